@@ -1,0 +1,74 @@
+"""Books as one long array of token ids, and evenly spread windows of it.
+
+Knows nothing of models. Every book starts with the end-of-text token, so that a window may cross a border unharmed.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+from transformers import PreTrainedTokenizerFast
+
+END_OF_TEXT = "<|endoftext|>"
+GOLDEN_RATIO = (5**0.5 - 1) / 2
+
+
+def books(folder: Path) -> list[Path]:
+    """The text files of a folder, by name. Raises FileNotFoundError when there are none."""
+    found = sorted(folder.glob("*.txt"))
+    if not found:
+        raise FileNotFoundError(f"no .txt files in {folder}: point --data at a folder that holds books/ and books_test/")
+    return found
+
+
+def train_tokenizer(files: list[Path], vocabulary: int, sample_bytes: int = 120_000) -> PreTrainedTokenizerFast:
+    """Byte-level BPE over a sample from the middle of each book; every string can be encoded and decoded exactly."""
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=vocabulary,
+        special_tokens=[END_OF_TEXT],
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator(_middles(files, sample_bytes), trainer)
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, bos_token=END_OF_TEXT, eos_token=END_OF_TEXT)
+
+
+def _middles(files: list[Path], sample_bytes: int) -> Iterator[str]:
+    for file in files:
+        text = file.read_text(encoding="utf-8")
+        start = max(0, len(text) // 2 - sample_bytes // 2)
+        yield text[start : start + sample_bytes]
+
+
+def tokenize(files: list[Path], tokenizer: PreTrainedTokenizerFast, cache: Path) -> NDArray[np.uint16]:
+    """All books as ids, one after the other, memory-mapped from `cache`, which is written when it is not there."""
+    if not cache.exists():
+        end = tokenizer.convert_tokens_to_ids(END_OF_TEXT)
+        parts = []
+        for file in files:
+            ids = tokenizer.backend_tokenizer.encode(file.read_text(encoding="utf-8")).ids
+            parts.append(np.array([end, *ids], dtype=np.uint16))
+        partial = cache.with_suffix(".partial.npy")
+        np.save(partial, np.concatenate(parts))
+        partial.replace(cache)
+    ids: NDArray[np.uint16] = np.load(cache, mmap_mode="r")
+    return ids
+
+
+def batch(ids: NDArray[np.uint16], first: int, rows: int, window: int) -> NDArray[np.int64]:
+    """Rows `first` to `first + rows` of an endless, evenly spread sequence of windows.
+
+    Starts follow the multiples of the golden ratio: they cover the text evenly at every moment, need no memory of what
+    was read, and a resumed run goes on where it stopped.
+
+    Returns:
+        Token ids, shape (rows, window + 1): inputs are all but the last column, labels all but the first.
+    """
+    shares = (np.arange(first, first + rows, dtype=np.float64) * GOLDEN_RATIO) % 1.0
+    starts = (shares * (len(ids) - window - 1)).astype(np.int64)
+    return np.stack([ids[start : start + window + 1] for start in starts]).astype(np.int64)
