@@ -28,7 +28,9 @@ def arguments() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m decoder.training", description="Train the embedded pair.")
     parser.add_argument("stage", choices=["all", "tokenizer", "target", "draft", "distil"])
     parser.add_argument("--data", type=Path, required=True, help="folder with books/ and books_test/")
-    parser.add_argument("--work", type=Path, default=Path("training-work"), help="checkpoints and logs (default: %(default)s)")
+    parser.add_argument(
+        "--work", type=Path, default=Path("training-work"), help="checkpoints and logs (default: %(default)s)"
+    )
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     parser.add_argument("--minutes", type=float, help="budget of the stage, in place of the recipe's")
@@ -48,7 +50,9 @@ def run(stage: str, options: argparse.Namespace) -> None:
     model, loss, plan = prepare(stage, options.work, device)
     if options.minutes:
         plan = replace(plan, minutes=options.minutes)
-    facts = loop.train(model, loss, ids, plan, device, options.work / f"{stage}.ckpt", logger(options.work / f"{stage}.log"))
+    facts = loop.train(
+        model, loss, ids, plan, device, options.work / f"{stage}.ckpt", logger(options.work / f"{stage}.log")
+    )
     out = options.work / stage
     model.config.use_cache = True
     model.to(torch.bfloat16).save_pretrained(out)
@@ -59,9 +63,17 @@ def run(stage: str, options: argparse.Namespace) -> None:
 def prepare(stage: str, work: Path, device: torch.device) -> tuple[GPTNeoXForCausalLM, loop.Loss, recipe.Stage]:
     """The model a stage starts from, what it learns, and its plan."""
     if stage == "target":
-        return loop.new_model(recipe.TARGET, recipe.VOCABULARY, recipe.SEED).to(device), loop.text_loss, recipe.TARGET_STAGE
+        return (
+            loop.new_model(recipe.TARGET, recipe.VOCABULARY, recipe.SEED).to(device),
+            loop.text_loss,
+            recipe.TARGET_STAGE,
+        )
     if stage == "draft":
-        return loop.new_model(recipe.DRAFT, recipe.VOCABULARY, recipe.SEED).to(device), loop.text_loss, recipe.DRAFT_STAGE
+        return (
+            loop.new_model(recipe.DRAFT, recipe.VOCABULARY, recipe.SEED).to(device),
+            loop.text_loss,
+            recipe.DRAFT_STAGE,
+        )
     target = load(work / "target", device).eval()
     return load(work / "draft", device), loop.distillation_loss(target), recipe.DISTILLATION_STAGE
 

@@ -19,7 +19,9 @@ def books(folder: Path) -> list[Path]:
     """The text files of a folder, by name. Raises FileNotFoundError when there are none."""
     found = sorted(folder.glob("*.txt"))
     if not found:
-        raise FileNotFoundError(f"no .txt files in {folder}: point --data at a folder that holds books/ and books_test/")
+        raise FileNotFoundError(
+            f"no .txt files in {folder}: point --data at a folder that holds books/ and books_test/"
+        )
     return found
 
 

@@ -1,0 +1,44 @@
+"""Every error that a user can cause or meet; each says what was given, why it does not work and what to do.
+
+DecoderError              exit 2
+├── ConfigError           a parameter outside its bounds
+├── PromptError           no prompt, an unreadable file, a prompt that does not fit
+├── RecordingError        a recording that cannot be read
+└── ModelError            exit 3
+    ├── PairError         target and draft do not fit each other or the engine
+    └── DeviceError       no such device, or its memory is full
+"""
+
+from typing import ClassVar
+
+
+class DecoderError(Exception):
+    """An error with one clear line for the user: what, why, what to do."""
+
+    exit_code: ClassVar[int] = 2
+
+
+class ConfigError(DecoderError):
+    """A parameter is outside its bounds."""
+
+
+class PromptError(DecoderError):
+    """A prompt is missing, unreadable or too long."""
+
+
+class RecordingError(DecoderError):
+    """A recording cannot be read or written."""
+
+
+class ModelError(DecoderError):
+    """A model cannot be loaded or run."""
+
+    exit_code: ClassVar[int] = 3
+
+
+class PairError(ModelError):
+    """Target and draft do not fit each other, or not the engine."""
+
+
+class DeviceError(ModelError):
+    """The device is not there or its memory is full."""

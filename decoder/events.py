@@ -1,0 +1,195 @@
+"""The contract between engine, screen, recordings and tests: what happens while decoding, one JSON object a line.
+
+A file that is written live can be read up to its last complete line after any crash. Knows neither models nor screens.
+Token counts are counts, `*_s` are seconds, `*_bytes` are bytes.
+"""
+
+from typing import Any, Literal, TypeAlias
+
+import msgspec
+
+from decoder.errors import RecordingError
+
+SCHEMA = 1
+
+
+class Base(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="type", kw_only=True):
+    """Common options of all events."""
+
+
+class Run(Base, tag="run"):
+    """A prompt begins, for all methods of the race."""
+
+    schema: int = SCHEMA
+    version: str
+    started_at: str
+    """UTC, ISO 8601."""
+    target: str
+    draft: str
+    device: str
+    dtype: str
+    seed: int
+    temperature: float = 0.0
+    top_p: float = 1.0
+    prompt: str
+    prompt_tokens: list[int]
+    max_new_tokens: int
+    methods: dict[str, dict[str, Any]]
+    """Method name to all its parameters, in the order of the race."""
+
+
+class Start(Base, tag="start"):
+    """A method has read the prompt."""
+
+    method: str
+    prefill_s: float
+
+
+class Knobs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The exact values in force in a round."""
+
+    tau_h: float
+    tau_l: float
+    d0: float
+
+
+class Round(Base, tag="round", omit_defaults=True):
+    """One target verification and what it committed.
+
+    Nodes are numbered level by level, parents in order, siblings by falling draft probability; node 0 is the root. A
+    method without a tree writes the root alone.
+    """
+
+    method: str
+    round: int
+    """Counts from 0 for each method."""
+    position: int
+    """Tokens that this method had generated before this round."""
+    t: float
+    """Seconds of this method's own decode time at the end of the round, prefill excluded."""
+    wall_s: float
+    """Seconds since `run`, pauses included."""
+    draft_s: float | None
+    verify_s: float | None
+    commit_s: float | None
+    target_forwards: int | None
+    draft_forwards: int | None
+    knobs: Knobs | None = None
+    tokens: list[int]
+    parents: list[int]
+    logprobs: list[float]
+    """log q(token | path to its parent) of the draft; 0.0 for a root that is already committed."""
+    pieces: list[str]
+    """Text of each node's token."""
+    accepted: list[int]
+    """Accepted drafted nodes in path order, before any cut."""
+    committed: list[int]
+    """Their tokens and one bonus token, cut after end-of-text and at the length limit."""
+    text: str
+    """What the committed tokens add to the text; a character shows when its last byte is there."""
+
+    def __post_init__(self) -> None:
+        nodes = len(self.tokens)
+        if nodes == 0 or not nodes == len(self.parents) == len(self.logprobs) == len(self.pieces):
+            raise ValueError("tokens, parents, logprobs and pieces must have one entry a node, the root included")
+        if self.parents[0] != -1 or any(not 0 <= p < i for i, p in enumerate(self.parents[1:], 1)):
+            raise ValueError("parents must be -1 for the root and an earlier node for every other")
+        if any(not 0 <= node < nodes for node in self.accepted):
+            raise ValueError("accepted names a node that is not in the tree")
+
+
+class Knob(Base, tag="knob"):
+    """A knob was turned; `round` is the first that is decided under the new value. History on is 1, off is 0."""
+
+    method: str
+    round: int
+    name: Literal["tau_h", "tau_l", "d0", "history"]
+    old: float
+    new: float
+    source: Literal["user", "history"]
+
+
+class End(Base, tag="end"):
+    """A method is done with the prompt."""
+
+    method: str
+    reason: Literal["length", "eos", "stopped", "error"]
+    error: str | None = None
+    peak_bytes: int | None = None
+
+
+class Figures(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """All figures of one method in one run; `decoder.metrics` defines each. None: cannot be known."""
+
+    rounds: int = 0
+    drafted: int | None = 0
+    accepted: int | None = 0
+    committed: int = 0
+    target_forwards: int | None = 0
+    draft_forwards: int | None = 0
+    tokens_per_round: float | None = None
+    path_length: float | None = None
+    acceptance_rate: float | None = None
+    depth_acceptance: float | None = None
+    decode_s: float = 0.0
+    tokens_per_second: float | None = None
+    prefill_s: float | None = None
+    ttft_s: float | None = None
+    tpot_s: float | None = None
+    draft_s: float | None = 0.0
+    verify_s: float | None = 0.0
+    commit_s: float | None = 0.0
+    host_s: float | None = 0.0
+    speedup: float | None = None
+    identical_to_ar: bool | None = None
+    first_difference: int | None = None
+    near_tie: bool | None = None
+    peak_bytes: int | None = None
+    distinct_8grams: float | None = None
+
+
+class Summary(Base, tag="summary"):
+    """The prompt is done; all figures of all methods."""
+
+    methods: dict[str, Figures]
+
+
+Event: TypeAlias = Run | Start | Round | Knob | End | Summary
+
+_encoder = msgspec.json.Encoder()
+_decoder = msgspec.json.Decoder(Event)
+
+
+class _Head(msgspec.Struct):
+    type: str | None = None
+    schema: int = SCHEMA
+
+
+_head_decoder = msgspec.json.Decoder(_Head)
+
+
+def encode(event: Event) -> bytes:
+    """One line of JSON, newline included."""
+    return _encoder.encode(event) + b"\n"
+
+
+def decode_line(line: bytes, number: int) -> Event:
+    """The event on line `number` (from 1).
+
+    Raises:
+        RecordingError: The line is no event of this schema; the message names the line.
+    """
+    try:
+        head = _head_decoder.decode(line)
+        if head.schema > SCHEMA:
+            raise RecordingError(
+                f"line {number}: written by a newer dynatui (schema {head.schema}, this one reads {SCHEMA}); update dynatui"
+            )
+        return _decoder.decode(line)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise RecordingError(f"line {number}: {error}; is this a recording made with --record?") from None
+
+
+def json_schema() -> dict[str, Any]:
+    """JSON Schema of one line."""
+    return msgspec.json.schema(Event)

@@ -1,0 +1,238 @@
+"""Every figure, defined here and only here: a pure fold of events.
+
+Knows neither models nor screens. Rates are totals over the run, so a long round weighs as much as it lasted.
+"""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from decoder.events import End, Event, Figures, Round, Run, Start, Summary
+
+ROOT_IS_DRAFTED = frozenset({"alg1"})
+"""Methods whose node 0 is a drafted token; everywhere else it is the last committed one."""
+
+
+@dataclass(frozen=True)
+class Figure:
+    """How a figure explains itself."""
+
+    key: str
+    label: str
+    formula: str
+    elsewhere: str = ""
+    """What other engines call it."""
+
+
+FIGURES = (
+    Figure("rounds", "rounds", "target verifications", "num_drafts (vLLM)"),
+    Figure("drafted", "drafted", "drafted nodes that were verified", "num_draft_tokens (vLLM), draft_n (llama.cpp)"),
+    Figure(
+        "accepted",
+        "accepted",
+        "drafted nodes that were accepted",
+        "num_accepted_tokens (vLLM), draft_n_accepted (llama.cpp)",
+    ),
+    Figure("committed", "committed", "tokens that became text"),
+    Figure("target_forwards", "target forwards", "forward passes of the target, prompt excluded"),
+    Figure("draft_forwards", "draft forwards", "forward passes of the draft, prompt excluded"),
+    Figure(
+        "tokens_per_round",
+        "L-bar",
+        "committed / rounds",
+        "block efficiency, mean acceptance length (vLLM), spec accept length (SGLang), MAT (Spec-Bench)",
+    ),
+    Figure("path_length", "l-bar", "accepted / rounds, without the bonus token"),
+    Figure("acceptance_rate", "acceptance", "accepted / drafted", "draft acceptance rate (vLLM)"),
+    Figure("depth_acceptance", "depth acceptance", "mean over rounds of accepted depth / depth of the tree"),
+    Figure("decode_s", "decode s", "own decode time, prompt excluded"),
+    Figure("tokens_per_second", "tokens/s", "committed / decode_s"),
+    Figure("prefill_s", "prefill s", "time to read the prompt"),
+    Figure("ttft_s", "TTFT s", "prefill_s + first round", "time to first token"),
+    Figure("tpot_s", "TPOT s", "decode_s / committed", "time per output token"),
+    Figure("draft_s", "draft s", "time spent drafting"),
+    Figure("verify_s", "verify s", "time spent in the target"),
+    Figure("commit_s", "commit s", "time spent accepting and moving keys and values"),
+    Figure("host_s", "host s", "decode_s - draft_s - verify_s - commit_s"),
+    Figure("speedup", "speed-up", "tokens_per_second / that of ar in the same run"),
+    Figure("identical_to_ar", "same as ar", "tokens equal those of ar on the common length"),
+    Figure("first_difference", "first difference", "index of the first token that differs from ar"),
+    Figure(
+        "near_tie",
+        "near tie",
+        "at the first difference both tokens score alike in float32, within twice the logit error",
+    ),
+    Figure("peak_bytes", "peak bytes", "largest memory in use"),
+    Figure(
+        "distinct_8grams", "distinct 8-grams", "share of distinct runs of 8 tokens; loops lower it and inflate L-bar"
+    ),
+)
+
+
+@dataclass(frozen=True)
+class Tally:
+    """Running totals of one method; `figures` turns them into what is shown."""
+
+    prefill_s: float | None = None
+    first_round_s: float | None = None
+    rounds: int = 0
+    drafted: int = 0
+    accepted: int = 0
+    depth_shares: float = 0.0
+    timed_tokens: int = 0
+    """Committed tokens that the decode time pays for: a burst at t = 0 came out of the prompt's time."""
+    target_forwards: int | None = 0
+    draft_forwards: int | None = 0
+    decode_s: float = 0.0
+    draft_s: float | None = 0.0
+    verify_s: float | None = 0.0
+    commit_s: float | None = 0.0
+    knows_tree: bool = True
+    tokens: tuple[int, ...] = ()
+    peak_bytes: int | None = None
+    ended: bool = False
+
+
+def depths(parents: Sequence[int]) -> list[int]:
+    """Depth of each node; the root's is 0."""
+    found = [0] * len(parents)
+    for node in range(1, len(parents)):
+        found[node] = found[parents[node]] + 1
+    return found
+
+
+def depth_acceptance(parents: Sequence[int], accepted: Sequence[int], *, root_is_drafted: bool) -> float:
+    """Accepted depth over the depth of the verified tree, in [0, 1]; 0 when nothing was drafted."""
+    levels = max(depths(parents)) + root_is_drafted
+    return len(accepted) / levels if levels else 0.0
+
+
+def drafted_nodes(event: Round) -> int:
+    """Drafted nodes that this round verified."""
+    return len(event.tokens) - (event.method not in ROOT_IS_DRAFTED)
+
+
+def tally_round(tally: Tally, event: Round) -> Tally:
+    """The totals after one more round."""
+    share = depth_acceptance(event.parents, event.accepted, root_is_drafted=event.method in ROOT_IS_DRAFTED)
+    return replace(
+        tally,
+        first_round_s=event.t if tally.first_round_s is None else tally.first_round_s,
+        rounds=tally.rounds + 1,
+        drafted=tally.drafted + drafted_nodes(event),
+        accepted=tally.accepted + len(event.accepted),
+        depth_shares=tally.depth_shares + share,
+        timed_tokens=tally.timed_tokens + (len(event.committed) if event.t > tally.decode_s else 0),
+        target_forwards=_plus(tally.target_forwards, event.target_forwards),
+        draft_forwards=_plus(tally.draft_forwards, event.draft_forwards),
+        decode_s=event.t,
+        draft_s=_plus(tally.draft_s, event.draft_s),
+        verify_s=_plus(tally.verify_s, event.verify_s),
+        commit_s=_plus(tally.commit_s, event.commit_s),
+        knows_tree=tally.knows_tree and event.draft_forwards is not None,
+        tokens=tally.tokens + tuple(event.committed),
+    )
+
+
+def figures(tally: Tally, ar: Tally | None) -> Figures:
+    """All figures of a method, compared with ar's where there is one; `near_tie` needs models and stays None."""
+    rate = _ratio(tally.timed_tokens, tally.decode_s)
+    ar_rate = _ratio(ar.timed_tokens, ar.decode_s) if ar else None
+    difference = first_difference(tally.tokens, ar.tokens) if ar else None
+    known = tally.knows_tree
+    parts = (tally.draft_s, tally.verify_s, tally.commit_s)
+    return Figures(
+        rounds=tally.rounds,
+        drafted=tally.drafted if known else None,
+        accepted=tally.accepted if known else None,
+        committed=len(tally.tokens),
+        target_forwards=tally.target_forwards,
+        draft_forwards=tally.draft_forwards,
+        tokens_per_round=_ratio(len(tally.tokens), tally.rounds),
+        path_length=_ratio(tally.accepted, tally.rounds) if known else None,
+        acceptance_rate=_ratio(tally.accepted, tally.drafted) if known else None,
+        depth_acceptance=_ratio(tally.depth_shares, tally.rounds) if known and tally.drafted else None,
+        decode_s=tally.decode_s,
+        tokens_per_second=rate,
+        prefill_s=tally.prefill_s,
+        ttft_s=None
+        if tally.prefill_s is None or tally.first_round_s is None
+        else tally.prefill_s + tally.first_round_s,
+        tpot_s=_ratio(tally.decode_s, tally.timed_tokens),
+        draft_s=tally.draft_s,
+        verify_s=tally.verify_s,
+        commit_s=tally.commit_s,
+        host_s=None if None in parts else tally.decode_s - math.fsum(part for part in parts if part is not None),
+        speedup=_ratio(rate, ar_rate) if rate is not None and ar_rate is not None else None,
+        identical_to_ar=None if ar is None else difference is None,
+        first_difference=difference,
+        peak_bytes=tally.peak_bytes,
+        distinct_8grams=distinct_ngrams(tally.tokens, 8),
+    )
+
+
+def first_difference(tokens: Sequence[int], reference: Sequence[int]) -> int | None:
+    """Index of the first token that differs, on the common length; None when there is none."""
+    pairs = zip(tokens, reference, strict=False)
+    return next((index for index, (a, b) in enumerate(pairs) if a != b), None)
+
+
+def distinct_ngrams(tokens: Sequence[int], n: int) -> float | None:
+    """Share of distinct runs of `n` tokens; None for a text that is shorter than one run."""
+    runs = [tuple(tokens[i : i + n]) for i in range(len(tokens) - n + 1)]
+    return len(set(runs)) / len(runs) if runs else None
+
+
+@dataclass(frozen=True)
+class Race:
+    """The fold over one run's events."""
+
+    run: Run | None = None
+    tallies: Mapping[str, Tally] = field(default_factory=dict)
+
+    def apply(self, event: Event) -> "Race":
+        """The state after one more event; a `Run` begins anew."""
+        match event:
+            case Run():
+                return Race(event, {name: Tally() for name in event.methods})
+            case Start(method=method, prefill_s=prefill_s):
+                return self._with(method, replace(self._of(method), prefill_s=prefill_s))
+            case Round(method=method):
+                return self._with(method, tally_round(self._of(method), event))
+            case End(method=method, peak_bytes=peak_bytes):
+                return self._with(method, replace(self._of(method), peak_bytes=peak_bytes, ended=True))
+            case _:
+                return self
+
+    def figures(self) -> dict[str, Figures]:
+        """Figures of every method so far."""
+        ar = self.tallies.get("ar")
+        return {name: figures(tally, ar) for name, tally in self.tallies.items()}
+
+    def _of(self, method: str) -> Tally:
+        return self.tallies.get(method, Tally())
+
+    def _with(self, method: str, tally: Tally) -> "Race":
+        return replace(self, tallies={**self.tallies, method: tally})
+
+
+def fold(events: Iterable[Event]) -> Race:
+    """The state after all events; figures are those of the last run in them."""
+    race = Race()
+    for event in events:
+        race = race.apply(event)
+    return race
+
+
+def summarised(events: Sequence[Event]) -> dict[str, Figures]:
+    """The figures that a complete run recorded, or those of its events so far when it broke off."""
+    last = events[-1] if events else None
+    return last.methods if isinstance(last, Summary) else fold(events).figures()
+
+
+def _plus(total: "float | None", part: "float | None") -> "float | None":
+    return None if total is None or part is None else total + part
+
+
+def _ratio(part: float, whole: float | None) -> float | None:
+    return part / whole if whole else None

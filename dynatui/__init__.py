@@ -1,0 +1,1 @@
+"""dynatui: watch and steer speculative decoding, live, in a terminal."""

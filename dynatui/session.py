@@ -1,0 +1,44 @@
+"""What the command line asked for, in one value: the only thing that it hands to the screen or to a headless run."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from decoder.config import RunConfig
+
+Symbols = Literal["braille", "block", "ascii"]
+
+
+@dataclass(frozen=True)
+class Models:
+    """Which pair runs where; None is the embedded pair."""
+
+    target: str | None = None
+    draft: str | None = None
+    device: str = "auto"
+    dtype: str = "auto"
+
+
+@dataclass(frozen=True)
+class View:
+    """How the screen looks and moves."""
+
+    speed: float | None = None
+    """Speed of the show; None: chosen so that the text can be read."""
+    fps: int | None = None
+    """Frames a second; None: 10, or 5 over SSH."""
+    theme: str | None = None
+    symbols: Symbols = "braille"
+    color: bool = True
+
+
+@dataclass(frozen=True)
+class Session:
+    """One start of the program."""
+
+    prompts: tuple[str, ...]
+    models: Models = field(default_factory=Models)
+    config: RunConfig = field(default_factory=RunConfig)
+    record: Path | None = None
+    """Where the events are written as they happen."""
+    view: View = field(default_factory=View)
