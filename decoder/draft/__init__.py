@@ -1,0 +1,1 @@
+"""Growing a draft tree."""

@@ -1,0 +1,131 @@
+"""The draft model's side of a round: it catches up with the text, then grows a tree level by level.
+
+Keeps its keys and values across rounds: a drafted node that was accepted is not computed again. Knows nothing of the
+target. One forward pass brings the next-token distributions of a whole level (DynaTree paper, section 3.1).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from decoder.models import LanguageModel
+from decoder.policy import Growth
+from decoder.tree import TokenTree
+
+
+@dataclass(frozen=True)
+class Children:
+    """The best next tokens after one node."""
+
+    tokens: list[int]
+    logprobs: list[float]
+
+    @property
+    def confidence(self) -> float:
+        """Largest next-token probability."""
+        return float(np.exp(self.logprobs[0]))
+
+
+class Drafter:
+    """The draft, its cache and a count of its forward passes."""
+
+    def __init__(self, model: LanguageModel, vocabulary: int, capacity: int) -> None:
+        self.cache = model.new_cache(capacity)
+        self.forwards = 0
+        self._model = model
+        self._vocabulary = vocabulary
+        self._rows: dict[int, int] = {}
+        """Cache row of each node that was forwarded in this round."""
+
+    def read(self, tokens: Sequence[int]) -> None:
+        """Takes in the prompt."""
+        self._model.read(self.cache, tokens)
+
+    def catch_up(self, text: Sequence[int], count: int) -> Children:
+        """Forwards what the cache lacks of `text`; returns the `count` best tokens after it."""
+        start = self.cache.length
+        pending = text[start:]
+        rows = range(start, start + len(pending))
+        logits = self._model.forward(self.cache, pending, rows, np.tri(len(pending), dtype=np.bool_))
+        self.cache.keep(rows)
+        self.forwards += 1
+        return best_children(logits[-1:, : self._vocabulary], count)[0]
+
+    def grow(self, tree: TokenTree, growth: Growth, children: Children | None, deepest: int) -> TokenTree:
+        """Grows `tree`, which holds its root alone.
+
+        Args:
+            tree: The root.
+            growth: The method's rules.
+            children: The best tokens after the root when it belongs to the text; None when it must be forwarded.
+            deepest: Largest depth that the models' context has room for.
+
+        Returns:
+            The tree that is to be verified.
+        """
+        self._rows = {}
+        best = growth.selection == "best"
+        level = [0]
+        while level and (best or len(tree) <= growth.n_max):
+            if best:
+                level = sorted(sorted(level, key=lambda node: -tree.path_logprobs[node])[: growth.n_max])
+            depth = tree.depths[level[0]]
+            parents = [node for node in level if growth.expandable(depth, tree.path_probability(node))]
+            if not parents or depth >= deepest:
+                break
+            found = [children] if children else self._forward_level(tree, parents, growth.widest)
+            children = None
+            level = []
+            for parent, options in zip(parents, found, strict=True):
+                width = growth.breadth(options.confidence)
+                for token, logprob in zip(options.tokens[:width], options.logprobs[:width], strict=True):
+                    if best or len(tree) <= growth.n_max:
+                        level.append(tree.add(parent, token, logprob))
+        return tree.most_probable(growth.n_max) if best and len(tree) > growth.n_max + 1 else tree
+
+    def keep(self, rows: Sequence[int]) -> None:
+        """Keeps these cache rows of the drafted nodes and drops the others."""
+        self.cache.keep(rows)
+        self._rows = {}
+
+    def rows_of(self, path: Sequence[int]) -> list[int]:
+        """Cache rows of the nodes of an accepted path, as far as they were forwarded."""
+        rows = []
+        for node in path:
+            if node not in self._rows:
+                break
+            rows.append(self._rows[node])
+        return rows
+
+    def _forward_level(self, tree: TokenTree, nodes: Sequence[int], count: int) -> list[Children]:
+        """Forwards these nodes, all of one level, and returns the `count` best tokens after each."""
+        drafted = self.cache.used - self.cache.length
+        visible = np.zeros((len(nodes), drafted + len(nodes)), dtype=np.bool_)
+        for index, node in enumerate(nodes):
+            self._rows[node] = self.cache.used + index
+            rows = [self._rows[ancestor] for ancestor in tree.ancestors(node) if ancestor in self._rows]
+            visible[index, np.array(rows) - self.cache.length] = True
+        # A root that belongs to the text is its last committed row.
+        root = self.cache.length - (0 not in self._rows)
+        positions = [root + tree.depths[node] for node in nodes]
+        logits = self._model.forward(self.cache, [tree.tokens[node] for node in nodes], positions, visible)
+        self.forwards += 1
+        return best_children(logits[:, : self._vocabulary], count)
+
+
+def best_children(logits: Float[Tensor, "N V"], count: int) -> list[Children]:
+    """The `count` most probable tokens of each row, ties by the lower id; probabilities in float32."""
+    logprobs = logits.float().log_softmax(-1)
+    tokens, values = [], []
+    for _ in range(min(count, logprobs.shape[-1])):
+        # argmax takes the first of equal values, which topk does not promise.
+        best = logprobs.argmax(-1, keepdim=True)
+        tokens.append(best)
+        values.append(logprobs.gather(-1, best))
+        logprobs = logprobs.scatter(-1, best, -torch.inf)
+    packed = torch.stack([torch.cat(tokens, -1).double(), torch.cat(values, -1).double()]).tolist()
+    return [Children([int(i) for i in ids], scores) for ids, scores in zip(*packed, strict=True)]

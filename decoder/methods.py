@@ -1,0 +1,97 @@
+"""Every decoding method by name: the registry that command line, race and screen read. Importing it imports no torch."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from decoder.config import RunConfig
+from decoder.errors import ConfigError
+
+if TYPE_CHECKING:
+    from decoder.engine import Session
+    from decoder.models import Pair
+
+
+@dataclass(frozen=True)
+class Method:
+    """How one method is called, described and opened."""
+
+    name: str
+    title: str
+    """One line for help texts."""
+    parameters: Callable[[RunConfig], Mapping[str, Any]]
+    """All its parameters, as a recording keeps them."""
+    open: "Callable[[Pair, Sequence[int], RunConfig], Session]"
+    """(pair, prompt ids, parameters) -> a session that has read nothing yet."""
+    has_knobs: bool = False
+
+
+def _ar(pair: "Pair", prompt_ids: Sequence[int], config: RunConfig) -> "Session":
+    from decoder.engine import TreeSession
+
+    return TreeSession(pair, prompt_ids, config, None)
+
+
+def _linear(pair: "Pair", prompt_ids: Sequence[int], config: RunConfig) -> "Session":
+    from decoder.engine import TreeSession
+    from decoder.policy import linear_growth
+
+    return TreeSession(pair, prompt_ids, config, linear_growth(config.linear))
+
+
+def _fixed(pair: "Pair", prompt_ids: Sequence[int], config: RunConfig) -> "Session":
+    from decoder.engine import TreeSession
+    from decoder.policy import fixed_growth
+
+    return TreeSession(pair, prompt_ids, config, fixed_growth(config.fixed))
+
+
+def _dynatree(pair: "Pair", prompt_ids: Sequence[int], config: RunConfig) -> "Session":
+    from decoder.controller import Controller
+    from decoder.engine import TreeSession
+    from decoder.policy import dynatree_growth
+
+    return TreeSession(pair, prompt_ids, config, dynatree_growth(config.dynatree), Controller(config.dynatree))
+
+
+def _alg1(pair: "Pair", prompt_ids: Sequence[int], config: RunConfig) -> "Session":
+    from decoder.algorithm1 import Algorithm1Session
+
+    return Algorithm1Session(pair, prompt_ids, config)
+
+
+def _hf(pair: "Pair", prompt_ids: Sequence[int], config: RunConfig) -> "Session":
+    from decoder.assisted import AssistedSession
+
+    return AssistedSession(pair, prompt_ids, config)
+
+
+_ALL = (
+    Method(
+        "dynatree", "adaptive tree, one target pass a round", lambda c: asdict(c.dynatree), _dynatree, has_knobs=True
+    ),
+    Method("ar", "autoregressive: one token a round, the baseline", lambda _: {}, _ar),
+    Method("linear", "a chain of K drafted tokens", lambda c: asdict(c.linear), _linear),
+    Method("fixed", "a tree of fixed depth and branching", lambda c: asdict(c.fixed), _fixed),
+    Method(
+        "alg1",
+        "DynaTree's Algorithm 1 as printed: two target passes",
+        lambda c: asdict(c.dynatree),
+        _alg1,
+        has_knobs=True,
+    ),
+    Method("hf", "transformers' assisted generation", lambda _: {}, _hf),
+)
+
+METHODS: Mapping[str, Method] = {method.name: method for method in _ALL}
+
+
+def chosen(names: Sequence[str]) -> list[Method]:
+    """The methods of these names, in their order.
+
+    Raises:
+        ConfigError: There is none of that name.
+    """
+    if unknown := [name for name in names if name not in METHODS]:
+        raise ConfigError(f"no method {', '.join(unknown)}; choose from {', '.join(METHODS)}")
+    return [METHODS[name] for name in names]

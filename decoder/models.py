@@ -1,0 +1,288 @@
+"""Loads a pair of Hugging Face models, checks that both fit, and runs them behind one small `forward`.
+
+Knows nothing of drafting. Weights come from safetensors only and no remote code is run. Before a model is accepted, a
+few tokens go through it as a tree and as plain text: a model whose attention does not follow a tree mask is refused
+here, not noticed later.
+"""
+
+import copy
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, GenerationConfig, PreTrainedTokenizerBase
+from transformers.utils import logging as transformers_logging
+
+from decoder.cache import TreeCache
+from decoder.device import choose_device, choose_dtype
+from decoder.errors import ConfigError, ModelError, PairError
+
+EMBEDDED = Path(__file__).parent / "pretrained"
+EMBEDDED_TARGET = EMBEDDED / "books-16m"
+EMBEDDED_DRAFT = EMBEDDED / "books-1m"
+NO_LIMIT = 1 << 20
+SAMPLE = "The quick brown fox, naïve as ever, jumped over 12 lazy dogs.\n\tdef f(x): return x"
+Report = Callable[[str], None]
+
+
+class LanguageModel:
+    """A causal language model as the engine sees it: rows in, logits out, keys and values appended to a cache."""
+
+    def __init__(self, module: nn.Module, name: str) -> None:
+        self.module = module
+        self.name = name
+        config: Any = module.config
+        self.layers: int = config.num_hidden_layers
+        self.width: int = config.vocab_size
+        """Width of the logits; may exceed the vocabulary."""
+        self.context: int = getattr(config, "max_position_embeddings", None) or NO_LIMIT
+        weight = next(module.parameters())
+        self.device = weight.device
+        self.dtype = weight.dtype
+
+    def new_cache(self, capacity: int) -> TreeCache:
+        """An empty cache of `capacity` rows."""
+        return TreeCache(self.layers, capacity)
+
+    def forward(
+        self, cache: TreeCache, tokens: Sequence[int], positions: Sequence[int], visible: NDArray[np.bool_]
+    ) -> Float[Tensor, "N V"]:
+        """Logits of N new rows, which are appended to the cache.
+
+        Args:
+            cache: All its committed rows are visible to every new row.
+            tokens: Token ids of the new rows, N of them.
+            positions: Their positions in the text, which siblings share.
+            visible: Shape (N, M): which of the last M rows, drafted and new, each new row attends to.
+        """
+        rows, recent = visible.shape
+        end = cache.used + rows
+        mask = torch.zeros((rows, end), dtype=self.dtype)
+        mask[:, end - recent :].masked_fill_(torch.from_numpy(~visible), torch.finfo(self.dtype).min)
+        output = self.module(
+            input_ids=torch.tensor([tokens], device=self.device),
+            position_ids=torch.tensor([positions], device=self.device),
+            attention_mask=mask.to(self.device)[None, None],
+            past_key_values=cache,
+            use_cache=True,
+        )
+        cache.used = end
+        logits: Tensor = output.logits[0]
+        return logits
+
+    def read(self, cache: TreeCache, tokens: Sequence[int], chunk: int = 512) -> Float[Tensor, "V"]:
+        """Appends and commits plain text, and returns the logits after its last token."""
+        logits = torch.empty(0)
+        for start in range(0, len(tokens), chunk):
+            part = tokens[start : start + chunk]
+            positions = range(cache.length, cache.length + len(part))
+            logits = self.forward(cache, part, positions, np.tri(len(part), dtype=np.bool_))[-1]
+            cache.keep(positions)
+        return logits
+
+    def in_float32(self) -> "LanguageModel":
+        """The same weights in float32, to judge near ties."""
+        return LanguageModel(copy.deepcopy(self.module).float(), self.name)
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A target and a draft that share one tokenizer."""
+
+    target: LanguageModel
+    draft: LanguageModel
+    tokenizer: PreTrainedTokenizerBase
+    vocabulary: int
+    """Ids below this are used: the smaller of the two logits widths."""
+    eos: frozenset[int]
+    context: int
+    """Tokens that both models can hold."""
+
+    @property
+    def target_name(self) -> str:
+        """Hub id or folder name of the target."""
+        return self.target.name
+
+    @property
+    def draft_name(self) -> str:
+        """Hub id or folder name of the draft."""
+        return self.draft.name
+
+    @property
+    def device(self) -> str:
+        """Where both run, for example cuda:0."""
+        return str(self.target.device)
+
+    @property
+    def dtype(self) -> str:
+        """For example bfloat16."""
+        return str(self.target.dtype).removeprefix("torch.")
+
+
+def load_pair(
+    target: str | None = None,
+    draft: str | None = None,
+    *,
+    device: str = "auto",
+    dtype: str = "auto",
+    report: Report = lambda _: None,
+) -> Pair:
+    """Loads two models from hub ids or local folders; with neither, the embedded pair.
+
+    Raises:
+        ConfigError: Only one model was named, or device or dtype is unknown.
+        DeviceError: There is no such device.
+        ModelError: A model cannot be loaded.
+        PairError: The two do not fit each other, or the engine cannot run one exactly.
+    """
+    if (target is None) != (draft is None):
+        raise ConfigError("a target needs a draft and a draft a target; give both --target and --draft, or neither")
+    target, draft = target or str(EMBEDDED_TARGET), draft or str(EMBEDDED_DRAFT)
+    transformers_logging.set_verbosity_error()
+    transformers_logging.disable_progress_bar()
+    chosen_device = choose_device(device)
+    configs = {name: load_config(name) for name in (target, draft)}
+    for name, config in configs.items():
+        check_architecture(name, config)
+    chosen_dtype = choose_dtype(dtype, chosen_device, getattr(configs[target], "dtype", None))
+    tokenizer = common_tokenizer(target, draft)
+    models = []
+    for role, name in (("target", target), ("draft", draft)):
+        report(f"loading {role} {display_name(name)}")
+        models.append(load_model(name, chosen_device, chosen_dtype))
+    return make_pair(models[0], models[1], tokenizer)
+
+
+def make_pair(target: LanguageModel, draft: LanguageModel, tokenizer: PreTrainedTokenizerBase) -> Pair:
+    """A pair of two loaded models, after the tree probe of both."""
+    for model in (target, draft):
+        probe(model)
+    eos = target.module.generation_config.eos_token_id
+    ids = eos if isinstance(eos, list) else [eos]
+    for model in (target, draft):
+        # Penalties, bans and sampling settings that a checkpoint brings along are off for every method.
+        model.module.generation_config = GenerationConfig(eos_token_id=eos, pad_token_id=ids[0])
+    return Pair(
+        target=target,
+        draft=draft,
+        tokenizer=tokenizer,
+        vocabulary=min(target.width, draft.width),
+        eos=frozenset(i for i in ids if i is not None),
+        context=min(target.context, draft.context),
+    )
+
+
+def display_name(name: str) -> str:
+    """A hub id as it is, a folder by its last part."""
+    return Path(name).name if Path(name).exists() else name
+
+
+def load_config(name: str) -> Any:
+    """The model's configuration, fetched from the hub when it is no folder."""
+    return _from_hub(name, lambda: AutoConfig.from_pretrained(name, trust_remote_code=False))
+
+
+def load_model(name: str, device: torch.device, dtype: torch.dtype) -> LanguageModel:
+    """Weights in safetensors, in evaluation mode; refuses a checkpoint that lacks some."""
+    module, info = _from_hub(
+        name,
+        lambda: AutoModelForCausalLM.from_pretrained(
+            name, dtype=dtype, use_safetensors=True, trust_remote_code=False, output_loading_info=True
+        ),
+    )
+    if missing := sorted(info["missing_keys"]):
+        raise ModelError(f"{name}: the checkpoint lacks {len(missing)} weights, {missing[0]} first; download it again")
+    return LanguageModel(module.eval().to(device), display_name(name))
+
+
+def _from_hub(name: str, load: Callable[[], Any]) -> Any:
+    """Runs a loader and says in one line why it could not."""
+    try:
+        return load()
+    except torch.OutOfMemoryError:
+        raise
+    except (OSError, ValueError, KeyError, ImportError, RuntimeError) as error:
+        why = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        local = os.sep in name or Path(name).exists()
+        remedy = (
+            "give a folder with config.json, tokenizer and safetensors weights" if local else "give a hub id or folder"
+        )
+        raise ModelError(f"cannot load {name}: {why}; {remedy}") from error
+
+
+def check_architecture(name: str, config: Any) -> None:
+    """Refuses what is no plain decoder with full attention.
+
+    Raises:
+        PairError: The model is of another kind; the sentence says which.
+    """
+    remedy = "choose a decoder-only model with full attention"
+    if getattr(config, "is_encoder_decoder", False):
+        raise PairError(f"{name} is an encoder-decoder; {remedy}")
+    layers = set(getattr(config, "layer_types", None) or ())
+    if other := sorted(layers - {"full_attention"}):
+        raise PairError(f"{name} has layers of type {', '.join(other)}; {remedy}")
+    if "local" in (getattr(config, "attention_layers", None) or ()):
+        raise PairError(f"{name} has local attention; {remedy}")
+    window = getattr(config, "sliding_window", None)
+    context = getattr(config, "max_position_embeddings", None) or NO_LIMIT
+    if window and getattr(config, "use_sliding_window", True) and window < context:
+        raise PairError(f"{name} attends to a sliding window of {window} tokens; {remedy}")
+    if not getattr(config, "num_attention_heads", None):
+        raise PairError(f"{name} has no attention heads (a recurrent model?); {remedy}")
+
+
+def common_tokenizer(target: str, draft: str) -> PreTrainedTokenizerBase:
+    """The tokenizer that both share.
+
+    Raises:
+        PairError: They are not the same.
+    """
+    first, second = (
+        _from_hub(name, lambda name=name: AutoTokenizer.from_pretrained(name, trust_remote_code=False))
+        for name in (target, draft)
+    )
+    if first.get_vocab() != second.get_vocab() or first(SAMPLE).input_ids != second(SAMPLE).input_ids:
+        raise PairError(f"{target} and {draft} have different tokenizers; choose two models of one family")
+    tokenizer: PreTrainedTokenizerBase = first
+    return tokenizer
+
+
+@torch.inference_mode()
+def probe(model: LanguageModel) -> None:
+    """Runs a tiny tree and each of its paths as plain text; both must agree.
+
+    Raises:
+        PairError: They do not: this model cannot be verified as a tree.
+    """
+    prefix, first, second, third = [1, 2, 3], 4, 5, 6
+    parents = [-1, 0, 0, 1]
+    visible = np.array([[1, 0, 0, 0], [1, 1, 0, 0], [1, 0, 1, 0], [1, 1, 0, 1]], dtype=np.bool_)
+    try:
+        cache = model.new_cache(8)
+        model.read(cache, prefix[:-1])
+        as_tree = model.forward(cache, [prefix[-1], first, second, third], [2, 3, 3, 4], visible).float()
+        plain = [
+            model.module(input_ids=torch.tensor([path], device=model.device)).logits[0, -1].float()
+            for path in (prefix, [*prefix, first], [*prefix, second], [*prefix, first, third])
+        ]
+    except (TypeError, ValueError, RuntimeError, AttributeError, IndexError) as error:
+        why = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        raise PairError(
+            f"{model.name} cannot run a draft tree ({why}); choose a decoder-only model with full attention"
+        ) from error
+    scale = max(1.0, float(torch.stack(plain).abs().max()))
+    tolerance = scale * (1e-3 if model.dtype in (torch.float32, torch.float64) else 0.1)
+    worst = max(float((row - path).abs().max()) for row, path in zip(as_tree, plain, strict=True))
+    if worst > tolerance:
+        raise PairError(
+            f"{model.name} computes other logits for a draft tree of {len(parents)} nodes than for plain text "
+            f"(by {worst:.2g}); choose a decoder-only model with full attention"
+        )

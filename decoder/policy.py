@@ -1,0 +1,88 @@
+"""DynaTree's rules as pure functions: which node grows, how wide, and how past rounds move the knobs.
+
+Knows neither models nor trees. Sources: DynaTree paper, sections 3.2 (breadth), 3.3 (depth), 3.4 (history).
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from decoder.config import KNOB_GAP, DynaTree, Fixed, Linear, Selection
+
+
+@dataclass(frozen=True)
+class Growth:
+    """How a tree grows."""
+
+    expandable: Callable[[int, float], bool]
+    """(depth, path probability) -> whether the node gets children."""
+    breadth: Callable[[float], int]
+    """Largest next-token probability of the draft at the node -> number of children."""
+    widest: int
+    """Largest value of `breadth`."""
+    deepest: int
+    """No node is deeper."""
+    n_max: int
+    """Most drafted nodes."""
+    selection: Selection = "bfs"
+
+
+def linear_growth(rules: Linear) -> Growth:
+    """A chain of K tokens."""
+    return Growth(lambda depth, _: depth < rules.k, lambda _: 1, 1, rules.k, rules.k)
+
+
+def fixed_growth(rules: Fixed) -> Growth:
+    """Top-B children at every node above depth D whose path is at least tau probable."""
+    return Growth(
+        lambda depth, path_probability: depth < rules.depth and path_probability >= rules.tau,
+        lambda _: rules.branching,
+        rules.branching,
+        rules.depth,
+        rules.n_max,
+    )
+
+
+def dynatree_growth(rules: DynaTree) -> Growth:
+    """Adaptive breadth and depth under the values that the knobs have now."""
+    return Growth(
+        lambda depth, path_probability: expandable(rules, depth, path_probability),
+        lambda confidence: breadth(rules, confidence),
+        max(rules.branching),
+        rules.d_max,
+        rules.n_max,
+        rules.selection,
+    )
+
+
+def used_depth(d0: float) -> int:
+    """The base depth in force: d0 is real-valued, trees are not."""
+    return math.floor(d0 + 0.5)
+
+
+def expandable(rules: DynaTree, depth: int, path_probability: float) -> bool:
+    """Whether a node grows children: deep nodes must be more probable than shallow ones."""
+    if depth >= rules.d_max or path_probability < max(rules.rho_stop, rules.tau):
+        return False
+    return depth < used_depth(rules.d0) or path_probability >= rules.rho_deep
+
+
+def breadth(rules: DynaTree, confidence: float) -> int:
+    """Number of children: few where the draft is confident, many where it is unsure."""
+    narrow, middle, wide = rules.branching
+    if confidence >= rules.tau_h:
+        return narrow
+    return wide if confidence < rules.tau_l else middle
+
+
+def adapted(rules: DynaTree, depth_acceptances: Sequence[float]) -> DynaTree:
+    """The rules after one more round, given the depth acceptance of every round so far, oldest first.
+
+    Unchanged before a full window, and while history is off.
+    """
+    if not rules.history or len(depth_acceptances) < rules.window:
+        return rules
+    excess = math.fsum(depth_acceptances[-rules.window :]) / rules.window - rules.target_acceptance
+    d0 = min(float(rules.d_max - 1), max(1.0, rules.d0 + rules.eta_d * excess))
+    tau_h = min(1.0, max(rules.tau_l + KNOB_GAP, rules.tau_h - rules.eta_h * excess))
+    return replace(rules, d0=d0, tau_h=tau_h)

@@ -1,0 +1,203 @@
+"""Runs several methods on one prompt, on one thread, with equal decode time, and tells everything as events.
+
+The faster method is visibly ahead because the one with the least decode time always goes next; a method's clock runs
+only while it decodes. Knows neither screens nor files.
+"""
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+import torch
+
+import decoder
+from decoder.config import RunConfig
+from decoder.controller import Turned
+from decoder.device import peak_bytes, release_memory
+from decoder.engine import Outcome, Session
+from decoder.errors import DeviceError
+from decoder.events import End, Event, Figures, Knob, Round, Run, Start, Summary
+from decoder.methods import Method, chosen
+from decoder.metrics import Race
+from decoder.models import Pair
+from decoder.neartie import is_near_tie
+from decoder.steering import Steering
+from decoder.text import Pieces, TextStream, encode_prompt, without_surrogates
+
+NAP_S = 0.02
+
+
+@dataclass
+class Lane:
+    """One method's place in the race."""
+
+    name: str
+    session: Session
+    stream: TextStream
+    decode_s: float = 0.0
+    rounds: int = 0
+    generated: int = 0
+    ended: bool = False
+
+
+def decode(
+    pair: Pair, prompt: str, config: RunConfig | None = None, steering: Steering | None = None
+) -> Iterator[Event]:
+    """Decodes one prompt with every method of `config`; yields what happens, from `Run` to `Summary`.
+
+    Args:
+        pair: Two models from `load_pair`.
+        prompt: Plain text.
+        config: Methods and their parameters.
+        steering: Through it another thread may turn knobs, pause, slow down and stop.
+
+    Raises:
+        PromptError: The prompt is empty or does not fit.
+        ConfigError: A method's name is unknown.
+        DeviceError: The device's memory is full.
+    """
+    config = config or RunConfig()
+    methods = chosen(config.methods)
+    prompt_ids = encode_prompt(pair.tokenizer, prompt, config.max_new_tokens, pair.context)
+    started = time.perf_counter()
+    race = Race()
+    for event in _events(pair, prompt, prompt_ids, config, methods, steering or Steering(), started):
+        race = race.apply(event)
+        yield event
+    yield Summary(methods=_judged(pair, prompt_ids, race))
+
+
+def _events(
+    pair: Pair,
+    prompt: str,
+    prompt_ids: list[int],
+    config: RunConfig,
+    methods: Sequence[Method],
+    steering: Steering,
+    started: float,
+) -> Iterator[Event]:
+    release_memory(pair.target.device)
+    yield _run_event(pair, prompt, prompt_ids, config, methods)
+    pieces = Pieces(pair.tokenizer)
+    lanes: list[Lane] = []
+    current = methods[0].name
+    try:
+        for method in methods:
+            current = method.name
+            session = method.open(pair, prompt_ids, config)
+            lanes.append(Lane(method.name, session, TextStream(pair.tokenizer, prompt_ids)))
+            yield Start(method=method.name, prefill_s=session.prefill())
+        while running := [lane for lane in lanes if not lane.ended]:
+            if _paused_until_stopped(steering):
+                break
+            lane = min(running, key=lambda lane: lane.decode_s)
+            current = lane.name
+            outcome = lane.session.step(steering.turns)
+            yield from _round_events(lane, outcome, pieces, pair.target.device, started)
+            _slow_down(steering, outcome.round_s)
+    except Exception as error:
+        yield End(method=current, reason="error", error=str(error) or type(error).__name__)
+        if isinstance(error, torch.OutOfMemoryError):
+            raise DeviceError(
+                f"the memory of {pair.device} is full; choose smaller models, --dtype float16, fewer --methods or "
+                "fewer --max-new-tokens"
+            ) from error
+        raise
+    finally:
+        for lane in lanes:
+            lane.session.close()
+    for lane in lanes:
+        if not lane.ended:
+            yield End(method=lane.name, reason="stopped", peak_bytes=peak_bytes(pair.target.device))
+
+
+def _run_event(pair: Pair, prompt: str, prompt_ids: list[int], config: RunConfig, methods: Sequence[Method]) -> Run:
+    parameters: dict[str, dict[str, Any]] = {method.name: dict(method.parameters(config)) for method in methods}
+    return Run(
+        version=decoder.__version__,
+        started_at=datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+        target=pair.target_name,
+        draft=pair.draft_name,
+        device=pair.device,
+        dtype=pair.dtype,
+        seed=config.seed,
+        prompt=without_surrogates(prompt),
+        prompt_tokens=prompt_ids,
+        max_new_tokens=config.max_new_tokens,
+        methods=parameters,
+    )
+
+
+def _round_events(
+    lane: Lane, outcome: Outcome, pieces: Pieces, device: torch.device, started: float
+) -> Iterator[Event]:
+    yield from (_knob_event(lane.name, lane.rounds, turned) for turned in outcome.turned_before)
+    lane.decode_s += outcome.round_s
+    text = lane.stream.push(outcome.committed)
+    if outcome.finished:
+        text += lane.stream.finish()
+    yield Round(
+        method=lane.name,
+        round=lane.rounds,
+        position=lane.generated,
+        t=lane.decode_s,
+        wall_s=time.perf_counter() - started,
+        draft_s=outcome.draft_s,
+        verify_s=outcome.verify_s,
+        commit_s=outcome.commit_s,
+        target_forwards=outcome.target_forwards,
+        draft_forwards=outcome.draft_forwards,
+        knobs=outcome.knobs,
+        tokens=outcome.tree.tokens,
+        parents=outcome.tree.parents,
+        logprobs=outcome.tree.logprobs,
+        pieces=[pieces(token) for token in outcome.tree.tokens],
+        accepted=outcome.accepted,
+        committed=outcome.committed,
+        text=text,
+    )
+    lane.rounds += 1
+    lane.generated += len(outcome.committed)
+    yield from (_knob_event(lane.name, lane.rounds, turned) for turned in outcome.turned_after)
+    if outcome.finished:
+        lane.ended = True
+        yield End(method=lane.name, reason=outcome.finished, peak_bytes=peak_bytes(device))
+
+
+def _knob_event(method: str, number: int, turned: Turned) -> Knob:
+    source = "user" if turned.by_user else "history"
+    return Knob(method=method, round=number, name=turned.name, old=turned.old, new=turned.new, source=source)
+
+
+def _paused_until_stopped(steering: Steering) -> bool:
+    """Waits while the run is paused; returns whether it is to stop."""
+    while steering.paused and not steering.stopped:
+        time.sleep(NAP_S)
+    return steering.stopped
+
+
+def _slow_down(steering: Steering, decoded_s: float) -> None:
+    """Sleeps as long as the chosen speed asks for after `decoded_s` of decoding; stopping and speeding up cut it short."""
+    began = time.perf_counter()
+    while not steering.stopped and steering.speed < 1:
+        left = decoded_s * (1 / steering.speed - 1) - (time.perf_counter() - began)
+        if left <= 0:
+            return
+        time.sleep(min(left, NAP_S))
+
+
+def _judged(pair: Pair, prompt_ids: list[int], race: Race) -> dict[str, Figures]:
+    """Final figures; where a method differs from ar, float32 says whether the two tokens were a tie."""
+    judged = {}
+    for name, found in race.figures().items():
+        index = found.first_difference
+        near_tie = None
+        if index is not None:
+            prefix = [*prompt_ids, *race.tallies["ar"].tokens[:index]]
+            rivals = (race.tallies["ar"].tokens[index], race.tallies[name].tokens[index])
+            near_tie = is_near_tie(pair.target, prefix, rivals)
+        judged[name] = msgspec.structs.replace(found, near_tie=near_tie)
+    return judged

@@ -1,0 +1,96 @@
+"""From text to token ids and back, token by token; a token may be half a character. Knows nothing of models."""
+
+from collections.abc import Sequence
+
+from transformers import PreTrainedTokenizerBase
+
+from decoder.errors import PromptError
+
+REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
+CONTEXT_TOKENS = 8
+
+
+def without_surrogates(text: str) -> str:
+    """Lone surrogates become U+FFFD: neither JSON nor UTF-8 can carry them."""
+    return text.encode("utf-8", "surrogatepass").decode("utf-8", "replace") if _has_surrogates(text) else text
+
+
+def _has_surrogates(text: str) -> bool:
+    return any("\ud800" <= character <= "\udfff" for character in text)
+
+
+def encode_prompt(tokenizer: PreTrainedTokenizerBase, prompt: str, max_new_tokens: int, context: int) -> list[int]:
+    """Token ids of a prompt, with the tokenizer's usual special tokens.
+
+    Raises:
+        PromptError: The prompt has no tokens, or leaves no room for `max_new_tokens` within `context` tokens.
+    """
+    ids: list[int] = tokenizer(without_surrogates(prompt), verbose=False).input_ids
+    if not ids:
+        raise PromptError("the prompt is empty; give at least one word")
+    room = context - len(ids)
+    if max_new_tokens > room:
+        remedy = f"give --max-new-tokens {room} or less" if room > 0 else f"shorten it to {context - 1} tokens or less"
+        raise PromptError(
+            f"the prompt has {len(ids)} tokens; with {max_new_tokens} new ones it exceeds the models' context of "
+            f"{context}; {remedy}"
+        )
+    return ids
+
+
+class TextStream:
+    """Turns committed tokens into text as they come; an incomplete character waits for its last byte."""
+
+    def __init__(self, tokenizer: PreTrainedTokenizerBase, prompt_ids: Sequence[int]) -> None:
+        self._tokenizer = tokenizer
+        # A few tokens of the prompt go first: some tokenizers drop a leading space at the start of a text.
+        self._shown = list(prompt_ids[-CONTEXT_TOKENS:])
+        self._waiting: list[int] = []
+
+    def push(self, tokens: Sequence[int]) -> str:
+        """The text that these tokens add."""
+        self._waiting.extend(tokens)
+        added = self._added()
+        # A character has at most four bytes: what stays broken for longer is no character.
+        if added.endswith(REPLACEMENT) and len(self._waiting) < CONTEXT_TOKENS:
+            return ""
+        return self._release(added)
+
+    def finish(self) -> str:
+        """What is still waiting: a character that will not be completed."""
+        return self._release(self._added())
+
+    def _added(self) -> str:
+        return self._decode([*self._shown, *self._waiting])[len(self._decode(self._shown)) :]
+
+    def _release(self, added: str) -> str:
+        self._shown = [*self._shown, *self._waiting][-CONTEXT_TOKENS:]
+        self._waiting = []
+        return added
+
+    def _decode(self, ids: Sequence[int]) -> str:
+        text: str = self._tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)
+        return text
+
+
+class Pieces:
+    """The text of single tokens, as it looks inside a text; remembered, because trees repeat their tokens."""
+
+    def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:
+        self._tokenizer = tokenizer
+        self._anchor: list[int] = tokenizer("a", add_special_tokens=False).input_ids[-1:]
+        self._anchor_text = self._decode(self._anchor)
+        self._known: dict[int, str] = {}
+
+    def __call__(self, token: int) -> str:
+        """The text of one token."""
+        if token not in self._known:
+            together = self._decode([*self._anchor, token])
+            alone = self._decode([token])
+            follows = together.startswith(self._anchor_text)
+            self._known[token] = together[len(self._anchor_text) :] if follows else alone
+        return self._known[token]
+
+    def _decode(self, ids: Sequence[int]) -> str:
+        text: str = self._tokenizer.decode(ids, skip_special_tokens=False, clean_up_tokenization_spaces=False)
+        return text

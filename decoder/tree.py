@@ -1,0 +1,72 @@
+"""The draft tree as parallel arrays, and the few questions everyone asks of it.
+
+Knows neither tokens' meaning nor devices. Node 0 is the root; nodes are numbered level by level, parents in order,
+siblings by falling draft probability, so a parent always comes before its children.
+"""
+
+import math
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+@dataclass
+class TokenTree:
+    """Parallel arrays with one entry a node."""
+
+    tokens: list[int]
+    parents: list[int] = field(default_factory=lambda: [-1])
+    """Index of each node's parent; -1 for the root."""
+    logprobs: list[float] = field(default_factory=lambda: [0.0])
+    """log q(token | path to its parent)."""
+    depths: list[int] = field(default_factory=lambda: [0])
+    path_logprobs: list[float] = field(default_factory=lambda: [0.0])
+    """Sum of `logprobs` from the root to the node."""
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+    def add(self, parent: int, token: int, logprob: float) -> int:
+        """Appends a child and returns its index."""
+        self.tokens.append(token)
+        self.parents.append(parent)
+        self.logprobs.append(logprob)
+        self.depths.append(self.depths[parent] + 1)
+        self.path_logprobs.append(self.path_logprobs[parent] + logprob)
+        return len(self.tokens) - 1
+
+    def path_probability(self, node: int) -> float:
+        """p(node): product of draft probabilities from the root."""
+        return math.exp(self.path_logprobs[node])
+
+    def ancestors(self, node: int) -> list[int]:
+        """The node itself and everything above it, deepest first."""
+        found = []
+        while node >= 0:
+            found.append(node)
+            node = self.parents[node]
+        return found
+
+    def visible(self) -> NDArray[np.bool_]:
+        """Which node may attend to which: itself and its ancestors. Shape (N, N), row = the node that looks."""
+        seen = np.eye(len(self), dtype=np.bool_)
+        for node in range(1, len(self)):
+            seen[node] |= seen[self.parents[node]]
+        return seen
+
+    def most_probable(self, nodes: int) -> "TokenTree":
+        """The subtree of the `nodes` most probable drafted nodes and the root, in the same order.
+
+        A path never is more probable than its beginning and ties keep their order, so parents outlive children.
+        """
+        drafted = sorted(range(1, len(self)), key=lambda node: -self.path_logprobs[node])
+        kept = sorted([0, *drafted[:nodes]])
+        renumbered = {old: new for new, old in enumerate(kept)}
+        return TokenTree(
+            tokens=[self.tokens[node] for node in kept],
+            parents=[renumbered.get(self.parents[node], -1) for node in kept],
+            logprobs=[self.logprobs[node] for node in kept],
+            depths=[self.depths[node] for node in kept],
+            path_logprobs=[self.path_logprobs[node] for node in kept],
+        )

@@ -1,0 +1,1 @@
+"""Deciding which drafted tokens stay: pure functions of the tree and what the target says."""

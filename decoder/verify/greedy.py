@@ -1,0 +1,26 @@
+"""Greedy verification: a drafted token stays when it is the target's own choice.
+
+Siblings differ, so at most one child matches and the accepted path is unique (DynaTree paper, section 3.1).
+"""
+
+from collections.abc import Sequence
+
+from decoder.tree import TokenTree
+
+
+def accept(tree: TokenTree, choices: Sequence[int]) -> tuple[list[int], int]:
+    """The accepted nodes below the root, in path order, and the bonus token after them.
+
+    Args:
+        tree: The drafted tree; its root is right.
+        choices: The target's most probable token after each node, one entry a node.
+    """
+    children: dict[tuple[int, int], int] = {
+        (parent, token): node for node, (parent, token) in enumerate(zip(tree.parents, tree.tokens, strict=True))
+    }
+    path: list[int] = []
+    node = 0
+    while (child := children.get((node, choices[node]))) is not None:
+        path.append(child)
+        node = child
+    return path, choices[node]
