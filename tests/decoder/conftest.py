@@ -1,0 +1,22 @@
+"""Fixtures of the engine's tests."""
+
+from collections.abc import Iterator
+
+import pytest
+import torch
+
+from tests.decoder.lab import Lab
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _one_thread() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="session")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Lab:
+    """All tiny models of the session."""
+    return Lab(tmp_path_factory.mktemp("tiny"))

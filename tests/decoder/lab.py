@@ -1,0 +1,113 @@
+"""Tiny pairs, the engine's loaded pairs and their plain Hugging Face twins, each made once."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig
+
+from decoder import load_pair
+from tests import tiny
+from tests.reference import Oracle
+
+T = TypeVar("T")
+
+DTYPES = {"float32": torch.float32, "float64": torch.float64, "bfloat16": torch.bfloat16}
+
+
+class Lab:
+    """Tiny models by name and dtype."""
+
+    def __init__(self, home: Path) -> None:
+        self.home = home
+        self._made: dict[tuple[Any, ...], Any] = {}
+
+    def pair(self, name: str) -> tiny.TinyPair:
+        """A saved pair: a family, a family with "-strange", "begin", "wide-target" or "wide-draft"."""
+        return self._once(("pair", name), lambda: self._make(name, self.home / name))
+
+    def ending(self, name: str, **settings: Any) -> tiny.TinyPair:
+        """The pair with these settings in its target's generation config."""
+        key = ("ending", name, str(settings))
+        return self._once(key, lambda: self.pair(name).with_generation(self.fresh(), **settings))
+
+    def loaded(self, pair: tiny.TinyPair, dtype: str) -> Any:
+        """The pair as the engine loads it."""
+        return self._once(
+            ("loaded", pair, dtype),
+            lambda: load_pair(str(pair.target), str(pair.draft), device="cpu", dtype=dtype, report=lambda *_: None),
+        )
+
+    def plain(self, path: Path, dtype: str) -> Any:
+        """The plain module, with no settings for generation."""
+        return self._once(("plain", path, dtype), lambda: self._plain(path, dtype))
+
+    def oracle(self, pair: tiny.TinyPair, dtype: str, eos: frozenset[int] = frozenset()) -> Oracle:
+        """The reference's view of the pair."""
+        return self._once(
+            ("oracle", pair, dtype, eos),
+            lambda: Oracle(self.plain(pair.target, dtype), self.plain(pair.draft, dtype), tiny.CONTEXT, eos),
+        )
+
+    def prompt_tokens(self, pair: tiny.TinyPair, prompt: str) -> list[int]:
+        """The prompt as the tokenizer encodes it by default."""
+        tokenizer = self._once(("tokenizer", pair.target), lambda: AutoTokenizer.from_pretrained(pair.target))
+        ids: list[int] = tokenizer(prompt).input_ids
+        return ids
+
+    def generate(self, pair: tiny.TinyPair, dtype: str, prompt: str, count: int, eos: Sequence[int] = ()) -> list[int]:
+        """What transformers' plain greedy search continues the prompt with."""
+        return list(
+            self._once(
+                ("generate", pair.target, dtype, prompt, count, tuple(eos)),
+                lambda: self._generate(pair, dtype, self.prompt_tokens(pair, prompt), count, list(eos)),
+            )
+        )
+
+    def fresh(self) -> Path:
+        """A new directory."""
+        path = self.home / f"made-{len(self._made)}"
+        path.mkdir()
+        return path
+
+    def _once(self, key: tuple[Any, ...], make: Callable[[], T]) -> T:
+        if key not in self._made:
+            self._made[key] = make()
+        made: T = self._made[key]
+        return made
+
+    @staticmethod
+    def _make(name: str, home: Path) -> tiny.TinyPair:
+        match name.split("-"):
+            case ["wide", "target"]:
+                return tiny.padded_pair(home, target_width=304, draft_width=288)
+            case ["wide", "draft"]:
+                return tiny.padded_pair(home, target_width=288, draft_width=304)
+            case ["begin"]:
+                return tiny.kindred_pair("llama", home, begin=True)
+            case [family, "strange"]:
+                return tiny.strange_pair(family, home)
+            case _:
+                return tiny.kindred_pair(name, home)
+
+    @staticmethod
+    def _plain(path: Path, dtype: str) -> Any:
+        model: Any = AutoModelForCausalLM.from_pretrained(path, dtype=DTYPES[dtype], attn_implementation="sdpa")
+        model.generation_config = GenerationConfig()  # type: ignore[no-untyped-call]
+        return model.eval()
+
+    def _generate(self, pair: tiny.TinyPair, dtype: str, prompt: list[int], count: int, eos: list[int]) -> list[int]:
+        model = self.plain(pair.target, dtype)
+        width = self.oracle(pair, dtype).width
+        settings = GenerationConfig(  # type: ignore[no-untyped-call]
+            do_sample=False,
+            max_new_tokens=count,
+            eos_token_id=eos or None,
+            pad_token_id=0,
+            suppress_tokens=list(range(width, model.config.vocab_size)) or None,
+        )
+        ids = torch.tensor([prompt])
+        out = model.generate(ids, attention_mask=torch.ones_like(ids), generation_config=settings)
+        tokens: list[int] = out[0, len(prompt) :].tolist()
+        return tokens

@@ -1,0 +1,342 @@
+"""Speculative decoding as slowly and as plainly as it can be written, from architecture.md 5 alone.
+
+A node is the tuple of drafted tokens that leads to it, () being the last committed token. Every distribution is a fresh
+forward of the plain module over the whole sequence: no cache, no mask, no positions. Nothing here is shared with the
+engine but its parameter objects.
+
+Real numbers are compared with thresholds and with each other, and float arithmetic may decide such a comparison either
+way when the two sides all but meet. Each round therefore tells its `margin`: how near the nearest comparison came.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from typing import Any
+
+import torch
+
+from decoder.config import DynaTree, Fixed, KnobName, Linear
+
+Path = tuple[int, ...]
+Turns = Mapping[int, Sequence[tuple[KnobName, float]]]
+"""Round number to the knobs that the user turned just before it."""
+
+AMBIGUOUS = 1e-5
+"""Comparisons that come nearer than this may go either way."""
+
+
+@dataclass
+class Oracle:
+    """Next-token scores of a target and a draft by fresh forwards, over the ids that both score."""
+
+    target: Any
+    draft: Any
+    context: int
+    eos: frozenset[int] = frozenset()
+    _seen: dict[tuple[str, Path], torch.Tensor] = field(default_factory=dict)
+
+    @property
+    def width(self) -> int:
+        """Ids that both models score."""
+        return min(int(self.target.config.vocab_size), int(self.draft.config.vocab_size))
+
+    def target_scores(self, text: Path) -> list[float]:
+        """The target's logits after `text`."""
+        scores: list[float] = self._scores("target", text).tolist()
+        return scores
+
+    def draft_logprobs(self, text: Path) -> list[float]:
+        """Log-probabilities of the draft after `text`, softmax in float32."""
+        logprobs: list[float] = torch.log_softmax(self._scores("draft", text).float(), -1).tolist()
+        return logprobs
+
+    def _scores(self, which: str, text: Path) -> torch.Tensor:
+        if (which, text) not in self._seen:
+            model = getattr(self, which)
+            with torch.inference_mode():
+                logits = model(torch.tensor([text]), use_cache=False).logits[0, -1, : self.width]
+            self._seen[which, text] = logits.clone()
+        return self._seen[which, text]
+
+
+@dataclass(frozen=True)
+class Knobs:
+    """Values in force in a round, as the controller holds them."""
+
+    tau_h: float
+    tau_l: float
+    d0: float
+
+
+@dataclass(frozen=True)
+class Step:
+    """What one round must be."""
+
+    position: int
+    tokens: list[int]
+    parents: list[int]
+    logprobs: list[float]
+    accepted: list[int]
+    committed: list[int]
+    knobs: Knobs | None
+    levels: int
+    """Depth of the tree as grown, before any selection."""
+    margin: float
+
+
+class Margin:
+    """The nearest that any comparison of a round came."""
+
+    def __init__(self) -> None:
+        self.least = math.inf
+
+    def note(self, distance: float) -> None:
+        self.least = min(self.least, abs(distance))
+
+
+@dataclass(frozen=True)
+class Rules:
+    """How a tree grows: when a node has children, how many, and how many nodes there may be."""
+
+    deepest: int
+    expands: Callable[[Path, float], bool]
+    breadth: Callable[[Sequence[float]], int]
+    n_max: int
+    best: bool = False
+
+
+def dynatree_rules(config: DynaTree, margin: Margin, *, root_depth: int = 0, bfs: bool = False) -> Rules:
+    """Probable nodes are expanded, deep ones only if very probable; the less sure the draft, the more children."""
+    floor, base = max(config.rho_stop, config.tau), math.floor(config.d0 + 0.5)
+
+    def expands(node: Path, logp: float) -> bool:
+        p, depth = math.exp(logp), len(node) - root_depth
+        if node and floor > 0:
+            margin.note(p - floor)
+        if p < floor:
+            return False
+        if depth < base:
+            return True
+        if config.rho_deep > 0:
+            margin.note(p - config.rho_deep)
+        return p >= config.rho_deep
+
+    def breadth(logprobs: Sequence[float]) -> int:
+        c = math.exp(max(logprobs))
+        margin.note(c - config.tau_h)
+        margin.note(c - config.tau_l)
+        low, mid, high = config.branching
+        return low if c >= config.tau_h else high if c < config.tau_l else mid
+
+    return Rules(config.d_max, expands, breadth, config.n_max, best=config.selection == "best" and not bfs)
+
+
+def fixed_rules(config: Fixed, margin: Margin) -> Rules:
+    """Every node above the depth and probable enough gets as many children as every other."""
+
+    def expands(node: Path, logp: float) -> bool:
+        if node and config.tau > 0:
+            margin.note(math.exp(logp) - config.tau)
+        return math.exp(logp) >= config.tau
+
+    return Rules(config.depth, expands, lambda _: config.branching, config.n_max)
+
+
+def linear_rules(config: Linear) -> Rules:
+    """A chain."""
+    return Rules(config.k, lambda _node, _logp: True, lambda _: 1, config.k)
+
+
+def none_rules() -> Rules:
+    """No drafting."""
+    return Rules(0, lambda _node, _logp: False, lambda _: 0, 0)
+
+
+def ranked(logprobs: Sequence[float], count: int, margin: Margin) -> list[int]:
+    """The `count` most probable ids, ties by lower id."""
+    order = sorted(range(len(logprobs)), key=lambda token: (-logprobs[token], token))
+    for better, worse in pairwise(order[: count + 1]):
+        margin.note(logprobs[better] - logprobs[worse])
+    return order[:count]
+
+
+def most_probable(nodes: Sequence[Path], logp: Mapping[Path, float], count: int, margin: Margin) -> list[Path]:
+    """The `count` most probable of `nodes`, which are in breadth-first order and stay so."""
+    order = sorted(range(len(nodes)), key=lambda index: (-logp[nodes[index]], index))
+    if len(order) > count:
+        kept, dropped = nodes[order[count - 1]], nodes[order[count]]
+        if dropped[: len(kept)] != kept:  # a child never beats its parent, however near it comes
+            margin.note(logp[kept] - logp[dropped])
+    return [nodes[index] for index in sorted(order[:count])]
+
+
+def grow(
+    oracle: Oracle, prefix: Path, root: Path, root_logp: float, rules: Rules, margin: Margin
+) -> tuple[dict[Path, float], int]:
+    """Nodes in breadth-first order with log p, the root first; and the depth that growing reached."""
+    logp = {root: root_logp}
+    room = rules.n_max - len(root)
+
+    def children(node: Path) -> Iterable[Path]:
+        depth, position = len(node) - len(root), len(prefix) - 1 + len(node)
+        if depth >= rules.deepest or position + 1 >= oracle.context or not rules.expands(node, logp[node]):
+            return
+        logprobs = oracle.draft_logprobs(prefix + node)
+        for token in ranked(logprobs, rules.breadth(logprobs), margin):
+            child = (*node, token)
+            logp[child] = logp[node] + logprobs[token]
+            yield child
+
+    if rules.best:
+        levels = [[root]]
+        while levels[-1]:
+            found = [child for node in levels[-1] for child in children(node)]
+            levels.append(most_probable(found, logp, room, margin))
+        grown = [node for level in levels for node in level]
+        tree = [root, *most_probable(grown[1:], logp, room, margin)]
+        assert all(node[:-1] in tree for node in tree[1:]), "a node without its parent"
+    else:
+        tree = [root]
+        for node in tree:  # which grows while it is walked
+            if len(tree) - 1 < room:
+                tree += list(children(node))[: room - (len(tree) - 1)]
+        grown = tree
+    return {node: logp[node] for node in tree}, max(len(node) - len(root) for node in grown)
+
+
+def favourite(scores: Sequence[float], margin: Margin) -> int:
+    """The highest-scored id, the lower one of equals."""
+    best, second = sorted(range(len(scores)), key=lambda token: (-scores[token], token))[:2]
+    margin.note(scores[best] - scores[second])
+    return best
+
+
+def walk(oracle: Oracle, prefix: Path, nodes: Iterable[Path], margin: Margin, path: Path = ()) -> Path:
+    """The target's own greedy tokens, as long as the tree holds them and one more."""
+    token = favourite(oracle.target_scores(prefix + path), margin)
+    longer = (*path, token)
+    return walk(oracle, prefix, nodes, margin, longer) if longer in nodes else longer
+
+
+def greedy(oracle: Oracle, prompt: Sequence[int], count: int) -> list[int]:
+    """Plain greedy decoding, one fresh forward a token."""
+    text = list(prompt)
+    while len(text) - len(prompt) < count:
+        text.append(favourite(oracle.target_scores(tuple(text)), Margin()))
+        if text[-1] in oracle.eos:
+            break
+    return text[len(prompt) :]
+
+
+class History:
+    """Past rounds steer D0 and tau_h."""
+
+    def __init__(self, config: DynaTree) -> None:
+        self.config = config
+        self.shares: list[float] = []
+        self.moved = False
+
+    def turn(self, name: KnobName, value: float) -> None:
+        self.config = self.config.turned(name, value)
+
+    def learn(self, share: float) -> None:
+        config = self.config
+        self.shares.append(share)
+        if not config.history or len(self.shares) < config.window:
+            return
+        excess = sum(self.shares[-config.window :]) / config.window - config.target_acceptance
+        d0 = min(max(config.d0 + config.eta_d * excess, 1.0), config.d_max - 1.0)
+        tau_h = min(max(config.tau_h - config.eta_h * excess, config.tau_l + 0.01), 1.0)
+        self.config = replace(config, d0=d0, tau_h=tau_h)
+        self.moved = True
+
+    def note(self, margin: Margin) -> None:
+        """D0 is rounded, which is a comparison too once it is a computed number."""
+        if self.moved:
+            margin.note(self.config.d0 + 0.5 - round(self.config.d0 + 0.5))
+
+    @property
+    def knobs(self) -> Knobs:
+        return Knobs(self.config.tau_h, self.config.tau_l, self.config.d0)
+
+
+def simulate(
+    oracle: Oracle,
+    prompt: Sequence[int],
+    method: str,
+    config: DynaTree | Linear | Fixed | None,
+    max_new_tokens: int,
+    turns: Turns | None = None,
+) -> list[Step]:
+    """All rounds of a run."""
+    text = tuple(prompt)
+    history = History(config) if isinstance(config, DynaTree) else None
+    steps: list[Step] = []
+    while True:
+        for name, value in (turns or {}).get(len(steps), ()):
+            assert history is not None
+            history.turn(name, value)
+        step, share = one_round(oracle, text, method, history.config if history else config, history)
+        position = len(text) - len(prompt)
+        committed = cut(step.committed, oracle.eos, max_new_tokens - position)
+        steps.append(replace(step, position=position, committed=committed))
+        text += tuple(committed)
+        if len(text) - len(prompt) >= max_new_tokens or committed[-1] in oracle.eos:
+            return steps
+        if history:
+            history.learn(share)
+
+
+def one_round(
+    oracle: Oracle, text: Path, method: str, config: DynaTree | Linear | Fixed | None, history: History | None
+) -> tuple[Step, float]:
+    """One round, its burst uncut, and its depth acceptance."""
+    margin = Margin()
+    if history:
+        history.note(margin)
+    root, root_logp, rules = plan(oracle, text, method, config, margin)
+    nodes, levels = grow(oracle, text, root, root_logp, rules, margin)
+    burst = walk(oracle, text, nodes, margin)
+    order = list(nodes)
+    path = [burst[: length + 1] for length in range(len(burst) - 1)]
+    height = max(len(node) for node in order)
+    step = Step(
+        position=0,
+        tokens=[node[-1] if node else text[-1] for node in order],
+        parents=[-1, *(order.index(node[:-1]) for node in order[1:])],
+        logprobs=[nodes[root], *(nodes[node] - nodes[node[:-1]] for node in order[1:])],
+        accepted=[order.index(node) for node in path],
+        committed=list(burst),
+        knobs=history.knobs if history else None,
+        levels=levels,
+        margin=margin.least,
+    )
+    return step, len(path) / height if height else 0.0
+
+
+def plan(
+    oracle: Oracle, text: Path, method: str, config: DynaTree | Linear | Fixed | None, margin: Margin
+) -> tuple[Path, float, Rules]:
+    """The method's root, its log p, and its rules."""
+    match method, config:
+        case "dynatree", DynaTree():
+            return (), 0.0, dynatree_rules(config, margin)
+        case "alg1", DynaTree():
+            logprobs = oracle.draft_logprobs(text)
+            (token,) = ranked(logprobs, 1, margin)
+            return (token,), logprobs[token], dynatree_rules(config, margin, root_depth=1, bfs=True)
+        case "fixed", Fixed():
+            return (), 0.0, fixed_rules(config, margin)
+        case "linear", Linear():
+            return (), 0.0, linear_rules(config)
+        case "ar", None:
+            return (), 0.0, none_rules()
+    raise ValueError(f"{method} with {config}")
+
+
+def cut(burst: Sequence[int], eos: frozenset[int], room: int) -> list[int]:
+    """The burst up to its first end-of-text, itself included, and no longer than there is room."""
+    ends = [index for index, token in enumerate(burst) if token in eos]
+    length = ends[0] + 1 if ends else len(burst)
+    return list(burst[: min(length, room)])

@@ -1,0 +1,232 @@
+"""Tiny random models in the layout of the Hugging Face hub, built in milliseconds, with logits peaky enough to matter.
+
+A draft is either a stranger (its own random weights, almost never right) or a kin: the target's weights with noise, so
+that trees are accepted deeply. Positions and masks must matter, hence the large weights: a wrong position or a sibling
+that is seen changes logits by whole units.
+"""
+
+import json
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
+from transformers import (
+    AutoModelForCausalLM,
+    GPT2Config,
+    GPTNeoXConfig,
+    LlamaConfig,
+    MambaConfig,
+    MistralConfig,
+    PreTrainedTokenizerFast,
+    Qwen2Config,
+    Qwen3Config,
+    T5Config,
+    T5ForConditionalGeneration,
+)
+
+VOCABULARY = 288
+"""Ids that the tiny models score."""
+CONTEXT = 192
+"""Positions of the tiny models."""
+
+SENTENCES = (
+    "The tree grows where the draft is sure, and the target prunes what it would not have said.",
+    "A small model guesses; a large model reads every guess at once and keeps the longest right path.",
+    "Nothing is lost: the text is the one that the large model alone would have written.",
+)
+OTHER_SENTENCES = ("Zwölf Boxkämpfer jagen Viktor quer über den großen Sylter Deich.", "0123456789 {}[]()<>;:=+-*/")
+
+
+def _neox(**changes: Any) -> GPTNeoXConfig:
+    shape = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64}
+    return GPTNeoXConfig(**_common(shape | changes))
+
+
+def _llama(**changes: Any) -> LlamaConfig:
+    shape = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64}
+    return LlamaConfig(**_common(shape | {"num_key_value_heads": 2} | changes))
+
+
+def _qwen3(**changes: Any) -> Qwen3Config:
+    shape = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64}
+    return Qwen3Config(**_common(shape | {"num_key_value_heads": 2, "head_dim": 16} | changes))
+
+
+def _gpt2(**changes: Any) -> GPT2Config:
+    shape = {"n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": CONTEXT}
+    return GPT2Config(**_common(shape | changes))
+
+
+def _common(shape: dict[str, Any]) -> dict[str, Any]:
+    bare = {"bos_token_id": None, "eos_token_id": None, "pad_token_id": None}
+    lengths = {} if "n_positions" in shape else {"max_position_embeddings": CONTEXT}
+    return {"vocab_size": VOCABULARY, "tie_word_embeddings": False} | bare | lengths | shape
+
+
+FAMILIES: dict[str, Callable[..., Any]] = {"neox": _neox, "llama": _llama, "qwen3": _qwen3, "gpt2": _gpt2}
+"""Family name to the configuration of its tiny target."""
+
+_SMALLER = {
+    "neox": {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2},
+    "llama": {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "num_key_value_heads": 1},
+    "qwen3": {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "num_key_value_heads": 1},
+    "gpt2": {"n_embd": 16, "n_layer": 1, "n_head": 2},
+}
+
+
+@dataclass(frozen=True)
+class TinyPair:
+    """Where a saved target and draft lie."""
+
+    target: Path
+    draft: Path
+
+    def with_generation(self, home: Path, **settings: Any) -> "TinyPair":
+        """A copy whose target has these settings in its generation_config.json."""
+        target = home / "target"
+        shutil.copytree(self.target, target, dirs_exist_ok=True)
+        (target / "generation_config.json").write_text(json.dumps(settings), encoding="utf-8")
+        return TinyPair(target, self.draft)
+
+
+def train_tokenizer(sentences: Sequence[str] = SENTENCES, *, begin: bool = False) -> PreTrainedTokenizerFast:
+    """A byte-level BPE tokenizer of 270 ids; with `begin`, every prompt starts with a special token."""
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=270,
+        special_tokens=["<|begin|>"],
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator(sentences, trainer)
+    if begin:
+        tokenizer.post_processor = processors.TemplateProcessing(
+            single="<|begin|> $A", special_tokens=[("<|begin|>", 0)]
+        )
+    return PreTrainedTokenizerFast(  # type: ignore[no-untyped-call]
+        tokenizer_object=tokenizer, bos_token="<|begin|>" if begin else None
+    )
+
+
+def build(config: Any, seed: int, *, spread: float = 0.35, heat: float = 1.0) -> Any:
+    """A model with normal weights of standard deviation `spread`, `heat` in the output matrix."""
+    model = _from_config(config)
+    _fill(model, seed, spread)
+    head = model.get_output_embeddings()
+    with torch.no_grad():
+        head.weight.mul_(heat / spread)
+    return model.eval()
+
+
+def kin(model: Any, seed: int, *, noise: float = 0.04) -> Any:
+    """A copy of `model` whose weights are off by `noise` of their own spread."""
+    generator = torch.Generator().manual_seed(seed)
+    copy = _from_config(model.config)
+    copy.load_state_dict(model.state_dict())
+    with torch.no_grad():
+        for weight in copy.parameters():
+            if weight.dim() > 1:
+                weight.add_(torch.randn(weight.shape, generator=generator), alpha=noise * float(weight.std()))
+    return copy.eval()
+
+
+def save_pair(home: Path, target: Any, draft: Any, *, begin: bool = False) -> TinyPair:
+    """Saves both models with the same tokenizer."""
+    pair = TinyPair(home / "target", home / "draft")
+    for model, path in ((target, pair.target), (draft, pair.draft)):
+        save(path, model, train_tokenizer(begin=begin))
+    return pair
+
+
+def save(path: Path, model: Any, tokenizer: PreTrainedTokenizerFast) -> Path:
+    """Saves one model with its tokenizer."""
+    model.save_pretrained(path)
+    tokenizer.save_pretrained(path)
+    return path
+
+
+def kindred_pair(family: str, home: Path, *, begin: bool = False, noise: float = 0.04) -> TinyPair:
+    """A target and a draft that often agree."""
+    target = build(FAMILIES[family](), seed=1)
+    return save_pair(home, target, kin(target, seed=2, noise=noise), begin=begin)
+
+
+def strange_pair(family: str, home: Path) -> TinyPair:
+    """A target and a smaller draft that almost never agree."""
+    target = build(FAMILIES[family](), seed=1)
+    return save_pair(home, target, build(FAMILIES[family](**_SMALLER[family]), seed=3))
+
+
+def padded_pair(home: Path, *, target_width: int, draft_width: int) -> TinyPair:
+    """A pair whose logits differ in width; the ids above the common ones are the target's and draft's favourites."""
+    narrow = min(target_width, draft_width)
+    target = build(_neox(vocab_size=target_width), seed=1)
+    draft = build(_neox(vocab_size=draft_width), seed=1)
+    with torch.no_grad():
+        for mine, theirs in zip(draft.parameters(), target.parameters(), strict=True):
+            mine[:narrow].copy_(theirs[:narrow]) if mine.shape != theirs.shape else mine.copy_(theirs)
+        for model in (target, draft):
+            model.get_output_embeddings().weight[narrow:].mul_(3.0)
+    return save_pair(home, target, kin(draft, seed=2))
+
+
+def strangers_tongue(home: Path) -> TinyPair:
+    """A pair whose tokenizers differ."""
+    target = build(_neox(), seed=1)
+    pair = save_pair(home, target, kin(target, seed=2))
+    shutil.rmtree(pair.draft)
+    save(pair.draft, target, train_tokenizer(OTHER_SENTENCES))
+    return pair
+
+
+UNFIT: dict[str, Callable[[], Any]] = {
+    "mistral with a sliding window": lambda: _from_config(
+        MistralConfig(
+            **_common(
+                {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64}
+                | {"num_key_value_heads": 2, "sliding_window": 8}
+            )
+        )
+    ),
+    "qwen2 with a sliding window": lambda: _from_config(
+        Qwen2Config(
+            **_common(
+                {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64}
+                | {"num_key_value_heads": 2, "use_sliding_window": True, "sliding_window": 8, "max_window_layers": 0}
+            )
+        )
+    ),
+    "mamba": lambda: _from_config(
+        MambaConfig(vocab_size=VOCABULARY, hidden_size=16, num_hidden_layers=1, state_size=4)
+    ),
+    "t5": lambda: T5ForConditionalGeneration(
+        T5Config(vocab_size=VOCABULARY, d_model=16, d_kv=8, d_ff=32, num_layers=1, num_heads=2)
+    ),
+}
+"""Models that the engine must refuse, by what they are."""
+
+
+def unfit_pair(kind: str, home: Path) -> TinyPair:
+    """A fit draft with a target that the engine cannot decode."""
+    pair = TinyPair(home / "target", home / "draft")
+    save(pair.target, UNFIT[kind](), train_tokenizer())
+    save(pair.draft, build(_neox(), seed=1), train_tokenizer())
+    return pair
+
+
+def _from_config(config: Any) -> Any:
+    return AutoModelForCausalLM.from_config(config)  # type: ignore[no-untyped-call]
+
+
+def _fill(model: Any, seed: int, spread: float) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for weight in model.parameters():
+            if weight.dim() > 1:
+                weight.copy_(torch.randn(weight.shape, generator=generator) * spread)
