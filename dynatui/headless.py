@@ -1,0 +1,104 @@
+"""Runs and replays without a screen, for pipes, scripts and machines without a terminal.
+
+Whatever ends a run (the last prompt, an error, an interruption, a full disk), the text so far is out, the JSON of what
+there is too, and the recording is complete up to its last event. The engine is handed in: this module imports none.
+"""
+
+import signal
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, nullcontext
+from types import FrameType
+from typing import Any, Protocol
+
+from decoder.config import RunConfig
+from decoder.errors import DecoderError, ModelError
+from decoder.events import Event
+from decoder.steering import Steering
+from dynatui.recording import Recorder
+from dynatui.session import Session
+from dynatui.transcript import OutputError, Transcript
+
+INTERRUPTED = 130
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class LoadPair(Protocol):
+    """`decoder.load_pair`."""
+
+    def __call__(
+        self, target: str | None, draft: str | None, *, device: str, dtype: str, report: Callable[[str], None]
+    ) -> Any:
+        """Loads target and draft, reporting what it is at."""
+
+
+class Decode(Protocol):
+    """`decoder.decode`."""
+
+    def __call__(self, pair: Any, prompt: str, config: RunConfig, steering: Steering) -> Iterator[Event]:
+        """Decodes one prompt with every method."""
+
+
+def run(session: Session, transcript: Transcript, *, load_pair: LoadPair, decode: Decode) -> int:
+    """Decodes every prompt once; returns the exit code.
+
+    Raises:
+        DecoderError: Something was wrong with the request, the models or the machine; what was printed before stands.
+    """
+    steering = Steering(speed=session.view.speed or 1.0)
+    models = session.models
+    with Recorder(session.record) if session.record else nullcontext() as recorder, _interruptible(steering) as begin:
+        try:
+            pair = load_pair(
+                models.target, models.draft, device=models.device, dtype=models.dtype, report=transcript.note
+            )
+            begin()
+            for number, prompt in enumerate(session.prompts, 1):
+                transcript.note(f"prompt {number} of {len(session.prompts)}")
+                for event in decode(pair, prompt, session.config, steering):
+                    if recorder:
+                        recorder.write(event)
+                    transcript.feed(event)
+                if steering.stopped:
+                    break
+        except OutputError:
+            raise
+        except DecoderError:
+            transcript.finish()
+            raise
+        except KeyboardInterrupt:
+            steering.stopped = True
+            transcript.finish()
+    if steering.stopped:
+        transcript.note("interrupted")
+        return INTERRUPTED
+    return ModelError.exit_code if transcript.failed else 0
+
+
+def replay(events: Iterable[Event], transcript: Transcript) -> int:
+    """Prints recorded runs as if they had just been decoded; returns the exit code."""
+    for event in events:
+        transcript.feed(event)
+    transcript.finish()
+    return 0
+
+
+@contextmanager
+def _interruptible(steering: Steering) -> Iterator[Callable[[], None]]:
+    """Within, a signal to stop interrupts; once the yielded function was called, the first lets the round end."""
+    decoding = False
+
+    def begin() -> None:
+        nonlocal decoding
+        decoding = True
+
+    def stop(_signal: int, _frame: FrameType | None) -> None:
+        if steering.stopped or not decoding:
+            raise KeyboardInterrupt
+        steering.stopped = True
+
+    before = {number: signal.signal(number, stop) for number in STOP_SIGNALS}
+    try:
+        yield begin
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,179 @@
+"""Every option of the command line, once: its name, its help and the panel of `--help` it stands in.
+
+Only declarations. What the values mean is decided where they are used, above all in `decoder.config`, whose checks give
+the error messages; an option that was not given is None, so that presets and defaults live in one place.
+"""
+
+from pathlib import Path
+from typing import Annotated
+
+from typer import Argument, Option
+
+from decoder.config import PRESETS, RunConfig
+from decoder.methods import METHODS
+from dynatui.session import Symbols
+
+MODELS = "Models"
+PROMPTS = "Prompts"
+RUN = "Run"
+TREE = "DynaTree and the other methods"
+OUTPUT = "Without a screen"
+SCREEN = "Screen"
+
+
+def _presets() -> list[str]:
+    return list(PRESETS)
+
+
+def _devices() -> list[str]:
+    return ["auto", "cpu", "cuda"]
+
+
+def _dtypes() -> list[str]:
+    return ["auto", "float32", "bfloat16", "float16"]
+
+
+Target = Annotated[
+    str | None,
+    Option(metavar="ID|DIR", rich_help_panel=MODELS, help="Target model: a Hugging Face id or a folder."),
+]
+Draft = Annotated[
+    str | None,
+    Option(metavar="ID|DIR", rich_help_panel=MODELS, help="Draft model with the target's tokenizer."),
+]
+Device = Annotated[
+    str,
+    Option(metavar="NAME", rich_help_panel=MODELS, autocompletion=_devices, help="auto, cpu, cuda or cuda:N."),
+]
+Dtype = Annotated[
+    str,
+    Option(
+        metavar="NAME",
+        rich_help_panel=MODELS,
+        autocompletion=_dtypes,
+        help="auto, float32, bfloat16 or float16. auto: the checkpoint's on CUDA, bfloat16 on a CPU that has it.",
+    ),
+]
+
+PromptFiles = Annotated[
+    list[str] | None,
+    Option(
+        "--prompt-file",
+        metavar="FILE",
+        rich_help_panel=PROMPTS,
+        help="A text file, a .jsonl file with a prompt a line, or - for standard input. May be repeated.",
+    ),
+]
+PromptTexts = Annotated[
+    list[str] | None,
+    Option("--prompt", metavar="TEXT", rich_help_panel=PROMPTS, help="The prompt itself. May be repeated."),
+]
+
+Methods = Annotated[
+    str | None,
+    Option(
+        metavar="NAMES",
+        rich_help_panel=RUN,
+        help=f"The methods that race, of {', '.join(METHODS)}; the first is the one that is watched.",
+        show_default=", ".join(RunConfig.methods),
+    ),
+]
+MaxNewTokens = Annotated[
+    int | None,
+    Option(
+        metavar="N",
+        rich_help_panel=RUN,
+        help="Most tokens that follow a prompt.",
+        show_default=str(RunConfig.max_new_tokens),
+    ),
+]
+Seed = Annotated[
+    int, Option(metavar="S", min=0, max=2**32 - 1, rich_help_panel=RUN, help="Seed of everything that is random.")
+]
+Record = Annotated[
+    Path | None,
+    Option(
+        metavar="FILE",
+        rich_help_panel=RUN,
+        help="Write all events to FILE as they happen, after those that are in it already.",
+    ),
+]
+
+Preset = Annotated[
+    str,
+    Option(metavar="NAME", rich_help_panel=TREE, autocompletion=_presets, help=f"Parameters: {', '.join(PRESETS)}."),
+]
+History = Annotated[
+    bool | None,
+    Option("--history/--no-history", rich_help_panel=TREE, help="Whether past rounds move D0 and tau_h."),
+]
+TauH = Annotated[
+    float | None, Option(metavar="P", rich_help_panel=TREE, help="From this probability on the draft is confident.")
+]
+TauL = Annotated[
+    float | None, Option(metavar="P", rich_help_panel=TREE, help="Under this probability the draft is unsure.")
+]
+D0 = Annotated[float | None, Option("--d0", metavar="D", rich_help_panel=TREE, help="Base depth of the tree.")]
+DMax = Annotated[int | None, Option("--d-max", metavar="D", rich_help_panel=TREE, help="No node is deeper.")]
+Branching = Annotated[
+    str | None,
+    Option(metavar="B,B,B", rich_help_panel=TREE, help="Children where the draft is confident, in between, unsure."),
+]
+RhoStop = Annotated[
+    float | None, Option(metavar="P", rich_help_panel=TREE, help="Less probable paths are not continued.")
+]
+RhoDeep = Annotated[float | None, Option(metavar="P", rich_help_panel=TREE, help="The same, from the base depth on.")]
+Tau = Annotated[
+    float | None,
+    Option(metavar="P", rich_help_panel=TREE, help="Less probable paths are not continued, in the fixed tree too."),
+]
+NMax = Annotated[
+    int | None,
+    Option("--n-max", metavar="N", rich_help_panel=TREE, help="Most drafted nodes of a tree, of the fixed one too."),
+]
+Selection = Annotated[
+    str | None,
+    Option(metavar="NAME", rich_help_panel=TREE, help="Which nodes stay when there are more: bfs or best."),
+]
+ChainLength = Annotated[int | None, Option("--k", metavar="K", rich_help_panel=TREE, help="Length of linear's chain.")]
+FixedTree = Annotated[
+    str | None, Option("--fixed", metavar="D,B", rich_help_panel=TREE, help="Depth and branching of the fixed tree.")
+]
+
+Headless = Annotated[
+    bool,
+    Option(
+        "--headless", rich_help_panel=OUTPUT, help="No screen: text on standard output, progress on standard error."
+    ),
+]
+Json = Annotated[
+    bool, Option("--json", rich_help_panel=OUTPUT, help="No screen: one JSON object a prompt on standard output.")
+]
+
+LiveSpeed = Annotated[
+    float | None,
+    Option(
+        "--speed",
+        metavar="X",
+        min=0.001,
+        max=1,
+        rich_help_panel=SCREEN,
+        help="1: as fast as the machine; less: slower.",
+    ),
+]
+ReplaySpeed = Annotated[
+    float | None,
+    Option("--speed", metavar="X", min=0.001, max=1000, rich_help_panel=SCREEN, help="1: as fast as it was recorded."),
+]
+Fps = Annotated[
+    int | None, Option(metavar="N", min=1, max=60, rich_help_panel=SCREEN, help="Frames a second. Over SSH 5, else 10.")
+]
+Theme = Annotated[str | None, Option(metavar="NAME", rich_help_panel=SCREEN, help="A theme of Textual.")]
+SymbolSet = Annotated[
+    Symbols, Option("--symbols", rich_help_panel=SCREEN, help="What curves and lines are drawn with.")
+]
+NoColor = Annotated[
+    bool, Option("--no-color", rich_help_panel=SCREEN, help="No colours, as with NO_COLOR in the environment.")
+]
+
+RecordingFile = Annotated[Path, Argument(metavar="FILE", help="A file that --record has written.")]

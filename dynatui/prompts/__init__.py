@@ -1,0 +1,1 @@
+"""Prompts: a few of our own, and those that users bring."""

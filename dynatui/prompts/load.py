@@ -1,0 +1,108 @@
+"""Prompts from this package, from files and from standard input, each exactly as its author wrote it.
+
+A prompt decides every token that follows, so nothing is trimmed but one newline at the end of a file, and a file that
+cannot be read as text is refused rather than guessed at. Knows nothing of models: how long a prompt may be, they say.
+"""
+
+import json
+import sys
+from importlib.resources import files
+from pathlib import Path
+from typing import BinaryIO
+
+import msgspec
+
+from decoder.errors import PromptError
+
+STANDARD_INPUT = "-"
+LARGEST_FILE = 16 * 2**20
+"""Bytes; far beyond every context, and an endless device must not fill the memory."""
+
+
+class _Line(msgspec.Struct):
+    """What is read of a line of a .jsonl file; its other keys are passed over."""
+
+    prompt: str | None = None
+    turns: list[str] | None = None
+
+
+def embedded() -> tuple[str, ...]:
+    """Our own prompts, in the order of their file names."""
+    folder = files("dynatui.prompts")
+    texts = sorted((entry for entry in folder.iterdir() if entry.name.endswith(".txt")), key=lambda entry: entry.name)
+    return tuple(_without_newline(entry.read_text(encoding="utf-8")) for entry in texts)
+
+
+def from_text(text: str) -> str:
+    """A prompt given as an argument; bytes of it that are no text become U+FFFD, for JSON cannot carry them."""
+    if not text:
+        raise PromptError("the prompt is empty; give --prompt at least one character")
+    return _without_surrogates(text)
+
+
+def from_file(name: str) -> tuple[str, ...]:
+    """The prompt of a text file or of standard input (`-`), or those of a .jsonl file, one a line.
+
+    Raises:
+        PromptError: The file cannot be read, is no text, or holds no prompt; the message says what to do.
+    """
+    shown = "standard input" if name == STANDARD_INPUT else name
+    text = _decoded(_bytes(name, shown), shown)
+    if name.endswith(".jsonl"):
+        lines = enumerate(text.split("\n"), 1)
+        prompts = tuple(_from_line(line, f"{shown}: line {number}") for number, line in lines if line.strip())
+    else:
+        prompts = tuple(prompt for prompt in (_without_newline(text),) if prompt)
+    if not prompts:
+        raise PromptError(f"{shown} is empty; write a prompt into it")
+    return prompts
+
+
+def _bytes(name: str, shown: str) -> bytes:
+    try:
+        if name != STANDARD_INPUT:
+            with Path(name).open("rb") as file:
+                return _at_most_largest(file, shown)
+        if sys.stdin is not None:
+            return _at_most_largest(sys.stdin.buffer, shown)
+    except OSError as error:
+        raise PromptError(
+            f"cannot read {shown}: {error.strerror}; give a text or .jsonl file, or - for standard input"
+        ) from None
+    raise PromptError("standard input is closed; give a text or .jsonl file instead of -")
+
+
+def _at_most_largest(file: BinaryIO, shown: str) -> bytes:
+    content = file.read(LARGEST_FILE + 1)
+    if len(content) > LARGEST_FILE:
+        raise PromptError(f"{shown} is larger than {LARGEST_FILE >> 20} MiB, longer than any context; shorten it")
+    return content
+
+
+def _decoded(content: bytes, shown: str) -> str:
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise PromptError(
+            f"{shown} is not UTF-8 text (byte {error.start + 1}); convert it, with iconv for example"
+        ) from None
+
+
+def _from_line(line: str, where: str) -> str:
+    try:
+        found = msgspec.convert(json.loads(line), _Line)
+    except (ValueError, RecursionError) as error:
+        raise PromptError(f'{where}: {error}; write one object a line, such as {{"prompt": "Once"}}') from None
+    prompt = found.prompt if found.prompt is not None else next(iter(found.turns or ()), None)
+    if not prompt:
+        raise PromptError(f'{where}: no prompt; give it a text under "prompt" or as the first of "turns"')
+    return _without_surrogates(prompt)
+
+
+def _without_newline(text: str) -> str:
+    return text.removesuffix("\n").removesuffix("\r") if text.endswith("\n") else text
+
+
+def _without_surrogates(text: str) -> str:
+    """Halves of a pair that stand alone become U+FFFD."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")

@@ -1,0 +1,140 @@
+"""Recordings on disk: events appended as they happen, and read back whole.
+
+A recording must survive a crash of the program that writes it, so every line goes to the system at once, and what an
+interrupted write left behind is passed over by the reader and cut off by the next writer. Several runs follow one
+another in a file; nothing that is complete is ever overwritten. Knows nothing of models or screens.
+"""
+
+import os
+import stat
+from collections.abc import Iterator
+from io import FileIO
+from pathlib import Path
+from types import TracebackType
+from typing import Self, assert_never
+
+from decoder.errors import RecordingError
+from decoder.events import End, Event, Knob, Round, Run, Start, Summary, decode_line, encode
+
+LONGEST_LINE = 64 * 2**20
+"""Bytes; no event comes near it, and a file without line ends must not fill the memory."""
+
+
+class Recorder:
+    """Appends events to a file that is new, empty or a recording already; only its owner can read a new one.
+
+    Raises:
+        RecordingError: The file cannot be written or is something else; `write` raises it too, when the disk is full.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        try:
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+            self._file = FileIO(descriptor, "r+")
+            try:
+                if stat.S_ISREG(os.fstat(descriptor).st_mode):
+                    self._continue()
+            except BaseException:
+                self._file.close()
+                raise
+        except OSError as error:
+            raise _unwritable(path, error) from None
+
+    def write(self, event: Event) -> None:
+        """Adds one line, which is out of this process when the call returns."""
+        rest = memoryview(encode(event))
+        try:
+            while rest:
+                rest = rest[self._file.write(rest) or 0 :]
+        except OSError as error:
+            raise _unwritable(self.path, error) from None
+
+    def close(self) -> None:
+        """Ends the recording; a second call does nothing."""
+        self._file.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _continue(self) -> None:
+        """Sees to it that the next line begins a line; refuses a file of another kind."""
+        with self.path.open("rb") as file:
+            opening = file.readline(LONGEST_LINE)
+            if not opening:
+                return
+            if not opening.endswith(b"\n") or not isinstance(_event(opening), Run):
+                raise RecordingError(
+                    f"{self.path} exists and is no recording, so it stays as it is; give --record a new name"
+                )
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(0, size - LONGEST_LINE))
+            torn = file.read().rpartition(b"\n")[2]
+        if torn and _event(torn):
+            self._file.write(b"\n")
+        elif torn:
+            self._file.truncate(size - len(torn))
+
+
+def read(path: Path) -> list[Event]:
+    """All complete events of a recording, which begins with a run.
+
+    Raises:
+        RecordingError: The file cannot be read or is no recording; the message names file and line.
+    """
+    try:
+        with path.open("rb") as file:
+            events = list(_events(path, iter(lambda: file.readline(LONGEST_LINE), b"")))
+    except OSError as error:
+        raise RecordingError(f"cannot read {path}: {error.strerror}; give a file that --record has written") from None
+    if not events:
+        raise RecordingError(f"{path} holds no complete event; give a file that --record has written")
+    return events
+
+
+def _events(path: Path, lines: Iterator[bytes]) -> Iterator[Event]:
+    running: frozenset[str] | None = None
+    for number, line in enumerate(lines, 1):
+        if not line.endswith(b"\n") and not _event(line):
+            if len(line) < LONGEST_LINE:
+                return
+            raise RecordingError(f"{path}: line {number}: longer than any event; give a file that --record has written")
+        try:
+            event = decode_line(line, number)
+        except RecordingError as error:
+            raise RecordingError(f"{path}: {error}") from None
+        if isinstance(event, Run):
+            running = frozenset(event.methods)
+        if running is None:
+            raise RecordingError(f"{path}: line {number}: an event before any run; the beginning of the file is gone")
+        strangers = _methods(event) - running
+        if strangers:
+            raise RecordingError(f"{path}: line {number}: {', '.join(sorted(strangers))} is no method of this run")
+        yield event
+
+
+def _event(line: bytes) -> Event | None:
+    try:
+        return decode_line(line, 0)
+    except RecordingError:
+        return None
+
+
+def _methods(event: Event) -> frozenset[str]:
+    """The methods that an event speaks of."""
+    match event:
+        case Run() | Summary():
+            return frozenset(event.methods)
+        case Start() | Round() | Knob() | End():
+            return frozenset({event.method})
+        case _:
+            assert_never(event)
+
+
+def _unwritable(path: Path, error: OSError) -> RecordingError:
+    return RecordingError(f"cannot write {path}: {error.strerror}; give --record a file in a folder with free space")
