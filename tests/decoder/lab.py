@@ -1,19 +1,49 @@
 """Tiny pairs, the engine's loaded pairs and their plain Hugging Face twins, each made once."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig
 
-from decoder import load_pair
+from decoder import RunConfig, decode, load_pair
+from decoder.events import End, Event, Figures, Knob, Round, Summary
 from tests import tiny
 from tests.reference import Oracle
 
 T = TypeVar("T")
 
+METHODS = ("dynatree", "ar", "linear", "fixed", "alg1", "hf")
+
 DTYPES = {"float32": torch.float32, "float64": torch.float64, "bfloat16": torch.bfloat16}
+
+
+@dataclass(frozen=True)
+class Played:
+    """The events of one run."""
+
+    events: list[Event]
+
+    def rounds(self, method: str) -> list[Round]:
+        return [event for event in self.events if isinstance(event, Round) and event.method == method]
+
+    def turned(self, method: str, source: str) -> list[Knob]:
+        """Knob events of a method from the user or from history."""
+        found = [event for event in self.events if isinstance(event, Knob) and event.method == method]
+        return [event for event in found if event.source == source]
+
+    def tokens(self, method: str) -> list[int]:
+        return [token for event in self.rounds(method) for token in event.committed]
+
+    def end(self, method: str) -> End:
+        (end,) = [event for event in self.events if isinstance(event, End) and event.method == method]
+        return end
+
+    def figures(self, method: str) -> Figures:
+        (summary,) = [event for event in self.events if isinstance(event, Summary)]
+        return summary.methods[method]
 
 
 class Lab:
@@ -37,6 +67,13 @@ class Lab:
         return self._once(
             ("loaded", pair, dtype),
             lambda: load_pair(str(pair.target), str(pair.draft), device="cpu", dtype=dtype, report=lambda *_: None),
+        )
+
+    def play(self, pair: tiny.TinyPair, dtype: str, prompt: str, config: RunConfig) -> Played:
+        """A run of the engine, undisturbed; made once."""
+        return self._once(
+            ("play", pair, dtype, prompt, config),
+            lambda: Played(list(decode(self.loaded(pair, dtype), prompt, config))),
         )
 
     def plain(self, path: Path, dtype: str) -> Any:
@@ -94,13 +131,13 @@ class Lab:
     @staticmethod
     def _plain(path: Path, dtype: str) -> Any:
         model: Any = AutoModelForCausalLM.from_pretrained(path, dtype=DTYPES[dtype], attn_implementation="sdpa")
-        model.generation_config = GenerationConfig()  # type: ignore[no-untyped-call]
+        model.generation_config = GenerationConfig()
         return model.eval()
 
     def _generate(self, pair: tiny.TinyPair, dtype: str, prompt: list[int], count: int, eos: list[int]) -> list[int]:
         model = self.plain(pair.target, dtype)
         width = self.oracle(pair, dtype).width
-        settings = GenerationConfig(  # type: ignore[no-untyped-call]
+        settings = GenerationConfig(
             do_sample=False,
             max_new_tokens=count,
             eos_token_id=eos or None,

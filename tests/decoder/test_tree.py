@@ -1,0 +1,184 @@
+"""Every round of the engine equals the reference's: nodes, parents, log-probabilities, acceptance, knobs."""
+
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from decoder import DynaTree, Fixed, Linear, RunConfig, decode
+from decoder.events import Round
+from tests.decoder.lab import Lab
+from tests.reference import AMBIGUOUS, Step, simulate
+from tests.tiny import FAMILIES
+
+PROMPTS = ("The tree grows", "T", "A small model guesses; ")
+
+
+@dataclass
+class Score:
+    """What was compared, so that a property cannot hold because nothing was looked at."""
+
+    rounds: int = 0
+    discarded: int = 0
+    nodes: int = 0
+    deep: int = 0
+
+
+SCORE = Score()
+
+
+def check(rounds: list[Round], steps: list[Step]) -> None:
+    """Compares round by round, up to the first that float arithmetic may decide either way."""
+    for event, step in zip(rounds, steps, strict=False):
+        if step.margin < AMBIGUOUS:
+            SCORE.discarded += 1
+            return
+        assert (event.tokens, event.parents) == (step.tokens, step.parents)
+        assert event.logprobs == pytest.approx(step.logprobs, abs=1e-4)
+        assert (event.accepted, event.committed, event.position) == (step.accepted, step.committed, step.position)
+        if step.knobs is None:
+            assert event.knobs is None
+        else:
+            assert event.knobs is not None
+            seen = (event.knobs.tau_h, event.knobs.tau_l, event.knobs.d0)
+            assert seen == pytest.approx((step.knobs.tau_h, step.knobs.tau_l, step.knobs.d0), abs=1e-9)
+        SCORE.rounds += 1
+        SCORE.nodes += len(step.tokens)
+        SCORE.deep += len(step.accepted) > 2
+    assert len(rounds) == len(steps)
+
+
+def compare(lab: Lab, name: str, dtype: str, prompt: str, config: RunConfig) -> None:
+    """Runs engine and reference on one method."""
+    pair = lab.pair(name)
+    (method,) = config.methods
+    rounds = [event for event in decode(lab.loaded(pair, dtype), prompt, config) if isinstance(event, Round)]
+    parameters: dict[str, DynaTree | Fixed | Linear] = {"dynatree": config.dynatree, "alg1": config.dynatree}
+    parameters |= {"fixed": config.fixed, "linear": config.linear}
+    oracle = lab.oracle(pair, dtype)
+    steps = simulate(oracle, lab.prompt_tokens(pair, prompt), method, parameters.get(method), config.max_new_tokens)
+    check(rounds, steps)
+
+
+unit = st.floats(0, 1, width=32)
+
+
+@st.composite
+def dynatrees(draw: st.DrawFn) -> DynaTree:
+    """Any DynaTree within the bounds, at the bounds often enough, and small enough to be drawn quickly."""
+    d_max = draw(st.integers(2, 9))
+    low, mid, high = sorted(draw(st.tuples(*[st.integers(1, 4)] * 3)))
+    tau_l = draw(st.sampled_from([0.1, 0.4, 0.6]) | st.floats(0.01, 0.95))
+    tau_h = draw(st.sampled_from([0.96, 1.0]) | st.floats(0.96, 1)) if tau_l > 0.6 else draw(st.floats(0.65, 1))
+    rho_stop = draw(st.sampled_from([0.0, 0.02, 0.1]) | st.floats(0, 0.4))
+    rho_deep = draw(st.sampled_from([rho_stop, 0.5, 1.0]) | unit)
+    return DynaTree(
+        d0=draw(st.sampled_from([1.0, d_max - 1.0]) | st.floats(1, d_max - 1)),
+        d_max=d_max,
+        branching=(low, mid, high),
+        tau_h=tau_h,
+        tau_l=tau_l,
+        rho_stop=rho_stop,
+        rho_deep=max(rho_stop, rho_deep),
+        tau=draw(st.sampled_from([0.0, 0.02, 0.05]) | st.floats(0, 0.3)),
+        n_max=draw(st.integers(1, 12) | st.sampled_from([24, 40])),
+        selection=draw(st.sampled_from(["bfs", "best"])),
+        history=draw(st.booleans()),
+        window=draw(st.integers(1, 4)),
+        target_acceptance=draw(st.sampled_from([0.1, 0.4, 0.7])),
+        eta_d=draw(st.sampled_from([1.0, 3.0])),
+        eta_h=draw(st.sampled_from([0.1, 0.5])),
+    )
+
+
+fixeds = st.builds(
+    Fixed,
+    depth=st.integers(1, 6),
+    branching=st.integers(1, 4),
+    tau=st.sampled_from([0.0, 0.02, 0.05, 1.0]) | st.floats(0, 0.5),
+    n_max=st.integers(1, 12) | st.sampled_from([24, 40]),
+)
+configs = st.one_of(
+    st.builds(lambda tree: RunConfig(("dynatree",), 20, dynatree=tree), dynatrees()),
+    st.builds(lambda tree: RunConfig(("dynatree",), 20, dynatree=tree), dynatrees()),
+    st.builds(lambda tree: RunConfig(("alg1",), 20, dynatree=tree), dynatrees()),
+    st.builds(lambda tree: RunConfig(("fixed",), 20, fixed=tree), fixeds),
+    st.builds(lambda chain: RunConfig(("linear",), 20, linear=chain), st.builds(Linear, k=st.integers(1, 9))),
+)
+
+
+@settings(max_examples=70, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
+@given(
+    config=configs,
+    name=st.sampled_from([*FAMILIES, "neox", "neox-strange", "wide-target"]),
+    dtype=st.sampled_from(["float64", "float32"]),
+    prompt=st.sampled_from(PROMPTS),
+)
+def test_every_round_is_the_reference_s_round(lab: Lab, config: RunConfig, name: str, dtype: str, prompt: str) -> None:
+    compare(lab, name, dtype, prompt, config)
+
+
+def test_enough_rounds_were_compared() -> None:
+    """The property above runs first in this file and leaves its score."""
+    if not SCORE.rounds:
+        pytest.skip("the property did not run")
+    assert SCORE.rounds > 10 * SCORE.discarded
+    assert SCORE.rounds > 300
+    assert SCORE.nodes > 10 * SCORE.rounds
+    assert SCORE.deep > 20
+
+
+BUSHY = DynaTree(branching=(3, 3, 3), rho_stop=0, rho_deep=0, tau=0, d0=4, d_max=5, n_max=30)
+SHARP = {
+    "the paper's tree": RunConfig(("dynatree",), 48),
+    "the paper's tree without history": RunConfig(("dynatree",), 48, dynatree=DynaTree(history=False)),
+    "best of a wide tree": RunConfig(
+        ("dynatree",),
+        24,
+        dynatree=DynaTree(
+            branching=(3, 3, 3), rho_stop=0, rho_deep=0, tau=0, d0=4, d_max=5, n_max=30, selection="best"
+        ),
+    ),
+    "a sibling list cut by the budget": RunConfig(("dynatree",), 24, dynatree=replace(BUSHY, n_max=7)),
+    "history from the first round": RunConfig(
+        ("dynatree",), 48, dynatree=DynaTree(window=1, eta_d=2, target_acceptance=0.4, rho_stop=0.02, tau=0)
+    ),
+    "history with the paper's window": RunConfig(
+        ("dynatree",), 64, dynatree=DynaTree(eta_d=3, eta_h=0.3, target_acceptance=0.3, rho_stop=0.05)
+    ),
+    "d0 that rounds up": RunConfig(("dynatree",), 24, dynatree=DynaTree(d0=2.5, history=False)),
+    "d0 that rounds down": RunConfig(("dynatree",), 24, dynatree=DynaTree(d0=2.49, history=False)),
+    "breadth off": RunConfig(("dynatree",), 24, dynatree=DynaTree(branching=(2, 2, 2), history=False)),
+    "depth off": RunConfig(("dynatree",), 24, dynatree=DynaTree(rho_stop=0, rho_deep=0, d_max=4, d0=3)),
+    "algorithm 1": RunConfig(("alg1",), 48),
+    "algorithm 1 with one node": RunConfig(("alg1",), 12, dynatree=DynaTree(n_max=1)),
+    "algorithm 1 ignores best": RunConfig(("alg1",), 24, dynatree=replace(BUSHY, selection="best", n_max=9)),
+    "the fixed tree": RunConfig(("fixed",), 48),
+    "a chain": RunConfig(("linear",), 48),
+    "no draft": RunConfig(("ar",), 24),
+}
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("name", SHARP)
+def test_named_settings_grow_the_reference_s_trees(lab: Lab, name: str, family: str) -> None:
+    compare(lab, family, "float64", "The tree grows", SHARP[name])
+
+
+@pytest.mark.parametrize("name", SHARP)
+def test_nodes_are_numbered_level_by_level_with_siblings_by_falling_probability(lab: Lab, name: str) -> None:
+    for event in lab.play(lab.pair("neox"), "float64", "The tree grows", SHARP[name]).rounds(SHARP[name].methods[0]):
+        assert event.parents == sorted(event.parents)
+        for node, after in pairwise(range(1, len(event.parents))):
+            if event.parents[node] == event.parents[after]:
+                assert event.logprobs[node] >= event.logprobs[after]
+
+
+def test_the_root_is_the_last_committed_token(lab: Lab) -> None:
+    pair = lab.pair("neox")
+    text = lab.prompt_tokens(pair, "The tree grows")
+    for event in lab.play(pair, "float64", "The tree grows", SHARP["the paper's tree"]).rounds("dynatree"):
+        assert (event.tokens[0], event.parents[0], event.logprobs[0]) == (text[-1], -1, 0.0)
+        text += event.committed
