@@ -1,7 +1,7 @@
 """The paper's Algorithm 1 as printed, for the rows that reproduce the paper: two target passes a round.
 
-The root is the draft's guess, not the target's token, so a wrong root wastes the tree; and the accepted text is forwarded
-once more to rebuild the cache. Positions and branches are right here, as they are everywhere in this engine.
+The root is the draft's guess, not the target's token, so a wrong root wastes the tree; and the accepted text is
+forwarded once more to rebuild the cache. Positions and branches are right here, as they are everywhere in this engine.
 """
 
 from collections.abc import Sequence

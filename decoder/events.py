@@ -17,7 +17,7 @@ class Base(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="t
     """Common options of all events."""
 
 
-class Run(Base, tag="run", kw_only=True):
+class Run(Base, tag="run", frozen=True, kw_only=True):
     """A prompt begins, for all methods of the race."""
 
     schema: int = SCHEMA
@@ -38,7 +38,7 @@ class Run(Base, tag="run", kw_only=True):
     """Method name to all its parameters, in the order of the race."""
 
 
-class Start(Base, tag="start", kw_only=True):
+class Start(Base, tag="start", frozen=True, kw_only=True):
     """A method has read the prompt."""
 
     method: str
@@ -53,7 +53,7 @@ class Knobs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     d0: float
 
 
-class Round(Base, tag="round", omit_defaults=True, kw_only=True):
+class Round(Base, tag="round", omit_defaults=True, frozen=True, kw_only=True):
     """One target verification and what it committed.
 
     Nodes are numbered level by level, parents in order, siblings by falling draft probability; node 0 is the root. A
@@ -98,7 +98,7 @@ class Round(Base, tag="round", omit_defaults=True, kw_only=True):
             raise ValueError("accepted names a node that is not in the tree")
 
 
-class Knob(Base, tag="knob", kw_only=True):
+class Knob(Base, tag="knob", frozen=True, kw_only=True):
     """A knob was turned; `round` is the first that is decided under the new value. History on is 1, off is 0."""
 
     method: str
@@ -109,7 +109,7 @@ class Knob(Base, tag="knob", kw_only=True):
     source: Literal["user", "history"]
 
 
-class End(Base, tag="end", kw_only=True):
+class End(Base, tag="end", frozen=True, kw_only=True):
     """A method is done with the prompt."""
 
     method: str
@@ -148,7 +148,7 @@ class Figures(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     distinct_8grams: float | None = None
 
 
-class Summary(Base, tag="summary", kw_only=True):
+class Summary(Base, tag="summary", frozen=True, kw_only=True):
     """The prompt is done; all figures of all methods."""
 
     methods: dict[str, Figures]
@@ -183,11 +183,13 @@ def decode_line(line: bytes, number: int) -> Event:
         head = _head_decoder.decode(line)
         if head.schema > SCHEMA:
             raise RecordingError(
-                f"line {number}: written by a newer dynatui (schema {head.schema}, this one reads {SCHEMA}); update dynatui"
+                f"line {number}: written by a newer dynatui (schema {head.schema}, this one reads {SCHEMA}); "
+                "update dynatui"
             )
-        return _decoder.decode(line)
+        event: Event = _decoder.decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise RecordingError(f"line {number}: {error}; is this a recording made with --record?") from None
+    return event
 
 
 def json_schema() -> dict[str, Any]:

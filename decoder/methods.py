@@ -1,4 +1,7 @@
-"""Every decoding method by name: the registry that command line, race and screen read. Importing it imports no torch."""
+"""Every decoding method by name: the registry that command line, race and screen read.
+
+Importing it imports no torch.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass

@@ -6,8 +6,11 @@ Knows neither models nor screens. Rates are totals over the run, so a long round
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 from decoder.events import End, Event, Figures, Round, Run, Start, Summary
+
+Count = TypeVar("Count", int, float)
 
 ROOT_IS_DRAFTED = frozenset({"alg1"})
 """Methods whose node 0 is a drafted token; everywhere else it is the last committed one."""
@@ -230,7 +233,7 @@ def summarised(events: Sequence[Event]) -> dict[str, Figures]:
     return last.methods if isinstance(last, Summary) else fold(events).figures()
 
 
-def _plus(total: "float | None", part: "float | None") -> "float | None":
+def _plus(total: Count | None, part: Count | None) -> Count | None:
     return None if total is None or part is None else total + part
 
 

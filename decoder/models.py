@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from jaxtyping import Float
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, GenerationConfig, PreTrainedTokenizerBase
 from transformers.utils import logging as transformers_logging
 
@@ -35,10 +35,11 @@ Report = Callable[[str], None]
 class LanguageModel:
     """A causal language model as the engine sees it: rows in, logits out, keys and values appended to a cache."""
 
-    def __init__(self, module: nn.Module, name: str) -> None:
+    def __init__(self, module: Any, name: str) -> None:
         self.module = module
+        """The Hugging Face module."""
         self.name = name
-        config: Any = module.config
+        config = module.config
         self.layers: int = config.num_hidden_layers
         self.width: int = config.vocab_size
         """Width of the logits; may exceed the vocabulary."""
@@ -245,13 +246,17 @@ def common_tokenizer(target: str, draft: str) -> PreTrainedTokenizerBase:
     Raises:
         PairError: They are not the same.
     """
-    first, second = (
-        _from_hub(name, lambda name=name: AutoTokenizer.from_pretrained(name, trust_remote_code=False))
-        for name in (target, draft)
-    )
+    first, second = load_tokenizer(target), load_tokenizer(draft)
     if first.get_vocab() != second.get_vocab() or first(SAMPLE).input_ids != second(SAMPLE).input_ids:
         raise PairError(f"{target} and {draft} have different tokenizers; choose two models of one family")
-    tokenizer: PreTrainedTokenizerBase = first
+    return first
+
+
+def load_tokenizer(name: str) -> PreTrainedTokenizerBase:
+    """The tokenizer of a hub id or folder."""
+    tokenizer: PreTrainedTokenizerBase = _from_hub(
+        name, lambda: AutoTokenizer.from_pretrained(name, trust_remote_code=False)
+    )
     return tokenizer
 
 

@@ -168,8 +168,14 @@ def _round_events(
 
 
 def _knob_event(method: str, number: int, turned: Turned) -> Knob:
-    source = "user" if turned.by_user else "history"
-    return Knob(method=method, round=number, name=turned.name, old=turned.old, new=turned.new, source=source)
+    return Knob(
+        method=method,
+        round=number,
+        name=turned.name,
+        old=turned.old,
+        new=turned.new,
+        source="user" if turned.by_user else "history",
+    )
 
 
 def _paused_until_stopped(steering: Steering) -> bool:
@@ -180,7 +186,7 @@ def _paused_until_stopped(steering: Steering) -> bool:
 
 
 def _slow_down(steering: Steering, decoded_s: float) -> None:
-    """Sleeps as long as the chosen speed asks for after `decoded_s` of decoding; stopping and speeding up cut it short."""
+    """Sleeps as long as the chosen speed asks for after `decoded_s` of decoding, unless that changes."""
     began = time.perf_counter()
     while not steering.stopped and steering.speed < 1:
         left = decoded_s * (1 / steering.speed - 1) - (time.perf_counter() - began)

@@ -68,8 +68,9 @@ class TextStream:
         self._waiting = []
         return added
 
-    def _decode(self, ids: Sequence[int]) -> str:
-        text: str = self._tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)
+    def _decode(self, ids: list[int]) -> str:
+        text = self._tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)
+        assert isinstance(text, str), "one list of ids is one text"  # noqa: S101 - the library's type is wider
         return text
 
 
@@ -91,6 +92,7 @@ class Pieces:
             self._known[token] = together[len(self._anchor_text) :] if follows else alone
         return self._known[token]
 
-    def _decode(self, ids: Sequence[int]) -> str:
-        text: str = self._tokenizer.decode(ids, skip_special_tokens=False, clean_up_tokenization_spaces=False)
+    def _decode(self, ids: list[int]) -> str:
+        text = self._tokenizer.decode(ids, skip_special_tokens=False, clean_up_tokenization_spaces=False)
+        assert isinstance(text, str), "one list of ids is one text"  # noqa: S101 - the library's type is wider
         return text

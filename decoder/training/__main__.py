@@ -3,15 +3,18 @@
 import argparse
 import json
 import time
+from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
 from transformers import GPTNeoXForCausalLM, PreTrainedTokenizerFast
 
-from decoder.training import corpus, loop, recipe
+from decoder.models import EMBEDDED_DRAFT, EMBEDDED_TARGET
+from decoder.training import card, corpus, loop, recipe
+
+STAGES = ("tokenizer", "target", "draft", "distil", "card")
 
 
 def main() -> None:
@@ -19,17 +22,20 @@ def main() -> None:
     options = arguments().parse_args()
     torch.set_num_threads(options.threads)
     options.work.mkdir(parents=True, exist_ok=True)
-    stages = ("tokenizer", "target", "draft", "distil") if options.stage == "all" else (options.stage,)
-    for stage in stages:
+    for stage in STAGES if options.stage == "all" else (options.stage,):
         run(stage, options)
 
 
 def arguments() -> argparse.ArgumentParser:
+    """The options."""
     parser = argparse.ArgumentParser(prog="python -m decoder.training", description="Train the embedded pair.")
-    parser.add_argument("stage", choices=["all", "tokenizer", "target", "draft", "distil"])
+    parser.add_argument("stage", choices=["all", *STAGES])
     parser.add_argument("--data", type=Path, required=True, help="folder with books/ and books_test/")
     parser.add_argument(
-        "--work", type=Path, default=Path("training-work"), help="checkpoints and logs (default: %(default)s)"
+        "--work", type=Path, default=Path("training-work"), help="checkpoints, logs (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--out", type=Path, default=EMBEDDED_TARGET.parent, help="where the pair goes (default: the package)"
     )
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
@@ -39,51 +45,58 @@ def arguments() -> argparse.ArgumentParser:
 
 def run(stage: str, options: argparse.Namespace) -> None:
     """Brings one stage to its end; what it makes stands in the work folder, named after the stage."""
-    files = corpus.books(options.data / "books")
     folder = options.work / "tokenizer"
     if stage == "tokenizer":
-        corpus.train_tokenizer(files, recipe.VOCABULARY).save_pretrained(folder)
+        corpus.train_tokenizer(corpus.books(options.data / "books"), recipe.VOCABULARY).save_pretrained(folder)
         return
     tokenizer = PreTrainedTokenizerFast.from_pretrained(folder)
-    ids = corpus.tokenize(files, tokenizer, options.work / "books.npy")
     device = torch.device(options.device)
+    if stage == "card":
+        target, draft = options.out / EMBEDDED_TARGET.name, options.out / EMBEDDED_DRAFT.name
+        publish(options.work / "target", target, tokenizer)
+        publish(options.work / "distil", draft, tokenizer)
+        made = {name: json.loads((options.work / f"{name}.json").read_text()) for name in ("target", "draft", "distil")}
+        card.write(options.out / "README.md", target, draft, options.data / "books_test", made, device)
+        return
+    ids = corpus.tokenize(corpus.books(options.data / "books"), tokenizer, options.work / "books.npy")
     model, loss, plan = prepare(stage, options.work, device)
     if options.minutes:
         plan = replace(plan, minutes=options.minutes)
-    facts = loop.train(
-        model, loss, ids, plan, device, options.work / f"{stage}.ckpt", logger(options.work / f"{stage}.log")
-    )
-    out = options.work / stage
-    model.config.use_cache = True
-    model.to(torch.bfloat16).save_pretrained(out)
-    tokenizer.save_pretrained(out)
-    (options.work / f"{stage}.json").write_text(json.dumps({**asdict(plan), **facts, "device": str(device)}, indent=1))
+    trainer = loop.Trainer(model, loss, plan, device, options.work / f"{stage}.ckpt")
+    progress = trainer.run(ids, logger(options.work / f"{stage}.log"))
+    model.save_pretrained(options.work / stage)
+    facts = {**asdict(plan), **asdict(progress), "device": device.type, "threads": options.threads}
+    (options.work / f"{stage}.json").write_text(json.dumps(facts, indent=1))
 
 
-def prepare(stage: str, work: Path, device: torch.device) -> tuple[GPTNeoXForCausalLM, loop.Loss, recipe.Stage]:
+def prepare(stage: str, work: Path, device: torch.device) -> tuple[Any, loop.Loss, recipe.Stage]:
     """The model a stage starts from, what it learns, and its plan."""
     if stage == "target":
-        return (
-            loop.new_model(recipe.TARGET, recipe.VOCABULARY, recipe.SEED).to(device),
-            loop.text_loss,
-            recipe.TARGET_STAGE,
-        )
+        model = loop.new_model(recipe.TARGET, recipe.VOCABULARY, recipe.SEED)
+        return model.to(device), loop.text_loss, recipe.TARGET_STAGE
     if stage == "draft":
-        return (
-            loop.new_model(recipe.DRAFT, recipe.VOCABULARY, recipe.SEED).to(device),
-            loop.text_loss,
-            recipe.DRAFT_STAGE,
-        )
+        model = loop.new_model(recipe.DRAFT, recipe.VOCABULARY, recipe.SEED)
+        return model.to(device), loop.text_loss, recipe.DRAFT_STAGE
     target = load(work / "target", device).eval()
     return load(work / "draft", device), loop.distillation_loss(target), recipe.DISTILLATION_STAGE
 
 
 def load(folder: Path, device: torch.device) -> Any:
-    model: nn.Module = GPTNeoXForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager")
+    """A trained model, to go on with."""
+    model: Any = GPTNeoXForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager")
+    model.config.use_cache = False
     return model.to(device)
 
 
-def logger(path: Path) -> Any:
+def publish(trained: Path, out: Path, tokenizer: PreTrainedTokenizerFast) -> None:
+    """Writes the model as it is shipped: bfloat16, with its tokenizer, in Hugging Face's layout."""
+    model: Any = GPTNeoXForCausalLM.from_pretrained(trained, dtype=torch.bfloat16)
+    model.config.use_cache = True
+    model.save_pretrained(out)
+    tokenizer.save_pretrained(out)
+
+
+def logger(path: Path) -> Callable[[str], None]:
     """Writes lines to the screen and to `path`, each with the time of day."""
 
     def log(line: str) -> None:

@@ -53,8 +53,8 @@ def tokenize(files: list[Path], tokenizer: PreTrainedTokenizerFast, cache: Path)
         end = tokenizer.convert_tokens_to_ids(END_OF_TEXT)
         parts = []
         for file in files:
-            ids = tokenizer.backend_tokenizer.encode(file.read_text(encoding="utf-8")).ids
-            parts.append(np.array([end, *ids], dtype=np.uint16))
+            book = tokenizer.backend_tokenizer.encode(file.read_text(encoding="utf-8")).ids
+            parts.append(np.array([end, *book], dtype=np.uint16))
         partial = cache.with_suffix(".partial.npy")
         np.save(partial, np.concatenate(parts))
         partial.replace(cache)

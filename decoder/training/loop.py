@@ -5,6 +5,7 @@ Knows nothing of files other than its checkpoint, and nothing of what the model 
 
 import time
 from collections.abc import Callable
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +19,11 @@ from transformers import GPTNeoXConfig, GPTNeoXForCausalLM
 from decoder.training import corpus, recipe
 
 CHECKPOINT_S = 240.0
-Loss = Callable[[nn.Module, Tensor], Tensor]
+LOG_STEPS = 20
+Loss = Callable[[Any, Tensor], Tensor]
 
 
-def new_model(shape: recipe.Shape, vocabulary: int, seed: int) -> GPTNeoXForCausalLM:
+def new_model(shape: recipe.Shape, vocabulary: int, seed: int) -> Any:
     """A GPT-NeoX model of this shape; projections into the residual stream start at zero."""
     torch.manual_seed(seed)
     config = GPTNeoXConfig(
@@ -37,23 +39,24 @@ def new_model(shape: recipe.Shape, vocabulary: int, seed: int) -> GPTNeoXForCaus
         use_cache=False,
     )
     # Eager attention keeps the score matrix, which bf16 matrix products on a CPU turn into speed at short windows.
-    model: GPTNeoXForCausalLM = GPTNeoXForCausalLM._from_config(config, attn_implementation="eager")
+    config._attn_implementation = "eager"  # noqa: SLF001 - a configuration cannot be made with it
+    model: Any = GPTNeoXForCausalLM(config)
     for layer in model.gpt_neox.layers:
         nn.init.zeros_(layer.attention.dense.weight)
         nn.init.zeros_(layer.mlp.dense_4h_to_h.weight)
     return model
 
 
-def text_loss(model: nn.Module, ids: Tensor) -> Tensor:
+def text_loss(model: Any, ids: Tensor) -> Tensor:
     """Mean cross-entropy in nats a token of the next token; `ids` has shape (rows, window + 1)."""
     logits = model(ids[:, :-1]).logits.float()
     return functional.cross_entropy(logits.flatten(0, 1), ids[:, 1:].flatten())
 
 
-def distillation_loss(target: nn.Module) -> Loss:
+def distillation_loss(target: Any) -> Loss:
     """Mean KL divergence in nats a token of the draft's from the target's next-token distribution."""
 
-    def loss(draft: nn.Module, ids: Tensor) -> Tensor:
+    def loss(draft: Any, ids: Tensor) -> Tensor:
         with torch.no_grad():
             target_logprobs = target(ids[:, :-1]).logits.float().log_softmax(-1).flatten(0, 1)
         draft_logprobs = draft(ids[:, :-1]).logits.float().log_softmax(-1).flatten(0, 1)
@@ -79,66 +82,82 @@ def optimizers(model: nn.Module, stage: recipe.Stage) -> list[torch.optim.Optimi
     return [muon, adam]
 
 
-def train(
-    model: nn.Module,
-    loss: Loss,
-    ids: NDArray[np.uint16],
-    stage: recipe.Stage,
-    device: torch.device,
-    checkpoint: Path,
-    log: Callable[[str], None],
-) -> dict[str, float]:
-    """Trains `model` in place until the stage's budget is spent, resuming from `checkpoint` when it exists.
+@dataclass
+class Progress:
+    """How far a stage has come; the model card repeats it."""
 
-    Returns:
-        What the card records: `steps`, `tokens`, `minutes`.
-    """
-    steppers = optimizers(model, stage)
-    done = {"steps": 0, "rows": 0, "tokens": 0, "seconds": 0.0}
-    if checkpoint.exists():
-        saved: dict[str, Any] = torch.load(checkpoint, map_location=device, weights_only=True)
-        model.load_state_dict(saved["model"])
-        for stepper, state in zip(steppers, saved["optimizers"], strict=True):
-            stepper.load_state_dict(state)
-        done = saved["done"]
-    compiled = torch.compile(loss, dynamic=False)
-    window = 0
-    saved_at = done["seconds"]
-    running = float("nan")
-    while (progress := done["seconds"] / (60 * stage.minutes)) < 1.0:
-        fresh = window != (window := stage.window(progress))
-        started = time.perf_counter()
-        rows = max(1, stage.batch_tokens // window)
-        tokens = torch.from_numpy(corpus.batch(ids, done["rows"], rows, window)).to(device)
-        with torch.autocast(device.type, dtype=torch.bfloat16):
-            value = compiled(model, tokens)
-        value.backward()
-        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        for stepper in steppers:
+    steps: int = 0
+    rows: int = 0
+    tokens: int = 0
+    seconds: float = 0.0
+
+    def share(self, stage: recipe.Stage) -> float:
+        """Share of the stage's budget that is spent."""
+        return self.seconds / (60 * stage.minutes)
+
+
+class Trainer:
+    """One stage of training, in place, from its checkpoint if there is one."""
+
+    def __init__(self, model: Any, loss: Loss, stage: recipe.Stage, device: torch.device, checkpoint: Path) -> None:
+        self.progress = Progress()
+        self._model = model
+        self._loss = torch.compile(loss, dynamic=False)
+        self._stage = stage
+        self._device = device
+        self._checkpoint = checkpoint
+        self._steppers = optimizers(model, stage)
+        if checkpoint.exists():
+            self._resume()
+
+    def run(self, ids: NDArray[np.uint16], log: Callable[[str], None]) -> Progress:
+        """Trains until the budget is spent."""
+        saved_at, window, smooth = self.progress.seconds, 0, None
+        while (share := self.progress.share(self._stage)) < 1.0:
+            started = time.perf_counter()
+            fresh = window != (window := self._stage.window(share))
+            rows = max(1, self._stage.batch_tokens // window)
+            value = self._step(corpus.batch(ids, self.progress.rows, rows, window), self._stage.rate(share))
+            smooth = value if smooth is None else 0.95 * smooth + 0.05 * value
+            # The first step of a window compiles; its time says nothing about training.
+            self.progress.seconds += 0.0 if fresh else time.perf_counter() - started
+            self.progress.steps += 1
+            self.progress.rows += rows
+            self.progress.tokens += rows * window
+            if self.progress.steps % LOG_STEPS == 0:
+                log(f"{share:6.1%} step {self.progress.steps} window {window} loss {smooth:.4f} nats/token")
+            if self.progress.seconds - saved_at > CHECKPOINT_S:
+                saved_at = self.progress.seconds
+                self._save()
+        self._save()
+        return self.progress
+
+    def _step(self, batch: NDArray[np.int64], rate: float) -> float:
+        with torch.autocast(self._device.type, dtype=torch.bfloat16):
+            loss = self._loss(self._model, torch.from_numpy(batch).to(self._device))
+        loss.backward()
+        nn.utils.clip_grad_norm_(self._model.parameters(), 1.0)
+        for stepper in self._steppers:
             for group in stepper.param_groups:
-                group["lr"] = group["peak"] * stage.rate(progress)
+                group["lr"] = group["peak"] * rate
             stepper.step()
             stepper.zero_grad(set_to_none=True)
-        current = value.item()
-        running = current if running != running else 0.95 * running + 0.05 * current
-        # The first step of a window compiles; its time says nothing about training.
-        done["seconds"] += 0.0 if fresh else time.perf_counter() - started
-        done["steps"] += 1
-        done["rows"] += rows
-        done["tokens"] += rows * window
-        if done["steps"] % 20 == 0:
-            rate = done["tokens"] / max(done["seconds"], 1e-9)
-            log(f"{progress:6.1%} step {done['steps']} window {window} loss {running:.4f} {rate:.0f} tokens/s")
-        if done["seconds"] - saved_at > CHECKPOINT_S:
-            saved_at = done["seconds"]
-            save(checkpoint, model, steppers, done)
-    save(checkpoint, model, steppers, done)
-    return {"steps": done["steps"], "tokens": done["tokens"], "minutes": done["seconds"] / 60}
+        return loss.item()
 
+    def _save(self) -> None:
+        """Writes a checkpoint that is complete or not there at all."""
+        partial = self._checkpoint.with_suffix(".partial")
+        state = {
+            "model": self._model.state_dict(),
+            "optimizers": [stepper.state_dict() for stepper in self._steppers],
+            "done": asdict(self.progress),
+        }
+        torch.save(state, partial)
+        partial.replace(self._checkpoint)
 
-def save(path: Path, model: nn.Module, steppers: list[torch.optim.Optimizer], done: dict[str, Any]) -> None:
-    """Writes a checkpoint that is complete or not there at all."""
-    partial = path.with_suffix(".partial")
-    state = {"model": model.state_dict(), "optimizers": [s.state_dict() for s in steppers], "done": done}
-    torch.save(state, partial)
-    partial.replace(path)
+    def _resume(self) -> None:
+        saved = torch.load(self._checkpoint, map_location=self._device, weights_only=True)
+        self._model.load_state_dict(saved["model"])
+        for stepper, state in zip(self._steppers, saved["optimizers"], strict=True):
+            stepper.load_state_dict(state)
+        self.progress = Progress(**saved["done"])
