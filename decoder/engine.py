@@ -1,8 +1,9 @@
 """The decoding loop of one method on one text, a round at a time: draft, verify, commit.
 
 A `Session` owns its caches and nothing else; the pair is shared. It knows no text, no events and no other method.
-Node 0 of a tree is the last committed token, whose keys and values the target does not have yet: it is the first row of the
-verification, so one target pass both checks the tree and brings the next distribution, and nothing is computed twice.
+Node 0 of a tree is the last committed token, whose keys and values the target does not have yet: it is the first row
+of the verification, so one target pass both checks the tree and brings the next distribution, and nothing is computed
+twice.
 """
 
 from collections.abc import Sequence

@@ -6,7 +6,6 @@ here, not noticed later.
 """
 
 import copy
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +21,7 @@ from transformers.utils import logging as transformers_logging
 
 from decoder.cache import TreeCache
 from decoder.device import choose_device, choose_dtype
-from decoder.errors import ConfigError, ModelError, PairError
+from decoder.errors import ConfigError, DeviceError, ModelError, PairError
 
 EMBEDDED = Path(__file__).parent / "pretrained"
 EMBEDDED_TARGET = EMBEDDED / "books-16m"
@@ -39,7 +38,7 @@ class LanguageModel:
         self.module = module
         """The Hugging Face module."""
         self.name = name
-        config = module.config
+        config = module.config.get_text_config()
         self.layers: int = config.num_hidden_layers
         self.width: int = config.vocab_size
         """Width of the logits; may exceed the vocabulary."""
@@ -151,7 +150,7 @@ def load_pair(
     chosen_device = choose_device(device)
     configs = {name: load_config(name) for name in (target, draft)}
     for name, config in configs.items():
-        check_architecture(name, config)
+        check_architecture(name, config.get_text_config())
     chosen_dtype = choose_dtype(dtype, chosen_device, getattr(configs[target], "dtype", None))
     tokenizer = common_tokenizer(target, draft)
     models = []
@@ -200,22 +199,21 @@ def load_model(name: str, device: torch.device, dtype: torch.dtype) -> LanguageM
     )
     if missing := sorted(info["missing_keys"]):
         raise ModelError(f"{name}: the checkpoint lacks {len(missing)} weights, {missing[0]} first; download it again")
-    return LanguageModel(module.eval().to(device), display_name(name))
+    try:
+        return LanguageModel(module.eval().to(device), display_name(name))
+    except torch.OutOfMemoryError as error:
+        raise DeviceError(f"{name} does not fit in the memory of {device}; choose a smaller model or dtype") from error
 
 
 def _from_hub(name: str, load: Callable[[], Any]) -> Any:
     """Runs a loader and says in one line why it could not."""
     try:
         return load()
-    except torch.OutOfMemoryError:
-        raise
     except (OSError, ValueError, KeyError, ImportError, RuntimeError) as error:
         why = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        local = os.sep in name or Path(name).exists()
-        remedy = (
-            "give a folder with config.json, tokenizer and safetensors weights" if local else "give a hub id or folder"
-        )
-        raise ModelError(f"cannot load {name}: {why}; {remedy}") from error
+        raise ModelError(
+            f"cannot load {name}: {why}; give a hub id, or a folder with config.json, tokenizer and safetensors weights"
+        ) from error
 
 
 def check_architecture(name: str, config: Any) -> None:

@@ -62,7 +62,7 @@ def run(stage: str, options: argparse.Namespace) -> None:
     model, loss, plan = prepare(stage, options.work, device)
     if options.minutes:
         plan = replace(plan, minutes=options.minutes)
-    trainer = loop.Trainer(model, loss, plan, device, options.work / f"{stage}.ckpt")
+    trainer = loop.Trainer(model, torch.compile(loss, dynamic=False), plan, device, options.work / f"{stage}.ckpt")
     progress = trainer.run(ids, logger(options.work / f"{stage}.log"))
     model.save_pretrained(options.work / stage)
     facts = {**asdict(plan), **asdict(progress), "device": device.type, "threads": options.threads}

@@ -102,7 +102,7 @@ class Trainer:
     def __init__(self, model: Any, loss: Loss, stage: recipe.Stage, device: torch.device, checkpoint: Path) -> None:
         self.progress = Progress()
         self._model = model
-        self._loss = torch.compile(loss, dynamic=False)
+        self._loss = loss
         self._stage = stage
         self._device = device
         self._checkpoint = checkpoint

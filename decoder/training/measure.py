@@ -54,7 +54,7 @@ def windows(
         ids = tokenizer.backend_tokenizer.encode(file.read_text(encoding="utf-8")).ids
         found.extend(ids[i : i + window] for i in range(0, len(ids) - window + 1, window * stride))
     # A byte-level token is spelled with one character a byte.
-    spellings = tokenizer.convert_ids_to_tokens(range(len(tokenizer)))
+    spellings = tokenizer.convert_ids_to_tokens(list(range(len(tokenizer))))
     lengths = np.array([len(spelling) for spelling in spellings])
     table = np.array(found)
     return table, int(lengths[table[:, 1:]].sum())

@@ -1,0 +1,80 @@
+"""The training recipe on a toy scale: schedules, even reading, resuming."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from decoder.training import corpus, loop, recipe
+
+STAGE = replace(recipe.DRAFT_STAGE, windows=((0.5, 8), (1.0, 16)), batch_tokens=64, minutes=1.0)
+SHAPE = recipe.Shape(hidden=16, layers=1, heads=2, tied=True)
+
+
+def test_the_rate_rises_holds_and_falls_to_zero() -> None:
+    stage = replace(STAGE, warmup=0.1, decay=0.4)
+    assert [stage.rate(share) for share in (0.0, 0.05, 0.3, 0.8, 1.0)] == pytest.approx([0.0, 0.5, 1.0, 0.5, 0.0])
+
+
+def test_windows_grow_with_the_share_of_the_budget() -> None:
+    assert [STAGE.window(share) for share in (0.0, 0.49, 0.5, 1.0)] == [8, 8, 16, 16]
+
+
+def test_windows_cover_the_text_evenly_at_any_moment() -> None:
+    ids = np.arange(1000, dtype=np.uint16)
+    starts = np.sort(corpus.batch(ids, 0, 100, 1)[:, 0])
+    assert np.diff(starts).max() < 3 * 1000 / 100
+
+
+def test_labels_are_the_inputs_shifted_by_one() -> None:
+    rows = corpus.batch(np.arange(100, dtype=np.uint16), 7, 3, 4)
+    assert rows.shape == (3, 5)
+    assert (np.diff(rows) == 1).all()
+
+
+def test_the_tokenizer_gives_every_string_back(tmp_path: Path) -> None:
+    book = tmp_path / "book.txt"
+    book.write_text("It was a dark and stormy night. " * 50, encoding="utf-8")
+    tokenizer = corpus.train_tokenizer([book], 300)
+    text = "Ünknown — 12 «words»\n\n\tand 🌊"
+    assert tokenizer.decode(tokenizer(text).input_ids) == text
+
+
+def test_a_folder_without_books_says_what_to_do(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match="--data"):
+        corpus.books(tmp_path)
+
+
+def trainer(checkpoint: Path, minutes: float) -> loop.Trainer:
+    model = loop.new_model(SHAPE, 50, seed=1)
+    stage = replace(STAGE, minutes=minutes)
+    return loop.Trainer(model, loop.text_loss, stage, torch.device("cpu"), checkpoint)
+
+
+def test_a_stage_ends_with_its_budget_and_learns(tmp_path: Path) -> None:
+    ids = np.tile(np.arange(5, dtype=np.uint16), 200)
+    made = trainer(tmp_path / "stage.ckpt", minutes=0.02)
+    batch = torch.from_numpy(corpus.batch(ids, 0, 4, 16))
+    before = loop.text_loss(made._model, batch).item()
+    progress = made.run(ids, lambda _: None)
+    assert progress.seconds >= 0.02 * 60
+    assert loop.text_loss(made._model, batch).item() < 0.5 * before
+
+
+def test_a_stage_resumes_from_its_checkpoint(tmp_path: Path) -> None:
+    ids = np.tile(np.arange(5, dtype=np.uint16), 200)
+    first = trainer(tmp_path / "stage.ckpt", minutes=0.005)
+    done = first.run(ids, lambda _: None)
+    second = trainer(tmp_path / "stage.ckpt", minutes=0.005)
+    assert second.progress == done
+    weights = zip(first._model.parameters(), second._model.parameters(), strict=True)
+    assert all(torch.equal(a, b) for a, b in weights)
+
+
+def test_distillation_pulls_the_draft_to_the_target() -> None:
+    target, draft = loop.new_model(SHAPE, 50, seed=1), loop.new_model(SHAPE, 50, seed=2)
+    batch = torch.randint(0, 50, (2, 9))
+    assert loop.distillation_loss(target)(draft, batch).item() > 0
+    assert loop.distillation_loss(target)(target, batch).item() == pytest.approx(0, abs=1e-6)
