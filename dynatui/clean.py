@@ -1,0 +1,25 @@
+"""The one place where foreign text becomes text that a terminal may show.
+
+Model output, prompts, names, paths and error messages can hold escape sequences that would write to the clipboard, set
+the title or clear the screen. `dynatui.state` calls this where a record is taken in; nothing behind it sees raw text.
+Only characters are changed: markup never is an issue, because no text of ours is ever parsed as markup.
+"""
+
+_REPLACEMENT = "\ufffd"
+_PICTURES = 0x2400
+_TABLE: dict[int, str] = {code: chr(_PICTURES + code) for code in range(0x20)}
+_TABLE |= dict.fromkeys(range(0x80, 0xA0), _REPLACEMENT)  # C1: 8-bit escape sequences
+_TABLE |= dict.fromkeys(range(0xD800, 0xE000), _REPLACEMENT)  # lone surrogates cannot be written
+_TABLE |= dict.fromkeys((*range(0x202A, 0x202F), *range(0x2066, 0x206A), 0x200E, 0x200F), _REPLACEMENT)  # bidi
+_TABLE |= dict.fromkeys((0x2028, 0x2029, 0xFEFF), _REPLACEMENT)
+_TABLE |= {0x7F: "\u2421", ord("\n"): "\n", ord("\t"): "    "}
+
+
+def clean(text: str) -> str:
+    """The text with every character that could steer a terminal made visible; line ends stay."""
+    return text.translate(_TABLE)
+
+
+def clean_line(text: str) -> str:
+    """The same for what must stay on one line, such as a name."""
+    return clean(text).replace("\n", "\u240a")

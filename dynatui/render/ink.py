@@ -1,0 +1,128 @@
+"""Rows of inked text: what every panel is made of before it meets a terminal.
+
+A row is a tuple of spans, a span a text and the name of its ink. Rows compare by value, so the screen redraws only
+those that changed, and a test reads them as text. `dynatui.render.palette` says how an ink looks.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import Literal, TypeAlias
+
+from rich.cells import cell_len, set_cell_size
+
+Ink = Literal[
+    "plain", "dim", "strong", "frame", "title", "accepted", "bonus", "prompt", "first", "second", "good", "warn", "bad",
+    "key", "tab", "logo", "bar",
+]  # fmt: skip
+Span: TypeAlias = tuple[str, Ink]
+Row: TypeAlias = tuple[Span, ...]
+Rows: TypeAlias = list[Row]
+
+_LEVELS = "▁▂▃▄▅▆▇█"
+_ASCII = str.maketrans("╭─╮│╰╯├▏▎▍▌▋▊▉▁▂▃▄▅▆▇█━┅●○▲…·←→τ␣⏎∅", "+-+|`+||  |###__..==##=:*o^~.<>t_/0")
+_MIN_FRAME = (8, 3)
+
+
+def text_of(row: Row) -> str:
+    """The row without its inks."""
+    return "".join(text for text, _ in row)
+
+
+def width_of(row: Row) -> int:
+    """Terminal cells that the row takes."""
+    return sum(cell_len(text) for text, _ in row)
+
+
+def fit(row: Row, width: int) -> Row:
+    """The row cut or filled to exactly `width` cells."""
+    room, spans = max(0, width), list[Span]()
+    for text, ink in row:
+        cells = cell_len(text)
+        if cells > room:
+            spans.append((set_cell_size(text, room), ink))
+            return tuple(spans)
+        spans.append((text, ink))
+        room -= cells
+    return (*spans, (" " * room, "plain")) if room else tuple(spans)
+
+
+def column(text: str, width: int) -> str:
+    """A text cut or filled to `width` cells; a cut one ends in an ellipsis."""
+    if width > 1 and cell_len(text) > width:
+        return set_cell_size(text, width - 1) + "…"
+    return set_cell_size(text, max(0, width))
+
+
+def spread(left: Row, right: Row, width: int) -> Row:
+    """One row with text at both ends; the right end gives way when both do not fit."""
+    gap = width - width_of(left) - width_of(right)
+    return (*left, (" " * gap, "plain"), *right) if gap >= 1 else fit(left, width)
+
+
+def joined(parts: Iterable[Row], separator: Row) -> Row:
+    """Parts with a separator between them."""
+    row: Row = ()
+    for part in parts:
+        row = (*row, *separator, *part) if row else part
+    return row
+
+
+def frame(title: Row, body: Sequence[Row], size: tuple[int, int]) -> Rows:
+    """The body in a box with a title; without the box where there is no room for one."""
+    width, height = size
+    if width < _MIN_FRAME[0] or height < _MIN_FRAME[1]:
+        return [fit(row, width) for row in [*body, *[()] * height][: max(0, height)]]
+    room = width - 6
+    head = fit(title, room) if width_of(title) > room else title
+    rule = "─" * (room - width_of(head) + 1)
+    rows: Rows = [(("╭─ ", "frame"), *head, (f" {rule}╮", "frame"))]
+    inner = width - 4
+    for row in [*body, *[()] * height][: height - 2]:
+        rows.append((("│ ", "frame"), *fit(row, inner), (" │", "frame")))
+    rows.append((("╰" + "─" * (width - 2) + "╯", "frame"),))
+    return rows
+
+
+def inside(size: tuple[int, int]) -> tuple[int, int]:
+    """Width and height that `frame` leaves to its body."""
+    width, height = size
+    small = width < _MIN_FRAME[0] or height < _MIN_FRAME[1]
+    return (width, height) if small else (width - 4, height - 2)
+
+
+def share(part: float, whole: float) -> float:
+    """`part / whole` within 0 and 1, whatever a recording claims."""
+    ratio = part / whole if whole > 0 else 0.0
+    return min(1.0, max(0.0, ratio)) if math.isfinite(ratio) else 0.0
+
+
+def bar(filled: float, width: int) -> str:
+    """A horizontal bar of `width` cells, filled to a share of 0 to 1."""
+    eighths = round(filled * width * 8)
+    return ("█" * (eighths // 8) + " ▏▎▍▌▋▊▉"[eighths % 8].strip()).ljust(width)
+
+
+def trend(values: Sequence[float], width: int, low: float, high: float) -> str:
+    """The newest values as a row of small columns."""
+    tail = values[-width:] if width > 0 else ()
+    return "".join(_LEVELS[round(share(value - low, high - low) * (len(_LEVELS) - 1))] for value in tail)
+
+
+def in_ascii(rows: Rows) -> Rows:
+    """The same picture for a terminal or font that knows no other signs."""
+    return [tuple((text.translate(_ASCII), ink) for text, ink in row) for row in rows]
+
+
+def short(value: float | None, digits: int = 2) -> str:
+    """A figure as people write it: .71, 3.41, 664; a dash for what cannot be known."""
+    if value is None or not math.isfinite(value):
+        return "-"
+    if abs(value) >= 100:
+        return f"{value:.3g}" if abs(value) >= 1e6 else f"{value:.0f}"
+    written = f"{value:.{digits}f}"
+    return written[1:] if written.startswith("0.") else written
+
+
+def percent(value: float | None) -> str:
+    """A share as a percentage."""
+    return "-" if value is None else f"{100 * value:.0f}%"

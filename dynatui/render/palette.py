@@ -1,0 +1,56 @@
+"""How each ink looks, taken from the theme's colours.
+
+Every ink that carries meaning has an attribute of its own (bold, underline, italic, reverse) besides its colour, so
+that nothing is lost without colours.
+"""
+
+from collections.abc import Mapping
+
+from rich.color import Color as RichColor
+from rich.style import Style
+from textual.color import Color
+
+from dynatui.render.ink import Ink
+
+_ATTRIBUTES: dict[Ink, tuple[str, str]] = {
+    "plain": ("foreground", ""),
+    "dim": ("muted", ""),
+    "strong": ("foreground", "bold"),
+    "frame": ("faint", ""),
+    "title": ("foreground", "bold"),
+    "accepted": ("success", "bold"),
+    "bonus": ("warning", "underline"),
+    "prompt": ("muted", "italic"),
+    "first": ("primary", "bold"),
+    "second": ("accent", ""),
+    "good": ("success", ""),
+    "warn": ("warning", "bold"),
+    "bad": ("error", "bold"),
+    "key": ("primary", "bold"),
+    "tab": ("primary", "bold reverse"),
+    "logo": ("success", "bold reverse"),
+    "bar": ("secondary", ""),
+}
+
+
+def palette(theme: Mapping[str, str], *, color: bool) -> dict[Ink, Style]:
+    """The style of each ink under a theme's variables; attributes only when `color` is off."""
+    return {ink: _style(theme, role, attributes, color=color) for ink, (role, attributes) in _ATTRIBUTES.items()}
+
+
+def _style(theme: Mapping[str, str], role: str, attributes: str, *, color: bool) -> Style:
+    fades = {"muted": 0.42, "faint": 0.68}
+    style = Style.parse(attributes)
+    ansi = theme["foreground"].startswith("ansi_")
+    if not color or ansi:
+        style += Style(dim=True) if role in fades else Style()
+    if not color:
+        return style
+    if ansi:
+        name = theme["foreground" if role in fades else role].removeprefix("ansi_")
+        return style if name == "default" else style + Style(color=name)
+    if role in fades:
+        blended = Color.parse(theme["foreground"]).blend(Color.parse(theme["background"]), fades[role])
+    else:
+        blended = Color.parse(theme[role])
+    return style + Style(color=RichColor.from_rgb(*blended.rgb))

@@ -1,0 +1,1 @@
+"""Thin Textual widgets that put rows on the screen."""
