@@ -26,6 +26,8 @@ from dynatui.prompts import load
 from dynatui.session import Models, Session, Symbols, View
 from dynatui.transcript import OutputError, Transcript
 
+USAGE_ERROR = DecoderError.exit_code
+
 app = typer.Typer(context_settings={"help_option_names": ["-h", "--help"]})
 
 
@@ -34,7 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         code = get_command(app).main(args=arguments, prog_name="dynatui", standalone_mode=False)
     except typer.TyperException as error:
-        return _say(f"{error.format_message().rstrip('.')}; see dynatui --help", error.exit_code)
+        return _say(f"{error.format_message().rstrip('.')}; see dynatui --help", USAGE_ERROR)
     except OutputError as error:
         _let_go_of_output()
         return _say(str(error), error.exit_code)

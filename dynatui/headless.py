@@ -84,7 +84,10 @@ def replay(events: Iterable[Event], transcript: Transcript) -> int:
 
 @contextmanager
 def _interruptible(steering: Steering) -> Iterator[Callable[[], None]]:
-    """Within, a signal to stop interrupts; once the yielded function was called, the first lets the round end."""
+    """Within, a signal to stop interrupts; once the yielded function was called, the first lets the round end.
+
+    A signal that was ignored from the start, as under nohup, stays ignored.
+    """
     decoding = False
 
     def begin() -> None:
@@ -96,9 +99,10 @@ def _interruptible(steering: Steering) -> Iterator[Callable[[], None]]:
             raise KeyboardInterrupt
         steering.stopped = True
 
-    before = {number: signal.signal(number, stop) for number in STOP_SIGNALS}
+    heeded = [number for number in STOP_SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
+    before = [signal.signal(number, stop) for number in heeded]
     try:
         yield begin
     finally:
-        for number, handler in before.items():
+        for number, handler in zip(heeded, before, strict=True):
             signal.signal(number, handler)

@@ -1,0 +1,107 @@
+"""An engine without models: it says what it is told to say, as events that a real one could have written."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from decoder.config import RunConfig
+from decoder.events import End, Event, Round, Run, Start, Summary
+from decoder.metrics import Race
+from decoder.steering import Steering
+
+WORDS = ("Once ", "upon ", "a ", "time")
+
+
+def run(prompt: str = "Tell", methods: Sequence[str] = ("dynatree", "ar")) -> Run:
+    """A run begins."""
+    return Run(
+        version="0.1.0",
+        started_at="2026-01-01T00:00:00Z",
+        target="big",
+        draft="small",
+        device="cpu",
+        dtype="float32",
+        seed=0,
+        prompt=prompt,
+        prompt_tokens=[1, 2, 3],
+        max_new_tokens=8,
+        methods={name: {} for name in methods},
+    )
+
+
+def round_(method: str, number: int, text: str) -> Round:
+    """A round that accepts one of two drafted nodes and adds a bonus token."""
+    return Round(
+        method=method,
+        round=number,
+        position=2 * number,
+        t=0.1 * (number + 1),
+        wall_s=0.2 * (number + 1),
+        draft_s=0.03,
+        verify_s=0.05,
+        commit_s=0.01,
+        target_forwards=1,
+        draft_forwards=2,
+        tokens=[7, 8, 9],
+        parents=[-1, 0, 0],
+        logprobs=[0.0, -0.1, -2.5],
+        pieces=[" it", " was", " is"],
+        accepted=[1],
+        committed=[8, 10 + number],
+        text=text,
+    )
+
+
+def story(
+    prompt: str = "Tell", methods: Sequence[str] = ("dynatree", "ar"), words: Sequence[str] = WORDS
+) -> list[Event]:
+    """All events of one run, in which every method writes the same words."""
+    events: list[Event] = [run(prompt, methods)]
+    events += [Start(method=name, prefill_s=0.02) for name in methods]
+    events += [round_(name, number, word) for number, word in enumerate(words) for name in methods]
+    events += [End(method=name, reason="length", peak_bytes=1000) for name in methods]
+    race = Race()
+    for event in events:
+        race = race.apply(event)
+    return [*events, Summary(methods=race.figures())]
+
+
+@dataclass
+class FakeEngine:
+    """Stands for `decoder.load_pair` and `decoder.decode`, and remembers what it was asked."""
+
+    words: Sequence[str] = WORDS
+    before_event: Callable[[int, Steering], None] = lambda _number, _steering: None
+    """Called with the count of events so far; raises or turns what the test wants to happen just there."""
+    load_error: BaseException | None = None
+    pairs: list[tuple[str | None, str | None, str, str]] = field(default_factory=list)
+    prompts: list[str] = field(default_factory=list)
+    configs: list[RunConfig] = field(default_factory=list)
+    speeds: list[float] = field(default_factory=list)
+
+    def load_pair(
+        self, target: str | None, draft: str | None, *, device: str, dtype: str, report: Callable[[str], None]
+    ) -> str:
+        """Loads nothing."""
+        self.pairs.append((target, draft, device, dtype))
+        report("loading nothing")
+        if self.load_error:
+            raise self.load_error
+        return "a pair"
+
+    def decode(self, pair: str, prompt: str, config: RunConfig, steering: Steering) -> Iterator[Event]:
+        """Tells the story; when stopped, it ends as the engine does, with a summary of what there is."""
+        assert pair == "a pair"
+        self.prompts.append(prompt)
+        self.configs.append(config)
+        self.speeds.append(steering.speed)
+        race = Race()
+        for number, event in enumerate(story(prompt, config.methods, self.words)):
+            self.before_event(number, steering)
+            if steering.stopped and isinstance(event, Round | End):
+                break
+            race = race.apply(event)
+            yield event
+        else:
+            return
+        yield from (End(method=name, reason="stopped") for name in config.methods)
+        yield Summary(methods=race.figures())

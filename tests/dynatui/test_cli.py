@@ -1,0 +1,318 @@
+"""The command line: what is asked for is what runs, and whatever is wrong is one line and the right exit code."""
+
+import io
+import os
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+import decoder
+from decoder.config import DynaTree, Fixed, Linear, RunConfig
+from decoder.errors import DeviceError
+from decoder.events import Event
+from dynatui import cli
+from dynatui.prompts import load
+from dynatui.recording import Recorder
+from dynatui.session import Models, Session, View
+from tests.dynatui.fake_engine import FakeEngine, story
+
+
+@dataclass
+class FakeScreen:
+    """Stands for `dynatui.app`, and remembers what it was to show."""
+
+    sessions: list[Session] = field(default_factory=list)
+    replays: list[tuple[Path, list[Event], View]] = field(default_factory=list)
+
+    def watch(self, session: Session) -> int:
+        self.sessions.append(session)
+        return 0
+
+    def replay(self, path: Path, events: list[Event], view: View) -> int:
+        self.replays.append((path, events, view))
+        return 0
+
+
+@pytest.fixture(autouse=True)
+def _plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TERM", "xterm-256color")
+
+
+@pytest.fixture
+def engine(monkeypatch: pytest.MonkeyPatch) -> FakeEngine:
+    """The engine that a run without a screen uses."""
+    fake = FakeEngine()
+    monkeypatch.setattr(decoder, "load_pair", fake.load_pair, raising=False)
+    monkeypatch.setattr(decoder, "decode", fake.decode, raising=False)
+    return fake
+
+
+@pytest.fixture
+def screen(monkeypatch: pytest.MonkeyPatch) -> FakeScreen:
+    """A terminal with a screen that draws nothing."""
+    fake = FakeScreen()
+    monkeypatch.setattr(cli, "_has_screen", lambda: True)
+    monkeypatch.setitem(sys.modules, "dynatui.app", SimpleNamespace(watch=fake.watch, replay=fake.replay))
+    return fake
+
+
+@pytest.fixture
+def recorded(tmp_path: Path) -> Path:
+    """A recording of one run."""
+    path = tmp_path / "run.jsonl"
+    with Recorder(path) as recorder:
+        for event in story():
+            recorder.write(event)
+    return path
+
+
+def asked(screen: FakeScreen, *arguments: str) -> Session:
+    assert cli.main(arguments) == 0
+    return screen.sessions[-1]
+
+
+def test_without_arguments_our_prompts_race_on_the_embedded_pair(screen: FakeScreen) -> None:
+    assert asked(screen) == Session(prompts=load.embedded())
+
+
+def test_models_device_and_dtype_are_handed_on(screen: FakeScreen) -> None:
+    session = asked(screen, "--target", "t", "--draft", "d", "--device", "cuda:1", "--dtype", "bfloat16")
+    assert session.models == Models("t", "d", "cuda:1", "bfloat16")
+
+
+def test_prompts_come_from_files_and_from_the_command_line(screen: FakeScreen, tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("from a\n", encoding="utf-8")
+    (tmp_path / "b.jsonl").write_text('{"prompt":"b1"}\n{"prompt":"b2"}\n', encoding="utf-8")
+    files = ("--prompt-file", str(tmp_path / "a.txt"), "--prompt-file", str(tmp_path / "b.jsonl"))
+    session = asked(screen, *files, "--prompt", "mine", "--prompt", "yours")
+    assert session.prompts == ("from a", "b1", "b2", "mine", "yours")
+
+
+def test_every_parameter_of_dynatree_has_an_option(screen: FakeScreen) -> None:
+    session = asked(
+        screen,
+        *("--tau-h", "0.8", "--tau-l", "0.3", "--d0", "4.5", "--d-max", "9", "--branching", "2,3,4"),
+        *("--rho-stop", "0.2", "--rho-deep", "0.6", "--selection", "best", "--no-history", "--preset", "paper"),
+    )
+    assert session.config.dynatree == DynaTree(
+        d0=4.5,
+        d_max=9,
+        branching=(2, 3, 4),
+        tau_h=0.8,
+        tau_l=0.3,
+        rho_stop=0.2,
+        rho_deep=0.6,
+        selection="best",
+        history=False,
+    )
+
+
+def test_the_other_methods_have_options_too(screen: FakeScreen) -> None:
+    config = asked(screen, "--k", "7", "--fixed", "3,4").config
+    assert (config.linear, config.fixed) == (Linear(k=7), Fixed(depth=3, branching=4))
+
+
+def test_tau_and_n_max_hold_for_both_trees(screen: FakeScreen) -> None:
+    config = asked(screen, "--tau", "0.02", "--n-max", "64").config
+    assert (config.dynatree.tau, config.dynatree.n_max) == (0.02, 64)
+    assert (config.fixed.tau, config.fixed.n_max) == (0.02, 64)
+
+
+def test_methods_length_and_seed_are_handed_on(screen: FakeScreen) -> None:
+    config = asked(screen, "--methods", "linear, ar,hf", "--max-new-tokens", "9", "--seed", "3").config
+    assert config == RunConfig(methods=("linear", "ar", "hf"), max_new_tokens=9, seed=3)
+
+
+def test_the_screen_is_as_it_was_asked_for(screen: FakeScreen) -> None:
+    view = asked(screen, "--speed", "0.5", "--fps", "5", "--theme", "nord", "--symbols", "ascii", "--no-color").view
+    assert view == View(speed=0.5, fps=5, theme="nord", symbols="ascii", color=False)
+
+
+def test_no_color_in_the_environment_counts_when_it_is_not_empty(
+    screen: FakeScreen, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert not asked(screen).view.color
+    monkeypatch.setenv("NO_COLOR", "")
+    assert asked(screen).view.color
+
+
+def test_the_screen_gets_the_place_of_the_recording(screen: FakeScreen, tmp_path: Path) -> None:
+    assert asked(screen, "--record", str(tmp_path / "r.jsonl")).record == tmp_path / "r.jsonl"
+
+
+def test_replay_hands_the_events_to_the_screen(screen: FakeScreen, recorded: Path) -> None:
+    assert cli.main(["replay", str(recorded), "--speed", "4"]) == 0
+    assert screen.replays == [(recorded, story(), View(speed=4))]
+
+
+@pytest.mark.parametrize("option", ["--headless", "--json"])
+@pytest.mark.usefixtures("engine")
+def test_these_options_need_no_screen(screen: FakeScreen, option: str) -> None:
+    assert cli.main([option, "--prompt", "x"]) == 0
+    assert not screen.sessions
+
+
+@pytest.mark.usefixtures("engine")
+def test_where_there_is_no_terminal_the_text_goes_to_standard_output(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["--prompt", "x"]) == 0
+    assert capsys.readouterr().out == "Once upon a time\n"
+
+
+def test_replay_without_a_terminal_prints_text_and_figures(recorded: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["replay", str(recorded)]) == 0
+    printed = capsys.readouterr()
+    assert printed.out == "Once upon a time\n"
+    assert "L-bar" in printed.err
+
+
+def test_interruption_is_exit_code_130(engine: FakeEngine) -> None:
+    engine.load_error = KeyboardInterrupt()
+    assert cli.main(["--prompt", "x"]) == 130
+
+
+def test_a_failing_device_is_exit_code_3_and_one_line(engine: FakeEngine, capsys: pytest.CaptureFixture[str]) -> None:
+    engine.load_error = DeviceError("no device cuda:7\nhere; give --device cpu")
+    assert cli.main(["--prompt", "x"]) == 3
+    assert capsys.readouterr().err.splitlines()[-1] == "dynatui: no device cuda:7␊here; give --device cpu"
+
+
+def test_a_reader_that_left_is_no_error(monkeypatch: pytest.MonkeyPatch, engine: FakeEngine) -> None:
+    engine.load_error = BrokenPipeError()
+    monkeypatch.setattr(sys, "stdout", io.StringIO())
+    assert cli.main(["--prompt", "x"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ("--nope", "No such option: --nope"),
+        ("dance", "No such command 'dance'"),
+        ("--prompt", "requires an argument"),
+        ("--d0 deep", "Invalid value for '--d0'"),
+        ("--d0 8", "D0 is 8; give 1 to 7"),
+        ("--tau-h nan", "tau_h nan; give 0 < tau_l < tau_h <= 1"),
+        ("--tau-h 0.2", "tau_l is 0.4 and tau_h 0.2"),
+        ("--rho-stop 0.9", "rho_stop is 0.9"),
+        ("--branching 1,2", "give 3 whole numbers, for example 1,2,3"),
+        ("--branching 1,2,x", "give 3 whole numbers, for example 1,2,3"),
+        ("--branching 3,2,1", "give three rising numbers"),
+        ("--fixed 5", "give 2 whole numbers, for example 5,2"),
+        ("--k 0", "K is 0; give 1 or more"),
+        ("--n-max 0", "n_max is 0; give 1 or more"),
+        ("--methods dance,ar", "no method dance; choose from dynatree"),
+        ("--methods ar,ar", "ar named twice"),
+        ("--max-new-tokens 0", "max_new_tokens is 0"),
+        ("--seed -1", "Invalid value for '--seed'"),
+        ("--preset mine", "give one of paper"),
+        ("--selection all", "give bfs or best"),
+        ("--symbols runes", "Invalid value for '--symbols'"),
+        ("--speed 0", "Invalid value for '--speed'"),
+        ("--speed nan", "Invalid value for '--speed'"),
+        ("--fps 0", "Invalid value for '--fps'"),
+        ("--prompt-file nowhere.txt", "cannot read nowhere.txt"),
+        ("--record .", "cannot write ."),
+        ("replay", "Missing argument 'FILE'"),
+        ("replay nowhere.jsonl", "cannot read nowhere.jsonl"),
+        ("--json replay nowhere.jsonl", "--json stands before replay"),
+        ("--prompt-file \x1b[2J", "cannot read ␛[2J"),
+    ],
+)
+@pytest.mark.usefixtures("engine")
+def test_whatever_is_wrong_is_one_line_and_exit_code_2(
+    arguments: str, said: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert cli.main(arguments.split(" ")) == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert said in printed.err
+    assert printed.err.startswith("dynatui: ")
+    assert printed.err.count("\n") == 1
+
+
+def test_the_version_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["--version"]) == 0
+    assert capsys.readouterr().out == f"dynatui {decoder.__version__}\n"
+
+
+def test_help_names_every_option_in_its_panel(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "120")
+    assert cli.main(["--help"]) == 0
+    text = capsys.readouterr().out
+    assert all(panel in text for panel in ("Models", "Prompts", "Run", "DynaTree", "Without a screen", "Screen"))
+    assert all(option in text for option in ("--prompt-file", "--rho-deep", "--no-history", "--k", "--fixed", "replay"))
+
+
+class Stream:
+    """A standard stream that is a terminal or is none."""
+
+    def __init__(self, *, terminal: bool) -> None:
+        self.terminal = terminal
+
+    def isatty(self) -> bool:
+        return self.terminal
+
+    def fileno(self) -> int:
+        return 0
+
+
+@pytest.fixture
+def streams(monkeypatch: pytest.MonkeyPatch) -> Callable[[bool, bool, bool], None]:
+    """Makes standard input, output and error terminals or not."""
+
+    def arrange(stdin: bool, stdout: bool, stderr: bool) -> None:  # noqa: FBT001 - three like things
+        for name, terminal in (("stdin", stdin), ("stdout", stdout), ("stderr", stderr)):
+            monkeypatch.setattr(sys, name, Stream(terminal=terminal))
+
+    return arrange
+
+
+@pytest.mark.parametrize(
+    ("stdin", "stdout", "stderr", "expected"),
+    [(True, True, True, True), (True, False, True, False), (True, True, False, False)],
+)
+def test_a_screen_needs_standard_output_and_error(
+    streams: Callable[[bool, bool, bool], None], *, stdin: bool, stdout: bool, stderr: bool, expected: bool
+) -> None:
+    streams(stdin, stdout, stderr)
+    assert cli._has_screen() is expected
+
+
+def test_a_dumb_terminal_has_no_screen(
+    streams: Callable[[bool, bool, bool], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    streams(True, True, True)
+    monkeypatch.setenv("TERM", "dumb")
+    assert not cli._has_screen()
+
+
+def test_where_standard_input_brought_the_prompt_the_keys_come_from_the_terminal(
+    streams: Callable[[bool, bool, bool], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[object] = []
+    monkeypatch.setattr(os, "open", lambda path, _flags: len(path))
+    monkeypatch.setattr(os, "dup2", lambda *arguments: calls.append(arguments))
+    monkeypatch.setattr(os, "close", calls.append)
+    streams(False, True, True)
+    assert cli._has_screen()
+    terminal = len("/dev/tty")
+    assert calls == [(terminal, 0), terminal]
+
+
+def test_without_a_terminal_to_steer_from_there_is_no_screen(
+    streams: Callable[[bool, bool, bool], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_arguments: object) -> int:
+        raise OSError(6, "No such device or address")
+
+    streams(False, True, True)
+    monkeypatch.setattr(os, "open", refuse)
+    assert not cli._has_screen()

@@ -1,0 +1,280 @@
+"""Runs without a screen: what is printed and kept, however they end. No models: the engine is a fake."""
+
+import io
+import json
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from decoder.config import RunConfig
+from decoder.errors import DeviceError, PairError, RecordingError
+from decoder.events import End, Event, Figures, Summary
+from decoder.steering import Steering
+from dynatui import headless
+from dynatui.recording import read
+from dynatui.session import Models, Session, View
+from dynatui.transcript import OutputError, Transcript, table
+from tests.dynatui.fake_engine import FakeEngine, round_, run, story
+
+TWO_METHODS = RunConfig(methods=("dynatree", "ar"))
+HOSTILE = "\x1b]52;c;UFdORUQ=\x07 \x9b2J [bold]\u202e"
+
+
+class Terminal(io.StringIO):
+    """A stream that says it is a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+class Failing(io.StringIO):
+    """A stream that fails as it is told."""
+
+    def __init__(self, error: OSError) -> None:
+        super().__init__()
+        self.error = error
+
+    def write(self, _text: str) -> int:
+        raise self.error
+
+
+class Desk:
+    """A transcript with its two streams at hand."""
+
+    def __init__(self, out: io.StringIO | None = None, *, as_json: bool = False) -> None:
+        self.out = out or io.StringIO()
+        self.err = io.StringIO()
+        self.transcript = Transcript(self.out, self.err, as_json=as_json)
+
+    def run(self, engine: FakeEngine, session: Session) -> int:
+        return headless.run(session, self.transcript, load_pair=engine.load_pair, decode=engine.decode)
+
+    def objects(self) -> list[dict[str, object]]:
+        return [json.loads(line) for line in self.out.getvalue().splitlines()]
+
+
+def at(number: int, act: Callable[[Steering], None]) -> Callable[[int, Steering], None]:
+    """Acts just before event `number`."""
+
+    def before(count: int, steering: Steering) -> None:
+        if count == number:
+            act(steering)
+
+    return before
+
+
+def fail_with(error: BaseException) -> Callable[[Steering], None]:
+    def act(_steering: Steering) -> None:
+        raise error
+
+    return act
+
+
+def test_the_text_of_the_first_method_is_the_output() -> None:
+    desk = Desk()
+    assert desk.run(FakeEngine(), Session(("Tell",), config=TWO_METHODS)) == 0
+    assert desk.out.getvalue() == "Once upon a time\n"
+
+
+def test_every_prompt_is_decoded_once_in_order() -> None:
+    desk, engine = Desk(), FakeEngine()
+    desk.run(engine, Session(("one", "two"), config=TWO_METHODS))
+    assert engine.prompts == ["one", "two"]
+    assert desk.out.getvalue() == "Once upon a time\n" * 2
+    assert "prompt 2 of 2" in desk.err.getvalue()
+
+
+def test_the_engine_gets_what_was_asked_for() -> None:
+    engine = FakeEngine()
+    session = Session(("x",), Models("t", "d", "cpu", "float32"), TWO_METHODS, view=View(speed=0.5))
+    Desk().run(engine, session)
+    assert engine.pairs == [("t", "d", "cpu", "float32")]
+    assert engine.configs == [TWO_METHODS]
+    assert engine.speeds == [0.5]
+
+
+def test_a_run_closes_with_a_table_of_all_methods() -> None:
+    desk = Desk()
+    desk.run(FakeEngine(), Session(("Tell",), config=TWO_METHODS))
+    *_, head, first, second = desk.err.getvalue().splitlines()
+    assert head.split()[:3] == ["method", "committed", "rounds"]
+    assert first.split()[:4] == ["dynatree", "8", "4", "2.00"]
+    assert second.startswith("ar ")
+
+
+def test_the_table_is_aligned_and_says_what_is_unknown() -> None:
+    lines = table({"ar": Figures(committed=3), "dynatree": Figures(identical_to_ar=False, near_tie=True)})
+    assert len({len(line) for line in lines}) == 1
+    assert "-" in lines[1]
+    assert lines[2].split()[-2:] == ["no", "yes"]
+
+
+def test_json_has_one_object_a_prompt_with_the_keys_of_the_contract() -> None:
+    desk = Desk(as_json=True)
+    desk.run(FakeEngine(), Session(("one", "two"), config=TWO_METHODS))
+    first, second = desk.objects()
+    assert list(first) == ["prompt", "text", "target", "draft", "device", "dtype", "methods"]
+    assert (first["prompt"], second["prompt"]) == ("one", "two")
+    assert first["text"] == "Once upon a time"
+    methods = first["methods"]
+    assert isinstance(methods, dict)
+    assert list(methods) == ["dynatree", "ar"]
+    assert list(methods["ar"]) == [*Figures.__struct_fields__, "tokens"]
+    assert methods["ar"]["tokens"] == [8, 10, 8, 11, 8, 12, 8, 13]
+
+
+def test_the_recording_holds_every_event(tmp_path: Path) -> None:
+    path = tmp_path / "run.jsonl"
+    Desk().run(FakeEngine(), Session(("one", "two"), config=TWO_METHODS, record=path))
+    assert read(path) == story("one") + story("two")
+
+
+def test_a_replay_prints_what_the_run_printed() -> None:
+    live, again = Desk(as_json=True), Desk(as_json=True)
+    live.run(FakeEngine(), Session(("one", "two"), config=TWO_METHODS))
+    assert headless.replay(story("one") + story("two"), again.transcript) == 0
+    assert again.out.getvalue() == live.out.getvalue()
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_a_replay_shows_runs_that_broke_off(*, as_json: bool) -> None:
+    desk = Desk(as_json=as_json)
+    headless.replay(story("one")[:6] + story("two")[:8], desk.transcript)
+    said = [str(each["text"]) for each in desk.objects()] if as_json else desk.out.getvalue().splitlines()
+    assert said == ["Once upon ", "Once upon a "]
+
+
+def test_a_replay_of_a_method_that_broke_off_is_done_all_the_same() -> None:
+    desk = Desk()
+    assert headless.replay([run(), End(method="ar", reason="error", error="boom")], desk.transcript) == 0
+    assert "ar broke off: boom" in desk.err.getvalue()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_ends_the_run_after_the_round_with_all_that_is_there(number: signal.Signals, tmp_path: Path) -> None:
+    desk, path = Desk(as_json=True), tmp_path / "run.jsonl"
+    engine = FakeEngine(before_event=at(5, lambda _: signal.raise_signal(number)))
+    assert desk.run(engine, Session(("one", "two"), config=TWO_METHODS, record=path)) == 130
+    assert [each["text"] for each in desk.objects()] == ["Once "]
+    assert engine.prompts == ["one"]
+    last = read(path)[-1]
+    assert isinstance(last, Summary)
+    assert desk.err.getvalue().endswith("interrupted\n")
+
+
+def test_a_second_signal_interrupts_at_once_and_the_text_is_out(tmp_path: Path) -> None:
+    def twice(_steering: Steering) -> None:
+        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(signal.SIGINT)
+
+    desk, path = Desk(), tmp_path / "run.jsonl"
+    assert desk.run(FakeEngine(before_event=at(5, twice)), Session(("one",), config=TWO_METHODS, record=path)) == 130
+    assert desk.out.getvalue() == "Once \n"
+    assert read(path) == story("one")[:5]
+
+
+def test_a_signal_while_models_load_interrupts() -> None:
+    class Slow(FakeEngine):
+        def load_pair(
+            self, target: str | None, draft: str | None, *, device: str, dtype: str, report: Callable[[str], None]
+        ) -> str:
+            signal.raise_signal(signal.SIGINT)
+            return super().load_pair(target, draft, device=device, dtype=dtype, report=report)
+
+    desk, engine = Desk(), Slow()
+    assert desk.run(engine, Session(("one",))) == 130
+    assert not engine.prompts
+
+
+def test_signals_do_afterwards_what_they_did_before() -> None:
+    before = [signal.getsignal(number) for number in headless.STOP_SIGNALS]
+    Desk().run(FakeEngine(), Session(("one",), config=TWO_METHODS))
+    assert [signal.getsignal(number) for number in headless.STOP_SIGNALS] == before
+
+
+def test_a_hangup_that_was_ignored_stays_ignored() -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        engine = FakeEngine(before_event=at(5, lambda _: signal.raise_signal(signal.SIGHUP)))
+        assert Desk().run(engine, Session(("one",), config=TWO_METHODS)) == 0
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+def test_an_error_midway_loses_nothing_that_was_there(tmp_path: Path) -> None:
+    desk, path = Desk(as_json=True), tmp_path / "run.jsonl"
+    engine = FakeEngine(before_event=at(6, fail_with(DeviceError("memory is full; give a smaller model"))))
+    with pytest.raises(DeviceError):
+        desk.run(engine, Session(("one",), config=TWO_METHODS, record=path))
+    assert [each["text"] for each in desk.objects()] == ["Once upon "]
+    assert read(path) == story("one")[:6]
+
+
+def test_a_pair_that_cannot_be_loaded_prints_nothing() -> None:
+    desk = Desk()
+    with pytest.raises(PairError):
+        desk.run(FakeEngine(load_error=PairError("these two do not fit")), Session(("one",)))
+    assert desk.out.getvalue() == ""
+
+
+def test_a_method_that_breaks_off_is_named_and_the_run_counts_as_failed() -> None:
+    class Breaking(FakeEngine):
+        def decode(self, pair: str, prompt: str, config: RunConfig, steering: Steering) -> Iterator[Event]:
+            *begun, summary = super().decode(pair, prompt, config, steering)
+            yield from begun[:5]
+            yield End(method="ar", reason="error", error="out of memory")
+            yield summary
+
+    desk = Desk()
+    assert desk.run(Breaking(), Session(("one",), config=TWO_METHODS)) == 3
+    assert "ar broke off: out of memory" in desk.err.getvalue()
+
+
+def test_a_recording_that_cannot_be_opened_stops_before_models_load(tmp_path: Path) -> None:
+    engine = FakeEngine()
+    with pytest.raises(RecordingError):
+        Desk().run(engine, Session(("one",), record=tmp_path))
+    assert not engine.pairs
+
+
+def test_a_reader_that_leaves_ends_the_run_quietly_with_a_whole_recording(tmp_path: Path) -> None:
+    path = tmp_path / "run.jsonl"
+    with pytest.raises(BrokenPipeError):
+        Desk(Failing(BrokenPipeError())).run(FakeEngine(), Session(("one",), config=TWO_METHODS, record=path))
+    assert read(path) == story("one")[:4]
+
+
+def test_an_output_that_takes_no_more_is_one_clear_error() -> None:
+    with pytest.raises(OutputError, match="cannot write to standard output: No space left"):
+        Desk(Failing(OSError(28, "No space left on device"))).run(FakeEngine(), Session(("one",), config=TWO_METHODS))
+
+
+def test_progress_that_nobody_can_read_stops_nothing() -> None:
+    out = io.StringIO()
+    transcript = Transcript(out, Failing(OSError(28, "full")), as_json=False)
+    headless.replay(story(), transcript)
+    assert out.getvalue() == "Once upon a time\n"
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_a_terminal_gets_no_control_code_from_a_model(*, as_json: bool) -> None:
+    desk = Desk(Terminal(), as_json=as_json)
+    headless.replay([run(HOSTILE), round_("dynatree", 0, HOSTILE)], desk.transcript)
+    shown = desk.out.getvalue() + desk.err.getvalue()
+    assert not set(shown) & set("\x1b\x07\x9b\u202e")
+
+
+def test_a_pipe_gets_the_text_unchanged() -> None:
+    desk = Desk()
+    headless.replay([run(), round_("dynatree", 0, HOSTILE)], desk.transcript)
+    assert desk.out.getvalue() == HOSTILE + "\n"
+
+
+def test_progress_shows_no_control_code_wherever_it_goes() -> None:
+    desk = Desk()
+    strange = msgspec.structs.replace(run(), target=HOSTILE + "\n")
+    headless.replay([strange, End(method="ar", reason="error", error=HOSTILE)], desk.transcript)
+    assert not set(desk.err.getvalue()) & set("\x1b\x07\x9b\u202e")
