@@ -4,6 +4,7 @@
 the two never run at once. What happens inside a burst cannot be seen, so an outcome knows little.
 """
 
+import copy
 import threading
 from collections.abc import Sequence
 from typing import Any
@@ -15,7 +16,7 @@ from transformers.generation.streamers import BaseStreamer
 from decoder.config import RunConfig
 from decoder.device import Stopwatch
 from decoder.engine import Budget, Outcome
-from decoder.models import Pair
+from decoder.models import LanguageModel, Pair
 from decoder.steering import Turn
 from decoder.tree import TokenTree
 
@@ -64,6 +65,18 @@ class _Bursts(BaseStreamer, StoppingCriteria):
         return self.burst
 
 
+def as_wide_as(draft: LanguageModel, width: int) -> Any:
+    """The draft's module with this many logits: transformers takes other widths for another tokenizer.
+
+    Rows that are added are suppressed during generation, rows that are dropped name no token of the target.
+    """
+    if draft.width == width:
+        return draft.module
+    module = copy.deepcopy(draft.module)
+    module.resize_token_embeddings(width, mean_resizing=False)
+    return module
+
+
 class AssistedSession:
     """Assisted generation with the settings that transformers starts with."""
 
@@ -75,6 +88,7 @@ class AssistedSession:
         self._stopwatch = Stopwatch(pair.target.device)
         self._bursts = _Bursts()
         self._first: list[int] | None = None
+        self._assistant = as_wide_as(pair.draft, pair.target.width)
         self._thread = threading.Thread(target=self._generate, name="hf-assisted", daemon=True)
 
     def prefill(self) -> float:
@@ -118,7 +132,7 @@ class AssistedSession:
                 pair.target.module.generate(
                     ids,
                     attention_mask=torch.ones_like(ids),
-                    assistant_model=pair.draft.module,
+                    assistant_model=self._assistant,
                     do_sample=False,
                     max_new_tokens=self._max_new_tokens,
                     suppress_tokens=unused or None,

@@ -5,6 +5,7 @@ siblings by falling draft probability, so a parent always comes before its child
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -55,13 +56,16 @@ class TokenTree:
             seen[node] |= seen[self.parents[node]]
         return seen
 
-    def most_probable(self, nodes: int) -> "TokenTree":
-        """The subtree of the `nodes` most probable drafted nodes and the root, in the same order.
+    def most_probable(self, nodes: int) -> list[int]:
+        """The root and the `nodes` most probable drafted nodes, in their order.
 
         A path never is more probable than its beginning and ties keep their order, so parents outlive children.
         """
         drafted = sorted(range(1, len(self)), key=lambda node: -self.path_logprobs[node])
-        kept = sorted([0, *drafted[:nodes]])
+        return sorted([0, *drafted[:nodes]])
+
+    def subtree(self, kept: Sequence[int]) -> "TokenTree":
+        """These nodes alone, renumbered in their order; every parent must be among them."""
         renumbered = {old: new for new, old in enumerate(kept)}
         return TokenTree(
             tokens=[self.tokens[node] for node in kept],

@@ -85,7 +85,7 @@ class Drafter:
                 for token, logprob in zip(options.tokens[:width], options.logprobs[:width], strict=True):
                     if best or len(tree) <= growth.n_max:
                         level.append(tree.add(parent, token, logprob))
-        return tree.most_probable(growth.n_max) if best and len(tree) > growth.n_max + 1 else tree
+        return self._select(tree, growth.n_max) if best and len(tree) > growth.n_max + 1 else tree
 
     def keep(self, rows: Sequence[int]) -> None:
         """Keeps these cache rows of the drafted nodes and drops the others."""
@@ -100,6 +100,11 @@ class Drafter:
                 break
             rows.append(self._rows[node])
         return rows
+
+    def _select(self, tree: TokenTree, nodes: int) -> TokenTree:
+        kept = tree.most_probable(nodes)
+        self._rows = {new: self._rows[old] for new, old in enumerate(kept) if old in self._rows}
+        return tree.subtree(kept)
 
     def _forward_level(self, tree: TokenTree, nodes: Sequence[int], count: int) -> list[Children]:
         """Forwards these nodes, all of one level, and returns the `count` best tokens after each."""
