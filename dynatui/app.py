@@ -102,12 +102,11 @@ class DynaApp(App[None]):
         yield Canvas(cards.cards, every_s=0.25, id="cards")
         yield Canvas(status.tabs, every_s=0.0, id="tabs")
         with Container(id="main"):
-            yield Canvas(TextPanel(), every_s=0.0, id="text")
-            with Container(id="side"):
-                yield Canvas(tree.tree, every_s=0.25, id="tree")
-                with Container(id="right"):
-                    yield Canvas(race.race, every_s=0.25, id="race")
-                    yield Canvas(guide.guide, every_s=0.25, id="guide")
+            with Container(id="left"):
+                yield Canvas(TextPanel(), every_s=0.0, id="text")
+                yield Canvas(race.race, every_s=0.25, id="race")
+            yield Canvas(tree.tree, every_s=0.25, id="tree")
+            yield Canvas(guide.guide, every_s=0.25, id="guide")
         with Container(id="curves"):
             yield Canvas(curves.acceptance, every_s=0.2, id="acceptance")
             yield Canvas(curves.depth, every_s=0.2, id="depth")

@@ -35,11 +35,12 @@ def log_path() -> Path:
 def screen_only(log: Path) -> Iterator[None]:
     """Leaves the terminal to the app: other output goes to the log, and standard input is the keyboard."""
     saved = {number: os.dup(number) for number in (_STDIN, _STDOUT, _STDERR)}
-    screen = sys.__stderr__
+    names = sys.__stdout__, sys.__stderr__
     picture = os.fdopen(os.dup(_STDERR), "w", encoding="utf-8", errors="replace")
     noise = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     try:
-        sys.__stderr__ = picture  # type: ignore[misc]  # Textual writes where this name leads
+        # Textual asks the first name for the size of the terminal, and draws where the second leads.
+        sys.__stdout__ = sys.__stderr__ = picture  # type: ignore[misc]
         os.dup2(noise, _STDOUT)
         os.dup2(noise, _STDERR)
         if not os.isatty(_STDIN):
@@ -50,7 +51,7 @@ def screen_only(log: Path) -> Iterator[None]:
             os.dup2(copy, number)
             os.close(copy)
         os.close(noise)
-        sys.__stderr__ = screen  # type: ignore[misc]
+        sys.__stdout__, sys.__stderr__ = names  # type: ignore[misc]
         picture.close()
 
 

@@ -3,18 +3,23 @@
 import math
 from dataclasses import dataclass
 
-from dynatui.render.ink import Ink, Row, Rows, column, fit, percent, short, trend
+from dynatui.render.ink import Ink, Row, Rows, best, column, fit, fitting, percent, short, trend
 from dynatui.render.scene import Scene
 from dynatui.state import Curve
 
 _ROWS = 3
+_LEAST_TREND = 4
+_LONGEST_TREND = 24
 
 
 @dataclass(frozen=True)
 class _Card:
-    title: str
+    room: int
+    """Cells that the shortest wording takes."""
+    titles: tuple[str, ...]
+    """Wordings, the longest first."""
     value: str
-    note: str
+    notes: tuple[str, ...]
     ink: Ink = "strong"
     curve: Curve | None = None
     low: float = 0.0
@@ -24,75 +29,104 @@ class _Card:
 def cards(scene: Scene, width: int, height: int) -> Rows:
     """The cards side by side, or their values alone on a single line."""
     if height < _ROWS:
-        return [fit(_line(scene), width)]
+        return [_line(scene, width)]
     shown = _cards(scene)
-    cell = max(1, width // len(shown))
-    last = width - cell * (len(shown) - 1)
-    sizes = [cell] * (len(shown) - 1) + [last]
+    spare = max(0, width - sum(card.room + 1 for card in shown))
     rows: list[Row] = [(), (), ()]
-    for card, size in zip(shown, sizes, strict=True):
-        for index, row in enumerate(_rows(card, size)):
-            rows[index] = (*rows[index], *row)
+    for index, card in enumerate(shown):
+        size = card.room + spare // len(shown) + (index < spare % len(shown))
+        for place, row in enumerate(_rows(card, size)):
+            rows[place] = (*rows[place], *row)
     return [fit(row, width) for row in rows]
 
 
-def _rows(card: _Card, width: int) -> tuple[Row, Row, Row]:
-    room = width - 2
-    spare = min(24, room - len(card.value) - 2)
-    drawn = trend(card.curve.points, spare, card.low, card.high) if card.curve and spare >= 4 else ""
-    edge: Row = (("▏ ", "frame"),)
-    value: Row = ((column(card.value, min(room, len(card.value))), card.ink), ("  ", "plain"), (drawn, "dim"))
+def _rows(card: _Card, room: int) -> tuple[Row, Row, Row]:
+    free = min(_LONGEST_TREND, room - len(card.value) - 3)
+    drawn = trend(card.curve.points, free, card.low, card.high) if card.curve and free >= _LEAST_TREND else ""
+    edge: Row = (("▏", "frame"),)
     return (
-        (*edge, (column(card.title, room), "dim")),
-        (*edge, *fit(value, room)),
-        (*edge, (column(card.note, room), "dim")),
+        (*edge, (column(best(room, *card.titles), room), "dim")),
+        (*edge, *fit(((card.value, card.ink), ("  ", "plain"), (drawn, "dim")), room)),
+        (*edge, (column(best(room, *card.notes), room), "dim")),
     )
 
 
 def _cards(scene: Scene) -> list[_Card]:
+    return [*_outcome(scene), *_policy(scene), _timing(scene)]
+
+
+def _outcome(scene: Scene) -> list[_Card]:
     state = scene.state
-    figures = state.figures().get(state.watched)
-    curves, knobs = state.curves, state.knobs
-    rate = figures.tokens_per_second if figures else None
-    speedup = f"{short(figures.speedup)}x ar" if figures and figures.speedup else "own decode time"
-    distinct = figures.distinct_8grams if figures else None
+    figures, curves = state.figures().get(state.watched), state.curves
+    if figures is None:
+        titles = ("tokens/s",), ("L-bar tokens/round", "tokens/round"), ("depth acceptance", "acceptance")
+        return [_Card(len(words[-1]) + 1, words, "-", ("",)) for words in titles]
+    gain, distinct = short(figures.speedup), short(figures.distinct_8grams)
+    kept = percent(figures.acceptance_rate)
+    gains = (f"{gain} times as fast as ar", f"{gain}x ar") if figures.speedup else ("own decode time", "own time")
     return [
-        _Card("tokens/s", short(rate, 1), speedup, "first", curves.rate, *_around(curves.rate)),
         _Card(
-            "L-bar tokens/round",
-            short(figures.tokens_per_round if figures else None),
-            f"8-grams {percent(distinct)} new",
+            9, ("tokens/s",), short(figures.tokens_per_second, 1), gains, "first", curves.rate, *_around(curves.rate)
+        ),
+        _Card(
+            13,
+            ("L-bar tokens/round", "tokens/round"),
+            short(figures.tokens_per_round),
+            (f"distinct 8-grams {distinct}", f"distinct {distinct}"),
             "first",
             curves.tokens,
             *_around(curves.tokens),
         ),
         _Card(
-            "depth acceptance",
-            short(figures.depth_acceptance if figures else None),
-            f"{percent(figures.acceptance_rate if figures else None)} of all nodes",
+            11,
+            ("depth acceptance", "acceptance"),
+            short(figures.depth_acceptance),
+            (f"{kept} of all drafted nodes", f"{kept} of nodes", f"{kept} kept"),
             "first",
             curves.acceptance,
         ),
+    ]
+
+
+def _policy(scene: Scene) -> list[_Card]:
+    state = scene.state
+    knobs, deepest = state.knobs, state.parameter("d_max", 8)
+    if knobs is None:
+        return [
+            _Card(12, (title,), "-", ("no such knob" if state.newest else "",)) for title in ("D0 depth", "τh / τl")
+        ]
+    used = math.floor(knobs.d0 + 0.5)
+    return [
         _Card(
-            "D0 base depth",
-            short(knobs.d0 if knobs else None),
-            f"used {math.floor(knobs.d0 + 0.5)}, most {state.parameter('d_max', 8):.0f}" if knobs else "no tree",
+            12,
+            ("D0 base depth", "D0 depth"),
+            short(knobs.d0),
+            (f"used as {used}, at most {deepest:.0f}", f"used as {used}"),
             "second",
-            curves.d0,
+            state.curves.d0,
             1.0,
-            state.parameter("d_max", 8),
+            deepest,
         ),
         _Card(
-            "τh / τl",
-            f"{short(knobs.tau_h)} / {short(knobs.tau_l)}" if knobs else "-",
-            "sure / unsure" if knobs else "no tree",
+            12,
+            ("τh sure / τl unsure", "τh / τl"),
+            f"{short(knobs.tau_h)} / {short(knobs.tau_l)}",
+            ("1 child / most children", "sure/unsure"),
             "second",
-            curves.tau_h,
+            state.curves.tau_h,
             0.5,
             1.0,
         ),
-        _timing(scene),
     ]
+
+
+def _timing(scene: Scene) -> _Card:
+    newest = scene.state.newest
+    parts = (newest.draft_s, newest.verify_s, newest.commit_s) if newest else ()
+    spent = " · ".join(short(None if part is None else 1000 * part, 1) for part in parts)
+    return _Card(
+        17, ("ms of the last round", "ms last round"), spent or "-", ("draft · check · keep", "draft·check·keep")
+    )
 
 
 def _around(curve: Curve) -> tuple[float, float]:
@@ -101,23 +135,16 @@ def _around(curve: Curve) -> tuple[float, float]:
     return middle * 0.5, middle * 1.5
 
 
-def _timing(scene: Scene) -> _Card:
-    newest = scene.state.newest
-    parts = (newest.draft_s, newest.verify_s, newest.commit_s) if newest else (None, None, None)
-    spent = "·".join(short(None if part is None else 1000 * part, 1) for part in parts)
-    return _Card("ms of a round", spent, "draft·check·keep")
-
-
-def _line(scene: Scene) -> Row:
+def _line(scene: Scene, width: int) -> Row:
     state = scene.state
     figures, knobs = state.figures().get(state.watched), state.knobs
     if figures is None:
-        return (("dynatui watches a small model guess ahead", "dim"),)
-    row: Row = (
-        (f"{short(figures.tokens_per_second, 0)}/s ", "first"),
-        (f"L-bar {short(figures.tokens_per_round)} ", "first"),
-        (f"acc {short(figures.depth_acceptance)} ", "first"),
-    )
-    if knobs is None:
-        return row
-    return (*row, (f"D0 {short(knobs.d0, 1)} τh {short(knobs.tau_h)} τl {short(knobs.tau_l)}", "second"))
+        return fit((("a small model guesses, a large one checks", "dim"),), width)
+    parts: list[Row] = [
+        ((f"{short(figures.tokens_per_second, 0)}/s ", "first"),),
+        ((f"L-bar {short(figures.tokens_per_round)} ", "first"),),
+    ]
+    if knobs is not None:
+        parts.append(((f"D0 {short(knobs.d0, 1)} τh {short(knobs.tau_h)} τl {short(knobs.tau_l)} ", "second"),))
+    parts.append(((f"acc {short(figures.depth_acceptance)}", "first"),))
+    return fitting(parts, width)

@@ -137,7 +137,6 @@ def _merged(cells: Sequence[tuple[str, Ink]]) -> Row:
 def _flags(flags: Sequence[Flag], span: int, width: int) -> Row:
     """The axis' ends, with a pointer at each flag; a label where the next pointer leaves room."""
     plot = width - 2 * _AXIS
-    line = list(f"{'':{_AXIS}}0{f'round {span}':>{plot - 1}}".ljust(width))
     marked = [" "] * width
     places = [(_AXIS + round(share(flag.round, span) * (plot - 1)), flag) for flag in flags]
     for index, (x, flag) in enumerate(places):
@@ -146,11 +145,8 @@ def _flags(flags: Sequence[Flag], span: int, width: int) -> Row:
         if x + len(text) >= end:
             text = text[:1]
         marked[x : x + len(text)] = text
-    cells: list[tuple[str, Ink]] = [
-        (mark, "warn") if mark != " " or _near(marked, i) else (line[i], "dim") for i, mark in enumerate(marked[:width])
-    ]
+    cells: list[tuple[str, Ink]] = [(mark, "warn") for mark in marked[:width]]
+    for label, x in (("0", _AXIS), (f"round {span}", _AXIS + plot - len(f"round {span}"))):
+        if all(mark == " " for mark in marked[max(0, x - 1) : x + len(label) + 1]):
+            cells[x : x + len(label)] = [(character, "dim") for character in label]
     return _merged(cells)
-
-
-def _near(marked: Sequence[str], place: int) -> bool:
-    return any(mark != " " for mark in marked[max(0, place - 1) : place + 2])

@@ -7,6 +7,7 @@ from dynatui.render.ink import Row, Rows, fit, frame, inside, joined, short, tre
 from dynatui.render.scene import Scene
 from dynatui.state import Mark
 
+_WIDE = 54
 _NAMES = {"tau_h": "τh", "tau_l": "τl", "d0": "D0", "history": "history"}
 
 
@@ -18,7 +19,7 @@ def acceptance(scene: Scene, width: int, height: int) -> Rows:
         Line(curves.acceptance, 0.0, 1.0, "first"),
         Line(curves.tokens, 1.0, top, "second", dotted=True),
     )
-    title = _title("Acceptance", "tokens per round", f" ─ mean of {scene.state.window} rounds")
+    title = _title("Acceptance", "tokens/round", f" ─ mean of {scene.state.window} rounds")
     return _framed(scene, title, lines, (width, height), labelled=False)
 
 
@@ -31,7 +32,7 @@ def depth(scene: Scene, width: int, height: int) -> Rows:
         Line(curves.d0, 0.0, state.parameter("d_max", 8), "first", digits=0),
         Line(curves.tau_h, math.floor(lowest * 10) / 10, 1.0, "second", dotted=True),
     )
-    title = _title("D0 base depth", "τh sure from", " ─ ▲ your turns")
+    title = _title(*(("D0 base depth", "τh sure from") if width >= _WIDE else ("D0", "τh")), " ─ ▲ your turns")
     return _framed(scene, title, lines, (width, height), labelled=True)
 
 

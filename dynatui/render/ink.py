@@ -53,6 +53,21 @@ def column(text: str, width: int) -> str:
     return set_cell_size(text, max(0, width))
 
 
+def best(width: int, *texts: str) -> str:
+    """The first of several wordings that fits; the last one cut when none does."""
+    return next((text for text in texts if cell_len(text) <= width), column(texts[-1], width))
+
+
+def fitting(parts: Iterable[Row], width: int) -> Row:
+    """As many whole parts as fit, from the first on."""
+    row: Row = ()
+    for part in parts:
+        if row and width_of(row) + width_of(part) > width:
+            break
+        row = (*row, *part)
+    return fit(row, width)
+
+
 def spread(left: Row, right: Row, width: int) -> Row:
     """One row with text at both ends; the right end gives way when both do not fit."""
     gap = width - width_of(left) - width_of(right)

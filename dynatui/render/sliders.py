@@ -5,10 +5,12 @@ from dataclasses import dataclass
 
 from decoder.config import KnobName
 from decoder.events import Knobs
-from dynatui.render.ink import Ink, Row, Rows, fit, frame, inside, share, short
+from dynatui.render.ink import Ink, Row, Rows, best, fit, frame, inside, share, short
 from dynatui.render.scene import Scene
 
 _BORDER = 3
+_REASON = 52
+"""Cells of a history line besides its middle."""
 
 
 @dataclass(frozen=True)
@@ -26,7 +28,7 @@ def knobs(scene: Scene, width: int, height: int) -> Rows:
     """Sliders in a row with history's reasoning below; framed where there is height for it."""
     framed = height > _BORDER
     inner, _ = inside((width, height)) if framed else (width, height)
-    body = [_sliders(scene, inner), history_line(scene)]
+    body = [_sliders(scene, inner), history_line(scene, inner)]
     if not framed:
         return [fit(row, width) for row in body[:height]]
     title: Row = (("Knobs", "title"), (" ─ turn them while it runs; in force from the next round", "dim"))
@@ -69,7 +71,7 @@ def _slider(slider: _Slider, in_force: Knobs, wanted: float | None, width: int) 
     )
 
 
-def history_line(scene: Scene) -> Row:
+def history_line(scene: Scene, width: int) -> Row:
     """What history does with the knobs now, and why."""
     state = scene.state
     if state.history is None or state.knobs is None:
@@ -80,16 +82,16 @@ def history_line(scene: Scene) -> Row:
     if len(state.recent) < window:
         return ((f"history looks at the first {window} rounds: {len(state.recent)} so far", "dim"),)
     mean = math.fsum(part for part, _ in state.recent) / window
-    used = math.floor(state.knobs.d0 + 0.5)
+    used, room = math.floor(state.knobs.d0 + 0.5), width - _REASON
     if abs(mean - aim) < 0.005:
-        verdict, steps = "=", "as aimed: hold"
+        verdict, steps = "=", "hold"
     elif mean > aim:
-        verdict, steps = ">", "going well: D0 up, τh down"
+        verdict, steps = ">", "D0 up, τh down"
     else:
-        verdict, steps = "<", "too greedy: D0 down, τh up"
+        verdict, steps = "<", "D0 down, τh up"
     return (
         ("history: ", "plain"),
         (f"acceptance {short(mean)} {verdict} {short(aim)}", "strong"),
-        (f" over the last {window} rounds, {steps}", "plain"),
-        (f"  (D0 {short(state.knobs.d0)}, used as {used})", "dim"),
+        (best(room, f" over the last {window} rounds: {steps}", f": {steps}"), "plain"),
+        (f" (D0 {short(state.knobs.d0)}, used as {used})", "dim"),
     )

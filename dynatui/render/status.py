@@ -1,7 +1,7 @@
 """The first line (what runs, where, in which state), the tab line and the last line (keys)."""
 
 from dynatui.keymap import KEYMAP, TABS
-from dynatui.render.ink import Row, Rows, fit, joined, spread, width_of
+from dynatui.render.ink import Row, Rows, fit, fitting, joined, spread, width_of
 from dynatui.render.scene import Scene
 
 _GAP: Row = (("  ", "plain"),)
@@ -39,9 +39,9 @@ def status(scene: Scene, width: int, height: int) -> Rows:
     parts.append(((f"speed {speed_text(scene.speed)}", "plain"),))
     if scene.recording:
         parts.append((("● REC", "bad"),))
-    left = joined(parts, _GAP)
     if run is None:
-        return [fit(left, width)]
+        return [fitting([(*part, *_GAP) for part in parts], width)]
+    left = joined(parts, _GAP)
     names: Row = ((run.target, "strong"), (" ← drafted by ", "dim"), (run.draft, "strong"))
     for right in (
         (*names, (f"  {run.device} {run.dtype}  greedy  seed {run.seed} ", "dim")),
@@ -51,7 +51,7 @@ def status(scene: Scene, width: int, height: int) -> Rows:
     ):
         if width_of(left) + width_of(right) + 2 <= width:
             return [spread(left, right, width)]
-    return [fit(left, width)]
+    return [fitting([(*part, *_GAP) for part in parts], width)]
 
 
 def tabs(scene: Scene, width: int, height: int) -> Rows:

@@ -9,12 +9,11 @@ from collections.abc import Sequence
 
 from decoder.events import Round
 from decoder.metrics import ROOT_IS_DRAFTED, drafted_nodes
-from dynatui.render.ink import Ink, Row, Rows, bar, column, fit, frame, inside
+from dynatui.render.ink import Ink, Row, Rows, bar, column, fit, frame, inside, spread
 from dynatui.render.scene import Scene
 
 _BAR = 8
 _NUMBERS = 6
-_ROOM_FOR_LEGEND = 8
 
 
 def tree(scene: Scene, width: int, height: int) -> Rows:
@@ -28,12 +27,9 @@ def tree(scene: Scene, width: int, height: int) -> Rows:
         ("Tree", "title"),
         (f" ─ round {event.round}: {drafted_nodes(event)} drafted, {len(event.accepted)} accepted", "dim"),
     )
-    legend = room >= _ROOM_FOR_LEGEND
-    body = nodes(event, inner, room - 1 - legend)
-    body += [()] * (room - 1 - legend - len(body))
+    body = nodes(event, inner, room - 1)
+    body += [()] * (room - 1 - len(body))
     body.append(_ending(event, scene.state.bonus))
-    if legend:
-        body.append((("● accepted", "accepted"), ("  ○ rejected   bar: draft's p   end: path's p", "dim")))
     return frame(title, body, (width, height))
 
 
@@ -93,16 +89,21 @@ def _node(event: Round, node: int, guide: str, path: float, width: int) -> Row:
     mark = ("● " if accepted else "○ ") if drafted else ""
     ink: Ink = "accepted" if accepted else "plain" if drafted else "strong"
     name = f"{mark}{piece_text(event.pieces[node])}"
+    length = max(_BAR, min(3 * _BAR, width // 4))
     measured = width >= 3 * _BAR and drafted
-    room = width - len(guide) - (_BAR + 2 * _NUMBERS if measured else 0)
+    room = width - len(guide) - (length + 2 * _NUMBERS if measured else 0)
     row: Row = ((guide, "frame"), (column(name, room), ink))
+    if not drafted and width >= 3 * _BAR:
+        return spread(
+            ((name, ink), (" the last token", "dim")), (("prob.".ljust(length + _NUMBERS) + " path", "dim"),), width
+        )
     if not measured:
-        return fit(row if drafted else (*row[:1], (name, ink), ("  the last token so far", "dim")), width)
+        return fit(row, width)
     own = _probability(event.logprobs[node])
     return (
         *row,
         (f" {_percent(own)} ", ink),
-        (bar(own, _BAR), "good" if accepted else "bar"),
+        (bar(own, length), "good" if accepted else "bar"),
         (f" {_percent(_probability(path))}", "dim"),
     )
 
@@ -118,4 +119,5 @@ def _percent(probability: float) -> str:
 def _ending(event: Round, bonus: str) -> Row:
     if event.draft_forwards is None:
         return (("this method does not show its draft", "dim"),)
-    return (("+ the target adds ", "dim"), (piece_text(bonus), "bonus")) if bonus else ()
+    legend: Row = (("● accepted", "accepted"), ("  ○ rejected", "plain"))
+    return (*legend, ("   target adds ", "dim"), (piece_text(bonus), "bonus")) if bonus else legend
