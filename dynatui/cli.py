@@ -24,7 +24,7 @@ from dynatui import headless, options, recording
 from dynatui.clean import clean_line
 from dynatui.prompts import load
 from dynatui.session import Models, Session, Symbols, View
-from dynatui.transcript import OutputError, Transcript
+from dynatui.transcript import OutputError, ReaderLeftError, Transcript
 
 USAGE_ERROR = DecoderError.exit_code
 
@@ -42,7 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _say(str(error), error.exit_code)
     except DecoderError as error:
         return _say(str(error), error.exit_code)
-    except BrokenPipeError:
+    except ReaderLeftError:
         _let_go_of_output()
         return 0
     except (KeyboardInterrupt, typer.Abort):

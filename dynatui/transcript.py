@@ -33,6 +33,10 @@ class OutputError(DecoderError):
     """Standard output cannot take the result."""
 
 
+class ReaderLeftError(Exception):
+    """Nobody reads standard output any more, as after `| head`: the quiet end of a run, not a failure."""
+
+
 class MethodReport(Figures, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """All figures of a method, and its tokens."""
 
@@ -129,7 +133,7 @@ class Transcript:
             self._out.write(clean(text) if self._out.isatty() else text)
             self._out.flush()
         except BrokenPipeError:
-            raise
+            raise ReaderLeftError from None
         except OSError as error:
             raise OutputError(
                 f"cannot write to standard output: {error.strerror}; send it to a place with free space"

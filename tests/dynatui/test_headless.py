@@ -16,7 +16,7 @@ from decoder.steering import Steering
 from dynatui import headless
 from dynatui.recording import read
 from dynatui.session import Models, Session, View
-from dynatui.transcript import OutputError, Transcript, table
+from dynatui.transcript import OutputError, ReaderLeftError, Transcript, table
 from tests.dynatui.fake_engine import FakeEngine, round_, run, story
 
 TWO_METHODS = RunConfig(methods=("dynatree", "ar"))
@@ -242,7 +242,7 @@ def test_a_recording_that_cannot_be_opened_stops_before_models_load(tmp_path: Pa
 
 def test_a_reader_that_leaves_ends_the_run_quietly_with_a_whole_recording(tmp_path: Path) -> None:
     path = tmp_path / "run.jsonl"
-    with pytest.raises(BrokenPipeError):
+    with pytest.raises(ReaderLeftError):
         Desk(Failing(BrokenPipeError())).run(FakeEngine(), Session(("one",), config=TWO_METHODS, record=path))
     assert read(path) == story("one")[:4]
 

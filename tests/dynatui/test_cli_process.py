@@ -1,0 +1,132 @@
+"""The installed program as a process of its own, on tiny models: pipes, signals and full disks."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from decoder.events import End, Round, Summary
+from dynatui.recording import read
+from tests.tiny import TinyPair, kindred_pair
+
+PROGRAM = str(Path(sys.executable).with_name("dynatui"))
+SIX_METHODS = "dynatree,ar,linear,fixed,alg1,hf"
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory: pytest.TempPathFactory) -> TinyPair:
+    return kindred_pair("neox", tmp_path_factory.mktemp("pair"))
+
+
+@pytest.fixture
+def base(pair: TinyPair) -> list[str]:
+    """The program on the tiny pair."""
+    models = ["--target", str(pair.target), "--draft", str(pair.draft), "--device", "cpu", "--dtype", "float32"]
+    return [PROGRAM, "--headless", "--max-new-tokens", "24", *models]
+
+
+@pytest.fixture
+def environment() -> dict[str, str]:
+    """One thread, and a locale that knows no UTF-8."""
+    return {**os.environ, "OMP_NUM_THREADS": "1", "LC_ALL": "POSIX", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+
+
+def test_a_piped_run_is_json_whose_methods_agree_and_its_replay_is_the_same(
+    base: list[str], environment: dict[str, str], tmp_path: Path
+) -> None:
+    path = tmp_path / "run.jsonl"
+    asked = [*base, "--json", "--methods", SIX_METHODS, "--record", str(path), "--prompt-file", "-"]
+    live = subprocess.run(
+        asked, input="The tree — grows\n".encode(), env=environment, cwd=tmp_path, capture_output=True, check=True
+    )
+    result = json.loads(live.stdout)
+    assert result["prompt"] == "The tree — grows"
+    assert list(result["methods"]) == SIX_METHODS.split(",")
+    assert all(figures["identical_to_ar"] for figures in result["methods"].values())
+    assert {len(figures["tokens"]) for figures in result["methods"].values()} == {24}
+    again = subprocess.run(
+        [PROGRAM, "replay", "--json", str(path)], env=environment, cwd=tmp_path, capture_output=True, check=True
+    )
+    assert again.stdout == live.stdout
+
+
+def test_ctrl_c_leaves_the_text_so_far_and_a_whole_recording(
+    base: list[str], environment: dict[str, str], tmp_path: Path
+) -> None:
+    path = tmp_path / "run.jsonl"
+    asked = [*base, "--methods", "ar", "--speed", "0.005", "--record", str(path), "--prompt", "The tree"]
+    with subprocess.Popen(
+        [sys.executable, "-c", HEEDING_SIGINT, *asked],
+        env=environment,
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        bufsize=0,
+    ) as running:
+        assert running.stdout is not None
+        first = running.stdout.read(1)
+        running.send_signal(signal.SIGINT)
+        rest, said = running.communicate(timeout=30)
+    assert running.returncode == 130
+    assert said.decode().endswith("interrupted\n")
+    assert "Traceback" not in said.decode()
+    *_, end, summary = events = read(path)
+    assert isinstance(end, End)
+    assert end.reason == "stopped"
+    assert isinstance(summary, Summary)
+    text = "".join(event.text for event in events if isinstance(event, Round))
+    assert (first + rest).decode() == text + "\n"
+
+
+HEEDING_SIGINT = (
+    "import os, signal, sys; signal.signal(signal.SIGINT, signal.SIG_DFL); os.execv(sys.argv[1], sys.argv[1:])"
+)
+"""A test run in the background ignores SIGINT, and so would its children."""
+
+
+def test_a_reader_that_leaves_is_no_error(base: list[str], environment: dict[str, str], tmp_path: Path) -> None:
+    path = tmp_path / "run.jsonl"
+    asked = [*base, "--methods", "ar", "--speed", "0.05", "--record", str(path), "--prompt", "The tree"]
+    with subprocess.Popen(
+        asked, env=environment, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0
+    ) as running:
+        assert running.stdout is not None
+        running.stdout.read(1)
+        running.stdout.close()
+        _, said = running.communicate(timeout=30)
+    assert running.returncode == 0
+    assert "dynatui:" not in said.decode()
+    assert "Exception" not in said.decode()
+    assert read(path)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_a_full_disk_is_one_line(base: list[str], environment: dict[str, str], tmp_path: Path) -> None:
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run(
+            [*base, "--prompt", "x"], env=environment, cwd=tmp_path, stdout=full, stderr=subprocess.PIPE, check=False
+        )
+    assert done.returncode == 2
+    last = done.stderr.decode().splitlines()[-1]
+    assert last.startswith("dynatui: cannot write to standard output: No space left on device")
+    assert "Traceback" not in done.stderr.decode()
+
+
+def test_models_that_are_not_there_are_one_line_and_exit_code_3(environment: dict[str, str], tmp_path: Path) -> None:
+    asked = [PROGRAM, "--headless", "--target", str(tmp_path / "t"), "--draft", str(tmp_path / "d")]
+    done = subprocess.run(asked, env=environment, cwd=tmp_path, capture_output=True, check=False)
+    assert done.returncode == 3
+    assert done.stdout == b""
+    assert done.stderr.decode().splitlines()[-1].startswith("dynatui: ")
+    assert "Traceback" not in done.stderr.decode()
+
+
+def test_closed_standard_streams_are_no_reason_to_fail(tmp_path: Path) -> None:
+    done = subprocess.run(
+        ["sh", "-c", f"'{PROGRAM}' --nope <&- >&- 2>&-; echo $?"], cwd=tmp_path, capture_output=True, check=True
+    )
+    assert done.stdout == b"2\n"

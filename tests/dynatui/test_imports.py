@@ -1,0 +1,69 @@
+"""The wall between engine and screen, and the wait for torch, are tested in fresh interpreters."""
+
+import ast
+import pkgutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import decoder
+import dynatui
+from dynatui.recording import Recorder
+from tests.dynatui.fake_engine import story
+
+ENGINE_ONLY = {"torch", "transformers", "datasets", "jaxtyping"}
+SCREEN_ONLY = {"dynatui", "textual", "rich", "typer"}
+LIGHT = ["decoder", *(f"decoder.{name}" for name in ("config", "errors", "events", "methods", "metrics", "steering"))]
+
+
+def loaded(code: str, cwd: Path) -> set[str]:
+    """The top-level packages that a fresh interpreter has loaded after running the code."""
+    report = "import sys; print('LOADED', *{name.partition('.')[0] for name in sys.modules})"
+    done = subprocess.run(
+        [sys.executable, "-c", f"{code}\n{report}"], cwd=cwd, capture_output=True, text=True, check=True, timeout=60
+    )
+    *_, last = done.stdout.splitlines()
+    return set(last.split())
+
+
+def after_main(*arguments: str) -> str:
+    return f"from dynatui.cli import main\nassert main({list(arguments)!r}) == 0"
+
+
+@pytest.mark.parametrize("module", LIGHT)
+def test_the_light_modules_of_the_engine_import_no_torch_and_no_screen(module: str, tmp_path: Path) -> None:
+    assert not loaded(f"import {module}", tmp_path) & (ENGINE_ONLY | SCREEN_ONLY)
+
+
+def imported(path: Path) -> set[str]:
+    """The top-level packages that a file imports, wherever in it."""
+    nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+    plain = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
+    return {name.partition(".")[0] for name in plain | {n.module or "" for n in nodes if isinstance(n, ast.ImportFrom)}}
+
+
+def test_no_file_of_the_engine_imports_anything_of_the_screen() -> None:
+    files = [path for folder in decoder.__path__ for path in Path(folder).rglob("*.py")]
+    assert len(files) > 10
+    assert not {path.name: found for path in files if (found := imported(path) & SCREEN_ONLY)}
+
+
+def test_no_module_of_the_screen_imports_torch(tmp_path: Path) -> None:
+    names = [name for _, name, _ in pkgutil.walk_packages(dynatui.__path__, "dynatui.")]
+    assert not loaded("import " + ", ".join(names), tmp_path) & ENGINE_ONLY
+
+
+@pytest.mark.parametrize("arguments", [("--help",), ("--version",), ("replay", "--help")])
+def test_help_and_version_import_neither_torch_nor_textual(arguments: tuple[str, ...], tmp_path: Path) -> None:
+    assert not loaded(after_main(*arguments), tmp_path) & (ENGINE_ONLY | {"textual"})
+
+
+@pytest.mark.parametrize("option", ["--headless", "--json"])
+def test_replay_imports_neither_torch_nor_textual(option: str, tmp_path: Path) -> None:
+    path = tmp_path / "run.jsonl"
+    with Recorder(path) as recorder:
+        for event in story():
+            recorder.write(event)
+    assert not loaded(after_main("replay", str(path), option), tmp_path) & (ENGINE_ONLY | {"textual"})
