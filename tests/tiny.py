@@ -109,9 +109,7 @@ def train_tokenizer(sentences: Sequence[str] = SENTENCES, *, begin: bool = False
         tokenizer.post_processor = processors.TemplateProcessing(
             single="<|begin|> $A", special_tokens=[("<|begin|>", 0)]
         )
-    return PreTrainedTokenizerFast(  # type: ignore[no-untyped-call]
-        tokenizer_object=tokenizer, bos_token="<|begin|>" if begin else None
-    )
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, bos_token="<|begin|>" if begin else None)
 
 
 def build(config: Any, seed: int, *, spread: float = 0.35, heat: float = 1.0) -> Any:
@@ -221,7 +219,7 @@ def unfit_pair(kind: str, home: Path) -> TinyPair:
 
 
 def _from_config(config: Any) -> Any:
-    return AutoModelForCausalLM.from_config(config)  # type: ignore[no-untyped-call]
+    return AutoModelForCausalLM.from_config(config)
 
 
 def _fill(model: Any, seed: int, spread: float) -> None:

@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from decoder import DynaTree, Fixed, Linear, RunConfig, decode
@@ -62,28 +62,25 @@ def compare(lab: Lab, name: str, dtype: str, prompt: str, config: RunConfig) -> 
     check(rounds, steps)
 
 
-unit = st.floats(0, 1, width=32)
-
-
 @st.composite
 def dynatrees(draw: st.DrawFn) -> DynaTree:
-    """Any DynaTree within the bounds, at the bounds often enough, and small enough to be drawn quickly."""
+    """Any DynaTree within the bounds, at the bounds often enough, and no larger than can be checked quickly."""
     d_max = draw(st.integers(2, 9))
-    low, mid, high = sorted(draw(st.tuples(*[st.integers(1, 4)] * 3)))
+    branching = draw(st.sampled_from([(1, 2, 3), (2, 3, 4), (1, 1, 4), (2, 2, 2), (3, 3, 3), (1, 1, 1), (1, 3, 3)]))
     tau_l = draw(st.sampled_from([0.1, 0.4, 0.6]) | st.floats(0.01, 0.95))
-    tau_h = draw(st.sampled_from([0.96, 1.0]) | st.floats(0.96, 1)) if tau_l > 0.6 else draw(st.floats(0.65, 1))
-    rho_stop = draw(st.sampled_from([0.0, 0.02, 0.1]) | st.floats(0, 0.4))
-    rho_deep = draw(st.sampled_from([rho_stop, 0.5, 1.0]) | unit)
+    tau_h = max(tau_l + 0.02, draw(st.sampled_from([0.7, 0.9, 1.0]) | st.floats(0.1, 1)))
+    rho_stop = draw(st.sampled_from([0.0, 0.01, 0.1]) | st.floats(0, 0.1))
+    rho_deep = draw(st.sampled_from([0.0, 0.05, 0.2, 1.0]) | st.floats(0, 0.3))
     return DynaTree(
         d0=draw(st.sampled_from([1.0, d_max - 1.0]) | st.floats(1, d_max - 1)),
         d_max=d_max,
-        branching=(low, mid, high),
+        branching=branching,
         tau_h=tau_h,
         tau_l=tau_l,
         rho_stop=rho_stop,
         rho_deep=max(rho_stop, rho_deep),
-        tau=draw(st.sampled_from([0.0, 0.02, 0.05]) | st.floats(0, 0.3)),
-        n_max=draw(st.integers(1, 12) | st.sampled_from([24, 40])),
+        tau=draw(st.sampled_from([0.0, 0.0, 0.02]) | st.floats(0, 0.1)),
+        n_max=draw(st.sampled_from([40, 80, 24, 256, 12, 9, 7, 5, 3, 2, 1])),
         selection=draw(st.sampled_from(["bfs", "best"])),
         history=draw(st.booleans()),
         window=draw(st.integers(1, 4)),
@@ -97,19 +94,28 @@ fixeds = st.builds(
     Fixed,
     depth=st.integers(1, 6),
     branching=st.integers(1, 4),
-    tau=st.sampled_from([0.0, 0.02, 0.05, 1.0]) | st.floats(0, 0.5),
-    n_max=st.integers(1, 12) | st.sampled_from([24, 40]),
+    tau=st.sampled_from([0.0, 0.02, 1.0]) | st.floats(0, 0.1),
+    n_max=st.sampled_from([40, 80, 24, 12, 9, 7, 5, 3, 2, 1]),
 )
+linears = st.builds(Linear, k=st.integers(1, 9))
 configs = st.one_of(
+    st.builds(lambda tree: RunConfig(("dynatree",), 20, dynatree=tree), dynatrees()),
     st.builds(lambda tree: RunConfig(("dynatree",), 20, dynatree=tree), dynatrees()),
     st.builds(lambda tree: RunConfig(("dynatree",), 20, dynatree=tree), dynatrees()),
     st.builds(lambda tree: RunConfig(("alg1",), 20, dynatree=tree), dynatrees()),
     st.builds(lambda tree: RunConfig(("fixed",), 20, fixed=tree), fixeds),
-    st.builds(lambda chain: RunConfig(("linear",), 20, linear=chain), st.builds(Linear, k=st.integers(1, 9))),
+    st.builds(lambda chain: RunConfig(("linear",), 20, linear=chain), linears),
 )
 
 
-@settings(max_examples=70, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
+@settings(
+    max_examples=100,
+    deadline=None,
+    derandomize=True,
+    database=None,
+    suppress_health_check=list(HealthCheck),
+    phases=(Phase.generate, Phase.shrink),
+)
 @given(
     config=configs,
     name=st.sampled_from([*FAMILIES, "neox", "neox-strange", "wide-target"]),
