@@ -1,5 +1,6 @@
 """From text to token ids and back, token by token; a token may be half a character. Knows nothing of models."""
 
+import re
 from collections.abc import Sequence
 
 from transformers import PreTrainedTokenizerBase
@@ -7,16 +8,15 @@ from transformers import PreTrainedTokenizerBase
 from decoder.errors import PromptError
 
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
+LONE_SURROGATES = re.compile("[\ud800-\udfff]")
 CONTEXT_TOKENS = 8
+CHARACTER_BYTES = 4
+"""Most bytes of a character, so most tokens that can wait for one."""
 
 
 def without_surrogates(text: str) -> str:
     """Lone surrogates become U+FFFD: neither JSON nor UTF-8 can carry them."""
-    return text.encode("utf-8", "surrogatepass").decode("utf-8", "replace") if _has_surrogates(text) else text
-
-
-def _has_surrogates(text: str) -> bool:
-    return any("\ud800" <= character <= "\udfff" for character in text)
+    return LONE_SURROGATES.sub(REPLACEMENT, text)
 
 
 def encode_prompt(tokenizer: PreTrainedTokenizerBase, prompt: str, max_new_tokens: int, context: int) -> list[int]:
@@ -50,22 +50,23 @@ class TextStream:
     def push(self, tokens: Sequence[int]) -> str:
         """The text that these tokens add."""
         self._waiting.extend(tokens)
-        added = self._added()
-        # A character has at most four bytes: what stays broken for longer is no character.
-        if added.endswith(REPLACEMENT) and len(self._waiting) < CONTEXT_TOKENS:
-            return ""
-        return self._release(added)
+        for torn in range(min(CHARACTER_BYTES, len(self._waiting) + 1)):
+            complete = len(self._waiting) - torn
+            added = self._added(complete)
+            if not added.endswith(REPLACEMENT):
+                return self._release(added, complete)
+        return self.finish()
 
     def finish(self) -> str:
         """What is still waiting: a character that will not be completed."""
-        return self._release(self._added())
+        return self._release(self._added(len(self._waiting)), len(self._waiting))
 
-    def _added(self) -> str:
-        return self._decode([*self._shown, *self._waiting])[len(self._decode(self._shown)) :]
+    def _added(self, count: int) -> str:
+        return self._decode([*self._shown, *self._waiting[:count]])[len(self._decode(self._shown)) :]
 
-    def _release(self, added: str) -> str:
-        self._shown = [*self._shown, *self._waiting][-CONTEXT_TOKENS:]
-        self._waiting = []
+    def _release(self, added: str, count: int) -> str:
+        self._shown = [*self._shown, *self._waiting[:count]][-CONTEXT_TOKENS:]
+        self._waiting = self._waiting[count:]
         return added
 
     def _decode(self, ids: list[int]) -> str:
