@@ -4,6 +4,7 @@ Nothing heavy is imported before it is known to be needed: help, version and rep
 place that catches DecoderError for good.
 """
 
+import errno
 import os
 import sys
 from collections.abc import Sequence
@@ -36,15 +37,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         code = get_command(app).main(args=arguments, prog_name="dynatui", standalone_mode=False)
     except typer.TyperException as error:
-        return _say(f"{error.format_message().rstrip('.')}; see dynatui --help", USAGE_ERROR)
-    except OutputError as error:
-        _let_go_of_output()
-        return _say(str(error), error.exit_code)
+        command = getattr(getattr(error, "ctx", None), "command_path", "dynatui")
+        return _say(f"{error.format_message().rstrip('.')}; see {command} --help", USAGE_ERROR)
     except DecoderError as error:
+        if isinstance(error, OutputError):
+            _let_go_of_output()
         return _say(str(error), error.exit_code)
     except ReaderLeftError:
         _let_go_of_output()
         return 0
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            raise
+        _let_go_of_output()
+        return _say(f"cannot write: {error.strerror}; send the output to a place with free space", USAGE_ERROR)
     except (KeyboardInterrupt, typer.Abort):
         return headless.INTERRUPTED
     return int(code or 0)

@@ -25,6 +25,11 @@ def _presets() -> list[str]:
     return list(PRESETS)
 
 
+def _methods(incomplete: str) -> list[str]:
+    begun = incomplete.split(",")[:-1]
+    return [",".join([*begun, name]) for name in METHODS if name not in begun]
+
+
 def _devices() -> list[str]:
     return ["auto", "cpu", "cuda"]
 
@@ -74,6 +79,7 @@ Methods = Annotated[
     Option(
         metavar="NAMES",
         rich_help_panel=RUN,
+        autocompletion=_methods,
         help=f"The methods that race, of {', '.join(METHODS)}; the first is the one that is watched.",
         show_default=", ".join(RunConfig.methods),
     ),

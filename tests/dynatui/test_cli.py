@@ -1,5 +1,6 @@
 """The command line: what is asked for is what runs, and whatever is wrong is one line and the right exit code."""
 
+import errno
 import io
 import os
 import sys
@@ -219,6 +220,7 @@ def test_a_reader_that_left_is_no_error(monkeypatch: pytest.MonkeyPatch, engine:
         ("--prompt-file nowhere.txt", "cannot read nowhere.txt"),
         ("--record .", "cannot write ."),
         ("replay", "Missing argument 'FILE'"),
+        ("replay x --k 3", "No such option: --k; see dynatui replay --help"),
         ("replay nowhere.jsonl", "cannot read nowhere.jsonl"),
         ("--json replay nowhere.jsonl", "--json stands before replay"),
         ("--prompt-file \x1b[2J", "cannot read ␛[2J"),
@@ -250,6 +252,38 @@ def test_help_names_every_option_in_its_panel(
     text = capsys.readouterr().out
     assert all(panel in text for panel in ("Models", "Prompts", "Run", "DynaTree", "Without a screen", "Screen"))
     assert all(option in text for option in ("--prompt-file", "--rho-deep", "--no-history", "--k", "--fixed", "replay"))
+
+
+def test_help_on_a_full_disk_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def fail(_text: str) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("typer.echo", fail)
+    assert cli.main(["--version"]) == 2
+    assert capsys.readouterr().err == (
+        "dynatui: cannot write: No space left on device; send the output to a place with free space\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "offered"),
+    [
+        ("dynatui --pres", ["--preset"]),
+        ("dynatui re", ["replay"]),
+        ("dynatui --device c", ["cpu", "cuda"]),
+        ("dynatui --methods ar,l", ["ar,linear"]),
+    ],
+)
+def test_the_shell_completes(
+    words: str, offered: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("_DYNATUI_COMPLETE", "complete_bash")
+    monkeypatch.setenv("COMP_WORDS", words)
+    monkeypatch.setenv("COMP_CWORD", str(len(words.split()) - 1))
+    with pytest.raises(SystemExit) as ended:
+        cli.main([])
+    assert ended.value.code == 0
+    assert capsys.readouterr().out.split() == offered
 
 
 class Stream:
