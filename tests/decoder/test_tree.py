@@ -109,7 +109,7 @@ configs = st.one_of(
 
 
 @settings(
-    max_examples=100,
+    max_examples=240,
     deadline=None,
     derandomize=True,
     database=None,
@@ -131,9 +131,9 @@ def test_enough_rounds_were_compared() -> None:
     if not SCORE.rounds:
         pytest.skip("the property did not run")
     assert SCORE.rounds > 10 * SCORE.discarded
-    assert SCORE.rounds > 300
-    assert SCORE.nodes > 10 * SCORE.rounds
-    assert SCORE.deep > 20
+    assert SCORE.rounds > 1000
+    assert SCORE.nodes > 6 * SCORE.rounds
+    assert SCORE.deep > 100
 
 
 BUSHY = DynaTree(branching=(3, 3, 3), rho_stop=0, rho_deep=0, tau=0, d0=4, d_max=5, n_max=30)

@@ -1,0 +1,156 @@
+"""Pairs that the engine cannot decode exactly are refused with one clear sentence."""
+
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from transformers import AutoModelForCausalLM
+
+from decoder import RunConfig, decode, load_pair
+from decoder.errors import ConfigError, ModelError, PairError, PromptError
+from decoder.events import Round
+from tests import tiny
+from tests.decoder.lab import Lab
+
+
+def load(target: Path | None, draft: Path | None, dtype: str = "float32", device: str = "cpu") -> None:
+    names = [str(path) if path else None for path in (target, draft)]
+    load_pair(*names, device=device, dtype=dtype, report=lambda _: None)
+
+
+def one_sentence(error: pytest.ExceptionInfo[ModelError]) -> bool:
+    """One line that says more than a name."""
+    return "\n" not in str(error.value) and len(str(error.value).split()) > 6
+
+
+@pytest.mark.parametrize("kind", tiny.UNFIT)
+def test_a_target_without_plain_keys_and_values_is_refused(tmp_path: Path, kind: str) -> None:
+    pair = tiny.unfit_pair(kind, tmp_path)
+    with pytest.raises(PairError) as refusal:
+        load(pair.target, pair.draft)
+    assert one_sentence(refusal)
+    assert refusal.value.exit_code == 3
+
+
+@pytest.mark.parametrize("kind", tiny.UNFIT)
+def test_a_draft_without_plain_keys_and_values_is_refused(tmp_path: Path, kind: str) -> None:
+    pair = tiny.unfit_pair(kind, tmp_path)
+    with pytest.raises(PairError) as refusal:
+        load(pair.draft, pair.target)
+    assert one_sentence(refusal)
+
+
+def test_models_with_different_tokenizers_are_refused(tmp_path: Path) -> None:
+    pair = tiny.strangers_tongue(tmp_path)
+    with pytest.raises(PairError, match="tokenizer") as refusal:
+        load(pair.target, pair.draft)
+    assert one_sentence(refusal)
+
+
+def test_a_sliding_window_that_is_switched_off_is_no_obstacle(tmp_path: Path) -> None:
+    config = tiny.FAMILIES["qwen3"](use_sliding_window=False, sliding_window=8)
+    target = tiny.build(config, seed=1)
+    pair = tiny.save_pair(tmp_path, target, tiny.kin(target, seed=2))
+    load(pair.target, pair.draft)
+
+
+def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match="nowhere") as refusal:
+        load(tmp_path / "nowhere", tmp_path / "nowhere")
+    assert one_sentence(refusal)
+    assert refusal.value.exit_code == 3
+
+
+def test_an_empty_folder_is_no_model(tmp_path: Path) -> None:
+    with pytest.raises(ModelError) as refusal:
+        load(tmp_path, tmp_path)
+    assert one_sentence(refusal)
+
+
+def test_pickled_weights_are_never_loaded(lab: Lab, tmp_path: Path) -> None:
+    pair = lab.pair("neox")
+    pickled = tmp_path / "pickled"
+    shutil.copytree(pair.target, pickled)
+    (pickled / "model.safetensors").unlink()
+    torch.save(AutoModelForCausalLM.from_pretrained(pair.target).state_dict(), pickled / "pytorch_model.bin")
+    with pytest.raises(ModelError) as refusal:
+        load(pickled, pair.draft)
+    assert one_sentence(refusal)
+
+
+def test_a_checkpoint_that_lacks_weights_is_refused(lab: Lab, tmp_path: Path) -> None:
+    pair = lab.pair("neox")
+    broken = tmp_path / "broken"
+    shutil.copytree(pair.target, broken)
+    weights = load_file(broken / "model.safetensors")
+    del weights["gpt_neox.layers.1.mlp.dense_h_to_4h.weight"]
+    save_file(weights, broken / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(ModelError, match="dense_h_to_4h") as refusal:
+        load(broken, pair.draft)
+    assert one_sentence(refusal)
+
+
+@pytest.mark.parametrize("length", [0, 4, 1000, 20_000])
+def test_a_file_of_weights_that_broke_off_is_refused(lab: Lab, tmp_path: Path, length: int) -> None:
+    pair = lab.pair("neox")
+    broken = tmp_path / "broken"
+    shutil.copytree(pair.target, broken)
+    (broken / "model.safetensors").write_bytes((broken / "model.safetensors").read_bytes()[:length])
+    with pytest.raises(ModelError) as refusal:
+        load(broken, pair.draft)
+    assert one_sentence(refusal)
+
+
+def test_a_config_that_is_no_json_is_refused(lab: Lab, tmp_path: Path) -> None:
+    pair = lab.pair("neox")
+    broken = tmp_path / "broken"
+    shutil.copytree(pair.target, broken)
+    (broken / "config.json").write_text("{", encoding="utf-8")
+    with pytest.raises(ModelError) as refusal:
+        load(broken, pair.draft)
+    assert one_sentence(refusal)
+
+
+def test_a_target_without_a_draft_is_refused(lab: Lab) -> None:
+    with pytest.raises(ConfigError):
+        load(lab.pair("neox").target, None)
+
+
+def test_an_unknown_dtype_is_refused(lab: Lab) -> None:
+    pair = lab.pair("neox")
+    with pytest.raises(ConfigError, match="float12"):
+        load(pair.target, pair.draft, dtype="float12")
+
+
+def test_an_unknown_device_is_refused(lab: Lab) -> None:
+    pair = lab.pair("neox")
+    with pytest.raises((ConfigError, ModelError), match="toaster"):
+        load(pair.target, pair.draft, device="toaster")
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
+def test_an_absent_device_is_refused(lab: Lab) -> None:
+    pair = lab.pair("neox")
+    with pytest.raises(ModelError) as refusal:
+        load(pair.target, pair.draft, device="cuda")
+    assert one_sentence(refusal)
+
+
+def test_the_shorter_context_of_the_two_counts(lab: Lab, tmp_path: Path) -> None:
+    target = lab.pair("gpt2").target
+    short = tiny.build(tiny.FAMILIES["gpt2"](n_positions=32), seed=1)
+    draft = tiny.save(tmp_path / "short", short, tiny.train_tokenizer())
+    pair = load_pair(str(target), str(draft), device="cpu", dtype="float32", report=lambda _: None)
+    prompt = "0123456789"
+    with pytest.raises(PromptError, match=re.escape("22")):
+        next(decode(pair, prompt, RunConfig(("dynatree",), 23)))
+    events = decode(pair, prompt, RunConfig(("dynatree", "linear"), 22))
+    tokens: dict[str, list[int]] = {"dynatree": [], "linear": []}
+    for event in events:
+        if isinstance(event, Round):
+            tokens[event.method] += event.committed
+    expected = lab.generate(lab.pair("gpt2"), "float32", prompt, 22)
+    assert tokens == {"dynatree": expected, "linear": expected}
