@@ -6,12 +6,9 @@ place that catches DecoderError for good.
 
 import errno
 import os
-import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
-from io import TextIOWrapper
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -21,8 +18,7 @@ import decoder
 from decoder.config import PRESETS, DynaTree, Fixed, Linear, RunConfig
 from decoder.errors import ConfigError, DecoderError
 from decoder.methods import chosen
-from dynatui import headless, options, recording
-from dynatui.clean import clean_line
+from dynatui import headless, options, recording, streams
 from dynatui.prompts import load
 from dynatui.session import Models, Session, Symbols, View
 from dynatui.transcript import OutputError, ReaderLeftError, Transcript
@@ -38,19 +34,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
         code = get_command(app).main(args=arguments, prog_name="dynatui", standalone_mode=False)
     except typer.TyperException as error:
         command = getattr(getattr(error, "ctx", None), "command_path", "dynatui")
-        return _say(f"{error.format_message().rstrip('.')}; see {command} --help", USAGE_ERROR)
+        return _refused(f"{error.format_message().rstrip('.')}; see {command} --help", USAGE_ERROR)
     except DecoderError as error:
         if isinstance(error, OutputError):
-            _let_go_of_output()
-        return _say(str(error), error.exit_code)
+            streams.let_go_of_output()
+        return _refused(str(error), error.exit_code)
     except ReaderLeftError:
-        _let_go_of_output()
+        streams.let_go_of_output()
         return 0
     except OSError as error:
         if error.errno != errno.ENOSPC:
             raise
-        _let_go_of_output()
-        return _say(f"cannot write: {error.strerror}; send the output to a place with free space", USAGE_ERROR)
+        streams.let_go_of_output()
+        return _refused(f"cannot write: {error.strerror}; send the output to a place with free space", USAGE_ERROR)
     except (KeyboardInterrupt, typer.Abort):
         return headless.INTERRUPTED
     return int(code or 0)
@@ -137,7 +133,7 @@ def watch(
         record=record,
         view=_view(speed, fps, theme, symbols, no_color=no_color),
     )
-    if no_screen or as_json or not _has_screen():
+    if no_screen or as_json or not streams.can_show_screen():
         # Only naming these two imports the engine, and with it torch.
         return headless.run(session, _transcript(as_json=as_json), load_pair=decoder.load_pair, decode=decoder.decode)
     from dynatui.app import watch as watch_on_screen  # noqa: PLC0415 - imports textual
@@ -159,7 +155,7 @@ def replay(
 ) -> int:
     """Show a recording again, without models."""
     events = recording.read(path)
-    if no_screen or as_json or not _has_screen():
+    if no_screen or as_json or not streams.can_show_screen():
         return headless.replay(events, _transcript(as_json=as_json))
     from dynatui.app import replay as replay_on_screen  # noqa: PLC0415 - imports textual
 
@@ -220,41 +216,11 @@ def _view(speed: float | None, fps: int | None, theme: str | None, symbols: Symb
     return View(speed, fps, theme, symbols, color=not (no_color or os.environ.get("NO_COLOR")))
 
 
-def _has_screen() -> bool:
-    """Whether a screen can be shown: drawn on standard output and error, steered from standard input.
-
-    Where standard input brought the prompt, or nothing, the keys come from the terminal itself.
-    """
-    drawn_on = all(stream is not None and stream.isatty() for stream in (sys.stdout, sys.stderr))
-    if not drawn_on or sys.stdin is None or os.environ.get("TERM") == "dumb":
-        return False
-    if not sys.stdin.isatty():
-        try:
-            terminal = os.open("/dev/tty", os.O_RDWR)
-        except OSError:
-            return False
-        os.dup2(terminal, sys.stdin.fileno())
-        os.close(terminal)
-    return True
-
-
 def _transcript(*, as_json: bool) -> Transcript:
-    """What prints; a pipe gets UTF-8 whatever the locale, and a closed stream is as good as an empty one."""
-    out, err = (stream or Path(os.devnull).open("w") for stream in (sys.stdout, sys.stderr))  # noqa: SIM115 - till the end
-    if isinstance(out, TextIOWrapper):
-        out.reconfigure(encoding=out.encoding if out.isatty() else "utf-8", errors="replace")
+    out, err = streams.for_printing()
     return Transcript(out, err, as_json=as_json)
 
 
-def _let_go_of_output() -> None:
-    """Sends what a broken standard output still holds to nowhere, or Python would complain about it at the end."""
-    with suppress(OSError, ValueError, AttributeError):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
-def _say(line: str, code: int) -> int:
-    """The one line of an error."""
-    if sys.stderr is not None:
-        with suppress(OSError):
-            sys.stderr.write(f"dynatui: {clean_line(line)}\n")
+def _refused(why: str, code: int) -> int:
+    streams.say(why)
     return code

@@ -2,9 +2,7 @@
 
 import errno
 import io
-import os
 import sys
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,7 +13,7 @@ import decoder
 from decoder.config import DynaTree, Fixed, Linear, RunConfig
 from decoder.errors import DeviceError
 from decoder.events import Event
-from dynatui import cli
+from dynatui import cli, streams
 from dynatui.prompts import load
 from dynatui.recording import Recorder
 from dynatui.session import Models, Session, View
@@ -58,7 +56,7 @@ def engine(monkeypatch: pytest.MonkeyPatch) -> FakeEngine:
 def screen(monkeypatch: pytest.MonkeyPatch) -> FakeScreen:
     """A terminal with a screen that draws nothing."""
     fake = FakeScreen()
-    monkeypatch.setattr(cli, "_has_screen", lambda: True)
+    monkeypatch.setattr(streams, "can_show_screen", lambda: True)
     monkeypatch.setitem(sys.modules, "dynatui.app", SimpleNamespace(watch=fake.watch, replay=fake.replay))
     return fake
 
@@ -284,70 +282,3 @@ def test_the_shell_completes(
         cli.main([])
     assert ended.value.code == 0
     assert capsys.readouterr().out.split() == offered
-
-
-class Stream:
-    """A standard stream that is a terminal or is none."""
-
-    def __init__(self, *, terminal: bool) -> None:
-        self.terminal = terminal
-
-    def isatty(self) -> bool:
-        return self.terminal
-
-    def fileno(self) -> int:
-        return 0
-
-
-@pytest.fixture
-def streams(monkeypatch: pytest.MonkeyPatch) -> Callable[[bool, bool, bool], None]:
-    """Makes standard input, output and error terminals or not."""
-
-    def arrange(stdin: bool, stdout: bool, stderr: bool) -> None:  # noqa: FBT001 - three like things
-        for name, terminal in (("stdin", stdin), ("stdout", stdout), ("stderr", stderr)):
-            monkeypatch.setattr(sys, name, Stream(terminal=terminal))
-
-    return arrange
-
-
-@pytest.mark.parametrize(
-    ("stdin", "stdout", "stderr", "expected"),
-    [(True, True, True, True), (True, False, True, False), (True, True, False, False)],
-)
-def test_a_screen_needs_standard_output_and_error(
-    streams: Callable[[bool, bool, bool], None], *, stdin: bool, stdout: bool, stderr: bool, expected: bool
-) -> None:
-    streams(stdin, stdout, stderr)
-    assert cli._has_screen() is expected
-
-
-def test_a_dumb_terminal_has_no_screen(
-    streams: Callable[[bool, bool, bool], None], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    streams(True, True, True)
-    monkeypatch.setenv("TERM", "dumb")
-    assert not cli._has_screen()
-
-
-def test_where_standard_input_brought_the_prompt_the_keys_come_from_the_terminal(
-    streams: Callable[[bool, bool, bool], None], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    calls: list[object] = []
-    monkeypatch.setattr(os, "open", lambda path, _flags: len(path))
-    monkeypatch.setattr(os, "dup2", lambda *arguments: calls.append(arguments))
-    monkeypatch.setattr(os, "close", calls.append)
-    streams(False, True, True)
-    assert cli._has_screen()
-    terminal = len("/dev/tty")
-    assert calls == [(terminal, 0), terminal]
-
-
-def test_without_a_terminal_to_steer_from_there_is_no_screen(
-    streams: Callable[[bool, bool, bool], None], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuse(*_arguments: object) -> int:
-        raise OSError(6, "No such device or address")
-
-    streams(False, True, True)
-    monkeypatch.setattr(os, "open", refuse)
-    assert not cli._has_screen()
