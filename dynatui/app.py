@@ -20,7 +20,7 @@ from textual.binding import Binding, BindingType
 from textual.containers import Container
 from textual.theme import Theme
 
-from decoder.config import DynaTree, KnobName
+from decoder.config import DynaTree, KnobName, require
 from decoder.errors import ConfigError
 from decoder.events import Event, Knob, Knobs, Run
 from dynatui import terminal
@@ -34,7 +34,7 @@ from dynatui.render.text import TextPanel
 from dynatui.screens.help import HelpScreen
 from dynatui.session import Session, View
 from dynatui.sources import EngineSource, Source, TraceSource, load_engine
-from dynatui.state import RunState, apply
+from dynatui.state import Failure, RunState, apply
 from dynatui.widgets.canvas import Canvas
 
 _FPS, _FPS_OVER_SSH = 10, 5
@@ -75,13 +75,11 @@ class DynaApp(App[None]):
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         view = view or View()
-        self._color = view.color and "NO_COLOR" not in os.environ
-        if not self._color:
-            os.environ["NO_COLOR"] = "1"  # Textual takes it, and its filter, from there
+        self._color = "NO_COLOR" not in os.environ
         super().__init__(ansi_color=None if self._color else True)
         self.animation_level = "none"
         self.register_theme(_THEME)
-        self.theme = (view.theme or _THEME.name) if self._color else "ansi-dark"
+        self.theme = self._known(view.theme or _THEME.name) if self._color else "ansi-dark"
         self.source = source
         self.state = RunState()
         self.frozen = False
@@ -139,7 +137,10 @@ class DynaApp(App[None]):
         while self._cursor < end:
             record = records[self._cursor]
             self._cursor += 1
-            if isinstance(record, Run):
+            if isinstance(record, Failure):
+                self.frozen = False
+                self.action_tab("text")
+            elif isinstance(record, Run):
                 self.wanted = {}
             elif isinstance(record, Knob) and record.source == "user":
                 self.wanted.pop(record.name, None)
@@ -244,6 +245,11 @@ class DynaApp(App[None]):
             parameters = parameters.turned(other, wanted)
         return parameters.turned(name, value).knob(name)
 
+    def _known(self, theme: str) -> str:
+        names = sorted(self.available_themes)
+        require(theme in names, f"theme is {theme!r}; give one of {', '.join(names)}")
+        return theme
+
     def _arrange(self) -> None:
         width, height = self.size
         room = "full"
@@ -276,6 +282,8 @@ def replay(path: Path, runs: list[Event], view: View) -> int:
 
 def _show(source: Source, view: View) -> int:
     """Runs the app on a source; afterwards the terminal is as it was, and the work is over or left behind."""
+    if not view.color:
+        os.environ["NO_COLOR"] = "1"  # where Textual looks for it
     log = terminal.log_path()
     logging.basicConfig(filename=log)
     with terminal.screen_only(log):

@@ -109,10 +109,13 @@ def load_engine(session: Session) -> Load:
 class EngineSource:
     """Decodes prompt after prompt, round and round, in a daemon thread until it is stopped."""
 
-    def __init__(self, session: Session, load: Load, recorder: Recorder | None = None) -> None:
+    def __init__(
+        self, session: Session, load: Load, recorder: Recorder | None = None, *, rest_s: float = _REST_S
+    ) -> None:
         self.records: list[Record] = []
         self.steerable = True
         self._load = load
+        self._rest_s = rest_s
         self._recorder = recorder
         self._prompts = session.prompts
         self._config = session.config
@@ -201,7 +204,7 @@ class EngineSource:
                 if self._stopped:
                     return
                 self._decode(decode, place)
-                self._wake.wait(_REST_S)
+                self._wake.wait(self._rest_s)
             except DecoderError as error:
                 self._fail(str(error), error.exit_code)
             except Exception as error:

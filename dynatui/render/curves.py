@@ -70,4 +70,9 @@ def _framed(scene: Scene, title: Row, lines: tuple[Line, Line], size: tuple[int,
 def _label(mark: Mark) -> str:
     if mark.name == "history":
         return f"history {'on' if mark.new else 'off'}"
-    return f"{_NAMES[mark.name]} {short(mark.old)}→{short(mark.new)}"
+    return f"{_NAMES[mark.name]} {_brief(mark.old)}→{_brief(mark.new)}"
+
+
+def _brief(value: float) -> str:
+    written = short(value)
+    return written.rstrip("0").rstrip(".") if "." in written else written

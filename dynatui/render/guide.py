@@ -21,9 +21,15 @@ GUIDE: tuple[tuple[str, str, Ink], ...] = (
 
 def guide(_scene: Scene, width: int, height: int) -> Rows:
     """The terms of the screen in plain words."""
-    inner, _ = inside((width, height))
-    page = Wrapped(inner)
+    inner, room = inside((width, height))
+    pages = [_page(inner, gap) for gap in ("\n\n", "\n")]
+    airy = len(pages[0]) - 2 <= room
+    return frame((("How to read this", "title"),), pages[not airy], (width, height))
+
+
+def _page(width: int, gap: str) -> Rows:
+    page = Wrapped(width)
     for term, meaning, ink in GUIDE:
         page.add(f"{term}  ", ink)
-        page.add(f"{meaning}\n\n", "dim")
-    return frame((("How to read this", "title"),), page.rows, (width, height))
+        page.add(f"{meaning}{gap}", "dim")
+    return page.rows

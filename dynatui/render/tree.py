@@ -9,11 +9,12 @@ from collections.abc import Sequence
 
 from decoder.events import Round
 from decoder.metrics import ROOT_IS_DRAFTED, drafted_nodes
-from dynatui.render.ink import Ink, Row, Rows, bar, column, fit, frame, inside, spread
+from dynatui.render.ink import Ink, Row, Rows, bar, column, fit, frame, inside
 from dynatui.render.scene import Scene
 
 _BAR = 8
 _NUMBERS = 6
+_WIDEST_NAME = 36
 
 
 def tree(scene: Scene, width: int, height: int) -> Rows:
@@ -89,22 +90,20 @@ def _node(event: Round, node: int, guide: str, path: float, width: int) -> Row:
     mark = ("● " if accepted else "○ ") if drafted else ""
     ink: Ink = "accepted" if accepted else "plain" if drafted else "strong"
     name = f"{mark}{piece_text(event.pieces[node])}"
+    if width < 3 * _BAR:
+        return fit(((guide, "frame"), (name, ink)), width)
     length = max(_BAR, min(3 * _BAR, width // 4))
-    measured = width >= 3 * _BAR and drafted
-    room = width - len(guide) - (length + 2 * _NUMBERS if measured else 0)
-    row: Row = ((guide, "frame"), (column(name, room), ink))
-    if not drafted and width >= 3 * _BAR:
-        return spread(
-            ((name, ink), (" the last token", "dim")), (("prob.".ljust(length + _NUMBERS) + " path", "dim"),), width
-        )
-    if not measured:
-        return fit(row, width)
+    room = min(_WIDEST_NAME, width - length - 2 * _NUMBERS) - len(guide)
+    if not drafted:
+        heading = f" prob. {'path':>{length + _NUMBERS - 1}}"
+        return (*fit(((name, ink), ("  last token", "dim")), room), (heading, "dim"))
     own = _probability(event.logprobs[node])
     return (
-        *row,
+        (guide, "frame"),
+        (column(name, room), ink),
         (f" {_percent(own)} ", ink),
         (bar(own, length), "good" if accepted else "bar"),
-        (f" {_percent(_probability(path))}", "dim"),
+        (f"  {_percent(_probability(path))}", "dim"),
     )
 
 
@@ -120,4 +119,4 @@ def _ending(event: Round, bonus: str) -> Row:
     if event.draft_forwards is None:
         return (("this method does not show its draft", "dim"),)
     legend: Row = (("● accepted", "accepted"), ("  ○ rejected", "plain"))
-    return (*legend, ("   target adds ", "dim"), (piece_text(bonus), "bonus")) if bonus else legend
+    return (*legend, ("  + target: ", "dim"), (piece_text(bonus), "bonus")) if bonus else legend

@@ -1,0 +1,146 @@
+"""Cards, race, knobs, status line, tabs, footer and guide."""
+
+from dataclasses import replace
+
+import pytest
+from msgspec import structs
+
+from decoder.events import Knob, Round, Summary
+from dynatui.render.cards import cards
+from dynatui.render.guide import guide
+from dynatui.render.race import race
+from dynatui.render.scene import Scene
+from dynatui.render.sliders import history_line, knobs
+from dynatui.render.status import footer, speed_text, status, tabs
+from dynatui.render.text import TextPanel
+from dynatui.render.tree import tree
+from dynatui.state import Failure, Loading, RunState
+from tests.dynatui.render.scripted import HOSTILE, lines, plain_round, run, running, state_of, story, tree_round
+
+
+def test_cards_show_the_figures_and_what_they_mean() -> None:
+    page = "\n".join(lines(cards(running(), 120, 3)))
+    for expected in ("tokens/s", "150", "3.00x ar", "L-bar tokens/round", "distinct 1.00", "depth acceptance",
+                     ".67", "40% of nodes", "D0 base depth", "6.00", "used as 6", ".80 / .40", "4.0 · 12.0 · 1.0"):  # fmt: skip
+        assert expected in page, expected
+
+
+def test_at_80_columns_every_card_is_still_whole() -> None:
+    page = lines(cards(running(), 80, 3))
+    assert [len(row) for row in page] == [80] * 3
+    assert "…" not in "".join(page)
+
+
+def test_on_one_line_the_cards_are_their_values() -> None:
+    assert lines(cards(running(), 40, 1))[0].startswith("150/s L-bar 3.00 D0 6.0 τh .80 τl .40")
+    assert len(lines(cards(Scene(), 40, 1))[0]) == 40
+
+
+def test_the_race_compares_every_method_with_ar() -> None:
+    page = lines(race(running(), 72, 6))
+    assert "dynatree ██" in page[1]
+    assert "150/s  3.00x" in page[1]
+    assert "18/64" in page[1]
+    assert "1.00x" in page[2]
+
+
+def test_the_race_tells_whether_the_text_is_the_same() -> None:
+    same = plain_round("ar", 0)
+    state = state_of([run(), tree_round(0), same])
+    assert "writes exactly the text of ar" in lines(race(Scene(state), 72, 6))[3]
+    other = structs.replace(same, committed=[99])
+    state = state_of([run(), tree_round(0), other])
+    assert "first difference from ar at token 0" in lines(race(Scene(state), 72, 6))[3]
+
+
+@pytest.mark.parametrize(("near", "words"), [(True, "0: a near tie"), (False, "0: not a near tie")])
+def test_the_summary_tells_a_near_tie_from_a_fault(near: bool, words: str) -> None:  # noqa: FBT001 - a case
+    state = state_of([run(), tree_round(0), structs.replace(plain_round("ar", 0), committed=[99])])
+    told = {name: structs.replace(entry, near_tie=near) for name, entry in state.figures().items()}
+    page = lines(race(Scene(state_of([run(), Summary(methods=told)])), 72, 6))
+    assert words in " ".join(page)
+
+
+def test_sliders_show_value_range_and_keys() -> None:
+    row = lines(knobs(running(), 120, 4))[1]
+    for expected in ("τh sure from [ ]", ".80", "τl unsure below { }", ".40", "D0 base depth - =", "6.00", "history h on"):
+        assert expected in row, expected
+
+
+def test_a_turn_shows_before_it_is_in_force() -> None:
+    scene = replace(running(), wanted=(("tau_h", 0.75),))
+    assert "→.75" in lines(knobs(scene, 120, 4))[1]
+
+
+def test_history_gives_its_reason_in_one_line() -> None:
+    line = "".join(text for text, _ in history_line(running(), 116))
+    assert line == "history: acceptance .67 < .70 over the last 3 rounds: D0 down, τh up (D0 6.00, used as 6)"
+    assert len("".join(text for text, _ in history_line(running(), 80))) <= 80
+
+
+def test_history_says_when_it_waits_and_when_it_is_off() -> None:
+    early = Scene(state_of([run(), tree_round(0)]))
+    assert lines(knobs(early, 80, 2))[1].strip() == "history looks at the first 3 rounds: 1 so far"
+    off = Knob(method="dynatree", round=1, name="history", old=1, new=0, source="user")
+    page = lines(knobs(Scene(state_of([run(), tree_round(0), off])), 80, 2))
+    assert "history h off" in page[0]
+    assert "stay where you put them" in page[1]
+
+
+def test_a_method_without_knobs_says_so() -> None:
+    state = state_of([run(("ar",)), plain_round("ar", 0)])
+    assert "no knobs" in lines(knobs(Scene(state), 80, 2))[0]
+    assert "no such knob" in "".join(lines(cards(Scene(state), 120, 3)))
+
+
+@pytest.mark.parametrize(
+    ("scene", "words"),
+    [
+        (Scene(), "loading: starting"),
+        (Scene(state_of([Loading("importing torch")])), "loading: importing torch"),
+        (running(), "decoding"),
+        (replace(running(), paused=True), "PAUSED"),
+        (replace(running(), frozen=True), "FROZEN"),
+        (replace(running(), replaying=True), "replaying"),
+        (replace(running(), recording=True), "● REC"),
+        (replace(running(), state=replace(RunState(), failure=Failure("x", 3))), "ERROR"),
+        (Scene(state_of(story())), "done"),
+    ],
+)
+def test_the_status_line_says_what_is_going_on(scene: Scene, words: str) -> None:
+    assert words in lines(status(scene, 120, 1))[0]
+
+
+def test_the_status_line_names_models_device_and_prompt() -> None:
+    line = lines(status(running(), 120, 1))[0]
+    for expected in ("prompt 1/2", "speed 1x", "books-16m ← drafted by books-1m", "cpu bfloat16", "greedy", "seed 0"):
+        assert expected in line, expected
+    assert lines(status(running(), 30, 1))[0] == " dynatui   decoding            "[:30]
+
+
+def test_speeds_are_written_as_fractions() -> None:
+    assert [speed_text(speed) for speed in (0.25, 1.0, 4.0)] == ["1/4x", "1x", "4x"]
+
+
+def test_the_footer_keeps_help_and_quit_to_the_last() -> None:
+    wide, narrow = lines(footer(Scene(), 130, 1))[0], lines(footer(Scene(), 16, 1))[0]
+    assert "1 2 3 4 panel" in wide
+    assert narrow.split() == ["?", "help", "q", "quit"]
+
+
+def test_the_chosen_tab_is_marked_without_colour_too() -> None:
+    row = tabs(replace(Scene(), tab="tree"), 80, 1)[0]
+    assert ("Tree ", "tab") in row
+    assert ("Text ", "dim") in row
+
+
+@pytest.mark.parametrize("size", [(1, 1), (7, 3), (20, 5), (44, 12), (92, 30)])
+def test_every_panel_fits_every_size_at_every_stage(size: tuple[int, int]) -> None:
+    wild = structs.replace(run(), methods={"dynatree": {"d_max": -3, "window": 0}}, target=HOSTILE)
+    absurd: Round = structs.replace(tree_round(10**15, HOSTILE), t=1e308, draft_s=-1e308, logprobs=[0.0] + [1e308] * 5)
+    stages = [Scene(), running(), Scene(state_of(story())), Scene(state_of([wild, absurd]))]
+    for scene in stages:
+        for panel in (cards, race, knobs, guide, tree, TextPanel()):
+            rows = lines(panel(scene, *size))
+            assert all(len(row) == size[0] for row in rows), (panel, rows)
+            assert len(rows) <= max(size[1], 3)

@@ -1,0 +1,92 @@
+"""The tree panel."""
+
+import math
+
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec import structs
+
+from decoder.events import Round
+from dynatui.render.scene import Scene
+from dynatui.render.tree import chosen, nodes, path_logprobs, piece_text, tree, walk
+from tests.dynatui.render.scripted import lines, plain_round, run, running, state_of, tree_round
+
+
+def test_the_tree_shows_probabilities_and_the_accepted_path() -> None:
+    assert lines(tree(running(), 46, 10)) == [
+        "╭─ Tree ─ round 5: 5 drafted, 2 accepted ────╮",
+        "│ upon  last token     prob.            path │",
+        "│ ├─● a                 60% ██████       60% │",
+        "│ │ ├─● -t              50% █████        30% │",
+        "│ │ │ ╰─○ ⏎             10% █             3% │",
+        "│ │ ╰─○ while           25% ██▌          15% │",
+        "│ ╰─○ the               30% ███          30% │",
+        "│                                            │",
+        "│ ● accepted  ○ rejected  + target: a time   │",
+        "╰────────────────────────────────────────────╯",
+    ]
+
+
+def test_a_tree_that_is_too_large_keeps_the_accepted_path_and_the_likely_nodes() -> None:
+    shown = lines(nodes(tree_round(0), 40, 5))
+    assert [line.split()[0:3] for line in shown][-1] == ["+", "2", "less"]
+    assert any("-t" in line for line in shown)
+    assert not any("⏎" in line for line in shown)
+
+
+@st.composite
+def trees(draw: st.DrawFn) -> Round:
+    """Any tree, with any one of its paths accepted."""
+    size = draw(st.integers(1, 40))
+    parents = [-1, *(draw(st.integers(0, node - 1)) for node in range(1, size))]
+    logprobs = [0.0, *(draw(st.floats(-5, 0)) for _ in range(1, size))]
+    path, node = list[int](), draw(st.integers(0, size - 1))
+    while node > 0:
+        path.insert(0, node)
+        node = parents[node]
+    return structs.replace(
+        tree_round(0),
+        tokens=list(range(size)),
+        parents=parents,
+        logprobs=logprobs,
+        pieces=[" x"] * size,
+        accepted=path,
+    )
+
+
+@given(trees(), st.integers(0, 30))
+def test_what_is_shown_is_always_a_tree(event: Round, room: int) -> None:
+    shown = chosen(event, path_logprobs(event), room)
+    assert {0, *event.accepted} <= shown
+    assert all(event.parents[node] in shown for node in shown - {0})
+    assert sorted(node for node, _ in walk(event.parents, shown)) == sorted(shown)
+
+
+@given(trees(), st.integers(0, 60), st.integers(0, 30))
+def test_any_tree_fits_any_panel(event: Round, width: int, height: int) -> None:
+    rows = lines(tree(Scene(state_of([run(), event])), width, height))
+    assert [len(row) for row in rows] == [width] * height
+
+
+def test_impossible_probabilities_of_a_recording_are_bounded() -> None:
+    event = structs.replace(tree_round(0), logprobs=[0.0, 1e300, -1e300, 5.0, -1e308, math.log(0.5)])
+    assert "100%" in " ".join(lines(nodes(event, 46, 10)))
+
+
+def test_tokens_are_readable_in_a_narrow_column() -> None:
+    pieces = (" old", "ing", ",", "  ", "", "␊")
+    assert [piece_text(piece) for piece in pieces] == ["old", "-ing", ",", "␣␣", "∅", "⏎"]
+
+
+def test_a_root_that_was_drafted_is_shown_as_a_guess() -> None:
+    event = structs.replace(tree_round(0), method="alg1", accepted=[0, 1], logprobs=[math.log(0.5), *[-1.0] * 5])
+    assert lines(nodes(event, 46, 10))[0].startswith("● upon")
+
+
+def test_without_a_round_the_panel_says_what_will_come() -> None:
+    assert "the draft's guesses grow a tree here" in " ".join(lines(tree(Scene(), 60, 5)))
+
+
+def test_a_method_that_hides_its_draft_says_so() -> None:
+    hidden = structs.replace(plain_round("hf", 0), draft_forwards=None)
+    assert "does not show its draft" in " ".join(lines(tree(Scene(state_of([run(("hf",)), hidden])), 60, 8)))

@@ -1,0 +1,287 @@
+"""The app: every key, the cadence, the layouts, freezing, failing and leaving. The source is scripted."""
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+
+import pytest
+from textual.pilot import Pilot
+
+from decoder.errors import ConfigError
+from decoder.events import Knob
+from dynatui.app import DynaApp
+from dynatui.keymap import TABS
+from dynatui.screens.help import HelpScreen
+from dynatui.session import View
+from dynatui.state import Failure, Loading, Prompt, Record
+from dynatui.widgets.canvas import Canvas
+from tests.dynatui.render.scripted import ScriptedSource, run, story, tree_round
+
+FULL, TABBED, SMALL = (120, 40), (80, 24), (40, 10)
+MIDWAY: tuple[Record, ...] = (Prompt(1, 2), *story()[:-3])
+
+
+@asynccontextmanager
+async def shown(
+    records: Sequence[Record] = MIDWAY, size: tuple[int, int] = FULL, *, steerable: bool = True, view: View | None = None
+) -> AsyncIterator[tuple[DynaApp, ScriptedSource, Pilot[None]]]:
+    """The app on a scripted source, without timers."""
+    source = ScriptedSource(records, steerable=steerable)
+    app = DynaApp(source, view, ticking=False, clock=lambda: 0.0)
+    async with app.run_test(size=size) as pilot:
+        await pilot.pause()
+        yield app, source, pilot
+
+
+def screen_text(app: DynaApp) -> str:
+    """What a user sees."""
+    strips = app.screen_stack[0]._compositor.render_strips()
+    return "\n".join("".join(segment.text for segment in strip) for strip in strips)
+
+
+def visible(app: DynaApp) -> set[str]:
+    """The panels that have room."""
+    return {canvas.id or "" for canvas in app.query(Canvas) if canvas.region.area}
+
+
+@pytest.mark.parametrize(
+    ("key", "turn"),
+    [
+        ("[", ("tau_h", 0.75)),
+        ("]", ("tau_h", 0.85)),
+        ("{", ("tau_l", 0.35)),
+        ("}", ("tau_l", 0.45)),
+        ("-", ("d0", 5.0)),
+        ("=", ("d0", 7.0)),
+        ("h", ("history", 0.0)),
+    ],
+)
+async def test_a_turned_knob_reaches_the_source_and_shows_at_once(key: str, turn: tuple[str, float]) -> None:
+    async with shown() as (app, source, pilot):
+        await pilot.press(key)
+        await pilot.pause()
+        assert source.turns == [turn]
+        assert key == "h" or "→" in screen_text(app)
+
+
+async def test_two_presses_add_up_before_the_first_is_in_force() -> None:
+    async with shown() as (_, source, pilot):
+        await pilot.press("[", "[")
+        assert source.turns == [("tau_h", 0.75), ("tau_h", 0.7)]
+
+
+async def test_a_knob_in_force_is_turned_on_from_where_it_is() -> None:
+    async with shown() as (app, source, pilot):
+        await pilot.press("=")
+        source.records += [
+            Knob(method="dynatree", round=6, name="d0", old=6.0, new=7.0, source="user"),
+            tree_round(6, d0=6.5),
+        ]
+        app.tick()
+        await pilot.press("-")
+        assert source.turns == [("d0", 7.0), ("d0", 5.5)]
+
+
+async def test_knobs_stay_within_their_bounds() -> None:
+    async with shown() as (_, source, pilot):
+        await pilot.press(*["="] * 4, *["{"] * 12, *["["] * 20)
+        turned = dict(source.turns)
+        assert turned["d0"] == 7.0
+        assert turned["tau_l"] == 0.01
+        assert turned["tau_h"] == 0.02
+
+
+async def test_a_recordings_knobs_cannot_be_turned() -> None:
+    async with shown(steerable=False) as (_, source, pilot):
+        await pilot.press("[", "h", "=")
+        assert source.turns == []
+
+
+async def test_before_the_first_round_there_is_nothing_to_turn() -> None:
+    async with shown([Loading("importing torch")]) as (app, source, pilot):
+        await pilot.press("[", "h", "=", "space", "P", "n")
+        assert source.turns == []
+        assert "importing torch" in screen_text(app)
+
+
+async def test_a_frozen_view_stands_still_while_data_is_read() -> None:
+    async with shown() as (app, source, pilot):
+        await pilot.press("space")
+        source.records.append(tree_round(6, " unseen"))
+        app.tick()
+        await pilot.pause()
+        assert "FROZEN" in screen_text(app)
+        assert "unseen" not in screen_text(app)
+        assert app.state.rounds == 7
+        await pilot.press("space")
+        await pilot.pause()
+        assert "unseen" in screen_text(app)
+
+
+async def test_pause_holds_the_source_and_goes_on() -> None:
+    async with shown() as (app, source, pilot):
+        await pilot.press("P")
+        await pilot.pause()
+        assert source.paused
+        assert "PAUSED" in screen_text(app)
+        await pilot.press("P")
+        assert not source.paused
+
+
+async def test_next_and_restart_move_among_the_prompts() -> None:
+    async with shown() as (_, source, pilot):
+        await pilot.press("n", "R")
+        assert source.steps == [1, 0]
+
+
+async def test_speed_halves_and_doubles() -> None:
+    async with shown() as (app, source, pilot):
+        await pilot.press("<", "<", ">")
+        await pilot.pause()
+        assert source.speed == 0.5
+        assert "speed 1/2x" in screen_text(app)
+
+
+async def test_help_names_every_key_and_closes_again() -> None:
+    async with shown() as (app, _, pilot):
+        await pilot.press("?")
+        assert isinstance(app.screen, HelpScreen)
+        await pilot.press("?")
+        assert not isinstance(app.screen, HelpScreen)
+        await pilot.press("?", "escape")
+        assert not isinstance(app.screen, HelpScreen)
+
+
+@pytest.mark.parametrize("keys", [("q",), ("ctrl+c",), ("?", "q"), ("?", "ctrl+c")])
+async def test_the_app_can_be_left_from_everywhere(keys: tuple[str, ...]) -> None:
+    async with shown() as (app, source, pilot):
+        await pilot.press(*keys)
+        await pilot.pause()
+        assert source.stopped
+        assert app.return_code == 0
+
+
+async def test_a_failure_is_shown_in_every_tab_and_its_exit_code_kept() -> None:
+    async with shown([*MIDWAY], TABBED) as (app, source, pilot):
+        await pilot.press("2")
+        source.records.append(Failure("no space on the device\nGive a smaller model.", 3))
+        app.tick()
+        await pilot.pause()
+        app.tick()
+        await pilot.pause()
+        assert "no space on the device" in screen_text(app)
+        assert "R tries again" in screen_text(app)
+        await pilot.press("q")
+        await pilot.pause()
+        assert app.return_code == 3
+
+
+async def test_after_a_failure_restart_tries_again() -> None:
+    async with shown([Failure("no such model", 3)]) as (app, source, pilot):
+        await pilot.press("R")
+        assert source.steps == [0]
+        source.records += [Prompt(1, 1), run(), tree_round(0)]
+        app.tick()
+        await pilot.pause()
+        assert "ERROR" not in screen_text(app)
+        assert "a time" in screen_text(app)
+
+
+async def test_a_turned_knob_is_marked_on_the_curves() -> None:
+    async with shown() as (app, _, _pilot):
+        assert "▲τh .9→.8" in screen_text(app)
+
+
+async def test_at_full_size_every_panel_is_there() -> None:
+    async with shown() as (app, _, _pilot):
+        assert visible(app) == {"status", "cards", "text", "race", "tree", "acceptance", "depth", "knobs", "footer"}
+
+
+async def test_a_large_terminal_explains_itself() -> None:
+    async with shown(size=(200, 60)) as (app, _, _pilot):
+        assert "guide" in visible(app)
+        assert "How to read this" in screen_text(app)
+        assert "fixed shape" in screen_text(app)
+
+
+@pytest.mark.parametrize(("key", "panels"), zip("1234", [{"text"}, {"tree"}, {"acceptance", "depth"}, {"race"}], strict=True))
+async def test_in_a_small_terminal_tabs_share_one_place(key: str, panels: set[str]) -> None:
+    async with shown(size=TABBED) as (app, _, pilot):
+        await pilot.press(key)
+        await pilot.pause()
+        assert visible(app) == {"status", "cards", "tabs", "trends", "knobs", "footer"} | panels
+        assert app.tab == TABS[int(key) - 1]
+
+
+@pytest.mark.parametrize("size", [(40, 10), (30, 6), (20, 3), (10, 1), (1, 1), (300, 8), (20, 90)])
+async def test_no_size_breaks_the_screen_or_leaves_it_blank(size: tuple[int, int]) -> None:
+    async with shown(size=size) as (app, _, pilot):
+        await pilot.press("2", "3", "4", "1")
+        await pilot.pause()
+        assert size == (1, 1) or screen_text(app).strip()
+
+
+async def test_the_screen_follows_a_resize() -> None:
+    async with shown() as (app, _, pilot):
+        for size in (TABBED, SMALL, (200, 60), FULL):
+            await pilot.resize_terminal(*size)
+            await pilot.pause()
+            rows = screen_text(app).split("\n")
+            assert (len(rows[0]), len(rows)) == size
+            assert "dynatui" in rows[0]
+
+
+async def test_only_changed_rows_are_drawn_again() -> None:
+    async with shown() as (app, source, pilot):
+        text = app.query_one("#text", Canvas)
+        before = list(text._rows)
+        source.records.append(tree_round(6, " end"))
+        app.tick()
+        await pilot.pause()
+        assert 0 < sum(a != b for a, b in zip(before, text._rows, strict=True)) <= 2
+
+
+async def test_panels_are_drawn_no_more_often_than_they_should() -> None:
+    now = [0.0]
+    source = ScriptedSource(MIDWAY)
+    app = DynaApp(source, ticking=False, clock=lambda: now[0])
+    async with app.run_test(size=FULL) as pilot:
+        await pilot.pause()
+        tree = app.query_one("#tree", Canvas)
+        before = list(tree._rows)
+        now[0] = 0.1
+        source.records.append(tree_round(6))
+        app.tick()
+        assert tree._rows == before
+        now[0] = 0.3
+        app.tick()
+        assert tree._rows != before
+
+
+async def test_without_colour_no_cell_has_one_and_origins_still_differ(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    async with shown() as (app, _, _pilot):
+        styles = {}
+        for strip in app.screen._compositor.render_strips():
+            for segment in strip:
+                assert segment.style is None or segment.style.color is None or segment.style.color.is_default
+                styles[segment.text.strip()] = segment.style
+        assert styles["at"] is not None
+        assert styles["at"].bold
+        assert styles["a time"] is not None
+        assert styles["a time"].underline
+
+
+async def test_in_ascii_mode_the_screen_is_ascii() -> None:
+    async with shown(view=View(symbols="ascii")) as (app, _, _pilot):
+        assert screen_text(app).isascii()
+
+
+@pytest.mark.parametrize("theme", ["textual-light", "ansi-dark", "nord"])
+async def test_other_themes_work(theme: str) -> None:
+    async with shown(view=View(theme=theme)) as (app, _, _pilot):
+        assert "a time" in screen_text(app)
+
+
+def test_an_unknown_theme_is_refused_with_the_names_of_the_others() -> None:
+    with pytest.raises(ConfigError, match="theme is 'no-such'; give one of .*dynatui"):
+        DynaApp(ScriptedSource(), View(theme="no-such"))

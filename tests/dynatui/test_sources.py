@@ -1,0 +1,321 @@
+"""Where records come from: the engine's thread, with an engine that is a script, and recordings."""
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from msgspec import structs
+
+from decoder.config import RunConfig
+from decoder.errors import PairError, PromptError
+from decoder.events import Event, Run, Summary
+from decoder.steering import Steering
+from dynatui.recording import Recorder, read
+from dynatui.session import Models, Session, View
+from dynatui.sources import Decode, EngineSource, TraceSource, bounded_speed, readable_speed
+from dynatui.state import Failure, Loading, Prompt
+from tests.dynatui.render.scripted import run, story, tree_round
+
+OWN_PAIR = Models(target="big", draft="small")
+
+
+class Script:
+    """Stands for the engine: yields rounds until it is told to stop, and remembers how it was called."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[str, RunConfig, Steering]] = []
+        self.errors: list[Exception] = []
+        """Raised one after another, by the next calls."""
+        self.rounds = 3
+        self.endless = False
+
+    def load(self, report: Callable[[str], None]) -> Decode:
+        """Loads nothing, and says so."""
+        report("loading nothing")
+        self._raise()
+        return self.decode
+
+    def decode(self, prompt: str, config: RunConfig, steering: Steering) -> Iterator[Event]:
+        """A run of a few rounds, or of rounds until it is stopped."""
+        self.calls.append((prompt, config, steering))
+        self._raise()
+        yield run(config.methods, prompt)
+        number = 0
+        while not steering.stopped and (self.endless or number < self.rounds):
+            yield tree_round(number)
+            number += 1
+            time.sleep(0.001)
+        yield Summary(methods={})
+
+    def _raise(self) -> None:
+        if self.errors:
+            raise self.errors.pop(0)
+
+
+def until(holds: Callable[[], bool]) -> None:
+    """Waits until something holds, at most five seconds."""
+    for _ in range(1000):
+        if holds():
+            return
+        time.sleep(0.005)
+    pytest.fail("it never came")
+
+
+@pytest.fixture
+def script() -> Script:
+    return Script()
+
+
+@pytest.fixture
+def source(script: Script) -> Iterator[EngineSource]:
+    """An engine source over two prompts that begins the next at once; stopped in the end."""
+    session = Session(("one", "two"), OWN_PAIR)
+    engine = EngineSource(session, script.load, rest_s=0.0)
+    yield engine
+    assert engine.close(5.0)
+
+
+def test_prompts_follow_one_another_round_and_round(source: EngineSource, script: Script) -> None:
+    source.start()
+    until(lambda: len(script.calls) >= 5)
+    assert [prompt for prompt, _, _ in script.calls[:5]] == ["one", "two", "one", "two", "one"]
+    assert [record for record in source.records if isinstance(record, Prompt)][:3] == [
+        Prompt(1, 2),
+        Prompt(2, 2),
+        Prompt(1, 2),
+    ]
+
+
+def test_loading_is_reported_first(source: EngineSource, script: Script) -> None:
+    source.start()
+    until(lambda: bool(script.calls))
+    assert source.records[0] == Loading("loading nothing")
+
+
+def test_all_work_is_done_in_a_daemon_thread(source: EngineSource, script: Script) -> None:
+    names: list[tuple[str, bool]] = []
+    script.errors = []
+    load = script.load
+
+    def noting(report: Callable[[str], None]) -> Decode:
+        names.append((threading.current_thread().name, threading.current_thread().daemon))
+        return load(report)
+
+    source._load = noting
+    source.start()
+    until(lambda: bool(names))
+    assert names == [("dynatui-engine", True)]
+
+
+def test_restart_and_next_end_the_prompt_in_progress(source: EngineSource, script: Script) -> None:
+    script.endless = True
+    source.start()
+    until(lambda: len(source.records) > 5)
+    source.go(0)
+    until(lambda: len(script.calls) == 2)
+    source.go(1)
+    until(lambda: len(script.calls) == 3)
+    assert [prompt for prompt, _, _ in script.calls] == ["one", "one", "two"]
+    assert script.calls[0][2].stopped
+
+
+def test_a_turned_knob_steers_this_prompt_and_begins_the_next(source: EngineSource, script: Script) -> None:
+    script.endless = True
+    source.start()
+    until(lambda: len(source.records) > 3)
+    source.turn("tau_h", 0.8)
+    source.turn("history", 0.0)
+    assert [(turn.name, turn.value) for turn in script.calls[0][2].turns] == [("tau_h", 0.8), ("history", 0.0)]
+    source.go(1)
+    until(lambda: len(script.calls) == 2)
+    _, config, steering = script.calls[1]
+    assert (config.dynatree.tau_h, config.dynatree.history) == (0.8, False)
+    assert steering.turns == ()
+
+
+def test_speed_and_pause_outlive_the_prompt(source: EngineSource, script: Script) -> None:
+    script.endless = True
+    source.start()
+    until(lambda: len(source.records) > 3)
+    source.set_speed(0.5)
+    source.set_paused(paused=True)
+    source.go(1)
+    until(lambda: len(script.calls) == 2)
+    assert (script.calls[1][2].speed, script.calls[1][2].paused) == (0.5, True)
+
+
+def test_a_finished_prompt_stays_for_a_while_unless_the_user_goes_on(script: Script) -> None:
+    engine = EngineSource(Session(("one", "two"), OWN_PAIR), script.load, rest_s=60.0)
+    engine.start()
+    until(lambda: any(isinstance(record, Summary) for record in engine.records))
+    assert len(script.calls) == 1
+    engine.go(1)
+    until(lambda: len(script.calls) == 2)
+    assert engine.close(5.0)
+
+
+def test_an_error_becomes_a_record_and_restart_tries_again(source: EngineSource, script: Script) -> None:
+    script.errors = [PairError("no model at /nowhere; give a folder")]
+    source.start()
+    until(lambda: any(isinstance(record, Failure) for record in source.records))
+    assert source.records[-1] == Failure("no model at /nowhere; give a folder", 3)
+    source.go(0)
+    until(lambda: bool(script.calls))
+    assert script.calls[0][0] == "one"
+
+
+def test_an_error_of_one_prompt_does_not_load_the_models_again(source: EngineSource, script: Script) -> None:
+    source.start()
+    until(lambda: bool(script.calls))
+    script.errors = [PromptError("the prompt is too long; give fewer tokens")]
+    until(lambda: any(isinstance(record, Failure) for record in source.records))
+    assert source.records[-1] == Failure("the prompt is too long; give fewer tokens", 2)
+    source.go(1)
+    calls = len(script.calls)
+    until(lambda: len(script.calls) > calls)
+    assert sum(isinstance(record, Loading) for record in source.records) == 1
+
+
+def test_an_unexpected_error_is_shown_and_logged(
+    source: EngineSource, script: Script, caplog: pytest.LogCaptureFixture
+) -> None:
+    script.errors = [ZeroDivisionError("by zero")]
+    source.start()
+    until(lambda: any(isinstance(record, Failure) for record in source.records))
+    failure = source.records[-1]
+    assert isinstance(failure, Failure)
+    assert failure.message.startswith("ZeroDivisionError: by zero")
+    assert failure.exit_code == 3
+    assert "ZeroDivisionError" in caplog.text
+
+
+def test_everything_is_recorded_until_the_recording_is_closed(script: Script, tmp_path: Path) -> None:
+    script.endless = True
+    path = tmp_path / "run.jsonl"
+    engine = EngineSource(Session(("one",), OWN_PAIR, record=path), script.load, Recorder(path))
+    assert engine.recording
+    engine.start()
+    until(lambda: len(engine.records) > 5)
+    assert engine.close(5.0)
+    events = [record for record in engine.records if not isinstance(record, Loading | Prompt | Failure)]
+    recorded = read(path)
+    assert recorded == events[: len(recorded)]
+    assert len(recorded) > 3
+
+
+def test_a_recording_that_cannot_be_written_is_told(script: Script, tmp_path: Path) -> None:
+    recorder = Recorder(tmp_path / "run.jsonl")
+    recorder.close()
+    engine = EngineSource(Session(("one",), OWN_PAIR), script.load, recorder)
+    engine.start()
+    until(lambda: any(isinstance(record, Failure) for record in engine.records))
+    assert engine.close(5.0)
+
+
+def test_a_thread_that_does_not_end_is_left_behind(script: Script) -> None:
+    released = threading.Event()
+    load = script.load
+
+    def hanging(report: Callable[[str], None]) -> Decode:
+        released.wait(10.0)
+        return load(report)
+
+    engine = EngineSource(Session(("one",), OWN_PAIR), hanging)
+    engine.start()
+    began = time.monotonic()
+    assert not engine.close(0.05)
+    assert time.monotonic() - began < 2.0
+    released.set()
+    assert engine.close(5.0)
+
+
+def test_a_source_that_never_began_can_be_closed(script: Script) -> None:
+    assert EngineSource(Session(("one",), OWN_PAIR), script.load).close(0.1)
+
+
+def test_the_embedded_pair_is_slowed_down_to_what_can_be_read(script: Script) -> None:
+    script.rounds = 20
+    engine = EngineSource(Session(("one",)), script.load)
+    assert engine.speed < 1.0
+    engine.start()
+    until(lambda: any(isinstance(record, Summary) for record in engine.records))
+    assert engine.speed == readable_speed(150 / 4)
+    assert engine.close(5.0)
+
+
+@pytest.mark.parametrize(
+    ("session", "speed"),
+    [(Session(("one",), OWN_PAIR), 1.0), (Session(("one",), view=View(speed=0.5)), 0.5)],
+)
+def test_a_chosen_speed_and_a_users_pair_are_left_alone(session: Session, speed: float, script: Script) -> None:
+    script.rounds = 20
+    engine = EngineSource(session, script.load)
+    engine.start()
+    until(lambda: any(isinstance(record, Summary) for record in engine.records))
+    assert engine.speed == speed
+    assert engine.close(5.0)
+
+
+def test_readable_speeds_are_powers_of_two() -> None:
+    assert [readable_speed(rate) for rate in (0.0, 30.0, 60.0, 150.0, 1e9)] == [1.0, 1.0, 0.5, 0.25, 1 / 64]
+    assert (bounded_speed(1e-9), bounded_speed(1e9)) == (1 / 64, 64.0)
+
+
+
+def test_a_recording_is_played_by_its_wall_time() -> None:
+    source = TraceSource(story(), speed=1.0)
+    source.advance(100.0)
+    assert [type(record).__name__ for record in source.records] == ["Prompt", "Run", "Start", "Start"]
+    source.advance(100.15)
+    assert source.records[-1] == story()[4]
+    source.advance(200.0)
+    assert source.records[1:] == story()
+
+
+def test_a_recording_can_be_slowed_and_held() -> None:
+    source = TraceSource(story(), speed=0.5)
+    source.advance(0.0)
+    source.advance(0.15)
+    assert len(source.records) == 4
+    source.set_paused(paused=True)
+    source.advance(10.0)
+    assert len(source.records) == 4
+    source.set_paused(paused=False)
+    source.set_speed(1.0)
+    source.advance(10.1)
+    assert len(source.records) == 6
+
+
+def test_the_runs_of_a_recording_can_be_chosen() -> None:
+    second = [structs.replace(story()[0], prompt="second"), *story()[1:]]
+    source = TraceSource([*story(), *second], speed=1.0)
+    source.advance(0.0)
+    source.go(1)
+    source.advance(0.01)
+    assert _prompts(source) == ["Once upon", "second"]
+    source.go(0)
+    source.advance(0.02)
+    source.go(1)
+    source.advance(0.03)
+    assert _prompts(source) == ["Once upon", "second", "second", "Once upon"]
+    assert [record for record in source.records if isinstance(record, Prompt)][1] == Prompt(2, 2)
+
+
+def _prompts(source: TraceSource) -> list[str]:
+    return [record.prompt for record in source.records if isinstance(record, Run)]
+
+
+def test_a_recording_ignores_knobs_and_ends_at_once() -> None:
+    source = TraceSource(story())
+    source.start()
+    source.turn("tau_h", 0.5)
+    source.stop()
+    assert source.records == []
+    assert source.close(0.0)
+
+
+def test_a_fast_recording_starts_at_a_readable_speed() -> None:
+    fast = [structs.replace(e, wall_s=e.wall_s / 100) if hasattr(e, "wall_s") else e for e in story()]
+    assert TraceSource(fast).speed < TraceSource(story()).speed == 1.0

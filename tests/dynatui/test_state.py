@@ -1,0 +1,128 @@
+"""The fold from records to what the screen knows."""
+
+from msgspec import structs
+
+from decoder.events import End, Event, Knob, Round, Summary
+from decoder.metrics import fold
+from dynatui.state import Curve, Failure, Loading, Prompt, RunState, apply, split_origin
+from tests.dynatui.render.scripted import HOSTILE, plain_round, run, state_of, story, tree_round
+
+
+def test_the_text_carries_each_tokens_origin() -> None:
+    state = state_of([run(), tree_round(0)])
+    assert state.text == (("Once upon", "prompt"), (" at", "accepted"), (" a time", "bonus"))
+
+
+def test_the_first_method_is_the_one_that_is_watched() -> None:
+    state = state_of([run(("ar", "dynatree")), tree_round(0), plain_round("ar", 0, " x")])
+    assert state.watched == "ar"
+    assert "".join(text for text, _ in state.text) == "Once upon x"
+
+
+def test_a_method_that_hides_its_draft_claims_no_origin() -> None:
+    hidden = structs.replace(plain_round("hf", 0), draft_forwards=None)
+    assert state_of([run(("hf",)), hidden]).text[1] == (" at", "plain")
+
+
+def test_a_burst_cut_at_the_limit_has_no_token_of_the_targets() -> None:
+    event = structs.replace(tree_round(0), committed=[11, 13], text=" at")
+    assert split_origin(event) == (" at", "")
+
+
+def test_half_characters_count_as_drafted_as_far_as_they_agree() -> None:
+    event = structs.replace(tree_round(0), pieces=[" upon", " a", " the", "\ufffd", " w", "x"], text=" aé!")
+    assert split_origin(event) == (" a", "é!")
+
+
+def test_a_new_run_begins_afresh_but_keeps_its_place_among_the_prompts() -> None:
+    state = state_of([Prompt(2, 5), *story(), run()])
+    assert (state.rounds, state.marks, state.curves.d0.points, state.summary) == (0, (), (), None)
+    assert state.prompt == Prompt(2, 5)
+
+
+def test_curves_are_means_over_the_window() -> None:
+    none = structs.replace(tree_round(0), accepted=[], committed=[100], text=" x")
+    state = state_of([run(), none, tree_round(1)])
+    assert state.curves.tokens.points == (1.0, 2.0)
+    assert state.curves.acceptance.points == (0.0, (2 / 3) / 2)
+
+
+def test_a_turned_knob_is_marked_where_it_came_into_force() -> None:
+    state = state_of(story())
+    assert [(mark.round, mark.name, mark.old, mark.new) for mark in state.marks] == [(3, "tau_h", 0.9, 0.8)]
+    assert state.knobs is not None
+    assert state.knobs.tau_h == 0.8
+
+
+def test_history_moves_knobs_without_a_mark() -> None:
+    moved = Knob(method="dynatree", round=1, name="d0", old=5.0, new=6.0, source="history")
+    state = state_of([run(), tree_round(0), moved])
+    assert state.marks == ()
+    assert state.knobs is not None
+    assert state.knobs.d0 == 6.0
+
+
+def test_history_can_be_switched_off() -> None:
+    off = Knob(method="dynatree", round=1, name="history", old=1, new=0, source="user")
+    assert state_of([run()]).history is True
+    assert state_of([run(), tree_round(0), off]).history is False
+
+
+def test_figures_are_those_of_the_fold_and_at_the_end_those_of_the_engine() -> None:
+    events = story()
+    assert state_of(events[:-1]).figures() == fold(events[:-1]).figures()
+    told = structs.replace(fold(events).figures()["dynatree"], near_tie=True)
+    assert state_of([*events[:-1], Summary(methods={"dynatree": told})]).figures()["dynatree"].near_tie is True
+
+
+def test_a_failure_stays_until_the_next_prompt_begins() -> None:
+    state = state_of([Failure("no such model", 3)])
+    assert state.failure == Failure("no such model", 3)
+    assert apply(state, Prompt(1, 1)).failure is None
+
+
+def test_nothing_hostile_enters_the_state() -> None:
+    hostile_run = structs.replace(
+        run(),
+        prompt=HOSTILE,
+        target=HOSTILE,
+        draft=HOSTILE,
+        device=HOSTILE,
+        dtype=HOSTILE,
+        methods={HOSTILE: {}},
+    )
+    event = structs.replace(tree_round(0), method=HOSTILE, pieces=[HOSTILE] * 6, text=HOSTILE)
+    records: list[Event] = [hostile_run, event, End(method=HOSTILE, reason="error", error=HOSTILE)]
+    state = state_of([Loading(HOSTILE), *records, Summary(methods={HOSTILE: fold(records).figures()[HOSTILE]})])
+    state = apply(state, Failure(HOSTILE, 3))
+    assert state.newest is not None
+    shown = repr((state.text, state.newest.pieces, state.loading, state.failure, state.ends, state.watched, state.bonus))
+    assert state.run is not None
+    shown += repr((state.run.target, state.run.draft, state.run.device, state.run.dtype, list(state.figures())))
+    for raw in ("\\x1b", "\\x9b", "\\u202e", "\\x07", "\\x7f", "\\r"):
+        assert raw not in shown
+
+
+def test_wild_parameters_of_a_recording_fall_back() -> None:
+    wild = structs.replace(run(), methods={"dynatree": {"d_max": "eight", "window": 1e300, "target_acceptance": None}})
+    state = state_of([wild])
+    assert (state.parameter("d_max", 8), state.window, state.parameter("target_acceptance", 0.7)) == (8, 10, 0.7)
+
+
+def test_a_curve_is_bounded_and_keeps_its_shape() -> None:
+    curve = Curve()
+    for number in range(10_000):
+        curve = curve.add(float(number))
+    assert len(curve.points) <= 512
+    assert len(curve.points) * curve.stride + len(curve.waiting) == 10_000
+    assert curve.points == tuple(sorted(curve.points))
+
+
+def test_an_empty_state_has_answers_to_everything() -> None:
+    state = RunState()
+    assert (state.watched, state.rounds, state.done, dict(state.figures())) == ("", 0, False, {})
+
+
+def test_events_of_unknown_methods_are_taken_in() -> None:
+    stray: list[Round] = [structs.replace(tree_round(0), method="stray")]
+    assert state_of([run(), *stray]).rounds == 0
