@@ -23,19 +23,17 @@ SHOWN = 0.62
 """Share of the first run that has been played."""
 
 
-def paused_at(events: Sequence[Event], share: float) -> TraceSource:
-    """A source that stands still at a share of the trace's first run."""
-    source = TraceSource(events, speed=1.0)
+def standing_at(events: Sequence[Event], share: float, view: View | None = None) -> DynaApp:
+    """The app, standing still at a share of the trace's first run."""
+    source = TraceSource(events, speed=0.25)
     source.play(share * source.first_run_s)
-    return source
+    return DynaApp(source, view, ticking=False, clock=lambda: 0.0)
 
 
 async def picture(events: Sequence[Event], size: tuple[int, int]) -> str:
     """The screen as SVG."""
-    app = DynaApp(paused_at(events, SHOWN), View(), ticking=False, clock=lambda: 0.0)
+    app = standing_at(events, SHOWN)
     async with app.run_test(size=size) as pilot:
-        await pilot.pause()
-        app.draw(everything=True)
         await pilot.pause()
         svg = app.export_screenshot(title="dynatui")
     return re.sub(r"terminal-\d+-", "terminal-", svg)
