@@ -116,15 +116,6 @@ def test_a_full_disk_is_one_line(base: list[str], environment: dict[str, str], t
     assert "Traceback" not in done.stderr.decode()
 
 
-def test_models_that_are_not_there_are_one_line_and_exit_code_3(environment: dict[str, str], tmp_path: Path) -> None:
-    asked = [PROGRAM, "--headless", "--target", str(tmp_path / "t"), "--draft", str(tmp_path / "d")]
-    done = subprocess.run(asked, env=environment, cwd=tmp_path, capture_output=True, check=False)
-    assert done.returncode == 3
-    assert done.stdout == b""
-    assert done.stderr.decode().splitlines()[-1].startswith("dynatui: ")
-    assert "Traceback" not in done.stderr.decode()
-
-
 def test_closed_standard_streams_are_no_reason_to_fail(tmp_path: Path) -> None:
     done = subprocess.run(
         ["sh", "-c", f"'{PROGRAM}' --nope <&- >&- 2>&-; echo $?"], cwd=tmp_path, capture_output=True, check=True
