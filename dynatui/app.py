@@ -39,6 +39,10 @@ from dynatui.widgets.canvas import Canvas
 
 _FPS, _FPS_OVER_SSH = 10, 5
 _WAIT_S = 2.0
+_FAULT = 1
+"""Textual's exit code after an exception."""
+_FEW = 4
+"""Methods that the race has room for without taking some from the text."""
 _THEME = Theme(
     name="dynatui",
     primary="#7cb7ff",
@@ -145,6 +149,7 @@ class DynaApp(App[None]):
             elif isinstance(record, Knob) and record.source == "user":
                 self.wanted.pop(record.name, None)
             self.state = apply(self.state, record)
+        self._arrange()
         self.draw()
 
     def draw(self, *, everything: bool = False) -> None:
@@ -261,6 +266,7 @@ class DynaApp(App[None]):
             room = "tabbed"
         screen = self.screen_stack[0]
         screen.set_class(height < 4, "tiny")
+        screen.set_class(len(self.state.race.tallies) > _FEW, "crowded")
         for name in ("roomy", "full", "tabbed", "small"):
             screen.set_class(name == room, name)
         for name in ("text", "tree", "curves", "race"):
@@ -291,6 +297,8 @@ def _show(source: Source, view: View) -> int:
         app.run()
     ended = source.close(_WAIT_S)
     code = app.return_code or 0
+    if code == _FAULT:
+        sys.stderr.write(f"dynatui stopped because of a fault of its own; please report what {log} says\n")
     if not ended:
         # A thread that loads a model cannot be interrupted, and Python's way out could hang or abort in native code.
         sys.stdout.flush()

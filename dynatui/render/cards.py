@@ -46,7 +46,7 @@ def _rows(card: _Card, room: int) -> tuple[Row, Row, Row]:
     edge: Row = (("▏", "frame"),)
     return (
         (*edge, (column(best(room, *card.titles), room), "dim")),
-        (*edge, *fit(((card.value, card.ink), ("  ", "plain"), (drawn, "dim")), room)),
+        (*edge, *fit(((card.value, card.ink), ("  ", "plain"), (drawn, "bar")), room)),
         (*edge, (column(best(room, *card.notes), room), "dim")),
     )
 
@@ -131,8 +131,10 @@ def _timing(scene: Scene) -> _Card:
 
 def _around(curve: Curve) -> tuple[float, float]:
     """A scale on which the newest values differ visibly, but not their noise."""
-    middle = math.fsum(curve.points) / len(curve.points) if curve.points else 1.0
-    return middle * 0.5, middle * 1.5
+    shown = curve.points[-_LONGEST_TREND:] or (1.0,)
+    low, high = min(shown), max(shown)
+    margin = max(0.0, 0.3 * high - (high - low))
+    return low - margin, high
 
 
 def _line(scene: Scene, width: int) -> Row:

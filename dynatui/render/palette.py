@@ -12,6 +12,8 @@ from textual.color import Color
 
 from dynatui.render.ink import Ink
 
+_BRIGHT, _DARKER = 0.5, 0.4
+"""On a bright background a theme's colours are blended with its text, or they could hardly be read."""
 _ATTRIBUTES: dict[Ink, tuple[str, str]] = {
     "plain": ("foreground", ""),
     "dim": ("muted", ""),
@@ -52,5 +54,7 @@ def _style(theme: Mapping[str, str], role: str, attributes: str, *, color: bool)
     if role in fades:
         blended = Color.parse(theme["foreground"]).blend(Color.parse(theme["background"]), fades[role])
     else:
-        blended = Color.parse(theme[role])
+        foreground = Color.parse(theme["foreground"])
+        bright = Color.parse(theme["background"]).brightness > _BRIGHT
+        blended = Color.parse(theme[role]).blend(foreground, _DARKER if bright else 0.0)
     return style + Style(color=RichColor.from_rgb(*blended.rgb))

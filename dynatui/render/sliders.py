@@ -27,10 +27,10 @@ class _Slider:
 def knobs(scene: Scene, width: int, height: int) -> Rows:
     """Sliders in a row with history's reasoning below; framed where there is height for it."""
     framed = height > _BORDER
-    inner, _ = inside((width, height)) if framed else (width, height)
+    inner = inside((width, height))[0] if framed else width - 1
     body = [_sliders(scene, inner), history_line(scene, inner)]
     if not framed:
-        return [fit(row, width) for row in body[:height]]
+        return [fit(((" ", "plain"), *row), width) for row in body[:height]]
     title: Row = (("Knobs", "title"), (" ─ turn them while it runs; in force from the next round", "dim"))
     return frame(title, body, (width, height))
 

@@ -38,7 +38,7 @@ class Wrapped:
                     self._close(len(self._cells))
                     continue
                 self._break()
-            self._cells.append((character, ink))
+            self._cells.append((character, "plain" if character == " " else ink))  # words are underlined, gaps not
             self._used += cells
         self.rows[-1] = _spans(self._cells)
 

@@ -263,7 +263,6 @@ def test_readable_speeds_are_powers_of_two() -> None:
     assert (bounded_speed(1e-9), bounded_speed(1e9)) == (1 / 64, 64.0)
 
 
-
 def test_a_recording_is_played_by_its_wall_time() -> None:
     source = TraceSource(story(), speed=1.0)
     source.advance(100.0)

@@ -96,7 +96,9 @@ def test_nothing_hostile_enters_the_state() -> None:
     state = state_of([Loading(HOSTILE), *records, Summary(methods={HOSTILE: fold(records).figures()[HOSTILE]})])
     state = apply(state, Failure(HOSTILE, 3))
     assert state.newest is not None
-    shown = repr((state.text, state.newest.pieces, state.loading, state.failure, state.ends, state.watched, state.bonus))
+    shown = repr(
+        (state.text, state.newest.pieces, state.loading, state.failure, state.ends, state.watched, state.bonus)
+    )
     assert state.run is not None
     shown += repr((state.run.target, state.run.draft, state.run.device, state.run.dtype, list(state.figures())))
     for raw in ("\\x1b", "\\x9b", "\\u202e", "\\x07", "\\x7f", "\\r"):

@@ -1,4 +1,4 @@
-"""What the screen's tests are made of: a short run with knobs and a real tree, and a source that remembers its commands."""
+"""What the screen's tests are made of: a run with knobs and a real tree, and a source that remembers its commands."""
 
 import math
 from collections.abc import Iterable

@@ -6,7 +6,21 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from dynatui.clean import clean_line
-from dynatui.render.ink import bar, best, column, fit, fitting, frame, in_ascii, short, spread, text_of, trend, width_of
+from dynatui.render.ink import (
+    Row,
+    bar,
+    best,
+    column,
+    fit,
+    fitting,
+    frame,
+    in_ascii,
+    short,
+    spread,
+    text_of,
+    trend,
+    width_of,
+)
 from tests.dynatui.render.scripted import lines
 
 
@@ -44,7 +58,8 @@ def test_where_there_is_no_room_the_frame_is_left_out(size: tuple[int, int]) -> 
 
 
 def test_both_ends_of_a_row_are_kept_while_they_fit() -> None:
-    left, right = (("left", "plain"),), (("right", "plain"),)
+    left: Row = (("left", "plain"),)
+    right: Row = (("right", "plain"),)
     assert text_of(spread(left, right, 12)) == "left   right"
     assert text_of(spread(left, right, 9)) == "left     "
 

@@ -20,9 +20,12 @@ from tests.dynatui.render.scripted import HOSTILE, lines, plain_round, run, runn
 
 def test_cards_show_the_figures_and_what_they_mean() -> None:
     page = "\n".join(lines(cards(running(), 120, 3)))
-    for expected in ("tokens/s", "150", "3.00x ar", "L-bar tokens/round", "distinct 1.00", "depth acceptance",
-                     ".67", "40% of nodes", "D0 base depth", "6.00", "used as 6", ".80 / .40", "4.0 · 12.0 · 1.0"):  # fmt: skip
-        assert expected in page, expected
+    expected = (
+        *("tokens/s", "150", "3.00x ar", "L-bar tokens/round", "distinct 1.00", "depth acceptance", ".67"),
+        *("40% of nodes", "D0 base depth", "6.00", "used as 6", ".80 / .40", "4.0 · 12.0 · 1.0"),
+    )
+    for words in expected:
+        assert words in page, words
 
 
 def test_at_80_columns_every_card_is_still_whole() -> None:
@@ -63,7 +66,15 @@ def test_the_summary_tells_a_near_tie_from_a_fault(near: bool, words: str) -> No
 
 def test_sliders_show_value_range_and_keys() -> None:
     row = lines(knobs(running(), 120, 4))[1]
-    for expected in ("τh sure from [ ]", ".80", "τl unsure below { }", ".40", "D0 base depth - =", "6.00", "history h on"):
+    for expected in (
+        "τh sure from [ ]",
+        ".80",
+        "τl unsure below { }",
+        ".40",
+        "D0 base depth - =",
+        "6.00",
+        "history h on",
+    ):
         assert expected in row, expected
 
 

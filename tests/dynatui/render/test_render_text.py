@@ -48,10 +48,12 @@ def test_wrapping_piece_by_piece_equals_wrapping_at_once(pieces: list[str], widt
 
 def test_each_origin_has_its_own_ink() -> None:
     row = TextPanel()(running(), 60, 6)[1]
-    assert [(text.strip(), ink) for text, ink in row if ink in ("prompt", "accepted", "bonus")][:3] == [
-        ("Once upon", "prompt"),
+    assert [span for span in row if span[1] in ("prompt", "accepted", "bonus")][:5] == [
+        ("Once", "prompt"),
+        ("upon", "prompt"),
         ("at", "accepted"),
-        ("a time", "bonus"),
+        ("a", "bonus"),
+        ("time", "bonus"),
     ]
 
 
