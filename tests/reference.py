@@ -42,8 +42,8 @@ class Oracle:
         return min(int(self.target.config.vocab_size), int(self.draft.config.vocab_size))
 
     def target_scores(self, text: Path) -> list[float]:
-        """The target's logits after `text`."""
-        scores: list[float] = self._scores("target", text).tolist()
+        """The target's logits after `text`; generate compares them in float32 too."""
+        scores: list[float] = self._scores("target", text).float().tolist()
         return scores
 
     def draft_logprobs(self, text: Path) -> list[float]:

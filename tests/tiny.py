@@ -161,6 +161,23 @@ def strange_pair(family: str, home: Path) -> TinyPair:
     return save_pair(home, target, build(FAMILIES[family](**_SMALLER[family]), seed=3))
 
 
+def twin_pair(home: Path) -> TinyPair:
+    """A pair for which every odd id scores exactly as the even id below it."""
+    target = build(_neox(), seed=1)
+    draft = kin(target, seed=2)
+    with torch.no_grad():
+        for model in (target, draft):
+            head = model.get_output_embeddings().weight
+            head[1::2] = head[::2]
+    return save_pair(home, target, draft)
+
+
+def long_pair(home: Path) -> TinyPair:
+    """A pair with room for a prompt that is read in several parts."""
+    target = build(_neox(max_position_embeddings=1200), seed=1)
+    return save_pair(home, target, kin(target, seed=2))
+
+
 def padded_pair(home: Path, *, target_width: int, draft_width: int) -> TinyPair:
     """A pair whose logits differ in width; the ids above the common ones are the target's and draft's favourites."""
     narrow = min(target_width, draft_width)
@@ -172,6 +189,16 @@ def padded_pair(home: Path, *, target_width: int, draft_width: int) -> TinyPair:
         for model in (target, draft):
             model.get_output_embeddings().weight[narrow:].mul_(3.0)
     return save_pair(home, target, kin(draft, seed=2))
+
+
+SPECIAL: dict[str, Callable[[Path], TinyPair]] = {
+    "begin": lambda home: kindred_pair("llama", home, begin=True),
+    "long": long_pair,
+    "twins": twin_pair,
+    "wide-draft": lambda home: padded_pair(home, target_width=288, draft_width=304),
+    "wide-target": lambda home: padded_pair(home, target_width=304, draft_width=288),
+}
+"""Pairs with one peculiarity each, by its name."""
 
 
 def strangers_tongue(home: Path) -> TinyPair:

@@ -11,16 +11,19 @@ from tests.decoder.lab import Lab
 
 @pytest.fixture(scope="session", autouse=True)
 def _one_thread() -> Iterator[None]:
-    """One thread, because tiny models only lose by more.
-
-    What the imports have left is taken out of the garbage collector's sight: each run of the engine collects once.
-    """
+    """One thread, because tiny models only lose by more."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _little_garbage() -> Iterator[None]:
+    """Hides what is there from the garbage collector, because every run of the engine collects once."""
     gc.freeze()
     yield
     gc.unfreeze()
-    torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="session")

@@ -54,7 +54,7 @@ class Lab:
         self._made: dict[tuple[Any, ...], Any] = {}
 
     def pair(self, name: str) -> tiny.TinyPair:
-        """A saved pair: a family, a family with "-strange", "begin", "wide-target" or "wide-draft"."""
+        """A saved pair: a family, a family with "-strange", or a special pair."""
         return self._once(("pair", name), lambda: self._make(name, self.home / name))
 
     def ending(self, name: str, **settings: Any) -> tiny.TinyPair:
@@ -116,17 +116,10 @@ class Lab:
 
     @staticmethod
     def _make(name: str, home: Path) -> tiny.TinyPair:
-        match name.split("-"):
-            case ["wide", "target"]:
-                return tiny.padded_pair(home, target_width=304, draft_width=288)
-            case ["wide", "draft"]:
-                return tiny.padded_pair(home, target_width=288, draft_width=304)
-            case ["begin"]:
-                return tiny.kindred_pair("llama", home, begin=True)
-            case [family, "strange"]:
-                return tiny.strange_pair(family, home)
-            case _:
-                return tiny.kindred_pair(name, home)
+        if name in tiny.SPECIAL:
+            return tiny.SPECIAL[name](home)
+        family, _, strange = name.partition("-")
+        return tiny.strange_pair(family, home) if strange else tiny.kindred_pair(family, home)
 
     @staticmethod
     def _plain(path: Path, dtype: str) -> Any:

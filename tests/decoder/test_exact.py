@@ -91,6 +91,21 @@ def test_an_empty_prompt_is_continued_where_the_tokenizer_begins_every_text(lab:
     assert played.tokens(method) == lab.generate(pair, "float32", "", 20)
 
 
+@pytest.mark.parametrize("method", METHODS)
+def test_a_prompt_that_is_read_in_several_parts_is_continued_exactly(lab: Lab, method: str) -> None:
+    pair, prompt = lab.pair("long"), "0123456789" * 110
+    played = lab.play(pair, "float32", prompt, RunConfig((method,), 12))
+    assert played.tokens(method) == lab.generate(pair, "float32", prompt, 12)
+
+
+@pytest.mark.parametrize("method", [method for method in METHODS if method != "hf"])
+def test_of_two_equal_tokens_the_lower_id_is_written(lab: Lab, method: str) -> None:
+    pair = lab.pair("twins")
+    played = lab.play(pair, "float64", "The tree", RunConfig((method,), 20))
+    assert played.tokens(method) == lab.generate(pair, "float64", "The tree", 20)
+    assert all(token % 2 == 0 for token in played.tokens(method))
+
+
 @pytest.mark.parametrize("tree", TREES)
 @pytest.mark.parametrize("family", FAMILIES)
 def test_the_shape_of_the_tree_does_not_change_the_text(lab: Lab, family: str, tree: str) -> None:

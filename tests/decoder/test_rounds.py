@@ -15,6 +15,7 @@ from decoder.config import KnobName
 from decoder.errors import ConfigError, PromptError
 from decoder.events import End, Event, Round, Run, Start, Summary, decode_line, encode
 from decoder.metrics import depths, fold
+from decoder.neartie import is_near_tie
 from tests.decoder.lab import METHODS, Lab, Played
 from tests.decoder.test_tree import check
 from tests.reference import simulate
@@ -517,3 +518,16 @@ def test_in_bfloat16_whatever_differs_is_a_near_tie(lab: Lab, name: str, prompt:
         assert len(played.tokens(method)) == 48
         assert figures.identical_to_ar is (played.tokens(method) == played.tokens("ar"))
         assert figures.near_tie is (None if figures.identical_to_ar else True)
+
+
+@pytest.mark.parametrize("name", ["neox", "llama"])
+def test_a_near_tie_is_judged_by_the_scores_in_float32(lab: Lab, name: str) -> None:
+    model = lab.loaded(lab.pair(name), "bfloat16").target
+    prefix = lab.prompt_tokens(lab.pair(name), PROMPT)
+    exact = lab.oracle(lab.pair(name), "float32").target_scores(tuple(prefix))
+    order = sorted(range(len(exact)), key=exact.__getitem__)
+    neighbours = [tuple(pair) for pair in itertools.pairwise(order) if exact[pair[1]] - exact[pair[0]] < 1e-3]
+    assert neighbours
+    assert all(is_near_tie(model, prefix, (first, second)) for first, second in neighbours)
+    assert not is_near_tie(model, prefix, (order[0], order[-1]))
+    assert not is_near_tie(model, prefix, (order[-1], order[len(order) // 2]))
