@@ -185,8 +185,19 @@ def display_name(name: str) -> str:
 
 
 def load_config(name: str) -> Any:
-    """The model's configuration, fetched from the hub when it is no folder."""
+    """The model's configuration, fetched from the hub when it is no folder.
+
+    Raises:
+        ModelError: It cannot be had.
+    """
+    if looks_like_a_path(name) and not Path(name).is_dir():
+        raise ModelError(f"there is no folder {name}; give an existing folder or a hub id such as owner/model")
     return _from_hub(name, lambda: AutoConfig.from_pretrained(name, trust_remote_code=False))
+
+
+def looks_like_a_path(name: str) -> bool:
+    """Whether a name can only be meant as a folder: hub ids have at most one slash, inside."""
+    return name.startswith((".", "/", "~")) or name.count("/") > 1 or "\\" in name
 
 
 def load_model(name: str, device: torch.device, dtype: torch.dtype) -> LanguageModel:

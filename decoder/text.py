@@ -30,7 +30,7 @@ def encode_prompt(tokenizer: PreTrainedTokenizerBase, prompt: str, max_new_token
         raise PromptError("the prompt is empty; give at least one word")
     room = context - len(ids)
     if max_new_tokens > room:
-        remedy = f"give --max-new-tokens {room} or less" if room > 0 else f"shorten it to {context - 1} tokens or less"
+        remedy = f"give --max-new-tokens {room} or less" if room > 0 else "shorten it: not one new token fits"
         raise PromptError(
             f"the prompt has {len(ids)} tokens; with {max_new_tokens} new ones it exceeds the models' context of "
             f"{context}; {remedy}"
