@@ -141,9 +141,9 @@ def _line(scene: Scene, width: int) -> Row:
     state = scene.state
     figures, knobs = state.figures().get(state.watched), state.knobs
     if figures is None:
-        return fit((("a small model guesses, a large one checks", "dim"),), width)
+        return fit(((" a small model guesses, a large one checks", "dim"),), width)
     parts: list[Row] = [
-        ((f"{short(figures.tokens_per_second, 0)}/s ", "first"),),
+        ((f" {short(figures.tokens_per_second, 0)}/s ", "first"),),
         ((f"L-bar {short(figures.tokens_per_round)} ", "first"),),
     ]
     if knobs is not None:

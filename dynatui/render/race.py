@@ -1,7 +1,9 @@
 """The race: every method's rate as a bar, its gain over ar, how far it is, and whether its text is ar's."""
 
+from collections.abc import Mapping
+
 from decoder.events import Figures
-from dynatui.render.ink import Row, Rows, bar, column, fit, frame, inside, share, short
+from dynatui.render.ink import Ink, Row, Rows, bar, column, fit, frame, inside, percent, share, short
 from dynatui.render.scene import Scene
 
 _NAME = 9
@@ -20,6 +22,8 @@ def race(scene: Scene, width: int, height: int) -> Rows:
         body = [(("every method decodes the same prompt here", "dim"),)]
     elif room > len(body):
         body.append(_verdict(scene.state.watched, figures.get(scene.state.watched)))
+        if room > len(body) + len(figures) + 1 and inner >= _WIDE:
+            body += [(), *_table(scene, figures)]
     return frame(title, body, (width, height))
 
 
@@ -38,6 +42,22 @@ def _row(scene: Scene, name: str, entry: Figures, fastest: float, width: int) ->
         ),
         width,
     )
+
+
+def _table(scene: Scene, figures: Mapping[str, Figures]) -> Rows:
+    """How each method comes to its rate, where there is height to spare."""
+    heads = ("tokens/round", "acceptance", "drafted", "text of ar")
+    rows: Rows = [((" " * _NAME, "dim"), *((f"{head:>14}", "dim") for head in heads))]
+    for name, entry in figures.items():
+        same = {True: "yes", False: "differs", None: "-"}[entry.identical_to_ar]
+        values = (short(entry.tokens_per_round), percent(entry.acceptance_rate), str(_known(entry.drafted)), same)
+        ink: Ink = "strong" if name == scene.state.watched else "plain"
+        rows.append(((column(name, _NAME), ink), *((f"{value:>14}", ink) for value in values)))
+    return rows
+
+
+def _known(count: int | None) -> int | str:
+    return "-" if count is None else count
 
 
 def _progress(scene: Scene, name: str, entry: Figures) -> str:

@@ -29,8 +29,9 @@ class HelpScreen(ModalScreen[None]):
 
     def _page(self) -> Text:
         strong = Style(bold=True)
-        page = Text("Keys", style=strong)
-        page.append("   (? or esc goes back)\n\n", Style(dim=True))
+        page = Text()
+        page.append("Keys", strong)
+        page.append("   ? or esc goes back, the arrow keys scroll\n\n", Style(dim=True))
         for key in KEYMAP:
             page.append(f"{key.shown:>9}  ", strong)
             page.append(f"{key.help}\n", Style())

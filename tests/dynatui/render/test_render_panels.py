@@ -35,7 +35,7 @@ def test_at_80_columns_every_card_is_still_whole() -> None:
 
 
 def test_on_one_line_the_cards_are_their_values() -> None:
-    assert lines(cards(running(), 40, 1))[0].startswith("150/s L-bar 3.00 D0 6.0 τh .80 τl .40")
+    assert lines(cards(running(), 40, 1))[0].startswith(" 150/s L-bar 3.00 D0 6.0 τh .80 τl .40")
     assert len(lines(cards(Scene(), 40, 1))[0]) == 40
 
 
@@ -45,6 +45,12 @@ def test_the_race_compares_every_method_with_ar() -> None:
     assert "150/s  3.00x" in page[1]
     assert "18/64" in page[1]
     assert "1.00x" in page[2]
+
+
+def test_with_room_to_spare_the_race_says_how_each_method_comes_to_its_rate() -> None:
+    page = lines(race(running(), 78, 14))
+    assert page[5].split()[1:-1] == ["tokens/round", "acceptance", "drafted", "text", "of", "ar"]
+    assert page[6].split()[1:-1] == ["dynatree", "3.00", "40%", "30", "differs"]
 
 
 def test_the_race_tells_whether_the_text_is_the_same() -> None:
