@@ -100,21 +100,21 @@ class DynaApp(App[None]):
 
     def compose(self) -> ComposeResult:
         """All panels; the style sheet hides what has no room."""
-        yield Canvas(status.status, every_s=0.0, id="status")
-        yield Canvas(cards.cards, every_s=0.25, id="cards")
-        yield Canvas(status.tabs, every_s=0.0, id="tabs")
+        yield Canvas(status.status, every_s=0.0, panel="status")
+        yield Canvas(cards.cards, every_s=0.25, panel="cards")
+        yield Canvas(status.tabs, every_s=0.0, panel="tabs")
         with Container(id="main"):
             with Container(id="left"):
-                yield Canvas(TextPanel(), every_s=0.0, id="text")
-                yield Canvas(race.race, every_s=0.25, id="race")
-            yield Canvas(tree.tree, every_s=0.25, id="tree")
-            yield Canvas(guide.guide, every_s=0.25, id="guide")
+                yield Canvas(TextPanel(), every_s=0.0, panel="text")
+                yield Canvas(race.race, every_s=0.25, panel="race")
+            yield Canvas(tree.tree, every_s=0.25, panel="tree")
+            yield Canvas(guide.guide, every_s=0.25, panel="guide")
         with Container(id="curves"):
-            yield Canvas(curves.acceptance, every_s=0.2, id="acceptance")
-            yield Canvas(curves.depth, every_s=0.2, id="depth")
-        yield Canvas(curves.trends, every_s=0.25, id="trends")
-        yield Canvas(sliders.knobs, every_s=0.1, id="knobs")
-        yield Canvas(status.footer, every_s=0.0, id="footer")
+            yield Canvas(curves.acceptance, every_s=0.2, panel="acceptance")
+            yield Canvas(curves.depth, every_s=0.2, panel="depth")
+        yield Canvas(curves.trends, every_s=0.25, panel="trends")
+        yield Canvas(sliders.knobs, every_s=0.1, panel="knobs")
+        yield Canvas(status.footer, every_s=0.0, panel="footer")
 
     def on_mount(self) -> None:
         """Starts the work and the timer."""
@@ -294,7 +294,7 @@ def _show(source: Source, view: View) -> int:
     logging.basicConfig(filename=log)
     with terminal.screen_only(log):
         app = DynaApp(source, view)
-        app.run()
+        app.run(mouse=False)  # so that the terminal can still select and copy
     ended = source.close(_WAIT_S)
     code = app.return_code or 0
     if code == _FAULT:

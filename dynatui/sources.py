@@ -97,6 +97,7 @@ def load_engine(session: Session) -> Load:
     """The real engine for a session; calling it imports torch."""
 
     def load(report: Callable[[str], None]) -> Decode:
+        report("importing torch and transformers")
         from decoder import decode, load_pair  # noqa: PLC0415 - this import brings torch in
 
         models = session.models

@@ -21,7 +21,7 @@ def race(scene: Scene, width: int, height: int) -> Rows:
     if not body:
         body = [(("every method decodes the same prompt here", "dim"),)]
     elif room > len(body):
-        body.append(_verdict(scene.state.watched, figures.get(scene.state.watched)))
+        body.append(_error(scene) or _verdict(scene.state.watched, figures.get(scene.state.watched)))
         if room > len(body) + len(figures) + 1 and inner >= _WIDE:
             body += [(), *_table(scene, figures)]
     return frame(title, body, (width, height))
@@ -65,6 +65,12 @@ def _progress(scene: Scene, name: str, entry: Figures) -> str:
     most = run.max_new_tokens if run else 0
     word = "" if end is None else {"length": "full", "eos": "end"}.get(end.reason, end.reason)
     return f"{entry.committed:>6}/{most} {word:<7}"
+
+
+def _error(scene: Scene) -> Row:
+    """Why a method broke off, if one did."""
+    failed = next((end for end in scene.state.ends.values() if end.reason == "error"), None)
+    return (("! ", "bad"), (f"{failed.method}: {failed.error or 'broke off'}", "plain")) if failed else ()
 
 
 def _verdict(watched: str, entry: Figures | None) -> Row:

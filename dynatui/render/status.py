@@ -25,7 +25,8 @@ def activity(scene: Scene) -> Row:
         message = state.loading[-1] if state.loading else "starting"
         return ((f"loading: {message}", "warn"),)
     if state.done:
-        return (("replay ended" if scene.replaying else "done, next prompt follows", "good"),)
+        last = scene.replaying and state.prompt is not None and state.prompt.number == state.prompt.total
+        return (("replay ended" if last else "done, next prompt follows", "good"),)
     return (("replaying" if scene.replaying else "decoding", "good"),)
 
 

@@ -19,8 +19,8 @@ Painter: TypeAlias = Callable[[Scene, int, int], Rows]
 class Canvas(Widget):
     """Shows what its painter makes of the newest scene; knows nothing of what it shows."""
 
-    def __init__(self, painter: Painter, *, every_s: float, id: str) -> None:  # noqa: A002 - Textual's word
-        super().__init__(id=id)
+    def __init__(self, painter: Painter, *, every_s: float, panel: str) -> None:
+        super().__init__(id=panel)
         self.every_s = every_s
         """Least time between two redraws: terminals behind slow lines pay for each."""
         self._painter = painter

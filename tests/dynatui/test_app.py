@@ -291,3 +291,11 @@ async def test_other_themes_work(theme: str) -> None:
 def test_an_unknown_theme_is_refused_with_the_names_of_the_others() -> None:
     with pytest.raises(ConfigError, match=r"theme is 'no-such'; give one of .*dynatui"):
         DynaApp(ScriptedSource(), View(theme="no-such"))
+
+
+@pytest.mark.parametrize(("fps", "ssh", "expected"), [(None, "", 10), (None, "10.0.0.1", 5), (8, "10.0.0.1", 8)])
+def test_fewer_frames_over_ssh(fps: int | None, ssh: str, expected: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SSH_CONNECTION", raising=False)
+    if ssh:
+        monkeypatch.setenv("SSH_CONNECTION", ssh)
+    assert DynaApp(ScriptedSource(), View(fps=fps))._fps == expected

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from msgspec import structs
 
-from decoder.events import Knob, Round, Summary
+from decoder.events import End, Knob, Round, Summary
 from dynatui.render.cards import cards
 from dynatui.render.guide import guide
 from dynatui.render.race import race
@@ -62,8 +62,14 @@ def test_the_race_tells_whether_the_text_is_the_same() -> None:
     assert "first difference from ar at token 0" in lines(race(Scene(state), 72, 6))[3]
 
 
+def test_a_method_that_broke_off_says_why() -> None:
+    broken = End(method="ar", reason="error", error="out of memory")
+    state = state_of([run(), tree_round(0), plain_round("ar", 0), broken])
+    assert "! ar: out of memory" in lines(race(Scene(state), 72, 6))[3]
+
+
 @pytest.mark.parametrize(("near", "words"), [(True, "0: a near tie"), (False, "0: not a near tie")])
-def test_the_summary_tells_a_near_tie_from_a_fault(near: bool, words: str) -> None:  # noqa: FBT001 - a case
+def test_the_summary_tells_a_near_tie_from_a_fault(*, near: bool, words: str) -> None:
     state = state_of([run(), tree_round(0), structs.replace(plain_round("ar", 0), committed=[99])])
     told = {name: structs.replace(entry, near_tie=near) for name, entry in state.figures().items()}
     page = lines(race(Scene(state_of([run(), Summary(methods=told)])), 72, 6))
