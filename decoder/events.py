@@ -4,13 +4,16 @@ A file that is written live can be read up to its last complete line after any c
 Token counts are counts, `*_s` are seconds, `*_bytes` are bytes.
 """
 
-from typing import Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
 import msgspec
 
 from decoder.errors import RecordingError
 
 SCHEMA = 1
+
+Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=1 << 53)]
+Seconds: TypeAlias = Annotated[float, msgspec.Meta(ge=0)]
 
 
 class Base(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="type", kw_only=True):
@@ -32,8 +35,8 @@ class Run(Base, tag="run", frozen=True, kw_only=True):
     temperature: float = 0.0
     top_p: float = 1.0
     prompt: str
-    prompt_tokens: list[int]
-    max_new_tokens: int
+    prompt_tokens: list[Count]
+    max_new_tokens: Count
     methods: dict[str, dict[str, Any]]
     """Method name to all its parameters, in the order of the race."""
 
@@ -42,7 +45,7 @@ class Start(Base, tag="start", frozen=True, kw_only=True):
     """A method has read the prompt."""
 
     method: str
-    prefill_s: float
+    prefill_s: Seconds
 
 
 class Knobs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -61,29 +64,29 @@ class Round(Base, tag="round", omit_defaults=True, frozen=True, kw_only=True):
     """
 
     method: str
-    round: int
+    round: Count
     """Counts from 0 for each method."""
-    position: int
+    position: Count
     """Tokens that this method had generated before this round."""
-    t: float
+    t: Seconds
     """Seconds of this method's own decode time at the end of the round, prefill excluded."""
-    wall_s: float
+    wall_s: Seconds
     """Seconds since `run`, pauses included."""
     draft_s: float | None
     verify_s: float | None
     commit_s: float | None
-    target_forwards: int | None
-    draft_forwards: int | None
+    target_forwards: Count | None
+    draft_forwards: Count | None
     knobs: Knobs | None = None
-    tokens: list[int]
+    tokens: list[Count]
     parents: list[int]
     logprobs: list[float]
     """log q(token | path to its parent) of the draft; 0.0 for a root that is already committed."""
     pieces: list[str]
     """Text of each node's token."""
-    accepted: list[int]
+    accepted: list[Count]
     """Accepted drafted nodes in path order, before any cut."""
-    committed: list[int]
+    committed: list[Count]
     """Their tokens and one bonus token, cut after end-of-text and at the length limit."""
     text: str
     """What the committed tokens add to the text; a character shows when its last byte is there."""
@@ -102,7 +105,7 @@ class Knob(Base, tag="knob", frozen=True, kw_only=True):
     """A knob was turned; `round` is the first that is decided under the new value. History on is 1, off is 0."""
 
     method: str
-    round: int
+    round: Count
     name: Literal["tau_h", "tau_l", "d0", "history"]
     old: float
     new: float

@@ -122,7 +122,10 @@ def test_events_cannot_be_changed() -> None:
 
 
 @settings(derandomize=True, database=None, deadline=None)
-@given(text=st.text(st.characters(exclude_categories=["Cs"])), t=st.floats(allow_nan=False, allow_infinity=False))
+@given(
+    text=st.text(st.characters(exclude_categories=["Cs"])),
+    t=st.floats(min_value=0, allow_nan=False, allow_infinity=False),
+)
 def test_any_text_and_any_time_survive(text: str, t: float) -> None:
     event = msgspec.structs.replace(ROUND, text=text, t=t)
     assert decode_line(encode(event), 1) == event
@@ -186,3 +189,10 @@ def test_a_newer_schema_is_named_even_when_the_rest_is_not_understood() -> None:
 def test_the_schema_describes_every_event() -> None:
     described = json.dumps(json_schema())
     assert all(f'"{kind}"' in described for kind in ("run", "start", "round", "knob", "end", "summary"))
+
+
+@pytest.mark.parametrize("field", ["round", "position", "t", "wall_s"])
+def test_counts_and_times_below_zero_are_refused(field: str) -> None:
+    line = json.loads(encode(ROUND)) | {field: -1}
+    with pytest.raises(RecordingError, match="line 3"):
+        decode_line(json.dumps(line).encode(), 3)
