@@ -137,8 +137,7 @@ class DynaApp(App[None]):
         """Takes in what is new, and draws the panels that are due."""
         self.source.advance(self._clock())
         records = self.source.records
-        end = len(records)
-        while self._cursor < end:
+        while self._cursor < len(records):
             record = records[self._cursor]
             self._cursor += 1
             if isinstance(record, Failure):
@@ -146,6 +145,8 @@ class DynaApp(App[None]):
                 self.action_tab("text")
             elif isinstance(record, Run):
                 self.wanted = {}
+                del records[: self._cursor - 1]  # runs that are over: a monitor may be left on for days
+                self._cursor = 1
             elif isinstance(record, Knob) and record.source == "user":
                 self.wanted.pop(record.name, None)
             self.state = apply(self.state, record)
@@ -184,7 +185,9 @@ class DynaApp(App[None]):
         if knobs is None or not self.source.steerable:
             return
         current = self.wanted.get(name, float(getattr(knobs, name)))
-        self._turn(name, self._within_bounds(knobs, name, current + direction * KNOB_STEPS[name]))
+        value = self._within_bounds(knobs, name, current + direction * KNOB_STEPS[name])
+        if value != current:
+            self._turn(name, value)
 
     def action_history(self) -> None:
         """Switches history on or off."""

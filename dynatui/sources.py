@@ -1,7 +1,8 @@
 """Where records come from: an engine that decodes in a thread of its own, or a recording that is played again.
 
-Both append to one list that is never cut; the screen reads it behind a cursor of its own, so nothing is lost and
-neither side waits. Commands go the other way. torch is imported in the engine's thread only, and never for a recording.
+Both append to one list; the screen reads it behind a cursor of its own and drops only what it has taken in, so nothing
+is lost and neither side waits. Commands go the other way. torch is imported in the engine's thread only, and never for
+a recording.
 """
 
 import logging

@@ -12,7 +12,10 @@ from pathlib import Path
 
 from platformdirs import user_log_path
 
+from decoder.errors import ConfigError
+
 _STDIN, _STDOUT, _STDERR = 0, 1, 2
+_LARGEST_LOG = 2**20
 _QUIET = {
     "HF_HUB_DISABLE_PROGRESS_BARS": "1",
     "TRANSFORMERS_VERBOSITY": "error",
@@ -27,8 +30,16 @@ def quieten() -> None:
 
 
 def log_path() -> Path:
-    """The log file, in a directory that exists."""
-    return user_log_path("dynatui", ensure_exists=True) / "dynatui.log"
+    """The log file, which does not grow without bound; the null device where there can be none."""
+    try:
+        path = user_log_path("dynatui", ensure_exists=True) / "dynatui.log"
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT, 0o600)
+        if os.fstat(descriptor).st_size > _LARGEST_LOG:
+            os.ftruncate(descriptor, 0)
+        os.close(descriptor)
+    except OSError:
+        return Path(os.devnull)
+    return path
 
 
 @contextmanager
@@ -36,8 +47,9 @@ def screen_only(log: Path) -> Iterator[None]:
     """Leaves the terminal to the app: other output goes to the log, and standard input is the keyboard."""
     saved = {number: os.dup(number) for number in (_STDIN, _STDOUT, _STDERR)}
     names = sys.__stdout__, sys.__stderr__
-    picture = os.fdopen(os.dup(_STDERR), "w", encoding="utf-8", errors="replace")
-    noise = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    drawn_on = _STDERR if os.isatty(_STDERR) else _STDOUT
+    picture = os.fdopen(os.dup(drawn_on), "w", encoding="utf-8", errors="replace")
+    noise = os.open(log, os.O_WRONLY | os.O_APPEND)
     try:
         # Textual asks the first name for the size of the terminal, and draws where the second leads.
         sys.__stdout__ = sys.__stderr__ = picture  # type: ignore[misc]
@@ -57,6 +69,9 @@ def screen_only(log: Path) -> Iterator[None]:
 
 def _read_keyboard() -> None:
     """Puts the terminal where standard input was: a prompt has been read from there."""
-    keyboard = os.open("/dev/tty", os.O_RDWR)
+    try:
+        keyboard = os.open("/dev/tty", os.O_RDWR)
+    except OSError:
+        raise ConfigError("standard input is no terminal and there is no other keyboard; use --headless") from None
     os.dup2(keyboard, _STDIN)
     os.close(keyboard)

@@ -94,6 +94,12 @@ async def test_knobs_stay_within_their_bounds() -> None:
         assert turned["tau_h"] == 0.02
 
 
+async def test_a_turn_against_the_stop_is_none() -> None:
+    async with shown([run(), tree_round(0, d0=7.0)]) as (_, source, pilot):
+        await pilot.press("=", "=")
+        assert source.turns == []
+
+
 async def test_a_recordings_knobs_cannot_be_turned() -> None:
     async with shown(steerable=False) as (_, source, pilot):
         await pilot.press("[", "h", "=")
@@ -162,6 +168,16 @@ async def test_the_app_can_be_left_from_everywhere(keys: tuple[str, ...]) -> Non
         await pilot.pause()
         assert source.stopped
         assert app.return_code == 0
+
+
+async def test_runs_that_are_over_are_forgotten() -> None:
+    async with shown(story()) as (app, source, _):
+        source.records += [*story()[:-3]]
+        app.tick()
+        assert source.records == story()[:-3]
+        assert app.state.rounds == 6
+        app.tick()
+        assert app.state.rounds == 6
 
 
 async def test_a_failure_is_shown_in_every_tab_and_its_exit_code_kept() -> None:

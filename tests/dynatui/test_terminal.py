@@ -1,0 +1,32 @@
+"""Settings and the log of the terminal's keeper; what it does to a terminal is in test_pty."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from dynatui import terminal
+
+
+def test_the_log_is_private_and_does_not_grow_without_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(terminal, "user_log_path", lambda _name, **_: tmp_path)
+    path = terminal.log_path()
+    assert path.stat().st_mode & 0o777 == 0o600
+    path.write_bytes(b"x" * 2**21)
+    assert terminal.log_path().stat().st_size == 0
+
+
+def test_without_a_place_for_a_log_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_name: str, **_: bool) -> Path:
+        raise PermissionError
+
+    monkeypatch.setattr(terminal, "user_log_path", refuse)
+    assert terminal.log_path() == Path(os.devnull)
+
+
+def test_the_users_own_settings_stand(monkeypatch: pytest.MonkeyPatch) -> None:
+    environment = {"TRANSFORMERS_VERBOSITY": "debug"}
+    monkeypatch.setattr(os, "environ", environment)
+    terminal.quieten()
+    assert environment["TRANSFORMERS_VERBOSITY"] == "debug"
+    assert environment["TOKENIZERS_PARALLELISM"] == "false"
