@@ -18,22 +18,23 @@ from rich.style import Style
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Container
-from textual.theme import Theme
 
 from decoder.config import DynaTree, KnobName, require
 from decoder.errors import ConfigError
 from decoder.events import Event, Knob, Knobs, Run
 from dynatui import terminal
-from dynatui.keymap import KEYMAP, KNOB_STEPS
+from dynatui.keymap import KEYMAP, KNOB_STEPS, TABS
+from dynatui.playback import TraceSource
 from dynatui.recording import Recorder
 from dynatui.render import cards, curves, guide, race, sliders, status, tree
 from dynatui.render.ink import Ink
-from dynatui.render.palette import palette
+from dynatui.render.layout import LAYOUTS, layout
+from dynatui.render.palette import THEME, palette
 from dynatui.render.scene import Scene
 from dynatui.render.text import TextPanel
 from dynatui.screens.help import HelpScreen
 from dynatui.session import Session, View
-from dynatui.sources import EngineSource, Source, TraceSource, load_engine
+from dynatui.sources import EngineSource, Source, load_engine
 from dynatui.state import Failure, RunState, apply
 from dynatui.widgets.canvas import Canvas
 
@@ -43,20 +44,6 @@ _FAULT = 1
 """Textual's exit code after an exception."""
 _FEW = 4
 """Methods that the race has room for without taking some from the text."""
-_THEME = Theme(
-    name="dynatui",
-    primary="#7cb7ff",
-    secondary="#56739a",
-    accent="#f2b866",
-    success="#7ddc9a",
-    warning="#f2b866",
-    error="#ff7b86",
-    foreground="#dfe4ec",
-    background="#0f1319",
-    surface="#171c25",
-    panel="#1d2430",
-    boost="#1b2230",
-)
 
 
 class DynaApp(App[None]):
@@ -82,8 +69,8 @@ class DynaApp(App[None]):
         self._color = "NO_COLOR" not in os.environ
         super().__init__(ansi_color=None if self._color else True)
         self.animation_level = "none"
-        self.register_theme(_THEME)
-        self.theme = self._known(view.theme or _THEME.name) if self._color else "ansi-dark"
+        self.register_theme(THEME)
+        self.theme = self._known(view.theme or THEME.name) if self._color else "ansi-dark"
         self.source = source
         self.state = RunState()
         self.frozen = False
@@ -260,20 +247,14 @@ class DynaApp(App[None]):
 
     def _arrange(self) -> None:
         width, height = self.size
-        room = "full"
-        if width >= 160 and height >= 50:
-            room = "roomy"
-        elif width < 60 or height < 18:
-            room = "small"
-        elif width < 110 or height < 34:
-            room = "tabbed"
+        room = layout(width, height)
         screen = self.screen_stack[0]
         screen.set_class(height < 4, "tiny")
         screen.set_class(len(self.state.race.tallies) > _FEW, "crowded")
-        for name in ("roomy", "full", "tabbed", "small"):
-            screen.set_class(name == room, name)
-        for name in ("text", "tree", "curves", "race"):
-            screen.set_class(name == self.tab, f"on-{name}")
+        for known in LAYOUTS:
+            screen.set_class(known == room, known)
+        for tab in TABS:
+            screen.set_class(tab == self.tab, f"on-{tab}")
 
 
 def watch(session: Session) -> int:

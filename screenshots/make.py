@@ -12,9 +12,9 @@ from pathlib import Path
 
 from decoder.events import Event
 from dynatui.app import DynaApp
+from dynatui.playback import TraceSource
 from dynatui.recording import read
 from dynatui.session import View
-from dynatui.sources import TraceSource
 
 HERE = Path(__file__).parent
 TRACE = HERE.parent / "tests" / "traces" / "demo.jsonl"

@@ -9,8 +9,25 @@ from collections.abc import Mapping
 from rich.color import Color as RichColor
 from rich.style import Style
 from textual.color import Color
+from textual.theme import Theme
 
 from dynatui.render.ink import Ink
+
+THEME = Theme(
+    name="dynatui",
+    primary="#7cb7ff",
+    secondary="#56739a",
+    accent="#f2b866",
+    success="#7ddc9a",
+    warning="#f2b866",
+    error="#ff7b86",
+    foreground="#dfe4ec",
+    background="#0f1319",
+    surface="#171c25",
+    panel="#1d2430",
+    boost="#1b2230",
+)
+"""The theme unless the user names another."""
 
 _BRIGHT, _DARKER = 0.5, 0.4
 """On a bright background a theme's colours are blended with its text, or they could hardly be read."""

@@ -12,9 +12,10 @@ from decoder.config import RunConfig
 from decoder.errors import PairError, PromptError
 from decoder.events import Event, Run, Summary
 from decoder.steering import Steering
+from dynatui.playback import TraceSource
 from dynatui.recording import Recorder, read
 from dynatui.session import Models, Session, View
-from dynatui.sources import Decode, EngineSource, TraceSource, bounded_speed, readable_speed
+from dynatui.sources import Decode, EngineSource, bounded_speed, readable_speed
 from dynatui.state import Failure, Loading, Prompt
 from tests.dynatui.render.scripted import run, story, tree_round
 
