@@ -9,7 +9,8 @@ _GAP: Row = (("  ", "plain"),)
 
 def speed_text(speed: float) -> str:
     """A speed as a whole factor or a fraction."""
-    return f"{speed:g}x" if speed >= 1 else f"1/{round(1 / speed)}x"
+    whole = speed < 1 and (1 / speed).is_integer()
+    return f"1/{1 / speed:.0f}x" if whole else f"{speed:.3g}x"
 
 
 def activity(scene: Scene) -> Row:
@@ -37,7 +38,8 @@ def status(scene: Scene, width: int, height: int) -> Rows:
     parts: list[Row] = [((" dynatui ", "logo"),), activity(scene)]
     if state.prompt:
         parts.append(((f"prompt {state.prompt.number}/{state.prompt.total}", "plain"),))
-    parts.append(((f"speed {speed_text(scene.speed)}", "plain"),))
+    if run is not None:
+        parts.append(((f"speed {speed_text(scene.speed)}", "plain"),))
     if scene.recording:
         parts.append((("● REC", "bad"),))
     if run is None:

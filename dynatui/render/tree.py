@@ -15,6 +15,7 @@ from dynatui.render.scene import Scene
 _BAR = 8
 _NUMBERS = 6
 _WIDEST_NAME = 36
+_ROOM_FOR_NOTE = 18
 
 
 def tree(scene: Scene, width: int, height: int) -> Rows:
@@ -22,7 +23,7 @@ def tree(scene: Scene, width: int, height: int) -> Rows:
     event = scene.state.newest
     inner, room = inside((width, height))
     if event is None:
-        hint: Row = (("each round, the draft's guesses grow a tree here", "dim"),)
+        hint: Row = (("each round grows a tree of guesses here", "dim"),)
         return frame((("Tree", "title"),), [hint], (width, height))
     title: Row = (
         ("Tree", "title"),
@@ -96,7 +97,8 @@ def _node(event: Round, node: int, guide: str, path: float, width: int) -> Row:
     room = min(_WIDEST_NAME, width - length - 2 * _NUMBERS) - len(guide)
     if not drafted:
         heading = f" prob. {'path':>{length + _NUMBERS - 1}}"
-        return (*fit(((name, ink), ("  last token", "dim")), room), (heading, "dim"))
+        note = "  last token" if room >= _ROOM_FOR_NOTE else ""
+        return (*fit(((name, ink), (note, "dim")), room), (heading, "dim"))
     own = _probability(event.logprobs[node])
     return (
         (guide, "frame"),

@@ -142,7 +142,7 @@ def test_the_status_line_names_models_device_and_prompt() -> None:
 
 
 def test_speeds_are_written_as_fractions() -> None:
-    assert [speed_text(speed) for speed in (0.25, 1.0, 4.0)] == ["1/4x", "1x", "4x"]
+    assert [speed_text(speed) for speed in (0.25, 0.3, 1.0, 4.0)] == ["1/4x", "0.3x", "1x", "4x"]
 
 
 def test_the_footer_keeps_help_and_quit_to_the_last() -> None:

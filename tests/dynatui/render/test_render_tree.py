@@ -84,7 +84,7 @@ def test_a_root_that_was_drafted_is_shown_as_a_guess() -> None:
 
 
 def test_without_a_round_the_panel_says_what_will_come() -> None:
-    assert "the draft's guesses grow a tree here" in " ".join(lines(tree(Scene(), 60, 5)))
+    assert "grows a tree of guesses here" in " ".join(lines(tree(Scene(), 60, 5)))
 
 
 def test_a_method_that_hides_its_draft_says_so() -> None:
