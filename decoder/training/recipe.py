@@ -59,7 +59,7 @@ DRAFT = Shape(hidden=192, layers=2, heads=3, tied=True)
 
 TARGET_STAGE = Stage(
     "text",
-    minutes=92,
+    minutes=106,
     batch_tokens=8192,
     muon_lr=4e-3,
     adam_lr=3e-3,
@@ -67,7 +67,7 @@ TARGET_STAGE = Stage(
 )
 DRAFT_STAGE = Stage(
     "text",
-    minutes=5,
+    minutes=4,
     batch_tokens=8192,
     muon_lr=6e-3,
     adam_lr=5e-3,
@@ -76,7 +76,7 @@ DRAFT_STAGE = Stage(
 )
 DISTILLATION_STAGE = Stage(
     "distillation",
-    minutes=16,
+    minutes=11,
     batch_tokens=8192,
     muon_lr=5e-3,
     adam_lr=4e-3,
