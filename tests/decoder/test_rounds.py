@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
+import msgspec
 import pytest
 from transformers import AutoTokenizer
 
@@ -203,7 +204,8 @@ def test_the_first_burst_of_hf_is_its_prefill(played: Played) -> None:
 
 @pytest.mark.parametrize("method", METHODS)
 def test_the_summary_is_the_fold_of_the_events(played: Played, method: str) -> None:
-    assert played.figures(method) == fold(played.events[:-1]).figures()[method]
+    told = msgspec.structs.replace(played.figures(method), near_tie=None)  # which takes models to know
+    assert told == fold(played.events[:-1]).figures()[method]
 
 
 @pytest.mark.parametrize("method", METHODS)

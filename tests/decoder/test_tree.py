@@ -119,7 +119,7 @@ configs = st.one_of(
 )
 @given(
     config=configs,
-    name=st.sampled_from([*FAMILIES, "neox", "neox-strange", "wide-target"]),
+    name=st.sampled_from([*FAMILIES, "neox", "neox-strange", "wide-target", "wide-draft"]),
     dtype=st.sampled_from(["float64", "float32"]),
     prompt=st.sampled_from(PROMPTS),
 )
