@@ -87,7 +87,7 @@ def peak_bytes(device: torch.device) -> int:
 
 def release_memory(device: torch.device) -> None:
     """Gives back what is no longer used and starts a new peak."""
-    gc.collect()
     if device.type == "cuda":
+        gc.collect()
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats(device)

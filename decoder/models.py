@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from jaxtyping import Float
 from numpy.typing import NDArray
+from safetensors import SafetensorError
 from torch import Tensor
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, GenerationConfig, PreTrainedTokenizerBase
 from transformers.utils import logging as transformers_logging
@@ -220,7 +221,7 @@ def _from_hub(name: str, load: Callable[[], Any]) -> Any:
     """Runs a loader and says in one line why it could not."""
     try:
         return load()
-    except (OSError, ValueError, KeyError, ImportError, RuntimeError) as error:
+    except (OSError, ValueError, KeyError, ImportError, RuntimeError, SafetensorError) as error:
         why = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise ModelError(
             f"cannot load {name}: {why}; give a hub id, or a folder with config.json, tokenizer and safetensors weights"

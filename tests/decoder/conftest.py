@@ -1,6 +1,5 @@
 """Fixtures of the engine's tests."""
 
-import gc
 from collections.abc import Iterator
 
 import pytest
@@ -21,9 +20,7 @@ def _one_thread() -> Iterator[None]:
 @pytest.fixture(scope="module", autouse=True)
 def _little_garbage() -> Iterator[None]:
     """Hides what is there from the garbage collector, because every run of the engine collects once."""
-    gc.freeze()
     yield
-    gc.unfreeze()
 
 
 @pytest.fixture(scope="session")
