@@ -13,7 +13,8 @@ import pyte
 import pytest
 from msgspec import structs
 
-from decoder.events import Event, Round, Run, encode
+from decoder.events import Event, Knob, Round, Run, encode
+from dynatui.recording import read
 from tests.dynatui.render.scripted import HOSTILE, story
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")
@@ -232,3 +233,37 @@ def test_the_keyboard_works_when_the_prompt_came_through_standard_input(start: S
     terminal.child.send("q")
     assert terminal.end() == 3
     assert_left_clean(terminal)
+
+
+def rounds_in(path: Path) -> list[Round]:
+    """The watched method's rounds that a recording holds so far."""
+    events = read(path) if path.exists() and path.stat().st_size else []
+    return [event for event in events if isinstance(event, Round) and event.method == "dynatree"]
+
+
+def wait_for_rounds(terminal: Terminal, path: Path, count: int) -> None:
+    """Lets the program run until so many rounds are recorded."""
+    for _ in range(600):
+        terminal.read(0.1)
+        if len(rounds_in(path)) >= count:
+            return
+    pytest.fail("the rounds never came; the screen is\n" + "\n".join(terminal.screen.display))
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40)], ids=["80x24", "120x40"])
+def test_the_embedded_pair_decodes_live_and_obeys_the_keys(start: Start, tmp_path: Path, size: tuple[int, int]) -> None:
+    prompt, recorded = tmp_path / "prompt.txt", tmp_path / "live.jsonl"
+    prompt.write_text("The captain went down to the harbour, and there he saw\n")
+    terminal = start("-m", "dynatui", "--prompt-file", str(prompt), "--record", str(recorded), size=size)
+    wait_for_rounds(terminal, recorded, 5)
+    terminal.child.send("[")
+    wait_for_rounds(terminal, recorded, len(rounds_in(recorded)) + 5)
+    terminal.child.send("q")
+    assert terminal.end() == 0
+    assert_left_clean(terminal)
+    events = read(recorded)
+    turned = [event for event in events if isinstance(event, Knob) and event.source == "user"]
+    assert [(knob.name, knob.new < knob.old) for knob in turned] == [("tau_h", True)]
+    after = next(event for event in rounds_in(recorded) if event.round >= turned[0].round)
+    assert after.knobs is not None
+    assert after.knobs.tau_h == pytest.approx(turned[0].new)
