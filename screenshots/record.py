@@ -19,7 +19,7 @@ from dynatui.recording import Recorder
 
 TRACE = Path(__file__).parent.parent / "tests" / "traces" / "demo.jsonl"
 CONFIG = RunConfig(max_new_tokens=160)
-PROMPTS = (0, 2)
+PROMPTS = (0, 1)
 TURNED_AT = 24
 TAU_H = 0.75
 
