@@ -24,7 +24,7 @@ class Block(NamedTuple):
     code: str
 
 
-BLOCKS = [Block(*found) for found in re.findall(r"(?:<!-- (.*?) -->\n)?```(\w+)\n(.*?)```", README, re.DOTALL)]
+BLOCKS = [Block(*found) for found in re.findall(r"(?:<!-- ([^\n]*) -->\n)?```(\w+)\n(.*?)```", README, re.DOTALL)]
 QUICK_START = [block.code.strip() for block in BLOCKS if block.code.startswith("python3.11 -m venv")]
 
 
