@@ -222,7 +222,7 @@ def _from_hub(name: str, load: Callable[[], Any]) -> Any:
     try:
         return load()
     except (OSError, ValueError, KeyError, ImportError, RuntimeError, SafetensorError) as error:
-        why = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        why = (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")
         raise ModelError(
             f"cannot load {name}: {why}; give a hub id, or a folder with config.json, tokenizer and safetensors weights"
         ) from error
@@ -289,7 +289,7 @@ def probe(model: LanguageModel) -> None:
             for path in (prefix, [*prefix, first], [*prefix, second], [*prefix, first, third])
         ]
     except (TypeError, ValueError, RuntimeError, AttributeError, IndexError) as error:
-        why = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        why = (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")
         raise PairError(
             f"{model.name} cannot run a draft tree ({why}); choose a decoder-only model with full attention"
         ) from error

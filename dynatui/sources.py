@@ -20,8 +20,8 @@ from dynatui.state import Failure, Loading, Prompt, Record
 
 logger = logging.getLogger(__name__)
 
-SHOWN_PER_SECOND = 30.0
-"""Tokens a second that can still be followed by eye."""
+SHOWN_PER_SECOND = 15.0
+"""Tokens a second at which the text can be read, and history be seen at work."""
 _SLOWEST = 1 / 64
 _FASTEST = 64.0
 _FIRST_SPEED = 1 / 4

@@ -260,7 +260,7 @@ def test_a_chosen_speed_and_a_users_pair_are_left_alone(session: Session, speed:
 
 
 def test_readable_speeds_are_powers_of_two() -> None:
-    assert [readable_speed(rate) for rate in (0.0, 30.0, 60.0, 150.0, 1e9)] == [1.0, 1.0, 0.5, 0.25, 1 / 64]
+    assert [readable_speed(rate) for rate in (0.0, 15.0, 30.0, 75.0, 1e9)] == [1.0, 1.0, 0.5, 0.25, 1 / 64]
     assert (bounded_speed(1e-9), bounded_speed(1e9)) == (1 / 64, 64.0)
 
 
@@ -317,5 +317,8 @@ def test_a_recording_ignores_knobs_and_ends_at_once() -> None:
 
 
 def test_a_fast_recording_starts_at_a_readable_speed() -> None:
-    fast = [structs.replace(e, wall_s=e.wall_s / 100) if hasattr(e, "wall_s") else e for e in story()]
-    assert TraceSource(fast).speed < TraceSource(story()).speed == 1.0
+    slow, fast = (
+        [structs.replace(e, wall_s=e.wall_s * factor) if hasattr(e, "wall_s") else e for e in story()]
+        for factor in (10, 0.01)
+    )
+    assert TraceSource(fast).speed < TraceSource(slow).speed == 1.0
