@@ -49,6 +49,8 @@ def status(scene: Scene, width: int, height: int) -> Rows:
     for right in (
         (*names, (f"  {run.device} {run.dtype}  greedy  seed {run.seed} ", "dim")),
         (*names, (f"  {run.device} {run.dtype} ", "dim")),
+        ((f"{run.target} ← {run.draft}  {run.device} {run.dtype} ", "dim"),),
+        ((f"{run.target} ← {run.draft}  {run.device} ", "dim"),),
         ((f"{run.target} ← {run.draft} ", "dim"),),
         ((f"{run.target} ", "dim"),),
     ):
