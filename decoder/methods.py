@@ -26,7 +26,6 @@ class Method:
     """All its parameters, as a recording keeps them."""
     open: "Callable[[Pair, Sequence[int], RunConfig], Session]"
     """(pair, prompt ids, parameters) -> a session that has read nothing yet."""
-    has_knobs: bool = False
 
 
 def _ar(pair: "Pair", prompt_ids: Sequence[int], config: RunConfig) -> "Session":
@@ -70,9 +69,7 @@ def _hf(pair: "Pair", prompt_ids: Sequence[int], config: RunConfig) -> "Session"
 
 
 _ALL = (
-    Method(
-        "dynatree", "adaptive tree, one target pass a round", lambda c: asdict(c.dynatree), _dynatree, has_knobs=True
-    ),
+    Method("dynatree", "adaptive tree, one target pass a round", lambda c: asdict(c.dynatree), _dynatree),
     Method("ar", "autoregressive: one token a round, the baseline", lambda _: {}, _ar),
     Method("linear", "a chain of K drafted tokens", lambda c: asdict(c.linear), _linear),
     Method("fixed", "a tree of fixed depth and branching", lambda c: asdict(c.fixed), _fixed),
@@ -81,7 +78,6 @@ _ALL = (
         "DynaTree's Algorithm 1 as printed: two target passes",
         lambda c: asdict(c.dynatree),
         _alg1,
-        has_knobs=True,
     ),
     Method("hf", "transformers' assisted generation", lambda _: {}, _hf),
 )

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-from decoder.events import End, Event, Figures, Round, Run, Start, Summary
+from decoder.events import End, Event, Figures, Round, Run, Start
 
 Count = TypeVar("Count", int, float)
 
@@ -225,12 +225,6 @@ def fold(events: Iterable[Event]) -> Race:
     for event in events:
         race = race.apply(event)
     return race
-
-
-def summarised(events: Sequence[Event]) -> dict[str, Figures]:
-    """The figures that a complete run recorded, or those of its events so far when it broke off."""
-    last = events[-1] if events else None
-    return last.methods if isinstance(last, Summary) else fold(events).figures()
 
 
 def _plus(total: Count | None, part: Count | None) -> Count | None:

@@ -38,6 +38,13 @@ def encode_prompt(tokenizer: PreTrainedTokenizerBase, prompt: str, max_new_token
     return ids
 
 
+def decoded(tokenizer: PreTrainedTokenizerBase, ids: list[int], *, special: bool = False) -> str:
+    """The text of these tokens as it is, with special tokens written out or left out."""
+    text = tokenizer.decode(ids, skip_special_tokens=not special, clean_up_tokenization_spaces=False)
+    assert isinstance(text, str), "one list of ids is one text"  # noqa: S101 - the library's type is wider
+    return text
+
+
 class TextStream:
     """Turns committed tokens into text as they come; an incomplete character waits for its last byte."""
 
@@ -62,17 +69,13 @@ class TextStream:
         return self._release(self._added(len(self._waiting)), len(self._waiting))
 
     def _added(self, count: int) -> str:
-        return self._decode([*self._shown, *self._waiting[:count]])[len(self._decode(self._shown)) :]
+        shown = decoded(self._tokenizer, self._shown)
+        return decoded(self._tokenizer, [*self._shown, *self._waiting[:count]])[len(shown) :]
 
     def _release(self, added: str, count: int) -> str:
         self._shown = [*self._shown, *self._waiting[:count]][-CONTEXT_TOKENS:]
         self._waiting = self._waiting[count:]
         return added
-
-    def _decode(self, ids: list[int]) -> str:
-        text = self._tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)
-        assert isinstance(text, str), "one list of ids is one text"  # noqa: S101 - the library's type is wider
-        return text
 
 
 class Pieces:
@@ -81,19 +84,15 @@ class Pieces:
     def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:
         self._tokenizer = tokenizer
         self._anchor: list[int] = tokenizer("a", add_special_tokens=False).input_ids[-1:]
-        self._anchor_text = self._decode(self._anchor)
+        self._anchor_text = decoded(tokenizer, self._anchor, special=True)
         self._known: dict[int, str] = {}
 
     def __call__(self, token: int) -> str:
         """The text of one token."""
+        tokenizer = self._tokenizer
         if token not in self._known:
-            together = self._decode([*self._anchor, token])
-            alone = self._decode([token])
+            together = decoded(tokenizer, [*self._anchor, token], special=True)
+            alone = decoded(tokenizer, [token], special=True)
             follows = together.startswith(self._anchor_text)
             self._known[token] = together[len(self._anchor_text) :] if follows else alone
         return self._known[token]
-
-    def _decode(self, ids: list[int]) -> str:
-        text = self._tokenizer.decode(ids, skip_special_tokens=False, clean_up_tokenization_spaces=False)
-        assert isinstance(text, str), "one list of ids is one text"  # noqa: S101 - the library's type is wider
-        return text

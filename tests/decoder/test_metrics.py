@@ -6,8 +6,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from decoder.events import End, Event, Figures, Knob, Round, Run, Start, Summary
-from decoder.metrics import FIGURES, Race, distinct_ngrams, first_difference, fold, summarised
+from decoder.events import End, Event, Figures, Knob, Round, Run, Start
+from decoder.metrics import FIGURES, Race, distinct_ngrams, first_difference, fold
 
 RUN = Run(
     version="0",
@@ -226,12 +226,3 @@ def test_the_fold_does_not_change_the_state_before() -> None:
 def test_knob_events_change_no_figure() -> None:
     knob = Knob(method="dynatree", round=1, name="tau_h", old=0.9, new=0.8, source="user")
     assert figures([*DYNATREE, knob]) == figures(DYNATREE)
-
-
-def test_a_finished_run_keeps_the_figures_it_recorded() -> None:
-    recorded = {"dynatree": Figures(rounds=99, near_tie=True)}
-    assert summarised([RUN, *DYNATREE, Summary(methods=recorded)]) == recorded
-
-
-def test_a_run_that_broke_off_has_the_figures_of_its_rounds() -> None:
-    assert summarised([RUN, *DYNATREE])["dynatree"] == figures(DYNATREE)
