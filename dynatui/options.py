@@ -74,6 +74,16 @@ PromptTexts = Annotated[
     Option("--prompt", metavar="TEXT", rich_help_panel=PROMPTS, help="The prompt itself. May be repeated."),
 ]
 
+Chat = Annotated[
+    bool | None,
+    Option(
+        "--chat/--no-chat",
+        rich_help_panel=PROMPTS,
+        help="Wrap each prompt in the chat template of the target's tokenizer.",
+        show_default="no-chat",
+    ),
+]
+
 Methods = Annotated[
     str | None,
     Option(
@@ -102,6 +112,14 @@ Record = Annotated[
         metavar="FILE",
         rich_help_panel=RUN,
         help="Write all events to FILE as they happen, after those that are in it already.",
+    ),
+]
+Follow = Annotated[
+    Path | None,
+    Option(
+        metavar="FILE",
+        rich_help_panel=RUN,
+        help="Watch a recording that another process is writing, instead of decoding.",
     ),
 ]
 
@@ -182,4 +200,25 @@ NoColor = Annotated[
     bool, Option("--no-color", rich_help_panel=SCREEN, help="No colours, as with NO_COLOR in the environment.")
 ]
 
+Mouse = Annotated[
+    bool,
+    Option(
+        "--mouse/--no-mouse",
+        rich_help_panel=SCREEN,
+        help="Whether clicks and the wheel steer; without, the terminal selects and copies.",
+    ),
+]
+LogFile = Annotated[
+    Path | None,
+    Option(
+        "--log-file",
+        metavar="FILE",
+        rich_help_panel=SCREEN,
+        help="Where messages of libraries and faults go, instead of the user's log folder.",
+    ),
+]
+
 RecordingFile = Annotated[Path, Argument(metavar="FILE", help="A file that --record has written.")]
+OtherRecordingFile = Annotated[
+    Path | None, Argument(metavar="[FILE]", help="Another one, to be shown beside it.", show_default=False)
+]

@@ -30,6 +30,10 @@ class View:
     theme: str | None = None
     symbols: Symbols = "braille"
     color: bool = True
+    mouse: bool = True
+    """Whether clicks and the wheel are taken; without, the terminal itself can select and copy."""
+    log: Path | None = None
+    """Where messages of libraries and faults go; None: the user's log folder."""
 
 
 @dataclass(frozen=True)
