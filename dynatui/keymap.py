@@ -1,56 +1,146 @@
-"""Every key, once: the bindings, the footer and the help screen are made from this table.
+"""Every key, once: bindings, dispatch, footer, help, command palette and README are made from this table.
 
-Knows nothing of widgets; an action is the name of a method of the app.
+A key may mean one thing while the run is watched and another while the text is inspected or a slider is moved. Knows
+nothing of widgets; an action is the name of a method of the app, with its arguments.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from decoder.config import KnobName
+from dynatui.render.scene import PANELS, Mode
+
+_EVERYWHERE: tuple[Mode, ...] = ("watch", "inspect", "knobs")
+_VIEWING: tuple[Mode, ...] = ("watch", "inspect")
+_GLYPHS = {
+    "left": "←",
+    "right": "→",
+    "up": "↑",
+    "down": "↓",
+    "shift+left": "shift ←",
+    "shift+right": "shift →",
+    "escape": "esc",
+}
 
 
 @dataclass(frozen=True)
 class Key:
-    """One line of the help, which may stand for two keys that belong together."""
+    """One line of the help, which may stand for several keys that belong together."""
 
     caps: tuple[str, ...]
-    """The keys as a user types them."""
+    """The keys as Textual names them, or as they are typed."""
     actions: tuple[str, ...]
     """What each of them does."""
     label: str
-    """One or two words for the footer."""
+    """One or two words for the footer and the palette."""
     help: str
-    rank: int
-    """Place in the footer: the lowest come first, and the highest give way in a narrow terminal."""
+    modes: tuple[Mode, ...] = _EVERYWHERE
+    """Where the keys mean this."""
+    rank: int = 99
+    """Place in the footer: the lowest come first, and the highest give way in a narrow terminal; 99 is left out."""
 
     @property
-    def shown(self) -> str:
-        """How the footer and the help write the keys."""
-        return " ".join(self.caps)
+    def shown(self) -> tuple[str, ...]:
+        """The keys as the footer, the help and the README write them."""
+        return tuple(_GLYPHS.get(cap, cap) for cap in self.caps)
 
 
-KNOB_STEPS: dict[KnobName, float] = {"tau_h": 0.05, "tau_l": 0.05, "d0": 1.0}
-"""How far one press turns a knob."""
+@dataclass(frozen=True)
+class Group:
+    """Keys that belong together, under a heading of the help."""
 
-TABS = ("text", "tree", "curves", "race")
-"""Panels that share one place in a small terminal; keys 1 to 4."""
+    title: str
+    keys: tuple[Key, ...]
 
-KEYMAP = (
-    Key(
-        ("[", "]"),
-        ("turn('tau_h',-1)", "turn('tau_h',1)"),
-        "τh",
-        "τh down, up: the draft is sure from here: 1 child",
-        3,
+
+_DIGITS = tuple("0123456789")
+
+GROUPS = (
+    Group(
+        "Knobs",
+        (
+            Key(("[", "]"), ("turn('tau_h',-1)", "turn('tau_h',1)"), "τh", "τh down, up: the draft is sure from here: 1 child", rank=3),
+            Key(("{", "}"), ("turn('tau_l',-1)", "turn('tau_l',1)"), "τl", "τl down, up: unsure below: 3 children", rank=4),
+            Key(("-", "="), ("turn('d0',-1)", "turn('d0',1)"), "D0", "D0 down, up: how deep every branch may grow", rank=5),
+            Key(("h",), ("history",), "history", "history on, off: recent rounds move D0 and τh", rank=8),
+            Key(("k",), ("drawer",), "all knobs", "every knob as a slider; the next six lines are for there", rank=7),
+            Key(("up", "down"), ("slider(-1)", "slider(1)"), "choose", "choose a slider", ("knobs",), 1),
+            Key(("left", "right"), ("nudge(-1)", "nudge(1)"), "turn", "turn it", ("knobs",), 2),
+            Key(("shift+left", "shift+right"), ("nudge(-5)", "nudge(5)"), "coarse", "turn it five steps", ("knobs",), 9),
+            Key((*_DIGITS, "."), (*(f"type_digit('{d}')" for d in _DIGITS), "type_digit('.')"), "value", "type a value", ("knobs",), 3),
+            Key(("enter",), ("set_typed",), "set", "set the typed value", ("knobs",), 4),
+            Key(("backspace",), ("rub_out",), "rub out", "rub out the last digit", ("knobs",)),
+            Key(("u",), ("undo",), "undo", "undo the last turn of a knob", rank=14),
+            Key(("0",), ("defaults",), "defaults", "all knobs as the program was started", _VIEWING),
+            Key(("p",), ("preset",), "preset", "all knobs as in the next preset"),
+            Key(("b",), ("pin",), "A/B", "pin what was measured so far as A: from now on B is compared with it", _VIEWING, 15),
+        ),
     ),
-    Key(("{", "}"), ("turn('tau_l',-1)", "turn('tau_l',1)"), "τl", "τl down, up: unsure below: 3 children", 4),
-    Key(("-", "="), ("turn('d0',-1)", "turn('d0',1)"), "D0", "D0 down, up: how deep every branch may grow", 5),
-    Key(("h",), ("history",), "history", "history on, off: recent rounds move D0 and τh", 6),
-    Key(("space",), ("freeze",), "freeze", "freeze the view; decoding goes on", 7),
-    Key(("P",), ("pause",), "pause", "pause decoding", 8),
-    Key(("<", ">"), ("speed(-1)", "speed(1)"), "speed", "half, double the speed of the show", 9),
-    Key(("n",), ("next_prompt",), "next", "next prompt", 10),
-    Key(("R",), ("restart",), "restart", "restart this prompt; after an error: try again", 11),
-    Key(("1", "2", "3", "4"), tuple(f"tab('{tab}')" for tab in TABS), "panel", "text, tree, curves, race", 12),
-    Key(("?",), ("help",), "help", "this page", 1),
-    Key(("q", "ctrl+c"), ("leave", "leave"), "quit", "quit", 2),
-)
+    Group(
+        "Time",
+        (
+            Key(("space",), ("freeze",), "freeze", "freeze the view, decoding goes on; again: back to now", rank=9),
+            Key(("P",), ("pause",), "pause", "pause decoding, or the show of a recording", rank=10),
+            Key((".",), ("step",), "step", "one stage on: tree drafted, verified, committed; in a recording one round", _VIEWING, 11),
+            Key(("B",), ("breaks",), "break on", "pause by itself: nothing accepted, tree full, first difference from ar, …"),
+            Key(("<", ">"), ("speed(-1)", "speed(1)"), "speed", "half, double the speed of the show", rank=16),
+            Key(("left", "right"), ("scrub(-1)", "scrub(1)"), "scrub", "a round back, on; every panel follows", ("watch",), 12),
+            Key(("shift+left", "shift+right"), ("scrub(-10)", "scrub(10)"), "scrub 10", "ten rounds back, on", ("watch",)),
+            Key(("home", "end"), ("scrub_to(0)", "live"), "first, now", "the first round; back to now", ("watch",)),
+        ),
+    ),
+    Group(
+        "Text and panels",
+        (
+            Key(("i",), ("inspect",), "inspect", "a cursor in the text: why is this token here? The tree shows its round", rank=6),
+            Key(("left", "right"), ("cursor(-1)", "cursor(1)"), "token", "the token before, after", ("inspect",), 1),
+            Key(("up", "down"), ("cursor_line(-1)", "cursor_line(1)"), "line", "the line above, below", ("inspect",), 2),
+            Key(("shift+left", "shift+right"), ("cursor_round(-1)", "cursor_round(1)"), "round", "the round before, after", ("inspect",), 9),
+            Key(("home", "end"), ("cursor_to(0)", "cursor_to(-1)"), "ends", "the first, the last token", ("inspect",)),
+            Key(("f",), ("difference",), "difference", "go to the first token that differs from ar"),
+            Key(("o",), ("heat",), "colours", "what the text's colours mean: origin, draft probability, round, time", rank=18),
+            Key(("t",), ("mask",), "mask", "the tree as the matrix of who sees whom, and back", rank=17),
+            Key(tuple("12345678"), tuple(f"panel('{name}')" for name in PANELS), "panel", "text, tree, curves, race, work by depth, what if, prompts, log", _VIEWING, 13),
+            Key(("tab", "shift+tab"), ("next_panel(1)", "next_panel(-1)"), "next", "the next panel, the one before"),
+            Key(("e", "enter"), ("maximise", "maximise"), "expand", "the chosen panel alone on the screen, and back", _VIEWING, 19),
+            Key(("escape",), ("back",), "back", "back to the whole screen, live", rank=20),
+        ),
+    ),
+    Group(
+        "Prompts",
+        (
+            Key(("n", "N"), ("prompt(1)", "prompt(-1)"), "prompt", "next, previous prompt", rank=21),
+            Key(("R",), ("prompt(0)",), "restart", "restart this prompt; after an error: try again", rank=22),
+            Key(("E",), ("edit",), "edit", "edit this prompt and run it"),
+        ),
+    ),
+    Group(
+        "Keep",
+        (
+            Key(("r",), ("record",), "record", "record from here on to a file, or stop; the run's beginning is in it", rank=23),
+            Key(("x",), ("export",), "export", "write screen, figures, text and command line into a folder", rank=24),
+            Key(("y",), ("command",), "command", "show and copy the command line of these settings", rank=25),
+            Key(("c",), ("copy_text",), "copy", "copy the text"),
+        ),
+    ),
+    Group(
+        "Screen",
+        (
+            Key(("v",), ("symbols",), "symbols", "braille, blocks or ASCII"),
+            Key(("T",), ("theme",), "theme", "the next theme"),
+            Key(("?",), ("help",), "help", "this page, with what every figure means", rank=0),
+            Key(("ctrl+p",), ("palette",), "palette", "find a command by its name"),
+            Key(("ctrl+z",), ("suspend_process",), "suspend", "back to the shell; fg returns"),
+            Key(("q", "ctrl+c"), ("leave", "leave"), "quit", "quit", rank=0),
+        ),
+    ),
+)  # fmt: skip
+
+KEYMAP: tuple[Key, ...] = tuple(key for group in GROUPS for key in group.keys)
+
+
+def action_for(cap: str, mode: Mode, keys: Sequence[Key] = KEYMAP) -> str | None:
+    """What a key does in a mode; None where it does nothing."""
+    for key in keys:
+        if mode in key.modes and cap in key.caps:
+            return key.actions[key.caps.index(cap)]
+    return None

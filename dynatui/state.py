@@ -7,7 +7,7 @@ is cleaned on its way in. Figures come from `decoder.metrics`; nothing here know
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Literal, TypeAlias
+from typing import Any, TypeAlias, get_args
 
 from msgspec import structs
 
@@ -15,13 +15,15 @@ from decoder.config import KnobName
 from decoder.events import End, Event, Figures, Knob, Knobs, Round, Run, Start, Summary
 from decoder.metrics import ROOT_IS_DRAFTED, Race, depth_acceptance
 from dynatui.clean import clean, clean_line
-
-Origin: TypeAlias = Literal["prompt", "accepted", "bonus", "plain"]
+from dynatui.tokens import Token, tokens_of
 
 WINDOW = 10
 """Rounds that curves are averaged over when the run names no window of its own."""
 _MOST_POINTS = 512
 _MOST_MARKS = 32
+_MOST_CHANGES = 200
+_LARGEST = 1e6
+_KNOBS: tuple[KnobName, ...] = get_args(KnobName)
 
 
 @dataclass(frozen=True)
@@ -82,6 +84,22 @@ class Mark:
 
 
 @dataclass(frozen=True)
+class Change:
+    """A knob that has a new value, with the reason where history has one."""
+
+    mark: Mark
+    method: str
+    by_user: bool
+    acceptance: float | None = None
+    """Mean depth acceptance over the window, which moved history to it."""
+
+    def repeats(self, other: "Change") -> bool:
+        """Whether it is the same turn of the user, told by another method."""
+        same = (self.mark.name, self.mark.new) == (other.mark.name, other.mark.new)
+        return same and self.by_user and other.by_user and self.method != other.method
+
+
+@dataclass(frozen=True)
 class Curves:
     """What the charts draw, of the watched method; the first two are means over the window."""
 
@@ -91,6 +109,9 @@ class Curves:
     tau_h: Curve = Curve()
     rate: Curve = Curve()
     """Tokens a second so far."""
+    draft_ms: Curve = Curve()
+    verify_ms: Curve = Curve()
+    commit_ms: Curve = Curve()
 
 
 @dataclass(frozen=True)
@@ -98,16 +119,19 @@ class RunState:
     """Everything that the screen shows about the work."""
 
     race: Race = field(default_factory=Race)
-    text: tuple[tuple[str, Origin], ...] = ()
-    """The prompt and what the watched method made of it."""
-    newest: Round | None = None
-    """The watched method's last round."""
-    bonus: str = ""
-    """What the target itself added in it."""
+    tokens: tuple[Token, ...] = ()
+    """What the watched method made of the prompt."""
+    past: tuple[Round, ...] = ()
+    """The watched method's rounds, the oldest first."""
     curves: Curves = Curves()
     marks: tuple[Mark, ...] = ()
+    """What the user turned."""
+    changes: tuple[Change, ...] = ()
+    """What anybody turned, the newest last."""
     recent: tuple[tuple[float, int], ...] = ()
     """Depth acceptance and committed tokens of the rounds in the window."""
+    settings: Mapping[KnobName, float] = field(default_factory=dict)
+    """Every knob of any method as it was set last; of `knobs`, the exact values are there."""
     knobs: Knobs | None = None
     history: bool | None = None
     """Whether history moves the knobs; None for a method without knobs."""
@@ -133,9 +157,19 @@ class RunState:
         return max(1, int(self.parameter("window", WINDOW)))
 
     @property
+    def newest(self) -> Round | None:
+        """The watched method's last round."""
+        return self.past[-1] if self.past else None
+
+    @property
     def rounds(self) -> int:
         """Rounds of the watched method so far."""
-        return self.newest.round + 1 if self.newest else 0
+        return len(self.past)
+
+    @property
+    def prompt_text(self) -> str:
+        """What the models continue."""
+        return self.run.prompt if self.run else ""
 
     @property
     def done(self) -> bool:
@@ -149,8 +183,7 @@ class RunState:
     def parameter(self, name: str, default: float) -> float:
         """A number among the watched method's parameters; a recording may claim anything."""
         value = self.run.methods[self.watched].get(name) if self.run and self.watched else None
-        sane = isinstance(value, int | float) and math.isfinite(value) and abs(value) < 1e6
-        return float(value) if sane and value is not None else default
+        return float(value) if value is not None and _is_sane(value) else default
 
 
 def apply(state: RunState, record: Record) -> RunState:
@@ -172,38 +205,50 @@ def apply(state: RunState, record: Record) -> RunState:
 
 
 def _begin(state: RunState, run: Run) -> RunState:
-    fresh = RunState(race=Race().apply(run), text=((run.prompt, "prompt"),), prompt=state.prompt, loading=state.loading)
+    fresh = RunState(race=Race().apply(run), prompt=state.prompt, loading=state.loading, settings=_settings(run))
     history = next(iter(run.methods.values()), {}).get("history")
     return replace(fresh, history=history if isinstance(history, bool) else None)
+
+
+def _settings(run: Run) -> dict[KnobName, float]:
+    """The knobs that the methods begin with, those of an earlier method first; a recording may claim anything."""
+    found: dict[KnobName, Any] = {}
+    for method, parameters in reversed(run.methods.items()):
+        own = dict(parameters)
+        if method == "fixed":
+            own = {"fixed_depth": own.get("depth"), "fixed_branching": own.get("branching"), **own}
+        branching = own.get("branching")
+        if isinstance(branching, list | tuple):
+            own |= zip(("b_min", "b_mid", "b_max"), branching, strict=False)
+        found |= {name: own[name] for name in _KNOBS if name in own}
+    return {name: float(value) for name, value in found.items() if _is_sane(value)}
+
+
+def _is_sane(value: object) -> bool:
+    return isinstance(value, int | float) and math.isfinite(value) and abs(value) < _LARGEST
 
 
 def _advance(state: RunState, event: Start | Round | Knob | End) -> RunState:
     if isinstance(event, End):
         end = structs.replace(event, error=clean_line(event.error) if event.error else None)
         return replace(state, ends={**state.ends, event.method: end})
-    if event.method != state.watched:
-        return state
-    if isinstance(event, Round):
-        return _round(state, event)
     if isinstance(event, Knob):
         return _knob(state, event)
+    if isinstance(event, Round) and event.method == state.watched:
+        return _round(state, event)
     return state
 
 
 def _round(state: RunState, event: Round) -> RunState:
-    pieces = [clean_line(piece) for piece in event.pieces]
-    drafted, added = split_origin(event)
-    origins: tuple[tuple[str, Origin], ...] = ((clean(drafted), "accepted"), (clean(added), "bonus"))
-    if event.draft_forwards is None:
-        origins = ((clean(event.text), "plain"),)
     rooted = event.method in ROOT_IS_DRAFTED
     share = depth_acceptance(event.parents, event.accepted, root_is_drafted=rooted)
     recent = (*state.recent, (share, len(event.committed)))[-state.window :]
+    round_s = max(0.0, event.t - (state.newest.t if state.newest else 0.0))
+    shown = structs.replace(event, pieces=[clean_line(piece) for piece in event.pieces])
     return replace(
         state,
-        newest=structs.replace(event, pieces=pieces),
-        bonus=clean_line(added),
-        text=(*state.text, *(span for span in origins if span[0])),
+        past=(*state.past, shown),
+        tokens=(*state.tokens, *tokens_of(event, round_s)),
         recent=recent,
         curves=_extended(state, event, recent),
         knobs=event.knobs or state.knobs,
@@ -219,33 +264,32 @@ def _extended(state: RunState, event: Round, recent: tuple[tuple[float, int], ..
         d0=curves.d0.add(event.knobs.d0) if event.knobs else curves.d0,
         tau_h=curves.tau_h.add(event.knobs.tau_h) if event.knobs else curves.tau_h,
         rate=curves.rate.add(rate),
+        draft_ms=curves.draft_ms.add(1000 * (event.draft_s or 0.0)),
+        verify_ms=curves.verify_ms.add(1000 * (event.verify_s or 0.0)),
+        commit_ms=curves.commit_ms.add(1000 * (event.commit_s or 0.0)),
     )
 
 
 def _knob(state: RunState, event: Knob) -> RunState:
-    knobs, history = state.knobs, state.history
-    if event.name == "history":
-        history = bool(event.new)
-    elif knobs is not None:
-        knobs = structs.replace(knobs, **{str(event.name): event.new})
-    marks = state.marks
-    if event.source == "user":
-        marks = (*marks, Mark(event.round, event.name, event.old, event.new))[-_MOST_MARKS:]
-    return replace(state, knobs=knobs, history=history, marks=marks)
-
-
-def split_origin(event: Round) -> tuple[str, str]:
-    """The round's text in two: what the draft proposed, and what the target added.
-
-    Pieces of half a character do not add up to the text; then the longest beginning that does counts as drafted.
-    """
-    kept = event.accepted[: len(event.committed)]
-    proposed = "".join(event.pieces[node] for node in kept)
-    if len(kept) == len(event.committed) or event.text.startswith(proposed):
-        cut = len(event.text) if len(kept) == len(event.committed) else len(proposed)
-        return event.text[:cut], event.text[cut:]
-    same = next((i for i, (a, b) in enumerate(zip(event.text, proposed, strict=False)) if a != b), len(event.text))
-    return event.text[:same], event.text[same:]
+    """A turn moves the watched method's knobs; one that several methods obey is noted once."""
+    watched, by_user = event.method == state.watched, event.source == "user"
+    if not watched and not by_user:
+        return state
+    state = replace(state, settings={**state.settings, event.name: event.new})
+    if watched and event.name == "history":
+        state = replace(state, history=bool(event.new))
+    elif watched and state.knobs is not None and event.name in Knobs.__struct_fields__:
+        state = replace(state, knobs=structs.replace(state.knobs, **{str(event.name): event.new}))
+    mean = math.fsum(share for share, _ in state.recent) / len(state.recent) if state.recent and not by_user else None
+    mark = Mark(event.round if watched else state.rounds, event.name, event.old, event.new)
+    change = Change(mark, event.method, by_user, mean)
+    if any(change.repeats(other) for other in state.changes[-1:]):
+        return state
+    return replace(
+        state,
+        marks=(*state.marks, mark)[-_MOST_MARKS:] if by_user else state.marks,
+        changes=(*state.changes, change)[-_MOST_CHANGES:],
+    )
 
 
 def _clean_run(run: Run) -> Run:

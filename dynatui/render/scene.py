@@ -1,10 +1,54 @@
 """Everything that the panels are drawn from, in one value: a picture is a function of it and of a size."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Literal, TypeAlias, get_args
 
 from decoder.config import KnobName
+from dynatui.results import Results
 from dynatui.session import Symbols
 from dynatui.state import RunState
+from dynatui.tokens import Token
+
+Mode: TypeAlias = Literal["watch", "inspect", "knobs"]
+"""What the arrow keys move: the place in time, the cursor in the text, a slider."""
+Heat: TypeAlias = Literal["origin", "probability", "round", "time"]
+"""What the text's inks stand for."""
+PanelName: TypeAlias = Literal["text", "tree", "curves", "race", "work", "whatif", "prompts", "log"]
+"""Panels that can be chosen, by keys 1 to 8."""
+
+HEATS: tuple[Heat, ...] = get_args(Heat)
+PANELS: tuple[PanelName, ...] = get_args(PanelName)
+ALWAYS: tuple[PanelName, ...] = ("text", "tree", "curves")
+"""Panels with a place of their own where there is room; the others share one."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where in the run the picture is."""
+
+    round: int = 0
+    """Rounds of the watched method that are shown."""
+    rounds: int = 0
+    """Rounds that there are; of a recording, all that it holds."""
+    seconds: float = 0.0
+    """Own decode time at that round."""
+    live: bool = True
+    """Whether the picture follows the work."""
+
+
+@dataclass(frozen=True)
+class Meters:
+    """What the screen itself costs."""
+
+    fps: float = 0.0
+    """Frames a second that the terminal keeps up with."""
+    slow_line: bool = False
+    """Whether frames were left out because the terminal does not keep up."""
+    ui_share: float | None = None
+    """Share of one core that the screen takes."""
+    bytes_per_s: float | None = None
+    """Written to the terminal."""
 
 
 @dataclass(frozen=True)
@@ -12,12 +56,37 @@ class Scene:
     """What is known about the work, and how the user looks at it."""
 
     state: RunState = field(default_factory=RunState)
-    tab: str = "text"
+    panel: PanelName = "text"
+    """The chosen panel."""
+    maximised: bool = False
+    mode: Mode = "watch"
+    heat: Heat = "origin"
+    mask: bool = False
+    """Whether the tree is drawn as the matrix of who sees whom."""
+    cursor: int | None = None
+    """Index into the state's tokens, while the text is inspected."""
     symbols: Symbols = "braille"
     speed: float = 1.0
     frozen: bool = False
     paused: bool = False
     recording: bool = False
     replaying: bool = False
-    wanted: tuple[tuple[KnobName, float], ...] = ()
+    following: bool = False
+    """Whether another process writes what is shown."""
+    wanted: Mapping[KnobName, float] = field(default_factory=dict)
     """Knobs that were turned and are not in force yet."""
+    slider: KnobName = "tau_h"
+    """The chosen slider in the drawer."""
+    typed: str = ""
+    """Digits typed for it so far."""
+    place: Place = field(default_factory=Place)
+    meters: Meters = field(default_factory=Meters)
+    results: Results = field(default_factory=dict)
+    note: str = ""
+    """What the last key did, where nothing else shows it; cleaned."""
+
+    @property
+    def inspected(self) -> Token | None:
+        """The token under the cursor."""
+        tokens = self.state.tokens
+        return tokens[self.cursor] if self.cursor is not None and 0 <= self.cursor < len(tokens) else None

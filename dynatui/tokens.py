@@ -1,0 +1,65 @@
+"""A round's text, token by token: what each one is, and where it came from.
+
+A token may be half a character, so the pieces of a tree need not add up to the text; what they leave over belongs to
+the round's last token. Knows no screen.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from decoder.events import Round
+from dynatui.clean import clean
+
+Origin: TypeAlias = Literal["prompt", "accepted", "bonus", "plain"]
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """One committed token of the watched method."""
+
+    text: str
+    """Cleaned; empty for the first half of a character."""
+    origin: Origin
+    round: int
+    depth: int
+    """Which token of its round, from 1; for an accepted one its depth in the tree."""
+    node: int | None = None
+    """Its node in the round's tree; None for the target's own."""
+    probability: float | None = None
+    """What the draft gave it after its parent; None where it was not drafted."""
+    spent_s: float = 0.0
+    """Its share of the round's decode time."""
+
+
+def tokens_of(event: Round, round_s: float) -> tuple[Token, ...]:
+    """The tokens that a round committed; of a method that does not show its draft, one for each burst."""
+    count = max(1, len(event.committed))
+    spent_s = round_s / count
+    if event.draft_forwards is None:
+        return (Token(clean(event.text), "plain", event.round, 1, spent_s=spent_s),)
+    kept = event.accepted[: len(event.committed)]
+    texts = _divided(event.text, [event.pieces[node] for node in kept], count)
+    return tuple(
+        Token(
+            clean(text),
+            "accepted" if place < len(kept) else "bonus",
+            event.round,
+            place + 1,
+            kept[place] if place < len(kept) else None,
+            math.exp(min(0.0, event.logprobs[kept[place]])) if place < len(kept) else None,
+            spent_s,
+        )
+        for place, text in enumerate(texts)
+    )
+
+
+def _divided(text: str, pieces: list[str], count: int) -> list[str]:
+    """The text in `count` parts: each piece as far as it agrees, the last part takes the rest."""
+    parts = list[str]()
+    for piece in [*pieces, ""][: count - 1]:
+        agreed = next((i for i, (a, b) in enumerate(zip(text, piece, strict=False)) if a != b), None)
+        cut = min(len(text), len(piece)) if agreed is None else agreed
+        parts.append(text[:cut])
+        text = text[cut:]
+    return [*parts, text]
