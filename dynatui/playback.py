@@ -1,9 +1,12 @@
 """A recording, shown as if it happened now: takes the engine's place behind the screen.
 
-Knows no models and needs no thread: what is due is appended when the screen asks for it.
+Knows no models and needs no thread: what is due is appended when the screen asks for it. Records only ever grow by
+what follows, so a way back within a run is told as that run anew, from its beginning up to there.
 """
 
-from collections.abc import Sequence
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 
 from decoder.config import KnobName
@@ -12,8 +15,19 @@ from dynatui.sources import REST_S, bounded_speed, readable_speed
 from dynatui.state import Prompt, Record
 
 
+@dataclass(frozen=True)
+class Reel:
+    """Where one run lies among the events of a recording."""
+
+    begin: int
+    end: int
+    """One past its last event."""
+    rounds: tuple[int, ...]
+    """Where the rounds of the watched method are."""
+
+
 class TraceSource:
-    """Plays recorded events by the wall time that they carry; needs no models and no thread."""
+    """Plays recorded events by the wall time that they carry."""
 
     def __init__(self, events: Sequence[Event], speed: float | None = None) -> None:
         self.records: list[Record] = []
@@ -21,8 +35,8 @@ class TraceSource:
         self.recording = False
         self.paused = False
         self.speed = bounded_speed(speed or readable_speed(_shown_rate(events)))
-        self._runs = [place for place, event in enumerate(events) if isinstance(event, Run)]
         self._events = events
+        self._reels = tuple(_reels(events))
         self._due = _due_times(events)
         self._next = 0
         self._played_s = 0.0
@@ -31,7 +45,18 @@ class TraceSource:
     @property
     def first_run_s(self) -> float:
         """Wall time of the first run."""
-        return self._due[(*self._runs[1:], len(self._due))[0] - 1] - self._due[0]
+        return self._seconds(self._reels[0])
+
+    @property
+    def length(self) -> tuple[int, float]:
+        """Rounds of the watched method and seconds of the present run."""
+        return len(self._reel.rounds), self._seconds(self._reel)
+
+    @property
+    def reached(self) -> tuple[int, float]:
+        """How many of these rounds have been shown, and how many of these seconds played."""
+        seconds = self._played_s - self._due[self._reel.begin]
+        return self._rounds_shown(), min(max(0.0, seconds), self._seconds(self._reel))
 
     def start(self) -> None:
         """Nothing: `advance` does the work."""
@@ -49,6 +74,35 @@ class TraceSource:
         while self._next < len(self._events) and self._due[self._next] <= self._played_s:
             self._append()
 
+    def seek(self, seconds: float) -> None:
+        """Goes to a time within the present run, forward or back, and plays on from there."""
+        reel = self._reel
+        target_s = self._due[reel.begin] + min(max(0.0, seconds), self._seconds(reel))
+        if self._next > reel.begin and self._due[self._next - 1] > target_s:
+            self._next = reel.begin
+        self._played_s = target_s
+        self.play(0.0)
+
+    def seek_round(self, number: int) -> None:
+        """Goes to where a round of the watched method, counted from 0, has just been shown; the nearest that exists."""
+        rounds = self._reel.rounds
+        if rounds:
+            self._show_until(rounds[min(max(0, number), len(rounds) - 1)] + 1)
+
+    def step(self, rounds: int = 1) -> None:
+        """Goes some rounds of the watched method on, or back when negative; after the last to the end of the run.
+
+        From the end of a run, a step leads to the first round of the next one.
+        """
+        reel, target = self._reel, self._rounds_shown() - 1 + rounds
+        if rounds < 0 or target < len(reel.rounds):
+            self.seek_round(target)
+        elif self._next < reel.end:
+            self._show_until(reel.end)
+        elif self._number < len(self._reels):
+            following = self._reels[self._number]
+            self._show_until(following.rounds[0] + 1 if following.rounds else following.end)
+
     def set_speed(self, speed: float) -> None:
         """Changes the speed of the show."""
         self.speed = bounded_speed(speed)
@@ -62,9 +116,9 @@ class TraceSource:
 
     def go(self, step: int) -> None:
         """Jumps to the beginning of another run, round and round."""
-        current = sum(place < max(1, self._next) for place in self._runs) - 1
-        self._next = self._runs[(current + step) % len(self._runs)]
+        self._next = self._reels[(self._number - 1 + step) % len(self._reels)].begin
         self._played_s = self._due[self._next]
+        self.play(0.0)
 
     def stop(self) -> None:
         """Nothing runs by itself."""
@@ -74,12 +128,48 @@ class TraceSource:
         del timeout_s
         return True
 
+    @property
+    def _number(self) -> int:
+        """Which run was shown last, counted from 1."""
+        return bisect_left(self._reels, self._next, key=lambda reel: reel.end) + 1
+
+    @property
+    def _reel(self) -> Reel:
+        return self._reels[self._number - 1]
+
+    def _seconds(self, reel: Reel) -> float:
+        return self._due[reel.end - 1] - self._due[reel.begin]
+
+    def _rounds_shown(self) -> int:
+        return bisect_left(self._reel.rounds, self._next)
+
+    def _show_until(self, place: int) -> None:
+        """Appends all events before `place`, once more from the beginning of the run where it lies behind."""
+        if place < self._next:
+            self._next = self._reel.begin
+        while self._next < place:
+            self._append()
+        self._played_s = self._due[place - 1]
+
     def _append(self) -> None:
         event = self._events[self._next]
-        if isinstance(event, Run):
-            self.records.append(Prompt(self._runs.index(self._next) + 1, len(self._runs)))
-        self.records.append(event)
         self._next += 1
+        if isinstance(event, Run):
+            self.records.append(Prompt(self._number, len(self._reels)))
+        self.records.append(event)
+
+
+def _reels(events: Sequence[Event]) -> Iterator[Reel]:
+    begins = [place for place, event in enumerate(events) if isinstance(event, Run)]
+    for begin, end in pairwise((*begins, len(events))):
+        run = events[begin]
+        watched = next(iter(run.methods), "") if isinstance(run, Run) else ""
+        places = range(begin, end)
+        yield Reel(begin, end, tuple(p for p in places if _is_round_of(watched, events[p])))
+
+
+def _is_round_of(method: str, event: Event) -> bool:
+    return isinstance(event, Round) and event.method == method
 
 
 def _due_times(events: Sequence[Event]) -> list[float]:

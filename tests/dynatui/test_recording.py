@@ -1,6 +1,7 @@
 """Recordings survive crashes and full disks, never swallow another file, and are refused in one clear line."""
 
 import stat
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,8 @@ import pytest
 from decoder.errors import RecordingError
 from decoder.events import Event, Run, encode
 from dynatui import recording
-from dynatui.recording import Recorder, read
+from dynatui.recording import Recorder, new_recording_path, read, run_so_far
+from dynatui.state import Loading, Prompt
 from tests.dynatui.fake_engine import round_, run, story
 
 
@@ -166,3 +168,53 @@ def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path, name: str) -> Non
 def test_runs_keep_their_methods_apart(path: Path) -> None:
     record(path, story(methods=("linear", "ar")) + story(methods=("fixed", "ar")))
     assert [set(event.methods) for event in read(path) if isinstance(event, Run)] == [{"linear", "ar"}, {"fixed", "ar"}]
+
+
+def test_a_recording_that_begins_in_the_middle_of_a_run_is_whole(path: Path) -> None:
+    records = [Loading("models"), Prompt(1, 2), *story("one"), Prompt(2, 2), *story("two")[:5]]
+    with Recorder(path, run_so_far(records)) as recorder:
+        for event in story("two")[5:]:
+            recorder.write(event)
+    assert read(path) == story("two")
+
+
+def test_a_recording_that_begins_before_any_run_waits_for_one(path: Path) -> None:
+    assert run_so_far([Loading("models"), Prompt(1, 2)]) == []
+    Recorder(path, run_so_far([])).close()
+    assert path.read_bytes() == b""
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_a_disk_without_room_for_the_run_so_far_is_an_error_at_once() -> None:
+    with pytest.raises(RecordingError, match="No space left on device"):
+        Recorder(Path("/dev/full"), story())
+
+
+NOON = datetime(2026, 3, 1, 12, 30, 5, tzinfo=UTC)
+
+
+@pytest.fixture
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    return tmp_path / "state" / "dynatui" / "recordings"
+
+
+def test_a_recording_of_ones_own_is_named_after_the_time_and_private(state: Path) -> None:
+    path = new_recording_path(NOON)
+    assert path == state / "20260301-123005.jsonl"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert stat.S_IMODE(state.stat().st_mode) == 0o700
+
+
+def test_two_recordings_of_one_second_do_not_meet(state: Path) -> None:
+    first, second, third = (new_recording_path(NOON) for _ in range(3))
+    assert (second.name, third.name) == ("20260301-123005-2.jsonl", "20260301-123005-3.jsonl")
+    record(second, story())
+    assert first.read_bytes() == b""
+    assert first.parent == state
+
+
+def test_a_state_folder_that_cannot_be_is_one_clear_error(state: Path) -> None:
+    state.parent.parent.touch()
+    with pytest.raises(RecordingError, match=r"cannot write .*recordings"):
+        new_recording_path(NOON)

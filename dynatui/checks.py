@@ -1,0 +1,147 @@
+"""Lines of a recording into events that a run could have written; whatever else a file holds is refused by its line.
+
+`decoder.events` checks the shape of every event by itself. This adds what only their sequence tells (rounds count up,
+accepted nodes are a path, committed tokens are its tokens) and bounds without which a hostile file could overflow a
+sum, fill the memory or draw for minutes; nothing that the engine writes comes near them. Knows no files and no screen.
+"""
+
+from collections.abc import Iterable
+from typing import assert_never
+
+from msgspec import structs
+
+from decoder.errors import RecordingError
+from decoder.events import End, Event, Knob, Round, Run, Start, Summary, decode_line
+from decoder.metrics import ROOT_IS_DRAFTED
+
+MOST_METHODS = 64
+MOST_NODES = 2**16
+LONGEST_PROMPT = 2**23
+"""Characters, here and below."""
+LONGEST_TEXT = 2**20
+"""What one round adds, and an error message."""
+LONGEST_PIECE = 2**12
+LONGEST_NAME = 2**10
+_LARGEST = 1e9
+"""For seconds, knobs and log-probabilities; sums and squares of such numbers stay finite."""
+_LARGEST_FIGURE = 1e15
+_SHORTEST_S = 1e-9
+_ROUNDING = 1e-3
+
+
+class Lane:
+    """How far one method has come."""
+
+    def __init__(self) -> None:
+        self.rounds = 0
+        self.tokens = 0
+        self.t = 0.0
+
+
+class Checker:
+    """Turns the lines of one recording into events, in their order."""
+
+    def __init__(self) -> None:
+        self._lanes: dict[str, Lane] | None = None
+
+    def event(self, line: bytes, number: int) -> Event:
+        """The event on line `number`.
+
+        Raises:
+            RecordingError: No run could have written it there; the message names the line.
+        """
+        event = decode_line(line, number)
+        if isinstance(event, Run):
+            fault = _fault_of_run(event)
+            self._lanes = {name: Lane() for name in event.methods} if not fault else None
+        elif self._lanes is None:
+            raise RecordingError(f"line {number}: an event before any run; the beginning of the file is gone")
+        else:
+            fault = self._fault(event, self._lanes)
+        if fault:
+            raise RecordingError(f"line {number}: {fault}; is this a recording made with --record?")
+        return event
+
+    def _fault(self, event: Start | Round | Knob | End | Summary, lanes: dict[str, Lane]) -> str:
+        """Why the event cannot stand here; nothing when it can."""
+        named = event.methods if isinstance(event, Summary) else (event.method,)
+        stranger = next((name for name in named if name not in lanes), None)
+        if stranger is not None:
+            return f"{stranger[:LONGEST_NAME]} is no method of this run"
+        match event:
+            case Round():
+                return _fault_of_round(event, lanes[event.method])
+            case Summary():
+                figures = (value for found in event.methods.values() for value in structs.astuple(found))
+                return _beyond("a figure", figures, -_LARGEST_FIGURE, _LARGEST_FIGURE)
+            case Start():
+                return _beyond("prefill_s", (event.prefill_s,), 0, _LARGEST)
+            case Knob():
+                return _beyond(event.name, (event.old, event.new), -_LARGEST, _LARGEST)
+            case End():
+                return _too_long("error", event.error or "", LONGEST_TEXT)
+            case _:
+                assert_never(event)
+
+
+def _fault_of_run(run: Run) -> str:
+    if not 1 <= len(run.methods) <= MOST_METHODS:
+        return f"a run of {len(run.methods)} methods, where 1 to {MOST_METHODS} are possible"
+    names = (run.target, run.draft, run.device, run.dtype, run.version, run.started_at, *run.methods)
+    return _too_long("a name", max(names, key=len), LONGEST_NAME) or _too_long("prompt", run.prompt, LONGEST_PROMPT)
+
+
+def _fault_of_round(event: Round, lane: Lane) -> str:
+    """The first thing that is wrong; a sound round moves the lane on."""
+    fault = _out_of_turn(event, lane) or _off_the_tree(event) or _unbounded(event)
+    if not fault:
+        lane.rounds, lane.tokens, lane.t = event.round + 1, event.position + len(event.committed), event.t
+    return fault
+
+
+def _out_of_turn(event: Round, lane: Lane) -> str:
+    if event.round != lane.rounds:
+        return f"round {event.round} of {event.method} where round {lane.rounds} should follow"
+    if event.position != lane.tokens:
+        return f"round {event.round} of {event.method} at position {event.position}, after {lane.tokens} tokens"
+    if event.t < lane.t or 0 < event.t < _SHORTEST_S:
+        return f"round {event.round} of {event.method} ends at t = {event.t:g}, and began at {lane.t:g}"
+    return ""
+
+
+def _off_the_tree(event: Round) -> str:
+    """Whether the accepted nodes are no path from the root, or the committed tokens not theirs."""
+    if len(event.tokens) > MOST_NODES:
+        return f"a tree of {len(event.tokens)} nodes, where {MOST_NODES} are possible"
+    above = -1 if event.method in ROOT_IS_DRAFTED else 0
+    for node in event.accepted:
+        if event.parents[node] != above:
+            return "the accepted nodes are no path from the root"
+        above = node
+    if event.draft_forwards is None:
+        return ""  # a method that does not tell what was drafted
+    path = [event.tokens[node] for node in event.accepted]
+    if len(event.committed) > len(path) + 1 or event.committed[: len(path)] != path[: len(event.committed)]:
+        return "the committed tokens are not the accepted ones and one more"
+    return ""
+
+
+def _unbounded(event: Round) -> str:
+    seconds = (event.t, event.wall_s, event.draft_s, event.verify_s, event.commit_s)
+    knobs = structs.astuple(event.knobs) if event.knobs else ()
+    return (
+        _beyond("a time", seconds, 0, _LARGEST)
+        or _beyond("a knob", knobs, -_LARGEST, _LARGEST)
+        or _beyond("a log-probability", (min(event.logprobs), max(event.logprobs)), -_LARGEST, _ROUNDING)
+        or _too_long("text", event.text, LONGEST_TEXT)
+        or _too_long("a piece", max(event.pieces, key=len), LONGEST_PIECE)
+    )
+
+
+def _beyond(name: str, values: Iterable[float | None], low: float, high: float) -> str:
+    wrong = next((value for value in values if value is not None and not low <= value <= high), None)
+    return "" if wrong is None else f"{name} is {wrong:g}, where {low:g} to {high:g} is possible"
+
+
+def _too_long(name: str, text: str, most: int) -> str:
+    return f"{name} has {len(text)} characters, where {most} are possible" if len(text) > most else ""

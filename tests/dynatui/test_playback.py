@@ -1,0 +1,171 @@
+"""A recording can be stepped, searched and played on from any place, and the screen shows what a straight play would."""
+
+from collections.abc import Callable, Iterable
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec import structs
+
+from decoder.events import Event, Round, Run, Summary
+from dynatui.playback import TraceSource
+from dynatui.state import Prompt, Record
+from tests.dynatui.render.scripted import run, state_of, story
+
+SECOND: list[Event] = [run(prompt="second"), *story()[1:]]
+TWO_RUNS = [*story(), *SECOND]
+
+
+@pytest.fixture
+def source() -> TraceSource:
+    return TraceSource(TWO_RUNS, speed=1.0)
+
+
+def newest_run(records: Iterable[Record]) -> list[Record]:
+    """What a screen shows: the records from the last prompt on."""
+    told = list(records)
+    return told[max(i for i, record in enumerate(told) if isinstance(record, Prompt)) :]
+
+
+def last_round(source: TraceSource) -> int:
+    rounds = [record for record in newest_run(source.records) if isinstance(record, Round)]
+    return next(event.round for event in reversed(rounds) if event.method == "dynatree")
+
+
+def prompt(source: TraceSource) -> str:
+    return next(record.prompt for record in reversed(source.records) if isinstance(record, Run))
+
+
+def test_a_step_ends_with_the_next_round_of_the_watched_method(source: TraceSource) -> None:
+    for number in range(3):
+        source.step()
+        newest = source.records[-1]
+        assert isinstance(newest, Round)
+        assert (newest.method, newest.round) == ("dynatree", number)
+    assert source.reached[0] == 3
+
+
+def test_a_step_after_the_last_round_leads_to_the_end_and_then_to_the_next_run(source: TraceSource) -> None:
+    source.step(6)
+    assert last_round(source) == 5
+    source.step()
+    assert isinstance(source.records[-1], Summary)
+    source.step()
+    assert (prompt(source), last_round(source)) == ("second", 0)
+
+
+def test_steps_end_with_the_recording(source: TraceSource) -> None:
+    for _ in range(20):
+        source.step()
+    assert source.records[-1] == SECOND[-1]
+    assert len(source.records) == len(TWO_RUNS) + 2
+
+
+def test_a_step_back_shows_the_round_before(source: TraceSource) -> None:
+    source.step(4)
+    source.step(-1)
+    assert last_round(source) == 2
+    source.step(-9)
+    assert last_round(source) == 0
+
+
+def test_a_way_back_is_the_run_told_anew_up_to_there(source: TraceSource) -> None:
+    source.seek(0.55)
+    source.seek(0.25)
+    assert newest_run(source.records) == [Prompt(1, 2), *(e for e in story() if _due_by(e, 0.25))]
+    assert source.reached[1] == 0.25
+
+
+def _due_by(event: Event, seconds: float) -> bool:
+    if isinstance(event, Round):
+        return event.wall_s <= seconds
+    return story().index(event) < 9  # a knob comes with the round before it
+
+
+def test_a_way_forward_tells_nothing_twice(source: TraceSource) -> None:
+    source.seek(0.2)
+    source.seek(0.45)
+    assert sum(isinstance(record, Run) for record in source.records) == 1
+
+
+def test_it_plays_on_from_where_it_was_put(source: TraceSource) -> None:
+    source.advance(0.0)
+    source.seek(0.5)
+    source.seek(0.15)
+    source.advance(0.1)
+    assert (last_round(source), source.reached) == (1, (2, 0.25))
+
+
+def test_a_search_stays_within_the_run(source: TraceSource) -> None:
+    source.seek(99.0)
+    assert source.records[-1] == story()[-1]
+    source.seek(-1.0)
+    assert newest_run(source.records) == [Prompt(1, 2), *story()[:3]]
+
+
+def test_a_round_can_be_searched_for_in_both_directions(source: TraceSource) -> None:
+    for number, found in ((4, 4), (1, 1), (99, 5), (-3, 0)):
+        source.seek_round(number)
+        assert last_round(source) == found
+        assert source.reached[0] == found + 1
+
+
+def test_the_length_is_that_of_the_present_run(source: TraceSource) -> None:
+    assert source.length == (6, pytest.approx(0.6))
+    source.go(1)
+    assert source.length == (6, pytest.approx(0.6))
+
+
+def test_another_run_begins_at_once_even_while_held(source: TraceSource) -> None:
+    source.set_paused(paused=True)
+    source.go(1)
+    assert prompt(source) == "second"
+    assert source.reached == (0, 0.0)
+    source.go(-1)
+    assert prompt(source) == "Once upon"
+
+
+def test_after_the_last_run_the_show_stays() -> None:
+    source = TraceSource(story(), speed=1.0)
+    for now in (0.0, 1.0, 1e6):
+        source.advance(now)
+    assert source.records == [Prompt(1, 1), *story()]
+    assert source.reached == (6, pytest.approx(0.6))
+
+
+def test_a_run_without_rounds_can_be_stepped_over() -> None:
+    source = TraceSource([run(), *story()], speed=1.0)
+    source.seek_round(3)
+    for _ in range(2):
+        source.step()
+    assert last_round(source) == 0
+    assert source.length[0] == 6
+
+
+MOVES: tuple[Callable[[TraceSource], None], ...] = (
+    lambda source: source.step(),
+    lambda source: source.step(-1),
+    lambda source: source.step(3),
+    lambda source: source.seek(0.0),
+    lambda source: source.seek(0.31),
+    lambda source: source.seek(9.0),
+    lambda source: source.seek_round(2),
+    lambda source: source.play(0.17),
+    lambda source: source.go(1),
+    lambda source: source.go(-1),
+)
+
+
+@given(st.lists(st.sampled_from(range(len(MOVES))), max_size=30))
+@settings(max_examples=60, deadline=None)
+def test_wherever_it_was_put_the_screen_shows_what_a_straight_play_would(moves: list[int]) -> None:
+    source = TraceSource(TWO_RUNS, speed=1.0)
+    source.play(0.0)
+    for move in moves:
+        MOVES[move](source)
+    shown = newest_run(source.records)
+    straight = story() if prompt(source) == "Once upon" else SECOND
+    assert shown[1:] == straight[: len(shown) - 1]
+    assert structs.asdict(state_of(source.records).run or run()) == structs.asdict(straight[0])
+    rounds = sum(isinstance(record, Round) and record.method == "dynatree" for record in shown)
+    assert source.reached[0] == rounds
