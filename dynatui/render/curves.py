@@ -70,7 +70,7 @@ def _framed(scene: Scene, title: Row, lines: tuple[Line, Line], size: tuple[int,
 def _label(mark: Mark) -> str:
     if mark.name == "history":
         return f"history {'on' if mark.new else 'off'}"
-    return f"{_NAMES[mark.name]} {_brief(mark.old)}→{_brief(mark.new)}"
+    return f"{_NAMES.get(mark.name, mark.name)} {_brief(mark.old)}→{_brief(mark.new)}"
 
 
 def _brief(value: float) -> str:

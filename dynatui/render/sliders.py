@@ -45,13 +45,12 @@ def _sliders(scene: Scene, width: int) -> Row:
         _Slider("tau_l", "τl", "unsure below", "{ }", 0.0, 1.0, 2),
         _Slider("d0", "D0", "base depth", "- =", 1.0, highest, 2),
     )
-    history = dict(scene.wanted).get("history", state.history)
+    history = scene.wanted.get("history", state.history)
     tail: Row = (("history ", "plain"), ("h ", "key"), ("on " if history else "off", "good"))
     each = (width - 14) // len(sliders)
     row: Row = ()
-    wanted = dict(scene.wanted)
     for slider in sliders:
-        row = (*row, *fit(_slider(slider, state.knobs, wanted.get(slider.name), each - 2), each))
+        row = (*row, *fit(_slider(slider, state.knobs, scene.wanted.get(slider.name), each - 2), each))
     return (*row, *tail)
 
 

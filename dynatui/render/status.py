@@ -1,83 +1,194 @@
-"""The first line (what runs, where, in which state), the tab line and the last line (keys)."""
+"""The first line (what runs, where, in which state), the tab line and the last line (keys).
 
-from dynatui.keymap import KEYMAP, TABS
-from dynatui.render.ink import Row, Rows, fit, fitting, joined, spread, width_of
-from dynatui.render.scene import Scene
+Each gives way part by part in a narrow terminal: what is dropped first has the highest rank.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from dynatui.keymap import KEYMAP, Key
+from dynatui.render.badge import badge
+from dynatui.render.ink import Ink, Row, Rows, fit, fitting, joined, short, width_of
+from dynatui.render.layout import least
+from dynatui.render.scene import PANELS, PanelName, Scene
 
 _GAP: Row = (("  ", "plain"),)
+_LEFT_OUT = 99
+_FEW = 4
+_SHORT: dict[PanelName, str] = {"whatif": "What if"}
+_HINTS = (
+    f"  press 1-{len(PANELS)} for more; at {least('full')} they stand side by side",
+    f"  side by side at {least('full')}",
+)
+"""Where the other panels are, for terminals that show one at a time."""
+
+
+@dataclass(frozen=True)
+class _Part:
+    """Something for the first line."""
+
+    rank: int
+    """The lowest stay longest."""
+    wordings: tuple[Row, ...]
+    """The longest first."""
+    right: bool = False
 
 
 def speed_text(speed: float) -> str:
     """A speed as a whole factor or a fraction."""
-    whole = speed < 1 and (1 / speed).is_integer()
+    whole = 0 < speed < 1 and (1 / speed).is_integer()
     return f"1/{1 / speed:.0f}x" if whole else f"{speed:.3g}x"
 
 
 def activity(scene: Scene) -> Row:
-    """The state of the work in one or two words."""
-    state = scene.state
+    """The state of the work in a few words, and the key that goes on."""
+    state, place = scene.state, scene.place
     if state.failure:
         return (("ERROR", "bad"),)
+    where = "" if place.live else f" round {place.round} of {place.rounds}"
     if scene.paused:
-        return (("PAUSED", "warn"), (" P resumes", "dim"))
-    if scene.frozen:
-        return (("FROZEN", "warn"), (" space resumes", "dim"))
+        return ((f"PAUSED{where}", "warn"), (" P resumes", "dim"))
+    if scene.frozen or not place.live:
+        return ((f"FROZEN{where}", "warn"), (" space: back to now", "dim"))
     if state.run is None:
         message = state.loading[-1] if state.loading else "starting"
         return ((f"loading: {message}", "warn"),)
     if state.done:
         last = scene.replaying and state.prompt is not None and state.prompt.number == state.prompt.total
         return (("replay ended" if last else "done, next prompt follows", "good"),)
-    return (("replaying" if scene.replaying else "decoding", "good"),)
+    return (("following" if scene.following else "replaying" if scene.replaying else "decoding", "good"),)
 
 
 def status(scene: Scene, width: int, height: int) -> Rows:
-    """Program, state, prompt and models; the right end gives way in a narrow terminal."""
+    """Program, state, prompt, badge at the left; models, device and costs at the right."""
     del height
-    state, run = scene.state, scene.state.run
-    parts: list[Row] = [((" dynatui ", "logo"),), activity(scene)]
+    parts = [*_left(scene), *_right(scene)]
+    chosen = _chosen(parts, width)
+    left = joined([row for part, row in chosen if not part.right], _GAP)
+    right = joined([row for part, row in chosen if part.right], _GAP)
+    if not right:
+        return [fit(left, width)]
+    return [(*left, (" " * (width - width_of(left) - width_of(right)), "plain"), *right)]
+
+
+def _chosen(parts: Sequence[_Part], width: int) -> list[tuple[_Part, Row]]:
+    """What fits, in the order of the line: first the shortest wording of as much as possible, then longer ones."""
+    worded = dict[int, Row]()
+    free = width + width_of(_GAP)
+    ranked = sorted(range(len(parts)), key=lambda place: parts[place].rank)
+    for place in ranked:
+        cells = width_of(parts[place].wordings[-1]) + width_of(_GAP)
+        if cells <= free or not worded:
+            worded[place], free = parts[place].wordings[-1], free - cells
+    for place in ranked:
+        if place in worded:
+            room = free + width_of(worded[place])
+            worded[place] = next((row for row in parts[place].wordings if width_of(row) <= room), worded[place])
+            free = room - width_of(worded[place])
+    return [(part, worded[place]) for place, part in enumerate(parts) if place in worded]
+
+
+def _left(scene: Scene) -> list[_Part]:
+    state, doing = scene.state, activity(scene)
+    parts = [_Part(1, (((" dynatui ", "logo"),),)), _Part(0, (doing, doing[:1]))]
     if state.prompt:
-        parts.append(((f"prompt {state.prompt.number}/{state.prompt.total}", "plain"),))
-    if run is not None:
-        parts.append(((f"speed {speed_text(scene.speed)}", "plain"),))
+        parts.append(_Part(3, (((f"prompt {state.prompt.number}/{state.prompt.total}", "plain"),),)))
+    if state.run is not None:
+        parts.append(_Part(6, (((f"speed {speed_text(scene.speed)}", "plain"),),)))
     if scene.recording:
-        parts.append((("● REC", "bad"),))
-    if run is None:
-        return [fitting([(*part, *_GAP) for part in parts], width)]
-    left = joined(parts, _GAP)
-    names: Row = ((run.target, "strong"), (" ← drafted by ", "dim"), (run.draft, "strong"))
-    for right in (
-        (*names, (f"  {run.device} {run.dtype}  greedy  seed {run.seed} ", "dim")),
-        (*names, (f"  {run.device} {run.dtype} ", "dim")),
-        ((f"{run.target} ← {run.draft}  {run.device} {run.dtype} ", "dim"),),
-        ((f"{run.target} ← {run.draft}  {run.device} ", "dim"),),
-        ((f"{run.target} ← {run.draft} ", "dim"),),
-        ((f"{run.target} ", "dim"),),
-    ):
-        if width_of(left) + width_of(right) + 2 <= width:
-            return [spread(left, right, width)]
-    return [fitting([(*part, *_GAP) for part in parts], width)]
+        parts.append(_Part(2, ((("● REC", "bad"),),)))
+    compared = badge(state)
+    if compared:
+        parts.append(_Part(4, compared))
+    return parts
+
+
+def _right(scene: Scene) -> list[_Part]:
+    run, parts = scene.state.run, list[_Part]()
+    if run is not None:
+        long: Row = ((run.target, "strong"), (" ← drafted by ", "dim"), (run.draft, "strong"))
+        parts.append(_Part(5, (long, ((f"{run.target} ← {run.draft}", "dim"),), ((run.target, "dim"),)), right=True))
+        where = f"{run.device} {run.dtype}"
+        wordings = f"{where}  greedy  seed {run.seed}", where, run.device
+        parts.append(_Part(7, tuple(((words, "dim"),) for words in wordings), right=True))
+    return [*parts, *_costs(scene)]
+
+
+def _costs(scene: Scene) -> list[_Part]:
+    """What the device does, and what the screen itself takes."""
+    meters, parts = scene.meters, list[_Part]()
+    if meters.fps > 0:
+        slow: Ink = "warn" if meters.slow_line else "dim"
+        rate = f"{meters.fps:.0f} fps"
+        wordings = (f"{rate}, slow line", rate) if meters.slow_line else (rate,)
+        parts.append(_Part(10, tuple(((words, slow),) for words in wordings), right=True))
+    if meters.ui_share is not None:
+        parts.append(_Part(9, (((f"UI {100 * meters.ui_share:.1f} %", "dim"),),), right=True))
+    return parts
+
+
+def essentials(scene: Scene, width: int, height: int) -> Rows:
+    """All that matters on one line, for terminals that have room for nothing else."""
+    del height
+    state = scene.state
+    entry, knobs, doing = state.figures().get(state.watched), state.knobs, activity(scene)
+    if entry is None:
+        return [fit(doing[:1], width)]
+    parts: list[Row] = [
+        ((f"{short(entry.tokens_per_second, 0)}/s", "first"),),
+        ((f"L-bar {short(entry.tokens_per_round)}", "first"),),
+        *([((f"D0 {short(knobs.d0, 1)}", "second"),)] if knobs else []),
+        doing[:1],
+        *badge(state)[-1:],
+    ]
+    return [fitting([(*part, (" ", "plain")) for part in parts], width)]
 
 
 def tabs(scene: Scene, width: int, height: int) -> Rows:
-    """Which panel is shown where they share one place."""
+    """Which panel is shown where they share one place, and how to see more of them at once."""
     del height
-    names: list[Row] = [
-        ((f" {number} ", "key"), (f"{name.capitalize()} ", "tab" if name == scene.tab else "dim"))
-        for number, name in enumerate(TABS, 1)
+    for gap in (" ", ""):
+        row = joined([_tab(scene, name, gap) for name in PANELS], ())
+        if width_of(row) <= width:
+            hint = next((words for words in _HINTS if width_of(row) + len(words) <= width), "")
+            return [fit((*row, (hint, "dim")), width)]
+    digits = [
+        _tab(scene, name, "") if name == scene.panel else ((str(number), "key"), (" ", "plain"))
+        for number, name in enumerate(PANELS, 1)
     ]
-    return [fit(joined(names, (("", "plain"),)), width)]
+    return [fit(joined(digits, ()), width)]
+
+
+def _tab(scene: Scene, name: PanelName, gap: str) -> Row:
+    number = PANELS.index(name) + 1
+    return (
+        (f"{gap}{number}{gap}", "key"),
+        (_SHORT.get(name, name.capitalize()), "tab" if name == scene.panel else "dim"),
+        (" ", "plain"),
+    )
 
 
 def footer(scene: Scene, width: int, height: int) -> Rows:
-    """As many keys as fit, the most needed first."""
-    del height, scene
-    chosen: list[tuple[int, Row]] = []
-    room = width
-    for place, key in sorted(enumerate(KEYMAP), key=lambda item: item[1].rank):
-        part: Row = ((f" {key.caps[0] if key.label == 'quit' else key.shown} ", "key"), (f"{key.label} ", "dim"))
+    """The mode, what the last key did, and as many keys as fit, the most needed first."""
+    del height
+    head: Row = ()
+    if scene.mode != "watch":
+        head = ((f" {scene.mode.upper()} ", "tab"),)
+    if scene.note:
+        head = (*head, (f" {scene.note} ", "strong"))
+    room, chosen = width - width_of(head), list[tuple[int, Row]]()
+    places = [place for place, key in enumerate(KEYMAP) if key.rank < _LEFT_OUT and scene.mode in key.modes]
+    for place in sorted(places, key=lambda place: KEYMAP[place].rank):
+        part: Row = ((f" {caps(KEYMAP[place])} ", "key"), (f"{KEYMAP[place].label} ", "dim"))
         if width_of(part) > room:
             break
         room -= width_of(part)
         chosen.append((place, part))
-    return [fit(joined([part for _, part in sorted(chosen)], (("", "plain"),)), width)]
+    return [fit((*head, *joined([part for _, part in sorted(chosen)], ())), width)]
+
+
+def caps(key: Key) -> str:
+    """The keys in as few cells as tell them: the first and last of many, one of those that do the same."""
+    if len(key.shown) > _FEW:
+        return f"{key.shown[0]}-{key.shown[-1]}"
+    return " ".join(cap for place, cap in enumerate(key.shown) if key.actions[place] not in key.actions[:place])

@@ -1,4 +1,4 @@
-"""Every key and what the panels mean, on a page over the main screen."""
+"""Every key, what the panels mean and every figure with its formula, on a page over the main screen."""
 
 from typing import ClassVar
 
@@ -10,8 +10,16 @@ from textual.containers import VerticalScroll
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
-from dynatui.keymap import KEYMAP
+from decoder.metrics import FIGURES
+from dynatui.keymap import GROUPS, Key
 from dynatui.render.guide import GUIDE
+from dynatui.render.scene import Mode
+from dynatui.render.status import caps
+
+_KEYS = 15
+"""Cells for the keys of a line."""
+_STRONG, _FAINT, _HEADING = Style(bold=True), Style(dim=True), Style(bold=True, underline=True)
+_DOING: dict[Mode, str] = {"watch": "watching", "inspect": "inspecting", "knobs": "all knobs are open"}
 
 
 class HelpScreen(ModalScreen[None]):
@@ -28,15 +36,29 @@ class HelpScreen(ModalScreen[None]):
             yield Static(self._page(), markup=False)
 
     def _page(self) -> Text:
-        strong = Style(bold=True)
         page = Text()
-        page.append("Keys", strong)
-        page.append("   ? or esc goes back, the arrow keys scroll\n\n", Style(dim=True))
-        for key in KEYMAP:
-            page.append(f"{key.shown:>9}  ", strong)
-            page.append(f"{key.help}\n", Style())
-        page.append("\nWhat you see\n\n", strong)
+        page.append("Keys", _STRONG)
+        page.append("   ? or esc goes back, the arrow keys scroll\n", _FAINT)
+        for group in GROUPS:
+            page.append(f"\n{group.title}\n", _HEADING)
+            for key in group.keys:
+                page.append(f"{caps(key):>{_KEYS}}  ", _STRONG)
+                page.append(f"{key.help}")
+                page.append(f"{_where(key)}\n", _FAINT)
+        page.append("\nWhat you see\n", _HEADING)
         for term, meaning, _ in GUIDE:
-            page.append(f"{term}  ", strong)
-            page.append(f"{meaning}\n", Style())
+            page.append(f"\n{term}  ", _STRONG)
+            page.append(f"{meaning}\n")
+        page.append("\nEvery figure\n", _HEADING)
+        page.append("as it is called here and in JSON, its formula, and what other engines call it\n\n", _FAINT)
+        for figure in FIGURES:
+            page.append(f"{figure.label}", _STRONG)
+            page.append(f"  {figure.key}" if figure.key != figure.label else "", _FAINT)
+            page.append(f"  = {figure.formula}")
+            page.append(f"  elsewhere: {figure.elsewhere}\n" if figure.elsewhere else "\n", _FAINT)
         return page
+
+
+def _where(key: Key) -> str:
+    """The modes in which a key means this, where these are few."""
+    return "" if "watch" in key.modes else f"  (while {', '.join(_DOING[mode] for mode in key.modes)})"

@@ -6,14 +6,15 @@ import pytest
 from msgspec import structs
 
 from decoder.events import End, Knob, Round, Summary
+from dynatui.render.badge import badge
 from dynatui.render.cards import cards
 from dynatui.render.guide import guide
+from dynatui.render.ink import text_of
+from dynatui.render.layout import layout
 from dynatui.render.race import race
-from dynatui.render.scene import Scene
+from dynatui.render.scene import PANELS, Meters, PanelName, Place, Scene
 from dynatui.render.sliders import history_line, knobs
-from dynatui.render.status import footer, speed_text, status, tabs
-from dynatui.render.text import TextPanel
-from dynatui.render.tree import tree
+from dynatui.render.status import essentials, footer, speed_text, status, tabs
 from dynatui.state import Failure, Loading, RunState
 from tests.dynatui.render.scripted import HOSTILE, lines, plain_round, run, running, state_of, story, tree_round
 
@@ -91,7 +92,7 @@ def test_sliders_show_value_range_and_keys() -> None:
 
 
 def test_a_turn_shows_before_it_is_in_force() -> None:
-    scene = replace(running(), wanted=(("tau_h", 0.75),))
+    scene = replace(running(), wanted={"tau_h": 0.75})
     assert "→.75" in lines(knobs(scene, 120, 4))[1]
 
 
@@ -135,26 +136,122 @@ def test_the_status_line_says_what_is_going_on(scene: Scene, words: str) -> None
 
 
 def test_the_status_line_names_models_device_and_prompt() -> None:
-    line = lines(status(running(), 120, 1))[0]
+    line = lines(status(running(), 140, 1))[0]
     for expected in ("prompt 1/2", "speed 1x", "books-16m ← drafted by books-1m", "cpu bfloat16", "greedy", "seed 0"):
         assert expected in line, expected
-    assert lines(status(running(), 30, 1))[0] == " dynatui   decoding            "[:30]
+    assert lines(status(running(), 30, 1))[0].split()[:2] == ["dynatui", "decoding"]
+
+
+@pytest.mark.parametrize("width", range(1, 201))
+def test_the_status_line_gives_way_part_by_part(width: int) -> None:
+    scene = replace(running(), recording=True, meters=Meters(fps=4.0, slow_line=True, ui_share=0.029))
+    line = lines(status(scene, width, 1))[0]
+    assert len(line) == width
+    if width >= 20:
+        assert "decoding" in line
+    if width >= 60:
+        assert "REC" in line
+    if width >= 170:
+        assert "4 fps, slow line" in line
+        assert "UI 2.9 %" in line
+
+
+def test_looking_back_is_named_with_its_round() -> None:
+    back = replace(running(), frozen=True, place=Place(round=3, rounds=6, live=False))
+    assert "FROZEN round 3 of 6" in lines(status(back, 120, 1))[0]
 
 
 def test_speeds_are_written_as_fractions() -> None:
-    assert [speed_text(speed) for speed in (0.25, 0.3, 1.0, 4.0)] == ["1/4x", "0.3x", "1x", "4x"]
+    assert [speed_text(speed) for speed in (0.25, 0.3, 1.0, 4.0, 0.0)] == ["1/4x", "0.3x", "1x", "4x", "0x"]
+
+
+@pytest.mark.parametrize(
+    ("ar", "words", "ink"),
+    [
+        ((), "ar behind", "dim"),
+        ((11, 13), "= ar 2/3", "good"),
+        ((11, 13, 100), "= ar 3/3", "good"),
+        ((11, 99), "~ ar from token 1", "warn"),
+    ],
+)
+def test_the_badge_compares_with_ar_as_far_as_ar_is(ar: tuple[int, ...], words: str, ink: str) -> None:
+    rounds = [structs.replace(plain_round("ar", place), committed=[token]) for place, token in enumerate(ar)]
+    row = badge(state_of([run(), tree_round(0), *rounds]))[-2 if "token" in words else -1]
+    assert (row[0][0], row[0][1]) == (words, ink)
+
+
+@pytest.mark.parametrize(
+    ("near", "gap", "words"),
+    [
+        (True, 0.002, "~ ar from token 3 (near tie, gap .002)"),
+        (True, None, "~ ar from token 3 (near tie)"),
+        (False, None, "! differs from ar from token 3"),
+        (None, None, "~ ar from token 3"),
+    ],
+)
+def test_the_badge_tells_a_near_tie_from_a_fault(*, near: bool | None, gap: float | None, words: str) -> None:
+    state = state_of(story())
+    told = {
+        name: structs.replace(entry, near_tie=near, first_difference_gap=gap) for name, entry in state.figures().items()
+    }
+    assert text_of(badge(state_of([*story()[:-1], Summary(methods=told)]))[0]) == words
+
+
+def test_without_ar_there_is_no_badge() -> None:
+    assert badge(state_of([run(("dynatree",)), tree_round(0)])) == ()
+    assert badge(state_of([run(("ar",)), plain_round("ar", 0)])) == ()
 
 
 def test_the_footer_keeps_help_and_quit_to_the_last() -> None:
-    wide, narrow = lines(footer(Scene(), 130, 1))[0], lines(footer(Scene(), 16, 1))[0]
-    assert "1 2 3 4 panel" in wide
+    wide, narrow = lines(footer(Scene(), 200, 1))[0], lines(footer(Scene(), 16, 1))[0]
+    assert "1-8 panel" in wide
     assert narrow.split() == ["?", "help", "q", "quit"]
 
 
-def test_the_chosen_tab_is_marked_without_colour_too() -> None:
-    row = tabs(replace(Scene(), tab="tree"), 80, 1)[0]
-    assert ("Tree ", "tab") in row
-    assert ("Text ", "dim") in row
+def test_the_footer_names_the_mode_and_its_keys() -> None:
+    assert lines(footer(replace(Scene(), mode="inspect"), 80, 1))[0].startswith(" INSPECT ")
+    assert "← → token" in lines(footer(replace(Scene(), mode="inspect"), 80, 1))[0]
+    assert "↑ ↓ choose  ← → turn" in lines(footer(replace(Scene(), mode="knobs"), 80, 1))[0]
+    assert "saved" in lines(footer(replace(Scene(), note="saved"), 80, 1))[0]
+
+
+@pytest.mark.parametrize("panel", PANELS)
+@pytest.mark.parametrize("width", [60, 80])
+def test_all_tabs_fit_and_the_chosen_one_is_marked_without_colour_too(panel: PanelName, width: int) -> None:
+    row = tabs(replace(Scene(), panel=panel), width, 1)[0]
+    assert all(f"{number}" in text_of(row) for number in range(1, 9))
+    assert text_of(row).rstrip().endswith("Log")
+    assert [ink for _, ink in row].count("tab") == 1
+
+
+def test_a_narrow_line_of_tabs_names_the_chosen_one() -> None:
+    assert lines(tabs(replace(Scene(), panel="work"), 30, 1))[0].split() == ["1", "2", "3", "4", "5Work", "6", "7", "8"]
+
+
+def test_the_tabs_say_how_to_see_more_at_once() -> None:
+    assert "at 110x34 they stand side by side" in lines(tabs(Scene(), 140, 1))[0]
+
+
+def test_one_line_says_the_essentials() -> None:
+    assert lines(essentials(running(), 39, 1)) == ["150/s L-bar 3.00 D0 6.0 decoding ~ ar  "]
+    assert lines(essentials(Scene(), 20, 1)) == ["loading: starting   "]
+
+
+@pytest.mark.parametrize(
+    ("size", "name"),
+    [
+        ((200, 60), "roomy"),
+        ((120, 40), "full"),
+        ((80, 24), "tabbed"),
+        ((59, 24), "small"),
+        ((40, 10), "small"),
+        ((39, 40), "line"),
+        ((200, 9), "line"),
+        ((1, 1), "line"),
+    ],
+)
+def test_the_layout_follows_the_size(size: tuple[int, int], name: str) -> None:
+    assert layout(*size) == name
 
 
 @pytest.mark.parametrize("size", [(1, 1), (7, 3), (20, 5), (44, 12), (92, 30)])
@@ -163,7 +260,7 @@ def test_every_panel_fits_every_size_at_every_stage(size: tuple[int, int]) -> No
     absurd: Round = structs.replace(tree_round(10**15, HOSTILE), t=1e308, draft_s=-1e308, logprobs=[0.0] + [1e308] * 5)
     stages = [Scene(), running(), Scene(state_of(story())), Scene(state_of([wild, absurd]))]
     for scene in stages:
-        for panel in (cards, race, knobs, guide, tree, TextPanel()):
+        for panel in (cards, race, knobs, guide, status, footer, tabs, essentials):
             rows = lines(panel(scene, *size))
             assert all(len(row) == size[0] for row in rows), (panel, rows)
             assert len(rows) <= max(size[1], 3)
