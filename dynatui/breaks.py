@@ -1,0 +1,198 @@
+"""Conditions that stop the decoder for the user: a pure fold over the events of one run.
+
+The engine's thread asks after every event, so each question costs only what the event itself holds. Knows neither
+threads nor the screen; who asks decides what stopping means.
+"""
+
+import math
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, TypeAlias, get_args
+
+from decoder.config import DynaTree
+from decoder.events import Event, Knob, Round, Run
+from decoder.metrics import ROOT_IS_DRAFTED, depth_acceptance, drafted_nodes
+from decoder.policy import used_depth
+
+Break: TypeAlias = Literal["rejected", "full", "bound", "under", "difference"]
+
+BREAKS: tuple[Break, ...] = get_args(Break)
+LABELS: Mapping[Break, str] = {
+    "rejected": "nothing accepted",
+    "full": "tree full",
+    "bound": "D0 at a bound",
+    "under": "acceptance under x",
+    "difference": "first difference from ar",
+}
+EXPLANATIONS: Mapping[Break, str] = {
+    "rejected": "guesses were made in a round, and the target wanted none of them",
+    "full": "the tree has N_max nodes: more would have been drafted",
+    "bound": "the used base depth arrives at 1 or at D_max - 1, where history can go no further",
+    "under": "the mean depth acceptance over the window falls below x",
+    "difference": "the watched text and that of ar differ for the first time",
+}
+LIMIT = 0.3
+"""The x of "acceptance under x" unless the user gives another."""
+_LARGEST = 1e6
+
+
+@dataclass(frozen=True)
+class Conditions:
+    """What the user wants to be stopped at."""
+
+    on: frozenset[Break] = frozenset()
+    limit: float = LIMIT
+    """The x of "acceptance under x"."""
+
+    def toggled(self, name: Break) -> "Conditions":
+        """The same with one condition on instead of off, or off instead of on."""
+        return replace(self, on=self.on ^ {name})
+
+    def label(self, name: Break) -> str:
+        """A condition in few words, its limit included."""
+        return LABELS[name].replace("x", f"{self.limit:.2f}".removeprefix("0")) if name == "under" else LABELS[name]
+
+
+@dataclass(frozen=True)
+class Watch:
+    """What the conditions need to know of the events so far: the watched method's and ar's, of one run."""
+
+    watched: str = ""
+    n_max: int | None = None
+    d_max: int | None = None
+    window: int = 10
+    shares: tuple[float, ...] = ()
+    """Depth acceptance of the rounds in the window."""
+    d0: float | None = None
+    raced: bool = False
+    """Whether ar takes part, so that there is a text to compare with."""
+    ahead: tuple[int, ...] = ()
+    """Tokens of the method that is ahead of the other and that the other has not reached yet."""
+    leader: str = ""
+    """The method they belong to."""
+    common: int = 0
+    """Tokens that both have."""
+    differs_at: int | None = None
+    """Index of the first token that differs from ar's."""
+
+    def after(self, event: Event) -> "Watch":
+        """What is known after one more event; a run begins anew."""
+        if isinstance(event, Run):
+            return _begun(event)
+        if isinstance(event, Knob) and event.method == self.watched:
+            return self._turned(event)
+        if isinstance(event, Round):
+            return self._decoded(event)
+        return self
+
+    @property
+    def mean_share(self) -> float | None:
+        """Mean depth acceptance over the window; None until the window is full."""
+        return math.fsum(self.shares) / len(self.shares) if len(self.shares) >= self.window else None
+
+    @property
+    def bound(self) -> int | None:
+        """The used base depth where it can go no further one way, else None."""
+        if self.d0 is None or self.d_max is None:
+            return None
+        used = used_depth(self.d0)
+        return used if used in (1, self.d_max - 1) else None
+
+    def _turned(self, event: Knob) -> "Watch":
+        match event.name:
+            case "n_max":
+                return replace(self, n_max=_whole(event.new))
+            case "d_max":
+                return replace(self, d_max=_whole(event.new))
+            case _:
+                return self
+
+    def _decoded(self, event: Round) -> "Watch":
+        seen = self._compared(event) if self.raced and event.method in (self.watched, "ar") else self
+        if event.method != self.watched:
+            return seen
+        d0 = event.knobs.d0 if event.knobs and _is_sane(event.knobs.d0) else self.d0
+        return replace(seen, shares=(*self.shares, _share(event))[-self.window :], d0=d0)
+
+    def _compared(self, event: Round) -> "Watch":
+        """The lead of one method over the other after one more round, and where the two first differ."""
+        if self.differs_at is not None:
+            return self
+        if event.method == self.leader or not self.ahead:
+            return replace(self, leader=event.method, ahead=(*self.ahead, *event.committed))
+        pairs = enumerate(zip(self.ahead, event.committed, strict=False), self.common)
+        different = next((index for index, (one, other) in pairs if one != other), None)
+        met = min(len(self.ahead), len(event.committed))
+        overtaken = event.committed[met:]
+        return replace(
+            self,
+            differs_at=different,
+            common=self.common + met,
+            ahead=tuple(overtaken) or self.ahead[met:],
+            leader=event.method if overtaken else self.leader,
+        )
+
+
+def met(conditions: Conditions, before: Watch, event: Event) -> str | None:
+    """Why to stop after this event, in words; None to go on.
+
+    Args:
+        conditions: What the user wants to be stopped at.
+        before: What was known before the event; `before.after(event)` is what the next call needs.
+        event: The next event of the run.
+    """
+    if not isinstance(event, Round):
+        return None
+    after = before.after(event)
+    reasons = [_reason(name, conditions, before, after, event) for name in BREAKS if name in conditions.on]
+    found = [reason for reason in reasons if reason]
+    return f"round {event.round}: {'; '.join(found)}" if found else None
+
+
+def _reason(name: Break, conditions: Conditions, before: Watch, after: Watch, event: Round) -> str | None:
+    if name == "difference":
+        new = before.differs_at is None and after.differs_at is not None
+        return f"{after.watched} differs from ar at token {after.differs_at}" if new else None
+    if event.method != after.watched:
+        return None
+    drafted = drafted_nodes(event)
+    match name:
+        case "rejected":
+            return f"nothing accepted of {drafted} drafted" if drafted and not event.accepted else None
+        case "full":
+            full = after.n_max is not None and drafted >= after.n_max
+            return f"the tree is full with {drafted} nodes" if full else None
+        case "bound":
+            arrived = after.bound is not None and before.d0 is not None and after.bound != before.bound
+            return f"D0 arrived at its bound {after.bound}" if arrived else None
+        case "under":
+            was, now = before.mean_share, after.mean_share
+            fell = now is not None and now < conditions.limit and (was is None or was >= conditions.limit)
+            words = f"mean of {after.window} rounds is under {conditions.limit:g}"
+            return f"depth acceptance {now:.2f}, {words}" if fell else None
+
+
+def _begun(run: Run) -> Watch:
+    watched = next(iter(run.methods), "")
+    own = run.methods.get(watched, {})
+    window = _whole(own.get("window"))
+    return Watch(
+        watched=watched,
+        raced="ar" in run.methods and watched != "ar",
+        n_max=_whole(own.get("n_max")),
+        d_max=_whole(own.get("d_max")),
+        window=max(1, window) if window is not None else DynaTree.window,
+    )
+
+
+def _share(event: Round) -> float:
+    rooted = event.method in ROOT_IS_DRAFTED
+    return depth_acceptance(event.parents, event.accepted, root_is_drafted=rooted)
+
+
+def _whole(value: Any) -> int | None:
+    return int(value) if _is_sane(value) else None
+
+
+def _is_sane(value: Any) -> bool:
+    return isinstance(value, int | float) and math.isfinite(value) and abs(value) < _LARGEST
