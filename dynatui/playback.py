@@ -5,7 +5,7 @@ what follows, so a way back within a run is told as that run anew, from its begi
 """
 
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -29,15 +29,23 @@ class Reel:
 class TraceSource:
     """Plays recorded events by the wall time that they carry."""
 
-    def __init__(self, events: Sequence[Event], speed: float | None = None) -> None:
+    def __init__(
+        self,
+        events: Sequence[Event],
+        speed: float | None = None,
+        times: Callable[[Sequence[Event]], list[float]] | None = None,
+    ) -> None:
         self.records: list[Record] = []
+        self.controls = None
+        self.playback = self
+        self.recorded = None
         self.steerable = False
         self.recording = False
         self.paused = False
         self.speed = bounded_speed(speed or readable_speed(_shown_rate(events)))
         self._events = events
         self._reels = tuple(_reels(events))
-        self._due = _due_times(events)
+        self._due = (times or wall_times)(events)
         self._next = 0
         self._played_s = 0.0
         self._last: float | None = None
@@ -49,14 +57,21 @@ class TraceSource:
 
     @property
     def length(self) -> tuple[int, float]:
-        """Rounds of the watched method and seconds of the present run."""
-        return len(self._reel.rounds), self._seconds(self._reel)
+        """Rounds of the watched method in the present run, and their decode time in seconds."""
+        rounds = self._reel.rounds
+        last = self._events[rounds[-1]] if rounds else None
+        return len(rounds), last.t if isinstance(last, Round) else 0.0
 
     @property
-    def reached(self) -> tuple[int, float]:
-        """How many of these rounds have been shown, and how many of these seconds played."""
-        seconds = self._played_s - self._due[self._reel.begin]
-        return self._rounds_shown(), min(max(0.0, seconds), self._seconds(self._reel))
+    def reached(self) -> int:
+        """How many of these rounds have been shown."""
+        return bisect_left(self._reel.rounds, self._next)
+
+    @property
+    def played_s(self) -> tuple[float, float]:
+        """How much of the present run has been played, and how much there is, in seconds of the show at speed 1."""
+        whole = self._seconds(self._reel)
+        return min(max(0.0, self._played_s - self._due[self._reel.begin]), whole), whole
 
     def start(self) -> None:
         """Nothing: `advance` does the work."""
@@ -83,19 +98,21 @@ class TraceSource:
         self._played_s = target_s
         self.play(0.0)
 
-    def seek_round(self, number: int) -> None:
-        """Goes to where a round of the watched method, counted from 0, has just been shown; the nearest that exists."""
-        rounds = self._reel.rounds
-        if rounds:
-            self._show_until(rounds[min(max(0, number), len(rounds) - 1)] + 1)
+    def seek_round(self, rounds: int) -> None:
+        """Goes to the place in the present run after so many rounds of the watched method; 0 is its beginning."""
+        places = self._reel.rounds
+        if rounds > 0 and places:
+            self._show_until(places[min(rounds, len(places)) - 1] + 1)
+        else:
+            self.seek(0.0)
 
     def step(self, rounds: int = 1) -> None:
         """Goes some rounds of the watched method on, or back when negative; after the last to the end of the run.
 
         From the end of a run, a step leads to the first round of the next one.
         """
-        reel, target = self._reel, self._rounds_shown() - 1 + rounds
-        if rounds < 0 or target < len(reel.rounds):
+        reel, target = self._reel, self.reached + rounds
+        if rounds < 0 or target <= len(reel.rounds):
             self.seek_round(target)
         elif self._next < reel.end:
             self._show_until(reel.end)
@@ -140,9 +157,6 @@ class TraceSource:
     def _seconds(self, reel: Reel) -> float:
         return self._due[reel.end - 1] - self._due[reel.begin]
 
-    def _rounds_shown(self) -> int:
-        return bisect_left(self._reel.rounds, self._next)
-
     def _show_until(self, place: int) -> None:
         """Appends all events before `place`, once more from the beginning of the run where it lies behind."""
         if place < self._next:
@@ -172,14 +186,25 @@ def _is_round_of(method: str, event: Event) -> bool:
     return isinstance(event, Round) and event.method == method
 
 
-def _due_times(events: Sequence[Event]) -> list[float]:
+def wall_times(events: Sequence[Event]) -> list[float]:
     """When each event is shown, in seconds since the first: rounds by their wall time, the rest with its neighbour."""
-    due, began, latest = list[float](), 0.0, 0.0
+    return _times(events, lambda _method, event: event.wall_s)
+
+
+def own_times(events: Sequence[Event]) -> list[float]:
+    """The same by the decode time of the watched method, which neither pauses nor other methods nor speed stretch."""
+    return _times(events, lambda watched, event: event.t if event.method == watched else 0.0)
+
+
+def _times(events: Sequence[Event], seconds: Callable[[str, Round], float]) -> list[float]:
+    due, began, latest, watched = list[float](), 0.0, 0.0, ""
     for place, event in enumerate(events):
-        if isinstance(event, Run) and place > 0:
-            began = latest = latest + REST_S
+        if isinstance(event, Run):
+            watched = next(iter(event.methods), "")
+            if place > 0:
+                began = latest = latest + REST_S
         if isinstance(event, Round):
-            latest = max(latest, began + event.wall_s)
+            latest = max(latest, began + seconds(watched, event))
         due.append(latest)
     return due
 

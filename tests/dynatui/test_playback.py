@@ -1,4 +1,4 @@
-"""A recording can be stepped, searched and played on from any place, and the screen shows what a straight play would."""
+"""A recording can be stepped, searched and played on from any place; the screen shows what a straight play would."""
 
 from collections.abc import Callable, Iterable
 
@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from decoder.events import Event, Round, Run, Summary
-from dynatui.playback import TraceSource
+from dynatui.playback import TraceSource, own_times
 from dynatui.state import Prompt, Record
 from tests.dynatui.render.scripted import run, state_of, story
 
@@ -42,7 +42,7 @@ def test_a_step_ends_with_the_next_round_of_the_watched_method(source: TraceSour
         newest = source.records[-1]
         assert isinstance(newest, Round)
         assert (newest.method, newest.round) == ("dynatree", number)
-    assert source.reached[0] == 3
+    assert source.reached == 3
 
 
 def test_a_step_after_the_last_round_leads_to_the_end_and_then_to_the_next_run(source: TraceSource) -> None:
@@ -66,14 +66,14 @@ def test_a_step_back_shows_the_round_before(source: TraceSource) -> None:
     source.step(-1)
     assert last_round(source) == 2
     source.step(-9)
-    assert last_round(source) == 0
+    assert source.records[-3:] == story()[:3]
 
 
 def test_a_way_back_is_the_run_told_anew_up_to_there(source: TraceSource) -> None:
     source.seek(0.55)
     source.seek(0.25)
     assert newest_run(source.records) == [Prompt(1, 2), *(e for e in story() if _due_by(e, 0.25))]
-    assert source.reached[1] == 0.25
+    assert source.played_s[0] == 0.25
 
 
 def _due_by(event: Event, seconds: float) -> bool:
@@ -93,7 +93,7 @@ def test_it_plays_on_from_where_it_was_put(source: TraceSource) -> None:
     source.seek(0.5)
     source.seek(0.15)
     source.advance(0.1)
-    assert (last_round(source), source.reached) == (1, (2, 0.25))
+    assert (last_round(source), source.reached, source.played_s[0]) == (1, 2, 0.25)
 
 
 def test_a_search_stays_within_the_run(source: TraceSource) -> None:
@@ -104,23 +104,36 @@ def test_a_search_stays_within_the_run(source: TraceSource) -> None:
 
 
 def test_a_round_can_be_searched_for_in_both_directions(source: TraceSource) -> None:
-    for number, found in ((4, 4), (1, 1), (99, 5), (-3, 0)):
-        source.seek_round(number)
-        assert last_round(source) == found
-        assert source.reached[0] == found + 1
+    for rounds, found in ((4, 4), (1, 1), (99, 6), (2, 2)):
+        source.seek_round(rounds)
+        assert last_round(source) == found - 1
+        assert source.reached == found
 
 
-def test_the_length_is_that_of_the_present_run(source: TraceSource) -> None:
-    assert source.length == (6, pytest.approx(0.6))
+def test_no_round_is_the_beginning_of_the_run(source: TraceSource) -> None:
+    source.seek_round(4)
+    source.seek_round(0)
+    assert newest_run(source.records) == [Prompt(1, 2), *story()[:3]]
+
+
+def test_the_length_is_that_of_the_present_run_in_rounds_and_decode_time(source: TraceSource) -> None:
+    assert source.length == (6, 0.12)
     source.go(1)
-    assert source.length == (6, pytest.approx(0.6))
+    assert source.length == (6, 0.12)
+    assert TraceSource([run()]).length == (0, 0.0)
+
+
+def test_own_times_leave_out_what_pauses_and_other_methods_took() -> None:
+    source = TraceSource(TWO_RUNS, speed=1.0, times=own_times)
+    source.play(0.05)
+    assert (last_round(source), source.played_s[1]) == (1, 0.12)
 
 
 def test_another_run_begins_at_once_even_while_held(source: TraceSource) -> None:
     source.set_paused(paused=True)
     source.go(1)
     assert prompt(source) == "second"
-    assert source.reached == (0, 0.0)
+    assert source.reached == 0
     source.go(-1)
     assert prompt(source) == "Once upon"
 
@@ -130,14 +143,13 @@ def test_after_the_last_run_the_show_stays() -> None:
     for now in (0.0, 1.0, 1e6):
         source.advance(now)
     assert source.records == [Prompt(1, 1), *story()]
-    assert source.reached == (6, pytest.approx(0.6))
+    assert source.played_s[0] == source.played_s[1]
 
 
 def test_a_run_without_rounds_can_be_stepped_over() -> None:
     source = TraceSource([run(), *story()], speed=1.0)
     source.seek_round(3)
-    for _ in range(2):
-        source.step()
+    source.step()
     assert last_round(source) == 0
     assert source.length[0] == 6
 
@@ -168,4 +180,4 @@ def test_wherever_it_was_put_the_screen_shows_what_a_straight_play_would(moves: 
     assert shown[1:] == straight[: len(shown) - 1]
     assert structs.asdict(state_of(source.records).run or run()) == structs.asdict(straight[0])
     rounds = sum(isinstance(record, Round) and record.method == "dynatree" for record in shown)
-    assert source.reached[0] == rounds
+    assert source.reached == rounds
