@@ -5,8 +5,8 @@ threads nor the screen; who asks decides what stopping means.
 """
 
 import math
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias, get_args
 
 from decoder.config import DynaTree
