@@ -12,7 +12,7 @@ from rich.cells import cell_len, set_cell_size
 
 Ink = Literal[
     "plain", "dim", "strong", "frame", "title", "accepted", "bonus", "prompt", "first", "second", "good", "warn", "bad",
-    "key", "tab", "logo", "bar",
+    "key", "tab", "logo", "bar", "ghost", "cursor",
 ]  # fmt: skip
 Span: TypeAlias = tuple[str, Ink]
 Row: TypeAlias = tuple[Span, ...]
@@ -20,6 +20,7 @@ Rows: TypeAlias = list[Row]
 
 _LEVELS = "▁▂▃▄▅▆▇█"
 _ASCII = str.maketrans("╭─╮│╰╯├▏▎▍▌▋▊▉▁▂▃▄▅▆▇█━┅●○▲…·←→τ␣⏎∅", "+-+|`+||  |###__..==##=:*o^~.<>t_/0")
+_ASCII |= str.maketrans("↑↓◀▶┼┊┄ρη▸", "^v<>+:.rn>")
 _MIN_FRAME = (8, 3)
 
 
@@ -80,6 +81,17 @@ def joined(parts: Iterable[Row], separator: Row) -> Row:
     for part in parts:
         row = (*row, *separator, *part) if row else part
     return row
+
+
+def merged(cells: Iterable[Span]) -> Row:
+    """Neighbours of one ink as one span."""
+    row: list[Span] = []
+    for text, ink in cells:
+        if row and row[-1][1] == ink:
+            row[-1] = (row[-1][0] + text, ink)
+        else:
+            row.append((text, ink))
+    return tuple(row)
 
 
 def frame(title: Row, body: Sequence[Row], size: tuple[int, int]) -> Rows:

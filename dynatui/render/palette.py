@@ -49,6 +49,8 @@ _ATTRIBUTES: dict[Ink, tuple[str, str]] = {
     "tab": ("primary", "bold reverse"),
     "logo": ("success", "bold reverse"),
     "bar": ("secondary", ""),
+    "ghost": ("muted", ""),
+    "cursor": ("warning", "bold"),
 }
 
 
