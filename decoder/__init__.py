@@ -4,20 +4,35 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from decoder.config import DynaTree, Fixed, Linear, RunConfig
+    from decoder.config import DynaTree, Fixed, Linear, RunConfig, bounds
+    from decoder.errors import DecoderError
     from decoder.models import load_pair
     from decoder.race import decode
-    from decoder.steering import Steering
+    from decoder.steering import Stage, Steering
 
 __version__ = "0.1.0"
-__all__ = ["DynaTree", "Fixed", "Linear", "RunConfig", "Steering", "decode", "load_pair"]
+__all__ = [
+    "DecoderError",
+    "DynaTree",
+    "Fixed",
+    "Linear",
+    "RunConfig",
+    "Stage",
+    "Steering",
+    "bounds",
+    "decode",
+    "load_pair",
+]
 
 _HOMES = {
+    "DecoderError": "decoder.errors",
     "DynaTree": "decoder.config",
     "Fixed": "decoder.config",
     "Linear": "decoder.config",
     "RunConfig": "decoder.config",
+    "Stage": "decoder.steering",
     "Steering": "decoder.steering",
+    "bounds": "decoder.config",
     "decode": "decoder.race",
     "load_pair": "decoder.models",
 }

@@ -10,13 +10,13 @@ from dataclasses import replace
 import torch
 
 from decoder.config import RunConfig
-from decoder.controller import Controller
+from decoder.controller import Controller, Turned
 from decoder.device import Stopwatch
 from decoder.draft.drafter import Drafter
-from decoder.engine import Budget, Outcome, most_probable, scratch_rows
+from decoder.engine import AtStage, Budget, Outcome, go_on, most_probable
 from decoder.metrics import depth_acceptance
 from decoder.models import Pair
-from decoder.policy import Growth, dynatree_growth
+from decoder.policy import Growth, growth
 from decoder.steering import Turn
 from decoder.tree import TokenTree
 from decoder.verify.greedy import accept
@@ -31,9 +31,10 @@ class Algorithm1Session:
         self._controller = Controller(config.dynatree)
         self._budget = Budget(pair.eos, config.max_new_tokens)
         self._stopwatch = Stopwatch(pair.target.device)
-        capacity = len(prompt_ids) + config.max_new_tokens + scratch_rows(self._growth()) + 1
-        self.target_cache = pair.target.new_cache(capacity)
-        self.drafter = Drafter(pair.draft, pair.vocabulary, capacity)
+        self._longest = len(prompt_ids) + config.max_new_tokens
+        self.target_cache = pair.target.new_cache(self._longest)
+        self.drafter = Drafter(pair.draft, pair.vocabulary, self._longest)
+        self._reserve()
         self._next_choice = -1
         """The target's own token after the text."""
 
@@ -47,49 +48,55 @@ class Algorithm1Session:
         return self._stopwatch.now() - start
 
     @torch.inference_mode()
-    def step(self, turns: tuple[Turn, ...]) -> Outcome:
+    def step(self, turns: tuple[Turn, ...], at_stage: AtStage = go_on) -> Outcome:
         """One round of Algorithm 1."""
-        start = self._stopwatch.now()
-        turned_before = self._controller.apply(turns)
-        knobs = self._controller.knobs
+        clock = self._stopwatch
+        start = clock.now()
+        turned = self._turn(turns)
         forwards = self.drafter.forwards
-        drafting = self._stopwatch.now()
+        drafting = clock.now()
         tree = self._draft()
-        verifying = self._stopwatch.now()
-        choices = self._verify(tree)
-        committing = self._stopwatch.now()
-        accepted, bonus = self._accept(tree, choices)
-        committed, finished = self._budget.cut([*(tree.tokens[node] for node in accepted), bonus])
-        self.target_cache.keep([])
-        self._read(committed)
-        self.drafter.keep(self.drafter.rows_of(accepted[: len(committed)]))
-        self.text.extend(committed)
-        committed_at = self._stopwatch.now()
-        share = depth_acceptance(tree.parents, accepted, root_is_drafted=True)
-        turned_after = self._controller.learn(share)
-        return Outcome(
+        verifying = clock.now()
+        outcome = Outcome(
             tree=tree,
-            accepted=accepted,
-            committed=committed,
-            round_s=self._stopwatch.now() - start,
+            round_s=verifying - start,
             draft_s=verifying - drafting,
-            verify_s=committing - verifying,
-            commit_s=committed_at - committing,
-            target_forwards=2,
             draft_forwards=self.drafter.forwards - forwards,
-            knobs=knobs,
-            turned_before=turned_before,
-            turned_after=turned_after,
-            finished=finished,
+            knobs=self._controller.knobs,
+            turned_before=turned,
         )
+        clock.leave_out(at_stage("drafted", outcome))
+        choices = self._verify(tree)
+        committing = clock.now()
+        self._accept(outcome, choices)
+        outcome.target_forwards, outcome.verify_s = 1, committing - verifying
+        outcome.round_s = clock.now() - start
+        clock.leave_out(at_stage("verified", outcome))
+        self._commit(outcome)
+        outcome.target_forwards, outcome.commit_s = 2, clock.now() - committing
+        share = depth_acceptance(tree.parents, outcome.accepted, root_is_drafted=True)
+        outcome.turned_after = self._controller.learn(share)
+        outcome.round_s = clock.now() - start
+        return outcome
 
     def close(self) -> None:
         """Nothing runs between rounds."""
 
+    def _turn(self, turns: tuple[Turn, ...]) -> list[Turned]:
+        turned = self._controller.apply(turns)
+        if turned:
+            self._reserve()
+        return turned
+
+    def _reserve(self) -> None:
+        rows = self._longest + 2 + self._growth().n_max
+        self.target_cache.reserve(rows)
+        self.drafter.cache.reserve(rows)
+
     def _growth(self) -> Growth:
         # The root is a drafted node here and takes one place of the budget.
-        growth = dynatree_growth(self._controller.rules)
-        return replace(growth, n_max=growth.n_max - 1, selection="bfs")
+        rules = growth(self._controller.rules)
+        return replace(rules, n_max=rules.n_max - 1, selection="bfs")
 
     def _draft(self) -> TokenTree:
         root = self.drafter.catch_up(self.text, 1)
@@ -101,11 +108,19 @@ class Algorithm1Session:
         logits = self._pair.target.forward(self.target_cache, tree.tokens, positions, tree.visible())
         return most_probable(logits, self._pair.vocabulary)
 
-    def _accept(self, tree: TokenTree, choices: list[int]) -> tuple[list[int], int]:
-        if tree.tokens[0] != self._next_choice:
-            return [], self._next_choice
-        path, bonus = accept(tree, choices)
-        return [0, *path], bonus
+    def _accept(self, outcome: Outcome, choices: list[int]) -> None:
+        tree, bonus = outcome.tree, self._next_choice
+        if tree.tokens[0] == self._next_choice:
+            path, bonus = accept(tree, choices)
+            outcome.accepted = [0, *path]
+        burst = [*(tree.tokens[node] for node in outcome.accepted), bonus]
+        outcome.committed, outcome.finished = self._budget.cut(burst)
+
+    def _commit(self, outcome: Outcome) -> None:
+        self.target_cache.keep([])
+        self._read(outcome.committed)
+        self.drafter.keep(self.drafter.rows_of(outcome.accepted[: len(outcome.committed)]))
+        self.text.extend(outcome.committed)
 
     def _read(self, tokens: Sequence[int]) -> None:
         logits = self._pair.target.read(self.target_cache, tokens)

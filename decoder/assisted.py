@@ -15,7 +15,7 @@ from transformers.generation.streamers import BaseStreamer
 
 from decoder.config import RunConfig
 from decoder.device import Stopwatch
-from decoder.engine import Budget, Outcome
+from decoder.engine import AtStage, Budget, Outcome, go_on
 from decoder.models import LanguageModel, Pair
 from decoder.steering import Turn
 from decoder.tree import TokenTree
@@ -98,9 +98,9 @@ class AssistedSession:
         self._first = self._bursts.next()
         return self._stopwatch.now() - start
 
-    def step(self, turns: tuple[Turn, ...]) -> Outcome:
-        """The next burst."""
-        del turns
+    def step(self, turns: tuple[Turn, ...], at_stage: AtStage = go_on) -> Outcome:
+        """The next burst; there are neither knobs nor stages to be seen."""
+        del turns, at_stage
         start = self._stopwatch.now()
         burst, self._first, round_s = self._first, None, 0.0
         if burst is None:

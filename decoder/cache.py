@@ -53,6 +53,16 @@ class TreeCache(Cache):
             self._store[..., self.length : end, :] = self._store.index_select(3, index)
         self.length = self.used = end
 
+    def reserve(self, capacity: int) -> None:
+        """Makes room for `capacity` rows in all, if there is less; what is in use stays."""
+        if capacity <= self._capacity:
+            return
+        self._capacity = capacity
+        if self._store is not None:
+            small = self._store
+            self._store = small.new_zeros((*small.shape[:3], capacity, small.shape[4]))
+            self._store[..., : self.used, :] = small[..., : self.used, :]
+
     def keys_values(self) -> Float[Tensor, "L 2 H P D"]:
         """The committed rows of all layers."""
         assert self._store is not None, "nothing was forwarded yet"  # noqa: S101 - a programmer's mistake

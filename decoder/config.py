@@ -1,17 +1,53 @@
-"""Parameters of every method, validated when they are made; presets; the names a user may turn mid-run.
+"""Parameters of every method, validated when they are made; presets; the knobs that a user may turn mid-run.
 
 Knows nothing of models. Names and defaults follow the DynaTree paper (section 3 and appendix A). The paper's ablations
 need no switches: adaptive breadth is off when the three branchings are equal, adaptive depth when `rho_stop` and
 `rho_deep` are 0, history when `history` is False.
 """
 
+import math
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Any, Literal, Self, get_args
 
 from decoder.errors import ConfigError
 
 Selection = Literal["bfs", "best"]
-KnobName = Literal["tau_h", "tau_l", "d0", "history"]
+KnobName = Literal[
+    "tau_h",
+    "tau_l",
+    "d0",
+    "history",
+    "d_max",
+    "b_min",
+    "b_mid",
+    "b_max",
+    "rho_stop",
+    "rho_deep",
+    "tau",
+    "n_max",
+    "k",
+    "fixed_depth",
+    "fixed_branching",
+]
+KNOBS: tuple[KnobName, ...] = get_args(KnobName)
+"""Every knob. `tau` and `n_max` belong to DynaTree and to the fixed tree; history on is 1, off is 0."""
+
+KNOB_GAP = 0.01
+"""Least distance of tau_h and tau_l while they are turned, and least tau_l."""
+HIGHEST_DEPTH = 32
+HIGHEST_BRANCHING = 16
+HIGHEST_NODES = 1024
+"""As far as these are turned, unless they began higher; a chain's length counts as a depth."""
+
+_UNEVEN = frozenset[KnobName](("tau_h", "tau_l", "d0", "rho_stop", "rho_deep", "tau"))
+"""Knobs that are no whole numbers."""
+_BRANCHES: tuple[KnobName, ...] = ("b_min", "b_mid", "b_max")
+_FIELDS: dict[KnobName, str] = {
+    **dict.fromkeys(_BRANCHES, "branching"),
+    "fixed_depth": "depth",
+    "fixed_branching": "branching",
+}
+"""The parameter that a knob turns, where it has another name."""
 
 
 def require(holds: bool, message: str) -> None:  # noqa: FBT001 - a condition reads well as the first argument
@@ -21,7 +57,49 @@ def require(holds: bool, message: str) -> None:  # noqa: FBT001 - a condition re
 
 
 @dataclass(frozen=True)
-class DynaTree:
+class Turnable:
+    """Parameters of which some can be turned mid-run."""
+
+    def ends(self) -> dict[KnobName, tuple[float, float]]:
+        """The knobs, each with the lowest and highest value that it can be turned to while the others stay.
+
+        The present value is always among them.
+        """
+        return {}
+
+    def has(self, name: KnobName) -> bool:
+        """Whether there is such a knob here."""
+        return name in self.ends()
+
+    def knob(self, name: KnobName) -> float:
+        """The value of one knob.
+
+        Raises:
+            ConfigError: There is no such knob here.
+        """
+        bounds(self, name)
+        value = getattr(self, _FIELDS.get(name, name))
+        return float(value[_BRANCHES.index(name)] if name in _BRANCHES else value)
+
+    def turned(self, name: KnobName, value: float) -> Self:
+        """These parameters with one knob at `value`, moved to the nearest value that its bounds allow.
+
+        Raises:
+            ConfigError: There is no such knob here, or `value` is no number.
+        """
+        require(not math.isnan(value), f"{name} cannot be turned to a value that is no number; give a number")
+        low, high = bounds(self, name)
+        nearest: float = min(high, max(low, value))
+        changed: Any = nearest if name in _UNEVEN else math.floor(nearest + 0.5)
+        parameter = _FIELDS.get(name, name)
+        if name in _BRANCHES:
+            now = getattr(self, parameter)
+            changed = tuple(changed if branch == name else old for branch, old in zip(_BRANCHES, now, strict=True))
+        return replace(self, **{parameter: bool(changed) if name == "history" else changed})
+
+
+@dataclass(frozen=True)
+class DynaTree(Turnable):
     """DynaTree's parameters; the defaults are the paper's."""
 
     d0: float = 5.0
@@ -73,29 +151,27 @@ class DynaTree:
         require(self.selection in ("bfs", "best"), f"selection is {self.selection!r}; give bfs or best")
         require(self.window >= 1, f"window is {self.window}; give 1 or more")
 
-    def turned(self, name: KnobName, value: float) -> "DynaTree":
-        """These parameters with one knob at `value`, moved to the nearest value that the bounds allow."""
-        match name:
-            case "tau_h":
-                return replace(self, tau_h=min(1.0, max(self.tau_l + KNOB_GAP, value)))
-            case "tau_l":
-                return replace(self, tau_l=max(KNOB_GAP, min(self.tau_h - KNOB_GAP, value)))
-            case "d0":
-                return replace(self, d0=min(float(self.d_max - 1), max(1.0, value)))
-            case "history":
-                return replace(self, history=bool(value))
-
-    def knob(self, name: KnobName) -> float:
-        """The value of one knob; history is 1 or 0."""
-        return float(getattr(self, name))
-
-
-KNOB_GAP = 0.01
-"""Least distance of tau_h and tau_l while they are turned, and least tau_l."""
+    def ends(self) -> dict[KnobName, tuple[float, float]]:
+        """The knobs and how far each can be turned."""
+        low, mid, high = self.branching
+        return {
+            "tau_h": (min(self.tau_h, self.tau_l + KNOB_GAP), 1.0),
+            "tau_l": (min(self.tau_l, KNOB_GAP), max(self.tau_l, self.tau_h - KNOB_GAP)),
+            "d0": (1.0, self.d_max - 1.0),
+            "history": (0.0, 1.0),
+            "d_max": (max(2.0, math.ceil(self.d0) + 1.0), float(max(HIGHEST_DEPTH, self.d_max))),
+            "b_min": (1.0, float(mid)),
+            "b_mid": (float(low), float(high)),
+            "b_max": (float(mid), float(max(HIGHEST_BRANCHING, high))),
+            "rho_stop": (0.0, self.rho_deep),
+            "rho_deep": (self.rho_stop, 1.0),
+            "tau": (0.0, 1.0),
+            "n_max": (1.0, float(max(HIGHEST_NODES, self.n_max))),
+        }
 
 
 @dataclass(frozen=True)
-class Linear:
+class Linear(Turnable):
     """A chain of `k` drafted tokens (speculative decoding as first published)."""
 
     k: int = 5
@@ -103,9 +179,13 @@ class Linear:
     def __post_init__(self) -> None:
         require(self.k >= 1, f"K is {self.k}; give 1 or more")
 
+    def ends(self) -> dict[KnobName, tuple[float, float]]:
+        """The one knob and how far it can be turned."""
+        return {"k": (1.0, float(max(HIGHEST_DEPTH, self.k)))}
+
 
 @dataclass(frozen=True)
-class Fixed:
+class Fixed(Turnable):
     """Every node above `depth` whose path is at least `tau` probable gets `branching` children."""
 
     depth: int = 5
@@ -119,6 +199,18 @@ class Fixed:
         require(0 <= self.tau <= 1, f"tau is {self.tau:g}; give 0 to 1")
         require(self.n_max >= 1, f"n_max is {self.n_max}; give 1 or more")
 
+    def ends(self) -> dict[KnobName, tuple[float, float]]:
+        """The knobs and how far each can be turned."""
+        return {
+            "fixed_depth": (1.0, float(max(HIGHEST_DEPTH, self.depth))),
+            "fixed_branching": (1.0, float(max(HIGHEST_BRANCHING, self.branching))),
+            "tau": (0.0, 1.0),
+            "n_max": (1.0, float(max(HIGHEST_NODES, self.n_max))),
+        }
+
+
+Rules = DynaTree | Linear | Fixed
+"""What decides how a method's trees grow."""
 
 PRESETS: dict[str, DynaTree] = {"paper": DynaTree()}
 """Named parameter sets of DynaTree."""
@@ -132,6 +224,8 @@ class RunConfig:
     """Names from `decoder.methods.METHODS`, without repetition. The first is the one that is watched."""
     max_new_tokens: int = 256
     seed: int = 0
+    chat: bool = False
+    """Whether the prompt is one message of a user, wrapped in the tokenizer's chat template."""
     dynatree: DynaTree = field(default_factory=DynaTree)
     linear: Linear = field(default_factory=Linear)
     fixed: Fixed = field(default_factory=Fixed)
@@ -141,3 +235,36 @@ class RunConfig:
         repeated = {name for name in self.methods if self.methods.count(name) > 1}
         require(not repeated, f"{', '.join(sorted(repeated))} named twice in methods; name each once")
         require(self.max_new_tokens >= 1, f"max_new_tokens is {self.max_new_tokens}; give 1 or more")
+
+    def ends(self) -> dict[KnobName, tuple[float, float]]:
+        """Every knob and how far it can be turned; DynaTree's where the fixed tree has one of that name too."""
+        return self.fixed.ends() | self.linear.ends() | self.dynatree.ends()
+
+    def knob(self, name: KnobName) -> float:
+        """The value of one knob; DynaTree's where the fixed tree has one of that name too."""
+        return next(iter(self._with(name).values())).knob(name)
+
+    def turned(self, name: KnobName, value: float) -> "RunConfig":
+        """This run with one knob turned in all rules that have it, in each within its own bounds.
+
+        Raises:
+            ConfigError: There is no such knob, or `value` is no number.
+        """
+        changed: dict[str, Any] = {field: rules.turned(name, value) for field, rules in self._with(name).items()}
+        return replace(self, **changed)
+
+    def _with(self, name: KnobName) -> dict[str, Turnable]:
+        bounds(self, name)
+        every: dict[str, Turnable] = {"dynatree": self.dynatree, "linear": self.linear, "fixed": self.fixed}
+        return {field: rules for field, rules in every.items() if rules.has(name)}
+
+
+def bounds(rules: Turnable | RunConfig, name: KnobName) -> tuple[float, float]:
+    """The lowest and the highest value that a knob can be turned to now.
+
+    Raises:
+        ConfigError: There is no such knob in these rules.
+    """
+    ends = rules.ends()
+    require(name in ends, f"{type(rules).__name__} has no knob {name}; choose from {', '.join(ends)}")
+    return ends[name]

@@ -5,7 +5,7 @@ Knows neither models nor trees.
 
 from dataclasses import dataclass
 
-from decoder.config import DynaTree, KnobName
+from decoder.config import DynaTree, KnobName, Rules
 from decoder.events import Knobs
 from decoder.policy import adapted, used_depth
 from decoder.steering import Turn
@@ -27,41 +27,47 @@ class Turned:
 class Controller:
     """The rules in force, and what changed them."""
 
-    def __init__(self, rules: DynaTree) -> None:
+    def __init__(self, rules: Rules) -> None:
         self.rules = rules
         self._turns_seen = 0
         self._depth_acceptances: list[float] = []
-        self._noted = rules
-        """The rules as events have told them."""
+        self._noted: dict[KnobName, float] = {}
+        """The knobs that history moves, as events have told them."""
+        if isinstance(rules, DynaTree):
+            self._noted = {"d0": rules.d0, "tau_h": rules.tau_h}
 
     @property
-    def knobs(self) -> Knobs:
-        """The exact values in force."""
-        return Knobs(self.rules.tau_h, self.rules.tau_l, self.rules.d0)
+    def knobs(self) -> Knobs | None:
+        """The exact values in force, for DynaTree's rules."""
+        rules = self.rules
+        return Knobs(rules.tau_h, rules.tau_l, rules.d0) if isinstance(rules, DynaTree) else None
 
     def apply(self, turns: tuple[Turn, ...]) -> list[Turned]:
-        """Takes over the user's turns that are new; called before a round."""
+        """Takes over the user's turns that are new, as far as these rules have such knobs; called before a round."""
         changes = []
         for turn in turns[self._turns_seen :]:
-            before = self.rules
-            self.rules = before.turned(turn.name, turn.value)
-            self._noted = self._noted.turned(turn.name, turn.value) if turn.name != "history" else self._noted
-            changes.append(Turned(turn.name, before.knob(turn.name), self.rules.knob(turn.name), by_user=True))
+            if self.rules.has(turn.name):
+                old = self.rules.knob(turn.name)
+                self.rules = self.rules.turned(turn.name, turn.value)
+                changes.append(Turned(turn.name, old, self.rules.knob(turn.name), by_user=True))
         self._turns_seen = len(turns)
+        self._noted |= {change.name: change.new for change in changes if change.name in self._noted}
         return changes
 
     def learn(self, depth_acceptance: float) -> list[Turned]:
-        """Lets history act; called after a round. Returns what is worth an event."""
+        """Lets history act on DynaTree's rules; called after a round. Returns what is worth an event."""
+        if not isinstance(self.rules, DynaTree):
+            return []
         self._depth_acceptances.append(depth_acceptance)
         self.rules = adapted(self.rules, self._depth_acceptances)
         changes = []
-        if used_depth(self.rules.d0) != used_depth(self._noted.d0):
+        if used_depth(self.rules.d0) != used_depth(self._noted["d0"]):
             changes.append(self._note("d0"))
-        if abs(self.rules.tau_h - self._noted.tau_h) >= NOTED_STEP:
+        if abs(self.rules.tau_h - self._noted["tau_h"]) >= NOTED_STEP:
             changes.append(self._note("tau_h"))
         return changes
 
     def _note(self, name: KnobName) -> Turned:
-        old, new = self._noted.knob(name), self.rules.knob(name)
-        self._noted = self._noted.turned(name, new)
+        old, new = self._noted[name], self.rules.knob(name)
+        self._noted[name] = new
         return Turned(name, old, new, by_user=False)

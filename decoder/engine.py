@@ -6,7 +6,7 @@ of the verification, so one target pass both checks the tree and brings the next
 twice.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
@@ -14,14 +14,14 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from decoder.config import RunConfig
+from decoder.config import Rules, RunConfig
 from decoder.controller import Controller, Turned
 from decoder.device import Stopwatch
 from decoder.draft.drafter import Drafter
 from decoder.events import Knobs
 from decoder.metrics import depth_acceptance
 from decoder.models import Pair
-from decoder.policy import Growth, dynatree_growth
+from decoder.policy import growth
 from decoder.steering import Turn
 from decoder.tree import TokenTree
 from decoder.verify.greedy import accept
@@ -29,14 +29,14 @@ from decoder.verify.greedy import accept
 Reason = Literal["length", "eos"]
 
 
-@dataclass(frozen=True)
+@dataclass
 class Outcome:
-    """What one round did. None: this method cannot know."""
+    """What one round has done so far. None: not done yet, or this method cannot know."""
 
     tree: TokenTree
-    accepted: list[int]
-    committed: list[int]
-    round_s: float
+    accepted: list[int] = field(default_factory=list)
+    committed: list[int] = field(default_factory=list)
+    round_s: float = 0.0
     draft_s: float | None = None
     verify_s: float | None = None
     commit_s: float | None = None
@@ -48,13 +48,22 @@ class Outcome:
     finished: Reason | None = None
 
 
+AtStage = Callable[[Literal["drafted", "verified"], Outcome], float]
+"""Called in the middle of a round with what is known by then; returns the seconds that it held the round up."""
+
+
+def go_on(_stage: str, _outcome: Outcome) -> float:
+    """Nobody holds the round up."""
+    return 0.0
+
+
 class Session(Protocol):
     """One method decoding one text."""
 
     def prefill(self) -> float:
         """Reads the prompt; returns the seconds it took."""
 
-    def step(self, turns: tuple[Turn, ...]) -> Outcome:
+    def step(self, turns: tuple[Turn, ...], at_stage: AtStage = go_on) -> Outcome:
         """Decodes one round under the user's turns so far."""
 
     def close(self) -> None:
@@ -83,32 +92,24 @@ class Budget:
 class TreeSession:
     """Autoregressive, linear, fixed-tree and DynaTree decoding: one loop, other rules."""
 
-    def __init__(
-        self,
-        pair: Pair,
-        prompt_ids: Sequence[int],
-        config: RunConfig,
-        growth: Growth | None,
-        controller: Controller | None = None,
-    ) -> None:
+    def __init__(self, pair: Pair, prompt_ids: Sequence[int], config: RunConfig, rules: Rules | None) -> None:
         """Prepares a session.
 
         Args:
             pair: The models.
             prompt_ids: The prompt, at least one token.
             config: Only its length limit is read.
-            growth: How trees grow; None drafts nothing.
-            controller: Where given, its knobs decide each round's growth anew.
+            rules: How trees grow until a knob is turned; None drafts nothing.
         """
         self.text = list(prompt_ids)
         self._pair = pair
-        self._growth = growth
-        self._controller = controller
+        self._controller = Controller(rules) if rules else None
         self._budget = Budget(pair.eos, config.max_new_tokens)
         self._stopwatch = Stopwatch(pair.target.device)
-        capacity = len(prompt_ids) + config.max_new_tokens + scratch_rows(growth)
-        self.target_cache = pair.target.new_cache(capacity)
-        self.drafter = Drafter(pair.draft, pair.vocabulary, capacity) if growth else None
+        self._longest = len(prompt_ids) + config.max_new_tokens
+        self.target_cache = pair.target.new_cache(self._longest)
+        self.drafter = Drafter(pair.draft, pair.vocabulary, self._longest) if rules else None
+        self._reserve()
 
     @torch.inference_mode()
     def prefill(self) -> float:
@@ -121,47 +122,62 @@ class TreeSession:
         return self._stopwatch.now() - start
 
     @torch.inference_mode()
-    def step(self, turns: tuple[Turn, ...]) -> Outcome:
+    def step(self, turns: tuple[Turn, ...], at_stage: AtStage = go_on) -> Outcome:
         """Draft, verify, commit: one target pass."""
-        start = self._stopwatch.now()
-        turned_before = self._controller.apply(turns) if self._controller else []
-        knobs = self._controller.knobs if self._controller else None
-        drafting = self._stopwatch.now()
+        clock = self._stopwatch
+        start = clock.now()
+        turned = self._turn(turns)
+        drafting = clock.now()
         tree, draft_forwards = self._draft()
-        verifying = self._stopwatch.now()
-        choices = self._verify(tree)
-        committing = self._stopwatch.now()
-        accepted, committed, finished = self._commit(tree, choices)
-        committed_at = self._stopwatch.now()
-        turned_after = self._learn(tree, accepted)
-        return Outcome(
+        verifying = clock.now()
+        outcome = Outcome(
             tree=tree,
-            accepted=accepted,
-            committed=committed,
-            round_s=self._stopwatch.now() - start,
+            round_s=verifying - start,
             draft_s=verifying - drafting,
-            verify_s=committing - verifying,
-            commit_s=committed_at - committing,
-            target_forwards=1,
             draft_forwards=draft_forwards,
-            knobs=knobs,
-            turned_before=turned_before,
-            turned_after=turned_after,
-            finished=finished,
+            knobs=self._controller.knobs if self._controller else None,
+            turned_before=turned,
         )
+        clock.leave_out(at_stage("drafted", outcome))
+        choices = self._verify(tree)
+        committing = clock.now()
+        self._accept(outcome, choices)
+        outcome.target_forwards, outcome.verify_s = 1, committing - verifying
+        outcome.round_s = clock.now() - start
+        clock.leave_out(at_stage("verified", outcome))
+        self._commit(outcome)
+        outcome.commit_s = clock.now() - committing
+        outcome.turned_after = self._learn(outcome)
+        outcome.round_s = clock.now() - start
+        return outcome
 
     def close(self) -> None:
         """Nothing runs between rounds."""
 
+    def _turn(self, turns: tuple[Turn, ...]) -> list[Turned]:
+        turned = self._controller.apply(turns) if self._controller else []
+        if turned:
+            self._reserve()
+        return turned
+
+    def _reserve(self) -> None:
+        """Room for the text, the root and what is drafted; the target sees only the nodes that a tree keeps."""
+        if self._controller is None or self.drafter is None:
+            self.target_cache.reserve(self._longest + 1)
+            return
+        grown = growth(self._controller.rules)
+        self.target_cache.reserve(self._longest + 1 + grown.n_max)
+        self.drafter.cache.reserve(self._longest + 1 + grown.forwarded())
+
     def _draft(self) -> tuple[TokenTree, int]:
         tree = TokenTree([self.text[-1]])
-        growth = dynatree_growth(self._controller.rules) if self._controller else self._growth
         room = self._pair.context - len(self.text)
-        if self.drafter is None or growth is None or room < 1:
+        if self.drafter is None or self._controller is None or room < 1:
             return tree, 0
+        rules = growth(self._controller.rules)
         before = self.drafter.forwards
-        children = self.drafter.catch_up(self.text, growth.widest)
-        return self.drafter.grow(tree, growth, children, deepest=room), self.drafter.forwards - before
+        children = self.drafter.catch_up(self.text, rules.widest)
+        return self.drafter.grow(tree, rules, children, deepest=room), self.drafter.forwards - before
 
     def _verify(self, tree: TokenTree) -> list[int]:
         root = len(self.text) - 1
@@ -169,31 +185,29 @@ class TreeSession:
         logits = self._pair.target.forward(self.target_cache, tree.tokens, positions, tree.visible())
         return most_probable(logits, self._pair.vocabulary)
 
-    def _commit(self, tree: TokenTree, choices: list[int]) -> tuple[list[int], list[int], Reason | None]:
-        accepted, bonus = accept(tree, choices)
-        committed, finished = self._budget.cut([*(tree.tokens[node] for node in accepted), bonus])
+    def _accept(self, outcome: Outcome, choices: list[int]) -> None:
+        tree = outcome.tree
+        outcome.accepted, bonus = accept(tree, choices)
+        burst = [*(tree.tokens[node] for node in outcome.accepted), bonus]
+        outcome.committed, outcome.finished = self._budget.cut(burst)
+
+    def _commit(self, outcome: Outcome) -> None:
+        path = [0, *outcome.accepted][: len(outcome.committed)]
         # The last committed token has no keys and values yet; the root before them got its own in this round.
         first = self.target_cache.length
-        self.target_cache.keep([first + node for node in [0, *accepted][: len(committed)]])
+        self.target_cache.keep([first + node for node in path])
         if self.drafter:
-            self.drafter.keep(self.drafter.rows_of(accepted[: len(committed)]))
-        self.text.extend(committed)
-        return accepted, committed, finished
+            self.drafter.keep(self.drafter.rows_of(outcome.accepted[: len(outcome.committed)]))
+        self.text.extend(outcome.committed)
 
-    def _learn(self, tree: TokenTree, accepted: list[int]) -> list[Turned]:
+    def _learn(self, outcome: Outcome) -> list[Turned]:
         if not self._controller:
             return []
-        return self._controller.learn(depth_acceptance(tree.parents, accepted, root_is_drafted=False))
+        share = depth_acceptance(outcome.tree.parents, outcome.accepted, root_is_drafted=False)
+        return self._controller.learn(share)
 
 
 def most_probable(logits: Float[Tensor, "N V"], vocabulary: int) -> list[int]:
     """The most probable token of each row, the lower id among equals; float32, as in transformers' generate."""
     choices: list[int] = logits[:, :vocabulary].float().argmax(-1).tolist()
     return choices
-
-
-def scratch_rows(growth: Growth | None) -> int:
-    """Rows that the drafted nodes of one round may take beyond the text, in either cache."""
-    if growth is None:
-        return 1
-    return 1 + growth.n_max * (growth.deepest if growth.selection == "best" else 1)

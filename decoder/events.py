@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 import msgspec
 
+from decoder.config import KnobName
 from decoder.errors import RecordingError
 
 SCHEMA = 1
@@ -106,7 +107,7 @@ class Knob(Base, tag="knob", frozen=True, kw_only=True):
 
     method: str
     round: Count
-    name: Literal["tau_h", "tau_l", "d0", "history"]
+    name: KnobName
     old: float
     new: float
     source: Literal["user", "history"]
@@ -147,6 +148,7 @@ class Figures(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     identical_to_ar: bool | None = None
     first_difference: int | None = None
     near_tie: bool | None = None
+    first_difference_gap: float | None = None
     peak_bytes: int | None = None
     distinct_8grams: float | None = None
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from decoder.config import RunConfig
+from decoder.config import Rules, RunConfig
 from decoder.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -29,31 +29,25 @@ class Method:
 
 
 def _ar(pair: "Pair", prompt_ids: Sequence[int], config: RunConfig) -> "Session":
-    from decoder.engine import TreeSession
-
-    return TreeSession(pair, prompt_ids, config, None)
+    return _with_rules(pair, prompt_ids, config, None)
 
 
 def _linear(pair: "Pair", prompt_ids: Sequence[int], config: RunConfig) -> "Session":
-    from decoder.engine import TreeSession
-    from decoder.policy import linear_growth
-
-    return TreeSession(pair, prompt_ids, config, linear_growth(config.linear))
+    return _with_rules(pair, prompt_ids, config, config.linear)
 
 
 def _fixed(pair: "Pair", prompt_ids: Sequence[int], config: RunConfig) -> "Session":
-    from decoder.engine import TreeSession
-    from decoder.policy import fixed_growth
-
-    return TreeSession(pair, prompt_ids, config, fixed_growth(config.fixed))
+    return _with_rules(pair, prompt_ids, config, config.fixed)
 
 
 def _dynatree(pair: "Pair", prompt_ids: Sequence[int], config: RunConfig) -> "Session":
-    from decoder.controller import Controller
-    from decoder.engine import TreeSession
-    from decoder.policy import dynatree_growth
+    return _with_rules(pair, prompt_ids, config, config.dynatree)
 
-    return TreeSession(pair, prompt_ids, config, dynatree_growth(config.dynatree), Controller(config.dynatree))
+
+def _with_rules(pair: "Pair", prompt_ids: Sequence[int], config: RunConfig, rules: Rules | None) -> "Session":
+    from decoder.engine import TreeSession
+
+    return TreeSession(pair, prompt_ids, config, rules)
 
 
 def _alg1(pair: "Pair", prompt_ids: Sequence[int], config: RunConfig) -> "Session":

@@ -6,11 +6,14 @@ Knows neither models nor screens. Rates are totals over the run, so a long round
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TypeVar
+from itertools import zip_longest
+from typing import TypeAlias, TypeVar
 
 from decoder.events import End, Event, Figures, Round, Run, Start
 
 Count = TypeVar("Count", int, float)
+Levels: TypeAlias = tuple[tuple[int, int], ...]
+"""(drafted, accepted) nodes at depth 1, 2, ..."""
 
 ROOT_IS_DRAFTED = frozenset({"alg1"})
 """Methods whose node 0 is a drafted token; everywhere else it is the last committed one."""
@@ -65,6 +68,11 @@ FIGURES = (
         "near tie",
         "at the first difference both tokens score alike in float32, within twice the logit error",
     ),
+    Figure(
+        "first_difference_gap",
+        "gap at it",
+        "float32 logit of the higher of the two tokens at the first difference minus the other's",
+    ),
     Figure("peak_bytes", "peak bytes", "largest memory in use"),
     Figure(
         "distinct_8grams", "distinct 8-grams", "share of distinct runs of 8 tokens; loops lower it and inflate L-bar"
@@ -90,6 +98,7 @@ class Tally:
     draft_s: float | None = 0.0
     verify_s: float | None = 0.0
     commit_s: float | None = 0.0
+    by_depth: Levels = ()
     knows_tree: bool = True
     tokens: tuple[int, ...] = ()
     peak_bytes: int | None = None
@@ -110,6 +119,22 @@ def depth_acceptance(parents: Sequence[int], accepted: Sequence[int], *, root_is
     return len(accepted) / levels if levels else 0.0
 
 
+def by_depth(event: Round) -> Levels:
+    """(drafted, accepted) nodes of a round at depth 1, 2, ..., to the deepest that was drafted.
+
+    Depth 1 is the first drafted level: the root's children, and the root itself where it is drafted.
+    """
+    first = event.method not in ROOT_IS_DRAFTED
+    levels = depths(event.parents)
+    drafted = [0] * (max(levels) + 1)
+    accepted = [0] * len(drafted)
+    for level in levels:
+        drafted[level] += 1
+    for node in event.accepted:
+        accepted[levels[node]] += 1
+    return tuple(zip(drafted, accepted, strict=True))[first:]
+
+
 def drafted_nodes(event: Round) -> int:
     """Drafted nodes that this round verified."""
     return len(event.tokens) - (event.method not in ROOT_IS_DRAFTED)
@@ -117,14 +142,14 @@ def drafted_nodes(event: Round) -> int:
 
 def tally_round(tally: Tally, event: Round) -> Tally:
     """The totals after one more round."""
-    share = depth_acceptance(event.parents, event.accepted, root_is_drafted=event.method in ROOT_IS_DRAFTED)
+    levels = by_depth(event)
     return replace(
         tally,
         first_round_s=event.t if tally.first_round_s is None else tally.first_round_s,
         rounds=tally.rounds + 1,
         drafted=tally.drafted + drafted_nodes(event),
         accepted=tally.accepted + len(event.accepted),
-        depth_shares=tally.depth_shares + share,
+        depth_shares=tally.depth_shares + (len(event.accepted) / len(levels) if levels else 0.0),
         timed_tokens=tally.timed_tokens + (len(event.committed) if event.t > tally.decode_s else 0),
         target_forwards=_plus(tally.target_forwards, event.target_forwards),
         draft_forwards=_plus(tally.draft_forwards, event.draft_forwards),
@@ -132,13 +157,17 @@ def tally_round(tally: Tally, event: Round) -> Tally:
         draft_s=_plus(tally.draft_s, event.draft_s),
         verify_s=_plus(tally.verify_s, event.verify_s),
         commit_s=_plus(tally.commit_s, event.commit_s),
+        by_depth=_level_by_level(tally.by_depth, levels),
         knows_tree=tally.knows_tree and event.draft_forwards is not None,
         tokens=tally.tokens + tuple(event.committed),
     )
 
 
 def figures(tally: Tally, ar: Tally | None) -> Figures:
-    """All figures of a method, compared with ar's where there is one; `near_tie` needs models and stays None."""
+    """All figures of a method, compared with ar's where there is one.
+
+    `near_tie` and `first_difference_gap` need models and stay None.
+    """
     rate = _ratio(tally.timed_tokens, tally.decode_s)
     ar_rate = _ratio(ar.timed_tokens, ar.decode_s) if ar else None
     difference = first_difference(tally.tokens, ar.tokens) if ar else None
@@ -225,6 +254,11 @@ def fold(events: Iterable[Event]) -> Race:
     for event in events:
         race = race.apply(event)
     return race
+
+
+def _level_by_level(totals: Levels, levels: Levels) -> Levels:
+    pairs = zip_longest(totals, levels, fillvalue=(0, 0))
+    return tuple((drafted + more, accepted + kept) for (drafted, accepted), (more, kept) in pairs)
 
 
 def _plus(total: Count | None, part: Count | None) -> Count | None:

@@ -5,23 +5,31 @@ differ by less than that rounding may change places. Anything else is a bug.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import torch
 
 from decoder.models import LanguageModel
 
 
-@torch.inference_mode()
-def is_near_tie(model: LanguageModel, prefix: Sequence[int], rivals: tuple[int, int]) -> bool:
-    """Whether two tokens after `prefix` score alike in float32.
+@dataclass(frozen=True)
+class Verdict:
+    """What float32 says of two tokens."""
 
-    Alike means: their float32 logits differ by at most twice the largest error that the model's own dtype makes in any
-    logit on that prefix.
-    """
+    near_tie: bool
+    """Whether their scores differ by at most twice the largest error that the model's own dtype makes in any logit."""
+    gap: float
+    """The higher of their scores minus the other."""
+
+
+@torch.inference_mode()
+def judged(model: LanguageModel, prefix: Sequence[int], rivals: tuple[int, int]) -> Verdict:
+    """Scores two tokens after `prefix` in float32 and in the model's own dtype."""
     exact = _logits(model.in_float32(), prefix)
-    error = (_logits(model, prefix) - exact).abs().max()
+    error = float((_logits(model, prefix) - exact).abs().max())
     first, second = rivals
-    return bool((exact[-1, first] - exact[-1, second]).abs() <= 2 * error)
+    gap = float((exact[-1, first] - exact[-1, second]).abs())
+    return Verdict(near_tie=gap <= 2 * error, gap=gap)
 
 
 def _logits(model: LanguageModel, prefix: Sequence[int]) -> torch.Tensor:

@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from decoder.config import KNOB_GAP, DynaTree, Fixed, Linear, Selection
+from decoder.config import KNOB_GAP, DynaTree, Fixed, Linear, Rules, Selection
 
 
 @dataclass(frozen=True)
@@ -25,6 +25,23 @@ class Growth:
     n_max: int
     """Most drafted nodes."""
     selection: Selection = "bfs"
+
+    def forwarded(self) -> int:
+        """Most drafted nodes that a draft forwards for one tree: more than the tree keeps where the best are chosen."""
+        if self.selection == "bfs":
+            return self.n_max
+        return sum(min(self.n_max, self.widest**depth) for depth in range(1, self.deepest + 1))
+
+
+def growth(rules: Rules) -> Growth:
+    """How a tree grows under the values that the knobs have now."""
+    match rules:
+        case DynaTree():
+            return dynatree_growth(rules)
+        case Linear():
+            return linear_growth(rules)
+        case Fixed():
+            return fixed_growth(rules)
 
 
 def linear_growth(rules: Linear) -> Growth:
@@ -44,7 +61,7 @@ def fixed_growth(rules: Fixed) -> Growth:
 
 
 def dynatree_growth(rules: DynaTree) -> Growth:
-    """Adaptive breadth and depth under the values that the knobs have now."""
+    """Adaptive breadth and depth."""
     return Growth(
         lambda depth, path_probability: expandable(rules, depth, path_probability),
         lambda confidence: breadth(rules, confidence),

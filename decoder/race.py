@@ -17,17 +17,16 @@ import decoder
 from decoder.config import RunConfig
 from decoder.controller import Turned
 from decoder.device import peak_bytes, release_memory
-from decoder.engine import Outcome, Session
+from decoder.engine import AtStage, Outcome, Session, go_on
 from decoder.errors import DeviceError
 from decoder.events import End, Event, Figures, Knob, Round, Run, Start, Summary
 from decoder.methods import Method, chosen
 from decoder.metrics import Race
 from decoder.models import Pair
-from decoder.neartie import is_near_tie
-from decoder.steering import Steering
-from decoder.text import Pieces, TextStream, encode_prompt, without_surrogates
-
-NAP_S = 0.02
+from decoder.neartie import judged
+from decoder.steering import Stage, StageName, Steering
+from decoder.text import Pieces, TextStream, as_chat, encode_prompt, without_surrogates
+from decoder.waiting import hold, slow_down, takes_step
 
 
 @dataclass
@@ -52,19 +51,20 @@ def decode(
         pair: Two models from `load_pair`.
         prompt: Plain text.
         config: Methods and their parameters.
-        steering: Through it another thread may turn knobs, pause, slow down and stop.
+        steering: Through it another thread may turn knobs, pause, step, slow down and stop.
 
     Raises:
         PromptError: The prompt is empty or does not fit.
-        ConfigError: A method's name is unknown.
+        ConfigError: A method's name is unknown, or there is no chat template to wrap the prompt in.
         DeviceError: The device's memory is full.
     """
     config = config or RunConfig()
     methods = chosen(config.methods)
-    prompt_ids = encode_prompt(pair.tokenizer, prompt, config.max_new_tokens, pair.context)
+    text = as_chat(pair.tokenizer, prompt) if config.chat else without_surrogates(prompt)
+    prompt_ids = encode_prompt(pair.tokenizer, text, config.max_new_tokens, pair.context, special=not config.chat)
     started = time.perf_counter()
     race = Race()
-    for event in _events(pair, prompt, prompt_ids, config, methods, steering or Steering(), started):
+    for event in _events(pair, text, prompt_ids, config, methods, steering or Steering(), started):
         race = race.apply(event)
         yield event
     yield Summary(methods=_judged(pair, prompt_ids, race))
@@ -90,14 +90,22 @@ def _events(
             session = method.open(pair, prompt_ids, config)
             lanes.append(Lane(method.name, session, TextStream(pair.tokenizer, prompt_ids)))
             yield Start(method=method.name, prefill_s=session.prefill())
+        watched = lanes[0]
+        at_stage = _holding(steering, watched, pieces, started)
         while running := [lane for lane in lanes if not lane.ended]:
-            if _paused_until_stopped(steering):
+            hold(steering)
+            if steering.stopped:
                 break
             lane = min(running, key=lambda lane: lane.decode_s)
             current = lane.name
-            outcome = lane.session.step(steering.turns)
-            yield from _round_events(lane, outcome, pieces, pair.target.device, started)
-            _slow_down(steering, outcome.round_s)
+            outcome = lane.session.step(steering.turns, at_stage if lane is watched else go_on)
+            yield from (_knob_event(lane.name, lane.rounds, turned) for turned in outcome.turned_before)
+            told = _round(lane, outcome, pieces, started, _text(lane, outcome))
+            yield told
+            yield from _after(lane, outcome, pair.target.device)
+            if (lane is watched or watched.ended) and takes_step(steering):
+                hold(steering, Stage("committed", told) if lane is watched else None)
+            slow_down(steering, outcome.round_s)
     except Exception as error:
         yield End(method=current, reason="error", error=str(error) or type(error).__name__)
         if isinstance(error, torch.OutOfMemoryError):
@@ -124,26 +132,37 @@ def _run_event(pair: Pair, prompt: str, prompt_ids: list[int], config: RunConfig
         device=pair.device,
         dtype=pair.dtype,
         seed=config.seed,
-        prompt=without_surrogates(prompt),
+        prompt=prompt,
         prompt_tokens=prompt_ids,
         max_new_tokens=config.max_new_tokens,
         methods=parameters,
     )
 
 
-def _round_events(
-    lane: Lane, outcome: Outcome, pieces: Pieces, device: torch.device, started: float
-) -> Iterator[Event]:
-    yield from (_knob_event(lane.name, lane.rounds, turned) for turned in outcome.turned_before)
-    lane.decode_s += outcome.round_s
+def _holding(steering: Steering, lane: Lane, pieces: Pieces, started: float) -> AtStage:
+    """Holds a lane in the middle of its rounds while the user steps through them."""
+
+    def at_stage(name: StageName, outcome: Outcome) -> float:
+        if not takes_step(steering):
+            return 0.0
+        since = time.perf_counter()
+        hold(steering, Stage(name, _round(lane, outcome, pieces, started, text="")))
+        return time.perf_counter() - since
+
+    return at_stage
+
+
+def _text(lane: Lane, outcome: Outcome) -> str:
     text = lane.stream.push(outcome.committed)
-    if outcome.finished:
-        text += lane.stream.finish()
-    yield Round(
+    return text + lane.stream.finish() if outcome.finished else text
+
+
+def _round(lane: Lane, outcome: Outcome, pieces: Pieces, started: float, text: str) -> Round:
+    return Round(
         method=lane.name,
         round=lane.rounds,
         position=lane.generated,
-        t=lane.decode_s,
+        t=lane.decode_s + outcome.round_s,
         wall_s=time.perf_counter() - started,
         draft_s=outcome.draft_s,
         verify_s=outcome.verify_s,
@@ -159,6 +178,11 @@ def _round_events(
         committed=outcome.committed,
         text=text,
     )
+
+
+def _after(lane: Lane, outcome: Outcome, device: torch.device) -> Iterator[Event]:
+    """What follows a round: history's steps, and the lane's end."""
+    lane.decode_s += outcome.round_s
     lane.rounds += 1
     lane.generated += len(outcome.committed)
     yield from (_knob_event(lane.name, lane.rounds, turned) for turned in outcome.turned_after)
@@ -178,32 +202,15 @@ def _knob_event(method: str, number: int, turned: Turned) -> Knob:
     )
 
 
-def _paused_until_stopped(steering: Steering) -> bool:
-    """Waits while the run is paused; returns whether it is to stop."""
-    while steering.paused and not steering.stopped:
-        time.sleep(NAP_S)
-    return steering.stopped
-
-
-def _slow_down(steering: Steering, decoded_s: float) -> None:
-    """Sleeps as long as the chosen speed asks for after `decoded_s` of decoding, unless that changes."""
-    began = time.perf_counter()
-    while not steering.stopped and steering.speed < 1:
-        left = decoded_s * (1 / steering.speed - 1) - (time.perf_counter() - began)
-        if left <= 0:
-            return
-        time.sleep(min(left, NAP_S))
-
-
 def _judged(pair: Pair, prompt_ids: list[int], race: Race) -> dict[str, Figures]:
-    """Final figures; where a method differs from ar, float32 says whether the two tokens were a tie."""
-    judged = {}
+    """Final figures; where a method differs from ar, float32 says by how much and whether the two tokens were a tie."""
+    final = {}
     for name, found in race.figures().items():
+        final[name] = found
         index = found.first_difference
-        near_tie = None
         if index is not None:
             prefix = [*prompt_ids, *race.tallies["ar"].tokens[:index]]
             rivals = (race.tallies["ar"].tokens[index], race.tallies[name].tokens[index])
-            near_tie = is_near_tie(pair.target, prefix, rivals)
-        judged[name] = msgspec.structs.replace(found, near_tie=near_tie)
-    return judged
+            verdict = judged(pair.target, prefix, rivals)
+            final[name] = msgspec.structs.replace(found, near_tie=verdict.near_tie, first_difference_gap=verdict.gap)
+    return final

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from transformers import PreTrainedTokenizerBase
 
-from decoder.errors import PromptError
+from decoder.errors import ConfigError, PromptError
 
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 LONE_SURROGATES = re.compile("[\ud800-\udfff]")
@@ -19,13 +19,33 @@ def without_surrogates(text: str) -> str:
     return LONE_SURROGATES.sub(REPLACEMENT, text)
 
 
-def encode_prompt(tokenizer: PreTrainedTokenizerBase, prompt: str, max_new_tokens: int, context: int) -> list[int]:
-    """Token ids of a prompt, with the tokenizer's usual special tokens.
+def as_chat(tokenizer: PreTrainedTokenizerBase, prompt: str) -> str:
+    """The prompt as one message of a user, in the tokenizer's chat template, up to where the answer begins.
+
+    Raises:
+        ConfigError: There is no template, or it cannot take such a message.
+    """
+    remedy = "leave --chat out, or choose models that were tuned for chat"
+    if not tokenizer.chat_template:
+        raise ConfigError(f"--chat was asked for, but the tokenizer has no chat template; {remedy}")
+    message = {"role": "user", "content": without_surrogates(prompt)}
+    try:
+        text = tokenizer.apply_chat_template([message], tokenize=False, add_generation_prompt=True)
+    except Exception as error:  # a template is a program of somebody else and may fail in any way
+        why = (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")
+        raise ConfigError(f"the tokenizer's chat template does not take a prompt ({why}); {remedy}") from error
+    return without_surrogates(str(text))
+
+
+def encode_prompt(
+    tokenizer: PreTrainedTokenizerBase, prompt: str, max_new_tokens: int, context: int, *, special: bool
+) -> list[int]:
+    """Token ids of a prompt, with the special tokens that the tokenizer begins or ends a text with, or without.
 
     Raises:
         PromptError: The prompt has no tokens, or leaves no room for `max_new_tokens` within `context` tokens.
     """
-    ids: list[int] = tokenizer(without_surrogates(prompt), verbose=False).input_ids
+    ids: list[int] = tokenizer(prompt, add_special_tokens=special, verbose=False).input_ids
     if not ids:
         raise PromptError("the prompt is empty; give at least one word")
     room = context - len(ids)

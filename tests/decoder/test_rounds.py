@@ -16,7 +16,7 @@ from decoder.config import KnobName
 from decoder.errors import ConfigError, PromptError
 from decoder.events import End, Event, Round, Run, Start, Summary, decode_line, encode
 from decoder.metrics import depths, fold
-from decoder.neartie import is_near_tie
+from decoder.neartie import judged
 from tests.decoder.lab import METHODS, Lab, Played
 from tests.decoder.test_tree import check
 from tests.reference import simulate
@@ -204,7 +204,7 @@ def test_the_first_burst_of_hf_is_its_prefill(played: Played) -> None:
 
 @pytest.mark.parametrize("method", METHODS)
 def test_the_summary_is_the_fold_of_the_events(played: Played, method: str) -> None:
-    told = msgspec.structs.replace(played.figures(method), near_tie=None)  # which takes models to know
+    told = msgspec.structs.replace(played.figures(method), near_tie=None, first_difference_gap=None)  # by models
     assert told == fold(played.events[:-1]).figures()[method]
 
 
@@ -520,6 +520,7 @@ def test_in_bfloat16_whatever_differs_is_a_near_tie(lab: Lab, name: str, prompt:
         assert len(played.tokens(method)) == 48
         assert figures.identical_to_ar is (played.tokens(method) == played.tokens("ar"))
         assert figures.near_tie is (None if figures.identical_to_ar else True)
+        assert (figures.first_difference_gap is None) is figures.identical_to_ar
 
 
 @pytest.mark.parametrize("name", ["neox", "llama"])
@@ -530,6 +531,15 @@ def test_a_near_tie_is_judged_by_the_scores_in_float32(lab: Lab, name: str) -> N
     order = sorted(range(len(exact)), key=exact.__getitem__)
     neighbours = [tuple(pair) for pair in itertools.pairwise(order) if exact[pair[1]] - exact[pair[0]] < 1e-3]
     assert neighbours
-    assert all(is_near_tie(model, prefix, (first, second)) for first, second in neighbours)
-    assert not is_near_tie(model, prefix, (order[0], order[-1]))
-    assert not is_near_tie(model, prefix, (order[-1], order[len(order) // 2]))
+    assert all(judged(model, prefix, rivals).near_tie for rivals in neighbours)
+    assert not judged(model, prefix, (order[0], order[-1])).near_tie
+    assert not judged(model, prefix, (order[-1], order[len(order) // 2])).near_tie
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_the_gap_of_two_tokens_is_the_higher_float32_score_minus_the_other(lab: Lab, order: int) -> None:
+    prefix = lab.prompt_tokens(lab.pair("neox"), PROMPT)
+    scores = lab.oracle(lab.pair("neox"), "float32").target_scores(tuple(prefix))
+    first, second = (3, 250)[::order]
+    verdict = judged(lab.loaded(lab.pair("neox"), "float32").target, prefix, (first, second))
+    assert verdict.gap == pytest.approx(abs(scores[3] - scores[250]), abs=1e-4)
