@@ -49,6 +49,13 @@ _ATTRIBUTES: dict[Ink, tuple[str, str]] = {
     "tab": ("primary", "bold reverse"),
     "logo": ("success", "bold reverse"),
     "bar": ("secondary", ""),
+    "heat1": ("muted", ""),
+    "heat2": ("foreground", ""),
+    "heat3": ("primary", "bold"),
+    "heat4": ("error", "bold italic"),
+    "heat5": ("error", "bold reverse"),
+    "band": ("primary", "underline"),
+    "caret": ("accent", "bold underline reverse"),
     "ghost": ("muted", ""),
     "cursor": ("warning", "bold"),
 }

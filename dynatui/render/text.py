@@ -1,110 +1,167 @@
-"""The text with each token's origin, wrapped as it grows.
+"""The text, token by token: where each came from, how sure the draft was, what it cost, and the cursor among them.
 
-Wrapping is incremental: only the last line is open, so a long text costs no more per token than a short one. The view
-jumps by a quarter of a page when it is full, so that most frames change one row.
+The view jumps by a quarter of a page when it is full, so that most frames change one row. The panel remembers what it
+has wrapped and where it drew it, so that a click or an arrow key finds its token.
 """
 
-from collections.abc import Iterable
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
+from itertools import takewhile
 
 from rich.cells import cell_len
 
-from dynatui.render.ink import Ink, Row, Rows, frame, inside, joined
+from dynatui.render.heat import inks, legend
+from dynatui.render.ink import Ink, Row, Rows, fit, frame, inside, width_of
 from dynatui.render.scene import Scene
-from dynatui.state import Failure, Origin, RunState
+from dynatui.render.tree import piece_text
+from dynatui.render.wrap import Flow, Line, inked, is_gap
+from dynatui.state import Failure, RunState
+from dynatui.tokens import Token
 
-_ORIGINS: dict[Origin, Ink] = {"prompt": "prompt", "accepted": "accepted", "bonus": "bonus", "plain": "plain"}
-_LEGEND_WIDTH = 60
+_PROMPT = -1
+"""Tag of what is no token; the text's other tags are places in the state's tokens."""
 
 
 class Wrapped:
-    """Rows of inked text at one width; words stay whole where they fit."""
+    """Rows of inked text at one width."""
 
     def __init__(self, width: int) -> None:
-        self.width = max(1, width)
-        self.rows: Rows = [()]
-        self._cells: list[tuple[str, Ink]] = []
-        """The open line, a character each, from which the last row is made anew."""
-        self._used = 0
+        self._flow = Flow[Ink](width)
 
     def add(self, text: str, ink: Ink) -> None:
         """Appends text after what is there."""
-        for character in text:
-            if character == "\n":
-                self._close(len(self._cells))
-                continue
-            cells = cell_len(character)
-            if self._used + cells > self.width:
-                if character == " ":
-                    self._close(len(self._cells))
-                    continue
-                self._break()
-            self._cells.append((character, "plain" if character == " " else ink))  # words are underlined, gaps not
-            self._used += cells
-        self.rows[-1] = _spans(self._cells)
+        self._flow.add(text, ink)
 
-    def _break(self) -> None:
-        """Ends the line before its last word, or in it when the word is the line."""
-        cut = next((i + 1 for i in range(len(self._cells) - 1, -1, -1) if self._cells[i][0] == " "), 0)
-        self._close(cut or len(self._cells))
-
-    def _close(self, cut: int) -> None:
-        self.rows[-1] = _spans(self._cells[:cut])
-        self._cells = self._cells[cut:]
-        self._used = sum(cell_len(character) for character, _ in self._cells)
-        self.rows.append(())
+    @property
+    def rows(self) -> Rows:
+        """What there is so far."""
+        return [inked(line, _words_only) for line in self._flow.lines]
 
 
 class TextPanel:
     """Draws the text panel; remembers what it has wrapped already."""
 
     def __init__(self) -> None:
-        self._wrapped = Wrapped(1)
-        self._done: tuple[tuple[str, Origin], ...] = ()
+        self._flow = Flow[int](1)
+        self._prompt = ""
+        self._done: tuple[Token, ...] = ()
         self._top = 0
+        self._size = (0, 0)
 
     def __call__(self, scene: Scene, width: int, height: int) -> Rows:
-        """The newest text that fits, or what is loading, or what failed."""
-        size = (width, height)
+        """The newest text that fits or the text at the cursor, or what is loading, or what failed."""
+        self._size = size = (width, height)
         inner, room = inside(size)
         state = scene.state
         if state.failure:
-            body = _failure(state.failure, inner)
-        elif state.run is None:
-            body = _welcome(state, inner)
-        else:
-            body = self._page(state, inner, room)
-        title = (("Error", "bad"),) if state.failure else _title(scene, inner)
-        return frame(title, body, size)
+            return frame((("Error", "bad"),), _failure(state.failure, inner), size)
+        if state.run is None:
+            return frame((("Text", "title"),), _welcome(state, inner), size)
+        return frame(legend(scene, width - 6), self._page(scene, inner, room), size)
 
-    def _page(self, state: RunState, width: int, height: int) -> Rows:
-        known = len(self._done)
-        if width != self._wrapped.width or state.text[:known] != self._done:
-            self._wrapped, self._done, self._top, known = Wrapped(width), (), 0, 0
-        for text, origin in state.text[known:]:
-            self._wrapped.add(text, _ORIGINS[origin])
-        self._done = state.text
-        rows = self._wrapped.rows
-        if not self._top <= len(rows) - 1 < self._top + height:
-            self._top = max(0, len(rows) - max(1, 3 * height // 4))
-        if len(rows) <= height:
-            self._top = 0
-        page = rows[self._top : self._top + height]
-        if state.watched not in state.ends and page:
+    def token_at(self, x: int, y: int) -> int | None:
+        """The token in a cell of the last drawing."""
+        inner, room = inside(self._size)
+        left, top = (self._size[0] - inner) // 2, (self._size[1] - room) // 2
+        line = self._top + y - top
+        if not (0 <= x - left < inner and 0 <= y - top < room and line < len(self._flow.lines)):
+            return None
+        found = _tag_at(self._flow.lines[line], x - left)
+        return found if found is not None and 0 <= found < len(self._done) else None
+
+    def moved(self, cursor: int, lines: int) -> int:
+        """The token above or below the cursor, as many lines away as there are."""
+        home = _line_of(self._flow.lines, cursor)
+        column = _column(self._flow.lines[home], cursor)
+        step = -1 if lines > 0 else 1
+        for line in range(max(0, min(home + lines, len(self._flow.lines) - 1)), home, step):
+            tags = [tag for _, tag in self._flow.lines[line] if tag != _PROMPT]
+            if tags:
+                found = _tag_at(self._flow.lines[line], column)
+                return tags[-1] if found is None else max(found, tags[0])
+        return cursor
+
+    def _page(self, scene: Scene, width: int, height: int) -> Rows:
+        state, tokens = scene.state, scene.state.tokens
+        self._wrap(state, width)
+        lines, cursor = self._flow.lines, scene.cursor if scene.inspected else None
+        home = len(lines) - 1 if cursor is None else _line_of(lines, cursor)
+        self._scroll(home, height)
+        by_heat = inks(scene.heat, tokens)
+
+        def ink_of(text: str, tag: int) -> Ink:
+            if tag == cursor:
+                return "caret"
+            if is_gap(text) and (tag == _PROMPT or scene.heat != "round"):
+                return "plain"
+            return "prompt" if tag == _PROMPT else by_heat(tokens[tag])
+
+        shown = range(self._top, min(self._top + height, len(lines)))
+        page = [inked(lines[y], ink_of) for y in shown]
+        if cursor is not None and home in shown and not _has_cells(lines, cursor):
+            page[home - self._top] = _with_sign(lines[home], cursor, tokens[cursor].text, ink_of, width)
+        if state.watched not in state.ends and shown.stop == len(lines) and page:
             page[-1] = (*page[-1], ("▌", "dim"))
         return page
 
+    def _wrap(self, state: RunState, width: int) -> None:
+        known = len(self._done)
+        same = max(1, width) == self._flow.width and state.prompt_text == self._prompt
+        if not same or known == 0 or state.tokens[:known] != self._done:
+            self._flow, self._prompt, self._top, known = Flow(width), state.prompt_text, 0, 0
+            self._flow.add(self._prompt, _PROMPT)
+        for index in range(known, len(state.tokens)):
+            self._flow.add(state.tokens[index].text, index)
+        self._done = state.tokens
 
-def _title(scene: Scene, width: int) -> Row:
-    state = scene.state
-    if state.run is None:
-        return (("Text", "title"),)
-    name = f" by {state.watched}" if width >= _LEGEND_WIDTH else ""
-    legend: list[Row] = [
-        (("drafted and accepted" if name else "draft", "accepted"),),
-        (("target's own" if name else "target", "bonus"),),
-        (("prompt", "prompt"),),
-    ]
-    return (("Text", "title"), (f"{name} ─ ", "dim"), *joined(legend, ((" · ", "dim"),)))
+    def _scroll(self, line: int, height: int) -> None:
+        """Moves the view only when the line is not in it."""
+        lines = len(self._flow.lines)
+        if lines <= height:
+            self._top = 0
+        elif not self._top <= line < self._top + height:
+            before = max(1, 3 * height // 4) - 1 if line >= self._top + height else height // 4
+            self._top = max(0, line - before)
+
+
+def _line_of(lines: Sequence[Line[int]], token: int) -> int:
+    """The first line that holds some of the token."""
+    found = bisect_left(lines, token, key=lambda line: line[-1][1] if line else token)
+    return min(found, len(lines) - 1)
+
+
+def _column(line: Line[int], token: int) -> int:
+    """Where in its line the token begins."""
+    before = takewhile(lambda stretch: stretch[1] != token, line)
+    return sum(cell_len(text) for text, _ in before)
+
+
+def _tag_at(line: Line[int], column: int) -> int | None:
+    """What is drawn in a column; None behind the line's end."""
+    for text, tag in line:
+        column -= cell_len(text)
+        if column < 0:
+            return tag
+    return None
+
+
+def _has_cells(lines: Sequence[Line[int]], token: int) -> bool:
+    """Whether anything of the token is to be seen: of a line end, nothing is."""
+    home = _line_of(lines, token)
+    return any(text for line in lines[home : home + 2] for text, tag in line if tag == token)
+
+
+def _with_sign(line: Line[int], token: int, text: str, ink_of: Callable[[str, int], Ink], width: int) -> Row:
+    """The line with a sign where the unseen token is."""
+    place = next((i for i, (_, tag) in enumerate(line) if tag == token), len(line))
+    before = inked(line[:place], ink_of)
+    if width_of(before) >= width:
+        before = fit(before, width - 1)
+    return (*before, (piece_text(text)[:1], "caret"), *inked(line[place:], ink_of))
+
+
+def _words_only(text: str, ink: Ink) -> Ink:
+    return "plain" if is_gap(text) else ink
 
 
 def _welcome(state: RunState, width: int) -> Rows:
@@ -127,13 +184,3 @@ def _failure(failure: Failure, width: int) -> Rows:
     page.add("q", "key")
     page.add(" quits", "plain")
     return page.rows
-
-
-def _spans(cells: Iterable[tuple[str, Ink]]) -> Row:
-    row: list[tuple[str, Ink]] = []
-    for character, ink in cells:
-        if row and row[-1][1] == ink:
-            row[-1] = (row[-1][0] + character, ink)
-        else:
-            row.append((character, ink))
-    return tuple(row)

@@ -5,12 +5,19 @@ nodes: their ancestors are never less probable, so what is shown is always a tre
 """
 
 import math
+from bisect import bisect_left
 from collections.abc import Sequence
+
+from msgspec import structs
 
 from decoder.events import Round
 from decoder.metrics import ROOT_IS_DRAFTED, drafted_nodes
+from decoder.steering import Stage
+from dynatui.clean import clean_line
 from dynatui.render.ink import Ink, Row, Rows, bar, column, fit, frame, inside
 from dynatui.render.scene import Scene
+from dynatui.state import RunState
+from dynatui.tokens import Token
 
 _BAR = 8
 _NUMBERS = 6
@@ -19,28 +26,54 @@ _ROOM_FOR_NOTE = 18
 
 
 def tree(scene: Scene, width: int, height: int) -> Rows:
-    """The newest round's tree in a frame."""
-    event = scene.state.newest
+    """A round's tree in a frame: the inspected token's, the one that is held half-way, or the newest."""
+    event = shown_round(scene)
     inner, room = inside((width, height))
     if event is None:
         hint: Row = (("each round grows a tree of guesses here", "dim"),)
         return frame((("Tree", "title"),), [hint], (width, height))
-    title: Row = (
-        ("Tree", "title"),
-        (f" ─ round {event.round}: {drafted_nodes(event)} drafted, {len(event.accepted)} accepted", "dim"),
-    )
-    body = nodes(event, inner, room - 1)
+    title: Row = (("Tree", "title"), (f" ─ round {event.round}: {_progress(scene, event)}", "dim"))
+    token = scene.inspected
+    body = nodes(event, inner, room - 1, marked=token.node if token else None)
     body += [()] * (room - 1 - len(body))
-    body.append(_ending(event, scene.state.bonus))
+    body.append(_ending(scene, event))
     return frame(title, body, (width, height))
 
 
-def nodes(event: Round, width: int, height: int) -> Rows:
+def shown_round(scene: Scene) -> Round | None:
+    """The round that the tree and the mask are drawn from."""
+    token, stage = scene.inspected, held(scene)
+    if token is not None:
+        return round_of(scene.state, token)
+    if stage is None:
+        return scene.state.newest
+    return structs.replace(stage.event, pieces=[clean_line(piece) for piece in stage.event.pieces])
+
+
+def round_of(state: RunState, token: Token) -> Round | None:
+    """The round that a token came out of; a recording may number its rounds as it likes."""
+    place = bisect_left(state.past, token.round, key=lambda event: event.round)
+    near = state.past[place : place + 1]
+    if near and near[0].round == token.round:
+        return near[0]
+    return next((event for event in state.past if event.round == token.round), None)
+
+
+def held(scene: Scene) -> Stage | None:
+    """The stage that the engine is held at in the middle of a round, unless a token is inspected."""
+    stage: Stage | None = getattr(scene, "stage", None)
+    return stage if scene.inspected is None else None
+
+
+def nodes(event: Round, width: int, height: int, *, marked: int | None = None) -> Rows:
     """The tree's rows, at most `height`; the last says what was left out."""
     paths = path_logprobs(event)
     total = len(event.tokens)
     shown = chosen(event, paths, height if total <= height else height - 1)
-    rows = [_node(event, node, guide, paths[node], width) for node, guide in walk(event.parents, shown)]
+    rows = [
+        _node(event, node, guide, paths[node], width, marked=node == marked)
+        for node, guide in walk(event.parents, shown)
+    ]
     if total > len(shown) and height > 0:
         rows.append(((f"+ {total - len(shown)} less likely nodes", "dim"),))
     return rows[: max(0, height)]
@@ -79,17 +112,17 @@ def walk(parents: Sequence[int], shown: set[int]) -> list[tuple[int, str]]:
 
 def piece_text(piece: str) -> str:
     """A token's text for a narrow column: blanks made visible, a dash before what continues a word."""
-    visible = piece.replace("\u240a", "⏎")
+    visible = piece.replace("\n", "⏎").replace("\u240a", "⏎")
     if not visible.strip(" "):
         return "␣" * len(visible) or "∅"
     return f"-{visible}" if visible[0].isalnum() else visible.strip(" ")
 
 
-def _node(event: Round, node: int, guide: str, path: float, width: int) -> Row:
+def _node(event: Round, node: int, guide: str, path: float, width: int, *, marked: bool) -> Row:
     accepted = node in event.accepted
     drafted = node > 0 or event.method in ROOT_IS_DRAFTED
     mark = ("● " if accepted else "○ ") if drafted else ""
-    ink: Ink = "accepted" if accepted else "plain" if drafted else "strong"
+    ink: Ink = "caret" if marked else "accepted" if accepted else "plain" if drafted else "strong"
     name = f"{mark}{piece_text(event.pieces[node])}"
     if width < 3 * _BAR:
         return fit(((guide, "frame"), (name, ink)), width)
@@ -117,8 +150,42 @@ def _percent(probability: float) -> str:
     return f"{100 * probability:3.0f}%"
 
 
-def _ending(event: Round, bonus: str) -> Row:
+def _progress(scene: Scene, event: Round) -> str:
+    """What has become of the round so far."""
+    drafted, stage = f"{drafted_nodes(event)} drafted", held(scene)
+    if stage is not None and stage.name == "drafted":
+        return f"{drafted}, not yet verified"
+    if stage is not None and stage.name == "verified":
+        return f"{drafted}, {len(event.accepted)} pass, not yet committed"
+    return f"{drafted}, {len(event.accepted)} accepted"
+
+
+def _ending(scene: Scene, event: Round) -> Row:
     if event.draft_forwards is None:
         return (("this method does not show its draft", "dim"),)
+    stage = held(scene)
+    if stage is not None and stage.name == "drafted":
+        return (("○ a guess", "plain"), ("  the target has not looked at it yet", "dim"))
     legend: Row = (("● accepted", "accepted"), ("  ○ rejected", "plain"))
-    return (*legend, ("  + target: ", "dim"), (piece_text(bonus), "bonus")) if bonus else legend
+    bonus = bonus_of(scene, event)
+    return legend if bonus is None else (*legend, ("  + target: ", "dim"), (piece_text(bonus.text), "bonus"))
+
+
+def bonus_of(scene: Scene, event: Round) -> Token | None:
+    """The token that the target itself added to a round, if it is text already."""
+    stage = held(scene)
+    if stage is not None and stage.name != "committed":
+        return None
+    tokens = scene.state.tokens if scene.inspected is None else near(scene.state, scene.cursor or 0)
+    return next((t for t in reversed(tokens) if t.round == event.round and t.origin == "bonus"), None)
+
+
+def near(state: RunState, cursor: int) -> tuple[Token, ...]:
+    """The tokens that came out of the same round as the one at the cursor."""
+    tokens = state.tokens
+    first = last = cursor
+    while first > 0 and tokens[first - 1].round == tokens[cursor].round:
+        first -= 1
+    while last + 1 < len(tokens) and tokens[last + 1].round == tokens[cursor].round:
+        last += 1
+    return tokens[first : last + 1]

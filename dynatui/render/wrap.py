@@ -1,0 +1,107 @@
+"""Text wrapped as it grows, each stretch with a tag that says what it belongs to.
+
+Only the last line is open, so a long text costs no more per token than a short one. Knows no inks: what a tag looks
+like is decided when a page is drawn, so a change of colours wraps nothing anew.
+"""
+
+import re
+from collections.abc import Callable
+from typing import Generic, TypeAlias, TypeVar
+
+from rich.cells import cell_len
+
+from dynatui.render.ink import Ink, Row
+
+Tag = TypeVar("Tag")
+Line: TypeAlias = list[tuple[str, Tag]]
+
+_PIECES = re.compile(r"\n| +|[^ \n]+")
+
+
+class Flow(Generic[Tag]):
+    """Lines of tagged text at one width; words stay whole where they fit.
+
+    A text without cells (nothing, a line end, a blank that the line has no room for) keeps its place as "".
+    """
+
+    def __init__(self, width: int) -> None:
+        self.width = max(1, width)
+        self.lines: list[Line[Tag]] = [[]]
+        self._used = 0
+
+    def add(self, text: str, tag: Tag) -> None:
+        """Appends text after what is there."""
+        for piece in _PIECES.findall(text) or ("",):
+            if piece == "\n":
+                self.lines[-1].append(("", tag))
+                self._close()
+            elif is_gap(piece):
+                self._gap(piece, tag)
+            else:
+                self._word(piece, tag)
+
+    def _gap(self, gap: str, tag: Tag) -> None:
+        while len(gap) > self.width - self._used:
+            room = max(0, self.width - self._used)
+            self.lines[-1].append((gap[:room], tag))
+            self._close()
+            gap = gap[room + 1 :]
+        self._append(gap, tag)
+
+    def _word(self, word: str, tag: Tag) -> None:
+        if self._used + cell_len(word) > self.width:
+            self._move_last_word_down()
+        while self._used + cell_len(word) > self.width:
+            cut = self._fitting(word)
+            if cut == 0 and self._used == 0:
+                cut = 1
+            self._append(word[:cut], tag)
+            self._close()
+            word = word[cut:]
+        self._append(word, tag)
+
+    def _fitting(self, word: str) -> int:
+        """How many characters of a word still fit."""
+        used = self._used
+        for place, character in enumerate(word):
+            used += cell_len(character)
+            if used > self.width:
+                return place
+        return len(word)
+
+    def _move_last_word_down(self) -> None:
+        """Ends the line after its last gap, if it has one."""
+        line = self.lines[-1]
+        cut = next((i + 1 for i in range(len(line) - 1, -1, -1) if is_gap(line[i][0])), 0)
+        if cut:
+            self.lines[-1], rest = line[:cut], line[cut:]
+            self._close()
+            for text, tag in rest:
+                self._append(text, tag)
+
+    def _append(self, text: str, tag: Tag) -> None:
+        self.lines[-1].append((text, tag))
+        self._used += cell_len(text)
+
+    def _close(self) -> None:
+        self.lines.append([])
+        self._used = 0
+
+
+def inked(line: Line[Tag], ink_of: Callable[[str, Tag], Ink]) -> Row:
+    """The line as it is drawn."""
+    row: list[tuple[str, Ink]] = []
+    for text, tag in line:
+        if not text:
+            continue
+        ink = ink_of(text, tag)
+        if row and row[-1][1] == ink:
+            row[-1] = (row[-1][0] + text, ink)
+        else:
+            row.append((text, ink))
+    return tuple(row)
+
+
+def is_gap(text: str) -> bool:
+    """Whether a stretch of a line is blank; words are underlined, gaps are not."""
+    return text.startswith(" ")
