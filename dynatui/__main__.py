@@ -1,8 +1,41 @@
-"""`python -m dynatui`: the same as `dynatui`."""
+"""What the command `dynatui` and `python -m dynatui` run: Ctrl+C is quiet from the first moment to the last.
 
+While the command line is still being imported, and once it is done, nothing can answer an interruption but the end of
+the process; in between, the command line does. So nothing heavy may be imported here at the top.
+"""
+
+import os
+import signal
 import sys
+from types import FrameType
 
-from dynatui.cli import main
+_INTERRUPTED = 130
+
+
+def main() -> int:
+    """Runs the command line; returns the exit code."""
+    if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        return _run()  # ignored, as under nohup
+    signal.signal(signal.SIGINT, _leave)
+    try:
+        return _run()
+    except KeyboardInterrupt:
+        return _INTERRUPTED
+    finally:
+        signal.signal(signal.SIGINT, _leave)
+
+
+def _run() -> int:
+    from dynatui.cli import main as run  # noqa: PLC0415 - this is the import that takes long
+
+    if signal.getsignal(signal.SIGINT) is _leave:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    return run()
+
+
+def _leave(_signal: int, _frame: FrameType | None) -> None:
+    os._exit(_INTERRUPTED)
+
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -5,23 +5,21 @@ place that catches DecoderError for good.
 """
 
 import errno
-import os
 from collections.abc import Sequence
-from contextlib import suppress
-from dataclasses import replace
-from typing import Annotated, Any
+from inspect import signature
+from itertools import chain
+from pathlib import Path
+from threading import Event
+from typing import Annotated, cast
 
 import typer
 from typer.main import get_command
 
 import decoder
-from decoder.config import PRESETS, DynaTree, Fixed, Linear, RunConfig
 from decoder.errors import ConfigError, DecoderError
-from decoder.methods import chosen
-from dynatui import headless, options, recording, streams
-from dynatui.prompts import load
-from dynatui.session import Models, Session, Symbols, View
-from dynatui.transcript import OutputError, ReaderLeftError, Transcript
+from dynatui import headless, options, recording, request, settings, settings_text, streams
+from dynatui.session import Models, Session, View
+from dynatui.transcript import Transcript
 
 USAGE_ERROR = DecoderError.exit_code
 
@@ -31,15 +29,16 @@ app = typer.Typer(context_settings={"help_option_names": ["-h", "--help"]})
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command line; returns the exit code."""
     try:
-        code = get_command(app).main(args=arguments, prog_name="dynatui", standalone_mode=False)
+        return _invoked(arguments)
     except typer.TyperException as error:
         command = getattr(getattr(error, "ctx", None), "command_path", "dynatui")
         return _refused(f"{error.format_message().rstrip('.')}; see {command} --help", USAGE_ERROR)
     except DecoderError as error:
-        if isinstance(error, OutputError):
+        if isinstance(error, streams.OutputError):
             streams.let_go_of_output()
-        return _refused(str(error), error.exit_code)
-    except ReaderLeftError:
+        notes = ", ".join(getattr(error, "__notes__", ()))
+        return _refused(f"{error} ({notes})" if notes else str(error), error.exit_code)
+    except streams.ReaderLeftError:
         streams.let_go_of_output()
         return 0
     except OSError as error:
@@ -49,7 +48,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _refused(f"cannot write: {error.strerror}; send the output to a place with free space", USAGE_ERROR)
     except (KeyboardInterrupt, typer.Abort):
         return headless.INTERRUPTED
-    return int(code or 0)
+
+
+def _invoked(arguments: Sequence[str] | None) -> int:
+    try:
+        return int(get_command(app).main(args=arguments, prog_name="dynatui", standalone_mode=False) or 0)
+    except SystemExit as leaving:
+        # Help is printed by typer and rich, which end the program with 1 when nobody reads it to the end.
+        if isinstance(leaving.__context__, BrokenPipeError):
+            raise streams.ReaderLeftError from None
+        raise
 
 
 def _show_version(wanted: bool) -> None:  # noqa: FBT001 - typer calls it with the option's value
@@ -59,6 +67,7 @@ def _show_version(wanted: bool) -> None:  # noqa: FBT001 - typer calls it with t
 
 
 @app.callback(invoke_without_command=True)
+@settings.configured
 def watch(
     context: typer.Context,
     *,
@@ -68,10 +77,12 @@ def watch(
     dtype: options.Dtype = "auto",
     prompt_files: options.PromptFiles = None,
     prompt_texts: options.PromptTexts = None,
+    chat: options.Chat = None,
     methods: options.Methods = None,
     max_new_tokens: options.MaxNewTokens = None,
     seed: options.Seed = 0,
     record: options.Record = None,
+    follow: options.Follow = None,
     preset: options.Preset = "paper",
     history: options.History = None,
     tau_h: options.TauH = None,
@@ -93,6 +104,8 @@ def watch(
     theme: options.Theme = None,
     symbols: options.SymbolSet = "braille",
     no_color: options.NoColor = False,
+    mouse: options.Mouse = True,
+    log_file: options.LogFile = None,
     _version: Annotated[
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
     ] = False,
@@ -105,35 +118,38 @@ def watch(
     if context.invoked_subcommand is not None:
         _refuse_options_before(context)
         return 0
+    view = request.view(speed, fps, theme, symbols, no_color=no_color, mouse=mouse, log_file=log_file)
+    on_screen = not (no_screen or as_json) and streams.can_show_screen()
+    if follow is not None:
+        _refuse_options_beside_follow(context)
+        return _follow(follow, view, _transcript(as_json=as_json), on_screen=on_screen)
     session = Session(
-        prompts=_prompts(prompt_files or [], prompt_texts or []),
+        prompts=request.prompts(prompt_files, prompt_texts),
         models=Models(target, draft, device, dtype),
-        config=RunConfig(
-            dynatree=replace(
-                _preset(preset),
-                **_given(
-                    d0=d0,
-                    d_max=d_max,
-                    branching=_numbers("--branching", branching, example="1,2,3"),
-                    tau_h=tau_h,
-                    tau_l=tau_l,
-                    rho_stop=rho_stop,
-                    rho_deep=rho_deep,
-                    tau=tau,
-                    n_max=n_max,
-                    selection=selection,
-                    history=history,
-                ),
-            ),
-            linear=replace(Linear(), **_given(k=k)),
-            fixed=replace(_fixed(fixed), **_given(tau=tau, n_max=n_max)),
+        config=request.run_config(
+            methods=methods,
+            max_new_tokens=max_new_tokens,
             seed=seed,
-            **_given(methods=_methods(methods), max_new_tokens=max_new_tokens),
+            chat=chat,
+            preset=preset,
+            history=history,
+            tau_h=tau_h,
+            tau_l=tau_l,
+            d0=d0,
+            d_max=d_max,
+            branching=branching,
+            rho_stop=rho_stop,
+            rho_deep=rho_deep,
+            tau=tau,
+            n_max=n_max,
+            selection=selection,
+            k=k,
+            fixed=fixed,
         ),
         record=record,
-        view=_view(speed, fps, theme, symbols, no_color=no_color),
+        view=view,
     )
-    if no_screen or as_json or not streams.can_show_screen():
+    if not on_screen:
         # Only naming these two imports the engine, and with it torch.
         return headless.run(session, _transcript(as_json=as_json), load_pair=decoder.load_pair, decode=decoder.decode)
     from dynatui.app import watch as watch_on_screen  # noqa: PLC0415 - imports textual
@@ -142,8 +158,11 @@ def watch(
 
 
 @app.command()
+@settings.configured
 def replay(
+    context: typer.Context,
     path: options.RecordingFile,
+    other: options.OtherRecordingFile = None,
     *,
     no_screen: options.Headless = False,
     as_json: options.Json = False,
@@ -152,68 +171,79 @@ def replay(
     theme: options.Theme = None,
     symbols: options.SymbolSet = "braille",
     no_color: options.NoColor = False,
+    mouse: options.Mouse = True,
+    log_file: options.LogFile = None,
 ) -> int:
-    """Show a recording again, without models."""
-    events = recording.read(path)
+    """Show a recording again, without models, or two side by side."""
+    del context
+    recordings = [(each, recording.read(each)) for each in (path, other) if each is not None]
     if no_screen or as_json or not streams.can_show_screen():
-        return headless.replay(events, _transcript(as_json=as_json))
+        return headless.replay(chain(*(events for _, events in recordings)), _transcript(as_json=as_json))
+    view = request.view(speed, fps, theme, symbols, no_color=no_color, mouse=mouse, log_file=log_file)
+    if other is not None:
+        from dynatui.compare import side_by_side  # noqa: PLC0415 - imports textual
+
+        return side_by_side(*recordings, view)
     from dynatui.app import replay as replay_on_screen  # noqa: PLC0415 - imports textual
 
-    return replay_on_screen(path, events, _view(speed, fps, theme, symbols, no_color=no_color))
+    return replay_on_screen(*recordings[0], view)
+
+
+@app.command()
+def config(
+    context: typer.Context, *, path: options.ShowPath = False, print_default: options.ShowDefault = False
+) -> int:
+    """Show what is set for good, and where: in a file, or by variables."""
+    out, _ = streams.for_printing()
+    live = cast("typer.Context", context.find_root())
+    if path:
+        streams.show(f"{settings.file_path()}\n", out)
+    elif print_default:
+        streams.show(settings_text.beginning(live.command), out)
+    else:
+        found = settings.applied(live)
+        given = live.params | settings.values(live, found)
+        run = request.run_config(**{name: given[name] for name in signature(request.run_config).parameters})
+        places = {name: setting.place for name, setting in found.items()}
+        streams.show(settings_text.in_force(live.command, given, run, places), out)
+        for name in settings.strange_variables(live.command):
+            streams.say(f"{name} sets nothing; dynatui config --print-default lists all settings")
+    return 0
+
+
+def _follow(path: Path, view: View, transcript: Transcript, *, on_screen: bool) -> int:
+    if on_screen:
+        from dynatui.app import follow as follow_on_screen  # noqa: PLC0415 - imports textual
+
+        return follow_on_screen(path, view)
+    from dynatui.follow import events  # noqa: PLC0415 - no other command needs it
+
+    transcript.note(f"following {path}; Ctrl+C ends")
+    return headless.follow(events(path, Event()), transcript)
+
+
+def _refuse_options_beside_follow(context: typer.Context) -> None:
+    """Who decodes has settled the models, the prompts and the rest already."""
+    for parameter in context.command.params:
+        decoding = getattr(parameter, "rich_help_panel", None) in options.DECODING and parameter.name != "follow"
+        if decoding and _given(context, parameter.name):
+            raise ConfigError(f"{parameter.opts[0]} has no effect beside --follow, which decodes nothing; leave it out")
 
 
 def _refuse_options_before(context: typer.Context) -> None:
     """Options of a live run say nothing to a subcommand; those that it shares stand behind its name."""
     subcommand = context.invoked_subcommand
     for parameter in context.command.params:
-        source = context.get_parameter_source(parameter.name or "")
-        if source is not None and source.name == "COMMANDLINE":
+        if _given(context, parameter.name):
             raise ConfigError(
                 f"{parameter.opts[0]} stands before {subcommand}, where it has no effect; "
                 f"see dynatui {subcommand} --help for what may stand behind"
             )
 
 
-def _prompts(files: list[str], texts: list[str]) -> tuple[str, ...]:
-    given = tuple(prompt for name in files for prompt in load.from_file(name))
-    return given + tuple(map(load.from_text, texts)) or load.embedded()
-
-
-def _given(**values: object) -> dict[str, Any]:
-    """Those options that were given; the others keep their defaults."""
-    return {name: value for name, value in values.items() if value is not None}
-
-
-def _preset(name: str) -> DynaTree:
-    if name not in PRESETS:
-        raise ConfigError(f"--preset is {name!r}; give one of {', '.join(PRESETS)}")
-    return PRESETS[name]
-
-
-def _methods(names: str | None) -> tuple[str, ...] | None:
-    return (
-        None if names is None else tuple(method.name for method in chosen([name.strip() for name in names.split(",")]))
-    )
-
-
-def _fixed(shape: str | None) -> Fixed:
-    numbers = _numbers("--fixed", shape, example="5,2")
-    return Fixed(depth=numbers[0], branching=numbers[1]) if numbers else Fixed()
-
-
-def _numbers(option: str, text: str | None, *, example: str) -> tuple[int, ...] | None:
-    """Whole numbers with commas between them, as many as the example has."""
-    if text is None:
-        return None
-    parts = text.split(",")
-    with suppress(ValueError):
-        if len(parts) == len(example.split(",")):
-            return tuple(map(int, parts))
-    raise ConfigError(f"{option} is {text!r}; give {len(example.split(','))} whole numbers, for example {example}")
-
-
-def _view(speed: float | None, fps: int | None, theme: str | None, symbols: Symbols, *, no_color: bool) -> View:
-    return View(speed, fps, theme, symbols, color=not (no_color or os.environ.get("NO_COLOR")))
+def _given(context: typer.Context, parameter: str) -> bool:
+    source = context.get_parameter_source(parameter)
+    return source is not None and source.name == "COMMANDLINE"
 
 
 def _transcript(*, as_json: bool) -> Transcript:

@@ -16,7 +16,8 @@ from decoder.events import Event
 from decoder.steering import Steering
 from dynatui.recording import Recorder
 from dynatui.session import Session
-from dynatui.transcript import OutputError, Transcript
+from dynatui.streams import OutputError
+from dynatui.transcript import Transcript
 
 INTERRUPTED = 130
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -79,6 +80,25 @@ def replay(events: Iterable[Event], transcript: Transcript) -> int:
     for event in events:
         transcript.feed(event)
     transcript.finish()
+    return 0
+
+
+def follow(events: Iterable[Event], transcript: Transcript) -> int:
+    """Prints what another process records as it comes, without end, as `tail -f` does; returns the exit code."""
+    with _interruptible(Steering()):
+        try:
+            for event in events:
+                transcript.feed(event)
+            transcript.finish()
+        except OutputError:
+            raise
+        except DecoderError:
+            transcript.finish()
+            raise
+        except KeyboardInterrupt:
+            transcript.finish()
+            transcript.note("interrupted")
+            return INTERRUPTED
     return 0
 
 

@@ -5,11 +5,12 @@ the error messages; an option that was not given is None, so that presets and de
 """
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, get_args
 
 from typer import Argument, Option
 
 from decoder.config import PRESETS, RunConfig
+from decoder.config import Selection as SelectionName
 from decoder.methods import METHODS
 from dynatui.session import Symbols
 
@@ -19,6 +20,8 @@ RUN = "Run"
 TREE = "DynaTree and the other methods"
 OUTPUT = "Without a screen"
 SCREEN = "Screen"
+DECODING = frozenset({MODELS, PROMPTS, RUN, TREE})
+"""Panels whose options settle what is decoded."""
 
 
 def _presets() -> list[str]:
@@ -28,6 +31,10 @@ def _presets() -> list[str]:
 def _methods(incomplete: str) -> list[str]:
     begun = incomplete.split(",")[:-1]
     return [",".join([*begun, name]) for name in METHODS if name not in begun]
+
+
+def _selections() -> list[str]:
+    return list(get_args(SelectionName))
 
 
 def _devices() -> list[str]:
@@ -157,7 +164,12 @@ NMax = Annotated[
 ]
 Selection = Annotated[
     str | None,
-    Option(metavar="NAME", rich_help_panel=TREE, help="Which nodes stay when there are more: bfs or best."),
+    Option(
+        metavar="NAME",
+        rich_help_panel=TREE,
+        autocompletion=_selections,
+        help="Which nodes stay when there are more: bfs or best.",
+    ),
 ]
 ChainLength = Annotated[int | None, Option("--k", metavar="K", rich_help_panel=TREE, help="Length of linear's chain.")]
 FixedTree = Annotated[
@@ -199,7 +211,6 @@ SymbolSet = Annotated[
 NoColor = Annotated[
     bool, Option("--no-color", rich_help_panel=SCREEN, help="No colours, as with NO_COLOR in the environment.")
 ]
-
 Mouse = Annotated[
     bool,
     Option(
@@ -218,7 +229,10 @@ LogFile = Annotated[
     ),
 ]
 
+ShowPath = Annotated[bool, Option("--path", help="Print only where the file is, or would be.")]
+ShowDefault = Annotated[bool, Option("--print-default", help="Print a file to begin with, every line explained.")]
+
 RecordingFile = Annotated[Path, Argument(metavar="FILE", help="A file that --record has written.")]
 OtherRecordingFile = Annotated[
-    Path | None, Argument(metavar="[FILE]", help="Another one, to be shown beside it.", show_default=False)
+    Path | None, Argument(metavar="OTHER", help="Another one, to be shown beside it.", show_default=False)
 ]

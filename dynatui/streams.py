@@ -10,7 +10,16 @@ from io import TextIOWrapper
 from pathlib import Path
 from typing import TextIO
 
-from dynatui.clean import clean_line
+from decoder.errors import DecoderError
+from dynatui.clean import clean, clean_line
+
+
+class OutputError(DecoderError):
+    """Standard output cannot take the result."""
+
+
+class ReaderLeftError(Exception):
+    """Nobody reads standard output any more, as after `| head`: the quiet end of a run, not a failure."""
 
 
 def can_show_screen() -> bool:
@@ -37,6 +46,24 @@ def for_printing() -> tuple[TextIO, TextIO]:
     if isinstance(out, TextIOWrapper):
         out.reconfigure(encoding=out.encoding if out.isatty() else "utf-8", errors="replace")
     return out, err
+
+
+def show(text: str, out: TextIO) -> None:
+    """Writes to standard output: what a pipe gets is faithful, what a terminal gets is clean.
+
+    Raises:
+        ReaderLeftError: Nobody reads on.
+        OutputError: It takes no more, as a full disk does.
+    """
+    try:
+        out.write(clean(text) if out.isatty() else text)
+        out.flush()
+    except BrokenPipeError:
+        raise ReaderLeftError from None
+    except OSError as error:
+        raise OutputError(
+            f"cannot write to standard output: {error.strerror}; send it to a place with free space"
+        ) from None
 
 
 def let_go_of_output() -> None:

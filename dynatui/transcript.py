@@ -10,10 +10,10 @@ from typing import TextIO
 
 import msgspec
 
-from decoder.errors import DecoderError
 from decoder.events import End, Event, Figures, Round, Run, Summary
 from decoder.metrics import FIGURES, Race
-from dynatui.clean import clean, clean_line
+from dynatui import streams
+from dynatui.clean import clean_line
 
 COLUMNS = (
     "committed",
@@ -27,14 +27,6 @@ COLUMNS = (
     "near_tie",
 )
 """Figures of the table that closes a run; JSON has them all."""
-
-
-class OutputError(DecoderError):
-    """Standard output cannot take the result."""
-
-
-class ReaderLeftError(Exception):
-    """Nobody reads standard output any more, as after `| head`: the quiet end of a run, not a failure."""
 
 
 class MethodReport(Figures, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -82,7 +74,7 @@ class Transcript:
             case Round(method=method, text=text) if method == self._first:
                 self._texts.append(text)
                 if not self._as_json:
-                    self._print(text)
+                    streams.show(text, self._out)
             case End(method=method, error=str(error)):
                 self.failed = True
                 self.note(f"{method} broke off: {error}")
@@ -107,8 +99,8 @@ class Transcript:
 
     def _close(self, run: Run, figures: dict[str, Figures]) -> None:
         if self._as_json:
-            self._print(msgspec.json.encode(self._report(run, figures)).decode())
-        self._print("\n")
+            streams.show(msgspec.json.encode(self._report(run, figures)).decode(), self._out)
+        streams.show("\n", self._out)
         for line in table(figures):
             self.note(line)
         self._race, self._texts = Race(), []
@@ -127,17 +119,6 @@ class Transcript:
                 for name, found in figures.items()
             },
         )
-
-    def _print(self, text: str) -> None:
-        try:
-            self._out.write(clean(text) if self._out.isatty() else text)
-            self._out.flush()
-        except BrokenPipeError:
-            raise ReaderLeftError from None
-        except OSError as error:
-            raise OutputError(
-                f"cannot write to standard output: {error.strerror}; send it to a place with free space"
-            ) from None
 
 
 def table(figures: dict[str, Figures]) -> list[str]:

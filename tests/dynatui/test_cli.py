@@ -17,7 +17,7 @@ from dynatui import cli, streams
 from dynatui.prompts import load
 from dynatui.recording import Recorder
 from dynatui.session import Models, Session, View
-from dynatui.transcript import ReaderLeftError
+from dynatui.streams import ReaderLeftError
 from tests.dynatui.fake_engine import FakeEngine, story
 
 

@@ -16,7 +16,8 @@ from decoder.steering import Steering
 from dynatui import headless
 from dynatui.recording import read
 from dynatui.session import Models, Session, View
-from dynatui.transcript import OutputError, ReaderLeftError, Transcript, table
+from dynatui.streams import OutputError, ReaderLeftError
+from dynatui.transcript import Transcript, table
 from tests.dynatui.fake_engine import FakeEngine, round_, run, story
 
 TWO_METHODS = RunConfig(methods=("dynatree", "ar"))

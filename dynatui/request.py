@@ -1,0 +1,122 @@
+"""Turns the values of options into what a session is made of, and names the option when one cannot be read.
+
+Knows nothing of where the values come from. What they mean and which are possible is decided in `decoder.config`; an
+option that is None keeps the default there.
+"""
+
+import os
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from decoder.config import PRESETS, DynaTree, Fixed, Linear, RunConfig
+from decoder.errors import ConfigError
+from decoder.methods import chosen
+from dynatui.prompts import load
+from dynatui.session import Symbols, View
+
+
+def prompts(files: list[str] | None, texts: list[str] | None) -> tuple[str, ...]:
+    """The prompts of files and of the command line, in this order; with neither, our own."""
+    given = tuple(prompt for name in files or () for prompt in load.from_file(name))
+    return given + tuple(map(load.from_text, texts or ())) or load.embedded()
+
+
+def run_config(
+    *,
+    methods: str | None,
+    max_new_tokens: int | None,
+    seed: int,
+    chat: bool | None,
+    preset: str,
+    history: bool | None,
+    tau_h: float | None,
+    tau_l: float | None,
+    d0: float | None,
+    d_max: int | None,
+    branching: str | None,
+    rho_stop: float | None,
+    rho_deep: float | None,
+    tau: float | None,
+    n_max: int | None,
+    selection: str | None,
+    k: int | None,
+    fixed: str | None,
+) -> RunConfig:
+    """What a run does with a prompt.
+
+    Raises:
+        ConfigError: A value is out of its bounds, or two contradict each other.
+    """
+    return RunConfig(
+        dynatree=replace(
+            _preset(preset),
+            **_given(
+                d0=d0,
+                d_max=d_max,
+                branching=_numbers("--branching", branching, example="1,2,3"),
+                tau_h=tau_h,
+                tau_l=tau_l,
+                rho_stop=rho_stop,
+                rho_deep=rho_deep,
+                tau=tau,
+                n_max=n_max,
+                selection=selection,
+                history=history,
+            ),
+        ),
+        linear=replace(Linear(), **_given(k=k)),
+        fixed=replace(_fixed(fixed), **_given(tau=tau, n_max=n_max)),
+        seed=seed,
+        **_given(methods=_methods(methods), max_new_tokens=max_new_tokens, chat=chat),
+    )
+
+
+def view(
+    speed: float | None,
+    fps: int | None,
+    theme: str | None,
+    symbols: Symbols,
+    *,
+    no_color: bool,
+    mouse: bool,
+    log_file: Path | None,
+) -> View:
+    """How the screen looks; NO_COLOR in the environment counts as the option does."""
+    return View(
+        speed, fps, theme, symbols, color=not (no_color or os.environ.get("NO_COLOR")), mouse=mouse, log=log_file
+    )
+
+
+def _given(**values: object) -> dict[str, Any]:
+    """Those options that were given; the others keep their defaults."""
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def _preset(name: str) -> DynaTree:
+    if name not in PRESETS:
+        raise ConfigError(f"--preset is {name!r}; give one of {', '.join(PRESETS)}")
+    return PRESETS[name]
+
+
+def _methods(names: str | None) -> tuple[str, ...] | None:
+    return (
+        None if names is None else tuple(method.name for method in chosen([name.strip() for name in names.split(",")]))
+    )
+
+
+def _fixed(shape: str | None) -> Fixed:
+    numbers = _numbers("--fixed", shape, example="5,2")
+    return Fixed(depth=numbers[0], branching=numbers[1]) if numbers else Fixed()
+
+
+def _numbers(option: str, text: str | None, *, example: str) -> tuple[int, ...] | None:
+    """Whole numbers with commas between them, as many as the example has."""
+    if text is None:
+        return None
+    parts = text.split(",")
+    with suppress(ValueError):
+        if len(parts) == len(example.split(",")):
+            return tuple(map(int, parts))
+    raise ConfigError(f"{option} is {text!r}; give {len(example.split(','))} whole numbers, for example {example}")

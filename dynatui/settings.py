@@ -1,0 +1,214 @@
+"""What the user has set for good: in a TOML file, or for this shell in the environment.
+
+A flag comes before a DYNATUI_* variable, that before the file, that before the default. Every option of the live
+command can be set under its own name; which these are, of what kind and within what bounds is read off the options
+themselves, so that there is no second list. Knows nothing of what a setting means.
+"""
+
+import difflib
+import inspect
+import os
+import re
+import reprlib
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import wraps
+from pathlib import Path
+from types import NoneType
+from typing import Any, get_args, get_type_hints
+
+import msgspec
+import typer
+from platformdirs import user_config_path
+from typer.core import TyperOption
+
+from decoder.errors import ConfigError, DecoderError
+
+PREFIX = "DYNATUI_"
+FILE_VARIABLE = "DYNATUI_CONFIG"
+OTHER_VARIABLES = frozenset({FILE_VARIABLE, "DYNATUI_DATA"})
+"""Variables that begin like a setting and are none."""
+LARGEST_FILE = 2**20
+"""Bytes; the settings are some fifty lines, and an endless device must not fill the memory."""
+KINDS: dict[Any, str] = {
+    bool: "true or false",
+    int: "a whole number",
+    float: "a number",
+    str: "text in quotes",
+    list[str]: 'a list such as ["one", "two"]',
+}
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One value as it was written down, and where."""
+
+    key: str
+    value: object
+    place: str
+    """A variable, or a file and a line of it."""
+
+
+def file_path() -> Path:
+    """The user's file, whether it exists or not."""
+    named = os.environ.get(FILE_VARIABLE)
+    return Path(named) if named else user_config_path("dynatui") / "config.toml"
+
+
+def options_of(command: Any) -> dict[str, TyperOption]:
+    """The options of a command that take a setting, by the setting's name: the option's, with underscores."""
+    return {
+        option.opts[0].lstrip("-").replace("-", "_"): option
+        for option in command.params
+        if isinstance(option, TyperOption) and option.expose_value and not option.is_eager
+    }
+
+
+def read(live: Any) -> dict[str, Setting]:
+    """All that is set, for the options of the live command.
+
+    Raises:
+        ConfigError: The file cannot be read, or it sets what does not exist or a value of another kind.
+    """
+    known = options_of(live)
+    found = _from_file(file_path(), kinds(live))
+    for key, option in known.items():
+        name = PREFIX + key.upper()
+        if text := os.environ.get(name):
+            found[key] = Setting(key, [text] if option.multiple else text, name)
+    return found
+
+
+def strange_variables(live: Any) -> list[str]:
+    """Names of variables that look like settings but set nothing."""
+    known = {PREFIX + key.upper() for key in options_of(live)} | OTHER_VARIABLES
+    return sorted(name for name in os.environ if name.startswith(PREFIX) and name not in known)
+
+
+def applied(context: typer.Context) -> dict[str, Setting]:
+    """The settings that hold for this command, by the names of its parameters; a flag that was given comes first.
+
+    Another command shares the live command's settings for the options that it shares, and these alone: `--speed` of a
+    replay has its name in common with that of a live run, but neither its bounds nor its meaning.
+    """
+    live = context.find_root().command
+    known = options_of(live)
+    mine = options_of(context.command)
+    shared = {key: option for key, option in mine.items() if key in known and option.help == known[key].help}
+    return {
+        shared[key].name: setting
+        for key, setting in read(live).items()
+        if key in shared and not _on_command_line(context, shared[key])
+    }
+
+
+def values(context: typer.Context, settings: Mapping[str, Setting]) -> dict[str, Any]:
+    """What the options would hold if these settings had been given as flags.
+
+    Raises:
+        ConfigError: A value is out of its option's bounds; the line names the place.
+    """
+    options = {option.name: option for option in options_of(context.command).values()}
+    return {name: _converted(context, options[name], setting) for name, setting in settings.items()}
+
+
+def configured(command: Callable[..., int]) -> Callable[..., int]:
+    """Lets a command's options fall back to the settings, and an error about one of them say where it stands."""
+
+    @wraps(command)
+    def run(context: typer.Context, **given: Any) -> int:
+        if context.invoked_subcommand is not None:
+            return command(context=context, **given)
+        settings = applied(context)
+        try:
+            return command(context=context, **given | values(context, settings))
+        except DecoderError as error:
+            for setting in settings.values():
+                if setting.place not in str(error) and _is_about(str(error), setting):
+                    error.add_note(f"{setting.key} from {setting.place}")
+            raise
+
+    return run
+
+
+def _from_file(path: Path, known: Mapping[str, Any]) -> dict[str, Setting]:
+    text = _text(path)
+    try:
+        table = tomllib.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(f"{path}: {error}; correct it, or begin anew from dynatui config --print-default") from None
+    found = {}
+    for key, value in table.items():
+        place = f"{path}: line {_line(text, key)}"
+        if key not in known:
+            near = difflib.get_close_matches(key.replace("-", "_"), known, 1)
+            hint = f"did you mean {near[0]}? " if near else ""
+            raise ConfigError(f"{place}: there is no setting {key}; {hint}dynatui config --print-default lists all")
+        try:
+            msgspec.convert(value, known[key])
+        except (msgspec.ValidationError, OverflowError):
+            raise ConfigError(f"{place}: {key} is {reprlib.repr(value)}; give {KINDS[known[key]]}") from None
+        found[key] = Setting(key, value, place)
+    return found
+
+
+def _text(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            content = file.read(LARGEST_FILE + 1)
+    except OSError as error:
+        if isinstance(error, FileNotFoundError) and not os.environ.get(FILE_VARIABLE):
+            return ""
+        remedy = (
+            f"let {FILE_VARIABLE} name a file" if os.environ.get(FILE_VARIABLE) else "make it readable or remove it"
+        )
+        raise ConfigError(f"cannot read {path}: {error.strerror}; {remedy}") from None
+    if len(content) > LARGEST_FILE:
+        raise ConfigError(f"{path} is larger than {LARGEST_FILE >> 20} MiB, so it holds no settings; name another file")
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ConfigError(
+            f"{path} is not UTF-8 text (byte {error.start + 1}); convert it, with iconv for example"
+        ) from None
+
+
+def _line(text: str, key: str) -> int:
+    """The line that sets a key at the top of the file, or opens a table of that name."""
+    found = re.search(rf"^[ \t]*\[*[ \t]*(['\"]?){re.escape(key)}\1[ \t]*[=.\]]", text, re.MULTILINE)
+    return text.count("\n", 0, found.start()) + 1 if found else 1
+
+
+def kinds(live: Any) -> dict[str, Any]:
+    """What type each setting has in a file: what is typed into an option as text is text there."""
+    hints = get_type_hints(inspect.unwrap(live.callback))
+    return {key: _kind(hints[option.name]) for key, option in options_of(live).items()}
+
+
+def _kind(hint: Any) -> Any:
+    kind = next((kind for kind in get_args(hint) if kind is not NoneType), hint)
+    return kind if kind in KINDS else str
+
+
+def _on_command_line(context: typer.Context, option: TyperOption) -> bool:
+    source = context.get_parameter_source(option.name)
+    return source is not None and source.name == "COMMANDLINE"
+
+
+def _converted(context: typer.Context, option: TyperOption, setting: Setting) -> Any:
+    try:
+        return option.process_value(context, setting.value)
+    except typer.BadParameter as error:
+        why = error.message.removeprefix("Value error, ").rstrip(".")
+        shown = reprlib.repr(setting.value)
+        raise ConfigError(f"{setting.place}: {setting.key} is {shown}; {why[:1].lower()}{why[1:]}") from None
+
+
+def _is_about(message: str, setting: Setting) -> bool:
+    """Whether an error names a setting, or quotes one that is a name itself, before it comes to the remedy."""
+    fault = message.partition(";")[0]
+    texts = setting.value if isinstance(setting.value, list) else [setting.value]
+    quoted = [word.strip() for text in texts if isinstance(text, str) for word in text.split(",")]
+    words = [setting.key, *(word for word in quoted if re.search("[^0-9.]", word))]
+    return any(re.search(rf"(?<!\w){re.escape(word)}(?!\w)", fault, re.IGNORECASE) for word in words)
