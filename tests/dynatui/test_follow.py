@@ -1,0 +1,239 @@
+"""A recording that grows is watched from its newest run on, whatever its writer does to the file."""
+
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from decoder.errors import RecordingError
+from decoder.events import Event, Run, encode
+from dynatui import follow
+from dynatui.follow import FollowSource, Tail
+from dynatui.recording import Recorder
+from dynatui.state import Failure, Loading, Prompt
+from tests.dynatui.fake_engine import round_, run, story
+
+ONE, TWO = story("one"), story("two")
+
+
+def lines(events: list[Event]) -> bytes:
+    return b"".join(map(encode, events))
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "run.jsonl"
+
+
+@pytest.fixture
+def tail(path: Path) -> Iterator[Tail]:
+    path.touch()
+    with closing(Tail(path)) as opened:
+        yield opened
+
+
+def add(path: Path, content: bytes) -> None:
+    with path.open("ab") as file:
+        file.write(content)
+
+
+def refusal(work: Callable[[], object]) -> str:
+    with pytest.raises(RecordingError) as caught:
+        work()
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def test_events_are_taken_as_they_are_written(path: Path, tail: Tail) -> None:
+    told = list[Event]()
+    assert tail.take(1.0) == []
+    for event in ONE:
+        add(path, encode(event))
+        told += tail.take(1.0)
+    assert told == ONE
+
+
+def test_runs_begin_as_their_line_is_known() -> None:
+    assert encode(run()).startswith(follow.RUN)
+
+
+def test_who_comes_late_sees_the_newest_run_only(path: Path) -> None:
+    path.write_bytes(lines(ONE + TWO + TWO[:4]))
+    with closing(Tail(path)) as tail:
+        assert tail.take(1.0) == TWO[:4]
+        assert tail.runs == 3
+
+
+def test_a_run_that_follows_is_told_after_the_first(path: Path) -> None:
+    path.write_bytes(lines(ONE))
+    with closing(Tail(path)) as tail:
+        assert tail.take(1.0) == ONE
+        add(path, lines(TWO))
+        assert tail.take(1.0) == TWO
+        assert tail.runs == 2
+
+
+@pytest.mark.parametrize("chunk", [64, 300, 1000, 2**20])
+def test_the_newest_run_is_found_wherever_chunks_end(path: Path, chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(follow, "_CHUNK", chunk)
+    path.write_bytes(lines(ONE + ONE + TWO) + b'{"type":"ru')
+    with closing(Tail(path)) as tail:
+        assert tail.take(1.0) == TWO
+        assert tail.runs == 3
+
+
+def test_a_torn_line_is_waited_for(path: Path, tail: Tail) -> None:
+    whole = lines(ONE)
+    for cut in range(0, len(whole), 97):
+        add(path, whole[cut : cut + 97])
+        tail.take(1.0)
+    add(path, lines(TWO))
+    assert tail.take(1.0) == TWO
+
+
+def test_a_line_that_a_crash_tore_may_be_cut_off_by_the_next_writer(path: Path, tail: Tail) -> None:
+    add(path, lines(ONE)[:-20])
+    assert tail.take(1.0) == ONE[:-1]
+    with Recorder(path, TWO):
+        assert tail.take(1.0) == TWO
+
+
+def test_a_bad_line_is_named_after_what_came_before_it(path: Path, tail: Tail) -> None:
+    add(path, lines(ONE[:3]) + b'{"type":"dance"}\n')
+    assert tail.take(1.0) == ONE[:3]
+    said = refusal(lambda: tail.take(1.0))
+    assert f"{path}: line 4: " in said
+    assert "dance" in said
+    assert refusal(lambda: tail.take(1.0)) == said
+
+
+def test_lines_are_counted_from_the_beginning_of_the_file(path: Path) -> None:
+    path.write_bytes(lines(ONE + TWO) + encode(round_("ar", 9, "x")))
+    with closing(Tail(path)) as tail:
+        assert tail.take(1.0) == TWO
+        assert f"line {len(ONE + TWO) + 1}: round 9 of ar" in refusal(lambda: tail.take(1.0))
+
+
+@pytest.mark.parametrize("content", [b"my thesis\n", lines(ONE[1:]), b"\n", b"\x00\xff\n"])
+def test_a_file_of_another_kind_is_refused_by_its_first_line(path: Path, content: bytes) -> None:
+    path.write_bytes(content + lines(TWO))
+    with closing(Tail(path)) as tail:
+        assert f"{path}: line 1: " in refusal(lambda: tail.take(1.0))
+
+
+def test_a_line_without_end_does_not_fill_the_memory(path: Path, tail: Tail, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(follow, "_CHUNK", 64)
+    monkeypatch.setattr(follow, "LONGEST_LINE", 4000)
+    add(path, lines(ONE[:2]) + b" " * 20_000)
+    assert "line 3: longer than any event" in refusal(lambda: tail.take(1.0) and tail.take(1.0))
+
+
+def test_a_file_that_was_cut_off_is_no_longer_followed(path: Path, tail: Tail) -> None:
+    add(path, lines(ONE))
+    tail.take(1.0)
+    path.write_bytes(lines(ONE[:2]))
+    assert "cut off while it was followed" in refusal(lambda: tail.take(1.0))
+
+
+def test_another_file_in_its_place_is_no_longer_followed(path: Path, tail: Tail) -> None:
+    other = path.with_name("other.jsonl")
+    other.write_bytes(lines(TWO))
+    other.rename(path)
+    assert "another file has taken the place" in refusal(lambda: tail.take(1.0))
+
+
+def test_a_file_that_was_removed_is_no_longer_followed(path: Path, tail: Tail) -> None:
+    path.unlink()
+    assert "was removed" in refusal(lambda: tail.take(1.0))
+
+
+@pytest.mark.parametrize("name", [".", "missing.jsonl", "pipe", "file/run.jsonl"])
+def test_what_cannot_be_followed_is_refused_at_once(tmp_path: Path, name: str) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "file").touch()
+    assert "cannot follow" in refusal(lambda: Tail(tmp_path / name))
+
+
+def test_a_call_takes_no_longer_than_it_may(path: Path) -> None:
+    path.write_bytes(lines(ONE))
+    ticks = iter(range(1000))
+    with closing(Tail(path, clock=lambda: next(ticks))) as tail:
+        taken = [tail.take(2.0) for _ in range(len(ONE))]
+    assert max(map(len, taken)) <= 2
+    assert [event for part in taken for event in part] == ONE
+
+
+@pytest.fixture
+def source(path: Path) -> Iterator[FollowSource]:
+    path.write_bytes(lines(ONE))
+    opened = FollowSource(path)
+    opened.start()
+    yield opened
+    assert opened.close(0.0)
+
+
+def test_a_source_says_that_it_waits_and_numbers_the_runs(path: Path, source: FollowSource) -> None:
+    assert source.records == [Loading(f"waiting for what is written to {path}")]
+    source.advance(0.0)
+    add(path, lines(TWO))
+    source.advance(0.1)
+    assert source.records[1:] == [Prompt(1, 1), *ONE, Prompt(2, 2), *TWO]
+
+
+def test_a_held_source_catches_up_later(path: Path, source: FollowSource) -> None:
+    source.set_paused(paused=True)
+    source.advance(0.0)
+    assert source.paused
+    assert len(source.records) == 1
+    add(path, lines(TWO))
+    source.set_paused(paused=False)
+    source.advance(0.1)
+    assert source.records[1:] == [Prompt(2, 2), *TWO]
+
+
+def test_a_failure_is_told_once_and_the_file_can_be_followed_again(path: Path, source: FollowSource) -> None:
+    source.advance(0.0)
+    path.write_bytes(b"")
+    for now in (0.1, 0.2, 0.3):
+        source.advance(now)
+    failures = [record for record in source.records if isinstance(record, Failure)]
+    assert len(failures) == 1
+    assert failures[0].exit_code == 2
+    path.unlink()
+    source.go(0)
+    assert "cannot follow" in str(source.records[-1])
+    path.write_bytes(lines(TWO))
+    source.go(0)
+    source.advance(0.4)
+    assert source.records[-len(TWO) - 1 :] == [Prompt(1, 1), *TWO]
+
+
+def test_without_a_screen_events_come_until_it_is_told_to_stop(path: Path) -> None:
+    path.write_bytes(lines(ONE[:3]))
+    stop = threading.Event()
+    told = follow.events(path, stop)
+    assert [next(told) for _ in range(3)] == ONE[:3]
+    writer = threading.Timer(0.05, add, (path, lines(ONE[3:])))
+    writer.start()
+    assert [next(told) for _ in ONE[3:]] == ONE[3:]
+    stop.set()
+    assert list(told) == []
+    writer.join()
+
+
+def test_a_large_recording_is_passed_over_quickly(path: Path) -> None:
+    path.write_bytes(lines(ONE) * 4000 + lines(TWO))
+    size = path.stat().st_size
+    with closing(Tail(path)) as tail:
+        began = time.monotonic()
+        while not (taken := tail.take(0.02)):
+            pass
+        seconds = time.monotonic() - began
+    assert size > 10e6
+    assert isinstance(taken[0], Run)
+    assert taken[0].prompt == "two"
+    assert seconds < 1.0
