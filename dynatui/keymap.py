@@ -38,6 +38,16 @@ class Key:
     rank: int = 99
     """Place in the footer: the lowest come first, and the highest give way in a narrow terminal; 99 is left out."""
 
+    words: tuple[str, ...] = ("less", "more")
+    """What tells the actions of a pair from each other in the palette."""
+
+    @property
+    def titles(self) -> tuple[str, ...]:
+        """What the palette calls each action."""
+        if len(set(self.actions)) == 1:
+            return (self.label,)
+        return tuple(f"{self.label}: {word}" for word in self.words)
+
     @property
     def shown(self) -> tuple[str, ...]:
         """The keys as the footer, the help and the README write them."""
@@ -65,7 +75,7 @@ GROUPS = (
             Key(("k",), ("drawer",), "all knobs", "every knob as a slider; the next six lines are for there", rank=7),
             Key(("up", "down"), ("slider(-1)", "slider(1)"), "choose", "choose a slider", ("knobs",), 1),
             Key(("left", "right"), ("nudge(-1)", "nudge(1)"), "turn", "turn it", ("knobs",), 2),
-            Key(("shift+left", "shift+right"), ("nudge(-5)", "nudge(5)"), "coarse", "turn it five steps", ("knobs",), 9),
+            Key(("shift+left", "shift+right"), ("nudge_far(-1)", "nudge_far(1)"), "coarse", "turn it in large steps", ("knobs",), 9),
             Key((*_DIGITS, "."), (*(f"type_digit('{d}')" for d in _DIGITS), "type_digit('.')"), "value", "type a value", ("knobs",), 3),
             Key(("enter",), ("set_typed",), "set", "set the typed value", ("knobs",), 4),
             Key(("backspace",), ("rub_out",), "rub out", "rub out the last digit", ("knobs",)),
@@ -82,10 +92,10 @@ GROUPS = (
             Key(("P",), ("pause",), "pause", "pause decoding, or the show of a recording", rank=10),
             Key((".",), ("step",), "step", "one stage on: tree drafted, verified, committed; in a recording one round", _VIEWING, 11),
             Key(("B",), ("breaks",), "break on", "pause by itself: nothing accepted, tree full, first difference from ar, …"),
-            Key(("<", ">"), ("speed(-1)", "speed(1)"), "speed", "half, double the speed of the show", rank=16),
-            Key(("left", "right"), ("scrub(-1)", "scrub(1)"), "scrub", "a round back, on; every panel follows", ("watch",), 12),
-            Key(("shift+left", "shift+right"), ("scrub(-10)", "scrub(10)"), "scrub 10", "ten rounds back, on", ("watch",)),
-            Key(("home", "end"), ("scrub_to(0)", "live"), "first, now", "the first round; back to now", ("watch",)),
+            Key(("<", ">"), ("speed(-1)", "speed(1)"), "speed", "half, double the speed of the show", rank=16, words=("half", "double")),
+            Key(("left", "right"), ("scrub(-1)", "scrub(1)"), "scrub", "a round back, on; every panel follows", ("watch",), 12, words=("back", "on")),
+            Key(("shift+left", "shift+right"), ("scrub(-10)", "scrub(10)"), "scrub 10", "ten rounds back, on", ("watch",), words=("back", "on")),
+            Key(("home", "end"), ("scrub_to(0)", "live"), "first, now", "the first round; back to now", ("watch",), words=("first round", "now")),
         ),
     ),
     Group(
@@ -99,8 +109,8 @@ GROUPS = (
             Key(("f",), ("difference",), "difference", "go to the first token that differs from ar"),
             Key(("o",), ("heat",), "colours", "what the text's colours mean: origin, draft probability, round, time", rank=18),
             Key(("t",), ("mask",), "mask", "the tree as the matrix of who sees whom, and back", rank=17),
-            Key(tuple("12345678"), tuple(f"panel('{name}')" for name in PANELS), "panel", "text, tree, curves, race, work by depth, what if, prompts, log", _VIEWING, 13),
-            Key(("tab", "shift+tab"), ("next_panel(1)", "next_panel(-1)"), "next", "the next panel, the one before"),
+            Key(tuple("12345678"), tuple(f"panel('{name}')" for name in PANELS), "panel", "text, tree, curves, race, work by depth, what if, prompts, log", _VIEWING, 13, words=PANELS),
+            Key(("tab", "shift+tab"), ("next_panel(1)", "next_panel(-1)"), "next", "the next panel, the one before", words=("panel", "panel before")),
             Key(("e", "enter"), ("maximise", "maximise"), "expand", "the chosen panel alone on the screen, and back", _VIEWING, 19),
             Key(("escape",), ("back",), "back", "back to the whole screen, live", rank=20),
         ),
@@ -108,7 +118,7 @@ GROUPS = (
     Group(
         "Prompts",
         (
-            Key(("n", "N"), ("prompt(1)", "prompt(-1)"), "prompt", "next, previous prompt", rank=21),
+            Key(("n", "N"), ("prompt(1)", "prompt(-1)"), "prompt", "next, previous prompt", rank=21, words=("next", "previous")),
             Key(("R",), ("prompt(0)",), "restart", "restart this prompt; after an error: try again", rank=22),
             Key(("E",), ("edit",), "edit", "edit this prompt and run it"),
         ),
@@ -128,7 +138,7 @@ GROUPS = (
             Key(("v",), ("symbols",), "symbols", "braille, blocks or ASCII"),
             Key(("T",), ("theme",), "theme", "the next theme"),
             Key(("?",), ("help",), "help", "this page, with what every figure means", rank=0),
-            Key(("ctrl+p",), ("palette",), "palette", "find a command by its name"),
+            Key(("ctrl+p",), ("command_palette",), "palette", "find a command by its name"),
             Key(("ctrl+z",), ("suspend_process",), "suspend", "back to the shell; fg returns"),
             Key(("q", "ctrl+c"), ("leave", "leave"), "quit", "quit", rank=0),
         ),

@@ -5,6 +5,9 @@ from dataclasses import dataclass, field
 from typing import Literal, TypeAlias, get_args
 
 from decoder.config import KnobName
+from decoder.steering import Stage
+from decoder.whatif import WhatIf
+from dynatui.pin import Pin
 from dynatui.results import Results
 from dynatui.session import Symbols
 from dynatui.state import RunState
@@ -82,6 +85,14 @@ class Scene:
     place: Place = field(default_factory=Place)
     meters: Meters = field(default_factory=Meters)
     results: Results = field(default_factory=dict)
+    stage: Stage | None = None
+    """Where in a round decoding is held, while it is stepped."""
+    broke: str = ""
+    """Why decoding paused by itself; cleaned."""
+    pinned: Pin | None = None
+    """What the user pinned as A."""
+    whatif: WhatIf | None = None
+    """What other knobs would have done, when that is shown."""
     note: str = ""
     """What the last key did, where nothing else shows it; cleaned."""
 
