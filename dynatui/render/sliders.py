@@ -1,97 +1,138 @@
-"""The knobs as sliders, and why history moves them, in one line."""
+"""The knobs that matter most as sliders, why history moves them, and how A and B compare.
+
+`hit` is drawing the other way round: both go by `_places`.
+"""
 
 import math
 from dataclasses import dataclass
 
 from decoder.config import KnobName
-from decoder.events import Knobs
-from dynatui.render.ink import Ink, Row, Rows, best, fit, frame, inside, share, short
+from dynatui.knobs import KnobInfo, info
+from dynatui.render.ink import Ink, Row, Rows, best, fit, frame, inside, short, width_of
 from dynatui.render.scene import Scene
+from dynatui.render.track import Track
+from dynatui.render.words import reason, sign, target, turned
+from dynatui.state import Change, RunState
 
 _BORDER = 3
-_REASON = 52
-"""Cells of a history line besides its middle."""
+_TAIL = 14
+"""Cells of the switch for history at the right end."""
+_FIGURE = 6
+_LONG = 30
+"""Cells from which a slider says what it means."""
+_SHORT = 18
+"""Cells from which it names its keys."""
 
 
 @dataclass(frozen=True)
-class _Slider:
-    name: KnobName
+class _Place:
+    """Where a slider is in its row."""
+
+    knob: KnobInfo
     label: str
-    meaning: str
     keys: str
-    low: float
-    high: float
-    digits: int
+    track: Track
+    width: int
+
+
+_SLIDERS: tuple[tuple[KnobName, str, str], ...] = (
+    ("tau_h", "sure from", "[ ]"),
+    ("tau_l", "unsure below", "{ }"),
+    ("d0", "base depth", "- ="),
+)
 
 
 def knobs(scene: Scene, width: int, height: int) -> Rows:
-    """Sliders in a row with history's reasoning below; framed where there is height for it."""
+    """Sliders in a row, history's reasoning and the comparison below; framed where there is height for it."""
     framed = height > _BORDER
-    inner = inside((width, height))[0] if framed else width - 1
+    inner, room = inside((width, height)) if framed else (width - 1, height)
     body = [_sliders(scene, inner), history_line(scene, inner)]
     if not framed:
-        return [fit(((" ", "plain"), *row), width) for row in body[:height]]
-    title: Row = (("Knobs", "title"), (" ─ turn them while it runs; in force from the next round", "dim"))
+        return [fit(((" ", "plain"), *row), width) for row in [*body, *[()] * height][: max(0, room)]]
+    title: Row = (("Knobs", "title"), (" ─ turn them while it runs; in force from the next round; k shows all", "dim"))
     return frame(title, body, (width, height))
+
+
+def hit(scene: Scene, width: int, height: int, x: int, y: int) -> tuple[KnobName, float] | None:
+    """The knob and the value that a click or a drag at a cell of the panel asks for."""
+    framed = height > _BORDER
+    inner = inside((width, height))[0] if framed else width - 1
+    left, top = (2, 1) if framed and inner < width - 1 else (0 if framed else 1, 0)
+    if y != top or scene.state.knobs is None or not 0 <= x - left < inner:
+        return None
+    for place in _places(scene.state, inner):
+        asked = place.track.asked(x - left, place.knob)
+        if asked is not None:
+            return place.knob.name, asked
+    history = scene.wanted.get("history", scene.state.history)
+    at_tail = x - left >= sum(place.width for place in _places(scene.state, inner))
+    return ("history", 0.0 if history else 1.0) if at_tail and history is not None else None
+
+
+def _places(state: RunState, width: int) -> list[_Place]:
+    each = max(1, (width - _TAIL) // len(_SLIDERS))
+    deepest = max(2.0, state.settings.get("d_max", 8.0) - 1)
+    places = []
+    for number, (name, meaning, caps) in enumerate(_SLIDERS):
+        knob = info(name)
+        label = f"{knob.symbol} {meaning} " if each >= _LONG + 2 else f"{knob.symbol} "
+        keys = f"{caps} " if each >= _SHORT else ""
+        low, high = (1.0, deepest) if name == "d0" else (0.0, 1.0)
+        before = len(label) + len(keys)
+        cells = max(0, each - 2 - before - _FIGURE)
+        places.append(_Place(knob, label, keys, Track(number * each + before, cells, low, high), each))
+    return places
 
 
 def _sliders(scene: Scene, width: int) -> Row:
     state = scene.state
     if state.knobs is None:
         return (("this method has no knobs" if state.newest else "the knobs come with the first round", "dim"),)
-    highest = max(2.0, state.parameter("d_max", 8) - 1)
-    sliders = (
-        _Slider("tau_h", "τh", "sure from", "[ ]", 0.0, 1.0, 2),
-        _Slider("tau_l", "τl", "unsure below", "{ }", 0.0, 1.0, 2),
-        _Slider("d0", "D0", "base depth", "- =", 1.0, highest, 2),
-    )
-    history = scene.wanted.get("history", state.history)
-    tail: Row = (("history ", "plain"), ("h ", "key"), ("on " if history else "off", "good"))
-    each = (width - 14) // len(sliders)
     row: Row = ()
-    for slider in sliders:
-        row = (*row, *fit(_slider(slider, state.knobs, scene.wanted.get(slider.name), each - 2), each))
-    return (*row, *tail)
-
-
-def _slider(slider: _Slider, in_force: Knobs, wanted: float | None, width: int) -> Row:
-    value = float(getattr(in_force, slider.name))
-    label = f"{slider.label} {slider.meaning} " if width >= 30 else f"{slider.label} "
-    figure = f" {short(value, slider.digits)}" if wanted is None else f" →{short(wanted, slider.digits)}"
-    track = max(3, width - len(label) - len(slider.keys) - 1 - 6)
-    at = round(share((value if wanted is None else wanted) - slider.low, slider.high - slider.low) * (track - 1))
-    ink: Ink = "strong" if wanted is None else "warn"
-    return (
-        (label, "plain"),
-        (f"{slider.keys} ", "key"),
-        ("─" * at, "second"),
-        ("●", "strong"),
-        ("─" * (track - 1 - at), "frame"),
-        (figure, ink),
-    )
+    for place in _places(state, width):
+        value, wanted = float(getattr(state.knobs, place.knob.name)), scene.wanted.get(place.knob.name)
+        ends = place.track.low, place.track.high
+        figure = f" {short(value)}" if wanted is None else f" →{short(wanted)}"
+        ink: Ink = "strong" if wanted is None else "warn"
+        drawn = place.track.drawn(value, wanted=wanted, start=None, ends=ends)
+        slider: Row = ((place.label, "plain"), (place.keys, "key"), *drawn, (figure, ink))
+        row = (*row, *fit(slider, place.width))
+    wanted = scene.wanted.get("history")
+    history = state.history if wanted is None else bool(wanted)
+    pending, ink = ("", "good") if wanted is None else ("→", "warn")
+    return (*row, ("history ", "plain"), ("h ", "key"), (f"{pending}{'on' if history else 'off'}", ink))
 
 
 def history_line(scene: Scene, width: int) -> Row:
-    """What history does with the knobs now, and why."""
+    """What history did last with the knobs and what it does now, each with its reason."""
     state = scene.state
     if state.history is None or state.knobs is None:
-        return (("", "dim"),)
+        return ()
     if not state.history:
         return (("history is off: D0 and τh stay where you put them", "dim"),)
-    window, aim = state.window, state.parameter("target_acceptance", 0.7)
-    if len(state.recent) < window:
-        return ((f"history looks at the first {window} rounds: {len(state.recent)} so far", "dim"),)
-    mean = math.fsum(part for part, _ in state.recent) / window
-    used, room = math.floor(state.knobs.d0 + 0.5), width - _REASON
-    if abs(mean - aim) < 0.005:
-        verdict, steps = "=", "hold"
-    elif mean > aim:
-        verdict, steps = ">", "D0 up, τh down"
-    else:
-        verdict, steps = "<", "D0 down, τh up"
-    return (
-        ("history: ", "plain"),
-        (f"acceptance {short(mean)} {verdict} {short(aim)}", "strong"),
-        (best(room, f" over the last {window} rounds: {steps}", f": {steps}"), "plain"),
-        (f" (D0 {short(state.knobs.d0)}, used as {used})", "dim"),
-    )
+    if len(state.recent) < state.window:
+        return ((f"history looks at the first {state.window} rounds: {len(state.recent)} so far", "dim"),)
+    last = _last(state)
+    if last is None:
+        return (("history: ", "plain"), *_now(state, width - len("history: ")))
+    done: Row = (("history: ", "plain"), (turned(last), "strong"), (f": {reason(last, state)}", "plain"))
+    since: Row = ((f" (round {last.mark.round})", "dim"),)
+    now: Row = (("; now ", "dim"), *_now(state, 0))
+    return next((row for row in ((*done, *since, *now), (*done, *since), done) if width_of(row) <= width), done)
+
+
+def _last(state: RunState) -> Change | None:
+    """What history did last; of two knobs at once, the base depth."""
+    own = [change for change in state.changes if not change.by_user]
+    newest = [change for change in own if change.mark.round == own[-1].mark.round]
+    return next((change for change in newest if change.mark.name == "d0"), own[-1] if own else None)
+
+
+def _now(state: RunState, width: int) -> Row:
+    """Where history is going."""
+    mean, aim = math.fsum(part for part, _ in state.recent) / max(1, len(state.recent)), target(state)
+    verdict = sign(mean, aim)
+    steps = {"=": "holds", ">": "D0 up, τh down", "<": "D0 down, τh up"}[verdict]
+    figures = f"{short(mean)} {verdict} {short(aim)}"
+    long = f"depth acceptance {figures} over the last {state.window} rounds: {steps}"
+    return ((best(width, long, f"depth acceptance {figures}: {steps}") if width else f"{figures}: {steps}", "plain"),)

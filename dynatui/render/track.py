@@ -30,6 +30,8 @@ class Track:
 
     def drawn(self, value: float, *, wanted: float | None, start: float | None, ends: tuple[float, float]) -> Row:
         """The value in force as a ball, a pending one as a ring, a stroke where the run began, bounds of the moment."""
+        if self.cells < 1:
+            return ()
         first, last = self.cell(ends[0]), self.cell(ends[1])
         cells: list[tuple[str, Ink]] = [
             ("─", "bar") if first <= place <= last else ("·", "frame") for place in range(self.cells)

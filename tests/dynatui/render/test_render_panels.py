@@ -98,7 +98,7 @@ def test_a_turn_shows_before_it_is_in_force() -> None:
 
 def test_history_gives_its_reason_in_one_line() -> None:
     line = "".join(text for text, _ in history_line(running(), 116))
-    assert line == "history: acceptance .67 < .70 over the last 3 rounds: D0 down, τh up (D0 6.00, used as 6)"
+    assert line == "history: depth acceptance .67 < .70 over the last 3 rounds: D0 down, τh up"
     assert len("".join(text for text, _ in history_line(running(), 80))) <= 80
 
 

@@ -1,0 +1,69 @@
+"""The time line: where in the run the picture is, and where knobs were turned.
+
+`hit` is drawing the other way round: both go by `_length`.
+"""
+
+from dynatui.render.ink import Row, Rows, Span, fit, merged, share, short
+from dynatui.render.scene import Scene
+
+_BACK = "looking back, end: now"
+_LEAST = 8
+"""Cells of the shortest line; where there is less room for it, the words stand alone."""
+
+
+def timeline(scene: Scene, width: int, height: int) -> Rows:
+    """One row: the line with its ball, then the place in words."""
+    words, length = _words(scene, width), _length(scene, width)
+    row: Row = ((" ", "plain"), *_line(scene, length), (" " if length else "", "plain"), *words)
+    return [fit(row, width), *[fit((), width)] * (height - 1)]
+
+
+def hit(scene: Scene, width: int, x: int) -> int | None:
+    """The round that a click or a drag at a column asks for; the ends stand for the first and the last."""
+    length, rounds = _length(scene, width), scene.place.rounds
+    cell = x - 2
+    if length < 1 or not -1 <= cell <= length - 2:
+        return None
+    inner = length - 2
+    return round(share(cell, inner - 1) * rounds)
+
+
+def _line(scene: Scene, length: int) -> Row:
+    if length < 1:
+        return ()
+    place, inner = scene.place, length - 2
+    ball = _cell(place.round, place.rounds, inner)
+    cells: list[Span] = [("━", "bar") if cell < ball else ("─", "frame") for cell in range(inner)]
+    for mark in scene.state.marks:
+        cells[_cell(mark.round, place.rounds, inner)] = ("▲", "warn")
+    cells[ball] = ("●", "good" if place.live else "warn")
+    return merged([("◀", "dim"), *cells, ("▶", "dim")])
+
+
+def _cell(number: int, rounds: int, cells: int) -> int:
+    return round(share(number, rounds) * (cells - 1))
+
+
+def _length(scene: Scene, width: int) -> int:
+    """Cells of the line with its ends; it does not move while the numbers beside it grow."""
+    spare = width - 2 - len(_longest(scene, width))
+    return spare if spare >= _LEAST else 0
+
+
+def _longest(scene: Scene, width: int) -> str:
+    """As much as the words may take: at most half of the row, unless they are the shortest."""
+    digits = "0" * max(4, len(str(scene.place.rounds)))
+    where = f"{digits} of {digits}"
+    long = (f"round {where} · 0000.0 s · {_BACK}", f"round {where} · {_BACK}", f"{where} · back")
+    return next((words for words in long if width >= 2 * len(words)), f"{digits}/{digits}")
+
+
+def _words(scene: Scene, width: int) -> Row:
+    place, longest = scene.place, _longest(scene, width)
+    if "of" not in longest:
+        return ((f"{place.round}/{place.rounds}", "plain" if place.live else "warn"),)
+    words = f"round {place.round} of {place.rounds} · " if "round" in longest else f"{place.round} of {place.rounds} · "
+    if " s " in longest:
+        words += f"{short(place.seconds, 1)} s · "
+    back = _BACK if _BACK in longest else "back"
+    return ((words, "plain"), ("live", "good") if place.live else (back, "warn"))
