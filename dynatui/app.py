@@ -1,60 +1,71 @@
 """The app: reads new records on a timer, folds them, and hands each panel what it shows; turns keys into commands.
 
-All drawing is in `dynatui.render`, all decoding behind `dynatui.sources`. `tick` is the only thing that moves, so a
-test that calls it needs no clock.
+All drawing is in `dynatui.render`, all decoding behind `dynatui.sources`, what keys do in `dynatui.commands`. `tick` is
+the only thing that moves, so a test that calls it needs no clock.
 """
 
 import asyncio
-import logging
 import os
 import signal
-import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from rich.style import Style
-from textual.app import App, ComposeResult
+from textual import events
+from textual.app import App, ComposeResult, SystemCommand
 from textual.binding import Binding, BindingType
 from textual.containers import Container
+from textual.screen import Screen
+from textual.widget import Widget
 
-from decoder.config import DynaTree, KnobName, require
-from decoder.errors import ConfigError
-from decoder.events import Event, Knob, Knobs, Run
-from dynatui import terminal
-from dynatui.keymap import KEYMAP, KNOB_STEPS, TABS
-from dynatui.playback import TraceSource
-from dynatui.recording import Recorder
-from dynatui.render import cards, curves, guide, race, sliders, status, tree
+from decoder.config import require
+from decoder.events import Run, Summary
+from dynatui import commands, mouse
+from dynatui.arrangement import arranged, shared_place
+from dynatui.clean import clean_line
+from dynatui.desk import Desk
+from dynatui.farewell import SessionLog
+from dynatui.gaze import Gaze
+from dynatui.gpu import open_meter
+from dynatui.keymap import KEYMAP, action_for
+from dynatui.pin import Pin
+from dynatui.render import (
+    cards, curves, drawer, guide, inspect, log, prompts, race, sliders, status, timeline, tree, whatif, work,
+)  # fmt: skip
 from dynatui.render.ink import Ink
-from dynatui.render.layout import LAYOUTS, layout
+from dynatui.render.layout import LAYOUTS, Layout, layout
 from dynatui.render.palette import THEME, palette
-from dynatui.render.scene import Scene
+from dynatui.render.scene import PanelName, Scene
 from dynatui.render.text import TextPanel
-from dynatui.screens.help import HelpScreen
-from dynatui.session import Session, View
-from dynatui.sources import EngineSource, Source, load_engine
-from dynatui.state import Failure, RunState, apply
+from dynatui.results import noted
+from dynatui.session import View
+from dynatui.sources import Source
+from dynatui.state import Failure, Prompt
 from dynatui.widgets.canvas import Canvas
 
 _FPS, _FPS_OVER_SSH = 10, 5
-_WAIT_S = 2.0
-_FAULT = 1
-"""Textual's exit code after an exception."""
+_NOTE_S = 6.0
+_GPU_S = 1.0
+_WHATIF_S = 0.5
 _FEW = 4
 """Methods that the race has room for without taking some from the text."""
+_TYPED = {",": "comma"}
+"""Signs that mean something else in Textual's bindings."""
 
 
 class DynaApp(App[None]):
     """The terminal monitor."""
 
     CSS_PATH = "dynatui.tcss"
-    ENABLE_COMMAND_PALETTE = False
+    COMMAND_PALETTE_BINDING = "ctrl+p"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding(cap, action, key.label, show=False, priority=action == "leave")
-        for key in KEYMAP
-        for cap, action in zip(key.caps, key.actions, strict=True)
+        Binding(
+            _TYPED.get(cap, cap), f"press({cap!r})", show=False, priority=cap in ("ctrl+c", "q", "tab", "shift+tab")
+        )
+        for cap in dict.fromkeys(cap for key in KEYMAP for cap in key.caps)
     ]
 
     def __init__(
@@ -64,42 +75,59 @@ class DynaApp(App[None]):
         *,
         ticking: bool = True,
         clock: Callable[[], float] = time.monotonic,
+        command_line: Callable[[], str] = lambda: "",
     ) -> None:
         view = view or View()
-        self._color = "NO_COLOR" not in os.environ
+        self._color = view.color and "NO_COLOR" not in os.environ
         super().__init__(ansi_color=None if self._color else True)
         self.animation_level = "none"
         self.register_theme(THEME)
         self.theme = self._known(view.theme or THEME.name) if self._color else "ansi-dark"
         self.source = source
-        self.state = RunState()
-        self.frozen = False
-        self.tab = "text"
-        self.wanted: dict[KnobName, float] = {}
-        self._symbols = view.symbols
+        self.gaze = Gaze()
+        self.desk = Desk(source.controls) if source.controls else None
+        self.pin: Pin | None = None
+        self.session_log = SessionLog()
+        self.scene = Scene(symbols=view.symbols)
+        self.text_panel = TextPanel()
+        self.command_line = command_line
+        self.kept_paths: list[Path] = []
+        """Recordings and exports, for the summary at the end."""
         self._fps = view.fps or (_FPS_OVER_SSH if "SSH_CONNECTION" in os.environ else _FPS)
         self._ticking = ticking
         self._clock = clock
         self._cursor = 0
-        self._shown = self.state
+        self._room: Layout = "full"
+        self._shared: PanelName = "race"
+        self._visible: frozenset[str] = frozenset()
         self._drawn: dict[str, float] = {}
         self._styles: Mapping[Ink, Style] = {}
+        self._note_until = 0.0
 
     def compose(self) -> ComposeResult:
-        """All panels; the style sheet hides what has no room."""
+        """All panels; `arranged` says which are shown."""
         yield Canvas(status.status, every_s=0.0, panel="status")
         yield Canvas(cards.cards, every_s=0.25, panel="cards")
         yield Canvas(status.tabs, every_s=0.0, panel="tabs")
         with Container(id="main"):
             with Container(id="left"):
-                yield Canvas(TextPanel(), every_s=0.0, panel="text")
+                yield Canvas(self.text_panel, every_s=0.0, panel="text")
+                yield Canvas(inspect.inspect, every_s=0.0, panel="inspect")
                 yield Canvas(race.race, every_s=0.25, panel="race")
+                yield Canvas(work.work, every_s=0.5, panel="work")
+                yield Canvas(whatif.whatif, every_s=0.5, panel="whatif")
+                yield Canvas(prompts.prompts, every_s=0.5, panel="prompts")
+                yield Canvas(log.log, every_s=0.25, panel="log")
             yield Canvas(tree.tree, every_s=0.25, panel="tree")
-            yield Canvas(guide.guide, every_s=0.25, panel="guide")
+            with Container(id="column"):
+                yield Canvas(work.work, every_s=0.5, panel="side")
+                yield Canvas(guide.guide, every_s=0.25, panel="guide")
         with Container(id="curves"):
             yield Canvas(curves.acceptance, every_s=0.2, panel="acceptance")
             yield Canvas(curves.depth, every_s=0.2, panel="depth")
         yield Canvas(curves.trends, every_s=0.25, panel="trends")
+        yield Canvas(timeline.timeline, every_s=0.1, panel="timeline")
+        yield Canvas(drawer.drawer, every_s=0.1, panel="drawer")
         yield Canvas(sliders.knobs, every_s=0.1, panel="knobs")
         yield Canvas(status.footer, every_s=0.0, panel="footer")
 
@@ -113,6 +141,7 @@ class DynaApp(App[None]):
             for number in (signal.SIGTERM, signal.SIGHUP):
                 loop.add_signal_handler(number, self._signalled, number)
             self.set_interval(1 / self._fps, self.tick)
+            self.set_interval(_GPU_S, self._read_gpu)
         self.tick()
 
     def on_resize(self) -> None:
@@ -123,122 +152,155 @@ class DynaApp(App[None]):
     def tick(self) -> None:
         """Takes in what is new, and draws the panels that are due."""
         self.source.advance(self._clock())
+        self.take_in()
+        self.draw()
+
+    def take_in(self) -> None:
+        """Folds the records that are new."""
         records = self.source.records
         while self._cursor < len(records):
             record = records[self._cursor]
             self._cursor += 1
-            if isinstance(record, Failure):
-                self.frozen = False
-                self.action_tab("text")
-            elif isinstance(record, Run):
-                self.wanted = {}
+            begins = isinstance(record, Run)
+            if isinstance(record, Prompt):
+                self._note_result()
+            elif isinstance(record, Failure):
+                self.gaze.follow()
+                self.scene = replace(self.scene, panel="text", mode="watch", cursor=None, maximised=False)
+            elif begins:
                 del records[: self._cursor - 1]  # runs that are over: a monitor may be left on for days
                 self._cursor = 1
-            elif isinstance(record, Knob) and record.source == "user":
-                self.wanted.pop(record.name, None)
-            self.state = apply(self.state, record)
-        self._arrange()
-        self.draw()
+            self.gaze.take(record, begins=begins)
+            self.session_log = self.session_log.apply(record)
+            if self.desk:
+                self.desk.take(record)
+            if isinstance(record, Summary):
+                self._note_result()
 
     def draw(self, *, everything: bool = False) -> None:
         """Hands the scene to each panel whose time has come."""
         now = self._clock()
-        if not self.frozen:
-            self._shown = self.state
-        scene = self.scene()
+        self._look_around(now)
+        self._arrange()
         for canvas in self.screen_stack[0].query(Canvas):
             name = canvas.id or ""
             if everything or now - self._drawn.get(name, -1e9) >= canvas.every_s:
                 self._drawn[name] = now
-                canvas.show(scene, self._styles)
+                canvas.show(self.scene, self._styles)
 
-    def scene(self) -> Scene:
-        """What the panels are drawn from."""
-        return Scene(
-            state=self._shown,
-            tab=self.tab,
-            symbols=self._symbols,
-            speed=self.source.speed,
-            frozen=self.frozen,
-            paused=self.source.paused,
-            recording=self.source.recording,
-            replaying=not self.source.steerable,
-            wanted=tuple(self.wanted.items()),
-        )
-
-    def action_turn(self, name: KnobName, direction: int) -> None:
-        """Turns a knob by one step from where it is, or from where it is about to be."""
-        knobs = self.state.knobs
-        if knobs is None or not self.source.steerable:
-            return
-        current = self.wanted.get(name, float(getattr(knobs, name)))
-        value = self._within_bounds(knobs, name, current + direction * KNOB_STEPS[name])
-        if value != current:
-            self._turn(name, value)
-
-    def action_history(self) -> None:
-        """Switches history on or off."""
-        current = self.wanted.get("history", self.state.history)
-        if current is not None and self.source.steerable:
-            self._turn("history", float(not current))
-
-    def action_freeze(self) -> None:
-        """Holds the picture, or brings it up to date."""
-        self.frozen = not self.frozen
-        self.draw(everything=True)
-
-    def action_pause(self) -> None:
-        """Holds decoding, or goes on."""
-        self.source.set_paused(paused=not self.source.paused)
-        self.draw(everything=True)
-
-    def action_speed(self, direction: int) -> None:
-        """Doubles or halves the speed of the show."""
-        self.source.set_speed(self.source.speed * 2.0**direction)
-        self.draw(everything=True)
-
-    def action_next_prompt(self) -> None:
-        """Goes to the next prompt."""
-        self.source.go(1)
-
-    def action_restart(self) -> None:
-        """Begins the prompt again."""
-        self.source.go(0)
-
-    def action_tab(self, name: str) -> None:
-        """Shows another panel where panels share a place."""
-        self.tab = name
+    def look(self, **changes: Any) -> None:
+        """Changes how the user looks at the work, and shows it."""
+        self.scene = replace(self.scene, **changes)
+        self._shared = shared_place(self.scene.panel, self._shared)
+        self._look_around(self._clock())
         self._arrange()
+        self.draw(everything=True)
         self.call_after_refresh(self.draw, everything=True)
 
-    def action_help(self) -> None:
-        """Opens the help page."""
-        self.push_screen(HelpScreen())
+    def say(self, note: str) -> None:
+        """Tells the user in one line what became of a key."""
+        self._note_until = self._clock() + _NOTE_S
+        self.look(note=clean_line(note))
+
+    def kept(self, path: Path | None) -> None:
+        """Remembers a file that was written, for the summary at the end."""
+        if path is not None and path not in self.kept_paths:
+            self.kept_paths.append(path)
+
+    def next_theme(self) -> None:
+        """The theme after this one; without colours there is only one."""
+        if not self._color:
+            self.say("colours are off")
+            return
+        names = sorted(self.available_themes)
+        self.theme = names[(names.index(self.theme) + 1) % len(names)]
+        self._styles = palette(self.theme_variables, color=True)
+        self.say(f"theme: {self.theme}")
+
+    async def action_press(self, cap: str) -> None:
+        """Does what the key map says of a key."""
+        action = action_for(cap, self.scene.mode)
+        command = commands.find(action) if action else None
+        if command:
+            command(self)
+        elif action:
+            await self.run_action(action)
+
+    def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
+        """The key map, for the command palette."""
+        del screen
+        for key in KEYMAP:
+            if "watch" in key.modes:
+                for title, action in zip(key.titles, key.actions, strict=False):
+                    yield SystemCommand(title, key.help, self._command(action))
 
     def action_leave(self) -> None:
         """Quits; after an error, with its exit code."""
         self.source.stop()
-        failure = self.state.failure
+        failure = self.gaze.work.state.failure
         self.exit(return_code=failure.exit_code if failure else 0)
+
+    def on_mouse_down(self, event: events.MouseDown) -> None:
+        """A click on a slider, the time line, the text or a tab."""
+        self._clicked(event)
+
+    def on_mouse_move(self, event: events.MouseMove) -> None:
+        """A slider that is dragged."""
+        if event.button:
+            self._clicked(event)
+
+    def on_mouse_scroll_up(self) -> None:
+        """The wheel moves the cursor in the text."""
+        mouse.wheel(self, -1)
+
+    def on_mouse_scroll_down(self) -> None:
+        """The same downwards."""
+        mouse.wheel(self, 1)
+
+    def _clicked(self, event: events.MouseEvent) -> None:
+        if len(self.screen_stack) > 1:
+            return
+        widget, region = self.screen.get_widget_at(event.screen_x, event.screen_y)
+        if isinstance(widget, Canvas):
+            x, y = event.screen_x - region.x, event.screen_y - region.y
+            mouse.click(self, widget.id or "", (x, y), (region.width, region.height))
+
+    def _command(self, action: str) -> Callable[[], Any]:
+        command = commands.find(action)
+        return (lambda: command(self)) if command else (lambda: self.call_later(self.run_action, action))
+
+    def _note_result(self) -> None:
+        self.scene = replace(self.scene, results=noted(self.scene.results, self.gaze.work.state))
+
+    def _look_around(self, now: float) -> None:
+        """Brings the scene up to date with the work."""
+        source, controls, playback = self.source, self.source.controls, self.source.playback
+        self.scene = replace(
+            self.scene,
+            state=self.gaze.state,
+            place=self.gaze.place(playback.length[0] if playback else 0),
+            speed=source.speed,
+            paused=source.paused,
+            frozen=not self.gaze.live,
+            recording=source.recorded is not None,
+            replaying=playback is not None,
+            following=controls is None and playback is None,
+            wanted=dict(self.desk.wanted) if self.desk else {},
+            stage=controls.stage if controls and self.gaze.live else None,
+            broke=controls.broke if controls else "",
+            pinned=self.pin,
+            note=self.scene.note if now < self._note_until else "",
+        )
+
+    def _read_gpu(self) -> None:
+        run = self.gaze.work.state.run
+        if run is not None and run.device.startswith("cuda"):
+            self._gpu = self._gpu or open_meter(run.device)
+            self.scene = replace(self.scene, gpu=self._gpu())
 
     def _signalled(self, number: int) -> None:
         self.source.stop()
         self.exit(return_code=128 + number)
-
-    def _turn(self, name: KnobName, value: float) -> None:
-        self.wanted[name] = value
-        self.source.turn(name, value)
-        self.draw(everything=True)
-
-    def _within_bounds(self, in_force: Knobs, name: KnobName, value: float) -> float:
-        try:
-            highest = int(self.state.parameter("d_max", DynaTree.d_max))
-            parameters = DynaTree(d_max=highest, d0=in_force.d0, tau_h=in_force.tau_h, tau_l=in_force.tau_l)
-        except ConfigError:
-            return value  # the engine has its own bounds
-        for other, wanted in self.wanted.items():
-            parameters = parameters.turned(other, wanted)
-        return parameters.turned(name, value).knob(name)
 
     def _known(self, theme: str) -> str:
         names = sorted(self.available_themes)
@@ -246,46 +308,18 @@ class DynaApp(App[None]):
         return theme
 
     def _arrange(self) -> None:
+        """Shows the panels that there is room for."""
         width, height = self.size
         room = layout(width, height)
+        visible = arranged(room, self.scene, self._shared)
         screen = self.screen_stack[0]
-        screen.set_class(height < 4, "tiny")
-        screen.set_class(len(self.state.race.tallies) > _FEW, "crowded")
+        screen.set_class(len(self.gaze.state.race.tallies) > _FEW, "crowded")
+        if (room, visible) == (self._room, self._visible):
+            return
+        self._room, self._visible = room, visible
+        screen.set_class(self.scene.maximised, "alone")
         for known in LAYOUTS:
             screen.set_class(known == room, known)
-        for tab in TABS:
-            screen.set_class(tab == self.tab, f"on-{tab}")
-
-
-def watch(session: Session) -> int:
-    """Runs the live app; the exit code."""
-    terminal.quieten()
-    recorder = Recorder(session.record) if session.record else None
-    return _show(EngineSource(session, load_engine(session), recorder), session.view)
-
-
-def replay(path: Path, runs: list[Event], view: View) -> int:
-    """Plays a recording; the exit code."""
-    del path
-    return _show(TraceSource(runs, view.speed), view)
-
-
-def _show(source: Source, view: View) -> int:
-    """Runs the app on a source; afterwards the terminal is as it was, and the work is over or left behind."""
-    if not view.color:
-        os.environ["NO_COLOR"] = "1"  # where Textual looks for it
-    log = terminal.log_path()
-    logging.basicConfig(filename=log)
-    with terminal.screen_only(log):
-        app = DynaApp(source, view)
-        app.run(mouse=False)  # so that the terminal can still select and copy
-    ended = source.close(_WAIT_S)
-    code = app.return_code or 0
-    if code == _FAULT:
-        sys.stderr.write(f"dynatui stopped because of a fault of its own; please report what {log} says\n")
-    if not ended:
-        # A thread that loads a model cannot be interrupted, and Python's way out could hang or abort in native code.
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(code)
-    return code
+        for widget in screen.query(Widget):
+            if widget.id:
+                widget.display = widget.id in visible

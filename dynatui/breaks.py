@@ -48,6 +48,10 @@ class Conditions:
         """The same with one condition on instead of off, or off instead of on."""
         return replace(self, on=self.on ^ {name})
 
+    def moved(self, distance: float) -> "Conditions":
+        """The same with another limit, between 0 and 1."""
+        return replace(self, limit=min(1.0, max(0.0, round(self.limit + distance, 2))))
+
     def label(self, name: Break) -> str:
         """A condition in few words, its limit included."""
         return LABELS[name].replace("x", f"{self.limit:.2f}".removeprefix("0")) if name == "under" else LABELS[name]

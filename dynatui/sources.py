@@ -8,13 +8,15 @@ import logging
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Protocol
 
 from decoder.config import KnobName, RunConfig
-from decoder.errors import DecoderError
+from decoder.errors import DecoderError, RecordingError
 from decoder.events import Event, Round
-from decoder.steering import Steering
-from dynatui.recording import Recorder
+from decoder.steering import Stage, Steering
+from dynatui.breaks import Conditions, Watch, met
+from dynatui.recording import Recorder, run_so_far
 from dynatui.session import Session
 from dynatui.state import Failure, Loading, Prompt, Record
 
@@ -26,6 +28,7 @@ _SLOWEST = 1 / 64
 _FASTEST = 64.0
 _FIRST_SPEED = 1 / 4
 _ROUNDS_TO_MEASURE = 12
+_NAP_S = 0.1
 REST_S = 4.0
 """How long a finished prompt stays on the screen."""
 
@@ -35,12 +38,82 @@ Load = Callable[[Callable[[str], None]], Decode]
 """Loads the models, reporting what it is busy with."""
 
 
+class Controls(Protocol):
+    """What a user may do to an engine besides watching it."""
+
+    @property
+    def config(self) -> RunConfig:
+        """The parameters with all turns of the user's, as the next prompt will begin with them."""
+
+    @property
+    def session(self) -> Session:
+        """What the program was started with; its prompts as they were edited."""
+
+    @property
+    def prompt(self) -> str:
+        """The prompt in progress."""
+
+    @property
+    def stage(self) -> Stage | None:
+        """Where in a round decoding is held."""
+
+    @property
+    def broke(self) -> str:
+        """Why decoding paused by itself; empty when it did not."""
+
+    @property
+    def conditions(self) -> Conditions:
+        """When it shall."""
+
+    def turn(self, name: KnobName, value: float) -> None:
+        """Turns a knob, for this prompt and those that follow."""
+
+    def step(self) -> None:
+        """While paused: goes on to the watched method's next stage."""
+
+    def break_on(self, conditions: Conditions) -> None:
+        """Pauses by itself from now on when any of these happens."""
+
+    def edit(self, prompt: str) -> None:
+        """Replaces the prompt in progress, and begins it."""
+
+    def record(self, path: Path | None) -> None:
+        """Writes this run from its beginning, and all that follows, to a file; None ends that.
+
+        Raises:
+            RecordingError: The file cannot be written.
+        """
+
+
+class Playback(Protocol):
+    """What a user may do to a recording besides watching it."""
+
+    @property
+    def length(self) -> tuple[int, float]:
+        """Rounds of the watched method in the present run, and their decode time in seconds."""
+
+    def step(self) -> None:
+        """Shows the next round."""
+
+    def seek_round(self, rounds: int) -> None:
+        """Goes to the place in the present run after so many rounds of the watched method.
+
+        Forward, what lies between is appended; backward, the run is appended again from its beginning.
+        """
+
+
 class Source(Protocol):
-    """What the screen needs from either."""
+    """What the screen needs from whatever it watches."""
 
     records: list[Record]
-    steerable: bool
-    """Whether knobs can be turned."""
+
+    @property
+    def controls(self) -> Controls | None:
+        """For an engine: the ways to steer it."""
+
+    @property
+    def playback(self) -> Playback | None:
+        """For a recording: the ways to move in it."""
 
     @property
     def speed(self) -> float:
@@ -51,8 +124,8 @@ class Source(Protocol):
         """Whether nothing new comes."""
 
     @property
-    def recording(self) -> bool:
-        """Whether events are written to a file."""
+    def recorded(self) -> Path | None:
+        """The file that events are written to."""
 
     def start(self) -> None:
         """Begins to append."""
@@ -65,9 +138,6 @@ class Source(Protocol):
 
     def set_paused(self, *, paused: bool) -> None:
         """Holds or goes on."""
-
-    def turn(self, name: KnobName, value: float) -> None:
-        """Turns a knob, for this prompt and those that follow."""
 
     def go(self, step: int) -> None:
         """Leaves the prompt in progress for the one `step` places further; 0 begins it again."""
@@ -113,11 +183,14 @@ class EngineSource:
         self, session: Session, load: Load, recorder: Recorder | None = None, *, rest_s: float = REST_S
     ) -> None:
         self.records: list[Record] = []
-        self.steerable = True
+        self.controls = self
+        self.playback = None
+        self.conditions = Conditions()
+        self.broke = ""
+        self.session = session
         self._load = load
         self._rest_s = rest_s
         self._recorder = recorder
-        self._prompts = session.prompts
         self._config = session.config
         embedded = session.models.target is None
         self._measuring = session.view.speed is None and embedded
@@ -129,7 +202,19 @@ class EngineSource:
         self._stopped = False
         self._step: int | None = None
         """The command for after the prompt in progress."""
+        self._place = 0
+        self._watch = Watch()
         self._thread = threading.Thread(target=self._work, name="dynatui-engine", daemon=True)
+
+    @property
+    def config(self) -> RunConfig:
+        """The parameters with all turns."""
+        return self._config
+
+    @property
+    def prompt(self) -> str:
+        """The prompt in progress."""
+        return self.session.prompts[self._place]
 
     @property
     def speed(self) -> float:
@@ -142,9 +227,14 @@ class EngineSource:
         return self._steering.paused
 
     @property
-    def recording(self) -> bool:
-        """Whether events are written to a file."""
-        return self._recorder is not None
+    def stage(self) -> Stage | None:
+        """Where in a round decoding is held."""
+        return self._steering.stage
+
+    @property
+    def recorded(self) -> Path | None:
+        """The file that events are written to."""
+        return self._recorder.path if self._recorder else None
 
     def start(self) -> None:
         """Starts the thread."""
@@ -162,13 +252,42 @@ class EngineSource:
     def set_paused(self, *, paused: bool) -> None:
         """Holds decoding, or goes on."""
         with self._lock:
+            self.broke = ""
             self._steering.paused = paused
+
+    def step(self) -> None:
+        """Goes on to the next stage."""
+        with self._lock:
+            self.broke = ""
+            self._steering.step()
+
+    def break_on(self, conditions: Conditions) -> None:
+        """Pauses by itself when any of these happens."""
+        with self._lock:
+            self.conditions = conditions
 
     def turn(self, name: KnobName, value: float) -> None:
         """Turns a knob now; the following prompts begin with it."""
         with self._lock:
-            self._config = replace(self._config, dynatree=self._config.dynatree.turned(name, value))
+            self._config = self._config.turned(name, value)
             self._steering.turn(name, value)
+
+    def edit(self, prompt: str) -> None:
+        """Replaces the prompt in progress, and begins it."""
+        with self._lock:
+            before, place = self.session.prompts, self._place
+            self.session = replace(self.session, prompts=(*before[:place], prompt, *before[place + 1 :]))
+            self.go(0)
+
+    def record(self, path: Path | None) -> None:
+        """Begins a recording with the run's events so far, or ends it."""
+        with self._lock:
+            before, self._recorder = self._recorder, None
+            if before is not None:
+                before.close()
+            if path is None:
+                return
+            self._recorder = Recorder(path, run_so_far(self.records))
 
     def go(self, step: int) -> None:
         """Ends the prompt in progress and goes `step` places on."""
@@ -187,30 +306,26 @@ class EngineSource:
     def close(self, timeout_s: float) -> bool:
         """Closes the recording, then waits for the thread."""
         self.stop()
-        with self._lock:
-            recorder, self._recorder = self._recorder, None
-        if recorder is not None:
-            recorder.close()
+        self.record(None)
         if self._thread.ident is not None:
             self._thread.join(timeout_s)
         return not self._thread.is_alive()
 
     def _work(self) -> None:
         decode: Decode | None = None
-        place = 0
         while not self._stopped:
             try:
                 decode = decode or self._load(self._report)
                 if self._stopped:
                     return
-                self._decode(decode, place)
-                self._wake.wait(self._rest_s)
+                self._decode(decode)
+                self._rest()
             except DecoderError as error:
                 self._fail(str(error), error.exit_code)
             except Exception as error:
                 logger.exception("the engine failed")
                 self._fail(f"{type(error).__name__}: {error}\nThis is a fault of dynatui; the log has the details.", 3)
-            place = (place + self._next_step()) % len(self._prompts)
+            self._go_on()
 
     def _report(self, message: str) -> None:
         self.records.append(Loading(message))
@@ -219,32 +334,53 @@ class EngineSource:
         self.records.append(Failure(message, exit_code))
         self._wake.wait()
 
-    def _next_step(self) -> int:
-        """How far to go on: as the user said, else to the next."""
+    def _rest(self) -> None:
+        """Leaves what is finished on the screen for a while, and as long as the user holds it."""
+        self._wake.wait(self._rest_s)
+        while self.paused and not self._wake.wait(_NAP_S):
+            pass
+
+    def _go_on(self) -> None:
+        """Goes where the user said, else to the next prompt."""
         with self._lock:
             self._wake.clear()
             if self._stopped:
                 self._wake.set()
             step, self._step = self._step, None
-            return 1 if step is None else step
+            self._place = (self._place + (1 if step is None else step)) % len(self.session.prompts)
 
-    def _decode(self, decode: Decode, place: int) -> None:
+    def _decode(self, decode: Decode) -> None:
         with self._lock:
-            previous, config = self._steering, self._config
+            previous, config, prompt = self._steering, self._config, self.prompt
             self._steering = Steering(speed=previous.speed)
             self._steering.paused = previous.paused
             self._steering.stopped = self._stopped or self._step is not None
+            self._watch = Watch()
             steering = self._steering
-        self.records.append(Prompt(place + 1, len(self._prompts)))
-        for event in decode(self._prompts[place], config, steering):
+        self.records.append(Prompt(self._place + 1, len(self.session.prompts)))
+        for event in decode(prompt, config, steering):
             self._take(event)
             self._pace(event)
 
     def _take(self, event: Event) -> None:
-        self.records.append(event)
         with self._lock:
-            if self._recorder is not None:
-                self._recorder.write(event)
+            self.records.append(event)
+            self._write(event)
+            reason = met(self.conditions, self._watch, event)
+            self._watch = self._watch.after(event)
+            if reason:
+                self.broke = reason
+                self._steering.paused = True
+
+    def _write(self, event: Event) -> None:
+        """Adds to the recording; one that fails is over, so that decoding can go on without it."""
+        if self._recorder is None:
+            return
+        try:
+            self._recorder.write(event)
+        except RecordingError:
+            self._recorder = None
+            raise
 
     def _pace(self, event: Event) -> None:
         """Chooses a readable speed once the machine's own is known."""

@@ -3,6 +3,8 @@
 States share their parts, so every so many records one is kept, and a place in between is folded anew from there.
 """
 
+from decoder.events import Event
+from dynatui.recording import run_so_far
 from dynatui.state import Record, RunState, apply
 
 _EVERY = 64
@@ -26,9 +28,9 @@ class Timeline:
         return len(self._ends) - 1
 
     @property
-    def seconds(self) -> float:
-        """Own decode time of the watched method."""
-        return self.state.newest.t if self.state.newest else 0.0
+    def events(self) -> list[Event]:
+        """What happened in the run so far, as a recording would hold it."""
+        return run_so_far(self._records)
 
     def take(self, record: Record) -> None:
         """Adds a record."""

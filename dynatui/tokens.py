@@ -5,6 +5,7 @@ the round's last token. Knows no screen.
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -52,6 +53,15 @@ def tokens_of(event: Round, round_s: float) -> tuple[Token, ...]:
         )
         for place, text in enumerate(texts)
     )
+
+
+def entry_of(position: int, tokens: Sequence[Token], rounds: Sequence[Round]) -> int | None:
+    """Where among `tokens` the generated token number `position` is; bursts count as one entry."""
+    event = next((event for event in rounds if event.position <= position < event.position + len(event.committed)), None)
+    if event is None:
+        return None
+    entries = [index for index, token in enumerate(tokens) if token.round == event.round]
+    return entries[min(position - event.position, len(entries) - 1)] if entries else None
 
 
 def _divided(text: str, pieces: list[str], count: int) -> list[str]:

@@ -1,0 +1,50 @@
+"""Which panels are on the screen: a pure function of the room there is and of where the user looks.
+
+The style sheet says where they are. Names are those of the widgets.
+"""
+
+from dynatui.render.layout import Layout
+from dynatui.render.scene import ALWAYS, PanelName, Scene
+
+_CONTAINERS: dict[str, tuple[str, ...]] = {
+    "main": ("left", "tree", "column"),
+    "left": ("text", "race", "work", "whatif", "prompts", "log", "inspect"),
+    "column": ("side", "guide"),
+    "curves": ("acceptance", "depth"),
+}
+
+
+def arranged(room: Layout, scene: Scene, shared: PanelName) -> frozenset[str]:
+    """The widgets that are shown, containers included; `shared` is the panel in the place that several share."""
+    panels = _panels(room, scene, shared)
+    for container in reversed(_CONTAINERS):
+        if panels.intersection(_CONTAINERS[container]):
+            panels |= {container}
+    return frozenset(panels)
+
+
+def _panels(room: Layout, scene: Scene, shared: PanelName) -> set[str]:
+    inspecting = {"inspect"} if scene.mode == "inspect" else set[str]()
+    if room == "line":
+        return {"status", "text"}
+    if scene.maximised and scene.mode != "knobs":
+        return {"status", "footer", *_of(scene.panel), *(inspecting if scene.panel in ("text", "tree") else ())}
+    if room in ("roomy", "full"):
+        below = {"drawer"} if scene.mode == "knobs" else {"acceptance", "depth", "timeline", "knobs"}
+        side = {"side", "guide"} if room == "roomy" else set[str]()
+        return {"status", "cards", "text", "tree", "footer", *below, *side, *(inspecting or {shared})}
+    if scene.mode == "knobs":
+        return {"status", "cards", "drawer", "footer"}
+    shown = {"status", "cards", "footer", *_of(scene.panel), *(inspecting if scene.panel in ("text", "tree") else ())}
+    if room == "tabbed":
+        return shown | {"tabs", "knobs", "trends" if scene.place.live else "timeline"}
+    return shown - {"depth"}
+
+
+def _of(panel: PanelName) -> tuple[str, ...]:
+    return ("acceptance", "depth") if panel == "curves" else (panel,)
+
+
+def shared_place(panel: PanelName, before: PanelName) -> PanelName:
+    """The panel in the shared place once another was chosen."""
+    return before if panel in ALWAYS else panel

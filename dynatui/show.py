@@ -1,0 +1,65 @@
+"""Runs the app on a source: before it, a quiet terminal; after it, the terminal as it was, and a summary on it."""
+
+import logging
+import os
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from decoder.events import Event
+from dynatui import terminal
+from dynatui.app import DynaApp
+from dynatui.command import command_line
+from dynatui.farewell import lines
+from dynatui.follow import FollowSource
+from dynatui.playback import TraceSource
+from dynatui.recording import Recorder
+from dynatui.session import Session, View
+from dynatui.sources import EngineSource, Source, load_engine
+
+_WAIT_S = 2.0
+_FAULT = 1
+"""Textual's exit code after an exception."""
+
+
+def watch(session: Session) -> int:
+    """Runs the live app; the exit code."""
+    terminal.quieten()
+    recorder = Recorder(session.record) if session.record else None
+    source = EngineSource(session, load_engine(session), recorder)
+    return show(source, session.view, lambda: command_line(replace(source.session, config=source.config)))
+
+
+def replay(path: Path, runs: list[Event], view: View) -> int:
+    """Plays a recording; the exit code."""
+    del path
+    return show(TraceSource(runs, view.speed), view)
+
+
+def follow(path: Path, view: View) -> int:
+    """Watches a recording that another process writes; the exit code."""
+    return show(FollowSource(path), view)
+
+
+def show(source: Source, view: View, command: Callable[[], str] = lambda: "") -> int:
+    """Runs the app on a source; afterwards the terminal is as it was, and the work is over or left behind."""
+    if not view.color:
+        os.environ["NO_COLOR"] = "1"  # where Textual looks for it
+    log = terminal.log_path(view.log)
+    logging.basicConfig(filename=log)
+    with terminal.screen_only(log):
+        app = DynaApp(source, view, command_line=command)
+        app.run(mouse=view.mouse)
+    ended = source.close(_WAIT_S)
+    code = app.return_code or 0
+    if code == _FAULT:
+        sys.stderr.write(f"dynatui stopped because of a fault of its own; please report what {log} says\n")
+    else:
+        sys.stdout.writelines(f"{line}\n" for line in lines(app.session_log, app.kept_paths, command()))
+    if not ended:
+        # A thread that loads a model cannot be interrupted, and Python's way out could hang or abort in native code.
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+    return code

@@ -1,0 +1,67 @@
+"""Which panels are on the screen."""
+
+from dataclasses import replace
+
+import pytest
+
+from dynatui.arrangement import arranged, shared_place
+from dynatui.render.scene import PANELS, Place, Scene
+
+AROUND = {"status", "cards", "footer"}
+
+
+def test_a_full_screen_shows_text_tree_curves_and_one_of_the_others() -> None:
+    shown = arranged("full", Scene(), "race")
+    assert shown == AROUND | {
+        "main", "left", "text", "race", "tree", "curves", "acceptance", "depth", "timeline", "knobs",
+    }  # fmt: skip
+    assert arranged("full", Scene(panel="work"), "work") == shown - {"race"} | {"work"}
+
+
+def test_a_large_screen_adds_a_column() -> None:
+    assert arranged("roomy", Scene(), "race") - arranged("full", Scene(), "race") == {"column", "side", "guide"}
+
+
+@pytest.mark.parametrize("panel", PANELS)
+def test_a_small_screen_shows_the_chosen_panel_alone(panel: str) -> None:
+    shown = arranged("tabbed", Scene(panel=panel), "race")  # type: ignore[arg-type]  # a panel's name
+    others = {name for name in (*PANELS, "acceptance") if name in shown} - {"curves"}
+    assert others == ({"acceptance"} if panel == "curves" else {panel})
+    assert {"tabs", "knobs", "trends"} <= shown
+
+
+def test_who_looks_back_sees_the_time_line_even_on_a_small_screen() -> None:
+    shown = arranged("tabbed", Scene(place=Place(live=False)), "race")
+    assert "timeline" in shown
+    assert "trends" not in shown
+
+
+def test_an_inspected_token_explains_itself_in_the_shared_place() -> None:
+    shown = arranged("full", Scene(mode="inspect"), "work")
+    assert "inspect" in shown
+    assert "work" not in shown
+
+
+@pytest.mark.parametrize("room", ["roomy", "full", "tabbed", "small"])
+def test_the_drawer_takes_the_place_of_what_it_needs(room: str) -> None:
+    shown = arranged(room, Scene(mode="knobs"), "race")  # type: ignore[arg-type]  # a layout's name
+    assert "drawer" in shown
+    assert "knobs" not in shown
+    assert "curves" not in shown
+
+
+@pytest.mark.parametrize("panel", PANELS)
+def test_a_maximised_panel_is_alone(panel: str) -> None:
+    shown = arranged("full", Scene(panel=panel, maximised=True), "race")  # type: ignore[arg-type]  # a panel's name
+    assert shown - {"main", "left", "curves"} == {
+        "status", "footer", *(("acceptance", "depth") if panel == "curves" else (panel,))
+    }  # fmt: skip
+
+
+def test_a_terminal_of_a_few_cells_shows_status_and_text() -> None:
+    assert arranged("line", replace(Scene(), panel="tree"), "race") == {"status", "main", "left", "text"}
+
+
+def test_a_panel_without_a_place_of_its_own_takes_the_shared_one() -> None:
+    assert shared_place("log", "race") == "log"
+    assert shared_place("tree", "log") == "log"
