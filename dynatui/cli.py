@@ -13,6 +13,7 @@ from threading import Event
 from typing import Annotated, cast
 
 import typer
+from typer.core import TyperGroup
 from typer.main import get_command
 
 import decoder
@@ -50,9 +51,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return headless.INTERRUPTED
 
 
+def command() -> TyperGroup:
+    """The whole command line, for those that describe it."""
+    return cast("TyperGroup", get_command(app))
+
+
 def _invoked(arguments: Sequence[str] | None) -> int:
     try:
-        return int(get_command(app).main(args=arguments, prog_name="dynatui", standalone_mode=False) or 0)
+        return int(command().main(args=arguments, prog_name="dynatui", standalone_mode=False) or 0)
     except SystemExit as leaving:
         # Help is printed by typer and rich, which end the program with 1 when nobody reads it to the end.
         if isinstance(leaving.__context__, BrokenPipeError):
@@ -203,7 +209,8 @@ def config(
     else:
         found = settings.applied(live)
         given = live.params | settings.values(live, found)
-        run = request.run_config(**{name: given[name] for name in signature(request.run_config).parameters})
+        with settings.named(found):
+            run = request.run_config(**{name: given[name] for name in signature(request.run_config).parameters})
         places = {name: setting.place for name, setting in found.items()}
         streams.show(settings_text.in_force(live.command, given, run, places), out)
         for name in settings.strange_variables(live.command):
@@ -218,7 +225,6 @@ def _follow(path: Path, view: View, transcript: Transcript, *, on_screen: bool) 
         return follow_on_screen(path, view)
     from dynatui.follow import events  # noqa: PLC0415 - no other command needs it
 
-    transcript.note(f"following {path}; Ctrl+C ends")
     return headless.follow(events(path, Event()), transcript)
 
 

@@ -11,7 +11,8 @@ import os
 import re
 import reprlib
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
@@ -114,22 +115,29 @@ def values(context: typer.Context, settings: Mapping[str, Setting]) -> dict[str,
 
 
 def configured(command: Callable[..., int]) -> Callable[..., int]:
-    """Lets a command's options fall back to the settings, and an error about one of them say where it stands."""
+    """Lets a command's options fall back to the settings."""
 
     @wraps(command)
     def run(context: typer.Context, **given: Any) -> int:
         if context.invoked_subcommand is not None:
             return command(context=context, **given)
         settings = applied(context)
-        try:
+        with named(settings):
             return command(context=context, **given | values(context, settings))
-        except DecoderError as error:
-            for setting in settings.values():
-                if setting.place not in str(error) and _is_about(str(error), setting):
-                    error.add_note(f"{setting.key} from {setting.place}")
-            raise
 
     return run
+
+
+@contextmanager
+def named(settings: Mapping[str, Setting]) -> Iterator[None]:
+    """Within, an error about a setting says where that stands."""
+    try:
+        yield
+    except DecoderError as error:
+        for setting in settings.values():
+            if setting.place not in str(error) and _is_about(str(error), setting):
+                error.add_note(f"{setting.key} from {setting.place}")
+        raise
 
 
 def _from_file(path: Path, known: Mapping[str, Any]) -> dict[str, Setting]:

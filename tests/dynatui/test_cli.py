@@ -2,7 +2,12 @@
 
 import errno
 import io
+import json
+import shutil
+import signal
 import sys
+import threading
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
@@ -27,6 +32,8 @@ class FakeScreen:
 
     sessions: list[Session] = field(default_factory=list)
     replays: list[tuple[Path, list[Event], View]] = field(default_factory=list)
+    followed: list[tuple[Path, View]] = field(default_factory=list)
+    compared: list[tuple[tuple[Path, list[Event]], tuple[Path, list[Event]], View]] = field(default_factory=list)
 
     def watch(self, session: Session) -> int:
         self.sessions.append(session)
@@ -34,6 +41,14 @@ class FakeScreen:
 
     def replay(self, path: Path, events: list[Event], view: View) -> int:
         self.replays.append((path, events, view))
+        return 0
+
+    def follow(self, path: Path, view: View) -> int:
+        self.followed.append((path, view))
+        return 0
+
+    def side_by_side(self, left: tuple[Path, list[Event]], right: tuple[Path, list[Event]], view: View) -> int:
+        self.compared.append((left, right, view))
         return 0
 
 
@@ -57,7 +72,9 @@ def screen(monkeypatch: pytest.MonkeyPatch) -> FakeScreen:
     """A terminal with a screen that draws nothing."""
     fake = FakeScreen()
     monkeypatch.setattr(streams, "can_show_screen", lambda: True)
-    monkeypatch.setitem(sys.modules, "dynatui.app", SimpleNamespace(watch=fake.watch, replay=fake.replay))
+    app = SimpleNamespace(watch=fake.watch, replay=fake.replay, follow=fake.follow)
+    monkeypatch.setitem(sys.modules, "dynatui.app", app)
+    monkeypatch.setitem(sys.modules, "dynatui.compare", SimpleNamespace(side_by_side=fake.side_by_side))
     return fake
 
 
@@ -133,6 +150,18 @@ def test_the_screen_is_as_it_was_asked_for(screen: FakeScreen) -> None:
     assert view == View(speed=0.5, fps=5, theme="nord", symbols="ascii", color=False)
 
 
+def test_the_mouse_can_be_left_to_the_terminal_and_the_log_go_elsewhere(screen: FakeScreen, tmp_path: Path) -> None:
+    view = asked(screen, "--no-mouse", "--log-file", str(tmp_path / "log")).view
+    assert (view.mouse, view.log) == (False, tmp_path / "log")
+
+
+@pytest.mark.parametrize(("arguments", "expected"), [(["--chat"], True), (["--no-chat"], False), ([], False)])
+def test_prompts_are_wrapped_in_the_chat_template_when_asked(
+    screen: FakeScreen, arguments: list[str], *, expected: bool
+) -> None:
+    assert asked(screen, *arguments).config.chat is expected
+
+
 def test_no_color_in_the_environment_counts_when_it_is_not_empty(
     screen: FakeScreen, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -149,6 +178,44 @@ def test_the_screen_gets_the_place_of_the_recording(screen: FakeScreen, tmp_path
 def test_replay_hands_the_events_to_the_screen(screen: FakeScreen, recorded: Path) -> None:
     assert cli.main(["replay", str(recorded), "--speed", "4"]) == 0
     assert screen.replays == [(recorded, story(), View(speed=4))]
+
+
+def test_two_recordings_are_shown_side_by_side(screen: FakeScreen, recorded: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other.jsonl"
+    shutil.copy(recorded, other)
+    assert cli.main(["replay", str(recorded), str(other), "--no-mouse"]) == 0
+    assert screen.compared == [((recorded, story()), (other, story()), View(mouse=False))]
+
+
+def test_two_recordings_without_a_screen_are_printed_in_turn(
+    recorded: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = tmp_path / "other.jsonl"
+    with Recorder(other) as recorder:
+        for event in story("Other"):
+            recorder.write(event)
+    assert cli.main(["replay", str(recorded), str(other), "--json"]) == 0
+    assert [json.loads(line)["prompt"] for line in capsys.readouterr().out.splitlines()] == ["Tell", "Other"]
+
+
+def test_follow_hands_the_file_to_the_screen(screen: FakeScreen, recorded: Path) -> None:
+    assert cli.main(["--follow", str(recorded), "--fps", "7"]) == 0
+    assert screen.followed == [(recorded, View(fps=7))]
+    assert not screen.sessions
+
+
+def test_follow_without_a_screen_prints_what_is_recorded_until_it_is_interrupted(
+    recorded: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def events(_path: Path, _stop: threading.Event) -> Iterator[Event]:
+        yield from story()[:6]
+        signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setitem(sys.modules, "dynatui.follow", SimpleNamespace(events=events))
+    assert cli.main(["--follow", str(recorded)]) == 130
+    printed = capsys.readouterr()
+    assert printed.out == "Once upon \n"
+    assert printed.err.endswith("interrupted\n")
 
 
 @pytest.mark.parametrize("option", ["--headless", "--json"])
@@ -221,6 +288,13 @@ def test_a_reader_that_left_is_no_error(monkeypatch: pytest.MonkeyPatch, engine:
         ("replay x --k 3", "No such option: --k; see dynatui replay --help"),
         ("replay nowhere.jsonl", "cannot read nowhere.jsonl"),
         ("--json replay nowhere.jsonl", "--json stands before replay"),
+        ("--json config", "--json stands before config"),
+        ("replay a b c", "unexpected extra argument"),
+        ("--follow nowhere.jsonl", "nowhere.jsonl: No such file or directory"),
+        ("--follow x --target y", "--target has no effect beside --follow"),
+        ("--follow x --prompt y", "--prompt has no effect beside --follow"),
+        ("--follow x --record y", "--record has no effect beside --follow"),
+        ("--follow x --no-history", "--history has no effect beside --follow"),
         ("--prompt-file \x1b[2J", "cannot read ␛[2J"),
     ],
 )
@@ -248,6 +322,7 @@ def test_help_names_every_option_in_its_panel(
     monkeypatch.setenv("COLUMNS", "120")
     assert cli.main(["--help"]) == 0
     text = capsys.readouterr().out
+    assert "…" not in text
     assert all(panel in text for panel in ("Models", "Prompts", "Run", "DynaTree", "Without a screen", "Screen"))
     assert all(option in text for option in ("--prompt-file", "--rho-deep", "--no-history", "--k", "--fixed", "replay"))
 

@@ -1,0 +1,327 @@
+"""What is set for good: flag before variable before file before default; what is wrong is one line that names it."""
+
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from decoder.config import DynaTree, RunConfig
+from dynatui import cli, settings
+from dynatui.session import Session, View
+from tests.dynatui.test_cli import FakeScreen, recorded, screen
+
+__all__ = ["recorded", "screen"]  # fixtures
+
+Write = Callable[[str], Path]
+
+
+@pytest.fixture
+def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Write:
+    """Writes the user's file."""
+    monkeypatch.delenv("DYNATUI_CONFIG")
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+
+    def act(text: str) -> Path:
+        path = tmp_path / "dynatui" / "config.toml"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+        return path
+
+    return act
+
+
+def asked(screen: FakeScreen, *arguments: str) -> Session:
+    assert cli.main(arguments) == 0
+    return screen.sessions[-1]
+
+
+def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    """The one line that a refused command prints."""
+    assert cli.main(arguments) == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err.startswith("dynatui: ")
+    assert printed.err.count("\n") == 1
+    return printed.err
+
+
+def tau_h(session: Session) -> object:
+    return session.config.dynatree.tau_h
+
+
+def history(session: Session) -> object:
+    return session.config.dynatree.history
+
+
+def mouse(session: Session) -> object:
+    return session.view.mouse
+
+
+def symbols(session: Session) -> object:
+    return session.view.symbols
+
+
+def prompts(session: Session) -> object:
+    return session.prompts
+
+
+def methods(session: Session) -> object:
+    return session.config.methods
+
+
+@pytest.mark.parametrize(
+    ("read", "line", "variable", "flags", "expected"),
+    [
+        (tau_h, "tau_h = 0.8", "0.7", ["--tau-h", "0.6"], [0.8, 0.7, 0.6]),
+        (history, "history = false", "yes", ["--no-history"], [False, True, False]),
+        (mouse, "mouse = false", "true", ["--no-mouse"], [False, True, False]),
+        (symbols, "symbols = 'ascii'", "block", ["--symbols", "braille"], ["ascii", "block", "braille"]),
+        (prompts, "prompt = ['a b', 'c']", "d e", ["--prompt", "f"], [("a b", "c"), ("d e",), ("f",)]),
+        (methods, "methods = 'ar, hf'", "linear", ["--methods", "fixed"], [("ar", "hf"), ("linear",), ("fixed",)]),
+    ],
+)
+def test_a_flag_comes_before_a_variable_and_that_before_the_file(
+    screen: FakeScreen,
+    write: Write,
+    monkeypatch: pytest.MonkeyPatch,
+    read: Callable[[Session], object],
+    line: str,
+    variable: str,
+    flags: list[str],
+    expected: list[object],
+) -> None:
+    write(line + "\n")
+    assert read(asked(screen)) == expected[0]
+    monkeypatch.setenv("DYNATUI_" + line.partition(" ")[0].upper(), variable)
+    assert read(asked(screen)) == expected[1]
+    assert read(asked(screen, *flags)) == expected[2]
+
+
+def test_without_a_file_the_defaults_hold(screen: FakeScreen, write: Write) -> None:
+    path = write("")
+    path.unlink()
+    assert asked(screen).config == RunConfig()
+
+
+def test_an_empty_variable_sets_nothing(screen: FakeScreen, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DYNATUI_TAU_H", "")
+    assert tau_h(asked(screen)) == DynaTree.tau_h
+
+
+def test_another_file_can_be_named(screen: FakeScreen, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "mine.toml").write_text("d0 = 3\n", encoding="utf-8")
+    monkeypatch.setenv("DYNATUI_CONFIG", str(tmp_path / "mine.toml"))
+    assert asked(screen).config.dynatree.d0 == 3.0
+
+
+def test_every_option_of_a_live_run_can_be_set() -> None:
+    live = settings.options_of(cli.command())
+    named = {option for parameter in cli.command().params for option in parameter.opts if option.startswith("--")}
+    eager = {"--version", "--install-completion", "--show-completion"}
+    assert {f"--{key.replace('_', '-')}" for key in live} == named - eager
+
+
+def test_a_replay_shares_the_settings_of_the_screen(
+    screen: FakeScreen, write: Write, recorded: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write("symbols = 'ascii'\nfps = 3\ntau_h = 0.8\n")
+    monkeypatch.setenv("DYNATUI_FPS", "4")
+    assert cli.main(["replay", str(recorded), "--theme", "nord"]) == 0
+    assert screen.replays[-1][2] == View(symbols="ascii", fps=4, theme="nord")
+
+
+def test_the_speed_of_decoding_is_not_that_of_a_replay(screen: FakeScreen, write: Write, recorded: Path) -> None:
+    write("speed = 0.5\n")
+    assert asked(screen).view.speed == 0.5
+    assert cli.main(["replay", str(recorded)]) == 0
+    assert screen.replays[-1][2].speed is None
+
+
+@pytest.mark.usefixtures("screen")
+def test_settings_of_what_is_decoded_do_not_hinder_following(write: Write, recorded: Path) -> None:
+    write("tau_h = 0.8\nmethods = 'ar'\n")
+    assert cli.main(["--follow", str(recorded)]) == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("\ntau_hh = 1", "line 2: there is no setting tau_hh; did you mean tau_h?"),
+        ("tau-h = 0.8", "line 1: there is no setting tau-h; did you mean tau_h?"),
+        ("[knobs]\ntau_h = 0.8", "line 1: there is no setting knobs"),
+        ("config = 'x'", "there is no setting config"),
+        ("version = true", "there is no setting version"),
+        ("seed = 1\ntau_h = 'high'", "line 2: tau_h is 'high'; give a number"),
+        ("tau_h = true", "line 1: tau_h is True; give a number"),
+        ("seed = 1.5", "line 1: seed is 1.5; give a whole number"),
+        ("history = 1", "line 1: history is 1; give true or false"),
+        ("methods = ['ar']", "line 1: methods is ['ar']; give text in quotes"),
+        ("prompt = 'x'", "line 1: prompt is 'x'; give a list"),
+        ("prompt = ['x', 1]", "line 1: prompt is ['x', 1]; give a list"),
+        ("d0 = 1" + "0" * 400, "line 1: d0 is 1000"),
+        ("fps = 99", "line 1: fps is 99; input should be less than or equal to 60"),
+        ("symbols = 'runes'", "line 1: symbols is 'runes'; 'runes' is not one of 'braille', 'block', 'ascii'"),
+        ("tau_h = 0.2", "tau_h 0.2; give 0 < tau_l < tau_h <= 1 (tau_h from "),
+        ("tau_h = nan", "(tau_h from "),
+        ("methods = 'ar,dance'", "no method dance; choose from"),
+        ("methods = 'ar,dance'", "(methods from "),
+        ("prompt_file = ['nowhere.txt']", "cannot read nowhere.txt: No such file or directory"),
+        ("prompt_file = ['nowhere.txt']", "(prompt_file from "),
+        ("tau_h = ", "Invalid value (at line 1, column 9)"),
+        ("seed = 1\nseed = 2", "Cannot overwrite a value (at line 2"),
+        ("x = " + "[" * 5000, "recursion"),
+    ],
+)
+@pytest.mark.usefixtures("screen")
+def test_a_wrong_file_is_one_line_that_names_place_and_remedy(
+    write: Write, capsys: pytest.CaptureFixture[str], text: str, said: str
+) -> None:
+    path = write(text + "\n")
+    line = refused(capsys)
+    assert said in line
+    assert str(path) in line
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("TAU_H", "high", "DYNATUI_TAU_H: tau_h is 'high'; input should be a valid number"),
+        ("TAU_H", "0.2", "give 0 < tau_l < tau_h <= 1 (tau_h from DYNATUI_TAU_H)"),
+        ("HISTORY", "perhaps", "DYNATUI_HISTORY: history is 'perhaps'; input should be a valid boolean"),
+        ("SYMBOLS", "runes", "DYNATUI_SYMBOLS: symbols is 'runes'"),
+        ("METHODS", "ar,\x1b[2J", "no method ␛[2J; choose from"),
+    ],
+)
+@pytest.mark.usefixtures("screen")
+def test_a_wrong_variable_is_one_line_that_names_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], name: str, value: str, said: str
+) -> None:
+    monkeypatch.setenv(f"DYNATUI_{name}", value)
+    assert said in refused(capsys)
+
+
+@pytest.mark.usefixtures("screen")
+def test_an_error_does_not_blame_a_setting_that_has_no_part_in_it(
+    write: Write, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write("tau_h = 0.8\nfixed = '3,2'\nseed = 8\n")
+    assert refused(capsys, "--d0", "8") == "dynatui: D0 is 8; give 1 to 7 (D_max - 1)\n"
+
+
+@pytest.mark.usefixtures("screen")
+def test_a_flag_that_is_wrong_is_not_blamed_on_the_setting_behind_it(
+    write: Write, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write("tau_h = 0.8\n")
+    assert "config.toml" not in refused(capsys, "--tau-h", "0.2")
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (None, "No such file or directory"),
+        (b"\xff\xfe", "is not UTF-8 text (byte 1)"),
+        (b"#" * (2**20 + 1), "larger than 1 MiB"),
+    ],
+)
+@pytest.mark.usefixtures("screen")
+def test_a_file_that_cannot_be_read_is_one_line(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    content: bytes | None,
+    said: str,
+) -> None:
+    path = tmp_path / "mine.toml"
+    if content is not None:
+        path.write_bytes(content)
+    monkeypatch.setenv("DYNATUI_CONFIG", str(path))
+    line = refused(capsys)
+    assert said in line
+    assert str(path) in line
+
+
+def test_config_prints_every_setting_and_where_it_comes_from(
+    write: Write, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = write("seed = 4\ntau_h = 0.8\nprompt = [\"\\u001b[2J\", 'b']\n")
+    monkeypatch.setenv("DYNATUI_METHODS", "ar")
+    monkeypatch.setenv("DYNATUI_SEED", "5")
+    assert cli.main(["config"]) == 0
+    text = capsys.readouterr().out
+    lines = {line.split(" ")[0]: line for line in text.splitlines() if not line.startswith("#")}
+    assert [part.strip() for part in lines["tau_h"].split("#")] == ["tau_h = 0.8", f"{path}: line 2"]
+    assert lines["seed"].endswith("# DYNATUI_SEED")
+    assert lines["d0"].endswith("# default")
+    assert "# target is not set\n" in text
+    assert set(tomllib.loads(text)) <= set(settings.options_of(cli.command()))
+    assert tomllib.loads(text)["prompt"] == ["\x1b[2J", "b"]
+
+
+def test_what_config_prints_can_be_the_file(
+    screen: FakeScreen, write: Write, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write("tau_h = 0.8\nfixed = '3,2'\nprompt = ['\"x\\ty']\nlog_file = 'a/b'\nmouse = false\n")
+    before = asked(screen)
+    assert cli.main(["config"]) == 0
+    write(capsys.readouterr().out)
+    assert asked(screen) == before
+    assert before.config.fixed.depth == 3
+
+
+def test_config_names_a_variable_that_sets_nothing(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("DYNATUI_TAUH", "0.8")
+    monkeypatch.setenv("DYNATUI_DATA", "/somewhere")
+    assert cli.main(["config"]) == 0
+    assert capsys.readouterr().err == (
+        "dynatui: DYNATUI_TAUH sets nothing; dynatui config --print-default lists all settings\n"
+    )
+
+
+def test_config_refuses_settings_that_contradict_each_other(write: Write, capsys: pytest.CaptureFixture[str]) -> None:
+    write("tau_h = 0.2\n")
+    line = refused(capsys, "config")
+    assert "tau_l is 0.4 and tau_h 0.2" in line
+    assert "(tau_h from " in line
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["config", "--path"], ["config", "--print-default"]])
+def test_a_broken_file_does_not_hinder_its_repair(write: Write, arguments: list[str]) -> None:
+    write("broken")
+    assert cli.main(arguments) == 0
+
+
+def test_config_says_where_the_file_is(write: Write, capsys: pytest.CaptureFixture[str]) -> None:
+    path = write("")
+    assert cli.main(["config", "--path"]) == 0
+    assert capsys.readouterr().out == f"{path}\n"
+
+
+def test_the_file_to_begin_with_sets_nothing(
+    screen: FakeScreen, write: Write, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["config", "--print-default"]) == 0
+    text = capsys.readouterr().out
+    assert tomllib.loads(text) == {}
+    before = asked(screen)
+    write(text)
+    assert asked(screen) == before
+
+
+def test_the_file_to_begin_with_names_every_setting_and_its_true_default(
+    screen: FakeScreen, write: Write, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = asked(screen)
+    assert cli.main(["config", "--print-default"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert all(
+        sum(line.startswith((f"#{key} = ", f"# {key}: ")) for line in lines) == 1
+        for key in settings.options_of(cli.command())
+    )
+    values = [line[1:] for line in lines if line[:2].strip("#").isidentifier()]
+    assert len(values) > 20
+    write("\n".join(values))
+    assert asked(screen) == before
