@@ -1,23 +1,31 @@
-"""One panel: asks a pure function for its rows and redraws those that changed."""
+"""One panel: asks a pure function for its rows and sends those that changed.
 
-from collections.abc import Callable, Mapping
-from typing import TypeAlias
+While nothing lies over a panel, the app writes its changed cells to the terminal itself (`patch`); otherwise, and after
+every change of size, layout or theme, Textual composes the screen from `render_lines`. Both show the newest rows, so
+either may follow the other at any time.
+"""
 
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, TypeAlias
+
+from rich.console import COLOR_SYSTEMS
 from rich.segment import Segment
 from rich.style import Style
-from textual.geometry import Region
+from textual.geometry import Offset, Region
+from textual.screen import Screen
 from textual.strip import Strip
 from textual.widget import Widget
 
-from dynatui.render.ink import Ink, Row, Rows, in_ascii
+from dynatui.render.ink import Ink, Row, Rows, fit, in_ascii
 from dynatui.render.scene import Scene
+from dynatui.widgets.wire import RESET, Pen, look
 
 Painter: TypeAlias = Callable[[Scene, int, int], Rows]
 """Draws a scene in a width and a height."""
 
 
 class Canvas(Widget):
-    """Shows what its painter makes of the newest scene; knows nothing of what it shows."""
+    """Shows what its painter makes of the newest scene; knows nothing of what it shows. It has no border of its own."""
 
     def __init__(self, painter: Painter, *, every_s: float, panel: str) -> None:
         super().__init__(id=panel)
@@ -25,33 +33,98 @@ class Canvas(Widget):
         """Least time between two redraws: terminals behind slow lines pay for each."""
         self._painter = painter
         self._scene = Scene()
+        self._drawn: Rows = []
+        """What the painter made last, before it was fitted."""
         self._rows: Rows = []
-        self._styles: Mapping[Ink, Style] = {}
+        self._inks: Mapping[Ink, Style] = {}
+        self._looks: dict[Ink, Style] = {}
+        """The inks on this panel's background, after the app's filters."""
+        self._pen: Pen | None = None
 
-    def show(self, scene: Scene, styles: Mapping[Ink, Style]) -> None:
-        """Takes a new scene and redraws the rows that differ."""
-        self._scene = scene
-        if styles is not self._styles:
-            self._styles, self._rows = styles, []
-        if not self.display or not self.size:
-            return
-        before, width = self._rows, self.size.width
-        rows = self._painter(scene, width, self.size.height)
-        self._rows = in_ascii(rows) if scene.symbols == "ascii" else rows
-        if len(before) != len(self._rows):
-            self.refresh()
-            return
-        changed = [Region(0, y, width, 1) for y, row in enumerate(self._rows) if row != before[y]]
-        if changed:
-            self.refresh(*changed)
+    def show(self, scene: Scene, inks: Mapping[Ink, Style]) -> None:
+        """Takes a new scene; Textual sends the rows that differ."""
+        for y, _, _ in self._changes(scene, inks):
+            self.refresh(Region(0, y, self.size.width, 1))
+
+    def patch(self, scene: Scene, inks: Mapping[Ink, Style], place: Offset) -> str:
+        """Takes a new scene; what the terminal has to be told, while this panel is in the open at `place`."""
+        changes = list(self._changes(scene, inks))
+        if self._pen is None:
+            self._pen = self._new_pen()
+        pen = self._pen
+        return "".join(pen.patch(before, after, place.x, place.y + y) for y, before, after in changes)
 
     def on_resize(self) -> None:
         """Draws again for the new size."""
-        self._rows = []
-        self.show(self._scene, self._styles)
+        self._forget()
+        self.show(self._scene, self._inks)
+
+    def notify_style_update(self) -> None:
+        """The background may be another."""
+        super().notify_style_update()
+        self._forget()
 
     def render_line(self, y: int) -> Strip:
         """One row as Textual wants it."""
-        row: Row = self._rows[y] if y < len(self._rows) else ()
-        segments = [Segment(text, self._styles.get(ink)) for text, ink in row if text]
-        return Strip(segments).adjust_cell_length(self.size.width).apply_style(self.rich_style)
+        row: Row = self._rows[y] if y < len(self._rows) else ((" " * self.size.width, "plain"),)
+        return Strip([Segment(text, self._style(ink)) for text, ink in row if text], self.size.width)
+
+    def render_lines(self, crop: Region) -> list[Strip]:
+        """Rows as Textual wants them, without the cache that would have to be told of every patch."""
+        left, right = crop.column_span
+        return [self.render_line(y).crop(left, right) for y in crop.line_range]
+
+    def _changes(self, scene: Scene, inks: Mapping[Ink, Style]) -> Iterator[tuple[int, Row, Row]]:
+        """Paints, and gives the rows that differ: number, before, after. Textual sends what it cannot compare with."""
+        self._scene = scene
+        if inks is not self._inks:
+            self._inks = inks
+            self._forget()
+        if not self.display or not self.size:
+            return
+        width = self.size.width
+        drawn = self._painter(scene, width, self.size.height)
+        if len(drawn) != len(self._drawn):
+            self._drawn = drawn
+            self._rows = [self._fitted(row, scene) for row in drawn]
+            self.refresh()
+            return
+        before, self._drawn = self._drawn, drawn
+        for y, row in enumerate(drawn):
+            if row != before[y]:
+                old, self._rows[y] = self._rows[y], self._fitted(row, scene)
+                yield y, old, self._rows[y]
+
+    def _fitted(self, row: Row, scene: Scene) -> Row:
+        return fit(in_ascii([row])[0] if scene.symbols == "ascii" else row, self.size.width)
+
+    def _forget(self) -> None:
+        """What comes next is drawn whole."""
+        self._drawn, self._looks, self._pen = [], {}, None
+
+    def _style(self, ink: Ink) -> Style:
+        style = self._looks.get(ink)
+        if style is None:
+            strip = Strip([Segment("x", self._inks.get(ink))]).apply_style(self.rich_style)
+            for one in self.get_line_filters():
+                strip = strip.apply_filter(one, self.background_colors[1])
+            style = self._looks[ink] = next(iter(strip)).style or Style()
+        return style
+
+    def _new_pen(self) -> Pen:
+        name = self.app.console.color_system
+        return Pen({ink: look(self._style(ink), COLOR_SYSTEMS[name]) if name else RESET for ink in self._inks})
+
+
+def in_the_open(screen: Screen[Any]) -> dict[Widget, Offset]:
+    """The canvases of a screen over which nothing lies, with their places: only these may be patched."""
+    shown = screen._compositor.visible_widgets  # noqa: SLF001 - only Textual's compositor knows what covers what
+    canvases = [widget for widget in shown if isinstance(widget, Canvas)]
+    around = {ancestor for canvas in canvases for ancestor in canvas.ancestors}
+    areas = {widget: region.intersection(clip) for widget, (region, clip) in shown.items() if widget not in around}
+    return {
+        canvas: areas[canvas].offset
+        for canvas in canvases
+        if areas[canvas].size == canvas.size
+        and not any(canvas is not other and area.overlaps(areas[canvas]) for other, area in areas.items())
+    }

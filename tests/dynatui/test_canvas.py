@@ -1,0 +1,101 @@
+"""A panel: what it patches, what it leaves to Textual, and when nothing lies over it."""
+
+from dataclasses import replace
+
+from rich.style import Style
+from textual.app import App, ComposeResult
+from textual.geometry import Offset, Region
+from textual.screen import ModalScreen
+
+from dynatui.render.ink import Ink, Rows
+from dynatui.render.scene import Scene
+from dynatui.widgets.canvas import Canvas, in_the_open
+
+INKS: dict[Ink, Style] = {"plain": Style.parse("#ffffff"), "good": Style.parse("#00ff00")}
+PLACE = Offset(0, 0)
+
+
+def speeds(scene: Scene, width: int, height: int) -> Rows:
+    """A row that changes with the speed, between rows that never do."""
+    del width
+    return [(("top", "plain"),), ((f"speed {scene.speed:.0f}", "good"),), *[()] * (height - 2)]
+
+
+class Panels(App[None]):
+    """Two panels beside each other."""
+
+    CSS = "Screen { layout: horizontal; } Canvas { width: 1fr; height: 4; }"
+
+    def compose(self) -> ComposeResult:
+        yield Canvas(speeds, every_s=0.0, panel="left")
+        yield Canvas(speeds, every_s=0.0, panel="right")
+
+    def panel(self, name: str) -> Canvas:
+        return self.query_one(f"#{name}", Canvas)
+
+
+def text_of(canvas: Canvas) -> list[str]:
+    """What Textual would show of a panel."""
+    return [strip.text.rstrip() for strip in canvas.render_lines(Region(0, 0, *canvas.size))]
+
+
+async def test_only_the_changed_cells_are_patched_at_the_panels_place() -> None:
+    app = Panels()
+    async with app.run_test(size=(20, 6)):
+        right = app.panel("right")
+        right.show(Scene(), INKS)
+        patch = right.patch(Scene(speed=7), INKS, Offset(10, 2))
+        assert patch.startswith("\x1b[4;17H")
+        assert patch.endswith("7\x1b[m")
+        assert right.patch(Scene(speed=7), INKS, Offset(10, 2)) == ""
+
+
+async def test_what_was_patched_is_what_textual_shows_from_then_on() -> None:
+    app = Panels()
+    async with app.run_test(size=(20, 6)) as pilot:
+        left = app.panel("left")
+        left.show(Scene(), INKS)
+        await pilot.pause()
+        left.patch(Scene(speed=7), INKS, PLACE)
+        assert text_of(left)[:2] == ["top", "speed 7"]
+
+
+async def test_after_a_change_of_size_or_inks_textual_draws() -> None:
+    app = Panels()
+    async with app.run_test(size=(20, 6)) as pilot:
+        left = app.panel("left")
+        left.show(Scene(), INKS)
+        await pilot.resize_terminal(30, 6)
+        assert left.patch(Scene(), INKS, PLACE) == "", "the new size was drawn as it came"
+        assert left.patch(replace(Scene(), speed=7), {**INKS}, PLACE) == "", "other inks concern all rows"
+        assert text_of(left)[1] == "speed 7"
+
+
+async def test_panels_are_in_the_open_until_something_lies_over_them() -> None:
+    app = Panels()
+    async with app.run_test(size=(90, 20), notifications=True) as pilot:
+        screen = app.screen
+        assert in_the_open(screen) == {app.panel("left"): Offset(0, 0), app.panel("right"): Offset(45, 0)}
+        app.notify("at the bottom, which only the right one reaches", timeout=60)
+        app.panel("right").styles.height = 20
+        await pilot.pause()
+        assert in_the_open(screen) == {app.panel("left"): Offset(0, 0)}
+
+
+async def test_a_hidden_panel_is_not_in_the_open() -> None:
+    app = Panels()
+    async with app.run_test(size=(90, 20)) as pilot:
+        app.panel("left").display = False
+        await pilot.pause()
+        assert list(in_the_open(app.screen)) == [app.panel("right")]
+
+
+async def test_a_page_over_the_screen_shows_the_newest_rows_behind_it() -> None:
+    app = Panels()
+    async with app.run_test(size=(20, 6)) as pilot:
+        left = app.panel("left")
+        left.show(Scene(), INKS)
+        left.patch(Scene(speed=7), INKS, PLACE)
+        await app.push_screen(ModalScreen())
+        await pilot.pause()
+        assert "speed 7" in "".join(strip.text for strip in app.screen._compositor.render_strips())

@@ -1,0 +1,108 @@
+"""Patches: a terminal that was told only what changed shows what it would show had it been told everything."""
+
+from itertools import pairwise
+
+import pyte
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.color import ColorSystem
+from rich.style import Style
+
+from dynatui.render.ink import Ink, Row, fit
+from dynatui.widgets.wire import RESET, Look, Pen, changes, look
+
+WIDTH = 24
+STYLES: dict[Ink, Style] = {
+    "plain": Style.parse("#dfe4ec on #0f1319"),
+    "strong": Style.parse("bold #dfe4ec on #0f1319"),
+    "bonus": Style.parse("underline #f2b866 on #0f1319"),
+    "tab": Style.parse("bold reverse #7cb7ff on #0f1319"),
+    "prompt": Style.parse("italic color(3) on #0f1319"),
+    "bar": Style(),
+}
+PEN = Pen({ink: look(style, ColorSystem.TRUECOLOR) for ink, style in STYLES.items()})
+EMPTY: Row = ((" " * WIDTH, "plain"),)
+
+texts = st.lists(st.sampled_from(["a", "b", " ", " ", "-", "│", "⣿", "漢", "👩", "e\u0301"]), max_size=8).map("".join)
+rows = st.lists(st.tuples(texts, st.sampled_from(sorted(STYLES))), max_size=6).map(
+    lambda spans: fit(tuple(spans), WIDTH)
+)
+
+
+def terminal(*patches: str) -> list[tuple[object, ...]]:
+    """The cells of the patched line, without what cannot be seen of them."""
+    screen = pyte.Screen(WIDTH + 4, 3)
+    stream = pyte.Stream(screen)
+    for patch in patches:
+        stream.feed(patch)
+    return [_seen(screen.buffer[1][x]) for x in range(screen.columns)]
+
+
+def whole(row: Row) -> str:
+    """The row as if nothing were known of the terminal's line."""
+    return "\x1b[2;3H" + "".join(f"{PEN.looks[ink].after(RESET)}{text}\x1b[m" for text, ink in row)
+
+
+def _seen(cell: pyte.screens.Char) -> tuple[object, ...]:
+    under = (cell.bg, cell.underscore, cell.reverse)
+    return under if cell.data == " " and not cell.reverse else (cell.data, cell.fg, cell.bold, cell.italics, *under)
+
+
+@given(st.lists(rows, min_size=1, max_size=6))
+def test_patches_add_up_to_the_row_itself(history: list[Row]) -> None:
+    patches = [PEN.patch(before, after, 2, 1) for before, after in pairwise([EMPTY, *history])]
+    assert terminal(whole(EMPTY), *patches) == terminal(whole(EMPTY), whole(history[-1]))
+
+
+def test_an_unchanged_row_costs_nothing() -> None:
+    row = fit((("time", "strong"), (" flies", "plain")), WIDTH)
+    assert PEN.patch(row, row, 0, 0) == ""
+
+
+def test_a_changed_figure_costs_a_move_and_its_signs() -> None:
+    before, after = (fit(((f"acceptance {share}   depth 5.0", "plain"),), WIDTH) for share in (".71", ".73"))
+    assert PEN.patch(before, after, 0, 0) == "\x1b[1;14H\x1b[38;2;223;228;236;48;2;15;19;25m3\x1b[m"
+
+
+def test_places_far_apart_are_written_one_by_one_and_near_ones_together() -> None:
+    after = fit((("a b" + " " * 12 + "c", "plain"),), WIDTH)
+    assert list(changes(EMPTY, after)) == [(0, (("a b", "plain"),)), (15, (("c", "plain"),))]
+
+
+def test_blanks_between_words_of_one_look_need_no_code() -> None:
+    words = fit((("two", "strong"), (" ", "plain"), ("words", "strong")), WIDTH)
+    assert "two words" in PEN.patch(EMPTY, words, 0, 0)
+
+
+def test_underlined_words_leave_their_gaps_alone() -> None:
+    words = fit((("two", "bonus"), (" ", "plain"), ("words", "bonus")), WIDTH)
+    assert "two words" not in PEN.patch(EMPTY, words, 0, 0)
+
+
+def test_a_row_with_wide_signs_is_sent_whole() -> None:
+    before, after = (fit(((f"漢字 {figure}", "plain"),), WIDTH) for figure in "12")
+    assert list(changes(before, after)) == [(0, after)]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "codes"),
+    [
+        ("bold", "bold", ""),
+        ("", "bold", "\x1b[1m"),
+        ("bold", "", "\x1b[22m"),
+        ("bold dim", "dim", "\x1b[22;2m"),
+        ("red on blue", "red", "\x1b[49m"),
+        ("red", "blue", "\x1b[34m"),
+    ],
+)
+def test_a_turn_names_only_what_differs(before: str, after: str, codes: str) -> None:
+    old, new = (look(Style.parse(style), ColorSystem.STANDARD) for style in (before, after))
+    assert new.after(old) == codes
+
+
+def test_colours_become_those_that_the_terminal_has() -> None:
+    style = Style.parse("#ff0000")
+    assert look(style, ColorSystem.TRUECOLOR) == Look(frozenset(), "38;2;255;0;0", "49")
+    assert look(style, ColorSystem.EIGHT_BIT).foreground.startswith("38;5;")
+    assert look(Style(), ColorSystem.TRUECOLOR) == RESET
