@@ -132,17 +132,18 @@ def _node(event: Round, node: int, guide: str, path: float, width: int, *, marke
         heading = f" prob. {'path':>{length + _NUMBERS - 1}}"
         note = "  last token" if room >= _ROOM_FOR_NOTE else ""
         return (*fit(((name, ink), (note, "dim")), room), (heading, "dim"))
-    own = _probability(event.logprobs[node])
+    own = probability(event.logprobs[node])
     return (
         (guide, "frame"),
         (column(name, room), ink),
         (f" {_percent(own)} ", ink),
         (bar(own, length), "good" if accepted else "bar"),
-        (f"  {_percent(_probability(path))}", "dim"),
+        (f"  {_percent(probability(path))}", "dim"),
     )
 
 
-def _probability(logprob: float) -> float:
+def probability(logprob: float) -> float:
+    """The probability, whatever a recording claims."""
     return math.exp(min(0.0, logprob))
 
 

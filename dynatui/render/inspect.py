@@ -1,0 +1,195 @@
+"""Why the token under the cursor is there: who proposed it, what else was proposed, what its round cost.
+
+The less room, the fewer facts; the order is what a reader asks first.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+
+from decoder.events import Round
+from decoder.metrics import ROOT_IS_DRAFTED, drafted_nodes, first_difference
+from dynatui.render.ink import Ink, Row, Rows, fitting, frame, inside, joined, percent, share, short
+from dynatui.render.scene import Scene
+from dynatui.render.tree import piece_text, probability, round_of
+from dynatui.render.wrap import Flow, inked
+from dynatui.state import RunState
+from dynatui.tokens import Token
+
+_ALL = 7
+"""Rows from which on each fact has a row of its own."""
+_LABEL = 8
+_SURE = 0.005
+"""Least probability that does not round to 0 %."""
+_TENTH_MS = 1e-4
+_DOT: Row = ((" · ", "dim"),)
+
+
+def inspect(scene: Scene, width: int, height: int) -> Rows:
+    """What is known about one token, in a frame."""
+    token = scene.inspected
+    inner, room = inside((width, height))
+    if token is None:
+        hint: Row = (("put the cursor on a token of the text, and here is why it is there", "dim"),)
+        return frame((("Why this token", "title"),), [hint], (width, height))
+    count = f" ─ {(scene.cursor or 0) + 1} of {len(scene.state.tokens)}"
+    event = round_of(scene.state, token)
+    facts = {"token": _who(token)} if event is None else _facts(scene, token, event, apart=room >= _ALL)
+    return frame((("Why this token", "title"), (count, "dim")), _rows(facts, inner, room), (width, height))
+
+
+def rivals(event: Round, token: Token) -> list[int]:
+    """The nodes that were guessed in the token's place and lost, the most probable first."""
+    own = token.node if token.node is not None and token.node < len(event.tokens) else None
+    if token.origin == "plain":
+        return []
+    if own is not None:
+        parent = event.parents[own]
+    elif event.accepted:
+        parent = event.accepted[-1]
+    else:
+        parent = -1 if event.method in ROOT_IS_DRAFTED else 0
+    found = [node for node in range(len(event.parents)) if event.parents[node] == parent and node not in (own, 0)]
+    if parent == -1 and own is None:
+        found = [0]
+    return sorted(found, key=lambda node: (-event.logprobs[node], node))
+
+
+def _facts(scene: Scene, token: Token, event: Round, *, apart: bool) -> dict[str, list[Row]]:
+    """What each row says, in parts that are left out from the end where a row has no room for them."""
+    target, lost = _target(scene.state, scene.cursor or 0), _lost(event, token)
+    cost, use = _cost(event, token), _use(event)
+    facts = {"token": _who(token), "draft": _draft(event, token)}
+    if apart:
+        return facts | {"target": target, "lost": lost, "knobs": _knobs(event, token), "round": cost, "tree": use}
+    if lost:
+        target = [*target, (("lost: ", "dim"), *lost[0]), *lost[1:]]
+    return facts | {"target": target, "knobs": _knobs(event, token), "round": [*cost, *use]}
+
+
+def _rows(facts: Mapping[str, Sequence[Row]], width: int, room: int) -> Rows:
+    """A row for each fact; what is left of the room goes to those that need more, from the first on."""
+    rows: Rows = []
+    spare = room - len(facts)
+    for label, parts in facts.items():
+        told = parts or [_said("-")]
+        whole = _wrapped(joined(told, _DOT), width - _LABEL)
+        if len(whole) - 1 > spare:
+            whole = [fitting([told[0], *((*_DOT, *part) for part in told[1:])], width - _LABEL)]
+        spare -= len(whole) - 1
+        rows += [((f"{label if row is whole[0] else '':<{_LABEL}}", "dim"), *row) for row in whole]
+    return rows
+
+
+def _wrapped(row: Row, width: int) -> Rows:
+    flow = Flow[Ink](width)
+    for text, ink in row:
+        flow.add(text, ink)
+    return [inked(line, lambda _, ink: ink) for line in flow.lines]
+
+
+def _said(text: str) -> Row:
+    return ((text, "plain"),)
+
+
+def _who(token: Token) -> list[Row]:
+    name: Row = ((f" {piece_text(token.text)} ", "caret"), (" ", "plain"))
+    match token.origin:
+        case "accepted":
+            return [
+                (*name, ("a guess of the draft, accepted", "accepted")),
+                _said(f"round {token.round}, depth {token.depth}"),
+            ]
+        case "bonus":
+            after = f"after {token.depth - 1} accepted" if token.depth > 1 else "nothing was accepted"
+            return [(*name, ("the target's own", "bonus")), _said(f"round {token.round}"), _said(after)]
+        case _:
+            return [(*name, ("written by a method that does not show its draft", "plain"))]
+
+
+def _draft(event: Round, token: Token) -> list[Row]:
+    """What the draft thought of the token."""
+    if event.draft_forwards is None:
+        return [_said("this method does not show its draft")]
+    if drafted_nodes(event) == 0:
+        return [_said("guessed nothing in this round")]
+    others = rivals(event, token)
+    if token.node is None or token.node >= len(event.tokens) or token.probability is None:
+        if others:
+            return [_said(f"did not propose it: {_counted(len(others))} here, all wrong")]
+        return [_said("the tree ends before it: all guesses on the way were right")]
+    better = [node for node in others if event.logprobs[node] > event.logprobs[token.node]]
+    rank = "its first choice" if not better else f"its choice {len(better) + 1}"
+    ranked = f"{rank} of {len(others) + 1}" if others else "its only guess here"
+    parts = [_said(f"gave it {_chance(token.probability)}, {ranked}")]
+    return [*parts, (("preferred ", "plain"), *_named(event, others[0]))] if better else parts
+
+
+def _target(state: RunState, cursor: int) -> list[Row]:
+    """What the target wanted, and whether ar has the same."""
+    greedy = state.run is None or state.run.temperature == 0
+    said = "chose exactly this" if greedy else "drew this"
+    mine, ar = state.race.tallies.get(state.watched), state.race.tallies.get("ar")
+    if mine is None or ar is None or state.watched == "ar" or len(mine.tokens) != len(state.tokens):
+        return [_said(said)]
+    differs = first_difference(mine.tokens, ar.tokens)
+    if differs is not None and cursor > differs:
+        return [_said(said), (("not ar's text: ", "warn"), (f"they part at token {differs + 1}", "plain"))]
+    if cursor >= len(ar.tokens):
+        return [_said(said), _said("ar is not there yet")]
+    if cursor == differs:
+        tie = state.figures()[state.watched].near_tie
+        note = {True: ": a near tie", False: ": not a near tie", None: ""}[tie]
+        return [_said(said), ((f"ar has another one here{note}", "warn"),)]
+    return [_said(f"{said}, as did ar")]
+
+
+def _lost(event: Round, token: Token) -> list[Row]:
+    """The guesses for this place that were not taken."""
+    return [_named(event, node) for node in rivals(event, token)]
+
+
+def _named(event: Round, node: int) -> Row:
+    return ((piece_text(event.pieces[node]), "strong"), (f" {_chance(probability(event.logprobs[node]))}", "plain"))
+
+
+def _knobs(event: Round, token: Token) -> list[Row]:
+    """The values in force, and what they made of the draft's confidence here."""
+    if event.knobs is None:
+        return [_said("no τh, τl, D0 in this method")]
+    knobs = event.knobs
+    values = f"τh {short(knobs.tau_h)} τl {short(knobs.tau_l)} D0 {short(knobs.d0, 1)}"
+    guesses = [*rivals(event, token), *([token.node] if token.node is not None else [])]
+    if not guesses:
+        return [_said(values)]
+    best = max(probability(event.logprobs[node]) for node in guesses if node < len(event.logprobs))
+    side = "over τh" if best >= knobs.tau_h else "under τl" if best < knobs.tau_l else "in between"
+    return [_said(values), _said(f"best {_chance(best)} here, {side}: {_counted(len(guesses))}")]
+
+
+def _cost(event: Round, token: Token) -> list[Row]:
+    """Where the round's time went."""
+    parts = {"draft": event.draft_s, "verify": event.verify_s, "commit": event.commit_s}
+    known = {name: part for name, part in parts.items() if part is not None}
+    split = " ".join(f"{name} {_ms(part)}" for name, part in known.items())
+    took = f"{_ms(token.spent_s * max(1, len(event.committed)))} ms"
+    return [_said(f"{took}: {split}" if split else took)]
+
+
+def _use(event: Round) -> list[Row]:
+    """How much of the tree became text."""
+    drafted, used = drafted_nodes(event), len(event.accepted)
+    if event.draft_forwards is None or drafted == 0:
+        return []
+    return [_said(f"{used} of {drafted} used, {percent(share(used, drafted))}")]
+
+
+def _ms(seconds: float) -> str:
+    return short(1000 * seconds, 1 if seconds >= _TENTH_MS else 2)
+
+
+def _counted(guesses: int) -> str:
+    return f"{guesses} guess{'es' * (guesses != 1)}"
+
+
+def _chance(value: float) -> str:
+    return "under 1%" if not math.isfinite(value) or value < _SURE else f"{100 * value:.0f}%"
