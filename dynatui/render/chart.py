@@ -6,8 +6,9 @@ differ by their line (solid, dotted) as well as by ink.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal, TypeAlias
 
-from dynatui.render.ink import Ink, Row, Rows, fit, share, short
+from dynatui.render.ink import Ink, Row, Rows, Span, fit, merged, share, short
 from dynatui.session import Symbols
 from dynatui.state import Curve
 
@@ -18,6 +19,15 @@ _AXIS = 5
 _FIRST_SPAN = 40
 
 
+Stroke: TypeAlias = Literal["solid", "dotted", "sparse"]
+"""Two series differ by it as well as by ink; sparse are those that lie behind, of an earlier measurement."""
+_DRAWN: dict[Stroke, tuple[bool, bool, bool]] = {
+    "solid": (True, True, True),
+    "dotted": (True, True, False),
+    "sparse": (True, False, False),
+}
+
+
 @dataclass(frozen=True)
 class Line:
     """One series and its scale."""
@@ -26,7 +36,7 @@ class Line:
     low: float
     high: float
     ink: Ink
-    dotted: bool = False
+    stroke: Stroke = "solid"
     digits: int = 1
 
 
@@ -46,14 +56,25 @@ def span_for(rounds: int) -> int:
     return span
 
 
-def chart(left: Line, right: Line, flags: Sequence[Flag], rounds: int, size: tuple[int, int], symbols: Symbols) -> Rows:
-    """Both series over the rounds of the run, scales at either side, flags below."""
+@dataclass(frozen=True)
+class Axis:
+    """The rounds that a chart shows, and what is pointed at."""
+
+    rounds: int
+    flags: Sequence[Flag] = ()
+    cursor: int | None = None
+    """The round that is looked at."""
+
+
+def chart(left: Line, right: Line, behind: Sequence[Line], axis: Axis, size: tuple[int, int], symbols: Symbols) -> Rows:
+    """Both series over the rounds of the run, those behind them, scales at either side, flags below."""
     width, height = size
     plot = (width - 2 * _AXIS, height - 1)
     if plot[0] < _AXIS or plot[1] < 1:
         return [fit((), width) for _ in range(height)]
-    span = span_for(rounds)
-    cells = _draw((right, left), span, plot, symbols)
+    span = span_for(axis.rounds)
+    cursor = None if axis.cursor is None else _column(axis.cursor, span, plot[0])
+    cells = _draw((*behind, right, left), span, plot, cursor, symbols)
     rows: Rows = []
     for y in range(plot[1]):
         rows.append(
@@ -63,8 +84,13 @@ def chart(left: Line, right: Line, flags: Sequence[Flag], rounds: int, size: tup
                 (f" {_tick(right, y, plot[1]):<4}", right.ink),
             )
         )
-    rows.append(_flags(flags, span, width))
+    rows.append(_flags(axis.flags, span, width))
     return rows
+
+
+def _column(number: int, span: int, width: int) -> int:
+    """The column of a round."""
+    return round(share(number, span) * (width - 1))
 
 
 def _tick(line: Line, y: int, height: int) -> str:
@@ -74,7 +100,7 @@ def _tick(line: Line, y: int, height: int) -> str:
     return short(places[y], line.digits) if y in places else ""
 
 
-def _draw(lines: Sequence[Line], span: int, plot: tuple[int, int], symbols: Symbols) -> Rows:
+def _draw(lines: Sequence[Line], span: int, plot: tuple[int, int], cursor: int | None, symbols: Symbols) -> Rows:
     width, height = plot
     across, down = _GRIDS[symbols]
     dots: dict[tuple[int, int], int] = {}
@@ -82,10 +108,16 @@ def _draw(lines: Sequence[Line], span: int, plot: tuple[int, int], symbols: Symb
     for line in lines:
         for x, y in _pen(line, span, width * across, height * down):
             cell = (x // across, y // down)
-            dots[cell] = dots.get(cell, 0) | _dot(x % across, y % down, symbols, dotted=line.dotted)
+            dots[cell] = dots.get(cell, 0) | _dot(x % across, y % down, symbols, faint=line.stroke != "solid")
             inks[cell] = line.ink
-    return [_merged([(_glyph(dots.get((x, y), 0), symbols), inks.get((x, y), "plain")) for x in range(width)])
-            for y in range(height)]  # fmt: skip
+    rows: Rows = []
+    for y in range(height):
+        cells: list[Span] = [(_glyph(dots.get((x, y), 0), symbols), inks.get((x, y), "plain")) for x in range(width)]
+        if cursor is not None:
+            drawn = cells[cursor][0]
+            cells[cursor] = ("┊" if drawn == " " else drawn, "cursor")
+        rows.append(merged(cells))
+    return rows
 
 
 def _pen(line: Line, span: int, columns: int, rows: int) -> list[tuple[int, int]]:
@@ -99,19 +131,19 @@ def _pen(line: Line, span: int, columns: int, rows: int) -> list[tuple[int, int]
         y = round((1 - share(points[index] - line.low, line.high - line.low)) * (rows - 1))
         low, high = (y, y) if last < 0 else (min(y, last + (y > last)), max(y, last - (y < last)))
         last = y
-        if not line.dotted or x % 3 != 2:
+        if _DRAWN[line.stroke][x % 3]:
             dots.extend((x, row) for row in range(low, high + 1))
     return dots
 
 
-def _dot(x: int, y: int, symbols: Symbols, *, dotted: bool) -> int:
+def _dot(x: int, y: int, symbols: Symbols, *, faint: bool) -> int:
     match symbols:
         case "braille":
             return _BRAILLE[x][y]
         case "block":
             return y + 1
         case "ascii":
-            return 1 if dotted else 2
+            return 1 if faint else 2
 
 
 def _glyph(dots: int, symbols: Symbols) -> str:
@@ -124,21 +156,11 @@ def _glyph(dots: int, symbols: Symbols) -> str:
             return " .**"[dots]
 
 
-def _merged(cells: Sequence[tuple[str, Ink]]) -> Row:
-    row: list[tuple[str, Ink]] = []
-    for text, ink in cells:
-        if row and row[-1][1] == ink:
-            row[-1] = (row[-1][0] + text, ink)
-        else:
-            row.append((text, ink))
-    return tuple(row)
-
-
 def _flags(flags: Sequence[Flag], span: int, width: int) -> Row:
     """The axis' ends, with a pointer at each flag; a label where the next pointer leaves room."""
     plot = width - 2 * _AXIS
     marked = [" "] * width
-    places = [(_AXIS + round(share(flag.round, span) * (plot - 1)), flag) for flag in flags]
+    places = [(_AXIS + _column(flag.round, span, plot), flag) for flag in flags]
     for index, (x, flag) in enumerate(places):
         text = f"▲{flag.label}"
         end = places[index + 1][0] if index + 1 < len(places) else width
@@ -149,4 +171,4 @@ def _flags(flags: Sequence[Flag], span: int, width: int) -> Row:
     for label, x in (("0", _AXIS), (f"round {span}", _AXIS + plot - len(f"round {span}"))):
         if all(mark == " " for mark in marked[max(0, x - 1) : x + len(label) + 1]):
             cells[x : x + len(label)] = [(character, "dim") for character in label]
-    return _merged(cells)
+    return merged(cells)

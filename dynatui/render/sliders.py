@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 from decoder.config import KnobName
 from dynatui.knobs import KnobInfo, info
-from dynatui.render.ink import Ink, Row, Rows, best, fit, frame, inside, short, width_of
+from dynatui.pin import LABELS, LEAST, Pin, compared, sentence, verdict
+from dynatui.render.ink import Ink, Row, Rows, best, fit, fitting, frame, inside, short, width_of
 from dynatui.render.scene import Scene
 from dynatui.render.track import Track
 from dynatui.render.words import reason, sign, target, turned
@@ -46,7 +47,11 @@ def knobs(scene: Scene, width: int, height: int) -> Rows:
     """Sliders in a row, history's reasoning and the comparison below; framed where there is height for it."""
     framed = height > _BORDER
     inner, room = inside((width, height)) if framed else (width - 1, height)
-    body = [_sliders(scene, inner), history_line(scene, inner)]
+    told = [history_line(scene, inner)]
+    if scene.pinned is not None:
+        comparison = compared_line(scene.pinned, scene.state, inner)
+        told = [*told, comparison] if room > len(told) + 1 else [comparison]
+    body = [_sliders(scene, inner), *told]
     if not framed:
         return [fit(((" ", "plain"), *row), width) for row in [*body, *[()] * height][: max(0, room)]]
     title: Row = (("Knobs", "title"), (" ─ turn them while it runs; in force from the next round; k shows all", "dim"))
@@ -119,6 +124,20 @@ def history_line(scene: Scene, width: int) -> Row:
     since: Row = ((f" (round {last.mark.round})", "dim"),)
     now: Row = (("; now ", "dim"), *_now(state, 0))
     return next((row for row in ((*done, *since, *now), (*done, *since), done) if width_of(row) <= width), done)
+
+
+def compared_line(pinned: Pin, state: RunState, width: int) -> Row:
+    """What the pinned settings, A, and those in force, B, yield, with intervals."""
+    now = pinned.since(state)
+    found = compared(pinned.samples, now)
+    head: Row = (("A/B ", "title"),)
+    if found is None:
+        side, rounds = ("A", len(pinned.samples)) if len(pinned.samples) < LEAST else ("B", len(now))
+        told = f"{side} has {rounds} of the {LEAST} rounds that a comparison needs"
+        return (*head, (best(width - 4, told, f"{side} {rounds}/{LEAST} rounds"), "dim"))
+    clear = next((f"{LABELS[one.figure]}: {verdict(one)}" for one in found if one.clear), "no clear difference so far")
+    parts: list[Row] = [((f"  {sentence(one)}", "dim"),) for one in found]
+    return fitting([(*head, (clear, "strong")), *parts, (("  95 % intervals", "dim"),)], width)
 
 
 def _last(state: RunState) -> Change | None:

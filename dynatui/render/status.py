@@ -6,6 +6,7 @@ Each gives way part by part in a narrow terminal: what is dropped first has the 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from decoder.steering import StageName
 from dynatui.keymap import KEYMAP, Key
 from dynatui.render.badge import badge
 from dynatui.render.ink import Ink, Row, Rows, fit, fitting, joined, short, width_of
@@ -15,6 +16,7 @@ from dynatui.render.scene import PANELS, PanelName, Scene
 _GAP: Row = (("  ", "plain"),)
 _LEFT_OUT = 99
 _FEW = 4
+_HELD: dict[StageName, str] = {"drafted": "tree drafted", "verified": "tree verified", "committed": "path committed"}
 _SHORT: dict[PanelName, str] = {"whatif": "What if"}
 _HINTS = (
     f"  press 1-{len(PANELS)} for more; at {least('full')} they stand side by side",
@@ -42,14 +44,12 @@ def speed_text(speed: float) -> str:
 
 def activity(scene: Scene) -> Row:
     """The state of the work in a few words, and the key that goes on."""
-    state, place = scene.state, scene.place
+    state = scene.state
     if state.failure:
         return (("ERROR", "bad"),)
-    where = "" if place.live else f" round {place.round} of {place.rounds}"
-    if scene.paused:
-        return ((f"PAUSED{where}", "warn"), (" P resumes", "dim"))
-    if scene.frozen or not place.live:
-        return ((f"FROZEN{where}", "warn"), (" space: back to now", "dim"))
+    held = _held(scene)
+    if held:
+        return held
     if state.run is None:
         message = state.loading[-1] if state.loading else "starting"
         return ((f"loading: {message}", "warn"),)
@@ -57,6 +57,20 @@ def activity(scene: Scene) -> Row:
         last = scene.replaying and state.prompt is not None and state.prompt.number == state.prompt.total
         return (("replay ended" if last else "done, next prompt follows", "good"),)
     return (("following" if scene.following else "replaying" if scene.replaying else "decoding", "good"),)
+
+
+def _held(scene: Scene) -> Row:
+    """Why what is shown stands still, if it does, and the key that goes on."""
+    where = "" if scene.place.live else f" round {scene.place.round} of {scene.place.rounds}"
+    if scene.stage is not None and scene.place.live:
+        return ((f"HELD: {_HELD[scene.stage.name]}", "warn"), (" . goes on, P lets it run", "dim"))
+    if scene.broke:
+        return ((f"PAUSED {scene.broke}", "warn"), (" P resumes", "dim"))
+    if scene.paused:
+        return ((f"PAUSED{where}", "warn"), (" P resumes", "dim"))
+    if scene.frozen or where:
+        return ((f"FROZEN{where}", "warn"), (" space: back to now", "dim"))
+    return ()
 
 
 def status(scene: Scene, width: int, height: int) -> Rows:

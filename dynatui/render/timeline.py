@@ -6,7 +6,7 @@
 from dynatui.render.ink import Row, Rows, Span, fit, merged, share, short
 from dynatui.render.scene import Scene
 
-_BACK = "looking back, end: now"
+_BACK = "looking back"
 _LEAST = 8
 """Cells of the shortest line; where there is less room for it, the words stand alone."""
 
