@@ -238,7 +238,7 @@ class History:
         self.moved = False
 
     def turn(self, name: KnobName, value: float) -> None:
-        self.config = self.config.turned(name, value)
+        self.config = self.config.turned(name, value) if self.config.has(name) else self.config
 
     def learn(self, share: float) -> None:
         config = self.config
@@ -275,8 +275,10 @@ def simulate(
     steps: list[Step] = []
     while True:
         for name, value in (turns or {}).get(len(steps), ()):
-            assert history is not None
-            history.turn(name, value)
+            if history:
+                history.turn(name, value)
+            elif config and config.has(name):
+                config = config.turned(name, value)
         step, share = one_round(oracle, text, method, history.config if history else config, history)
         position = len(text) - len(prompt)
         committed = cut(step.committed, oracle.eos, max_new_tokens - position)

@@ -1,11 +1,25 @@
 """Parameters keep their bounds and say what to give instead; knobs are moved to the nearest allowed value."""
 
+import math
 from dataclasses import FrozenInstanceError, fields
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from decoder.config import KNOB_GAP, PRESETS, DynaTree, Fixed, KnobName, Linear, RunConfig
+from decoder.config import (
+    KNOB_GAP,
+    KNOBS,
+    PRESETS,
+    DynaTree,
+    Fixed,
+    KnobName,
+    Linear,
+    RunConfig,
+    Turnable,
+    bounds,
+)
 from decoder.errors import ConfigError, DecoderError
 
 OUTSIDE: dict[str, dict[str, Any]] = {
@@ -118,6 +132,158 @@ def test_a_turned_knob_leaves_the_others_alone() -> None:
 def test_tau_l_can_be_turned_at_the_narrowest_gap() -> None:
     narrow = DynaTree(tau_l=0.01, tau_h=0.02)
     assert narrow.turned("tau_l", 0).tau_l == KNOB_GAP
+
+
+LOWEST_AND_HIGHEST: dict[KnobName, tuple[float, float]] = {
+    "tau_h": (0.4 + KNOB_GAP, 1),
+    "tau_l": (KNOB_GAP, 0.9 - KNOB_GAP),
+    "d0": (1, 7),
+    "history": (0, 1),
+    "d_max": (6, 32),
+    "b_min": (1, 2),
+    "b_mid": (1, 3),
+    "b_max": (2, 16),
+    "rho_stop": (0, 0.5),
+    "rho_deep": (0.1, 1),
+    "tau": (0, 1),
+    "n_max": (1, 1024),
+    "k": (1, 32),
+    "fixed_depth": (1, 32),
+    "fixed_branching": (1, 16),
+}
+
+
+@pytest.mark.parametrize("name", KNOBS)
+def test_a_knob_can_be_turned_as_far_as_the_other_parameters_let_it(name: KnobName) -> None:
+    assert bounds(RunConfig(), name) == LOWEST_AND_HIGHEST[name]
+
+
+@pytest.mark.parametrize(
+    ("rules", "name"),
+    [
+        (DynaTree(d_max=99), "d_max"),
+        (DynaTree(branching=(1, 2, 77)), "b_max"),
+        (DynaTree(n_max=9999), "n_max"),
+        (Linear(99), "k"),
+        (Fixed(depth=99), "fixed_depth"),
+        (Fixed(branching=99), "fixed_branching"),
+        (Fixed(n_max=9999), "n_max"),
+    ],
+)
+def test_a_knob_that_began_beyond_its_usual_end_may_stay_there(rules: Turnable, name: KnobName) -> None:
+    assert bounds(rules, name)[1] == rules.knob(name)
+    assert rules.turned(name, 1e6) == rules
+
+
+def test_d_max_is_never_turned_under_what_d0_needs() -> None:
+    assert DynaTree(d0=4.2).turned("d_max", 0).d_max == 6
+    assert DynaTree(d0=4).turned("d_max", 0).d_max == 5
+
+
+@pytest.mark.parametrize(("value", "whole"), [(3.49, 3), (3.5, 4), (4.5, 5), (-7, 1)])
+def test_a_whole_number_is_turned_to_the_nearest(value: float, whole: int) -> None:
+    turned = Linear().turned("k", value)
+    assert (turned.k, type(turned.k)) == (whole, int)
+
+
+def test_history_stays_a_truth_value() -> None:
+    """A recording writes it as true or false."""
+    assert DynaTree().turned("history", 0).history is False
+    assert DynaTree().turned("history", 7).history is True
+
+
+def test_a_branch_is_turned_between_its_neighbours() -> None:
+    assert DynaTree().turned("b_mid", 9).branching == (1, 3, 3)
+    assert DynaTree().turned("b_min", 9).branching == (2, 2, 3)
+    assert DynaTree().turned("b_max", 9).branching == (1, 2, 9)
+
+
+def test_knobs_that_two_methods_have_are_turned_in_both() -> None:
+    config = RunConfig().turned("tau", 0.3).turned("n_max", 17)
+    assert (config.dynatree.tau, config.fixed.tau) == (0.3, 0.3)
+    assert (config.dynatree.n_max, config.fixed.n_max, config.linear) == (17, 17, Linear())
+
+
+def test_the_fixed_tree_s_knobs_are_not_dynatree_s() -> None:
+    config = RunConfig().turned("fixed_depth", 3).turned("fixed_branching", 4)
+    assert config == RunConfig(fixed=Fixed(depth=3, branching=4))
+
+
+def test_every_knob_belongs_to_some_method_and_has_a_value_in_a_run() -> None:
+    values = {name: RunConfig().knob(name) for name in KNOBS}
+    assert values == {
+        "tau_h": 0.9,
+        "tau_l": 0.4,
+        "d0": 5,
+        "history": 1,
+        "d_max": 8,
+        "b_min": 1,
+        "b_mid": 2,
+        "b_max": 3,
+        "rho_stop": 0.1,
+        "rho_deep": 0.5,
+        "tau": 0.05,
+        "n_max": 256,
+        "k": 5,
+        "fixed_depth": 5,
+        "fixed_branching": 2,
+    }
+
+
+@pytest.mark.parametrize("rules", [DynaTree(), Linear(), Fixed()])
+@pytest.mark.parametrize("name", KNOBS)
+def test_a_knob_that_rules_do_not_have_is_refused(rules: Turnable, name: KnobName) -> None:
+    if rules.has(name):
+        assert rules.turned(name, rules.knob(name)) == rules
+        return
+    for use in (rules.knob, lambda name: rules.turned(name, 1), lambda name: bounds(rules, name)):
+        with pytest.raises(ConfigError, match=f"{type(rules).__name__} has no knob {name}; choose from"):
+            use(name)
+
+
+@pytest.mark.parametrize("name", KNOBS)
+def test_no_knob_can_be_turned_to_what_is_no_number(name: KnobName) -> None:
+    with pytest.raises(ConfigError, match=f"{name} .*give a number"):
+        RunConfig().turned(name, math.nan)
+
+
+@pytest.mark.parametrize("name", KNOBS)
+def test_beyond_all_numbers_a_knob_is_turned_to_its_end(name: KnobName) -> None:
+    low, high = bounds(RunConfig(), name)
+    assert RunConfig().turned(name, -math.inf).knob(name) == low
+    assert RunConfig().turned(name, math.inf).knob(name) == high
+
+
+numbers = st.one_of(
+    st.floats(allow_nan=False), st.floats(-0.2, 1.2), st.floats(0, 40), st.integers(-3, 40).map(float), st.just(0.5)
+)
+runs = st.builds(
+    RunConfig,
+    dynatree=st.one_of(
+        st.just(DynaTree()),
+        st.just(DynaTree(tau_l=1e-9, tau_h=2e-9)),
+        st.just(DynaTree(tau_l=0.9999, tau_h=1)),
+        st.just(DynaTree(d_max=50, d0=48.7, branching=(20, 30, 40), n_max=5000)),
+    ),
+    linear=st.builds(Linear, st.integers(1, 50)),
+    fixed=st.builds(Fixed, st.integers(1, 50), st.integers(1, 50), st.floats(0, 1), st.integers(1, 5000)),
+)
+
+
+@settings(max_examples=400, deadline=None, derandomize=True, database=None)
+@given(config=runs, turns=st.lists(st.tuples(st.sampled_from(KNOBS), numbers), max_size=12))
+def test_however_knobs_are_turned_the_rules_hold(config: RunConfig, turns: list[tuple[KnobName, float]]) -> None:
+    """An invalid parameter would be refused when the rules are made."""
+    for name, value in turns:
+        before, config = config, config.turned(name, value)
+        low, high = bounds(before, name)
+        assert low <= config.knob(name) <= high
+        assert all(config.knob(other) == before.knob(other) for other in KNOBS if other != name)
+    for name in KNOBS:
+        low, high = bounds(config, name)
+        assert low <= config.knob(name) <= high
+        assert [config.turned(name, end).knob(name) for end in (low, high)] == [low, high]
+        assert config.turned(name, config.knob(name)).knob(name) == config.knob(name)
 
 
 @pytest.mark.parametrize("changes", [{"depth": 0}, {"branching": 0}, {"tau": -0.1}, {"tau": 1.1}, {"n_max": 0}])

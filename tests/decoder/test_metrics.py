@@ -1,13 +1,24 @@
 """Every figure on rounds written by hand, with the value computed by hand."""
 
+import time
 from dataclasses import replace
 from typing import Any
 
 import msgspec
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from decoder.events import End, Event, Figures, Knob, Round, Run, Start
-from decoder.metrics import FIGURES, Race, distinct_ngrams, first_difference, fold
+from decoder.metrics import (
+    FIGURES,
+    Race,
+    by_depth,
+    depth_acceptance,
+    distinct_ngrams,
+    first_difference,
+    fold,
+)
 
 RUN = Run(
     version="0",
@@ -93,6 +104,7 @@ def figures(events: list[Event], method: str = "dynatree") -> Figures:
         "identical_to_ar": True,
         "first_difference": None,
         "near_tie": None,
+        "first_difference_gap": None,
         "peak_bytes": 77,
         "distinct_8grams": None,
     }.items(),
@@ -181,6 +193,60 @@ def test_the_burst_that_came_with_the_prompt_is_no_part_of_the_rates() -> None:
     found = fold([run, Start(method="hf", prefill_s=2.0), *bursts]).figures()["hf"]
     assert (found.committed, found.tokens_per_second, found.tpot_s) == (5, 2.0, 0.5)
     assert found.ttft_s == 2.0
+
+
+def test_drafted_and_accepted_nodes_are_counted_depth_by_depth() -> None:
+    assert by_depth(FIRST) == ((2, 1), (1, 1), (1, 0))
+    assert by_depth(SECOND) == ((2, 0),)
+    assert by_depth(a_round("ar")) == ()
+
+
+def test_the_root_of_algorithm_1_is_depth_1() -> None:
+    right = a_round("alg1", tokens=[5, 6, 7], parents=[-1, 0, 0], accepted=[0, 2], committed=[5, 7, 1])
+    assert by_depth(right) == ((1, 1), (2, 1))
+    assert by_depth(a_round("alg1")) == ((1, 0),)
+
+
+def test_the_depths_of_all_rounds_add_up() -> None:
+    race = fold([RUN, *DYNATREE, *AR])
+    assert race.tallies["dynatree"].by_depth == ((4, 1), (1, 1), (1, 0))
+    assert race.tallies["ar"].by_depth == ()
+    assert fold([RUN, SECOND, FIRST]).tallies["dynatree"].by_depth == ((4, 1), (1, 1), (1, 0))
+
+
+def test_an_accepted_root_that_nobody_drafted_counts_nowhere() -> None:
+    """A recording from elsewhere may claim it."""
+    assert by_depth(msgspec.structs.replace(SECOND, accepted=[0])) == ((2, 0),)
+
+
+@settings(max_examples=200, deadline=None, derandomize=True, database=None)
+@given(data=st.data(), method=st.sampled_from(["dynatree", "alg1"]))
+def test_depths_agree_with_the_totals(data: st.DataObject, method: str) -> None:
+    """Any tree, any accepted path of it."""
+    parents = [-1, *(data.draw(st.integers(0, node)) for node in range(data.draw(st.integers(0, 12))))]
+    node, path = data.draw(st.integers(0, len(parents) - 1)), list[int]()
+    while node > 0 or (node == 0 and method == "alg1"):
+        path.insert(0, node)
+        node = parents[node]
+    nodes = len(parents)
+    event = a_round(method, tokens=[0] * nodes, parents=parents, accepted=path, committed=[0] * (len(path) + 1))
+    run = msgspec.structs.replace(RUN, methods={method: {}})
+    found, levels = fold([run, event]).figures()[method], by_depth(event)
+    assert (found.drafted, found.accepted) == (sum(pair[0] for pair in levels), sum(pair[1] for pair in levels))
+    assert [kept for _, kept in levels] == [1] * len(path) + [0] * (len(levels) - len(path))
+    share = depth_acceptance(parents, path, root_is_drafted=method == "alg1")
+    assert found.depth_acceptance == (share if found.drafted else None)
+
+
+def test_long_runs_are_folded_quickly() -> None:
+    """Many times slower than this would be seen on the screen."""
+    tree = {"tokens": list(range(65)), "parents": [-1, *range(16), *[16] * 48], "accepted": [1, 2, 3]}
+    rounds = [a_round(round=index, committed=[1, 2, 3, 4], t=index + 1.0, **tree) for index in range(2000)]
+    events = [msgspec.structs.replace(event, method=name) for event in rounds for name in ("dynatree", "linear")]
+    began = time.process_time()
+    race = fold([RUN, *events])
+    assert time.process_time() - began < 2
+    assert race.tallies["dynatree"].by_depth[0] == (2000, 2000)
 
 
 def test_rates_are_totals_over_the_run_not_means_of_rounds() -> None:
