@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 
 from decoder.events import Round
 from decoder.metrics import ROOT_IS_DRAFTED, drafted_nodes, first_difference
-from dynatui.render.ink import Ink, Row, Rows, fitting, frame, inside, joined, percent, share, short
+from dynatui.render.ink import Row, Rows, fitting, frame, inside, joined, percent, share, short
 from dynatui.render.scene import Scene
 from dynatui.render.tree import piece_text, probability, round_of
-from dynatui.render.wrap import Flow, inked
+from dynatui.render.wrap import wrapped
 from dynatui.state import RunState
 from dynatui.tokens import Token
 
@@ -72,19 +72,12 @@ def _rows(facts: Mapping[str, Sequence[Row]], width: int, room: int) -> Rows:
     spare = room - len(facts)
     for label, parts in facts.items():
         told = parts or [_said("-")]
-        whole = _wrapped(joined(told, _DOT), width - _LABEL)
+        whole = wrapped(joined(told, _DOT), width - _LABEL)
         if len(whole) - 1 > spare:
             whole = [fitting([told[0], *((*_DOT, *part) for part in told[1:])], width - _LABEL)]
         spare -= len(whole) - 1
         rows += [((f"{label if row is whole[0] else '':<{_LABEL}}", "dim"), *row) for row in whole]
     return rows
-
-
-def _wrapped(row: Row, width: int) -> Rows:
-    flow = Flow[Ink](width)
-    for text, ink in row:
-        flow.add(text, ink)
-    return [inked(line, lambda _, ink: ink) for line in flow.lines]
 
 
 def _said(text: str) -> Row:

@@ -120,7 +120,7 @@ def piece_text(piece: str) -> str:
 
 def _node(event: Round, node: int, guide: str, path: float, width: int, *, marked: bool) -> Row:
     accepted = node in event.accepted
-    drafted = node > 0 or event.method in ROOT_IS_DRAFTED
+    drafted = is_drafted(event, node)
     mark = ("● " if accepted else "○ ") if drafted else ""
     ink: Ink = "caret" if marked else "accepted" if accepted else "plain" if drafted else "strong"
     name = f"{mark}{piece_text(event.pieces[node])}"
@@ -140,6 +140,11 @@ def _node(event: Round, node: int, guide: str, path: float, width: int, *, marke
         (bar(own, length), "good" if accepted else "bar"),
         (f"  {_percent(probability(path))}", "dim"),
     )
+
+
+def is_drafted(event: Round, node: int) -> bool:
+    """Whether the node is a guess: the root is the last committed token, unless the method drafts that too."""
+    return node > 0 or event.method in ROOT_IS_DRAFTED
 
 
 def probability(logprob: float) -> float:

@@ -5,12 +5,12 @@ like is decided when a page is drawn, so a change of colours wraps nothing anew.
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Generic, TypeAlias, TypeVar
 
 from rich.cells import cell_len
 
-from dynatui.render.ink import Ink, Row
+from dynatui.render.ink import Ink, Row, Rows, Span
 
 Tag = TypeVar("Tag")
 Line: TypeAlias = list[tuple[str, Tag]]
@@ -105,3 +105,11 @@ def inked(line: Line[Tag], ink_of: Callable[[str, Tag], Ink]) -> Row:
 def is_gap(text: str) -> bool:
     """Whether a stretch of a line is blank; words are underlined, gaps are not."""
     return text.startswith(" ")
+
+
+def wrapped(row: Sequence[Span], width: int) -> Rows:
+    """A long row as several."""
+    flow = Flow[Ink](width)
+    for text, ink in row:
+        flow.add(text, ink)
+    return [inked(line, lambda _, ink: ink) for line in flow.lines]

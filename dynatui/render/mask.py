@@ -1,0 +1,148 @@
+"""The tree as the matrix of who sees whom: the attention mask with which one pass of the target checks every guess.
+
+Rows and columns are the nodes in the order of the pass. Where there are more nodes than rows, two rows share a cell.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+from decoder.events import Round
+from dynatui.render.ink import Ink, Row, Rows, column, frame, inside
+from dynatui.render.scene import Scene
+from dynatui.render.tree import chosen, is_drafted, path_logprobs, piece_text, shown_round
+from dynatui.render.wrap import wrapped
+
+_LONGEST_NAME = 14
+_SHORTEST_NAME = 5
+_HALVES = " ▄▀█"
+_NOTES = (
+    "A filled cell: the row's token sees the column's token. That is the attention mask of the one pass that checks "
+    "the tree; every row sees all of the text before it as well.",
+    "a filled cell: the row sees the column",
+)
+
+
+@dataclass(frozen=True)
+class _Matrix:
+    event: Round
+    shown: Sequence[int]
+    """Nodes, in the order of the pass."""
+    seen: Sequence[frozenset[int]]
+    """For each shown node, itself and its ancestors."""
+    marked: int | None
+    """The inspected node."""
+    wide: int
+    """Cells of a column."""
+    name: int
+    """Cells of a row's label."""
+
+
+def mask(scene: Scene, width: int, height: int) -> Rows:
+    """The ancestor matrix of the round that the tree panel shows, in a frame."""
+    event, size = shown_round(scene), (width, height)
+    inner, room = inside(size)
+    if event is None:
+        hint: Row = (("who sees whom in the tree of guesses, once there is one", "dim"),)
+        return frame((("Mask", "title"),), [hint], size)
+    total = len(event.tokens)
+    notes, halves = _plan(total, inner, room, may_halve=scene.symbols != "ascii")
+    rows = max(1, room - 1 - len(notes))
+    count = min(total, rows * (1 + halves), max(1, inner))
+    if count < total:
+        notes = [*notes[:-1], ((f"+ {total - count} less likely nodes; {_NOTES[-1]}", "dim"),)] if notes else []
+    matrix = _matrix(scene, event, count, inner, halves=halves)
+    body = [_heading(matrix), *(_halved(matrix) if halves else _rows(matrix))]
+    body += [()] * (room - len(notes) - len(body))
+    title: Row = (("Mask", "title"), (f" ─ round {event.round}: who sees whom", "dim"))
+    return frame(title, [*body, *notes], size)
+
+
+def ancestors(parents: Sequence[int], node: int) -> frozenset[int]:
+    """The node, its parent, and so on up to the root."""
+    found = set[int]()
+    while node >= 0:
+        found.add(node)
+        node = parents[node]
+    return frozenset(found)
+
+
+def _plan(total: int, width: int, room: int, *, may_halve: bool) -> tuple[Rows, bool]:
+    """The longest explanation beside which every node has a row, or else half a row; else the shortest."""
+    notes = [rows for note in _NOTES if 3 * len(rows := wrapped([(note, "dim")], width)) <= room]
+    for halves in (False, True)[: 1 + may_halve]:
+        for rows in notes:
+            if total <= (room - 1 - len(rows)) * (1 + halves):
+                return rows, halves
+    return notes[-1] if notes else [], may_halve
+
+
+def _matrix(scene: Scene, event: Round, count: int, width: int, *, halves: bool) -> _Matrix:
+    shown = sorted(chosen(event, path_logprobs(event), count))[:count]
+    wide = 2 if not halves and 2 * count + _SHORTEST_NAME <= width else 1
+    free = width - wide * count - 1
+    names = min(free, _LONGEST_NAME * (1 + halves))
+    token = scene.inspected
+    return _Matrix(
+        event,
+        shown,
+        [ancestors(event.parents, node) for node in shown],
+        token.node if token else None,
+        wide,
+        names if names >= _SHORTEST_NAME * (1 + halves) else 0,
+    )
+
+
+def _heading(matrix: _Matrix) -> Row:
+    """Which columns are accepted."""
+    marks = [(_mark(matrix.event, node).ljust(matrix.wide), _ink(matrix, node)) for node in matrix.shown]
+    return ((" " * (matrix.name + (matrix.name > 0)), "plain"), *_merged(marks))
+
+
+def _rows(matrix: _Matrix) -> Rows:
+    """A row for each node."""
+    rows: Rows = []
+    for node, seen in zip(matrix.shown, matrix.seen, strict=True):
+        accepted = node in matrix.event.accepted
+        filled: tuple[str, Ink] = ("█" if accepted else "▒") * matrix.wide, "accepted" if accepted else "bar"
+        blank: tuple[str, Ink] = "·".ljust(matrix.wide), "frame"
+        cells = [filled if other in seen else blank for other in matrix.shown]
+        rows.append((*_label(matrix, [node], matrix.name), *_merged(cells)))
+    return rows
+
+
+def _halved(matrix: _Matrix) -> Rows:
+    """A row for every two nodes."""
+    rows: Rows = []
+    for place in range(0, len(matrix.shown), 2):
+        pair, seen = matrix.shown[place : place + 2], matrix.seen[place : place + 2]
+        cells = list[tuple[str, Ink]]()
+        for other in matrix.shown:
+            filled = [other in sees for sees in seen]
+            taken = any(full and node in matrix.event.accepted for full, node in zip(filled, pair, strict=True))
+            cells.append((_HALVES[2 * filled[0] + sum(filled[1:])], "accepted" if taken else "bar"))
+        rows.append((*_label(matrix, pair, matrix.name // 2), *_merged(cells)))
+    return rows
+
+
+def _label(matrix: _Matrix, nodes: Sequence[int], room: int) -> Row:
+    if matrix.name == 0:
+        return ()
+    texts = [f"{_mark(matrix.event, node)} {piece_text(matrix.event.pieces[node])}" for node in nodes]
+    cells = [(column(text, room), _ink(matrix, node)) for text, node in zip(texts, nodes, strict=True)]
+    blank = matrix.name + 1 - room * len(nodes)
+    return (*cells, (" " * blank, "plain"))
+
+
+def _mark(event: Round, node: int) -> str:
+    return " " if not is_drafted(event, node) else "●" if node in event.accepted else "○"
+
+
+def _ink(matrix: _Matrix, node: int) -> Ink:
+    if node == matrix.marked:
+        return "caret"
+    return "accepted" if node in matrix.event.accepted else "plain"
+
+
+def _merged(cells: Sequence[tuple[str, Ink]]) -> Row:
+    return tuple(("".join(text for text, _ in run), ink) for ink, run in groupby(cells, key=lambda cell: cell[1]))
