@@ -6,6 +6,7 @@ Knows neither models nor screens. Rates are totals over the run, so a long round
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import zip_longest
 from typing import TypeAlias, TypeVar
 
@@ -205,8 +206,10 @@ def figures(tally: Tally, ar: Tally | None) -> Figures:
 
 def first_difference(tokens: Sequence[int], reference: Sequence[int]) -> int | None:
     """Index of the first token that differs, on the common length; None when there is none."""
-    pairs = zip(tokens, reference, strict=False)
-    return next((index for index, (a, b) in enumerate(pairs) if a != b), None)
+    common = min(len(tokens), len(reference))
+    if tuple(tokens[:common]) == tuple(reference[:common]):  # as nearly always, and quickly
+        return None
+    return next(index for index in range(common) if tokens[index] != reference[index])
 
 
 def distinct_ngrams(tokens: Sequence[int], n: int) -> float | None:
@@ -238,6 +241,11 @@ class Race:
 
     def figures(self) -> dict[str, Figures]:
         """Figures of every method so far."""
+        return dict(self._figures)
+
+    @cached_property
+    def _figures(self) -> dict[str, Figures]:
+        # A screen asks several times a frame, and whole texts are compared.
         ar = self.tallies.get("ar")
         return {name: figures(tally, ar) for name, tally in self.tallies.items()}
 

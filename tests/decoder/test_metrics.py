@@ -145,6 +145,13 @@ def test_a_longer_text_is_no_difference() -> None:
     assert first_difference([], [1]) is None
 
 
+def test_asking_twice_gives_figures_that_nobody_else_can_change() -> None:
+    race = fold([RUN, *DYNATREE])
+    race.figures().clear()
+    assert race.figures()["dynatree"].rounds == 2
+    assert race == fold([RUN, *DYNATREE])
+
+
 def test_the_first_of_several_differences_counts() -> None:
     assert first_difference([1, 5, 6], [1, 2, 3]) == 1
 
