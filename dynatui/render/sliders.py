@@ -12,7 +12,7 @@ from dynatui.pin import LABELS, LEAST, Pin, compared, sentence, verdict
 from dynatui.render.ink import Ink, Row, Rows, best, fit, fitting, frame, inside, short, width_of
 from dynatui.render.scene import Scene
 from dynatui.render.track import Track
-from dynatui.render.words import reason, sign, target, turned
+from dynatui.render.words import reason, sign, target, turned, versus
 from dynatui.state import Change, RunState
 
 _BORDER = 3
@@ -152,6 +152,6 @@ def _now(state: RunState, width: int) -> Row:
     mean, aim = math.fsum(part for part, _ in state.recent) / max(1, len(state.recent)), target(state)
     verdict = sign(mean, aim)
     steps = {"=": "holds", ">": "D0 up, τh down", "<": "D0 down, τh up"}[verdict]
-    figures = f"{short(mean)} {verdict} {short(aim)}"
+    figures = versus(mean, aim)
     long = f"depth acceptance {figures} over the last {state.window} rounds: {steps}"
     return ((best(width, long, f"depth acceptance {figures}: {steps}") if width else f"{figures}: {steps}", "plain"),)

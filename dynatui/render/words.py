@@ -1,6 +1,7 @@
 """Turns of knobs in words: what changed, and why history did it."""
 
 import math
+from dataclasses import replace
 
 from dynatui.knobs import info
 from dynatui.render.ink import short
@@ -19,6 +20,18 @@ def turned(change: Change) -> str:
     return f"{knob.symbol} {value(change, mark.old)} → {value(change, mark.new)}"
 
 
+def continues(change: Change, before: Change) -> bool:
+    """Whether history moved the same knob on in the same direction."""
+    if change.by_user or before.by_user or change.mark.name != before.mark.name:
+        return False
+    return (change.mark.new > change.mark.old) == (before.mark.new > before.mark.old)
+
+
+def joint(change: Change, before: Change) -> Change:
+    """Two moves as one, told with the reason of the last."""
+    return replace(change, mark=replace(change.mark, old=before.mark.old))
+
+
 def value(change: Change, number: float) -> str:
     """A knob's value as people write it, whatever a recording claims."""
     if not math.isfinite(number) or abs(number) >= 1e6:
@@ -30,9 +43,13 @@ def reason(change: Change, state: RunState) -> str:
     """What moved history: depth acceptance .78 > .70 over 10 rounds; nothing for a user's turn."""
     if change.by_user or change.acceptance is None:
         return ""
-    mean, aim = change.acceptance, target(state)
     rounds = min(state.window, max(1, change.mark.round))
-    return f"depth acceptance {short(mean)} {sign(mean, aim)} {short(aim)} over {rounds} rounds"
+    return f"depth acceptance {versus(change.acceptance, target(state))} over {rounds} rounds"
+
+
+def versus(mean: float, aim: float) -> str:
+    """A mean and its aim: .78 > .70."""
+    return f"{short(mean)} {sign(mean, aim)} {short(aim)}"
 
 
 def target(state: RunState) -> float:

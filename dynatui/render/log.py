@@ -1,0 +1,111 @@
+"""The log: who turned which knob and why, and what else happened to the run, in words, the newest last."""
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from dynatui.render.ink import Ink, Row, Rows, column, frame, inside
+from dynatui.render.scene import Scene
+from dynatui.render.words import continues, joint, reason, target, turned, versus
+from dynatui.state import Change, RunState
+
+Reason: TypeAlias = Literal["length", "eos", "stopped", "error"]
+_WHEN, _WHEN_BRIEF, _WHO = 15, 8, 10
+_NARROW = 44
+"""Cells under which a line leaves out the word round and cuts names."""
+_ENDS: dict[Reason, str] = {
+    "length": "done: as many tokens as asked for",
+    "eos": "done: the text ended",
+    "stopped": "stopped",
+    "error": "broke off",
+}
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One line of the log."""
+
+    rounds: tuple[int, int] | None
+    """First and last round of the watched method; None before the first and after the last."""
+    who: str
+    what: str
+    why: tuple[str, ...] = ()
+    """Wordings, the longest first."""
+    ink: Ink = "plain"
+
+
+def log(scene: Scene, width: int, height: int) -> Rows:
+    """As many of the newest lines as there is room for."""
+    inner, room = inside((width, height))
+    told = [_row(entry, inner) for entry in entries(scene.state)]
+    if not told:
+        told = [(("nothing yet: every turn of a knob is told here, with who did it and why", "dim"),)]
+    turns = len(scene.state.changes)
+    title: Row = (("Log", "title"), (f" ─ {turns} {'turn' if turns == 1 else 'turns'} of knobs, and why", "dim"))
+    return frame(title, told[-room:] if room else [], (width, height))
+
+
+def entries(state: RunState) -> list[Entry]:
+    """All that happened, the newest last."""
+    loaded = [Entry(None, "loading", message, ink="dim") for message in state.loading]
+    ended = [
+        Entry(None, end.method, _ENDS[end.reason], (end.error or "",), "bad" if end.reason == "error" else "good")
+        for end in state.ends.values()
+    ]
+    failed = [Entry(None, "error", state.failure.message, ink="bad")] if state.failure else []
+    happened = sorted([*_changes(state), *_difference(state)], key=lambda entry: entry.rounds or (0, 0))
+    return [*loaded, *happened, *ended, *failed]
+
+
+def _changes(state: RunState) -> list[Entry]:
+    """The turns of knobs; history's small steps in one direction are told as one."""
+    told = list[tuple[int, Change]]()
+    for change in state.changes:
+        if told and continues(change, told[-1][1]):
+            first, before = told.pop()
+            told.append((first, joint(change, before)))
+        else:
+            told.append((change.mark.round, change))
+    return [_change(first, change, state) for first, change in told]
+
+
+def _change(first: int, change: Change, state: RunState) -> Entry:
+    why = reason(change, state)
+    brief = f"acceptance {versus(change.acceptance, target(state))}" if why and change.acceptance is not None else ""
+    who = "you" if change.by_user else "history"
+    return Entry((first, change.mark.round), who, turned(change), (why, brief))
+
+
+def _difference(state: RunState) -> list[Entry]:
+    """The first token that is not ar's."""
+    entry = state.figures().get(state.watched)
+    if entry is None or entry.first_difference is None or state.watched == "ar":
+        return []
+    token = entry.first_difference
+    where = state.tokens[token].round if token < len(state.tokens) else state.rounds
+    tie = {True: "a near tie", False: "not a near tie", None: ""}[entry.near_tie]
+    what = f"first difference from ar at token {token}"
+    return [Entry((where, where), state.watched, what, (tie,), "bad" if entry.near_tie is False else "warn")]
+
+
+def _row(entry: Entry, width: int) -> Row:
+    narrow = width < _NARROW
+    cells = _WHEN_BRIEF if narrow else _WHEN
+    what: Ink = "strong" if entry.ink == "plain" else entry.ink
+    head: Row = (
+        (column(_when(entry.rounds, brief=narrow), cells), "dim"),
+        (column(entry.who, _WHO), "key" if entry.who == "you" else "plain"),
+    )
+    told = " ".join(entry.what.split())
+    room = width - cells - _WHO - len(told)
+    why = next((f": {words}" for words in entry.why if words and len(words) + 2 <= room), "")
+    if not why and entry.ink == "bad" and entry.why:
+        why = f": {entry.why[0]}"
+    return (*head, (told, what), (why, "plain"))
+
+
+def _when(rounds: tuple[int, int] | None, *, brief: bool) -> str:
+    if rounds is None:
+        return ""
+    first, last = rounds
+    word = "" if brief else "round " if first == last else "rounds "
+    return f"{word}{first}" if first == last else f"{word}{first}-{last}"
