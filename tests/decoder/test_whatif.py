@@ -267,11 +267,11 @@ def _cells(grid: Grid) -> list[Cell]:
 
 
 def test_every_cell_is_the_mean_over_all_rounds_and_a_bound_where_not_all_are_judged() -> None:
-    rules = DynaTree(d_max=6, d0=3.0)
+    rules = DynaTree(d_max=6, d0=2.0, rho_stop=0.02, tau=0.0)
     past = _past(rules, 30)
     table = what_if(past, rules)
     assert table
-    assert (table.rounds, table.breadth.present, table.breadth.columns) == (30, (3, 2), (1, 2, 3, 4, 5))
+    assert (table.rounds, table.breadth.present, table.breadth.columns) == (30, (3, 1), (1, 2, 3, 4, 5))
     for grid in (table.breadth, table.doubt):
         for row, value in zip(grid.cells, grid.rows, strict=True):
             for cell, d0 in zip(row, grid.columns, strict=True):
@@ -305,12 +305,22 @@ def test_the_values_in_force_are_in_the_tables_wherever_the_knobs_stand(d0: floa
         assert grid.here.exact
 
 
-def test_the_best_cell_is_one_that_could_be_judged() -> None:
-    few, many = Cell(20, 6, 9.0, 6, 9.0), Cell(20, 16, 3.0, 16, 9.0)
-    lean = replace(many, drafted=4.0)
-    grid = Grid("tau_h", (0.8, 0.9), "d0", (4.0, 5.0), ((few, many), (many, lean)), (0, 1))
-    assert grid.best() == (1, 1)
-    assert Grid("tau_h", (0.9,), "d0", (5.0,), ((few,),), (0, 0)).best() is None
+def _table(down: str, *cells: Cell) -> Grid:
+    """Two by two cells, the knobs at the upper right."""
+    axis = "tau_h" if down == "tau_h" else "tau_l"
+    return Grid(axis, (0.4, 0.5), "d0", (4.0, 5.0), (cells[:2], cells[2:]), (0, 1))  # type: ignore[arg-type]
+
+
+def test_the_best_cell_has_the_most_tokens_of_those_that_could_be_judged() -> None:
+    few, many, most = Cell(20, 6, 9.0, 6, 9.0), Cell(20, 16, 3.0, 16, 9.0), Cell(20, 16, 3.2, 16, 9.0)
+    breadth, doubt = _table("tau_h", few, many, many, many), _table("tau_l", few, many, most, many)
+    assert WhatIf(breadth, doubt, 20).best() == (doubt, 1, 0)
+    assert WhatIf(_table("tau_h", few, few, few, few), _table("tau_l", few, few, few, few), 20).best() is None
+
+
+def test_among_equals_the_best_cell_drafts_the_least_nearest_to_the_knobs() -> None:
+    here, lean = Cell(20, 20, 3.0, 20, 9.0), Cell(20, 20, 3.001, 20, 4.0)
+    assert WhatIf(*(grid := _table("tau_h", lean, here, lean, lean), grid), 20).best() == (grid, 0, 0)
 
 
 def test_the_tables_take_little_time() -> None:
