@@ -19,21 +19,35 @@ from textual.app import App, ComposeResult, SystemCommand
 from textual.binding import Binding, BindingType
 from textual.containers import Container
 from textual.screen import Screen
-from textual.widget import Widget
 
 from decoder.config import require
 from decoder.events import Run, Summary
+from decoder.whatif import WhatIf, what_if
 from dynatui import commands, mouse
 from dynatui.arrangement import arranged, shared_place
 from dynatui.clean import clean_line
 from dynatui.desk import Desk
 from dynatui.farewell import SessionLog
 from dynatui.gaze import Gaze
-from dynatui.gpu import open_meter
+from dynatui.gpu import GpuLoad, open_meter
 from dynatui.keymap import KEYMAP, action_for
+from dynatui.knobs import rules_in_force
 from dynatui.pin import Pin
 from dynatui.render import (
-    cards, curves, drawer, guide, inspect, log, prompts, race, sliders, status, timeline, tree, whatif, work,
+    cards,
+    curves,
+    drawer,
+    guide,
+    inspect,
+    log,
+    prompts,
+    race,
+    sliders,
+    status,
+    timeline,
+    tree,
+    whatif,
+    work,
 )  # fmt: skip
 from dynatui.render.ink import Ink
 from dynatui.render.layout import LAYOUTS, Layout, layout
@@ -101,6 +115,10 @@ class DynaApp(App[None]):
         self._shared: PanelName = "race"
         self._visible: frozenset[str] = frozenset()
         self._drawn: dict[str, float] = {}
+        """When each panel was drawn."""
+        self._done: dict[str, float] = {}
+        """When each costly thing was done."""
+        self._gpu: Callable[[], GpuLoad | None] | None = None
         self._styles: Mapping[Ink, Style] = {}
         self._note_until = 0.0
 
@@ -141,7 +159,6 @@ class DynaApp(App[None]):
             for number in (signal.SIGTERM, signal.SIGHUP):
                 loop.add_signal_handler(number, self._signalled, number)
             self.set_interval(1 / self._fps, self.tick)
-            self.set_interval(_GPU_S, self._read_gpu)
         self.tick()
 
     def on_resize(self) -> None:
@@ -161,16 +178,16 @@ class DynaApp(App[None]):
         while self._cursor < len(records):
             record = records[self._cursor]
             self._cursor += 1
-            begins = isinstance(record, Run)
             if isinstance(record, Prompt):
                 self._note_result()
             elif isinstance(record, Failure):
                 self.gaze.follow()
                 self.scene = replace(self.scene, panel="text", mode="watch", cursor=None, maximised=False)
-            elif begins:
+            elif isinstance(record, Run):
                 del records[: self._cursor - 1]  # runs that are over: a monitor may be left on for days
                 self._cursor = 1
-            self.gaze.take(record, begins=begins)
+                self._gpu = self._gpu or open_meter(record.device)
+            self.gaze.take(record)
             self.session_log = self.session_log.apply(record)
             if self.desk:
                 self.desk.take(record)
@@ -289,14 +306,22 @@ class DynaApp(App[None]):
             stage=controls.stage if controls and self.gaze.live else None,
             broke=controls.broke if controls else "",
             pinned=self.pin,
+            gpu=self._gpu() if self._gpu and self._due("gpu", now, _GPU_S) else self.scene.gpu,
+            whatif=self._estimate() if self._due("estimate", now, _WHATIF_S) else self.scene.whatif,
             note=self.scene.note if now < self._note_until else "",
         )
 
-    def _read_gpu(self) -> None:
-        run = self.gaze.work.state.run
-        if run is not None and run.device.startswith("cuda"):
-            self._gpu = self._gpu or open_meter(run.device)
-            self.scene = replace(self.scene, gpu=self._gpu())
+    def _due(self, what: str, now: float, every_s: float) -> bool:
+        """Whether something costly may be done again."""
+        if now - self._done.get(what, -1e9) < every_s:
+            return False
+        self._done[what] = now
+        return True
+
+    def _estimate(self) -> WhatIf | None:
+        """What other knobs would have done, while anybody looks at it."""
+        rules = rules_in_force(self.gaze.state)
+        return what_if(self.gaze.state.past, rules) if rules and "whatif" in self._visible else None
 
     def _signalled(self, number: int) -> None:
         self.source.stop()
@@ -320,6 +345,5 @@ class DynaApp(App[None]):
         screen.set_class(self.scene.maximised, "alone")
         for known in LAYOUTS:
             screen.set_class(known == room, known)
-        for widget in screen.query(Widget):
-            if widget.id:
-                widget.display = widget.id in visible
+        for widget in screen.query("Canvas, Container"):
+            widget.display = widget.id in visible

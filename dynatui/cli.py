@@ -158,7 +158,7 @@ def watch(
     if not on_screen:
         # Only naming these two imports the engine, and with it torch.
         return headless.run(session, _transcript(as_json=as_json), load_pair=decoder.load_pair, decode=decoder.decode)
-    from dynatui.app import watch as watch_on_screen  # noqa: PLC0415 - imports textual
+    from dynatui.show import watch as watch_on_screen  # noqa: PLC0415 - imports textual
 
     return watch_on_screen(session)
 
@@ -190,7 +190,7 @@ def replay(
         from dynatui.compare import side_by_side  # noqa: PLC0415 - imports textual
 
         return side_by_side(*recordings, view)
-    from dynatui.app import replay as replay_on_screen  # noqa: PLC0415 - imports textual
+    from dynatui.show import replay as replay_on_screen  # noqa: PLC0415 - imports textual
 
     return replay_on_screen(*recordings[0], view)
 
@@ -220,7 +220,7 @@ def config(
 
 def _follow(path: Path, view: View, transcript: Transcript, *, on_screen: bool) -> int:
     if on_screen:
-        from dynatui.app import follow as follow_on_screen  # noqa: PLC0415 - imports textual
+        from dynatui.show import follow as follow_on_screen  # noqa: PLC0415 - imports textual
 
         return follow_on_screen(path, view)
     from dynatui.follow import events  # noqa: PLC0415 - no other command needs it

@@ -10,9 +10,9 @@ from typing import get_args
 
 from decoder.config import PRESETS, KnobName, RunConfig
 from decoder.errors import ConfigError
+from decoder.events import Knob, Run
 from dynatui.sources import Controls
 from dynatui.state import Record, RunState
-from decoder.events import Knob, Run
 
 _NAMES: tuple[KnobName, ...] = get_args(KnobName)
 

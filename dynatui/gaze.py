@@ -3,6 +3,7 @@
 A run that is looked at stays, even when the next has begun. Knows no widget and no source.
 """
 
+from decoder.events import Run
 from dynatui.render.scene import Place
 from dynatui.state import Record, RunState
 from dynatui.timeline import Timeline
@@ -32,9 +33,9 @@ class Gaze:
         """The run that is shown."""
         return self.work if self._held is None else self._shown
 
-    def take(self, record: Record, *, begins: bool) -> None:
-        """Adds a record; `begins` when a new run does."""
-        if begins:
+    def take(self, record: Record) -> None:
+        """Adds a record."""
+        if isinstance(record, Run):
             self.work = Timeline(self.work.state)
         self.work.take(record)
 

@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING
 
+from decoder.config import KnobName
 from dynatui.commands import text, time
 from dynatui.render import drawer, sliders, status, timeline
 
@@ -13,29 +14,22 @@ def click(app: "DynaApp", panel: str, at: tuple[int, int], size: tuple[int, int]
     """A press, or a drag, on a cell of a panel of a size."""
     x, y = at
     match panel:
-        case "knobs" | "drawer":
-            hit = (sliders.hit if panel == "knobs" else drawer.hit)(app.scene, *size, x, y)
-            if hit and app.desk:
-                app.look(slider=hit[0])
-                app.desk.set(*hit, app.gaze.work.state)
-                app.draw(everything=True)
+        case "knobs":
+            _turned(app, sliders.hit(app.scene, *size, x, y))
+        case "drawer":
+            _turned(app, drawer.hit(app.scene, *size, x, y))
         case "timeline":
-            rounds = timeline.hit(app.scene, size[0], x)
-            if rounds is not None:
-                time.scrub_to(app, rounds)
+            _looked_at(app, timeline.hit(app.scene, size[0], x))
+        case "text":
+            _inspected(app, app.text_panel.token_at(x, y))
+        case "acceptance" | "depth":
+            text.panel(app, "curves")
         case "tabs":
             tab = status.tab_at(app.scene, size[0], x)
             if tab:
                 text.panel(app, tab)
-        case "text":
-            place = app.text_panel.token_at(x, y)
-            if place is not None:
-                app.gaze.hold()
-                app.look(mode="inspect", cursor=place, panel="text")
         case "tree" | "race" | "work" | "whatif" | "prompts" | "log":
             text.panel(app, panel)
-        case "acceptance" | "depth":
-            text.panel(app, "curves")
 
 
 def wheel(app: "DynaApp", lines: int) -> None:
@@ -44,3 +38,21 @@ def wheel(app: "DynaApp", lines: int) -> None:
         text.cursor_line(app, 3 * lines)
     elif lines < 0:
         text.inspect(app)
+
+
+def _turned(app: "DynaApp", hit: tuple[KnobName, float] | None) -> None:
+    if hit and app.desk:
+        app.look(slider=hit[0])
+        app.desk.set(*hit, app.gaze.work.state)
+        app.draw(everything=True)
+
+
+def _looked_at(app: "DynaApp", rounds: int | None) -> None:
+    if rounds is not None:
+        time.scrub_to(app, rounds)
+
+
+def _inspected(app: "DynaApp", place: int | None) -> None:
+    if place is not None:
+        app.gaze.hold()
+        app.look(mode="inspect", cursor=place, panel="text")

@@ -56,7 +56,7 @@ def show(source: Source, view: View, command: Callable[[], str] = lambda: "") ->
     if code == _FAULT:
         sys.stderr.write(f"dynatui stopped because of a fault of its own; please report what {log} says\n")
     else:
-        sys.stdout.writelines(f"{line}\n" for line in lines(app.session_log, app.kept_paths, command()))
+        sys.stdout.writelines(f"{line}\n" for line in lines(app.session_log, command=command(), kept=app.kept_paths))
     if not ended:
         # A thread that loads a model cannot be interrupted, and Python's way out could hang or abort in native code.
         sys.stdout.flush()

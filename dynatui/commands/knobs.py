@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING
 
 from decoder.config import KnobName
 from dynatui.desk import Desk
-from dynatui.knobs import TABLE, info
+from dynatui.knobs import info
 from dynatui.pin import Pin
+from dynatui.render.drawer import shown
 
 if TYPE_CHECKING:
     from dynatui.app import DynaApp
@@ -39,7 +40,7 @@ def drawer(app: "DynaApp") -> None:
 
 def slider(app: "DynaApp", step: int) -> None:
     """The next slider, or the one before."""
-    names = [knob.name for knob in TABLE if knob.name in app.scene.state.settings]
+    names = shown(app.scene.state)
     if names:
         place = names.index(app.scene.slider) if app.scene.slider in names else 0
         app.look(slider=names[(place + step) % len(names)], typed="")

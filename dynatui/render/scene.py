@@ -7,6 +7,7 @@ from typing import Literal, TypeAlias, get_args
 from decoder.config import KnobName
 from decoder.steering import Stage
 from decoder.whatif import WhatIf
+from dynatui.gpu import GpuLoad
 from dynatui.pin import Pin
 from dynatui.results import Results
 from dynatui.session import Symbols
@@ -93,6 +94,8 @@ class Scene:
     """What the user pinned as A."""
     whatif: WhatIf | None = None
     """What other knobs would have done, when that is shown."""
+    gpu: GpuLoad | None = None
+    """How busy the device is, where it says so."""
     note: str = ""
     """What the last key did, where nothing else shows it; cleaned."""
 

@@ -23,7 +23,7 @@ class BreakScreen(ModalScreen[None]):
         Binding("q,ctrl+c", "app.leave", "quit", show=False, priority=True),
         Binding("left,minus", "limit(-1)", "x down", show=False),
         Binding("right,equals_sign", "limit(1)", "x up", show=False),
-        *(Binding(str(number), f"toggle({number})", "switch", show=False) for number in range(1, len(BREAKS) + 1)),
+        *(Binding(str(number), f"switch({number})", "switch", show=False) for number in range(1, len(BREAKS) + 1)),
     ]
 
     def __init__(self, controls: Controls) -> None:
@@ -36,7 +36,7 @@ class BreakScreen(ModalScreen[None]):
         with VerticalScroll(classes="page"):
             yield self._page
 
-    def action_toggle(self, number: int) -> None:
+    def action_switch(self, number: int) -> None:
         """Switches a condition."""
         self._controls.break_on(self._controls.conditions.toggled(BREAKS[number - 1]))
         self._page.update(self._text())

@@ -9,8 +9,8 @@ from textual.pilot import Pilot
 from decoder.errors import ConfigError
 from decoder.events import Knob
 from dynatui.app import DynaApp
-from dynatui.keymap import TABS
 from dynatui.render.layout import layout
+from dynatui.render.scene import PANELS
 from dynatui.screens.help import HelpScreen
 from dynatui.session import View
 from dynatui.state import Failure, Loading, Prompt, Record
@@ -122,7 +122,7 @@ async def test_a_frozen_view_stands_still_while_data_is_read() -> None:
         await pilot.pause()
         assert "FROZEN" in screen_text(app)
         assert "unseen" not in screen_text(app)
-        assert app.state.rounds == 7
+        assert app.gaze.work.rounds == 7
         await pilot.press("space")
         await pilot.pause()
         assert "unseen" in screen_text(app)
@@ -142,6 +142,12 @@ async def test_next_and_restart_move_among_the_prompts() -> None:
     async with shown() as (_, source, pilot):
         await pilot.press("n", "R")
         assert source.steps == [1, 0]
+
+
+async def test_the_previous_prompt_is_a_step_back() -> None:
+    async with shown() as (_, source, pilot):
+        await pilot.press("N")
+        assert source.steps == [-1]
 
 
 async def test_speed_halves_and_doubles() -> None:
@@ -176,9 +182,9 @@ async def test_runs_that_are_over_are_forgotten() -> None:
         source.records += [*story()[:-3]]
         app.tick()
         assert source.records == story()[:-3]
-        assert app.state.rounds == 6
+        assert app.gaze.work.rounds == 6
         app.tick()
-        assert app.state.rounds == 6
+        assert app.gaze.work.rounds == 6
 
 
 async def test_a_failure_is_shown_in_every_tab_and_its_exit_code_kept() -> None:
@@ -214,7 +220,18 @@ async def test_a_turned_knob_is_marked_on_the_curves() -> None:
 
 async def test_at_full_size_every_panel_is_there() -> None:
     async with shown() as (app, _, _pilot):
-        assert visible(app) == {"status", "cards", "text", "race", "tree", "acceptance", "depth", "knobs", "footer"}
+        assert visible(app) == {
+            "status",
+            "cards",
+            "text",
+            "race",
+            "tree",
+            "acceptance",
+            "depth",
+            "timeline",
+            "knobs",
+            "footer",
+        }
 
 
 async def test_a_large_terminal_explains_itself() -> None:
@@ -225,14 +242,19 @@ async def test_a_large_terminal_explains_itself() -> None:
 
 
 @pytest.mark.parametrize(
-    ("key", "panels"), zip("1234", [{"text"}, {"tree"}, {"acceptance", "depth"}, {"race"}], strict=True)
+    ("key", "panels"),
+    zip(
+        "12345678",
+        [{"text"}, {"tree"}, {"acceptance", "depth"}, {"race"}, {"work"}, {"whatif"}, {"prompts"}, {"log"}],
+        strict=True,
+    ),
 )
 async def test_in_a_small_terminal_tabs_share_one_place(key: str, panels: set[str]) -> None:
     async with shown(size=TABBED) as (app, _, pilot):
         await pilot.press(key)
         await pilot.pause()
         assert visible(app) == {"status", "cards", "tabs", "trends", "knobs", "footer"} | panels
-        assert app.tab == TABS[int(key) - 1]
+        assert app.scene.panel == PANELS[int(key) - 1]
 
 
 @pytest.mark.parametrize("size", [(40, 10), (30, 6), (20, 3), (10, 1), (1, 1), (300, 8), (20, 90)])
@@ -327,6 +349,7 @@ def test_fewer_frames_over_ssh(fps: int | None, ssh: str, expected: int, monkeyp
         ((80, 24), "tabbed"),
         ((200, 20), "tabbed"),
         ((40, 10), "small"),
+        ((39, 10), "line"),
     ],
 )
 def test_the_richest_layout_that_fits_is_chosen(size: tuple[int, int], expected: str) -> None:

@@ -28,7 +28,7 @@ from tests.dynatui.fake_engine import FakeEngine, story
 
 @dataclass
 class FakeScreen:
-    """Stands for `dynatui.app`, and remembers what it was to show."""
+    """Stands for `dynatui.show`, and remembers what it was to show."""
 
     sessions: list[Session] = field(default_factory=list)
     replays: list[tuple[Path, list[Event], View]] = field(default_factory=list)
@@ -73,7 +73,7 @@ def screen(monkeypatch: pytest.MonkeyPatch) -> FakeScreen:
     fake = FakeScreen()
     monkeypatch.setattr(streams, "can_show_screen", lambda: True)
     app = SimpleNamespace(watch=fake.watch, replay=fake.replay, follow=fake.follow)
-    monkeypatch.setitem(sys.modules, "dynatui.app", app)
+    monkeypatch.setitem(sys.modules, "dynatui.show", app)
     monkeypatch.setitem(sys.modules, "dynatui.compare", SimpleNamespace(side_by_side=fake.side_by_side))
     return fake
 

@@ -24,13 +24,13 @@ ENTER, LEAVE = "\x1b[?1049h", "\x1b[?1049l"
 FAKE_LIVE = """
 import sys
 from decoder.errors import DeviceError
-from dynatui import app
+from dynatui import show
 from dynatui.session import Models, Session
 def load(report):
     report("loading a fake")
     {load}
-app.load_engine = lambda session: load
-code = app.watch(Session(("one",), Models("big", "small")))
+show.load_engine = lambda session: load
+code = show.watch(Session(("one",), Models("big", "small")))
 print("AFTER", flush=True)
 sys.exit(code)
 """

@@ -49,7 +49,7 @@ def test_places_beyond_the_ends_are_the_ends() -> None:
 def gazing(*records: Record) -> Gaze:
     gaze = Gaze()
     for record in records:
-        gaze.take(record, begins=record == run())
+        gaze.take(record)
     return gaze
 
 
@@ -57,7 +57,7 @@ def test_a_view_that_is_held_stands_still_while_the_work_goes_on() -> None:
     gaze = gazing(run(), tree_round(0))
     gaze.hold()
     before = gaze.state
-    gaze.take(tree_round(1), begins=False)
+    gaze.take(tree_round(1))
     assert gaze.state is before
     assert gaze.work.rounds == 2
     gaze.follow()
@@ -67,8 +67,8 @@ def test_a_view_that_is_held_stands_still_while_the_work_goes_on() -> None:
 def test_a_run_that_is_looked_at_stays_when_the_next_begins() -> None:
     gaze = gazing(run(), tree_round(0), tree_round(1))
     gaze.look_at(1)
-    gaze.take(run(prompt="Another"), begins=True)
-    gaze.take(tree_round(0), begins=False)
+    gaze.take(run(prompt="Another"))
+    gaze.take(tree_round(0))
     assert (gaze.state.prompt_text, gaze.state.rounds) == ("Once upon", 1)
     gaze.look_at(2)
     assert gaze.state.rounds == 2

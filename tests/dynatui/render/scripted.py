@@ -2,12 +2,17 @@
 
 import math
 from collections.abc import Iterable
+from dataclasses import asdict
+from pathlib import Path
 
-from decoder.config import KnobName
+from decoder.config import DynaTree, KnobName
 from decoder.events import End, Event, Knob, Knobs, Round, Run, Start, Summary
 from decoder.metrics import fold
+from decoder.steering import Stage
+from dynatui.breaks import Conditions
 from dynatui.render.ink import Row, text_of
 from dynatui.render.scene import Scene
+from dynatui.session import Models, Session
 from dynatui.state import Prompt, Record, RunState, apply
 
 HOSTILE = "\x1b]52;c;UFdORUQ=\x07\x1b[2J\x9b31m[bold]x[/bold]\u202e\r\x7f"
@@ -16,7 +21,6 @@ HOSTILE = "\x1b]52;c;UFdORUQ=\x07\x1b[2J\x9b31m[bold]x[/bold]\u202e\r\x7f"
 
 def run(methods: Iterable[str] = ("dynatree", "ar"), prompt: str = "Once upon") -> Run:
     """A run begins."""
-    parameters = {"d_max": 8, "window": 3, "target_acceptance": 0.7, "history": True}
     return Run(
         version="0.1.0",
         started_at="2026-01-01T00:00:00Z",
@@ -28,7 +32,7 @@ def run(methods: Iterable[str] = ("dynatree", "ar"), prompt: str = "Once upon") 
         prompt=prompt,
         prompt_tokens=[1, 2],
         max_new_tokens=64,
-        methods={name: dict(parameters) if name == "dynatree" else {} for name in methods},
+        methods={name: asdict(DynaTree(window=3)) if name == "dynatree" else {} for name in methods},
     )
 
 
@@ -109,18 +113,65 @@ def lines(rows: Iterable[Row]) -> list[str]:
     return [text_of(row) for row in rows]
 
 
+class ScriptedControls:
+    """An engine's controls that remember what they were told."""
+
+    def __init__(self) -> None:
+        self.session = Session(("Once upon", "Another"), Models("big", "small"))
+        self.config = self.session.config
+        self.conditions = Conditions()
+        self.prompt = "Once upon"
+        self.stage: Stage | None = None
+        self.broke = ""
+        self.turns: list[tuple[KnobName, float]] = []
+        self.stages = 0
+        self.edited: list[str] = []
+        self.file: Path | None = None
+
+    def turn(self, name: KnobName, value: float) -> None:
+        """Remembers the turn."""
+        self.turns.append((name, round(value, 6)))
+        self.config = self.config.turned(name, value)
+
+    def step(self) -> None:
+        """Counts."""
+        self.stages += 1
+
+    def break_on(self, conditions: Conditions) -> None:
+        """Takes them as they are."""
+        self.conditions = conditions
+
+    def edit(self, prompt: str) -> None:
+        """Remembers the prompt."""
+        self.edited.append(prompt)
+
+    def record(self, path: Path | None) -> None:
+        """Remembers the file."""
+        self.file = path
+
+
 class ScriptedSource:
     """Gives what a test puts into `records`, and remembers what it was told."""
 
     def __init__(self, records: Iterable[Record] = (), *, steerable: bool = True) -> None:
         self.records: list[Record] = list(records)
-        self.steerable = steerable
-        self.recording = False
+        self.steering = ScriptedControls()
+        self.controls = self.steering if steerable else None
+        self.playback = None
         self.paused = False
         self.speed = 1.0
-        self.turns: list[tuple[KnobName, float]] = []
         self.steps: list[int] = []
         self.stopped = False
+
+    @property
+    def turns(self) -> list[tuple[KnobName, float]]:
+        """What was turned."""
+        return self.steering.turns
+
+    @property
+    def recorded(self) -> Path | None:
+        """The file, if any."""
+        return self.steering.file
 
     def start(self) -> None:
         """Nothing to start."""
@@ -135,10 +186,6 @@ class ScriptedSource:
     def set_paused(self, *, paused: bool) -> None:
         """Takes the word for it."""
         self.paused = paused
-
-    def turn(self, name: KnobName, value: float) -> None:
-        """Remembers the turn."""
-        self.turns.append((name, round(value, 6)))
 
     def go(self, step: int) -> None:
         """Remembers the step."""

@@ -1,0 +1,306 @@
+"""Looking closer and looking back: cursor, panels, time line, stages, drawer, mouse, palette."""
+
+import pytest
+from msgspec import structs
+from textual.pilot import Pilot
+
+from decoder.metrics import fold
+from decoder.steering import Stage
+from dynatui.app import DynaApp
+from dynatui.playback import TraceSource
+from dynatui.screens.breaks import BreakScreen
+from dynatui.screens.edit import EditScreen
+from dynatui.screens.page import PageScreen
+from dynatui.state import Prompt, Record
+from tests.dynatui.render.scripted import plain_round, run, story, tree_round
+from tests.dynatui.test_app import FULL, TABBED, screen_text, shown, visible
+
+
+async def test_a_cursor_in_the_text_says_why_a_token_is_there() -> None:
+    async with shown() as (app, _, pilot):
+        await pilot.press("i")
+        await pilot.pause()
+        assert "inspect" in visible(app)
+        assert app.scene.inspected is not None
+        assert app.scene.inspected.round == 5
+        assert "Why this token" in screen_text(app)
+
+
+async def test_the_tree_shows_the_round_of_the_inspected_token() -> None:
+    async with shown() as (app, _, pilot):
+        await pilot.press("i", "home")
+        await pilot.pause()
+        assert app.scene.cursor == 0
+        assert "round 0" in screen_text(app)
+
+
+async def test_the_cursor_goes_by_token_round_and_end_and_stays_inside() -> None:
+    async with shown() as (app, _, pilot):
+        await pilot.press("i", "left")
+        assert app.scene.cursor == 16
+        await pilot.press("shift+left")
+        assert app.scene.inspected is not None
+        assert (app.scene.inspected.round, app.scene.inspected.depth) == (4, 1)
+        await pilot.press("end", "right", "right")
+        assert app.scene.cursor == 17
+        await pilot.press("home", "left")
+        assert app.scene.cursor == 0
+
+
+async def test_the_cursor_goes_by_line() -> None:
+    async with shown([*story(40)[:-3]]) as (app, _, pilot):
+        await pilot.press("i", "home", "down")
+        assert app.scene.cursor is not None
+        assert 5 < app.scene.cursor < 60
+        await pilot.press("up")
+        assert app.scene.cursor < 5
+
+
+async def test_escape_goes_back_to_what_happens_now() -> None:
+    async with shown() as (app, source, pilot):
+        await pilot.press("i")
+        source.records.append(tree_round(6, " unseen"))
+        app.tick()
+        assert "unseen" not in screen_text(app)
+        await pilot.press("escape")
+        await pilot.pause()
+        assert "unseen" in screen_text(app)
+        assert app.scene.mode == "watch"
+
+
+async def test_scrubbing_shows_every_panel_as_it_was() -> None:
+    async with shown() as (app, _, pilot):
+        await pilot.press("left", "left")
+        await pilot.pause()
+        assert app.scene.place.round == 4
+        assert app.scene.state.rounds == 4
+        assert "round 3" in screen_text(app)
+        await pilot.press("home")
+        assert app.scene.place.round == 0
+        await pilot.press("shift+right")
+        assert app.scene.place.round == 6
+        await pilot.press("end")
+        assert app.scene.place.live
+
+
+async def test_a_frozen_run_stays_when_the_next_prompt_begins() -> None:
+    async with shown() as (app, source, pilot):
+        await pilot.press("left")
+        source.records += [Prompt(2, 2), run(prompt="Another tale"), tree_round(0)]
+        app.tick()
+        await pilot.pause()
+        assert "Once upon" in screen_text(app)
+        await pilot.press("space")
+        await pilot.pause()
+        assert "Another tale" in screen_text(app)
+
+
+async def test_a_step_pauses_first_and_then_goes_on_by_stages() -> None:
+    async with shown() as (app, source, pilot):
+        await pilot.press(".")
+        assert source.paused
+        assert source.steering.stages == 0
+        await pilot.press(".", ".")
+        assert source.steering.stages == 2
+        source.steering.stage = Stage("drafted", structs.replace(tree_round(6), accepted=[], committed=[], text=""))
+        app.tick()
+        await pilot.pause()
+        assert "round 6" in screen_text(app)
+
+
+async def test_conditions_to_pause_at_are_switched_by_number() -> None:
+    async with shown() as (app, source, pilot):
+        await pilot.press("B")
+        assert isinstance(app.screen, BreakScreen)
+        await pilot.press("1", "5", "right", "1")
+        assert source.steering.conditions.on == {"difference"}
+        assert source.steering.conditions.limit == pytest.approx(0.35)
+        await pilot.press("escape")
+        assert not isinstance(app.screen, BreakScreen)
+
+
+async def test_why_it_paused_by_itself_is_said() -> None:
+    async with shown() as (app, source, pilot):
+        source.paused, source.steering.broke = True, "round 5: nothing accepted"
+        app.tick()
+        await pilot.pause()
+        assert "nothing accepted" in screen_text(app)
+
+
+async def test_a_prompt_is_edited_in_place() -> None:
+    async with shown() as (app, source, pilot):
+        await pilot.press("E")
+        assert isinstance(app.screen, EditScreen)
+        await pilot.press("!", "ctrl+r")
+        await pilot.pause()
+        assert source.steering.edited == ["Once upon!"]
+
+
+async def test_an_edit_can_be_left_and_an_unchanged_one_is_none() -> None:
+    async with shown() as (_, source, pilot):
+        await pilot.press("E", "x", "escape", "E", "ctrl+r")
+        await pilot.pause()
+        assert source.steering.edited == []
+
+
+async def test_the_drawer_turns_any_knob_by_key_and_by_value() -> None:
+    async with shown() as (app, source, pilot):
+        await pilot.press("k")
+        await pilot.pause()
+        assert {"drawer"} <= visible(app)
+        await pilot.press("left", "0", ".", "7", "enter")
+        assert source.turns == [("tau_h", 0.75), ("tau_h", 0.7)]
+        await pilot.press("down", "right")
+        assert source.turns[-1][0] != "tau_h"
+        await pilot.press("escape")
+        assert "drawer" not in visible(app)
+
+
+async def test_undo_takes_back_the_last_turn() -> None:
+    async with shown() as (_, source, pilot):
+        await pilot.press("[", "u")
+        assert source.turns == [("tau_h", 0.75), ("tau_h", 0.8)]
+
+
+async def test_a_panel_can_have_the_screen_for_itself() -> None:
+    async with shown() as (app, _, pilot):
+        await pilot.press("2", "e")
+        await pilot.pause()
+        assert visible(app) == {"status", "tree", "footer"}
+        await pilot.press("escape")
+        await pilot.pause()
+        assert "text" in visible(app)
+
+
+async def test_tab_goes_from_panel_to_panel() -> None:
+    async with shown(size=TABBED) as (app, _, pilot):
+        await pilot.press("tab", "tab")
+        assert app.scene.panel == "curves"
+        await pilot.press(*["shift+tab"] * 3)
+        assert visible(app) >= {"log"}
+
+
+async def test_the_first_difference_from_ar_is_found() -> None:
+    events: list[Record] = [run(), tree_round(0), plain_round("ar", 0), plain_round("ar", 1)]
+    events.append(structs.replace(plain_round("ar", 2), committed=[7]))
+    async with shown(events) as (app, _, pilot):
+        await pilot.press("f")
+        await pilot.pause()
+        assert app.scene.mode == "inspect"
+        assert app.scene.cursor == 2
+
+
+async def test_the_badge_says_whether_the_text_is_that_of_ar() -> None:
+    async with shown(story()) as (app, _, _pilot):
+        figures = fold(story()).figures()
+        assert figures["dynatree"].identical_to_ar is False
+        assert "ar" in screen_text(app).split("\n")[0]
+
+
+async def test_results_of_prompts_are_kept() -> None:
+    async with shown([Prompt(1, 2), *story()]) as (app, source, pilot):
+        source.records += [Prompt(2, 2), run(prompt="Another"), tree_round(0)]
+        app.tick()
+        await pilot.press("7")
+        await pilot.pause()
+        assert app.scene.results[1].done
+        assert "Once upon" in screen_text(app)
+
+
+async def test_a_click_on_the_time_line_goes_there() -> None:
+    async with shown() as (app, _, pilot):
+        row = app.query_one("#timeline").region
+        await pilot.click(offset=(row.x + 6, row.y))
+        await pilot.pause()
+        assert not app.scene.place.live
+        assert app.scene.place.round < 6
+
+
+async def test_a_click_on_a_token_inspects_it() -> None:
+    async with shown() as (app, _, pilot):
+        row = app.query_one("#text").region
+        await pilot.click(offset=(row.x + 13, row.y + 1))
+        await pilot.pause()
+        assert app.scene.mode == "inspect"
+
+
+async def test_a_click_on_a_slider_turns_it() -> None:
+    async with shown() as (app, source, pilot):
+        row = app.query_one("#knobs").region
+        for x in range(row.x, row.x + 40):
+            await pilot.click(offset=(x, row.y + 1))
+        assert source.turns
+        assert {name for name, _ in source.turns} == {"tau_h"}
+
+
+async def test_the_palette_finds_commands_by_name() -> None:
+    async with shown() as (app, _, pilot):
+        titles = {command.title for command in app.get_system_commands(app.screen)}
+        assert {"freeze", "τh: less", "panel: work", "quit"} <= titles
+        await pilot.press("ctrl+p")
+        await pilot.pause()
+        await pilot.press(*"mask", "enter")
+        await pilot.pause()
+        assert app.scene.mask
+
+
+async def test_the_command_line_is_shown_and_copied() -> None:
+    async with shown() as (app, _, pilot):
+        app.command_line = lambda: "dynatui --tau-h 0.8"
+        await pilot.press("y")
+        await pilot.pause()
+        assert isinstance(app.screen, PageScreen)
+        assert app.clipboard == "dynatui --tau-h 0.8"
+
+
+async def test_heat_mask_symbols_and_theme_change() -> None:
+    async with shown() as (app, _, pilot):
+        await pilot.press("o", "t", "v", "T")
+        await pilot.pause()
+        assert (app.scene.heat, app.scene.mask, app.scene.symbols) == ("probability", True, "block")
+        assert app.theme != "dynatui"
+
+
+def playing() -> TraceSource:
+    source = TraceSource([*story(30)], speed=1.0)
+    source.play(1.0)
+    return source
+
+
+async def replayed(app: DynaApp, pilot: Pilot[None]) -> None:
+    app.tick()
+    await pilot.pause()
+
+
+async def test_a_recording_is_scrubbed_beyond_what_was_played() -> None:
+    app = DynaApp(playing(), ticking=False, clock=lambda: 0.0)
+    async with app.run_test(size=FULL) as pilot:
+        await replayed(app, pilot)
+        before = app.scene.place.round
+        await pilot.press("shift+right")
+        assert app.scene.place.round == before + 10
+        assert app.scene.place.rounds == 30
+        await pilot.press("home")
+        assert app.scene.place.round == 0
+
+
+async def test_a_recording_plays_on_from_where_one_looks() -> None:
+    source = playing()
+    app = DynaApp(source, ticking=False, clock=lambda: 0.0)
+    async with app.run_test(size=FULL) as pilot:
+        await replayed(app, pilot)
+        await pilot.press("home", "right", "right")
+        assert source.paused
+        await pilot.press("space")
+        await replayed(app, pilot)
+        assert not source.paused
+        assert app.scene.place.round == 2
+
+
+async def test_a_recording_is_stepped_by_rounds() -> None:
+    app = DynaApp(playing(), ticking=False, clock=lambda: 0.0)
+    async with app.run_test(size=FULL) as pilot:
+        await replayed(app, pilot)
+        before = app.scene.place.round
+        await pilot.press(".", ".")
+        assert app.scene.place.round == before + 2
