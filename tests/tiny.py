@@ -191,7 +191,25 @@ def padded_pair(home: Path, *, target_width: int, draft_width: int) -> TinyPair:
     return save_pair(home, target, kin(draft, seed=2))
 
 
+TEMPLATE = (
+    "{{ bos_token }}{% for message in messages %}[{{ message.role }}] {{ message.content }}\n{% endfor %}"
+    "{% if add_generation_prompt %}[assistant] {% endif %}"
+)
+"""A chat template in the manner of those on the hub: it writes the special token that begins a text itself."""
+
+
+def chat_pair(home: Path, template: Any = TEMPLATE) -> TinyPair:
+    """A pair with a chat template, whose tokenizer begins every plain text with a special token."""
+    pair = kindred_pair("llama", home, begin=True)
+    for path in (pair.target, pair.draft):
+        tokenizer = train_tokenizer(begin=True)
+        tokenizer.chat_template = template
+        tokenizer.save_pretrained(path)
+    return pair
+
+
 SPECIAL: dict[str, Callable[[Path], TinyPair]] = {
+    "chat": chat_pair,
     "begin": lambda home: kindred_pair("llama", home, begin=True),
     "long": long_pair,
     "twins": twin_pair,
