@@ -90,7 +90,7 @@ def _outcome(scene: Scene) -> list[_Card]:
 
 def _policy(scene: Scene) -> list[_Card]:
     state = scene.state
-    knobs, deepest = state.knobs, state.parameter("d_max", 8)
+    knobs, deepest = state.knobs, max(2.0, state.settings.get("d_max", 8.0))
     if knobs is None:
         return [
             _Card(12, (title,), "-", ("no such knob" if state.newest else "",)) for title in ("D0 depth", "τh / τl")
@@ -111,7 +111,7 @@ def _policy(scene: Scene) -> list[_Card]:
             12,
             ("τh sure / τl unsure", "τh / τl"),
             f"{short(knobs.tau_h)} / {short(knobs.tau_l)}",
-            ("1 child / most children", "sure/unsure"),
+            ("fewest / most guesses", "sure/unsure"),
             "second",
             state.curves.tau_h,
             0.5,

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from decoder.events import Figures
+from dynatui.render.explain import explained
 from dynatui.render.ink import Ink, Row, Rows, best, column, frame, inside, short
 from dynatui.render.scene import Scene
 from dynatui.results import Result
@@ -42,7 +43,9 @@ def prompts(scene: Scene, width: int, height: int) -> Rows:
         _row(number, results[number], columns, opening, now=number == current)
         for number in numbers[first : first + listed]
     ]
-    return frame(title, [_heads(columns, opening), *page, *totals][: max(0, room)], (width, height))
+    body = [_heads(columns, opening), *page, *totals]
+    body += explained(_TOLD, inner, room - len(body))
+    return frame(title, body[: max(0, room)], (width, height))
 
 
 def _columns(width: int) -> list[_Column]:
@@ -126,3 +129,6 @@ _COLUMNS = (
     _Column("same as ar", 12, _same, _agreed),
 )
 _RANKED = (3, 1, 4, 5, 2, 0)
+"""Columns, the most telling first."""
+_TOLD = ("tokens_per_round", "depth_acceptance", "tokens_per_second", "speedup", "identical_to_ar")
+"""Figures that are explained below the table, where there is room."""

@@ -1,8 +1,9 @@
 """The race: every method's rate as a bar, its gain over ar, how far it is, and whether its text is ar's."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from decoder.events import Figures
+from dynatui.render.explain import explained, led_by
 from dynatui.render.ink import Ink, Row, Rows, bar, column, fit, frame, inside, percent, share, short
 from dynatui.render.scene import Scene
 
@@ -23,7 +24,8 @@ def race(scene: Scene, width: int, height: int) -> Rows:
     elif room > len(body):
         body.append(_error(scene) or _verdict(scene.state.watched, figures.get(scene.state.watched)))
         if room > len(body) + len(figures) + 1 and inner >= _WIDE:
-            body += [(), *_table(scene, figures)]
+            body += [(), *_table(scene, figures, inner)]
+            body += explained(led_by(_TOLD), inner, room - len(body))
     return frame(title, body, (width, height))
 
 
@@ -44,20 +46,49 @@ def _row(scene: Scene, name: str, entry: Figures, fastest: float, width: int) ->
     )
 
 
-def _table(scene: Scene, figures: Mapping[str, Figures]) -> Rows:
+def _table(scene: Scene, figures: Mapping[str, Figures], width: int) -> Rows:
     """How each method comes to its rate, where there is height to spare."""
-    heads = ("tokens/round", "acceptance", "drafted", "text of ar")
-    rows: Rows = [((" " * _NAME, "dim"), *((f"{head:>14}", "dim") for head in heads))]
+    columns = _COLUMNS[: max(0, (width - _NAME) // _CELLS)]
+    rows: Rows = [((" " * _NAME, "dim"), *((f"{head:>{_CELLS}}", "dim") for head, _ in columns))]
     for name, entry in figures.items():
-        same = {True: "yes", False: "differs", None: "-"}[entry.identical_to_ar]
-        values = (short(entry.tokens_per_round), percent(entry.acceptance_rate), str(_known(entry.drafted)), same)
         ink: Ink = "strong" if name == scene.state.watched else "plain"
-        rows.append(((column(name, _NAME), ink), *((f"{value:>14}", ink) for value in values)))
+        rows.append(((column(name, _NAME), ink), *((f"{value(entry):>{_CELLS}}", ink) for _, value in columns)))
     return rows
 
 
-def _known(count: int | None) -> int | str:
-    return "-" if count is None else count
+def _same(entry: Figures) -> str:
+    if entry.identical_to_ar is not False:
+        return "-" if entry.identical_to_ar is None else "yes"
+    return "near tie" if entry.near_tie else "differs"
+
+
+def _known(count: int | None) -> str:
+    return "-" if count is None else str(count)
+
+
+def _megabytes(count: int | None) -> str:
+    return "-" if count is None else short(count / 1e6, 0)
+
+
+def _ms(seconds: float | None) -> str:
+    return "-" if seconds is None else short(1000 * seconds, 1)
+
+
+_CELLS = 14
+_COLUMNS: tuple[tuple[str, Callable[[Figures], str]], ...] = (
+    ("tokens/round", lambda one: short(one.tokens_per_round)),
+    ("acceptance", lambda one: percent(one.acceptance_rate)),
+    ("drafted", lambda one: _known(one.drafted)),
+    ("text of ar", _same),
+    ("depth acc.", lambda one: short(one.depth_acceptance)),
+    ("ms/token", lambda one: _ms(one.tpot_s)),
+    ("TTFT ms", lambda one: _ms(one.ttft_s)),
+    ("draft s", lambda one: short(one.draft_s)),
+    ("verify s", lambda one: short(one.verify_s)),
+    ("peak MB", lambda one: _megabytes(one.peak_bytes)),
+)
+_TOLD = ("tokens_per_second", "speedup", "tokens_per_round", "acceptance_rate", "drafted", "identical_to_ar")
+"""Figures that are explained first, where there is still more height."""
 
 
 def _progress(scene: Scene, name: str, entry: Figures) -> str:

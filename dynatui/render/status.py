@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from decoder.steering import StageName
+from dynatui.gpu import GpuLoad
 from dynatui.keymap import KEYMAP, Key
 from dynatui.render.badge import badge
-from dynatui.render.ink import Ink, Row, Rows, fit, fitting, joined, short, width_of
+from dynatui.render.ink import Ink, Row, Rows, fit, fitting, joined, percent, short, width_of
 from dynatui.render.layout import least
 from dynatui.render.scene import PANELS, PanelName, Scene
 
@@ -131,6 +132,8 @@ def _right(scene: Scene) -> list[_Part]:
 def _costs(scene: Scene) -> list[_Part]:
     """What the device does, and what the screen itself takes."""
     meters, parts = scene.meters, list[_Part]()
+    if scene.gpu is not None:
+        parts.append(_Part(8, tuple(((words, "dim"),) for words in gpu_wordings(scene.gpu)), right=True))
     if meters.fps > 0:
         slow: Ink = "warn" if meters.slow_line else "dim"
         rate = f"{meters.fps:.0f} fps"
@@ -141,6 +144,19 @@ def _costs(scene: Scene) -> list[_Part]:
     return parts
 
 
+def gpu_wordings(gpu: GpuLoad) -> tuple[str, ...]:
+    """Load, memory and power as far as the driver tells, from the longest wording to the shortest."""
+    known = ["GPU"] if gpu.load is None else [f"GPU {percent(gpu.load)}"]
+    if gpu.used_bytes is not None:
+        total = "" if gpu.total_bytes is None else f"/{gpu.total_bytes / 1e9:.0f}"
+        known.append(f"{gpu.used_bytes / 1e9:.1f}{total} GB")
+    if gpu.power_w is not None:
+        known.append(f"{gpu.power_w:.0f} W")
+    if gpu.temperature_c is not None:
+        known.append(f"{gpu.temperature_c} C")
+    return tuple(" ".join(known[:count]) for count in range(len(known), 0, -1))
+
+
 def essentials(scene: Scene, width: int, height: int) -> Rows:
     """All that matters on one line, for terminals that have room for nothing else."""
     del height
@@ -148,12 +164,13 @@ def essentials(scene: Scene, width: int, height: int) -> Rows:
     entry, knobs, doing = state.figures().get(state.watched), state.knobs, activity(scene)
     if entry is None:
         return [fit(doing[:1], width)]
+    compared = badge(state)
     parts: list[Row] = [
         ((f"{short(entry.tokens_per_second, 0)}/s", "first"),),
         ((f"L-bar {short(entry.tokens_per_round)}", "first"),),
         *([((f"D0 {short(knobs.d0, 1)}", "second"),)] if knobs else []),
         doing[:1],
-        *badge(state)[-1:],
+        compared[-1] if compared else (),
     ]
     return [fitting([(*part, (" ", "plain")) for part in parts], width)]
 
