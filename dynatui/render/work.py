@@ -1,0 +1,154 @@
+"""What the guesses cost and what became of them: drafted against used by depth, and where the time of a round goes."""
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from functools import lru_cache
+from itertools import zip_longest
+
+from decoder.metrics import Levels, Tally
+from dynatui.render.ink import Row, Rows, best, fit, frame, inside, joined, percent, share, short, trend
+from dynatui.render.scene import Scene
+from dynatui.render.wrap import wrapped
+from dynatui.state import RunState
+from dynatui.tokens import Token
+
+_SIDE_BY_SIDE = 64
+_AIRY = 8
+"""Rows from which on the sentence may take two."""
+_GAP = 3
+_TIMES = 5
+"""Rows of the table of times, its heading included."""
+_SHORTEST_BAR = 4
+_LONGEST_TREND = 24
+_NEWEST = 2000
+"""Tokens that the kinds are counted over, so that a long run costs no more."""
+_KINDS = (
+    ("words", re.compile(r" [^\W\d_]+")),
+    ("word parts", re.compile(r"[^\W\d_]+")),
+    ("numbers", re.compile(r" ?\d+")),
+    ("blanks", re.compile(r"\s+")),
+    ("punctuation", re.compile(r" ?[.,;:!?'\"()\u2018\u2019\u201c\u201d\u2014\u2026-]+")),
+    ("code and signs", re.compile(r".+", re.DOTALL)),
+)
+
+
+def work(scene: Scene, width: int, height: int) -> Rows:
+    """A sentence that sums up, the guesses by depth, the time by stage and the tokens by kind."""
+    state, size = scene.state, (width, height)
+    inner, room = inside(size)
+    title: Row = (("Work", "title"), (" ─ what the guesses cost, what became of them", "dim"))
+    tally = state.race.tallies.get(state.watched)
+    if tally is None or state.newest is None:
+        hint: Row = (("how much of the drafted work is used, and where the time goes", "dim"),)
+        return frame(title, [hint], size)
+    told = wrapped([(best(inner * (1 + (room >= _AIRY)), *summaries(state.watched, tally)), "plain")], inner)
+    room -= len(told)
+    if inner < _SIDE_BY_SIDE:
+        guesses = depths(tally.by_depth, inner, max(2, room - _TIMES))
+        return frame(title, [*told, *guesses, *times(state, tally, inner), *kinds(state.tokens, inner)], size)
+    left = (inner - _GAP) // 2
+    right = inner - _GAP - left
+    guesses = depths(tally.by_depth, left, room)
+    others = [*times(state, tally, right), *kinds(state.tokens, right)]
+    pairs = zip_longest(guesses, others, fillvalue=())
+    return frame(title, [*told, *((*fit(a, left + _GAP), *b) for a, b in pairs)], size)
+
+
+def summaries(method: str, tally: Tally) -> tuple[str, ...]:
+    """One sentence, in wordings from the longest to the shortest."""
+    if not tally.knows_tree:
+        return (f"{method} does not show its draft: only its time is known.", "the draft is not shown")
+    if tally.drafted == 0:
+        return (f"{method} guesses nothing: each token is one pass of the target.", "no guesses")
+    used = f"Of {tally.drafted} drafted nodes {tally.accepted} were used"
+    right = [share(taken, tally.rounds) for _, taken in tally.by_depth]
+    first = f"{used}; depth 1 is right in {percent(right[0])} of the rounds"
+    return (
+        f"{first}, depth {len(right)} in {percent(right[-1])}.",
+        f"{first}.",
+        f"{used}; depth 1 right in {percent(right[0])} of rounds.",
+        f"{used}.",
+    )
+
+
+def depths(levels: Levels, width: int, room: int) -> Rows:
+    """A bar for each depth: what was used, then what was wasted; the deepest together where there is no room."""
+    if not levels or room < 1:
+        return []
+    names = [str(depth) for depth in range(1, len(levels) + 1)]
+    rows = max(1, room - 1)
+    if len(levels) > rows:
+        deep = levels[rows - 1 :]
+        names = [*names[: rows - 1], f"{rows}+"]
+        levels = (*levels[: rows - 1], (sum(level[0] for level in deep), sum(level[1] for level in deep)))
+    counts = [f"{used}/{drafted}" for drafted, used in levels]
+    name, count = max(map(len, (*names, "depth"))), max(map(len, (*counts, "used")))
+    length = max(_SHORTEST_BAR, width - name - count - len("  100%") - 2)
+    most = max(drafted for drafted, _ in levels)
+    legend: Row = (("█ used ", "accepted"), ("▒ wasted", "bar"))
+    heading = (("depth ", "dim"), *fit(legend, length), (f" {'used':>{count}} share", "dim"))
+    return [heading, *(_level(*row, most, (name, length, count)) for row in zip(names, levels, counts, strict=True))]
+
+
+def _level(label: str, level: tuple[int, int], count: str, most: int, widths: tuple[int, int, int]) -> Row:
+    drafted, used = level
+    name, length, room = widths
+    whole = round(length * share(drafted, most))
+    kept = min(whole, round(length * share(used, most)))
+    return (
+        (f"{label:>{name}} ", "dim"),
+        ("█" * kept, "accepted"),
+        ("▒" * (whole - kept), "bar"),
+        (" " * (length - whole), "plain"),
+        (f" {count:>{room}}  {percent(share(used, drafted)):>4}", "plain"),
+    )
+
+
+def times(state: RunState, tally: Tally, width: int) -> Rows:
+    """What each stage took: in the last round, on average, as a share, and lately."""
+    past, curves = state.past, state.curves
+    last = past[-1]
+    last_s = max(0.0, last.t - (past[-2].t if len(past) > 1 else 0.0))
+    stages = (
+        ("draft", last.draft_s, tally.draft_s, curves.draft_ms),
+        ("verify", last.verify_s, tally.verify_s, curves.verify_ms),
+        ("commit", last.commit_s, tally.commit_s, curves.commit_ms),
+    )
+    room = min(_LONGEST_TREND, width - len("verify   1234.5  1234.5  100%  "))
+    rows: Rows = [((f"{'ms a round':<10}{'last':>6}{'mean':>8}{'share':>7}", "dim"),)]
+    for name, own_s, total_s, curve in stages:
+        mean_s = None if total_s is None else total_s / max(1, tally.rounds)
+        drawn = trend(curve.points, room, 0.0, max(curve.points[-_LONGEST_TREND:], default=1.0)) if room > 3 else ""
+        rows.append((*_time(name, own_s, mean_s, share(total_s or 0.0, tally.decode_s)), (f"  {drawn}", "bar")))
+    known = [(own, total) for _, own, total, _ in stages if own is not None and total is not None]
+    if len(known) == len(stages):
+        rest_s = max(0.0, tally.decode_s - sum(total for _, total in known))
+        own_s = max(0.0, last_s - sum(own for own, _ in known))
+        rows.append(_time("other", own_s, rest_s / max(1, tally.rounds), share(rest_s, tally.decode_s)))
+    return rows
+
+
+def _time(name: str, last_s: float | None, mean_s: float | None, part: float) -> Row:
+    last, mean = (short(None if value is None else 1000 * value) for value in (last_s, mean_s))
+    whole = percent(part) if mean_s is not None else "-"
+    return ((f"{name:<10}", "plain"), (f"{last:>6}{mean:>8}{whole:>7}", "plain"))
+
+
+def kinds(tokens: Sequence[Token], width: int) -> Rows:
+    """How much of each kind of token the draft guessed, the most frequent kinds first."""
+    counted = [token for token in tokens[-_NEWEST:] if token.text and token.origin != "plain"]
+    total = Counter(kind_of(token.text) for token in counted)
+    guessed = Counter(kind_of(token.text) for token in counted if token.origin == "accepted")
+    if not guessed:
+        return []
+    parts: list[Row] = [
+        ((f"{kind} ", "plain"), (percent(guessed[kind] / count), "strong")) for kind, count in total.most_common()
+    ]
+    return wrapped([("guessed: ", "dim"), *joined(parts, ((", ", "dim"),))], width)
+
+
+@lru_cache(maxsize=4096)
+def kind_of(text: str) -> str:
+    """What a token is made of."""
+    return next(kind for kind, pattern in _KINDS if pattern.fullmatch(text))
