@@ -39,7 +39,7 @@ def inspect(scene: Scene, width: int, height: int) -> Rows:
 
 def rivals(event: Round, token: Token) -> list[int]:
     """The nodes that were guessed in the token's place and lost, the most probable first."""
-    own = token.node if token.node is not None and token.node < len(event.tokens) else None
+    own = node_of(event, token)
     if token.origin == "plain":
         return []
     if own is not None:
@@ -52,6 +52,11 @@ def rivals(event: Round, token: Token) -> list[int]:
     if parent == -1 and own is None:
         found = [0]
     return sorted(found, key=lambda node: (-event.logprobs[node], node))
+
+
+def node_of(event: Round, token: Token) -> int | None:
+    """The token's node in the round's tree, where it has one."""
+    return token.node if token.node is not None and token.node < len(event.tokens) else None
 
 
 def _facts(scene: Scene, token: Token, event: Round, *, apart: bool) -> dict[str, list[Row]]:
@@ -105,15 +110,15 @@ def _draft(event: Round, token: Token) -> list[Row]:
         return [_said("this method does not show its draft")]
     if drafted_nodes(event) == 0:
         return [_said("guessed nothing in this round")]
-    others = rivals(event, token)
-    if token.node is None or token.node >= len(event.tokens) or token.probability is None:
+    others, own = rivals(event, token), node_of(event, token)
+    if own is None:
         if others:
             return [_said(f"did not propose it: {_counted(len(others))} here, all wrong")]
         return [_said("the tree ends before it: all guesses on the way were right")]
-    better = [node for node in others if event.logprobs[node] > event.logprobs[token.node]]
+    better = [node for node in others if event.logprobs[node] > event.logprobs[own]]
     rank = "its first choice" if not better else f"its choice {len(better) + 1}"
     ranked = f"{rank} of {len(others) + 1}" if others else "its only guess here"
-    parts = [_said(f"gave it {_chance(token.probability)}, {ranked}")]
+    parts = [_said(f"gave it {_chance(probability(event.logprobs[own]))}, {ranked}")]
     return [*parts, (("preferred ", "plain"), *_named(event, others[0]))] if better else parts
 
 
@@ -151,10 +156,11 @@ def _knobs(event: Round, token: Token) -> list[Row]:
         return [_said("no τh, τl, D0 in this method")]
     knobs = event.knobs
     values = f"τh {short(knobs.tau_h)} τl {short(knobs.tau_l)} D0 {short(knobs.d0, 1)}"
-    guesses = [*rivals(event, token), *([token.node] if token.node is not None else [])]
+    own = node_of(event, token)
+    guesses = [*rivals(event, token), *([] if own is None else [own])]
     if not guesses:
         return [_said(values)]
-    best = max(probability(event.logprobs[node]) for node in guesses if node < len(event.logprobs))
+    best = max(probability(event.logprobs[node]) for node in guesses)
     side = "over τh" if best >= knobs.tau_h else "under τl" if best < knobs.tau_l else "in between"
     return [_said(values), _said(f"best {_chance(best)} here, {side}: {_counted(len(guesses))}")]
 

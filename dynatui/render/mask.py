@@ -50,7 +50,7 @@ def mask(scene: Scene, width: int, height: int) -> Rows:
     rows = max(1, room - 1 - len(notes))
     count = min(total, rows * (1 + halves), max(1, inner))
     if count < total:
-        notes = [*notes[:-1], ((f"+ {total - count} less likely nodes; {_NOTES[-1]}", "dim"),)] if notes else []
+        notes = [*notes[:-1], ((f"+ {total - count} more nodes; {_NOTES[-1]}", "dim"),)] if notes else []
     matrix = _matrix(scene, event, count, inner, halves=halves)
     body = [_heading(matrix), *(_halved(matrix) if halves else _rows(matrix))]
     body += [()] * (room - len(notes) - len(body))

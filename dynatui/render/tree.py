@@ -1,7 +1,7 @@
 """The draft tree of a round: what was proposed, how probable it was, what the target accepted.
 
-A tree may have more nodes than the panel has rows. Then the accepted path stays, and of the rest the most probable
-nodes: their ancestors are never less probable, so what is shown is always a tree.
+A tree may have more nodes than the panel has rows. Then the accepted path stays with the guesses that lost beside it,
+and of the rest the most probable nodes: their ancestors are never less probable, so what is shown is always a tree.
 """
 
 import math
@@ -61,8 +61,7 @@ def round_of(state: RunState, token: Token) -> Round | None:
 
 def held(scene: Scene) -> Stage | None:
     """The stage that the engine is held at in the middle of a round, unless a token is inspected."""
-    stage: Stage | None = getattr(scene, "stage", None)
-    return stage if scene.inspected is None else None
+    return scene.stage if scene.inspected is None else None
 
 
 def nodes(event: Round, width: int, height: int, *, marked: int | None = None) -> Rows:
@@ -75,7 +74,7 @@ def nodes(event: Round, width: int, height: int, *, marked: int | None = None) -
         for node, guide in walk(event.parents, shown)
     ]
     if total > len(shown) and height > 0:
-        rows.append(((f"+ {total - len(shown)} less likely nodes", "dim"),))
+        rows.append(((f"+ {total - len(shown)} more nodes", "dim"),))
     return rows[: max(0, height)]
 
 
@@ -88,10 +87,11 @@ def path_logprobs(event: Round) -> list[float]:
 
 
 def chosen(event: Round, paths: Sequence[float], room: int) -> set[int]:
-    """Which nodes are shown: the root, the accepted path, then by falling probability of the path."""
+    """Which nodes are shown: the root and the accepted path, what else was guessed along it, then the most probable."""
     first = {0, *event.accepted}
-    rest = sorted((node for node in range(len(paths)) if node not in first), key=lambda node: (-paths[node], node))
-    return first | set(rest[: max(0, room - len(first))])
+    rest = (node for node in range(len(paths)) if node not in first)
+    ranked = sorted(rest, key=lambda node: (event.parents[node] not in first, -paths[node], node))
+    return first | set(ranked[: max(0, room - len(first))])
 
 
 def walk(parents: Sequence[int], shown: set[int]) -> list[tuple[int, str]]:
@@ -182,8 +182,8 @@ def bonus_of(scene: Scene, event: Round) -> Token | None:
     stage = held(scene)
     if stage is not None and stage.name != "committed":
         return None
-    tokens = scene.state.tokens if scene.inspected is None else near(scene.state, scene.cursor or 0)
-    return next((t for t in reversed(tokens) if t.round == event.round and t.origin == "bonus"), None)
+    around = scene.state.tokens[-1:] if scene.inspected is None else near(scene.state, scene.cursor or 0)
+    return next((token for token in reversed(around) if token.round == event.round and token.origin == "bonus"), None)
 
 
 def near(state: RunState, cursor: int) -> tuple[Token, ...]:
