@@ -1,35 +1,50 @@
-"""How to read the screen, for terminals that have the room."""
+"""How to read the screen, for terminals that have the room; the help page shows all of it."""
 
-from dynatui.render.ink import Ink, Rows, frame, inside
+from functools import lru_cache
+
+from dynatui.render.ink import Rows, frame, inside
 from dynatui.render.scene import Scene
-from dynatui.render.text import Wrapped
+from dynatui.render.wrap import wrapped
 
-GUIDE: tuple[tuple[str, str, Ink], ...] = (
-    ("Round", "The draft grows a tree of guesses, the target checks all of them in one pass, the accepted path and one "
-     "token of the target's own become text.", "strong"),
-    ("L-bar", "Tokens per round: what one pass of the target yields. 1 is decoding without a draft. Loops inflate it, "
-     "so the share of distinct 8-grams stands beside it.", "strong"),
-    ("Depth acceptance", "Accepted depth over the depth of the tree. History aims at a fixed value of it.", "strong"),
-    ("τh", "Where the draft's best guess is at least this sure, it gets one child only.", "strong"),
-    ("τl", "Where it is less sure than this, three children; in between, two.", "strong"),
-    ("D0", "Every likely branch may grow this deep; only very likely ones go deeper.", "strong"),
-    ("History", "Accepts much: deeper trees, lower τh. Accepts little: the other way.", "strong"),
+GUIDE: tuple[tuple[str, str], ...] = (
+    ("Round", "The draft guesses a tree of tokens, the target checks all of it in one pass. The path that it "
+     "would have written itself, and one token of its own, become text."),
+    ("L-bar", "Tokens per round: what one pass of the target yields. 1 is decoding without a draft. Text that repeats "
+     "itself inflates it, so the share of distinct 8-grams stands beside it."),
+    ("Depth acceptance", "How far down the tree the target agreed: accepted depth over the depth of the tree."),
+    ("History", "Past rounds move D0 and τh so that depth acceptance comes to its aim: above it deeper trees and a "
+     "lower τh, below it the other way."),
+    ("τh", "Where the draft's best guess is at least this probable, it makes the fewest guesses."),
+    ("τl", "Where it is less probable than this, the most; in between, some."),
+    ("D0", "Every likely path may grow this deep; only very likely ones go deeper."),
+    ("= ar", "The text is the one of plain decoding, as far as both are. ~ it differs, and where; a near tie is a "
+     "difference within rounding. ! it differs by more than rounding."),
+    ("Curves", "▲ you turned a knob. ┊ the round that is looked at. ┄ A, as you pinned it."),
+    ("Time line", "● is the round that is shown, ▲ a turn of yours. Left of the end the work goes on unseen."),
     ("Race", "All methods decode the same prompt, each for the same time. ar is plain decoding, linear a single "
-     "chain of guesses, fixed a tree of fixed shape.", "strong"),
+     "chain of guesses, fixed a tree of fixed shape."),
+    ("Work by depth", "Nodes that were drafted at each depth, and how many of them became text: the rest is wasted."),
+    ("What if", "What other knobs would have drafted and accepted in past rounds, where the record can tell: an "
+     "estimate."),
 )  # fmt: skip
+"""Terms in plain words, those first that a newcomer needs most."""
 
 
 def guide(_scene: Scene, width: int, height: int) -> Rows:
-    """The terms of the screen in plain words."""
+    """As many of the terms as there is room for."""
+    return _page(width, height)
+
+
+@lru_cache(maxsize=4)
+def _page(width: int, height: int) -> Rows:
     inner, room = inside((width, height))
-    pages = [_page(inner, gap) for gap in ("\n\n", "\n")]
-    airy = len(pages[0]) - 2 <= room
-    return frame((("How to read this", "title"),), pages[not airy], (width, height))
-
-
-def _page(width: int, gap: str) -> Rows:
-    page = Wrapped(width)
-    for term, meaning, ink in GUIDE:
-        page.add(f"{term}  ", ink)
-        page.add(f"{meaning}{gap}", "dim")
-    return page.rows
+    entries = [wrapped(((f"{term}  ", "strong"), (meaning, "dim")), inner) for term, meaning in GUIDE]
+    airy = sum(map(len, entries)) + len(entries) - 1 <= room
+    rows: Rows = []
+    for entry in entries:
+        gap: Rows = [()] if airy and rows else []
+        if rows and len(rows) + len(gap) + len(entry) > room:
+            break
+        rows += [*gap, *entry]
+    told = "" if len(rows) >= sum(map(len, entries)) else " ─ ? tells more"
+    return frame((("How to read this", "title"), (told, "dim")), rows, (width, height))

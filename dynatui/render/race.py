@@ -4,18 +4,21 @@ from collections.abc import Callable, Mapping
 
 from decoder.events import Figures
 from dynatui.render.explain import explained, led_by
-from dynatui.render.ink import Ink, Row, Rows, bar, column, fit, frame, inside, percent, share, short
+from dynatui.render.ink import Ink, Row, Rows, bar, best, column, fit, frame, inside, percent, share, short
 from dynatui.render.scene import Scene
 
 _NAME = 9
 _NUMBERS = 15
 _WIDE = 52
+_OTHERS = "5 work 6 what if 7 prompts 8 log"
+"""Panels that share its place."""
 
 
 def race(scene: Scene, width: int, height: int) -> Rows:
     """One row a method, in the order of the run."""
     inner, room = inside((width, height))
-    title: Row = (("Race", "title"), (" ─ tokens/s, equal time each", "dim"))
+    note = "tokens/s, equal time each"
+    title: Row = (("Race", "title"), (best(width - 10, f" ─ {note} ─ {_OTHERS}", f" ─ {note}"), "dim"))
     figures = scene.state.figures()
     fastest = max((entry.tokens_per_second or 0.0 for entry in figures.values()), default=0.0)
     body = [_row(scene, name, entry, fastest, inner) for name, entry in figures.items()]

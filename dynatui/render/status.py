@@ -16,6 +16,7 @@ from dynatui.render.scene import PANELS, PanelName, Scene
 
 _GAP: Row = (("  ", "plain"),)
 _LEFT_OUT = 99
+_NARROW = 40
 _FEW = 4
 _HELD: dict[StageName, str] = {"drafted": "tree drafted", "verified": "tree verified", "committed": "path committed"}
 _SHORT: dict[PanelName, str] = {"whatif": "What if"}
@@ -75,8 +76,9 @@ def _held(scene: Scene) -> Row:
 
 
 def status(scene: Scene, width: int, height: int) -> Rows:
-    """Program, state, prompt, badge at the left; models, device and costs at the right."""
-    del height
+    """Program, state, prompt, badge at the left; models, device and costs at the right; else what matters most."""
+    if width < _NARROW:
+        return essentials(scene, width, height)
     parts = [*_left(scene), *_right(scene)]
     chosen = _chosen(parts, width)
     left = joined([row for part, row in chosen if not part.right], _GAP)
@@ -125,7 +127,7 @@ def _right(scene: Scene) -> list[_Part]:
         parts.append(_Part(5, (long, ((f"{run.target} ← {run.draft}", "dim"),), ((run.target, "dim"),)), right=True))
         where = f"{run.device} {run.dtype}"
         wordings = f"{where}  greedy  seed {run.seed}", where, run.device
-        parts.append(_Part(7, tuple(((words, "dim"),) for words in wordings), right=True))
+        parts.append(_Part(8, tuple(((words, "dim"),) for words in wordings), right=True))
     return [*parts, *_costs(scene)]
 
 
@@ -133,12 +135,12 @@ def _costs(scene: Scene) -> list[_Part]:
     """What the device does, and what the screen itself takes."""
     meters, parts = scene.meters, list[_Part]()
     if scene.gpu is not None:
-        parts.append(_Part(8, tuple(((words, "dim"),) for words in gpu_wordings(scene.gpu)), right=True))
+        parts.append(_Part(7, tuple(((words, "dim"),) for words in gpu_wordings(scene.gpu)), right=True))
     if meters.fps > 0:
         slow: Ink = "warn" if meters.slow_line else "dim"
         rate = f"{meters.fps:.0f} fps"
-        wordings = (f"{rate}, slow line", rate) if meters.slow_line else (rate,)
-        parts.append(_Part(10, tuple(((words, slow),) for words in wordings), right=True))
+        wordings = (f"{rate}, slow line", "slow line") if meters.slow_line else (rate,)
+        parts.append(_Part(4 if meters.slow_line else 10, tuple(((words, slow),) for words in wordings), right=True))
     if meters.ui_share is not None:
         parts.append(_Part(9, (((f"UI {100 * meters.ui_share:.1f} %", "dim"),),), right=True))
     return parts
@@ -178,16 +180,31 @@ def essentials(scene: Scene, width: int, height: int) -> Rows:
 def tabs(scene: Scene, width: int, height: int) -> Rows:
     """Which panel is shown where they share one place, and how to see more of them at once."""
     del height
+    row = joined(_tabs(scene, width), ())
+    hint = next((words for words in _HINTS if width_of(row) + len(words) <= width), "")
+    return [fit((*row, (hint, "dim")), width)]
+
+
+def tab_at(scene: Scene, width: int, x: int) -> PanelName | None:
+    """The panel whose tab a click at a column meets."""
+    end = 0
+    for name, tab in zip(PANELS, _tabs(scene, width), strict=True):
+        start, end = end, end + width_of(tab)
+        if start <= x < min(end, width):
+            return name
+    return None
+
+
+def _tabs(scene: Scene, width: int) -> list[Row]:
+    """A tab a panel; in a narrow terminal without gaps, then the names of the others give way."""
     for gap in (" ", ""):
-        row = joined([_tab(scene, name, gap) for name in PANELS], ())
-        if width_of(row) <= width:
-            hint = next((words for words in _HINTS if width_of(row) + len(words) <= width), "")
-            return [fit((*row, (hint, "dim")), width)]
-    digits = [
+        named = [_tab(scene, name, gap) for name in PANELS]
+        if width_of(joined(named, ())) <= width:
+            return named
+    return [
         _tab(scene, name, "") if name == scene.panel else ((str(number), "key"), (" ", "plain"))
         for number, name in enumerate(PANELS, 1)
     ]
-    return [fit(joined(digits, ()), width)]
 
 
 def _tab(scene: Scene, name: PanelName, gap: str) -> Row:
@@ -220,6 +237,7 @@ def footer(scene: Scene, width: int, height: int) -> Rows:
 
 def caps(key: Key) -> str:
     """The keys in as few cells as tell them: the first and last of many, one of those that do the same."""
-    if len(key.shown) > _FEW:
-        return f"{key.shown[0]}-{key.shown[-1]}"
+    digits = [cap for cap in key.shown if cap.isdecimal()]
+    if len(digits) > _FEW:
+        return " ".join((f"{digits[0]}-{digits[-1]}", *(cap for cap in key.shown if not cap.isdecimal())))
     return " ".join(cap for place, cap in enumerate(key.shown) if key.actions[place] not in key.actions[:place])

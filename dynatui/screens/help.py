@@ -46,7 +46,7 @@ class HelpScreen(ModalScreen[None]):
                 page.append(f"{key.help}")
                 page.append(f"{_where(key)}\n", _FAINT)
         page.append("\nWhat you see\n", _HEADING)
-        for term, meaning, _ in GUIDE:
+        for term, meaning in GUIDE:
             page.append(f"\n{term}  ", _STRONG)
             page.append(f"{meaning}\n")
         page.append("\nEvery figure\n", _HEADING)
