@@ -35,8 +35,8 @@ class Key:
     help: str
     modes: tuple[Mode, ...] = _EVERYWHERE
     """Where the keys mean this."""
-    rank: int = 99
-    """Place in the footer: the lowest come first, and the highest give way in a narrow terminal; 99 is left out."""
+    rank: int = 999
+    """Place in the footer: the lowest come first, and the highest give way in a narrow terminal; 999 is left out."""
 
     words: tuple[str, ...] = ("less", "more")
     """What tells the actions of a pair from each other in the palette."""
@@ -68,32 +68,32 @@ GROUPS = (
     Group(
         "Knobs",
         (
-            Key(("[", "]"), ("turn('tau_h',-1)", "turn('tau_h',1)"), "τh", "τh down, up: the draft is sure from here: 1 child", rank=3),
-            Key(("{", "}"), ("turn('tau_l',-1)", "turn('tau_l',1)"), "τl", "τl down, up: unsure below: 3 children", rank=4),
-            Key(("-", "="), ("turn('d0',-1)", "turn('d0',1)"), "D0", "D0 down, up: how deep every branch may grow", rank=5),
-            Key(("h",), ("history",), "history", "history on, off: recent rounds move D0 and τh", rank=8),
-            Key(("k",), ("drawer",), "all knobs", "every knob as a slider; the next six lines are for there", rank=7),
-            Key(("up", "down"), ("slider(-1)", "slider(1)"), "choose", "choose a slider", ("knobs",), 1),
-            Key(("left", "right"), ("nudge(-1)", "nudge(1)"), "turn", "turn it", ("knobs",), 2),
-            Key(("shift+left", "shift+right"), ("nudge_far(-1)", "nudge_far(1)"), "coarse", "turn it in large steps", ("knobs",), 9),
-            Key((*_DIGITS, "."), (*(f"type_digit('{d}')" for d in _DIGITS), "type_digit('.')"), "value", "type a value", ("knobs",), 3),
-            Key(("enter",), ("set_typed",), "set", "set the typed value", ("knobs",), 4),
+            Key(("[", "]"), ("turn('tau_h',-1)", "turn('tau_h',1)"), "τh", "τh down, up: the draft is sure from here: 1 child", rank=30),
+            Key(("{", "}"), ("turn('tau_l',-1)", "turn('tau_l',1)"), "τl", "τl down, up: unsure below: 3 children", rank=40),
+            Key(("-", "="), ("turn('d0',-1)", "turn('d0',1)"), "D0", "D0 down, up: how deep every branch may grow", rank=50),
+            Key(("h",), ("history",), "history", "history on, off: recent rounds move D0 and τh", rank=80),
+            Key(("k",), ("drawer",), "all knobs", "every knob as a slider; the next six lines are for there", rank=70),
+            Key(("up", "down"), ("slider(-1)", "slider(1)"), "choose", "choose a slider", ("knobs",), 11),
+            Key(("left", "right"), ("nudge(-1)", "nudge(1)"), "turn", "turn it", ("knobs",), 12),
+            Key(("shift+left", "shift+right"), ("nudge_far(-1)", "nudge_far(1)"), "coarse", "turn it in large steps", ("knobs",), 15),
+            Key((*_DIGITS, "."), (*(f"type_digit('{d}')" for d in _DIGITS), "type_digit('.')"), "value", "type a value", ("knobs",), 13),
+            Key(("enter",), ("set_typed",), "set", "set the typed value", ("knobs",), 14),
             Key(("backspace",), ("rub_out",), "rub out", "rub out the last digit", ("knobs",)),
-            Key(("u",), ("undo",), "undo", "undo the last turn of a knob", rank=14),
+            Key(("u",), ("undo",), "undo", "undo the last turn of a knob", rank=140),
             Key(("0",), ("defaults",), "defaults", "all knobs as the program was started", _VIEWING),
             Key(("p",), ("preset",), "preset", "all knobs as in the next preset"),
-            Key(("b",), ("pin",), "A/B", "pin what was measured so far as A: from now on B is compared with it", _VIEWING, 15),
+            Key(("b",), ("pin",), "A/B", "pin what was measured so far as A: from now on B is compared with it", _VIEWING, 150),
         ),
     ),
     Group(
         "Time",
         (
-            Key(("space",), ("freeze",), "freeze", "freeze the view, decoding goes on; again: back to now", rank=9),
-            Key(("P",), ("pause",), "pause", "pause decoding, or the show of a recording", rank=10),
-            Key((".",), ("step",), "step", "one stage on: tree drafted, verified, committed; in a recording one round", _VIEWING, 11),
+            Key(("space",), ("freeze",), "freeze", "freeze the view, decoding goes on; again: back to now", rank=90),
+            Key(("P",), ("pause",), "pause", "pause decoding, or the show of a recording", rank=100),
+            Key((".",), ("step",), "step", "one stage on: tree drafted, verified, committed; in a recording one round", _VIEWING, 110),
             Key(("B",), ("breaks",), "break on", "pause by itself: nothing accepted, tree full, first difference from ar, …"),
-            Key(("<", ">"), ("speed(-1)", "speed(1)"), "speed", "half, double the speed of the show", rank=16, words=("half", "double")),
-            Key(("left", "right"), ("scrub(-1)", "scrub(1)"), "scrub", "a round back, on; every panel follows", ("watch",), 12, words=("back", "on")),
+            Key(("<", ">"), ("speed(-1)", "speed(1)"), "speed", "half, double the speed of the show", rank=160, words=("half", "double")),
+            Key(("left", "right"), ("scrub(-1)", "scrub(1)"), "scrub", "a round back, on; every panel follows", ("watch",), 120, words=("back", "on")),
             Key(("shift+left", "shift+right"), ("scrub(-10)", "scrub(10)"), "scrub 10", "ten rounds back, on", ("watch",), words=("back", "on")),
             Key(("home", "end"), ("scrub_to(0)", "live"), "first, now", "the first round; back to now", ("watch",), words=("first round", "now")),
         ),
@@ -101,34 +101,34 @@ GROUPS = (
     Group(
         "Text and panels",
         (
-            Key(("i",), ("inspect",), "inspect", "a cursor in the text: why is this token here? The tree shows its round", rank=6),
-            Key(("left", "right"), ("cursor(-1)", "cursor(1)"), "token", "the token before, after", ("inspect",), 1),
-            Key(("up", "down"), ("cursor_line(-1)", "cursor_line(1)"), "line", "the line above, below", ("inspect",), 2),
-            Key(("shift+left", "shift+right"), ("cursor_round(-1)", "cursor_round(1)"), "round", "the round before, after", ("inspect",), 9),
+            Key(("i",), ("inspect",), "inspect", "a cursor in the text: why is this token here? The tree shows its round", rank=60),
+            Key(("left", "right"), ("cursor(-1)", "cursor(1)"), "token", "the token before, after", ("inspect",), 11),
+            Key(("up", "down"), ("cursor_line(-1)", "cursor_line(1)"), "line", "the line above, below", ("inspect",), 12),
+            Key(("shift+left", "shift+right"), ("cursor_round(-1)", "cursor_round(1)"), "round", "the round before, after", ("inspect",), 13),
             Key(("home", "end"), ("cursor_to(0)", "cursor_to(-1)"), "ends", "the first, the last token", ("inspect",)),
             Key(("f",), ("difference",), "difference", "go to the first token that differs from ar"),
-            Key(("o",), ("heat",), "colours", "what the text's colours mean: origin, draft probability, round, time", rank=18),
-            Key(("t",), ("mask",), "mask", "the tree as the matrix of who sees whom, and back", rank=17),
-            Key(tuple("12345678"), tuple(f"panel('{name}')" for name in PANELS), "panel", "text, tree, curves, race, work by depth, what if, prompts, log", _VIEWING, 13, words=PANELS),
+            Key(("o",), ("heat",), "colours", "what the text's colours mean: origin, draft probability, round, time", rank=180),
+            Key(("t",), ("mask",), "mask", "the tree as the matrix of who sees whom, and back", rank=170),
+            Key(tuple("12345678"), tuple(f"panel('{name}')" for name in PANELS), "panel", "text, tree, curves, race, work by depth, what if, prompts, log", _VIEWING, 130, words=PANELS),
             Key(("tab", "shift+tab"), ("next_panel(1)", "next_panel(-1)"), "next", "the next panel, the one before", words=("panel", "panel before")),
-            Key(("e", "enter"), ("maximise", "maximise"), "expand", "the chosen panel alone on the screen, and back", _VIEWING, 19),
-            Key(("escape",), ("back",), "back", "back to the whole screen, live", rank=20),
+            Key(("e", "enter"), ("maximise", "maximise"), "expand", "the chosen panel alone on the screen, and back", _VIEWING, 190),
+            Key(("escape",), ("back",), "back", "back to the whole screen, live", rank=200),
         ),
     ),
     Group(
         "Prompts",
         (
-            Key(("n", "N"), ("prompt(1)", "prompt(-1)"), "prompt", "next, previous prompt", rank=21, words=("next", "previous")),
-            Key(("R",), ("prompt(0)",), "restart", "restart this prompt; after an error: try again", rank=22),
+            Key(("n", "N"), ("prompt(1)", "prompt(-1)"), "prompt", "next, previous prompt", rank=210, words=("next", "previous")),
+            Key(("R",), ("prompt(0)",), "restart", "restart this prompt; after an error: try again", rank=220),
             Key(("E",), ("edit",), "edit", "edit this prompt and run it"),
         ),
     ),
     Group(
         "Keep",
         (
-            Key(("r",), ("record",), "record", "record from here on to a file, or stop; the run's beginning is in it", rank=23),
-            Key(("x",), ("export",), "export", "write screen, figures, text and command line into a folder", rank=24),
-            Key(("y",), ("command",), "command", "show and copy the command line of these settings", rank=25),
+            Key(("r",), ("record",), "record", "record from here on to a file, or stop; the run's beginning is in it", rank=230),
+            Key(("x",), ("export",), "export", "write screen, figures, text and command line into a folder", rank=240),
+            Key(("y",), ("command",), "command", "show and copy the command line of these settings", rank=250),
             Key(("c",), ("copy_text",), "copy", "copy the text"),
         ),
     ),

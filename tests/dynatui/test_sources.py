@@ -9,9 +9,10 @@ import pytest
 from msgspec import structs
 
 from decoder.config import RunConfig
-from decoder.errors import PairError, PromptError
-from decoder.events import Event, Run, Summary
+from decoder.errors import PairError, PromptError, RecordingError
+from decoder.events import Event, Round, Run, Summary
 from decoder.steering import Steering
+from dynatui.breaks import Conditions
 from dynatui.playback import TraceSource
 from dynatui.recording import Recorder, read
 from dynatui.session import Models, Session, View
@@ -31,6 +32,8 @@ class Script:
         """Raised one after another, by the next calls."""
         self.rounds = 3
         self.endless = False
+        self.methods: dict[str, dict[str, int]] = {}
+        """Parameters that the run claims, instead of the usual ones."""
 
     def load(self, report: Callable[[str], None]) -> Decode:
         """Loads nothing, and says so."""
@@ -42,7 +45,7 @@ class Script:
         """A run of a few rounds, or of rounds until it is stopped."""
         self.calls.append((prompt, config, steering))
         self._raise()
-        yield run(config.methods, prompt)
+        yield structs.replace(run(config.methods, prompt), methods=self.methods or run(config.methods).methods)
         number = 0
         while not steering.stopped and (self.endless or number < self.rounds):
             yield tree_round(number)
@@ -196,7 +199,7 @@ def test_everything_is_recorded_until_the_recording_is_closed(script: Script, tm
     script.endless = True
     path = tmp_path / "run.jsonl"
     engine = EngineSource(Session(("one",), OWN_PAIR, record=path), script.load, Recorder(path))
-    assert engine.recording
+    assert engine.recorded is not None
     engine.start()
     until(lambda: len(engine.records) > 5)
     assert engine.close(5.0)
@@ -322,3 +325,65 @@ def test_a_fast_recording_starts_at_a_readable_speed() -> None:
         for factor in (10, 0.01)
     )
     assert TraceSource(fast).speed < TraceSource(slow).speed == 1.0
+
+
+def test_a_recording_begun_late_has_the_whole_run(
+    source: EngineSource, script: Script, tmp_path: Path
+) -> None:
+    script.endless = True
+    source.start()
+    until(lambda: len(rounds_of(source)) > 5)
+    source.record(tmp_path / "late.jsonl")
+    until(lambda: len(rounds_of(source)) > 12)
+    source.record(None)
+    events = read(tmp_path / "late.jsonl")
+    assert isinstance(events[0], Run)
+    assert [event.round for event in events if isinstance(event, Round)] == list(range(len(events) - 1))
+    assert len(events) > 8
+    assert source.recorded is None
+
+
+def test_a_recording_that_cannot_begin_leaves_decoding_alone(source: EngineSource, script: Script) -> None:
+    script.endless = True
+    source.start()
+    until(lambda: len(rounds_of(source)) > 2)
+    with pytest.raises(RecordingError, match="no-such-folder"):
+        source.record(Path("/no-such-folder/a.jsonl"))
+    count = len(rounds_of(source))
+    until(lambda: len(rounds_of(source)) > count)
+    assert source.recorded is None
+
+
+def test_an_edited_prompt_is_begun_at_once_and_stays(source: EngineSource, script: Script) -> None:
+    script.endless = True
+    source.start()
+    until(lambda: len(script.calls) == 1)
+    source.edit("one, but better")
+    until(lambda: len(script.calls) == 2)
+    assert script.calls[1][0] == source.prompt == "one, but better"
+    assert source.session.prompts == ("one, but better", "two")
+
+
+def test_decoding_pauses_by_itself_at_a_condition(source: EngineSource, script: Script) -> None:
+    script.endless = True
+    source.break_on(Conditions(frozenset({"full"})))
+    script.methods = {"dynatree": {"n_max": 5}}
+    source.start()
+    until(lambda: source.paused)
+    assert "full" in source.broke
+    source.set_paused(paused=False)
+    assert source.broke == ""
+
+
+def test_a_finished_prompt_stays_as_long_as_the_user_holds_it(source: EngineSource, script: Script) -> None:
+    source.set_paused(paused=True)
+    source.start()
+    until(lambda: any(isinstance(record, Summary) for record in source.records))
+    time.sleep(0.2)
+    assert len(script.calls) == 1
+    source.set_paused(paused=False)
+    until(lambda: len(script.calls) > 1)
+
+
+def rounds_of(source: EngineSource) -> list[Round]:
+    return [record for record in list(source.records) if isinstance(record, Round)]

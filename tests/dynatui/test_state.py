@@ -1,37 +1,42 @@
 """The fold from records to what the screen knows."""
 
+from dataclasses import asdict
+
+import pytest
 from msgspec import structs
 
+from decoder.config import DynaTree, Fixed, Linear
 from decoder.events import End, Event, Knob, Round, Summary
 from decoder.metrics import fold
-from dynatui.state import Curve, Failure, Loading, Prompt, RunState, apply, split_origin
+from dynatui.state import Curve, Failure, Loading, Prompt, RunState, apply
 from tests.dynatui.render.scripted import HOSTILE, plain_round, run, state_of, story, tree_round
+
+
+def spans(state: RunState) -> list[tuple[str, str]]:
+    """The tokens with their origins."""
+    return [(token.text, token.origin) for token in state.tokens]
 
 
 def test_the_text_carries_each_tokens_origin() -> None:
     state = state_of([run(), tree_round(0)])
-    assert state.text == (("Once upon", "prompt"), (" at", "accepted"), (" a time", "bonus"))
+    assert state.prompt_text == "Once upon"
+    assert spans(state) == [(" a", "accepted"), ("t", "accepted"), (" a time", "bonus")]
 
 
 def test_the_first_method_is_the_one_that_is_watched() -> None:
     state = state_of([run(("ar", "dynatree")), tree_round(0), plain_round("ar", 0, " x")])
     assert state.watched == "ar"
-    assert "".join(text for text, _ in state.text) == "Once upon x"
+    assert spans(state) == [(" x", "bonus")]
 
 
 def test_a_method_that_hides_its_draft_claims_no_origin() -> None:
     hidden = structs.replace(plain_round("hf", 0), draft_forwards=None)
-    assert state_of([run(("hf",)), hidden]).text[1] == (" at", "plain")
+    assert spans(state_of([run(("hf",)), hidden])) == [(" at", "plain")]
 
 
-def test_a_burst_cut_at_the_limit_has_no_token_of_the_targets() -> None:
-    event = structs.replace(tree_round(0), committed=[11, 13], text=" at")
-    assert split_origin(event) == (" at", "")
-
-
-def test_half_characters_count_as_drafted_as_far_as_they_agree() -> None:
-    event = structs.replace(tree_round(0), pieces=[" upon", " a", " the", "\ufffd", " w", "x"], text=" aé!")
-    assert split_origin(event) == (" a", "é!")
+def test_a_round_shares_its_own_time_among_its_tokens() -> None:
+    state = state_of([run(), tree_round(0), tree_round(1)])
+    assert [token.spent_s for token in state.tokens[3:]] == pytest.approx([0.02 / 3] * 3)
 
 
 def test_a_new_run_begins_afresh_but_keeps_its_place_among_the_prompts() -> None:
@@ -60,6 +65,47 @@ def test_history_moves_knobs_without_a_mark() -> None:
     assert state.marks == ()
     assert state.knobs is not None
     assert state.knobs.d0 == 6.0
+
+
+def test_every_turn_is_noted_with_historys_reason() -> None:
+    mine = Knob(method="dynatree", round=1, name="tau_l", old=0.4, new=0.3, source="user")
+    moved = Knob(method="dynatree", round=2, name="d0", old=5.0, new=6.0, source="history")
+    state = state_of([run(), tree_round(0), mine, tree_round(1), moved])
+    assert [(change.mark.name, change.by_user) for change in state.changes] == [("tau_l", True), ("d0", False)]
+    assert state.changes[0].acceptance is None
+    assert state.changes[1].acceptance == pytest.approx(2 / 3)
+
+
+def test_a_turn_that_two_methods_obey_is_noted_once() -> None:
+    told = [Knob(method=name, round=1, name="tau", old=0.05, new=0.1, source="user") for name in ("fixed", "dynatree")]
+    state = state_of([run(("dynatree", "fixed")), tree_round(0), *told])
+    assert len(state.changes) == len(state.marks) == 1
+    assert state.settings["tau"] == 0.1
+
+
+def test_a_turn_set_again_after_history_moved_it_is_noted_again() -> None:
+    again = Knob(method="dynatree", round=1, name="tau_h", old=0.9, new=0.8, source="user")
+    state = state_of([run(), tree_round(0), again, tree_round(1), structs.replace(again, round=2, old=0.81)])
+    assert len(state.changes) == 2
+
+
+def test_another_methods_history_moves_nothing() -> None:
+    other = Knob(method="alg1", round=1, name="d0", old=5.0, new=6.0, source="history")
+    state = state_of([run(("dynatree", "alg1")), tree_round(0), other])
+    assert state.changes == ()
+    assert state.knobs is not None
+    assert state.knobs.d0 == 5.0
+
+
+def test_the_settings_are_those_of_every_method() -> None:
+    parameters = {
+        "dynatree": asdict(DynaTree()),
+        "linear": asdict(Linear(k=7)),
+        "fixed": asdict(Fixed(depth=4, branching=3, tau=0.2)),
+    }
+    settings = state_of([structs.replace(run(), methods=parameters)]).settings
+    assert (settings["k"], settings["fixed_depth"], settings["fixed_branching"]) == (7, 4, 3)
+    assert (settings["b_min"], settings["b_mid"], settings["b_max"], settings["tau"]) == (1, 2, 3, 0.05)
 
 
 def test_history_can_be_switched_off() -> None:
@@ -97,7 +143,7 @@ def test_nothing_hostile_enters_the_state() -> None:
     state = apply(state, Failure(HOSTILE, 3))
     assert state.newest is not None
     shown = repr(
-        (state.text, state.newest.pieces, state.loading, state.failure, state.ends, state.watched, state.bonus)
+        (state.tokens, state.prompt_text, state.newest.pieces, state.loading, state.failure, state.ends, state.watched)
     )
     assert state.run is not None
     shown += repr((state.run.target, state.run.draft, state.run.device, state.run.dtype, list(state.figures())))

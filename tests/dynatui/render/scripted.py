@@ -21,6 +21,7 @@ HOSTILE = "\x1b]52;c;UFdORUQ=\x07\x1b[2J\x9b31m[bold]x[/bold]\u202e\r\x7f"
 
 def run(methods: Iterable[str] = ("dynatree", "ar"), prompt: str = "Once upon") -> Run:
     """A run begins."""
+    parameters = {**asdict(DynaTree(window=3)), "branching": [1, 2, 3]}
     return Run(
         version="0.1.0",
         started_at="2026-01-01T00:00:00Z",
@@ -32,7 +33,7 @@ def run(methods: Iterable[str] = ("dynatree", "ar"), prompt: str = "Once upon") 
         prompt=prompt,
         prompt_tokens=[1, 2],
         max_new_tokens=64,
-        methods={name: asdict(DynaTree(window=3)) if name == "dynatree" else {} for name in methods},
+        methods={name: dict(parameters) if name == "dynatree" else {} for name in methods},
     )
 
 
