@@ -6,7 +6,6 @@ place that catches DecoderError for good.
 
 import errno
 from collections.abc import Sequence
-from inspect import signature
 from itertools import chain
 from pathlib import Path
 from threading import Event
@@ -18,7 +17,7 @@ from typer.main import get_command
 
 import decoder
 from decoder.errors import ConfigError, DecoderError
-from dynatui import headless, options, recording, request, settings, settings_text, streams
+from dynatui import headless, options, recording, request, settings, streams, upkeep
 from dynatui.session import Models, Session, View
 from dynatui.transcript import Transcript
 
@@ -37,8 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except DecoderError as error:
         if isinstance(error, streams.OutputError):
             streams.let_go_of_output()
-        notes = ", ".join(getattr(error, "__notes__", ()))
-        return _refused(f"{error} ({notes})" if notes else str(error), error.exit_code)
+        return _refused(settings.with_places(error), error.exit_code)
     except streams.ReaderLeftError:
         streams.let_go_of_output()
         return 0
@@ -195,27 +193,8 @@ def replay(
     return replay_on_screen(*recordings[0], view)
 
 
-@app.command()
-def config(
-    context: typer.Context, *, path: options.ShowPath = False, print_default: options.ShowDefault = False
-) -> int:
-    """Show what is set for good, and where: in a file, or by variables."""
-    out, _ = streams.for_printing()
-    live = cast("typer.Context", context.find_root())
-    if path:
-        streams.show(f"{settings.file_path()}\n", out)
-    elif print_default:
-        streams.show(settings_text.beginning(live.command), out)
-    else:
-        found = settings.applied(live)
-        given = live.params | settings.values(live, found)
-        with settings.named(found):
-            run = request.run_config(**{name: given[name] for name in signature(request.run_config).parameters})
-        places = {name: setting.place for name, setting in found.items()}
-        streams.show(settings_text.in_force(live.command, given, run, places), out)
-        for name in settings.strange_variables(live.command):
-            streams.say(f"{name} sets nothing; dynatui config --print-default lists all settings")
-    return 0
+app.command()(upkeep.config)
+app.command()(upkeep.doctor)
 
 
 def _follow(path: Path, view: View, transcript: Transcript, *, on_screen: bool) -> int:

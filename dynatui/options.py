@@ -229,6 +229,7 @@ LogFile = Annotated[
     ),
 ]
 
+DoctorJson = Annotated[bool, Option("--json", help="One JSON object instead of lines.")]
 ShowPath = Annotated[bool, Option("--path", help="Print only where the file is, or would be.")]
 ShowDefault = Annotated[bool, Option("--print-default", help="Print a file to begin with, every line explained.")]
 

@@ -140,6 +140,12 @@ def named(settings: Mapping[str, Setting]) -> Iterator[None]:
         raise
 
 
+def with_places(error: DecoderError) -> str:
+    """The error's line, with the places of the settings that it is about."""
+    places = ", ".join(getattr(error, "__notes__", ()))
+    return f"{error} ({places})" if places else str(error)
+
+
 def _from_file(path: Path, known: Mapping[str, Any]) -> dict[str, Setting]:
     text = _text(path)
     try:

@@ -1,0 +1,250 @@
+"""The doctor says what is broken and what helps, and is stopped by nothing that is."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+
+from decoder.errors import ConfigError
+from dynatui import cli, probes
+from dynatui.doctor import Case, Finding, examine, page
+from dynatui.gpu import Gpu
+from dynatui.session import Models
+
+PROGRAM = [sys.executable, "-m", "dynatui", "doctor"]
+
+
+def case(**changed: object) -> Case:
+    parts = {"models": Models(), "log": None, "settings": lambda: "nothing is set", **changed}
+    return Case(**parts)  # type: ignore[arg-type]  # a test names what it changes
+
+
+def fine(_case: Case) -> Iterator[Finding]:
+    yield Finding("ok", "fine")
+    yield Finding("note", "but slow", "wait")
+
+
+def refusing(_case: Case) -> Iterator[Finding]:
+    yield Finding("ok", "begun")
+    raise ConfigError("no device; give one")
+
+
+def crashing(_case: Case) -> Iterator[Finding]:
+    raise RuntimeError("\x1b[2J\nboom")
+    yield
+
+
+def found(probe: str, **changed: object) -> list[Finding]:
+    return list(probes.PROBES[probe](case(**changed)))
+
+
+def said(findings: list[Finding]) -> str:
+    return "\n".join(f"{finding.verdict}: {finding.text}; {finding.remedy}" for finding in findings)
+
+
+def test_the_report_names_topic_verdict_and_remedy() -> None:
+    report = examine(case(), {"first": fine})
+    assert report.ok
+    assert page(report) == "first\n  ok       fine\n  note     but slow; wait\nverdict: all that is needed works\n"
+
+
+def test_a_probe_that_fails_hides_neither_what_it_found_nor_the_others() -> None:
+    report = examine(case(), {"a": refusing, "b": crashing, "c": fine})
+    assert not report.ok
+    assert [(finding.topic, finding.verdict) for finding in report.findings] == [
+        ("a", "ok"),
+        ("a", "problem"),
+        ("b", "problem"),
+        ("c", "ok"),
+        ("c", "note"),
+    ]
+    text = page(report)
+    assert "no device; give one" in text
+    assert "RuntimeError: ␛[2J" in text
+    assert text.endswith("verdict: 2 problems, see above\n")
+
+
+def test_without_a_terminal_that_is_a_note(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(probes, "_is_terminal", lambda name: name != "stdout")
+    assert "note: no terminal at stdout: here dynatui runs without a screen" in said(found("terminal"))
+
+
+@pytest.mark.parametrize(
+    ("term", "colorterm", "no_color", "expected"),
+    [
+        ("xterm-256color", "truecolor", "", "ok: 16 million colours"),
+        ("xterm-256color", "", "", "ok: 256 colours"),
+        ("linux", "", "", "ok: 16 colours"),
+        ("xterm", "", "1", "ok: no colours, because NO_COLOR is set"),
+        ("dumb", "", "", "note: TERM is dumb: no screen"),
+        ("", "", "", "note: TERM is not set: no screen"),
+    ],
+)
+def test_colours_are_those_of_the_terminal(
+    monkeypatch: pytest.MonkeyPatch, term: str, colorterm: str, no_color: str, expected: str
+) -> None:
+    for name, value in (("TERM", term), ("COLORTERM", colorterm), ("NO_COLOR", no_color)):
+        monkeypatch.setenv(name, value)
+    assert expected in said(found("terminal"))
+
+
+@pytest.mark.parametrize(
+    ("size", "expected"),
+    [((120, 40), "ok: 120x40 characters"), ((79, 24), "note: 79x24 characters; from 80x24 on there is room")],
+)
+def test_a_small_terminal_is_a_note(monkeypatch: pytest.MonkeyPatch, size: tuple[int, int], expected: str) -> None:
+    monkeypatch.setattr(os, "get_terminal_size", lambda _descriptor: size)
+    assert expected in said(found("terminal"))
+
+
+def test_the_line_and_what_keeps_it_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SSH_CONNECTION", "a b c d")
+    monkeypatch.setenv("TMUX", "/tmp/tmux")  # noqa: S108 - a name, not a file
+    text = said(found("terminal"))
+    assert "over SSH: 5 frames a second" in text
+    assert "inside tmux" in text
+
+
+def test_the_packages_are_those_that_dynatui_needs() -> None:
+    (finding,) = found("versions")
+    assert finding.verdict == "ok"
+    assert f"textual {metadata.version('textual')}" in finding.text
+    assert f"torch {metadata.version('torch')}" in finding.text
+    assert "pytest" not in finding.text
+
+
+def test_a_package_that_is_missing_or_too_old_is_a_problem_with_its_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = metadata.version
+
+    def version(name: str) -> str:
+        if name == "rich":
+            raise metadata.PackageNotFoundError(name)
+        return "0.1" if name == "textual" else real(name)
+
+    monkeypatch.setattr(metadata, "version", version)
+    text = said(found("versions"))
+    assert "problem: rich is not installed; pip install 'rich" in text
+    assert "problem: textual is 0.1, but dynatui needs" in text
+
+
+def test_a_gpu_is_described_with_memory_and_dtypes(monkeypatch: pytest.MonkeyPatch) -> None:
+    turing = Gpu("T4", total_bytes=16 * 2**30, free_bytes=3 * 2**29, capability=(7, 5))
+    monkeypatch.setattr(probes, "gpus", lambda: [turing])
+    text = said(found("devices", models=Models(device="cpu")))
+    assert "gpu 0: T4, 1.5 GiB of 16.0 GiB memory free, bfloat16 emulated, float16 native" in text
+    assert "ok: models would run on cpu in " in text
+
+
+def test_a_dtype_that_the_cpu_does_not_compute_in_is_a_note(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(probes, "_cpu_has_fp16", lambda: False)
+    asked = Models(device="cpu", dtype="float16")
+    assert "note: this CPU does not compute in float16, so that is slow; give --dtype float32" in said(
+        found("devices", models=asked)
+    )
+
+
+def test_wrong_settings_are_a_problem_and_strange_variables_a_note() -> None:
+    def wrong() -> str:
+        raise ConfigError("config.toml: line 1: no")
+
+    report = examine(case(settings=wrong, strange_variables=["DYNATUI_TAUH"]), {"settings": probes.settings})
+    assert [(finding.verdict, finding.text) for finding in report.findings] == [
+        ("note", "DYNATUI_TAUH sets nothing"),
+        ("problem", "config.toml: line 1: no"),
+    ]
+
+
+def test_a_log_that_cannot_be_written_is_a_problem(tmp_path: Path) -> None:
+    report = examine(case(log=tmp_path), {"log": probes.log})
+    assert not report.ok
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> dict[str, str]:
+    """A user of whom nothing is known yet."""
+    return {**os.environ, "HOME": str(tmp_path), "XDG_STATE_HOME": str(tmp_path / "state"), "OMP_NUM_THREADS": "1"}
+
+
+def test_on_this_machine_the_embedded_pair_can_run(environment: dict[str, str], tmp_path: Path) -> None:
+    done = subprocess.run(PROGRAM, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+    assert "target books-16m: gpt_neox, weights of " in done.stdout
+    assert "both share a tokenizer" in done.stdout
+    assert str(tmp_path / "state") in done.stdout
+    assert done.stdout.endswith("verdict: all that is needed works\n")
+    assert done.stderr == ""
+
+
+def test_many_broken_things_are_as_many_problems_in_one_object(environment: dict[str, str], tmp_path: Path) -> None:
+    broken = tmp_path / "torch"
+    broken.mkdir()
+    (broken / "__init__.py").write_text("raise OSError('libcuda is broken')", encoding="utf-8")
+    (tmp_path / "config.toml").write_text("tau_h = 0.2", encoding="utf-8")
+    broken_environment = {
+        "PYTHONPATH": str(tmp_path),
+        "DYNATUI_CONFIG": str(tmp_path / "config.toml"),
+        "DYNATUI_LOG_FILE": str(tmp_path),
+    }
+    done = subprocess.run(
+        [*PROGRAM, "--json"],
+        env=environment | broken_environment,
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 3
+    assert done.stderr == ""
+    report = json.loads(done.stdout)
+    assert not report["ok"]
+    problems = {each["topic"]: each["text"] for each in report["findings"] if each["verdict"] == "problem"}
+    assert set(problems) == {"devices", "models", "settings", "log"}
+    assert "OSError: libcuda is broken" in problems["devices"]
+    assert "tau_h from " in problems["settings"]
+
+
+@pytest.mark.parametrize(
+    ("models", "offline", "expected"),
+    [
+        (Models("a/b", "c/d"), "", "note: target a/b is not on this machine yet"),
+        (Models("a/b", "c/d"), "1", "problem: target a/b is not on this machine; unset HF_HUB_OFFLINE"),
+        (Models("./no", "./no"), "", "problem: target: there is no folder ./no"),
+        (Models("./no", "./no"), "", "problem: draft: there is no folder ./no"),
+        (Models("a/b"), "", "problem: only one model was named; give both"),
+    ],
+)
+def test_what_would_be_loaded_is_looked_for_but_not_fetched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, models: Models, offline: str, expected: str
+) -> None:
+    monkeypatch.setenv("HF_HUB_OFFLINE", offline)
+    monkeypatch.chdir(tmp_path)
+    report = examine(case(models=models), {"models": probes.models})
+    assert expected in said([Finding(each.verdict, each.text, each.remedy) for each in report.findings])
+
+
+def test_a_folder_without_weights_is_a_problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from decoder.models import EMBEDDED_DRAFT  # noqa: PLC0415 - imports torch
+
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    for path in EMBEDDED_DRAFT.glob("*.json"):
+        shutil.copy(path, tmp_path)
+    text = said(found("models", models=Models(str(tmp_path), str(EMBEDDED_DRAFT))))
+    assert f"problem: target {tmp_path} has no safetensors weights" in text
+    assert "ok: draft books-1m: gpt_neox, weights of " in text
+
+
+def test_a_device_that_is_not_there_is_a_problem() -> None:
+    report = examine(case(models=Models(device="cuda:99")), {"devices": probes.devices})
+    assert not report.ok
+    assert "device cuda:99 was asked for" in page(report)
+
+
+def test_the_options_of_a_live_run_are_refused_before_it(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["--target", "x", "doctor"]) == 2
+    assert "--target stands before doctor" in capsys.readouterr().err
