@@ -149,8 +149,9 @@ def met(conditions: Conditions, before: Watch, event: Event) -> str | None:
         return None
     after = before.after(event)
     reasons = [_reason(name, conditions, before, after, event) for name in BREAKS if name in conditions.on]
-    found = [reason for reason in reasons if reason]
-    return f"round {event.round}: {'; '.join(found)}" if found else None
+    found = "; ".join(reason for reason in reasons if reason)
+    whose = "" if event.method == after.watched else f"{event.method}, "
+    return f"{whose}round {event.round}: {found}" if found else None
 
 
 def _reason(name: Break, conditions: Conditions, before: Watch, after: Watch, event: Round) -> str | None:

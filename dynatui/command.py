@@ -1,0 +1,159 @@
+"""The command line that gives the present settings again, as it can be pasted into a shell.
+
+Only what differs from the defaults is written. A line is one line and shows every character that it holds: what could
+steer a terminal stands in it as an escape of the shell's. Where the run is recorded and how the screen looks is no part
+of it. Knows option names, and nothing of the screen.
+"""
+
+import re
+import shlex
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from decoder.config import PRESETS, DynaTree, Fixed, Linear, RunConfig
+from dynatui.clean import clean_line
+from dynatui.knobs import TABLE
+from dynatui.prompts import load
+from dynatui.session import Models, Session
+
+LONGEST_ARGUMENT = 100_000
+"""Bytes of a prompt that still is written into the line; Linux takes 128 KiB an argument."""
+_ESCAPES = {"\\": "\\\\", "'": "\\'", "\n": "\\n", "\r": "\\r", "\t": "\\t", "!": "\\x21"}
+"""The exclamation mark: an interactive shell would take it for a reference to its history."""
+_LOST = "\ufffd"
+
+
+def command_line(
+    session: Session, *, files: Mapping[str, Sequence[str]] | None = None, always: Collection[str] = ()
+) -> str:
+    """The line that starts such a session; with a comment at its end where a prompt must be saved to a file first.
+
+    Args:
+        session: What to start; its config as it is now, knobs turned.
+        files: Prompts by the file that they were read from, in the order of the session.
+        always: Parameters of the command line that are written even at their defaults, because a settings file or a
+            variable says otherwise.
+    """
+    texts, too_much = list(_texts(session.prompts, files or {})), list[str]()
+    words = ["dynatui", *_models(session.models, always), *_files(session.prompts, files or {})]
+    for number, text in texts:
+        obstacle = _obstacle(text)
+        if obstacle:
+            too_much.append(f"save prompt {number} as PROMPT-{number}.txt first: {obstacle}")
+            words += ["--prompt-file", f"PROMPT-{number}.txt"]
+        else:
+            words += ["--prompt", text]
+    words += [*_run(session.config, always), *_rules(session.config, always)]
+    line = " ".join(map(quoted, words))
+    return f"{line} # {'; '.join(too_much)}" if too_much else line
+
+
+def quoted(word: str) -> str:
+    """A word as a shell reads it back; in $'…' where it holds what no terminal should be sent."""
+    if clean_line(word) == word:
+        return shlex.quote(word)
+    return f"$'{''.join(map(_escaped, word))}'"
+
+
+def _escaped(character: str) -> str:
+    if character in _ESCAPES:
+        return _ESCAPES[character]
+    if clean_line(character) == character:
+        return character
+    try:
+        encoded = character.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        encoded = _LOST.encode()
+    return "".join(f"\\x{byte:02x}" for byte in encoded)
+
+
+def _models(models: Models, always: Collection[str]) -> Iterator[str]:
+    given, usual = asdict(models), asdict(Models())
+    for name, value in given.items():
+        if value is not None and (value != usual[name] or name in always):
+            yield from (f"--{name}", value)
+
+
+def _matching(prompts: Sequence[str], files: Mapping[str, Sequence[str]]) -> tuple[list[str], int]:
+    """The files that the session's prompts begin with, and how many prompts these hold."""
+    names, count = list[str](), 0
+    for name, held in files.items():
+        if name == load.STANDARD_INPUT or tuple(prompts[count : count + len(held)]) != tuple(held):
+            break
+        names.append(name)
+        count += len(held)
+    return names, count
+
+
+def _files(prompts: Sequence[str], files: Mapping[str, Sequence[str]]) -> Iterator[str]:
+    for name in _matching(prompts, files)[0]:
+        yield from ("--prompt-file", name)
+
+
+def _texts(prompts: tuple[str, ...], files: Mapping[str, Sequence[str]]) -> Iterable[tuple[int, str]]:
+    """The prompts that must be written out, each with its number; our own need not be."""
+    if prompts == load.embedded():
+        return ()
+    first = _matching(prompts, files)[1]
+    return enumerate(prompts[first:], first + 1)
+
+
+def _obstacle(text: str) -> str:
+    """Why a prompt cannot be an argument; nothing when it can."""
+    if "\0" in text:
+        return "no argument can hold its null characters"
+    return "it is too long for an argument" if len(text.encode("utf-8", "replace")) > LONGEST_ARGUMENT else ""
+
+
+def _run(config: RunConfig, always: Collection[str]) -> Iterator[str]:
+    usual = RunConfig()
+    if config.chat or "chat" in always:
+        yield "--chat" if config.chat else "--no-chat"
+    if config.methods != usual.methods or "methods" in always:
+        yield from ("--methods", ",".join(config.methods))
+    for name in ("max_new_tokens", "seed"):
+        if getattr(config, name) != getattr(usual, name) or name in always:
+            yield from (f"--{name.replace('_', '-')}", str(getattr(config, name)))
+
+
+def _rules(config: RunConfig, always: Collection[str]) -> Iterator[str]:
+    """The nearest preset, and what differs from it."""
+    preset = min(PRESETS, key=lambda name: _differences(config.dynatree, PRESETS[name]))
+    if preset != next(iter(PRESETS)) or "preset" in always:
+        yield from ("--preset", preset)
+    now, usual = _values(config), _values(RunConfig(dynatree=PRESETS[preset], linear=Linear(), fixed=Fixed()))
+    for option in now:
+        name = option.removeprefix("--").replace("-", "_")
+        if now[option] == usual[option] and name not in always:
+            continue
+        written, *_ = now[option]
+        if option == "--history":
+            yield option if written == "True" else "--no-history"
+        else:
+            yield from (option, written)
+
+
+def _differences(one: DynaTree, other: DynaTree) -> int:
+    return sum(value != asdict(other)[name] for name, value in asdict(one).items())
+
+
+def _values(config: RunConfig) -> dict[str, tuple[str, ...]]:
+    """Every option of the methods' rules as it is written; DynaTree's value first where the fixed tree shares it."""
+    rules, fixed = config.dynatree, config.fixed
+    together = {"--branching": rules.branching, "--fixed": (fixed.depth, fixed.branching)}
+    values: dict[str, tuple[str, ...]] = {"--selection": (rules.selection,)}
+    for knob in TABLE:
+        if knob.option in together:
+            values[knob.option] = (",".join(map(str, together[knob.option])),)
+        elif knob.name == "k":
+            values[knob.option] = (str(config.linear.k),)
+        else:
+            holders: tuple[Any, ...] = (rules, fixed) if hasattr(fixed, knob.name) else (rules,)
+            values[knob.option] = tuple(_number(getattr(holder, knob.name)) for holder in holders)
+    return values
+
+
+def _number(value: float) -> str:
+    """A number that is read back as it was."""
+    return re.sub(r"\.0$", "", str(value))

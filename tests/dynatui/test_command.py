@@ -1,0 +1,151 @@
+"""The command line that the screen shows, read back by a shell and by the program's own options."""
+
+import shlex
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from decoder.config import KNOBS, DynaTree, Fixed, KnobName, RunConfig
+from decoder.methods import METHODS
+from dynatui import cli, headless
+from dynatui.clean import clean_line
+from dynatui.command import LONGEST_ARGUMENT, command_line, quoted
+from dynatui.prompts import load
+from dynatui.session import Models, Session
+
+OWN = load.embedded()
+_CHARACTERS = st.characters(exclude_categories=["Cs"], exclude_characters="\0")
+
+
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[Session]:
+    """The sessions that command lines begin, without their running."""
+    sessions: list[Session] = []
+
+    def note(session: Session, *_: Any, **__: Any) -> int:
+        sessions.append(session)
+        return 0
+
+    monkeypatch.setattr(headless, "run", note)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    return sessions
+
+
+def _again(line: str, started: list[Session]) -> Session:
+    """What a line starts, without a screen."""
+    program, *arguments = _words(line)
+    assert program == "dynatui"
+    assert cli.main([*arguments, "--headless"]) == 0
+    return started.pop()
+
+
+def _words(line: str) -> list[str]:
+    """The line's words as a real shell sees them."""
+    if "$'" not in line:
+        return shlex.split(line, comments=True)
+    script = f"for word in {line}; do printf '%s\\0' \"$word\"; done"
+    done = subprocess.run(["bash", "-c", script], capture_output=True, check=True)
+    return done.stdout.decode("utf-8", "surrogateescape").split("\0")[:-1]
+
+
+@st.composite
+def _configs(draw: st.DrawFn) -> RunConfig:
+    """A run with knobs turned, as a user would."""
+    config = RunConfig(
+        methods=tuple(draw(st.lists(st.sampled_from(sorted(METHODS)), min_size=1, unique=True))),
+        max_new_tokens=draw(st.sampled_from([1, 256, 1000])),
+        seed=draw(st.sampled_from([0, 7])),
+        chat=draw(st.booleans()),
+    )
+    turns: list[tuple[KnobName, float]] = draw(
+        st.lists(st.tuples(st.sampled_from(KNOBS), st.floats(0, 1) | st.floats(0, 40)), max_size=6)
+    )
+    for name, value in turns:
+        config = config.turned(name, value)
+    return replace(config, dynatree=replace(config.dynatree, selection=draw(st.sampled_from(["bfs", "best"]))))
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    config=_configs(),
+    prompts=st.lists(
+        st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1), max_size=3
+    ),
+    models=st.builds(
+        Models,
+        target=st.none() | st.sampled_from(["org/name", "./a folder", "it's", "~/m"]),
+        draft=st.none() | st.just("-d"),
+        device=st.sampled_from(["auto", "cuda:1"]),
+        dtype=st.sampled_from(["auto", "float32"]),
+    ),
+)
+def test_every_session_is_started_again_by_its_line(
+    started: list[Session], config: RunConfig, prompts: list[str], models: Models
+) -> None:
+    session = Session(tuple(prompts) or OWN, models, config)
+    again = _again(command_line(session), started)
+    assert (again.prompts, again.models, again.config) == (session.prompts, session.models, session.config)
+
+
+def test_the_defaults_need_no_option() -> None:
+    assert command_line(Session(OWN)) == "dynatui"
+
+
+def test_only_what_differs_is_written() -> None:
+    config = RunConfig(dynatree=DynaTree(tau_h=0.85, d0=6.0, branching=(1, 2, 4), history=False))
+    assert command_line(Session(("Once upon",), config=config)) == (
+        "dynatui --prompt 'Once upon' --tau-h 0.85 --d0 6 --no-history --branching 1,2,4"
+    )
+
+
+def test_what_a_settings_file_says_otherwise_is_written_out() -> None:
+    line = command_line(Session(OWN), always={"tau_h", "chat", "device", "branching", "history", "seed", "fixed"})
+    assert line == ("dynatui --device auto --no-chat --seed 0 --tau-h 0.9 --history --branching 1,2,3 --fixed 5,2")
+
+
+def test_a_value_that_both_trees_share_is_written_once(started: list[Session]) -> None:
+    config = RunConfig().turned("n_max", 64).turned("tau", 0.1)
+    line = command_line(Session(OWN, config=config))
+    assert line == "dynatui --tau 0.1 --n-max 64"
+    assert _again(line, started).config == config
+    assert RunConfig().fixed == Fixed()
+
+
+def test_prompts_of_a_known_file_are_named_by_it(started: list[Session], tmp_path: Path) -> None:
+    path = tmp_path / "two prompts.jsonl"
+    path.write_text('{"prompt": "One"}\n{"prompt": "Two"}\n', encoding="utf-8")
+    session = Session(("One", "Two", "Three"))
+    line = command_line(session, files={str(path): ("One", "Two")})
+    assert line == f"dynatui --prompt-file {shlex.quote(str(path))} --prompt Three"
+    assert _again(line, started).prompts == session.prompts
+
+
+@pytest.mark.parametrize("files", [{"-": ("One",)}, {"a.txt": ("Eins",)}, {"a.txt": ("One", "Two")}])
+def test_a_prompt_that_is_not_the_files_any_more_is_written_out(files: dict[str, tuple[str, ...]]) -> None:
+    assert command_line(Session(("One",)), files=files) == "dynatui --prompt One"
+
+
+@pytest.mark.parametrize("text", ["\0", "x" * (LONGEST_ARGUMENT + 1)], ids=["null", "long"])
+def test_a_prompt_that_no_argument_can_be_is_asked_for_as_a_file(text: str) -> None:
+    line = command_line(Session(("Once", text)))
+    assert line.startswith("dynatui --prompt Once --prompt-file PROMPT-2.txt # save prompt 2 as PROMPT-2.txt first: ")
+    assert len(line) < 200
+
+
+@pytest.mark.parametrize(
+    "word",
+    ["a\nb", "\x1b]0;x\x07", "it's\ttabbed!", "\x9b31m", "\u202eright", "$(rm -rf /)\r`x`\\", "\udcff.txt", "a\x01f"],
+)
+def test_a_shell_reads_back_what_no_terminal_should_be_sent(word: str) -> None:
+    written = quoted(word)
+    assert clean_line(written) == written
+    assert _words(f"x {written} y $''") == ["x", word, "y", ""]
+
+
+def test_half_a_character_that_no_file_name_has_is_lost_and_not_fatal() -> None:
+    assert quoted("a\ud800") == "$'a\\xef\\xbf\\xbd'"

@@ -1,0 +1,95 @@
+"""The table of knobs agrees with the configuration, the command line and the recordings it speaks of."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from decoder.config import KNOBS, DynaTree, KnobName, RunConfig, bounds
+from decoder.events import Knob, Knobs
+from dynatui import cli
+from dynatui.knobs import TABLE, info, rules_in_force
+from dynatui.state import RunState, apply
+from tests.dynatui.render.scripted import run, tree_round
+
+
+def test_every_knob_is_in_the_table_once_and_in_order() -> None:
+    assert tuple(knob.name for knob in TABLE) == KNOBS
+    assert len({knob.symbol for knob in TABLE}) == len(KNOBS)
+    assert info("tau_h").symbol == "τh"
+
+
+@pytest.mark.parametrize("knob", TABLE, ids=lambda knob: knob.name)
+def test_a_knob_is_explained_in_few_words_and_has_an_option(knob: Any) -> None:
+    options = {option for parameter in cli.command().params for option in parameter.opts}
+    assert knob.option in options
+    assert 5 < len(knob.meaning) <= 40
+
+
+@pytest.mark.parametrize("knob", TABLE, ids=lambda knob: knob.name)
+def test_a_step_moves_a_knob_and_a_coarse_one_moves_it_further(knob: Any) -> None:
+    config = RunConfig()
+    low, high = bounds(config, knob.name)
+    assert 0 < knob.step <= high - low
+    assert knob.coarse > knob.step or knob.name == "history"
+    turned = config.turned(knob.name, low).turned(knob.name, low + knob.step)
+    assert turned.knob(knob.name) == pytest.approx(low + knob.step)
+    assert not knob.integer or knob.step == int(knob.step)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "written"),
+    [
+        ("tau_h", 0.85, ".85"),
+        ("tau_h", 1.0, "1"),
+        ("d0", 5.0, "5"),
+        ("d0", 5.337, "5.34"),
+        ("n_max", 256.0, "256"),
+        ("tau", 0.0, "0"),
+        ("tau", 0.1, ".1"),
+        ("history", 1.0, "on"),
+        ("history", 0.0, "off"),
+        ("k", 10.0, "10"),
+    ],
+)
+def test_values_are_written_as_people_write_them(name: KnobName, value: float, written: str) -> None:
+    assert info(name).written(value) == written
+
+
+def _state(parameters: dict[str, Any], *knobs: Knob) -> RunState:
+    begun = run()
+    begun.methods["dynatree"].clear()
+    begun.methods["dynatree"].update(parameters)
+    state = apply(apply(RunState(), begun), tree_round(0, d0=4.2, tau_h=0.8))
+    for knob in knobs:
+        state = apply(state, knob)
+    return state
+
+
+PARAMETERS: dict[str, Any] = {
+    "d0": 5.0, "d_max": 7, "branching": [1, 3, 4], "tau_h": 0.9, "tau_l": 0.4, "rho_stop": 0.2, "rho_deep": 0.6,
+    "tau": 0.1, "n_max": 64, "selection": "best", "history": True, "window": 3,
+}  # fmt: skip
+
+
+def test_the_rules_in_force_are_those_of_the_run_with_its_knobs_as_they_are_now() -> None:
+    turned = Knob(method="dynatree", round=1, name="n_max", old=64, new=32, source="user")
+    assert rules_in_force(_state(PARAMETERS, turned)) == DynaTree(
+        d0=4.2, d_max=7, branching=(1, 3, 4), tau_h=0.8, tau_l=0.4, rho_stop=0.2, rho_deep=0.6, tau=0.1, n_max=32,
+        selection="best", history=True,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "absurd",
+    [{"d_max": -4}, {"branching": [3, 2, 1]}, {"rho_stop": 7}, {"branching": "no"}, {"n_max": None}, {"tau": "x"}],
+)
+def test_absurd_parameters_of_a_recording_are_no_fault(absurd: dict[str, Any]) -> None:
+    found = rules_in_force(_state(PARAMETERS | absurd))
+    assert found is None or isinstance(found, DynaTree)
+
+
+def test_a_method_without_knobs_has_no_rules() -> None:
+    state = apply(RunState(), run(("ar",)))
+    assert rules_in_force(state) is None
+    assert rules_in_force(replace(state, knobs=Knobs(0.9, 0.4, 99.0))) is None
