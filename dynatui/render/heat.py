@@ -39,7 +39,7 @@ def inks(heat: Heat, tokens: Sequence[Token]) -> Callable[[Token], Ink]:
 
 def time_edges(tokens: Sequence[Token]) -> list[float]:
     """Edges of the bins of time in ms, rounded as the legend writes them."""
-    median_ms = 1000 * statistics.median_low([token.spent_s for token in tokens] or [0.0])
+    median_ms = _median_ms(tokens)
     return [_rounded(median_ms * part) for part in _TIMES]
 
 
@@ -53,6 +53,10 @@ def _by_probability(token: Token) -> Ink:
     if token.probability is None:
         return _ORIGINS[token.origin]
     return HOT[-1 - bisect_right(_PROBABILITIES, token.probability)]
+
+
+def _median_ms(tokens: Sequence[Token]) -> float:
+    return 1000 * statistics.median_low([token.spent_s for token in tokens] or [0.0])
 
 
 def _rounded(value: float) -> float:
@@ -101,10 +105,10 @@ def _round(state: RunState) -> list[Row]:
 
 
 def _time(state: RunState) -> list[Row]:
-    edges = time_edges(state.tokens)
-    median: Span = (f"median {short(edges[1] / _TIMES[1], 1)}", "dim")
-    long: list[Span] = [(f"to {short(edge, 1)}", ink) for edge, ink in zip(edges, HOT, strict=False)]
-    brief: list[Span] = [(short(edge, 1), ink) for edge, ink in zip(edges, HOT, strict=False)]
+    edges = [f"{edge:g}" for edge in time_edges(state.tokens)]
+    median: Span = (f"median {_rounded(_median_ms(state.tokens)):g}", "dim")
+    long: list[Span] = [(f"to {edge}", ink) for edge, ink in zip(edges, HOT, strict=False)]
+    brief: list[Span] = list(zip(edges, HOT, strict=False))
     return [
         _named("ms per token: ", *long, ("slower", HOT[-1]), median),
         _named("ms per token: ", *long, ("slower", HOT[-1])),

@@ -53,6 +53,8 @@ class TextPanel:
         self._size = size = (width, height)
         inner, room = inside(size)
         state = scene.state
+        if state.failure or state.run is None:
+            self._flow, self._done = Flow(1), ()
         if state.failure:
             return frame((("Error", "bad"),), _failure(state.failure, inner), size)
         if state.run is None:
@@ -125,9 +127,12 @@ class TextPanel:
 
 
 def _line_of(lines: Sequence[Line[int]], token: int) -> int:
-    """The first line that holds some of the token."""
-    found = bisect_left(lines, token, key=lambda line: line[-1][1] if line else token)
-    return min(found, len(lines) - 1)
+    """The line in which the token is to be seen: its leading blank may have been left on the line before."""
+    first = bisect_left(lines, token, key=lambda line: line[-1][1] if line else token)
+    for place in range(first, min(first + 2, len(lines))):
+        if any(tag == token and text.strip() for text, tag in lines[place]):
+            return place
+    return min(first, len(lines) - 1)
 
 
 def _column(line: Line[int], token: int) -> int:

@@ -53,9 +53,8 @@ def shown_round(scene: Scene) -> Round | None:
 def round_of(state: RunState, token: Token) -> Round | None:
     """The round that a token came out of; a recording may number its rounds as it likes."""
     place = bisect_left(state.past, token.round, key=lambda event: event.round)
-    near = state.past[place : place + 1]
-    if near and near[0].round == token.round:
-        return near[0]
+    if place < len(state.past) and state.past[place].round == token.round:
+        return state.past[place]
     return next((event for event in state.past if event.round == token.round), None)
 
 
@@ -182,16 +181,9 @@ def bonus_of(scene: Scene, event: Round) -> Token | None:
     stage = held(scene)
     if stage is not None and stage.name != "committed":
         return None
-    around = scene.state.tokens[-1:] if scene.inspected is None else near(scene.state, scene.cursor or 0)
-    return next((token for token in reversed(around) if token.round == event.round and token.origin == "bonus"), None)
-
-
-def near(state: RunState, cursor: int) -> tuple[Token, ...]:
-    """The tokens that came out of the same round as the one at the cursor."""
-    tokens = state.tokens
-    first = last = cursor
-    while first > 0 and tokens[first - 1].round == tokens[cursor].round:
-        first -= 1
-    while last + 1 < len(tokens) and tokens[last + 1].round == tokens[cursor].round:
-        last += 1
-    return tokens[first : last + 1]
+    tokens = scene.state.tokens
+    place = len(tokens) - 1 if scene.inspected is None else scene.cursor or 0
+    while place + 1 < len(tokens) and tokens[place + 1].round == event.round:
+        place += 1
+    last = tokens[place] if tokens else None
+    return last if last and last.origin == "bonus" and last.round == event.round else None

@@ -1,49 +1,38 @@
-"""The text panel: wrapping, origin, paging, loading and failure."""
+"""The text panel: heat, cursor, paging, loading and failure."""
 
 from dataclasses import replace
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 
+from dynatui.render.ink import Rows
 from dynatui.render.scene import Scene
-from dynatui.render.text import TextPanel, Wrapped
+from dynatui.render.text import TextPanel
 from dynatui.state import Failure, Loading, RunState
+from tests.dynatui.render.odd import SIZES, is_drawn, scenes
 from tests.dynatui.render.scripted import lines, run, running, state_of, tree_round
 
 
-def test_words_stay_whole() -> None:
-    page = Wrapped(10)
-    page.add("the keeper had gone", "plain")
-    assert lines(page.rows) == ["the keeper", "had gone"]
+def long_run(rounds: int = 60) -> RunState:
+    """Some three hundred words, in rounds of three tokens; every tenth ends a line."""
+    told = (
+        structs.replace(tree_round(n), text=f" at{n} b{n}" + ("\n" if n % 10 == 9 else f" c{n}")) for n in range(rounds)
+    )
+    return state_of(
+        [
+            run(),
+            *(
+                structs.replace(event, pieces=["", f" at{event.round}", "", f" b{event.round}", "", ""])
+                for event in told
+            ),
+        ]
+    )
 
 
-def test_a_word_that_grows_over_the_edge_moves_down() -> None:
-    page = Wrapped(10)
-    for piece in ("the", " light", "house", " was"):
-        page.add(piece, "plain")
-    assert lines(page.rows) == ["the ", "lighthouse", "was"]
-
-
-def test_a_word_longer_than_a_line_is_broken() -> None:
-    page = Wrapped(4)
-    page.add("abcdefghij", "plain")
-    assert lines(page.rows) == ["abcd", "efgh", "ij"]
-
-
-def test_line_ends_and_empty_lines_are_kept() -> None:
-    page = Wrapped(20)
-    page.add("a\n\nb", "plain")
-    assert lines(page.rows) == ["a", "", "b"]
-
-
-@given(st.lists(st.text(alphabet="ab \n世é", max_size=6), max_size=12), st.integers(2, 12))
-def test_wrapping_piece_by_piece_equals_wrapping_at_once(pieces: list[str], width: int) -> None:
-    slow, fast = Wrapped(width), Wrapped(width)
-    fast.add("".join(pieces), "plain")
-    for piece in pieces:
-        slow.add(piece, "plain")
-    assert lines(slow.rows) == lines(fast.rows)
-    assert "".join(lines(fast.rows)).replace(" ", "") == "".join(pieces).replace(" ", "").replace("\n", "")
+def chosen(rows: Rows) -> list[str]:
+    """What is drawn as being under the cursor."""
+    return [text for row in rows for text, ink in row if ink == "caret"]
 
 
 def test_each_origin_has_its_own_ink() -> None:
@@ -94,3 +83,112 @@ def test_a_failure_says_what_to_do() -> None:
     assert "no model at /nowhere; give a folder" in page
     assert "R tries again" in page
     assert "q quits" in page
+
+
+def test_heat_inks_what_the_draft_gave_little() -> None:
+    rows = TextPanel()(Scene(running().state, heat="probability"), 60, 6)
+    assert {("t", "heat3"), ("a", "bonus")} <= {span for row in rows[1:] for span in row}
+
+
+def test_a_round_is_one_band_with_its_gaps() -> None:
+    rows = TextPanel()(Scene(running().state, heat="round"), 60, 6)
+    assert next(span for span in rows[1] if span[1] == "band") == (" at a time", "band")
+
+
+def test_the_cursor_is_on_its_token() -> None:
+    state = long_run()
+    for cursor in (0, 1, 40, len(state.tokens) - 1):
+        rows = TextPanel()(Scene(state, cursor=cursor), 60, 8)
+        assert "".join(chosen(rows)).strip() == (state.tokens[cursor].text.strip() or "⏎")
+
+
+def test_the_view_follows_the_cursor_and_stays_while_it_is_in_view() -> None:
+    panel, state = TextPanel(), long_run()
+    tops = list[str]()
+    for cursor in range(len(state.tokens)):
+        rows = panel(Scene(state, cursor=cursor), 50, 12)
+        assert chosen(rows)
+        tops.append(lines(rows)[1])
+    assert 1 < len(set(tops)) < len(state.tokens) / 20
+
+
+def test_without_a_cursor_the_view_is_at_the_pen_again() -> None:
+    panel, state = TextPanel(), long_run()
+    panel(Scene(state, cursor=0), 50, 12)
+    assert any("▌" in line for line in lines(panel(Scene(state), 50, 12)))
+
+
+def test_tokens_that_are_not_to_be_seen_have_a_sign_under_the_cursor() -> None:
+    event = structs.replace(tree_round(0), pieces=["", "", "", "\n", "", ""], text="\n end")
+    state = state_of([run(), event])
+    signs = [chosen(TextPanel()(Scene(state, cursor=cursor), 40, 6)) for cursor in range(3)]
+    assert signs == [["∅"], ["⏎"], [" end"]]
+
+
+def test_the_sign_is_in_view_at_the_end_of_a_full_line() -> None:
+    event = structs.replace(tree_round(0), pieces=["", " abcdef", "", "\n", "", ""], text=" abcdef\nx")
+    rows = TextPanel()(Scene(state_of([run(prompt="Once"), event]), cursor=1), 15, 6)
+    assert lines(rows)[1] == "│ Once abcde⏎ │"
+
+
+def test_a_click_finds_the_token_that_is_drawn_there() -> None:
+    panel, state = TextPanel(), long_run()
+    rows = panel(Scene(state), 50, 12)
+    for y, row in enumerate(lines(rows)):
+        for x in range(50):
+            index = panel.token_at(x, y)
+            if index is not None:
+                assert row[x] in f"{state.tokens[index].text} "
+                assert chosen(panel(Scene(state, cursor=index), 50, 12))
+    assert panel.token_at(0, 0) is None
+    assert panel.token_at(500, 500) is None
+
+
+def test_a_click_on_the_prompt_finds_no_token() -> None:
+    panel = TextPanel()
+    panel(running(), 60, 6)
+    assert panel.token_at(3, 1) is None
+    assert panel.token_at(12, 1) == 0
+
+
+def test_the_cursor_moves_to_the_line_below_and_back() -> None:
+    panel, state = TextPanel(), long_run()
+    panel(Scene(state), 50, 12)
+    below = panel.moved(30, 1)
+    assert below > 32
+    assert abs(panel.moved(below, -1) - 30) <= 1
+    assert panel.moved(0, -1) == 0
+    assert panel.moved(30, 10**6) > len(state.tokens) - 15
+
+
+def test_the_cursor_passes_empty_lines() -> None:
+    panel = TextPanel()
+    event = structs.replace(tree_round(0), pieces=["", "a", "", "\n\n\n", "", ""], text="a\n\n\nb")
+    panel(Scene(state_of([run(prompt=""), event])), 40, 9)
+    assert [panel.moved(0, 1), panel.moved(0, 9), panel.moved(2, -9)] == [1, 2, 0]
+
+
+def test_a_view_of_the_past_has_fewer_tokens_and_nothing_else_changes() -> None:
+    panel, state = TextPanel(), long_run()
+    panel(Scene(state), 50, 12)
+    past = long_run(rounds=20)
+    assert lines(panel(Scene(past), 50, 12)) == lines(TextPanel()(Scene(past), 50, 12))
+
+
+def test_another_prompt_is_wrapped_anew() -> None:
+    panel = TextPanel()
+    panel(running(), 60, 8)
+    assert "Twice" in lines(panel(Scene(state_of([run(prompt="Twice")])), 60, 8))[1]
+
+
+@settings(max_examples=60)
+@given(st.lists(st.tuples(scenes(), SIZES), min_size=1, max_size=4))
+def test_any_scene_fits_any_size_whatever_was_drawn_before(looks: list[tuple[Scene, tuple[int, int]]]) -> None:
+    panel = TextPanel()
+    for scene, size in looks:
+        assert is_drawn(panel(scene, *size), scene, size)
+        for index in (0, 3, 99):
+            assert (
+                0 <= panel.moved(min(index, max(0, len(scene.state.tokens) - 1)), 1) <= max(0, len(scene.state.tokens))
+            )
+        assert panel.token_at(size[0] // 2, size[1] // 2) in {None, *range(len(scene.state.tokens))}

@@ -1,15 +1,18 @@
 """The tree panel."""
 
 import math
+from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
 from decoder.events import Round
+from decoder.steering import Stage
 from dynatui.render.scene import Scene
-from dynatui.render.tree import chosen, nodes, path_logprobs, piece_text, tree, walk
-from tests.dynatui.render.scripted import lines, plain_round, run, running, state_of, tree_round
+from dynatui.render.tree import chosen, nodes, path_logprobs, piece_text, round_of, tree, walk
+from tests.dynatui.render.odd import SIZES, is_drawn, scenes
+from tests.dynatui.render.scripted import HOSTILE, lines, plain_round, run, running, state_of, tree_round
 
 
 def test_the_tree_shows_probabilities_and_the_accepted_path() -> None:
@@ -27,9 +30,9 @@ def test_the_tree_shows_probabilities_and_the_accepted_path() -> None:
     ]
 
 
-def test_a_tree_that_is_too_large_keeps_the_accepted_path_and_the_likely_nodes() -> None:
+def test_a_tree_that_is_too_large_keeps_the_accepted_path_and_what_lost_beside_it() -> None:
     shown = lines(nodes(tree_round(0), 40, 5))
-    assert [line.split()[0:3] for line in shown][-1] == ["+", "2", "less"]
+    assert [line.split()[0:3] for line in shown][-1] == ["+", "2", "more"]
     assert any("-t" in line for line in shown)
     assert not any("⏎" in line for line in shown)
 
@@ -90,3 +93,59 @@ def test_without_a_round_the_panel_says_what_will_come() -> None:
 def test_a_method_that_hides_its_draft_says_so() -> None:
     hidden = structs.replace(plain_round("hf", 0), draft_forwards=None)
     assert "does not show its draft" in " ".join(lines(tree(Scene(state_of([run(("hf",)), hidden])), 60, 8)))
+
+
+def test_under_the_cursor_the_tree_is_that_of_the_tokens_round() -> None:
+    state = running().state
+    rows = tree(Scene(state, cursor=4), 46, 10)
+    assert "round 1: 5 drafted" in lines(rows)[0]
+    assert [text.strip() for row in rows for text, ink in row if ink == "caret"] == ["● -t", "50%"]
+    assert "target: a time" in lines(rows)[-2]
+
+
+def test_the_targets_own_token_is_in_no_tree() -> None:
+    rows = tree(Scene(running().state, cursor=5), 46, 10)
+    assert "round 1: 5 drafted" in lines(rows)[0]
+    assert not [text for row in rows for text, ink in row if ink == "caret"]
+
+
+def test_rounds_are_found_by_their_number_whatever_their_order() -> None:
+    events = [tree_round(number) for number in (7, 3, 900)]
+    state = state_of([run(), *events])
+    found = [round_of(state, token) for token in state.tokens]
+    assert [event.round for event in found if event] == [7, 7, 7, 3, 3, 3, 900, 900, 900]
+    assert round_of(state, replace(state.tokens[0], round=5)) is None
+
+
+def test_a_tree_that_is_held_says_how_far_it_is() -> None:
+    drafted = structs.replace(tree_round(6), accepted=[], committed=[], text="")
+    titles = {
+        name: lines(tree(replace(running(), stage=Stage(name, event)), 70, 10))[0]
+        for name, event in (("drafted", drafted), ("verified", tree_round(6)), ("committed", tree_round(6)))
+    }
+    assert "round 6: 5 drafted, not yet verified" in titles["drafted"]
+    assert "round 6: 5 drafted, 2 pass, not yet committed" in titles["verified"]
+    assert "round 6: 5 drafted, 2 accepted" in titles["committed"]
+
+
+def test_a_held_tree_shows_no_token_of_the_round_before_and_no_raw_text() -> None:
+    event = structs.replace(tree_round(6), accepted=[], pieces=[HOSTILE] * 6)
+    drawn = "".join(lines(tree(replace(running(), stage=Stage("drafted", event)), 70, 10)))
+    assert "the target has not looked at it yet" in drawn
+    assert "target: " not in drawn
+    assert "\x1b" not in drawn
+
+
+def test_a_token_that_is_inspected_goes_before_a_tree_that_is_held() -> None:
+    scene = replace(running(), stage=Stage("drafted", tree_round(6)), cursor=0)
+    assert "round 0" in lines(tree(scene, 70, 10))[0]
+
+
+def test_a_round_that_was_cut_has_no_token_of_the_targets() -> None:
+    event = structs.replace(tree_round(0), committed=[11, 13], text=" at")
+    assert "target" not in lines(tree(Scene(state_of([run(), event])), 60, 10))[-2]
+
+
+@given(scenes(), SIZES)
+def test_any_scene_fits_any_size(scene: Scene, size: tuple[int, int]) -> None:
+    assert is_drawn(tree(scene, *size), scene, size)
