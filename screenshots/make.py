@@ -1,4 +1,4 @@
-"""Writes the screenshots: a recorded trace, played to a fixed place without clock or timer, at three sizes.
+"""Writes the screenshots: a recorded trace, played to a fixed place without clock or timer, then a few keys.
 
     python screenshots/make.py
 
@@ -8,6 +8,7 @@ The same trace gives the same bytes: Textual draws, and the one random name in i
 import asyncio
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from decoder.events import Event
@@ -18,9 +19,32 @@ from dynatui.session import View
 
 HERE = Path(__file__).parent
 TRACE = HERE.parent / "tests" / "traces" / "demo.jsonl"
-SIZES = ((80, 24), (120, 40), (200, 60))
 SHOWN = 0.62
 """Share of the first run that has been played."""
+
+
+@dataclass(frozen=True)
+class Shot:
+    """One picture."""
+
+    name: str
+    size: tuple[int, int] = (120, 40)
+    keys: tuple[str, ...] = ()
+    view: View = field(default_factory=View)
+
+
+SHOTS = (
+    Shot("dynatui-80x24", (80, 24)),
+    Shot("dynatui-120x40"),
+    Shot("dynatui-200x60", (200, 60)),
+    Shot("inspect", keys=("i", *["left"] * 8, "o")),
+    Shot("knobs", keys=("k",)),
+    Shot("work", keys=("5",)),
+    Shot("whatif", keys=("6",)),
+    Shot("mask", keys=("t", "8")),
+    Shot("light", view=View(theme="textual-light")),
+    Shot("ascii", (80, 24), view=View(symbols="ascii", color=False)),
+)
 
 
 def standing_at(events: Sequence[Event], share: float, view: View | None = None) -> DynaApp:
@@ -30,21 +54,23 @@ def standing_at(events: Sequence[Event], share: float, view: View | None = None)
     return DynaApp(source, view, ticking=False, clock=lambda: 0.0)
 
 
-async def picture(events: Sequence[Event], size: tuple[int, int]) -> str:
+async def picture(events: Sequence[Event], shot: Shot) -> str:
     """The screen as SVG."""
-    app = standing_at(events, SHOWN)
-    async with app.run_test(size=size) as pilot:
+    app = standing_at(events, SHOWN, shot.view)
+    async with app.run_test(size=shot.size) as pilot:
+        await pilot.pause()
+        await pilot.press(*shot.keys)
         await pilot.pause()
         svg = app.export_screenshot(title="dynatui")
     return re.sub(r"terminal-\d+-", "terminal-", svg)
 
 
 def main() -> None:
-    """Writes one file a size."""
+    """Writes one file a picture."""
     events = read(TRACE)
-    for width, height in SIZES:
-        path = HERE / f"dynatui-{width}x{height}.svg"
-        path.write_text(asyncio.run(picture(events, (width, height))), encoding="utf-8")
+    for shot in SHOTS:
+        path = HERE / f"{shot.name}.svg"
+        path.write_text(asyncio.run(picture(events, shot)), encoding="utf-8")
         print(path.relative_to(HERE.parent))
 
 

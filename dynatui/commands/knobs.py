@@ -31,11 +31,8 @@ def history(app: "DynaApp") -> None:
 
 
 def drawer(app: "DynaApp") -> None:
-    """Every knob as a slider, or the panels again."""
-    if app.scene.mode == "knobs":
-        app.look(mode="watch", typed="")
-    elif _desk(app):
-        app.look(mode="knobs", typed="")
+    """Every knob as a slider, or the panels again; of a recording they can only be read."""
+    app.look(mode="watch" if app.scene.mode == "knobs" else "knobs", typed="")
 
 
 def slider(app: "DynaApp", step: int) -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from dynatui.recording import read
-from screenshots.make import HERE, SIZES, TRACE, picture
+from screenshots.make import HERE, SHOTS, TRACE, Shot, picture
 
 
 @pytest.fixture(autouse=True)
@@ -12,8 +12,11 @@ def _in_colour(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name, raising=False)
 
 
-@pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")
-async def test_a_screenshot_is_current(size: tuple[int, int]) -> None:
-    width, height = size
-    kept = (HERE / f"dynatui-{width}x{height}.svg").read_text(encoding="utf-8")
-    assert await picture(read(TRACE), size) == kept, "python screenshots/make.py draws them anew"
+@pytest.mark.parametrize("shot", SHOTS, ids=lambda shot: shot.name)
+async def test_a_screenshot_is_current(shot: Shot) -> None:
+    kept = (HERE / f"{shot.name}.svg").read_text(encoding="utf-8")
+    assert await picture(read(TRACE), shot) == kept, "python screenshots/make.py draws them anew"
+
+
+def test_no_picture_is_left_over() -> None:
+    assert {path.stem for path in HERE.glob("*.svg")} == {shot.name for shot in SHOTS}

@@ -32,27 +32,52 @@ def events() -> list[Event]:
     return read(TRACE)
 
 
-@pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 60), (40, 10)], ids=lambda size: f"{size[0]}x{size[1]}")
-def test_the_main_screen(events: list[Event], size: tuple[int, int], snap_compare: Compare) -> None:
+SIZES = [(80, 24), (120, 40), (200, 60)]
+LOOKS = {
+    "dark": View(),
+    "light": View(theme="textual-light"),
+    "no-color": View(color=False),
+    "ascii": View(symbols="ascii"),
+}
+
+
+def named(size: tuple[int, int]) -> str:
+    return f"{size[0]}x{size[1]}"
+
+
+@pytest.mark.parametrize("look", LOOKS)
+@pytest.mark.parametrize("size", SIZES, ids=named)
+def test_the_main_screen(events: list[Event], size: tuple[int, int], look: str, snap_compare: Compare) -> None:
+    assert snap_compare(standing_at(events, 0.5, LOOKS[look]), terminal_size=size)
+
+
+@pytest.mark.parametrize("size", [(40, 10), (36, 8)], ids=named)
+def test_a_terminal_of_a_few_lines(events: list[Event], size: tuple[int, int], snap_compare: Compare) -> None:
     assert snap_compare(standing_at(events, 0.5), terminal_size=size)
 
 
-@pytest.mark.parametrize("key", ["2", "3", "4"])
+@pytest.mark.parametrize("key", ["2", "3", "4", "5", "6", "7", "8"])
 def test_the_tabs_of_a_small_terminal(events: list[Event], key: str, snap_compare: Compare) -> None:
     assert snap_compare(standing_at(events, 0.5), press=[key], terminal_size=(80, 24))
 
 
-def test_no_colour(events: list[Event], snap_compare: Compare, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("NO_COLOR", "1")
-    assert snap_compare(standing_at(events, 0.5), terminal_size=(120, 40))
+@pytest.mark.parametrize("size", SIZES, ids=named)
+def test_an_inspected_token(events: list[Event], size: tuple[int, int], snap_compare: Compare) -> None:
+    assert snap_compare(standing_at(events, 0.5), press=["i", *["left"] * 6, "o"], terminal_size=size)
 
 
-def test_ascii(events: list[Event], snap_compare: Compare) -> None:
-    assert snap_compare(standing_at(events, 0.5, View(symbols="ascii")), terminal_size=(120, 40))
+@pytest.mark.parametrize("size", SIZES, ids=named)
+def test_the_drawer_of_all_knobs(events: list[Event], size: tuple[int, int], snap_compare: Compare) -> None:
+    keys = ["k", *["down"] * 7, "0", ".", "4"]
+    assert snap_compare(standing_at(events, 0.5), press=keys, terminal_size=size)
 
 
-def test_a_light_theme(events: list[Event], snap_compare: Compare) -> None:
-    assert snap_compare(standing_at(events, 0.5, View(theme="textual-light")), terminal_size=(120, 40))
+def test_a_look_back_at_the_mask_of_a_round(events: list[Event], snap_compare: Compare) -> None:
+    assert snap_compare(standing_at(events, 0.5), press=["left", "left", "t", "5"], terminal_size=(120, 40))
+
+
+def test_a_panel_alone(events: list[Event], snap_compare: Compare) -> None:
+    assert snap_compare(standing_at(events, 0.5), press=["4", "e"], terminal_size=(120, 40))
 
 
 def test_help(events: list[Event], snap_compare: Compare) -> None:
