@@ -206,7 +206,13 @@ Fps = Annotated[
 ]
 Theme = Annotated[str | None, Option(metavar="NAME", rich_help_panel=SCREEN, help="A theme of Textual.")]
 SymbolSet = Annotated[
-    Symbols, Option("--symbols", rich_help_panel=SCREEN, help="What curves and lines are drawn with.")
+    Symbols,
+    Option(
+        "--symbols",
+        metavar="|".join(get_args(Symbols)),
+        rich_help_panel=SCREEN,
+        help="What curves and lines are drawn with.",
+    ),
 ]
 NoColor = Annotated[
     bool, Option("--no-color", rich_help_panel=SCREEN, help="No colours, as with NO_COLOR in the environment.")

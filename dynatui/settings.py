@@ -58,12 +58,17 @@ def file_path() -> Path:
 
 
 def options_of(command: Any) -> dict[str, TyperOption]:
-    """The options of a command that take a setting, by the setting's name: the option's, with underscores."""
+    """The options of a command that take a setting, by the setting's name."""
     return {
-        option.opts[0].lstrip("-").replace("-", "_"): option
+        key_of(option): option
         for option in command.params
         if isinstance(option, TyperOption) and option.expose_value and not option.is_eager
     }
+
+
+def key_of(option: TyperOption) -> str:
+    """What a setting is called: as the option, with underscores."""
+    return option.opts[0].lstrip("-").replace("-", "_")
 
 
 def read(live: Any) -> dict[str, Setting]:

@@ -13,7 +13,7 @@ from typing import Any
 from typer.core import TyperOption
 
 from decoder.config import Fixed, RunConfig
-from dynatui.settings import KINDS, kinds, options_of
+from dynatui.settings import KINDS, key_of, kinds, options_of
 
 _WIDEST = 40
 _HEAD = """\
@@ -47,6 +47,11 @@ def beginning(live: Any) -> str:
     return _HEAD + "".join(_explained(live))
 
 
+def default(option: TyperOption) -> object:
+    """What holds where the option is not given; None where nothing does."""
+    return _effective(key_of(option), option.default, RunConfig())
+
+
 def toml(value: object) -> str:
     """A value as TOML writes it."""
     match value:
@@ -63,7 +68,7 @@ def _explained(live: Any) -> Iterator[str]:
     for panel, group in groupby(options_of(live).items(), lambda pair: _panel(pair[1])):
         yield f"\n# --- {panel} ---\n"
         for key, option in group:
-            value = _effective(key, option.default, RunConfig())
+            value = default(option)
             yield f"\n# {option.help}\n"
             yield f"# {key}: {KINDS[known[key]]}; not set\n" if value is None else f"#{key} = {toml(value)}\n"
 

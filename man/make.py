@@ -1,0 +1,158 @@
+"""Writes the manual page from the command line itself: options, their defaults and help texts, commands and keys.
+
+    python man/make.py
+
+What stands here in words is only what no option says. Knows nothing of how typer lays out `--help`.
+"""
+
+from collections.abc import Iterable, Iterator
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from typer.core import TyperArgument, TyperOption
+
+import decoder
+from dynatui import settings_text
+from dynatui.cli import command
+from dynatui.keymap import GROUPS
+
+PAGE = Path(__file__).with_name("dynatui.1")
+
+_SETTINGS = """\
+A flag comes before a variable of the environment, that before the settings file, that before the default. A setting is
+called as its option, with underscores: tau_h = 0.8, history = false, symbols = "ascii", prompt = ["one", "two"].
+dynatui config prints what is in force and where it comes from.
+"""
+_EXAMPLES = (
+    ("The embedded pair of models, live:", "dynatui"),
+    ("Two models of the Hugging Face hub:", "dynatui --target EleutherAI/pythia-2.8b --draft EleutherAI/pythia-70m"),
+    ("Without a screen, recorded:", 'dynatui --headless --prompt "The door opened" --record run.jsonl'),
+    ("The recording again, and a file to begin settings with:", "dynatui replay run.jsonl"),
+    ("", "dynatui config --print-default > ~/.config/dynatui/config.toml"),
+)
+_VARIABLES = (
+    ("DYNATUI_*", "Sets an option: DYNATUI_TAU_H=0.8 is as --tau-h 0.8. One value, also where an option repeats."),
+    ("DYNATUI_CONFIG", "Names another settings file."),
+    ("NO_COLOR", "When it is not empty, there are no colours."),
+    ("SSH_CONNECTION", "When it is set, there are 5 frames a second instead of 10."),
+    ("XDG_CONFIG_HOME, XDG_STATE_HOME", "Where the folders named under FILES are, when they are set."),
+)
+_FILES = (
+    ("~/.config/dynatui/config.toml", "Settings: a name and a value a line. dynatui config --path says where it is."),
+    ("~/.local/state/dynatui/log/dynatui.log", "Messages of libraries and faults, unless --log-file names another."),
+    ("~/.local/state/dynatui/recordings/", "Recordings that a key began."),
+)
+_CODES = (
+    ("0", "Done."),
+    ("2", "Something is wrong with the request; a line on standard error says what and what to do."),
+    ("3", "A model or a device failed; for dynatui doctor: something that is needed is broken."),
+    ("130", "Interrupted; the text so far has been printed."),
+)
+
+
+def page() -> str:
+    """The manual page, in the language of man(7)."""
+    live = command()
+    lines = [
+        f'.TH DYNATUI 1 "" "dynatui {decoder.__version__}" "User Commands"',
+        ".SH NAME",
+        r"dynatui \- watch and steer speculative decoding of language models",
+        ".SH SYNOPSIS",
+        *_synopsis(live),
+        ".SH DESCRIPTION",
+        *_paragraphs(live.help or ""),
+        ".SH OPTIONS",
+        *_options(live),
+        ".SH COMMANDS",
+    ]
+    for sub in live.commands.values():
+        lines += [f".SS {_text(f'dynatui {sub.name}')}", *_paragraphs(sub.help or ""), *_described(sub.params)]
+    lines += [".SH KEYS"]
+    for group in GROUPS:
+        lines += [f".SS {_text(group.title)}"]
+        lines += [line for key in group.keys for line in _item(", ".join(map(_bold, key.caps)), key.help)]
+    lines += [".SH SETTINGS", *_paragraphs(_SETTINGS)]
+    for title, entries in (("ENVIRONMENT", _VARIABLES), ("FILES", _FILES), ("EXIT STATUS", _CODES)):
+        lines += [f".SH {title}"]
+        lines += [line for name, meaning in entries for line in _item(_bold(name), meaning)]
+    lines += [".SH EXAMPLES"]
+    for words, example in _EXAMPLES:
+        lines += [*([".PP", _text(words)] if words else []), ".PP", ".EX", _text(example), ".EE"]
+    return "\n".join(lines) + "\n"
+
+
+def _synopsis(live: Any) -> Iterator[str]:
+    yield rf"{_bold('dynatui')} [\fIOPTIONS\fR]"
+    for name, sub in live.commands.items():
+        arguments = "".join(
+            rf" \fI{_text(part.metavar or part.name)}\fR" if part.required else rf" [\fI{_text(part.metavar)}\fR]"
+            for part in sub.params
+            if isinstance(part, TyperArgument)
+        )
+        yield ".br"
+        yield rf"{_bold(f'dynatui {name}')}{arguments} [\fIOPTIONS\fR]"
+
+
+def _options(live: Any) -> Iterator[str]:
+    """The options under the headings that they have in `--help`."""
+    options = [option for option in live.params if isinstance(option, TyperOption)]
+    for panel, group in groupby(options, lambda option: option.rich_help_panel or "General"):
+        yield f".SS {_text(str(panel))}"
+        yield from _described(group)
+    yield from _item(_bold("-h, --help"), "Show a summary and leave.")
+
+
+def _described(parameters: Iterable[Any]) -> Iterator[str]:
+    for parameter in parameters:
+        if isinstance(parameter, TyperArgument):
+            yield from _item(rf"\fI{_text(parameter.metavar or parameter.name)}\fR", parameter.help or "")
+        else:
+            names = ", ".join(_bold(name) for name in [*parameter.opts, *parameter.secondary_opts])
+            value = "" if parameter.is_flag else rf" \fI{_text(parameter.metavar or parameter.name)}\fR"
+            yield from _item(names + value, f"{parameter.help}{_default(parameter)}")
+
+
+def _default(option: TyperOption) -> str:
+    """What holds where the option is not given, unless that is nothing at all."""
+    match settings_text.default(option):
+        case None:
+            return ""
+        case bool(on):
+            names = option.opts if on else option.secondary_opts
+            return f" Default: {names[0]}." if names else ""
+        case value:
+            return f" Default: {value}."
+
+
+def _item(head: str, text: str) -> list[str]:
+    return [".TP", head, _text(text)]
+
+
+def _paragraphs(text: str) -> Iterator[str]:
+    for paragraph in text.split("\n\n"):
+        yield ".PP"
+        yield _text(" ".join(paragraph.split()))
+
+
+def _bold(text: str) -> str:
+    return rf"\fB{_text(text)}\fR"
+
+
+def _text(text: str) -> str:
+    """Words as man(7) needs them: nothing is an escape or a request, a hyphen is one, and all is ASCII."""
+    plain = text.replace("\\", r"\e").replace("-", r"\-").replace("~", r"\(ti").replace("^", r"\(ha")
+    plain = plain.replace("`", r"\(ga").replace('"', r"\(dq").replace("'", r"\(aq")
+    return ("\\&" if plain.startswith(".") else "") + "".join(
+        letter if letter.isascii() else f"\\[u{ord(letter):04X}]" for letter in plain
+    )
+
+
+def main() -> None:
+    """Writes the page."""
+    PAGE.write_text(page(), encoding="ascii")
+    print(PAGE)
+
+
+if __name__ == "__main__":
+    main()
