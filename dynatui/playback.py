@@ -5,7 +5,7 @@ what follows, so a way back within a run is told as that run anew, from its begi
 """
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -29,12 +29,7 @@ class Reel:
 class TraceSource:
     """Plays recorded events by the wall time that they carry."""
 
-    def __init__(
-        self,
-        events: Sequence[Event],
-        speed: float | None = None,
-        times: Callable[[Sequence[Event]], list[float]] | None = None,
-    ) -> None:
+    def __init__(self, events: Sequence[Event], speed: float | None = None) -> None:
         self.records: list[Record] = []
         self.controls = None
         self.playback = self
@@ -44,8 +39,8 @@ class TraceSource:
         self.paused = False
         self.speed = bounded_speed(speed or readable_speed(_shown_rate(events)))
         self._events = events
-        self._reels = tuple(_reels(events))
-        self._due = (times or wall_times)(events)
+        self._reels = tuple(reels(events))
+        self._due = _due_times(events)
         self._next = 0
         self._played_s = 0.0
         self._last: float | None = None
@@ -173,7 +168,8 @@ class TraceSource:
         self.records.append(event)
 
 
-def _reels(events: Sequence[Event]) -> Iterator[Reel]:
+def reels(events: Sequence[Event]) -> Iterator[Reel]:
+    """The runs of a recording, which begins with one."""
     begins = [place for place, event in enumerate(events) if isinstance(event, Run)]
     for begin, end in pairwise((*begins, len(events))):
         run = events[begin]
@@ -186,25 +182,14 @@ def _is_round_of(method: str, event: Event) -> bool:
     return isinstance(event, Round) and event.method == method
 
 
-def wall_times(events: Sequence[Event]) -> list[float]:
+def _due_times(events: Sequence[Event]) -> list[float]:
     """When each event is shown, in seconds since the first: rounds by their wall time, the rest with its neighbour."""
-    return _times(events, lambda _method, event: event.wall_s)
-
-
-def own_times(events: Sequence[Event]) -> list[float]:
-    """The same by the decode time of the watched method, which neither pauses nor other methods nor speed stretch."""
-    return _times(events, lambda watched, event: event.t if event.method == watched else 0.0)
-
-
-def _times(events: Sequence[Event], seconds: Callable[[str, Round], float]) -> list[float]:
-    due, began, latest, watched = list[float](), 0.0, 0.0, ""
+    due, began, latest = list[float](), 0.0, 0.0
     for place, event in enumerate(events):
-        if isinstance(event, Run):
-            watched = next(iter(event.methods), "")
-            if place > 0:
-                began = latest = latest + REST_S
+        if isinstance(event, Run) and place > 0:
+            began = latest = latest + REST_S
         if isinstance(event, Round):
-            latest = max(latest, began + seconds(watched, event))
+            latest = max(latest, began + event.wall_s)
         due.append(latest)
     return due
 

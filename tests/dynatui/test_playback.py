@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from decoder.events import Event, Round, Run, Summary
-from dynatui.playback import TraceSource, own_times
+from dynatui.playback import TraceSource
 from dynatui.state import Prompt, Record
 from tests.dynatui.render.scripted import run, state_of, story
 
@@ -121,12 +121,6 @@ def test_the_length_is_that_of_the_present_run_in_rounds_and_decode_time(source:
     source.go(1)
     assert source.length == (6, 0.12)
     assert TraceSource([run()]).length == (0, 0.0)
-
-
-def test_own_times_leave_out_what_pauses_and_other_methods_took() -> None:
-    source = TraceSource(TWO_RUNS, speed=1.0, times=own_times)
-    source.play(0.05)
-    assert (last_round(source), source.played_s[1]) == (1, 0.12)
 
 
 def test_another_run_begins_at_once_even_while_held(source: TraceSource) -> None:

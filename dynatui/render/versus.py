@@ -1,0 +1,169 @@
+"""Two recordings against each other: whose is which, where the show is, and the figures of both with their ratio.
+
+Everything is about the watched methods at equal decode time. Knows neither files nor the app.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from rich.cells import cell_len
+
+from decoder.events import Figures
+from decoder.metrics import first_difference
+from dynatui.keymap import Key
+from dynatui.render.ink import (
+    Ink,
+    Row,
+    Rows,
+    bar,
+    best,
+    column,
+    fit,
+    frame,
+    inside,
+    joined,
+    percent,
+    share,
+    short,
+    width_of,
+)
+from dynatui.render.status import caps, speed_text
+from dynatui.state import RunState
+
+LETTERS = ("A", "B")
+_INKS: tuple[Ink, Ink] = ("first", "second")
+_NAME = 16
+_COLUMN = 11
+_BAR = 10
+_LEAST_BARRED = 36
+_LEAST_FRAMED = 7
+
+
+@dataclass(frozen=True)
+class Moment:
+    """Where the show is."""
+
+    played_s: float
+    seconds: float
+    number: int
+    """Which pair of runs, from 1."""
+    pairs: int
+    speed: float
+    paused: bool
+    ended: bool
+
+
+@dataclass(frozen=True)
+class _Column:
+    title: str
+    value: Callable[[Figures], float | None]
+    written: Callable[[float | None], str]
+
+
+def _ms_per_round(found: Figures) -> float | None:
+    return 1000 * found.decode_s / found.rounds if found.rounds else None
+
+
+_COLUMNS = (
+    _Column("tokens/s", lambda found: found.tokens_per_second, lambda value: short(value, 1)),
+    _Column("L-bar", lambda found: found.tokens_per_round, short),
+    _Column("acceptance", lambda found: found.acceptance_rate, percent),
+    _Column("ms/round", _ms_per_round, short),
+    _Column("tokens", lambda found: found.committed, lambda value: f"{value or 0:.0f}"),
+    _Column("rounds", lambda found: found.rounds, lambda value: f"{value or 0:.0f}"),
+    _Column("distinct", lambda found: found.distinct_8grams, short),
+    _Column("x ar", lambda found: found.speedup, short),
+)
+"""In the order in which they give way in a narrow terminal, the last first."""
+
+
+def moment(now: Moment, width: int) -> Row:
+    """The first line: what is played, and how far it is."""
+    word, ink = _doing(now)
+    parts: list[Row] = [((" dynatui ", "logo"),), ((word, ink),)]
+    if now.pairs > 1:
+        parts.append(((f"run {now.number}/{now.pairs}", "plain"),))
+    parts.append(((f"speed {speed_text(now.speed)}", "plain"),))
+    left = joined(parts, (("  ", "plain"),))
+    clock: Row = ((f"  {now.played_s:.2f} of {now.seconds:.2f} s decoded ", "dim"),)
+    room = width - width_of(left) - width_of(clock) - 2
+    if room < _BAR:
+        return fit((*left, *clock), width)
+    done = round(share(now.played_s, now.seconds) * (room - 1))
+    line: Row = (("━" * done, "bar"), ("●", "good"), ("─" * (room - 1 - done), "frame"))
+    return (*left, ("  ", "plain"), *line, *clock)
+
+
+def _doing(now: Moment) -> tuple[str, Ink]:
+    if now.paused:
+        return "PAUSED", "warn"
+    if now.ended:
+        return ("both are through" if now.number == now.pairs else "both are through, next run follows"), "good"
+    return "comparing", "good"
+
+
+def heading(side: int, name: str, state: RunState, width: int) -> Row:
+    """One recording: its letter, its file, its watched method and how many tokens it has."""
+    run, found = state.run, state.figures().get(state.watched)
+    most, tokens = (run.max_new_tokens if run else 0), (found.committed if found else 0)
+    filled: Row = ((f" {tokens:>4}/{most} ", "plain"),)
+    if width >= _LEAST_BARRED:
+        filled = ((bar(share(tokens, most), _BAR), _INKS[side]), *filled)
+    room = width - width_of(filled) - 5
+    shown = column(name, min(cell_len(name), room))
+    models = f"  {state.watched}  {run.target} ← {run.draft}  {run.dtype}" if run else ""
+    rest = best(room - cell_len(shown), models, f"  {state.watched}", "")
+    left: Row = ((f" {LETTERS[side]} ", "tab"), (f" {shown}", "strong"), (rest, "dim"))
+    return fit((*fit(left, width - width_of(filled)), *filled), width)
+
+
+def table(states: Sequence[RunState], size: tuple[int, int]) -> Rows:
+    """Figures of A and of B, their ratio, and whether the texts are the same."""
+    inner, _ = inside(size)
+    left, right = (state.figures().get(state.watched) or Figures() for state in states)
+    name = min(_NAME, max(3, inner // 3))
+    shown = _COLUMNS[: max(1, (inner - name) // _COLUMN)]
+    rows: Rows = [_line(column("", name), [(each.title, "dim") for each in shown])]
+    for side, found in enumerate((left, right)):
+        values: list[tuple[str, Ink]] = [(each.written(each.value(found)), _INKS[side]) for each in shown]
+        rows.append(_line(column(f"{LETTERS[side]}  {states[side].watched}", name), values, _INKS[side]))
+    rows.append(_line(column("B / A", name), [(_ratio(each, left, right), "strong") for each in shown], "strong"))
+    body = [fit(row, inner) for row in (*rows, verdict(*states))]
+    title: Row = (("A against B", "title"), (" ─ watched methods, after equal decode time", "dim"))
+    return frame(title, body, size) if size[1] >= _LEAST_FRAMED else [fit(row, size[0]) for row in body[: size[1]]]
+
+
+def verdict(left: RunState, right: RunState) -> Row:
+    """Whether both wrote the same, as far as both have come."""
+    if left.run is None or right.run is None:
+        return ()
+    if left.run.prompt_tokens != right.run.prompt_tokens:
+        return (("! ", "warn"), ("the prompts differ: these are figures of different work", "plain"))
+    if left.run.target != right.run.target:
+        return (("! ", "warn"), (f"the targets differ: {left.run.target}, {right.run.target}", "plain"))
+    ours, theirs = (state.race.tallies[state.watched].tokens for state in (left, right))
+    common, place = min(len(ours), len(theirs)), first_difference(ours, theirs)
+    if place is not None:
+        return (("~ ", "warn"), (f"the texts are the same for {place} tokens, then differ", "dim"))
+    return (("= ", "good"), (f"the same text, as far as both have come: {common} tokens", "dim")) if common else ()
+
+
+def keys(table: Sequence[Key], width: int) -> Row:
+    """The last line: as many keys as fit, the most needed first."""
+    room, chosen = width, list[tuple[int, Row]]()
+    for place, key in sorted(enumerate(table), key=lambda item: item[1].rank):
+        part: Row = ((f" {caps(key)} ", "key"), (f"{key.label} ", "dim"))
+        if width_of(part) > room:
+            break
+        room -= width_of(part)
+        chosen.append((place, part))
+    return fit(joined([part for _, part in sorted(chosen)], ()), width)
+
+
+def _line(name: str, cells: Sequence[tuple[str, Ink]], ink: Ink = "plain") -> Row:
+    return ((name, ink), *((text.rjust(_COLUMN), own) for text, own in cells))
+
+
+def _ratio(figure: _Column, left: Figures, right: Figures) -> str:
+    below, above = figure.value(left), figure.value(right)
+    return short(above / below) if above is not None and below else "-"
