@@ -73,6 +73,11 @@ def shown(state: RunState) -> tuple[KnobName, ...]:
     return tuple(name for name in KNOBS if name in state.settings)
 
 
+def ends_of(state: RunState) -> Mapping[KnobName, tuple[float, float]]:
+    """How far each knob can be turned now."""
+    return _config(state).ends()
+
+
 @dataclass(frozen=True)
 class _Settings:
     """Values in force and at the start, and the bounds of the moment."""
@@ -90,7 +95,7 @@ class _Settings:
         if state.history is not None:
             now["history"] = float(state.history)
         start = apply(RunState(), state.run).settings if state.run else {}
-        return cls(now, start, _config(state).ends())
+        return cls(now, start, ends_of(state))
 
 
 def _config(state: RunState) -> RunConfig:

@@ -15,7 +15,7 @@ from dynatui.render.layout import least
 from dynatui.render.scene import PANELS, PanelName, Scene
 
 _GAP: Row = (("  ", "plain"),)
-_LEFT_OUT = 99
+_LEFT_OUT = 999
 _NARROW = 40
 _FEW = 4
 _HELD: dict[StageName, str] = {"drafted": "tree drafted", "verified": "tree verified", "committed": "path committed"}
@@ -166,14 +166,10 @@ def essentials(scene: Scene, width: int, height: int) -> Rows:
     entry, knobs, doing = state.figures().get(state.watched), state.knobs, activity(scene)
     if entry is None:
         return [fit(doing[:1], width)]
-    compared = badge(state)
-    parts: list[Row] = [
-        ((f"{short(entry.tokens_per_second, 0)}/s", "first"),),
-        ((f"L-bar {short(entry.tokens_per_round)}", "first"),),
-        *([((f"D0 {short(knobs.d0, 1)}", "second"),)] if knobs else []),
-        doing[:1],
-        compared[-1] if compared else (),
-    ]
+    depth: Row = ((f"D0 {short(knobs.d0, 1)}", "second"),) if knobs else ()
+    rate: Row = ((f"{short(entry.tokens_per_second, 0)}/s", "first"),)
+    yielded: Row = ((f"L-bar {short(entry.tokens_per_round)}", "first"),)
+    parts = [part for part in (rate, yielded, depth, doing[:1], *badge(state)[-1:]) if part]
     return [fitting([(*part, (" ", "plain")) for part in parts], width)]
 
 

@@ -33,30 +33,32 @@ class HelpScreen(ModalScreen[None]):
     def compose(self) -> ComposeResult:
         """One page of text."""
         with VerticalScroll(id="help"):
-            yield Static(self._page(), markup=False)
+            yield Static(help_page(), markup=False)
 
-    def _page(self) -> Text:
-        page = Text()
-        page.append("Keys", _STRONG)
-        page.append("   ? or esc goes back, the arrow keys scroll\n", _FAINT)
-        for group in GROUPS:
-            page.append(f"\n{group.title}\n", _HEADING)
-            for key in group.keys:
-                page.append(f"{caps(key):>{_KEYS}}  ", _STRONG)
-                page.append(f"{key.help}")
-                page.append(f"{_where(key)}\n", _FAINT)
-        page.append("\nWhat you see\n", _HEADING)
-        for term, meaning in GUIDE:
-            page.append(f"\n{term}  ", _STRONG)
-            page.append(f"{meaning}\n")
-        page.append("\nEvery figure\n", _HEADING)
-        page.append("as it is called here and in JSON, its formula, and what other engines call it\n\n", _FAINT)
-        for figure in FIGURES:
-            page.append(f"{figure.label}", _STRONG)
-            page.append(f"  {figure.key}" if figure.key != figure.label else "", _FAINT)
-            page.append(f"  = {figure.formula}")
-            page.append(f"  elsewhere: {figure.elsewhere}\n" if figure.elsewhere else "\n", _FAINT)
-        return page
+
+def help_page() -> Text:
+    """All of it, as one text."""
+    page = Text()
+    page.append("Keys", _STRONG)
+    page.append("   ? or esc goes back, the arrow keys scroll\n", _FAINT)
+    for group in GROUPS:
+        page.append(f"\n{group.title}\n", _HEADING)
+        for key in group.keys:
+            page.append(f"{caps(key):>{_KEYS}}  ", _STRONG)
+            page.append(f"{key.help}")
+            page.append(f"{_where(key)}\n", _FAINT)
+    page.append("\nWhat you see\n", _HEADING)
+    for term, meaning in GUIDE:
+        page.append(f"\n{term}  ", _STRONG)
+        page.append(f"{meaning}\n")
+    page.append("\nEvery figure\n", _HEADING)
+    page.append("as it is called here and in JSON, its formula, and what other engines call it\n\n", _FAINT)
+    for figure in FIGURES:
+        page.append(f"{figure.label}", _STRONG)
+        page.append(f"  {figure.key}" if figure.key != figure.label else "", _FAINT)
+        page.append(f"  = {figure.formula}")
+        page.append(f"  elsewhere: {figure.elsewhere}\n" if figure.elsewhere else "\n", _FAINT)
+    return page
 
 
 def _where(key: Key) -> str:

@@ -1,15 +1,24 @@
 """Charts of dots."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
+from decoder.config import KNOBS
+from decoder.events import Knob
+from dynatui.knobs import info
+from dynatui.pin import Pin
 from dynatui.render.chart import Axis, Flag, Line, chart, span_for
-from dynatui.render.curves import acceptance, depth, trends
-from dynatui.render.scene import Scene
+from dynatui.render.curves import acceptance, depth, looked_at, trends
+from dynatui.render.ink import text_of
+from dynatui.render.scene import Place, Scene
 from dynatui.session import Symbols
 from dynatui.state import Curve
-from tests.dynatui.render.scripted import lines, running
+from dynatui.widgets.canvas import Painter
+from tests.dynatui.render.scripted import lines, run, running, state_of, tree_round
 
 
 def rising(count: int) -> Curve:
@@ -90,3 +99,50 @@ def test_trends_fit_on_one_line() -> None:
     assert len(row[0]) == 80
     assert all(name in row[0] for name in ("acceptance", "tokens/round", "D0"))
     assert len(lines(trends(Scene(), 20, 1))[0]) == 20
+
+
+@pytest.mark.parametrize("symbols", ["braille", "block", "ascii"])
+def test_the_round_that_is_looked_at_is_a_line_from_top_to_bottom(symbols: Symbols) -> None:
+    rows = chart(Line(rising(41), 0.0, 1.0, "first"), EMPTY, [], Axis(40, cursor=20), (60, 6), symbols)
+    columns = {text_of(row).index("┊") for row in rows[:-1] if "┊" in text_of(row)}
+    assert columns == {5 + round(20 / 40 * 49)}
+    assert all(any(ink == "cursor" for _, ink in row) for row in rows[:-1])
+
+
+def test_what_lies_behind_is_drawn_under_the_lines_of_the_run() -> None:
+    flat = Line(Curve((0.5,) * 40), 0.0, 1.0, "first")
+    ghost = Line(Curve((0.5,) * 40), 0.0, 1.0, "ghost", "sparse")
+    apart = Line(Curve((1.0,) * 40), 0.0, 1.0, "ghost", "sparse")
+    inks = {ink for row in chart(flat, EMPTY, [ghost], Axis(40), (60, 6), "ascii") for _, ink in row}
+    assert "ghost" not in inks
+    row = chart(flat, EMPTY, [apart], Axis(40), (60, 6), "ascii")[0]
+    assert sum(text.count(".") for text, ink in row if ink == "ghost") == pytest.approx(50 / 3, abs=1)
+
+
+@pytest.mark.parametrize("panel", [acceptance, depth])
+def test_looking_back_all_charts_show_where(panel: Painter) -> None:
+    back = replace(running(), place=Place(3, 6, live=False))
+    assert any(ink == "cursor" for row in panel(back, 60, 10) for _, ink in row)
+    assert not any(ink == "cursor" for row in panel(running(), 60, 10) for _, ink in row)
+    assert looked_at(back) == 2
+    assert looked_at(replace(back, cursor=4)) == running().state.tokens[4].round
+
+
+@pytest.mark.parametrize("panel", [acceptance, depth])
+def test_a_pinned_curve_stands_behind_and_is_named(panel: Painter) -> None:
+    pinned = Pin.of(state_of([run(), *(tree_round(number, d0=2.0, tau_h=0.6) for number in range(30))]))
+    page = panel(replace(running(), pinned=pinned), 76, 12)
+    assert "A as pinned" in text_of(page[0])
+    assert any(ink == "ghost" for row in page[1:] for text, ink in row if text.strip())
+
+
+def test_a_recording_is_drawn_on_an_axis_that_holds_all_of_it() -> None:
+    assert "round 120" in "\n".join(lines(acceptance(replace(running(), place=Place(6, 118)), 76, 12)))
+
+
+def test_every_knob_has_a_marker_of_its_own() -> None:
+    for name in KNOBS:
+        turn = structs.replace(Knob(method="dynatree", round=1, name="d0", old=1.0, new=2.0, source="user"), name=name)
+        page = "\n".join(lines(depth(Scene(state_of([run(), tree_round(0), turn])), 76, 12)))
+        written = "history on" if name == "history" else f"{info(name).symbol} 1→2"
+        assert f"▲{written}" in page

@@ -1,22 +1,43 @@
 """Cards, race, knobs, status line, tabs, footer and guide."""
 
+import time
 from dataclasses import replace
+from pathlib import Path
+from typing import get_args
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from msgspec import structs
 
-from decoder.events import End, Knob, Round, Summary
+from decoder.events import End, Knob, Summary
+from decoder.metrics import FIGURES
+from decoder.steering import Stage
+from dynatui.gpu import GpuLoad
+from dynatui.keymap import KEYMAP
+from dynatui.pin import Pin
+from dynatui.recording import read
 from dynatui.render.badge import badge
 from dynatui.render.cards import cards
-from dynatui.render.guide import guide
-from dynatui.render.ink import text_of
+from dynatui.render.curves import acceptance, depth, trends
+from dynatui.render.drawer import drawer
+from dynatui.render.guide import GUIDE, guide
+from dynatui.render.ink import Ink, in_ascii, text_of, width_of
 from dynatui.render.layout import layout
+from dynatui.render.log import log
+from dynatui.render.palette import palette
+from dynatui.render.prompts import prompts
 from dynatui.render.race import race
 from dynatui.render.scene import PANELS, Meters, PanelName, Place, Scene
 from dynatui.render.sliders import history_line, knobs
-from dynatui.render.status import essentials, footer, speed_text, status, tabs
-from dynatui.state import Failure, Loading, RunState
-from tests.dynatui.render.scripted import HOSTILE, lines, plain_round, run, running, state_of, story, tree_round
+from dynatui.render.status import essentials, footer, gpu_wordings, speed_text, status, tab_at, tabs
+from dynatui.render.timeline import timeline
+from dynatui.screens.help import help_page
+from dynatui.session import Symbols
+from dynatui.state import Failure, Loading, Prompt, RunState
+from dynatui.widgets.canvas import Painter
+from tests.dynatui.render.odd_scenes import odd_scenes
+from tests.dynatui.render.scripted import lines, plain_round, run, running, state_of, story, tree_round
 
 
 def test_cards_show_the_figures_and_what_they_mean() -> None:
@@ -52,6 +73,32 @@ def test_with_room_to_spare_the_race_says_how_each_method_comes_to_its_rate() ->
     page = lines(race(running(), 78, 14))
     assert page[5].split()[1:-1] == ["tokens/round", "acceptance", "drafted", "text", "of", "ar"]
     assert page[6].split()[1:-1] == ["dynatree", "3.00", "40%", "30", "differs"]
+
+
+def test_with_still_more_room_the_figures_explain_themselves() -> None:
+    page = "\n".join(lines(race(running(), 120, 40)))
+    for figure in FIGURES[:20]:
+        assert f"= {figure.formula}" in page
+    assert "elsewhere: draft acceptance rate (vLLM)" in page
+    assert "= committed / decode_s" not in "\n".join(lines(race(running(), 120, 8)))
+
+
+def test_the_help_page_names_every_key_and_every_figure() -> None:
+    page = help_page().plain
+    for key in KEYMAP:
+        assert key.help in page
+    for figure in FIGURES:
+        assert f"= {figure.formula}" in page
+        assert figure.elsewhere in page
+    for term, meaning in GUIDE:
+        assert f"{term}  {meaning}" in page
+
+
+def test_the_guide_shows_whole_terms_and_where_the_others_are() -> None:
+    page = lines(guide(Scene(), 52, 18))
+    assert "? tells more" in page[0]
+    assert "Round" in page[1]
+    assert "tells more" not in lines(guide(Scene(), 52, 70))[0]
 
 
 def test_the_race_tells_whether_the_text_is_the_same() -> None:
@@ -139,7 +186,7 @@ def test_the_status_line_names_models_device_and_prompt() -> None:
     line = lines(status(running(), 140, 1))[0]
     for expected in ("prompt 1/2", "speed 1x", "books-16m ← drafted by books-1m", "cpu bfloat16", "greedy", "seed 0"):
         assert expected in line, expected
-    assert lines(status(running(), 30, 1))[0].split()[:2] == ["dynatui", "decoding"]
+    assert lines(status(running(), 40, 1))[0].split()[:2] == ["dynatui", "decoding"]
 
 
 @pytest.mark.parametrize("width", range(1, 201))
@@ -147,7 +194,7 @@ def test_the_status_line_gives_way_part_by_part(width: int) -> None:
     scene = replace(running(), recording=True, meters=Meters(fps=4.0, slow_line=True, ui_share=0.029))
     line = lines(status(scene, width, 1))[0]
     assert len(line) == width
-    if width >= 20:
+    if width >= 34:
         assert "decoding" in line
     if width >= 60:
         assert "REC" in line
@@ -159,6 +206,36 @@ def test_the_status_line_gives_way_part_by_part(width: int) -> None:
 def test_looking_back_is_named_with_its_round() -> None:
     back = replace(running(), frozen=True, place=Place(round=3, rounds=6, live=False))
     assert "FROZEN round 3 of 6" in lines(status(back, 120, 1))[0]
+
+
+@pytest.mark.parametrize(
+    ("scene", "words"),
+    [
+        (replace(running(), stage=Stage("drafted", tree_round(6)), paused=True), "HELD: tree drafted . goes on"),
+        (replace(running(), stage=Stage("verified", tree_round(6)), paused=True), "HELD: tree verified"),
+        (replace(running(), stage=Stage("committed", tree_round(6)), paused=True), "HELD: path committed"),
+        (replace(running(), broke="round 7: nothing accepted", paused=True), "PAUSED round 7: nothing accepted"),
+        (replace(running(), paused=True, place=Place(2, 6, live=False)), "PAUSED round 2 of 6"),
+        (replace(running(), following=True), "following"),
+    ],
+)
+def test_what_stands_still_says_why_and_how_to_go_on(scene: Scene, words: str) -> None:
+    assert words in lines(status(scene, 120, 1))[0]
+
+
+def test_the_gpu_is_told_as_far_as_the_driver_knows_it() -> None:
+    full = GpuLoad(0.87, int(12.3e9), int(139e9), 250.3, 61)
+    assert "GPU 87% 12.3/139 GB 250 W 61 C" in lines(status(replace(running(), gpu=full), 200, 1))[0]
+    assert gpu_wordings(full)[-1] == "GPU 87%"
+    assert gpu_wordings(GpuLoad(None, 10**9, None, None, None)) == ("GPU 1.0 GB", "GPU")
+
+
+@pytest.mark.parametrize("width", [30, 60, 80, 200])
+def test_a_click_on_a_tab_finds_its_panel(width: int) -> None:
+    row = lines(tabs(Scene(), width, 1))[0]
+    for number, name in enumerate(PANELS, 1):
+        assert tab_at(Scene(), width, row.index(str(number))) == name
+    assert tab_at(Scene(), width, width) is None
 
 
 def test_speeds_are_written_as_fractions() -> None:
@@ -254,13 +331,66 @@ def test_the_layout_follows_the_size(size: tuple[int, int], name: str) -> None:
     assert layout(*size) == name
 
 
-@pytest.mark.parametrize("size", [(1, 1), (7, 3), (20, 5), (44, 12), (92, 30)])
-def test_every_panel_fits_every_size_at_every_stage(size: tuple[int, int]) -> None:
-    wild = structs.replace(run(), methods={"dynatree": {"d_max": -3, "window": 0}}, target=HOSTILE)
-    absurd: Round = structs.replace(tree_round(10**15, HOSTILE), t=1e308, draft_s=-1e308, logprobs=[0.0] + [1e308] * 5)
-    stages = [Scene(), running(), Scene(state_of(story())), Scene(state_of([wild, absurd]))]
-    for scene in stages:
-        for panel in (cards, race, knobs, guide, status, footer, tabs, essentials):
-            rows = lines(panel(scene, *size))
-            assert all(len(row) == size[0] for row in rows), (panel, rows)
-            assert len(rows) <= max(size[1], 3)
+PAINTERS: dict[str, Painter] = {
+    "acceptance": acceptance,
+    "cards": cards,
+    "depth": depth,
+    "drawer": drawer,
+    "essentials": essentials,
+    "footer": footer,
+    "guide": guide,
+    "knobs": knobs,
+    "log": log,
+    "prompts": prompts,
+    "race": race,
+    "status": status,
+    "tabs": tabs,
+    "timeline": timeline,
+    "trends": trends,
+}
+SCENES = odd_scenes()
+
+
+@pytest.mark.parametrize("painter", PAINTERS)
+@settings(max_examples=60, deadline=None)
+@given(
+    st.sampled_from(list(SCENES)),
+    st.integers(1, 200),
+    st.integers(1, 60),
+    st.sampled_from(["braille", "block", "ascii"]),
+)
+def test_every_panel_fits_every_size_whatever_it_shows(
+    painter: str, stage: str, width: int, height: int, symbols: Symbols
+) -> None:
+    scene = replace(SCENES[stage], symbols=symbols)
+    rows = PAINTERS[painter](scene, width, height)
+    assert {width_of(row) for row in rows} == {width}
+    assert len(rows) in (1, 3, height)
+    assert not any(ord(character) < 32 for row in rows for character in text_of(row))
+
+
+@pytest.mark.parametrize("painter", PAINTERS)
+@pytest.mark.parametrize("size", [(30, 3), (76, 11), (120, 40)])
+def test_in_ascii_every_panel_is_ascii(painter: str, size: tuple[int, int]) -> None:
+    for scene in (SCENES["running"], SCENES["done"], SCENES["no knobs yet"]):
+        held = replace(scene, symbols="ascii", place=Place(2, 6, 0.1, live=False), pinned=Pin.of(scene.state))
+        for row in in_ascii(PAINTERS[painter](held, *size)):
+            assert text_of(row).isascii(), text_of(row)
+
+
+@pytest.mark.parametrize("painter", PAINTERS)
+def test_every_panel_is_cheap(painter: str) -> None:
+    events = list(read(Path("tests/traces/demo.jsonl")))
+    scene = Scene(state_of([Prompt(1, 5), *events[:400]]))
+    took = []
+    for _ in range(5):
+        began = time.perf_counter()
+        PAINTERS[painter](scene, 120, 11)
+        took.append(time.perf_counter() - began)
+    assert min(took) < 0.010, "a tenth of a frame's time"
+
+
+def test_every_ink_has_a_style_and_what_carries_meaning_an_attribute() -> None:
+    styles = palette({"foreground": "ansi_default"}, color=False)
+    assert set(styles) == set(get_args(Ink))
+    assert styles["cursor"].bold

@@ -1,0 +1,81 @@
+"""Scenes that no good run would make, for painters that must survive them."""
+
+from dataclasses import replace
+
+from msgspec import structs
+
+from decoder.events import End, Knob, Knobs, Round
+from decoder.steering import Stage
+from dynatui.gpu import GpuLoad
+from dynatui.pin import Pin
+from dynatui.render.scene import Meters, Place, Scene
+from dynatui.results import noted
+from dynatui.state import Failure, Loading, Prompt, RunState
+from tests.dynatui.render.scripted import HOSTILE, plain_round, run, running, state_of, story, tree_round
+
+HUGE = 1e308
+
+
+def odd_scenes() -> dict[str, Scene]:
+    """By what is odd about each."""
+    return {
+        "empty": Scene(),
+        "loading": Scene(state_of([Loading(HOSTILE)])),
+        "running": running(),
+        "done": Scene(state_of([Prompt(1, 2), *story()])),
+        "failed": Scene(state_of([run(), Failure(HOSTILE, 3)])),
+        "ar alone": Scene(state_of([run(("ar",)), plain_round("ar", 0)])),
+        "hf alone": Scene(state_of([run(("hf",)), structs.replace(plain_round("hf", 0), draft_forwards=None)])),
+        "no knobs yet": Scene(state_of([run()])),
+        "hostile": Scene(_hostile()),
+        "all at once": _crowded(),
+    }
+
+
+def _hostile() -> RunState:
+    """A recording that claims nonsense wherever its types allow it."""
+    parameters = {"d_max": -3, "window": 0, "branching": ["x", None, -1], "tau_h": "high", "n_max": -(10**30), "k": 0.5}
+    claims = structs.replace(
+        run(),
+        methods={"dynatree": parameters, "fixed": {"depth": -5, "branching": []}, HOSTILE: {"tau": 9e5}, "ar": {}},
+        target=HOSTILE,
+        draft="",
+        prompt=HOSTILE,
+    )
+    absurd: Round = structs.replace(
+        tree_round(10**15, HOSTILE), t=HUGE, draft_s=-HUGE, logprobs=[0.0] + [HUGE] * 5, knobs=Knobs(HUGE, -HUGE, HUGE)
+    )
+    turn = Knob(method="dynatree", round=2**53, name="d0", old=-HUGE, new=HUGE, source="user")
+    turns = [
+        structs.replace(turn, name=name, source=source)
+        for name in ("tau_h", "n_max", "history", "b_min", "fixed_depth", "d0")
+        for source in ("user", "history")
+    ]
+    return state_of([Prompt(10**9, 0), claims, absurd, *turns, absurd, plain_round("ar", 0)])
+
+
+def _crowded() -> Scene:
+    """Everything that a scene can hold."""
+    state = state_of([Prompt(3, 9), *story()[:-1], End(method="ar", reason="error", error=HOSTILE)])
+    state = replace(state, summary=state.figures())
+    event = tree_round(7)
+    return Scene(
+        state,
+        panel="prompts",
+        mode="knobs",
+        cursor=2,
+        speed=0.0,
+        frozen=True,
+        recording=True,
+        wanted={"tau_h": HUGE, "n_max": -HUGE, "history": 0.0, "d0": 2.0},
+        slider="fixed_depth",
+        typed="0.7",
+        place=Place(round=10**12, rounds=3, seconds=HUGE, live=False),
+        meters=Meters(fps=4.0, slow_line=True, ui_share=0.029, bytes_per_s=HUGE),
+        results=noted({}, state),
+        stage=Stage("drafted", event),
+        broke="depth acceptance .12 < .30",
+        pinned=Pin.of(state),
+        gpu=GpuLoad(load=0.87, used_bytes=12 * 10**9, total_bytes=None, power_w=HUGE, temperature_c=61),
+        note="saved to x",
+    )

@@ -1,0 +1,199 @@
+"""Sliders of all knobs, and what a click on a slider asks for."""
+
+import re
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec import structs
+
+from decoder.config import KnobName, RunConfig
+from decoder.events import Knob
+from dynatui.knobs import info
+from dynatui.pin import Pin
+from dynatui.render import drawer, sliders
+from dynatui.render.ink import text_of
+from dynatui.render.scene import Scene
+from dynatui.state import RunState
+from tests.dynatui.render.odd_scenes import odd_scenes
+from tests.dynatui.render.scripted import lines, plain_round, run, running, state_of, tree_round
+
+FULL = {
+    "d0": 5.0,
+    "d_max": 8,
+    "branching": [1, 2, 3],
+    "tau_h": 0.9,
+    "tau_l": 0.4,
+    "rho_stop": 0.1,
+    "rho_deep": 0.5,
+    "tau": 0.05,
+    "n_max": 256,
+    "history": True,
+    "window": 3,
+    "target_acceptance": 0.7,
+}
+
+
+def raced(*turns: tuple[KnobName, float]) -> RunState:
+    """A race of three methods with knobs, after some turns of the user."""
+    begins = run(("dynatree", "linear", "fixed", "ar"))
+    methods = {"dynatree": FULL, "linear": {"k": 5}, "fixed": {"depth": 5, "branching": 2, "tau": 0.05, "n_max": 256}}
+    begins = structs.replace(run(), methods={**methods, "ar": {}})
+    told = [Knob(method="dynatree", round=1, name=name, old=0, new=value, source="user") for name, value in turns]
+    return state_of([begins, tree_round(0), *told])
+
+
+def row_of(state: RunState, name: KnobName, width: int = 120) -> str:
+    """The knob's row in a drawer with room for all."""
+    page = lines(drawer.drawer(Scene(state, slider="tau_h"), width, 20))
+    return page[1 + drawer.shown(state).index(name)]
+
+
+def within(name: KnobName, row: str, x: int) -> float:
+    """How far a click at `x` may be from the value drawn there: half a step and half a cell."""
+    track = next(found for found in re.finditer("[─·●○┼]+", row) if found.start() <= x < found.end())
+    span = {"n_max": 1023.0, "d0": 6.0}.get(name, 1.0 if info(name).step < 1 else 31.0)
+    return (info(name).step + span / max(1, len(track.group()) - 1)) / 2 + 1e-6
+
+
+def test_the_drawer_has_a_slider_for_every_knob_of_the_run() -> None:
+    assert len(drawer.shown(raced())) == 15
+    alone = state_of([run(("linear", "ar"))])
+    assert drawer.shown(alone) == ()
+    assert "no method of this run has knobs" in lines(drawer.drawer(Scene(alone), 60, 5))[1]
+
+
+def test_a_slider_says_what_it_is_in_force_where_and_how_far_it_goes() -> None:
+    row = row_of(raced(("n_max", 128.0)), "n_max")
+    for expected in ("N_max", " 128 ", "1 to 1024", "most guesses a round", "dynatree, fixed", "┼"):
+        assert expected in row, expected
+    assert "linear" in row_of(raced(), "k")
+    assert row_of(raced(), "fixed_depth").rstrip("│ ").endswith("fixed")
+
+
+def test_bounds_follow_the_other_knobs() -> None:
+    assert ".41 to 1" in row_of(raced(), "tau_h")
+    assert "0 to .3" in row_of(raced(("rho_deep", 0.3)), "rho_stop")
+    assert "1 to 11" in row_of(raced(("d_max", 12.0)), "d0")
+
+
+def test_a_turn_that_is_not_in_force_yet_is_shown_beside_the_value() -> None:
+    page = lines(drawer.drawer(Scene(raced(), wanted={"rho_stop": 0.2}), 120, 20))
+    row = next(row for row in page if "rho_stop" in row)
+    assert ".1 →.2" in row
+    assert row.index("●") < row.index("○")
+
+
+def test_typed_digits_stand_at_the_chosen_slider() -> None:
+    page = lines(drawer.drawer(Scene(raced(), slider="rho_stop", typed="0.7"), 120, 20))
+    assert "▸ rho_stop" in next(row for row in page if "0.7_ " in row)
+    assert "type a value: 0.7_  enter sets it" in page[-2]
+
+
+def test_the_chosen_slider_explains_itself_even_without_a_column_for_it() -> None:
+    assert "less probable paths end" in lines(drawer.drawer(Scene(raced(), slider="rho_stop"), 60, 8))[-2]
+
+
+@pytest.mark.parametrize("height", range(3, 21))
+@pytest.mark.parametrize("name", ["tau_h", "rho_stop", "fixed_branching"])
+def test_the_drawer_scrolls_to_the_chosen_slider(name: KnobName, height: int) -> None:
+    page = lines(drawer.drawer(Scene(raced(), slider=name), 80, height))
+    assert any(f"▸ {info(name).symbol} " in row for row in page)
+
+
+def test_in_a_narrow_terminal_the_meaning_gives_way_first_and_the_bounds_last() -> None:
+    wide, tabbed, narrow = (row_of(raced(), "n_max", width) for width in (120, 80, 44))
+    assert "most guesses" in wide
+    assert "most guesses" not in tabbed
+    assert "dynatree, fixed" in tabbed
+    assert "dynatree" not in narrow
+    assert "256" in narrow
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.integers(0, 14), st.integers(70, 200), st.integers(3, 24), st.floats(0, 1), st.data())
+def test_a_click_where_a_knob_is_drawn_asks_for_its_value(
+    place: int, width: int, height: int, share: float, data: st.DataObject
+) -> None:
+    state = raced()
+    name = drawer.shown(state)[place]
+    low, high = drawer.ends_of(state)[name]
+    value = low + share * (high - low)
+    value = float(round(value)) if info(name).integer else value
+    scene = Scene(state, wanted={name: value}, slider=name)
+    rows = lines(drawer.drawer(scene, width, height))
+    y = next(y for y, row in enumerate(rows) if f"▸ {info(name).symbol} " in row)
+    x = rows[y].index("○")
+    found = drawer.hit(scene, width, height, x, y)
+    assert found is not None
+    assert found[0] == name
+    assert abs(found[1] - value) <= within(name, rows[y], x)
+    beside = data.draw(st.sampled_from([0, 1, width - 1, width + 5]))
+    assert drawer.hit(scene, width, height, beside, y) is None
+    assert drawer.hit(scene, width, height, x, height + 1) is None
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.sampled_from(["tau_h", "tau_l", "d0"]), st.integers(60, 200), st.integers(1, 8), st.floats(0.01, 1))
+def test_a_click_on_a_slider_in_the_row_asks_for_what_is_drawn_there(
+    name: KnobName, width: int, height: int, share: float
+) -> None:
+    value = 1 + 6 * share if name == "d0" else share
+    scene = replace(running(), wanted={name: value}, pinned=Pin.of(running().state))
+    rows = lines(sliders.knobs(scene, width, height))
+    y = next(y for y, row in enumerate(rows) if "○" in row)
+    x = rows[y].index("○")
+    found = sliders.hit(scene, width, height, x, y)
+    assert found is not None
+    assert found[0] == name
+    assert abs(found[1] - value) <= within(name, rows[y], x)
+
+
+def test_a_click_on_the_switch_turns_history_off_and_on_again() -> None:
+    row = lines(sliders.knobs(running(), 120, 4))[1]
+    x = row.index("history")
+    assert sliders.hit(running(), 120, 4, x, 1) == ("history", 0.0)
+    asked = replace(running(), wanted={"history": 0.0})
+    assert sliders.hit(asked, 120, 4, x, 1) == ("history", 1.0)
+    assert sliders.hit(running(), 120, 4, x, 2) is None
+
+
+def test_without_knobs_a_click_asks_for_nothing() -> None:
+    scene = Scene(state_of([run(("ar",)), plain_round("ar", 0)]))
+    assert all(sliders.hit(scene, 80, 4, x, 1) is None for x in range(80))
+    assert all(drawer.hit(scene, 80, 9, x, 1) is None for x in range(80))
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    st.sampled_from(list(odd_scenes())),
+    st.integers(1, 200),
+    st.integers(1, 40),
+    st.integers(-3, 210),
+    st.integers(-3, 45),
+)
+def test_a_click_anywhere_in_any_scene_is_harmless(stage: str, width: int, height: int, x: int, y: int) -> None:
+    scene = odd_scenes()[stage]
+    for hit in (sliders.hit, drawer.hit):
+        found = hit(scene, width, height, x, y)
+        assert found is None or RunConfig().turned(*found).knob(found[0]) >= 0
+
+
+def test_the_last_move_of_history_is_explained_with_its_numbers() -> None:
+    moved = Knob(method="dynatree", round=3, name="d0", old=5.4, new=5.6, source="history")
+    also = Knob(method="dynatree", round=3, name="tau_h", old=0.9, new=0.88, source="history")
+    state = state_of([run(), *(tree_round(number) for number in range(3)), moved, also])
+    told = text_of(sliders.history_line(Scene(state), 160))
+    assert told.startswith("history: D0 5 → 6: depth acceptance .67 < .70 over 3 rounds (round 3); now .67 < .70")
+    assert (
+        text_of(sliders.history_line(Scene(state), 60)) == "history: D0 5 → 6: depth acceptance .67 < .70 over 3 rounds"
+    )
+
+
+def test_a_pinned_comparison_takes_the_place_of_history_or_a_row_of_its_own() -> None:
+    scene = replace(running(), pinned=Pin.of(running().state))
+    assert "A has 3 of the 10 rounds that a comparison needs" in lines(sliders.knobs(scene, 120, 4))[2]
+    page = lines(sliders.knobs(scene, 120, 5))
+    assert "history" in page[2]
+    assert "A/B" in page[3]
