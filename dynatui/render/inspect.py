@@ -133,7 +133,7 @@ def _target(state: RunState, cursor: int) -> list[Row]:
     if differs is not None and cursor > differs:
         return [_said(said), (("not ar's text: ", "warn"), (f"they part at token {differs + 1}", "plain"))]
     if cursor >= len(ar.tokens):
-        return [_said(said), _said("ar is not there yet")]
+        return [_said(said)]
     if cursor == differs:
         tie = state.figures()[state.watched].near_tie
         note = {True: ": a near tie", False: ": not a near tie", None: ""}[tie]

@@ -1,0 +1,120 @@
+"""The matrix of who sees whom."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec import structs
+
+from decoder.events import Round
+from decoder.steering import Stage
+from dynatui.render.ink import text_of
+from dynatui.render.mask import ancestors, mask
+from dynatui.render.scene import Scene
+from tests.dynatui.render.odd import SIZES, is_drawn, scenes
+from tests.dynatui.render.scripted import lines, run, running, state_of, tree_round
+
+
+def chain(nodes: int) -> Round:
+    """A tree that is a single path, of which nothing is accepted."""
+    return structs.replace(
+        tree_round(0),
+        tokens=list(range(nodes)),
+        parents=list(range(-1, nodes - 1)),
+        logprobs=[0.0, *[-0.1] * (nodes - 1)],
+        pieces=[f" w{node}" for node in range(nodes)],
+        accepted=[],
+    )
+
+
+def test_each_row_sees_its_own_path() -> None:
+    assert lines(mask(running(), 44, 17)) == [
+        "╭─ Mask ─ round 5: who sees whom ──────────╮",
+        "│                  ● ○ ● ○ ○               │",
+        "│   upon         ▒▒· · · · ·               │",
+        "│ ● a            ████· · · ·               │",
+        "│ ○ the          ▒▒· ▒▒· · ·               │",
+        "│ ● -t           ████· ██· ·               │",
+        "│ ○ while        ▒▒▒▒· · ▒▒·               │",
+        "│ ○ ⏎            ▒▒▒▒· ▒▒· ▒▒              │",
+        "│                                          │",
+        "│                                          │",
+        "│                                          │",
+        "│ A filled cell: the row's token sees the  │",
+        "│ column's token. That is the attention    │",
+        "│ mask of the one pass that checks the     │",
+        "│ tree; every row sees all of the text     │",
+        "│ before it as well.                       │",
+        "╰──────────────────────────────────────────╯",
+    ]
+
+
+def test_where_rows_are_short_two_share_a_cell() -> None:
+    drawn = lines(mask(Scene(state_of([run(), chain(10)])), 60, 9))
+    assert [line[-31:-3].strip() for line in drawn[2:7]] == ["█▄", "███▄", "█████▄", "███████▄", "█████████▄"]
+
+
+def test_both_tokens_of_a_shared_row_are_named() -> None:
+    assert "○ w1" in lines(mask(Scene(state_of([run(), chain(10)])), 60, 9))[2]
+    assert "○ w2          ○ w3" in lines(mask(Scene(state_of([run(), chain(10)])), 60, 9))[3]
+
+
+def test_ascii_has_no_halves() -> None:
+    drawn = lines(mask(Scene(state_of([run(), chain(10)]), symbols="ascii"), 60, 9))
+    assert not set("▀▄") & set("".join(drawn))
+    assert "+ 5 more nodes" in drawn[-2]
+
+
+def test_a_tree_with_more_nodes_than_room_says_how_many_are_left_out() -> None:
+    drawn = lines(mask(Scene(state_of([run(), chain(60)])), 60, 12))
+    left_out = next(line for line in drawn if "more nodes" in line)
+    shown = sum(bool(set(line) & set("█▀▄")) for line in drawn)
+    assert f"+ {60 - 2 * shown} more nodes; a filled cell: the row sees the column" in left_out
+
+
+def test_the_accepted_path_is_inked_and_marked_in_the_heading() -> None:
+    rows = mask(running(), 44, 16)
+    assert [span for span in rows[3] if span[1] == "accepted"] == [("● a           ", "accepted"), ("████", "accepted")]
+    assert text_of(rows[1]).split()[1:-1] == ["●", "○", "●", "○", "○"]
+
+
+def test_under_the_cursor_the_matrix_is_that_of_the_tokens_round() -> None:
+    rows = mask(Scene(running().state, cursor=4), 44, 16)
+    assert "round 1" in text_of(rows[0])
+    assert any(ink == "caret" and "-t" in text for text, ink in rows[5])
+
+
+def test_a_tree_that_is_held_is_shown_before_it_is_verified() -> None:
+    stage = Stage("drafted", structs.replace(tree_round(9), accepted=[]))
+    drawn = lines(mask(replace(running(), stage=stage), 44, 16))
+    assert "round 9" in drawn[0]
+    assert "●" not in "".join(drawn)
+
+
+def test_before_the_first_round_the_panel_says_what_will_come() -> None:
+    assert "who sees whom" in lines(mask(Scene(), 60, 5))[1]
+
+
+@pytest.mark.parametrize("height", [4, 5, 6, 9, 30])
+def test_the_cell_is_always_explained(height: int) -> None:
+    assert "filled cell: the row" in " ".join(lines(mask(running(), 60, height))) or height < 5
+
+
+@given(st.integers(1, 30).flatmap(lambda size: st.tuples(*(st.integers(0, max(0, node - 1)) for node in range(size)))))
+def test_a_node_sees_itself_and_what_its_parent_sees(above: tuple[int, ...]) -> None:
+    parents = [-1, *above[1:]]
+    for node in range(1, len(parents)):
+        assert ancestors(parents, node) == ancestors(parents, parents[node]) | {node}
+    assert ancestors(parents, 0) == {0}
+
+
+@given(scenes(), SIZES)
+def test_any_scene_fits_any_size(scene: Scene, size: tuple[int, int]) -> None:
+    assert is_drawn(mask(scene, *size), scene, size)
+
+
+@given(st.integers(1, 80), SIZES, st.sampled_from(("block", "ascii")))
+def test_any_tree_fits_any_size(nodes: int, size: tuple[int, int], symbols: str) -> None:
+    scene = Scene(state_of([run(), chain(nodes)]), symbols="ascii" if symbols == "ascii" else "block")
+    assert is_drawn(mask(scene, *size), scene, size)
