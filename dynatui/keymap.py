@@ -72,7 +72,7 @@ GROUPS = (
             Key(("{", "}"), ("turn('tau_l',-1)", "turn('tau_l',1)"), "τl", "τl down, up: unsure below: 3 children", rank=40),
             Key(("-", "="), ("turn('d0',-1)", "turn('d0',1)"), "D0", "D0 down, up: how deep every branch may grow", rank=50),
             Key(("h",), ("history",), "history", "history on, off: recent rounds move D0 and τh", rank=80),
-            Key(("k",), ("drawer",), "all knobs", "every knob as a slider; the next six lines are for there", rank=70),
+            Key(("k",), ("drawer",), "all knobs", "every knob as a slider, and back to the panels", rank=70),
             Key(("up", "down"), ("slider(-1)", "slider(1)"), "choose", "choose a slider", ("knobs",), 11),
             Key(("left", "right"), ("nudge(-1)", "nudge(1)"), "turn", "turn it", ("knobs",), 12),
             Key(("shift+left", "shift+right"), ("nudge_far(-1)", "nudge_far(1)"), "coarse", "turn it in large steps", ("knobs",), 15),
@@ -154,3 +154,15 @@ def action_for(cap: str, mode: Mode, keys: Sequence[Key] = KEYMAP) -> str | None
         if mode in key.modes and cap in key.caps:
             return key.actions[key.caps.index(cap)]
     return None
+
+
+def table() -> list[str]:
+    """The key map as rows of a Markdown table, for the README."""
+    where: dict[tuple[Mode, ...], str] = {("inspect",): "inspecting", ("knobs",): "all knobs", ("watch",): "watching"}
+    rows = ["| Keys | Where | What they do |", "|---|---|---|"]
+    for group in GROUPS:
+        rows.append(f"| **{group.title}** | | |")
+        for key in group.keys:
+            caps = " ".join(f"`{cap}`" for cap in key.shown)
+            rows.append(f"| {caps} | {where.get(key.modes, '')} | {key.help} |")
+    return rows
