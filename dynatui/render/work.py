@@ -19,12 +19,12 @@ _AIRY = 8
 _GAP = 3
 _TIMES = 5
 """Rows of the table of times, its heading included."""
-_SHORTEST_BAR = 4
+_SHORTEST_BAR = 2
 _LONGEST_TREND = 24
 _NEWEST = 2000
 """Tokens that the kinds are counted over, so that a long run costs no more."""
 _KINDS = (
-    ("words", re.compile(r" [^\W\d_]+")),
+    ("words", re.compile(r"( [^\W\d_]+)+")),
     ("word parts", re.compile(r"[^\W\d_]+")),
     ("numbers", re.compile(r" ?\d+")),
     ("blanks", re.compile(r"\s+")),
@@ -119,8 +119,9 @@ def times(state: RunState, tally: Tally, width: int) -> Rows:
     rows: Rows = [((f"{'ms a round':<10}{'last':>6}{'mean':>8}{'share':>7}", "dim"),)]
     for name, own_s, total_s, curve in stages:
         mean_s = None if total_s is None else total_s / max(1, tally.rounds)
-        drawn = trend(curve.points, room, 0.0, max(curve.points[-_LONGEST_TREND:], default=1.0)) if room > 3 else ""
-        rows.append((*_time(name, own_s, mean_s, share(total_s or 0.0, tally.decode_s)), (f"  {drawn}", "bar")))
+        drawn = trend(curve.points, room, 0.0, max(curve.points[-_LONGEST_TREND:], default=1.0))
+        recent: Row = ((f"  {drawn}", "bar"),) if room >= _SHORTEST_BAR and mean_s is not None else ()
+        rows.append((*_time(name, own_s, mean_s, share(total_s or 0.0, tally.decode_s)), *recent))
     known = [(own, total) for _, own, total, _ in stages if own is not None and total is not None]
     if len(known) == len(stages):
         rest_s = max(0.0, tally.decode_s - sum(total for _, total in known))

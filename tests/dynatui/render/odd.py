@@ -3,12 +3,13 @@
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import get_args
 
 from hypothesis import strategies as st
 from msgspec import structs
 
 from decoder.events import Event
-from decoder.steering import Stage
+from decoder.steering import Stage, StageName
 from dynatui.render.ink import Rows, in_ascii, width_of
 from dynatui.render.scene import HEATS, Scene
 from dynatui.state import RunState
@@ -54,7 +55,7 @@ def scenes(draw: st.DrawFn) -> Scene:
         cursor=draw(st.none() | st.integers(-2, len(state.tokens) + 1)),
         symbols=draw(st.sampled_from(("braille", "block", "ascii"))),
     )
-    name = draw(st.sampled_from((None, "drafted", "verified", "committed")))
+    name = draw(st.none() | st.sampled_from(get_args(StageName)))
     return scene if name is None else replace(scene, stage=Stage(name, tree_round(9)))
 
 

@@ -119,10 +119,8 @@ def test_rounds_are_found_by_their_number_whatever_their_order() -> None:
 
 def test_a_tree_that_is_held_says_how_far_it_is() -> None:
     drafted = structs.replace(tree_round(6), accepted=[], committed=[], text="")
-    titles = {
-        name: lines(tree(replace(running(), stage=Stage(name, event)), 70, 10))[0]
-        for name, event in (("drafted", drafted), ("verified", tree_round(6)), ("committed", tree_round(6)))
-    }
+    stages = Stage("drafted", drafted), Stage("verified", tree_round(6)), Stage("committed", tree_round(6))
+    titles = {stage.name: lines(tree(replace(running(), stage=stage), 70, 10))[0] for stage in stages}
     assert "round 6: 5 drafted, not yet verified" in titles["drafted"]
     assert "round 6: 5 drafted, 2 pass, not yet committed" in titles["verified"]
     assert "round 6: 5 drafted, 2 accepted" in titles["committed"]

@@ -1,0 +1,134 @@
+"""Drafted against used by depth, time by stage, tokens by kind."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec import structs
+
+from decoder.metrics import Tally
+from dynatui.render.ink import text_of, width_of
+from dynatui.render.scene import Scene
+from dynatui.render.work import depths, kind_of, kinds, summaries, times, work
+from dynatui.tokens import Token
+from tests.dynatui.render.odd import SIZES, is_drawn, scenes
+from tests.dynatui.render.scripted import lines, plain_round, run, running, state_of, tree_round
+
+LEVELS = ((40, 20), (20, 15), (10, 0))
+
+
+def test_the_panel_sums_up_and_gives_both_tables() -> None:
+    assert lines(work(running(), 76, 11)) == [
+        "╭─ Work ─ what the guesses cost, what became of them ──────────────────────╮",
+        "│ Of 30 drafted nodes 12 were used; depth 1 is right in 100% of the        │",
+        "│ rounds, depth 3 in 0%.                                                   │",
+        "│ depth █ used ▒ wasted   used share   ms a round  last    mean  share     │",
+        "│     1 ████████▒▒▒▒▒▒▒▒▒ 6/12   50%   draft       4.00    4.00    20%  ██ │",
+        "│     2 ████████▒▒▒▒▒▒▒▒▒ 6/12   50%   verify     12.00   12.00    60%  ██ │",
+        "│     3 ▒▒▒▒▒▒▒▒           0/6    0%   commit      1.00    1.00     5%  ██ │",
+        "│                                      other       3.00    3.00    15%     │",
+        "│                                      guessed: words 50%, word parts 100%  │",
+        "│                                                                          │",
+        "╰──────────────────────────────────────────────────────────────────────────╯",
+    ]
+
+
+def test_bars_are_as_long_as_what_was_drafted_and_full_as_far_as_it_was_used() -> None:
+    drawn = lines(depths(LEVELS, 46, 9))[1:]
+    assert [(line.count("█"), line.count("▒")) for line in drawn] == [(14, 14), (10, 4), (0, 7)]
+
+
+def test_the_deepest_share_a_row_where_rows_are_short() -> None:
+    drawn = lines(depths(LEVELS, 46, 3))
+    assert drawn[2].split()[0] == "2+"
+    assert drawn[2].split()[-2:] == ["15/30", "50%"]
+
+
+def test_the_rows_of_a_table_have_one_width() -> None:
+    rows = depths(((123456, 7), (1, 1)), 40, 9)
+    assert {width_of(row) for row in rows} == {40}
+
+
+def test_the_sentence_has_shorter_wordings() -> None:
+    tally = Tally(rounds=40, drafted=70, accepted=35, by_depth=LEVELS)
+    assert summaries("dynatree", tally) == (
+        "Of 70 drafted nodes 35 were used; depth 1 is right in 50% of the rounds, depth 3 in 0%.",
+        "Of 70 drafted nodes 35 were used; depth 1 is right in 50% of the rounds.",
+        "Of 70 drafted nodes 35 were used; depth 1 right in 50% of rounds.",
+        "Of 70 drafted nodes 35 were used.",
+    )
+
+
+def test_a_method_without_guesses_says_so() -> None:
+    plain = work(Scene(state_of([run(("ar",)), plain_round("ar", 0)])), 76, 11)
+    assert "ar guesses nothing: each token is one pass of the target." in lines(plain)[1]
+    hidden = structs.replace(plain_round("hf", 0), draft_forwards=None)
+    assert "hf does not show its draft" in lines(work(Scene(state_of([run(("hf",)), hidden])), 76, 11))[1]
+
+
+def test_times_that_are_not_known_are_dashes_and_leave_no_rest() -> None:
+    state = state_of([run(), structs.replace(tree_round(0), draft_s=None)])
+    drawn = lines(times(state, state.race.tallies["dynatree"], 36))
+    assert drawn[1].split() == ["draft", "-", "-", "-"]
+    assert [line.split()[0] for line in drawn[1:]] == ["draft", "verify", "commit"]
+
+
+def test_last_and_mean_are_different_figures() -> None:
+    state = state_of([run(), tree_round(0), structs.replace(tree_round(1), draft_s=0.008)])
+    assert lines(times(state, state.race.tallies["dynatree"], 36))[1].split()[:4] == ["draft", "8.00", "6.00", "30%"]
+
+
+def test_shares_of_time_add_up() -> None:
+    state = running().state
+    drawn = lines(times(state, state.race.tallies["dynatree"], 36))[1:]
+    assert sum(int(line.split()[3].rstrip("%")) for line in drawn) == 100
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        (" lady", "words"),
+        ("ing", "word parts"),
+        (" 42", "numbers"),
+        ("\n", "blanks"),
+        (" ", "blanks"),
+        (".", "punctuation"),
+        (" \u201c", "punctuation"),
+        ("()", "punctuation"),
+        ("();", "punctuation"),
+        (" =>", "code and signs"),
+        ("x1", "code and signs"),
+        (" été", "words"),
+        ("世", "word parts"),
+        ("\ufffd", "code and signs"),
+    ],
+)
+def test_a_token_is_of_one_kind(text: str, kind: str) -> None:
+    assert kind_of(text) == kind
+
+
+@given(st.text(min_size=1))
+def test_every_text_is_of_a_kind(text: str) -> None:
+    assert kind_of(text)
+
+
+def test_kinds_say_how_much_the_draft_guessed() -> None:
+    def token(text: str, *, guessed: bool) -> Token:
+        return Token(text, "accepted" if guessed else "bonus", 0, 1)
+
+    tokens = [
+        token(" a", guessed=True),
+        token(" b", guessed=False),
+        token(" c", guessed=True),
+        token(".", guessed=False),
+    ]
+    assert text_of(kinds(tokens, 60)[0]) == "guessed: words 67%, punctuation 0%"
+    assert kinds([token(" a", guessed=False)], 60) == []
+
+
+def test_before_the_first_round_the_panel_says_what_will_come() -> None:
+    assert "where the time goes" in lines(work(Scene(), 76, 5))[1]
+
+
+@given(scenes(), SIZES)
+def test_any_scene_fits_any_size(scene: Scene, size: tuple[int, int]) -> None:
+    assert is_drawn(work(scene, *size), scene, size)
