@@ -26,7 +26,7 @@ def test_the_panel_sums_up_and_gives_both_tables() -> None:
         "│     2 ████████▒▒▒▒▒▒▒▒▒ 6/12   50%   verify     12.00   12.00    60%  ██ │",
         "│     3 ▒▒▒▒▒▒▒▒           0/6    0%   commit      1.00    1.00     5%  ██ │",
         "│                                      other       3.00    3.00    15%     │",
-        "│                                      guessed: words 50%, word parts 100%  │",
+        "│                                      guessed: words 50%, word parts 100% │",
         "│                                                                          │",
         "╰──────────────────────────────────────────────────────────────────────────╯",
     ]
