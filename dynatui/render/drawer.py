@@ -186,4 +186,4 @@ def _help(scene: Scene, names: tuple[KnobName, ...], width: int) -> Row:
 
 
 def _title() -> Row:
-    return (("All knobs", "title"), (" ─ ↑ ↓ choose, ← → turn, digits type a value, u undo, k or esc closes", "dim"))
+    return (("All knobs", "title"), (" ─ ↑ ↓ choose, ← → turn, digits type a value, esc closes", "dim"))

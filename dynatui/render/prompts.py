@@ -8,7 +8,7 @@ from decoder.events import Figures
 from dynatui.render.explain import explained
 from dynatui.render.ink import Ink, Row, Rows, best, column, frame, inside, short
 from dynatui.render.scene import Scene
-from dynatui.results import Result
+from dynatui.results import Result, noted
 
 _NUMBER = 5
 _LEAST_OPENING = 12
@@ -27,7 +27,7 @@ class _Column:
 def prompts(scene: Scene, width: int, height: int) -> Rows:
     """The table, scrolled to the prompt that is decoded now."""
     inner, room = inside((width, height))
-    results = scene.results
+    results = noted(scene.results, scene.state)
     title: Row = (("Prompts", "title"), (" ─ n next, N previous, R again, E edit", "dim"))
     if not results:
         return frame(title, [(("the first figures come with the first round", "dim"),)], (width, height))

@@ -89,14 +89,15 @@ def status(scene: Scene, width: int, height: int) -> Rows:
 
 
 def _chosen(parts: Sequence[_Part], width: int) -> list[tuple[_Part, Row]]:
-    """What fits, in the order of the line: first the shortest wording of as much as possible, then longer ones."""
+    """What fits, in the order of the line: the first in full, of the rest as many as possible, then in longer words."""
     worded = dict[int, Row]()
     free = width + width_of(_GAP)
     ranked = sorted(range(len(parts)), key=lambda place: parts[place].rank)
     for place in ranked:
-        cells = width_of(parts[place].wordings[-1]) + width_of(_GAP)
-        if cells <= free or not worded:
-            worded[place], free = parts[place].wordings[-1], free - cells
+        wordings = parts[place].wordings
+        row = wordings[-1] if worded else next((row for row in wordings if width_of(row) <= width), wordings[-1])
+        if width_of(row) + width_of(_GAP) <= free or not worded:
+            worded[place], free = row, free - width_of(row) - width_of(_GAP)
     for place in ranked:
         if place in worded:
             room = free + width_of(worded[place])
@@ -216,12 +217,18 @@ def footer(scene: Scene, width: int, height: int) -> Rows:
     """The mode, what the last key did, and as many keys as fit, the most needed first."""
     del height
     head: Row = ()
-    if scene.mode != "watch":
-        head = ((f" {scene.mode.upper()} ", "tab"),)
+    if scene.mode != "watch" or scene.maximised:
+        name = "expanded" if scene.mode == "watch" else scene.mode
+        head = ((f" {name.upper()} ", "tab"), (" esc ", "key"), ("back ", "dim"))
     if scene.note:
         head = (*head, (f" {scene.note} ", "strong"))
     room, chosen = width - width_of(head), list[tuple[int, Row]]()
-    places = [place for place, key in enumerate(KEYMAP) if key.rank < _LEFT_OUT and scene.mode in key.modes]
+    told = ("escape",) if head else ()
+    places = [
+        place
+        for place, key in enumerate(KEYMAP)
+        if key.rank < _LEFT_OUT and scene.mode in key.modes and key.caps != told
+    ]
     for place in sorted(places, key=lambda place: KEYMAP[place].rank):
         part: Row = ((f" {caps(KEYMAP[place])} ", "key"), (f"{KEYMAP[place].label} ", "dim"))
         if width_of(part) > room:

@@ -223,6 +223,12 @@ def test_what_stands_still_says_why_and_how_to_go_on(scene: Scene, words: str) -
     assert words in lines(status(scene, 120, 1))[0]
 
 
+def test_the_key_that_goes_on_stays_in_a_narrow_terminal() -> None:
+    held = replace(running(), stage=Stage("drafted", tree_round(6)), paused=True)
+    assert ". goes on" in lines(status(held, 60, 1))[0]
+    assert "HELD: tree drafted" in lines(status(held, 40, 1))[0]
+
+
 def test_the_gpu_is_told_as_far_as_the_driver_knows_it() -> None:
     full = GpuLoad(0.87, int(12.3e9), int(139e9), 250.3, 61)
     assert "GPU 87% 12.3/139 GB 250 W 61 C" in lines(status(replace(running(), gpu=full), 200, 1))[0]
@@ -289,6 +295,7 @@ def test_the_footer_names_the_mode_and_its_keys() -> None:
     assert lines(footer(replace(Scene(), mode="inspect"), 80, 1))[0].startswith(" INSPECT ")
     assert "← → token" in lines(footer(replace(Scene(), mode="inspect"), 80, 1))[0]
     assert "↑ ↓ choose  ← → turn" in lines(footer(replace(Scene(), mode="knobs"), 80, 1))[0]
+    assert lines(footer(replace(Scene(), maximised=True), 80, 1))[0].startswith(" EXPANDED  esc back ")
     assert "saved" in lines(footer(replace(Scene(), note="saved"), 80, 1))[0]
 
 

@@ -88,7 +88,14 @@ def test_in_a_narrow_panel_rate_and_tokens_per_round_stay() -> None:
 
 
 def test_before_the_first_figures_it_says_so() -> None:
-    assert "the first figures come with the first round" in lines(prompts(running(), 60, 5))[1]
+    assert "the first figures come with the first round" in lines(prompts(Scene(), 60, 5))[1]
+
+
+def test_the_prompt_that_is_decoded_now_is_in_the_table() -> None:
+    assert lines(prompts(running(), 116, 8))[2].split()[1:5] == ["▸1", "Once", "upon", "18"]
+    again = replace(running(), results=table(2).results)
+    assert "Once upon" in lines(prompts(again, 116, 8))[2]
+    assert "Prompt number 2" in lines(prompts(again, 116, 8))[3]
 
 
 def test_with_height_to_spare_the_figures_explain_themselves() -> None:
