@@ -6,7 +6,6 @@ place that catches DecoderError for good.
 
 import errno
 from collections.abc import Sequence
-from itertools import chain
 from pathlib import Path
 from threading import Event
 from typing import Annotated, cast
@@ -180,17 +179,18 @@ def replay(
 ) -> int:
     """Show a recording again, without models, or two side by side."""
     del context
-    recordings = [(each, recording.read(each)) for each in (path, other) if each is not None]
+    events = recording.read(path)
+    others = recording.read(other) if other else []
     if no_screen or as_json or not streams.can_show_screen():
-        return headless.replay(chain(*(events for _, events in recordings)), _transcript(as_json=as_json))
+        return headless.replay([*events, *others], _transcript(as_json=as_json))
     view = request.view(speed, fps, theme, symbols, no_color=no_color, mouse=mouse, log_file=log_file)
     if other is not None:
         from dynatui.compare import side_by_side  # noqa: PLC0415 - imports textual
 
-        return side_by_side(*recordings, view)
+        return side_by_side((path, events), (other, others), view)
     from dynatui.show import replay as replay_on_screen  # noqa: PLC0415 - imports textual
 
-    return replay_on_screen(*recordings[0], view)
+    return replay_on_screen(path, events, view)
 
 
 app.command()(upkeep.config)

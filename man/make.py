@@ -86,7 +86,9 @@ def _synopsis(live: Any) -> Iterator[str]:
     yield rf"{_bold('dynatui')} [\fIOPTIONS\fR]"
     for name, sub in live.commands.items():
         arguments = "".join(
-            rf" \fI{_text(part.metavar or part.name)}\fR" if part.required else rf" [\fI{_text(part.metavar)}\fR]"
+            rf" \fI{_text(part.metavar or part.name)}\fR"
+            if part.required
+            else rf" [\fI{_text(part.metavar or part.name)}\fR]"
             for part in sub.params
             if isinstance(part, TyperArgument)
         )

@@ -121,3 +121,49 @@ def test_closed_standard_streams_are_no_reason_to_fail(tmp_path: Path) -> None:
         ["sh", "-c", f"'{PROGRAM}' --nope <&- >&- 2>&-; echo $?"], cwd=tmp_path, capture_output=True, check=True
     )
     assert done.stdout == b"2\n"
+
+
+@pytest.mark.parametrize("arguments", ["--help", "replay --help", "config", "config --print-default", "--version"])
+def test_nobody_reading_is_no_error(arguments: str, tmp_path: Path) -> None:
+    read_end, write_end = os.pipe()
+    os.close(read_end)
+    done = subprocess.run(
+        [PROGRAM, *arguments.split()], cwd=tmp_path, stdout=write_end, stderr=subprocess.PIPE, check=False
+    )
+    os.close(write_end)
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+INTERRUPTED = """
+import os, signal, sys
+
+class Interrupting:
+    def find_spec(self, name, path=None, target=None):
+        if name == "{moment}":
+            os.kill(os.getpid(), signal.SIGINT)
+
+signal.signal(signal.SIGINT, signal.default_int_handler)
+sys.meta_path.insert(0, Interrupting())
+sys.argv = ["dynatui", "--headless", "--prompt", "The tree"]
+from dynatui.__main__ import main
+sys.exit(main())
+"""
+"""The program, interrupted when it begins to import something."""
+
+
+@pytest.mark.parametrize("moment", ["dynatui.cli", "decoder.events", "torch"])
+def test_ctrl_c_is_quiet_however_early_it_comes(moment: str, tmp_path: Path) -> None:
+    asked = [sys.executable, "-c", INTERRUPTED.format(moment=moment)]
+    done = subprocess.run(asked, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, done.stdout) == (130, "")
+    assert "Traceback" not in done.stderr
+    assert "Exception" not in done.stderr
+
+
+def test_an_interruption_that_is_ignored_stays_ignored(tmp_path: Path) -> None:
+    code = (
+        INTERRUPTED.format(moment="typer").replace("default_int_handler", "SIG_IGN").replace("--headless", "--version")
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0
+    assert done.stdout.startswith("dynatui ")

@@ -19,7 +19,10 @@ ROOT = Path(__file__).parents[2]
 def shown() -> str:
     """The page as a reader sees it, on one line and without hyphenation."""
     done = subprocess.run(
-        ["groff", "-man", "-Tutf8", "-P-cbou", "-rHY=0", "-rLL=500n", PAGE], capture_output=True, check=True
+        ["groff", "-man", "-Tutf8", "-P-cbou", "-rHY=0", "-rLL=500n"],
+        input=page().encode("ascii"),
+        capture_output=True,
+        check=True,
     )
     return " ".join(done.stdout.decode().split())
 
