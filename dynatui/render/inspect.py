@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from decoder.events import Round
 from decoder.metrics import ROOT_IS_DRAFTED, drafted_nodes, first_difference
 from dynatui.render.ink import Row, Rows, fitting, frame, inside, joined, percent, share, short
+from dynatui.render.rounds import piece_text, probability, round_of
 from dynatui.render.scene import Scene
-from dynatui.render.tree import piece_text, probability, round_of
 from dynatui.render.wrap import wrapped
 from dynatui.state import RunState
 from dynatui.tokens import Token
@@ -31,10 +31,16 @@ def inspect(scene: Scene, width: int, height: int) -> Rows:
     if token is None:
         hint: Row = (("put the cursor on a token of the text, and here is why it is there", "dim"),)
         return frame((("Why this token", "title"),), [hint], (width, height))
-    count = f" ─ {(scene.cursor or 0) + 1} of {len(scene.state.tokens)}"
     event = round_of(scene.state, token)
+    index = scene.cursor if event is None else position(event, token)
+    count = f" ─ index {index} of {sum(len(each.committed) for each in scene.state.past)} tokens"
     facts = {"token": _who(token)} if event is None else _facts(scene, token, event, apart=room >= _ALL)
     return frame((("Why this token", "title"), (count, "dim")), _rows(facts, inner, room), (width, height))
+
+
+def position(event: Round, token: Token) -> int:
+    """How many tokens were generated before it."""
+    return event.position + token.depth - 1
 
 
 def rivals(event: Round, token: Token) -> list[int]:
@@ -61,7 +67,7 @@ def node_of(event: Round, token: Token) -> int | None:
 
 def _facts(scene: Scene, token: Token, event: Round, *, apart: bool) -> dict[str, list[Row]]:
     """What each row says, in parts that are left out from the end where a row has no room for them."""
-    target, lost = _target(scene.state, scene.cursor or 0), _lost(event, token)
+    target, lost = _target(scene.state, event, token), _lost(event, token)
     cost, use = _cost(event, token), _use(event)
     facts = {"token": _who(token), "draft": _draft(event, token)}
     if apart:
@@ -122,23 +128,23 @@ def _draft(event: Round, token: Token) -> list[Row]:
     return [*parts, (("preferred ", "plain"), *_named(event, others[0]))] if better else parts
 
 
-def _target(state: RunState, cursor: int) -> list[Row]:
+def _target(state: RunState, event: Round, token: Token) -> list[Row]:
     """What the target wanted, and whether ar has the same."""
     greedy = state.run is None or state.run.temperature == 0
     said = "chose exactly this" if greedy else "drew this"
     mine, ar = state.race.tallies.get(state.watched), state.race.tallies.get("ar")
-    if mine is None or ar is None or state.watched == "ar" or len(mine.tokens) != len(state.tokens):
+    first = position(event, token)
+    last = first + (len(event.committed) - 1 if token.origin == "plain" else 0)
+    if mine is None or ar is None or state.watched == "ar":
         return [_said(said)]
     differs = first_difference(mine.tokens, ar.tokens)
-    if differs is not None and cursor > differs:
-        return [_said(said), (("not ar's text: ", "warn"), (f"they part at token {differs + 1}", "plain"))]
-    if cursor >= len(ar.tokens):
-        return [_said(said)]
-    if cursor == differs:
+    if differs is not None and first > differs:
+        return [_said(said), (("not ar's text: ", "warn"), (f"they part at token {differs}", "plain"))]
+    if differs is not None and differs <= last:
         tie = state.figures()[state.watched].near_tie
         note = {True: ": a near tie", False: ": not a near tie", None: ""}[tie]
         return [_said(said), ((f"ar has another one here{note}", "warn"),)]
-    return [_said(f"{said}, as did ar")]
+    return [_said(said if last >= len(ar.tokens) else f"{said}, as did ar")]
 
 
 def _lost(event: Round, token: Token) -> list[Row]:

@@ -9,8 +9,8 @@ from itertools import groupby
 
 from decoder.events import Round
 from dynatui.render.ink import Ink, Row, Rows, column, frame, inside
+from dynatui.render.rounds import chosen, is_drafted, path_logprobs, piece_text, shown_round
 from dynatui.render.scene import Scene
-from dynatui.render.tree import chosen, is_drafted, path_logprobs, piece_text, shown_round
 from dynatui.render.wrap import wrapped
 
 _LONGEST_NAME = 14

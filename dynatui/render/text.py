@@ -12,8 +12,8 @@ from rich.cells import cell_len
 
 from dynatui.render.heat import inks, legend
 from dynatui.render.ink import Ink, Row, Rows, fit, frame, inside, width_of
+from dynatui.render.rounds import piece_text
 from dynatui.render.scene import Scene
-from dynatui.render.tree import piece_text
 from dynatui.render.wrap import Flow, Line, inked, is_gap
 from dynatui.state import Failure, RunState
 from dynatui.tokens import Token

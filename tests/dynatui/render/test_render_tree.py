@@ -9,8 +9,9 @@ from msgspec import structs
 
 from decoder.events import Round
 from decoder.steering import Stage
+from dynatui.render.rounds import chosen, path_logprobs, piece_text, round_of
 from dynatui.render.scene import Scene
-from dynatui.render.tree import chosen, nodes, path_logprobs, piece_text, round_of, tree, walk
+from dynatui.render.tree import nodes, tree, walk
 from tests.dynatui.render.odd import SIZES, is_drawn, scenes
 from tests.dynatui.render.scripted import HOSTILE, lines, plain_round, run, running, state_of, tree_round
 
@@ -147,3 +148,7 @@ def test_a_round_that_was_cut_has_no_token_of_the_targets() -> None:
 @given(scenes(), SIZES)
 def test_any_scene_fits_any_size(scene: Scene, size: tuple[int, int]) -> None:
     assert is_drawn(tree(scene, *size), scene, size)
+
+
+def test_the_mask_is_drawn_instead_where_it_is_asked_for() -> None:
+    assert "who sees whom" in lines(tree(replace(running(), mask=True), 46, 10))[0]
