@@ -55,8 +55,18 @@ def test_no_module_of_the_screen_imports_torch(tmp_path: Path) -> None:
     assert not loaded("import " + ", ".join(names), tmp_path) & ENGINE_ONLY
 
 
-@pytest.mark.parametrize("arguments", [("--help",), ("--version",), ("replay", "--help")])
-def test_help_and_version_import_neither_torch_nor_textual(arguments: tuple[str, ...], tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("--help",),
+        ("--version",),
+        ("replay", "--help"),
+        ("doctor", "--help"),
+        ("config",),
+        ("config", "--print-default"),
+    ],
+)
+def test_help_version_and_config_import_neither_torch_nor_textual(arguments: tuple[str, ...], tmp_path: Path) -> None:
     assert not loaded(after_main(*arguments), tmp_path) & (ENGINE_ONLY | {"textual"})
 
 

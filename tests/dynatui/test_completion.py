@@ -1,0 +1,68 @@
+"""Shells complete: the script that each is given asks the program, and the program answers in that shell's way."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PROGRAM = Path(sys.executable).with_name("dynatui")
+
+
+@pytest.fixture
+def environment() -> dict[str, str]:
+    """The program on the path, and the shell named instead of looked for."""
+    path = f"{PROGRAM.parent}{os.pathsep}{os.environ['PATH']}"
+    return {**os.environ, "PATH": path, "_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"}
+
+
+def run(*command: str, environment: dict[str, str]) -> str:
+    return subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
+
+
+@pytest.mark.parametrize(
+    ("shell", "opening"),
+    [("bash", "_dynatui_completion() {"), ("zsh", "#compdef dynatui"), ("fish", "complete --command dynatui")],
+)
+def test_every_shell_gets_a_script_that_asks_the_program(environment: dict[str, str], shell: str, opening: str) -> None:
+    script = run("dynatui", "--show-completion", shell, environment=environment)
+    assert script.startswith(opening)
+    assert f"_DYNATUI_COMPLETE=complete_{shell}" in script
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
+@pytest.mark.parametrize(
+    ("words", "offered"),
+    [
+        ("dynatui --meth", "--methods"),
+        ("dynatui --methods ar,l", "ar,linear"),
+        ("dynatui --selection b", "bfs best"),
+        ("dynatui --symbols a", "ascii"),
+        ("dynatui do", "doctor"),
+        ("dynatui replay --fp", "--fps"),
+    ],
+)
+def test_bash_completes_with_the_script(environment: dict[str, str], words: str, offered: str) -> None:
+    ask = f"""
+        eval "$(dynatui --show-completion bash)"
+        COMP_WORDS=({words}); COMP_CWORD={len(words.split()) - 1}
+        _dynatui_completion dynatui
+        echo "${{COMPREPLY[@]}}"
+    """
+    assert run("bash", "-c", ask, environment=environment) == f"{offered}\n"
+
+
+def test_zsh_and_fish_get_answers_in_their_own_way(environment: dict[str, str]) -> None:
+    asked = environment | {"_TYPER_COMPLETE_ARGS": "dynatui --preset p", "_TYPER_COMPLETE_FISH_ACTION": "get-args"}
+    assert '"paper"' in run("dynatui", environment=asked | {"_DYNATUI_COMPLETE": "complete_zsh"})
+    assert run("dynatui", environment=asked | {"_DYNATUI_COMPLETE": "complete_fish"}).split() == ["paper"]
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
+def test_the_script_is_installed_where_bash_finds_it(environment: dict[str, str], tmp_path: Path) -> None:
+    home = environment | {"HOME": str(tmp_path)}
+    run("dynatui", "--install-completion", "bash", environment=home)
+    ask = "source ~/.bashrc; complete -p dynatui"
+    assert run("bash", "-c", ask, environment=home) == "complete -o default -F _dynatui_completion dynatui\n"
