@@ -197,9 +197,9 @@ def _best(record: Record, rules: DynaTree, growth: _Growth) -> tuple[Bools, Bool
 def _most_nodes(rules: DynaTree, depth: Ints) -> Floats:
     """As many nodes as there can be down to each depth: of a level, at most 1/rho_stop nodes have children."""
     widest = float(max(rules.branching))
-    with np.errstate(divide="ignore"):
+    with np.errstate(divide="ignore", over="ignore"):
         most = widest * np.floor(np.divide(1.0, max(rules.rho_stop, rules.tau)) + _FLOAT32)
-    levels = np.minimum(widest ** np.minimum(np.arange(rules.d_max + 1, dtype=float), 64.0), most)
+        levels = np.minimum(widest ** np.arange(int(depth.max()) + 1, dtype=float), most)
     levels[0] = 0.0
-    found: Floats = np.cumsum(levels)[np.minimum(depth, rules.d_max)]
+    found: Floats = np.cumsum(levels)[depth]
     return found

@@ -145,7 +145,7 @@ def met(conditions: Conditions, before: Watch, event: Event) -> str | None:
         before: What was known before the event; `before.after(event)` is what the next call needs.
         event: The next event of the run.
     """
-    if not isinstance(event, Round):
+    if not conditions.on or not isinstance(event, Round):
         return None
     after = before.after(event)
     reasons = [_reason(name, conditions, before, after, event) for name in BREAKS if name in conditions.on]

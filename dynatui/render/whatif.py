@@ -21,7 +21,7 @@ _GAP = 3
 _MEANINGS = {"tau_h": "draft sure from", "tau_l": "draft unsure below", "d0": "base depth"}
 _SIGNS = (
     "[ ] the knobs now · + at least: some rounds go beyond the record · ? too few judged. "
-    "Each round is taken by itself, from where it began."
+    "Each round is taken by itself, with the knobs held still."
 )
 
 

@@ -119,7 +119,7 @@ def _agrees(world: World, record: Round, rules: DynaTree, left: int, room: int =
 def test_what_is_judged_is_what_other_knobs_would_have_done(selection: str) -> None:
     dice = random.Random(1)
     known = []
-    for seed in range(1500):
+    for seed in range(800):
         world, rules, left = World(seed), _rules(dice, selection=selection), dice.choice([1, 2, 3, 99])
         known.append(_agrees(world, world.round(rules, left), _turned(dice, rules), left))
     tokens, drafted = zip(*known, strict=True)
@@ -129,7 +129,7 @@ def test_what_is_judged_is_what_other_knobs_would_have_done(selection: str) -> N
 
 def test_what_is_judged_is_what_wholly_other_rules_would_have_done() -> None:
     dice = random.Random(2)
-    for seed in range(1500):
+    for seed in range(800):
         world, left = World(seed), dice.choice([2, 99])
         record = world.round(_rules(dice, selection=dice.choice(["bfs", "best"])), left)
         _agrees(world, record, _rules(dice, selection=dice.choice(["bfs", "best"])), left)
@@ -137,7 +137,7 @@ def test_what_is_judged_is_what_wholly_other_rules_would_have_done() -> None:
 
 def test_a_context_that_ends_is_never_taken_for_a_choice() -> None:
     dice = random.Random(3)
-    for seed in range(600):
+    for seed in range(400):
         world, room = World(seed), dice.randint(1, 3)
         rules = _rules(dice, selection=dice.choice(["bfs", "best"]))
         _agrees(world, world.round(rules, room=room), _turned(dice, rules), left=99, room=room)
@@ -145,7 +145,7 @@ def test_a_context_that_ends_is_never_taken_for_a_choice() -> None:
 
 def test_under_its_own_rules_a_record_is_judged_and_reproduced() -> None:
     dice = random.Random(4)
-    for seed in range(600):
+    for seed in range(400):
         world, rules = World(seed), _rules(dice)
         assert _agrees(world, world.round(rules), rules, left=99) == (True, True)
 
