@@ -16,7 +16,7 @@ from decoder.metrics import ROOT_IS_DRAFTED
 
 MOST_METHODS = 64
 MOST_NODES = 2**16
-LONGEST_PROMPT = 2**23
+LONGEST_PROMPT = 2**22
 """Characters, here and below."""
 LONGEST_TEXT = 2**20
 """What one round adds, and an error message."""

@@ -274,7 +274,10 @@ class CompareApp(App[None]):
 
 def side_by_side(left: Recording, right: Recording, view: View) -> int:
     """Plays two recordings next to each other; the exit code."""
-    show = Lockstep(Side(*left), Side(*right), view.speed)
+    (first, ours), (second, theirs) = left, right
+    alike = first.name == second.name
+    names = [str(path) if alike else path.name for path in (first, second)]
+    show = Lockstep(Side(names[0], ours), Side(names[1], theirs), view.speed)
     if not view.color:
         os.environ["NO_COLOR"] = "1"  # where Textual looks for it
     log = terminal.log_path(view.log)

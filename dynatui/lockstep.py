@@ -7,7 +7,6 @@ and what is farther is faster. Knows no screen and needs no thread.
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from itertools import accumulate
-from pathlib import Path
 
 from decoder.events import Event, Round
 from dynatui.clean import clean_line
@@ -20,8 +19,8 @@ from dynatui.timeline import Timeline
 class Side:
     """One recording, opened at one of its runs."""
 
-    def __init__(self, path: Path, events: Sequence[Event]) -> None:
-        self.name = clean_line(path.name)
+    def __init__(self, name: str, events: Sequence[Event]) -> None:
+        self.name = clean_line(name)
         self._events = events
         self._reels = tuple(reels(events))
         self.open(0)

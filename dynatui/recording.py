@@ -5,9 +5,11 @@ interrupted write left behind is passed over by the reader and cut off by the ne
 another in a file; nothing that is complete is ever overwritten. Knows nothing of models or screens.
 """
 
+import gc
 import os
 import stat
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import datetime
 from io import FileIO
 from itertools import count
@@ -143,7 +145,7 @@ def read(path: Path) -> list[Event]:
         RecordingError: The file cannot be read or is no recording; the message names file and line.
     """
     try:
-        with path.open("rb") as file:
+        with path.open("rb") as file, _uncollected():
             events = list(_events(path, iter(lambda: file.readline(LONGEST_LINE), b"")))
     except OSError as error:
         raise RecordingError(f"cannot read {path}: {error.strerror}; give a file that --record has written") from None
@@ -163,6 +165,18 @@ def _events(path: Path, lines: Iterator[bytes]) -> Iterator[Event]:
             yield checker.event(line, number)
         except RecordingError as error:
             raise RecordingError(f"{path}: {error}") from None
+
+
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """Within, the collector rests: everything read is kept, and looking through it again and again takes most time."""
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collecting:
+            gc.enable()
 
 
 def _event(line: bytes) -> Event | None:
