@@ -18,7 +18,7 @@ from textual.widget import Widget
 
 from dynatui.render.ink import Ink, Row, Rows, fit, in_ascii
 from dynatui.render.scene import Scene
-from dynatui.widgets.wire import RESET, Pen, look
+from dynatui.widgets.wire import RESET, Cells, Pen, cells, look
 
 Painter: TypeAlias = Callable[[Scene, int, int], Rows]
 """Draws a scene in a width and a height."""
@@ -35,7 +35,7 @@ class Canvas(Widget):
         self._scene = Scene()
         self._drawn: Rows = []
         """What the painter made last, before it was fitted."""
-        self._rows: Rows = []
+        self._rows: list[Cells] = []
         self._inks: Mapping[Ink, Style] = {}
         self._looks: dict[Ink, Style] = {}
         """The inks on this panel's background, after the app's filters."""
@@ -66,7 +66,7 @@ class Canvas(Widget):
 
     def render_line(self, y: int) -> Strip:
         """One row as Textual wants it."""
-        row: Row = self._rows[y] if y < len(self._rows) else ((" " * self.size.width, "plain"),)
+        row: Row = self._rows[y].row if y < len(self._rows) else ((" " * self.size.width, "plain"),)
         return Strip([Segment(text, self._style(ink)) for text, ink in row if text], self.size.width)
 
     def render_lines(self, crop: Region) -> list[Strip]:
@@ -74,7 +74,7 @@ class Canvas(Widget):
         left, right = crop.column_span
         return [self.render_line(y).crop(left, right) for y in crop.line_range]
 
-    def _changes(self, scene: Scene, inks: Mapping[Ink, Style]) -> Iterator[tuple[int, Row, Row]]:
+    def _changes(self, scene: Scene, inks: Mapping[Ink, Style]) -> Iterator[tuple[int, Cells, Cells]]:
         """Paints, and gives the rows that differ: number, before, after. Textual sends what it cannot compare with."""
         self._scene = scene
         if inks is not self._inks:
@@ -95,8 +95,8 @@ class Canvas(Widget):
                 old, self._rows[y] = self._rows[y], self._fitted(row, scene)
                 yield y, old, self._rows[y]
 
-    def _fitted(self, row: Row, scene: Scene) -> Row:
-        return fit(in_ascii([row])[0] if scene.symbols == "ascii" else row, self.size.width)
+    def _fitted(self, row: Row, scene: Scene) -> Cells:
+        return cells(fit(in_ascii([row])[0] if scene.symbols == "ascii" else row, self.size.width))
 
     def _forget(self) -> None:
         """What comes next is drawn whole."""

@@ -79,48 +79,73 @@ def look(style: Style, colors: ColorSystem) -> Look:
 
 
 @dataclass(frozen=True)
+class Turn:
+    """From one ink to another."""
+
+    codes: str
+    shows_on_blanks: bool
+
+
+@dataclass(frozen=True)
+class Cells:
+    """A row as the terminal holds it."""
+
+    row: Row
+    cells: list[Cell] | None
+    """A sign and its ink each; None where not every sign is one cell wide."""
+
+
+def cells(row: Row) -> Cells:
+    """The row, taken apart if it can be."""
+    text = "".join(map(itemgetter(0), row))
+    plain = text.isascii() or _ONE_CELL_WIDE.fullmatch(text)
+    return Cells(row, [(sign, ink) for part, ink in row for sign in part] if plain else None)
+
+
+@dataclass(frozen=True)
 class Pen:
     """Writes rows in the looks of one panel."""
 
     looks: Mapping[Ink, Look]
-    _turns: dict[tuple[Look, Look], str] = field(default_factory=dict)
-    """Codes between two looks, worked out once."""
+    _turns: dict[tuple[Ink | None, Ink | None], Turn] = field(default_factory=dict)
+    """Worked out once; None is how a patch finds the terminal and leaves it."""
 
-    def patch(self, before: Row, after: Row, column: int, line: int) -> str:
+    def patch(self, before: Cells, after: Cells, column: int, line: int) -> str:
         """Makes a terminal row of `before` one of `after`; both fill the same width, from a place counted from 0."""
         pieces = list[str]()
-        at, look = -1, RESET
+        at, used = 0, None
         for start, run in changes(before, after):
-            gap = start - at
-            pieces.append(f"\x1b[{gap}C" if pieces else f"\x1b[{line + 1};{column + start + 1}H")
+            pieces.append(f"\x1b[{start - at}C" if pieces else f"\x1b[{line + 1};{column + start + 1}H")
+            at = start
             for text, ink in run:
-                new = self.looks.get(ink, RESET)
-                if new != look and not (text.isspace() and new.of_blanks == look.of_blanks):
-                    pieces.append(self._turn(look, new))
-                    look = new
+                if ink != used:
+                    turn = self._turns.get((used, ink)) or self._turn(used, ink)
+                    if turn.shows_on_blanks or not text.isspace():
+                        pieces.append(turn.codes)
+                        used = ink
                 pieces.append(text)
-            at = start + sum(len(text) for text, _ in run)
-        if look != RESET:
-            pieces.append("\x1b[m")
+                at += len(text)
+        if used is not None:
+            pieces.append(self._turn(used, None).codes)
         return "".join(pieces)
 
-    def _turn(self, before: Look, after: Look) -> str:
-        found = self._turns.get((before, after))
-        if found is None:
-            found = self._turns[before, after] = after.after(before)
-        return found
+    def _turn(self, used: Ink | None, ink: Ink | None) -> Turn:
+        before, after = (self.looks.get(one, RESET) if one else RESET for one in (used, ink))
+        codes = "\x1b[m" if after == RESET != before else after.after(before)
+        return self._turns.setdefault((used, ink), Turn(codes, before.of_blanks != after.of_blanks))
 
 
-def changes(before: Row, after: Row) -> Iterator[tuple[int, Row]]:
+def changes(before: Cells, after: Cells) -> Iterator[tuple[int, Row]]:
     """The parts of `after` that differ from `before`, each with the column where it begins."""
-    if not (_is_plain(before) and _is_plain(after)):
-        if before != after:
-            yield 0, after
+    old, new = before.cells, after.cells
+    if old is None or new is None:
+        if before.row != after.row:
+            yield 0, after.row
         return
-    old, new = _cells(before), _cells(after)
-    differing = [place for place, (a, b) in enumerate(zip(old, new, strict=True)) if a != b]
     start = end = -1
-    for place in differing:
+    for place, (a, b) in enumerate(zip(old, new, strict=True)):
+        if a == b:
+            continue
         if place - end > _NEAR and end >= 0:
             yield start, _row(new[start:end])
             start = place
@@ -131,13 +156,5 @@ def changes(before: Row, after: Row) -> Iterator[tuple[int, Row]]:
         yield start, _row(new[start:end])
 
 
-def _is_plain(row: Row) -> bool:
-    return all(text.isascii() or _ONE_CELL_WIDE.fullmatch(text) for text, _ in row)
-
-
-def _cells(row: Row) -> list[Cell]:
-    return [(character, ink) for text, ink in row for character in text]
-
-
-def _row(cells: list[Cell]) -> Row:
-    return tuple(("".join(map(itemgetter(0), group)), ink) for ink, group in groupby(cells, key=itemgetter(1)))
+def _row(part: list[Cell]) -> Row:
+    return tuple(("".join(map(itemgetter(0), group)), ink) for ink, group in groupby(part, key=itemgetter(1)))

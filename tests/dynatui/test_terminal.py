@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from decoder.errors import ConfigError
 from dynatui import terminal
 
 
@@ -22,6 +23,18 @@ def test_without_a_place_for_a_log_there_is_none(monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(terminal, "user_log_path", refuse)
     assert terminal.log_path() == Path(os.devnull)
+
+
+def test_a_log_that_the_user_names_is_added_to_and_never_cut(tmp_path: Path) -> None:
+    path = tmp_path / "mine.log"
+    path.write_bytes(b"x" * 2**21)
+    assert terminal.log_path(path) == path
+    assert path.stat().st_size == 2**21
+
+
+def test_a_named_log_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"cannot write the log .*nowhere.*; name another file"):
+        terminal.log_path(tmp_path / "nowhere" / "mine.log")
 
 
 def test_the_users_own_settings_stand(monkeypatch: pytest.MonkeyPatch) -> None:

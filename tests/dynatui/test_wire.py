@@ -10,7 +10,7 @@ from rich.color import ColorSystem
 from rich.style import Style
 
 from dynatui.render.ink import Ink, Row, fit
-from dynatui.widgets.wire import RESET, Look, Pen, changes, look
+from dynatui.widgets.wire import RESET, Look, Pen, cells, changes, look
 
 WIDTH = 24
 STYLES: dict[Ink, Style] = {
@@ -39,6 +39,11 @@ def terminal(*patches: str) -> list[tuple[object, ...]]:
     return [_seen(screen.buffer[1][x]) for x in range(screen.columns)]
 
 
+def patched(before: Row, after: Row, column: int = 0, line: int = 0) -> str:
+    """What a terminal is told."""
+    return PEN.patch(cells(before), cells(after), column, line)
+
+
 def whole(row: Row) -> str:
     """The row as if nothing were known of the terminal's line."""
     return "\x1b[2;3H" + "".join(f"{PEN.looks[ink].after(RESET)}{text}\x1b[m" for text, ink in row)
@@ -51,38 +56,38 @@ def _seen(cell: pyte.screens.Char) -> tuple[object, ...]:
 
 @given(st.lists(rows, min_size=1, max_size=6))
 def test_patches_add_up_to_the_row_itself(history: list[Row]) -> None:
-    patches = [PEN.patch(before, after, 2, 1) for before, after in pairwise([EMPTY, *history])]
+    patches = [patched(before, after, 2, 1) for before, after in pairwise([EMPTY, *history])]
     assert terminal(whole(EMPTY), *patches) == terminal(whole(EMPTY), whole(history[-1]))
 
 
 def test_an_unchanged_row_costs_nothing() -> None:
     row = fit((("time", "strong"), (" flies", "plain")), WIDTH)
-    assert PEN.patch(row, row, 0, 0) == ""
+    assert patched(row, row) == ""
 
 
 def test_a_changed_figure_costs_a_move_and_its_signs() -> None:
     before, after = (fit(((f"acceptance {share}   depth 5.0", "plain"),), WIDTH) for share in (".71", ".73"))
-    assert PEN.patch(before, after, 0, 0) == "\x1b[1;14H\x1b[38;2;223;228;236;48;2;15;19;25m3\x1b[m"
+    assert patched(before, after) == "\x1b[1;14H\x1b[38;2;223;228;236;48;2;15;19;25m3\x1b[m"
 
 
 def test_places_far_apart_are_written_one_by_one_and_near_ones_together() -> None:
     after = fit((("a b" + " " * 12 + "c", "plain"),), WIDTH)
-    assert list(changes(EMPTY, after)) == [(0, (("a b", "plain"),)), (15, (("c", "plain"),))]
+    assert list(changes(cells(EMPTY), cells(after))) == [(0, (("a b", "plain"),)), (15, (("c", "plain"),))]
 
 
 def test_blanks_between_words_of_one_look_need_no_code() -> None:
     words = fit((("two", "strong"), (" ", "plain"), ("words", "strong")), WIDTH)
-    assert "two words" in PEN.patch(EMPTY, words, 0, 0)
+    assert "two words" in patched(EMPTY, words)
 
 
 def test_underlined_words_leave_their_gaps_alone() -> None:
     words = fit((("two", "bonus"), (" ", "plain"), ("words", "bonus")), WIDTH)
-    assert "two words" not in PEN.patch(EMPTY, words, 0, 0)
+    assert "two words" not in patched(EMPTY, words)
 
 
 def test_a_row_with_wide_signs_is_sent_whole() -> None:
     before, after = (fit(((f"漢字 {figure}", "plain"),), WIDTH) for figure in "12")
-    assert list(changes(before, after)) == [(0, after)]
+    assert list(changes(cells(before), cells(after))) == [(0, after)]
 
 
 @pytest.mark.parametrize(

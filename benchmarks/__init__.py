@@ -1,0 +1,1 @@
+"""What the program costs; each module is a program of its own."""

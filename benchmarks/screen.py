@@ -1,0 +1,196 @@
+"""What the screen costs: bytes on the wire and CPU a frame, in a real pseudo-terminal on a recorded trace.
+
+    python benchmarks/screen.py
+
+plays a trace in which the watched method writes 200 tokens a second, by terminal size and symbol set. Ends with 1 when
+a bar is missed. Linux only: the CPU time of the app is read from /proc.
+"""
+
+import argparse
+import fcntl
+import os
+import pty
+import select
+import struct
+import subprocess
+import sys
+import tempfile
+import termios
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import product
+from pathlib import Path
+
+sys.path.append(str(Path(__file__).parents[1]))
+
+from benchmarks.traces import TRACE, steady, write
+from dynatui.recording import read
+
+TOKENS_PER_SECOND = 200.0
+_WARM_S = 3.0
+_QUESTION, _ANSWER = b"\x1b[?2026$p", b"\x1b[?2026;2$y"
+"""Textual asks whether frames can be bracketed; most terminals of today say yes."""
+FRAME = b"\x1b[?2026h"
+
+
+@dataclass
+class Terminal:
+    """A program in a pseudo-terminal, of which somebody reads all output and answers what terminals answer."""
+
+    command: Sequence[str]
+    size: tuple[int, int]
+    environment: dict[str, str] = field(default_factory=dict)
+    written: bytearray = field(default_factory=bytearray)
+
+    def __post_init__(self) -> None:
+        self.outer, inner = pty.openpty()
+        width, height = self.size
+        fcntl.ioctl(inner, termios.TIOCSWINSZ, struct.pack("HHHH", height, width, 0, 0))
+        kept = {name: value for name, value in os.environ.items() if name in ("PATH", "LANG", "LC_ALL", "HOME")}
+        environment = {**kept, "TERM": "xterm-256color", "COLORTERM": "truecolor", **self.environment}
+        self.process = subprocess.Popen(  # noqa: S603 - the program under measurement
+            self.command, stdin=inner, stdout=inner, stderr=inner, env=environment, start_new_session=True
+        )
+        os.close(inner)
+
+    def read(self, seconds: float, *, bytes_per_second: float | None = None) -> None:
+        """Takes what comes for a while, as fast as it comes or as a slow line would."""
+        end = time.monotonic() + seconds
+        while (left := end - time.monotonic()) > 0:
+            if not select.select([self.outer], [], [], left)[0]:
+                return
+            try:
+                chunk = os.read(self.outer, 1024 if bytes_per_second else 65536)
+            except OSError:
+                return
+            if _QUESTION in chunk:
+                os.write(self.outer, _ANSWER)
+            self.written += chunk
+            if bytes_per_second:
+                time.sleep(len(chunk) / bytes_per_second)
+
+    def press(self, keys: str) -> None:
+        """Types."""
+        os.write(self.outer, keys.encode())
+
+    def cpu_s(self) -> float:
+        """CPU time of all its threads so far."""
+        threads = Path(f"/proc/{self.process.pid}/task").iterdir()
+        return sum(int((thread / "schedstat").read_text().split()[0]) for thread in threads) / 1e9
+
+    def close(self) -> None:
+        """Ends the program."""
+        self.process.kill()
+        self.process.wait()
+        os.close(self.outer)
+
+
+@dataclass(frozen=True)
+class Bar:
+    """The most that a screen may cost."""
+
+    bytes_per_second: float
+    cpu_ms_per_frame: float = float("inf")
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What one screen cost in a steady window."""
+
+    size: tuple[int, int]
+    symbols: str
+    seconds: float
+    frames: int
+    sent_bytes: int
+    cpu_s: float
+
+    @property
+    def bytes_per_second(self) -> float:
+        """Raw bytes on the wire."""
+        return self.sent_bytes / self.seconds
+
+    @property
+    def cpu_ms_per_frame(self) -> float:
+        """CPU time of the app, all threads, by frame."""
+        return 1000 * self.cpu_s / max(1, self.frames)
+
+    def row(self, bar: Bar) -> str:
+        """One line of the table."""
+        return (
+            f"{name(self.size):>7} {self.symbols:<8} "
+            f"{self.bytes_per_second / 1000:>6.1f} {bar.bytes_per_second / 1000:>5.3g} "
+            f"{self.cpu_ms_per_frame:>9.2f} {bar.cpu_ms_per_frame:>5.3g} "
+            f"{self.frames / self.seconds:>9.1f}{'' if self.meets(bar) else '  missed'}\n"
+        )
+
+    def meets(self, bar: Bar) -> bool:
+        """Whether it costs no more."""
+        return self.bytes_per_second <= bar.bytes_per_second and self.cpu_ms_per_frame <= bar.cpu_ms_per_frame
+
+
+SCREENS: dict[tuple[int, int], tuple[int, Bar]] = {
+    (80, 24): (5, Bar(10_000)),
+    (120, 40): (10, Bar(40_000, 4.0)),
+    (200, 60): (10, Bar(float("inf"))),
+}
+"""Frames a second and the bar, by size."""
+
+
+def name(size: tuple[int, int]) -> str:
+    """A size as people write it."""
+    return "x".join(map(str, size))
+
+
+def steady_recording(folder: Path, seconds: float) -> Path:
+    """A recording that outlasts a window of so many seconds."""
+    events = steady(read(TRACE), tokens_per_second=TOKENS_PER_SECOND, seconds=_WARM_S + seconds + 5)
+    return write(folder / "steady.jsonl", events)
+
+
+def cost(recording: Path, size: tuple[int, int], symbols: str, fps: int, seconds: float) -> Cost:
+    """Plays the recording and measures a steady window."""
+    arguments = ["replay", str(recording), "--speed", "1", "--fps", str(fps), "--symbols", symbols]
+    terminal = Terminal([sys.executable, "-m", "dynatui", *arguments], size)
+    try:
+        while FRAME not in terminal.written and terminal.process.poll() is None:
+            terminal.read(0.1)
+        terminal.read(_WARM_S)
+        terminal.written.clear()
+        began, cpu_s = time.monotonic(), terminal.cpu_s()
+        terminal.read(seconds)
+        return Cost(
+            size,
+            symbols,
+            time.monotonic() - began,
+            terminal.written.count(FRAME),
+            len(terminal.written),
+            terminal.cpu_s() - cpu_s,
+        )
+    finally:
+        terminal.close()
+
+
+def main() -> int:
+    """Prints the table; 1 when a bar is missed."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--seconds", type=float, default=8.0, help="length of each steady window")
+    parser.add_argument("--symbols", nargs="*", default=["braille", "block", "ascii"])
+    parser.add_argument("--sizes", nargs="*", default=[name(size) for size in SCREENS])
+    wanted = parser.parse_args()
+    missed = False
+    sys.stdout.write(f"{'size':>7} {'symbols':<8} {'KB/s':>6} {'bar':>5} {'ms/frame':>9} {'bar':>5} {'frames/s':>9}\n")
+    with tempfile.TemporaryDirectory() as folder:
+        recording = steady_recording(Path(folder), wanted.seconds)
+        for size, symbols in product(SCREENS, wanted.symbols):
+            if name(size) in wanted.sizes:
+                fps, bar = SCREENS[size]
+                found = cost(recording, size, symbols, fps, wanted.seconds)
+                missed |= not found.meets(bar)
+                sys.stdout.write(found.row(bar))
+                sys.stdout.flush()
+    return int(missed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,144 @@
+"""What the screen takes from the decoder: rounds a second of the embedded pair with it and without.
+
+    python benchmarks/tax.py
+
+decodes the same prompt again and again in one process, the engine on one thread, in a real pseudo-terminal of 120x40.
+The screen draws 10 frames a second during one half of the runs and stands still during the other, in an order drawn by
+lot within each pair, so that both halves see the same machine. Ends with 1 when the tax may be above the bar: when the
+upper end of its 95 % interval is.
+"""
+
+import argparse
+import json
+import os
+import random
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from statistics import fmean
+
+sys.path.append(str(Path(__file__).parents[1]))
+
+from benchmarks.screen import Terminal
+from decoder.config import RunConfig
+from decoder.events import Event, Round
+from decoder.steering import Steering
+from dynatui.session import Session, View
+from dynatui.sources import Decode, EngineSource, load_engine
+
+BAR = 0.05
+_SIZE, _FPS = (120, 40), 10
+_TOKENS = 320
+_SETTLE_S = 0.4
+"""Before each run the screen takes in what it has missed."""
+_WARM_RUNS = 2
+_LONG_S = 60.0
+_PROMPT = "The captain went down to the harbour before the sun was up, and there he saw"
+
+
+class Trial:
+    """Runs by pairs, one with the screen and one without; notes how fast each went."""
+
+    def __init__(self, pairs: int, notes: Path) -> None:
+        self.drawing = True
+        self.done = False
+        order = [random.choice(((True, False), (False, True))) for _ in range(pairs)]
+        self._plan = iter([True] * _WARM_RUNS + [drawn for pair in order for drawn in pair])
+        self._notes = notes
+
+    def loader(self, session: Session) -> Callable[[Callable[[str], None]], Decode]:
+        """The real engine, under observation."""
+        load = load_engine(session)
+
+        def observed(report: Callable[[str], None]) -> Decode:
+            import torch  # noqa: PLC0415 - after the app has set its threads
+
+            torch.set_num_threads(1)
+            decode = load(report)
+            return lambda prompt, config, steering: self._run(decode, prompt, config, steering)
+
+        return observed
+
+    def _run(self, decode: Decode, prompt: str, config: RunConfig, steering: Steering) -> Iterator[Event]:
+        drawing = next(self._plan, None)
+        if drawing is None:
+            self.done = True
+            time.sleep(_LONG_S)
+            return
+        self.drawing = True
+        time.sleep(_SETTLE_S)
+        self.drawing = drawing
+        rounds, began_s = 0, 0.0
+        for event in decode(prompt, config, steering):
+            if isinstance(event, Round):
+                rounds += 1
+                began_s = began_s or time.perf_counter()
+            yield event
+        passed_s = time.perf_counter() - began_s
+        with self._notes.open("a", encoding="utf-8") as file:
+            file.write(json.dumps([drawing, (rounds - 1) / passed_s]) + "\n")
+
+
+def inside(pairs: int, notes: Path) -> None:
+    """What runs in the terminal."""
+    from dynatui import app  # noqa: PLC0415 - imports textual, which the process outside does not need
+
+    trial = Trial(pairs, notes)
+
+    class Observed(app.DynaApp):
+        """The app, which stands still when the trial says so."""
+
+        CSS_PATH = str(Path(app.__file__).with_name("dynatui.tcss"))
+
+        def _beat(self) -> None:
+            if trial.done:
+                self.action_leave()
+            elif trial.drawing:
+                super()._beat()
+
+    session = Session(
+        prompts=(_PROMPT,), config=RunConfig(methods=("dynatree",), max_new_tokens=_TOKENS), view=View(speed=1.0)
+    )
+    Observed(EngineSource(session, trial.loader(session), rest_s=0.0), View(speed=1.0, fps=_FPS)).run(mouse=False)
+    os._exit(0)  # the engine's thread sleeps in the middle of a prompt
+
+
+def interval(ratios: list[float], resamples: int = 10_000) -> tuple[float, float]:
+    """95 % bootstrap interval of the mean."""
+    lot = random.Random(0)
+    means = sorted(fmean(lot.choices(ratios, k=len(ratios))) for _ in range(resamples))
+    return means[int(0.025 * resamples)], means[int(0.975 * resamples)]
+
+
+def main() -> int:
+    """Prints both rates and the tax; 1 when it may be above the bar."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--pairs", type=int, default=30)
+    parser.add_argument("--inside", type=Path, help=argparse.SUPPRESS)
+    wanted = parser.parse_args()
+    if wanted.inside:
+        inside(wanted.pairs, wanted.inside)
+        return 0
+    with tempfile.TemporaryDirectory() as folder:
+        notes = Path(folder) / "notes.jsonl"
+        command = [sys.executable, __file__, "--pairs", str(wanted.pairs), "--inside", str(notes)]
+        terminal = Terminal(command, _SIZE, {"OMP_NUM_THREADS": "1"})
+        while terminal.process.poll() is None:
+            terminal.read(0.5)
+            terminal.written.clear()
+        rates = [json.loads(line) for line in notes.read_text(encoding="utf-8").splitlines()][_WARM_RUNS:]
+    pairs = [dict(rates[place : place + 2]) for place in range(0, len(rates) - 1, 2)]
+    with_screen, without = fmean(pair[True] for pair in pairs), fmean(pair[False] for pair in pairs)
+    taxes = [1 - pair[True] / pair[False] for pair in pairs]
+    low, high = interval(taxes)
+    sys.stdout.write(
+        f"rounds/s without a screen {without:.1f}, with one {with_screen:.1f}, in {len(pairs)} pairs of runs\n"
+        f"UI tax {fmean(taxes):.1%} (95 % interval {low:.1%} to {high:.1%}; at most {BAR:.0%})\n"
+    )
+    return int(high > BAR)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,91 @@
+"""The way to the terminal: counts what is sent, and knows when the terminal cannot keep up or is gone.
+
+Textual writes to a file in a thread of its own. This one never raises, for an error there would leave the screen
+without a writer and the app waiting for ever: a terminal that is gone swallows everything, and the app asks `lost`.
+"""
+
+import os
+import select
+import termios
+import time
+from contextlib import suppress
+
+_PATIENCE_S = 1.0
+"""How long a terminal that takes nothing may hold up the program's end."""
+_LOOK_UP_S = 0.1
+
+
+class Line:
+    """A file for Textual to write to; without a terminal everything vanishes."""
+
+    def __init__(self, terminal: int | None = None) -> None:
+        self.sent_bytes = 0
+        self.busy = False
+        """Whether something written has not been taken yet."""
+        self._descriptor = None if terminal is None else _own(terminal)
+        self._lost = False
+        self._leaving_since: float | None = None
+
+    @property
+    def lost(self) -> bool:
+        """Whether the terminal is gone."""
+        if not self._lost and self._descriptor is not None:
+            try:
+                termios.tcgetattr(self._descriptor)
+            except termios.error:
+                self._lost = True
+        return self._lost
+
+    def leave(self) -> None:
+        """The program ends: from now on a terminal that takes nothing is waited for no longer than a second."""
+        self._leaving_since = time.monotonic()
+
+    def write(self, text: str) -> int:
+        """Sends a text, however long the terminal takes for it."""
+        self.busy = True
+        rest = memoryview(text.encode("utf-8", "replace"))
+        while rest and not self._lost and self._descriptor is not None:
+            rest = rest[self._send(self._descriptor, rest) :]
+        self.busy = False
+        return len(text)
+
+    def flush(self) -> None:
+        """Nothing waits here."""
+
+    def fileno(self) -> int:
+        """The terminal, of which Textual asks the size."""
+        if self._descriptor is None:
+            raise OSError("no terminal")
+        return self._descriptor
+
+    def isatty(self) -> bool:
+        """It is one, if there is any."""
+        return self._descriptor is not None
+
+    def close(self) -> None:
+        """Lets go of the terminal."""
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+    def _send(self, descriptor: int, rest: memoryview) -> int:
+        if not select.select([], [descriptor], [], _LOOK_UP_S)[1]:
+            since = self._leaving_since
+            self._lost = since is not None and time.monotonic() - since > _PATIENCE_S
+            return 0
+        try:
+            sent = os.write(descriptor, rest)
+        except BlockingIOError:
+            return 0
+        except OSError:
+            self._lost = True
+            return 0
+        self.sent_bytes += sent
+        return sent
+
+
+def _own(terminal: int) -> int:
+    """The same terminal, opened anew so that a write never blocks; the shell's own descriptor is left as it is."""
+    with suppress(OSError):
+        return os.open(os.ttyname(terminal), os.O_WRONLY | os.O_NOCTTY | os.O_NONBLOCK | os.O_CLOEXEC)
+    return os.dup(terminal)

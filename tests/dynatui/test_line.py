@@ -1,0 +1,114 @@
+"""The line to a terminal: what it counts, and that nothing about the terminal holds up or breaks the program."""
+
+import os
+import pty
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import pytest
+
+from dynatui.line import Line
+
+MUCH = "x" * 100_000
+
+
+@dataclass
+class Terminal:
+    """A pseudo-terminal and the line to it."""
+
+    outer: int
+    inner: int
+    line: Line
+
+    def read(self, count: int) -> bytes:
+        """So many bytes as the terminal gets them."""
+        got = b""
+        while len(got) < count:
+            got += os.read(self.outer, count - len(got))
+        return got
+
+    def hang_up(self) -> None:
+        """The terminal goes away."""
+        os.close(self.outer)
+        self.outer = -1
+
+
+@pytest.fixture
+def terminal() -> Iterator[Terminal]:
+    """A terminal that nobody reads."""
+    outer, inner = pty.openpty()
+    made = Terminal(outer, inner, Line(inner))
+    yield made
+    made.line.leave()
+    made.line.close()
+    os.close(inner)
+    if made.outer >= 0:
+        os.close(outer)
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    """Waits, but not for ever."""
+    end = time.monotonic() + 5
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+def test_what_is_written_arrives_and_is_counted(terminal: Terminal) -> None:
+    assert terminal.line.write("τ = ▌") == 5
+    assert terminal.read(8) == "τ = ▌".encode()
+    assert terminal.line.sent_bytes == 8
+    assert not terminal.line.busy
+
+
+def test_it_is_busy_until_the_terminal_has_taken_everything(terminal: Terminal) -> None:
+    writer = threading.Thread(target=terminal.line.write, args=(MUCH,))
+    writer.start()
+    wait_until(lambda: terminal.line.sent_bytes > 0)
+    time.sleep(0.05)
+    assert terminal.line.busy
+    assert terminal.read(len(MUCH)) == MUCH.encode()
+    writer.join(5)
+    assert not terminal.line.busy
+
+
+def test_a_terminal_that_is_gone_swallows_everything(terminal: Terminal) -> None:
+    assert not terminal.line.lost
+    terminal.hang_up()
+    assert terminal.line.lost
+    terminal.line.write(MUCH)
+    assert not terminal.line.busy
+
+
+def test_a_terminal_that_goes_away_during_a_write_ends_it(terminal: Terminal) -> None:
+    writer = threading.Thread(target=terminal.line.write, args=(MUCH,))
+    writer.start()
+    wait_until(lambda: terminal.line.sent_bytes > 0)
+    terminal.hang_up()
+    writer.join(5)
+    assert not writer.is_alive()
+
+
+def test_a_terminal_that_takes_nothing_does_not_hold_up_the_end(terminal: Terminal) -> None:
+    writer = threading.Thread(target=terminal.line.write, args=(MUCH,))
+    writer.start()
+    wait_until(lambda: terminal.line.sent_bytes > 0)
+    terminal.line.leave()
+    writer.join(3)
+    assert not writer.is_alive()
+
+
+def test_the_shells_own_descriptor_goes_on_to_block(terminal: Terminal) -> None:
+    assert os.get_blocking(terminal.inner)
+    assert not os.get_blocking(terminal.line.fileno())
+
+
+def test_without_a_terminal_everything_vanishes() -> None:
+    line = Line()
+    assert line.write("text") == 4
+    assert not line.lost
+    assert not line.isatty()
+    with pytest.raises(OSError, match="no terminal"):
+        line.fileno()
