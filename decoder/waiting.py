@@ -14,7 +14,7 @@ NAP_S = 0.02
 def takes_step(steering: Steering) -> bool:
     """Uses up one permitted step of a paused run, if there is one; returns whether the run is to be held here."""
     pause = steering.pause
-    if pause is None or steering.stopped:
+    if pause is None:
         return False
     if pause.permits:
         pause.taken += 1

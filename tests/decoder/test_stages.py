@@ -171,9 +171,10 @@ def test_a_held_run_stays_where_it_is_until_it_is_stepped(bench: Bench) -> None:
             bench.steering.step()
 
     bench.user = patient
-    bench.run(("dynatree", "ar"), 4)
-    held = [stage and stage.name for stage in bench.seen]
-    assert held[:16] == [None] * 4 + ["drafted"] * 4 + ["verified"] * 4 + ["committed"] * 4
+    bench.run(("dynatree", "ar", "linear"))
+    held = [(stage.name, stage.event.round) if stage else None for stage in bench.seen]
+    places = [None, *((name, number) for number in (0, 1) for name in NAMES)]
+    assert held[: 4 * len(places)] == [place for place in places for _ in range(4)]
 
 
 def test_a_pause_holds_every_method_before_its_round(bench: Bench) -> None:
@@ -204,6 +205,16 @@ def test_going_on_forgets_the_steps_that_were_left(bench: Bench) -> None:
     bench.user = change_of_mind
     bench.run(("dynatree",))
     assert [stage and stage.name for stage in bench.seen[:4]] == [None, *NAMES]
+
+
+def test_going_on_and_pausing_at_once_is_a_release_all_the_same(bench: Bench) -> None:
+    def twitch(bench: Bench) -> None:
+        bench.steering.paused = False
+        bench.steering.paused = len(bench.seen) < 4
+
+    bench.user = twitch
+    bench.run(("dynatree", "ar"))
+    assert [stage and stage.name for stage in bench.seen] == [None, *NAMES]
 
 
 def test_a_run_that_goes_on_is_held_no_more(bench: Bench) -> None:

@@ -137,6 +137,13 @@ def test_history_goes_on_from_where_the_user_turned_a_knob(lab: Lab) -> None:
     assert 2 < max(d0[4:]) <= 4
 
 
+def test_history_does_not_claim_what_the_user_did(lab: Lab) -> None:
+    config = RunConfig(("dynatree",), 24, dynatree=DynaTree(window=99))
+    played = steered(lab, "neox", "float32", config, {1: [("d0", 2), ("tau_h", 0.7), ("tau_l", 0.2)]})
+    assert len(played.turned("dynatree", "user")) == 3
+    assert played.turned("dynatree", "history") == []
+
+
 def test_what_is_no_number_is_refused_before_it_reaches_the_engine() -> None:
     steering = Steering()
     with pytest.raises(ConfigError, match=r"d0 .*give a number"):
