@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from decoder.events import Round
 from decoder.metrics import ROOT_IS_DRAFTED, drafted_nodes, first_difference
-from dynatui.render.ink import Row, Rows, fitting, frame, inside, joined, percent, share, short
+from dynatui.render.ink import Row, Rows, fit, fitting, frame, inside, joined, percent, share, short, width_of
 from dynatui.render.rounds import piece_text, probability, round_of
 from dynatui.render.scene import Scene
 from dynatui.render.wrap import wrapped
@@ -85,10 +85,17 @@ def _rows(facts: Mapping[str, Sequence[Row]], width: int, room: int) -> Rows:
         told = parts or [_said("-")]
         whole = wrapped(joined(told, _DOT), width - _LABEL)
         if len(whole) - 1 > spare:
-            whole = [fitting([told[0], *((*_DOT, *part) for part in told[1:])], width - _LABEL)]
+            whole = [_cut(told, width - _LABEL)]
         spare -= len(whole) - 1
         rows += [((f"{label if row is whole[0] else '':<{_LABEL}}", "dim"), *row) for row in whole]
     return rows
+
+
+def _cut(parts: Sequence[Row], width: int) -> Row:
+    """As many whole parts as fit; where not even the first does, it ends in an ellipsis."""
+    if width_of(parts[0]) > width:
+        return (*fit(parts[0], width - 1), ("…", "dim"))
+    return fitting([parts[0], *((*_DOT, *part) for part in parts[1:])], width)
 
 
 def _said(text: str) -> Row:

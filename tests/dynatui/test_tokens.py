@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from decoder.events import Round
-from dynatui.tokens import Token, tokens_of
+from dynatui.tokens import Token, entry_of, tokens_of
 from tests.dynatui.render.scripted import HOSTILE, plain_round, tree_round
 
 
@@ -78,3 +78,17 @@ def test_the_tokens_always_add_up_to_the_text(text: str, pieces: list[str], comm
     found = tokens_of(told(text, *pieces, committed=committed), 0.03)
     assert "".join(token.text for token in found) == text
     assert len(found) == max(1, committed)
+
+
+def test_a_generated_token_is_found_by_its_number() -> None:
+    rounds = [tree_round(number) for number in range(3)]
+    tokens = [token for event in rounds for token in tokens_of(event, 0.03)]
+    assert [entry_of(position, tokens, rounds) for position in (0, 4, 8)] == [0, 4, 8]
+    assert entry_of(9, tokens, rounds) is None
+
+
+def test_every_number_of_a_burst_is_its_one_entry() -> None:
+    burst = structs.replace(plain_round("hf", 0), draft_forwards=None, committed=[1, 2, 3, 4], text=" four at once")
+    rounds = [burst, structs.replace(burst, round=1, position=4)]
+    tokens = [token for event in rounds for token in tokens_of(event, 0.04)]
+    assert [entry_of(position, tokens, rounds) for position in (0, 3, 4, 7)] == [0, 0, 1, 1]

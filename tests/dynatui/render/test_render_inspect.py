@@ -132,6 +132,18 @@ def test_with_much_room_nothing_is_cut() -> None:
     assert "commit 1.0" in drawn
 
 
+def test_what_is_cut_says_so() -> None:
+    assert next(iter(told(running().state, 4, (30, 7)).values())) == "-t a guess of t…"
+
+
+def test_the_index_is_that_among_all_generated_tokens() -> None:
+    bursts = [
+        structs.replace(plain_round("hf", number), draft_forwards=None, position=4 * number, committed=[1, 2, 3, 4])
+        for number in range(3)
+    ]
+    assert "index 8 of 12 tokens" in lines(inspect(Scene(state_of([run(("hf",)), *bursts]), cursor=2), 76, 9))[0]
+
+
 def test_a_token_whose_round_is_not_known_still_has_a_name() -> None:
     state = replace(running().state, past=())
     assert list(told(state, 0)) == ["token"]
