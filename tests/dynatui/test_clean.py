@@ -17,7 +17,7 @@ def test_eight_bit_escapes_and_deletes_are_replaced() -> None:
 
 
 def test_text_cannot_be_turned_around_or_hold_half_characters() -> None:
-    assert clean("\u202e\u2066\u200f\ufeff\u2028\ud800") == "\ufffd" * 6
+    assert clean("\u202e\u2066\u200f\u061c\ufeff\u2028\ud800") == "\ufffd" * 7
 
 
 def test_lines_stay_and_tabs_become_spaces() -> None:

@@ -1,0 +1,198 @@
+"""Foreign text in a real pseudo-terminal: it is shown, and nothing of it is ever obeyed. Every byte is looked at."""
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.dynatui.hostile import hostile_event, renamed
+from tests.dynatui.pty_terminal import Start, Terminal, assert_left_clean, terminals, written
+from tests.dynatui.render.scripted import story
+from tests.dynatui.terminal_grammar import strangers
+from tests.dynatui.tireless import script
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")
+
+TOUR = (
+    *"12345678",
+    *("t", "toooo", "ebv", "evv"),
+    *("1i", "\x1b[D\x1b[D\x1b[A", "\x1b[Ht", "t2", "1\x1b[F"),
+    *("k\x1b[B", "k", "  f", "x"),
+)
+"""Keys that lead through every panel, mode and heat."""
+PAGES = ("?", "\x10")
+"""Keys that open a page over the screen, which escape closes."""
+FULL = (120, 40)
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    """Starts Python with arguments in a terminal."""
+    with terminals(tmp_path) as begin:
+        yield begin
+
+
+def toured(terminal: Terminal, keys: tuple[str, ...] = TOUR, pages: tuple[str, ...] = PAGES) -> str:
+    """Everything that was seen on a way through the program."""
+    seen = list[str]()
+    for key in keys:
+        terminal.send(key)
+        seen.append(terminal.read(0.15))
+    for key in pages:
+        terminal.send(key)
+        seen.append(terminal.read(0.4))
+        terminal.send("\x1b")
+        terminal.read(0.25)
+    return "\n".join(seen)
+
+
+def left(terminal: Terminal) -> int:
+    """The exit code after q."""
+    terminal.send("q")
+    return terminal.end()
+
+
+def assert_shown(seen: str, *names: str) -> None:
+    """Each text is there, with its escape sequences as signs."""
+    for name in names:
+        assert f"{name}␛" in seen, f"{name} was never shown"
+
+
+@pytest.mark.parametrize("size", [(80, 24), FULL, (200, 60)], ids=["80x24", "120x40", "200x60"])
+def test_a_hostile_recording_is_shown_in_every_panel_and_never_obeyed(
+    start: Start, tmp_path: Path, size: tuple[int, int]
+) -> None:
+    path = written(tmp_path / "hostile.jsonl", [hostile_event(event) for event in story(9)])
+    terminal = start("-m", "dynatui", "replay", path, "--speed", "20", size=size)
+    terminal.wait_for("TEXT␛")
+    seen = toured(terminal)
+    assert_shown(seen, "PROMPT", "PIECE", "TEXT", "TARGET")
+    assert left(terminal) == 0
+    assert strangers(terminal.written, size) == []
+    assert_shown(terminal.afterwards, "PROMPT")
+    assert_left_clean(terminal)
+
+
+LIVE = """
+from tests.dynatui.hostile import hostile, hostile_event, name
+engine = Tireless(foreign=hostile_event, pause_s=0.02, report=hostile("REPORT"))
+prompts, models = (hostile("ASKED"), hostile("OTHER")), Models(name("MODEL"), name("SMALL"))
+record = Path(name("RECORD").replace("/", ""))
+"""
+
+
+def odd_folder(parent: Path) -> Path:
+    """A folder whose name holds escape sequences, markup, and a byte that is no text."""
+    folder = parent / os.fsdecode(b"FOLDER\x1b]0;PWNED\x07\x9b\xff[@click=app.leave]\xe2\x80\xae\n")
+    folder.mkdir()
+    return folder
+
+
+def test_a_hostile_model_prompt_and_folder_are_shown_while_decoding_and_never_obeyed(
+    start: Start, tmp_path: Path
+) -> None:
+    folder = odd_folder(tmp_path)
+    terminal = start("-c", script(LIVE), size=FULL, cwd=folder, XDG_STATE_HOME=str(folder / "state"))
+    terminal.wait_for("TEXT␛")
+    seen = toured(terminal, ("1P", "..", ".", "Pi", "\x1b", "r", "r", "7", "8", "]", "x", "c"), ("E", "y", "B"))
+    assert_shown(seen, "PROMPT", "PIECE", "TEXT", "ASKED")
+    assert "FOLDER␛" in seen, "the place of the recording and of the export"
+    assert left(terminal) == 0
+    assert b"\x1b]52;c;" in terminal.written, "text and command line are copied"
+    assert strangers(terminal.written, FULL, copies=True) == []
+    assert_shown(terminal.afterwards, "PROMPT", "FOLDER")
+    assert_left_clean(terminal)
+    modes = {path.stat().st_mode & 0o77 for path in folder.rglob("*") if path.is_file()}
+    assert modes == {0}, "recordings and exports are their owner's alone"
+
+
+def test_a_hostile_prompt_can_be_edited_and_run_again(start: Start) -> None:
+    terminal = start("-c", script(LIVE), size=FULL)
+    terminal.wait_for("TEXT␛")
+    terminal.send("E")
+    terminal.wait_for("Edit the prompt")
+    terminal.send("\x1b[200~PASTED\x1b[31m\x07[/x]\x9b\u202e\x1b[201~typed\x12")
+    terminal.wait_for("TEXT␛")
+    assert left(terminal) == 0
+    assert strangers(terminal.written, FULL) == []
+
+
+def test_clicks_on_foreign_markup_do_nothing(start: Start, tmp_path: Path) -> None:
+    path = written(tmp_path / "run.jsonl", [hostile_event(event) for event in story(2)])
+    terminal = start("-m", "dynatui", "replay", path, "--speed", "20", size=FULL)
+    terminal.wait_for("PRESS")
+    line = next(place for place, row in enumerate(terminal.screen.display) if "PRESS" in row)
+    column = terminal.screen.display[line].index("PRESS")
+    for x in range(column - 18, column + 6):
+        terminal.send(f"\x1b[<0;{x + 1};{line + 1}M\x1b[<0;{x + 1};{line + 1}m")
+    terminal.wait_for("INSPECT")
+    assert terminal.child.isalive()
+    assert left(terminal) == 0
+    assert strangers(terminal.written, FULL) == []
+
+
+def test_hostile_names_of_methods_are_shown_and_never_obeyed(start: Start, tmp_path: Path) -> None:
+    path = written(tmp_path / "run.jsonl", [renamed(event) for event in story(4)])
+    terminal = start("-m", "dynatui", "replay", path, "--speed", "20", size=FULL)
+    seen = terminal.wait_for("ended") + toured(terminal, ("4", "5", "8"), ())
+    assert_shown(seen, "dy", "ar")
+    assert left(terminal) == 0
+    assert strangers(terminal.written, FULL) == []
+
+
+def test_a_hostile_recording_that_is_followed_is_shown_and_never_obeyed(start: Start, tmp_path: Path) -> None:
+    folder = odd_folder(tmp_path)
+    path = written(folder / "run.jsonl", [hostile_event(event) for event in story(2)])
+    terminal = start("-m", "dynatui", "--follow", path, size=FULL)
+    terminal.wait_for("TEXT␛")
+    Path(path).unlink()
+    assert "FOLDER␛" in terminal.wait_for("was removed")
+    assert left(terminal) == 2
+    assert strangers(terminal.written, FULL) == []
+
+
+@pytest.mark.parametrize(
+    ("fault", "code"),
+    [("ModelError", 3), ("RuntimeError", 3)],
+)
+def test_hostile_errors_are_shown_and_never_obeyed(start: Start, fault: str, code: int) -> None:
+    failing = f"""
+from tests.dynatui.hostile import hostile
+def load(report):
+    report(hostile("REPORT"))
+    raise {fault}(hostile("FAULT"))
+engine.load = load
+"""
+    terminal = start("-c", script(failing), size=FULL)
+    seen = terminal.wait_for("R tries again") + toured(terminal, ("7", "8", "e", "R"), ())
+    assert_shown(seen, "FAULT")
+    assert left(terminal) == code
+    assert strangers(terminal.written, FULL) == []
+
+
+LINES = """
+import os, sys
+from pathlib import Path
+from dynatui import cli
+from tests.dynatui.hostile import ACTS, hostile, name
+for number, odd in enumerate((hostile("ALL"), *ACTS)):
+    arguments = (
+        [odd], ["--" + odd], ["replay", odd], ["--prompt-file", odd], ["--theme", odd, "replay"], ["--preset", odd],
+        ["--methods", odd], ["--branching", odd], ["--follow", odd], ["--record", odd + "/x/y"], ["--seed", odd],
+        ["--log-file", odd + "/x/y"], ["replay", RUN, "--theme", odd], ["replay", RUN, "--symbols", odd],
+    )
+    for chosen in arguments if number == 0 else (arguments[number % len(arguments)],):
+        print(cli.main(chosen))
+"""
+
+
+def test_one_line_errors_show_foreign_text_and_never_obey_it(start: Start, tmp_path: Path) -> None:
+    run = written(tmp_path / "run.jsonl", story(1))
+    terminal = start("-c", LINES.replace("RUN", repr(run)), size=(200, 60))
+    assert terminal.end() == 0
+    said = terminal.written.decode()
+    assert set(said.replace("\r", "").split("\n")) & {"0", "1", "3", "130"} == set(), "all of them are refused"
+    assert_shown(said, "ALL")
+    assert strangers(terminal.written, (200, 60)) == []
