@@ -238,7 +238,7 @@ async def test_a_large_terminal_explains_itself() -> None:
     async with shown(size=(200, 60)) as (app, _, _pilot):
         assert "guide" in visible(app)
         assert "How to read this" in screen_text(app)
-        assert "fixed shape" in screen_text(app)
+        assert "Tokens per round" in screen_text(app)
 
 
 @pytest.mark.parametrize(
