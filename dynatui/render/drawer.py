@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from msgspec import structs
+
 from decoder.config import KNOBS, DynaTree, Fixed, KnobName, Linear, RunConfig
 from dynatui.knobs import KnobInfo, info, rules_in_force
 from dynatui.render.ink import Ink, Row, Rows, best, column, frame, inside, short
@@ -94,7 +96,7 @@ class _Settings:
             now |= {"tau_h": state.knobs.tau_h, "tau_l": state.knobs.tau_l, "d0": state.knobs.d0}
         if state.history is not None:
             now["history"] = float(state.history)
-        start = apply(RunState(), state.run).settings if state.run else {}
+        start = apply(RunState(), structs.replace(state.run, prompt="")).settings if state.run else {}
         return cls(now, start, ends_of(state))
 
 

@@ -10,6 +10,8 @@ from dynatui.state import Change, RunState
 
 Reason: TypeAlias = Literal["length", "eos", "stopped", "error"]
 _WHEN, _WHEN_BRIEF, _WHO = 15, 8, 10
+_LONGEST = 500
+"""Characters of an error; no row has room for more."""
 _NARROW = 44
 """Cells under which a line leaves out the word round and cuts names."""
 _ENDS: dict[Reason, str] = {
@@ -81,7 +83,7 @@ def _difference(state: RunState) -> list[Entry]:
     if entry is None or entry.first_difference is None or state.watched == "ar":
         return []
     token = entry.first_difference
-    where = state.tokens[token].round if token < len(state.tokens) else state.rounds
+    where = state.tokens[token].round if 0 <= token < len(state.tokens) else state.rounds
     tie = {True: "a near tie", False: "not a near tie", None: ""}[entry.near_tie]
     what = f"first difference from ar at token {token}"
     return [Entry((where, where), state.watched, what, (tie,), "bad" if entry.near_tie is False else "warn")]
@@ -95,11 +97,11 @@ def _row(entry: Entry, width: int) -> Row:
         (column(_when(entry.rounds, brief=narrow), cells), "dim"),
         (column(entry.who, _WHO), "key" if entry.who == "you" else "plain"),
     )
-    told = " ".join(entry.what.split())
+    told = " ".join(entry.what[:_LONGEST].split())
     room = width - cells - _WHO - len(told)
     why = next((f": {words}" for words in entry.why if words and len(words) + 2 <= room), "")
     if not why and entry.ink == "bad" and entry.why:
-        why = f": {entry.why[0]}"
+        why = f": {entry.why[0][:_LONGEST]}"
     return (*head, (told, what), (why, "plain"))
 
 

@@ -93,7 +93,7 @@ def _ratio(part: float, whole: float) -> float | None:
 def _weighted(figures: Sequence[Figures]) -> float | None:
     """Depth acceptance of all rounds of all prompts."""
     known = [(one.depth_acceptance, one.rounds) for one in figures if one.depth_acceptance is not None]
-    return _ratio(math.fsum(share * rounds for share, rounds in known), sum(rounds for _, rounds in known))
+    return _ratio(sum(share * rounds for share, rounds in known), sum(rounds for _, rounds in known))
 
 
 def _rate(figures: Sequence[Figures]) -> float | None:

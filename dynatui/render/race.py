@@ -10,6 +10,8 @@ from dynatui.render.scene import Scene
 _NAME = 9
 _NUMBERS = 15
 _WIDE = 52
+_LONGEST = 500
+"""Characters of an error; no row has room for more."""
 _OTHERS = "5 work 6 what if 7 prompts 8 log"
 """Panels that share its place."""
 
@@ -104,7 +106,7 @@ def _progress(scene: Scene, name: str, entry: Figures) -> str:
 def _error(scene: Scene) -> Row:
     """Why a method broke off, if one did."""
     failed = next((end for end in scene.state.ends.values() if end.reason == "error"), None)
-    return (("! ", "bad"), (f"{failed.method}: {failed.error or 'broke off'}", "plain")) if failed else ()
+    return (("! ", "bad"), (f"{failed.method}: {(failed.error or 'broke off')[:_LONGEST]}", "plain")) if failed else ()
 
 
 def _verdict(watched: str, entry: Figures | None) -> Row:

@@ -1,15 +1,16 @@
 """Scenes that no good run would make, for painters that must survive them."""
 
+import math
 from dataclasses import replace
 
 from msgspec import structs
 
-from decoder.events import End, Knob, Knobs, Round
+from decoder.events import End, Figures, Knob, Knobs, Round
 from decoder.steering import Stage
 from dynatui.gpu import GpuLoad
 from dynatui.pin import Pin
 from dynatui.render.scene import Meters, Place, Scene
-from dynatui.results import noted
+from dynatui.results import Results, noted
 from dynatui.state import Failure, Loading, Prompt, RunState
 from tests.dynatui.render.scripted import HOSTILE, plain_round, run, running, state_of, story, tree_round
 
@@ -28,6 +29,8 @@ def odd_scenes() -> dict[str, Scene]:
         "hf alone": Scene(state_of([run(("hf",)), structs.replace(plain_round("hf", 0), draft_forwards=None)])),
         "no knobs yet": Scene(state_of([run()])),
         "hostile": Scene(_hostile()),
+        "wild figures": _wild(),
+        "wide characters": _wide(),
         "all at once": _crowded(),
     }
 
@@ -52,6 +55,31 @@ def _hostile() -> RunState:
         for source in ("user", "history")
     ]
     return state_of([Prompt(10**9, 0), claims, absurd, *turns, absurd, plain_round("ar", 0)])
+
+
+def _wild() -> Scene:
+    """A summary with figures at the edge of what a recording may claim."""
+    numbers = [1e15, -1e15, 0.0, math.inf, math.nan]
+    state = state_of([Prompt(1, 2), *story()])
+    given = {name: structs.asdict(entry) for name, entry in state.figures().items()}
+    results: Results = {}
+    for place, number in enumerate(numbers):
+        whole = 10**15 if place % 2 else -(10**15)
+        wild = {
+            method: Figures(**{key: whole if isinstance(value, int) else number for key, value in entry.items()})
+            for method, entry in given.items()
+        }
+        results = noted(results, replace(state, summary=wild, prompt=Prompt(place + 1, 2)))
+    return Scene(replace(state, summary=wild), results=results, pinned=Pin.of(_hostile()))
+
+
+def _wide() -> Scene:
+    """Names and texts of characters that take two cells."""
+    wide = "".join("世界" for _ in range(30))
+    begins = structs.replace(run((wide, "ar")), target=wide, draft=wide, prompt=wide, device=wide)
+    event = structs.replace(tree_round(0, wide), method=wide)
+    broken = End(method=wide, reason="error", error=wide * 1000)
+    return Scene(state_of([Loading(wide), Prompt(1, 1), begins, event, broken]), note=wide, broke=wide)
 
 
 def _crowded() -> Scene:

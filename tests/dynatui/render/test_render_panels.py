@@ -21,6 +21,7 @@ from dynatui.render.badge import badge
 from dynatui.render.cards import cards
 from dynatui.render.curves import acceptance, depth, trends
 from dynatui.render.drawer import drawer
+from dynatui.render.explain import explained, led_by
 from dynatui.render.guide import GUIDE, guide
 from dynatui.render.ink import Ink, in_ascii, text_of, width_of
 from dynatui.render.layout import layout
@@ -81,6 +82,15 @@ def test_with_still_more_room_the_figures_explain_themselves() -> None:
         assert f"= {figure.formula}" in page
     assert "elsewhere: draft acceptance rate (vLLM)" in page
     assert "= committed / decode_s" not in "\n".join(lines(race(running(), 120, 8)))
+
+
+@pytest.mark.parametrize("height", range(12))
+def test_no_figure_is_explained_by_half(height: int) -> None:
+    rows = lines(explained(led_by(["tokens_per_round"]), 60, height))
+    assert len(rows) <= height
+    if rows:
+        assert rows[1].endswith("= committed / rounds")
+        assert any(row.endswith("(Spec-Bench)") for row in rows)
 
 
 def test_the_help_page_names_every_key_and_every_figure() -> None:
