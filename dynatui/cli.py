@@ -126,8 +126,9 @@ def watch(
     if follow is not None:
         _refuse_options_beside_follow(context)
         return _follow(follow, view, _transcript(as_json=as_json), on_screen=on_screen)
+    files = request.prompt_files(prompt_files)
     session = Session(
-        prompts=request.prompts(prompt_files, prompt_texts),
+        prompts=request.prompts(files, prompt_texts),
         models=Models(target, draft, device, dtype),
         config=request.run_config(
             methods=methods,
@@ -151,6 +152,8 @@ def watch(
         ),
         record=record,
         view=view,
+        files=files,
+        set_for_good=frozenset(settings.read(context.command)),
     )
     if not on_screen:
         # Only naming these two imports the engine, and with it torch.

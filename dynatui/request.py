@@ -7,6 +7,7 @@ option that is None keeps the default there.
 import os
 from contextlib import suppress
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +18,14 @@ from dynatui.prompts import load
 from dynatui.session import Symbols, View
 
 
-def prompts(files: list[str] | None, texts: list[str] | None) -> tuple[str, ...]:
+def prompt_files(names: list[str] | None) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """Files by name, each with its prompts."""
+    return tuple((name, load.from_file(name)) for name in names or ())
+
+
+def prompts(files: tuple[tuple[str, tuple[str, ...]], ...], texts: list[str] | None) -> tuple[str, ...]:
     """The prompts of files and of the command line, in this order; with neither, our own."""
-    given = tuple(prompt for name in files or () for prompt in load.from_file(name))
+    given = tuple(chain.from_iterable(held for _, held in files))
     return given + tuple(map(load.from_text, texts or ())) or load.embedded()
 
 

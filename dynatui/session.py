@@ -46,3 +46,7 @@ class Session:
     record: Path | None = None
     """Where the events are written as they happen."""
     view: View = field(default_factory=View)
+    files: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    """Names of the files that the first prompts were read from, each with its prompts."""
+    set_for_good: frozenset[str] = frozenset()
+    """Options that a settings file or a variable sets: a command line for this session has to write them all out."""

@@ -108,6 +108,12 @@ def test_prompts_come_from_files_and_from_the_command_line(screen: FakeScreen, t
     files = ("--prompt-file", str(tmp_path / "a.txt"), "--prompt-file", str(tmp_path / "b.jsonl"))
     session = asked(screen, *files, "--prompt", "mine", "--prompt", "yours")
     assert session.prompts == ("from a", "b1", "b2", "mine", "yours")
+    assert session.files == ((files[1], ("from a",)), (files[3], ("b1", "b2")))
+
+
+def test_a_file_that_is_named_twice_is_decoded_twice(screen: FakeScreen, tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("from a\n", encoding="utf-8")
+    assert asked(screen, *("--prompt-file", str(tmp_path / "a.txt")) * 2).prompts == ("from a", "from a")
 
 
 def test_every_parameter_of_dynatree_has_an_option(screen: FakeScreen) -> None:
