@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from typing import Any
 
 from msgspec import structs
 
@@ -61,16 +62,22 @@ def _wild() -> Scene:
     """A summary with figures at the edge of what a recording may claim."""
     numbers = [1e15, -1e15, 0.0, math.inf, math.nan]
     state = state_of([Prompt(1, 2), *story()])
-    given = {name: structs.asdict(entry) for name, entry in state.figures().items()}
+    wild = state.figures()
     results: Results = {}
     for place, number in enumerate(numbers):
         whole = 10**15 if place % 2 else -(10**15)
-        wild = {
-            method: Figures(**{key: whole if isinstance(value, int) else number for key, value in entry.items()})
-            for method, entry in given.items()
-        }
+        wild = {method: _claiming(entry, whole, number) for method, entry in state.figures().items()}
         results = noted(results, replace(state, summary=wild, prompt=Prompt(place + 1, 2)))
     return Scene(replace(state, summary=wild), results=results, pinned=Pin.of(_hostile()))
+
+
+def _claiming(entry: Figures, whole: int, number: float) -> Figures:
+    """The figures with every count and every rate replaced."""
+    claims: dict[str, Any] = {
+        key: value if isinstance(value, bool) or key == "near_tie" else whole if isinstance(value, int) else number
+        for key, value in structs.asdict(entry).items()
+    }
+    return Figures(**claims)
 
 
 def _wide() -> Scene:
