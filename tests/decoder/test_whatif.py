@@ -224,6 +224,27 @@ def test_further_children_too_improbable_to_grow_are_counted() -> None:
     assert verdict.drafted == 6
 
 
+def test_a_further_child_is_no_more_probable_than_the_last_recorded_one() -> None:
+    record = _event(logprobs=[0.0, *map(math.log, (0.3, 0.1, 0.9))], accepted=[], committed=[9])
+    verdict = replayed(record, replace(RULES, rho_stop=0.2))
+    assert verdict
+    assert verdict.drafted == 4
+
+
+def test_a_node_behind_others_that_the_record_lacks_may_have_no_room() -> None:
+    # Below the root .5 and .4; below these .275, which was not expanded, and .39; below that .38. All is accepted.
+    record = _event(
+        tokens=[0, 1, 2, 3, 4, 5], parents=[-1, 0, 0, 1, 2, 4], pieces=[""] * 6, accepted=[2, 4, 5],
+        logprobs=[0.0, *map(math.log, (0.5, 0.4, 0.55, 0.975, 0.974))], committed=[2, 4, 5, 9],
+    )  # fmt: skip
+    recorded = DynaTree(d0=2.0, d_max=3, rho_deep=0.3, tau_l=0.51, branching=(1, 1, 2), n_max=5)
+    same, deeper = replayed(record, recorded), replayed(record, replace(recorded, rho_deep=0.2))
+    assert same
+    assert deeper
+    assert (same.accepted, same.drafted) == (3, 5)
+    assert (deeper.accepted, deeper.accepted_at_least, deeper.drafted) == (None, 2, 5)
+
+
 def test_a_text_that_ended_ends_there_under_all_rules() -> None:
     verdict = replayed(_event(committed=[1, 3]), replace(RULES, d0=3.0))
     assert verdict
