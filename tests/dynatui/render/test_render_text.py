@@ -168,6 +168,24 @@ def test_the_cursor_passes_empty_lines() -> None:
     assert [panel.moved(0, 1), panel.moved(0, 9), panel.moved(2, -9)] == [1, 2, 0]
 
 
+def test_on_a_shorter_line_the_cursor_goes_to_its_end() -> None:
+    panel = TextPanel()
+    events = [
+        structs.replace(tree_round(number), pieces=["", text[0], "", text[1], "", ""], text="".join(text))
+        for number, text in enumerate([("one", " two", " three\n"), ("a", " b", "\n"), ("four", " five", " six")])
+    ]
+    panel(Scene(state_of([run(prompt=""), *events])), 40, 9)
+    assert panel.moved(2, 1) == 5
+    assert panel.moved(8, -1) == 5
+
+
+def test_where_there_is_no_run_any_more_there_is_nothing_to_click() -> None:
+    panel = TextPanel()
+    panel(running(), 60, 6)
+    panel(Scene(), 60, 6)
+    assert {panel.token_at(x, y) for x in range(60) for y in range(6)} == {None}
+
+
 def test_a_view_of_the_past_has_fewer_tokens_and_nothing_else_changes() -> None:
     panel, state = TextPanel(), long_run()
     panel(Scene(state), 50, 12)
@@ -179,6 +197,8 @@ def test_another_prompt_is_wrapped_anew() -> None:
     panel = TextPanel()
     panel(running(), 60, 8)
     assert "Twice" in lines(panel(Scene(state_of([run(prompt="Twice")])), 60, 8))[1]
+    panel(Scene(state_of([run(prompt="Once"), tree_round(0)])), 60, 8)
+    assert "Twice" in lines(panel(Scene(state_of([run(prompt="Twice"), tree_round(0)])), 60, 8))[1]
 
 
 @settings(max_examples=60)

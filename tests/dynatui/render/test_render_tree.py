@@ -32,10 +32,16 @@ def test_the_tree_shows_probabilities_and_the_accepted_path() -> None:
 
 
 def test_a_tree_that_is_too_large_keeps_the_accepted_path_and_what_lost_beside_it() -> None:
-    shown = lines(nodes(tree_round(0), 40, 5))
-    assert [line.split()[0:3] for line in shown][-1] == ["+", "2", "more"]
-    assert any("-t" in line for line in shown)
-    assert not any("⏎" in line for line in shown)
+    event = structs.replace(tree_round(0), logprobs=[0.0, -0.1, -9.0, -0.1, -9.5, -0.1], accepted=[1])
+    shown = lines(nodes(event, 40, 5))
+    assert [line.split()[0:2] for line in shown] == [
+        ["upon", "last"],
+        ["├─●", "a"],
+        ["│", "╰─○"],
+        ["╰─○", "the"],
+        ["+", "2"],
+    ]
+    assert "-t" in shown[2]
 
 
 @st.composite
@@ -137,7 +143,7 @@ def test_a_held_tree_shows_no_token_of_the_round_before_and_no_raw_text() -> Non
 
 def test_a_token_that_is_inspected_goes_before_a_tree_that_is_held() -> None:
     scene = replace(running(), stage=Stage("drafted", tree_round(6)), cursor=0)
-    assert "round 0" in lines(tree(scene, 70, 10))[0]
+    assert "round 0: 5 drafted, 2 accepted" in lines(tree(scene, 70, 10))[0]
 
 
 def test_a_round_that_was_cut_has_no_token_of_the_targets() -> None:

@@ -13,7 +13,7 @@ from dynatui.tokens import Token
 from tests.dynatui.render.odd import SIZES, is_drawn, scenes
 from tests.dynatui.render.scripted import lines, plain_round, run, running, state_of, tree_round
 
-LEVELS = ((40, 20), (20, 15), (10, 0))
+LEVELS = ((40, 20), (20, 15), (10, 1))
 
 
 def test_the_panel_sums_up_and_gives_both_tables() -> None:
@@ -34,13 +34,13 @@ def test_the_panel_sums_up_and_gives_both_tables() -> None:
 
 def test_bars_are_as_long_as_what_was_drafted_and_full_as_far_as_it_was_used() -> None:
     drawn = lines(depths(LEVELS, 46, 9))[1:]
-    assert [(line.count("█"), line.count("▒")) for line in drawn] == [(14, 14), (10, 4), (0, 7)]
+    assert [(line.count("█"), line.count("▒")) for line in drawn] == [(14, 14), (10, 4), (1, 6)]
 
 
 def test_the_deepest_share_a_row_where_rows_are_short() -> None:
     drawn = lines(depths(LEVELS, 46, 3))
     assert drawn[2].split()[0] == "2+"
-    assert drawn[2].split()[-2:] == ["15/30", "50%"]
+    assert drawn[2].split()[-2:] == ["16/30", "53%"]
 
 
 def test_the_rows_of_a_table_have_one_width() -> None:
@@ -49,12 +49,12 @@ def test_the_rows_of_a_table_have_one_width() -> None:
 
 
 def test_the_sentence_has_shorter_wordings() -> None:
-    tally = Tally(rounds=40, drafted=70, accepted=35, by_depth=LEVELS)
+    tally = Tally(rounds=40, drafted=70, accepted=36, by_depth=LEVELS)
     assert summaries("dynatree", tally) == (
-        "Of 70 drafted nodes 35 were used; depth 1 is right in 50% of the rounds, depth 3 in 0%.",
-        "Of 70 drafted nodes 35 were used; depth 1 is right in 50% of the rounds.",
-        "Of 70 drafted nodes 35 were used; depth 1 right in 50% of rounds.",
-        "Of 70 drafted nodes 35 were used.",
+        "Of 70 drafted nodes 36 were used; depth 1 is right in 50% of the rounds, depth 3 in 2%.",
+        "Of 70 drafted nodes 36 were used; depth 1 is right in 50% of the rounds.",
+        "Of 70 drafted nodes 36 were used; depth 1 right in 50% of rounds.",
+        "Of 70 drafted nodes 36 were used.",
     )
 
 
