@@ -143,7 +143,7 @@ class CompareApp(App[None]):
                     yield self._canvas(tree.tree, 0.25, letter, "tree")
                     yield self._canvas(curves.acceptance, 0.2, letter, "curves")
         yield Canvas(self._table, every_s=0.25, panel="table")
-        yield Canvas(lambda _scene, width, _height: [versus.keys(KEYS, width)], every_s=0.0, panel="keys")
+        yield Canvas(self._keys, every_s=0.0, panel="keys")
 
     def on_mount(self) -> None:
         """Starts the timer."""
@@ -253,6 +253,9 @@ class CompareApp(App[None]):
 
     def _table(self, _scene: Scene, width: int, height: int) -> Rows:
         return versus.table(self._states, (width, height))
+
+    def _keys(self, scene: Scene, width: int, _height: int) -> Rows:
+        return [versus.keys(KEYS, width, in_words=scene.symbols == "ascii")]
 
     def _arrange(self) -> None:
         width, height = self.size

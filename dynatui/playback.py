@@ -34,8 +34,6 @@ class TraceSource:
         self.controls = None
         self.playback = self
         self.recorded = None
-        self.steerable = False
-        self.recording = False
         self.paused = False
         self.speed = bounded_speed(speed or readable_speed(_shown_rate(events)))
         self._events = events

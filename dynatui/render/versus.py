@@ -37,6 +37,7 @@ _COLUMN = 11
 _BAR = 10
 _LEAST_BARRED = 36
 _LEAST_FRAMED = 7
+_WORDS = str.maketrans({"←": "left", "→": "right"})
 
 
 @dataclass(frozen=True)
@@ -148,11 +149,12 @@ def verdict(left: RunState, right: RunState) -> Row:
     return (("= ", "good"), (f"the same text, as far as both have come: {common} tokens", "dim")) if common else ()
 
 
-def keys(table: Sequence[Key], width: int) -> Row:
-    """The last line: as many keys as fit, the most needed first."""
+def keys(table: Sequence[Key], width: int, *, in_words: bool) -> Row:
+    """The last line: as many keys as fit, the most needed first; in words where there are no arrows to draw."""
     room, chosen = width, list[tuple[int, Row]]()
     for place, key in sorted(enumerate(table), key=lambda item: item[1].rank):
-        part: Row = ((f" {caps(key)} ", "key"), (f"{key.label} ", "dim"))
+        names = caps(key).translate(_WORDS) if in_words else caps(key)
+        part: Row = ((f" {names} ", "key"), (f"{key.label} ", "dim"))
         if width_of(part) > room:
             break
         room -= width_of(part)
