@@ -43,7 +43,7 @@ def drawer(scene: Scene, width: int, height: int) -> Rows:
     inner, room = inside((width, height))
     names = shown(scene.state)
     if not names:
-        return frame(_title(), [(("no method of this run has knobs", "dim"),)], (width, height))
+        return frame(_title(scene), [(("no method of this run has knobs", "dim"),)], (width, height))
     settings = _Settings.of(scene)
     body = [_row(scene, settings, name, inner) for name in names]
     listed = _listed(room)
@@ -51,7 +51,7 @@ def drawer(scene: Scene, width: int, height: int) -> Rows:
     page = body[first : first + listed]
     if room > listed:
         page = [*page, *[()] * (listed - len(page)), _help(scene, names, inner)]
-    return frame(_title(), page, (width, height))
+    return frame(_title(scene), page, (width, height))
 
 
 def hit(scene: Scene, width: int, height: int, x: int, y: int) -> tuple[KnobName, float] | None:
@@ -187,5 +187,8 @@ def _help(scene: Scene, names: tuple[KnobName, ...], width: int) -> Row:
     return ((f"{knob.symbol}  ", "strong"), (best(width - len(knob.symbol) - 2, *wordings), "dim"))
 
 
-def _title() -> Row:
-    return (("All knobs", "title"), (" ─ ↑ ↓ choose, ← → turn, digits type a value, esc closes", "dim"))
+def _title(scene: Scene) -> Row:
+    how = (
+        "as recorded" if scene.replaying or scene.following else "↑ ↓ choose, ← → turn, digits type a value, esc closes"
+    )
+    return (("All knobs", "title"), (f" ─ {how}", "dim"))

@@ -54,7 +54,9 @@ def knobs(scene: Scene, width: int, height: int) -> Rows:
     body = [_sliders(scene, inner), *told]
     if not framed:
         return [fit(((" ", "plain"), *row), width) for row in [*body, *[()] * height][: max(0, room)]]
-    title: Row = (("Knobs", "title"), (" ─ turn them while it runs; in force from the next round; k shows all", "dim"))
+    told = scene.replaying or scene.following
+    how = "as recorded" if told else "turn them while it runs; in force from the next round"
+    title: Row = (("Knobs", "title"), (f" ─ {how}; k shows all", "dim"))
     return frame(title, body, (width, height))
 
 

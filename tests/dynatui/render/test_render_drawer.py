@@ -197,3 +197,9 @@ def test_a_pinned_comparison_takes_the_place_of_history_or_a_row_of_its_own() ->
     page = lines(sliders.knobs(scene, 120, 5))
     assert "history" in page[2]
     assert "A/B" in page[3]
+
+
+def test_of_a_recording_nobody_is_told_to_turn_knobs() -> None:
+    for painter, height in ((sliders.knobs, 4), (drawer.drawer, 20)):
+        assert "turn" in lines(painter(Scene(raced()), 120, height))[0]
+        assert "as recorded" in lines(painter(replace(Scene(raced()), replaying=True), 120, height))[0]
