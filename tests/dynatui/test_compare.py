@@ -197,7 +197,7 @@ def test_every_row_is_as_wide_as_its_place(states: tuple[RunState, RunState], wi
 
 
 def test_without_arrows_the_keys_are_named_in_words() -> None:
-    assert "left right step  shift left shift right" in lines([versus.keys(KEYS, 120, in_words=True)])[0]
+    assert "left right step  shift left shift right" in lines([versus.keys(KEYS, 200, in_words=True)])[0]
 
 
 def cells(text: str) -> int:
