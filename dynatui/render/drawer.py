@@ -188,7 +188,6 @@ def _help(scene: Scene, names: tuple[KnobName, ...], width: int) -> Row:
 
 
 def _title(scene: Scene) -> Row:
-    how = (
-        "as recorded" if scene.replaying or scene.following else "↑ ↓ choose, ← → turn, digits type a value, esc closes"
-    )
+    recorded = scene.replaying or scene.following
+    how = "as recorded" if recorded else "↑ ↓ choose, ← → turn, digits type a value, esc closes"
     return (("All knobs", "title"), (f" ─ {how}", "dim"))

@@ -54,8 +54,8 @@ def knobs(scene: Scene, width: int, height: int) -> Rows:
     body = [_sliders(scene, inner), *told]
     if not framed:
         return [fit(((" ", "plain"), *row), width) for row in [*body, *[()] * height][: max(0, room)]]
-    told = scene.replaying or scene.following
-    how = "as recorded" if told else "turn them while it runs; in force from the next round"
+    recorded = scene.replaying or scene.following
+    how = "as recorded" if recorded else "turn them while it runs; in force from the next round"
     title: Row = (("Knobs", "title"), (f" ─ {how}; k shows all", "dim"))
     return frame(title, body, (width, height))
 
