@@ -57,6 +57,8 @@ ABOUT = (
     "paired in the order of the files: first with first, second with second."
 )
 _FPS, _FPS_OVER_SSH = 10, 5
+_FIGURES_S = 0.2
+"""All figures change together, so that they never contradict each other."""
 _TALL, _TALLEST = 30, 50
 """Heights from which two panels, and all three, stand above each other."""
 _FLAT = 16
@@ -137,12 +139,12 @@ class CompareApp(App[None]):
         with Container(id="columns"):
             for side, letter in enumerate(versus.LETTERS):
                 with Container(classes="column"):
-                    yield self._canvas(partial(self._heading, side), 0.1, letter, "heading")
-                    yield self._canvas(cards.cards, 0.25, letter, "cards")
+                    yield self._canvas(partial(self._heading, side), _FIGURES_S, letter, "heading")
+                    yield self._canvas(cards.cards, _FIGURES_S, letter, "cards")
                     yield self._canvas(TextPanel(), 0.0, letter, "text")
                     yield self._canvas(tree.tree, 0.25, letter, "tree")
                     yield self._canvas(curves.acceptance, 0.2, letter, "curves")
-        yield Canvas(self._table, every_s=0.25, panel="table")
+        yield Canvas(self._table, every_s=_FIGURES_S, panel="table")
         yield Canvas(self._keys, every_s=0.0, panel="keys")
 
     def on_mount(self) -> None:
@@ -279,7 +281,7 @@ def side_by_side(left: Recording, right: Recording, view: View) -> int:
     """Plays two recordings next to each other; the exit code."""
     (first, ours), (second, theirs) = left, right
     alike = first.name == second.name
-    names = [str(path) if alike else path.name for path in (first, second)]
+    names = [f"{path.resolve().parent.name}/{path.name}" if alike else path.name for path in (first, second)]
     show = Lockstep(Side(names[0], ours), Side(names[1], theirs), view.speed)
     if not view.color:
         os.environ["NO_COLOR"] = "1"  # where Textual looks for it
