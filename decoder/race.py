@@ -49,7 +49,7 @@ def decode(
 
     Args:
         pair: Two models from `load_pair`.
-        prompt: Plain text.
+        prompt: Plain text; a user's message where `config.chat` is set.
         config: Methods and their parameters.
         steering: Through it another thread may turn knobs, pause, step, slow down and stop.
 

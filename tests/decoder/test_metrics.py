@@ -247,7 +247,7 @@ def test_depths_agree_with_the_totals(data: st.DataObject, method: str) -> None:
 
 def test_long_runs_are_folded_quickly() -> None:
     """Many times slower than this would be seen on the screen."""
-    tree = {"tokens": list(range(65)), "parents": [-1, *range(16), *[16] * 48], "accepted": [1, 2, 3]}
+    tree: dict[str, Any] = {"tokens": list(range(65)), "parents": [-1, *range(16), *[16] * 48], "accepted": [1, 2, 3]}
     rounds = [a_round(round=index, committed=[1, 2, 3, 4], t=index + 1.0, **tree) for index in range(2000)]
     events = [msgspec.structs.replace(event, method=name) for event in rounds for name in ("dynatree", "linear")]
     began = time.process_time()

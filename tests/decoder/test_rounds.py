@@ -529,7 +529,7 @@ def test_a_near_tie_is_judged_by_the_scores_in_float32(lab: Lab, name: str) -> N
     prefix = lab.prompt_tokens(lab.pair(name), PROMPT)
     exact = lab.oracle(lab.pair(name), "float32").target_scores(tuple(prefix))
     order = sorted(range(len(exact)), key=exact.__getitem__)
-    neighbours = [tuple(pair) for pair in itertools.pairwise(order) if exact[pair[1]] - exact[pair[0]] < 1e-3]
+    neighbours = [pair for pair in itertools.pairwise(order) if exact[pair[1]] - exact[pair[0]] < 1e-3]
     assert neighbours
     assert all(judged(model, prefix, rivals).near_tie for rivals in neighbours)
     assert not judged(model, prefix, (order[0], order[-1])).near_tie

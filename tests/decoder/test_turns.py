@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from decoder import DynaTree, Fixed, RunConfig, Steering, decode
-from decoder.config import KNOBS, KnobName, Rules
+from decoder.config import KNOBS, KnobName, Rules, Selection
 from decoder.errors import ConfigError
 from decoder.events import Event, Knob, Round
 from decoder.metrics import depths
@@ -115,7 +115,7 @@ def test_several_turns_of_one_round_act_in_their_order(lab: Lab) -> None:
 
 @pytest.mark.parametrize("selection", ["bfs", "best"])
 @pytest.mark.parametrize("method", TREES)
-def test_trees_may_outgrow_the_room_that_they_began_with(lab: Lab, method: str, selection: str) -> None:
+def test_trees_may_outgrow_the_room_that_they_began_with(lab: Lab, method: str, selection: Selection) -> None:
     tree = replace(SMALL.dynatree, selection=selection, history=False, rho_stop=0, rho_deep=0, tau=0, d0=2, d_max=3)
     config = replace(SMALL, methods=(method,), dynatree=tree)
     more: list[tuple[KnobName, float]] = [("n_max", 300), ("b_max", 16), ("b_mid", 16), ("b_min", 16), ("tau", 0)]
@@ -158,7 +158,7 @@ anything = st.dictionaries(st.integers(0, 9), st.lists(st.tuples(st.sampled_from
 @settings(max_examples=60, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
 @given(turns=anything, selection=st.sampled_from(["bfs", "best"]), name=st.sampled_from(["neox", "gpt2"]))
 def test_whatever_is_turned_whenever_every_method_writes_the_text_of_plain_greedy_search(
-    lab: Lab, turns: Turns, selection: str, name: str
+    lab: Lab, turns: Turns, selection: Selection, name: str
 ) -> None:
     config = RunConfig(METHODS, 20, dynatree=replace(SMALL.dynatree, selection=selection), fixed=SMALL.fixed)
     played = steered(lab, name, "float32", config, turns)
