@@ -18,6 +18,7 @@ from textual import events
 from textual.app import App, ComposeResult, SystemCommand
 from textual.binding import Binding, BindingType
 from textual.containers import Container
+from textual.errors import NoWidget
 from textual.screen import Screen
 
 from decoder.config import require
@@ -125,6 +126,7 @@ class DynaApp(App[None]):
     def compose(self) -> ComposeResult:
         """All panels; `arranged` says which are shown."""
         yield Canvas(status.status, every_s=0.0, panel="status")
+        yield Canvas(status.essentials, every_s=0.0, panel="essentials")
         yield Canvas(cards.cards, every_s=0.25, panel="cards")
         yield Canvas(status.tabs, every_s=0.0, panel="tabs")
         with Container(id="main"):
@@ -146,7 +148,7 @@ class DynaApp(App[None]):
         yield Canvas(curves.trends, every_s=0.25, panel="trends")
         yield Canvas(timeline.timeline, every_s=0.1, panel="timeline")
         yield Canvas(drawer.drawer, every_s=0.1, panel="drawer")
-        yield Canvas(sliders.knobs, every_s=0.1, panel="knobs")
+        yield Canvas(sliders.knobs, every_s=0.25, panel="knobs")
         yield Canvas(status.footer, every_s=0.0, panel="footer")
 
     def on_mount(self) -> None:
@@ -277,7 +279,10 @@ class DynaApp(App[None]):
     def _clicked(self, event: events.MouseEvent) -> None:
         if len(self.screen_stack) > 1:
             return
-        widget, region = self.screen.get_widget_at(event.screen_x, event.screen_y)
+        try:
+            widget, region = self.screen.get_widget_at(event.screen_x, event.screen_y)
+        except NoWidget:  # the terminal has become smaller since
+            return
         if isinstance(widget, Canvas):
             x, y = event.screen_x - region.x, event.screen_y - region.y
             mouse.click(self, widget.id or "", (x, y), (region.width, region.height))
