@@ -18,7 +18,7 @@ from textual.widget import Widget
 
 from dynatui.render.ink import Ink, Row, Rows, fit, in_ascii
 from dynatui.render.scene import Scene
-from dynatui.widgets.wire import RESET, Cells, Pen, cells, look
+from dynatui.widgets.wire import Cells, Frame, Look, cells, look
 
 Painter: TypeAlias = Callable[[Scene, int, int], Rows]
 """Draws a scene in a width and a height."""
@@ -37,22 +37,20 @@ class Canvas(Widget):
         """What the painter made last, before it was fitted."""
         self._rows: list[Cells] = []
         self._inks: Mapping[Ink, Style] = {}
-        self._looks: dict[Ink, Style] = {}
+        self._styles: dict[Ink, Style] = {}
         """The inks on this panel's background, after the app's filters."""
-        self._pen: Pen | None = None
+        self._looks: dict[Ink, Look] = {}
+        """The same for the terminal."""
 
     def show(self, scene: Scene, inks: Mapping[Ink, Style]) -> None:
         """Takes a new scene; Textual sends the rows that differ."""
         for y, _, _ in self._changes(scene, inks):
             self.refresh(Region(0, y, self.size.width, 1))
 
-    def patch(self, scene: Scene, inks: Mapping[Ink, Style], place: Offset) -> str:
-        """Takes a new scene; what the terminal has to be told, while this panel is in the open at `place`."""
-        changes = list(self._changes(scene, inks))
-        if self._pen is None:
-            self._pen = self._new_pen()
-        pen = self._pen
-        return "".join(pen.patch(before, after, place.x, place.y + y) for y, before, after in changes)
+    def patch(self, scene: Scene, inks: Mapping[Ink, Style], place: Offset, frame: Frame) -> None:
+        """Takes a new scene; while this panel is in the open at `place`, the frame gets the cells that differ."""
+        for y, before, after in self._changes(scene, inks):
+            frame.patch(self._looks_of_inks(), before, after, place.x, place.y + y)
 
     def on_resize(self) -> None:
         """Draws again for the new size."""
@@ -100,20 +98,22 @@ class Canvas(Widget):
 
     def _forget(self) -> None:
         """What comes next is drawn whole."""
-        self._drawn, self._looks, self._pen = [], {}, None
+        self._drawn, self._styles, self._looks = [], {}, {}
 
     def _style(self, ink: Ink) -> Style:
-        style = self._looks.get(ink)
+        style = self._styles.get(ink)
         if style is None:
             strip = Strip([Segment("x", self._inks.get(ink))]).apply_style(self.rich_style)
             for one in self.get_line_filters():
                 strip = strip.apply_filter(one, self.background_colors[1])
-            style = self._looks[ink] = next(iter(strip)).style or Style()
+            style = self._styles[ink] = next(iter(strip)).style or Style()
         return style
 
-    def _new_pen(self) -> Pen:
+    def _looks_of_inks(self) -> Mapping[Ink, Look]:
         name = self.app.console.color_system
-        return Pen({ink: look(self._style(ink), COLOR_SYSTEMS[name]) if name else RESET for ink in self._inks})
+        if not self._looks and name:
+            self._looks = {ink: look(self._style(ink), COLOR_SYSTEMS[name]) for ink in self._inks}
+        return self._looks
 
 
 def in_the_open(screen: Screen[Any]) -> dict[Widget, Offset]:

@@ -8,7 +8,8 @@ sent whole.
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cache
 from itertools import groupby
 from operator import itemgetter
 from typing import TypeAlias
@@ -27,35 +28,36 @@ _NEAR = 4
 """A move to the right costs this many bytes; so many unchanged cells may as well be sent again."""
 _OFF = {1: 22, 2: 22, 3: 23, 4: 24, 5: 25, 7: 27, 8: 28, 9: 29}
 """The code that ends each attribute; bold and dim share one."""
-_SHOWN_ON_BLANKS = frozenset({4, 7, 9})
+_REVERSE = 7
+_SHOWN_ON_BLANKS = frozenset({4, _REVERSE, 9})
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Look:
-    """A style as terminals know it."""
+    """A style as terminals know it; there is one object for each, so that they compare at once."""
 
     attributes: frozenset[int]
     foreground: str
     background: str
 
     @property
-    def of_blanks(self) -> "tuple[str, frozenset[int]] | Look":
+    def of_blanks(self) -> tuple[object, ...]:
         """All of it that a blank shows."""
-        return self if 7 in self.attributes else (self.background, self.attributes & _SHOWN_ON_BLANKS)
-
-    def after(self, before: "Look") -> str:
-        """The codes that turn `before` into this look."""
-        ends = {_OFF[code] for code in before.attributes - self.attributes}
-        codes = [str(code) for code in sorted(ends)]
-        kept = before.attributes - {code for code in before.attributes if _OFF[code] in ends}
-        codes += [str(code) for code in sorted(self.attributes - kept)]
-        codes += [self.foreground] if self.foreground != before.foreground else []
-        codes += [self.background] if self.background != before.background else []
-        return f"\x1b[{';'.join(codes)}m" if codes else ""
+        front = self.foreground if _REVERSE in self.attributes else ""
+        return front, self.background, self.attributes & _SHOWN_ON_BLANKS
 
 
-RESET = Look(frozenset(), "39", "49")
-"""How every patch finds the terminal and leaves it."""
+@dataclass(frozen=True)
+class Turn:
+    """From one look to another."""
+
+    codes: str
+    shows_on_blanks: bool
+
+
+_one_look = cache(Look)
+RESET = _one_look(frozenset(), "39", "49")
+"""How a frame finds the terminal and leaves it."""
 
 
 def look(style: Style, colors: ColorSystem) -> Look:
@@ -66,24 +68,29 @@ def look(style: Style, colors: ColorSystem) -> Look:
         3: style.italic,
         4: style.underline,
         5: style.blink,
-        7: style.reverse,
+        _REVERSE: style.reverse,
         8: style.conceal,
         9: style.strike,
     }
     front, back = style.color, style.bgcolor
-    return Look(
+    return _one_look(
         frozenset(code for code, on in flags.items() if on),
-        ";".join(front.downgrade(colors).get_ansi_codes()) if front else "39",
-        ";".join(back.downgrade(colors).get_ansi_codes(foreground=False)) if back else "49",
+        ";".join(front.downgrade(colors).get_ansi_codes()) if front else RESET.foreground,
+        ";".join(back.downgrade(colors).get_ansi_codes(foreground=False)) if back else RESET.background,
     )
 
 
-@dataclass(frozen=True)
-class Turn:
-    """From one ink to another."""
-
-    codes: str
-    shows_on_blanks: bool
+@cache
+def turn(before: Look, after: Look) -> Turn:
+    """The codes that name what differs, and nothing else."""
+    ends = {_OFF[code] for code in before.attributes - after.attributes}
+    kept = {code for code in before.attributes if _OFF[code] not in ends}
+    codes = [str(code) for code in (*sorted(ends), *sorted(after.attributes - kept))]
+    codes += [after.foreground] if after.foreground != before.foreground else []
+    codes += [after.background] if after.background != before.background else []
+    if after is RESET:
+        codes = [""] if codes else []
+    return Turn(f"\x1b[{';'.join(codes)}m" if codes else "", before.of_blanks != after.of_blanks)
 
 
 @dataclass(frozen=True)
@@ -102,37 +109,32 @@ def cells(row: Row) -> Cells:
     return Cells(row, [(sign, ink) for part, ink in row for sign in part] if plain else None)
 
 
-@dataclass(frozen=True)
-class Pen:
-    """Writes rows in the looks of one panel."""
+class Frame:
+    """What the terminal is told at once; a look stays in force from one row to the next."""
 
-    looks: Mapping[Ink, Look]
-    _turns: dict[tuple[Ink | None, Ink | None], Turn] = field(default_factory=dict)
-    """Worked out once; None is how a patch finds the terminal and leaves it."""
+    def __init__(self) -> None:
+        self._pieces = list[str]()
+        self._look = RESET
 
-    def patch(self, before: Cells, after: Cells, column: int, line: int) -> str:
+    def patch(self, looks: Mapping[Ink, Look], before: Cells, after: Cells, column: int, line: int) -> None:
         """Makes a terminal row of `before` one of `after`; both fill the same width, from a place counted from 0."""
-        pieces = list[str]()
-        at, used = 0, None
+        pieces, at = self._pieces, -1
         for start, run in changes(before, after):
-            pieces.append(f"\x1b[{start - at}C" if pieces else f"\x1b[{line + 1};{column + start + 1}H")
+            pieces.append(f"\x1b[{start - at}C" if at >= 0 else f"\x1b[{line + 1};{column + start + 1}H")
             at = start
             for text, ink in run:
-                if ink != used:
-                    turn = self._turns.get((used, ink)) or self._turn(used, ink)
-                    if turn.shows_on_blanks or not text.isspace():
-                        pieces.append(turn.codes)
-                        used = ink
+                new = looks.get(ink, RESET)
+                if new is not self._look:
+                    needed = turn(self._look, new)
+                    if needed.shows_on_blanks or not text.isspace():
+                        pieces.append(needed.codes)
+                        self._look = new
                 pieces.append(text)
                 at += len(text)
-        if used is not None:
-            pieces.append(self._turn(used, None).codes)
-        return "".join(pieces)
 
-    def _turn(self, used: Ink | None, ink: Ink | None) -> Turn:
-        before, after = (self.looks.get(one, RESET) if one else RESET for one in (used, ink))
-        codes = "\x1b[m" if after == RESET != before else after.after(before)
-        return self._turns.setdefault((used, ink), Turn(codes, before.of_blanks != after.of_blanks))
+    def text(self) -> str:
+        """The bytes to send; the frame is over."""
+        return "".join([*self._pieces, turn(self._look, RESET).codes])
 
 
 def changes(before: Cells, after: Cells) -> Iterator[tuple[int, Row]]:

@@ -1,6 +1,6 @@
 """A panel: what it patches, what it leaves to Textual, and when nothing lies over it."""
 
-from dataclasses import replace
+from collections.abc import Mapping
 
 from rich.style import Style
 from textual.app import App, ComposeResult
@@ -10,6 +10,7 @@ from textual.screen import ModalScreen
 from dynatui.render.ink import Ink, Rows
 from dynatui.render.scene import Scene
 from dynatui.widgets.canvas import Canvas, in_the_open
+from dynatui.widgets.wire import Frame
 
 INKS: dict[Ink, Style] = {"plain": Style.parse("#ffffff"), "good": Style.parse("#00ff00")}
 PLACE = Offset(0, 0)
@@ -34,6 +35,13 @@ class Panels(App[None]):
         return self.query_one(f"#{name}", Canvas)
 
 
+def patched(canvas: Canvas, scene: Scene, place: Offset = PLACE, inks: Mapping[Ink, Style] = INKS) -> str:
+    """What the terminal is told."""
+    frame = Frame()
+    canvas.patch(scene, inks, place, frame)
+    return frame.text()
+
+
 def text_of(canvas: Canvas) -> list[str]:
     """What Textual would show of a panel."""
     return [strip.text.rstrip() for strip in canvas.render_lines(Region(0, 0, *canvas.size))]
@@ -44,10 +52,10 @@ async def test_only_the_changed_cells_are_patched_at_the_panels_place() -> None:
     async with app.run_test(size=(20, 6)):
         right = app.panel("right")
         right.show(Scene(), INKS)
-        patch = right.patch(Scene(speed=7), INKS, Offset(10, 2))
+        patch = patched(right, Scene(speed=7), Offset(10, 2))
         assert patch.startswith("\x1b[4;17H")
         assert patch.endswith("7\x1b[m")
-        assert right.patch(Scene(speed=7), INKS, Offset(10, 2)) == ""
+        assert patched(right, Scene(speed=7), Offset(10, 2)) == ""
 
 
 async def test_what_was_patched_is_what_textual_shows_from_then_on() -> None:
@@ -56,7 +64,7 @@ async def test_what_was_patched_is_what_textual_shows_from_then_on() -> None:
         left = app.panel("left")
         left.show(Scene(), INKS)
         await pilot.pause()
-        left.patch(Scene(speed=7), INKS, PLACE)
+        patched(left, Scene(speed=7))
         assert text_of(left)[:2] == ["top", "speed 7"]
 
 
@@ -66,8 +74,8 @@ async def test_after_a_change_of_size_or_inks_textual_draws() -> None:
         left = app.panel("left")
         left.show(Scene(), INKS)
         await pilot.resize_terminal(30, 6)
-        assert left.patch(Scene(), INKS, PLACE) == "", "the new size was drawn as it came"
-        assert left.patch(replace(Scene(), speed=7), {**INKS}, PLACE) == "", "other inks concern all rows"
+        assert patched(left, Scene()) == "", "the new size was drawn as it came"
+        assert patched(left, Scene(speed=7), inks={**INKS}) == "", "other inks concern all rows"
         assert text_of(left)[1] == "speed 7"
 
 
@@ -95,7 +103,7 @@ async def test_a_page_over_the_screen_shows_the_newest_rows_behind_it() -> None:
     async with app.run_test(size=(20, 6)) as pilot:
         left = app.panel("left")
         left.show(Scene(), INKS)
-        left.patch(Scene(speed=7), INKS, PLACE)
+        patched(left, Scene(speed=7))
         await app.push_screen(ModalScreen())
         await pilot.pause()
         assert "speed 7" in "".join(strip.text for strip in app.screen._compositor.render_strips())

@@ -10,7 +10,7 @@ from rich.color import ColorSystem
 from rich.style import Style
 
 from dynatui.render.ink import Ink, Row, fit
-from dynatui.widgets.wire import RESET, Look, Pen, cells, changes, look
+from dynatui.widgets.wire import RESET, Frame, cells, changes, look, turn
 
 WIDTH = 24
 STYLES: dict[Ink, Style] = {
@@ -21,7 +21,7 @@ STYLES: dict[Ink, Style] = {
     "prompt": Style.parse("italic color(3) on #0f1319"),
     "bar": Style(),
 }
-PEN = Pen({ink: look(style, ColorSystem.TRUECOLOR) for ink, style in STYLES.items()})
+LOOKS = {ink: look(style, ColorSystem.TRUECOLOR) for ink, style in STYLES.items()}
 EMPTY: Row = ((" " * WIDTH, "plain"),)
 
 texts = st.lists(st.sampled_from(["a", "b", " ", " ", "-", "│", "⣿", "漢", "👩", "e\u0301"]), max_size=8).map("".join)
@@ -41,17 +41,34 @@ def terminal(*patches: str) -> list[tuple[object, ...]]:
 
 def patched(before: Row, after: Row, column: int = 0, line: int = 0) -> str:
     """What a terminal is told."""
-    return PEN.patch(cells(before), cells(after), column, line)
+    frame = Frame()
+    frame.patch(LOOKS, cells(before), cells(after), column, line)
+    return frame.text()
 
 
 def whole(row: Row) -> str:
     """The row as if nothing were known of the terminal's line."""
-    return "\x1b[2;3H" + "".join(f"{PEN.looks[ink].after(RESET)}{text}\x1b[m" for text, ink in row)
+    return "\x1b[2;3H" + "".join(f"{turn(RESET, LOOKS[ink]).codes}{text}\x1b[m" for text, ink in row)
 
 
 def _seen(cell: pyte.screens.Char) -> tuple[object, ...]:
     under = (cell.bg, cell.underscore, cell.reverse)
     return under if cell.data == " " and not cell.reverse else (cell.data, cell.fg, cell.bold, cell.italics, *under)
+
+
+def test_a_look_stays_in_force_from_row_to_row() -> None:
+    frame, row = Frame(), cells(fit((("word", "strong"),), WIDTH))
+    for line in (0, 1):
+        frame.patch(LOOKS, cells(EMPTY), row, 0, line)
+    assert frame.text().endswith("word\x1b[2;1Hword\x1b[m")
+
+
+@given(rows, rows, rows)
+def test_a_row_looks_the_same_whatever_was_written_before_it_in_the_frame(other: Row, before: Row, after: Row) -> None:
+    frame = Frame()
+    frame.patch(LOOKS, cells(EMPTY), cells(other), 2, 0)
+    frame.patch(LOOKS, cells(before), cells(after), 2, 1)
+    assert terminal(whole(before), frame.text()) == terminal(whole(before), patched(before, after, 2, 1))
 
 
 @given(st.lists(rows, min_size=1, max_size=6))
@@ -95,7 +112,8 @@ def test_a_row_with_wide_signs_is_sent_whole() -> None:
     [
         ("bold", "bold", ""),
         ("", "bold", "\x1b[1m"),
-        ("bold", "", "\x1b[22m"),
+        ("bold red", "red", "\x1b[22m"),
+        ("bold red", "", "\x1b[m"),
         ("bold dim", "dim", "\x1b[22;2m"),
         ("red on blue", "red", "\x1b[49m"),
         ("red", "blue", "\x1b[34m"),
@@ -103,11 +121,11 @@ def test_a_row_with_wide_signs_is_sent_whole() -> None:
 )
 def test_a_turn_names_only_what_differs(before: str, after: str, codes: str) -> None:
     old, new = (look(Style.parse(style), ColorSystem.STANDARD) for style in (before, after))
-    assert new.after(old) == codes
+    assert turn(old, new).codes == codes
 
 
 def test_colours_become_those_that_the_terminal_has() -> None:
     style = Style.parse("#ff0000")
-    assert look(style, ColorSystem.TRUECOLOR) == Look(frozenset(), "38;2;255;0;0", "49")
+    assert look(style, ColorSystem.TRUECOLOR).foreground == "38;2;255;0;0"
     assert look(style, ColorSystem.EIGHT_BIT).foreground.startswith("38;5;")
-    assert look(Style(), ColorSystem.TRUECOLOR) == RESET
+    assert look(Style(), ColorSystem.TRUECOLOR) is RESET
