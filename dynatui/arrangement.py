@@ -26,7 +26,7 @@ def arranged(room: Layout, scene: Scene, shared: PanelName) -> frozenset[str]:
 def _panels(room: Layout, scene: Scene, shared: PanelName) -> set[str]:
     inspecting = {"inspect"} if scene.mode == "inspect" else set[str]()
     if room == "line":
-        return {"status", "text"}
+        return {"essentials", "text"}
     if scene.maximised and scene.mode != "knobs":
         return {"status", "footer", *_of(scene.panel), *(inspecting if scene.panel in ("text", "tree") else ())}
     if room in ("roomy", "full"):
@@ -38,7 +38,7 @@ def _panels(room: Layout, scene: Scene, shared: PanelName) -> set[str]:
     shown = {"status", "cards", "footer", *_of(scene.panel), *(inspecting if scene.panel in ("text", "tree") else ())}
     if room == "tabbed":
         return shown | {"tabs", "knobs", "trends" if scene.place.live else "timeline"}
-    return shown - {"depth"}
+    return shown - {"depth"} | {"tabs"}
 
 
 def _of(panel: PanelName) -> tuple[str, ...]:

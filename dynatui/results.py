@@ -28,6 +28,6 @@ def noted(results: Results, state: RunState) -> Results:
     figures = state.figures().get(state.watched)
     if state.prompt is None or figures is None or not figures.rounds:
         return results
-    opening = " ".join(state.prompt_text.split())[:_OPENING]
+    opening = " ".join(state.prompt_text[: 4 * _OPENING].split())[:_OPENING]
     stopped = any(end.reason in ("stopped", "error") for end in state.ends.values())
     return {**results, state.prompt.number: Result(opening, state.watched, figures, state.done and not stopped)}

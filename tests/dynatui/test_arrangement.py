@@ -59,7 +59,7 @@ def test_a_maximised_panel_is_alone(panel: str) -> None:
 
 
 def test_a_terminal_of_a_few_cells_shows_status_and_text() -> None:
-    assert arranged("line", replace(Scene(), panel="tree"), "race") == {"status", "main", "left", "text"}
+    assert arranged("line", replace(Scene(), panel="tree"), "race") == {"essentials", "main", "left", "text"}
 
 
 def test_a_panel_without_a_place_of_its_own_takes_the_shared_one() -> None:
