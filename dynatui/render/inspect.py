@@ -174,8 +174,8 @@ def _knobs(event: Round, token: Token) -> list[Row]:
     if not guesses:
         return [_said(values)]
     best = max(probability(event.logprobs[node]) for node in guesses)
-    side = "over τh" if best >= knobs.tau_h else "under τl" if best < knobs.tau_l else "in between"
-    return [_said(values), _said(f"best {_chance(best)} here, {side}: {_counted(len(guesses))}")]
+    side = "over τh" if best >= knobs.tau_h else "under τl" if best < knobs.tau_l else "between"
+    return [_said(values), _said(f"{_chance(best)} sure at best, {side}: {_counted(len(guesses))}")]
 
 
 def _cost(event: Round, token: Token) -> list[Row]:
@@ -204,4 +204,4 @@ def _counted(guesses: int) -> str:
 
 
 def _chance(value: float) -> str:
-    return "under 1%" if not math.isfinite(value) or value < _SURE else f"{100 * value:.0f}%"
+    return "<1%" if not math.isfinite(value) or value < _SURE else f"{100 * value:.0f}%"

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from decoder.events import Round
 from decoder.metrics import drafted_nodes
-from dynatui.render.ink import Ink, Row, Rows, bar, column, fit, frame, inside
+from dynatui.render.ink import Ink, Row, Rows, bar, best, column, fit, frame, inside
 from dynatui.render.mask import mask
 from dynatui.render.rounds import (
     bonus_of,
@@ -22,6 +22,7 @@ _BAR = 8
 _NUMBERS = 6
 _WIDEST_NAME = 36
 _ROOM_FOR_NOTE = 18
+_TITLE = len("╭─ Tree ─  ─╮")
 
 
 def tree(scene: Scene, width: int, height: int) -> Rows:
@@ -33,7 +34,8 @@ def tree(scene: Scene, width: int, height: int) -> Rows:
     if event is None:
         hint: Row = (("each round grows a tree of guesses here", "dim"),)
         return frame((("Tree", "title"),), [hint], (width, height))
-    title: Row = (("Tree", "title"), (f" ─ round {event.round}: {_progress(scene, event)}", "dim"))
+    progress = best(width - _TITLE, *_progress(scene, event))
+    title: Row = (("Tree", "title"), (f" ─ {progress}", "dim"))
     token = scene.inspected
     body = nodes(event, inner, room - 1, marked=token.node if token else None)
     body += [()] * (room - 1 - len(body))
@@ -99,14 +101,16 @@ def _percent(probability: float) -> str:
     return f"{100 * probability:3.0f}%"
 
 
-def _progress(scene: Scene, event: Round) -> str:
-    """What has become of the round so far."""
-    drafted, stage = f"{drafted_nodes(event)} drafted", held(scene)
+def _progress(scene: Scene, event: Round) -> tuple[str, ...]:
+    """What has become of the round so far, in wordings from the longest to the shortest."""
+    drafted, accepted, stage = drafted_nodes(event), len(event.accepted), held(scene)
+    name = f"round {event.round}: "
     if stage is not None and stage.name == "drafted":
-        return f"{drafted}, not yet verified"
+        return f"{name}{drafted} drafted, not yet verified", f"{name}{drafted} drafted, unverified", "not yet verified"
     if stage is not None and stage.name == "verified":
-        return f"{drafted}, {len(event.accepted)} pass, not yet committed"
-    return f"{drafted}, {len(event.accepted)} accepted"
+        told = f"{drafted} drafted, {accepted} pass, not yet committed"
+        return f"{name}{told}", f"{name}{accepted} pass, uncommitted", "not yet committed"
+    return f"{name}{drafted} drafted, {accepted} accepted", f"{name}{accepted} of {drafted} accepted"
 
 
 def _ending(scene: Scene, event: Round) -> Row:

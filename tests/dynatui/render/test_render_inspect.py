@@ -27,7 +27,7 @@ def test_an_accepted_guess_tells_its_story() -> None:
         "│ draft   gave it 50%, its first choice of 2                               │",
         "│ target  chose exactly this · not ar's text: they part at token 3         │",
         "│ lost    while 25%                                                        │",
-        "│ knobs   τh .90 τl .40 D0 5.2 · best 50% here, in between: 2 guesses      │",
+        "│ knobs   τh .90 τl .40 D0 5.2 · 50% sure at best, between: 2 guesses      │",
         "│ round   20.0 ms: draft 4.0 verify 12.0 commit 1.0                        │",
         "│ tree    2 of 5 used, 40%                                                 │",
         "╰──────────────────────────────────────────────────────────────────────────╯",
@@ -79,7 +79,7 @@ def test_the_confidence_says_on_which_side_of_the_thresholds_it_is() -> None:
     ]
     assert [side.split(", ")[1] for side in sides] == [
         "over τh: 2 guesses",
-        "in between: 2 guesses",
+        "between: 2 guesses",
         "under τl: 2 guesses",
     ]
 
@@ -128,7 +128,7 @@ def test_with_little_room_the_first_questions_are_answered() -> None:
 
 def test_with_much_room_nothing_is_cut() -> None:
     drawn = " ".join(" ".join(lines(inspect(Scene(running().state, cursor=4), 30, 24))).replace("│", "").split())
-    assert "in between: 2 guesses" in drawn
+    assert "between: 2 guesses" in drawn
     assert "commit 1.0" in drawn
 
 
@@ -151,7 +151,7 @@ def test_a_token_whose_round_is_not_known_still_has_a_name() -> None:
 
 def test_no_probability_is_called_nothing_while_it_is_something() -> None:
     event = structs.replace(tree_round(0), logprobs=[0.0, math.log(0.004), *[-9.0] * 4])
-    assert "gave it under 1%" in told(state_of([run(), event]), 0)["draft"]
+    assert "gave it <1%" in told(state_of([run(), event]), 0)["draft"]
 
 
 def test_without_a_cursor_the_panel_says_what_it_is_for() -> None:

@@ -133,6 +133,15 @@ def test_a_tree_that_is_held_says_how_far_it_is() -> None:
     assert "round 6: 5 drafted, 2 accepted" in titles["committed"]
 
 
+def test_in_a_narrow_panel_the_title_is_still_whole() -> None:
+    stages = Stage("drafted", structs.replace(tree_round(6), accepted=[])), Stage("verified", tree_round(6))
+    titles = [lines(tree(replace(running(), stage=stage), 44, 10))[0] for stage in stages]
+    assert "round 6: 5 drafted, unverified ─" in titles[0]
+    assert "round 6: 2 pass, uncommitted ─" in titles[1]
+    late = replace(running(), stage=Stage("committed", tree_round(123456)))
+    assert "round 123456: 2 of 5 accepted ─" in lines(tree(late, 44, 10))[0]
+
+
 def test_a_held_tree_shows_no_token_of_the_round_before_and_no_raw_text() -> None:
     event = structs.replace(tree_round(6), accepted=[], pieces=[HOSTILE] * 6)
     drawn = "".join(lines(tree(replace(running(), stage=Stage("drafted", event)), 70, 10)))
