@@ -96,6 +96,15 @@ def test_it_plays_on_from_where_it_was_put(source: TraceSource) -> None:
     assert (last_round(source), source.reached, source.played_s[0]) == (1, 2, 0.25)
 
 
+def test_it_plays_on_from_a_step(source: TraceSource) -> None:
+    source.step(4)
+    source.play(0.1)
+    assert last_round(source) == 4
+    source.step(-3)
+    source.play(0.1)
+    assert last_round(source) == 2
+
+
 def test_a_search_stays_within_the_run(source: TraceSource) -> None:
     source.seek(99.0)
     assert source.records[-1] == story()[-1]
