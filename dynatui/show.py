@@ -2,8 +2,10 @@
 
 import logging
 import os
+import shutil
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -28,7 +30,7 @@ def watch(session: Session) -> int:
     terminal.quieten()
     recorder = Recorder(session.record) if session.record else None
     source = EngineSource(session, load_engine(session), recorder)
-    return show(source, session.view, lambda: command_line(replace(source.session, config=source.config)))
+    return show(source, session.view, lambda: _command(source))
 
 
 def replay(path: Path, runs: list[Event], view: View) -> int:
@@ -51,15 +53,29 @@ def show(source: Source, view: View, command: Callable[[], str] = lambda: "") ->
     with terminal.screen_only(log):
         app = DynaApp(source, view, command_line=command)
         app.run(mouse=view.mouse)
+    app.kept(source.recorded)
     ended = source.close(_WAIT_S)
     code = app.return_code or 0
-    if code == _FAULT:
-        sys.stderr.write(f"dynatui stopped because of a fault of its own; please report what {log} says\n")
-    else:
-        sys.stdout.writelines(f"{line}\n" for line in lines(app.session_log, command=command(), kept=app.kept_paths))
+    with suppress(OSError):  # a terminal that is gone reads no farewell
+        if code == _FAULT:
+            sys.stderr.write(f"dynatui stopped because of a fault of its own; please report what {log} says\n")
+        else:
+            _say_farewell(app, command())
     if not ended:
         # A thread that loads a model cannot be interrupted, and Python's way out could hang or abort in native code.
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(code)
     return code
+
+
+def _command(source: EngineSource) -> str:
+    session = replace(source.session, config=source.config)
+    return command_line(session, files=dict(session.files), always=session.set_for_good)
+
+
+def _say_farewell(app: DynaApp, command: str) -> None:
+    width = shutil.get_terminal_size().columns
+    for line in lines(app.session_log, command=command, kept=app.kept_paths, width=width):
+        sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
