@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 from decoder.events import Round
-from decoder.metrics import ROOT_IS_DRAFTED, drafted_nodes, first_difference
+from decoder.metrics import ROOT_IS_DRAFTED, Tally, drafted_nodes, first_difference
 from dynatui.render.ink import Row, Rows, fit, fitting, frame, inside, joined, percent, share, short, width_of
 from dynatui.render.rounds import piece_text, probability, round_of
 from dynatui.render.scene import Scene
@@ -33,7 +33,8 @@ def inspect(scene: Scene, width: int, height: int) -> Rows:
         return frame((("Why this token", "title"),), [hint], (width, height))
     event = round_of(scene.state, token)
     index = scene.cursor if event is None else position(event, token)
-    count = f" ─ index {index} of {sum(len(each.committed) for each in scene.state.past)} tokens"
+    tally = scene.state.race.tallies.get(scene.state.watched, Tally())
+    count = f" ─ index {index} of {len(tally.tokens)} tokens"
     facts = {"token": _who(token)} if event is None else _facts(scene, token, event, apart=room >= _ALL)
     return frame((("Why this token", "title"), (count, "dim")), _rows(facts, inner, room), (width, height))
 

@@ -65,7 +65,7 @@ def path_logprobs(event: Round) -> list[float]:
 
 def chosen(event: Round, paths: Sequence[float], room: int) -> set[int]:
     """Which nodes are shown: the root and the accepted path, what else was guessed along it, then the most probable."""
-    first = {0, *event.accepted}
+    first = {0, *event.accepted[: max(0, room - 1)]}  # a recording's path may be absurdly deep
     rest = (node for node in range(len(paths)) if node not in first)
     ranked = sorted(rest, key=lambda node: (event.parents[node] not in first, -paths[node], node))
     return first | set(ranked[: max(0, room - len(first))])

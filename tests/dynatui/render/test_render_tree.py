@@ -67,7 +67,8 @@ def trees(draw: st.DrawFn) -> Round:
 @given(trees(), st.integers(0, 30))
 def test_what_is_shown_is_always_a_tree(event: Round, room: int) -> None:
     shown = chosen(event, path_logprobs(event), room)
-    assert {0, *event.accepted} <= shown
+    assert {0, *event.accepted[: max(0, room - 1)]} <= shown
+    assert len(shown) <= max(1, room)
     assert all(event.parents[node] in shown for node in shown - {0})
     assert sorted(node for node, _ in walk(event.parents, shown)) == sorted(shown)
 
@@ -163,6 +164,21 @@ def test_a_round_that_was_cut_has_no_token_of_the_targets() -> None:
 @given(scenes(), SIZES)
 def test_any_scene_fits_any_size(scene: Scene, size: tuple[int, int]) -> None:
     assert is_drawn(tree(scene, *size), scene, size)
+
+
+def test_a_path_of_absurd_depth_is_drawn_as_far_as_there_is_room() -> None:
+    depth = 20_000
+    event = structs.replace(
+        tree_round(0),
+        tokens=[0] * depth,
+        parents=list(range(-1, depth - 1)),
+        logprobs=[0.0] * depth,
+        pieces=["x"] * depth,
+        accepted=list(range(1, depth)),
+    )
+    drawn = lines(nodes(event, 60, 10))
+    assert len(drawn) == 10
+    assert drawn[-1] == f"+ {depth - 9} more nodes"
 
 
 def test_the_mask_is_drawn_instead_where_it_is_asked_for() -> None:
