@@ -156,8 +156,7 @@ def watch(
         set_for_good=frozenset(settings.read(context.command)),
     )
     if not on_screen:
-        # Only naming these two imports the engine, and with it torch.
-        return headless.run(session, _transcript(as_json=as_json), load_pair=decoder.load_pair, decode=decoder.decode)
+        return headless.run(session, _transcript(as_json=as_json), decoder)
     from dynatui.show import watch as watch_on_screen  # noqa: PLC0415 - imports textual
 
     return watch_on_screen(session)

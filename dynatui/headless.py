@@ -23,23 +23,19 @@ INTERRUPTED = 130
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
-class LoadPair(Protocol):
-    """`decoder.load_pair`."""
+class Engine(Protocol):
+    """The package `decoder`, whose two functions are imported, and torch with them, when they are first named."""
 
-    def __call__(
-        self, target: str | None, draft: str | None, *, device: str, dtype: str, report: Callable[[str], None]
-    ) -> Any:
+    @property
+    def load_pair(self) -> Callable[..., Any]:
         """Loads target and draft, reporting what it is at."""
 
-
-class Decode(Protocol):
-    """`decoder.decode`."""
-
-    def __call__(self, pair: Any, prompt: str, config: RunConfig, steering: Steering) -> Iterator[Event]:
+    @property
+    def decode(self) -> Callable[[Any, str, RunConfig, Steering], Iterator[Event]]:
         """Decodes one prompt with every method."""
 
 
-def run(session: Session, transcript: Transcript, *, load_pair: LoadPair, decode: Decode) -> int:
+def run(session: Session, transcript: Transcript, engine: Engine) -> int:
     """Decodes every prompt once; returns the exit code.
 
     Raises:
@@ -49,18 +45,18 @@ def run(session: Session, transcript: Transcript, *, load_pair: LoadPair, decode
     models = session.models
     with Recorder(session.record) if session.record else nullcontext() as recorder, _interruptible(steering) as begin:
         try:
-            pair = load_pair(
+            pair = engine.load_pair(
                 models.target, models.draft, device=models.device, dtype=models.dtype, report=transcript.note
             )
             begin()
             for number, prompt in enumerate(session.prompts, 1):
+                if steering.stopped:
+                    break
                 transcript.note(f"prompt {number} of {len(session.prompts)}")
-                for event in decode(pair, prompt, session.config, steering):
+                for event in engine.decode(pair, prompt, session.config, steering):
                     if recorder:
                         recorder.write(event)
                     transcript.feed(event)
-                if steering.stopped:
-                    break
         except OutputError:
             raise
         except DecoderError:
@@ -115,9 +111,9 @@ def _interruptible(steering: Steering) -> Iterator[Callable[[], None]]:
         decoding = True
 
     def stop(_signal: int, _frame: FrameType | None) -> None:
-        if steering.stopped or not decoding:
+        again, steering.stopped = steering.stopped, True
+        if again or not decoding:
             raise KeyboardInterrupt
-        steering.stopped = True
 
     heeded = [number for number in STOP_SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
     before = [signal.signal(number, stop) for number in heeded]

@@ -137,10 +137,14 @@ def test_nobody_reading_is_no_error(arguments: str, tmp_path: Path) -> None:
 INTERRUPTED = """
 import os, signal, sys
 
+class Interruption:
+    def __del__(self):
+        os.kill(os.getpid(), signal.SIGINT)
+
 class Interrupting:
     def find_spec(self, name, path=None, target=None):
         if name == "{moment}":
-            os.kill(os.getpid(), signal.SIGINT)
+            {act}
 
 signal.signal(signal.SIGINT, signal.default_int_handler)
 sys.meta_path.insert(0, Interrupting())
@@ -153,16 +157,26 @@ sys.exit(main())
 
 @pytest.mark.parametrize("moment", ["dynatui.cli", "decoder.events", "torch"])
 def test_ctrl_c_is_quiet_however_early_it_comes(moment: str, tmp_path: Path) -> None:
-    asked = [sys.executable, "-c", INTERRUPTED.format(moment=moment)]
+    code = INTERRUPTED.format(moment=moment, act="os.kill(os.getpid(), signal.SIGINT)")
+    asked = [sys.executable, "-c", code]
     done = subprocess.run(asked, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60)
     assert (done.returncode, done.stdout) == (130, "")
     assert "Traceback" not in done.stderr
     assert "Exception" not in done.stderr
 
 
+@pytest.mark.parametrize("moment", ["typer", "torch"])
+def test_ctrl_c_counts_even_where_python_would_swallow_it(moment: str, tmp_path: Path) -> None:
+    asked = [sys.executable, "-c", INTERRUPTED.format(moment=moment, act="Interruption()")]
+    done = subprocess.run(asked, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, done.stdout.strip()) == (130, "")
+
+
 def test_an_interruption_that_is_ignored_stays_ignored(tmp_path: Path) -> None:
     code = (
-        INTERRUPTED.format(moment="typer").replace("default_int_handler", "SIG_IGN").replace("--headless", "--version")
+        INTERRUPTED.format(moment="typer", act="Interruption()")
+        .replace("default_int_handler", "SIG_IGN")
+        .replace("--headless", "--version")
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0

@@ -51,7 +51,7 @@ class Desk:
         self.transcript = Transcript(self.out, self.err, as_json=as_json)
 
     def run(self, engine: FakeEngine, session: Session) -> int:
-        return headless.run(session, self.transcript, load_pair=engine.load_pair, decode=engine.decode)
+        return headless.run(session, self.transcript, engine)
 
     def objects(self) -> list[dict[str, object]]:
         return [json.loads(line) for line in self.out.getvalue().splitlines()]
