@@ -22,7 +22,7 @@ from textual.errors import NoWidget
 from textual.screen import Screen
 
 from decoder.config import require
-from decoder.events import Run, Summary
+from decoder.events import Knob, Round, Run, Summary
 from decoder.whatif import WhatIf, what_if
 from dynatui import commands, mouse
 from dynatui.arrangement import arranged, shared_place
@@ -33,6 +33,8 @@ from dynatui.gaze import Gaze
 from dynatui.gpu import GpuLoad, open_meter
 from dynatui.keymap import KEYMAP, action_for
 from dynatui.knobs import rules_in_force
+from dynatui.line import Line
+from dynatui.pace import Pace
 from dynatui.pin import Pin
 from dynatui.render import (
     cards,
@@ -59,7 +61,8 @@ from dynatui.results import noted
 from dynatui.session import View
 from dynatui.sources import Source
 from dynatui.state import Failure, Prompt
-from dynatui.widgets.canvas import Canvas
+from dynatui.widgets.canvas import Canvas, in_the_open
+from dynatui.widgets.wire import SYNC_END, SYNC_START, Frame
 
 _FPS, _FPS_OVER_SSH = 10, 5
 _NOTE_S = 6.0
@@ -91,6 +94,7 @@ class DynaApp(App[None]):
         ticking: bool = True,
         clock: Callable[[], float] = time.monotonic,
         command_line: Callable[[], str] = lambda: "",
+        line: Line | None = None,
     ) -> None:
         view = view or View()
         self._color = view.color and "NO_COLOR" not in os.environ
@@ -109,6 +113,10 @@ class DynaApp(App[None]):
         self.kept_paths: list[Path] = []
         """Recordings and exports, for the summary at the end."""
         self._fps = view.fps or (_FPS_OVER_SSH if "SSH_CONNECTION" in os.environ else _FPS)
+        self._line = line or Line()
+        self._pace = Pace(self._fps)
+        self._owed = False
+        """Whether all panels are to be drawn at the next frame, due or not."""
         self._ticking = ticking
         self._clock = clock
         self._cursor = 0
@@ -125,10 +133,10 @@ class DynaApp(App[None]):
 
     def compose(self) -> ComposeResult:
         """All panels; `arranged` says which are shown."""
-        yield Canvas(status.status, every_s=0.0, panel="status")
+        yield Canvas(status.status, every_s=0.5, panel="status")
         yield Canvas(status.essentials, every_s=0.0, panel="essentials")
         yield Canvas(cards.cards, every_s=0.25, panel="cards")
-        yield Canvas(status.tabs, every_s=0.0, panel="tabs")
+        yield Canvas(status.tabs, every_s=0.5, panel="tabs")
         with Container(id="main"):
             with Container(id="left"):
                 yield Canvas(self.text_panel, every_s=0.0, panel="text")
@@ -146,10 +154,10 @@ class DynaApp(App[None]):
             yield Canvas(curves.acceptance, every_s=0.2, panel="acceptance")
             yield Canvas(curves.depth, every_s=0.2, panel="depth")
         yield Canvas(curves.trends, every_s=0.25, panel="trends")
-        yield Canvas(timeline.timeline, every_s=0.1, panel="timeline")
+        yield Canvas(timeline.timeline, every_s=0.25, panel="timeline")
         yield Canvas(drawer.drawer, every_s=0.1, panel="drawer")
         yield Canvas(sliders.knobs, every_s=0.25, panel="knobs")
-        yield Canvas(status.footer, every_s=0.0, panel="footer")
+        yield Canvas(status.footer, every_s=0.5, panel="footer")
 
     def on_mount(self) -> None:
         """Starts the work and the timer."""
@@ -160,7 +168,7 @@ class DynaApp(App[None]):
             loop = asyncio.get_running_loop()
             for number in (signal.SIGTERM, signal.SIGHUP):
                 loop.add_signal_handler(number, self._signalled, number)
-            self.set_interval(1 / self._fps, self.tick)
+            self.set_interval(1 / self._fps, self._beat)
         self.tick()
 
     def on_resize(self) -> None:
@@ -180,6 +188,7 @@ class DynaApp(App[None]):
         while self._cursor < len(records):
             record = records[self._cursor]
             self._cursor += 1
+            self._owed |= not isinstance(record, Round | Knob)
             if isinstance(record, Prompt):
                 self._note_result()
             elif isinstance(record, Failure):
@@ -197,15 +206,25 @@ class DynaApp(App[None]):
                 self._note_result()
 
     def draw(self, *, everything: bool = False) -> None:
-        """Hands the scene to each panel whose time has come."""
+        """Hands the scene to each panel whose time has come; on a busy line it waits for the next tick."""
+        if self._line.busy:
+            self._owed |= everything
+            return
+        everything, self._owed = everything or self._owed, False
         now = self._clock()
         self._look_around(now)
         self._arrange()
-        for canvas in self.screen_stack[0].query(Canvas):
+        screen, frame = self.screen_stack[0], Frame()
+        places = in_the_open(screen) if self.screen is screen else {}
+        for canvas in screen.query(Canvas):
             name = canvas.id or ""
             if everything or now - self._drawn.get(name, -1e9) >= canvas.every_s:
                 self._drawn[name] = now
-                canvas.show(self.scene, self._styles)
+                if canvas in places:
+                    canvas.patch(self.scene, self._styles, places[canvas], frame)
+                else:
+                    canvas.show(self.scene, self._styles)
+        self._send(frame.text())
 
     def look(self, **changes: Any) -> None:
         """Changes how the user looks at the work, and shows it."""
@@ -256,6 +275,7 @@ class DynaApp(App[None]):
     def action_leave(self) -> None:
         """Quits; after an error, with its exit code."""
         self.source.stop()
+        self._line.leave()
         failure = self.gaze.work.state.failure
         self.exit(return_code=failure.exit_code if failure else 0)
 
@@ -328,8 +348,27 @@ class DynaApp(App[None]):
         rules = rules_in_force(self.gaze.state)
         return what_if(self.gaze.state.past, rules) if rules and "whatif" in self._visible else None
 
+    def _beat(self) -> None:
+        """A tick at the terminal's pace: everything is taken in, and drawn when the last frame is out."""
+        now, line = self._clock(), self._line
+        if line.lost:
+            self._signalled(signal.SIGHUP)
+            return
+        self.source.advance(now)
+        self.take_in()
+        meters = self._pace.meters(now, cpu_s=time.thread_time(), sent_bytes=line.sent_bytes)
+        self.scene = replace(self.scene, meters=meters)
+        if self._pace.due(now, busy=line.busy):
+            self.draw()
+
+    def _send(self, frame: str) -> None:
+        """Writes to the terminal past the compositor; one that can shows all of it at once."""
+        if frame and self._driver is not None:
+            self._driver.write(f"{SYNC_START}{frame}{SYNC_END}" if self._sync_available else frame)
+
     def _signalled(self, number: int) -> None:
         self.source.stop()
+        self._line.leave()
         self.exit(return_code=128 + number)
 
     def _known(self, theme: str) -> str:

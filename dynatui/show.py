@@ -3,6 +3,7 @@
 import logging
 import os
 import shutil
+import signal
 import sys
 from collections.abc import Callable
 from contextlib import suppress
@@ -23,6 +24,7 @@ from dynatui.sources import EngineSource, Source, load_engine
 _WAIT_S = 2.0
 _FAULT = 1
 """Textual's exit code after an exception."""
+_HUNG_UP = 128 + signal.SIGHUP
 
 
 def watch(session: Session) -> int:
@@ -50,12 +52,15 @@ def show(source: Source, view: View, command: Callable[[], str] = lambda: "") ->
         os.environ["NO_COLOR"] = "1"  # where Textual looks for it
     log = terminal.log_path(view.log)
     logging.basicConfig(filename=log)
-    with terminal.screen_only(log):
-        app = DynaApp(source, view, command_line=command)
+    with terminal.screen_only(log) as line:
+        app = DynaApp(source, view, command_line=command, line=line)
         app.run(mouse=view.mouse)
+        gone = line.lost
     app.kept(source.recorded)
     ended = source.close(_WAIT_S)
-    code = app.return_code or 0
+    code = app.return_code or (_HUNG_UP if gone else 0)
+    if gone:
+        os._exit(code)  # there is nobody to be told, and a flush could wait for ever
     with suppress(OSError):  # a terminal that is gone reads no farewell
         if code == _FAULT:
             sys.stderr.write(f"dynatui stopped because of a fault of its own; please report what {log} says\n")

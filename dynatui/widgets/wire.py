@@ -24,6 +24,8 @@ Cell: TypeAlias = tuple[str, Ink]
 _ONE_CELL_WIDE = re.compile(
     "[ -~\xa0-\xac\xae-\u02ff\u0370-\u0482\u2010-\u2027\u2190-\u22ff\u23ce\u2400-\u2426\u2500-\u25fc\u2800-\u28ff]*"
 )
+SYNC_START, SYNC_END = "\x1b[?2026h", "\x1b[?2026l"
+"""Between these, terminals that know them show nothing and then everything."""
 _NEAR = 4
 """A move to the right costs this many bytes; so many unchanged cells may as well be sent again."""
 _OFF = {1: 22, 2: 22, 3: 23, 4: 24, 5: 25, 7: 27, 8: 28, 9: 29}
