@@ -79,11 +79,17 @@ class Terminal:
         threads = Path(f"/proc/{self.process.pid}/task").iterdir()
         return sum(int((thread / "schedstat").read_text().split()[0]) for thread in threads) / 1e9
 
+    def hang_up(self) -> None:
+        """The terminal goes away."""
+        os.close(self.outer)
+        self.outer = -1
+
     def close(self) -> None:
         """Ends the program."""
         self.process.kill()
         self.process.wait()
-        os.close(self.outer)
+        if self.outer >= 0:
+            os.close(self.outer)
 
 
 @dataclass(frozen=True)
