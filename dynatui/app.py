@@ -387,6 +387,7 @@ class DynaApp(App[None]):
             return
         self._room, self._visible = room, visible
         screen.set_class(self.scene.maximised, "alone")
+        screen.set_class(self.scene.panel == "tree", "on-tree")
         for known in LAYOUTS:
             screen.set_class(known == room, known)
         for widget in screen.query("Canvas, Container"):

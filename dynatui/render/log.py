@@ -7,6 +7,7 @@ from dynatui.render.ink import Ink, Row, Rows, column, frame, inside
 from dynatui.render.scene import Scene
 from dynatui.render.words import continues, joint, reason, target, turned, versus
 from dynatui.state import Change, RunState
+from dynatui.tokens import entry_of
 
 Reason: TypeAlias = Literal["length", "eos", "stopped", "error"]
 _WHEN, _WHEN_BRIEF, _WHO = 15, 8, 10
@@ -83,7 +84,8 @@ def _difference(state: RunState) -> list[Entry]:
     if entry is None or entry.first_difference is None or state.watched == "ar":
         return []
     token = entry.first_difference
-    where = state.tokens[token].round if 0 <= token < len(state.tokens) else state.rounds
+    place = entry_of(token, state.tokens, state.past)
+    where = state.rounds if place is None else state.tokens[place].round
     tie = {True: "a near tie", False: "not a near tie", None: ""}[entry.near_tie]
     what = f"first difference from ar at token {token}"
     return [Entry((where, where), state.watched, what, (tie,), "bad" if entry.near_tie is False else "warn")]
