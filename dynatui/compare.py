@@ -11,51 +11,30 @@ import time
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import ClassVar, Literal, TypeAlias, get_args
+from typing import ClassVar, TypeAlias, get_args
 
 from rich.style import Style
-from rich.text import Text
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import Container, VerticalScroll
-from textual.screen import ModalScreen
-from textual.widgets import Static
+from textual.containers import Container
 
 from decoder.config import require
 from decoder.events import Event
 from dynatui import terminal
-from dynatui.keymap import Key
+from dynatui.line import Line
 from dynatui.lockstep import Lockstep, Side
 from dynatui.render import cards, curves, tree, versus
 from dynatui.render.ink import Ink, Rows
 from dynatui.render.palette import THEME, palette
 from dynatui.render.scene import Place, Scene
-from dynatui.render.status import caps
 from dynatui.render.text import TextPanel
-from dynatui.session import View
-from dynatui.widgets.canvas import Canvas
+from dynatui.screens.versus import KEYS, PANELS, KeysScreen, Panel
+from dynatui.session import Symbols, View
+from dynatui.widgets.canvas import Canvas, in_the_open
+from dynatui.widgets.wire import SYNC_END, SYNC_START, Frame
 
-Panel: TypeAlias = Literal["text", "tree", "curves"]
 Recording: TypeAlias = tuple[Path, list[Event]]
 
-PANELS: tuple[Panel, ...] = get_args(Panel)
-KEYS = (
-    Key(("space", "P"), ("pause", "pause"), "play", "play, pause", rank=3),
-    Key(("<", ">"), ("speed(-1)", "speed(1)"), "speed", "half, double the speed of the show", rank=5),
-    Key(("left", "right"), ("step(-1)", "step(1)"), "step", "to the round before, after, of either", rank=4),
-    Key(("shift+left", "shift+right"), ("step(-10)", "step(10)"), "step 10", "ten rounds back, on", rank=9),
-    Key(("home", "end"), ("seek(0)", "seek(1)"), "ends", "the beginning, the end of the run", rank=8),
-    Key(("n", "N"), ("go(1)", "go(-1)"), "run", "the next, the previous run of both", rank=6),
-    Key(("1", "2", "3"), tuple(f"panel('{name}')" for name in PANELS), "panel", "text, tree, curves", rank=7),
-    Key(("v",), ("symbols",), "symbols", "braille, blocks or ASCII", rank=10),
-    Key(("?",), ("help",), "help", "this page", rank=1),
-    Key(("q", "ctrl+c"), ("leave", "leave"), "quit", "quit", rank=2),
-)
-ABOUT = (
-    "Both are shown after the same decode time of their watched method, the first of the run: neither pauses, nor the "
-    "speed of the show, nor other methods of the race count. So the one with more text is the faster one. Runs are "
-    "paired in the order of the files: first with first, second with second."
-)
 _FPS, _FPS_OVER_SSH = 10, 5
 _FIGURES_S = 0.2
 """All figures change together, so that they never contradict each other."""
@@ -65,7 +44,7 @@ _FLAT = 16
 """Lower than this, the table has no frame."""
 _WIDE = 166
 """Width from which both columns have room for whole cards."""
-_SYMBOLS: tuple[Literal["braille", "block", "ascii"], ...] = ("braille", "block", "ascii")
+_SYMBOLS: tuple[Symbols, ...] = get_args(Symbols)
 
 
 def panels(height: int, chosen: Panel) -> tuple[Panel, ...]:
@@ -75,25 +54,6 @@ def panels(height: int, chosen: Panel) -> tuple[Panel, ...]:
     if height >= _TALL:
         return ("text", "tree" if chosen == "text" else chosen)
     return (chosen,)
-
-
-class KeysScreen(ModalScreen[None]):
-    """The keys and what is compared; closed by any of the keys that people try."""
-
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("question_mark,escape,enter,space", "dismiss", "close", show=False),
-        Binding("q,ctrl+c", "app.leave", "quit", show=False, priority=True),
-    ]
-
-    def compose(self) -> ComposeResult:
-        """One page of text."""
-        page = Text()
-        for key in KEYS:
-            page.append(f"{caps(key):>15}  ", Style(bold=True))
-            page.append(f"{key.help}\n")
-        page.append(f"\n{ABOUT}")
-        with VerticalScroll(id="page"):
-            yield Static(page, markup=False)
 
 
 class CompareApp(App[None]):
@@ -114,6 +74,7 @@ class CompareApp(App[None]):
         *,
         ticking: bool = True,
         clock: Callable[[], float] = time.monotonic,
+        line: Line | None = None,
     ) -> None:
         view = view or View()
         self._color = view.color and "NO_COLOR" not in os.environ
@@ -129,6 +90,9 @@ class CompareApp(App[None]):
         self._fps = view.fps or (_FPS_OVER_SSH if "SSH_CONNECTION" in os.environ else _FPS)
         self._ticking = ticking
         self._clock = clock
+        self._line = line or Line()
+        self._owed = False
+        """Whether a frame that was left out was to draw everything."""
         self._states = show.states()
         self._drawn: dict[str, float] = {}
         self._styles: Mapping[Ink, Style] = {}
@@ -164,20 +128,34 @@ class CompareApp(App[None]):
         self._draw_soon()
 
     def tick(self) -> None:
-        """Plays on, and draws the panels that are due."""
+        """Plays on, and draws the panels that are due; ends when the terminal is gone."""
+        if self._line.lost:
+            self._signalled(signal.SIGHUP)
+            return
         self.show.advance(self._clock())
         self.draw()
 
     def draw(self, *, everything: bool = False) -> None:
-        """Hands each panel its side of the show when its time has come."""
+        """Hands each panel its side of the show when its time has come; on a busy line it waits for the next tick."""
+        self._owed |= everything
+        if self._line.busy:
+            return
+        everything, self._owed = self._owed, False
         now = self._clock()
         self._states = self.show.states()
         scenes = [self._scene(side) for side in range(len(versus.LETTERS))]
-        for canvas in self.screen_stack[0].query(Canvas):
+        screen, frame = self.screen_stack[0], Frame()
+        places = in_the_open(screen) if self.screen is screen else {}
+        for canvas in screen.query(Canvas):
             name = canvas.id or ""
             if everything or now - self._drawn.get(name, -1e9) >= canvas.every_s:
                 self._drawn[name] = now
-                canvas.show(scenes[name.startswith(versus.LETTERS[1])], self._styles)
+                scene = scenes[name.startswith(versus.LETTERS[1])]
+                if canvas in places:
+                    canvas.patch(scene, self._styles, places[canvas], frame)
+                else:
+                    canvas.show(scene, self._styles)
+        self._send(frame.text())
 
     def action_pause(self) -> None:
         """Holds the show, or goes on; from the end it begins again."""
@@ -225,6 +203,7 @@ class CompareApp(App[None]):
 
     def action_leave(self) -> None:
         """Quits."""
+        self._line.leave()
         self.exit(return_code=0)
 
     def _canvas(self, painter: Callable[[Scene, int, int], Rows], every_s: float, letter: str, panel: str) -> Canvas:
@@ -270,10 +249,16 @@ class CompareApp(App[None]):
             if panel in PANELS:
                 canvas.display = panel in shown
 
+    def _send(self, frame: str) -> None:
+        """Writes to the terminal past the compositor."""
+        if frame and self._driver is not None:
+            self._driver.write(f"{SYNC_START}{frame}{SYNC_END}" if self._sync_available else frame)
+
     def _draw_soon(self) -> None:
         self.call_after_refresh(self.draw, everything=True)
 
     def _signalled(self, number: int) -> None:
+        self._line.leave()
         self.exit(return_code=128 + number)
 
 
@@ -287,7 +272,10 @@ def side_by_side(left: Recording, right: Recording, view: View) -> int:
         os.environ["NO_COLOR"] = "1"  # where Textual looks for it
     log = terminal.log_path(view.log)
     logging.basicConfig(filename=log)
-    with terminal.screen_only(log):
-        app = CompareApp(show, view)
+    with terminal.screen_only(log) as line:
+        app = CompareApp(show, view, line=line)
         app.run(mouse=False)
+        gone = line.lost
+    if gone:
+        os._exit(app.return_code or 128 + signal.SIGHUP)  # there is nobody to be told, and a flush could wait for ever
     return app.return_code or 0

@@ -8,11 +8,11 @@ from msgspec import structs
 
 from decoder.errors import ConfigError
 from decoder.events import Event, Round, Run
-from dynatui import compare
-from dynatui.compare import KEYS, CompareApp, panels
+from dynatui.compare import CompareApp, panels
 from dynatui.lockstep import Lockstep, Side
 from dynatui.recording import read
 from dynatui.render import versus
+from dynatui.screens.versus import KEYS, Panel
 from dynatui.session import View
 from dynatui.sources import REST_S
 from dynatui.state import RunState
@@ -214,7 +214,7 @@ def cells(text: str) -> int:
         (60, "text", ("text", "tree", "curves")),
     ],
 )
-def test_higher_terminals_show_more_panels(height: int, chosen: compare.Panel, shown: tuple[str, ...]) -> None:
+def test_higher_terminals_show_more_panels(height: int, chosen: Panel, shown: tuple[str, ...]) -> None:
     assert panels(height, chosen) == shown
 
 
