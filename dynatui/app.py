@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 from rich.style import Style
 from textual import events
 from textual.app import App, ComposeResult, SystemCommand
+from textual.await_complete import AwaitComplete
 from textual.binding import Binding, BindingType
 from textual.containers import Container
 from textual.errors import NoWidget
@@ -271,6 +272,10 @@ class DynaApp(App[None]):
             if "watch" in key.modes:
                 for title, action in zip(key.titles, key.actions, strict=False):
                     yield SystemCommand(title, key.help, self._command(action))
+
+    def pop_screen(self) -> AwaitComplete:
+        """Closes the page in front; the second of two quick keys finds none that it could close."""
+        return super().pop_screen() if len(self.screen_stack) > 1 else AwaitComplete()
 
     def action_leave(self) -> None:
         """Quits; after an error, with its exit code."""
