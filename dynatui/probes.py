@@ -153,7 +153,11 @@ def log(case: Case) -> Iterator[Finding]:
 
 def recordings(_case: Case) -> Iterator[Finding]:
     """Where recordings go that have no name of their own."""
-    folder = recordings_folder()
+    try:
+        folder = recordings_folder()
+    except DecoderError as error:
+        yield Finding("note", f"a key can begin no recording: {error}")
+        return
     free = shutil.disk_usage(folder).free
     verdict: Verdict = "note" if free < _LITTLE_SPACE else "ok"
     yield Finding(verdict, f"what a key begins to record goes to {folder}, where {_bytes(free)} are free")

@@ -165,6 +165,14 @@ def test_a_log_that_cannot_be_written_is_a_problem(tmp_path: Path) -> None:
     assert not report.ok
 
 
+def test_without_a_place_for_recordings_the_rest_still_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "file"))
+    report = examine(case(), {"recordings": probes.recordings})
+    assert report.ok
+    assert "note     a key can begin no recording: cannot write" in page(report)
+
+
 @pytest.fixture
 def environment(tmp_path: Path) -> dict[str, str]:
     """A user of whom nothing is known yet."""
