@@ -18,10 +18,15 @@ from textual.widget import Widget
 
 from dynatui.render.ink import Ink, Row, Rows, fit, in_ascii
 from dynatui.render.scene import Scene
-from dynatui.widgets.wire import Cells, Frame, Look, cells, look
+from dynatui.widgets.wire import NOTHING, Cells, Frame, Look, cells, look, scrolled
 
+Change: TypeAlias = tuple[int, Cells, Cells]
+"""Number of a row, before, after."""
 Painter: TypeAlias = Callable[[Scene, int, int], Rows]
 """Draws a scene in a width and a height."""
+
+_WORTH_SCROLLING = 4
+"""Changed rows; of fewer, each is written."""
 
 
 class Canvas(Widget):
@@ -49,7 +54,10 @@ class Canvas(Widget):
 
     def patch(self, scene: Scene, inks: Mapping[Ink, Style], place: Offset, frame: Frame) -> None:
         """Takes a new scene; while this panel is in the open at `place`, the frame gets the cells that differ."""
-        for y, before, after in self._changes(scene, inks):
+        changes = list(self._changes(scene, inks))
+        if len(changes) >= _WORTH_SCROLLING and self.size.width == self.screen.size.width:
+            changes = self._scroll(changes, place, frame)
+        for y, before, after in changes:
             frame.patch(self._looks_of_inks(), before, after, place.x, place.y + y)
 
     def on_resize(self) -> None:
@@ -72,8 +80,8 @@ class Canvas(Widget):
         left, right = crop.column_span
         return [self.render_line(y).crop(left, right) for y in crop.line_range]
 
-    def _changes(self, scene: Scene, inks: Mapping[Ink, Style]) -> Iterator[tuple[int, Cells, Cells]]:
-        """Paints, and gives the rows that differ: number, before, after. Textual sends what it cannot compare with."""
+    def _changes(self, scene: Scene, inks: Mapping[Ink, Style]) -> Iterator[Change]:
+        """Paints, and gives the rows that differ. Textual sends what it cannot compare with."""
         self._scene = scene
         if inks is not self._inks:
             self._inks = inks
@@ -92,6 +100,20 @@ class Canvas(Widget):
             if row != before[y]:
                 old, self._rows[y] = self._rows[y], self._fitted(row, scene)
                 yield y, old, self._rows[y]
+
+    def _scroll(self, changes: list[Change], place: Offset, frame: Frame) -> list[Change]:
+        """Lets the terminal move rows that only moved up; what there is to change after that."""
+        top, bottom = changes[0][0], changes[-1][0]
+        after = self._rows[top : bottom + 1]
+        before = [*after]
+        for y, old, _ in changes:
+            before[y - top] = old
+        rows = scrolled(before, after)
+        if not rows:
+            return changes
+        frame.scroll(place.y + top, place.y + bottom, rows)
+        moved = [*before[rows:], *[NOTHING] * rows]
+        return [(top + y, old, new) for y, (old, new) in enumerate(zip(moved, after, strict=True))]
 
     def _fitted(self, row: Row, scene: Scene) -> Cells:
         return cells(fit(in_ascii([row])[0] if scene.symbols == "ascii" else row, self.size.width))

@@ -7,7 +7,7 @@ sent whole.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import groupby
@@ -28,6 +28,8 @@ SYNC_START, SYNC_END = "\x1b[?2026h", "\x1b[?2026l"
 """Between these, terminals that know them show nothing and then everything."""
 _NEAR = 4
 """A move to the right costs this many bytes; so many unchanged cells may as well be sent again."""
+_WORTH_SCROLLING = 3
+"""Rows that would have to be sent again."""
 _OFF = {1: 22, 2: 22, 3: 23, 4: 24, 5: 25, 7: 27, 8: 28, 9: 29}
 """The code that ends each attribute; bold and dim share one."""
 _REVERSE = 7
@@ -104,6 +106,10 @@ class Cells:
     """A sign and its ink each; None where not every sign is one cell wide."""
 
 
+NOTHING = Cells((), None)
+"""A row of which nothing is known."""
+
+
 def cells(row: Row) -> Cells:
     """The row, taken apart if it can be."""
     text = "".join(map(itemgetter(0), row))
@@ -134,9 +140,22 @@ class Frame:
                 pieces.append(text)
                 at += len(text)
 
+    def scroll(self, top: int, bottom: int, rows: int) -> None:
+        """Moves whole lines of the terminal up; what is left on the last ones is nobody's."""
+        self._pieces.append(f"\x1b[{top + 1};{bottom + 1}r\x1b[{bottom + 1};1H" + "\n" * rows + "\x1b[r")
+
     def text(self) -> str:
         """The bytes to send; the frame is over."""
         return "".join([*self._pieces, turn(self._look, RESET).codes])
+
+
+def scrolled(before: Sequence[Cells], after: Sequence[Cells]) -> int:
+    """By how many rows a block has moved up, so that some of it need not be sent again; 0 when it has not."""
+    for rows in range(1, len(after)):
+        same = sum(old.row == new.row and not _is_blank(new) for old, new in zip(before[rows:], after, strict=False))
+        if same >= _WORTH_SCROLLING:
+            return rows
+    return 0
 
 
 def changes(before: Cells, after: Cells) -> Iterator[tuple[int, Row]]:
@@ -158,6 +177,10 @@ def changes(before: Cells, after: Cells) -> Iterator[tuple[int, Row]]:
         end = place + 1
     if end >= 0:
         yield start, _row(new[start:end])
+
+
+def _is_blank(row: Cells) -> bool:
+    return row.cells is not None and all(sign == " " for sign, _ in row.cells)
 
 
 def _row(part: list[Cell]) -> Row:

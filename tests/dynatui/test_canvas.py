@@ -2,6 +2,8 @@
 
 from collections.abc import Mapping
 
+import pyte
+import pytest
 from rich.style import Style
 from textual.app import App, ComposeResult
 from textual.geometry import Offset, Region
@@ -107,3 +109,45 @@ async def test_a_page_over_the_screen_shows_the_newest_rows_behind_it() -> None:
         await app.push_screen(ModalScreen())
         await pilot.pause()
         assert "speed 7" in "".join(strip.text for strip in app.screen._compositor.render_strips())
+
+
+def counted(scene: Scene, width: int, height: int) -> Rows:
+    """Numbered rows, of which the speed is the first, between two that stay."""
+    del width
+    body: Rows = [((f"row {int(scene.speed) + y}", "good"),) for y in range(height - 2)]
+    return [(("top", "plain"),), *body, (("bottom", "plain"),)]
+
+
+class Page(App[None]):
+    """One panel as wide as the screen."""
+
+    def compose(self) -> ComposeResult:
+        yield Canvas(counted, every_s=0.0, panel="left")
+
+
+@pytest.mark.parametrize("moved", [1, 3, 9, -2])
+async def test_a_panel_as_wide_as_the_screen_scrolls_in_the_terminal(moved: int) -> None:
+    app = Page()
+    async with app.run_test(size=(40, 12)) as pilot:
+        page = app.query_one(Canvas)
+        page.styles.height = 12
+        await pilot.pause()
+        page.show(Scene(speed=10), INKS)
+        terminal = pyte.Screen(40, 12)
+        stream = pyte.Stream(terminal)
+        stream.feed("\r\n".join(text_of(page)))
+        patch = patched(page, Scene(speed=10 + moved))
+        stream.feed(patch)
+        assert [line.rstrip() for line in terminal.display] == text_of(page)
+        assert ("\n" in patch) == (moved in (1, 3)), "only what moved up a little can be scrolled"
+
+
+async def test_a_panel_beside_others_never_scrolls() -> None:
+    app = Panels()
+    async with app.run_test(size=(20, 12)) as pilot:
+        left = app.panel("left")
+        left._painter = counted
+        left.styles.height = 12
+        await pilot.pause()
+        left.show(Scene(speed=10), INKS)
+        assert "\n" not in patched(left, Scene(speed=11))
