@@ -11,6 +11,7 @@ from itertools import zip_longest
 from typing import TypeAlias, TypeVar
 
 from decoder.events import End, Event, Figures, Round, Run, Start
+from decoder.grown import TokenLog
 
 Count = TypeVar("Count", int, float)
 Levels: TypeAlias = tuple[tuple[int, int], ...]
@@ -101,9 +102,14 @@ class Tally:
     commit_s: float | None = 0.0
     by_depth: Levels = ()
     knows_tree: bool = True
-    tokens: tuple[int, ...] = ()
+    log: TokenLog = field(default_factory=TokenLog)
     peak_bytes: int | None = None
     ended: bool = False
+
+    @property
+    def tokens(self) -> Sequence[int]:
+        """What the method has committed."""
+        return self.log.tokens
 
 
 def depths(parents: Sequence[int]) -> list[int]:
@@ -160,7 +166,7 @@ def tally_round(tally: Tally, event: Round) -> Tally:
         commit_s=_plus(tally.commit_s, event.commit_s),
         by_depth=_level_by_level(tally.by_depth, levels),
         knows_tree=tally.knows_tree and event.draft_forwards is not None,
-        tokens=tally.tokens + tuple(event.committed),
+        log=tally.log.plus(event.committed),
     )
 
 
@@ -200,7 +206,7 @@ def figures(tally: Tally, ar: Tally | None) -> Figures:
         identical_to_ar=None if ar is None else difference is None,
         first_difference=difference,
         peak_bytes=tally.peak_bytes,
-        distinct_8grams=distinct_ngrams(tally.tokens, 8),
+        distinct_8grams=_ratio(tally.log.distinct, tally.log.runs),
     )
 
 
@@ -210,12 +216,6 @@ def first_difference(tokens: Sequence[int], reference: Sequence[int]) -> int | N
     if tuple(tokens[:common]) == tuple(reference[:common]):  # as nearly always, and quickly
         return None
     return next(index for index in range(common) if tokens[index] != reference[index])
-
-
-def distinct_ngrams(tokens: Sequence[int], n: int) -> float | None:
-    """Share of distinct runs of `n` tokens; None for a text that is shorter than one run."""
-    runs = [tuple(tokens[i : i + n]) for i in range(len(tokens) - n + 1)]
-    return len(set(runs)) / len(runs) if runs else None
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from msgspec import structs
 
 from decoder.config import KnobName
 from decoder.events import End, Event, Figures, Knob, Knobs, Round, Run, Start, Summary
+from decoder.grown import Grown
 from decoder.metrics import ROOT_IS_DRAFTED, Race, depth_acceptance
 from dynatui.clean import clean, clean_line
 from dynatui.tokens import Token, tokens_of
@@ -23,6 +24,7 @@ _MOST_POINTS = 512
 _MOST_MARKS = 32
 _MOST_CHANGES = 200
 _LARGEST = 1e6
+_LONGEST_WINDOW = 1000
 _KNOBS: tuple[KnobName, ...] = get_args(KnobName)
 
 
@@ -119,9 +121,9 @@ class RunState:
     """Everything that the screen shows about the work."""
 
     race: Race = field(default_factory=Race)
-    tokens: tuple[Token, ...] = ()
+    tokens: Grown[Token] = field(default_factory=Grown)
     """What the watched method made of the prompt."""
-    past: tuple[Round, ...] = ()
+    past: Grown[Round] = field(default_factory=Grown)
     """The watched method's rounds, the oldest first."""
     curves: Curves = Curves()
     marks: tuple[Mark, ...] = ()
@@ -154,7 +156,7 @@ class RunState:
     @property
     def window(self) -> int:
         """Rounds that the curves are averaged over."""
-        return max(1, int(self.parameter("window", WINDOW)))
+        return min(_LONGEST_WINDOW, max(1, int(self.parameter("window", WINDOW))))
 
     @property
     def newest(self) -> Round | None:
@@ -247,8 +249,8 @@ def _round(state: RunState, event: Round) -> RunState:
     shown = structs.replace(event, pieces=[clean_line(piece) for piece in event.pieces])
     return replace(
         state,
-        past=(*state.past, shown),
-        tokens=(*state.tokens, *tokens_of(event, round_s)),
+        past=state.past.plus([shown]),
+        tokens=state.tokens.plus(tokens_of(event, round_s)),
         recent=recent,
         curves=_extended(state, event, recent),
         knobs=event.knobs or state.knobs,

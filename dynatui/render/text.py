@@ -10,6 +10,7 @@ from itertools import takewhile
 
 from rich.cells import cell_len
 
+from decoder.grown import Grown
 from dynatui.render.heat import inks, legend
 from dynatui.render.ink import Ink, Row, Rows, fit, frame, inside, width_of
 from dynatui.render.rounds import piece_text
@@ -44,7 +45,7 @@ class TextPanel:
     def __init__(self) -> None:
         self._flow = Flow[int](1)
         self._prompt = ""
-        self._done: tuple[Token, ...] = ()
+        self._done: Grown[Token] = Grown()
         self._top = 0
         self._size = (0, 0)
 
@@ -109,7 +110,7 @@ class TextPanel:
     def _wrap(self, state: RunState, width: int) -> None:
         known = len(self._done)
         same = max(1, width) == self._flow.width and state.prompt_text == self._prompt
-        if not same or known == 0 or state.tokens[:known] != self._done:
+        if not same or known == 0 or not state.tokens.begins_with(self._done):
             self._flow, self._prompt, self._top, known = Flow(width), state.prompt_text, 0, 0
             self._flow.add(self._prompt, _PROMPT)
         for index in range(known, len(state.tokens)):

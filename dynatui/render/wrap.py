@@ -49,10 +49,9 @@ class Flow(Generic[Tag]):
         self._append(gap, tag)
 
     def _word(self, word: str, tag: Tag) -> None:
-        if self._used + cell_len(word) > self.width:
+        if self._fitting(word) < len(word):
             self._move_last_word_down()
-        while self._used + cell_len(word) > self.width:
-            cut = self._fitting(word)
+        while (cut := self._fitting(word)) < len(word):
             if cut == 0 and self._used == 0:
                 cut = 1
             self._append(word[:cut], tag)

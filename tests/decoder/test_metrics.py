@@ -15,7 +15,6 @@ from decoder.metrics import (
     Race,
     by_depth,
     depth_acceptance,
-    distinct_ngrams,
     first_difference,
     fold,
 )
@@ -267,16 +266,6 @@ def test_before_the_first_round_nothing_is_known() -> None:
     assert (found.rounds, found.committed, found.decode_s) == (0, 0, 0)
     rates = ("tokens_per_round", "acceptance_rate", "tokens_per_second", "prefill_s", "ttft_s", "tpot_s")
     assert [getattr(found, key) for key in rates] == [None] * 6
-
-
-def test_distinct_8grams_fall_where_a_text_loops() -> None:
-    assert distinct_ngrams([1, 2] * 8, 8) == 2 / 9
-    assert distinct_ngrams(range(20), 8) == 1
-
-
-def test_a_text_shorter_than_8_tokens_has_no_8grams() -> None:
-    assert distinct_ngrams(range(7), 8) is None
-    assert distinct_ngrams(range(8), 8) == 1
 
 
 def test_distinct_8grams_look_across_rounds() -> None:

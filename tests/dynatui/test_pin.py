@@ -10,6 +10,7 @@ from msgspec import structs
 from numpy.typing import NDArray
 
 from decoder.events import Event, Knob
+from decoder.grown import Grown
 from decoder.metrics import fold
 from dynatui.pin import (
     LEAST,
@@ -215,7 +216,7 @@ def test_a_difference_is_one_line() -> None:
 
 
 def test_comparing_takes_little_time() -> None:
-    state = RunState(past=tuple(tree_round(number) for number in range(800)))
+    state = RunState(past=Grown(tree_round(number) for number in range(800)))
     spent_s = []
     for _ in range(5):
         start_s = time.process_time()

@@ -7,6 +7,7 @@ from hypothesis import given
 from msgspec import structs
 
 from decoder.events import Event, Knobs
+from decoder.grown import Grown
 from dynatui.render.inspect import inspect
 from dynatui.render.scene import Scene
 from dynatui.state import RunState
@@ -145,7 +146,7 @@ def test_the_index_is_that_among_all_generated_tokens() -> None:
 
 
 def test_a_token_whose_round_is_not_known_still_has_a_name() -> None:
-    state = replace(running().state, past=())
+    state = replace(running().state, past=Grown())
     assert list(told(state, 0)) == ["token"]
 
 

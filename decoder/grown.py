@@ -1,0 +1,104 @@
+"""Sequences that only grow, shared by all the states that hold them.
+
+A fold makes a new state for every event, and a screen keeps old ones to look back at. Copying a tuple each time would
+cost a run the square of its length; here a state holds a view of one list and how much of it is its own. Knows nothing
+of what it holds.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Generic, TypeVar, overload
+
+T = TypeVar("T")
+
+
+class Grown(Sequence[T], Generic[T]):
+    """The first so many items of a list that others may have extended since."""
+
+    __slots__ = ("_items", "_length")
+
+    def __init__(self, items: Iterable[T] = ()) -> None:
+        self._items = list(items)
+        self._length = len(self._items)
+
+    def plus(self, more: Iterable[T]) -> "Grown[T]":
+        """These and more; copies only where another has gone on from here already."""
+        items = self._items if len(self._items) == self._length else self._items[: self._length]
+        items.extend(more)
+        longer: Grown[T] = Grown()
+        longer._items, longer._length = items, len(items)
+        return longer
+
+    def begins_with(self, other: "Grown[T]") -> bool:
+        """Whether the other's items stand at the beginning; at no cost where it grew into this."""
+        if len(self) < len(other):
+            return False
+        return self.continues(other) or self[: len(other)] == other[:]
+
+    def continues(self, other: "Grown[T]") -> bool:
+        """Whether both are views of one list."""
+        return self._items is other._items  # noqa: SLF001 - another of the same class
+
+    def __len__(self) -> int:
+        return self._length
+
+    @overload
+    def __getitem__(self, index: int) -> T: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[T, ...]: ...
+    def __getitem__(self, index: int | slice) -> T | tuple[T, ...]:
+        if isinstance(index, slice):
+            first, last, step = index.indices(self._length)
+            quick = step > 0  # a list of its own would count a place before the first from the end
+            return tuple(self._items[first:last:step] if quick else (self._items[i] for i in range(first, last, step)))
+        if not -self._length <= index < self._length:
+            raise IndexError(index)
+        return self._items[index if index >= 0 else self._length + index]
+
+    def __iter__(self) -> Iterator[T]:
+        return (self._items[place] for place in range(self._length))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and tuple(self) == tuple(other)
+
+    def __hash__(self) -> int:
+        return hash(tuple(self))
+
+    def __repr__(self) -> str:
+        return repr(tuple(self))
+
+
+class TokenLog:
+    """Tokens of a text, with the number of distinct runs of 8 among them: no text is counted twice."""
+
+    __slots__ = ("_first_at", "distinct", "tokens")
+
+    RUN = 8
+
+    def __init__(self) -> None:
+        self.tokens: Grown[int] = Grown()
+        self.distinct = 0
+        """Distinct runs of 8 tokens."""
+        self._first_at: dict[tuple[int, ...], int] = {}
+        """Where each run begins first, in this text or in one that went on from it."""
+
+    @property
+    def runs(self) -> int:
+        """Runs of 8 tokens, distinct or not."""
+        return max(0, len(self.tokens) - self.RUN + 1)
+
+    def plus(self, more: Sequence[int]) -> "TokenLog":
+        """The text with more tokens at its end."""
+        longer = TokenLog()
+        longer.tokens = self.tokens.plus(more)
+        branched = not longer.tokens.continues(self.tokens)
+        longer._first_at, longer.distinct = ({}, 0) if branched else (self._first_at, self.distinct)
+        for start in range(0 if branched else self.runs, longer.runs):
+            run = longer.tokens[start : start + self.RUN]
+            longer.distinct += longer._first_at.setdefault(run, start) == start
+        return longer
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, TokenLog) and self.tokens == other.tokens
+
+    def __hash__(self) -> int:
+        return hash(self.tokens)
