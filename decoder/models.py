@@ -7,7 +7,7 @@ here, not noticed later.
 
 import copy
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, Genera
 from transformers.utils import logging as transformers_logging
 
 from decoder.cache import TreeCache
+from decoder.costs import Costs
 from decoder.device import choose_device, choose_dtype
 from decoder.errors import ConfigError, DeviceError, ModelError, PairError
 
@@ -105,6 +106,8 @@ class Pair:
     eos: frozenset[int]
     context: int
     """Tokens that both models can hold."""
+    costs: dict[int, Costs] = field(default_factory=dict, compare=False, repr=False)
+    """What rounds have cost so far, by the length of the text as a power of two; shared by all texts."""
 
     @property
     def target_name(self) -> str:

@@ -1,0 +1,83 @@
+"""What a round costs on this machine: seconds of a draft level and of a verification, each by its rows.
+
+Begins with a few measured sizes and follows the rounds: their times move the whole curve quickly, as the text grows or
+the machine slows down, and its shape slowly. Pure: knows no models and reads no clock.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+HIGHEST_ROWS = 65
+"""No call of a budgeted round has more rows: the root and as many nodes as a tree may keep."""
+PACE_STEP = 0.1
+"""How far the whole curve follows one round."""
+SHAPE_STEP = 0.02
+"""How far the sizes next to a call follow it."""
+RESHAPED_EVERY = 16
+"""Calls after which the curve takes on its new shape."""
+ODD = 2.0
+"""A call that took this many times longer or shorter than expected counts as if it were no more."""
+
+
+class Curve:
+    """Seconds of a call by its rows: measured sizes, straight lines between them, the last line beyond them."""
+
+    def __init__(self, measured: Mapping[int, float]) -> None:
+        """Takes over measured seconds by rows; there must be at least one size, and times above zero."""
+        self._rows = sorted(measured)
+        self._seconds = [measured[rows] for rows in self._rows]
+        self._pace = 1.0
+        self._learnt = 0
+        self._shape = self._drawn()
+
+    def seconds(self, rows: int) -> float:
+        """Expected seconds of a call of this many rows."""
+        return self._pace * self._shape[min(rows, HIGHEST_ROWS)]
+
+    def by_rows(self) -> list[float]:
+        """Expected seconds of calls of 0, 1, 2, ... rows; no rows cost nothing."""
+        return [self._pace * seconds for seconds in self._shape]
+
+    def learn(self, calls: Sequence[int], seconds: float) -> None:
+        """Takes note of what calls of so many rows each took together."""
+        expected = sum(map(self.seconds, calls))
+        if not expected or seconds <= 0:
+            return
+        ratio = min(ODD, max(1 / ODD, seconds / expected))
+        self._pace *= ratio**PACE_STEP
+        for rows in calls:
+            self._bend(rows, ratio ** (SHAPE_STEP / len(calls)))
+        self._learnt += 1
+        if self._learnt % RESHAPED_EVERY == 0:
+            self._shape = self._drawn()
+
+    def _bend(self, rows: int, factor: float) -> None:
+        """Moves the measured size that is nearest."""
+        nearest = min(range(len(self._rows)), key=lambda index: abs(self._rows[index] - rows))
+        self._seconds[nearest] *= factor
+
+    def _drawn(self) -> list[float]:
+        found = [0.0] * (HIGHEST_ROWS + 1)
+        points = list(zip(self._rows, self._seconds, strict=True))
+        if len(points) == 1:
+            points.append((points[0][0] * 2, points[0][1] * 2))
+        lines = list(pairwise(points))
+        for rows in range(1, len(found)):
+            (low, fast), (high, slow) = next((line for line in lines if rows <= line[1][0]), lines[-1])
+            found[rows] = max(min(fast, slow), fast + (slow - fast) * (rows - low) / (high - low))
+        return found
+
+
+@dataclass(frozen=True)
+class Costs:
+    """All that a round is made of; what is learnt from one text serves the next."""
+
+    plain: Curve
+    """A verification of the root alone, after another such: a round of `ar`."""
+    draft: Curve
+    """One forward pass of the draft and the choice of the best tokens."""
+    verify: Curve
+    """A verification of the root and the kept nodes, after drafting."""
+    host: Curve
+    """What a round that drafted takes beside these; by its one size, 1."""
