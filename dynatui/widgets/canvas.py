@@ -86,19 +86,19 @@ class Canvas(Widget):
         if inks is not self._inks:
             self._inks = inks
             self._forget()
-        if not self.display or not self.size:
+        width, height = self.size
+        if not self.display or not width * height:
             return
-        width = self.size.width
-        drawn = self._painter(scene, width, self.size.height)
+        drawn = self._painter(scene, width, height)
         if len(drawn) != len(self._drawn):
             self._drawn = drawn
-            self._rows = [self._fitted(row, scene) for row in drawn]
+            self._rows = [_fitted(row, width, scene) for row in drawn]
             self.refresh()
             return
         before, self._drawn = self._drawn, drawn
         for y, row in enumerate(drawn):
             if row != before[y]:
-                old, self._rows[y] = self._rows[y], self._fitted(row, scene)
+                old, self._rows[y] = self._rows[y], _fitted(row, width, scene)
                 yield y, old, self._rows[y]
 
     def _scroll(self, changes: list[Change], place: Offset, frame: Frame) -> list[Change]:
@@ -114,9 +114,6 @@ class Canvas(Widget):
         frame.scroll(place.y + top, place.y + bottom, rows)
         moved = [*before[rows:], *[NOTHING] * rows]
         return [(top + y, old, new) for y, (old, new) in enumerate(zip(moved, after, strict=True))]
-
-    def _fitted(self, row: Row, scene: Scene) -> Cells:
-        return cells(fit(in_ascii([row])[0] if scene.symbols == "ascii" else row, self.size.width))
 
     def _forget(self) -> None:
         """What comes next is drawn whole."""
@@ -136,6 +133,12 @@ class Canvas(Widget):
         if not self._looks and name:
             self._looks = {ink: look(self._style(ink), COLOR_SYSTEMS[name]) for ink in self._inks}
         return self._looks
+
+
+def _fitted(row: Row, width: int, scene: Scene) -> Cells:
+    made = cells(in_ascii([row])[0] if scene.symbols == "ascii" else row)
+    fits = made.cells is not None and len(made.cells) == width
+    return made if fits else cells(fit(made.row, width))
 
 
 def in_the_open(screen: Screen[Any]) -> dict[Widget, Offset]:
