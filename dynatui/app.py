@@ -59,6 +59,7 @@ from dynatui.render.palette import THEME, palette
 from dynatui.render.scene import PanelName, Scene
 from dynatui.render.text import TextPanel
 from dynatui.results import noted
+from dynatui.screens.palette import Palette
 from dynatui.session import View
 from dynatui.sources import Source
 from dynatui.state import Failure, Prompt
@@ -276,6 +277,11 @@ class DynaApp(App[None]):
     def pop_screen(self) -> AwaitComplete:
         """Closes the page in front; the second of two quick keys finds none that it could close."""
         return super().pop_screen() if len(self.screen_stack) > 1 else AwaitComplete()
+
+    def action_command_palette(self) -> None:
+        """Opens the command palette."""
+        if not Palette.is_open(self):
+            self.push_screen(Palette(id="--command-palette"))
 
     def action_leave(self) -> None:
         """Quits; after an error, with its exit code."""
