@@ -4,6 +4,7 @@ A file that is written live can be read up to its last complete line after any c
 Token counts are counts, `*_s` are seconds, `*_bytes` are bytes.
 """
 
+import re
 from typing import Annotated, Any, Literal, TypeAlias
 
 import msgspec
@@ -173,9 +174,14 @@ class _Head(msgspec.Struct):
 _head_decoder = msgspec.json.Decoder(_Head)
 
 
+_STEERING = re.compile("[\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]")
+"""What JSON leaves as it is, and a terminal that the file is printed on would obey."""
+
+
 def encode(event: Event) -> bytes:
-    """One line of JSON, newline included."""
-    return _encoder.encode(event) + b"\n"
+    """One line of JSON, newline included, that is safe to print."""
+    line = _encoder.encode(event).decode()
+    return _STEERING.sub(lambda found: f"\\u{ord(found[0]):04x}", line).encode() + b"\n"
 
 
 def decode_line(line: bytes, number: int) -> Event:

@@ -192,7 +192,7 @@ def replay(
         return side_by_side((path, events), (other, others), view)
     from dynatui.show import replay as replay_on_screen  # noqa: PLC0415 - imports textual
 
-    return replay_on_screen(path, events, view)
+    return replay_on_screen(events, view)
 
 
 app.command()(upkeep.config)

@@ -11,6 +11,8 @@ from dynatui.render.scene import PANELS, Mode
 
 _EVERYWHERE: tuple[Mode, ...] = ("watch", "inspect", "knobs")
 _VIEWING: tuple[Mode, ...] = ("watch", "inspect")
+LEFT_OUT = 999
+"""The rank of a key that the footer leaves to the help."""
 _GLYPHS = {
     "left": "←",
     "right": "→",
@@ -35,8 +37,8 @@ class Key:
     help: str
     modes: tuple[Mode, ...] = _EVERYWHERE
     """Where the keys mean this."""
-    rank: int = 999
-    """Place in the footer: the lowest come first, and the highest give way in a narrow terminal; 999 is left out."""
+    rank: int = LEFT_OUT
+    """Place in the footer: the lowest come first, and the highest give way in a narrow terminal."""
 
     words: tuple[str, ...] = ("less", "more")
     """What tells the actions of a pair from each other in the palette."""

@@ -9,7 +9,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from decoder.config import KnobName
 from decoder.events import Event, Round, Run
 from dynatui.sources import REST_S, bounded_speed, readable_speed
 from dynatui.state import Prompt, Record
@@ -120,9 +119,6 @@ class TraceSource:
     def set_paused(self, *, paused: bool) -> None:
         """Holds the show, or goes on."""
         self.paused = paused
-
-    def turn(self, name: KnobName, value: float) -> None:
-        """Nothing: what was recorded stands."""
 
     def go(self, step: int) -> None:
         """Jumps to the beginning of another run, round and round."""

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from decoder.events import Event
-from dynatui import terminal
+from dynatui import streams, terminal
 from dynatui.app import DynaApp
 from dynatui.command import command_line
 from dynatui.farewell import lines
@@ -35,9 +35,8 @@ def watch(session: Session) -> int:
     return show(source, session.view, lambda: _command(source))
 
 
-def replay(path: Path, runs: list[Event], view: View) -> int:
+def replay(runs: list[Event], view: View) -> int:
     """Plays a recording; the exit code."""
-    del path
     return show(TraceSource(runs, view.speed), view)
 
 
@@ -81,6 +80,7 @@ def _command(source: EngineSource) -> str:
 
 def _say_farewell(app: DynaApp, command: str) -> None:
     width = shutil.get_terminal_size().columns
+    out, _ = streams.for_printing()
     for line in lines(app.session_log, command=command, kept=app.kept_paths, width=width):
-        sys.stdout.write(f"{line}\n")
-    sys.stdout.flush()
+        out.write(f"{line}\n")
+    out.flush()

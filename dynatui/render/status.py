@@ -8,14 +8,14 @@ from dataclasses import dataclass
 
 from decoder.steering import StageName
 from dynatui.gpu import GpuLoad
-from dynatui.keymap import KEYMAP, Key
+from dynatui.keymap import KEYMAP, LEFT_OUT, Key
 from dynatui.render.badge import badge
 from dynatui.render.ink import Ink, Row, Rows, fit, fitting, joined, percent, short, width_of
 from dynatui.render.layout import least
 from dynatui.render.scene import PANELS, PanelName, Scene
 
 _GAP: Row = (("  ", "plain"),)
-_LEFT_OUT = 999
+_ARROWS = str.maketrans({"←": "left", "→": "right", "↑": "up", "↓": "down"})
 _NARROW = 40
 _FEW = 4
 _HELD: dict[StageName, str] = {"drafted": "tree drafted", "verified": "tree verified", "committed": "path committed"}
@@ -57,7 +57,8 @@ def activity(scene: Scene) -> Row:
         return ((f"loading: {message}", "warn"),)
     if state.done:
         last = scene.replaying and state.prompt is not None and state.prompt.number == state.prompt.total
-        return (("replay ended" if last else "done, next prompt follows", "good"),)
+        what = "run ended" if scene.following else "replay ended" if last else "done, next prompt follows"
+        return ((what, "good"),)
     return (("following" if scene.following else "replaying" if scene.replaying else "decoding", "good"),)
 
 
@@ -227,10 +228,13 @@ def footer(scene: Scene, width: int, height: int) -> Rows:
     places = [
         place
         for place, key in enumerate(KEYMAP)
-        if key.rank < _LEFT_OUT and scene.mode in key.modes and key.caps != told
+        if key.rank < LEFT_OUT and scene.mode in key.modes and key.caps != told
     ]
     for place in sorted(places, key=lambda place: KEYMAP[place].rank):
-        part: Row = ((f" {caps(KEYMAP[place])} ", "key"), (f"{KEYMAP[place].label} ", "dim"))
+        part: Row = (
+            (f" {caps(KEYMAP[place], in_words=scene.symbols == 'ascii')} ", "key"),
+            (f"{KEYMAP[place].label} ", "dim"),
+        )
         if width_of(part) > room:
             break
         room -= width_of(part)
@@ -238,9 +242,13 @@ def footer(scene: Scene, width: int, height: int) -> Rows:
     return [fit((*head, *joined([part for _, part in sorted(chosen)], ())), width)]
 
 
-def caps(key: Key) -> str:
-    """The keys in as few cells as tell them: the first and last of many, one of those that do the same."""
+def caps(key: Key, *, in_words: bool = False) -> str:
+    """The keys in as few cells as tell them: the first and last of many, one of those that do the same.
+
+    In words where there are no arrows: `<` and `>` are keys themselves.
+    """
     digits = [cap for cap in key.shown if cap.isdecimal()]
     if len(digits) > _FEW:
         return " ".join((f"{digits[0]}-{digits[-1]}", *(cap for cap in key.shown if not cap.isdecimal())))
-    return " ".join(cap for place, cap in enumerate(key.shown) if key.actions[place] not in key.actions[:place])
+    shown = " ".join(cap for place, cap in enumerate(key.shown) if key.actions[place] not in key.actions[:place])
+    return shown.translate(_ARROWS) if in_words else shown

@@ -37,7 +37,6 @@ _COLUMN = 11
 _BAR = 10
 _LEAST_BARRED = 36
 _LEAST_FRAMED = 7
-_WORDS = str.maketrans({"←": "left", "→": "right"})
 
 
 @dataclass(frozen=True)
@@ -153,8 +152,7 @@ def keys(table: Sequence[Key], width: int, *, in_words: bool) -> Row:
     """The last line: as many keys as fit, the most needed first; in words where there are no arrows to draw."""
     room, chosen = width, list[tuple[int, Row]]()
     for place, key in sorted(enumerate(table), key=lambda item: item[1].rank):
-        names = caps(key).translate(_WORDS) if in_words else caps(key)
-        part: Row = ((f" {names} ", "key"), (f"{key.label} ", "dim"))
+        part: Row = ((f" {caps(key, in_words=in_words)} ", "key"), (f"{key.label} ", "dim"))
         if width_of(part) > room:
             break
         room -= width_of(part)

@@ -101,6 +101,15 @@ def test_an_event_is_one_line_with_its_type_first(event: Event) -> None:
     assert next(iter(json.loads(line))) == "type"
 
 
+def test_a_line_can_be_printed_on_a_terminal() -> None:
+    steering = "\x1b[2J\x7f\x9b31m\u202e\u2028\ufeff\u200f ordinary: é ü 漢 😀"
+    event = End(method=steering, reason="error", error=steering)
+    line = encode(event)
+    assert decode_line(line, 1) == event
+    assert not set("\x1b\x7f\x9b\u202e\u2028\ufeff\u200f") & set(line.decode())
+    assert "é ü 漢 😀" in line.decode()
+
+
 def test_a_run_says_its_schema() -> None:
     assert json.loads(encode(RUN))["schema"] == SCHEMA
 

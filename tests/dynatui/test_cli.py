@@ -31,7 +31,7 @@ class FakeScreen:
     """Stands for `dynatui.show`, and remembers what it was to show."""
 
     sessions: list[Session] = field(default_factory=list)
-    replays: list[tuple[Path, list[Event], View]] = field(default_factory=list)
+    replays: list[tuple[list[Event], View]] = field(default_factory=list)
     followed: list[tuple[Path, View]] = field(default_factory=list)
     compared: list[tuple[tuple[Path, list[Event]], tuple[Path, list[Event]], View]] = field(default_factory=list)
 
@@ -39,8 +39,8 @@ class FakeScreen:
         self.sessions.append(session)
         return 0
 
-    def replay(self, path: Path, events: list[Event], view: View) -> int:
-        self.replays.append((path, events, view))
+    def replay(self, events: list[Event], view: View) -> int:
+        self.replays.append((events, view))
         return 0
 
     def follow(self, path: Path, view: View) -> int:
@@ -183,7 +183,7 @@ def test_the_screen_gets_the_place_of_the_recording(screen: FakeScreen, tmp_path
 
 def test_replay_hands_the_events_to_the_screen(screen: FakeScreen, recorded: Path) -> None:
     assert cli.main(["replay", str(recorded), "--speed", "4"]) == 0
-    assert screen.replays == [(recorded, story(), View(speed=4))]
+    assert screen.replays == [(story(), View(speed=4))]
 
 
 def test_two_recordings_are_shown_side_by_side(screen: FakeScreen, recorded: Path, tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from dynatui import commands
 from dynatui.app import DynaApp
-from dynatui.keymap import GROUPS, KEYMAP, action_for
+from dynatui.keymap import GROUPS, KEYMAP, LEFT_OUT, action_for
 from dynatui.render.scene import PANELS, Mode
 
 MODES: tuple[Mode, ...] = get_args(Mode)
@@ -32,7 +32,7 @@ def test_every_key_explains_itself() -> None:
 
 @pytest.mark.parametrize("mode", MODES)
 def test_places_in_the_footer_are_given_once(mode: Mode) -> None:
-    ranks = [key.rank for key in KEYMAP if mode in key.modes and 0 < key.rank < 999]
+    ranks = [key.rank for key in KEYMAP if mode in key.modes and 0 < key.rank < LEFT_OUT]
     assert len(ranks) == len(set(ranks))
 
 
