@@ -9,7 +9,7 @@ from pathlib import Path
 import pyte
 import pytest
 
-from benchmarks.screen import SCREENS, Terminal, cost, steady_recording
+from benchmarks.screen import FRAME, SCREENS, Terminal, cost, steady_recording
 from dynatui.recording import read
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
@@ -66,6 +66,42 @@ def test_a_screen_costs_no_more_than_it_may(tmp_path: Path, size: tuple[int, int
     assert found.bytes_per_second <= bar.bytes_per_second
     assert found.cpu_ms_per_frame <= BUSY_MACHINE * bar.cpu_ms_per_frame
     assert found.frames > fps, "it was drawn at all"
+
+
+@pytest.mark.parametrize("size", [(80, 24), SIZE, (200, 60)], ids=["80x24", "120x40", "200x60"])
+def test_what_was_patched_for_seconds_is_what_a_full_repaint_shows(tmp_path: Path, size: tuple[int, int]) -> None:
+    recording = steady_recording(tmp_path, 3.0)
+    terminal = Terminal([sys.executable, "-m", "dynatui", "replay", str(recording), "--speed", "1"], size)
+    try:
+        while FRAME not in terminal.written:
+            terminal.read(0.1)
+        terminal.read(4.0)
+        terminal.press("P")
+        terminal.read(2.0)
+        patched = cells(terminal)
+        terminal.press("?")
+        terminal.read(1.0)
+        helped = cells(terminal)
+        terminal.press("\x1b")
+        terminal.read(1.5)
+        assert helped != patched
+        assert {place: cell for place, cell in cells(terminal).items() if cell != patched[place]} == {}
+    finally:
+        terminal.close()
+
+
+def cells(terminal: Terminal) -> dict[tuple[int, int], tuple[object, ...]]:
+    """What the terminal shows at each place, but for the first line, where meters move."""
+    screen = pyte.Screen(*terminal.size)
+    pyte.ByteStream(screen).feed(bytes(terminal.written))
+    found = {}
+    for y in range(1, screen.lines):
+        for x in range(screen.columns):
+            cell = screen.buffer[y][x]
+            under = (cell.bg, cell.underscore, cell.reverse)
+            blank = cell.data == " " and not cell.reverse
+            found[x, y] = under if blank else (cell.data, cell.fg, cell.bold, cell.italics, *under)
+    return found
 
 
 def test_a_thin_line_shows_the_present_and_the_program_ends_at_once(clock: Terminal) -> None:
