@@ -23,7 +23,7 @@ ENTER, LEAVE = b"\x1b[?1049h", b"\x1b[?1049l"
 _ON_AND_OFF = (1000, 1003, 1004, 1006, 1015, 2004)
 """Modes of mouse, focus and paste: taken by Textual, to be given back."""
 _AT_ONCE = 512
-_PATIENCE_S = 20.0
+_PATIENCE_S = 30.0
 
 
 @dataclass
@@ -91,7 +91,7 @@ class Terminal:
         """Closes the near end; how many seconds the program went on after that."""
         began = time.monotonic()
         os.close(self.child.fileno())
-        while time.monotonic() < began + _PATIENCE_S and self._goes_on():
+        while time.monotonic() < began + _PATIENCE_S and self.goes_on():
             time.sleep(0.02)
         return time.monotonic() - began
 
@@ -100,7 +100,7 @@ class Terminal:
         self.child.setwinsize(lines, columns)
         self.screen.resize(lines, columns)
 
-    def _goes_on(self) -> bool:
+    def goes_on(self) -> bool:
         """Whether the program has not ended, without asking the terminal."""
         ended, status = os.waitpid(self.child.pid, os.WNOHANG)
         self.child.terminated = ended != 0

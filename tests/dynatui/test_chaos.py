@@ -1,0 +1,126 @@
+"""Hundreds of random sizes and thousands of random keys while it decodes, replays or follows: nothing breaks it."""
+
+import asyncio
+import random
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from textual import events
+from textual._xterm_parser import XTermParser
+from textual.geometry import Size
+
+import dynatui.app
+from dynatui.app import DynaApp
+from dynatui.recording import read
+from dynatui.session import Models, Session
+from dynatui.sources import EngineSource
+from tests.dynatui.pty_terminal import Start, Terminal, assert_left_clean, terminals, written
+from tests.dynatui.render.scripted import story
+from tests.dynatui.storm import LARGEST, PAGES, sizes, storm, without_the_door
+from tests.dynatui.terminal_grammar import strangers
+from tests.dynatui.tireless import Tireless, script
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")
+
+ESCAPE = "\x1b[27u"
+NO_DOOR = "from tests.dynatui.storm import without_the_door; dynatui.app.KEYMAP = without_the_door()\n"
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    """Starts Python with arguments in a terminal."""
+    with terminals(tmp_path) as begin:
+        yield begin
+
+
+async def test_random_keys_and_sizes_while_it_decodes_break_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.setattr(dynatui.app, "KEYMAP", without_the_door())
+    source = EngineSource(
+        Session(("one", "two", "three"), Models("big", "small")), Tireless(rounds=300).load, rest_s=0.0
+    )
+    app = DynaApp(source)
+    async with app.run_test(size=(120, 40)) as pilot:
+        weather = random.Random(1)
+        parser, size = XTermParser(), sizes(2, 150)
+        for number, burst in enumerate(storm(3, 1000)):
+            for message in parser.feed(burst):
+                assert app._driver is not None
+                app._driver.process_message(message)
+            if number % 4 == 0 and (new := next(size, None)):
+                app._driver.process_message(events.Resize(Size(*new), Size(*new)))
+            if weather.random() < 0.2:
+                await asyncio.sleep(0)
+                await pilot.pause()
+        await pilot.pause()
+        assert app.is_running
+        assert app.gaze.work.state.failure is None
+    assert source.close(5.0)
+    assert app.return_code in (None, 0)
+    for path in tmp_path.rglob("*.jsonl"):
+        assert path.stat().st_size == 0 or read(path)
+
+
+def log_in(home: Path) -> str:
+    """What was logged."""
+    return "".join(path.read_text() for path in home.rglob("*.log"))
+
+
+def weather(terminal: Terminal, home: Path, seed: int, strokes: int, resizes: int) -> None:
+    """Random keys as fast as they are taken, and random sizes between them."""
+    bursts = list(storm(seed, strokes))
+    every = max(1, len(bursts) // resizes)
+    size = sizes(seed, resizes)
+    for number, burst in enumerate(bursts):
+        terminal.send(burst)
+        if burst in PAGES or burst.endswith(ESCAPE):
+            terminal.read(0.06)  # most keys shall meet the page that they are for
+        if number % every == 0 and (new := next(size, None)):
+            terminal.resize(*new)
+    terminal.resize(80, 24)
+    for _ in range(40):  # keys that were typed ahead may open pages still
+        terminal.send(ESCAPE * 3)
+        terminal.read(0.2)
+        terminal.send("?")
+        if "the arrow keys scroll" in terminal.read(0.3):
+            return
+        if not terminal.child.isalive():
+            break
+    pytest.fail(f"it does not answer any more; the screen is\n{terminal.shown}\nthe log is\n{log_in(home)[-3000:]}")
+
+
+def assert_ended_well(terminal: Terminal, home: Path) -> None:
+    """It quits when it is told to, nothing went wrong, and the terminal is as it was."""
+    terminal.send("q")
+    code = terminal.end(within_s=30)
+    assert (code, "Traceback" in log_in(home)) == (0, False), log_in(home)[-3000:]
+    assert_left_clean(terminal)
+    assert strangers(terminal.written, LARGEST, copies=True) == []
+
+
+def test_a_storm_in_a_terminal_while_it_decodes(start: Start, tmp_path: Path) -> None:
+    terminal = start("-c", script(f'{NO_DOOR}record = Path("run.jsonl"); engine = Tireless(rounds=300)'))
+    terminal.wait_for(" w1")
+    weather(terminal, tmp_path, seed=4, strokes=2000, resizes=300)
+    assert_ended_well(terminal, tmp_path)
+    assert all(read(path) for path in tmp_path.rglob("*.jsonl"))
+    assert len(list(tmp_path.glob("dynatui-*"))) > 3, "the keys were heard: some of them export"
+
+
+SHOWN = f"import sys, dynatui.app\n{NO_DOOR}from dynatui.cli import main\nsys.exit(main(sys.argv[1:]))"
+
+
+@pytest.mark.parametrize("arguments", [("replay",), ("--follow",)], ids=["replay", "follow"])
+def test_a_storm_in_a_terminal_while_it_shows_a_recording(
+    start: Start, tmp_path: Path, arguments: tuple[str, ...]
+) -> None:
+    path = written(tmp_path / "run.jsonl", [*story(40), *story(20)])
+    terminal = start("-c", SHOWN, *arguments, path)
+    terminal.wait_for("a time")
+    weather(terminal, tmp_path, seed=5, strokes=400, resizes=60)
+    assert_ended_well(terminal, tmp_path)

@@ -1,0 +1,182 @@
+"""The program ended from outside at any moment: by a signal, a kill, the loss of its terminal, a full disk."""
+
+import os
+import random
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from decoder.events import Round, Run
+from dynatui.recording import Recorder, read
+from tests.dynatui.pty_terminal import Start, Terminal, assert_left_clean, terminals
+from tests.dynatui.render.scripted import story
+from tests.dynatui.tireless import script
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")
+
+RECORDED = 'record = Path("run.jsonl")'
+SOON_S = 2.0
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    """Starts Python with arguments in a terminal."""
+    with terminals(tmp_path) as begin:
+        yield begin
+
+
+def decoding(start: Start, before: str = RECORDED) -> Terminal:
+    """The program while it decodes and records."""
+    terminal = start("-c", script(before))
+    terminal.wait_for(" w9")
+    return terminal
+
+
+def assert_whole(path: Path, *, closed: bool = True) -> None:
+    """The recording opens, up to its last full line, and nobody else may read it."""
+    assert any(isinstance(event, Round) for event in read(path))
+    assert path.read_bytes().endswith(b"\n") or not closed
+    assert path.stat().st_mode & 0o77 == 0
+
+
+KILLED = """
+import itertools, sys
+from pathlib import Path
+from decoder.config import RunConfig
+from decoder.steering import Steering
+from dynatui.recording import Recorder
+from tests.dynatui.tireless import Tireless
+with Recorder(Path("run.jsonl")) as recorder:
+    print("ready", flush=True)
+    while True:
+        for event in Tireless(rounds=40, pause_s=0.0).decode("one", RunConfig(), Steering()):
+            recorder.write(event)
+"""
+
+
+def test_a_recording_survives_kills_at_random_moments_and_goes_on_behind_them(start: Start, tmp_path: Path) -> None:
+    chosen, path, runs = random.Random(9), tmp_path / "run.jsonl", 0
+    for _ in range(6):
+        terminal = start("-c", KILLED)
+        terminal.wait_for("ready")
+        time.sleep(chosen.uniform(0.0, 0.1))
+        terminal.child.kill(signal.SIGKILL)
+        assert terminal.end() == -signal.SIGKILL
+        before, runs = runs, sum(isinstance(event, Run) for event in read(path))
+        assert runs > before, "what is there stays, and the next run follows it"
+    with Recorder(path) as recorder:
+        for event in story(2):
+            recorder.write(event)
+    assert read(path)[-len(story(2)) :] == story(2)
+
+
+def test_a_kill_while_the_screen_is_shown_leaves_the_recording_whole(start: Start, tmp_path: Path) -> None:
+    terminal = decoding(start)
+    terminal.child.kill(signal.SIGKILL)
+    assert terminal.end() == -signal.SIGKILL
+    assert_whole(tmp_path / "run.jsonl", closed=False)
+
+
+@pytest.mark.parametrize("reading", [True, False], ids=["reading", "stuck"])
+def test_losing_the_terminal_ends_the_program_soon(start: Start, tmp_path: Path, *, reading: bool) -> None:
+    terminal = decoding(start)
+    if not reading:
+        fill(terminal)
+    assert terminal.hang_up() < SOON_S
+    assert_whole(tmp_path / "run.jsonl")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_ends_the_program_soon_though_the_terminal_does_not_read(
+    start: Start, tmp_path: Path, number: signal.Signals
+) -> None:
+    terminal = decoding(start)
+    fill(terminal)
+    terminal.child.kill(number)
+    began = time.monotonic()
+    while terminal.goes_on() and time.monotonic() < began + 10:
+        time.sleep(0.02)
+    assert time.monotonic() - began < SOON_S
+    assert_whole(tmp_path / "run.jsonl")
+
+
+def fill(terminal: Terminal) -> None:
+    """Makes the program draw while nobody reads, until it is stuck."""
+    for _ in range(20):
+        os.write(terminal.child.fileno(), b"vT")
+        time.sleep(0.05)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+def test_a_signal_closes_the_recording_and_gives_the_terminal_back(
+    start: Start, tmp_path: Path, number: signal.Signals
+) -> None:
+    terminal = decoding(start)
+    terminal.child.kill(number)
+    assert terminal.end(within_s=SOON_S) in (0, 128 + number)
+    assert_left_clean(terminal)
+    assert_whole(tmp_path / "run.jsonl")
+
+
+@pytest.mark.parametrize("page", ["?", "E", "y", "\x10"], ids=["help", "edit", "page", "palette"])
+def test_a_signal_ends_it_with_a_page_open_too(start: Start, page: str) -> None:
+    terminal = decoding(start, "")
+    terminal.send(page)
+    terminal.read(0.4)
+    terminal.child.kill(signal.SIGTERM)
+    assert terminal.end(within_s=SOON_S) == 128 + signal.SIGTERM
+    assert_left_clean(terminal)
+
+
+def test_a_quit_during_decoding_closes_the_recording_with_its_end(start: Start, tmp_path: Path) -> None:
+    terminal = decoding(start)
+    terminal.send("q")
+    assert terminal.end() == 0
+    assert_whole(tmp_path / "run.jsonl")
+    assert_left_clean(terminal)
+
+
+FULL_DISK = """
+import resource
+resource.setrlimit(resource.RLIMIT_FSIZE, (40_000, 40_000))
+engine = Tireless(pause_s=0.01)
+"""
+
+
+@pytest.mark.parametrize("begun", ["from the start", "by a key"])
+def test_a_disk_that_fills_up_ends_the_recording_and_not_the_program(start: Start, tmp_path: Path, begun: str) -> None:
+    terminal = start("-c", script(FULL_DISK + (RECORDED if begun == "from the start" else "")))
+    if begun == "by a key":
+        terminal.wait_for(" w1")
+        terminal.send("r")
+    terminal.wait_for("File too large")
+    terminal.send("R")
+    terminal.wait_for(" w1")
+    assert "REC" not in terminal.shown
+    terminal.send("q")
+    assert terminal.end() == 0
+    assert_left_clean(terminal)
+    assert_whole(next(tmp_path.rglob("*.jsonl")), closed=False)
+
+
+def test_a_full_disk_from_the_first_byte_is_a_failure_panel(start: Start) -> None:
+    terminal = start("-c", script('record = Path("/dev/full")'))
+    assert "R tries again" in terminal.wait_for("No space left on device")
+    terminal.send("q")
+    assert terminal.end() == 2
+    assert_left_clean(terminal)
+
+
+def test_a_folder_that_takes_no_recording_is_a_note(start: Start, tmp_path: Path) -> None:
+    (tmp_path / "state").write_text("a file where the folder should be")
+    terminal = start("-c", script(), XDG_STATE_HOME=str(tmp_path / "state"))
+    terminal.wait_for(" w9")
+    terminal.send("r")
+    terminal.wait_for("cannot write")
+    terminal.send("q")
+    assert terminal.end() == 0
+    assert_left_clean(terminal)
