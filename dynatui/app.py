@@ -174,8 +174,9 @@ class DynaApp(App[None]):
         self.tick()
 
     def on_resize(self) -> None:
-        """Chooses the layout for the new size."""
+        """Chooses the layout for the new size; after a suspension, which ends in this event too, draws all of it."""
         self._arrange()
+        self.screen.refresh()
         self.call_after_refresh(self.draw, everything=True)
 
     def tick(self) -> None:

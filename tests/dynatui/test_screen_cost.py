@@ -1,6 +1,7 @@
 """The program in a real pseudo-terminal, on a busy trace: what it costs, and what becomes of it on a slow line."""
 
 import re
+import signal
 import sys
 import time
 from collections.abc import Iterator
@@ -124,6 +125,26 @@ def test_a_thin_line_shows_the_present_and_the_program_ends_at_once(clock: Termi
         clock.read(0.1, bytes_per_second=THIN_LINE)
     assert clock.process.returncode == 0
     assert time.monotonic() - pressed < 2
+
+
+def test_after_a_suspension_the_whole_screen_is_drawn_again(clock: Terminal) -> None:
+    while b"accepted" not in clock.written:
+        clock.read(0.1)
+    clock.press("\x1a")
+    state = Path(f"/proc/{clock.process.pid}/stat")
+    end = time.monotonic() + 10
+    while state.read_text().rpartition(")")[2].split()[0] != "T" and time.monotonic() < end:
+        clock.read(0.1)
+    clock.read(0.2)
+    assert b"\x1b[?1049l" in clock.written, "the shell gets its screen back"
+    clock.written.clear()
+    clock.process.send_signal(signal.SIGCONT)
+    clock.read(3.0)
+    screen = pyte.Screen(*SIZE)
+    pyte.ByteStream(screen).feed(bytes(clock.written))
+    assert screen.display[0].startswith(" dynatui ")
+    assert " quit" in screen.display[-1]
+    assert all(line.strip() for line in screen.display)
 
 
 @pytest.mark.parametrize("is_read", [True, False], ids=["in the middle of a frame", "when it takes nothing"])
