@@ -1,0 +1,59 @@
+"""Forward passes at a CPU's limit, for the families that are proved equal to Hugging Face's modules.
+
+`lean` recognises a model by what it is made of. Everything else (other families, changed layers, other devices) runs
+through the Hugging Face module; nothing is guessed.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import nn
+from transformers.activations import ACT2FN
+
+from decoder.lean.llama import llama
+from decoder.lean.model import LeanModel
+from decoder.lean.neox import GELU, neox
+from decoder.lean.weights import Arithmetic
+
+__all__ = ["LeanModel", "lean"]
+
+FAMILIES: Mapping[str, tuple[Callable[[Any, Arithmetic], LeanModel], frozenset[str]]] = {
+    "GPTNeoXForCausalLM": (neox, frozenset(GELU)),
+    "LlamaForCausalLM": (llama, frozenset({"silu"})),
+    "MistralForCausalLM": (llama, frozenset({"silu"})),
+    "Qwen2ForCausalLM": (llama, frozenset({"silu"})),
+}
+"""Class to its reader and to the activations that are known."""
+PARTS = frozenset({nn.ModuleList, nn.Linear, nn.Embedding, nn.LayerNorm, nn.Dropout})
+ROTATIONS = frozenset({"default", "linear", "llama3"})
+"""Kinds of rotary positions that do not depend on the length of the text."""
+DTYPES = frozenset({torch.float16, torch.bfloat16, torch.float32, torch.float64})
+
+
+def lean(module: Any) -> LeanModel | None:
+    """The same model for this CPU; None where only the module itself is sure to compute what it computes."""
+    reader, activations = FAMILIES.get(type(module).__name__, (None, frozenset()))
+    if reader is None or not _known(module, activations):
+        return None
+    return reader(module, Arithmetic.of(next(module.parameters()).dtype))
+
+
+def _known(module: Any, activations: frozenset[str]) -> bool:
+    config = module.config
+    weights = {(weight.device.type, weight.dtype) for weight in module.parameters()}
+    rotation = config.rope_parameters
+    return (
+        config.hidden_act in activations
+        and rotation["rope_type"] in ROTATIONS
+        and not (getattr(config, "sliding_window", None) and getattr(config, "use_sliding_window", True))
+        and len(weights) == 1
+        and weights <= {("cpu", dtype) for dtype in DTYPES}
+        and all(_plain(part, type(module), type(ACT2FN[config.hidden_act])) for part in module.modules())
+    )
+
+
+def _plain(part: nn.Module, family: type, activation: type) -> bool:
+    """Whether a part is as the family's own source makes it: no adapter, no quantised matrix, no hook."""
+    known = type(part) in PARTS or type(part) is activation or type(part).__module__ == family.__module__
+    return known and not part.training and not part._forward_hooks and not part._forward_pre_hooks  # noqa: SLF001

@@ -1,0 +1,149 @@
+"""What both lean families share: keys and values in one tensor, rotary positions, attention of a tree's rows.
+
+Rotated pairs of dimensions lie side by side here, so that a rotation is one complex product; Hugging Face keeps a
+pair's halves apart. Queries and keys are ordered alike, so no score changes. Queries of one key-value head are stacked as
+further rows: keys and values are never repeated.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Complex, Float
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn import functional
+
+FUSED_FROM = 64
+"""Rows from which one fused attention call beats separate products."""
+VISIBLE, HIDDEN = np.float32(0), np.float32(-np.inf)
+
+
+class LeanCache:
+    """Keys and values of all layers; rows up to `length` belong to the text, those after it are drafted nodes."""
+
+    def __init__(self, layers: int, heads: int, width: int, capacity: int, dtype: torch.dtype) -> None:
+        self.length = 0
+        """Committed rows."""
+        self.used = 0
+        """Rows in use; a forward pass appends here."""
+        # Zeros, not empty: a NaN in a masked row would still poison the output.
+        self.store: Float[Tensor, "L 2 H S D"] = torch.zeros((layers, 2, heads, capacity, width), dtype=dtype)
+
+    def keep(self, rows: Sequence[int]) -> None:
+        """Commits these rows, in this order, directly after the committed ones and drops all other drafted rows."""
+        end = self.length + len(rows)
+        # Rows at the beginning that are in place already need no move.
+        moved = next((index for index, row in enumerate(rows, self.length) if row != index), end)
+        if moved < end:
+            index = torch.tensor(rows[moved - self.length :])
+            self.store[..., moved:end, :] = self.store.index_select(3, index)
+        self.length = self.used = end
+
+    def reserve(self, capacity: int) -> None:
+        """Makes room for `capacity` rows in all, if there is less; what is in use stays."""
+        if capacity <= self.store.shape[3]:
+            return
+        small = self.store
+        self.store = small.new_zeros((*small.shape[:3], capacity, small.shape[4]))
+        self.store[..., : self.used, :] = small[..., : self.used, :]
+
+
+class Rotation:
+    """Rotary positions of a model as one table of complex numbers, as long as was needed so far."""
+
+    def __init__(self, embedding: Any, dtype: torch.dtype) -> None:
+        self._embedding = embedding
+        self._dtype = dtype
+        self._table = self._numbers(range(256))
+        self.width = 2 * self._table.shape[-1]
+        """Dimensions of a head that are rotated."""
+
+    def at(self, positions: Sequence[int]) -> Complex[Tensor, "N 1 1 R"]:
+        """One row a position."""
+        if max(positions) >= len(self._table):
+            self._table = self._numbers(range(2 * max(positions)))
+        return self._table.index_select(0, torch.tensor(positions))
+
+    def _numbers(self, positions: range) -> Complex[Tensor, "P 1 1 R"]:
+        # The module's own numbers, as it computes them for plain text.
+        cos, sin = self._embedding(torch.empty(0, dtype=self._dtype), torch.tensor([positions]))
+        half = cos.shape[-1] // 2
+        return torch.complex(cos[0, :, :half].contiguous(), sin[0, :, :half].contiguous())[:, None, None]
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """What all layers of one forward pass share."""
+
+    rotation: Complex[Tensor, "N 1 1 R"]
+    new: tuple[Float[Tensor, "2 H N D"], ...]
+    """Where each layer's new keys and values go."""
+    keys: tuple[Float[Tensor, "H D S"], ...]
+    values: tuple[Float[Tensor, "H S D"], ...]
+    bias: Float[Tensor, "GN M"] | None
+    """Added to the scores of the last M rows; None where everything is visible."""
+
+
+def prepare(
+    cache: LeanCache, rotation: Rotation, positions: Sequence[int], visible: NDArray[np.bool_], groups: int
+) -> Pass:
+    """Makes room in the cache for N rows and says what they may see; the rows count as in use from now on."""
+    start, end = cache.used, cache.used + len(positions)
+    cache.used = end
+    store = cache.store
+    return Pass(
+        rotation=rotation.at(positions),
+        new=store[:, :, :, start:end].unbind(0),
+        keys=store[:, 0, :, :end].transpose(2, 3).unbind(0),
+        values=store[:, 1, :, :end].unbind(0),
+        bias=additive(visible, store.dtype, groups),
+    )
+
+
+def additive(visible: NDArray[np.bool_], dtype: torch.dtype, groups: int) -> Float[Tensor, "GN M"] | None:
+    """Zero where a row may look, minus infinity where not; None where every row may look everywhere."""
+    if visible.all():
+        return None
+    bias = torch.from_numpy(np.where(visible, VISIBLE, HIDDEN)).to(dtype)
+    return bias.repeat(groups, 1) if groups > 1 else bias
+
+
+def turn(heads: Float[Tensor, "N K H D"], given: Pass, width: int) -> None:
+    """Rotates the first `width` dimensions of each head of queries and keys, in place."""
+    if width:
+        pairs = heads[..., :width].unflatten(-1, (width // 2, 2))
+        torch.view_as_complex(pairs).mul_(given.rotation)
+
+
+def attend(queries: Float[Tensor, "H GN D"], given: Pass, index: int) -> Float[Tensor, "H GN D"]:
+    """Attention of scaled queries to all rows in use, in layer `index`."""
+    if queries.shape[1] >= FUSED_FROM:
+        return _attend_fused(queries, given, index)
+    scores = torch.bmm(queries, given.keys[index])
+    if given.bias is not None:
+        scores[..., -given.bias.shape[1] :].add_(given.bias)
+    return torch.bmm(torch.softmax(scores, -1), given.values[index])
+
+
+def _attend_fused(queries: Float[Tensor, "H GN D"], given: Pass, index: int) -> Float[Tensor, "H GN D"]:
+    keys, mask = given.keys[index].transpose(1, 2), None
+    if given.bias is not None:
+        mask = functional.pad(given.bias, (keys.shape[1] - given.bias.shape[1], 0))
+    attended = functional.scaled_dot_product_attention(
+        queries[None], keys[None], given.values[index][None], mask, scale=1.0
+    )
+    return attended[0]
+
+
+def side_by_side(width: int) -> list[int]:
+    """The order of a head's rotated dimensions in which both of a pair are neighbours."""
+    return [index for pair in zip(range(width // 2), range(width // 2, width), strict=True) for index in pair]
+
+
+def apart(keys: Float[Tensor, "L H P D"], width: int) -> Float[Tensor, "L H P D"]:
+    """Keys with the rotated dimensions, the first `width`, in Hugging Face's order."""
+    back = np.argsort(side_by_side(width)).tolist()
+    return torch.cat([keys[..., :width][..., back], keys[..., width:]], -1)
