@@ -44,6 +44,8 @@ class Trial:
     def __init__(self, pairs: int, notes: Path) -> None:
         self.drawing = True
         self.done = False
+        self.ui_s = 0.0
+        """CPU time of the screen's thread so far."""
         order = [random.choice(((True, False), (False, True))) for _ in range(pairs)]
         self._plan = iter([True] * _WARM_RUNS + [drawn for pair in order for drawn in pair])
         self._notes = notes
@@ -70,7 +72,7 @@ class Trial:
         self.drawing = True
         time.sleep(_SETTLE_S)
         self.drawing = drawing
-        rounds, began_s = 0, 0.0
+        rounds, began_s, ui_s = 0, 0.0, self.ui_s
         for event in decode(prompt, config, steering):
             if isinstance(event, Round):
                 rounds += 1
@@ -78,7 +80,7 @@ class Trial:
             yield event
         passed_s = time.perf_counter() - began_s
         with self._notes.open("a", encoding="utf-8") as file:
-            file.write(json.dumps([drawing, (rounds - 1) / passed_s]) + "\n")
+            file.write(json.dumps([drawing, (rounds - 1) / passed_s, (self.ui_s - ui_s) / passed_s]) + "\n")
 
 
 def inside(pairs: int, notes: Path) -> None:
@@ -96,7 +98,9 @@ def inside(pairs: int, notes: Path) -> None:
             if trial.done:
                 self.action_leave()
             elif trial.drawing:
+                began_s = time.thread_time()
                 super()._beat()
+                trial.ui_s += time.thread_time() - began_s
 
     session = Session(
         prompts=(_PROMPT,), config=RunConfig(methods=("dynatree",), max_new_tokens=_TOKENS), view=View(speed=1.0)
@@ -129,12 +133,15 @@ def main() -> int:
             terminal.read(0.5)
             terminal.written.clear()
         rates = [json.loads(line) for line in notes.read_text(encoding="utf-8").splitlines()][_WARM_RUNS:]
-    pairs = [dict(rates[place : place + 2]) for place in range(0, len(rates) - 1, 2)]
+    share = fmean(share for drawn, _, share in rates if drawn)
+    both = [(drawn, rate) for drawn, rate, _ in rates]
+    pairs = [dict(both[place : place + 2]) for place in range(0, len(both) - 1, 2)]
     with_screen, without = fmean(pair[True] for pair in pairs), fmean(pair[False] for pair in pairs)
     taxes = [1 - pair[True] / pair[False] for pair in pairs]
     low, high = interval(taxes)
     sys.stdout.write(
         f"rounds/s without a screen {without:.1f}, with one {with_screen:.1f}, in {len(pairs)} pairs of runs\n"
+        f"the thread of the screen used {share:.1%} of a core\n"
         f"UI tax {fmean(taxes):.1%} (95 % interval {low:.1%} to {high:.1%}; at most {BAR:.0%})\n"
     )
     return int(high > BAR)
