@@ -122,7 +122,7 @@ def test_a_hostile_prompt_can_be_edited_and_run_again(start: Start) -> None:
 def test_clicks_on_foreign_markup_do_nothing(start: Start, tmp_path: Path) -> None:
     path = written(tmp_path / "run.jsonl", [hostile_event(event) for event in story(2)])
     terminal = start("-m", "dynatui", "replay", path, "--speed", "20", size=FULL)
-    terminal.wait_for("PRESS")
+    assert "PRESS" in terminal.wait_for("ended")
     line = next(place for place, row in enumerate(terminal.screen.display) if "PRESS" in row)
     column = terminal.screen.display[line].index("PRESS")
     for x in range(column - 18, column + 6):
@@ -196,3 +196,60 @@ def test_one_line_errors_show_foreign_text_and_never_obey_it(start: Start, tmp_p
     assert set(said.replace("\r", "").split("\n")) & {"0", "1", "3", "130"} == set(), "all of them are refused"
     assert_shown(said, "ALL")
     assert strangers(terminal.written, (200, 60)) == []
+
+
+PRINTED = """
+import sys
+from dynatui import cli, headless, streams
+from dynatui.session import Session
+from dynatui.transcript import Transcript
+from tests.dynatui.hostile import hostile, hostile_event
+from tests.dynatui.tireless import Tireless
+engine = Tireless(rounds=3, foreign=hostile_event)
+class Engine:
+    def load_pair(self, target, draft, *, device, dtype, report):
+        report(hostile("REPORT"))
+    def decode(self, pair, prompt, config, steering):
+        return engine.decode(prompt, config, steering)
+for as_json in (False, True):
+    cli.main(["replay", sys.argv[1], "--json" if as_json else "--headless"])
+    session = Session((hostile("ASKED"),))
+    headless.run(session, Transcript(*streams.for_printing(), as_json=as_json), Engine())
+"""
+
+
+def test_what_is_printed_without_a_screen_is_clean_on_a_terminal(start: Start, tmp_path: Path) -> None:
+    path = written(tmp_path / "run.jsonl", [renamed(hostile_event(event)) for event in story(3)])
+    terminal = start("-c", PRINTED, path)
+    assert terminal.end() == 0
+    assert_shown(terminal.written.decode(), "TEXT", "PIECE", "TARGET", "REPORT", "ERROR", "dy")
+    assert strangers(terminal.written, (80, 24)) == []
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        b"\x1b]0;title\x07",
+        b"\x1b]52;c;UFdORUQ=\x07",
+        b"\x1b[2J",
+        b"\x1b[5;8m",
+        b"\x1b[38;5;999m",
+        b"\x1b[99;1H",
+        b"\x1b[?1002h",
+        b"\x1b[5;90r",
+        b"\x1bPq\x1b\\",
+        b"\x1bc",
+        "\x9b".encode(),
+        b"\x9b",
+        b"\x07",
+        b"a\rb",
+        b"\x7f",
+        "\u202e".encode(),
+        "\u2028".encode(),
+        b"\x1b",
+    ],
+)
+def test_the_list_of_what_a_terminal_may_get_leaves_this_out(bad: bytes) -> None:
+    good = b"\x1b[?1049h\x1b[2;3H\x1b[1;38;5;12;48;2;0;0;255mtext\x1b[m\r\n\x1b[3C\x1b]22;text\x07\x1b[>25u"
+    assert strangers(good, (80, 24)) == []
+    assert len(strangers(good + bad + good, (80, 24))) >= 1

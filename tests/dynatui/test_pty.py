@@ -10,8 +10,9 @@ import pytest
 
 from decoder.events import Knob, Round
 from dynatui.recording import read
-from tests.dynatui.pty_terminal import ENTER, LEAVE, Start, Terminal, assert_left_clean, terminals, written
+from tests.dynatui.pty_terminal import ENTER, LEAVE, ROOT, Start, Terminal, assert_left_clean, terminals, written
 from tests.dynatui.render.scripted import story
+from tests.dynatui.terminal_grammar import strangers
 from tests.dynatui.tireless import script
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")
@@ -194,3 +195,65 @@ def test_the_embedded_pair_decodes_live_and_obeys_the_keys(start: Start, tmp_pat
     after = next(event for event in rounds_in(recorded) if event.round >= turned[0].round)
     assert after.knobs is not None
     assert after.knobs.tau_h == pytest.approx(turned[0].new)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--prompt-file", "/no/such/file"), "cannot read /no/such/file"),
+        (("--prompt-file", "."), "Is a directory"),
+        (("--record", "/no/such/folder/run.jsonl"), "cannot write /no/such/folder/run.jsonl"),
+        (("--log-file", "/no/such/folder/log"), "cannot write the log"),
+        (("--theme", "no-such"), "theme is 'no-such'"),
+        (("replay", "/no/such/run.jsonl"), "cannot read /no/such/run.jsonl"),
+        (("--follow", "/no/such/run.jsonl"), "cannot follow /no/such/run.jsonl"),
+    ],
+    ids=lambda value: "".join(value).strip("-"),
+)
+def test_what_is_wrong_at_the_start_is_one_line_and_no_screen(
+    start: Start, arguments: tuple[str, ...], said: str
+) -> None:
+    terminal = start("-m", "dynatui", *arguments, size=(500, 24))
+    assert terminal.end() == 2
+    assert ENTER not in terminal.written
+    assert terminal.written.startswith(b"dynatui: ")
+    assert terminal.written.count(b"\n") == 1
+    assert said in terminal.written.decode()
+
+
+def test_broken_settings_are_one_line_with_the_place(start: Start, tmp_path: Path) -> None:
+    settings = tmp_path / "config.toml"
+    settings.write_text("theme = [")
+    terminal = start("-m", "dynatui", DYNATUI_CONFIG=str(settings), size=(500, 24))
+    assert terminal.end() == 2
+    assert ENTER not in terminal.written
+    assert terminal.written.count(b"\n") == 1
+    assert str(settings) in terminal.written.decode()
+
+
+def test_a_torch_that_cannot_be_imported_is_a_panel(start: Start, tmp_path: Path) -> None:
+    broken = tmp_path / "broken" / "torch.py"
+    broken.parent.mkdir()
+    broken.write_text("raise ImportError('libcudart.so is missing\\x1b[31m')")
+    terminal = start("-m", "dynatui", PYTHONPATH=f"{broken.parent}:{ROOT}")
+    assert "libcudart.so is missing␛[31m" in terminal.wait_for("R tries again")
+    terminal.send("q")
+    assert terminal.end() == 3
+    assert strangers(terminal.written, (80, 24)) == []
+    assert_left_clean(terminal)
+
+
+def test_a_model_that_is_not_there_is_a_panel(start: Start) -> None:
+    terminal = start("-m", "dynatui", "--target", "/no/such/target", "--draft", "/no/such/draft")
+    assert "R tries again" in terminal.wait_for("no folder /no/such/target")
+    terminal.send("q")
+    assert terminal.end() == 3
+    assert_left_clean(terminal)
+
+
+def test_only_its_owner_reads_the_log(start: Start, tmp_path: Path) -> None:
+    terminal = start("-c", script(FULL), size=(120, 40))
+    terminal.wait_for("R tries again")
+    terminal.send("q")
+    assert terminal.end() == 3
+    assert [path.stat().st_mode & 0o77 for path in tmp_path.rglob("*.log")] == [0]
