@@ -281,7 +281,7 @@ class DynaApp(App[None]):
 
     def action_command_palette(self) -> None:
         """Opens the command palette."""
-        if not Palette.is_open(self):
+        if not isinstance(self.screen, Palette):
             self.push_screen(Palette(id="--command-palette"))
 
     def action_leave(self) -> None:
