@@ -21,14 +21,15 @@ from textual.containers import Container
 from decoder.config import require
 from decoder.events import Event
 from dynatui import terminal
+from dynatui.keymap import SIDE_BY_SIDE
 from dynatui.line import Line
 from dynatui.lockstep import Lockstep, Side
 from dynatui.render import cards, curves, tree, versus
 from dynatui.render.ink import Ink, Rows
 from dynatui.render.palette import THEME, palette
-from dynatui.render.scene import Place, Scene
+from dynatui.render.scene import ALWAYS, PanelName, Place, Scene
 from dynatui.render.text import TextPanel
-from dynatui.screens.versus import KEYS, PANELS, KeysScreen, Panel
+from dynatui.screens.versus import KeysScreen
 from dynatui.session import Symbols, View
 from dynatui.widgets.canvas import Canvas, in_the_open
 from dynatui.widgets.wire import SYNC_END, SYNC_START, Frame
@@ -47,10 +48,10 @@ _WIDE = 166
 _SYMBOLS: tuple[Symbols, ...] = get_args(Symbols)
 
 
-def panels(height: int, chosen: Panel) -> tuple[Panel, ...]:
+def panels(height: int, chosen: PanelName) -> tuple[PanelName, ...]:
     """The panels of a column that a terminal of some height has room for."""
     if height >= _TALLEST:
-        return PANELS
+        return ALWAYS
     if height >= _TALL:
         return ("text", "tree" if chosen == "text" else chosen)
     return (chosen,)
@@ -63,7 +64,7 @@ class CompareApp(App[None]):
     ENABLE_COMMAND_PALETTE = False
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding(cap, action, key.label, show=False, priority=action == "leave")
-        for key in KEYS
+        for key in SIDE_BY_SIDE.keys
         for cap, action in zip(key.caps, key.actions, strict=True)
     ]
 
@@ -85,7 +86,7 @@ class CompareApp(App[None]):
         require(view.theme is None or view.theme in names, f"theme is {view.theme!r}; give one of {', '.join(names)}")
         self.theme = (view.theme or THEME.name) if self._color else "ansi-dark"
         self.show = show
-        self.chosen: Panel = "text"
+        self.chosen: PanelName = "text"
         self.symbols = view.symbols
         self._fps = view.fps or (_FPS_OVER_SSH if "SSH_CONNECTION" in os.environ else _FPS)
         self._ticking = ticking
@@ -186,7 +187,7 @@ class CompareApp(App[None]):
         self.show.go(step)
         self.draw(everything=True)
 
-    def action_panel(self, name: Panel) -> None:
+    def action_panel(self, name: PanelName) -> None:
         """Chooses what a column shows."""
         self.chosen = name
         self._arrange()
@@ -236,7 +237,7 @@ class CompareApp(App[None]):
         return versus.table(self._states, (width, height))
 
     def _keys(self, scene: Scene, width: int, _height: int) -> Rows:
-        return [versus.keys(KEYS, width, in_words=scene.symbols == "ascii")]
+        return [versus.keys(SIDE_BY_SIDE.keys, width, in_words=scene.symbols == "ascii")]
 
     def _arrange(self) -> None:
         width, height = self.size
@@ -246,7 +247,7 @@ class CompareApp(App[None]):
         shown = panels(height, self.chosen)
         for canvas in screen.query(Canvas):
             _, _, panel = (canvas.id or "").partition("-")
-            if panel in PANELS:
+            if panel in ALWAYS:
                 canvas.display = panel in shown
 
     def _send(self, frame: str) -> None:

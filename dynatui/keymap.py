@@ -7,7 +7,7 @@ nothing of widgets; an action is the name of a method of the app, with its argum
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dynatui.render.scene import PANELS, Mode
+from dynatui.render.scene import ALWAYS, PANELS, Mode
 
 _EVERYWHERE: tuple[Mode, ...] = ("watch", "inspect", "knobs")
 _VIEWING: tuple[Mode, ...] = ("watch", "inspect")
@@ -147,6 +147,23 @@ GROUPS = (
     ),
 )  # fmt: skip
 
+SIDE_BY_SIDE = Group(
+    "Two recordings side by side",
+    (
+        Key(("space", "P"), ("pause", "pause"), "play", "play, pause", rank=3),
+        Key(("<", ">"), ("speed(-1)", "speed(1)"), "speed", "half, double the speed of the show", rank=5),
+        Key(("left", "right"), ("step(-1)", "step(1)"), "step", "to the round before, after, of either", rank=4),
+        Key(("shift+left", "shift+right"), ("step(-10)", "step(10)"), "step 10", "ten rounds back, on", rank=9),
+        Key(("home", "end"), ("seek(0)", "seek(1)"), "ends", "the beginning, the end of the run", rank=8),
+        Key(("n", "N"), ("go(1)", "go(-1)"), "run", "the next, the previous run of both", rank=6),
+        Key(("1", "2", "3"), tuple(f"panel('{name}')" for name in ALWAYS), "panel", "text, tree, curves", rank=7),
+        Key(("v",), ("symbols",), "symbols", "braille, blocks or ASCII", rank=10),
+        Key(("?",), ("help",), "help", "this page", rank=1),
+        Key(("q", "ctrl+c"), ("leave", "leave"), "quit", "quit", rank=2),
+    ),
+)
+"""The keys where two recordings are compared: an app of its own."""
+
 KEYMAP: tuple[Key, ...] = tuple(key for group in GROUPS for key in group.keys)
 
 
@@ -162,7 +179,7 @@ def table() -> list[str]:
     """The key map as rows of a Markdown table, for the README."""
     where: dict[tuple[Mode, ...], str] = {("inspect",): "inspecting", ("knobs",): "all knobs", ("watch",): "watching"}
     rows = ["| Keys | Where | What they do |", "|---|---|---|"]
-    for group in GROUPS:
+    for group in (*GROUPS, SIDE_BY_SIDE):
         rows.append(f"| **{group.title}** | | |")
         for key in group.keys:
             caps = " ".join(f"`{cap}`" for cap in key.shown)

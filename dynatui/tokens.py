@@ -57,7 +57,9 @@ def tokens_of(event: Round, round_s: float) -> tuple[Token, ...]:
 
 def entry_of(position: int, tokens: Sequence[Token], rounds: Sequence[Round]) -> int | None:
     """Where among `tokens` the generated token number `position` is; bursts count as one entry."""
-    event = next((event for event in rounds if event.position <= position < event.position + len(event.committed)), None)
+    event = next(
+        (event for event in rounds if event.position <= position < event.position + len(event.committed)), None
+    )
     if event is None:
         return None
     entries = [index for index, token in enumerate(tokens) if token.round == event.round]

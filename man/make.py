@@ -15,7 +15,7 @@ from typer.core import TyperArgument, TyperOption
 import decoder
 from dynatui import settings_text
 from dynatui.cli import command
-from dynatui.keymap import GROUPS
+from dynatui.keymap import GROUPS, SIDE_BY_SIDE
 
 PAGE = Path(__file__).with_name("dynatui.1")
 
@@ -69,7 +69,7 @@ def page() -> str:
     for sub in live.commands.values():
         lines += [f".SS {_text(f'dynatui {sub.name}')}", *_paragraphs(sub.help or ""), *_described(sub.params)]
     lines += [".SH KEYS"]
-    for group in GROUPS:
+    for group in (*GROUPS, SIDE_BY_SIDE):
         lines += [f".SS {_text(group.title)}"]
         lines += [line for key in group.keys for line in _item(", ".join(map(_bold, key.caps)), key.help)]
     lines += [".SH SETTINGS", *_paragraphs(_SETTINGS)]

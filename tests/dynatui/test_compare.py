@@ -9,10 +9,11 @@ from msgspec import structs
 from decoder.errors import ConfigError
 from decoder.events import Event, Round, Run
 from dynatui.compare import CompareApp, panels
+from dynatui.keymap import SIDE_BY_SIDE
 from dynatui.lockstep import Lockstep, Side
 from dynatui.recording import read
 from dynatui.render import versus
-from dynatui.screens.versus import KEYS, Panel
+from dynatui.render.scene import PanelName
 from dynatui.session import View
 from dynatui.sources import REST_S
 from dynatui.state import RunState
@@ -189,7 +190,7 @@ def test_every_row_is_as_wide_as_its_place(states: tuple[RunState, RunState], wi
     for name in ("a.jsonl", "漢" * 50):
         rows = [
             versus.heading(1, name, states[1], width),
-            versus.keys(KEYS, width, in_words=False),
+            versus.keys(SIDE_BY_SIDE.keys, width, in_words=False),
             versus.moment(moment, width),
         ]
         for row in [*rows, *versus.table(states, (width, 7)), *versus.table(states, (width, 5))]:
@@ -197,7 +198,7 @@ def test_every_row_is_as_wide_as_its_place(states: tuple[RunState, RunState], wi
 
 
 def test_without_arrows_the_keys_are_named_in_words() -> None:
-    assert "left right step  shift left shift right" in lines([versus.keys(KEYS, 200, in_words=True)])[0]
+    assert "left right step  shift left shift right" in lines([versus.keys(SIDE_BY_SIDE.keys, 200, in_words=True)])[0]
 
 
 def cells(text: str) -> int:
@@ -214,7 +215,7 @@ def cells(text: str) -> int:
         (60, "text", ("text", "tree", "curves")),
     ],
 )
-def test_higher_terminals_show_more_panels(height: int, chosen: Panel, shown: tuple[str, ...]) -> None:
+def test_higher_terminals_show_more_panels(height: int, chosen: PanelName, shown: tuple[str, ...]) -> None:
     assert panels(height, chosen) == shown
 
 

@@ -64,7 +64,9 @@ def test_continuous_integration_finds_the_test_command_in_the_readme() -> None:
 
 def test_the_table_of_keys_is_the_key_map() -> None:
     (written,) = KEYS.findall(README)
-    assert written == "\n".join([*table(), ""]), "python -c 'from dynatui.keymap import table; print(*table(), sep=chr(10))'"
+    assert written == "\n".join([*table(), ""]), (
+        "python -c 'from dynatui.keymap import table; print(*table(), sep=chr(10))'"
+    )
 
 
 def test_every_link_into_the_repository_leads_to_a_file() -> None:
