@@ -1,0 +1,126 @@
+"""What is compared: a name, and how to decode one text with it while a clock runs.
+
+Own methods run through the sessions that screen and library use. Knows neither prompts nor statistics.
+"""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from decoder.config import DynaTree, Fixed, Linear, RunConfig
+from decoder.device import Stopwatch
+from decoder.engine import Outcome
+from decoder.events import Round
+from decoder.methods import METHODS
+from decoder.metrics import Tally, tally_round
+from decoder.models import Pair
+
+BASELINE = "ar"
+"""What every other contender's text and speed are compared with."""
+
+
+@dataclass(frozen=True)
+class Contender:
+    """One way to decode."""
+
+    name: str
+    group: str
+    """What it is one setting of, for example linear; its own name where there is but one."""
+    run: Callable[[Pair, Sequence[int]], Tally]
+    """(pair, prompt ids) -> the totals of decoding the text to its end."""
+    settings: Mapping[str, Any]
+    """All its parameters."""
+    foreign: bool = False
+    """Whether it may refuse a model, a setting or a machine, and is then left out."""
+
+
+def own(name: str, group: str, method: str, config: RunConfig) -> Contender:
+    """A method of this engine with its parameters."""
+    parameters = METHODS[method].parameters(config)
+    return Contender(name, group, lambda pair, ids: decoded(pair, ids, method, config), parameters)
+
+
+def sweep(
+    methods: Sequence[str],
+    config: RunConfig,
+    dynatrees: dict[str, DynaTree],
+    chains: Sequence[Linear],
+    trees: Sequence[Fixed],
+) -> list[Contender]:
+    """Every method once with each of its settings; ar first, whether it is named or not.
+
+    Args:
+        methods: Names from the registry.
+        config: The length limit, and parameters of methods that are not listed below.
+        dynatrees: Settings of dynatree, by the name of their preset.
+        chains: Settings of linear.
+        trees: Settings of the fixed tree.
+    """
+    found = [own(BASELINE, BASELINE, BASELINE, config)]
+    for method in methods:
+        match method:
+            case "ar":
+                continue
+            case "dynatree":
+                settings = {
+                    method if len(dynatrees) == 1 else f"{method} {name}": replace(config, dynatree=rules)
+                    for name, rules in dynatrees.items()
+                }
+            case "linear":
+                settings = {f"linear {rules.k}": replace(config, linear=rules) for rules in chains}
+            case "fixed":
+                settings = {f"fixed {rules.depth}x{rules.branching}": replace(config, fixed=rules) for rules in trees}
+            case _:
+                settings = {method: config}
+        found += [own(name, method, method, config) for name, config in settings.items()]
+    return found
+
+
+def decoded(pair: Pair, prompt_ids: Sequence[int], method: str, config: RunConfig) -> Tally:
+    """Decodes one text to its end.
+
+    The clock that counts stands outside of the session, so that nothing a session does escapes it; what a method says
+    of the parts of its rounds is taken over. The device is waited for at the beginning and at the end alone.
+    """
+    clock = Stopwatch(pair.target.device)
+    opened = clock.now()
+    session = METHODS[method].open(pair, prompt_ids, config)
+    outcomes: list[tuple[Outcome, float]] = []
+    try:
+        session.prefill()
+        started = clock.now()
+        while not outcomes or not outcomes[-1][0].finished:
+            outcome = session.step(())
+            outcomes.append((outcome, time.perf_counter() - started))
+        ended = clock.now() - started
+    finally:
+        session.close()
+    outcomes[-1] = (outcomes[-1][0], ended)
+    tally = Tally(prefill_s=started - opened)
+    for number, (outcome, t) in enumerate(outcomes):
+        tally = tally_round(tally, as_round(method, number, outcome, t))
+    return tally
+
+
+def as_round(method: str, number: int, outcome: Outcome, t: float) -> Round:
+    """A round as `decoder.metrics` counts it, without what only a reader needs."""
+    return Round(
+        method=method,
+        round=number,
+        position=0,
+        t=t,
+        wall_s=t,
+        draft_s=outcome.draft_s,
+        verify_s=outcome.verify_s,
+        commit_s=outcome.commit_s,
+        target_forwards=outcome.target_forwards,
+        draft_forwards=outcome.draft_forwards,
+        tokens=outcome.tree.tokens,
+        parents=outcome.tree.parents,
+        logprobs=outcome.tree.logprobs,
+        pieces=[""] * len(outcome.tree.tokens),
+        accepted=outcome.accepted,
+        committed=outcome.committed,
+        text="",
+    )

@@ -1,0 +1,103 @@
+"""What was measured on: versions, processor, load, how fast memory is, and how much of it a run takes."""
+
+import os
+import platform
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from statistics import median
+
+import msgspec
+import torch
+import transformers
+
+import decoder
+from decoder.device import Stopwatch, peak_bytes, release_memory
+from decoder.models import LanguageModel
+
+COPIED_BYTES = 1 << 30
+COPIES = 10
+
+
+class Machine(msgspec.Struct, frozen=True, kw_only=True):
+    """Where and with what."""
+
+    system: str
+    processor: str
+    cores: int
+    threads: int
+    """That torch computes with."""
+    accelerator: str | None
+    versions: dict[str, str]
+    load_before: float | None
+    """Processes that ran or waited in the minute before: far above 0, others disturbed the measurement."""
+    copy_bytes_per_s: float | None
+    """Bytes read and written a second in a copy within the accelerator's memory."""
+
+
+def examined(device: torch.device) -> Machine:
+    """This machine, now."""
+    on_gpu = device.type == "cuda"
+    return Machine(
+        system=f"{platform.system()} {platform.release()}",
+        processor=_processor(),
+        cores=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
+        threads=torch.get_num_threads(),
+        accelerator=torch.cuda.get_device_name(device) if on_gpu else None,
+        versions={
+            "dynatui": decoder.__version__,
+            "python": platform.python_version(),
+            "torch": str(torch.__version__),
+            "transformers": transformers.__version__,
+        },
+        load_before=load(),
+        copy_bytes_per_s=copy_bandwidth(device) if on_gpu else None,
+    )
+
+
+def load() -> float | None:
+    """Processes that ran or waited, on average over the last minute; None where the system does not say."""
+    with suppress(OSError, AttributeError):
+        return os.getloadavg()[0]
+    return None
+
+
+def copy_bandwidth(device: torch.device, size: int = COPIED_BYTES) -> float:
+    """Bytes read and written a second while a tensor of `size` bytes is copied; the median of some."""
+    clock = Stopwatch(device)
+    source = torch.zeros(size, dtype=torch.uint8, device=device)
+    target = torch.empty_like(source)
+    target.copy_(source)
+    times = []
+    for _ in range(COPIES):
+        start = clock.now()
+        target.copy_(source)
+        times.append(clock.now() - start)
+    return 2 * size / median(times)
+
+
+def read_bytes(model: LanguageModel) -> int:
+    """Bytes of weights that one forward pass reads: all but the input embedding, unless that is the head as well."""
+    module = model.module
+    total: int = sum(weight.numel() * weight.element_size() for weight in module.parameters())
+    embedding, head = module.get_input_embeddings().weight, module.get_output_embeddings()
+    tied = head is not None and head.weight is embedding
+    unread: int = 0 if tied else embedding.numel() * embedding.element_size()
+    return total - unread
+
+
+@contextmanager
+def peak_during(device: torch.device) -> Iterator[Callable[[], int]]:
+    """Most memory in use from here on: of the device's on CUDA, of the process on a CPU, both models included."""
+    release_memory(device)
+    with suppress(OSError):
+        Path("/proc/self/clear_refs").write_text("5", encoding="ascii")  # Linux then begins a new peak
+    yield lambda: peak_bytes(device)
+
+
+def _processor() -> str:
+    """The processor's name, where the system tells it."""
+    with suppress(OSError, StopIteration):
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+        return next(line for line in lines if line.startswith("model name")).partition(":")[2].strip()
+    return platform.processor() or platform.machine()

@@ -1,0 +1,114 @@
+"""The two baselines from outside: transformers' greedy generate and its assisted generation, each in several settings.
+
+Both run on the pair's own modules, on the caller's thread. Which setting is best depends on models and machine, so all
+are measured and the table names the best. The prompt's time ends with the first tokens; they leave the rates.
+"""
+
+import copy
+import time
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import torch
+from transformers.generation.streamers import BaseStreamer
+
+from decoder.assisted import as_wide_as
+from decoder.bench.contenders import Contender, as_round
+from decoder.device import Stopwatch
+from decoder.engine import Outcome
+from decoder.metrics import Tally, tally_round
+from decoder.models import Pair
+from decoder.tree import TokenTree
+
+CACHES = ("dynamic", "static")
+ASSISTED: dict[str, dict[str, float]] = {
+    "20/.4": {},
+    "3/0": {"num_assistant_tokens": 3, "assistant_confidence_threshold": 0.0},
+    "5/.4": {"num_assistant_tokens": 5, "assistant_confidence_threshold": 0.4},
+}
+"""Drafted tokens / confidence under which drafting stops. The first is what transformers starts with."""
+
+
+class _Bursts(BaseStreamer):
+    """Notes which tokens came when."""
+
+    def __init__(self) -> None:
+        self.bursts: list[tuple[list[int], float]] = []
+        self._prompt_seen = False
+
+    def put(self, value: torch.Tensor) -> None:
+        """Called with the prompt first, then with each burst."""
+        if self._prompt_seen:
+            self.bursts.append((value.flatten().tolist(), time.perf_counter()))
+        self._prompt_seen = True
+
+    def end(self) -> None:
+        """Called when the text is finished."""
+
+
+def baselines(pair: Pair, max_new_tokens: int) -> list[Contender]:
+    """Both baselines in all their settings."""
+    assistant = as_wide_as(pair.draft, pair.target.width)
+    plain = [
+        Contender(
+            f"generate {cache}",
+            "generate",
+            partial(_generated, max_new_tokens=max_new_tokens, cache_implementation=cache),
+            {"cache_implementation": cache},
+            foreign=True,
+        )
+        for cache in CACHES
+    ]
+    assisted = [
+        Contender(
+            f"assisted {name}",
+            "assisted",
+            partial(_assisted, max_new_tokens=max_new_tokens, assistant=assistant, drafting=settings),
+            settings,
+            foreign=True,
+        )
+        for name, settings in ASSISTED.items()
+    ]
+    return [*plain, *assisted]
+
+
+@torch.inference_mode()
+def _generated(pair: Pair, prompt_ids: Sequence[int], *, max_new_tokens: int, **settings: Any) -> Tally:
+    """What generate does with these settings on top of plain greedy search."""
+    unused = list(range(pair.vocabulary, max(pair.target.width, pair.draft.width)))
+    ids = torch.tensor([list(prompt_ids)], device=pair.target.device)
+    clock, streamer = Stopwatch(pair.target.device), _Bursts()
+    started = clock.now()
+    pair.target.module.generate(
+        ids,
+        attention_mask=torch.ones_like(ids),
+        do_sample=False,
+        max_new_tokens=max_new_tokens,
+        suppress_tokens=unused or None,
+        streamer=streamer,
+        **settings,
+    )
+    ended = clock.now()
+    first = streamer.bursts[0][1]
+    ends = [*(at - first for _, at in streamer.bursts[:-1]), ended - first if len(streamer.bursts) > 1 else 0.0]
+    tally = Tally(prefill_s=first - started)
+    drafts = "assistant_model" in settings
+    for number, ((tokens, _), t) in enumerate(zip(streamer.bursts, ends, strict=True)):
+        root = TokenTree([prompt_ids[-1]])
+        outcome = Outcome(root, committed=tokens, target_forwards=1, draft_forwards=None if drafts else 0)
+        tally = tally_round(tally, as_round("hf", number, outcome, t))
+    return tally
+
+
+def _assisted(
+    pair: Pair, prompt_ids: Sequence[int], *, max_new_tokens: int, assistant: Any, drafting: dict[str, float]
+) -> Tally:
+    """The same with an assistant, which keeps its settings beside its weights."""
+    before = assistant.generation_config
+    assistant.generation_config = copy.deepcopy(before)
+    assistant.generation_config.update(**drafting)
+    try:
+        return _generated(pair, prompt_ids, max_new_tokens=max_new_tokens, assistant_model=assistant)
+    finally:
+        assistant.generation_config = before

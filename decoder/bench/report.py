@@ -1,0 +1,139 @@
+"""A whole measurement in one value, as `--json` keeps it: every sample, the settings, the machine, and what follows."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from decoder.bench.contenders import BASELINE, Contender
+from decoder.bench.machine import Machine, load, read_bytes
+from decoder.bench.protocol import Sample
+from decoder.bench.shapes import Rounds, rounds
+from decoder.bench.summary import Bandwidth, Comparison, Difference, Row, Samples, comparisons, differences, rows
+from decoder.config import RunConfig
+from decoder.events import Figures
+from decoder.metrics import figures
+from decoder.models import Pair
+from decoder.neartie import Verdict, judged
+
+SCHEMA = 1
+
+
+class Setup(msgspec.Struct, frozen=True, kw_only=True):
+    """What is measured, and on what."""
+
+    schema: int = SCHEMA
+    started_at: str
+    """UTC, ISO 8601."""
+    machine: Machine
+    target: str
+    draft: str
+    device: str
+    dtype: str
+    contenders: dict[str, dict[str, Any]]
+    """All parameters of each, by its name."""
+    prompts: list[list[int]]
+    """Token ids."""
+    max_new_tokens: int
+    repeats: int
+    seed: int
+
+
+class Record(msgspec.Struct, frozen=True, kw_only=True):
+    """One text that one contender decoded; its figures compare it with ar's text of the same turn."""
+
+    contender: str
+    group: str
+    prompt: int
+    repeat: int
+    figures: Figures
+
+
+class Report(msgspec.Struct, frozen=True, kw_only=True):
+    """Methods and baselines on texts."""
+
+    setup: Setup
+    load_after: float | None
+    rows: list[Row]
+    best_generate: str | None
+    comparisons: list[Comparison]
+    differences: list[Difference]
+    texts: dict[int, list[int]]
+    """ar's tokens, by the prompt's number."""
+    samples: list[Record]
+
+
+class ShapesReport(msgspec.Struct, frozen=True, kw_only=True):
+    """Rounds of given sizes on random weights."""
+
+    setup: Setup
+    load_after: float | None
+    rounds: list[Rounds]
+    samples: list[Record]
+
+
+def setup(
+    pair: Pair,
+    machine: Machine,
+    contenders: Sequence[Contender],
+    prompts: Sequence[Sequence[int]],
+    config: RunConfig,
+    repeats: int,
+) -> Setup:
+    """What is about to be measured."""
+    return Setup(
+        started_at=datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z"),
+        machine=machine,
+        target=pair.target_name,
+        draft=pair.draft_name,
+        device=pair.device,
+        dtype=pair.dtype,
+        contenders={contender.name: dict(contender.settings) for contender in contenders},
+        prompts=[list(prompt) for prompt in prompts],
+        max_new_tokens=config.max_new_tokens,
+        repeats=repeats,
+        seed=config.seed,
+    )
+
+
+def of_texts(setup: Setup, pair: Pair, samples: Samples) -> Report:
+    """What samples on texts tell."""
+
+    def judge(prompt: int, before: Sequence[int], rivals: tuple[int, int]) -> Verdict:
+        return judged(pair.target, [*setup.prompts[prompt], *before], rivals)
+
+    return Report(
+        setup=setup,
+        load_after=load(),
+        rows=rows(samples, setup.seed, _bandwidth(setup, pair)),
+        best_generate=samples.best(("generate",), setup.seed),
+        comparisons=comparisons(samples, setup.seed),
+        differences=differences(samples, judge),
+        texts={prompt: list(text) for prompt, text in samples.texts.items()},
+        samples=_records(samples),
+    )
+
+
+def of_shapes(setup: Setup, pair: Pair, samples: Samples) -> ShapesReport:
+    """What samples on random weights tell."""
+    return ShapesReport(
+        setup=setup,
+        load_after=load(),
+        rounds=rounds(samples.all(), setup.seed, _bandwidth(setup, pair)),
+        samples=_records(samples),
+    )
+
+
+def _bandwidth(setup: Setup, pair: Pair) -> Bandwidth | None:
+    copied = setup.machine.copy_bytes_per_s
+    return None if copied is None else Bandwidth(read_bytes(pair.target), read_bytes(pair.draft), copied)
+
+
+def _records(samples: Samples) -> list[Record]:
+    plain = {(turn.repeat, turn.prompt): turn.tally for turn in samples.all() if turn.contender == BASELINE}
+    return [_record(turn, figures(turn.tally, plain[turn.repeat, turn.prompt])) for turn in samples.all()]
+
+
+def _record(turn: Sample, found: Figures) -> Record:
+    return Record(contender=turn.contender, group=turn.group, prompt=turn.prompt, repeat=turn.repeat, figures=found)

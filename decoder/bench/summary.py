@@ -1,0 +1,245 @@
+"""From samples to what is reported: one row a contender, and how the best of one kind compares with that of another.
+
+A text that differs from ar's has no speed: that contender's figures leave this prompt out, and the difference is named
+with float32's verdict on it. Pure, but for the judge that it is handed.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from decoder.bench.contenders import BASELINE, Contender
+from decoder.bench.protocol import Sample
+from decoder.bench.statistics import Estimate, Groups, estimate, ratios
+from decoder.events import Figures
+from decoder.metrics import figures
+from decoder.neartie import Verdict
+
+Judge = Callable[[int, Sequence[int], tuple[int, int]], Verdict]
+"""(prompt's number, tokens before the difference, the two tokens) -> float32's verdict."""
+Measure = Callable[[Figures], float | None]
+
+
+class Row(msgspec.Struct, frozen=True, kw_only=True):
+    """One contender over all prompts whose text equals ar's: medians over prompts, of the median over repeats."""
+
+    name: str
+    group: str
+    prompts: int
+    same: int
+    """Prompts whose text equals ar's in every repeat."""
+    tokens_per_second: Estimate | None
+    over_ar: Estimate | None
+    over_generate: Estimate | None
+    """Over the best setting of transformers' greedy generate."""
+    tokens_per_round: float | None
+    round_ms: float | None
+    draft_ms: float | None
+    verify_ms: float | None
+    commit_ms: float | None
+    host_ms: float | None
+    host_share: float | None
+    """Share of a round that commit and host take."""
+    target_forwards: float | None
+    """A round, as is the next."""
+    draft_forwards: float | None
+    peak_bytes: int | None
+    bandwidth_share: float | None
+    """Share of the copy bandwidth at which the weights of all forward passes were read."""
+
+
+class Comparison(msgspec.Struct, frozen=True, kw_only=True):
+    """How much faster one contender is than the best of several."""
+
+    name: str
+    than: str
+    """The best of them."""
+    of: int
+    """How many there were to choose from."""
+    kind: str
+    ratio: Estimate
+
+
+class Difference(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a text first differs from ar's; that contender has no speed on this prompt."""
+
+    name: str
+    prompt: int
+    index: int
+    near_tie: bool | None
+    """None: one text is the beginning of the other."""
+    gap: float | None
+    """Float32 logit of the higher of the two tokens minus the other's."""
+
+
+@dataclass(frozen=True)
+class Bandwidth:
+    """What a share of the memory's limit is computed from."""
+
+    target_bytes: int
+    draft_bytes: int
+    copy_bytes_per_s: float
+
+    def share(self, found: Figures) -> float | None:
+        """The share that a run has reached; None where its forward passes are not known."""
+        if found.target_forwards is None or found.draft_forwards is None or not found.decode_s:
+            return None
+        read = found.target_forwards * self.target_bytes + found.draft_forwards * self.draft_bytes
+        return read / found.decode_s / self.copy_bytes_per_s
+
+
+class Samples:
+    """The samples of all prompts and repeats that everyone went through, and which of them have a speed."""
+
+    def __init__(self, samples: Iterable[Sample], contenders: Sequence[Contender]) -> None:
+        self.groups: dict[str, str] = {contender.name: contender.group for contender in contenders}
+        blocks: defaultdict[tuple[int, int], dict[str, Sample]] = defaultdict(dict)
+        for sample in samples:
+            blocks[sample.repeat, sample.prompt][sample.contender] = sample
+        self._blocks = {at: block for at, block in blocks.items() if block.keys() == self.groups.keys()}
+        self.prompts = sorted({prompt for _, prompt in self._blocks})
+        self.texts = {prompt: self._turns(BASELINE, prompt)[0].tally.tokens for prompt in self.prompts}
+        """ar's, which is the right one."""
+
+    def same(self, name: str) -> list[int]:
+        """Prompts on which every text of a contender equals ar's."""
+        return [
+            prompt
+            for prompt in self.prompts
+            if all(sample.tally.tokens == self.texts[prompt] for sample in self._turns(name, prompt))
+        ]
+
+    def values(self, name: str, measure: Measure, prompts: Sequence[int]) -> Groups:
+        """One figure of a contender, prompt by prompt and repeat by repeat, where it is known."""
+        found = [[measure(figures(turn.tally, None)) for turn in self._turns(name, prompt)] for prompt in prompts]
+        return [[value for value in group if value is not None] for group in found]
+
+    def ratio(self, name: str, than: str, seed: int) -> Estimate | None:
+        """How much faster one contender is than another, on the prompts where both have a speed."""
+        others = set(self.same(than))
+        both = [prompt for prompt in self.same(name) if prompt in others]
+        over, under = (self.values(contender, _speed, both) for contender in (name, than))
+        return estimate(ratios(over, under), seed)
+
+    def best(self, groups: Sequence[str], seed: int) -> str | None:
+        """The fastest contender of these groups."""
+        speeds = {name: self.ratio(name, BASELINE, seed) for name, group in self.groups.items() if group in groups}
+        known = {name: speed.median for name, speed in speeds.items() if speed is not None}
+        return max(known, key=lambda name: known[name]) if known else None
+
+    def differing(self) -> Iterable[tuple[str, int, Sequence[int]]]:
+        """(contender, prompt, its first text that is not ar's)."""
+        for name in self.groups:
+            for prompt in self.prompts:
+                texts = (turn.tally.tokens for turn in self._turns(name, prompt))
+                if other := next((text for text in texts if text != self.texts[prompt]), None):
+                    yield name, prompt, other
+
+    def all(self) -> list[Sample]:
+        """Every sample that counts, in the order of repeats and prompts."""
+        return [sample for block in self._blocks.values() for sample in block.values()]
+
+    def _turns(self, name: str, prompt: int) -> list[Sample]:
+        return [block[name] for (_, which), block in sorted(self._blocks.items()) if which == prompt]
+
+
+def rows(samples: Samples, seed: int, bandwidth: Bandwidth | None) -> list[Row]:
+    """One row a contender."""
+    return [_row(samples, name, seed, bandwidth) for name in samples.groups]
+
+
+def comparisons(samples: Samples, seed: int) -> list[Comparison]:
+    """What the table closes with: ar and every dynatree against the best of each other kind."""
+    trees = [name for name, group in samples.groups.items() if group == "dynatree"]
+    pairs: list[tuple[str, tuple[str, ...]]] = [(BASELINE, ("generate",))]
+    kinds = ((BASELINE,), ("generate",), ("assisted",), ("linear",), ("fixed",), ("linear", "fixed"))
+    pairs += [(name, kind) for name in trees for kind in kinds]
+    found = []
+    for name, kind in pairs:
+        best = samples.best(kind, seed)
+        ratio = samples.ratio(name, best, seed) if best else None
+        if best and ratio:
+            of = sum(group in kind for group in samples.groups.values())
+            found.append(Comparison(name=name, than=best, of=of, kind=" and ".join(kind), ratio=ratio))
+    return found
+
+
+def differences(samples: Samples, judge: Judge) -> list[Difference]:
+    """Every contender and prompt without a speed, and why."""
+    found = []
+    verdicts: dict[tuple[int, int, tuple[int, int]], Verdict] = {}
+    for name, prompt, text in samples.differing():
+        right = samples.texts[prompt]
+        index = next((i for i, (a, b) in enumerate(zip(text, right, strict=False)) if a != b), None)
+        verdict = None
+        if index is not None:
+            rivals = (right[index], text[index])
+            key = (prompt, index, rivals)
+            verdict = verdicts[key] = verdicts.get(key) or judge(prompt, right[:index], rivals)
+        found.append(
+            Difference(
+                name=name,
+                prompt=prompt,
+                index=min(len(text), len(right)) if index is None else index,
+                near_tie=verdict.near_tie if verdict else None,
+                gap=verdict.gap if verdict else None,
+            )
+        )
+    return found
+
+
+def per_round(key: str) -> Measure:
+    """A figure's share in one round."""
+
+    def measure(found: Figures) -> float | None:
+        value = getattr(found, key)
+        return None if value is None else value / found.rounds
+
+    return measure
+
+
+def _row(samples: Samples, name: str, seed: int, bandwidth: Bandwidth | None) -> Row:
+    same = samples.same(name)
+    generate = samples.best(("generate",), seed)
+
+    def middle(measure: Measure) -> float | None:
+        found = estimate(samples.values(name, measure, same), seed)
+        return found.median if found else None
+
+    def ms(key: str) -> float | None:
+        value = middle(per_round(key))
+        return None if value is None else 1000 * value
+
+    peak = middle(lambda found: found.peak_bytes)
+    return Row(
+        name=name,
+        group=samples.groups[name],
+        prompts=len(samples.prompts),
+        same=len(same),
+        tokens_per_second=estimate(samples.values(name, _speed, same), seed),
+        over_ar=samples.ratio(name, BASELINE, seed),
+        over_generate=samples.ratio(name, generate, seed) if generate else None,
+        tokens_per_round=middle(lambda found: found.tokens_per_round),
+        round_ms=ms("decode_s"),
+        draft_ms=ms("draft_s"),
+        verify_ms=ms("verify_s"),
+        commit_ms=ms("commit_s"),
+        host_ms=ms("host_s"),
+        host_share=middle(_host_share),
+        target_forwards=middle(per_round("target_forwards")),
+        draft_forwards=middle(per_round("draft_forwards")),
+        peak_bytes=None if peak is None else round(peak),
+        bandwidth_share=middle(bandwidth.share) if bandwidth else None,
+    )
+
+
+def _speed(found: Figures) -> float | None:
+    return found.tokens_per_second
+
+
+def _host_share(found: Figures) -> float | None:
+    if found.host_s is None or found.commit_s is None or not found.decode_s:
+        return None
+    return (found.host_s + found.commit_s) / found.decode_s

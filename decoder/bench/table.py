@@ -1,0 +1,174 @@
+"""Reports as text of at most 80 columns. Only words and numbers: everything is computed before it comes here."""
+
+from collections.abc import Callable, Sequence
+from statistics import median
+
+from decoder.bench.report import Report, Setup, ShapesReport
+from decoder.bench.shapes import LENGTHS, Rounds
+from decoder.bench.statistics import Estimate
+from decoder.bench.summary import Comparison, Difference, Row
+from decoder.metrics import FIGURES
+
+WIDTH = 80
+NAME = 17
+UNKNOWN = "-"
+_LABELS = {figure.key: figure.label for figure in FIGURES}
+
+
+def on_texts(report: Report) -> str:
+    """The report of methods and baselines."""
+    tables = [
+        _heading(report.setup, report.load_after),
+        speeds(report.rows, report.best_generate),
+        parts(report.rows),
+        compared(report.comparisons),
+        differing(report.differences),
+    ]
+    return "\n\n".join(filter(None, tables)) + "\n"
+
+
+def on_shapes(report: ShapesReport) -> str:
+    """The report of rounds on random weights."""
+    return "\n\n".join([_heading(report.setup, report.load_after), rounds(report.rounds)]) + "\n"
+
+
+def _heading(setup: Setup, load_after: float | None) -> str:
+    """What was measured, and where."""
+    machine = setup.machine
+    prompts = f"{_counted(len(setup.prompts), 'prompt')} of {_range([len(prompt) for prompt in setup.prompts])} tokens"
+    lines = [
+        f"{setup.target} with {setup.draft} on {setup.device} in {setup.dtype}, greedy",
+        f"{prompts}, at most {setup.max_new_tokens} new; {_counted(setup.repeats, 'repeat')}; seed {setup.seed}",
+        f"{machine.processor}, {_counted(machine.threads, 'thread')} on {_counted(machine.cores, 'core')}",
+        f"load {_number(machine.load_before, 1)} before, {_number(load_after, 1)} after",
+        ", ".join(f"{name} {version}" for name, version in machine.versions.items()),
+        "medians over prompts, 95 % bootstrap intervals, all in one process, turn by turn",
+    ]
+    if machine.accelerator:
+        copied = machine.copy_bytes_per_s
+        lines.insert(2, f"{machine.accelerator}, copies {_number(copied and copied / 1e12, 2)} TB/s")
+    return "\n".join(line if len(line) <= WIDTH else f"{line[: WIDTH - 3]}..." for line in lines)
+
+
+def _counted(count: int, thing: str) -> str:
+    return f"{count} {thing}{'' if count == 1 else 's'}"
+
+
+def _range(counts: Sequence[int]) -> str:
+    low, high = min(counts), max(counts)
+    return str(low) if low == high else f"{low} to {high}"
+
+
+def speeds(rows: Sequence[Row], best_generate: str | None) -> str:
+    """Tokens a second, and ratios with their intervals."""
+    limits = any(row.bandwidth_share is not None for row in rows)
+    keys = ("tokens_per_second", "tokens_per_round", "identical_to_ar")
+    rate, length, same = (_LABELS[key] for key in keys)
+    head = [(9, rate), (6, length), (16, "x ar"), (16, "x generate"), (11, same)]
+    lines = [_line("", *head, *([(5, "limit")] if limits else []))]
+    for row in rows:
+        cells = [
+            (9, _number(row.tokens_per_second.median if row.tokens_per_second else None, 1)),
+            (6, _number(row.tokens_per_round, 2)),
+            (16, _ratio(row.over_ar)),
+            (16, _ratio(row.over_generate)),
+            (11, f"{row.same} of {row.prompts}"),
+        ]
+        lines.append(_line(row.name, *cells, *([(5, _percent(row.bandwidth_share))] if limits else [])))
+    if best_generate:
+        lines.append(f"x generate: over {best_generate}, the best setting of transformers' greedy search.")
+    if limits:
+        lines.append("limit: % of the copy bandwidth at which all forward passes read weights.")
+    return "\n".join(lines)
+
+
+def parts(rows: Sequence[Row]) -> str:
+    """Where the milliseconds of a round go, its forward passes, and memory."""
+    keys = ("draft", "verify", "commit", "host")
+    head = [(8, "ms/round"), *((7, key) for key in keys), (7, "host %"), (10, "forwards"), (8, "peak MB")]
+    lines = [_line("", *head)]
+    for row in rows:
+        times = (row.draft_ms, row.verify_ms, row.commit_ms, row.host_ms)
+        lines.append(
+            _line(
+                row.name,
+                (8, _ms(row.round_ms)),
+                *((7, _ms(time)) for time in times),
+                (7, _percent(row.host_share)),
+                (10, f"{_number(row.target_forwards, 2)}+{_number(row.draft_forwards, 2)}"),
+                (8, UNKNOWN if row.peak_bytes is None else f"{row.peak_bytes / 1e6:.0f}"),
+            )
+        )
+    lines.append("host %: commit and host together. forwards: of target and draft, a round.")
+    return "\n".join(lines)
+
+
+def compared(comparisons: Sequence[Comparison]) -> str:
+    """One line a comparison with the best of a kind."""
+    lines = []
+    for found in comparisons:
+        among = f" ({found.than}, best of {found.of})" if found.of > 1 else ""
+        lines.append(f"{f'{found.name} over {found.kind}{among}':<60}{_ratio(found.ratio):>20}")
+    return "\n".join(lines)
+
+
+def differing(differences: Sequence[Difference]) -> str:
+    """One line a text that is not ar's."""
+    return "\n".join(
+        f"{found.name}: prompt {found.prompt + 1} differs from ar at token {found.index}: "
+        f"{_verdict(found)}; no speed for it"
+        for found in differences
+    )
+
+
+def rounds(rows: Sequence[Rounds]) -> str:
+    """What rounds of each size cost, and what that brings at how many tokens a round."""
+    limits = any(row.bandwidth_share is not None for row in rows)
+    head = [(18, "ms/round"), (8, "draft"), (8, "/level"), (8, "verify"), (8, "commit"), (7, "host")]
+    lines = [_line("levels x rows", *head, *([(6, "limit")] if limits else []))]
+    for row in rows:
+        times = ((8, row.draft_ms), (8, row.level_ms), (8, row.verify_ms), (8, row.commit_ms), (7, row.host_ms))
+        cells = [(18, _interval(row.round_ms, _ms)), *((width, _ms(time)) for width, time in times)]
+        lines.append(_line(row.name, *cells, *([(6, _percent(row.bandwidth_share))] if limits else [])))
+    lines += ["", _line(f"tokens/s at {_LABELS['tokens_per_round']}", *((10, f"{length:g}") for length in LENGTHS))]
+    for row in rows:
+        lines.append(_line(row.name, *((10, _number(row.tokens_per_second.get(length), 1)) for length in LENGTHS)))
+    lines.append(f"Peak memory {median(row.peak_bytes for row in rows) / 1e6:.0f} MB.")
+    return "\n".join(lines)
+
+
+def _verdict(found: Difference) -> str:
+    match found.near_tie:
+        case None:
+            return "one text is shorter"
+        case True:
+            return f"a near tie ({found.gap:.2g})"
+        case False:
+            return f"NO tie ({found.gap:.2g})"
+
+
+def _line(name: str, *cells: tuple[int, str]) -> str:
+    return f"{name:<{NAME}}" + "".join(f"{text:>{width}}" for width, text in cells)
+
+
+def _number(value: float | None, digits: int) -> str:
+    return UNKNOWN if value is None else f"{value:.{digits}f}"
+
+
+def _ms(value: float | None) -> str:
+    """Milliseconds, in digits that fit a column whether they are thousandths or thousands."""
+    digits = 3 if value is None or value < 10 else 2 if value < 100 else 1
+    return _number(value, digits)
+
+
+def _percent(share: float | None) -> str:
+    return UNKNOWN if share is None else f"{100 * share:.1f}"
+
+
+def _ratio(found: Estimate | None) -> str:
+    return UNKNOWN if found is None else _interval(found, lambda value: f"{value:.2f}")
+
+
+def _interval(found: Estimate, text: Callable[[float], str]) -> str:
+    ends = "" if found.low is None or found.high is None else f" {text(found.low)}-{text(found.high)}"
+    return f"{text(found.median)}{ends}"
