@@ -25,6 +25,7 @@ from benchmarks.screen import Terminal
 from decoder.config import RunConfig
 from decoder.events import Event, Round
 from decoder.steering import Steering
+from dynatui import terminal
 from dynatui.session import Session, View
 from dynatui.sources import Decode, EngineSource, load_engine
 
@@ -105,7 +106,9 @@ def inside(pairs: int, notes: Path) -> None:
     session = Session(
         prompts=(_PROMPT,), config=RunConfig(methods=("dynatree",), max_new_tokens=_TOKENS), view=View(speed=1.0)
     )
-    Observed(EngineSource(session, trial.loader(session), rest_s=0.0), View(speed=1.0, fps=_FPS)).run(mouse=False)
+    source = EngineSource(session, trial.loader(session), rest_s=0.0)
+    with terminal.screen_only(Path(os.devnull)) as line:
+        Observed(source, View(speed=1.0, fps=_FPS), line=line).run(mouse=False)
     os._exit(0)  # the engine's thread sleeps in the middle of a prompt
 
 
@@ -128,10 +131,10 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         notes = Path(folder) / "notes.jsonl"
         command = [sys.executable, __file__, "--pairs", str(wanted.pairs), "--inside", str(notes)]
-        terminal = Terminal(command, _SIZE, {"OMP_NUM_THREADS": "1"})
-        while terminal.process.poll() is None:
-            terminal.read(0.5)
-            terminal.written.clear()
+        outside = Terminal(command, _SIZE, {"OMP_NUM_THREADS": "1"})
+        while outside.process.poll() is None:
+            outside.read(0.5)
+            outside.written.clear()
         rates = [json.loads(line) for line in notes.read_text(encoding="utf-8").splitlines()][_WARM_RUNS:]
     share = fmean(share for drawn, _, share in rates if drawn)
     both = [(drawn, rate) for drawn, rate, _ in rates]
