@@ -42,9 +42,15 @@ class Terminal:
         self._decode = codecs.getincrementaldecoder("utf-8")("replace")
 
     @property
+    def rows(self) -> list[str]:
+        """The lines of the screen; pyte's own `display` fails on half of a wide character."""
+        cells = self.screen.buffer
+        return ["".join(cells[y][x].data for x in range(self.screen.columns)) for y in range(self.screen.lines)]
+
+    @property
     def shown(self) -> str:
         """What the screen shows."""
-        return "\n".join(self.screen.display)
+        return "\n".join(self.rows)
 
     @property
     def afterwards(self) -> str:

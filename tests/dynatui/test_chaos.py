@@ -46,14 +46,15 @@ async def test_random_keys_and_sizes_while_it_decodes_break_nothing(
     )
     app = DynaApp(source)
     async with app.run_test(size=(120, 40)) as pilot:
+        driver = app._driver
+        assert driver is not None
         weather = random.Random(1)
         parser, size = XTermParser(), sizes(2, 150)
         for number, burst in enumerate(storm(3, 1000)):
             for message in parser.feed(burst):
-                assert app._driver is not None
-                app._driver.process_message(message)
+                driver.process_message(message)
             if number % 4 == 0 and (new := next(size, None)):
-                app._driver.process_message(events.Resize(Size(*new), Size(*new)))
+                driver.process_message(events.Resize(Size(*new), Size(*new)))
             if weather.random() < 0.2:
                 await asyncio.sleep(0)
                 await pilot.pause()

@@ -122,9 +122,11 @@ def test_a_hostile_prompt_can_be_edited_and_run_again(start: Start) -> None:
 def test_clicks_on_foreign_markup_do_nothing(start: Start, tmp_path: Path) -> None:
     path = written(tmp_path / "run.jsonl", [hostile_event(event) for event in story(2)])
     terminal = start("-m", "dynatui", "replay", path, "--speed", "20", size=FULL)
-    assert "PRESS" in terminal.wait_for("ended")
-    line = next(place for place, row in enumerate(terminal.screen.display) if "PRESS" in row)
-    column = terminal.screen.display[line].index("PRESS")
+    terminal.wait_for("ended")
+    terminal.read(0.4)
+    terminal.wait_for("PRESS")
+    line = next(place for place, row in enumerate(terminal.rows) if "PRESS" in row)
+    column = terminal.rows[line].index("PRESS")
     for x in range(column - 18, column + 6):
         terminal.send(f"\x1b[<0;{x + 1};{line + 1}M\x1b[<0;{x + 1};{line + 1}m")
     terminal.wait_for("INSPECT")

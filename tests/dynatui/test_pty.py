@@ -175,7 +175,7 @@ def wait_for_rounds(terminal: Terminal, path: Path, count: int) -> None:
         terminal.read(0.1)
         if len(rounds_in(path)) >= count:
             return
-    pytest.fail("the rounds never came; the screen is\n" + "\n".join(terminal.screen.display))
+    pytest.fail("the rounds never came; the screen is\n" + terminal.shown)
 
 
 @pytest.mark.parametrize("size", [(80, 24), (120, 40)], ids=["80x24", "120x40"])
