@@ -1,10 +1,11 @@
-"""Matrix products with weights that oneDNN has laid out for this CPU: the only module that uses torch's private operators.
+"""Matrix products with weights laid out for this CPU: the only module that uses operators that torch does not document.
 
 With plain weights the price of a product grows with its rows, and a draft tree loses to plain decoding; with packed
-ones eight rows cost little more than one. Where torch or the CPU lacks the private operators, the public `linear` gives
-the same numbers.
+ones eight rows cost little more than one. Where torch or the CPU lacks an operator, the next best is taken; the public
+`linear` is the last and computes the same numbers.
 """
 
+from collections.abc import Callable
 from typing import Any, Protocol
 
 import torch
@@ -15,87 +16,116 @@ HALF = (torch.bfloat16, torch.float16)
 
 
 class Linear(Protocol):
-    """x W^T + b, computed in the dtype of the weights."""
-
-    dtype: torch.dtype
+    """x W^T + b."""
 
     def __call__(self, rows: Tensor) -> Tensor:
-        """The product, in the dtype of the weights."""
+        """The product, in a dtype of this layer's own."""
 
     def added_to(self, residual: Tensor, rows: Tensor) -> Tensor:
         """The product and `residual`, in the dtype of `residual`, which may be overwritten."""
 
 
 class PublicLinear:
-    """The fallback: any torch, any CPU, any dtype."""
+    """Any torch, any CPU, any dtype."""
 
-    def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
-        self.dtype = weight.dtype
-        self._weight = weight
-        self._bias = bias
+    def __init__(self, weight: Tensor, bias: Tensor | None, dtype: torch.dtype) -> None:
+        self._dtype = dtype
+        self._weight = weight.to(dtype)
+        self._bias = None if bias is None else bias.to(dtype)
 
     def __call__(self, rows: Tensor) -> Tensor:
         """See `Linear`."""
-        return functional.linear(rows.to(self.dtype), self._weight, self._bias)
+        return functional.linear(rows.to(self._dtype), self._weight, self._bias)
 
     def added_to(self, residual: Tensor, rows: Tensor) -> Tensor:
         """See `Linear`."""
         return residual.add_(self(rows))
 
 
-class PackedLinear:
+class OneDnnLinear:
     """oneDNN's layout, and its fused sum where the residual has the weights' dtype."""
 
-    def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
-        self.dtype = weight.dtype
-        self._weight = torch.ops.mkldnn._reorder_linear_weight(weight)  # noqa: SLF001 - see above
-        self._bias = bias
-        self._product: Any = torch.ops.mkldnn._linear_pointwise.default  # noqa: SLF001
-        self._sum: Any = torch.ops.mkldnn._linear_pointwise.binary  # noqa: SLF001
+    def __init__(self, weight: Tensor, bias: Tensor | None, dtype: torch.dtype) -> None:
+        operators = torch.ops.mkldnn
+        self._dtype = dtype
+        self._weight = operators._reorder_linear_weight(weight.to(dtype).contiguous())  # noqa: SLF001 - see above
+        self._bias = None if bias is None else bias.to(dtype)
+        self._product: Any = operators._linear_pointwise.default  # noqa: SLF001
+        self._sum: Any = operators._linear_pointwise.binary  # noqa: SLF001
 
     def __call__(self, rows: Tensor) -> Tensor:
         """See `Linear`."""
-        product: Tensor = self._product(rows.to(self.dtype), self._weight, self._bias, "none", [], "")
+        product: Tensor = self._product(rows.to(self._dtype), self._weight, self._bias, "none", [], "")
         return product
 
     def added_to(self, residual: Tensor, rows: Tensor) -> Tensor:
         """See `Linear`."""
-        if residual.dtype is not self.dtype:
+        if residual.dtype is not self._dtype:
             return residual.add_(self(rows))
         total: Tensor = self._sum(rows, residual, self._weight, self._bias, "add")
         return total
 
 
-def pack(weight: Tensor, bias: Tensor | None) -> Linear:
-    """A linear layer in the fastest form that exists here for these weights."""
-    # Strides that are no plain matrix would be packed as if they were one.
-    weight, bias = weight.contiguous(), None if bias is None else bias.contiguous()
-    return PackedLinear(weight, bias) if can_pack(weight.dtype) else PublicLinear(weight, bias)
+class FbgemmLinear:
+    """FBGEMM's float16 weights under float32 rows.
+
+    Holds bfloat16 weights too: all that a float16 can tell apart, which is finer than bfloat16 wherever it matters.
+    Costs less a call than oneDNN, and needs no conversion of rows and products.
+    """
+
+    def __init__(self, weight: Tensor, bias: Tensor | None, dtype: torch.dtype) -> None:
+        if dtype not in HALF or float(weight.abs().max()) > torch.finfo(torch.float16).max:
+            raise NotImplementedError
+        operators = torch.ops.quantized
+        self._weight = operators.linear_prepack_fp16(weight.float(), None if bias is None else bias.float())
+        self._product: Any = operators.linear_dynamic_fp16.default
+
+    def __call__(self, rows: Tensor) -> Tensor:
+        """See `Linear`."""
+        product: Tensor = self._product(rows, self._weight)
+        return product
+
+    def added_to(self, residual: Tensor, rows: Tensor) -> Tensor:
+        """See `Linear`."""
+        return residual.add_(self(rows))
 
 
-def can_pack(dtype: torch.dtype) -> bool:
-    """Whether the private operators exist, run on this CPU in this dtype, and compute what `linear` does."""
-    if dtype not in _TRIED:
-        _TRIED[dtype] = _try(dtype)
-    return _TRIED[dtype]
+Maker = Callable[[Tensor, Tensor | None, torch.dtype], Linear]
 
 
-_TRIED: dict[torch.dtype, bool] = {}
+def pack(weight: Tensor, bias: Tensor | None, dtype: torch.dtype) -> Linear:
+    """A linear layer in the fastest form that exists here, its weights rounded to `dtype`, or finer."""
+    for maker in (FbgemmLinear, OneDnnLinear):
+        if works(maker, dtype):
+            try:
+                return maker(weight, bias, dtype)
+            except NotImplementedError:
+                continue
+    # Without packed products, float16 loses more time on a CPU than its smaller weights save.
+    return pack(weight, bias, torch.float32) if dtype is torch.float16 else PublicLinear(weight, bias, dtype)
 
 
-def _try(dtype: torch.dtype) -> bool:
-    if dtype not in (torch.float32, *HALF) or not torch.backends.mkldnn.is_available():
+def works(maker: Maker, dtype: torch.dtype) -> bool:
+    """Whether these operators exist, run on this CPU in this dtype, and compute what `linear` does."""
+    if (maker, dtype) not in _TRIED:
+        _TRIED[maker, dtype] = _try(maker, dtype)
+    return _TRIED[maker, dtype]
+
+
+_TRIED: dict[tuple[Maker, torch.dtype], bool] = {}
+
+
+def _try(maker: Maker, dtype: torch.dtype) -> bool:
+    if dtype not in (torch.float32, *HALF):
         return False
-    weight = torch.arange(-48.0, 48.0).reshape(6, 16).mul_(1 / 64).to(dtype)
-    bias = torch.arange(6.0).to(dtype)
-    rows = torch.arange(32.0).reshape(2, 16).mul_(1 / 16).to(dtype)
-    residual = torch.ones(2, 6, dtype=dtype)
-    expected = functional.linear(rows.float(), weight.float(), bias.float())
+    weight, bias, rows = torch.linspace(-1, 1, 96).reshape(6, 16), torch.arange(6.0), torch.linspace(0, 2, 64)
+    # Products read slices of wider ones.
+    rows = rows.reshape(2, 32)[:, 16:]
+    expected = functional.linear(rows, weight, bias)
     tolerance = 1e-5 if dtype is torch.float32 else 0.2
     try:
-        packed = PackedLinear(weight, bias)
-        found, total = packed(rows), packed.added_to(residual, rows)
+        layer = maker(weight, bias, dtype)
+        errors = [layer(rows).float() - expected, layer.added_to(torch.ones(2, 6), rows) - 1 - expected]
     except (RuntimeError, AttributeError, TypeError, NotImplementedError):
         return False
-    close = (found.float() - expected).abs().max() <= tolerance and (total.float() - expected - 1).abs().max() <= tolerance
-    return bool(close) and found.dtype is dtype
+    return all(float(error.abs().max()) <= tolerance for error in errors)

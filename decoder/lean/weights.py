@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from decoder.lean.packed import HALF, Linear, can_pack, pack
+from decoder.lean.packed import HALF, Linear, pack
 
 
 @dataclass(frozen=True)
@@ -17,21 +17,12 @@ class Arithmetic:
     rows: torch.dtype
     """Residual, norms, rotations, attention, keys and values."""
     weights: torch.dtype
-    """Matrices and their products."""
+    """Of matrices."""
 
     @classmethod
     def of(cls, dtype: torch.dtype) -> "Arithmetic":
-        """How a model of this dtype is computed: half precision keeps to the matrices, which is where its speed is."""
-        if dtype not in HALF:
-            return cls(dtype, dtype)
-        # Without packed products, float16 loses more time on a CPU than its smaller weights save.
-        slow = dtype is torch.float16 and not can_pack(dtype)
-        return cls(torch.float32, torch.float32 if slow else dtype)
-
-    @property
-    def mixed(self) -> bool:
-        """Whether products come in another dtype than the rows."""
-        return self.rows is not self.weights
+        """How a model of this dtype is computed: half precision keeps to the weights, which is where its speed is."""
+        return cls(torch.float32 if dtype in HALF else dtype, dtype)
 
 
 @dataclass(frozen=True)
@@ -62,8 +53,7 @@ class Matrix:
 
     def packed(self, arithmetic: Arithmetic) -> Linear:
         """The layer as it is used."""
-        bias = self.bias.to(arithmetic.weights) if bool(self.bias.any()) else None
-        return pack(self.weight.to(arithmetic.weights), bias)
+        return pack(self.weight, self.bias if bool(self.bias.any()) else None, arithmetic.weights)
 
 
 def stacked(*parts: Matrix) -> Matrix:
