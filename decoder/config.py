@@ -38,6 +38,8 @@ HIGHEST_DEPTH = 32
 HIGHEST_BRANCHING = 16
 HIGHEST_NODES = 1024
 """As far as these are turned, unless they began higher; a chain's length counts as a depth."""
+AUTO = 0
+"""The `n_max` of DynaTree that stands for no number: each round takes as many nodes as pay (`decoder.budget`)."""
 
 _UNEVEN = frozenset[KnobName](("tau_h", "tau_l", "d0", "rho_stop", "rho_deep", "tau"))
 """Knobs that are no whole numbers."""
@@ -119,7 +121,7 @@ class DynaTree(Turnable):
     tau: float = 0.05
     """Pruning threshold of the fixed tree; acts as a lower bound on `rho_stop`."""
     n_max: int = 256
-    """Most drafted nodes of a tree."""
+    """Most drafted nodes of a tree; AUTO: as many as pay, the most probable ones whatever `selection` says."""
     selection: Selection = "bfs"
     """Which nodes stay when more than `n_max` could: the first in breadth-first order, or the most probable."""
     history: bool = True
@@ -147,9 +149,14 @@ class DynaTree(Turnable):
         )
         require(1 <= low <= mid <= high, f"branching is {low},{mid},{high}; give three rising numbers from 1 up")
         require(0 <= self.tau <= 1, f"tau is {self.tau:g}; give 0 to 1")
-        require(self.n_max >= 1, f"n_max is {self.n_max}; give 1 or more")
+        require(self.n_max >= 1 or self.automatic, f"n_max is {self.n_max}; give auto, or 1 or more")
         require(self.selection in ("bfs", "best"), f"selection is {self.selection!r}; give bfs or best")
         require(self.window >= 1, f"window is {self.window}; give 1 or more")
+
+    @property
+    def automatic(self) -> bool:
+        """Whether each round decides how many nodes pay."""
+        return self.n_max == AUTO
 
     def ends(self) -> dict[KnobName, tuple[float, float]]:
         """The knobs and how far each can be turned."""
@@ -166,7 +173,7 @@ class DynaTree(Turnable):
             "rho_stop": (0.0, self.rho_deep),
             "rho_deep": (self.rho_stop, 1.0),
             "tau": (0.0, 1.0),
-            "n_max": (1.0, float(max(HIGHEST_NODES, self.n_max))),
+            "n_max": (float(AUTO), float(max(HIGHEST_NODES, self.n_max))),
         }
 
 
@@ -199,6 +206,10 @@ class Fixed(Turnable):
         require(0 <= self.tau <= 1, f"tau is {self.tau:g}; give 0 to 1")
         require(self.n_max >= 1, f"n_max is {self.n_max}; give 1 or more")
 
+    def turned(self, name: KnobName, value: float) -> Self:
+        """See `Turnable.turned`; a fixed tree keeps its `n_max` where DynaTree's becomes automatic."""
+        return self if name == "n_max" and value == AUTO else super().turned(name, value)
+
     def ends(self) -> dict[KnobName, tuple[float, float]]:
         """The knobs and how far each can be turned."""
         return {
@@ -212,8 +223,11 @@ class Fixed(Turnable):
 Rules = DynaTree | Linear | Fixed
 """What decides how a method's trees grow."""
 
-PRESETS: dict[str, DynaTree] = {"paper": DynaTree()}
-"""Named parameter sets of DynaTree."""
+PRESETS: dict[str, DynaTree] = {
+    "paper": DynaTree(),
+    "fast": DynaTree(d0=6, d_max=12, rho_stop=0, rho_deep=0, tau=0, n_max=AUTO, selection="best", history=False),
+}
+"""Named parameter sets of DynaTree. `fast` leaves the tree to costs and chances; what a knob cuts stays cut."""
 
 
 @dataclass(frozen=True)

@@ -42,6 +42,11 @@ class Controller:
         rules = self.rules
         return Knobs(rules.tau_h, rules.tau_l, rules.d0) if isinstance(rules, DynaTree) else None
 
+    @property
+    def is_automatic(self) -> bool:
+        """Whether each round decides how many nodes pay."""
+        return isinstance(self.rules, DynaTree) and self.rules.automatic
+
     def apply(self, turns: tuple[Turn, ...]) -> list[Turned]:
         """Takes over the user's turns that are new, as far as these rules have such knobs; called before a round."""
         changes = []
@@ -55,7 +60,10 @@ class Controller:
         return changes
 
     def learn(self, depth_acceptance: float) -> list[Turned]:
-        """Lets history act on DynaTree's rules; called after a round. Returns what is worth an event."""
+        """Lets history act on DynaTree's rules; called after a round that drafted. Returns what is worth an event.
+
+        A round without a draft says nothing about what would have been accepted.
+        """
         if not isinstance(self.rules, DynaTree):
             return []
         self._depth_acceptances.append(depth_acceptance)

@@ -14,6 +14,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from decoder.budget import NodeBudget
 from decoder.config import Rules, RunConfig
 from decoder.controller import Controller, Turned
 from decoder.device import Stopwatch
@@ -23,6 +24,7 @@ from decoder.metrics import depth_acceptance
 from decoder.models import Pair
 from decoder.policy import growth
 from decoder.steering import Turn
+from decoder.timing import measured
 from decoder.tree import TokenTree
 from decoder.verify.greedy import accept
 
@@ -109,7 +111,9 @@ class TreeSession:
         self._longest = len(prompt_ids) + config.max_new_tokens
         self.target_cache = pair.target.new_cache(self._longest)
         self.drafter = Drafter(pair.draft, pair.vocabulary, self._longest) if rules else None
+        self._nodes: NodeBudget | None = None
         self._reserve()
+        self._set_budget()
 
     @torch.inference_mode()
     def prefill(self) -> float:
@@ -149,6 +153,8 @@ class TreeSession:
         outcome.commit_s = clock.now() - committing
         outcome.turned_after = self._learn(outcome)
         outcome.round_s = clock.now() - start
+        if self._nodes:
+            self._nodes.timed(outcome.draft_s or 0.0, outcome.verify_s, outcome.round_s)
         return outcome
 
     def close(self) -> None:
@@ -158,7 +164,15 @@ class TreeSession:
         turned = self._controller.apply(turns) if self._controller else []
         if turned:
             self._reserve()
+            self._set_budget()
         return turned
+
+    def _set_budget(self) -> None:
+        """A budget where `n_max` is automatic; what it has learnt of this text stays while it is."""
+        if not self._controller or not self._controller.is_automatic:
+            self._nodes = None
+        elif self._nodes is None:
+            self._nodes = NodeBudget(measured(self._pair, len(self.text)))
 
     def _reserve(self) -> None:
         """Room for the text, the root and what is drafted; the target sees only the nodes that a tree keeps."""
@@ -172,12 +186,17 @@ class TreeSession:
     def _draft(self) -> tuple[TokenTree, int]:
         tree = TokenTree([self.text[-1]])
         room = self._pair.context - len(self.text)
-        if self.drafter is None or self._controller is None or room < 1:
+        plain = self._nodes is not None and not self._nodes.drafts()
+        if self.drafter is None or self._controller is None or plain or room < 1:
             return tree, 0
         rules = growth(self._controller.rules)
         before = self.drafter.forwards
+        behind = len(self.text) - self.drafter.cache.length
         children = self.drafter.catch_up(self.text, rules.widest)
-        return self.drafter.grow(tree, rules, children, deepest=room), self.drafter.forwards - before
+        if self._nodes:
+            self._nodes.called(behind)
+        grown = self.drafter.grow(tree, rules, children, deepest=room, budget=self._nodes)
+        return grown, self.drafter.forwards - before
 
     def _verify(self, tree: TokenTree) -> list[int]:
         root = len(self.text) - 1
@@ -190,6 +209,8 @@ class TreeSession:
         outcome.accepted, bonus = accept(tree, choices)
         burst = [*(tree.tokens[node] for node in outcome.accepted), bonus]
         outcome.committed, outcome.finished = self._budget.cut(burst)
+        if self._nodes:
+            self._nodes.learn(burst)
 
     def _commit(self, outcome: Outcome) -> None:
         path = [0, *outcome.accepted][: len(outcome.committed)]
@@ -201,7 +222,7 @@ class TreeSession:
         self.text.extend(outcome.committed)
 
     def _learn(self, outcome: Outcome) -> list[Turned]:
-        if not self._controller:
+        if not self._controller or len(outcome.tree) == 1:
             return []
         share = depth_acceptance(outcome.tree.parents, outcome.accepted, root_is_drafted=False)
         return self._controller.learn(share)

@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+from decoder.budget import MOST_NODES
 from decoder.config import KNOB_GAP, DynaTree, Fixed, Linear, Rules, Selection
 
 
@@ -67,8 +68,8 @@ def dynatree_growth(rules: DynaTree) -> Growth:
         lambda confidence: breadth(rules, confidence),
         max(rules.branching),
         rules.d_max,
-        rules.n_max,
-        rules.selection,
+        MOST_NODES if rules.automatic else rules.n_max,
+        "best" if rules.automatic else rules.selection,
     )
 
 

@@ -12,6 +12,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from decoder.budget import NodeBudget
 from decoder.models import LanguageModel
 from decoder.policy import Growth
 from decoder.tree import TokenTree
@@ -55,7 +56,14 @@ class Drafter:
         self.forwards += 1
         return best_children(logits[-1:, : self._vocabulary], count)[0]
 
-    def grow(self, tree: TokenTree, growth: Growth, children: Children | None, deepest: int) -> TokenTree:
+    def grow(
+        self,
+        tree: TokenTree,
+        growth: Growth,
+        children: Children | None,
+        deepest: int,
+        budget: NodeBudget | None = None,
+    ) -> TokenTree:
         """Grows `tree`, which holds its root alone.
 
         Args:
@@ -63,6 +71,7 @@ class Drafter:
             growth: The method's rules.
             children: The best tokens after the root when it belongs to the text; None when it must be forwarded.
             deepest: Largest depth that the models' context has room for.
+            budget: What decides, after the rules, which nodes are worth their time; it chooses the best.
 
         Returns:
             The tree that is to be verified.
@@ -70,22 +79,25 @@ class Drafter:
         self._rows = {}
         best = growth.selection == "best"
         level = [0]
-        while level and (best or len(tree) <= growth.n_max):
-            if best:
-                level = sorted(sorted(level, key=lambda node: -tree.path_logprobs[node])[: growth.n_max])
-            depth = tree.depths[level[0]]
-            parents = [node for node in level if growth.expandable(depth, tree.path_probability(node))]
-            if not parents or depth >= deepest:
+        while level and tree.depths[level[0]] < deepest and (best or len(tree) <= growth.n_max):
+            parents = _parents(tree, level, growth)
+            if budget and not children:
+                parents = budget.worth_growing(parents)
+            if not parents:
                 break
             found = [children] if children else self._forward_level(tree, parents, growth.widest)
             children = None
             level = []
             for parent, options in zip(parents, found, strict=True):
                 width = growth.breadth(options.confidence)
+                if budget:
+                    budget.grown(parent, options.tokens, options.logprobs, width)
                 for token, logprob in zip(options.tokens[:width], options.logprobs[:width], strict=True):
                     if best or len(tree) <= growth.n_max:
                         level.append(tree.add(parent, token, logprob))
-        return self._select(tree, growth.n_max) if best and len(tree) > growth.n_max + 1 else tree
+        if budget:
+            return self._select(tree, budget.keep())
+        return self._select(tree, tree.most_probable(growth.n_max)) if best else tree
 
     def keep(self, rows: Sequence[int]) -> None:
         """Keeps these cache rows of the drafted nodes and drops the others."""
@@ -101,8 +113,9 @@ class Drafter:
             rows.append(self._rows[node])
         return rows
 
-    def _select(self, tree: TokenTree, nodes: int) -> TokenTree:
-        kept = tree.most_probable(nodes)
+    def _select(self, tree: TokenTree, kept: Sequence[int]) -> TokenTree:
+        if len(kept) == len(tree):
+            return tree
         self._rows = {new: self._rows[old] for new, old in enumerate(kept) if old in self._rows}
         return tree.subtree(kept)
 
@@ -120,6 +133,13 @@ class Drafter:
         logits = self._model.forward(self.cache, [tree.tokens[node] for node in nodes], positions, visible)
         self.forwards += 1
         return best_children(logits[:, : self._vocabulary], count)
+
+
+def _parents(tree: TokenTree, level: Sequence[int], growth: Growth) -> list[int]:
+    """The nodes of a level that the rules give children."""
+    if growth.selection == "best":
+        level = sorted(sorted(level, key=lambda node: -tree.path_logprobs[node])[: growth.n_max])
+    return [node for node in level if growth.expandable(tree.depths[node], tree.path_probability(node))]
 
 
 def best_children(logits: Float[Tensor, "N V"], count: int) -> list[Children]:

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from decoder.config import (
+    AUTO,
     KNOB_GAP,
     KNOBS,
     PRESETS,
@@ -39,7 +40,7 @@ OUTSIDE: dict[str, dict[str, Any]] = {
     "falling branching": {"branching": (3, 2, 1)},
     "tau under 0": {"tau": -0.1},
     "tau above 1": {"tau": 1.1},
-    "no nodes": {"n_max": 0},
+    "fewer nodes than none": {"n_max": -1},
     "an unknown selection": {"selection": "worst"},
     "an empty window": {"window": 0},
 }
@@ -52,6 +53,7 @@ INSIDE: dict[str, dict[str, Any]] = {
     "rho_deep 1": {"rho_deep": 1},
     "breadth off": {"branching": (1, 1, 1)},
     "one node": {"n_max": 1},
+    "as many nodes as pay": {"n_max": AUTO},
     "tau 0": {"tau": 0},
     "tau 1": {"tau": 1},
     "best": {"selection": "best"},
@@ -146,7 +148,7 @@ LOWEST_AND_HIGHEST: dict[KnobName, tuple[float, float]] = {
     "rho_stop": (0, 0.5),
     "rho_deep": (0.1, 1),
     "tau": (0, 1),
-    "n_max": (1, 1024),
+    "n_max": (AUTO, 1024),
     "k": (1, 32),
     "fixed_depth": (1, 32),
     "fixed_branching": (1, 16),
@@ -202,6 +204,22 @@ def test_knobs_that_two_methods_have_are_turned_in_both() -> None:
     config = RunConfig().turned("tau", 0.3).turned("n_max", 17)
     assert (config.dynatree.tau, config.fixed.tau) == (0.3, 0.3)
     assert (config.dynatree.n_max, config.fixed.n_max, config.linear) == (17, 17, Linear())
+
+
+def test_turning_the_automatic_number_of_nodes_gives_a_number_and_back() -> None:
+    rules = DynaTree(n_max=AUTO)
+    assert (rules.automatic, rules.turned("n_max", 8).automatic) == (True, False)
+    assert rules.turned("n_max", 8).turned("n_max", AUTO) == rules
+
+
+def test_the_fixed_tree_keeps_its_nodes_where_dynatree_s_become_automatic() -> None:
+    config = RunConfig(fixed=Fixed(n_max=9)).turned("n_max", AUTO)
+    assert (config.dynatree.automatic, config.fixed.n_max) == (True, 9)
+
+
+def test_the_preset_fast_leaves_the_tree_to_what_pays() -> None:
+    rules = PRESETS["fast"]
+    assert (rules.automatic, rules.history, rules.rho_stop, rules.rho_deep, rules.tau) == (True, False, 0, 0, 0)
 
 
 def test_the_fixed_tree_s_knobs_are_not_dynatree_s() -> None:

@@ -1,0 +1,55 @@
+"""How likely the target chooses one of the draft's best tokens, learnt from what it chose.
+
+The draft's probabilities do not say that by themselves: greedy verification knows only the target's most probable
+token, so what the draft finds likely is likelier still, and every pair differs. Two numbers turn probabilities into
+chances: an exponent that sharpens or flattens them, and the weight of all tokens that were not drafted. They follow the
+text by Newton steps, forget what is long past, and begin from what is usual. Knows neither trees nor models.
+"""
+
+import math
+from collections.abc import Sequence
+
+SHARPNESS = 2.0
+"""The exponent to begin with; 1 takes the draft at its word."""
+OTHERS = -5.0
+"""Logarithm of the weight of all other tokens to begin with."""
+SURENESS = (2.0, 1.0)
+"""How firmly these two hold before anything was seen, as the precision of a prior."""
+KEPT = 0.98
+"""Share of what was known that one more observation leaves."""
+_SHARPEST, _FLATTEST = 8.0, 0.1
+_HEAVIEST, _LIGHTEST = 20.0, -40.0
+
+
+class Calibration:
+    """Chances from log-probabilities, under the two numbers learnt so far."""
+
+    def __init__(self) -> None:
+        self.sharpness = SHARPNESS
+        self.others = OTHERS
+        self._precision = (SURENESS[0], 0.0, SURENESS[1])
+        """Of sharpness, of both together, of others."""
+
+    def chances(self, logprobs: Sequence[float]) -> list[float]:
+        """The chance of each of a node's best tokens to be the target's choice, given that the node is right."""
+        weights = [math.exp(self.sharpness * logprob) for logprob in logprobs]
+        whole = sum(weights) + math.exp(self.others)
+        return [weight / whole for weight in weights]
+
+    def learn(self, logprobs: Sequence[float], chosen: int | None) -> None:
+        """Takes note of which of these tokens the target chose; None: of none."""
+        chances = self.chances(logprobs)
+        other = 1 - sum(chances)
+        mean = math.fsum(chance * logprob for chance, logprob in zip(chances, logprobs, strict=True))
+        square = math.fsum(chance * logprob**2 for chance, logprob in zip(chances, logprobs, strict=True))
+        ways = ((0.0 if chosen is None else logprobs[chosen]) - mean, (chosen is None) - other)
+        one, both, two = self._precision
+        one = SURENESS[0] + KEPT * (one - SURENESS[0]) + square - mean**2
+        both = KEPT * both - mean * other
+        two = SURENESS[1] + KEPT * (two - SURENESS[1]) + other * (1 - other)
+        self._precision = one, both, two
+        span = one * two - both**2
+        self.sharpness += (two * ways[0] - both * ways[1]) / span
+        self.others += (one * ways[1] - both * ways[0]) / span
+        self.sharpness = min(_SHARPEST, max(_FLATTEST, self.sharpness))
+        self.others = min(_HEAVIEST, max(_LIGHTEST, self.others))

@@ -1,0 +1,81 @@
+"""Measures what rounds cost, on the models themselves: draft and target by turns, as a round runs them.
+
+One after the other matters: a draft that has just given way to the target runs slower than in a loop of its own. Takes
+well under two seconds; sizes that would take longer are left to be guessed from the smaller ones.
+"""
+
+import statistics
+from collections import defaultdict
+from typing import Any
+
+import numpy as np
+import torch
+
+from decoder.costs import Costs, Curve
+from decoder.device import Stopwatch
+from decoder.models import LanguageModel, Pair
+
+VERIFIED_ROWS = (2, 3, 5, 9, 17, 33, 65)
+DRAFTED_ROWS = (1, 1, 2, 4, 8, 16, 32)
+"""Sizes that are measured together, smallest first."""
+REPEATS = 5
+LIMIT_S = 1.0
+"""No further call begins after this."""
+HOST_SHARE = 0.03
+"""Of a plain round: what the rest of a round is thought to take until rounds have told."""
+
+
+def measured(pair: Pair, rows: int) -> Costs:
+    """What rounds cost on a text of about so many tokens; measured once for each power of two."""
+    size = 1 << max(rows, 1).bit_length()
+    if size not in pair.costs:
+        pair.costs[size] = _measure(pair, min(rows, pair.context - 1))
+    return pair.costs[size]
+
+
+@torch.inference_mode()
+def _measure(pair: Pair, rows: int) -> Costs:
+    clock = Stopwatch(pair.target.device)
+    target, draft = _Calls(pair.target, rows, clock), _Calls(pair.draft, rows, clock)
+    ends = clock.now() + LIMIT_S
+    plain: list[float] = []
+    drafted, verified = defaultdict[int, list[float]](list), defaultdict[int, list[float]](list)
+    for repeat in range(REPEATS):
+        plain += [target.seconds(1), target.seconds(1)][repeat == 0 :]
+        for many, few in zip(VERIFIED_ROWS, DRAFTED_ROWS, strict=True):
+            if clock.now() > ends and verified:
+                break
+            drafted[few].append(draft.seconds(few))
+            verified[many].append(target.seconds(many))
+    first = statistics.median(plain)
+    return Costs(
+        plain=Curve({1: first}),
+        draft=Curve(_medians(drafted)),
+        verify=Curve({1: first} | _medians(verified)),
+        host=Curve({1: first * HOST_SHARE}),
+    )
+
+
+def _medians(times: dict[int, list[float]]) -> dict[int, float]:
+    return {rows: statistics.median(seconds) for rows, seconds in times.items()}
+
+
+class _Calls:
+    """Timed forward passes after a text of so many tokens, whatever they are."""
+
+    def __init__(self, model: LanguageModel, rows: int, clock: Stopwatch) -> None:
+        self._model, self._clock, self._rows = model, clock, rows
+        self._cache: Any = model.new_cache(rows + max(VERIFIED_ROWS))
+        self.seconds(1)
+        # Keys and values of zeros take as long to read as any others.
+        self._cache.length = self._cache.used = rows
+
+    def seconds(self, rows: int) -> float:
+        """How long a pass of `rows` siblings takes, until its most probable tokens are known."""
+        start = self._clock.now()
+        positions = [self._rows] * rows
+        logits = self._model.forward(self._cache, [0] * rows, positions, np.eye(rows, dtype=np.bool_))
+        logits.float().argmax(-1).tolist()
+        seconds = self._clock.now() - start
+        self._cache.keep([])
+        return seconds
