@@ -144,6 +144,17 @@ def test_hostile_names_of_methods_are_shown_and_never_obeyed(start: Start, tmp_p
     assert strangers(terminal.written, FULL) == []
 
 
+def test_two_hostile_recordings_side_by_side_are_shown_and_never_obeyed(start: Start, tmp_path: Path) -> None:
+    events = [hostile_event(event) for event in story(4)]
+    paths = [written(odd_folder(tmp_path) / "one.jsonl", events), written(tmp_path / "two.jsonl", events)]
+    terminal = start("-m", "dynatui", "replay", *paths, "--speed", "20", size=FULL)
+    terminal.wait_for("TEXT␛")
+    toured(terminal, ("\x1b[D", "\x1b[H", "\x1b[F", "\t", "v", " "), ("?",))
+    assert left(terminal) == 0
+    assert strangers(terminal.written, FULL) == []
+    assert_left_clean(terminal)
+
+
 def test_a_hostile_recording_that_is_followed_is_shown_and_never_obeyed(start: Start, tmp_path: Path) -> None:
     folder = odd_folder(tmp_path)
     path = written(folder / "run.jsonl", [hostile_event(event) for event in story(2)])
