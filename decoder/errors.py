@@ -42,3 +42,8 @@ class PairError(ModelError):
 
 class DeviceError(ModelError):
     """The device is not there or its memory is full."""
+
+
+def not_importable(error: ImportError) -> ModelError:
+    """What an installation that lacks a package, or holds a broken one, means to the user."""
+    return ModelError(f"cannot import what decoding needs: {error}; install dynatui anew, or see dynatui doctor")

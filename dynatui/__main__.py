@@ -7,13 +7,17 @@ the process; in between, the command line does. So nothing heavy may be imported
 import os
 import signal
 import sys
-from types import FrameType
+import traceback
+from types import FrameType, TracebackType
+
+from dynatui.clean import clean
 
 _INTERRUPTED = 130
 
 
 def main() -> int:
     """Runs the command line; returns the exit code."""
+    sys.excepthook = _report
     if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
         return _run()  # ignored, as under nohup
     signal.signal(signal.SIGINT, _leave)
@@ -31,6 +35,11 @@ def _run() -> int:
     if signal.getsignal(signal.SIGINT) is _leave:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     return run()
+
+
+def _report(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    """A fault of our own, for whoever reports it; what a model or a file has put into its text does not act."""
+    sys.stderr.write(clean("".join(traceback.format_exception(kind, error, trace))))
 
 
 def _leave(_signal: int, _frame: FrameType | None) -> None:

@@ -15,7 +15,7 @@ from typer.core import TyperGroup
 from typer.main import get_command
 
 import decoder
-from decoder.errors import ConfigError, DecoderError
+from decoder.errors import ConfigError, DecoderError, not_importable
 from dynatui import headless, options, recording, request, settings, streams, upkeep
 from dynatui.session import Models, Session, View
 from dynatui.transcript import Transcript
@@ -56,6 +56,8 @@ def command() -> TyperGroup:
 def _invoked(arguments: Sequence[str] | None) -> int:
     try:
         return int(command().main(args=arguments, prog_name="dynatui", standalone_mode=False) or 0)
+    except ImportError as error:
+        raise not_importable(error) from error
     except SystemExit as leaving:
         # Help is printed by typer and rich, which end the program with 1 when nobody reads it to the end.
         if isinstance(leaving.__context__, BrokenPipeError):

@@ -21,7 +21,8 @@ from dynatui.recording import Recorder
 from dynatui.session import Session, View
 from dynatui.sources import EngineSource, Source, load_engine
 
-_WAIT_S = 2.0
+_WAIT_S = 1.0
+"""A terminal that is lost must not hold up the program for longer than two seconds, all in all."""
 _FAULT = 1
 """Textual's exit code after an exception."""
 _HUNG_UP = 128 + signal.SIGHUP

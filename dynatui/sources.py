@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Protocol
 
 from decoder.config import KnobName, RunConfig
-from decoder.errors import DecoderError, RecordingError
+from decoder.errors import DecoderError, RecordingError, not_importable
 from decoder.events import Event, Round
 from decoder.steering import Stage, Steering
 from dynatui.breaks import Conditions, Watch, met
@@ -167,7 +167,10 @@ def load_engine(session: Session) -> Load:
 
     def load(report: Callable[[str], None]) -> Decode:
         report("importing torch and transformers")
-        from decoder import decode, load_pair  # noqa: PLC0415 - this import brings torch in
+        try:
+            from decoder import decode, load_pair  # noqa: PLC0415 - this import brings torch in
+        except ImportError as error:
+            raise not_importable(error) from error
 
         models = session.models
         pair = load_pair(models.target, models.draft, device=models.device, dtype=models.dtype, report=report)

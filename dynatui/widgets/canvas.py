@@ -41,6 +41,8 @@ class Canvas(Widget):
         self._drawn: Rows = []
         """What the painter made last, before it was fitted."""
         self._rows: list[Cells] = []
+        self._width = 0
+        """Of these rows: a size may change before Textual says so."""
         self._inks: Mapping[Ink, Style] = {}
         self._styles: dict[Ink, Style] = {}
         """The inks on this panel's background, after the app's filters."""
@@ -90,8 +92,8 @@ class Canvas(Widget):
         if not self.display or not width * height:
             return
         drawn = self._painter(scene, width, height)
-        if len(drawn) != len(self._drawn):
-            self._drawn = drawn
+        if (width, len(drawn)) != (self._width, len(self._drawn)):
+            self._width, self._drawn = width, drawn
             self._rows = [_fitted(row, width, scene) for row in drawn]
             self.refresh()
             return
