@@ -1,6 +1,7 @@
 """When frames are drawn on fast and slow lines, and what the meters say; time is a number that the tests move on."""
 
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import pytest
 
@@ -75,11 +76,8 @@ def test_a_line_that_recovers_gets_its_frames_back() -> None:
 def test_a_line_that_hardly_keeps_up_is_not_tried_again_and_again() -> None:
     line = SlowLine(frames_per_second=6.0)
     line.run(120.0)
-    rates = set()
-    for _ in range(10):
-        line.run(1.0)
-        rates.add(line.pace.meters(line.now, cpu_s=0.0, sent_bytes=0).fps)
-    assert len(rates) == 1
+    skips = [line.pace._skip for _ in range(300) if line.run(0.1) >= 0]
+    assert sum(before != after for before, after in pairwise(skips)) <= 3
 
 
 def test_a_terminal_that_takes_nothing_gets_no_frame_and_one_at_once_when_it_takes_again() -> None:
