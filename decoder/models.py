@@ -6,6 +6,7 @@ here, not noticed later.
 """
 
 import copy
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,10 +21,11 @@ from torch import Tensor
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, GenerationConfig, PreTrainedTokenizerBase
 from transformers.utils import logging as transformers_logging
 
-from decoder.cache import TreeCache
 from decoder.costs import Costs
 from decoder.device import choose_device, choose_dtype
 from decoder.errors import ConfigError, DeviceError, ModelError, PairError
+from decoder.forward import Forward, ModuleForward, Rows
+from decoder.lean import lean
 
 EMBEDDED = Path(__file__).parent / "pretrained"
 EMBEDDED_TARGET = EMBEDDED / "books-16m"
@@ -34,11 +36,20 @@ Report = Callable[[str], None]
 
 
 class LanguageModel:
-    """A causal language model as the engine sees it: rows in, logits out, keys and values appended to a cache."""
+    """A causal language model as the engine sees it: rows in, logits out, keys and values appended to a cache.
 
-    def __init__(self, module: Any, name: str) -> None:
-        self.module = module
-        """The Hugging Face module."""
+    On a CPU, families that `decoder.lean` knows run through it. Their Hugging Face module is then needed only by
+    transformers' own methods and to judge near ties, and is loaded when one of these asks for it.
+    """
+
+    def __init__(self, module: Any, name: str, load: Callable[[], Any] | None = None) -> None:
+        """Prepares a loaded module.
+
+        Args:
+            module: A Hugging Face module in evaluation mode.
+            name: Hub id or folder name, as it is told.
+            load: Loads the module again; None: it must be held.
+        """
         self.name = name
         config = module.config.get_text_config()
         self.layers: int = config.num_hidden_layers
@@ -48,13 +59,38 @@ class LanguageModel:
         weight = next(module.parameters())
         self.device = weight.device
         self.dtype = weight.dtype
+        self.generation: GenerationConfig = module.generation_config
+        """What transformers' own methods go by."""
+        self._module: Any = module
+        self._load = load
+        self._lean = lean(module)
+        self._forward: Forward = self._lean or ModuleForward(module)
 
-    def new_cache(self, capacity: int) -> TreeCache:
+    @property
+    def module(self) -> Any:
+        """The Hugging Face module."""
+        if self._module is None and self._load:
+            self._module = self._load()
+            self._module.generation_config = self.generation
+        return self._module
+
+    def slim(self) -> None:
+        """Lets go of weights that are held twice, where they can be loaded again."""
+        if self._lean and self._load:
+            self._module = None
+
+    def generate_by(self, settings: GenerationConfig) -> None:
+        """Gives transformers' own methods other settings."""
+        self.generation = settings
+        if self._module is not None:
+            self._module.generation_config = settings
+
+    def new_cache(self, capacity: int) -> Rows:
         """An empty cache of `capacity` rows."""
-        return TreeCache(self.layers, capacity)
+        return self._forward.new_cache(capacity)
 
     def forward(
-        self, cache: TreeCache, tokens: Sequence[int], positions: Sequence[int], visible: NDArray[np.bool_]
+        self, cache: Rows, tokens: Sequence[int], positions: Sequence[int], visible: NDArray[np.bool_]
     ) -> Float[Tensor, "N V"]:
         """Logits of N new rows, which are appended to the cache.
 
@@ -64,34 +100,18 @@ class LanguageModel:
             positions: Their positions in the text, which siblings share.
             visible: Shape (N, M): which of the last M rows, drafted and new, each new row attends to.
         """
-        rows, recent = visible.shape
-        end = cache.used + rows
-        mask = torch.zeros((rows, end), dtype=self.dtype)
-        mask[:, end - recent :].masked_fill_(torch.from_numpy(~visible), torch.finfo(self.dtype).min)
-        output = self.module(
-            input_ids=torch.tensor([tokens], device=self.device),
-            position_ids=torch.tensor([positions], device=self.device),
-            attention_mask=mask.to(self.device)[None, None],
-            past_key_values=cache,
-            use_cache=True,
-        )
-        cache.used = end
-        logits: Tensor = output.logits[0]
-        return logits
+        return self._forward.forward(cache, tokens, positions, visible)
 
-    def read(self, cache: TreeCache, tokens: Sequence[int], chunk: int = 512) -> Float[Tensor, "V"]:
+    def read(self, cache: Rows, tokens: Sequence[int], chunk: int = 512) -> Float[Tensor, "V"]:
         """Appends and commits plain text, and returns the logits after its last token."""
         logits = torch.empty(0)
         for start in range(0, len(tokens), chunk):
-            part = tokens[start : start + chunk]
-            positions = range(cache.length, cache.length + len(part))
-            logits = self.forward(cache, part, positions, np.tri(len(part), dtype=np.bool_))[-1]
-            cache.keep(positions)
+            logits = self._forward.read(cache, tokens[start : start + chunk])
         return logits
 
-    def in_float32(self) -> "LanguageModel":
+    def module_in_float32(self) -> Any:
         """The same weights in float32, to judge near ties."""
-        return LanguageModel(copy.deepcopy(self.module).float(), self.name)
+        return copy.deepcopy(self.module).float()
 
 
 @dataclass(frozen=True)
@@ -161,18 +181,21 @@ def load_pair(
     for role, name in (("target", target), ("draft", draft)):
         report(f"loading {role} {display_name(name)}")
         models.append(load_model(name, chosen_device, chosen_dtype))
-    return make_pair(models[0], models[1], tokenizer)
+    pair = make_pair(models[0], models[1], tokenizer)
+    for model in models:
+        model.slim()
+    return pair
 
 
 def make_pair(target: LanguageModel, draft: LanguageModel, tokenizer: PreTrainedTokenizerBase) -> Pair:
     """A pair of two loaded models, after the tree probe of both."""
     for model in (target, draft):
         probe(model)
-    eos = target.module.generation_config.eos_token_id
+    eos = target.generation.eos_token_id
     ids = eos if isinstance(eos, list) else [eos]
     for model in (target, draft):
         # Penalties, bans and sampling settings that a checkpoint brings along are off for every method.
-        model.module.generation_config = GenerationConfig(eos_token_id=eos, pad_token_id=ids[0])
+        model.generate_by(GenerationConfig(eos_token_id=eos, pad_token_id=ids[0]))
     return Pair(
         target=target,
         draft=draft,
@@ -205,6 +228,12 @@ def looks_like_a_path(name: str) -> bool:
 
 
 def load_model(name: str, device: torch.device, dtype: torch.dtype) -> LanguageModel:
+    """A model in the form in which it runs fastest here."""
+    load = functools.partial(load_module, name, device, dtype)
+    return LanguageModel(load(), display_name(name), load)
+
+
+def load_module(name: str, device: torch.device, dtype: torch.dtype) -> Any:
     """Weights in safetensors, in evaluation mode; refuses a checkpoint that lacks some."""
     module, info = _from_hub(
         name,
@@ -215,7 +244,7 @@ def load_model(name: str, device: torch.device, dtype: torch.dtype) -> LanguageM
     if missing := sorted(info["missing_keys"]):
         raise ModelError(f"{name}: the checkpoint lacks {len(missing)} weights, {missing[0]} first; download it again")
     try:
-        return LanguageModel(module.eval().to(device), display_name(name))
+        return module.eval().to(device)
     except torch.OutOfMemoryError as error:
         raise DeviceError(f"{name} does not fit in the memory of {device}; choose a smaller model or dtype") from error
 

@@ -211,6 +211,6 @@ def _judged(pair: Pair, prompt_ids: list[int], race: Race) -> dict[str, Figures]
         if index is not None:
             prefix = [*prompt_ids, *race.tallies["ar"].tokens[:index]]
             rivals = (race.tallies["ar"].tokens[index], race.tallies[name].tokens[index])
-            verdict = judged(pair.target, prefix, rivals)
+            verdict = judged(pair.target, prefix, rivals, by_module=name == "hf")
             final[name] = msgspec.structs.replace(found, near_tie=verdict.near_tie, first_difference_gap=verdict.gap)
     return final

@@ -1,8 +1,8 @@
 """What both lean families share: keys and values in one tensor, rotary positions, attention of a tree's rows.
 
 Rotated pairs of dimensions lie side by side here, so that a rotation is one complex product; Hugging Face keeps a
-pair's halves apart. Queries and keys are ordered alike, so no score changes. Queries of one key-value head are stacked as
-further rows: keys and values are never repeated.
+pair's halves apart. Queries and keys are ordered alike, so no score changes. Queries of one key-value head are stacked
+as further rows: keys and values are never repeated.
 """
 
 from collections.abc import Sequence
@@ -24,13 +24,14 @@ VISIBLE, HIDDEN = np.float32(0), np.float32(-np.inf)
 class LeanCache:
     """Keys and values of all layers; rows up to `length` belong to the text, those after it are drafted nodes."""
 
-    def __init__(self, layers: int, heads: int, width: int, capacity: int, dtype: torch.dtype) -> None:
+    def __init__(self, store: Float[Tensor, "L 2 H S D"], rotated: int) -> None:
+        """Takes a tensor of zeros: after `empty`, a NaN in a masked row would still poison the output."""
         self.length = 0
         """Committed rows."""
         self.used = 0
         """Rows in use; a forward pass appends here."""
-        # Zeros, not empty: a NaN in a masked row would still poison the output.
-        self.store: Float[Tensor, "L 2 H S D"] = torch.zeros((layers, 2, heads, capacity, width), dtype=dtype)
+        self.store = store
+        self._rotated = rotated
 
     def keep(self, rows: Sequence[int]) -> None:
         """Commits these rows, in this order, directly after the committed ones and drops all other drafted rows."""
@@ -49,6 +50,13 @@ class LeanCache:
         small = self.store
         self.store = small.new_zeros((*small.shape[:3], capacity, small.shape[4]))
         self.store[..., : self.used, :] = small[..., : self.used, :]
+
+    def keys_values(self) -> Float[Tensor, "L 2 H P D"]:
+        """The committed rows of all layers, as Hugging Face orders them."""
+        keys, values = self.store[..., : self.length, :].unbind(1)
+        # Back to where the halves of all pairs lie apart.
+        order = np.argsort(side_by_side(self._rotated)).tolist()
+        return torch.stack([torch.cat([keys[..., order], keys[..., self._rotated :]], -1), values], 1)
 
 
 class Rotation:
@@ -141,9 +149,3 @@ def _attend_fused(queries: Float[Tensor, "H GN D"], given: Pass, index: int) -> 
 def side_by_side(width: int) -> list[int]:
     """The order of a head's rotated dimensions in which both of a pair are neighbours."""
     return [index for pair in zip(range(width // 2), range(width // 2, width), strict=True) for index in pair]
-
-
-def apart(keys: Float[Tensor, "L H P D"], width: int) -> Float[Tensor, "L H P D"]:
-    """Keys with the rotated dimensions, the first `width`, in Hugging Face's order."""
-    back = np.argsort(side_by_side(width)).tolist()
-    return torch.cat([keys[..., :width][..., back], keys[..., width:]], -1)

@@ -1,7 +1,7 @@
 """Llama, and the families whose layers are Llama's, as few, large operations.
 
-The norms are folded into the matrices behind them; a layer is one product for [queries | keys | values], one back, one for
-[gate | up] and one down.
+The norms are folded into the matrices behind them; a layer is one product for [queries | keys | values], one back, one
+for [gate | up] and one down.
 """
 
 from dataclasses import dataclass
@@ -81,9 +81,7 @@ def llama(module: Any, arithmetic: Arithmetic) -> LeanModel:
     config, body = module.config, module.model
     rotation = Rotation(body.rotary_emb, arithmetic.rows)
     norm = Norm((config.hidden_size,), config.rms_norm_eps)
-    shape = Shape(
-        config.num_key_value_heads, config.num_attention_heads // config.num_key_value_heads, rotation.width
-    )
+    shape = Shape(config.num_key_value_heads, config.num_attention_heads // config.num_key_value_heads, rotation.width)
     return LeanModel(
         embedding=body.embed_tokens.weight.detach().to(arithmetic.weights),
         layers=[_layer(layer, norm, shape, arithmetic) for layer in body.layers],

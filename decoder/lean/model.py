@@ -10,7 +10,7 @@ from jaxtyping import Float
 from numpy.typing import NDArray
 from torch import Tensor
 
-from decoder.lean.attention import LeanCache, Pass, Rotation, apart, prepare
+from decoder.lean.attention import LeanCache, Pass, Rotation, prepare
 from decoder.lean.packed import Linear
 
 
@@ -41,7 +41,8 @@ class LeanModel:
 
     def new_cache(self, capacity: int) -> LeanCache:
         """An empty cache of `capacity` rows."""
-        return LeanCache(len(self.layers), self.heads, self.head_width, capacity, self.rows)
+        shape = (len(self.layers), 2, self.heads, capacity, self.head_width)
+        return LeanCache(torch.zeros(shape, dtype=self.rows), self.rotation.width)
 
     def forward(
         self, cache: LeanCache, tokens: Sequence[int], positions: Sequence[int], visible: NDArray[np.bool_]
@@ -55,11 +56,6 @@ class LeanModel:
         rows = self._hidden(cache, tokens, positions, np.tri(len(tokens), dtype=np.bool_))
         cache.keep(positions)
         return self._logits(rows[-1:])[0]
-
-    def keys_values(self, cache: LeanCache) -> Float[Tensor, "L 2 H P D"]:
-        """The committed rows of all layers, their dimensions ordered as in Hugging Face's caches."""
-        store = cache.store[..., : cache.length, :]
-        return torch.stack([apart(store[:, 0], self.rotation.width), store[:, 1]], 1)
 
     def _hidden(
         self, cache: LeanCache, tokens: Sequence[int], positions: Sequence[int], visible: NDArray[np.bool_]

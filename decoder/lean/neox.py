@@ -1,8 +1,8 @@
 """GPT-NeoX (Pythia's architecture) as few, large operations.
 
 Both layer norms are folded into the matrices behind them. With a parallel residual one normalised row serves attention
-and MLP, so a layer is one product for [keys | values | queries | mlp] and one for [attention | mlp]. Where the MLP follows
-attention, each has two of its own.
+and MLP, so a layer is one product for [keys | values | queries | mlp] and one for [attention | mlp]. Where the MLP
+follows attention, each has two of its own.
 """
 
 from collections.abc import Callable
@@ -54,7 +54,7 @@ class Shape:
 
 
 def attended(product: Float[Tensor, "N Y"], shape: Shape, given: Pass, index: int) -> None:
-    """Reads keys, values and queries, the first columns of a product, and writes what they attend to over the queries."""
+    """Reads keys, values and queries, a product's first columns, and writes what is attended to over the queries."""
     rows = product[:, : 3 * shape.attention].to(given.rotation.real.dtype).view(-1, 3, shape.heads, shape.head)
     turn(rows[:, ::2], given, shape.rotated)
     given.new[index].copy_(rows[:, :2].permute(1, 2, 0, 3))
@@ -65,7 +65,7 @@ def attended(product: Float[Tensor, "N Y"], shape: Shape, given: Pass, index: in
 
 def activated(mlp: Float[Tensor, "N Y"], shape: Shape) -> Float[Tensor, "N Y"]:
     """The activation, in place."""
-    return functional.gelu(mlp, approximate=shape.gelu, out=mlp)
+    return functional.gelu(mlp, approximate=shape.gelu, out=mlp)  # type: ignore[call-arg]  # torch's stub lacks `out`
 
 
 @dataclass(frozen=True)
@@ -136,9 +136,9 @@ def _parallel(layer: Any, norm: Norm, shape: Shape, arithmetic: Arithmetic) -> L
         norm,
         shape,
         inward=stacked(_inward(layer, shape, dtype), up).packed(arithmetic),
-        outward=summed(
-            Matrix.read(layer.attention.dense, dtype), Matrix.read(layer.mlp.dense_4h_to_h, dtype)
-        ).packed(arithmetic),
+        outward=summed(Matrix.read(layer.attention.dense, dtype), Matrix.read(layer.mlp.dense_4h_to_h, dtype)).packed(
+            arithmetic
+        ),
     )
 
 

@@ -1,4 +1,4 @@
-"""Reads weights of Hugging Face modules: folds norms into the matrices behind them and turns the rest into packed layers."""
+"""Reads weights of Hugging Face modules: folds norms into the matrices behind them and packs these."""
 
 from dataclasses import dataclass
 from typing import Any

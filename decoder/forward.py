@@ -1,0 +1,89 @@
+"""The one way in which the engine runs a model, and its general implementation: any Hugging Face module.
+
+Others, faster ones for some families, stand beside it (`decoder.lean`) and give the same logits.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from numpy.typing import NDArray
+from torch import Tensor
+
+from decoder.cache import TreeCache
+
+
+class Rows(Protocol):
+    """Keys and values of one model and one text; rows up to `length` belong to the text, the others are drafted."""
+
+    length: int
+    """Committed rows."""
+    used: int
+    """Rows in use; a forward pass appends here."""
+
+    def keep(self, rows: Sequence[int]) -> None:
+        """Commits these rows, in this order, directly after the committed ones and drops all other drafted rows."""
+
+    def reserve(self, capacity: int) -> None:
+        """Makes room for `capacity` rows in all, if there is less; what is in use stays."""
+
+    def keys_values(self) -> Float[Tensor, "L 2 H P D"]:
+        """The committed rows of all layers, as Hugging Face orders them."""
+
+
+class Forward(Protocol):
+    """What computes logits. A cache is used by the one that made it."""
+
+    def new_cache(self, capacity: int) -> Rows:
+        """An empty cache of `capacity` rows."""
+
+    def forward(
+        self, cache: Any, tokens: Sequence[int], positions: Sequence[int], visible: NDArray[np.bool_]
+    ) -> Float[Tensor, "N V"]:
+        """See `LanguageModel.forward`."""
+
+    def read(self, cache: Any, tokens: Sequence[int]) -> Float[Tensor, "V"]:
+        """Appends and commits plain text, and returns the logits after its last token."""
+
+
+class ModuleForward:
+    """A Hugging Face module, with a mask and positions of its caller's."""
+
+    def __init__(self, module: Any) -> None:
+        weight = next(module.parameters())
+        self._module = module
+        self._layers: int = module.config.get_text_config().num_hidden_layers
+        self._device = weight.device
+        self._dtype = weight.dtype
+
+    def new_cache(self, capacity: int) -> TreeCache:
+        """See `Forward`."""
+        return TreeCache(self._layers, capacity)
+
+    def forward(
+        self, cache: TreeCache, tokens: Sequence[int], positions: Sequence[int], visible: NDArray[np.bool_]
+    ) -> Float[Tensor, "N V"]:
+        """See `Forward`."""
+        rows, recent = visible.shape
+        end = cache.used + rows
+        mask = torch.zeros((rows, end), dtype=self._dtype)
+        mask[:, end - recent :].masked_fill_(torch.from_numpy(~visible), torch.finfo(self._dtype).min)
+        output = self._module(
+            input_ids=torch.tensor([tokens], device=self._device),
+            position_ids=torch.tensor([positions], device=self._device),
+            attention_mask=mask.to(self._device)[None, None],
+            past_key_values=cache,
+            use_cache=True,
+        )
+        cache.used = end
+        logits: Tensor = output.logits[0]
+        return logits
+
+    def read(self, cache: TreeCache, tokens: Sequence[int]) -> Float[Tensor, "V"]:
+        """See `Forward`."""
+        positions = range(cache.length, cache.length + len(tokens))
+        logits = self.forward(cache, tokens, positions, np.tri(len(tokens), dtype=np.bool_))[-1]
+        cache.keep(positions)
+        return logits
