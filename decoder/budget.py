@@ -1,9 +1,10 @@
 """How much a round drafts, so that most tokens a second are committed: what `n_max` is when it is automatic.
 
 Time has a price: the tokens that the run commits a second. A level is drafted and a node kept only where it is expected
-to bring more than its time is worth, so each round adds what raises the rate of all rounds (not only its own). Where
-drafting has not paid of late, rounds go without a draft and one in many tries again. DynaTree's rules have cut the tree
-before it gets here. Knows chances and costs, and neither models nor clocks.
+to bring more than its time is worth, so each round adds what raises the rate of all rounds (not only its own). And no
+round may lose more than the text has credit for, which bounds the loss against plain decoding whatever the draft is
+like: where guesses fail the credit is soon spent, rounds go without a draft, and now and then one tries again.
+DynaTree's rules have cut the tree before it gets here. Knows chances and costs, and neither models nor clocks.
 """
 
 from collections.abc import Sequence
@@ -16,21 +17,18 @@ MOST_NODES = HIGHEST_ROWS - 1
 """No round keeps more nodes."""
 MEMORY = 0.98
 """Share of the running sums that a round leaves."""
-FORESIGHT = 0.75
+FORESIGHT = 0.8
 """A level costs as if time were cheaper by this: it opens the way to further levels."""
 KINSHIP = 0.8
 """Exponent to begin with, see `NodeBudget`."""
 LEAST_KINSHIP = 0.3
 KINSHIP_STEP = 0.05
-GAIN = 0.3
-"""Tokens that a drafting round is thought to bring beyond its time, to begin with."""
-GAIN_STEP = 0.1
-LEAST_GAIN = -0.05
-"""So that one good try is enough to draft again."""
-FIRST_PAUSE = 16
-"""Rounds without a draft before the next try."""
-LONGEST_PAUSE = 128
-"""A pause doubles each time that a try fails, up to this."""
+CREDIT = 3.0
+"""Tokens that a text may lose to guesses that fail, to begin with."""
+CREDIT_A_TOKEN = 0.01
+"""What each token adds to that: on a text where nothing can be gained, drafting costs this share in the long run."""
+MOST_CREDIT = 8.0
+"""What earlier rounds have gained is not staked again beyond this."""
 _SLOPE_ROWS = 8
 
 
@@ -46,6 +44,23 @@ class _Grown:
     """Children in the tree."""
 
 
+def most_worth(gains: Sequence[float], price: float, seconds: Sequence[float]) -> list[int]:
+    """The things to take so that their gains exceed the price of their time by most, rising; ties by their order.
+
+    Args:
+        gains: What each is expected to bring, in tokens.
+        price: Tokens that a second is worth.
+        seconds: How long it takes with none, one, two, ... of them; as many may be taken as have a time.
+    """
+    ranked = sorted(range(len(gains)), key=lambda index: -gains[index])
+    best, count, tokens = -price * seconds[0], 0, 0.0
+    for taken, index in enumerate(ranked[: len(seconds) - 1], 1):
+        tokens += gains[index]
+        if (net := tokens - price * seconds[taken]) > best:
+            best, count = net, taken
+    return sorted(ranked[:count])
+
+
 class NodeBudget:
     """Decides for one text, round by round; learns from each round.
 
@@ -57,27 +72,29 @@ class NodeBudget:
     def __init__(self, costs: Costs) -> None:
         self.calibration = Calibration()
         self.kinship = KINSHIP
-        self.gain = GAIN
-        self._costs = costs
-        self._pause = FIRST_PAUSE
-        self._left = 0
-        """Rounds without a draft that are still to come."""
+        self.credit = CREDIT
+        """Tokens that drafting may lose from here on."""
+        self.costs = costs
         start = 4.0
         self._tokens, self._time_s = start, start * costs.plain.seconds(1)
         self._first, self._second, self._seen = 0.6 * start, 0.15 * start, start
         """Running sums of the chances of first and second children, and how many."""
         self._begin()
 
-    def drafts(self) -> bool:
-        """Whether the next round drafts at all; called once a round."""
+    def drafts(self, behind: int) -> bool:
+        """Whether the next round drafts at all; called once a round.
+
+        Args:
+            behind: Rows of the text that the draft has to catch up with, which is its first call.
+        """
         self._begin()
-        if self._left:
-            self._left -= 1
-            return False
-        return True
+        self._calls = [behind]
+        if not self._affordable(2):
+            self._calls = []
+        return bool(self._calls)
 
     def _begin(self) -> None:
-        self._products, self._chances = [1.0], [1.0]
+        self._products, self.chances = [1.0], [1.0]
         self._chain = [0]
         self._grown: dict[int, _Grown] = {}
         self._calls: list[int] = []
@@ -86,55 +103,57 @@ class NodeBudget:
     @property
     def price(self) -> float:
         """Tokens that a second is worth."""
-        return max(1 / self._costs.plain.seconds(1), self._tokens / self._time_s)
+        return max(1 / self.costs.plain.seconds(1), self._tokens / self._time_s)
 
-    def called(self, rows: int) -> None:
-        """The draft has forwarded so many rows."""
-        self._calls.append(rows)
+    def _seconds(self, rows: int) -> float:
+        """Expected time of the round if so many rows are verified, after the draft's calls so far."""
+        costs = self.costs
+        if not self._calls:
+            return costs.plain.seconds(1)
+        return sum(map(costs.draft.seconds, self._calls)) + costs.verify.seconds(rows) + costs.host.seconds(1)
+
+    def _affordable(self, rows: int) -> bool:
+        """Whether there is credit for the case that all guesses fail."""
+        return self._seconds(rows) <= (1 + self.credit) * self.costs.plain.seconds(1)
 
     def worth_growing(self, parents: Sequence[int]) -> list[int]:
         """Those of a level's nodes that are to be forwarded and get children; none where that does not pay."""
-        price = self.price * FORESIGHT
-        verify = self._costs.verify
-        node_price = price * (verify.seconds(1 + _SLOPE_ROWS) - verify.seconds(1)) / _SLOPE_ROWS
+        price, costs = self.price * FORESIGHT, self.costs
+        row_s = (costs.verify.seconds(1 + _SLOPE_ROWS) - costs.verify.seconds(1)) / _SLOPE_ROWS
         first, second = self._first / self._seen, self._second / self._seen
-        ranked = sorted(parents, key=lambda node: -self._chances[node])
-        best, count, value = 0.0, 0, 0.0
-        for rows, node in enumerate(ranked, 1):
-            chance = self._chances[node]
-            value += max(0.0, chance * first - node_price) + max(0.0, chance * second - node_price)
-            if (net := value - price * self._costs.draft.seconds(rows)) > best:
-                best, count = net, rows
-        if count:
-            self.called(count)
-        return sorted(ranked[:count])
+        gains = [
+            max(0.0, chance * first - price * row_s) + max(0.0, chance * second - price * row_s)
+            for chance in map(self.chances.__getitem__, parents)
+        ]
+        forwarded = [parents[index] for index in most_worth(gains, price, costs.draft.by_rows())]
+        self._calls.append(len(forwarded))
+        if not forwarded or not self._affordable(len(self._calls) + 1):
+            self._calls.pop()
+            return []
+        return forwarded
 
     def grown(self, parent: int, tokens: Sequence[int], logprobs: Sequence[float], count: int) -> None:
         """A node gets its `count` most probable children, of these best next tokens; they are the newest nodes."""
-        first = len(self._chances)
+        first = len(self.chances)
         self._grown[parent] = _Grown(tokens, logprobs, first, count)
         chances = self.calibration.chances(logprobs)
         products = [self._products[parent] * chance for chance in chances[:count]]
         self._products += products
-        self._chances += products
+        self.chances += products
         if parent == self._chain[-1]:
             self._chain.append(first)
             begun = self._products[self._chain[1]]
-            self._chances[first] = begun * (products[0] / begun) ** self.kinship
+            self.chances[first] = begun * (products[0] / begun) ** self.kinship
         self._first = MEMORY * self._first + chances[0]
         self._second = MEMORY * self._second + (chances[1] if count > 1 else 0.0)
         self._seen = MEMORY * self._seen + 1
 
     def keep(self) -> list[int]:
         """The root and the nodes that are worth verifying, in their order; parents are among them."""
-        ranked = sorted(range(1, len(self._chances)), key=lambda node: -self._chances[node])[:MOST_NODES]
-        price, seconds = self.price, self._costs.verify.by_rows()
-        best, count, tokens = -price * seconds[1], 0, 0.0
-        for nodes, node in enumerate(ranked, 1):
-            tokens += self._chances[node]
-            if (net := tokens - price * seconds[nodes + 1]) > best:
-                best, count = net, nodes
-        self._kept = sorted([0, *ranked[:count]])
+        verify_s = self.costs.verify.by_rows()[1:]
+        while len(verify_s) > 1 and not self._affordable(len(verify_s)):
+            verify_s.pop()
+        self._kept = [0, *(node + 1 for node in most_worth(self.chances[1:], self.price, verify_s))]
         return self._kept
 
     def learn(self, burst: Sequence[int]) -> None:
@@ -157,29 +176,20 @@ class NodeBudget:
         """Moves the kinship to where the chain's chances and its hits agree."""
         kept = set(self._kept)
         chain = [node for node in self._chain[2:] if node in kept]
-        surplus = sum(node in accepted for node in chain) - sum(self._chances[node] for node in chain)
+        surplus = sum(node in accepted for node in chain) - sum(self.chances[node] for node in chain)
         self.kinship = min(1.0, max(LEAST_KINSHIP, self.kinship - KINSHIP_STEP * surplus))
 
     def _judge(self, tokens: int) -> None:
         """Whether drafting pays: by expected times, which no single slow call upsets."""
-        costs, plain_s = self._costs, self._costs.plain.seconds(1)
-        round_s = plain_s
-        if self._calls:
-            round_s = sum(map(costs.draft.seconds, self._calls))
-            round_s += costs.verify.seconds(len(self._kept)) + costs.host.seconds(1)
+        plain_s, round_s = self.costs.plain.seconds(1), self._seconds(len(self._kept))
         self._tokens = MEMORY * self._tokens + tokens
         self._time_s = MEMORY * self._time_s + round_s
-        if not self._calls:
-            return
-        self.gain = max(LEAST_GAIN, self.gain + GAIN_STEP * (tokens - round_s / plain_s - self.gain))
-        if self.gain > 0:
-            self._pause = FIRST_PAUSE
-        else:
-            self._left, self._pause = self._pause, min(LONGEST_PAUSE, 2 * self._pause)
+        earned = tokens - round_s / plain_s + CREDIT_A_TOKEN * tokens
+        self.credit = min(MOST_CREDIT, self.credit + earned)
 
     def timed(self, draft_s: float, verify_s: float, round_s: float) -> None:
         """Takes note of what the round took."""
-        costs = self._costs
+        costs = self.costs
         if not self._calls:
             costs.plain.learn([1], round_s)
         elif max(self._calls) <= HIGHEST_ROWS:

@@ -1,0 +1,291 @@
+"""What a round drafts is what brings most tokens a second. Time is only counted here, so no test depends on it."""
+
+import itertools
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from decoder.budget import MOST_NODES, NodeBudget, most_worth
+from decoder.costs import Costs, Curve
+
+CHEAP, FLAT, STEEP = {1: 0.22, 8: 0.3, 32: 0.5}, {1: 0.1, 32: 0.1}, {1: 0.6, 32: 1.0}
+"""Seconds of a draft level, in plain rounds."""
+VERIFY = {
+    "packed weights": {1: 1.0, 2: 1.1, 4: 1.27, 8: 1.5, 16: 1.95, 32: 3.1},
+    "a large GPU": {1: 1.0, 64: 1.1},
+    "plain weights": {1: 1.0, 2: 1.5, 4: 2.5, 8: 4.0, 16: 8.0},
+    "buckets": {1: 1.0, 2: 1.3, 8: 1.3, 9: 2.0, 16: 2.0},
+}
+LEVEL = {"packed weights": CHEAP, "a large GPU": FLAT, "plain weights": CHEAP, "buckets": STEEP}
+MACHINES = tuple(VERIFY)
+DEEP = {"packed weights": 12, "a large GPU": 12, "plain weights": 3, "buckets": 7}
+"""How far a draft that is always right is worth following."""
+CHILDREN = 3
+DEEPEST = 12
+OTHER = -1
+"""A token that the draft does not think of."""
+
+
+def costs(machine: str) -> Costs:
+    return Costs(Curve({1: 1.0}), Curve(LEVEL[machine]), Curve(VERIFY[machine]), Curve({1: 0.04}))
+
+
+@dataclass
+class Text:
+    """A text that a draft guesses at; time passes only as the costs say."""
+
+    machine: str
+    guesses: Callable[[random.Random], Sequence[float]]
+    """Log-probabilities of the best tokens after a node."""
+    chosen: Callable[[random.Random, Sequence[float]], int]
+    """Which of these the target chooses; OTHER: none."""
+    seed: int = 0
+    tokens: int = 0
+    seconds: float = 0.0
+    drafted: list[bool] = field(default_factory=list)
+    """Of each round, whether it drafted."""
+    depths: list[int] = field(default_factory=list)
+    kept: list[int] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.random = random.Random(self.seed)
+        self.budget = NodeBudget(costs(self.machine))
+        self.truth = costs(self.machine)
+
+    def decode(self, count: int) -> "Text":
+        """Rounds until so many more tokens are there."""
+        ends = self.tokens + count
+        while self.tokens < ends:
+            if self.budget.drafts(1):
+                self._draft()
+            else:
+                self.drafted.append(False)
+                self._pass(1, 1.0)
+                self.budget.learn([OTHER])
+        return self
+
+    def _draft(self) -> None:
+        budget, tree, right = self.budget, [(-1, OTHER)], {0}
+        calls, level, depth = [1], [0], 0
+        outcomes: dict[int, int] = {}
+        while level and depth < DEEPEST:
+            parents = budget.worth_growing(level) if depth else level
+            calls += [len(parents)] if depth and parents else []
+            level = []
+            for parent in parents:
+                logprobs = self.guesses(self.random)
+                outcomes[parent] = self.chosen(self.random, logprobs)
+                budget.grown(parent, range(CHILDREN), logprobs, CHILDREN)
+                for token in range(CHILDREN):
+                    if parent in right and token == outcomes[parent]:
+                        right.add(len(tree))
+                    level.append(len(tree))
+                    tree.append((parent, token))
+            depth += bool(parents)
+        kept = budget.keep()
+        assert all(tree[node][0] in kept for node in kept[1:])
+        node, burst = 0, list[int]()
+        while (token := outcomes.get(node, OTHER)) != OTHER:
+            child = tree.index((node, token))
+            burst.append(token)
+            if child not in kept:
+                break
+            node = child
+        else:
+            burst.append(OTHER)
+        self.drafted.append(True)
+        self.depths.append(depth)
+        self.kept.append(len(kept) - 1)
+        self._pass(len(burst), sum(map(self.truth.draft.seconds, calls)) + self.truth.verify.seconds(len(kept)) + 0.04)
+        budget.learn(burst)
+
+    def _pass(self, tokens: int, seconds: float) -> None:
+        self.tokens += tokens
+        self.seconds += seconds
+
+    @property
+    def rate(self) -> float:
+        """Tokens a second; that of plain decoding is 1."""
+        return self.tokens / self.seconds
+
+
+def sure(_: random.Random) -> Sequence[float]:
+    """A draft that thinks it knows."""
+    return (-0.05, -4.0, -5.0)
+
+
+def mixed(luck: random.Random) -> Sequence[float]:
+    """Now sure, now not."""
+    return luck.choice([(-0.05, -4.0, -5.0), (-0.7, -1.5, -2.5), (-1.6, -1.9, -2.1)])
+
+
+def never(_luck: random.Random, _logprobs: Sequence[float]) -> int:
+    return OTHER
+
+
+def always(_luck: random.Random, _logprobs: Sequence[float]) -> int:
+    return 0
+
+
+def one_in(count: int) -> Callable[[random.Random, Sequence[float]], int]:
+    return lambda luck, _: 0 if luck.random() < 1 / count else OTHER
+
+
+# What is taken
+
+
+@given(
+    gains=st.lists(st.floats(0, 1), max_size=7),
+    price=st.floats(0, 3),
+    steps=st.lists(st.floats(0, 1), min_size=8, max_size=8),
+)
+def test_no_other_choice_of_things_is_worth_more(gains: list[float], price: float, steps: list[float]) -> None:
+    seconds = list(itertools.accumulate(steps))
+
+    def worth(taken: Sequence[int]) -> float:
+        return sum(gains[index] for index in taken) - price * seconds[len(taken)]
+
+    every = itertools.chain.from_iterable(itertools.combinations(range(len(gains)), n) for n in range(len(gains) + 1))
+    assert worth(most_worth(gains, price, seconds)) == pytest.approx(max(map(worth, every)))
+
+
+@given(data=st.data())
+def test_of_all_subtrees_the_kept_one_brings_most_beyond_the_price_of_its_time(data: st.DataObject) -> None:
+    budget = NodeBudget(costs(data.draw(st.sampled_from(MACHINES))))
+    budget.kinship = data.draw(st.floats(0.3, 1))
+    budget.drafts(1)
+    parents = [-1]
+    for node in range(2):
+        logprobs = sorted(data.draw(st.lists(st.floats(-6, -0.1), min_size=3, max_size=3)), reverse=True)
+        budget.grown(node, range(3), logprobs, 3)
+        parents += [node] * 3
+    chances, verify = budget.chances, budget.costs.verify
+
+    def worth(nodes: Sequence[int]) -> float:
+        return sum(chances[node] for node in nodes) - budget.price * verify.seconds(1 + len(nodes))
+
+    drafted = range(1, len(parents))
+    subsets = itertools.chain.from_iterable(itertools.combinations(drafted, n) for n in range(len(parents)))
+    subtrees = [nodes for nodes in subsets if all(parents[node] in (0, *nodes) for node in nodes)]
+    root, *kept = budget.keep()
+    assert root == 0
+    assert tuple(kept) in subtrees
+    assert worth(kept) == pytest.approx(max(map(worth, subtrees)))
+
+
+def test_a_tree_never_has_more_nodes_than_there_is_room_for() -> None:
+    budget = NodeBudget(Costs(Curve({1: 1.0}), Curve({1: 1e-6}), Curve({1: 1.0, 64: 1.0}), Curve({1: 0.01})))
+    budget.drafts(1)
+    for node in range(40):
+        budget.grown(node, range(3), (-1.0, -1.1, -1.2), 3)
+    assert len(budget.keep()) - 1 == MOST_NODES
+
+
+# A text on which nothing can be gained
+
+
+@pytest.mark.parametrize("guesses", [sure, mixed])
+@pytest.mark.parametrize("machine", MACHINES)
+@pytest.mark.parametrize("seed", range(3))
+def test_a_draft_that_is_always_wrong_costs_less_than_three_percent(
+    machine: str, guesses: Callable[[random.Random], Sequence[float]], seed: int
+) -> None:
+    assert Text(machine, guesses, never, seed).decode(256).rate > 0.97
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+def test_a_draft_that_is_seldom_right_costs_less_than_three_percent(machine: str) -> None:
+    assert Text(machine, mixed, one_in(12)).decode(512).rate > 0.97
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+def test_when_the_text_becomes_easy_it_is_drafted_again(machine: str) -> None:
+    text = Text(machine, sure, never).decode(300)
+    text.chosen = always
+    text.decode(200)
+    assert all(text.drafted[-10:])
+
+
+# A text on which much can be gained
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+def test_a_draft_that_is_always_right_is_followed_deeply(machine: str) -> None:
+    text = Text(machine, sure, always).decode(400)
+    assert all(text.drafted)
+    assert min(text.depths[-20:]) >= DEEP[machine]
+
+
+def chain(machine: str, accepted: float, length: int) -> float:
+    """Tokens a second of a chain of this length where each token is right with this chance."""
+    truth = costs(machine)
+    tokens = sum(accepted**depth for depth in range(length + 1))
+    return tokens / (length * truth.draft.seconds(1) + truth.verify.seconds(length + 1) + 0.04)
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+@pytest.mark.parametrize("one_in_", [1.25, 1.6, 3])
+def test_it_is_about_as_fast_as_the_best_chain_where_every_guess_is_as_likely(machine: str, one_in_: float) -> None:
+    chances = 1 / one_in_
+    text = Text(machine, sure, lambda luck, _: 0 if luck.random() < chances else OTHER).decode(4000)
+    best = max(1.0, *(chain(machine, chances, length) for length in range(1, 13)))
+    assert text.rate > 0.93 * best
+
+
+def test_a_doubtful_level_gets_no_children_where_levels_are_dear() -> None:
+    dear = Text("buckets", mixed, one_in(2)).decode(500)
+    cheap = Text("a large GPU", mixed, one_in(2)).decode(500)
+    assert sum(dear.depths) / len(dear.depths) < sum(cheap.depths) / len(cheap.depths)
+
+
+# What is learnt
+
+
+@pytest.mark.parametrize(("burst", "falls"), [([0, 0, 0, 0, OTHER], True), ([0, OTHER], False)])
+def test_kinship_follows_what_a_chain_s_chances_missed(burst: list[int], falls: bool) -> None:  # noqa: FBT001
+    budget = NodeBudget(costs("a large GPU"))
+    before, node = budget.kinship, 0
+    budget.drafts(1)
+    for _ in range(4):
+        budget.grown(node, range(3), (-1.0, -1.3, -1.4), 3)
+        node = len(budget.chances) - 3
+    budget.keep()
+    budget.learn(burst)
+    assert (budget.kinship < before) == falls
+
+
+def test_costs_follow_the_rounds() -> None:
+    known = costs("packed weights")
+    budget = NodeBudget(known)
+    for _ in range(100):
+        assert budget.drafts(1)
+        budget.grown(0, range(3), (-0.1, -3.0, -4.0), 3)
+        assert budget.keep() == [0, 1]
+        budget.learn([0, 0])
+        budget.timed(draft_s=0.3, verify_s=1.6, round_s=2.0)
+    assert known.draft.seconds(1) == pytest.approx(0.3, rel=0.02)
+    assert known.verify.seconds(2) == pytest.approx(1.6, rel=0.02)
+    assert known.host.seconds(1) == pytest.approx(0.1, rel=0.02)
+    assert known.plain.seconds(1) == 1.0
+
+
+def test_a_plain_round_tells_what_plain_rounds_cost() -> None:
+    known = costs("packed weights")
+    budget = NodeBudget(known)
+    budget.credit = -1.0
+    for _ in range(50):
+        assert not budget.drafts(1)
+        budget.timed(draft_s=0.0, verify_s=1.9, round_s=2.0)
+    assert known.plain.seconds(1) == pytest.approx(2.0, rel=0.02)
+    assert known.verify.seconds(1) == 1.0
+
+
+def test_a_draft_that_is_far_behind_must_be_worth_catching_up() -> None:
+    budget = NodeBudget(costs("packed weights"))
+    budget.credit = 0.4
+    assert not budget.drafts(64)
+    assert budget.drafts(1)
