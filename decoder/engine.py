@@ -186,15 +186,15 @@ class TreeSession:
     def _draft(self) -> tuple[TokenTree, int]:
         tree = TokenTree([self.text[-1]])
         room = self._pair.context - len(self.text)
-        plain = self._nodes is not None and not self._nodes.drafts()
-        if self.drafter is None or self._controller is None or plain or room < 1:
+        if self.drafter is None or self._controller is None:
+            return tree, 0
+        behind = len(self.text) - self.drafter.cache.length
+        pays = self._nodes is None or self._nodes.drafts(behind)
+        if room < 1 or not pays:
             return tree, 0
         rules = growth(self._controller.rules)
         before = self.drafter.forwards
-        behind = len(self.text) - self.drafter.cache.length
         children = self.drafter.catch_up(self.text, rules.widest)
-        if self._nodes:
-            self._nodes.called(behind)
         grown = self.drafter.grow(tree, rules, children, deepest=room, budget=self._nodes)
         return grown, self.drafter.forwards - before
 
