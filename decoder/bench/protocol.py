@@ -55,19 +55,7 @@ def warmed_up(
     Raises:
         DeviceError: The device's memory is full.
     """
-    ready = []
-    for contender in contenders:
-        try:
-            _alone(pair, contender, prompt)
-        except DeviceError:
-            raise
-        except Exception as error:
-            if not contender.foreign:
-                raise
-            report(f"{contender.name} is left out: {(str(error).strip().splitlines() or [type(error).__name__])[0]}")
-        else:
-            ready.append(contender)
-    return ready
+    return [contender for contender in contenders if _works(pair, contender, prompt, report)]
 
 
 def measured(
@@ -78,15 +66,33 @@ def measured(
     Raises:
         DeviceError: The device's memory is full.
     """
-    for turn in schedule(len(contenders), len(prompts), repeats, seed):
-        contender = contenders[turn.contender]
-        tally = _alone(pair, contender, prompts[turn.prompt])
-        yield Sample(contender.name, contender.group, turn.prompt, turn.repeat, tally)
+    gc.collect()
+    gc.freeze()  # what is there by now would cost every tidying up a good part of a second
+    try:
+        for turn in schedule(len(contenders), len(prompts), repeats, seed):
+            contender = contenders[turn.contender]
+            tally = _alone(pair, contender, prompts[turn.prompt])
+            yield Sample(contender.name, contender.group, turn.prompt, turn.repeat, tally)
+    finally:
+        gc.unfreeze()
+
+
+def _works(pair: Pair, contender: Contender, prompt: Sequence[int], report: Callable[[str], None]) -> bool:
+    try:
+        _alone(pair, contender, prompt)
+    except DeviceError:
+        raise
+    except Exception as error:
+        if not contender.foreign:
+            raise
+        report(f"{contender.name} is left out: {(str(error).strip().splitlines() or [type(error).__name__])[0]}")
+        return False
+    return True
 
 
 def _alone(pair: Pair, contender: Contender, prompt: Sequence[int]) -> Tally:
     """One turn, on a machine that has nothing left to tidy up."""
-    gc.collect()
+    gc.collect(1)
     with peak_during(pair.target.device) as peak:
         try:
             tally = contender.run(pair, prompt)

@@ -120,7 +120,7 @@ def of_shapes(setup: Setup, pair: Pair, samples: Samples) -> ShapesReport:
     return ShapesReport(
         setup=setup,
         load_after=load(),
-        rounds=rounds(samples.all(), setup.seed, _bandwidth(setup, pair)),
+        rounds=rounds(samples, setup.seed, _bandwidth(setup, pair)),
         samples=_records(samples),
     )
 

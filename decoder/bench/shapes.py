@@ -19,9 +19,8 @@ from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedTokenizerFa
 from transformers.utils import logging as transformers_logging
 
 from decoder.bench.contenders import BASELINE, Contender, own
-from decoder.bench.protocol import Sample
 from decoder.bench.statistics import Estimate, estimate
-from decoder.bench.summary import Bandwidth, Measure, per_round
+from decoder.bench.summary import Bandwidth, Measure, Samples, per_round
 from decoder.config import DynaTree, Fixed, RunConfig
 from decoder.device import choose_device, choose_dtype
 from decoder.errors import ConfigError, DeviceError
@@ -88,8 +87,9 @@ def random_pair(target: str, draft: str, *, device: str, dtype: str) -> Pair:
     transformers_logging.set_verbosity_error()
     where = choose_device(device)
     kind = choose_dtype(dtype, where, None)
-    made = [_random_model(name, where, kind, seed) for seed, name in enumerate((target, draft))]
-    _be_certain(made[1].module)
+    modules = [_random_module(name, where, kind, seed) for seed, name in enumerate((target, draft))]
+    _be_certain(modules[1])  # before the engine takes the weights over
+    made = [LanguageModel(module, Path(name).name) for module, name in zip(modules, (target, draft), strict=True)]
     return make_pair(made[0], made[1], PreTrainedTokenizerFast(tokenizer_object=Tokenizer(models.BPE())))
 
 
@@ -143,12 +143,12 @@ def _rules(size: Size, config: RunConfig) -> tuple[str, RunConfig]:
     return "dynatree", replace(config, dynatree=rules)
 
 
-def rounds(samples: Sequence[Sample], seed: int, bandwidth: Bandwidth | None) -> list[Rounds]:
+def rounds(samples: Samples, seed: int, bandwidth: Bandwidth | None) -> list[Rounds]:
     """One row a contender, whatever its text: among random tokens near ties are common, and nobody reads them."""
-    turns: dict[str, list[Figures]] = {}
-    for sample in samples:
-        turns.setdefault(sample.contender, []).append(figures(sample.tally, None))
-    return [_row(name, found, seed, bandwidth) for name, found in turns.items()]
+    return [
+        _row(name, [figures(turn.tally, None) for turn in samples.turns(name, 0)], seed, bandwidth)
+        for name in samples.groups
+    ]
 
 
 def _row(name: str, turns: list[Figures], seed: int, bandwidth: Bandwidth | None) -> Rounds:
@@ -177,7 +177,7 @@ def _row(name: str, turns: list[Figures], seed: int, bandwidth: Bandwidth | None
     )
 
 
-def _random_model(name: str, device: torch.device, dtype: torch.dtype, seed: int) -> LanguageModel:
+def _random_module(name: str, device: torch.device, dtype: torch.dtype, seed: int) -> Any:
     config = _config(name)
     torch.manual_seed(seed)
     try:
@@ -185,7 +185,7 @@ def _random_model(name: str, device: torch.device, dtype: torch.dtype, seed: int
             module: Any = AutoModelForCausalLM.from_config(config, dtype=dtype)
     except torch.OutOfMemoryError as error:
         raise DeviceError(f"{name} does not fit in the memory of {device}; choose a smaller shape or dtype") from error
-    return LanguageModel(module.eval(), Path(name).name if name.endswith(".json") else name)
+    return module.eval()
 
 
 def _config(name: str) -> Any:

@@ -100,7 +100,7 @@ class Samples:
             blocks[sample.repeat, sample.prompt][sample.contender] = sample
         self._blocks = {at: block for at, block in blocks.items() if block.keys() == self.groups.keys()}
         self.prompts = sorted({prompt for _, prompt in self._blocks})
-        self.texts = {prompt: self._turns(BASELINE, prompt)[0].tally.tokens for prompt in self.prompts}
+        self.texts = {prompt: self.turns(BASELINE, prompt)[0].tally.tokens for prompt in self.prompts}
         """ar's, which is the right one."""
 
     def same(self, name: str) -> list[int]:
@@ -108,12 +108,12 @@ class Samples:
         return [
             prompt
             for prompt in self.prompts
-            if all(sample.tally.tokens == self.texts[prompt] for sample in self._turns(name, prompt))
+            if all(sample.tally.tokens == self.texts[prompt] for sample in self.turns(name, prompt))
         ]
 
     def values(self, name: str, measure: Measure, prompts: Sequence[int]) -> Groups:
         """One figure of a contender, prompt by prompt and repeat by repeat, where it is known."""
-        found = [[measure(figures(turn.tally, None)) for turn in self._turns(name, prompt)] for prompt in prompts]
+        found = [[measure(figures(turn.tally, None)) for turn in self.turns(name, prompt)] for prompt in prompts]
         return [[value for value in group if value is not None] for group in found]
 
     def ratio(self, name: str, than: str, seed: int) -> Estimate | None:
@@ -133,7 +133,7 @@ class Samples:
         """(contender, prompt, its first text that is not ar's)."""
         for name in self.groups:
             for prompt in self.prompts:
-                texts = (turn.tally.tokens for turn in self._turns(name, prompt))
+                texts = (turn.tally.tokens for turn in self.turns(name, prompt))
                 if other := next((text for text in texts if text != self.texts[prompt]), None):
                     yield name, prompt, other
 
@@ -141,7 +141,8 @@ class Samples:
         """Every sample that counts, in the order of repeats and prompts."""
         return [sample for block in self._blocks.values() for sample in block.values()]
 
-    def _turns(self, name: str, prompt: int) -> list[Sample]:
+    def turns(self, name: str, prompt: int) -> list[Sample]:
+        """A contender's samples of one prompt, repeat by repeat."""
         return [block[name] for (_, which), block in sorted(self._blocks.items()) if which == prompt]
 
 

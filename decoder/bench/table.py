@@ -10,7 +10,7 @@ from decoder.bench.summary import Comparison, Difference, Row
 from decoder.metrics import FIGURES
 
 WIDTH = 80
-NAME = 17
+NAME = 16
 UNKNOWN = "-"
 _LABELS = {figure.key: figure.label for figure in FIGURES}
 
@@ -42,7 +42,7 @@ def _heading(setup: Setup, load_after: float | None) -> str:
         f"{machine.processor}, {_counted(machine.threads, 'thread')} on {_counted(machine.cores, 'core')}",
         f"load {_number(machine.load_before, 1)} before, {_number(load_after, 1)} after",
         ", ".join(f"{name} {version}" for name, version in machine.versions.items()),
-        "medians over prompts, 95 % bootstrap intervals, all in one process, turn by turn",
+        "medians with 95 % bootstrap intervals; all in one process, turn by turn",
     ]
     if machine.accelerator:
         copied = machine.copy_bytes_per_s
@@ -64,19 +64,19 @@ def speeds(rows: Sequence[Row], best_generate: str | None) -> str:
     limits = any(row.bandwidth_share is not None for row in rows)
     keys = ("tokens_per_second", "tokens_per_round", "identical_to_ar")
     rate, length, same = (_LABELS[key] for key in keys)
-    head = [(9, rate), (6, length), (16, "x ar"), (16, "x generate"), (11, same)]
+    head = [(8, rate), (6, length), (17, "x ar"), (17, "x generate"), (11, same)]
     lines = [_line("", *head, *([(5, "limit")] if limits else []))]
     for row in rows:
         cells = [
-            (9, _number(row.tokens_per_second.median if row.tokens_per_second else None, 1)),
+            (8, _number(row.tokens_per_second.median if row.tokens_per_second else None, 1)),
             (6, _number(row.tokens_per_round, 2)),
-            (16, _ratio(row.over_ar)),
-            (16, _ratio(row.over_generate)),
+            (17, _ratio(row.over_ar)),
+            (17, _ratio(row.over_generate)),
             (11, f"{row.same} of {row.prompts}"),
         ]
         lines.append(_line(row.name, *cells, *([(5, _percent(row.bandwidth_share))] if limits else [])))
     if best_generate:
-        lines.append(f"x generate: over {best_generate}, the best setting of transformers' greedy search.")
+        lines.append(f"x generate: over {best_generate}, transformers' greedy search at its best.")
     if limits:
         lines.append("limit: % of the copy bandwidth at which all forward passes read weights.")
     return "\n".join(lines)
@@ -114,21 +114,24 @@ def compared(comparisons: Sequence[Comparison]) -> str:
 
 def differing(differences: Sequence[Difference]) -> str:
     """One line a text that is not ar's."""
-    return "\n".join(
-        f"{found.name}: prompt {found.prompt + 1} differs from ar at token {found.index}: "
-        f"{_verdict(found)}; no speed for it"
+    if not differences:
+        return ""
+    lines = ["Texts that differ from ar's; their method has no speed on that prompt:"]
+    lines += [
+        f"{found.name}, prompt {found.prompt + 1}, from token {found.index} on: {_verdict(found)}"
         for found in differences
-    )
+    ]
+    return "\n".join(lines)
 
 
 def rounds(rows: Sequence[Rounds]) -> str:
     """What rounds of each size cost, and what that brings at how many tokens a round."""
     limits = any(row.bandwidth_share is not None for row in rows)
-    head = [(18, "ms/round"), (8, "draft"), (8, "/level"), (8, "verify"), (8, "commit"), (7, "host")]
+    head = [(21, "ms/round"), (8, "draft"), (7, "/level"), (8, "verify"), (7, "commit"), (7, "host")]
     lines = [_line("levels x rows", *head, *([(6, "limit")] if limits else []))]
     for row in rows:
-        times = ((8, row.draft_ms), (8, row.level_ms), (8, row.verify_ms), (8, row.commit_ms), (7, row.host_ms))
-        cells = [(18, _interval(row.round_ms, _ms)), *((width, _ms(time)) for width, time in times)]
+        times = ((8, row.draft_ms), (7, row.level_ms), (8, row.verify_ms), (7, row.commit_ms), (7, row.host_ms))
+        cells = [(21, _interval(row.round_ms, _ms)), *((width, _ms(time)) for width, time in times)]
         lines.append(_line(row.name, *cells, *([(6, _percent(row.bandwidth_share))] if limits else [])))
     lines += ["", _line(f"tokens/s at {_LABELS['tokens_per_round']}", *((10, f"{length:g}") for length in LENGTHS))]
     for row in rows:
@@ -138,13 +141,14 @@ def rounds(rows: Sequence[Rounds]) -> str:
 
 
 def _verdict(found: Difference) -> str:
+    """What float32 says of the first two tokens that differ."""
     match found.near_tie:
         case None:
-            return "one text is shorter"
+            return "one is shorter"
         case True:
-            return f"a near tie ({found.gap:.2g})"
+            return f"a near tie, gap {found.gap:.2g}"
         case False:
-            return f"NO tie ({found.gap:.2g})"
+            return f"NO TIE, gap {found.gap:.2g}"
 
 
 def _line(name: str, *cells: tuple[int, str]) -> str:

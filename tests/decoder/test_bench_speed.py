@@ -1,0 +1,361 @@
+"""Whole measurements on tiny models: figures that hang together, texts that are checked, tables that fit."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import torch
+from transformers import AutoConfig, AutoModelForCausalLM
+
+from decoder.bench import job, machine, shapes, table
+from decoder.bench.contenders import decoded, sweep
+from decoder.bench.job import Done, OnShapes, OnTexts, measure_shapes, measure_texts
+from decoder.bench.outside import ASSISTED, baselines
+from decoder.bench.protocol import Sample
+from decoder.bench.report import Report, ShapesReport
+from decoder.bench.shapes import Size
+from decoder.bench.statistics import Estimate
+from decoder.bench.summary import Difference
+from decoder.config import DynaTree, Fixed, Linear, RunConfig
+from decoder.errors import ConfigError, PromptError
+from decoder.models import Pair
+from tests import tiny
+from tests.decoder.lab import Lab
+
+CONFIG = RunConfig(max_new_tokens=12)
+
+
+def on_texts(pair: tiny.TinyPair, **changes: Any) -> OnTexts:
+    given: dict[str, Any] = {
+        "prompts": ("The tree grows", "A small model guesses"),
+        "config": CONFIG,
+        "methods": ("dynatree", "ar", "linear", "fixed", "alg1"),
+        "dynatrees": {"paper": DynaTree()},
+        "chains": (Linear(2), Linear(3)),
+        "trees": (Fixed(2, 2),),
+        "target": str(pair.target),
+        "draft": str(pair.draft),
+        "device": "cpu",
+        "dtype": "float32",
+        "repeats": 2,
+    }
+    return OnTexts(**given | changes)
+
+
+@pytest.fixture(scope="module")
+def done(lab: Lab) -> Done[Report]:
+    return measure_texts(on_texts(lab.pair("neox")), lambda _: None)
+
+
+def test_every_method_and_both_baselines_are_measured_on_every_prompt(done: Done[Report]) -> None:
+    names = ["ar", "dynatree", "linear 2", "linear 3", "fixed 2x2", "alg1", "generate dynamic", "generate static"]
+    names += [f"assisted {name}" for name in ASSISTED]
+    assert [row.name for row in done.report.rows] == names
+    assert len(done.report.samples) == len(names) * 2 * 2
+    assert not done.interrupted
+
+
+def test_all_texts_are_those_of_plain_decoding_and_of_transformers(lab: Lab, done: Done[Report]) -> None:
+    report = done.report
+    assert [(row.same, row.prompts) for row in report.rows] == [(2, 2)] * len(report.rows)
+    assert report.differences == []
+    assert report.texts[0] == lab.generate(lab.pair("neox"), "float32", "The tree grows", 12)
+
+
+def test_rates_count_every_token_but_those_that_came_with_the_prompt(done: Done[Report]) -> None:
+    for record in done.report.samples:
+        found = record.figures
+        assert found.committed == 12
+        assert found.tokens_per_second is not None
+        timed = found.tokens_per_second * found.decode_s
+        if record.group == "assisted":
+            assert 0 < timed < 12
+        else:
+            assert timed == pytest.approx(11 if record.group == "generate" else 12)
+
+
+def test_the_parts_of_a_round_add_up_to_the_time_outside_of_it(done: Done[Report]) -> None:
+    for row in done.report.rows:
+        if row.group in ("generate", "assisted"):
+            assert (row.draft_ms, row.host_ms, row.host_share) == (None, None, None)
+            continue
+        parts = (row.draft_ms, row.verify_ms, row.commit_ms, row.host_ms)
+        assert all(part is not None and part >= 0 for part in parts)
+        assert row.round_ms == pytest.approx(sum(part for part in parts if part is not None), rel=0.2)
+
+
+def test_forward_passes_and_tokens_a_round_are_told(done: Done[Report]) -> None:
+    found = {row.name: row for row in done.report.rows}
+    assert (found["ar"].target_forwards, found["ar"].draft_forwards, found["ar"].tokens_per_round) == (1, 0, 1)
+    assert found["linear 3"].target_forwards == 1
+    assert found["alg1"].target_forwards == 2
+    assert found["generate static"].tokens_per_round == 1
+    assert (found["dynatree"].tokens_per_round or 0) > 1.2
+    assert (found["assisted 3/0"].tokens_per_round or 0) > 1.2
+
+
+def test_the_report_can_be_kept_and_read_again(done: Done[Report]) -> None:
+    kept = msgspec.json.encode(done.report)
+    again = msgspec.json.decode(kept, type=Report)
+    assert msgspec.json.encode(again) == kept
+    assert again.setup.contenders["linear 3"] == {"k": 3}
+    assert again.setup.contenders["assisted 5/.4"]["num_assistant_tokens"] == 5
+    assert again.setup.machine.versions["torch"] == str(torch.__version__)
+    assert again.setup.dtype == "float32"
+
+
+def test_the_tables_fit_80_columns_and_name_everyone(done: Done[Report]) -> None:
+    text = table.on_texts(done.report)
+    assert max(map(len, text.splitlines())) <= 80
+    assert all(text.count(f"\n{row.name} ") >= 2 for row in done.report.rows)
+    for label in ("tokens/s", "L-bar", "same as ar", "dynatree over linear (linear ", "best of 3"):
+        assert label in text
+
+
+def test_the_tables_fit_when_everything_is_large_and_on_a_gpu(done: Done[Report]) -> None:
+    wide = Estimate(12345.67, 123.45, 234.56)
+    row = msgspec.structs.replace(
+        done.report.rows[0],
+        name="generate dynamic",
+        tokens_per_second=wide,
+        over_ar=Estimate(12.34, 11.22, 13.44),
+        over_generate=Estimate(12.34, 11.22, 13.44),
+        round_ms=1234.5678,
+        draft_ms=1234.5678,
+        bandwidth_share=0.987,
+        peak_bytes=123_456_000_000,
+    )
+    missing = Difference(name="generate dynamic", prompt=9, index=255, near_tie=False, gap=0.123)
+    gpu = msgspec.structs.replace(done.report.setup.machine, accelerator="NVIDIA H200", copy_bytes_per_s=4.1e12)
+    setup = msgspec.structs.replace(done.report.setup, machine=gpu)
+    text = table.on_texts(msgspec.structs.replace(done.report, setup=setup, rows=[row], differences=[missing]))
+    assert max(map(len, text.splitlines())) <= 80
+    assert "NVIDIA H200, copies 4.10 TB/s" in text
+    assert " 98.7" in text
+    assert "generate dynamic, prompt 10, from token 255 on: NO TIE, gap 0.12" in text
+    speeds = next(line for line in text.splitlines() if line.startswith("generate dynamic"))
+    assert speeds.split()[2:] == [
+        "12345.7",
+        "1.00",
+        "12.34",
+        "11.22-13.44",
+        "12.34",
+        "11.22-13.44",
+        "2",
+        "of",
+        "2",
+        "98.7",
+    ]
+
+
+def test_what_was_not_measured_is_a_dash(lab: Lab) -> None:
+    job = on_texts(
+        lab.pair("neox"), methods=("linear",), with_baselines=False, repeats=1, config=RunConfig(max_new_tokens=2)
+    )
+    found = measure_texts(job, lambda _: None).report
+    assert [row.name for row in found.rows] == ["ar", "linear 2", "linear 3"]
+    assert found.best_generate is None
+    line = next(line for line in table.on_texts(found).splitlines() if line.startswith("linear 2"))
+    assert line.split()[-4:] == ["-", "2", "of", "2"]
+
+
+def test_a_text_of_one_token_leaves_the_baselines_without_a_rate(lab: Lab) -> None:
+    job = on_texts(lab.pair("neox"), methods=("ar",), repeats=1, config=RunConfig(max_new_tokens=1))
+    found = {row.name: row for row in measure_texts(job, lambda _: None).report.rows}
+    assert found["ar"].tokens_per_second is not None
+    assert found["generate static"].tokens_per_second is None
+    assert found["generate static"].same == 2
+
+
+def test_a_draft_of_another_width_is_measured_all_the_same(lab: Lab) -> None:
+    job = on_texts(lab.pair("wide-target"), methods=("dynatree",), repeats=1)
+    assert all(row.same == 2 for row in measure_texts(job, lambda _: None).report.rows)
+
+
+def test_assistants_settings_stay_as_they_were(lab: Lab) -> None:
+    pair: Pair = lab.loaded(lab.pair("neox"), "float32")
+    before = pair.draft.module.generation_config
+    for contender in baselines(pair, 4):
+        contender.run(pair, [1, 2, 3])
+    assert pair.draft.module.generation_config is before
+    assert before.num_assistant_tokens is None
+
+
+def test_the_clock_stands_outside_of_the_session(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Time that a session does not own up to is host time."""
+    from decoder.engine import TreeSession  # noqa: PLC0415 - beside what it is changed for
+
+    pair: Pair = lab.loaded(lab.pair("neox"), "float32")
+    honest = TreeSession.step
+
+    def dawdling(self: TreeSession, *arguments: Any) -> Any:
+        outcome = honest(self, *arguments)
+        torch._standard_gamma(torch.ones(300_000))  # a few milliseconds that no part accounts for
+        return outcome
+
+    quick = decoded(pair, [1, 2, 3], "ar", CONFIG)
+    monkeypatch.setattr(TreeSession, "step", dawdling)
+    slow = decoded(pair, [1, 2, 3], "ar", CONFIG)
+    assert slow.tokens == quick.tokens
+    assert slow.decode_s - (slow.verify_s or 0) > 2 * (quick.decode_s - (quick.verify_s or 0))
+
+
+def test_every_preset_is_a_dynatree_of_its_own() -> None:
+    found = sweep(("ar", "dynatree"), CONFIG, {"paper": DynaTree(), "shallow": DynaTree(d0=1, d_max=2)}, (), ())
+    assert [contender.name for contender in found] == ["ar", "dynatree paper", "dynatree shallow"]
+    assert {contender.group for contender in found[1:]} == {"dynatree"}
+    assert found[2].settings["d_max"] == 2
+
+
+def test_prompts_that_do_not_fit_are_refused(lab: Lab) -> None:
+    with pytest.raises(PromptError, match="give --max-new-tokens"):
+        measure_texts(on_texts(lab.pair("neox"), config=RunConfig(max_new_tokens=500)), lambda _: None)
+
+
+def test_an_interruption_reports_what_is_complete(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(job, "measured", lambda *given: interrupted(given, after=3))
+    found = measure_texts(on_texts(lab.pair("neox"), methods=("ar",), with_baselines=False), lambda _: None)
+    assert found.interrupted
+    assert [(record.repeat, record.prompt) for record in found.report.samples] == [(0, 0), (0, 1), (1, 0)]
+
+
+def test_an_interruption_before_anything_is_complete_is_one(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(job, "measured", lambda *given: interrupted(given, after=0))
+    with pytest.raises(KeyboardInterrupt):
+        measure_texts(on_texts(lab.pair("neox"), methods=("ar",), with_baselines=False), lambda _: None)
+
+
+def interrupted(given: tuple[Any, ...], after: int) -> Iterator[Sample]:
+    from decoder.bench.protocol import measured  # noqa: PLC0415 - the one that the test has replaced elsewhere
+
+    for number, sample in enumerate(measured(*given)):
+        if number == after:
+            raise KeyboardInterrupt
+        yield sample
+
+
+@pytest.fixture(scope="module")
+def tiny_shapes(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
+    """A target and a draft as configurations alone."""
+    home = tmp_path_factory.mktemp("shapes")
+    common = {"model_type": "gpt_neox", "vocab_size": 288, "max_position_embeddings": 192, "eos_token_id": None}
+    sizes = {"target": (32, 2, 64), "draft": (16, 1, 32)}
+    for name, (hidden, layers, inner) in sizes.items():
+        fields = {"hidden_size": hidden, "num_hidden_layers": layers, "intermediate_size": inner}
+        (home / f"{name}.json").write_text(json.dumps(common | fields | {"num_attention_heads": 2}))
+    return str(home / "target.json"), str(home / "draft.json")
+
+
+@pytest.fixture(scope="module")
+def rounds(tiny_shapes: tuple[str, str]) -> ShapesReport:
+    sizes = (Size(1, 2), Size(2, 4), Size(4, 8), Size(8, 64))
+    job = OnShapes(
+        *tiny_shapes, sizes, RunConfig(max_new_tokens=6), device="cpu", dtype="float32", context_length=16, repeats=2
+    )
+    return measure_shapes(job, lambda _: None).report
+
+
+def test_rounds_have_the_levels_and_rows_that_were_asked_for(rounds: ShapesReport) -> None:
+    assert [(row.name, row.levels, row.rows) for row in rounds.rounds] == [
+        ("ar", 0, 1),
+        ("1x2", 1, 2),
+        ("2x4", 2, 4),
+        ("4x8", 4, 8),
+        ("8x64", 8, 64),
+    ]
+
+
+def test_tokens_a_second_follow_from_tokens_a_round(rounds: ShapesReport) -> None:
+    *_, deep = rounds.rounds
+    assert deep.tokens_per_second[7.08] == pytest.approx(7080 / deep.round_ms.median)
+    assert list(rounds.rounds[0].tokens_per_second) == [1.0]
+    assert list(rounds.rounds[2].tokens_per_second) == [1.0, 2.0, 3.0]
+    assert deep.level_ms == pytest.approx(deep.draft_ms / 8)
+
+
+def test_the_table_of_rounds_fits_80_columns(rounds: ShapesReport) -> None:
+    large = msgspec.structs.replace(
+        rounds.rounds[-1], round_ms=Estimate(1234.5, 1200.1, 1300.2), draft_ms=1234.5, bandwidth_share=0.5
+    )
+    text = table.on_shapes(msgspec.structs.replace(rounds, rounds=[*rounds.rounds, large]))
+    assert max(map(len, text.splitlines())) <= 80
+    assert "target.json with draft.json on cpu in float32" in text
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters"),
+    [
+        ("pythia-70m", 70_426_624),
+        ("pythia-160m", 162_322_944),
+        ("pythia-410m", 405_334_016),
+        ("pythia-1b", 1_011_781_632),
+        ("pythia-1.4b", 1_414_647_808),
+        ("pythia-2.8b", 2_775_208_960),
+        ("pythia-6.9b", 6_857_302_016),
+        ("llama-3.2-1b", 1_235_814_400),
+        ("llama-3.1-8b", 8_030_261_248),
+    ],
+)
+def test_the_shapes_have_as_many_parameters_as_the_published_models(name: str, parameters: int) -> None:
+    assert name in shapes.names()
+    with torch.device("meta"):
+        model: Any = AutoModelForCausalLM.from_config(shapes._config(name))
+    assert sum(weight.numel() for weight in model.parameters()) == parameters
+
+
+def test_every_shape_that_is_kept_is_known_to_this_test() -> None:
+    assert len(shapes.names()) == 9
+
+
+@pytest.mark.parametrize(("depth", "rows"), [(0, 4), (4, 4), (2, 1), (1, 1), (-1, 3)])
+def test_trees_that_cannot_be_are_refused(depth: int, rows: int) -> None:
+    with pytest.raises(ConfigError, match=f"no tree has {depth} levels in {rows} rows"):
+        shapes.contenders(CONFIG, [Size(depth, rows)])
+
+
+@pytest.mark.parametrize(
+    ("content", "why"), [(None, "cannot read"), ("{", "is no model's"), ('{"model_type": "nonesuch"}', "is no model's")]
+)
+def test_a_file_that_is_no_configuration_is_refused(tmp_path: Path, content: str | None, why: str) -> None:
+    path = tmp_path / "config.json"
+    if content is not None:
+        path.write_text(content)
+    with pytest.raises(ConfigError, match=why):
+        shapes.random_pair(str(path), "pythia-70m", device="cpu", dtype="float32")
+
+
+def test_an_unknown_shape_is_refused_with_the_known_ones() -> None:
+    with pytest.raises(
+        ConfigError, match=r"no shape 'gpt-5'; give a config\.json, or one of llama-3\.1-8b, .*pythia-70m"
+    ):
+        shapes.random_pair("gpt-5", "pythia-70m", device="cpu", dtype="float32")
+
+
+def test_a_prompt_longer_than_the_context_is_refused(tiny_shapes: tuple[str, str]) -> None:
+    pair = shapes.random_pair(*tiny_shapes, device="cpu", dtype="float32")
+    with pytest.raises(ConfigError, match="exceed the context of 192"):
+        shapes.random_prompt(pair, 190, 6)
+
+
+def test_an_embedding_that_is_the_head_too_is_read_and_another_is_not(lab: Lab) -> None:
+    pair: Pair = lab.loaded(lab.pair("neox"), "float32")
+    weights = sum(weight.numel() for weight in pair.target.module.parameters())
+    assert machine.read_bytes(pair.target) == 4 * (weights - 288 * 32)
+    tied: Any = AutoModelForCausalLM.from_config(
+        AutoConfig.for_model(
+            "gpt_neox", vocab_size=288, hidden_size=32, num_hidden_layers=1, num_attention_heads=2,
+            intermediate_size=64, tie_word_embeddings=True,
+        )
+    )  # fmt: skip
+    from decoder.models import LanguageModel  # noqa: PLC0415 - only here
+
+    assert machine.read_bytes(LanguageModel(tied, "tied")) == 4 * sum(weight.numel() for weight in tied.parameters())
+
+
+def test_copies_are_timed_by_bytes_read_and_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    ticks = iter(float(tick) for tick in range(1000))
+    monkeypatch.setattr("decoder.bench.machine.Stopwatch.now", lambda _: next(ticks))
+    assert machine.copy_bandwidth(torch.device("cpu"), size=1000) == 2000.0
