@@ -19,22 +19,16 @@ from textual.app import App, ComposeResult, SystemCommand
 from textual.await_complete import AwaitComplete
 from textual.binding import Binding, BindingType
 from textual.containers import Container
-from textual.errors import NoWidget
 from textual.screen import Screen
 
 from decoder.config import require
-from decoder.events import Knob, Round, Run, Summary
-from decoder.whatif import WhatIf, what_if
 from dynatui import commands, mouse
 from dynatui.arrangement import arranged, shared_place
 from dynatui.clean import clean_line
-from dynatui.desk import Desk
-from dynatui.farewell import SessionLog
-from dynatui.gaze import Gaze
-from dynatui.gpu import GpuLoad, open_meter
+from dynatui.intake import Intake
 from dynatui.keymap import KEYMAP, action_for
-from dynatui.knobs import rules_in_force
 from dynatui.line import Line
+from dynatui.outlook import Outlook
 from dynatui.pace import Pace
 from dynatui.pin import Pin
 from dynatui.render import (
@@ -58,18 +52,14 @@ from dynatui.render.layout import LAYOUTS, Layout, layout
 from dynatui.render.palette import THEME, palette
 from dynatui.render.scene import PanelName, Scene
 from dynatui.render.text import TextPanel
-from dynatui.results import noted
 from dynatui.screens.palette import Palette
 from dynatui.session import View
 from dynatui.sources import Source
-from dynatui.state import Failure, Prompt
 from dynatui.widgets.canvas import Canvas, in_the_open
 from dynatui.widgets.wire import SYNC_END, SYNC_START, Frame
 
 _FPS, _FPS_OVER_SSH = 10, 5
 _NOTE_S = 6.0
-_GPU_S = 1.0
-_WHATIF_S = 0.5
 _FEW = 4
 """Methods that the race has room for without taking some from the text."""
 _TYPED = {",": "comma"}
@@ -105,10 +95,9 @@ class DynaApp(App[None]):
         self.register_theme(THEME)
         self.theme = self._known(view.theme or THEME.name) if self._color else "ansi-dark"
         self.source = source
-        self.gaze = Gaze()
-        self.desk = Desk(source.controls) if source.controls else None
+        self.intake = Intake(source)
+        self.gaze, self.desk = self.intake.gaze, self.intake.desk
         self.pin: Pin | None = None
-        self.session_log = SessionLog()
         self.scene = Scene(symbols=view.symbols)
         self.text_panel = TextPanel()
         self.command_line = command_line
@@ -121,15 +110,12 @@ class DynaApp(App[None]):
         """Whether all panels are to be drawn at the next frame, due or not."""
         self._ticking = ticking
         self._clock = clock
-        self._cursor = 0
+        self._outlook = Outlook(source, self.intake)
         self._room: Layout = "full"
         self._shared: PanelName = "race"
         self._visible: frozenset[str] = frozenset()
         self._drawn: dict[str, float] = {}
         """When each panel was drawn."""
-        self._done: dict[str, float] = {}
-        """When each costly thing was done."""
-        self._gpu: Callable[[], GpuLoad | None] | None = None
         self._styles: Mapping[Ink, Style] = {}
         self._note_until = 0.0
 
@@ -187,26 +173,11 @@ class DynaApp(App[None]):
 
     def take_in(self) -> None:
         """Folds the records that are new."""
-        records = self.source.records
-        while self._cursor < len(records):
-            record = records[self._cursor]
-            self._cursor += 1
-            self._owed |= not isinstance(record, Round | Knob)
-            if isinstance(record, Prompt):
-                self._note_result()
-            elif isinstance(record, Failure):
-                self.gaze.follow()
-                self.scene = replace(self.scene, panel="text", mode="watch", cursor=None, maximised=False)
-            elif isinstance(record, Run):
-                del records[: self._cursor - 1]  # runs that are over: a monitor may be left on for days
-                self._cursor = 1
-                self._gpu = self._gpu or open_meter(record.device)
-            self.gaze.take(record)
-            self.session_log = self.session_log.apply(record)
-            if self.desk:
-                self.desk.take(record)
-            if isinstance(record, Summary):
-                self._note_result()
+        news = self.intake.read()
+        self._owed |= news.weighty
+        if news.failed:
+            self.gaze.follow()
+            self.scene = replace(self.scene, panel="text", mode="watch", cursor=None, maximised=False)
 
     def draw(self, *, everything: bool = False) -> None:
         """Hands the scene to each panel whose time has come; on a busy line it waits for the next tick."""
@@ -293,12 +264,12 @@ class DynaApp(App[None]):
 
     def on_mouse_down(self, event: events.MouseDown) -> None:
         """A click on a slider, the time line, the text or a tab."""
-        self._clicked(event)
+        mouse.pressed(self, event)
 
     def on_mouse_move(self, event: events.MouseMove) -> None:
         """A slider that is dragged."""
         if event.button:
-            self._clicked(event)
+            mouse.pressed(self, event)
 
     def on_mouse_scroll_up(self) -> None:
         """The wheel moves the cursor in the text."""
@@ -308,57 +279,15 @@ class DynaApp(App[None]):
         """The same downwards."""
         mouse.wheel(self, 1)
 
-    def _clicked(self, event: events.MouseEvent) -> None:
-        if len(self.screen_stack) > 1:
-            return
-        try:
-            widget, region = self.screen.get_widget_at(event.screen_x, event.screen_y)
-        except NoWidget:  # the terminal has become smaller since
-            return
-        if isinstance(widget, Canvas):
-            x, y = event.screen_x - region.x, event.screen_y - region.y
-            mouse.click(self, widget.id or "", (x, y), (region.width, region.height))
-
     def _command(self, action: str) -> Callable[[], Any]:
         command = commands.find(action)
         return (lambda: command(self)) if command else (lambda: self.call_later(self.run_action, action))
 
-    def _note_result(self) -> None:
-        self.scene = replace(self.scene, results=noted(self.scene.results, self.gaze.work.state))
-
     def _look_around(self, now: float) -> None:
         """Brings the scene up to date with the work."""
-        source, controls, playback = self.source, self.source.controls, self.source.playback
-        self.scene = replace(
-            self.scene,
-            state=self.gaze.state,
-            place=self.gaze.place(playback.length[0] if playback else 0),
-            speed=source.speed,
-            paused=source.paused,
-            frozen=not self.gaze.live,
-            recording=source.recorded is not None,
-            replaying=playback is not None,
-            following=controls is None and playback is None,
-            wanted=dict(self.desk.wanted) if self.desk else {},
-            stage=controls.stage if controls and self.gaze.live else None,
-            broke=controls.broke if controls else "",
-            pinned=self.pin,
-            gpu=self._gpu() if self._gpu and self._due("gpu", now, _GPU_S) else self.scene.gpu,
-            whatif=self._estimate() if self._due("estimate", now, _WHATIF_S) else self.scene.whatif,
-            note=self.scene.note if now < self._note_until else "",
-        )
-
-    def _due(self, what: str, now: float, every_s: float) -> bool:
-        """Whether something costly may be done again."""
-        if now - self._done.get(what, -1e9) < every_s:
-            return False
-        self._done[what] = now
-        return True
-
-    def _estimate(self) -> WhatIf | None:
-        """What other knobs would have done, while anybody looks at it."""
-        rules = rules_in_force(self.gaze.state)
-        return what_if(self.gaze.state.past, rules) if rules and "whatif" in self._visible else None
+        note = self.scene.note if now < self._note_until else ""
+        scene = replace(self.scene, note=note)
+        self.scene = self._outlook.scene(scene, now, pin=self.pin, estimate="whatif" in self._visible)
 
     def _beat(self) -> None:
         """A tick at the terminal's pace: everything is taken in, and drawn when the last frame is out."""

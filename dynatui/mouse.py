@@ -2,12 +2,29 @@
 
 from typing import TYPE_CHECKING
 
+from textual.errors import NoWidget
+from textual.events import MouseEvent
+
 from decoder.config import KnobName
 from dynatui.commands import text, time
 from dynatui.render import drawer, sliders, status, timeline
+from dynatui.widgets.canvas import Canvas
 
 if TYPE_CHECKING:
     from dynatui.app import DynaApp
+
+
+def pressed(app: "DynaApp", event: MouseEvent) -> None:
+    """A press, or a drag, anywhere on the main screen."""
+    if len(app.screen_stack) > 1:
+        return
+    try:
+        widget, region = app.screen.get_widget_at(event.screen_x, event.screen_y)
+    except NoWidget:  # the terminal has become smaller since
+        return
+    if isinstance(widget, Canvas):
+        at = event.screen_x - region.x, event.screen_y - region.y
+        click(app, widget.id or "", at, (region.width, region.height))
 
 
 def click(app: "DynaApp", panel: str, at: tuple[int, int], size: tuple[int, int]) -> None:

@@ -87,17 +87,17 @@ class SessionLog:
         """The first method of the run in progress."""
         return next(iter(self.race.tallies), "")
 
-    def apply(self, record: Record) -> "SessionLog":
-        """The log after one more record."""
+    def apply(self, record: Record, race: Race) -> "SessionLog":
+        """The log after one more record; `race` is the fold of the run's events, this one included."""
         match record:
             case Prompt(number=number):
                 return replace(self, number=number)
             case Run():
-                return self._begin(record)
+                return self._begin(record, race)
             case Summary():
                 return replace(self, summary=record.methods)
             case Start() | Round() | Knob() | End() if record.method in (self.watched, "ar"):
-                return self._advance(record)
+                return self._advance(record, race)
             case _:
                 return self
 
@@ -114,10 +114,10 @@ class SessionLog:
         """The settings that were in force long enough."""
         return [(setting, tried) for setting, tried in self.tried.items() if tried.rounds >= FEWEST_ROUNDS]
 
-    def _begin(self, run: Run) -> "SessionLog":
+    def _begin(self, run: Run, race: Race) -> "SessionLog":
         runs = self.all_runs()
         fresh = SessionLog(
-            race=Race().apply(run),
+            race=race,
             number=self.number,
             runs=runs[-_MOST_LINES:],
             dropped=self.dropped + len(runs[:-_MOST_LINES]),
@@ -137,13 +137,13 @@ class SessionLog:
         counted = max(self.counted, tally.rounds)
         return Line(run.started_at, self.number, opening, clean_line(self.watched), found, counted)
 
-    def _advance(self, event: Start | Round | Knob | End) -> "SessionLog":
+    def _advance(self, event: Start | Round | Knob | End, race: Race) -> "SessionLog":
         after = self
         if event.method == self.watched and isinstance(event, Knob) and event.source == "user":
             after = replace(self, knobs={**self.knobs, event.name: event.new}, setting=None)
         elif event.method == self.watched and isinstance(event, Round) and event.knobs is not None:
             after = self._count(event, event.knobs, event.t - self.race.tallies[event.method].decode_s)
-        return replace(after, race=self.race.apply(event))
+        return replace(after, race=race)
 
     def _count(self, event: Round, in_force: Knobs, seconds: float) -> "SessionLog":
         """Adds a round to what its setting yielded."""

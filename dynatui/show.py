@@ -82,6 +82,6 @@ def _command(source: EngineSource) -> str:
 def _say_farewell(app: DynaApp, command: str) -> None:
     width = shutil.get_terminal_size().columns
     out, _ = streams.for_printing()
-    for line in lines(app.session_log, command=command, kept=app.kept_paths, width=width):
+    for line in lines(app.intake.session_log, command=command, kept=app.kept_paths, width=width):
         out.write(f"{line}\n")
     out.flush()

@@ -55,7 +55,7 @@ class TextPanel:
         inner, room = inside(size)
         state = scene.state
         if state.failure or state.run is None:
-            self._flow, self._done = Flow(1), ()
+            self._flow, self._done = Flow(1), Grown()
         if state.failure:
             return frame((("Error", "bad"),), _failure(state.failure, inner), size)
         if state.run is None:

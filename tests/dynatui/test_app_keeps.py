@@ -63,7 +63,7 @@ async def test_an_export_that_cannot_be_written_is_said_and_nothing_else_happens
 
 async def test_the_farewell_names_what_was_seen() -> None:
     async with shown([Prompt(1, 1), *story(30)]) as (app, _, _pilot):
-        lines = farewell.lines(app.session_log, command="dynatui --tau-h 0.8", kept=[Path("run.jsonl")])
+        lines = farewell.lines(app.intake.session_log, command="dynatui --tau-h 0.8", kept=[Path("run.jsonl")])
     assert any("Once upon" in line for line in lines)
     assert any("run.jsonl" in line for line in lines)
     assert any("--tau-h 0.8" in line for line in lines)

@@ -122,7 +122,7 @@ async def test_conditions_to_pause_at_are_switched_by_number() -> None:
 async def test_why_it_paused_by_itself_is_said() -> None:
     async with shown() as (app, source, pilot):
         source.paused, source.steering.broke = True, "round 5: nothing accepted"
-        app.tick()
+        app.draw(everything=True)
         await pilot.pause()
         assert "nothing accepted" in screen_text(app)
 

@@ -21,9 +21,10 @@ DEMO = read(Path(__file__).parent.parent / "traces" / "demo.jsonl")
 
 
 def log_of(records: Iterable[Record]) -> SessionLog:
-    log = SessionLog()
+    state, log = RunState(), SessionLog()
     for record in records:
-        log = log.apply(record)
+        state = apply(state, record)
+        log = log.apply(record, state.race)
     return log
 
 
@@ -80,10 +81,11 @@ def test_of_days_of_watching_the_newest_runs_are_listed_and_the_others_counted()
 
 
 def test_what_is_kept_does_not_grow_with_the_number_of_rounds_settings_and_runs() -> None:
-    log = SessionLog()
-    for number in range(300):
-        for record in (begun(str(number), f"p{number}", d_max=number), *rounds(range(1))):
-            log = log.apply(record)
+    log = log_of(
+        record
+        for number in range(300)
+        for record in (begun(str(number), f"p{number}", d_max=number), *rounds(range(1)))
+    )
     assert len(log.all_runs()) == 21
     assert len(log.tried) == 64
 
@@ -160,7 +162,8 @@ def test_a_replay_that_goes_back_counts_a_run_once() -> None:
 def test_the_figures_are_those_of_the_screen() -> None:
     state, log = RunState(), SessionLog()
     for event in DEMO[:300]:
-        state, log = apply(state, event), log.apply(event)
+        state = apply(state, event)
+        log = log.apply(event, state.race)
     assert log.all_runs()[-1].figures == state.figures()["dynatree"]
 
 

@@ -235,7 +235,8 @@ def show(events: list[Event]) -> None:
     """Everything that is done with a recording besides opening a screen."""
     state, log = RunState(), SessionLog()
     for event in events:
-        state, log = apply(state, event), log.apply(event)
+        state = apply(state, event)
+        log = log.apply(event, state.race)
     for size in ((40, 10), (80, 24), (200, 60)):
         drawn = [paint(Scene(state), *size) for paint in PAINTERS]
         told = "".join(text for rows in drawn for row in rows for text, _ in row)

@@ -95,7 +95,7 @@ def cells(terminal: Terminal) -> dict[tuple[int, int], tuple[object, ...]]:
     """What the terminal shows at each place, but for the first line, where meters move."""
     screen = pyte.Screen(*terminal.size)
     pyte.ByteStream(screen).feed(bytes(terminal.written))
-    found = {}
+    found: dict[tuple[int, int], tuple[object, ...]] = {}
     for y in range(1, screen.lines):
         for x in range(screen.columns):
             cell = screen.buffer[y][x]

@@ -137,14 +137,14 @@ def test_a_replay_shares_the_settings_of_the_screen(
     write("symbols = 'ascii'\nfps = 3\ntau_h = 0.8\n")
     monkeypatch.setenv("DYNATUI_FPS", "4")
     assert cli.main(["replay", str(recorded), "--theme", "nord"]) == 0
-    assert screen.replays[-1][2] == View(symbols="ascii", fps=4, theme="nord")
+    assert screen.replays[-1][1] == View(symbols="ascii", fps=4, theme="nord")
 
 
 def test_the_speed_of_decoding_is_not_that_of_a_replay(screen: FakeScreen, write: Write, recorded: Path) -> None:
     write("speed = 0.5\n")
     assert asked(screen).view.speed == 0.5
     assert cli.main(["replay", str(recorded)]) == 0
-    assert screen.replays[-1][2].speed is None
+    assert screen.replays[-1][1].speed is None
 
 
 @pytest.mark.usefixtures("screen")
