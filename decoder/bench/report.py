@@ -100,8 +100,8 @@ def setup(
 def of_texts(setup: Setup, pair: Pair, samples: Samples) -> Report:
     """What samples on texts tell."""
 
-    def judge(prompt: int, before: Sequence[int], rivals: tuple[int, int]) -> Verdict:
-        return judged(pair.target, [*setup.prompts[prompt], *before], rivals)
+    def judge(prompt: int, before: Sequence[int], rivals: tuple[int, int], by_module: bool) -> Verdict:  # noqa: FBT001
+        return judged(pair.target, [*setup.prompts[prompt], *before], rivals, by_module=by_module)
 
     return Report(
         setup=setup,

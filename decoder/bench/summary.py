@@ -17,8 +17,8 @@ from decoder.events import Figures
 from decoder.metrics import figures
 from decoder.neartie import Verdict
 
-Judge = Callable[[int, Sequence[int], tuple[int, int]], Verdict]
-"""(prompt's number, tokens before the difference, the two tokens) -> float32's verdict."""
+Judge = Callable[[int, Sequence[int], tuple[int, int], bool], Verdict]
+"""(prompt's number, tokens before the difference, the two tokens, whether transformers wrote one) -> the verdict."""
 Measure = Callable[[Figures], float | None]
 
 
@@ -95,6 +95,7 @@ class Samples:
 
     def __init__(self, samples: Iterable[Sample], contenders: Sequence[Contender]) -> None:
         self.groups: dict[str, str] = {contender.name: contender.group for contender in contenders}
+        self.foreign = {contender.name for contender in contenders if contender.foreign}
         blocks: defaultdict[tuple[int, int], dict[str, Sample]] = defaultdict(dict)
         for sample in samples:
             blocks[sample.repeat, sample.prompt][sample.contender] = sample
@@ -170,15 +171,16 @@ def comparisons(samples: Samples, seed: int) -> list[Comparison]:
 def differences(samples: Samples, judge: Judge) -> list[Difference]:
     """Every contender and prompt without a speed, and why."""
     found = []
-    verdicts: dict[tuple[int, int, tuple[int, int]], Verdict] = {}
+    verdicts: dict[tuple[int, int, tuple[int, int], bool], Verdict] = {}
     for name, prompt, text in samples.differing():
         right = samples.texts[prompt]
         index = next((i for i, (a, b) in enumerate(zip(text, right, strict=False)) if a != b), None)
         verdict = None
         if index is not None:
             rivals = (right[index], text[index])
-            key = (prompt, index, rivals)
-            verdict = verdicts[key] = verdicts.get(key) or judge(prompt, right[:index], rivals)
+            foreign = name in samples.foreign
+            key = (prompt, index, rivals, foreign)
+            verdict = verdicts[key] = verdicts.get(key) or judge(prompt, right[:index], rivals, foreign)
         found.append(
             Difference(
                 name=name,

@@ -170,7 +170,7 @@ def _percent(share: float | None) -> str:
 
 
 def _ratio(found: Estimate | None) -> str:
-    return UNKNOWN if found is None else _interval(found, lambda value: f"{value:.2f}")
+    return UNKNOWN if found is None else _interval(found, lambda value: f"{value:.{2 if value < 10 else 1}f}")
 
 
 def _interval(found: Estimate, text: Callable[[float], str]) -> str:

@@ -41,7 +41,7 @@ def row(samples: Samples, name: str, bandwidth: Bandwidth | None = None) -> Row:
     return next(row for row in rows(samples, seed=0, bandwidth=bandwidth) if row.name == name)
 
 
-def never(_prompt: int, _before: Sequence[int], _rivals: tuple[int, int]) -> Verdict:
+def never(*_given: object) -> Verdict:
     raise AssertionError("there is nothing to judge")
 
 
@@ -95,19 +95,18 @@ def test_a_plain_decoding_that_changes_from_repeat_to_repeat_has_no_speed_either
 def test_differences_are_named_with_float32s_verdict() -> None:
     asked = []
 
-    def judge(prompt: int, before: Sequence[int], rivals: tuple[int, int]) -> Verdict:
-        asked.append((prompt, tuple(before), rivals))
+    def judge(prompt: int, before: Sequence[int], rivals: tuple[int, int], foreign: bool) -> Verdict:  # noqa: FBT001
+        asked.append((prompt, tuple(before), rivals, foreign))
         return Verdict(near_tie=True, gap=0.01)
 
     names = contenders(ar="ar", dynatree="dynatree", linear="linear")
-    other = (5, 6, 9, 9)
-    samples = Samples(
-        [sample("ar", 1.0), sample("dynatree", 1.0, tokens=other), sample("linear", 1.0, tokens=other)], names
-    )
-    first, second = differences(samples, judge)
+    names.append(Contender("generate", "generate", lambda _pair, _ids: Tally(), {}, foreign=True))
+    texts = {"ar": TEXT} | dict.fromkeys(("dynatree", "linear", "generate"), (5, 6, 9, 9))
+    samples = Samples([sample(name, 1.0, tokens=text) for name, text in texts.items()], names)
+    first, second, _ = differences(samples, judge)
     assert (first.name, first.prompt, first.index, first.near_tie, first.gap) == ("dynatree", 0, 2, True, 0.01)
     assert second.name == "linear"
-    assert asked == [(0, (5, 6), (7, 9))], "the same two tokens are judged once"
+    assert asked == [(0, (5, 6), (7, 9), False), (0, (5, 6), (7, 9), True)], "once for us, once for transformers"
 
 
 def test_a_text_that_ends_early_differs_without_a_verdict() -> None:
