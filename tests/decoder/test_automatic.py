@@ -1,0 +1,153 @@
+"""An automatic number of nodes in the engine: the text is that of plain decoding whatever drafting costs."""
+
+import random
+import time
+from dataclasses import replace
+
+import pytest
+
+from decoder import DynaTree, RunConfig, Steering, decode
+from decoder.config import AUTO, PRESETS
+from decoder.costs import Costs, Curve
+from decoder.events import Round
+from decoder.metrics import depths
+from decoder.models import Pair
+from decoder.timing import LIMIT_S, measured
+from tests.decoder.lab import Lab, Played
+from tests.tiny import FAMILIES
+
+PROMPT = "The tree grows"
+FAST = PRESETS["fast"]
+FREE = Costs(Curve({1: 1.0}), Curve({1: 1e-6}), Curve({1: 1.0, 64: 1.0}), Curve({1: 1e-6}))
+"""Drafting costs nothing."""
+DEAR = Costs(Curve({1: 1e-9}), Curve({1: 1.0}), Curve({1: 1.0, 64: 64.0}), Curve({1: 1.0}))
+"""Drafting costs more than anything can bring."""
+
+
+def priced(pair: Pair, costs: Costs) -> Pair:
+    """The pair as if these costs had been measured; learnt from by this test alone."""
+    own = Costs(*(Curve(dict(enumerate(curve.by_rows()[1:], 1))) for curve in vars(costs).values()))
+    return replace(pair, costs={1 << power: own for power in range(12)})
+
+
+def some_costs(luck: random.Random) -> Costs:
+    """Anything from a draft for nothing to one that is dearer than the target, and any shape over the rows."""
+    plain = 10 ** luck.uniform(-5, -1)
+
+    def curve(least: float, most: float) -> Curve:
+        return Curve({rows: plain * 10 ** luck.uniform(least, most) for rows in (1, 2, 4, 8, 16, 32, 64)})
+
+    return Costs(Curve({1: plain}), curve(-3, 0.5), curve(-0.2, 0.6), curve(-3, 0))
+
+
+def some_rules(luck: random.Random) -> DynaTree:
+    low, mid, high = sorted(luck.choices((1, 2, 3, 5), k=3))
+    stop = luck.choice((0.0, 0.0, 0.05))
+    d_max = luck.randint(2, 9)
+    return replace(
+        FAST, d_max=d_max, d0=luck.randint(1, d_max - 1), branching=(low, mid, high), rho_stop=stop, rho_deep=stop
+    )
+
+
+def play(pair: Pair, rules: DynaTree, limit: int = 32, steering: Steering | None = None) -> Played:
+    return Played(list(decode(pair, PROMPT, RunConfig(("dynatree",), limit, dynatree=rules), steering)))
+
+
+@pytest.mark.parametrize("kinship", ["", "-strange"])
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("seed", range(3))
+def test_the_text_is_that_of_plain_greedy_search_whatever_rounds_cost(
+    lab: Lab, seed: int, family: str, kinship: str
+) -> None:
+    luck = random.Random(f"{seed} {family} {kinship}")
+    pair = lab.pair(family + kinship)
+    for _ in range(4):
+        played = play(priced(lab.loaded(pair, "float64"), some_costs(luck)), some_rules(luck))
+        assert played.tokens("dynatree") == lab.generate(pair, "float64", PROMPT, 32)
+
+
+def test_some_of_these_rounds_drafted_and_some_did_not(lab: Lab) -> None:
+    """Otherwise the test above would not test much."""
+    luck = random.Random(0)
+    pair = lab.loaded(lab.pair("neox"), "float64")
+    rounds = [
+        event for _ in range(12) for event in play(priced(pair, some_costs(luck)), some_rules(luck)).rounds("dynatree")
+    ]
+    sizes = {len(event.tokens) for event in rounds}
+    assert {1, 2} < sizes
+    assert max(sizes) > 8
+
+
+def test_costs_that_are_measured_here_give_the_same_text(lab: Lab) -> None:
+    pair = lab.pair("neox")
+    loaded = replace(lab.loaded(pair, "float32"), costs={})
+    assert play(loaded, FAST, 100).tokens("dynatree") == lab.generate(pair, "float32", PROMPT, 100)
+    assert loaded.costs
+
+
+def test_where_drafting_is_too_dear_every_round_is_plain(lab: Lab) -> None:
+    rounds = play(priced(lab.loaded(lab.pair("neox"), "float32"), DEAR), FAST).rounds("dynatree")
+    assert len(rounds) == 32
+    assert {(len(event.tokens), event.draft_forwards, len(event.committed)) for event in rounds} == {(1, 0, 1)}
+
+
+def test_where_drafting_costs_nothing_every_round_drafts(lab: Lab) -> None:
+    rounds = play(priced(lab.loaded(lab.pair("neox"), "float32"), FREE), FAST).rounds("dynatree")
+    assert all(len(event.tokens) > 1 for event in rounds)
+
+
+@pytest.mark.parametrize(
+    ("rules", "deepest", "widest"),
+    [
+        (replace(FAST, d0=1, d_max=2), 2, 3),
+        (replace(FAST, branching=(1, 1, 1)), 12, 1),
+        (replace(FAST, rho_stop=1, rho_deep=1), 1, 3),
+    ],
+    ids=["D_max", "branching", "rho_stop"],
+)
+def test_what_a_knob_cuts_stays_cut(lab: Lab, rules: DynaTree, deepest: int, widest: int) -> None:
+    rounds = play(priced(lab.loaded(lab.pair("neox"), "float32"), FREE), rules).rounds("dynatree")
+    assert max(max(depths(event.parents)) for event in rounds) == deepest
+    assert max(event.parents.count(node) for event in rounds for node in event.parents) == widest
+
+
+def test_rounds_without_a_draft_leave_history_alone(lab: Lab) -> None:
+    rules = replace(FAST, history=True, window=2)
+    played = play(priced(lab.loaded(lab.pair("neox"), "float32"), DEAR), rules)
+    assert played.turned("dynatree", "history") == []
+    assert {event.knobs.d0 for event in played.rounds("dynatree") if event.knobs} == {rules.d0}
+
+
+def test_a_number_of_nodes_takes_over_from_the_automatic_one_and_gives_way_to_it(lab: Lab) -> None:
+    steering = Steering()
+    config = RunConfig(("dynatree",), 60, dynatree=FAST)
+    pair = priced(lab.loaded(lab.pair("neox"), "float32"), FREE)
+    events = []
+    for event in decode(pair, PROMPT, config, steering):
+        events.append(event)
+        if isinstance(event, Round) and event.round in (2, 5):
+            steering.turn("n_max", {2: 2, 5: AUTO}[event.round])
+    played = Played(events)
+    assert [(turned.round, turned.old, turned.new) for turned in played.turned("dynatree", "user")] == [
+        (3, AUTO, 2),
+        (6, 2, AUTO),
+    ]
+    drafted = [len(event.tokens) - 1 for event in played.rounds("dynatree")]
+    assert max(drafted[3:6]) <= 2 < min(max(drafted[:3]), max(drafted[6:]))
+    assert played.tokens("dynatree") == lab.generate(lab.pair("neox"), "float32", PROMPT, 60)
+
+
+def test_costs_are_measured_once_for_texts_of_about_one_length(lab: Lab) -> None:
+    pair = replace(lab.loaded(lab.pair("neox"), "float32"), costs={})
+    started = time.perf_counter()
+    short = measured(pair, 20)
+    assert time.perf_counter() - started < 2 * LIMIT_S
+    assert measured(pair, 30) is short
+    assert measured(pair, 100) is not short
+
+
+def test_every_cost_that_is_measured_is_above_zero(lab: Lab) -> None:
+    pair = replace(lab.loaded(lab.pair("neox"), "float32"), costs={})
+    for rows in (1, pair.context):
+        found = measured(pair, rows)
+        assert all(seconds > 0 for curve in vars(found).values() for seconds in curve.by_rows()[1:])
