@@ -154,11 +154,13 @@ class WhatIf:
 def what_if(past: Sequence[Round], rules: DynaTree) -> WhatIf | None:
     """Both tables from the newest rounds of one method; None when there is nothing to judge.
 
+    Nor is there where the number of nodes is automatic: a record does not hold what rounds would have cost.
+
     Args:
         past: Rounds of one method, the oldest first.
         rules: Those in force; the tables are built around them.
     """
-    rounds = _newest(past)
+    rounds = [] if rules.automatic else _newest(past)
     if not rounds:
         return None
     record = Record(rounds)
@@ -166,12 +168,13 @@ def what_if(past: Sequence[Round], rules: DynaTree) -> WhatIf | None:
 
 
 def replayed(event: Round, rules: DynaTree) -> Verdict | None:
-    """What these rules would have done in a recorded round; None for a round without DynaTree's tree.
+    """What these rules would have done in a recorded round; None for a round without DynaTree's tree, and where the
+    number of nodes is automatic.
 
     Under the rules of the record itself the verdict is the record, but for two cases that an event cannot tell from
     others: the context had no room for a deeper tree, or `best` cut a node's children.
     """
-    if not _has_tree(event):
+    if rules.automatic or not _has_tree(event):
         return None
     found = judged(Record([event]), rules)
     accepted, drafted = int(found.accepted[0]), int(found.drafted[0])

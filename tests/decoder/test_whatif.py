@@ -8,9 +8,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
-from decoder.config import DynaTree
+from decoder.config import AUTO, DynaTree
 from decoder.draft.drafter import Children, Drafter
 from decoder.events import Knobs, Round, Run, decode_line
 from decoder.policy import dynatree_growth
@@ -264,6 +265,22 @@ def test_a_text_that_ended_ends_there_under_all_rules() -> None:
 def test_what_is_no_tree_of_these_rules_is_not_judged(event: Round) -> None:
     assert replayed(event, RULES) is None
     assert what_if([event], RULES) is None
+
+
+def test_where_the_number_of_nodes_is_automatic_nothing_is_judged() -> None:
+    event, rules = World(1).round(RULES), replace(RULES, n_max=AUTO)
+    assert replayed(event, RULES) is not None
+    assert replayed(event, rules) is None
+    assert what_if([event], rules) is None
+
+
+def test_of_a_round_without_a_draft_only_its_own_token_is_sure() -> None:
+    event = msgspec.structs.replace(
+        World(1).round(RULES), tokens=[0], parents=[-1], logprobs=[0.0], pieces=[""], accepted=[]
+    )
+    verdict = replayed(event, RULES)
+    assert verdict is not None
+    assert (verdict.tokens, verdict.tokens_at_least, verdict.drafted) == (None, 1, None)
 
 
 def test_absurd_records_are_judged_without_a_fault() -> None:
