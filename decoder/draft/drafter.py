@@ -145,12 +145,30 @@ def _parents(tree: TokenTree, level: Sequence[int], growth: Growth) -> list[int]
 def best_children(logits: Float[Tensor, "N V"], count: int) -> list[Children]:
     """The `count` most probable tokens of each row, ties by the lower id; probabilities in float32."""
     logprobs = logits.float().log_softmax(-1)
+    best = _best_on_cpu if logprobs.device.type == "cpu" else _best_on_device
+    tokens, values = best(logprobs, min(count, logprobs.shape[-1]))
+    return [Children(ids, scores) for ids, scores in zip(tokens, values, strict=True)]
+
+
+def _best_on_cpu(logprobs: Float[Tensor, "N V"], count: int) -> tuple[list[list[int]], list[list[float]]]:
+    # On a few thousand numbers, numpy's argmax costs a tenth of torch's, and of a sort; it takes the first of equals.
+    left, rows = logprobs.numpy(), np.arange(len(logprobs))
+    tokens = np.empty((len(rows), count), dtype=np.int64)
+    values = np.empty((len(rows), count), dtype=np.float32)
+    for rank in range(count):
+        tokens[:, rank] = best = left.argmax(-1)
+        values[:, rank] = left[rows, best]
+        left[rows, best] = -np.inf
+    return tokens.tolist(), values.tolist()
+
+
+def _best_on_device(logprobs: Float[Tensor, "N V"], count: int) -> tuple[list[list[int]], list[list[float]]]:
     tokens, values = [], []
-    for _ in range(min(count, logprobs.shape[-1])):
+    for _ in range(count):
         # argmax takes the first of equal values, which topk does not promise.
         best = logprobs.argmax(-1, keepdim=True)
         tokens.append(best)
         values.append(logprobs.gather(-1, best))
         logprobs = logprobs.scatter(-1, best, -torch.inf)
-    packed = torch.stack([torch.cat(tokens, -1).double(), torch.cat(values, -1).double()]).tolist()
-    return [Children([int(i) for i in ids], scores) for ids, scores in zip(*packed, strict=True)]
+    ids, scores = torch.stack([torch.cat(tokens, -1).double(), torch.cat(values, -1).double()]).tolist()
+    return [[int(token) for token in row] for row in ids], scores
