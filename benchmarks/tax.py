@@ -25,9 +25,9 @@ from benchmarks.screen import Terminal
 from decoder.config import RunConfig
 from decoder.events import Event, Round
 from decoder.steering import Steering
-from dynatui import terminal
+from dynatui.screen import terminal
 from dynatui.session import Session, View
-from dynatui.sources import Decode, EngineSource, load_engine
+from dynatui.sources.engine import Decode, EngineSource, load_engine
 
 BAR = 0.05
 _SIZE, _FPS = (120, 40), 10
@@ -86,7 +86,7 @@ class Trial:
 
 def inside(pairs: int, notes: Path) -> None:
     """What runs in the terminal."""
-    from dynatui import app  # noqa: PLC0415 - imports textual, which the process outside does not need
+    from dynatui.screen import app  # noqa: PLC0415 - imports textual, which the process outside does not need
 
     trial = Trial(pairs, notes)
 

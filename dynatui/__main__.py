@@ -30,7 +30,7 @@ def main() -> int:
 
 
 def _run() -> int:
-    from dynatui.cli import main as run  # noqa: PLC0415 - this is the import that takes long
+    from dynatui.cli.main import main as run  # noqa: PLC0415 - this is the import that takes long
 
     if signal.getsignal(signal.SIGINT) is _leave:
         signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -8,7 +8,7 @@ from typing import Any
 
 from decoder.config import KNOBS, DynaTree, KnobName
 from decoder.errors import ConfigError
-from dynatui.state import RunState
+from dynatui.fold.state import RunState
 
 _TUPLES: dict[KnobName, int] = {"b_min": 0, "b_mid": 1, "b_max": 2}
 

@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from decoder.events import Event
-from dynatui.app import DynaApp
-from dynatui.playback import TraceSource
-from dynatui.recording import read
+from dynatui.keep.recording import read
+from dynatui.screen.app import DynaApp
 from dynatui.session import View
+from dynatui.sources.playback import TraceSource
 
 HERE = Path(__file__).parent
 TRACE = HERE.parent / "tests" / "traces" / "demo.jsonl"

@@ -14,8 +14,8 @@ from decoder import decode, load_pair
 from decoder.config import RunConfig
 from decoder.events import Event, Round
 from decoder.steering import Steering
+from dynatui.keep.recording import Recorder
 from dynatui.prompts.load import embedded
-from dynatui.recording import Recorder
 
 TRACE = Path(__file__).parent.parent / "tests" / "traces" / "demo.jsonl"
 CONFIG = RunConfig(max_new_tokens=160)

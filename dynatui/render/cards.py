@@ -3,9 +3,9 @@
 import math
 from dataclasses import dataclass
 
+from dynatui.fold.state import Curve
 from dynatui.render.ink import Ink, Row, Rows, best, column, fit, fitting, percent, short, trend
 from dynatui.render.scene import Scene
-from dynatui.state import Curve
 
 _ROWS = 3
 _LEAST_TREND = 4

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from dynatui.fold.state import Curve
 from dynatui.render.ink import Ink, Row, Rows, Span, fit, merged, share, short
 from dynatui.session import Symbols
-from dynatui.state import Curve
 
 _GRIDS: dict[Symbols, tuple[int, int]] = {"braille": (2, 4), "block": (1, 2), "ascii": (1, 1)}
 _BRAILLE = ((0x01, 0x02, 0x04, 0x40), (0x08, 0x10, 0x20, 0x80))

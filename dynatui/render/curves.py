@@ -6,12 +6,12 @@ knobs.
 
 import math
 
+from dynatui.fold.pin import Pin
+from dynatui.fold.state import Curve, Curves, Mark
 from dynatui.knobs import info
-from dynatui.pin import Pin
 from dynatui.render.chart import Axis, Flag, Line, chart
 from dynatui.render.ink import Row, Rows, fit, frame, inside, joined, short, trend, width_of
 from dynatui.render.scene import Scene
-from dynatui.state import Curve, Curves, Mark
 
 _WIDE = 54
 _LARGEST = 1e6

@@ -10,11 +10,11 @@ from typing import Any
 from msgspec import structs
 
 from decoder.config import KNOBS, DynaTree, Fixed, KnobName, Linear, RunConfig
+from dynatui.fold.state import RunState, apply
 from dynatui.knobs import KnobInfo, info, rules_in_force
 from dynatui.render.ink import Ink, Row, Rows, best, column, frame, inside, short
 from dynatui.render.scene import Scene
 from dynatui.render.track import Track
-from dynatui.state import RunState, apply
 
 _MARK, _SYMBOL, _VALUE, _PENDING, _BOUNDS, _METHODS = 2, 10, 7, 8, 13, 18
 _LEAST_TRACK, _MOST_TRACK = 6, 48

@@ -8,12 +8,12 @@ from collections.abc import Mapping, Sequence
 
 from decoder.events import Round
 from decoder.metrics import ROOT_IS_DRAFTED, Tally, drafted_nodes, first_difference
+from dynatui.fold.state import RunState
+from dynatui.fold.tokens import Token
 from dynatui.render.ink import Row, Rows, fit, fitting, frame, inside, joined, percent, share, short, width_of
 from dynatui.render.rounds import piece_text, probability, round_of
 from dynatui.render.scene import Scene
 from dynatui.render.wrap import wrapped
-from dynatui.state import RunState
-from dynatui.tokens import Token
 
 _ALL = 7
 """Rows from which on each fact has a row of its own."""

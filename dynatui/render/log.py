@@ -3,11 +3,11 @@
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from dynatui.fold.state import Change, RunState
+from dynatui.fold.tokens import entry_of
 from dynatui.render.ink import Ink, Row, Rows, column, frame, inside
 from dynatui.render.scene import Scene
 from dynatui.render.words import continues, joint, reason, target, turned, versus
-from dynatui.state import Change, RunState
-from dynatui.tokens import entry_of
 
 Reason: TypeAlias = Literal["length", "eos", "stopped", "error"]
 _WHEN, _WHEN_BRIEF, _WHO = 15, 8, 10

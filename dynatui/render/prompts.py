@@ -5,10 +5,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from decoder.events import Figures
+from dynatui.fold.results import Result, noted
 from dynatui.render.explain import explained
 from dynatui.render.ink import Ink, Row, Rows, best, column, frame, inside, short
 from dynatui.render.scene import Scene
-from dynatui.results import Result, noted
 
 _NUMBER = 5
 _LEAST_OPENING = 12

@@ -14,9 +14,9 @@ from decoder.events import Round
 from decoder.metrics import ROOT_IS_DRAFTED
 from decoder.steering import Stage
 from dynatui.clean import clean_line
+from dynatui.fold.state import RunState
+from dynatui.fold.tokens import Token
 from dynatui.render.scene import Scene
-from dynatui.state import RunState
-from dynatui.tokens import Token
 
 
 def shown_round(scene: Scene) -> Round | None:

@@ -7,12 +7,12 @@ from typing import Literal, TypeAlias, get_args
 from decoder.config import KnobName
 from decoder.steering import Stage
 from decoder.whatif import WhatIf
+from dynatui.fold.pin import Pin
+from dynatui.fold.results import Results
+from dynatui.fold.state import RunState
+from dynatui.fold.tokens import Token
 from dynatui.gpu import GpuLoad
-from dynatui.pin import Pin
-from dynatui.results import Results
 from dynatui.session import Symbols
-from dynatui.state import RunState
-from dynatui.tokens import Token
 
 Mode: TypeAlias = Literal["watch", "inspect", "knobs"]
 """What the arrow keys move: the place in time, the cursor in the text, a slider."""

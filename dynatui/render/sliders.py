@@ -7,13 +7,13 @@ import math
 from dataclasses import dataclass
 
 from decoder.config import KnobName
+from dynatui.fold.pin import LABELS, LEAST, Pin, compared, sentence, verdict
+from dynatui.fold.state import Change, RunState
 from dynatui.knobs import KnobInfo, info
-from dynatui.pin import LABELS, LEAST, Pin, compared, sentence, verdict
 from dynatui.render.ink import Ink, Row, Rows, best, fit, fitting, frame, inside, short, width_of
 from dynatui.render.scene import Scene
 from dynatui.render.track import Track
 from dynatui.render.words import reason, sign, target, turned, versus
-from dynatui.state import Change, RunState
 
 _BORDER = 3
 _TAIL = 14

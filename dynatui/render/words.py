@@ -3,9 +3,9 @@
 import math
 from dataclasses import replace
 
+from dynatui.fold.state import Change, RunState
 from dynatui.knobs import info
 from dynatui.render.ink import short
-from dynatui.state import Change, RunState
 
 TARGET = 0.7
 """Depth acceptance that history aims at, where the run names none."""

@@ -7,11 +7,11 @@ from functools import lru_cache
 from itertools import zip_longest
 
 from decoder.metrics import Levels, Tally
+from dynatui.fold.state import RunState
+from dynatui.fold.tokens import Token
 from dynatui.render.ink import Row, Rows, best, fit, frame, inside, joined, percent, share, short, trend
 from dynatui.render.scene import Scene
 from dynatui.render.wrap import wrapped
-from dynatui.state import RunState
-from dynatui.tokens import Token
 
 _SIDE_BY_SIDE = 64
 _AIRY = 8

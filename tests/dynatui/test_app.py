@@ -8,13 +8,13 @@ from textual.pilot import Pilot
 
 from decoder.errors import ConfigError
 from decoder.events import Knob
-from dynatui.app import DynaApp
+from dynatui.fold.state import Failure, Loading, Prompt, Record
 from dynatui.render.layout import layout
 from dynatui.render.scene import PANELS
-from dynatui.screens.help import HelpScreen
+from dynatui.screen.app import DynaApp
+from dynatui.screen.screens.help import HelpScreen
+from dynatui.screen.widgets.canvas import Canvas
 from dynatui.session import View
-from dynatui.state import Failure, Loading, Prompt, Record
-from dynatui.widgets.canvas import Canvas
 from tests.dynatui.render.scripted import ScriptedSource, run, story, tree_round
 
 FULL, TABBED, SMALL = (120, 40), (80, 24), (40, 10)

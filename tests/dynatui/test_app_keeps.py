@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from dynatui import farewell
-from dynatui.recording import read
-from dynatui.state import Prompt
+from dynatui.fold.state import Prompt
+from dynatui.keep import farewell
+from dynatui.keep.recording import read
 from tests.dynatui.render.scripted import story
 from tests.dynatui.test_app import screen_text, shown
 

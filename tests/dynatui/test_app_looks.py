@@ -6,12 +6,12 @@ from textual.pilot import Pilot
 
 from decoder.metrics import fold
 from decoder.steering import Stage
-from dynatui.app import DynaApp
-from dynatui.playback import TraceSource
-from dynatui.screens.breaks import BreakScreen
-from dynatui.screens.edit import EditScreen
-from dynatui.screens.page import PageScreen
-from dynatui.state import Prompt, Record
+from dynatui.fold.state import Prompt, Record
+from dynatui.screen.app import DynaApp
+from dynatui.screen.screens.breaks import BreakScreen
+from dynatui.screen.screens.edit import EditScreen
+from dynatui.screen.screens.page import PageScreen
+from dynatui.sources.playback import TraceSource
 from tests.dynatui.render.scripted import plain_round, run, story, tree_round
 from tests.dynatui.test_app import FULL, TABBED, screen_text, shown, visible
 

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from dynatui.arrangement import arranged, shared_place
 from dynatui.render.scene import PANELS, Place, Scene
+from dynatui.screen.arrangement import arranged, shared_place
 
 AROUND = {"status", "cards", "footer"}
 

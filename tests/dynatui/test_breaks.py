@@ -7,7 +7,7 @@ import pytest
 from msgspec import structs
 
 from decoder.events import End, Event, Knob, Round, Start
-from dynatui.breaks import BREAKS, EXPLANATIONS, LABELS, Break, Conditions, Watch, met
+from dynatui.sources.breaks import BREAKS, EXPLANATIONS, LABELS, Break, Conditions, Watch, met
 from tests.dynatui.render.scripted import plain_round, run, tree_round
 
 

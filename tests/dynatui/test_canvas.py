@@ -11,8 +11,8 @@ from textual.screen import ModalScreen
 
 from dynatui.render.ink import Ink, Rows
 from dynatui.render.scene import Scene
-from dynatui.widgets.canvas import Canvas, in_the_open
-from dynatui.widgets.wire import Frame
+from dynatui.screen.widgets.canvas import Canvas, in_the_open
+from dynatui.screen.widgets.wire import Frame
 
 INKS: dict[Ink, Style] = {"plain": Style.parse("#ffffff"), "good": Style.parse("#00ff00")}
 PLACE = Offset(0, 0)

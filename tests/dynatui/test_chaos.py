@@ -11,11 +11,11 @@ from textual import events
 from textual._xterm_parser import XTermParser
 from textual.geometry import Size
 
-import dynatui.app
-from dynatui.app import DynaApp
-from dynatui.recording import read
+import dynatui.screen.app
+from dynatui.keep.recording import read
+from dynatui.screen.app import DynaApp
 from dynatui.session import Models, Session
-from dynatui.sources import EngineSource
+from dynatui.sources.engine import EngineSource
 from tests.dynatui.pty_terminal import Start, Terminal, assert_left_clean, terminals, written
 from tests.dynatui.render.scripted import story
 from tests.dynatui.storm import LARGEST, PAGES, sizes, storm, without_the_door
@@ -25,7 +25,7 @@ from tests.dynatui.tireless import Tireless, script
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")
 
 ESCAPE = "\x1b[27u"
-NO_DOOR = "from tests.dynatui.storm import without_the_door; dynatui.app.KEYMAP = without_the_door()\n"
+NO_DOOR = "from tests.dynatui.storm import without_the_door; dynatui.screen.app.KEYMAP = without_the_door()\n"
 
 
 @pytest.fixture
@@ -40,7 +40,7 @@ async def test_random_keys_and_sizes_while_it_decodes_break_nothing(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    monkeypatch.setattr(dynatui.app, "KEYMAP", without_the_door())
+    monkeypatch.setattr(dynatui.screen.app, "KEYMAP", without_the_door())
     source = EngineSource(
         Session(("one", "two", "three"), Models("big", "small")), Tireless(rounds=300).load, rest_s=0.0
     )
@@ -113,7 +113,7 @@ def test_a_storm_in_a_terminal_while_it_decodes(start: Start, tmp_path: Path) ->
     assert len(list(tmp_path.glob("dynatui-*"))) > 3, "the keys were heard: some of them export"
 
 
-SHOWN = f"import sys, dynatui.app\n{NO_DOOR}from dynatui.cli import main\nsys.exit(main(sys.argv[1:]))"
+SHOWN = f"import sys, dynatui.screen.app\n{NO_DOOR}from dynatui.cli.main import main\nsys.exit(main(sys.argv[1:]))"
 
 
 @pytest.mark.parametrize("arguments", [("replay",), ("--follow",)], ids=["replay", "follow"])

@@ -18,17 +18,18 @@ import decoder
 from decoder.config import DynaTree, Fixed, Linear, RunConfig
 from decoder.errors import DeviceError
 from decoder.events import Event
-from dynatui import cli, streams
+from dynatui.cli import main as cli
+from dynatui.cli import streams
+from dynatui.cli.streams import ReaderLeftError
+from dynatui.keep.recording import Recorder
 from dynatui.prompts import load
-from dynatui.recording import Recorder
 from dynatui.session import Models, Session, View
-from dynatui.streams import ReaderLeftError
 from tests.dynatui.fake_engine import FakeEngine, story
 
 
 @dataclass
 class FakeScreen:
-    """Stands for `dynatui.show`, and remembers what it was to show."""
+    """Stands for `dynatui.screen.show`, and remembers what it was to show."""
 
     sessions: list[Session] = field(default_factory=list)
     replays: list[tuple[list[Event], View]] = field(default_factory=list)
@@ -73,8 +74,8 @@ def screen(monkeypatch: pytest.MonkeyPatch) -> FakeScreen:
     fake = FakeScreen()
     monkeypatch.setattr(streams, "can_show_screen", lambda: True)
     app = SimpleNamespace(watch=fake.watch, replay=fake.replay, follow=fake.follow)
-    monkeypatch.setitem(sys.modules, "dynatui.show", app)
-    monkeypatch.setitem(sys.modules, "dynatui.compare", SimpleNamespace(side_by_side=fake.side_by_side))
+    monkeypatch.setitem(sys.modules, "dynatui.screen.show", app)
+    monkeypatch.setitem(sys.modules, "dynatui.screen.compare", SimpleNamespace(side_by_side=fake.side_by_side))
     return fake
 
 
@@ -217,7 +218,7 @@ def test_follow_without_a_screen_prints_what_is_recorded_until_it_is_interrupted
         yield from story()[:6]
         signal.raise_signal(signal.SIGINT)
 
-    monkeypatch.setitem(sys.modules, "dynatui.follow", SimpleNamespace(events=events))
+    monkeypatch.setitem(sys.modules, "dynatui.sources.follow", SimpleNamespace(events=events))
     assert cli.main(["--follow", str(recorded)]) == 130
     printed = capsys.readouterr()
     assert printed.out == "Once upon \n"

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from decoder.events import End, Round, Summary
-from dynatui.recording import read
+from dynatui.keep.recording import read
 from tests.tiny import TinyPair, kindred_pair
 
 PROGRAM = str(Path(sys.executable).with_name("dynatui"))
@@ -155,7 +155,7 @@ sys.exit(main())
 """The program, interrupted when it begins to import something."""
 
 
-@pytest.mark.parametrize("moment", ["dynatui.cli", "decoder.events", "torch"])
+@pytest.mark.parametrize("moment", ["dynatui.cli.main", "decoder.events", "torch"])
 def test_ctrl_c_is_quiet_however_early_it_comes(moment: str, tmp_path: Path) -> None:
     code = INTERRUPTED.format(moment=moment, act="os.kill(os.getpid(), signal.SIGINT)")
     asked = [sys.executable, "-c", code]

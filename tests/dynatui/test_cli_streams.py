@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dynatui import streams
+from dynatui.cli import streams
 
 
 class Stream:

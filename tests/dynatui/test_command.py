@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 
 from decoder.config import KNOBS, DynaTree, Fixed, KnobName, RunConfig
 from decoder.methods import METHODS
-from dynatui import cli, headless
 from dynatui.clean import clean_line
-from dynatui.command import LONGEST_ARGUMENT, command_line, quoted
+from dynatui.cli import headless
+from dynatui.cli import main as cli
+from dynatui.cli.command_line import LONGEST_ARGUMENT, command_line, quoted
 from dynatui.prompts import load
 from dynatui.session import Models, Session
 

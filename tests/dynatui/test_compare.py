@@ -8,15 +8,15 @@ from msgspec import structs
 
 from decoder.errors import ConfigError
 from decoder.events import Event, Round, Run
-from dynatui.compare import CompareApp, panels
-from dynatui.keymap import SIDE_BY_SIDE
-from dynatui.lockstep import Lockstep, Side
-from dynatui.recording import read
+from dynatui.fold.state import RunState
+from dynatui.keep.recording import read
 from dynatui.render import versus
 from dynatui.render.scene import PanelName
+from dynatui.screen.compare import CompareApp, panels
+from dynatui.screen.keymap import SIDE_BY_SIDE
+from dynatui.screen.lockstep import Lockstep, Side
 from dynatui.session import View
-from dynatui.sources import REST_S
-from dynatui.state import RunState
+from dynatui.sources.source import REST_S
 from tests.dynatui.render.scripted import HOSTILE, lines, plain_round, run, state_of, story, tree_round
 
 TRACE = read(Path(__file__).parent.parent / "traces" / "lighthouse.jsonl")

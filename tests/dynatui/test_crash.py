@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from decoder.events import Round, Run
-from dynatui.recording import Recorder, read
+from dynatui.keep.recording import Recorder, read
 from tests.dynatui.pty_terminal import Start, Terminal, assert_left_clean, terminals
 from tests.dynatui.render.scripted import story
 from tests.dynatui.tireless import script
@@ -48,7 +48,7 @@ import itertools, sys
 from pathlib import Path
 from decoder.config import RunConfig
 from decoder.steering import Steering
-from dynatui.recording import Recorder
+from dynatui.keep.recording import Recorder
 from tests.dynatui.tireless import Tireless
 with Recorder(Path("run.jsonl")) as recorder:
     print("ready", flush=True)

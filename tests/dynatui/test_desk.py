@@ -6,8 +6,8 @@ import pytest
 
 from decoder.config import KnobName, RunConfig
 from decoder.events import Knob
-from dynatui.desk import Desk
-from dynatui.state import RunState
+from dynatui.fold.state import RunState
+from dynatui.screen.desk import Desk
 from tests.dynatui.render.scripted import run, state_of, tree_round
 
 

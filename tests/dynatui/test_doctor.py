@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 
 from decoder.errors import ConfigError
-from dynatui import cli, probes
-from dynatui.doctor import Case, Finding, examine, page
+from dynatui.cli import main as cli
+from dynatui.cli import probes
+from dynatui.cli.doctor import Case, Finding, examine, page
 from dynatui.gpu import Gpu
 from dynatui.session import Models
 

@@ -11,10 +11,10 @@ import pytest
 from msgspec import json, structs
 
 from decoder.events import Event, Figures, Round, Run, Summary
-from dynatui.export import ROUND_COLUMNS, ExportError, export, figures_csv, figures_json, rounds_csv, text
-from dynatui.headless import replay
-from dynatui.recording import read
-from dynatui.transcript import Transcript
+from dynatui.cli.headless import replay
+from dynatui.cli.transcript import Transcript
+from dynatui.keep.export import ROUND_COLUMNS, ExportError, export, figures_csv, figures_json, rounds_csv, text
+from dynatui.keep.recording import read
 from tests.dynatui.render.scripted import HOSTILE, run, story
 
 NOON = datetime(2026, 3, 1, 12, 30, 5, tzinfo=UTC)

@@ -10,11 +10,11 @@ from rich.cells import cell_len
 
 from decoder.config import DynaTree, KnobName
 from decoder.events import Event, Figures, Knob, Knobs, Round, Run, Start, Summary
-from dynatui.farewell import SessionLog, lines, options
-from dynatui.playback import TraceSource
-from dynatui.recording import read
-from dynatui.session_log import FEWEST_ROUNDS
-from dynatui.state import Failure, Loading, Prompt, Record, RunState, apply
+from dynatui.fold.session_log import FEWEST_ROUNDS
+from dynatui.fold.state import Failure, Loading, Prompt, Record, RunState, apply
+from dynatui.keep.farewell import SessionLog, lines, options
+from dynatui.keep.recording import read
+from dynatui.sources.playback import TraceSource
 from tests.dynatui.render.scripted import HOSTILE, plain_round, run, story, tree_round
 
 DEMO = read(Path(__file__).parent.parent / "traces" / "demo.jsonl")

@@ -11,10 +11,10 @@ import pytest
 
 from decoder.errors import RecordingError
 from decoder.events import Event, Run, encode
-from dynatui import follow
-from dynatui.follow import FollowSource, Tail
-from dynatui.recording import Recorder
-from dynatui.state import Failure, Loading, Prompt
+from dynatui.fold.state import Failure, Loading, Prompt
+from dynatui.keep.recording import Recorder
+from dynatui.sources import follow
+from dynatui.sources.follow import FollowSource, Tail
 from tests.dynatui.fake_engine import round_, run, story
 
 ONE, TWO = story("one"), story("two")

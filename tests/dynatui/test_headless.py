@@ -13,11 +13,11 @@ from decoder.config import RunConfig
 from decoder.errors import DeviceError, PairError, RecordingError
 from decoder.events import End, Event, Figures, Summary
 from decoder.steering import Steering
-from dynatui import headless
-from dynatui.recording import read
+from dynatui.cli import headless
+from dynatui.cli.streams import OutputError, ReaderLeftError
+from dynatui.cli.transcript import Transcript, table
+from dynatui.keep.recording import read
 from dynatui.session import Models, Session, View
-from dynatui.streams import OutputError, ReaderLeftError
-from dynatui.transcript import Transcript, table
 from tests.dynatui.fake_engine import FakeEngine, round_, run, story
 
 TWO_METHODS = RunConfig(methods=("dynatree", "ar"))

@@ -22,18 +22,19 @@ from msgspec import structs
 
 from decoder.errors import RecordingError
 from decoder.events import Event, encode
-from dynatui import checks, headless
-from dynatui.export import contents
-from dynatui.farewell import SessionLog, lines
-from dynatui.follow import Tail
-from dynatui.lockstep import Lockstep, Side
-from dynatui.playback import TraceSource
-from dynatui.recording import read
+from dynatui.cli import headless
+from dynatui.cli.transcript import Transcript
+from dynatui.fold.state import RunState, apply
+from dynatui.keep import checks
+from dynatui.keep.export import contents
+from dynatui.keep.farewell import SessionLog, lines
+from dynatui.keep.recording import read
 from dynatui.render import cards, curves, race, status, tree, versus
 from dynatui.render.scene import Scene
 from dynatui.render.text import TextPanel
-from dynatui.state import RunState, apply
-from dynatui.transcript import Transcript
+from dynatui.screen.lockstep import Lockstep, Side
+from dynatui.sources.follow import Tail
+from dynatui.sources.playback import TraceSource
 from tests.dynatui.render.scripted import HOSTILE, plain_round, run, story, tree_round
 
 Json = dict[str, Any]

@@ -188,7 +188,7 @@ engine.load = load
 LINES = """
 import os, sys
 from pathlib import Path
-from dynatui import cli
+from dynatui.cli import main as cli
 from tests.dynatui.hostile import ACTS, hostile, name
 for number, odd in enumerate((hostile("ALL"), *ACTS)):
     arguments = (
@@ -213,9 +213,11 @@ def test_one_line_errors_show_foreign_text_and_never_obey_it(start: Start, tmp_p
 
 PRINTED = """
 import sys
-from dynatui import cli, headless, streams
+from dynatui.cli import main as cli
+from dynatui.cli import headless
+from dynatui.cli import streams
 from dynatui.session import Session
-from dynatui.transcript import Transcript
+from dynatui.cli.transcript import Transcript
 from tests.dynatui.hostile import hostile, hostile_event
 from tests.dynatui.tireless import Tireless
 engine = Tireless(rounds=3, foreign=hostile_event)

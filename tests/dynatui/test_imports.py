@@ -10,7 +10,7 @@ import pytest
 
 import decoder
 import dynatui
-from dynatui.recording import Recorder
+from dynatui.keep.recording import Recorder
 from tests.dynatui.fake_engine import story
 
 ENGINE_ONLY = {"torch", "transformers", "datasets", "jaxtyping"}
@@ -29,7 +29,7 @@ def loaded(code: str, cwd: Path) -> set[str]:
 
 
 def after_main(*arguments: str) -> str:
-    return f"from dynatui.cli import main\nassert main({list(arguments)!r}) == 0"
+    return f"from dynatui.cli.main import main\nassert main({list(arguments)!r}) == 0"
 
 
 @pytest.mark.parametrize("module", LIGHT)

@@ -4,10 +4,10 @@ from typing import get_args
 
 import pytest
 
-from dynatui import commands
-from dynatui.app import DynaApp
-from dynatui.keymap import GROUPS, KEYMAP, LEFT_OUT, action_for
 from dynatui.render.scene import PANELS, Mode
+from dynatui.screen import commands
+from dynatui.screen.app import DynaApp
+from dynatui.screen.keymap import GROUPS, KEYMAP, LEFT_OUT, action_for
 
 MODES: tuple[Mode, ...] = get_args(Mode)
 

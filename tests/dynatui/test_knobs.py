@@ -7,9 +7,9 @@ import pytest
 
 from decoder.config import KNOBS, DynaTree, KnobName, RunConfig, bounds
 from decoder.events import Knob, Knobs
-from dynatui import cli
+from dynatui.cli import main as cli
+from dynatui.fold.state import RunState, apply
 from dynatui.knobs import TABLE, info, rules_in_force
-from dynatui.state import RunState, apply
 from tests.dynatui.render.scripted import run, tree_round
 
 

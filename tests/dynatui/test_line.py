@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from dynatui.line import Line
+from dynatui.screen.line import Line
 
 MUCH = "x" * 100_000
 

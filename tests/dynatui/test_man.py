@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from dynatui import settings
-from dynatui.cli import command
-from dynatui.keymap import GROUPS
+from dynatui.cli import settings
+from dynatui.cli.main import command
+from dynatui.screen.keymap import GROUPS
 from man.make import PAGE, _text, page
 
 ROOT = Path(__file__).parents[2]

@@ -5,8 +5,8 @@ from itertools import pairwise
 
 import pytest
 
-from dynatui.pace import Pace
 from dynatui.render.scene import Meters
+from dynatui.screen.pace import Pace
 
 FPS = 10.0
 

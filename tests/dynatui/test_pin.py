@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from decoder.events import Event, Knob
 from decoder.grown import Grown
 from decoder.metrics import fold
-from dynatui.pin import (
+from dynatui.fold.pin import (
     LEAST,
     Difference,
     Pin,
@@ -25,7 +25,7 @@ from dynatui.pin import (
     students_t,
     verdict,
 )
-from dynatui.state import RunState, apply
+from dynatui.fold.state import RunState, apply
 from tests.dynatui.render.scripted import plain_round, run, tree_round
 
 

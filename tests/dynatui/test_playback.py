@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from decoder.events import Event, Round, Run, Summary
-from dynatui.playback import TraceSource
-from dynatui.state import Prompt, Record
+from dynatui.fold.state import Prompt, Record
+from dynatui.sources.playback import TraceSource
 from tests.dynatui.render.scripted import run, state_of, story
 
 SECOND: list[Event] = [run(prompt="second"), *story()[1:]]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from decoder.events import Knob, Round
-from dynatui.recording import read
+from dynatui.keep.recording import read
 from tests.dynatui.pty_terminal import ENTER, LEAVE, ROOT, Start, Terminal, assert_left_clean, terminals, written
 from tests.dynatui.render.scripted import story
 from tests.dynatui.terminal_grammar import strangers
@@ -97,7 +97,7 @@ def test_an_engine_error_is_shown_and_its_exit_code_kept(start: Start) -> None:
 
 
 def test_a_fault_of_our_own_leaves_a_clean_terminal_and_names_the_log(start: Start) -> None:
-    terminal = start("-c", script("dynatui.gaze.Gaze.take = None"))
+    terminal = start("-c", script("dynatui.fold.gaze.Gaze.take = None"))
     assert terminal.end() == 1
     assert_left_clean(terminal)
     assert "dynatui.log" in terminal.afterwards

@@ -8,9 +8,9 @@ import pytest
 
 from decoder.errors import RecordingError
 from decoder.events import Event, Run, encode
-from dynatui import recording
-from dynatui.recording import Recorder, new_recording_path, read, run_so_far
-from dynatui.state import Loading, Prompt
+from dynatui.fold.state import Loading, Prompt
+from dynatui.keep import recording
+from dynatui.keep.recording import Recorder, new_recording_path, read, run_so_far
 from tests.dynatui.fake_engine import round_, run, story
 
 

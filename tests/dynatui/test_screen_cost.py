@@ -11,7 +11,7 @@ import pyte
 import pytest
 
 from benchmarks.screen import FRAME, SCREENS, Terminal, cost, steady_recording
-from dynatui.recording import read
+from dynatui.keep.recording import read
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
 
@@ -28,8 +28,8 @@ sys.path.insert(0, {str(ROOT)!r})
 from msgspec import structs
 from benchmarks.traces import TRACE, steady
 from decoder.events import Round
-from dynatui import show
-from dynatui.recording import read
+from dynatui.screen import show
+from dynatui.keep.recording import read
 from dynatui.session import Models, Session, View
 
 def load(report):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from dynatui.recording import read
+from dynatui.keep.recording import read
 from screenshots.make import HERE, SHOTS, TRACE, Shot, picture
 
 

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from decoder.config import DynaTree, RunConfig
-from dynatui import cli, settings
+from dynatui.cli import main as cli
+from dynatui.cli import settings
 from dynatui.session import Session, View
 from tests.dynatui.test_cli import FakeScreen, recorded, screen
 

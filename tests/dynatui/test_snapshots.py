@@ -10,10 +10,10 @@ import pytest
 
 from decoder.errors import PairError
 from decoder.events import Event
-from dynatui.app import DynaApp
-from dynatui.recording import read
+from dynatui.fold.state import Failure, Loading
+from dynatui.keep.recording import read
+from dynatui.screen.app import DynaApp
 from dynatui.session import View
-from dynatui.state import Failure, Loading
 from screenshots.make import standing_at
 from tests.dynatui.render.scripted import ScriptedSource
 

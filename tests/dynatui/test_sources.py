@@ -12,12 +12,13 @@ from decoder.config import RunConfig
 from decoder.errors import PairError, PromptError, RecordingError
 from decoder.events import Event, Round, Run, Summary
 from decoder.steering import Steering
-from dynatui.breaks import Conditions
-from dynatui.playback import TraceSource
-from dynatui.recording import Recorder, read
+from dynatui.fold.state import Failure, Loading, Prompt
+from dynatui.keep.recording import Recorder, read
 from dynatui.session import Models, Session, View
-from dynatui.sources import Decode, EngineSource, bounded_speed, readable_speed
-from dynatui.state import Failure, Loading, Prompt
+from dynatui.sources.breaks import Conditions
+from dynatui.sources.engine import Decode, EngineSource
+from dynatui.sources.playback import TraceSource
+from dynatui.sources.source import bounded_speed, readable_speed
 from tests.dynatui.render.scripted import run, story, tree_round
 
 OWN_PAIR = Models(target="big", draft="small")

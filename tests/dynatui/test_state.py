@@ -8,7 +8,7 @@ from msgspec import structs
 from decoder.config import DynaTree, Fixed, Linear
 from decoder.events import End, Event, Knob, Round, Summary
 from decoder.metrics import fold
-from dynatui.state import Curve, Failure, Loading, Prompt, RunState, apply
+from dynatui.fold.state import Curve, Failure, Loading, Prompt, RunState, apply
 from tests.dynatui.render.scripted import HOSTILE, plain_round, run, state_of, story, tree_round
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from decoder.errors import ConfigError
-from dynatui import terminal
+from dynatui.screen import terminal
 
 
 def test_the_log_is_private_and_does_not_grow_without_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

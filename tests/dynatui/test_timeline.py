@@ -2,9 +2,9 @@
 
 import pytest
 
-from dynatui.gaze import Gaze
-from dynatui.state import Prompt, Record, RunState, apply
-from dynatui.timeline import Timeline
+from dynatui.fold.gaze import Gaze
+from dynatui.fold.state import Prompt, Record, RunState, apply
+from dynatui.fold.timeline import Timeline
 from tests.dynatui.render.scripted import run, story, tree_round
 
 

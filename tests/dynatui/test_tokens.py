@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from decoder.events import Round
-from dynatui.tokens import Token, entry_of, tokens_of
+from dynatui.fold.tokens import Token, entry_of, tokens_of
 from tests.dynatui.render.scripted import HOSTILE, plain_round, tree_round
 
 

@@ -10,7 +10,7 @@ from rich.color import ColorSystem
 from rich.style import Style
 
 from dynatui.render.ink import Ink, Row, fit
-from dynatui.widgets.wire import RESET, Frame, cells, changes, look, turn
+from dynatui.screen.widgets.wire import RESET, Frame, cells, changes, look, turn
 
 WIDTH = 24
 STYLES: dict[Ink, Style] = {

@@ -19,10 +19,10 @@ from tests.dynatui.render.scripted import plain_round, run, tree_round
 
 _SCRIPT = """
 import os, sys, threading, time
-import dynatui.app
+import dynatui.screen.app
 from pathlib import Path
 from decoder.errors import DeviceError, ModelError
-from dynatui import show
+from dynatui.screen import show
 from dynatui.session import Models, Session, View
 from tests.dynatui.tireless import Tireless
 prompts, models, record, engine = ("one", "two", "three"), Models("big", "small"), None, Tireless()

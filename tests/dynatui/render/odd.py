@@ -10,9 +10,9 @@ from msgspec import structs
 
 from decoder.events import Event
 from decoder.steering import Stage, StageName
+from dynatui.fold.state import RunState
 from dynatui.render.ink import Rows, in_ascii, width_of
 from dynatui.render.scene import HEATS, Scene
-from dynatui.state import RunState
 from tests.dynatui.render.scripted import HOSTILE, lines, plain_round, run, state_of, story, tree_round
 
 SIZES = st.tuples(st.integers(1, 200), st.integers(1, 60))

@@ -8,11 +8,11 @@ from msgspec import structs
 
 from decoder.events import End, Figures, Knob, Knobs, Round
 from decoder.steering import Stage
+from dynatui.fold.pin import Pin
+from dynatui.fold.results import Results, noted
+from dynatui.fold.state import Failure, Loading, Prompt, RunState
 from dynatui.gpu import GpuLoad
-from dynatui.pin import Pin
 from dynatui.render.scene import Meters, Place, Scene
-from dynatui.results import Results, noted
-from dynatui.state import Failure, Loading, Prompt, RunState
 from tests.dynatui.render.scripted import HOSTILE, plain_round, run, running, state_of, story, tree_round
 
 HUGE = 1e308

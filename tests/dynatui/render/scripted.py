@@ -9,11 +9,11 @@ from decoder.config import DynaTree, KnobName
 from decoder.events import End, Event, Knob, Knobs, Round, Run, Start, Summary
 from decoder.metrics import fold
 from decoder.steering import Stage
-from dynatui.breaks import Conditions
+from dynatui.fold.state import Prompt, Record, RunState, apply
 from dynatui.render.ink import Row, text_of
 from dynatui.render.scene import Scene
 from dynatui.session import Models, Session
-from dynatui.state import Prompt, Record, RunState, apply
+from dynatui.sources.breaks import Conditions
 
 HOSTILE = "\x1b]52;c;UFdORUQ=\x07\x1b[2J\x9b31m[bold]x[/bold]\u202e\r\x7f"
 """Would write to the clipboard, clear the screen, colour, turn text around."""

@@ -9,15 +9,15 @@ from msgspec import structs
 
 from decoder.config import KNOBS
 from decoder.events import Knob
+from dynatui.fold.pin import Pin
+from dynatui.fold.state import Curve
 from dynatui.knobs import info
-from dynatui.pin import Pin
 from dynatui.render.chart import Axis, Flag, Line, chart, span_for
 from dynatui.render.curves import acceptance, depth, looked_at, trends
 from dynatui.render.ink import text_of
 from dynatui.render.scene import Place, Scene
+from dynatui.screen.widgets.canvas import Painter
 from dynatui.session import Symbols
-from dynatui.state import Curve
-from dynatui.widgets.canvas import Painter
 from tests.dynatui.render.scripted import lines, run, running, state_of, tree_round
 
 

@@ -10,12 +10,12 @@ from msgspec import structs
 
 from decoder.config import KnobName, RunConfig
 from decoder.events import Knob
+from dynatui.fold.pin import Pin
+from dynatui.fold.state import RunState
 from dynatui.knobs import info
-from dynatui.pin import Pin
 from dynatui.render import drawer, sliders
 from dynatui.render.ink import text_of
 from dynatui.render.scene import Scene
-from dynatui.state import RunState
 from tests.dynatui.render.odd_scenes import odd_scenes
 from tests.dynatui.render.scripted import lines, plain_round, run, running, state_of, tree_round
 

@@ -7,11 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from textual.theme import BUILTIN_THEMES
 
+from dynatui.fold.tokens import Token
 from dynatui.render.heat import HOT, inks, legend, time_edges
 from dynatui.render.ink import text_of
 from dynatui.render.palette import palette
 from dynatui.render.scene import HEATS, Heat, Scene
-from dynatui.tokens import Token
 from tests.dynatui.render.scripted import plain_round, run, running, state_of
 
 

@@ -8,9 +8,9 @@ from msgspec import structs
 
 from decoder.events import Event, Knobs
 from decoder.grown import Grown
+from dynatui.fold.state import RunState
 from dynatui.render.inspect import inspect
 from dynatui.render.scene import Scene
-from dynatui.state import RunState
 from tests.dynatui.render.odd import SIZES, is_drawn, scenes
 from tests.dynatui.render.scripted import lines, plain_round, run, running, state_of, story, tree_round
 

@@ -3,9 +3,9 @@
 from msgspec import structs
 
 from decoder.events import End, Event, Knob, Summary
+from dynatui.fold.state import Failure, Loading, RunState
 from dynatui.render.log import entries, log
 from dynatui.render.scene import Scene
-from dynatui.state import Failure, Loading, RunState
 from tests.dynatui.render.scripted import HOSTILE, lines, plain_round, run, state_of, tree_round
 
 

@@ -13,10 +13,10 @@ from msgspec import structs
 from decoder.events import End, Knob, Summary
 from decoder.metrics import FIGURES
 from decoder.steering import Stage
+from dynatui.fold.pin import Pin
+from dynatui.fold.state import Failure, Loading, Prompt, RunState
 from dynatui.gpu import GpuLoad
-from dynatui.keymap import KEYMAP
-from dynatui.pin import Pin
-from dynatui.recording import read
+from dynatui.keep.recording import read
 from dynatui.render.badge import badge
 from dynatui.render.cards import cards
 from dynatui.render.curves import acceptance, depth, trends
@@ -33,10 +33,10 @@ from dynatui.render.scene import PANELS, Meters, PanelName, Place, Scene
 from dynatui.render.sliders import history_line, knobs
 from dynatui.render.status import essentials, footer, gpu_wordings, speed_text, status, tab_at, tabs
 from dynatui.render.timeline import timeline
-from dynatui.screens.help import help_page
+from dynatui.screen.keymap import KEYMAP
+from dynatui.screen.screens.help import help_page
+from dynatui.screen.widgets.canvas import Painter
 from dynatui.session import Symbols
-from dynatui.state import Failure, Loading, Prompt, RunState
-from dynatui.widgets.canvas import Painter
 from tests.dynatui.render.odd_scenes import odd_scenes
 from tests.dynatui.render.scripted import lines, plain_round, run, running, state_of, story, tree_round
 

@@ -8,10 +8,10 @@ import pytest
 from msgspec import structs
 
 from decoder.events import Figures
+from dynatui.fold.results import Result
+from dynatui.fold.state import Prompt
 from dynatui.render.prompts import prompts
 from dynatui.render.scene import Scene
-from dynatui.results import Result
-from dynatui.state import Prompt
 from tests.dynatui.render.scripted import lines, running, state_of
 
 FIGURES = Figures(

@@ -6,10 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import structs
 
+from dynatui.fold.state import Failure, Loading, RunState
 from dynatui.render.ink import Rows
 from dynatui.render.scene import Scene
 from dynatui.render.text import TextPanel
-from dynatui.state import Failure, Loading, RunState
 from tests.dynatui.render.odd import SIZES, is_drawn, scenes
 from tests.dynatui.render.scripted import lines, run, running, state_of, tree_round
 

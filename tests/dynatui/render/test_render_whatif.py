@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from decoder.whatif import Cell, Grid, WhatIf
+from dynatui.fold.state import RunState, apply
 from dynatui.render.ink import in_ascii, text_of, width_of
 from dynatui.render.scene import Scene
 from dynatui.render.whatif import whatif
-from dynatui.state import RunState, apply
 from tests.dynatui.render.scripted import lines, plain_round, run, running
 
 SURE = Cell(20, 20, 3.0, 20, 9.0)

@@ -6,10 +6,10 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from decoder.metrics import Tally
+from dynatui.fold.tokens import Token
 from dynatui.render.ink import text_of, width_of
 from dynatui.render.scene import Scene
 from dynatui.render.work import depths, kind_of, kinds, summaries, times, work
-from dynatui.tokens import Token
 from tests.dynatui.render.odd import SIZES, is_drawn, scenes
 from tests.dynatui.render.scripted import lines, plain_round, run, running, state_of, tree_round
 

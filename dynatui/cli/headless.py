@@ -1,0 +1,124 @@
+"""Runs and replays without a screen, for pipes, scripts and machines without a terminal.
+
+Whatever ends a run (the last prompt, an error, an interruption, a full disk), the text so far is out, the JSON of what
+there is too, and the recording is complete up to its last event. The engine is handed in: this module imports none.
+"""
+
+import signal
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, nullcontext
+from types import FrameType
+from typing import Any, Protocol
+
+from decoder.config import RunConfig
+from decoder.errors import DecoderError, ModelError
+from decoder.events import Event
+from decoder.steering import Steering
+from dynatui.cli.streams import OutputError
+from dynatui.cli.transcript import Transcript
+from dynatui.keep.recording import Recorder
+from dynatui.session import Session
+
+INTERRUPTED = 130
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class Engine(Protocol):
+    """The package `decoder`, whose two functions are imported, and torch with them, when they are first named."""
+
+    @property
+    def load_pair(self) -> Callable[..., Any]:
+        """Loads target and draft, reporting what it is at."""
+
+    @property
+    def decode(self) -> Callable[[Any, str, RunConfig, Steering], Iterator[Event]]:
+        """Decodes one prompt with every method."""
+
+
+def run(session: Session, transcript: Transcript, engine: Engine) -> int:
+    """Decodes every prompt once; returns the exit code.
+
+    Raises:
+        DecoderError: Something was wrong with the request, the models or the machine; what was printed before stands.
+    """
+    steering = Steering(speed=session.view.speed or 1.0)
+    models = session.models
+    with Recorder(session.record) if session.record else nullcontext() as recorder, _interruptible(steering) as begin:
+        try:
+            pair = engine.load_pair(
+                models.target, models.draft, device=models.device, dtype=models.dtype, report=transcript.note
+            )
+            begin()
+            for number, prompt in enumerate(session.prompts, 1):
+                if steering.stopped:
+                    break
+                transcript.note(f"prompt {number} of {len(session.prompts)}")
+                for event in engine.decode(pair, prompt, session.config, steering):
+                    if recorder:
+                        recorder.write(event)
+                    transcript.feed(event)
+        except OutputError:
+            raise
+        except DecoderError:
+            transcript.finish()
+            raise
+        except KeyboardInterrupt:
+            steering.stopped = True
+            transcript.finish()
+    if steering.stopped:
+        transcript.note("interrupted")
+        return INTERRUPTED
+    return ModelError.exit_code if transcript.failed else 0
+
+
+def replay(events: Iterable[Event], transcript: Transcript) -> int:
+    """Prints recorded runs as if they had just been decoded; returns the exit code."""
+    for event in events:
+        transcript.feed(event)
+    transcript.finish()
+    return 0
+
+
+def follow(events: Iterable[Event], transcript: Transcript) -> int:
+    """Prints what another process records as it comes, without end, as `tail -f` does; returns the exit code."""
+    with _interruptible(Steering()):
+        try:
+            for event in events:
+                transcript.feed(event)
+            transcript.finish()
+        except OutputError:
+            raise
+        except DecoderError:
+            transcript.finish()
+            raise
+        except KeyboardInterrupt:
+            transcript.finish()
+            transcript.note("interrupted")
+            return INTERRUPTED
+    return 0
+
+
+@contextmanager
+def _interruptible(steering: Steering) -> Iterator[Callable[[], None]]:
+    """Within, a signal to stop interrupts; once the yielded function was called, the first lets the round end.
+
+    A signal that was ignored from the start, as under nohup, stays ignored.
+    """
+    decoding = False
+
+    def begin() -> None:
+        nonlocal decoding
+        decoding = True
+
+    def stop(_signal: int, _frame: FrameType | None) -> None:
+        again, steering.stopped = steering.stopped, True
+        if again or not decoding:
+            raise KeyboardInterrupt
+
+    heeded = [number for number in STOP_SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
+    before = [signal.signal(number, stop) for number in heeded]
+    try:
+        yield begin
+    finally:
+        for number, handler in zip(heeded, before, strict=True):
+            signal.signal(number, handler)

@@ -1,0 +1,246 @@
+"""The command line: turns arguments into a session, picks screen or no screen, and turns every error into one line.
+
+Nothing heavy is imported before it is known to be needed: help, version and replay never see torch. This is the only
+place that catches DecoderError for good.
+"""
+
+import errno
+from collections.abc import Sequence
+from pathlib import Path
+from threading import Event
+from typing import Annotated, cast
+
+import typer
+from typer.core import TyperGroup
+from typer.main import get_command
+
+import decoder
+from decoder.errors import ConfigError, DecoderError, not_importable
+from dynatui.cli import headless, options, request, settings, streams, upkeep
+from dynatui.cli.transcript import Transcript
+from dynatui.keep import recording
+from dynatui.session import Models, Session, View
+
+USAGE_ERROR = DecoderError.exit_code
+
+app = typer.Typer(context_settings={"help_option_names": ["-h", "--help"]})
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs the command line; returns the exit code."""
+    try:
+        return _invoked(arguments)
+    except typer.TyperException as error:
+        command = getattr(getattr(error, "ctx", None), "command_path", "dynatui")
+        return _refused(f"{error.format_message().rstrip('.')}; see {command} --help", USAGE_ERROR)
+    except DecoderError as error:
+        if isinstance(error, streams.OutputError):
+            streams.let_go_of_output()
+        return _refused(settings.with_places(error), error.exit_code)
+    except streams.ReaderLeftError:
+        streams.let_go_of_output()
+        return 0
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            raise
+        streams.let_go_of_output()
+        return _refused(f"cannot write: {error.strerror}; send the output to a place with free space", USAGE_ERROR)
+    except (KeyboardInterrupt, typer.Abort):
+        return headless.INTERRUPTED
+
+
+def command() -> TyperGroup:
+    """The whole command line, for those that describe it."""
+    return cast("TyperGroup", get_command(app))
+
+
+def _invoked(arguments: Sequence[str] | None) -> int:
+    try:
+        return int(command().main(args=arguments, prog_name="dynatui", standalone_mode=False) or 0)
+    except ImportError as error:
+        raise not_importable(error) from error
+    except SystemExit as leaving:
+        # Help is printed by typer and rich, which end the program with 1 when nobody reads it to the end.
+        if isinstance(leaving.__context__, BrokenPipeError):
+            raise streams.ReaderLeftError from None
+        raise
+
+
+def _show_version(wanted: bool) -> None:  # noqa: FBT001 - typer calls it with the option's value
+    if wanted:
+        typer.echo(f"dynatui {decoder.__version__}")
+        raise typer.Exit
+
+
+@app.callback(invoke_without_command=True)
+@settings.configured
+def watch(
+    context: typer.Context,
+    *,
+    target: options.Target = None,
+    draft: options.Draft = None,
+    device: options.Device = "auto",
+    dtype: options.Dtype = "auto",
+    prompt_files: options.PromptFiles = None,
+    prompt_texts: options.PromptTexts = None,
+    chat: options.Chat = None,
+    methods: options.Methods = None,
+    max_new_tokens: options.MaxNewTokens = None,
+    seed: options.Seed = 0,
+    record: options.Record = None,
+    follow: options.Follow = None,
+    preset: options.Preset = "paper",
+    history: options.History = None,
+    tau_h: options.TauH = None,
+    tau_l: options.TauL = None,
+    d0: options.D0 = None,
+    d_max: options.DMax = None,
+    branching: options.Branching = None,
+    rho_stop: options.RhoStop = None,
+    rho_deep: options.RhoDeep = None,
+    tau: options.Tau = None,
+    n_max: options.NMax = None,
+    selection: options.Selection = None,
+    k: options.ChainLength = None,
+    fixed: options.FixedTree = None,
+    no_screen: options.Headless = False,
+    as_json: options.Json = False,
+    speed: options.LiveSpeed = None,
+    fps: options.Fps = None,
+    theme: options.Theme = None,
+    symbols: options.SymbolSet = "braille",
+    no_color: options.NoColor = False,
+    mouse: options.Mouse = True,
+    log_file: options.LogFile = None,
+    _version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> int:
+    """Watch and steer speculative decoding of language models, live, in a terminal.
+
+    Without options: the embedded pair of models, prompts of ours, four methods in a race. Where there is no terminal,
+    the same runs without a screen.
+    """
+    if context.invoked_subcommand is not None:
+        _refuse_options_before(context)
+        return 0
+    view = request.view(speed, fps, theme, symbols, no_color=no_color, mouse=mouse, log_file=log_file)
+    on_screen = not (no_screen or as_json) and streams.can_show_screen()
+    if follow is not None:
+        _refuse_options_beside_follow(context)
+        return _follow(follow, view, _transcript(as_json=as_json), on_screen=on_screen)
+    files = request.prompt_files(prompt_files)
+    session = Session(
+        prompts=request.prompts(files, prompt_texts),
+        models=Models(target, draft, device, dtype),
+        config=request.run_config(
+            methods=methods,
+            max_new_tokens=max_new_tokens,
+            seed=seed,
+            chat=chat,
+            preset=preset,
+            history=history,
+            tau_h=tau_h,
+            tau_l=tau_l,
+            d0=d0,
+            d_max=d_max,
+            branching=branching,
+            rho_stop=rho_stop,
+            rho_deep=rho_deep,
+            tau=tau,
+            n_max=n_max,
+            selection=selection,
+            k=k,
+            fixed=fixed,
+        ),
+        record=record,
+        view=view,
+        files=files,
+        set_for_good=frozenset(settings.read(context.command)),
+    )
+    if not on_screen:
+        return headless.run(session, _transcript(as_json=as_json), decoder)
+    from dynatui.screen.show import watch as watch_on_screen  # noqa: PLC0415 - imports textual
+
+    return watch_on_screen(session)
+
+
+@app.command()
+@settings.configured
+def replay(
+    context: typer.Context,
+    path: options.RecordingFile,
+    other: options.OtherRecordingFile = None,
+    *,
+    no_screen: options.Headless = False,
+    as_json: options.Json = False,
+    speed: options.ReplaySpeed = None,
+    fps: options.Fps = None,
+    theme: options.Theme = None,
+    symbols: options.SymbolSet = "braille",
+    no_color: options.NoColor = False,
+    mouse: options.Mouse = True,
+    log_file: options.LogFile = None,
+) -> int:
+    """Show a recording again, without models, or two side by side."""
+    del context
+    events = recording.read(path)
+    others = recording.read(other) if other else []
+    if no_screen or as_json or not streams.can_show_screen():
+        return headless.replay([*events, *others], _transcript(as_json=as_json))
+    view = request.view(speed, fps, theme, symbols, no_color=no_color, mouse=mouse, log_file=log_file)
+    if other is not None:
+        from dynatui.screen.compare import side_by_side  # noqa: PLC0415 - imports textual
+
+        return side_by_side((path, events), (other, others), view)
+    from dynatui.screen.show import replay as replay_on_screen  # noqa: PLC0415 - imports textual
+
+    return replay_on_screen(events, view)
+
+
+app.command()(upkeep.config)
+app.command()(upkeep.doctor)
+
+
+def _follow(path: Path, view: View, transcript: Transcript, *, on_screen: bool) -> int:
+    if on_screen:
+        from dynatui.screen.show import follow as follow_on_screen  # noqa: PLC0415 - imports textual
+
+        return follow_on_screen(path, view)
+    from dynatui.sources.follow import events  # noqa: PLC0415 - no other command needs it
+
+    return headless.follow(events(path, Event()), transcript)
+
+
+def _refuse_options_beside_follow(context: typer.Context) -> None:
+    """Who decodes has settled the models, the prompts and the rest already."""
+    for parameter in context.command.params:
+        decoding = getattr(parameter, "rich_help_panel", None) in options.DECODING and parameter.name != "follow"
+        if decoding and _given(context, parameter.name):
+            raise ConfigError(f"{parameter.opts[0]} has no effect beside --follow, which decodes nothing; leave it out")
+
+
+def _refuse_options_before(context: typer.Context) -> None:
+    """Options of a live run say nothing to a subcommand; those that it shares stand behind its name."""
+    subcommand = context.invoked_subcommand
+    for parameter in context.command.params:
+        if _given(context, parameter.name):
+            raise ConfigError(
+                f"{parameter.opts[0]} stands before {subcommand}, where it has no effect; "
+                f"see dynatui {subcommand} --help for what may stand behind"
+            )
+
+
+def _given(context: typer.Context, parameter: str) -> bool:
+    source = context.get_parameter_source(parameter)
+    return source is not None and source.name == "COMMANDLINE"
+
+
+def _transcript(*, as_json: bool) -> Transcript:
+    out, err = streams.for_printing()
+    return Transcript(out, err, as_json=as_json)
+
+
+def _refused(why: str, code: int) -> int:
+    streams.say(why)
+    return code

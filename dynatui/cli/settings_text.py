@@ -1,0 +1,87 @@
+"""The settings as text: those in force with where each comes from, and a file to begin with.
+
+Both are TOML that dynatui reads again: what one prints, the file may hold. Help texts, order and headings are those of
+`dynatui --help`. Knows nothing of where settings are looked for.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from typer.core import TyperOption
+
+from decoder.config import Fixed, RunConfig
+from dynatui.cli.settings import KINDS, key_of, kinds, options_of
+
+_WIDEST = 40
+_HEAD = """\
+# Settings of dynatui. A line that begins with # and a name takes effect without the #.
+# A flag (--tau-h 0.8) comes first, then a variable (DYNATUI_TAU_H=0.8), then this file, then what is shown here.
+"""
+
+
+def in_force(live: Any, given: Mapping[str, Any], config: RunConfig, places: Mapping[str, str]) -> str:
+    """Every setting with its value and, behind it, where that comes from.
+
+    Args:
+        live: The command whose options are settings.
+        given: What the options hold, by parameter.
+        config: What a run makes of them.
+        places: Where those come from that are no defaults, by parameter.
+    """
+    known = {
+        key: (_effective(key, given.get(option.name), config), option.name) for key, option in options_of(live).items()
+    }
+    written = {key: f"{key} = {toml(value)}" for key, (value, _) in known.items() if value is not None}
+    width = min(_WIDEST, max(map(len, written.values())))
+    return "".join(
+        f"{written[key].ljust(width)}  # {places.get(name, 'default')}\n" if key in written else f"# {key} is not set\n"
+        for key, (_, name) in known.items()
+    )
+
+
+def beginning(live: Any) -> str:
+    """A file in which every setting is explained and none is set."""
+    return _HEAD + "".join(_explained(live))
+
+
+def default(option: TyperOption) -> object:
+    """What holds where the option is not given; None where nothing does."""
+    return _effective(key_of(option), option.default, RunConfig())
+
+
+def toml(value: object) -> str:
+    """A value as TOML writes it."""
+    match value:
+        case bool() | str() | list():
+            return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+        case Path():
+            return toml(str(value))
+        case _:
+            return str(value)
+
+
+def _explained(live: Any) -> Iterator[str]:
+    known = kinds(live)
+    for panel, group in groupby(options_of(live).items(), lambda pair: _panel(pair[1])):
+        yield f"\n# --- {panel} ---\n"
+        for key, option in group:
+            value = default(option)
+            yield f"\n# {option.help}\n"
+            yield f"# {key}: {KINDS[known[key]]}; not set\n" if value is None else f"#{key} = {toml(value)}\n"
+
+
+def _panel(option: TyperOption) -> str:
+    return str(option.rich_help_panel)
+
+
+def _effective(key: str, given: object, config: RunConfig) -> object:
+    """What holds where an option was not given: the parameters know their defaults themselves."""
+    if given is None or given in ([], ()):
+        parts = (config.dynatree, config.linear, config)
+        given = next((getattr(part, key) for part in parts if hasattr(part, key)), None)
+    if isinstance(given, Fixed):
+        given = (given.depth, given.branching)
+    return ",".join(map(str, given)) if isinstance(given, tuple) else given

@@ -1,0 +1,60 @@
+"""Where in time the user looks: at the work as it goes on, or at an earlier round while it goes on unseen.
+
+A run that is looked at stays, even when the next has begun. Knows no widget and no source.
+"""
+
+from decoder.events import Run
+from dynatui.fold.state import Record, RunState
+from dynatui.fold.timeline import Timeline
+from dynatui.render.scene import Place
+
+
+class Gaze:
+    """The run that is at work, the run that is shown, and the place in it."""
+
+    def __init__(self) -> None:
+        self.work = Timeline()
+        self._shown = self.work
+        self._held: RunState | None = None
+        """What is shown while the view stands still."""
+
+    @property
+    def live(self) -> bool:
+        """Whether the picture follows the work."""
+        return self._held is None
+
+    @property
+    def state(self) -> RunState:
+        """What is shown."""
+        return self.work.state if self._held is None else self._held
+
+    @property
+    def shown(self) -> Timeline:
+        """The run that is shown."""
+        return self.work if self._held is None else self._shown
+
+    def take(self, record: Record) -> None:
+        """Adds a record."""
+        if isinstance(record, Run):
+            self.work = Timeline(self.work.state)
+        self.work.take(record)
+
+    def place(self, known_rounds: int = 0) -> Place:
+        """Where the picture is; a recording may know of more rounds than were played."""
+        newest = self.state.newest
+        rounds = max(self.shown.rounds, known_rounds, self.state.rounds)
+        return Place(self.state.rounds, rounds, newest.t if newest else 0.0, self.live)
+
+    def hold(self) -> None:
+        """Stands still."""
+        if self._held is None:
+            self._shown, self._held = self.work, self.work.state
+
+    def follow(self) -> None:
+        """Goes with the work again."""
+        self._held = None
+
+    def look_at(self, rounds: int) -> None:
+        """Stands still after so many rounds of the run that is shown."""
+        self.hold()
+        self._held = self._shown.at(rounds)

@@ -1,0 +1,1 @@
+"""What outlives a run: recordings, exports, the summary on the normal screen."""

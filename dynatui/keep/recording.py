@@ -1,0 +1,190 @@
+"""Recordings on disk: events appended as they happen, and read back whole (`dynatui.sources.follow`: as they grow).
+
+A recording must survive a crash of the program that writes it, so every line goes to the system at once, and what an
+interrupted write left behind is passed over by the reader and cut off by the next writer. Several runs follow one
+another in a file; nothing that is complete is ever overwritten. Knows nothing of models or screens.
+"""
+
+import gc
+import os
+import stat
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+from io import FileIO
+from itertools import count
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from platformdirs import user_state_path
+
+from decoder.errors import RecordingError
+from decoder.events import End, Event, Knob, Round, Run, Start, Summary, decode_line, encode
+from dynatui.keep.checks import Checker
+
+LONGEST_LINE = 64 * 2**20
+"""Bytes; no event comes near it, and a file without line ends must not fill the memory."""
+
+
+class Recorder:
+    """Appends events to a file that is new, empty or a recording already; only its owner can read a new one.
+
+    A recording that begins in the middle of a run begins with what that run has told so far.
+
+    Raises:
+        RecordingError: The file cannot be written or is something else; `write` raises it too, when the disk is full.
+    """
+
+    def __init__(self, path: Path, so_far: Iterable[Event] = ()) -> None:
+        self.path = path
+        try:
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+            self._file = FileIO(descriptor, "r+")
+            try:
+                if stat.S_ISREG(os.fstat(descriptor).st_mode):
+                    self._continue()
+                self._append(b"".join(map(encode, so_far)))
+            except BaseException:
+                self._file.close()
+                raise
+        except OSError as error:
+            raise _unwritable(path, error) from None
+
+    def write(self, event: Event) -> None:
+        """Adds one line, which is out of this process when the call returns."""
+        try:
+            self._append(encode(event))
+        except OSError as error:
+            raise _unwritable(self.path, error) from None
+
+    def close(self) -> None:
+        """Ends the recording; a second call does nothing."""
+        self._file.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _append(self, lines: bytes) -> None:
+        rest = memoryview(lines)
+        while rest:
+            rest = rest[self._file.write(rest) or 0 :]
+
+    def _continue(self) -> None:
+        """Sees to it that the next line begins a line; refuses a file of another kind."""
+        with self.path.open("rb") as file:
+            opening = file.readline(LONGEST_LINE)
+            if not opening:
+                return
+            if not opening.endswith(b"\n") or not isinstance(_event(opening), Run):
+                raise RecordingError(
+                    f"{self.path} exists and is no recording, so it stays as it is; give --record a new name"
+                )
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(0, size - LONGEST_LINE))
+            torn = file.read().rpartition(b"\n")[2]
+        if torn and _event(torn):
+            self._file.write(b"\n")
+        elif torn:
+            self._file.truncate(size - len(torn))
+
+
+def run_so_far(records: Sequence[object]) -> list[Event]:
+    """The events of the newest run among a source's records; none before the first run."""
+    begin = next((place for place in range(len(records) - 1, -1, -1) if isinstance(records[place], Run)), len(records))
+    return [r for r in records[begin:] if isinstance(r, Run | Start | Round | Knob | End | Summary)]
+
+
+def recordings_folder() -> Path:
+    """Where recordings go that were begun by a key; only their owner can look into it.
+
+    Raises:
+        RecordingError: There can be no such folder.
+    """
+    folder = user_state_path("dynatui") / "recordings"
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise _unwritable(folder, error) from None
+    return folder
+
+
+def new_recording_path(now: datetime | None = None) -> Path:
+    """An empty file for a new recording, named after the local time.
+
+    Raises:
+        RecordingError: It cannot be made.
+    """
+    folder, stem = recordings_folder(), f"{now or datetime.now().astimezone():%Y%m%d-%H%M%S}"
+    for path in numbered(folder, stem, ".jsonl"):
+        try:
+            os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+        except FileExistsError:
+            continue
+        except OSError as error:
+            raise _unwritable(path, error) from None
+        return path
+    raise AssertionError("names never run out")
+
+
+def numbered(folder: Path, stem: str, suffix: str) -> Iterator[Path]:
+    """Names for something new, in the order in which they are to be tried: the second has a 2."""
+    yield folder / f"{stem}{suffix}"
+    yield from (folder / f"{stem}-{number}{suffix}" for number in count(2))
+
+
+def read(path: Path) -> list[Event]:
+    """All complete events of a recording, which begins with a run.
+
+    Raises:
+        RecordingError: The file cannot be read or is no recording; the message names file and line.
+    """
+    try:
+        with path.open("rb") as file, _uncollected():
+            events = list(_events(path, iter(lambda: file.readline(LONGEST_LINE), b"")))
+    except OSError as error:
+        raise RecordingError(f"cannot read {path}: {error.strerror}; give a file that --record has written") from None
+    if not events:
+        raise RecordingError(f"{path} holds no complete event; give a file that --record has written")
+    return events
+
+
+def _events(path: Path, lines: Iterator[bytes]) -> Iterator[Event]:
+    checker = Checker()
+    for number, line in enumerate(lines, 1):
+        if not line.endswith(b"\n") and not _event(line):
+            if len(line) < LONGEST_LINE:
+                return
+            raise RecordingError(f"{path}: line {number}: longer than any event; give a file that --record has written")
+        try:
+            yield checker.event(line, number)
+        except RecordingError as error:
+            raise RecordingError(f"{path}: {error}") from None
+
+
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """Within, the collector rests: everything read is kept, and looking through it again and again takes most time."""
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collecting:
+            gc.enable()
+
+
+def _event(line: bytes) -> Event | None:
+    try:
+        return decode_line(line, 0)
+    except RecordingError:
+        return None
+
+
+def _unwritable(path: Path, error: OSError) -> RecordingError:
+    return RecordingError(f"cannot write {path}: {error.strerror}; give --record a file in a folder with free space")

@@ -1,0 +1,1 @@
+"""The terminal: the app, its keys and panels, and the way to the terminal."""

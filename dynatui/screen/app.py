@@ -1,0 +1,335 @@
+"""The app: reads new records on a timer, folds them, and hands each panel what it shows; turns keys into commands.
+
+All drawing is in `dynatui.render`, all decoding behind `dynatui.sources`, what keys do in `dynatui.screen.commands`.
+`tick` is the only thing that moves, so a test that calls it needs no clock.
+"""
+
+import asyncio
+import os
+import signal
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+from rich.style import Style
+from textual import events
+from textual.app import App, ComposeResult, SystemCommand
+from textual.await_complete import AwaitComplete
+from textual.binding import Binding, BindingType
+from textual.containers import Container
+from textual.screen import Screen
+
+from decoder.config import require
+from dynatui.clean import clean_line
+from dynatui.fold.pin import Pin
+from dynatui.render import (
+    cards,
+    curves,
+    drawer,
+    guide,
+    inspect,
+    log,
+    prompts,
+    race,
+    sliders,
+    status,
+    timeline,
+    tree,
+    whatif,
+    work,
+)  # fmt: skip
+from dynatui.render.ink import Ink
+from dynatui.render.layout import LAYOUTS, Layout, layout
+from dynatui.render.palette import THEME, palette
+from dynatui.render.scene import PanelName, Scene
+from dynatui.render.text import TextPanel
+from dynatui.screen import commands, mouse
+from dynatui.screen.arrangement import arranged, shared_place
+from dynatui.screen.intake import Intake
+from dynatui.screen.keymap import KEYMAP, action_for
+from dynatui.screen.line import Line
+from dynatui.screen.outlook import Outlook
+from dynatui.screen.pace import Pace
+from dynatui.screen.screens.palette import Palette
+from dynatui.screen.widgets.canvas import Canvas, in_the_open
+from dynatui.screen.widgets.wire import SYNC_END, SYNC_START, Frame
+from dynatui.session import View
+from dynatui.sources.source import Source
+
+_FPS, _FPS_OVER_SSH = 10, 5
+_NOTE_S = 6.0
+_FEW = 4
+"""Methods that the race has room for without taking some from the text."""
+_TYPED = {",": "comma"}
+"""Signs that mean something else in Textual's bindings."""
+
+
+class DynaApp(App[None]):
+    """The terminal monitor."""
+
+    CSS_PATH = "dynatui.tcss"
+    COMMAND_PALETTE_BINDING = "ctrl+p"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding(
+            _TYPED.get(cap, cap), f"press({cap!r})", show=False, priority=cap in ("ctrl+c", "q", "tab", "shift+tab")
+        )
+        for cap in dict.fromkeys(cap for key in KEYMAP for cap in key.caps)
+    ]
+
+    def __init__(
+        self,
+        source: Source,
+        view: View | None = None,
+        *,
+        ticking: bool = True,
+        clock: Callable[[], float] = time.monotonic,
+        command_line: Callable[[], str] = lambda: "",
+        line: Line | None = None,
+    ) -> None:
+        view = view or View()
+        self._color = view.color and "NO_COLOR" not in os.environ
+        super().__init__(ansi_color=None if self._color else True)
+        self.animation_level = "none"
+        self.register_theme(THEME)
+        self.theme = self._known(view.theme or THEME.name) if self._color else "ansi-dark"
+        self.source = source
+        self.intake = Intake(source)
+        self.gaze, self.desk = self.intake.gaze, self.intake.desk
+        self.pin: Pin | None = None
+        self.scene = Scene(symbols=view.symbols)
+        self.text_panel = TextPanel()
+        self.command_line = command_line
+        self.kept_paths: list[Path] = []
+        """Recordings and exports, for the summary at the end."""
+        self._fps = view.fps or (_FPS_OVER_SSH if "SSH_CONNECTION" in os.environ else _FPS)
+        self._line = line or Line()
+        self._pace = Pace(self._fps)
+        self._owed = False
+        """Whether all panels are to be drawn at the next frame, due or not."""
+        self._ticking = ticking
+        self._clock = clock
+        self._outlook = Outlook(source, self.intake)
+        self._room: Layout = "full"
+        self._shared: PanelName = "race"
+        self._visible: frozenset[str] = frozenset()
+        self._drawn: dict[str, float] = {}
+        """When each panel was drawn."""
+        self._styles: Mapping[Ink, Style] = {}
+        self._note_until = 0.0
+
+    def compose(self) -> ComposeResult:
+        """All panels; `arranged` says which are shown."""
+        yield Canvas(status.status, every_s=0.5, panel="status")
+        yield Canvas(status.essentials, every_s=0.0, panel="essentials")
+        yield Canvas(cards.cards, every_s=0.25, panel="cards")
+        yield Canvas(status.tabs, every_s=0.5, panel="tabs")
+        with Container(id="main"):
+            with Container(id="left"):
+                yield Canvas(self.text_panel, every_s=0.0, panel="text")
+                yield Canvas(inspect.inspect, every_s=0.0, panel="inspect")
+                yield Canvas(race.race, every_s=0.25, panel="race")
+                yield Canvas(work.work, every_s=0.5, panel="work")
+                yield Canvas(whatif.whatif, every_s=0.5, panel="whatif")
+                yield Canvas(prompts.prompts, every_s=0.5, panel="prompts")
+                yield Canvas(log.log, every_s=0.25, panel="log")
+            yield Canvas(tree.tree, every_s=0.25, panel="tree")
+            with Container(id="column"):
+                yield Canvas(work.work, every_s=0.5, panel="side")
+                yield Canvas(guide.guide, every_s=0.25, panel="guide")
+        with Container(id="curves"):
+            yield Canvas(curves.acceptance, every_s=0.2, panel="acceptance")
+            yield Canvas(curves.depth, every_s=0.2, panel="depth")
+        yield Canvas(curves.trends, every_s=0.25, panel="trends")
+        yield Canvas(timeline.timeline, every_s=0.25, panel="timeline")
+        yield Canvas(drawer.drawer, every_s=0.1, panel="drawer")
+        yield Canvas(sliders.knobs, every_s=0.25, panel="knobs")
+        yield Canvas(status.footer, every_s=0.5, panel="footer")
+
+    def on_mount(self) -> None:
+        """Starts the work and the timer."""
+        self._styles = palette(self.theme_variables, color=self._color)
+        self._arrange()
+        self.source.start()
+        if self._ticking:
+            loop = asyncio.get_running_loop()
+            for number in (signal.SIGTERM, signal.SIGHUP):
+                loop.add_signal_handler(number, self._signalled, number)
+            self.set_interval(1 / self._fps, self._beat)
+        self.tick()
+
+    def on_resize(self) -> None:
+        """Chooses the layout for the new size; after a suspension, which ends in this event too, draws all of it."""
+        self._arrange()
+        self.screen.refresh()
+        self.call_after_refresh(self.draw, everything=True)
+
+    def tick(self) -> None:
+        """Takes in what is new, and draws the panels that are due."""
+        self.source.advance(self._clock())
+        self.take_in()
+        self.draw()
+
+    def take_in(self) -> None:
+        """Folds the records that are new."""
+        news = self.intake.read()
+        self._owed |= news.weighty
+        if news.failed:
+            self.gaze.follow()
+            self.scene = replace(self.scene, panel="text", mode="watch", cursor=None, maximised=False)
+
+    def draw(self, *, everything: bool = False) -> None:
+        """Hands the scene to each panel whose time has come; on a busy line it waits for the next tick."""
+        if self._line.busy:
+            self._owed |= everything
+            return
+        everything, self._owed = everything or self._owed, False
+        now = self._clock()
+        self._look_around(now)
+        self._arrange()
+        screen, frame = self.screen_stack[0], Frame()
+        places = in_the_open(screen) if self.screen is screen else {}
+        for canvas in screen.query(Canvas):
+            name = canvas.id or ""
+            if everything or now - self._drawn.get(name, -1e9) >= canvas.every_s:
+                self._drawn[name] = now
+                if canvas in places:
+                    canvas.patch(self.scene, self._styles, places[canvas], frame)
+                else:
+                    canvas.show(self.scene, self._styles)
+        self._send(frame.text())
+
+    def look(self, **changes: Any) -> None:
+        """Changes how the user looks at the work, and shows it."""
+        self.scene = replace(self.scene, **changes)
+        self._shared = shared_place(self.scene.panel, self._shared)
+        self._look_around(self._clock())
+        self._arrange()
+        self.draw(everything=True)
+        self.call_after_refresh(self.draw, everything=True)
+
+    def say(self, note: str) -> None:
+        """Tells the user in one line what became of a key."""
+        self._note_until = self._clock() + _NOTE_S
+        self.look(note=clean_line(note))
+
+    def kept(self, path: Path | None) -> None:
+        """Remembers a file that was written, for the summary at the end."""
+        if path is not None and path not in self.kept_paths:
+            self.kept_paths.append(path)
+
+    def next_theme(self) -> None:
+        """The theme after this one; without colours there is only one."""
+        if not self._color:
+            self.say("colours are off")
+            return
+        names = sorted(self.available_themes)
+        self.theme = names[(names.index(self.theme) + 1) % len(names)]
+        self._styles = palette(self.theme_variables, color=True)
+        self.say(f"theme: {self.theme}")
+
+    async def action_press(self, cap: str) -> None:
+        """Does what the key map says of a key."""
+        action = action_for(cap, self.scene.mode)
+        command = commands.find(action) if action else None
+        if command:
+            command(self)
+        elif action:
+            await self.run_action(action)
+
+    def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
+        """The key map, for the command palette."""
+        del screen
+        for key in KEYMAP:
+            if "watch" in key.modes:
+                for title, action in zip(key.titles, key.actions, strict=False):
+                    yield SystemCommand(title, key.help, self._command(action))
+
+    def pop_screen(self) -> AwaitComplete:
+        """Closes the page in front; the second of two quick keys finds none that it could close."""
+        return super().pop_screen() if len(self.screen_stack) > 1 else AwaitComplete()
+
+    def action_command_palette(self) -> None:
+        """Opens the command palette."""
+        if not isinstance(self.screen, Palette):
+            self.push_screen(Palette(id="--command-palette"))
+
+    def action_leave(self) -> None:
+        """Quits; after an error, with its exit code."""
+        self.source.stop()
+        self._line.leave()
+        failure = self.gaze.work.state.failure
+        self.exit(return_code=failure.exit_code if failure else 0)
+
+    def on_mouse_down(self, event: events.MouseDown) -> None:
+        """A click on a slider, the time line, the text or a tab."""
+        mouse.pressed(self, event)
+
+    def on_mouse_move(self, event: events.MouseMove) -> None:
+        """A slider that is dragged."""
+        if event.button:
+            mouse.pressed(self, event)
+
+    def on_mouse_scroll_up(self) -> None:
+        """The wheel moves the cursor in the text."""
+        mouse.wheel(self, -1)
+
+    def on_mouse_scroll_down(self) -> None:
+        """The same downwards."""
+        mouse.wheel(self, 1)
+
+    def _command(self, action: str) -> Callable[[], Any]:
+        command = commands.find(action)
+        return (lambda: command(self)) if command else (lambda: self.call_later(self.run_action, action))
+
+    def _look_around(self, now: float) -> None:
+        """Brings the scene up to date with the work."""
+        note = self.scene.note if now < self._note_until else ""
+        scene = replace(self.scene, note=note)
+        self.scene = self._outlook.scene(scene, now, pin=self.pin, estimate="whatif" in self._visible)
+
+    def _beat(self) -> None:
+        """A tick at the terminal's pace: everything is taken in, and drawn when the last frame is out."""
+        now, line = self._clock(), self._line
+        if line.lost:
+            self._signalled(signal.SIGHUP)
+            return
+        self.source.advance(now)
+        self.take_in()
+        meters = self._pace.meters(now, cpu_s=time.thread_time(), sent_bytes=line.sent_bytes)
+        self.scene = replace(self.scene, meters=meters)
+        if self._pace.due(now, busy=line.busy):
+            self.draw()
+
+    def _send(self, frame: str) -> None:
+        """Writes to the terminal past the compositor; one that can shows all of it at once."""
+        if frame and self._driver is not None:
+            self._driver.write(f"{SYNC_START}{frame}{SYNC_END}" if self._sync_available else frame)
+
+    def _signalled(self, number: int) -> None:
+        self.source.stop()
+        self._line.leave()
+        self.exit(return_code=128 + number)
+
+    def _known(self, theme: str) -> str:
+        names = sorted(self.available_themes)
+        require(theme in names, f"theme is {theme!r}; give one of {', '.join(names)}")
+        return theme
+
+    def _arrange(self) -> None:
+        """Shows the panels that there is room for."""
+        width, height = self.size
+        room = layout(width, height)
+        visible = arranged(room, self.scene, self._shared)
+        screen = self.screen_stack[0]
+        screen.set_class(len(self.gaze.state.race.tallies) > _FEW, "crowded")
+        if (room, visible) == (self._room, self._visible):
+            return
+        self._room, self._visible = room, visible
+        screen.set_class(self.scene.maximised, "alone")
+        screen.set_class(self.scene.panel == "tree", "on-tree")
+        for known in LAYOUTS:
+            screen.set_class(known == room, known)
+        for widget in screen.query("Canvas, Container"):
+            widget.display = widget.id in visible

@@ -1,0 +1,27 @@
+"""What the keys do: one short function a command, each told the app that it acts on.
+
+`find` turns an action of the key map, such as `turn('tau_h',-1)`, into a call.
+"""
+
+import ast
+from collections.abc import Callable
+from functools import partial
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+from dynatui.screen.commands import keep, knobs, text, time
+
+if TYPE_CHECKING:
+    from dynatui.screen.app import DynaApp
+
+_ROOMS: tuple[ModuleType, ...] = (knobs, time, text, keep)
+
+
+def find(action: str) -> "Callable[[DynaApp], None] | None":
+    """The command that an action of the key map names; None for an action of the app itself."""
+    name, _, arguments = action.partition("(")
+    function = next((getattr(room, name) for room in _ROOMS if hasattr(room, name)), None)
+    if function is None:
+        return None
+    given = ast.literal_eval(f"({arguments.removesuffix(')')},)") if arguments else ()
+    return lambda app: partial(function, app)(*given)

@@ -1,0 +1,282 @@
+"""Two recordings side by side, played in lockstep: the same panels for both, and a table of their figures.
+
+An app of its own: it has no engine, nothing to steer and one mode. `lockstep` plays, `dynatui.render` draws.
+"""
+
+import asyncio
+import logging
+import os
+import signal
+import time
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import ClassVar, TypeAlias, get_args
+
+from rich.style import Style
+from textual.app import App, ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Container
+
+from decoder.config import require
+from decoder.events import Event
+from dynatui.render import cards, curves, tree, versus
+from dynatui.render.ink import Ink, Rows
+from dynatui.render.palette import THEME, palette
+from dynatui.render.scene import ALWAYS, PanelName, Place, Scene
+from dynatui.render.text import TextPanel
+from dynatui.screen import terminal
+from dynatui.screen.keymap import SIDE_BY_SIDE
+from dynatui.screen.line import Line
+from dynatui.screen.lockstep import Lockstep, Side
+from dynatui.screen.screens.versus import KeysScreen
+from dynatui.screen.widgets.canvas import Canvas, in_the_open
+from dynatui.screen.widgets.wire import SYNC_END, SYNC_START, Frame
+from dynatui.session import Symbols, View
+
+Recording: TypeAlias = tuple[Path, list[Event]]
+
+_FPS, _FPS_OVER_SSH = 10, 5
+_FIGURES_S = 0.2
+"""All figures change together, so that they never contradict each other."""
+_TALL, _TALLEST = 30, 50
+"""Heights from which two panels, and all three, stand above each other."""
+_FLAT = 16
+"""Lower than this, the table has no frame."""
+_WIDE = 166
+"""Width from which both columns have room for whole cards."""
+_SYMBOLS: tuple[Symbols, ...] = get_args(Symbols)
+
+
+def panels(height: int, chosen: PanelName) -> tuple[PanelName, ...]:
+    """The panels of a column that a terminal of some height has room for."""
+    if height >= _TALLEST:
+        return ALWAYS
+    if height >= _TALL:
+        return ("text", "tree" if chosen == "text" else chosen)
+    return (chosen,)
+
+
+class CompareApp(App[None]):
+    """Two recordings in two columns."""
+
+    CSS_PATH = "compare.tcss"
+    ENABLE_COMMAND_PALETTE = False
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding(cap, action, key.label, show=False, priority=action == "leave")
+        for key in SIDE_BY_SIDE.keys
+        for cap, action in zip(key.caps, key.actions, strict=True)
+    ]
+
+    def __init__(
+        self,
+        show: Lockstep,
+        view: View | None = None,
+        *,
+        ticking: bool = True,
+        clock: Callable[[], float] = time.monotonic,
+        line: Line | None = None,
+    ) -> None:
+        view = view or View()
+        self._color = view.color and "NO_COLOR" not in os.environ
+        super().__init__(ansi_color=None if self._color else True)
+        self.animation_level = "none"
+        self.register_theme(THEME)
+        names = sorted(self.available_themes)
+        require(view.theme is None or view.theme in names, f"theme is {view.theme!r}; give one of {', '.join(names)}")
+        self.theme = (view.theme or THEME.name) if self._color else "ansi-dark"
+        self.show = show
+        self.chosen: PanelName = "text"
+        self.symbols = view.symbols
+        self._fps = view.fps or (_FPS_OVER_SSH if "SSH_CONNECTION" in os.environ else _FPS)
+        self._ticking = ticking
+        self._clock = clock
+        self._line = line or Line()
+        self._owed = False
+        """Whether a frame that was left out was to draw everything."""
+        self._states = show.states()
+        self._drawn: dict[str, float] = {}
+        self._styles: Mapping[Ink, Style] = {}
+
+    def compose(self) -> ComposeResult:
+        """Both columns; `_arrange` hides what has no room."""
+        yield Canvas(self._moment, every_s=0.0, panel="moment")
+        with Container(id="columns"):
+            for side, letter in enumerate(versus.LETTERS):
+                with Container(classes="column"):
+                    yield self._canvas(partial(self._heading, side), _FIGURES_S, letter, "heading")
+                    yield self._canvas(cards.cards, _FIGURES_S, letter, "cards")
+                    yield self._canvas(TextPanel(), 0.0, letter, "text")
+                    yield self._canvas(tree.tree, 0.25, letter, "tree")
+                    yield self._canvas(curves.acceptance, 0.2, letter, "curves")
+        yield Canvas(self._table, every_s=_FIGURES_S, panel="table")
+        yield Canvas(self._keys, every_s=0.0, panel="keys")
+
+    def on_mount(self) -> None:
+        """Starts the timer."""
+        self._styles = palette(self.theme_variables, color=self._color)
+        if self._ticking:
+            loop = asyncio.get_running_loop()
+            for number in (signal.SIGTERM, signal.SIGHUP):
+                loop.add_signal_handler(number, self._signalled, number)
+            self.set_interval(1 / self._fps, self.tick)
+        self._arrange()
+        self.tick()
+
+    def on_resize(self) -> None:
+        """Shows the panels that there is room for now."""
+        self._arrange()
+        self._draw_soon()
+
+    def tick(self) -> None:
+        """Plays on, and draws the panels that are due; ends when the terminal is gone."""
+        if self._line.lost:
+            self._signalled(signal.SIGHUP)
+            return
+        self.show.advance(self._clock())
+        self.draw()
+
+    def draw(self, *, everything: bool = False) -> None:
+        """Hands each panel its side of the show when its time has come; on a busy line it waits for the next tick."""
+        self._owed |= everything
+        if self._line.busy:
+            return
+        everything, self._owed = self._owed, False
+        now = self._clock()
+        self._states = self.show.states()
+        scenes = [self._scene(side) for side in range(len(versus.LETTERS))]
+        screen, frame = self.screen_stack[0], Frame()
+        places = in_the_open(screen) if self.screen is screen else {}
+        for canvas in screen.query(Canvas):
+            name = canvas.id or ""
+            if everything or now - self._drawn.get(name, -1e9) >= canvas.every_s:
+                self._drawn[name] = now
+                scene = scenes[name.startswith(versus.LETTERS[1])]
+                if canvas in places:
+                    canvas.patch(scene, self._styles, places[canvas], frame)
+                else:
+                    canvas.show(scene, self._styles)
+        self._send(frame.text())
+
+    def action_pause(self) -> None:
+        """Holds the show, or goes on; from the end it begins again."""
+        if self.show.ended and not self.show.paused:
+            self.show.seek(0.0)
+        else:
+            self.show.paused = not self.show.paused
+        self.draw(everything=True)
+
+    def action_speed(self, direction: int) -> None:
+        """Doubles or halves the speed."""
+        self.show.set_speed(self.show.speed * 2.0**direction)
+        self.draw(everything=True)
+
+    def action_step(self, rounds: int) -> None:
+        """Holds the show some rounds farther."""
+        self.show.paused = True
+        self.show.step(rounds)
+        self.draw(everything=True)
+
+    def action_seek(self, share: float) -> None:
+        """Goes to a share of the run."""
+        self.show.seek(share * self.show.seconds)
+        self.draw(everything=True)
+
+    def action_go(self, step: int) -> None:
+        """Goes to another pair of runs."""
+        self.show.go(step)
+        self.draw(everything=True)
+
+    def action_panel(self, name: PanelName) -> None:
+        """Chooses what a column shows."""
+        self.chosen = name
+        self._arrange()
+        self._draw_soon()
+
+    def action_symbols(self) -> None:
+        """The next set of symbols."""
+        self.symbols = _SYMBOLS[(_SYMBOLS.index(self.symbols) + 1) % len(_SYMBOLS)]
+        self.draw(everything=True)
+
+    def action_help(self) -> None:
+        """Opens the page of keys."""
+        self.push_screen(KeysScreen())
+
+    def action_leave(self) -> None:
+        """Quits."""
+        self._line.leave()
+        self.exit(return_code=0)
+
+    def _canvas(self, painter: Callable[[Scene, int, int], Rows], every_s: float, letter: str, panel: str) -> Canvas:
+        canvas = Canvas(painter, every_s=every_s, panel=f"{letter}-{panel}")
+        canvas.add_class(panel)
+        return canvas
+
+    def _scene(self, side: int) -> Scene:
+        recording, state = self.show.sides[side], self._states[side]
+        return Scene(
+            state=state,
+            symbols=self.symbols,
+            speed=self.show.speed,
+            paused=self.show.paused,
+            replaying=True,
+            place=Place(state.rounds, recording.rounds, self.show.played_s),
+        )
+
+    def _moment(self, _scene: Scene, width: int, _height: int) -> Rows:
+        show = self.show
+        now = versus.Moment(
+            show.played_s, show.seconds, show.number + 1, show.pairs, show.speed, show.paused, show.ended
+        )
+        return [versus.moment(now, width)]
+
+    def _heading(self, side: int, scene: Scene, width: int, _height: int) -> Rows:
+        return [versus.heading(side, self.show.sides[side].name, scene.state, width)]
+
+    def _table(self, _scene: Scene, width: int, height: int) -> Rows:
+        return versus.table(self._states, (width, height))
+
+    def _keys(self, scene: Scene, width: int, _height: int) -> Rows:
+        return [versus.keys(SIDE_BY_SIDE.keys, width, in_words=scene.symbols == "ascii")]
+
+    def _arrange(self) -> None:
+        width, height = self.size
+        screen = self.screen_stack[0]
+        screen.set_class(width >= _WIDE, "wide")
+        screen.set_class(height < _FLAT, "flat")
+        shown = panels(height, self.chosen)
+        for canvas in screen.query(Canvas):
+            _, _, panel = (canvas.id or "").partition("-")
+            if panel in ALWAYS:
+                canvas.display = panel in shown
+
+    def _send(self, frame: str) -> None:
+        """Writes to the terminal past the compositor."""
+        if frame and self._driver is not None:
+            self._driver.write(f"{SYNC_START}{frame}{SYNC_END}" if self._sync_available else frame)
+
+    def _draw_soon(self) -> None:
+        self.call_after_refresh(self.draw, everything=True)
+
+    def _signalled(self, number: int) -> None:
+        self._line.leave()
+        self.exit(return_code=128 + number)
+
+
+def side_by_side(left: Recording, right: Recording, view: View) -> int:
+    """Plays two recordings next to each other; the exit code."""
+    (first, ours), (second, theirs) = left, right
+    alike = first.name == second.name
+    names = [f"{path.resolve().parent.name}/{path.name}" if alike else path.name for path in (first, second)]
+    show = Lockstep(Side(names[0], ours), Side(names[1], theirs), view.speed)
+    if not view.color:
+        os.environ["NO_COLOR"] = "1"  # where Textual looks for it
+    log = terminal.log_path(view.log)
+    logging.basicConfig(filename=log)
+    with terminal.screen_only(log) as line:
+        app = CompareApp(show, view, line=line)
+        app.run(mouse=False)
+        gone = line.lost
+    if gone:
+        os._exit(app.return_code or 128 + signal.SIGHUP)  # there is nobody to be told, and a flush could wait for ever
+    return app.return_code or 0

@@ -1,0 +1,80 @@
+"""Brings the scene up to date: what is known, where the user looks, what is held, what it costs.
+
+What is dear to find out, a GPU's load or an estimate, is found out seldom. Knows no widget.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Generic, TypeVar
+
+from decoder.whatif import WhatIf, what_if
+from dynatui.fold.pin import Pin
+from dynatui.gpu import GpuLoad, open_meter
+from dynatui.knobs import rules_in_force
+from dynatui.render.scene import Scene
+from dynatui.screen.intake import Intake
+from dynatui.sources.source import Source
+
+_GPU_S, _WHATIF_S = 1.0, 0.5
+
+T = TypeVar("T")
+
+
+class Seldom(Generic[T]):
+    """A value that is found out anew after some time."""
+
+    def __init__(self, every_s: float, find: Callable[[], T]) -> None:
+        self._every_s = every_s
+        self._find = find
+        self._found: tuple[float, T] | None = None
+
+    def at(self, now: float) -> T:
+        """The value, at most `every_s` old."""
+        if self._found is None or now - self._found[0] >= self._every_s:
+            self._found = now, self._find()
+        return self._found[1]
+
+
+class Outlook:
+    """What the user sees of a source."""
+
+    def __init__(self, source: Source, intake: Intake) -> None:
+        self._source = source
+        self._intake = intake
+        self._meter: Callable[[], GpuLoad | None] | None = None
+        self._gpu = Seldom(_GPU_S, self._read_gpu)
+        self._estimate = Seldom(_WHATIF_S, self._what_if)
+
+    def scene(self, before: Scene, now: float, *, pin: Pin | None, estimate: bool) -> Scene:
+        """The scene as it is now; `estimate` when anybody looks at what other knobs would have done."""
+        source, gaze, desk = self._source, self._intake.gaze, self._intake.desk
+        controls, playback = source.controls, source.playback
+        return replace(
+            before,
+            state=gaze.state,
+            place=gaze.place(playback.length[0] if playback else 0),
+            speed=source.speed,
+            paused=source.paused,
+            frozen=not gaze.live,
+            recording=source.recorded is not None,
+            replaying=playback is not None,
+            following=controls is None and playback is None,
+            wanted=dict(desk.wanted) if desk else {},
+            stage=controls.stage if controls and gaze.live else None,
+            broke=controls.broke if controls else "",
+            pinned=pin,
+            results=self._intake.results,
+            gpu=self._gpu.at(now),
+            whatif=self._estimate.at(now) if estimate else None,
+        )
+
+    def _read_gpu(self) -> GpuLoad | None:
+        run = self._intake.gaze.work.state.run
+        if self._meter is None and run is not None:
+            self._meter = open_meter(run.device)
+        return self._meter() if self._meter else None
+
+    def _what_if(self) -> WhatIf | None:
+        state = self._intake.gaze.state
+        rules = rules_in_force(state)
+        return what_if(state.past, rules) if rules else None

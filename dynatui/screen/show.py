@@ -1,0 +1,89 @@
+"""Runs the app on a source: before it, a quiet terminal; after it, the terminal as it was, and a summary on it."""
+
+import logging
+import os
+import shutil
+import signal
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+from decoder.events import Event
+from dynatui.cli import streams
+from dynatui.cli.command_line import command_line
+from dynatui.keep.farewell import lines
+from dynatui.keep.recording import Recorder
+from dynatui.screen import terminal
+from dynatui.screen.app import DynaApp
+from dynatui.session import Session, View
+from dynatui.sources.engine import EngineSource, load_engine
+from dynatui.sources.follow import FollowSource
+from dynatui.sources.playback import TraceSource
+from dynatui.sources.source import Source
+
+_WAIT_S = 1.0
+"""A terminal that is lost must not hold up the program for longer than two seconds, all in all."""
+_FAULT = 1
+"""Textual's exit code after an exception."""
+_HUNG_UP = 128 + signal.SIGHUP
+
+
+def watch(session: Session) -> int:
+    """Runs the live app; the exit code."""
+    terminal.quieten()
+    recorder = Recorder(session.record) if session.record else None
+    source = EngineSource(session, load_engine(session), recorder)
+    return show(source, session.view, lambda: _command(source))
+
+
+def replay(runs: list[Event], view: View) -> int:
+    """Plays a recording; the exit code."""
+    return show(TraceSource(runs, view.speed), view)
+
+
+def follow(path: Path, view: View) -> int:
+    """Watches a recording that another process writes; the exit code."""
+    return show(FollowSource(path), view)
+
+
+def show(source: Source, view: View, command: Callable[[], str] = lambda: "") -> int:
+    """Runs the app on a source; afterwards the terminal is as it was, and the work is over or left behind."""
+    if not view.color:
+        os.environ["NO_COLOR"] = "1"  # where Textual looks for it
+    log = terminal.log_path(view.log)
+    logging.basicConfig(filename=log)
+    with terminal.screen_only(log) as line:
+        app = DynaApp(source, view, command_line=command, line=line)
+        app.run(mouse=view.mouse)
+        gone = line.lost
+    app.kept(source.recorded)
+    ended = source.close(_WAIT_S)
+    code = app.return_code or (_HUNG_UP if gone else 0)
+    if gone:
+        os._exit(code)  # there is nobody to be told, and a flush could wait for ever
+    with suppress(OSError):  # a terminal that is gone reads no farewell
+        if code == _FAULT:
+            sys.stderr.write(f"dynatui stopped because of a fault of its own; please report what {log} says\n")
+        else:
+            _say_farewell(app, command())
+    if not ended:
+        # A thread that loads a model cannot be interrupted, and Python's way out could hang or abort in native code.
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+    return code
+
+
+def _command(source: EngineSource) -> str:
+    session = replace(source.session, config=source.config)
+    return command_line(session, files=dict(session.files), always=session.set_for_good)
+
+
+def _say_farewell(app: DynaApp, command: str) -> None:
+    width = shutil.get_terminal_size().columns
+    out, _ = streams.for_printing()
+    for line in lines(app.intake.session_log, command=command, kept=app.kept_paths, width=width):
+        out.write(f"{line}\n")
+    out.flush()

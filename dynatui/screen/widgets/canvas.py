@@ -1,0 +1,157 @@
+"""One panel: asks a pure function for its rows and sends those that changed.
+
+While nothing lies over a panel, the app writes its changed cells to the terminal itself (`patch`); otherwise, and after
+every change of size, layout or theme, Textual composes the screen from `render_lines`. Both show the newest rows, so
+either may follow the other at any time.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, TypeAlias
+
+from rich.console import COLOR_SYSTEMS
+from rich.segment import Segment
+from rich.style import Style
+from textual.geometry import Offset, Region
+from textual.screen import Screen
+from textual.strip import Strip
+from textual.widget import Widget
+
+from dynatui.render.ink import Ink, Row, Rows, fit, in_ascii
+from dynatui.render.scene import Scene
+from dynatui.screen.widgets.wire import NOTHING, Cells, Frame, Look, cells, look, scrolled
+
+Change: TypeAlias = tuple[int, Cells, Cells]
+"""Number of a row, before, after."""
+Painter: TypeAlias = Callable[[Scene, int, int], Rows]
+"""Draws a scene in a width and a height."""
+
+_WORTH_SCROLLING = 4
+"""Changed rows; of fewer, each is written."""
+
+
+class Canvas(Widget):
+    """Shows what its painter makes of the newest scene; knows nothing of what it shows. It has no border of its own."""
+
+    def __init__(self, painter: Painter, *, every_s: float, panel: str) -> None:
+        super().__init__(id=panel)
+        self.every_s = every_s
+        """Least time between two redraws: terminals behind slow lines pay for each."""
+        self._painter = painter
+        self._scene = Scene()
+        self._drawn: Rows = []
+        """What the painter made last, before it was fitted."""
+        self._rows: list[Cells] = []
+        self._width = 0
+        """Of these rows: a size may change before Textual says so."""
+        self._inks: Mapping[Ink, Style] = {}
+        self._styles: dict[Ink, Style] = {}
+        """The inks on this panel's background, after the app's filters."""
+        self._looks: dict[Ink, Look] = {}
+        """The same for the terminal."""
+
+    def show(self, scene: Scene, inks: Mapping[Ink, Style]) -> None:
+        """Takes a new scene; Textual sends the rows that differ."""
+        for y, _, _ in self._changes(scene, inks):
+            self.refresh(Region(0, y, self.size.width, 1))
+
+    def patch(self, scene: Scene, inks: Mapping[Ink, Style], place: Offset, frame: Frame) -> None:
+        """Takes a new scene; while this panel is in the open at `place`, the frame gets the cells that differ."""
+        changes = list(self._changes(scene, inks))
+        if len(changes) >= _WORTH_SCROLLING and self.size.width == self.screen.size.width:
+            changes = self._scroll(changes, place, frame)
+        for y, before, after in changes:
+            frame.patch(self._looks_of_inks(), before, after, place.x, place.y + y)
+
+    def on_resize(self) -> None:
+        """Draws again for the new size."""
+        self._forget()
+        self.show(self._scene, self._inks)
+
+    def notify_style_update(self) -> None:
+        """The background may be another."""
+        super().notify_style_update()
+        self._forget()
+
+    def render_line(self, y: int) -> Strip:
+        """One row as Textual wants it."""
+        row: Row = self._rows[y].row if y < len(self._rows) else ((" " * self.size.width, "plain"),)
+        return Strip([Segment(text, self._style(ink)) for text, ink in row if text], self.size.width)
+
+    def render_lines(self, crop: Region) -> list[Strip]:
+        """Rows as Textual wants them, without the cache that would have to be told of every patch."""
+        left, right = crop.column_span
+        return [self.render_line(y).crop(left, right) for y in crop.line_range]
+
+    def _changes(self, scene: Scene, inks: Mapping[Ink, Style]) -> Iterator[Change]:
+        """Paints, and gives the rows that differ. Textual sends what it cannot compare with."""
+        self._scene = scene
+        if inks is not self._inks:
+            self._inks = inks
+            self._forget()
+        width, height = self.size
+        if not self.display or not width * height:
+            return
+        drawn = self._painter(scene, width, height)
+        if (width, len(drawn)) != (self._width, len(self._drawn)):
+            self._width, self._drawn = width, drawn
+            self._rows = [_fitted(row, width, scene) for row in drawn]
+            self.refresh()
+            return
+        before, self._drawn = self._drawn, drawn
+        for y, row in enumerate(drawn):
+            if row != before[y]:
+                old, self._rows[y] = self._rows[y], _fitted(row, width, scene)
+                yield y, old, self._rows[y]
+
+    def _scroll(self, changes: list[Change], place: Offset, frame: Frame) -> list[Change]:
+        """Lets the terminal move rows that only moved up; what there is to change after that."""
+        top, bottom = changes[0][0], changes[-1][0]
+        after = self._rows[top : bottom + 1]
+        before = [*after]
+        for y, old, _ in changes:
+            before[y - top] = old
+        rows = scrolled(before, after)
+        if not rows:
+            return changes
+        frame.scroll(place.y + top, place.y + bottom, rows)
+        moved = [*before[rows:], *[NOTHING] * rows]
+        return [(top + y, old, new) for y, (old, new) in enumerate(zip(moved, after, strict=True))]
+
+    def _forget(self) -> None:
+        """What comes next is drawn whole."""
+        self._drawn, self._styles, self._looks = [], {}, {}
+
+    def _style(self, ink: Ink) -> Style:
+        style = self._styles.get(ink)
+        if style is None:
+            strip = Strip([Segment("x", self._inks.get(ink))]).apply_style(self.rich_style)
+            for one in self.get_line_filters():
+                strip = strip.apply_filter(one, self.background_colors[1])
+            style = self._styles[ink] = next(iter(strip)).style or Style()
+        return style
+
+    def _looks_of_inks(self) -> Mapping[Ink, Look]:
+        name = self.app.console.color_system
+        if not self._looks and name:
+            self._looks = {ink: look(self._style(ink), COLOR_SYSTEMS[name]) for ink in self._inks}
+        return self._looks
+
+
+def _fitted(row: Row, width: int, scene: Scene) -> Cells:
+    made = cells(in_ascii([row])[0] if scene.symbols == "ascii" else row)
+    fits = made.cells is not None and len(made.cells) == width
+    return made if fits else cells(fit(made.row, width))
+
+
+def in_the_open(screen: Screen[Any]) -> dict[Widget, Offset]:
+    """The canvases of a screen over which nothing lies, with their places: only these may be patched."""
+    shown = screen._compositor.visible_widgets  # noqa: SLF001 - only Textual's compositor knows what covers what
+    canvases = [widget for widget in shown if isinstance(widget, Canvas)]
+    around = {ancestor for canvas in canvases for ancestor in canvas.ancestors}
+    areas = {widget: region.intersection(clip) for widget, (region, clip) in shown.items() if widget not in around}
+    return {
+        canvas: areas[canvas].offset
+        for canvas in canvases
+        if areas[canvas].size == canvas.size
+        and not any(canvas is not other and area.overlaps(areas[canvas]) for other, area in areas.items())
+    }

@@ -1,0 +1,261 @@
+"""Records from an engine that decodes prompt after prompt in a thread of its own; torch is imported there only."""
+
+import logging
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from decoder.config import KnobName, RunConfig
+from decoder.errors import DecoderError, RecordingError, not_importable
+from decoder.events import Event, Round
+from decoder.steering import Stage, Steering
+from dynatui.fold.state import Failure, Loading, Prompt, Record
+from dynatui.keep.recording import Recorder, run_so_far
+from dynatui.session import Session
+from dynatui.sources.breaks import Conditions, Watch, met
+from dynatui.sources.source import REST_S, bounded_speed, readable_speed
+
+logger = logging.getLogger(__name__)
+
+_FIRST_SPEED = 1 / 4
+_ROUNDS_TO_MEASURE = 12
+_NAP_S = 0.1
+
+Decode = Callable[[str, RunConfig, Steering], Iterator[Event]]
+"""Decodes one prompt."""
+Load = Callable[[Callable[[str], None]], Decode]
+"""Loads the models, reporting what it is busy with."""
+
+
+def load_engine(session: Session) -> Load:
+    """The real engine for a session; calling it imports torch."""
+
+    def load(report: Callable[[str], None]) -> Decode:
+        report("importing torch and transformers")
+        try:
+            from decoder import decode, load_pair  # noqa: PLC0415 - this import brings torch in
+        except ImportError as error:
+            raise not_importable(error) from error
+
+        models = session.models
+        pair = load_pair(models.target, models.draft, device=models.device, dtype=models.dtype, report=report)
+        return lambda prompt, config, steering: decode(pair, prompt, config, steering)
+
+    return load
+
+
+class EngineSource:
+    """Decodes prompt after prompt, round and round, in a daemon thread until it is stopped."""
+
+    def __init__(
+        self, session: Session, load: Load, recorder: Recorder | None = None, *, rest_s: float = REST_S
+    ) -> None:
+        self.records: list[Record] = []
+        self.controls = self
+        self.playback = None
+        self.conditions = Conditions()
+        self.broke = ""
+        self.session = session
+        self._load = load
+        self._rest_s = rest_s
+        self._recorder = recorder
+        self._config = session.config
+        embedded = session.models.target is None
+        self._measuring = session.view.speed is None and embedded
+        first = _FIRST_SPEED if embedded else 1.0
+        self._steering = Steering(speed=bounded_speed(session.view.speed or first))
+        self._lock = threading.RLock()
+        """Guards the commands and the recorder; decoding itself never holds it."""
+        self._wake = threading.Event()
+        self._stopped = False
+        self._step: int | None = None
+        """The command for after the prompt in progress."""
+        self._place = 0
+        self._watch = Watch()
+        self._thread = threading.Thread(target=self._work, name="dynatui-engine", daemon=True)
+
+    @property
+    def config(self) -> RunConfig:
+        """The parameters with all turns."""
+        return self._config
+
+    @property
+    def prompt(self) -> str:
+        """The prompt in progress."""
+        return self.session.prompts[self._place]
+
+    @property
+    def speed(self) -> float:
+        """How fast the show runs."""
+        return self._steering.speed
+
+    @property
+    def paused(self) -> bool:
+        """Whether decoding is held."""
+        return self._steering.paused
+
+    @property
+    def stage(self) -> Stage | None:
+        """Where in a round decoding is held."""
+        return self._steering.stage
+
+    @property
+    def recorded(self) -> Path | None:
+        """The file that events are written to."""
+        return self._recorder.path if self._recorder else None
+
+    def start(self) -> None:
+        """Starts the thread."""
+        self._thread.start()
+
+    def advance(self, now: float) -> None:
+        """Nothing: the thread appends by itself."""
+
+    def set_speed(self, speed: float) -> None:
+        """Changes the speed of the show, which the source then leaves alone."""
+        with self._lock:
+            self._measuring = False
+            self._steering.speed = bounded_speed(speed)
+
+    def set_paused(self, *, paused: bool) -> None:
+        """Holds decoding, or goes on."""
+        with self._lock:
+            self.broke = ""
+            self._steering.paused = paused
+
+    def step(self) -> None:
+        """Goes on to the next stage."""
+        with self._lock:
+            self.broke = ""
+            self._steering.step()
+
+    def break_on(self, conditions: Conditions) -> None:
+        """Pauses by itself when any of these happens."""
+        with self._lock:
+            self.conditions = conditions
+
+    def turn(self, name: KnobName, value: float) -> None:
+        """Turns a knob now; the following prompts begin with it."""
+        with self._lock:
+            self._config = self._config.turned(name, value)
+            self._steering.turn(name, value)
+
+    def edit(self, prompt: str) -> None:
+        """Replaces the prompt in progress, and begins it."""
+        with self._lock:
+            before, place = self.session.prompts, self._place
+            self.session = replace(self.session, prompts=(*before[:place], prompt, *before[place + 1 :]))
+            self.go(0)
+
+    def record(self, path: Path | None) -> None:
+        """Begins a recording with the run's events so far, or ends it."""
+        with self._lock:
+            before, self._recorder = self._recorder, None
+            if before is not None:
+                before.close()
+            if path is None:
+                return
+            self._recorder = Recorder(path, run_so_far(self.records))
+
+    def go(self, step: int) -> None:
+        """Ends the prompt in progress and goes `step` places on."""
+        with self._lock:
+            self._step = step
+            self._steering.stopped = True
+        self._wake.set()
+
+    def stop(self) -> None:
+        """Ends the work after the round in progress."""
+        with self._lock:
+            self._stopped = True
+            self._steering.stopped = True
+        self._wake.set()
+
+    def close(self, timeout_s: float) -> bool:
+        """Closes the recording, then waits for the thread."""
+        self.stop()
+        self.record(None)
+        if self._thread.ident is not None:
+            self._thread.join(timeout_s)
+        return not self._thread.is_alive()
+
+    def _work(self) -> None:
+        decode: Decode | None = None
+        while not self._stopped:
+            try:
+                decode = decode or self._load(self._report)
+                if self._stopped:
+                    return
+                self._decode(decode)
+                self._rest()
+            except DecoderError as error:
+                self._fail(str(error), error.exit_code)
+            except Exception as error:
+                logger.exception("the engine failed")
+                self._fail(f"{type(error).__name__}: {error}\nThis is a fault of dynatui; the log has the details.", 3)
+            self._go_on()
+
+    def _report(self, message: str) -> None:
+        self.records.append(Loading(message))
+
+    def _fail(self, message: str, exit_code: int) -> None:
+        self.records.append(Failure(message, exit_code))
+        self._wake.wait()
+
+    def _rest(self) -> None:
+        """Leaves what is finished on the screen for a while, and as long as the user holds it."""
+        self._wake.wait(self._rest_s)
+        while self.paused and not self._wake.wait(_NAP_S):
+            pass
+
+    def _go_on(self) -> None:
+        """Goes where the user said, else to the next prompt."""
+        with self._lock:
+            self._wake.clear()
+            if self._stopped:
+                self._wake.set()
+            step, self._step = self._step, None
+            self._place = (self._place + (1 if step is None else step)) % len(self.session.prompts)
+
+    def _decode(self, decode: Decode) -> None:
+        with self._lock:
+            previous, config, prompt = self._steering, self._config, self.prompt
+            self._steering = Steering(speed=previous.speed)
+            self._steering.paused = previous.paused
+            self._steering.stopped = self._stopped or self._step is not None
+            self._watch = Watch()
+            steering = self._steering
+        self.records.append(Prompt(self._place + 1, len(self.session.prompts)))
+        for event in decode(prompt, config, steering):
+            self._take(event)
+            self._pace(event)
+
+    def _take(self, event: Event) -> None:
+        with self._lock:
+            self.records.append(event)
+            self._write(event)
+            reason = met(self.conditions, self._watch, event)
+            self._watch = self._watch.after(event)
+            if reason:
+                self.broke = reason
+                self._steering.paused = True
+
+    def _write(self, event: Event) -> None:
+        """Adds to the recording; one that fails is over, so that decoding can go on without it."""
+        if self._recorder is None:
+            return
+        try:
+            self._recorder.write(event)
+        except RecordingError:
+            self._recorder = None
+            raise
+
+    def _pace(self, event: Event) -> None:
+        """Chooses a readable speed once the machine's own is known."""
+        if not (self._measuring and isinstance(event, Round) and event.round == _ROUNDS_TO_MEASURE and event.t > 0):
+            return
+        with self._lock:
+            methods = max(1, len(self._config.methods))
+            self._steering.speed = readable_speed((event.position + len(event.committed)) / event.t / methods)
+            self._measuring = False

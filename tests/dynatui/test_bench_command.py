@@ -1,0 +1,109 @@
+"""`dynatui bench speed` from the command line: what it refuses, prints and keeps."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from dynatui.cli import bench
+from dynatui.cli.main import command, main
+from tests import tiny
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory: pytest.TempPathFactory) -> tiny.TinyPair:
+    return tiny.kindred_pair("neox", tmp_path_factory.mktemp("pair"))
+
+
+@pytest.fixture(autouse=True)
+def _no_settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("DYNATUI_CONFIG", str(tmp_path / "none.toml"))
+    (tmp_path / "none.toml").touch()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (["--shapes", "x"], "--shapes is 'x'; give target and draft, for example pythia-2.8b:pythia-70m"),
+        (["--shapes", "a:b", "--target", "x"], "--target has no effect beside --shapes; leave it out"),
+        (["--shapes", "a:b", "--linear", "2"], "--linear has no effect beside --shapes; leave it out"),
+        (["--context", "9"], "--context has no effect without --shapes; leave it out"),
+        (["--linear", "1,x"], "--linear is '1,x'; give 5, or several with commas between them"),
+        (["--linear", "0"], "K is 0; give 1 or more"),
+        (["--fixed", "2,2"], "--fixed is '2,2'; give 5x2, or several with commas between them"),
+        (["--fixed", "2x0"], "the fixed tree's branching is 0; give 1 or more"),
+        (["--methods", "hf"], "hf is measured as the baseline assisted; leave it out of --methods"),
+        (["--methods", "ar,zz"], "no method zz; choose from "),
+        (["--preset", "paper,zz"], "--preset is 'zz'; give one of "),
+        (["--json", "/nonesuch/x"], "cannot write /nonesuch/x: No such file or directory; let --json name another"),
+        (["--prompt", " ", "--prompt-chars", "3"], "a prompt is empty but for blanks; give one with words"),
+        (["--repeats", "0"], "Invalid value for '--repeats'"),
+    ],
+)
+def test_a_request_that_cannot_be_met_is_one_line(
+    arguments: list[str], line: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["bench", "speed", *arguments]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.startswith(f"dynatui: {line}")
+    assert captured.err.count("\n") == 1
+
+
+def test_bench_alone_says_what_is_missing(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bench"]) == 2
+    assert capsys.readouterr().err == "dynatui: Missing command; see dynatui bench --help\n"
+
+
+def test_help_names_every_option(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    assert main(["bench", "speed", "--help"]) == 0
+    text = capsys.readouterr().out
+    speed = command().commands["bench"].commands["speed"]  # type: ignore[attr-defined]
+    assert len(speed.params) > 25
+    assert all(option.opts[0] in text for option in speed.params)
+
+
+def test_a_measurement_prints_tables_and_adds_a_line_to_the_file(
+    pair: tiny.TinyPair, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kept = tmp_path / "speed.jsonl"
+    prompts = ["--prompt", "  The tree grows where the draft is sure", "--prompt-chars", "14"]
+    models = ["--target", str(pair.target), "--draft", str(pair.draft), "--device", "cpu", "--dtype", "float32"]
+    size = ["--max-new-tokens", "6", "--repeats", "1", "--linear", "2,3", "--fixed", "2x2", "--no-baselines"]
+    for _ in range(2):
+        assert main(["bench", "speed", *models, *prompts, *size, "--json", str(kept), "--d0", "2"]) == 0
+    captured = capsys.readouterr()
+    assert "tokens/s" in captured.out
+    assert "dynatree over linear (" in captured.out
+    assert "repeat 1 of 1, prompt 1 of 1" in captured.err
+    first, second = map(json.loads, kept.read_text().splitlines())
+    assert [row["name"] for row in second["rows"]] == ["ar", "dynatree", "linear 2", "linear 3", "fixed 2x2", "alg1"]
+    assert first["setup"]["contenders"]["dynatree"]["d0"] == 2
+    assert first["texts"] == second["texts"]
+    tokenizer = tiny.train_tokenizer()
+    assert first["setup"]["prompts"] == [tokenizer("The tree grows").input_ids]
+
+
+def test_random_weights_are_measured_by_their_shapes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "config.json"
+    shape = {"hidden_size": 16, "num_hidden_layers": 1, "intermediate_size": 32, "num_attention_heads": 2}
+    path.write_text(json.dumps({"model_type": "gpt_neox", "vocab_size": 288, "max_position_embeddings": 64} | shape))
+    sizes = ["--trees", "1x2,2x4", "--context", "8", "--max-new-tokens", "3", "--repeats", "1", "--device", "cpu"]
+    assert main(["bench", "speed", "--shapes", f"{path}:{path}", *sizes, "--dtype", "float32"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines if line.startswith(("ar ", "1x2", "2x4"))] == ["ar", "1x2", "2x4"] * 2
+
+
+def test_settings_for_the_live_race_do_not_choose_what_is_measured(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("DYNATUI_METHODS", "hf,ar")
+    monkeypatch.setenv("DYNATUI_FIXED", "4,4")
+    assert main(["bench", "speed", "--linear", "x"]) == 2
+    assert "--linear is 'x'" in capsys.readouterr().err
+
+
+def test_every_method_but_the_threaded_baseline_is_measured_by_default() -> None:
+    assert bench.ALL_METHODS.startswith("dynatree,ar,linear,fixed")
+    assert "hf" not in bench.ALL_METHODS.split(",")
