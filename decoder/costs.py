@@ -12,9 +12,9 @@ HIGHEST_ROWS = 65
 """No call of a budgeted round has more rows: the root and as many nodes as a tree may keep."""
 PACE_STEP = 0.1
 """How far the whole curve follows one round."""
-SHAPE_STEP = 0.02
-"""How far the sizes next to a call follow it."""
-RESHAPED_EVERY = 16
+SHAPE_STEP = 0.05
+"""How far the size next to a call follows it; the next but one half as far, and so on."""
+RESHAPED_EVERY = 8
 """Calls after which the curve takes on its new shape."""
 ODD = 2.0
 """A call that took this many times longer or shorter than expected counts as if it were no more."""
@@ -53,9 +53,10 @@ class Curve:
             self._shape = self._drawn()
 
     def _bend(self, rows: int, factor: float) -> None:
-        """Moves the measured size that is nearest."""
+        """Moves the measured sizes, the nearest most."""
         nearest = min(range(len(self._rows)), key=lambda index: abs(self._rows[index] - rows))
-        self._seconds[nearest] *= factor
+        for index in range(len(self._rows)):
+            self._seconds[index] *= factor ** (0.5 ** abs(index - nearest))
 
     def _drawn(self) -> list[float]:
         found = [0.0] * (HIGHEST_ROWS + 1)

@@ -4,8 +4,8 @@ One after the other matters: a draft that has just given way to the target runs 
 well under two seconds; sizes that would take longer are left to be guessed from the smaller ones.
 """
 
-import statistics
 from collections import defaultdict
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -18,9 +18,11 @@ from decoder.models import LanguageModel, Pair
 VERIFIED_ROWS = (2, 3, 5, 9, 17, 33, 65)
 DRAFTED_ROWS = (1, 1, 2, 4, 8, 16, 32)
 """Sizes that are measured together, smallest first."""
-REPEATS = 5
-LIMIT_S = 1.0
-"""No further call begins after this."""
+REPEATS = 15
+LIMIT_S = 0.5
+"""No further call begins after this, once each size was measured."""
+LATEST_S = 1.5
+"""No further size begins after this."""
 HOST_SHARE = 0.03
 """Of a plain round: what the rest of a round is thought to take until rounds have told."""
 
@@ -37,27 +39,30 @@ def measured(pair: Pair, rows: int) -> Costs:
 def _measure(pair: Pair, rows: int) -> Costs:
     clock = Stopwatch(pair.target.device)
     target, draft = _Calls(pair.target, rows, clock), _Calls(pair.draft, rows, clock)
-    ends = clock.now() + LIMIT_S
+    started = clock.now()
     plain: list[float] = []
     drafted, verified = defaultdict[int, list[float]](list), defaultdict[int, list[float]](list)
     for repeat in range(REPEATS):
-        plain += [target.seconds(1), target.seconds(1)][repeat == 0 :]
+        if repeat and clock.now() - started > LIMIT_S:
+            break
+        plain += [target.seconds(1), target.seconds(1)]
         for many, few in zip(VERIFIED_ROWS, DRAFTED_ROWS, strict=True):
-            if clock.now() > ends and verified:
+            if verified and clock.now() - started > LATEST_S:
                 break
             drafted[few].append(draft.seconds(few))
             verified[many].append(target.seconds(many))
-    first = statistics.median(plain)
+    first = _usual(plain[1:])
     return Costs(
         plain=Curve({1: first}),
-        draft=Curve(_medians(drafted)),
-        verify=Curve({1: first} | _medians(verified)),
+        draft=Curve({rows: _usual(times) for rows, times in drafted.items()}),
+        verify=Curve({1: first} | {rows: _usual(times) for rows, times in verified.items()}),
         host=Curve({1: first * HOST_SHARE}),
     )
 
 
-def _medians(times: dict[int, list[float]]) -> dict[int, float]:
-    return {rows: statistics.median(seconds) for rows, seconds in times.items()}
+def _usual(times: Sequence[float]) -> float:
+    """What a call takes when nothing else is in its way: the lower quartile, since disturbances only ever add."""
+    return sorted(times)[len(times) // 4]
 
 
 class _Calls:

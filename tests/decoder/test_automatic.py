@@ -12,7 +12,7 @@ from decoder.costs import Costs, Curve
 from decoder.events import Round
 from decoder.metrics import depths
 from decoder.models import Pair
-from decoder.timing import LIMIT_S, measured
+from decoder.timing import measured
 from tests.decoder.lab import Lab, Played
 from tests.tiny import FAMILIES
 
@@ -141,7 +141,7 @@ def test_costs_are_measured_once_for_texts_of_about_one_length(lab: Lab) -> None
     pair = replace(lab.loaded(lab.pair("neox"), "float32"), costs={})
     started = time.perf_counter()
     short = measured(pair, 20)
-    assert time.perf_counter() - started < 2 * LIMIT_S
+    assert time.perf_counter() - started < 2
     assert measured(pair, 30) is short
     assert measured(pair, 100) is not short
 
