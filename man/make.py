@@ -66,8 +66,8 @@ def page() -> str:
         *_options(live),
         ".SH COMMANDS",
     ]
-    for sub in live.commands.values():
-        lines += [f".SS {_text(f'dynatui {sub.name}')}", *_paragraphs(sub.help or ""), *_described(sub.params)]
+    for name, sub in _commands(live):
+        lines += [f".SS {_text(f'dynatui {name}')}", *_paragraphs(sub.help or ""), *_described(sub.params)]
     lines += [".SH KEYS"]
     for group in (*GROUPS, SIDE_BY_SIDE):
         lines += [f".SS {_text(group.title)}"]
@@ -84,7 +84,7 @@ def page() -> str:
 
 def _synopsis(live: Any) -> Iterator[str]:
     yield rf"{_bold('dynatui')} [\fIOPTIONS\fR]"
-    for name, sub in live.commands.items():
+    for name, sub in _commands(live):
         arguments = "".join(
             rf" \fI{_text(part.metavar or part.name)}\fR"
             if part.required
@@ -94,6 +94,15 @@ def _synopsis(live: Any) -> Iterator[str]:
         )
         yield ".br"
         yield rf"{_bold(f'dynatui {name}')}{arguments} [\fIOPTIONS\fR]"
+
+
+def _commands(group: Any) -> Iterator[tuple[str, Any]]:
+    """Every command that does something, by all the words of its name."""
+    for name, sub in group.commands.items():
+        if hasattr(sub, "commands"):
+            yield from ((f"{name} {inner}", found) for inner, found in _commands(sub))
+        else:
+            yield name, sub
 
 
 def _options(live: Any) -> Iterator[str]:

@@ -16,7 +16,7 @@ from typer.main import get_command
 
 import decoder
 from decoder.errors import ConfigError, DecoderError, not_importable
-from dynatui.cli import headless, options, request, settings, streams, upkeep
+from dynatui.cli import bench, headless, options, request, settings, streams, upkeep
 from dynatui.cli.transcript import Transcript
 from dynatui.keep import recording
 from dynatui.session import Models, Session, View
@@ -200,6 +200,7 @@ def replay(
 
 app.command()(upkeep.config)
 app.command()(upkeep.doctor)
+app.add_typer(bench.app, name="bench")
 
 
 def _follow(path: Path, view: View, transcript: Transcript, *, on_screen: bool) -> int:

@@ -7,6 +7,7 @@ import pytest
 
 from dynatui.cli import bench
 from dynatui.cli.main import command, main
+from man.make import PAGE
 from tests import tiny
 
 
@@ -62,6 +63,12 @@ def test_help_names_every_option(capsys: pytest.CaptureFixture[str], monkeypatch
     speed = command().commands["bench"].commands["speed"]  # type: ignore[attr-defined]
     assert len(speed.params) > 25
     assert all(option.opts[0] in text for option in speed.params)
+
+
+def test_the_manual_page_describes_the_command_within_the_command() -> None:
+    page = PAGE.read_text(encoding="ascii")
+    assert r".SS dynatui bench speed" in page
+    assert r"\fB\-\-prompt\-chars\fR" in page
 
 
 def test_a_measurement_prints_tables_and_adds_a_line_to_the_file(
