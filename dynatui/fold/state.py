@@ -200,7 +200,8 @@ def apply(state: RunState, record: Record) -> RunState:
         case Run():
             return _begin(state, _clean_run(record))
         case Start() | Round() | Knob() | End():
-            named = structs.replace(record, method=clean_line(record.method))
+            name = clean_line(record.method)
+            named = record if name == record.method else structs.replace(record, method=name)
             return _advance(replace(state, race=state.race.apply(named)), named)
         case Summary():
             return replace(state, summary={clean_line(name): figures for name, figures in record.methods.items()})
