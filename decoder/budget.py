@@ -8,7 +8,7 @@ DynaTree's rules have cut the tree before it gets here. Knows chances and costs,
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from decoder.calibration import Calibration
 from decoder.costs import HIGHEST_ROWS, Costs
@@ -42,6 +42,22 @@ class _Grown:
     """Node of the most probable child."""
     count: int
     """Children in the tree."""
+
+
+@dataclass
+class _Round:
+    """What one round has drafted so far; lists by node."""
+
+    products: list[float] = field(default_factory=lambda: [1.0])
+    """Chances multiplied along the path."""
+    chances: list[float] = field(default_factory=lambda: [1.0])
+    """Of the path to be right, kinship included."""
+    chain: list[int] = field(default_factory=lambda: [0])
+    """The root and the most probable child of each, again and again."""
+    grown: dict[int, _Grown] = field(default_factory=dict)
+    calls: list[int] = field(default_factory=list)
+    """Rows of the draft's forward passes."""
+    kept: list[int] = field(default_factory=lambda: [0])
 
 
 def most_worth(gains: Sequence[float], price: float, seconds: Sequence[float]) -> list[int]:
@@ -79,7 +95,7 @@ class NodeBudget:
         self._tokens, self._time_s = start, start * costs.plain.seconds(1)
         self._first, self._second, self._seen = 0.6 * start, 0.15 * start, start
         """Running sums of the chances of first and second children, and how many."""
-        self._begin()
+        self._round = _Round()
 
     def drafts(self, behind: int) -> bool:
         """Whether the next round drafts at all; called once a round.
@@ -87,34 +103,32 @@ class NodeBudget:
         Args:
             behind: Rows of the text that the draft has to catch up with, which is its first call.
         """
-        self._begin()
-        self._calls = [behind]
-        if not self._affordable(2):
-            self._calls = []
-        return bool(self._calls)
+        self._round = _Round(calls=[behind])
+        if self._affordable(2):
+            return True
+        self._round.calls.clear()
+        return False
 
-    def _begin(self) -> None:
-        self._products, self.chances = [1.0], [1.0]
-        self._chain = [0]
-        self._grown: dict[int, _Grown] = {}
-        self._calls: list[int] = []
-        self._kept: list[int] = [0]
+    @property
+    def chances(self) -> Sequence[float]:
+        """The chance of each of the round's nodes to be right."""
+        return self._round.chances
 
     @property
     def price(self) -> float:
         """Tokens that a second is worth."""
         return max(1 / self.costs.plain.seconds(1), self._tokens / self._time_s)
 
-    def _seconds(self, rows: int) -> float:
-        """Expected time of the round if so many rows are verified, after the draft's calls so far."""
-        costs = self.costs
-        if not self._calls:
-            return costs.plain.seconds(1)
-        return sum(map(costs.draft.seconds, self._calls)) + costs.verify.seconds(rows) + costs.host.seconds(1)
+    def _drafted_s(self) -> float:
+        """Expected time of the round without its verification, after the draft's calls so far."""
+        return sum(map(self.costs.draft.seconds, self._round.calls)) + self.costs.host.seconds(1)
+
+    def _left_s(self) -> float:
+        """How long the verification may take if all guesses may fail."""
+        return (1 + self.credit) * self.costs.plain.seconds(1) - self._drafted_s()
 
     def _affordable(self, rows: int) -> bool:
-        """Whether there is credit for the case that all guesses fail."""
-        return self._seconds(rows) <= (1 + self.credit) * self.costs.plain.seconds(1)
+        return self.costs.verify.seconds(rows) <= self._left_s()
 
     def worth_growing(self, parents: Sequence[int]) -> list[int]:
         """Those of a level's nodes that are to be forwarded and get children; none where that does not pay."""
@@ -123,44 +137,45 @@ class NodeBudget:
         first, second = self._first / self._seen, self._second / self._seen
         gains = [
             max(0.0, chance * first - price * row_s) + max(0.0, chance * second - price * row_s)
-            for chance in map(self.chances.__getitem__, parents)
+            for chance in map(self._round.chances.__getitem__, parents)
         ]
-        forwarded = [parents[index] for index in most_worth(gains, price, costs.draft.by_rows())]
-        self._calls.append(len(forwarded))
-        if not forwarded or not self._affordable(len(self._calls) + 1):
-            self._calls.pop()
+        forwarded = [parents[index] for index in most_worth(gains, price, costs.draft.by_rows(len(gains)))]
+        self._round.calls.append(len(forwarded))
+        if not forwarded or not self._affordable(len(self._round.calls) + 1):
+            self._round.calls.pop()
             return []
         return forwarded
 
     def grown(self, parent: int, tokens: Sequence[int], logprobs: Sequence[float], count: int) -> None:
         """A node gets its `count` most probable children, of these best next tokens; they are the newest nodes."""
-        first = len(self.chances)
-        self._grown[parent] = _Grown(tokens, logprobs, first, count)
+        drafted, first = self._round, len(self._round.chances)
+        drafted.grown[parent] = _Grown(tokens, logprobs, first, count)
         chances = self.calibration.chances(logprobs)
-        products = [self._products[parent] * chance for chance in chances[:count]]
-        self._products += products
-        self.chances += products
-        if parent == self._chain[-1]:
-            self._chain.append(first)
-            begun = self._products[self._chain[1]]
-            self.chances[first] = begun * (products[0] / begun) ** self.kinship
+        products = [drafted.products[parent] * chance for chance in chances[:count]]
+        drafted.products += products
+        drafted.chances += products
+        if parent == drafted.chain[-1]:
+            drafted.chain.append(first)
+            begun = drafted.products[drafted.chain[1]]
+            drafted.chances[first] = begun * (products[0] / begun) ** self.kinship
         self._first = MEMORY * self._first + chances[0]
         self._second = MEMORY * self._second + (chances[1] if count > 1 else 0.0)
         self._seen = MEMORY * self._seen + 1
 
     def keep(self) -> list[int]:
         """The root and the nodes that are worth verifying, in their order; parents are among them."""
-        verify_s = self.costs.verify.by_rows()[1:]
-        while len(verify_s) > 1 and not self._affordable(len(verify_s)):
+        drafted, left_s = self._round, self._left_s()
+        _, *verify_s = self.costs.verify.by_rows(len(drafted.chances))
+        while len(verify_s) > 1 and verify_s[-1] > left_s:
             verify_s.pop()
-        self._kept = [0, *(node + 1 for node in most_worth(self.chances[1:], self.price, verify_s))]
-        return self._kept
+        drafted.kept = [0, *(node + 1 for node in most_worth(drafted.chances[1:], self.price, verify_s))]
+        return drafted.kept
 
     def learn(self, burst: Sequence[int]) -> None:
         """Takes note of what the target chose from the root on: the accepted tokens and one more."""
         accepted, node = set[int](), 0
         for token in burst:
-            grown = self._grown.get(node)
+            grown = self._round.grown.get(node)
             if grown is None:
                 break
             chosen = grown.tokens.index(token) if token in grown.tokens else None
@@ -174,14 +189,16 @@ class NodeBudget:
 
     def _compare(self, accepted: set[int]) -> None:
         """Moves the kinship to where the chain's chances and its hits agree."""
-        kept = set(self._kept)
-        chain = [node for node in self._chain[2:] if node in kept]
-        surplus = sum(node in accepted for node in chain) - sum(self.chances[node] for node in chain)
+        kept = set(self._round.kept)
+        chain = [node for node in self._round.chain[2:] if node in kept]
+        surplus = sum(node in accepted for node in chain) - sum(self._round.chances[node] for node in chain)
         self.kinship = min(1.0, max(LEAST_KINSHIP, self.kinship - KINSHIP_STEP * surplus))
 
     def _judge(self, tokens: int) -> None:
         """Whether drafting pays: by expected times, which no single slow call upsets."""
-        plain_s, round_s = self.costs.plain.seconds(1), self._seconds(len(self._kept))
+        plain_s = round_s = self.costs.plain.seconds(1)
+        if self._round.calls:
+            round_s = self._drafted_s() + self.costs.verify.seconds(len(self._round.kept))
         self._tokens = MEMORY * self._tokens + tokens
         self._time_s = MEMORY * self._time_s + round_s
         earned = tokens - round_s / plain_s + CREDIT_A_TOKEN * tokens
@@ -190,9 +207,9 @@ class NodeBudget:
     def timed(self, draft_s: float, verify_s: float, round_s: float) -> None:
         """Takes note of what the round took."""
         costs = self.costs
-        if not self._calls:
+        if not self._round.calls:
             costs.plain.learn([1], round_s)
-        elif max(self._calls) <= HIGHEST_ROWS:
-            costs.draft.learn(self._calls, draft_s)
-            costs.verify.learn([len(self._kept)], verify_s)
+        elif max(self._round.calls) <= HIGHEST_ROWS:
+            costs.draft.learn(self._round.calls, draft_s)
+            costs.verify.learn([len(self._round.kept)], verify_s)
             costs.host.learn([1], round_s - draft_s - verify_s)

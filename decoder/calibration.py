@@ -17,6 +17,7 @@ SURENESS = (2.0, 1.0)
 """How firmly these two hold before anything was seen, as the precision of a prior."""
 KEPT = 0.98
 """Share of what was known that one more observation leaves."""
+_LEAST_LOGPROB = -60.0
 _SHARPEST, _FLATTEST = 8.0, 0.1
 _HEAVIEST, _LIGHTEST = 20.0, -40.0
 
@@ -38,6 +39,8 @@ class Calibration:
 
     def learn(self, logprobs: Sequence[float], chosen: int | None) -> None:
         """Takes note of which of these tokens the target chose; None: of none."""
+        # A token that the draft rules out entirely would make infinite numbers of it.
+        logprobs = [max(_LEAST_LOGPROB, logprob) for logprob in logprobs]
         chances = self.chances(logprobs)
         other = 1 - sum(chances)
         mean = math.fsum(chance * logprob for chance, logprob in zip(chances, logprobs, strict=True))

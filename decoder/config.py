@@ -207,8 +207,10 @@ class Fixed(Turnable):
         require(self.n_max >= 1, f"n_max is {self.n_max}; give 1 or more")
 
     def turned(self, name: KnobName, value: float) -> Self:
-        """See `Turnable.turned`; a fixed tree keeps its `n_max` where DynaTree's becomes automatic."""
-        return self if name == "n_max" and value == AUTO else super().turned(name, value)
+        """See `Turnable.turned`; where DynaTree's `n_max` becomes automatic, a fixed tree has its usual one."""
+        if name == "n_max" and value < AUTO + 0.5:
+            return replace(self, n_max=Fixed.n_max)
+        return super().turned(name, value)
 
     def ends(self) -> dict[KnobName, tuple[float, float]]:
         """The knobs and how far each can be turned."""
@@ -225,7 +227,7 @@ Rules = DynaTree | Linear | Fixed
 
 PRESETS: dict[str, DynaTree] = {
     "paper": DynaTree(),
-    "fast": DynaTree(d0=6, d_max=12, rho_stop=0, rho_deep=0, tau=0, n_max=AUTO, selection="best", history=False),
+    "fast": DynaTree(d0=8, d_max=12, rho_stop=0, tau=0, n_max=AUTO, selection="best", history=False),
 }
 """Named parameter sets of DynaTree. `fast` leaves the tree to costs and chances; what a knob cuts stays cut."""
 

@@ -35,9 +35,9 @@ class Curve:
         """Expected seconds of a call of this many rows."""
         return self._pace * self._shape[min(rows, HIGHEST_ROWS)]
 
-    def by_rows(self) -> list[float]:
-        """Expected seconds of calls of 0, 1, 2, ... rows; no rows cost nothing."""
-        return [self._pace * seconds for seconds in self._shape]
+    def by_rows(self, most: int = HIGHEST_ROWS) -> list[float]:
+        """Expected seconds of calls of 0, 1, 2, ... and `most` rows, or as many as a round has; none cost nothing."""
+        return [self._pace * seconds for seconds in self._shape[: most + 1]]
 
     def learn(self, calls: Sequence[int], seconds: float) -> None:
         """Takes note of what calls of so many rows each took together."""

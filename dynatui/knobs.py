@@ -6,7 +6,7 @@ What a knob does and how far it goes is decided in `decoder.config`; here it onl
 from dataclasses import dataclass, replace
 from typing import Any
 
-from decoder.config import KNOBS, DynaTree, KnobName
+from decoder.config import AUTO, KNOBS, DynaTree, KnobName
 from decoder.errors import ConfigError
 from dynatui.fold.state import RunState
 
@@ -35,9 +35,11 @@ class KnobInfo:
         return 0 if self.integer else 2
 
     def written(self, value: float) -> str:
-        """A value as people write it: .85, 5.3, 256, on."""
+        """A value as people write it: .85, 5.3, 256, on, auto."""
         if self.name == "history":
             return "on" if value else "off"
+        if self.name == "n_max" and value == AUTO:
+            return "auto"
         text = f"{value:.{self.digits}f}"
         text = text.rstrip("0").rstrip(".") if "." in text else text
         return text[1:] if text.startswith("0.") else text

@@ -151,6 +151,8 @@ def _values(config: RunConfig) -> dict[str, tuple[str, ...]]:
         else:
             holders: tuple[Any, ...] = (rules, fixed) if hasattr(fixed, knob.name) else (rules,)
             values[knob.option] = tuple(_number(getattr(holder, knob.name)) for holder in holders)
+    if rules.automatic:
+        values["--n-max"] = ("auto",)
     return values
 
 

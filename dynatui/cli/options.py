@@ -33,6 +33,10 @@ def _methods(incomplete: str) -> list[str]:
     return [",".join([*begun, name]) for name in METHODS if name not in begun]
 
 
+def _nodes() -> list[str]:
+    return ["auto"]
+
+
 def _selections() -> list[str]:
     return list(get_args(SelectionName))
 
@@ -159,8 +163,14 @@ Tau = Annotated[
     Option(metavar="P", rich_help_panel=TREE, help="Less probable paths are not continued, in the fixed tree too."),
 ]
 NMax = Annotated[
-    int | None,
-    Option("--n-max", metavar="N", rich_help_panel=TREE, help="Most drafted nodes of a tree, of the fixed one too."),
+    str | None,
+    Option(
+        "--n-max",
+        metavar="N|auto",
+        rich_help_panel=TREE,
+        autocompletion=_nodes,
+        help="Most drafted nodes of a tree, of the fixed one too. auto: as many as pay, in each round anew.",
+    ),
 ]
 Selection = Annotated[
     str | None,

@@ -11,7 +11,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from decoder.config import PRESETS, DynaTree, Fixed, Linear, RunConfig
+from decoder.config import AUTO, PRESETS, DynaTree, Fixed, Linear, RunConfig
 from decoder.errors import ConfigError
 from decoder.methods import chosen
 from dynatui.prompts import load
@@ -45,7 +45,7 @@ def run_config(
     rho_stop: float | None,
     rho_deep: float | None,
     tau: float | None,
-    n_max: int | None,
+    n_max: str | None,
     selection: str | None,
     k: int | None,
     fixed: str | None,
@@ -55,6 +55,7 @@ def run_config(
     Raises:
         ConfigError: A value is out of its bounds, or two contradict each other.
     """
+    nodes = _nodes(n_max)
     return RunConfig(
         dynatree=replace(
             _preset(preset),
@@ -67,13 +68,13 @@ def run_config(
                 rho_stop=rho_stop,
                 rho_deep=rho_deep,
                 tau=tau,
-                n_max=n_max,
+                n_max=nodes,
                 selection=selection,
                 history=history,
             ),
         ),
         linear=replace(Linear(), **_given(k=k)),
-        fixed=replace(_fixed(fixed), **_given(tau=tau, n_max=n_max)),
+        fixed=replace(_fixed(fixed), **_given(tau=tau, n_max=nodes or None)),
         seed=seed,
         **_given(methods=_methods(methods), max_new_tokens=max_new_tokens, chat=chat),
     )
@@ -110,6 +111,18 @@ def _methods(names: str | None) -> tuple[str, ...] | None:
     return (
         None if names is None else tuple(method.name for method in chosen([name.strip() for name in names.split(",")]))
     )
+
+
+def _nodes(text: str | None) -> int | None:
+    """A number of nodes; AUTO for `auto`, which is for DynaTree alone."""
+    if text is None:
+        return None
+    if text == "auto":
+        return AUTO
+    with suppress(ValueError):
+        if (number := int(text)) != AUTO:
+            return number
+    raise ConfigError(f"--n-max is {text!r}; give auto, or a whole number from 1 up")
 
 
 def _fixed(shape: str | None) -> Fixed:

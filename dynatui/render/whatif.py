@@ -7,6 +7,7 @@ Draws `scene.whatif` and computes nothing: what a cell is, and when it is a boun
 from collections.abc import Sequence
 from itertools import zip_longest
 
+from decoder.config import AUTO
 from decoder.whatif import ALIKE, Cell, Grid, WhatIf
 from dynatui.knobs import info
 from dynatui.render.ink import Ink, Row, Rows, best, fit, frame, inside, percent, short, width_of
@@ -42,6 +43,8 @@ def whatif(scene: Scene, width: int, height: int) -> Rows:
 def _nothing_yet(scene: Scene) -> str:
     if scene.state.newest and scene.state.knobs is None:
         return f"{scene.state.watched} has no tree whose knobs could be turned"
+    if scene.state.settings.get("n_max") == AUTO:
+        return "N_max is automatic: rounds draft what pays, and what others would have cost is not recorded; turn N_max"
     return "what other values of τh, τl and D0 would have done comes with the first rounds"
 
 

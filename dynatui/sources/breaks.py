@@ -63,6 +63,7 @@ class Watch:
 
     watched: str = ""
     n_max: int | None = None
+    """AUTO: there is no number that a tree could be full with."""
     d_max: int | None = None
     window: int = 10
     shares: tuple[float, ...] = ()
@@ -165,7 +166,7 @@ def _reason(name: Break, conditions: Conditions, before: Watch, after: Watch, ev
         case "rejected":
             return f"nothing accepted of {drafted} drafted" if drafted and not event.accepted else None
         case "full":
-            full = after.n_max is not None and drafted >= after.n_max
+            full = after.n_max and drafted >= after.n_max
             return f"the tree is full with {drafted} nodes" if full else None
         case "bound":
             arrived = after.bound is not None and before.d0 is not None and after.bound != before.bound

@@ -45,7 +45,12 @@ def some_rules(luck: random.Random) -> DynaTree:
     stop = luck.choice((0.0, 0.0, 0.05))
     d_max = luck.randint(2, 9)
     return replace(
-        FAST, d_max=d_max, d0=luck.randint(1, d_max - 1), branching=(low, mid, high), rho_stop=stop, rho_deep=stop
+        FAST,
+        d_max=d_max,
+        d0=luck.randint(1, d_max - 1),
+        branching=(low, mid, high),
+        rho_stop=stop,
+        rho_deep=max(stop, luck.choice((0.0, 0.5))),
     )
 
 
@@ -100,10 +105,11 @@ def test_where_drafting_costs_nothing_every_round_drafts(lab: Lab) -> None:
     ("rules", "deepest", "widest"),
     [
         (replace(FAST, d0=1, d_max=2), 2, 3),
-        (replace(FAST, branching=(1, 1, 1)), 12, 1),
+        (replace(FAST, branching=(1, 1, 1), rho_deep=0), 12, 1),
         (replace(FAST, rho_stop=1, rho_deep=1), 1, 3),
+        (replace(FAST, d0=2, rho_deep=1), 2, 3),
     ],
-    ids=["D_max", "branching", "rho_stop"],
+    ids=["D_max", "branching", "rho_stop", "D0"],
 )
 def test_what_a_knob_cuts_stays_cut(lab: Lab, rules: DynaTree, deepest: int, widest: int) -> None:
     rounds = play(priced(lab.loaded(lab.pair("neox"), "float32"), FREE), rules).rounds("dynatree")

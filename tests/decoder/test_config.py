@@ -212,14 +212,15 @@ def test_turning_the_automatic_number_of_nodes_gives_a_number_and_back() -> None
     assert rules.turned("n_max", 8).turned("n_max", AUTO) == rules
 
 
-def test_the_fixed_tree_keeps_its_nodes_where_dynatree_s_become_automatic() -> None:
-    config = RunConfig(fixed=Fixed(n_max=9)).turned("n_max", AUTO)
-    assert (config.dynatree.automatic, config.fixed.n_max) == (True, 9)
+@pytest.mark.parametrize("value", [AUTO, 0.3])
+def test_the_fixed_tree_has_its_usual_nodes_where_dynatree_s_become_automatic(value: float) -> None:
+    config = RunConfig(fixed=Fixed(n_max=9)).turned("n_max", value)
+    assert (config.dynatree.automatic, config.fixed.n_max) == (True, 256)
 
 
 def test_the_preset_fast_leaves_the_tree_to_what_pays() -> None:
     rules = PRESETS["fast"]
-    assert (rules.automatic, rules.history, rules.rho_stop, rules.rho_deep, rules.tau) == (True, False, 0, 0, 0)
+    assert (rules.automatic, rules.history, rules.rho_stop, rules.tau) == (True, False, 0, 0)
 
 
 def test_the_fixed_tree_s_knobs_are_not_dynatree_s() -> None:

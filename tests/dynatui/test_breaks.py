@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from msgspec import structs
 
+from decoder.config import AUTO
 from decoder.events import End, Event, Knob, Round, Start
 from dynatui.sources.breaks import BREAKS, EXPLANATIONS, LABELS, Break, Conditions, Watch, met
 from tests.dynatui.render.scripted import plain_round, run, tree_round
@@ -68,6 +69,12 @@ def test_a_round_that_drafted_nothing_rejected_nothing() -> None:
 def test_a_full_tree_by_the_bound_that_is_in_force() -> None:
     turned = Knob(method="dynatree", round=2, name="n_max", old=6, new=5, source="user")
     events = _events(_begun(n_max=6), _round(0), turned, _round(1))
+    assert _stops("full", events) == ["round 1: the tree is full with 5 nodes"]
+
+
+def test_no_tree_is_full_while_the_number_of_nodes_is_automatic() -> None:
+    turned = Knob(method="dynatree", round=1, name="n_max", old=AUTO, new=5, source="user")
+    events = _events(_begun(n_max=AUTO), _round(0), turned, _round(1))
     assert _stops("full", events) == ["round 1: the tree is full with 5 nodes"]
 
 

@@ -15,7 +15,7 @@ from types import SimpleNamespace
 import pytest
 
 import decoder
-from decoder.config import DynaTree, Fixed, Linear, RunConfig
+from decoder.config import AUTO, DynaTree, Fixed, Linear, RunConfig
 from decoder.errors import DeviceError
 from decoder.events import Event
 from dynatui.cli import main as cli
@@ -139,6 +139,11 @@ def test_every_parameter_of_dynatree_has_an_option(screen: FakeScreen) -> None:
 def test_the_other_methods_have_options_too(screen: FakeScreen) -> None:
     config = asked(screen, "--k", "7", "--fixed", "3,4").config
     assert (config.linear, config.fixed) == (Linear(k=7), Fixed(depth=3, branching=4))
+
+
+def test_an_automatic_number_of_nodes_is_dynatree_s_alone(screen: FakeScreen) -> None:
+    config = asked(screen, "--n-max", "auto").config
+    assert (config.dynatree.n_max, config.fixed.n_max) == (AUTO, 256)
 
 
 def test_tau_and_n_max_hold_for_both_trees(screen: FakeScreen) -> None:
@@ -278,7 +283,9 @@ def test_a_reader_that_left_is_no_error(monkeypatch: pytest.MonkeyPatch, engine:
         ("--branching 3,2,1", "give three rising numbers"),
         ("--fixed 5", "give 2 whole numbers, for example 5,2"),
         ("--k 0", "K is 0; give 1 or more"),
-        ("--n-max 0", "n_max is 0; give 1 or more"),
+        ("--n-max 0", "--n-max is '0'; give auto, or a whole number from 1 up"),
+        ("--n-max some", "--n-max is 'some'; give auto, or a whole number from 1 up"),
+        ("--n-max -3", "n_max is -3; give"),
         ("--methods dance,ar", "no method dance; choose from dynatree"),
         ("--methods ar,ar", "ar named twice"),
         ("--max-new-tokens 0", "max_new_tokens is 0"),

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from decoder.config import KNOBS, DynaTree, Fixed, KnobName, RunConfig
+from decoder.config import AUTO, KNOBS, PRESETS, DynaTree, Fixed, KnobName, RunConfig
 from decoder.methods import METHODS
 from dynatui.clean import clean_line
 from dynatui.cli import headless
@@ -115,6 +115,20 @@ def test_a_value_that_both_trees_share_is_written_once(started: list[Session]) -
     assert line == "dynatui --tau 0.1 --n-max 64"
     assert _again(line, started).config == config
     assert RunConfig().fixed == Fixed()
+
+
+@pytest.mark.parametrize(
+    ("config", "words"),
+    [
+        (RunConfig(dynatree=DynaTree(n_max=AUTO)), "--n-max auto"),
+        (RunConfig(dynatree=PRESETS["fast"]), "--preset fast"),
+        (RunConfig(dynatree=PRESETS["fast"]).turned("n_max", 64).turned("d0", 2), "--preset fast --d0 2 --n-max 64"),
+    ],
+)
+def test_an_automatic_number_of_nodes_is_written_as_such(started: list[Session], config: RunConfig, words: str) -> None:
+    line = command_line(Session(OWN, config=config))
+    assert line == f"dynatui {words}"
+    assert _again(line, started).config == config
 
 
 def test_prompts_of_a_known_file_are_named_by_it(started: list[Session], tmp_path: Path) -> None:

@@ -45,6 +45,7 @@ def test_a_step_moves_a_knob_and_a_coarse_one_moves_it_further(knob: Any) -> Non
         ("d0", 5.0, "5"),
         ("d0", 5.337, "5.34"),
         ("n_max", 256.0, "256"),
+        ("n_max", 0.0, "auto"),
         ("tau", 0.0, "0"),
         ("tau", 0.1, ".1"),
         ("history", 1.0, "on"),

@@ -122,6 +122,11 @@ def test_what_is_missing_is_explained() -> None:
     assert "ar has no tree whose knobs could be turned" in " ".join(lines(whatif(Scene(state=plain), 78, 8)))
 
 
+def test_an_automatic_number_of_nodes_is_named_as_what_leaves_nothing_to_judge() -> None:
+    state = replace(RunState(), settings={"n_max": 0.0})
+    assert "N_max is automatic" in " ".join(lines(whatif(Scene(state=state), 78, 8)))
+
+
 @given(
     width=st.integers(1, 180),
     height=st.integers(1, 40),
