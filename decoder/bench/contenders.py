@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from decoder.bench.timed import TimedPair
 from decoder.config import DynaTree, Fixed, Linear, RunConfig
 from decoder.device import Stopwatch
 from decoder.engine import Outcome
@@ -21,14 +22,23 @@ BASELINE = "ar"
 
 
 @dataclass(frozen=True)
+class Trial:
+    """One text, decoded to its end."""
+
+    tally: Tally
+    models_s: float | None = None
+    """Of `decode_s`, the time in the calls of both models; None where it cannot be known."""
+
+
+@dataclass(frozen=True)
 class Contender:
     """One way to decode."""
 
     name: str
     group: str
     """What it is one setting of, for example linear; its own name where there is but one."""
-    run: Callable[[Pair, Sequence[int]], Tally]
-    """(pair, prompt ids) -> the totals of decoding the text to its end."""
+    run: Callable[[Pair, Sequence[int]], Trial]
+    """(pair, prompt ids) -> what decoding the text to its end took."""
     settings: Mapping[str, Any]
     """All its parameters."""
     foreign: bool = False
@@ -77,30 +87,31 @@ def sweep(
     return found
 
 
-def decoded(pair: Pair, prompt_ids: Sequence[int], method: str, config: RunConfig) -> Tally:
+def decoded(pair: Pair, prompt_ids: Sequence[int], method: str, config: RunConfig) -> Trial:
     """Decodes one text to its end.
 
     The clock that counts stands outside of the session, so that nothing a session does escapes it; what a method says
     of the parts of its rounds is taken over. The device is waited for at the beginning and at the end alone.
     """
-    clock = Stopwatch(pair.target.device)
+    clock, timed = Stopwatch(pair.target.device), TimedPair(pair)
     opened = clock.now()
-    session = METHODS[method].open(pair, prompt_ids, config)
+    session = METHODS[method].open(timed.pair, prompt_ids, config)
     outcomes: list[tuple[Outcome, float]] = []
     try:
         session.prefill()
-        started = clock.now()
+        started, models_s = clock.now(), timed.seconds()
         while not outcomes or not outcomes[-1][0].finished:
             outcome = session.step(())
             outcomes.append((outcome, time.perf_counter() - started))
         ended = clock.now() - started
+        spent = timed.seconds()
     finally:
         session.close()
     outcomes[-1] = (outcomes[-1][0], ended)
     tally = Tally(prefill_s=started - opened)
     for number, (outcome, t) in enumerate(outcomes):
         tally = tally_round(tally, as_round(method, number, outcome, t))
-    return tally
+    return Trial(tally, None if spent is None or models_s is None else spent - models_s)
 
 
 def as_round(method: str, number: int, outcome: Outcome, t: float) -> Round:

@@ -14,7 +14,7 @@ import torch
 from transformers.generation.streamers import BaseStreamer
 
 from decoder.assisted import as_wide_as
-from decoder.bench.contenders import Contender, as_round
+from decoder.bench.contenders import Contender, Trial, as_round
 from decoder.device import Stopwatch
 from decoder.engine import Outcome
 from decoder.metrics import Tally, tally_round
@@ -74,7 +74,7 @@ def baselines(pair: Pair, max_new_tokens: int) -> list[Contender]:
 
 
 @torch.inference_mode()
-def _generated(pair: Pair, prompt_ids: Sequence[int], *, max_new_tokens: int, **settings: Any) -> Tally:
+def _generated(pair: Pair, prompt_ids: Sequence[int], *, max_new_tokens: int, **settings: Any) -> Trial:
     """What generate does with these settings on top of plain greedy search."""
     unused = list(range(pair.vocabulary, max(pair.target.width, pair.draft.width)))
     ids = torch.tensor([list(prompt_ids)], device=pair.target.device)
@@ -98,12 +98,12 @@ def _generated(pair: Pair, prompt_ids: Sequence[int], *, max_new_tokens: int, **
         root = TokenTree([prompt_ids[-1]])
         outcome = Outcome(root, committed=tokens, target_forwards=1, draft_forwards=None if drafts else 0)
         tally = tally_round(tally, as_round("hf", number, outcome, t))
-    return tally
+    return Trial(tally)
 
 
 def _assisted(
     pair: Pair, prompt_ids: Sequence[int], *, max_new_tokens: int, assistant: Any, drafting: dict[str, float]
-) -> Tally:
+) -> Trial:
     """The same with an assistant, which keeps its settings beside its weights."""
     before = assistant.generation_config
     assistant.generation_config = copy.deepcopy(before)

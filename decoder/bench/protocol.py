@@ -12,7 +12,7 @@ from random import Random
 
 import torch
 
-from decoder.bench.contenders import Contender
+from decoder.bench.contenders import Contender, Trial
 from decoder.bench.machine import peak_during
 from decoder.errors import DeviceError
 from decoder.metrics import Tally
@@ -37,6 +37,8 @@ class Sample:
     prompt: int
     repeat: int
     tally: Tally
+    models_s: float | None = None
+    """See `Trial`."""
 
 
 def schedule(contenders: int, prompts: int, repeats: int, seed: int) -> Iterator[Turn]:
@@ -71,8 +73,8 @@ def measured(
     try:
         for turn in schedule(len(contenders), len(prompts), repeats, seed):
             contender = contenders[turn.contender]
-            tally = _alone(pair, contender, prompts[turn.prompt])
-            yield Sample(contender.name, contender.group, turn.prompt, turn.repeat, tally)
+            trial = _alone(pair, contender, prompts[turn.prompt])
+            yield Sample(contender.name, contender.group, turn.prompt, turn.repeat, trial.tally, trial.models_s)
     finally:
         gc.unfreeze()
 
@@ -90,14 +92,14 @@ def _works(pair: Pair, contender: Contender, prompt: Sequence[int], report: Call
     return True
 
 
-def _alone(pair: Pair, contender: Contender, prompt: Sequence[int]) -> Tally:
+def _alone(pair: Pair, contender: Contender, prompt: Sequence[int]) -> Trial:
     """One turn, on a machine that has nothing left to tidy up."""
     gc.collect(1)
     with peak_during(pair.target.device) as peak:
         try:
-            tally = contender.run(pair, prompt)
+            trial = contender.run(pair, prompt)
         except torch.OutOfMemoryError as error:
             raise DeviceError(
                 f"the memory of {pair.device} is full; choose smaller models, --dtype float16 or fewer --max-new-tokens"
             ) from error
-    return replace(tally, peak_bytes=peak())
+    return replace(trial, tally=replace(trial.tally, peak_bytes=peak()))

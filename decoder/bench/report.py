@@ -48,6 +48,8 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     prompt: int
     repeat: int
     figures: Figures
+    models_s: float | None
+    """Of `decode_s`, the time in the calls of both models, where it is known."""
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
@@ -136,4 +138,11 @@ def _records(samples: Samples) -> list[Record]:
 
 
 def _record(turn: Sample, found: Figures) -> Record:
-    return Record(contender=turn.contender, group=turn.group, prompt=turn.prompt, repeat=turn.repeat, figures=found)
+    return Record(
+        contender=turn.contender,
+        group=turn.group,
+        prompt=turn.prompt,
+        repeat=turn.repeat,
+        figures=found,
+        models_s=turn.models_s,
+    )

@@ -42,6 +42,8 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     host_ms: float | None
     host_share: float | None
     """Share of a round that commit and host take."""
+    rest_share: float | None
+    """Share of a round that is spent outside of the calls of both models."""
     target_forwards: float | None
     """A round, as is the next."""
     draft_forwards: float | None
@@ -215,6 +217,7 @@ def _row(samples: Samples, name: str, seed: int, bandwidth: Bandwidth | None) ->
         value = middle(per_round(key))
         return None if value is None else 1000 * value
 
+    rest = estimate([[_rest(turn) for turn in samples.turns(name, prompt) if turn.models_s] for prompt in same], seed)
     peak = middle(lambda found: found.peak_bytes)
     return Row(
         name=name,
@@ -231,6 +234,7 @@ def _row(samples: Samples, name: str, seed: int, bandwidth: Bandwidth | None) ->
         commit_ms=ms("commit_s"),
         host_ms=ms("host_s"),
         host_share=middle(_host_share),
+        rest_share=rest.median if rest else None,
         target_forwards=middle(per_round("target_forwards")),
         draft_forwards=middle(per_round("draft_forwards")),
         peak_bytes=None if peak is None else round(peak),
@@ -246,3 +250,7 @@ def _host_share(found: Figures) -> float | None:
     if found.host_s is None or found.commit_s is None or not found.decode_s:
         return None
     return (found.host_s + found.commit_s) / found.decode_s
+
+
+def _rest(turn: Sample) -> float:
+    return 1 - (turn.models_s or 0.0) / turn.tally.decode_s

@@ -84,22 +84,25 @@ def speeds(rows: Sequence[Row], best_generate: str | None) -> str:
 
 def parts(rows: Sequence[Row]) -> str:
     """Where the milliseconds of a round go, its forward passes, and memory."""
-    keys = ("draft", "verify", "commit", "host")
-    head = [(8, "ms/round"), *((7, key) for key in keys), (7, "host %"), (10, "forwards"), (8, "peak MB")]
-    lines = [_line("", *head)]
+    times = ("round", "draft", "verify", "commit", "host")
+    head = [*((7, time) for time in times), (7, "host %"), (7, "rest %"), (9, "forwards"), (6, "GB")]
+    lines = [_line("milliseconds:", *head)]
     for row in rows:
-        times = (row.draft_ms, row.verify_ms, row.commit_ms, row.host_ms)
+        spent = (row.round_ms, row.draft_ms, row.verify_ms, row.commit_ms, row.host_ms)
+        counts = (row.target_forwards, row.draft_forwards)
+        passes = "+".join(UNKNOWN if count is None else f"{count:.3g}" for count in counts)
         lines.append(
             _line(
                 row.name,
-                (8, _ms(row.round_ms)),
-                *((7, _ms(time)) for time in times),
+                *((7, _ms(time)) for time in spent),
                 (7, _percent(row.host_share)),
-                (10, f"{_number(row.target_forwards, 2)}+{_number(row.draft_forwards, 2)}"),
-                (8, UNKNOWN if row.peak_bytes is None else f"{row.peak_bytes / 1e6:.0f}"),
+                (7, _percent(row.rest_share)),
+                (9, passes),
+                (6, UNKNOWN if row.peak_bytes is None else f"{row.peak_bytes / 1e9:.2f}"),
             )
         )
-    lines.append("host %: commit and host together. forwards: of target and draft, a round.")
+    lines.append("A round. host %: commit and host; rest %: all outside of the models' calls;")
+    lines.append("forwards: of target and draft; GB: peak memory, on a CPU the process's.")
     return "\n".join(lines)
 
 

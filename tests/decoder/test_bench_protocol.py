@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from decoder.bench.contenders import Contender
+from decoder.bench.contenders import Contender, Trial
 from decoder.bench.protocol import Turn, measured, schedule, warmed_up
 from decoder.bench.summary import Samples
 from decoder.errors import DeviceError
@@ -21,7 +21,7 @@ PROMPTS = [[1], [2], [3]]
 
 
 def contender(name: str, run: Callable[[list[int]], Tally], *, foreign: bool = False) -> Contender:
-    return Contender(name, name, lambda _pair, ids: run(list(ids)), {}, foreign=foreign)
+    return Contender(name, name, lambda _pair, ids: Trial(run(list(ids))), {}, foreign=foreign)
 
 
 def took(decode_s: float) -> Tally:

@@ -87,6 +87,18 @@ def test_the_parts_of_a_round_add_up_to_the_time_outside_of_it(done: Done[Report
         assert row.round_ms == pytest.approx(sum(part for part in parts if part is not None), rel=0.2)
 
 
+def test_what_is_outside_of_the_models_is_less_than_all_and_more_than_the_host(done: Done[Report]) -> None:
+    for row in done.report.rows:
+        if row.group in ("generate", "assisted"):
+            assert row.rest_share is None
+            continue
+        assert row.rest_share is not None
+        assert row.host_share is not None
+        assert row.rest_share < 1
+        if row.name != "alg1":  # whose commit has a forward pass
+            assert row.host_share < row.rest_share
+
+
 def test_forward_passes_and_tokens_a_round_are_told(done: Done[Report]) -> None:
     found = {row.name: row for row in done.report.rows}
     assert (found["ar"].target_forwards, found["ar"].draft_forwards, found["ar"].tokens_per_round) == (1, 0, 1)
@@ -196,9 +208,9 @@ def test_the_clock_stands_outside_of_the_session(lab: Lab, monkeypatch: pytest.M
         torch._standard_gamma(torch.ones(300_000))  # a few milliseconds that no part accounts for
         return outcome
 
-    quick = decoded(pair, [1, 2, 3], "ar", CONFIG)
+    quick = decoded(pair, [1, 2, 3], "ar", CONFIG).tally
     monkeypatch.setattr(TreeSession, "step", dawdling)
-    slow = decoded(pair, [1, 2, 3], "ar", CONFIG)
+    slow = decoded(pair, [1, 2, 3], "ar", CONFIG).tally
     assert slow.tokens == quick.tokens
     assert slow.decode_s - (slow.verify_s or 0) > 2 * (quick.decode_s - (quick.verify_s or 0))
 

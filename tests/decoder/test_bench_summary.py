@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from decoder.bench.contenders import Contender
+from decoder.bench.contenders import Contender, Trial
 from decoder.bench.protocol import Sample
 from decoder.bench.summary import Bandwidth, Row, Samples, comparisons, differences, rows
 from decoder.grown import TokenLog
@@ -15,7 +15,7 @@ TEXT = (5, 6, 7, 8)
 
 
 def contenders(**groups: str) -> list[Contender]:
-    return [Contender(name, group, lambda _pair, _ids: Tally(), {}) for name, group in groups.items()]
+    return [Contender(name, group, lambda _pair, _ids: Trial(Tally()), {}) for name, group in groups.items()]
 
 
 def sample(
@@ -34,7 +34,7 @@ def sample(
         draft_forwards=6,
         peak_bytes=1000,
     )
-    return Sample(name, group or name, prompt, repeat, tally)
+    return Sample(name, group or name, prompt, repeat, tally, models_s=0.7 * decode_s)
 
 
 def row(samples: Samples, name: str, bandwidth: Bandwidth | None = None) -> Row:
@@ -58,6 +58,7 @@ def test_a_row_has_medians_of_totals_and_of_rounds() -> None:
     assert (found.round_ms, found.draft_ms, found.verify_ms, found.commit_ms) == (500.0, 125.0, 250.0, 31.25)
     assert found.host_ms == 93.75
     assert found.host_share == 0.25
+    assert found.rest_share == pytest.approx(0.3)
     assert (found.tokens_per_round, found.target_forwards, found.draft_forwards) == (2.0, 1.0, 3.0)
     assert (found.same, found.prompts, found.peak_bytes) == (1, 1, 1000)
 
@@ -100,7 +101,7 @@ def test_differences_are_named_with_float32s_verdict() -> None:
         return Verdict(near_tie=True, gap=0.01)
 
     names = contenders(ar="ar", dynatree="dynatree", linear="linear")
-    names.append(Contender("generate", "generate", lambda _pair, _ids: Tally(), {}, foreign=True))
+    names.append(Contender("generate", "generate", lambda _pair, _ids: Trial(Tally()), {}, foreign=True))
     texts = {"ar": TEXT} | dict.fromkeys(("dynatree", "linear", "generate"), (5, 6, 9, 9))
     samples = Samples([sample(name, 1.0, tokens=text) for name, text in texts.items()], names)
     first, second, _ = differences(samples, judge)
@@ -130,7 +131,7 @@ def test_a_prompt_that_not_everyone_went_through_does_not_count() -> None:
 
 def test_everyone_is_compared_with_the_best_of_each_kind() -> None:
     names = contenders(ar="ar", dynatree="dynatree")
-    names += [Contender(name, group, lambda _pair, _ids: Tally(), {}) for name, group in KINDS]
+    names += [Contender(name, group, lambda _pair, _ids: Trial(Tally()), {}) for name, group in KINDS]
     times = {"ar": 4.0, "dynatree": 1.0, "linear 2": 2.0, "linear 3": 1.5, "fixed 2x2": 1.25, "generate static": 8.0}
     samples = Samples([sample(name, time) for name, time in times.items()], names)
     found = {(line.name, line.kind): (line.than, line.of, line.ratio.median) for line in comparisons(samples, seed=0)}
