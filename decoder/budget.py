@@ -211,5 +211,6 @@ class NodeBudget:
             costs.plain.learn([1], round_s)
         elif max(self._round.calls) <= HIGHEST_ROWS:
             costs.draft.learn(self._round.calls, draft_s)
-            costs.verify.learn([len(self._round.kept)], verify_s)
+            # The same model on the same text: what slows the one down slows the other down.
+            costs.plain.scale(costs.verify.learn([len(self._round.kept)], verify_s))
             costs.host.learn([1], round_s - draft_s - verify_s)

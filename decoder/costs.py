@@ -39,18 +39,23 @@ class Curve:
         """Expected seconds of calls of 0, 1, 2, ... and `most` rows, or as many as a round has; none cost nothing."""
         return [self._pace * seconds for seconds in self._shape[: most + 1]]
 
-    def learn(self, calls: Sequence[int], seconds: float) -> None:
-        """Takes note of what calls of so many rows each took together."""
+    def learn(self, calls: Sequence[int], seconds: float) -> float:
+        """Takes note of what calls of so many rows took together; returns how much dearer all have become by it."""
         expected = sum(map(self.seconds, calls))
         if not expected or seconds <= 0:
-            return
+            return 1.0
         ratio = min(ODD, max(1 / ODD, seconds / expected))
-        self._pace *= ratio**PACE_STEP
+        self.scale(ratio**PACE_STEP)
         for rows in calls:
             self._bend(rows, ratio ** (SHAPE_STEP / len(calls)))
         self._learnt += 1
         if self._learnt % RESHAPED_EVERY == 0:
             self._shape = self._drawn()
+        return ratio**PACE_STEP
+
+    def scale(self, factor: float) -> None:
+        """Makes all calls dearer, or cheaper."""
+        self._pace *= factor
 
     def _bend(self, rows: int, factor: float) -> None:
         """Moves the measured sizes, the nearest most."""

@@ -270,7 +270,17 @@ def test_costs_follow_the_rounds() -> None:
     assert known.draft.seconds(1) == pytest.approx(0.3, rel=0.02)
     assert known.verify.seconds(2) == pytest.approx(1.6, rel=0.02)
     assert known.host.seconds(1) == pytest.approx(0.1, rel=0.02)
-    assert known.plain.seconds(1) == 1.0
+
+
+def test_plain_rounds_are_taken_to_slow_down_with_verification() -> None:
+    known = costs("packed weights")
+    budget = NodeBudget(known)
+    for _ in range(100):
+        assert budget.drafts(1)
+        budget.grown(0, range(3), (-0.1, -3.0, -4.0), 3)
+        assert budget.keep() == [0, 1]
+        budget.timed(draft_s=0.22, verify_s=2.2, round_s=2.5)
+    assert 1.5 < known.plain.seconds(1) <= 2.0
 
 
 def test_a_plain_round_tells_what_plain_rounds_cost() -> None:
