@@ -1,6 +1,7 @@
 """Whole measurements on tiny models: figures that hang together, texts that are checked, tables that fit."""
 
 import json
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -194,6 +195,14 @@ def test_assistants_settings_stay_as_they_were(lab: Lab) -> None:
         contender.run(pair, [1, 2, 3])
     assert pair.draft.module.generation_config is before
     assert before.num_assistant_tokens is None
+
+
+def test_the_prompts_time_is_no_decode_time(lab: Lab) -> None:
+    pair: Pair = lab.loaded(lab.pair("neox"), "float32")
+    for contender in [*sweep((), CONFIG, {}, (), ()), *baselines(pair, 4)]:
+        start = time.perf_counter()
+        tally = contender.run(pair, list(range(100))).tally
+        assert 0 < (tally.prefill_s or 0) + tally.decode_s <= time.perf_counter() - start
 
 
 def test_the_clock_stands_outside_of_the_session(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
