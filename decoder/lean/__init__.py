@@ -11,18 +11,18 @@ import torch
 from torch import nn
 from transformers.activations import ACT2FN
 
-from decoder.lean.llama import llama
+from decoder.lean.llama import read_llama
 from decoder.lean.model import LeanModel
-from decoder.lean.neox import GELU, neox
+from decoder.lean.neox import GELU, read_neox
 from decoder.lean.weights import Arithmetic
 
 __all__ = ["LeanModel", "lean"]
 
 FAMILIES: Mapping[str, tuple[Callable[[Any, Arithmetic], LeanModel], frozenset[str]]] = {
-    "GPTNeoXForCausalLM": (neox, frozenset(GELU)),
-    "LlamaForCausalLM": (llama, frozenset({"silu"})),
-    "MistralForCausalLM": (llama, frozenset({"silu"})),
-    "Qwen2ForCausalLM": (llama, frozenset({"silu"})),
+    "GPTNeoXForCausalLM": (read_neox, frozenset(GELU)),
+    "LlamaForCausalLM": (read_llama, frozenset({"silu"})),
+    "MistralForCausalLM": (read_llama, frozenset({"silu"})),
+    "Qwen2ForCausalLM": (read_llama, frozenset({"silu"})),
 }
 """Class to its reader and to the activations that are known."""
 PARTS = frozenset({nn.ModuleList, nn.Linear, nn.Embedding, nn.LayerNorm, nn.Dropout})

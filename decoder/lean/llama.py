@@ -76,7 +76,7 @@ class LlamaLayer:
         return found.reshape(count, -1).to(product.dtype)
 
 
-def llama(module: Any, arithmetic: Arithmetic) -> LeanModel:
+def read_llama(module: Any, arithmetic: Arithmetic) -> LeanModel:
     """The weights of a `LlamaForCausalLM`, or of a family with the same layers."""
     config, body = module.config, module.model
     rotation = Rotation(body.rotary_emb, arithmetic.rows)

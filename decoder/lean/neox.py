@@ -104,7 +104,7 @@ class Sequential:
         return self.down.added_to(rows, activated(self.up(self.norm(rows)), self.shape))
 
 
-def neox(module: Any, arithmetic: Arithmetic) -> LeanModel:
+def read_neox(module: Any, arithmetic: Arithmetic) -> LeanModel:
     """The weights of a `GPTNeoXForCausalLM`."""
     config, body = module.config, module.gpt_neox
     rotation = Rotation(body.rotary_emb, arithmetic.rows)
