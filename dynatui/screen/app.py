@@ -5,15 +5,13 @@ All drawing is in `dynatui.render`, all decoding behind `dynatui.sources`, what 
 """
 
 import asyncio
-import os
 import signal
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
-from rich.style import Style
 from textual import events
 from textual.app import App, ComposeResult, SystemCommand
 from textual.await_complete import AwaitComplete
@@ -21,7 +19,6 @@ from textual.binding import Binding, BindingType
 from textual.containers import Container
 from textual.screen import Screen
 
-from decoder.config import require
 from dynatui.clean import clean_line
 from dynatui.fold.pin import Pin
 from dynatui.render import (
@@ -40,25 +37,22 @@ from dynatui.render import (
     whatif,
     work,
 )  # fmt: skip
-from dynatui.render.ink import Ink
 from dynatui.render.layout import LAYOUTS, Layout, layout
-from dynatui.render.palette import THEME, palette
 from dynatui.render.scene import PanelName, Scene
 from dynatui.render.text import TextPanel
 from dynatui.screen import commands, mouse
 from dynatui.screen.arrangement import arranged, shared_place
+from dynatui.screen.easel import Easel, dress, frames_per_second, in_color
 from dynatui.screen.intake import Intake
 from dynatui.screen.keymap import KEYMAP, action_for
 from dynatui.screen.line import Line
 from dynatui.screen.outlook import Outlook
 from dynatui.screen.pace import Pace
 from dynatui.screen.screens.palette import Palette
-from dynatui.screen.widgets.canvas import Canvas, in_the_open
-from dynatui.screen.widgets.wire import SYNC_END, SYNC_START, Frame
+from dynatui.screen.widgets.canvas import Canvas
 from dynatui.session import View
 from dynatui.sources.source import Source
 
-_FPS, _FPS_OVER_SSH = 10, 5
 _NOTE_S = 6.0
 _FEW = 4
 """Methods that the race has room for without taking some from the text."""
@@ -89,11 +83,11 @@ class DynaApp(App[None]):
         line: Line | None = None,
     ) -> None:
         view = view or View()
-        self._color = view.color and "NO_COLOR" not in os.environ
+        self._color = in_color(view)
         super().__init__(ansi_color=None if self._color else True)
         self.animation_level = "none"
-        self.register_theme(THEME)
-        self.theme = self._known(view.theme or THEME.name) if self._color else "ansi-dark"
+        self._easel = Easel(line)
+        dress(self, view.theme, color=self._color)
         self.source = source
         self.intake = Intake(source)
         self.gaze, self.desk = self.intake.gaze, self.intake.desk
@@ -103,20 +97,14 @@ class DynaApp(App[None]):
         self.command_line = command_line
         self.kept_paths: list[Path] = []
         """Recordings and exports, for the summary at the end."""
-        self._fps = view.fps or (_FPS_OVER_SSH if "SSH_CONNECTION" in os.environ else _FPS)
-        self._line = line or Line()
+        self._fps = frames_per_second(view)
         self._pace = Pace(self._fps)
-        self._owed = False
-        """Whether all panels are to be drawn at the next frame, due or not."""
         self._ticking = ticking
         self._clock = clock
         self._outlook = Outlook(source, self.intake)
         self._room: Layout = "full"
         self._shared: PanelName = "race"
         self._visible: frozenset[str] = frozenset()
-        self._drawn: dict[str, float] = {}
-        """When each panel was drawn."""
-        self._styles: Mapping[Ink, Style] = {}
         self._note_until = 0.0
 
     def compose(self) -> ComposeResult:
@@ -149,7 +137,7 @@ class DynaApp(App[None]):
 
     def on_mount(self) -> None:
         """Starts the work and the timer."""
-        self._styles = palette(self.theme_variables, color=self._color)
+        self._easel.mix(self, color=self._color)
         self._arrange()
         self.source.start()
         if self._ticking:
@@ -174,31 +162,17 @@ class DynaApp(App[None]):
     def take_in(self) -> None:
         """Folds the records that are new."""
         news = self.intake.read()
-        self._owed |= news.weighty
+        self._easel.owed |= news.weighty
         if news.failed:
             self.gaze.follow()
             self.scene = replace(self.scene, panel="text", mode="watch", cursor=None, maximised=False)
 
     def draw(self, *, everything: bool = False) -> None:
-        """Hands the scene to each panel whose time has come; on a busy line it waits for the next tick."""
-        if self._line.busy:
-            self._owed |= everything
-            return
-        everything, self._owed = everything or self._owed, False
+        """Hands the scene to each panel whose time has come."""
         now = self._clock()
         self._look_around(now)
         self._arrange()
-        screen, frame = self.screen_stack[0], Frame()
-        places = in_the_open(screen) if self.screen is screen else {}
-        for canvas in screen.query(Canvas):
-            name = canvas.id or ""
-            if everything or now - self._drawn.get(name, -1e9) >= canvas.every_s:
-                self._drawn[name] = now
-                if canvas in places:
-                    canvas.patch(self.scene, self._styles, places[canvas], frame)
-                else:
-                    canvas.show(self.scene, self._styles)
-        self._send(frame.text())
+        self._easel.draw(self, lambda _: self.scene, now, everything=everything)
 
     def look(self, **changes: Any) -> None:
         """Changes how the user looks at the work, and shows it."""
@@ -225,8 +199,8 @@ class DynaApp(App[None]):
             self.say("colours are off")
             return
         names = sorted(self.available_themes)
-        self.theme = names[(names.index(self.theme) + 1) % len(names)]
-        self._styles = palette(self.theme_variables, color=True)
+        dress(self, names[(names.index(self.theme) + 1) % len(names)], color=True)
+        self._easel.mix(self, color=True)
         self.say(f"theme: {self.theme}")
 
     async def action_press(self, cap: str) -> None:
@@ -258,7 +232,7 @@ class DynaApp(App[None]):
     def action_leave(self) -> None:
         """Quits; after an error, with its exit code."""
         self.source.stop()
-        self._line.leave()
+        self._easel.line.leave()
         failure = self.gaze.work.state.failure
         self.exit(return_code=failure.exit_code if failure else 0)
 
@@ -291,7 +265,7 @@ class DynaApp(App[None]):
 
     def _beat(self) -> None:
         """A tick at the terminal's pace: everything is taken in, and drawn when the last frame is out."""
-        now, line = self._clock(), self._line
+        now, line = self._clock(), self._easel.line
         if line.lost:
             self._signalled(signal.SIGHUP)
             return
@@ -302,20 +276,10 @@ class DynaApp(App[None]):
         if self._pace.due(now, busy=line.busy):
             self.draw()
 
-    def _send(self, frame: str) -> None:
-        """Writes to the terminal past the compositor; one that can shows all of it at once."""
-        if frame and self._driver is not None:
-            self._driver.write(f"{SYNC_START}{frame}{SYNC_END}" if self._sync_available else frame)
-
     def _signalled(self, number: int) -> None:
         self.source.stop()
-        self._line.leave()
+        self._easel.line.leave()
         self.exit(return_code=128 + number)
-
-    def _known(self, theme: str) -> str:
-        names = sorted(self.available_themes)
-        require(theme in names, f"theme is {theme!r}; give one of {', '.join(names)}")
-        return theme
 
     def _arrange(self) -> None:
         """Shows the panels that there is room for."""

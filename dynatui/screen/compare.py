@@ -8,35 +8,31 @@ import logging
 import os
 import signal
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import ClassVar, TypeAlias, get_args
 
-from rich.style import Style
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Container
 
-from decoder.config import require
 from decoder.events import Event
 from dynatui.render import cards, curves, tree, versus
-from dynatui.render.ink import Ink, Rows
-from dynatui.render.palette import THEME, palette
+from dynatui.render.ink import Rows
 from dynatui.render.scene import ALWAYS, PanelName, Place, Scene
 from dynatui.render.text import TextPanel
 from dynatui.screen import terminal
+from dynatui.screen.easel import Easel, dress, frames_per_second, in_color
 from dynatui.screen.keymap import SIDE_BY_SIDE
 from dynatui.screen.line import Line
 from dynatui.screen.lockstep import Lockstep, Side
 from dynatui.screen.screens.versus import KeysScreen
-from dynatui.screen.widgets.canvas import Canvas, in_the_open
-from dynatui.screen.widgets.wire import SYNC_END, SYNC_START, Frame
+from dynatui.screen.widgets.canvas import Canvas
 from dynatui.session import Symbols, View
 
 Recording: TypeAlias = tuple[Path, list[Event]]
 
-_FPS, _FPS_OVER_SSH = 10, 5
 _FIGURES_S = 0.2
 """All figures change together, so that they never contradict each other."""
 _TALL, _TALLEST = 30, 50
@@ -78,25 +74,18 @@ class CompareApp(App[None]):
         line: Line | None = None,
     ) -> None:
         view = view or View()
-        self._color = view.color and "NO_COLOR" not in os.environ
+        self._color = in_color(view)
         super().__init__(ansi_color=None if self._color else True)
         self.animation_level = "none"
-        self.register_theme(THEME)
-        names = sorted(self.available_themes)
-        require(view.theme is None or view.theme in names, f"theme is {view.theme!r}; give one of {', '.join(names)}")
-        self.theme = (view.theme or THEME.name) if self._color else "ansi-dark"
+        self._easel = Easel(line)
+        dress(self, view.theme, color=self._color)
         self.show = show
         self.chosen: PanelName = "text"
         self.symbols = view.symbols
-        self._fps = view.fps or (_FPS_OVER_SSH if "SSH_CONNECTION" in os.environ else _FPS)
+        self._fps = frames_per_second(view)
         self._ticking = ticking
         self._clock = clock
-        self._line = line or Line()
-        self._owed = False
-        """Whether a frame that was left out was to draw everything."""
         self._states = show.states()
-        self._drawn: dict[str, float] = {}
-        self._styles: Mapping[Ink, Style] = {}
 
     def compose(self) -> ComposeResult:
         """Both columns; `_arrange` hides what has no room."""
@@ -114,7 +103,7 @@ class CompareApp(App[None]):
 
     def on_mount(self) -> None:
         """Starts the timer."""
-        self._styles = palette(self.theme_variables, color=self._color)
+        self._easel.mix(self, color=self._color)
         if self._ticking:
             loop = asyncio.get_running_loop()
             for number in (signal.SIGTERM, signal.SIGHUP):
@@ -130,33 +119,21 @@ class CompareApp(App[None]):
 
     def tick(self) -> None:
         """Plays on, and draws the panels that are due; ends when the terminal is gone."""
-        if self._line.lost:
+        if self._easel.line.lost:
             self._signalled(signal.SIGHUP)
             return
         self.show.advance(self._clock())
         self.draw()
 
     def draw(self, *, everything: bool = False) -> None:
-        """Hands each panel its side of the show when its time has come; on a busy line it waits for the next tick."""
-        self._owed |= everything
-        if self._line.busy:
-            return
-        everything, self._owed = self._owed, False
-        now = self._clock()
+        """Hands each panel its side of the show."""
         self._states = self.show.states()
         scenes = [self._scene(side) for side in range(len(versus.LETTERS))]
-        screen, frame = self.screen_stack[0], Frame()
-        places = in_the_open(screen) if self.screen is screen else {}
-        for canvas in screen.query(Canvas):
-            name = canvas.id or ""
-            if everything or now - self._drawn.get(name, -1e9) >= canvas.every_s:
-                self._drawn[name] = now
-                scene = scenes[name.startswith(versus.LETTERS[1])]
-                if canvas in places:
-                    canvas.patch(scene, self._styles, places[canvas], frame)
-                else:
-                    canvas.show(scene, self._styles)
-        self._send(frame.text())
+
+        def scene_of(canvas: Canvas) -> Scene:
+            return scenes[(canvas.id or "").startswith(versus.LETTERS[1])]
+
+        self._easel.draw(self, scene_of, self._clock(), everything=everything)
 
     def action_pause(self) -> None:
         """Holds the show, or goes on; from the end it begins again."""
@@ -204,7 +181,7 @@ class CompareApp(App[None]):
 
     def action_leave(self) -> None:
         """Quits."""
-        self._line.leave()
+        self._easel.line.leave()
         self.exit(return_code=0)
 
     def _canvas(self, painter: Callable[[Scene, int, int], Rows], every_s: float, letter: str, panel: str) -> Canvas:
@@ -250,16 +227,11 @@ class CompareApp(App[None]):
             if panel in ALWAYS:
                 canvas.display = panel in shown
 
-    def _send(self, frame: str) -> None:
-        """Writes to the terminal past the compositor."""
-        if frame and self._driver is not None:
-            self._driver.write(f"{SYNC_START}{frame}{SYNC_END}" if self._sync_available else frame)
-
     def _draw_soon(self) -> None:
         self.call_after_refresh(self.draw, everything=True)
 
     def _signalled(self, number: int) -> None:
-        self._line.leave()
+        self._easel.line.leave()
         self.exit(return_code=128 + number)
 
 
