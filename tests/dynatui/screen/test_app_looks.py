@@ -13,7 +13,7 @@ from dynatui.screen.screens.edit import EditScreen
 from dynatui.screen.screens.page import PageScreen
 from dynatui.sources.playback import TraceSource
 from tests.dynatui.render.scripted import plain_round, run, story, tree_round
-from tests.dynatui.test_app import FULL, TABBED, screen_text, shown, visible
+from tests.dynatui.screen.test_app import FULL, TABBED, screen_text, shown, visible
 
 
 async def test_a_cursor_in_the_text_says_why_a_token_is_there() -> None:

@@ -10,10 +10,10 @@ import pytest
 
 from decoder.events import Knob, Round
 from dynatui.keep.recording import read
-from tests.dynatui.pty_terminal import ENTER, LEAVE, ROOT, Start, Terminal, assert_left_clean, terminals, written
 from tests.dynatui.render.scripted import story
-from tests.dynatui.terminal_grammar import strangers
-from tests.dynatui.tireless import script
+from tests.dynatui.screen.pty_terminal import ENTER, LEAVE, ROOT, Start, Terminal, assert_left_clean, terminals, written
+from tests.dynatui.screen.terminal_grammar import strangers
+from tests.dynatui.screen.tireless import script
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")
 

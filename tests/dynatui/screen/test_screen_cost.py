@@ -15,7 +15,7 @@ from dynatui.keep.recording import read
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 SIZE = (120, 40)
 THIN_LINE = 30_000
 """Bytes a second."""

@@ -16,16 +16,16 @@ from dynatui.keep.recording import read
 from dynatui.screen.app import DynaApp
 from dynatui.session import Models, Session
 from dynatui.sources.engine import EngineSource
-from tests.dynatui.pty_terminal import Start, Terminal, assert_left_clean, terminals, written
 from tests.dynatui.render.scripted import story
-from tests.dynatui.storm import LARGEST, PAGES, sizes, storm, without_the_door
-from tests.dynatui.terminal_grammar import strangers
-from tests.dynatui.tireless import Tireless, script
+from tests.dynatui.screen.pty_terminal import Start, Terminal, assert_left_clean, terminals, written
+from tests.dynatui.screen.storm import LARGEST, PAGES, sizes, storm, without_the_door
+from tests.dynatui.screen.terminal_grammar import strangers
+from tests.dynatui.screen.tireless import Tireless, script
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")
 
 ESCAPE = "\x1b[27u"
-NO_DOOR = "from tests.dynatui.storm import without_the_door; dynatui.screen.app.KEYMAP = without_the_door()\n"
+NO_DOOR = "from tests.dynatui.screen.storm import without_the_door; dynatui.screen.app.KEYMAP = without_the_door()\n"
 
 
 @pytest.fixture

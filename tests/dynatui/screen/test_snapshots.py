@@ -1,6 +1,6 @@
 """Pictures of the whole screen, of an invented run that is never recorded anew: no clock, no timer, no models.
 
-After a change that is meant: python -m pytest tests/dynatui/test_snapshots.py --snapshot-update, and look at them.
+After a change that is meant: pytest --snapshot-update tests/dynatui/screen/test_snapshots.py, and look at them.
 """
 
 from collections.abc import Callable
@@ -17,7 +17,7 @@ from dynatui.session import View
 from screenshots.make import standing_at
 from tests.dynatui.render.scripted import ScriptedSource
 
-TRACE = Path(__file__).parent.parent / "traces" / "lighthouse.jsonl"
+TRACE = Path(__file__).parents[2] / "traces" / "lighthouse.jsonl"
 Compare = Callable[..., bool]
 
 

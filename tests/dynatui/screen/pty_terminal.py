@@ -18,7 +18,7 @@ import pytest
 
 from decoder.events import Event, encode
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 ENTER, LEAVE = b"\x1b[?1049h", b"\x1b[?1049l"
 _ON_AND_OFF = (1000, 1003, 1004, 1006, 1015, 2004)
 """Modes of mouse, focus and paste: taken by Textual, to be given back."""

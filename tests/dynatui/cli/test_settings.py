@@ -11,7 +11,7 @@ from decoder.config import DynaTree, RunConfig
 from dynatui.cli import main as cli
 from dynatui.cli import settings
 from dynatui.session import Session, View
-from tests.dynatui.test_cli import FakeScreen, recorded, screen
+from tests.dynatui.cli.test_cli import FakeScreen, recorded, screen
 
 __all__ = ["recorded", "screen"]  # fixtures
 

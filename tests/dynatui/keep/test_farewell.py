@@ -17,7 +17,7 @@ from dynatui.keep.recording import read
 from dynatui.sources.playback import TraceSource
 from tests.dynatui.render.scripted import HOSTILE, plain_round, run, story, tree_round
 
-DEMO = read(Path(__file__).parent.parent / "traces" / "demo.jsonl")
+DEMO = read(Path(__file__).parents[2] / "traces" / "demo.jsonl")
 
 
 def log_of(records: Iterable[Record]) -> SessionLog:

@@ -13,7 +13,7 @@ from dynatui.cli.main import command
 from dynatui.screen.keymap import GROUPS
 from man.make import PAGE, _text, page
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 def shown() -> str:

@@ -19,7 +19,7 @@ from dynatui.session import View
 from dynatui.sources.source import REST_S
 from tests.dynatui.render.scripted import HOSTILE, lines, plain_round, run, state_of, story, tree_round
 
-TRACE = read(Path(__file__).parent.parent / "traces" / "lighthouse.jsonl")
+TRACE = read(Path(__file__).parents[2] / "traces" / "lighthouse.jsonl")
 SIZES = [(80, 24), (120, 40), (200, 60), (40, 10)]
 Compare = Callable[..., bool]
 

@@ -8,7 +8,7 @@ from dynatui.fold.state import Prompt
 from dynatui.keep import farewell
 from dynatui.keep.recording import read
 from tests.dynatui.render.scripted import story
-from tests.dynatui.test_app import screen_text, shown
+from tests.dynatui.screen.test_app import screen_text, shown
 
 
 @pytest.fixture(autouse=True)

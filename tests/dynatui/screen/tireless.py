@@ -24,7 +24,7 @@ from pathlib import Path
 from decoder.errors import DeviceError, ModelError
 from dynatui.screen import show
 from dynatui.session import Models, Session, View
-from tests.dynatui.tireless import Tireless
+from tests.dynatui.screen.tireless import Tireless
 prompts, models, record, engine = ("one", "two", "three"), Models("big", "small"), None, Tireless()
 {before}
 show.load_engine = lambda session: engine.load

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from tests.dynatui.hostile import hostile_event, renamed
-from tests.dynatui.pty_terminal import Start, Terminal, assert_left_clean, terminals, written
 from tests.dynatui.render.scripted import story
-from tests.dynatui.terminal_grammar import strangers
-from tests.dynatui.tireless import script
+from tests.dynatui.screen.pty_terminal import Start, Terminal, assert_left_clean, terminals, written
+from tests.dynatui.screen.terminal_grammar import strangers
+from tests.dynatui.screen.tireless import script
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")
 
@@ -219,7 +219,7 @@ from dynatui.cli import streams
 from dynatui.session import Session
 from dynatui.cli.transcript import Transcript
 from tests.dynatui.hostile import hostile, hostile_event
-from tests.dynatui.tireless import Tireless
+from tests.dynatui.screen.tireless import Tireless
 engine = Tireless(rounds=3, foreign=hostile_event)
 class Engine:
     def load_pair(self, target, draft, *, device, dtype, report):

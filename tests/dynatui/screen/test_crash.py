@@ -12,9 +12,9 @@ import pytest
 
 from decoder.events import Round, Run
 from dynatui.keep.recording import Recorder, read
-from tests.dynatui.pty_terminal import Start, Terminal, assert_left_clean, terminals
 from tests.dynatui.render.scripted import story
-from tests.dynatui.tireless import script
+from tests.dynatui.screen.pty_terminal import Start, Terminal, assert_left_clean, terminals
+from tests.dynatui.screen.tireless import script
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")
 
@@ -49,7 +49,7 @@ from pathlib import Path
 from decoder.config import RunConfig
 from decoder.steering import Steering
 from dynatui.keep.recording import Recorder
-from tests.dynatui.tireless import Tireless
+from tests.dynatui.screen.tireless import Tireless
 with Recorder(Path("run.jsonl")) as recorder:
     print("ready", flush=True)
     while True:
