@@ -19,7 +19,7 @@ MEMORY = 0.98
 """Share of the running sums that a round leaves."""
 FORESIGHT = 0.8
 """A level costs as if time were cheaper by this: it opens the way to further levels."""
-KINSHIP = 0.8
+KINSHIP = 0.6
 """Exponent to begin with, see `NodeBudget`."""
 LEAST_KINSHIP = 0.3
 KINSHIP_STEP = 0.05
@@ -29,6 +29,8 @@ CREDIT_A_TOKEN = 0.01
 """What each token adds to that: on a text where nothing can be gained, drafting costs this share in the long run."""
 MOST_CREDIT = 8.0
 """What earlier rounds have gained is not staked again beyond this."""
+PLAIN_EVERY = 64
+"""So many rounds after the last plain one another is run, to know what it costs."""
 _SLOPE_ROWS = 8
 
 
@@ -90,9 +92,10 @@ class NodeBudget:
         self.kinship = KINSHIP
         self.credit = CREDIT
         """Tokens that drafting may lose from here on."""
+        self._since_plain = 0
         self.costs = costs
         start = 4.0
-        self._tokens, self._time_s = start, start * costs.plain.seconds(1)
+        self._tokens, self._time_s = start, start * costs.plain_s()
         self._first, self._second, self._seen = 0.6 * start, 0.15 * start, start
         """Running sums of the chances of first and second children, and how many."""
         self._round = _Round()
@@ -104,9 +107,11 @@ class NodeBudget:
             behind: Rows of the text that the draft has to catch up with, which is its first call.
         """
         self._round = _Round(calls=[behind])
-        if self._affordable(2):
+        self._since_plain += 1
+        if self._since_plain < PLAIN_EVERY and self._affordable(2):
             return True
         self._round.calls.clear()
+        self._since_plain = 0
         return False
 
     @property
@@ -117,7 +122,7 @@ class NodeBudget:
     @property
     def price(self) -> float:
         """Tokens that a second is worth."""
-        return max(1 / self.costs.plain.seconds(1), self._tokens / self._time_s)
+        return max(1 / self.costs.plain_s(), self._tokens / self._time_s)
 
     def _drafted_s(self) -> float:
         """Expected time of the round without its verification, after the draft's calls so far."""
@@ -125,7 +130,7 @@ class NodeBudget:
 
     def _left_s(self) -> float:
         """How long the verification may take if all guesses may fail."""
-        return (1 + self.credit) * self.costs.plain.seconds(1) - self._drafted_s()
+        return (1 + self.credit) * self.costs.plain_s() - self._drafted_s()
 
     def _affordable(self, rows: int) -> bool:
         return self.costs.verify.seconds(rows) <= self._left_s()
@@ -196,7 +201,7 @@ class NodeBudget:
 
     def _judge(self, tokens: int) -> None:
         """Whether drafting pays: by expected times, which no single slow call upsets."""
-        plain_s = round_s = self.costs.plain.seconds(1)
+        plain_s = round_s = self.costs.plain_s()
         if self._round.calls:
             round_s = self._drafted_s() + self.costs.verify.seconds(len(self._round.kept))
         self._tokens = MEMORY * self._tokens + tokens

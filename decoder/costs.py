@@ -11,7 +11,9 @@ from itertools import pairwise
 HIGHEST_ROWS = 65
 """No call of a budgeted round has more rows: the root and as many nodes as a tree may keep."""
 PACE_STEP = 0.1
-"""How far the whole curve follows one round."""
+"""How far a whole curve follows one round."""
+SELDOM_STEP = 0.3
+"""The same for rounds of which there are few."""
 SHAPE_STEP = 0.05
 """How far the size next to a call follows it; the next but one half as far, and so on."""
 RESHAPED_EVERY = 8
@@ -23,8 +25,14 @@ ODD = 2.0
 class Curve:
     """Seconds of a call by its rows: measured sizes, straight lines between them, the last line beyond them."""
 
-    def __init__(self, measured: Mapping[int, float]) -> None:
-        """Takes over measured seconds by rows; there must be at least one size, and times above zero."""
+    def __init__(self, measured: Mapping[int, float], pace_step: float = PACE_STEP) -> None:
+        """Takes over measured seconds by rows.
+
+        Args:
+            measured: At least one size, and times above zero.
+            pace_step: How far the whole curve follows one round.
+        """
+        self._pace_step = pace_step
         self._rows = sorted(measured)
         self._seconds = [measured[rows] for rows in self._rows]
         self._pace = 1.0
@@ -45,13 +53,13 @@ class Curve:
         if not expected or seconds <= 0:
             return 1.0
         ratio = min(ODD, max(1 / ODD, seconds / expected))
-        self.scale(ratio**PACE_STEP)
+        self.scale(ratio**self._pace_step)
         for rows in calls:
             self._bend(rows, ratio ** (SHAPE_STEP / len(calls)))
         self._learnt += 1
         if self._learnt % RESHAPED_EVERY == 0:
             self._shape = self._drawn()
-        return ratio**PACE_STEP
+        return ratio**self._pace_step
 
     def scale(self, factor: float) -> None:
         """Makes all calls dearer, or cheaper."""
@@ -87,3 +95,7 @@ class Costs:
     """A verification of the root and the kept nodes, after drafting."""
     host: Curve
     """What a round that drafted takes beside these; by its one size, 1."""
+
+    def plain_s(self) -> float:
+        """Expected time of a round of `ar`; never taken for longer than the verification of the root after a draft."""
+        return min(self.plain.seconds(1), self.verify.seconds(1))

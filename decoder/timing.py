@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from decoder.costs import Costs, Curve
+from decoder.costs import SELDOM_STEP, Costs, Curve
 from decoder.device import Stopwatch
 from decoder.models import LanguageModel, Pair
 
@@ -53,7 +53,7 @@ def _measure(pair: Pair, rows: int) -> Costs:
             verified[many].append(target.seconds(many))
     first = _usual(plain[1:])
     return Costs(
-        plain=Curve({1: first}),
+        plain=Curve({1: first}, SELDOM_STEP),
         draft=Curve({rows: _usual(times) for rows, times in drafted.items()}),
         verify=Curve({1: first} | {rows: _usual(times) for rows, times in verified.items()}),
         host=Curve({1: first * HOST_SHARE}),

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from decoder import DynaTree, RunConfig, Steering, decode
+from decoder.budget import PLAIN_EVERY
 from decoder.config import AUTO, PRESETS
 from decoder.costs import Costs, Curve
 from decoder.events import Round
@@ -99,6 +100,7 @@ def test_where_drafting_is_too_dear_every_round_is_plain(lab: Lab) -> None:
 def test_where_drafting_costs_nothing_every_round_drafts(lab: Lab) -> None:
     rounds = play(priced(lab.loaded(lab.pair("neox"), "float32"), FREE), FAST).rounds("dynatree")
     assert all(len(event.tokens) > 1 for event in rounds)
+    assert len(rounds) < PLAIN_EVERY
 
 
 @pytest.mark.parametrize(

@@ -3,13 +3,13 @@
 import itertools
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from decoder.budget import MOST_NODES, NodeBudget, most_worth
+from decoder.budget import MOST_NODES, PLAIN_EVERY, NodeBudget, most_worth
 from decoder.costs import Costs, Curve
 
 CHEAP, FLAT, STEEP = {1: 0.22, 8: 0.3, 32: 0.5}, {1: 0.1, 32: 0.1}, {1: 0.6, 32: 1.0}
@@ -207,16 +207,29 @@ def test_when_the_text_becomes_easy_it_is_drafted_again(machine: str) -> None:
     text = Text(machine, sure, never).decode(300)
     text.chosen = always
     text.decode(200)
-    assert all(text.drafted[-10:])
+    assert sum(text.drafted[-10:]) >= 9
+
+
+@pytest.mark.parametrize("believed", [1.3, 2.0])
+def test_a_plain_round_that_was_measured_too_dear_is_seen_through(believed: float) -> None:
+    """Else drafting for nothing would seem to cost nothing."""
+    text = Text("packed weights", sure, never)
+    text.budget = NodeBudget(replace(text.truth, plain=Curve({1: believed})))
+    assert text.decode(256).rate > 0.97
 
 
 # A text on which much can be gained
 
 
+def test_even_where_all_goes_well_a_plain_round_is_run_now_and_then() -> None:
+    text = Text("packed weights", sure, always).decode(4000)
+    plain = [number for number, drafted in enumerate(text.drafted) if not drafted]
+    assert {after - before for before, after in itertools.pairwise(plain)} == {PLAIN_EVERY}
+
+
 @pytest.mark.parametrize("machine", MACHINES)
 def test_a_draft_that_is_always_right_is_followed_deeply(machine: str) -> None:
     text = Text(machine, sure, always).decode(400)
-    assert all(text.drafted)
     assert min(text.depths[-20:]) >= DEEP[machine]
 
 
@@ -261,21 +274,21 @@ def test_kinship_follows_what_a_chain_s_chances_missed(burst: list[int], falls: 
 def test_costs_follow_the_rounds() -> None:
     known = costs("packed weights")
     budget = NodeBudget(known)
-    for _ in range(100):
+    for _ in range(PLAIN_EVERY - 1):
         assert budget.drafts(1)
         budget.grown(0, range(3), (-0.1, -3.0, -4.0), 3)
         assert budget.keep() == [0, 1]
         budget.learn([0, 0])
         budget.timed(draft_s=0.3, verify_s=1.6, round_s=2.0)
-    assert known.draft.seconds(1) == pytest.approx(0.3, rel=0.02)
-    assert known.verify.seconds(2) == pytest.approx(1.6, rel=0.02)
-    assert known.host.seconds(1) == pytest.approx(0.1, rel=0.02)
+    assert known.draft.seconds(1) == pytest.approx(0.3, rel=0.05)
+    assert known.verify.seconds(2) == pytest.approx(1.6, rel=0.05)
+    assert known.host.seconds(1) == pytest.approx(0.1, rel=0.05)
 
 
 def test_plain_rounds_are_taken_to_slow_down_with_verification() -> None:
     known = costs("packed weights")
     budget = NodeBudget(known)
-    for _ in range(100):
+    for _ in range(PLAIN_EVERY - 1):
         assert budget.drafts(1)
         budget.grown(0, range(3), (-0.1, -3.0, -4.0), 3)
         assert budget.keep() == [0, 1]
@@ -290,7 +303,7 @@ def test_a_plain_round_tells_what_plain_rounds_cost() -> None:
     for _ in range(50):
         assert not budget.drafts(1)
         budget.timed(draft_s=0.0, verify_s=1.9, round_s=2.0)
-    assert known.plain.seconds(1) == pytest.approx(2.0, rel=0.02)
+    assert known.plain.seconds(1) == pytest.approx(2.0, rel=0.05)
     assert known.verify.seconds(1) == 1.0
 
 
