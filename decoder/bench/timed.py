@@ -37,14 +37,16 @@ class _Timed:
 
 
 class TimedPair:
-    """A pair whose models are timed."""
+    """A pair whose models are timed, on a CPU; elsewhere the pair as it is."""
 
     def __init__(self, pair: Pair) -> None:
-        self._models = _Timed(pair.target), _Timed(pair.draft)
-        self._known = pair.target.device.type == "cpu"
-        target, draft = cast("tuple[LanguageModel, LanguageModel]", self._models)
-        self.pair = replace(pair, target=target, draft=draft)
+        self._models: tuple[_Timed, ...] = ()
+        self.pair = pair
+        if pair.target.device.type == "cpu":
+            self._models = _Timed(pair.target), _Timed(pair.draft)
+            target, draft = cast("tuple[LanguageModel, LanguageModel]", self._models)
+            self.pair = replace(pair, target=target, draft=draft)
 
     def seconds(self) -> float | None:
         """Time in both models so far; None where it cannot be known."""
-        return sum(model.seconds for model in self._models) if self._known else None
+        return sum(model.seconds for model in self._models) if self._models else None
