@@ -141,6 +141,7 @@ GROUPS = (
             Key(("T",), ("theme",), "theme", "the next theme"),
             Key(("?",), ("help",), "help", "this page, with what every figure means", rank=0),
             Key(("ctrl+p",), ("command_palette",), "palette", "find a command by its name"),
+            Key(("ctrl+l",), ("redraw",), "redraw", "draw the whole screen anew, should something have garbled it"),
             Key(("ctrl+z",), ("suspend_process",), "suspend", "back to the shell; fg returns"),
             Key(("q", "ctrl+c"), ("leave", "leave"), "quit", "quit", rank=0),
         ),

@@ -13,7 +13,7 @@ from dynatui.screen.keymap import table
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-KEYS = re.compile(r"(?<=<!-- keys: from dynatui/keymap\.py -->\n).*(?=<!-- end of keys -->)", re.DOTALL)
+KEYS = re.compile(r"(?<=<!-- keys: from dynatui/screen/keymap\.py -->\n).*(?=<!-- end of keys -->)", re.DOTALL)
 
 
 class Block(NamedTuple):

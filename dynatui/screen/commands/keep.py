@@ -75,3 +75,8 @@ def symbols(app: "DynaApp") -> None:
 def theme(app: "DynaApp") -> None:
     """The next theme."""
     app.next_theme()
+
+
+def redraw(app: "DynaApp") -> None:
+    """Sends the whole screen once more."""
+    app.screen.refresh()

@@ -67,6 +67,19 @@ def test_a_key_leaves_a_clean_terminal(start: Start, recording: str, key: str) -
     assert_left_clean(terminal)
 
 
+def test_a_garbled_screen_is_drawn_anew(start: Start, recording: str) -> None:
+    terminal = start("-m", "dynatui", "replay", recording)
+    terminal.wait_for("tokens/round")
+    terminal.send("P")
+    terminal.wait_for("PAUSED")
+    terminal.read(0.5)
+    terminal.screen.reset()
+    assert terminal.read(0.5).strip() == ""
+    terminal.send("\x0c")
+    terminal.wait_for("tokens/round")
+    assert "PAUSED" in terminal.shown
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_leaves_a_clean_terminal(start: Start, recording: str, number: signal.Signals) -> None:
     terminal = start("-m", "dynatui", "replay", recording)
