@@ -26,6 +26,7 @@ from decoder.device import choose_device, choose_dtype
 from decoder.errors import ConfigError, DeviceError, ModelError, PairError
 from decoder.forward import Forward, ModuleForward, Rows
 from decoder.lean import lean
+from decoder.threads import choose_threads
 
 EMBEDDED = Path(__file__).parent / "pretrained"
 EMBEDDED_TARGET = EMBEDDED / "books-16m"
@@ -184,7 +185,15 @@ def load_pair(
     pair = make_pair(models[0], models[1], tokenizer)
     for model in models:
         model.slim()
+    if chosen_device.type == "cpu":
+        choose_threads(functools.partial(_try_out, pair.target))
     return pair
+
+
+@torch.inference_mode()
+def _try_out(model: LanguageModel, rows: int = 4) -> None:
+    """What a verification of a small tree takes."""
+    model.forward(model.new_cache(rows), [0] * rows, range(rows), np.tri(rows, dtype=np.bool_))
 
 
 def make_pair(target: LanguageModel, draft: LanguageModel, tokenizer: PreTrainedTokenizerBase) -> Pair:

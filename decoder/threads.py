@@ -1,0 +1,82 @@
+"""How many threads a CPU should compute with: a short trial decides, within what the process really has.
+
+More threads than free cores wait for each other in every product and cost a multiple of what they bring; small models
+lose by a second thread even where a core is free.
+"""
+
+import os
+import statistics
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+
+REPEATS = 5
+LIMIT_S = 0.3
+"""For all trials of one number of threads."""
+WORTH = 0.95
+"""More threads must cut the time at least to this share."""
+
+
+def choose_threads(run: Callable[[], object]) -> int:
+    """Sets torch's number of threads to the one with which `run` is fastest, and returns it.
+
+    What the user decided stays: with OMP_NUM_THREADS set nothing is changed, and no more threads are tried than torch
+    has now.
+    """
+    if "OMP_NUM_THREADS" in os.environ:
+        return torch.get_num_threads()
+    most = min(torch.get_num_threads(), usable_cores())
+    counts = [count for count in (1 << bit for bit in range(most.bit_length())) if count < most] + [most]
+    times: dict[int, list[float]] = {count: [] for count in counts}
+    # By turns: what else runs on the machine disturbs all alike.
+    for repeat in range(REPEATS + 1):
+        for count in counts:
+            # The first run of each warms up.
+            if not times[count] or sum(times[count]) < LIMIT_S:
+                times[count] = [*times[count][repeat == 1 :], _timed(run, count)]
+    chosen = fewest_worth_it({count: statistics.median(seconds) for count, seconds in times.items()})
+    torch.set_num_threads(chosen)
+    return chosen
+
+
+def fewest_worth_it(seconds: dict[int, float]) -> int:
+    """The number of threads after which no larger one brings enough."""
+    best, *more = sorted(seconds)
+    for count in more:
+        if seconds[count] < WORTH * seconds[best]:
+            best = count
+    return best
+
+
+def _timed(run: Callable[[], object], threads: int) -> float:
+    torch.set_num_threads(threads)
+    start = time.perf_counter()
+    run()
+    return time.perf_counter() - start
+
+
+def usable_cores(system: Path = Path("/sys")) -> int:
+    """Physical cores that this process may use, and no more than its container is given time for."""
+    cpus = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set(range(os.cpu_count() or 1))
+    cores = {_siblings(system, cpu) for cpu in cpus}
+    return max(1, int(min(len(cores), _quota(system))))
+
+
+def _siblings(system: Path, cpu: int) -> str:
+    """What CPUs that share a core have in common."""
+    path = system / f"devices/system/cpu/cpu{cpu}/topology/thread_siblings_list"
+    return path.read_text().strip() if path.is_file() else str(cpu)
+
+
+def _quota(system: Path) -> float:
+    """Cores' worth of time that the control group grants."""
+    unified, old = system / "fs/cgroup/cpu.max", system / "fs/cgroup/cpu"
+    if unified.is_file():
+        granted, period = unified.read_text().split()
+    elif (old / "cpu.cfs_quota_us").is_file():
+        granted, period = ((old / f"cpu.cfs_{name}_us").read_text().strip() for name in ("quota", "period"))
+    else:
+        return float("inf")
+    return float("inf") if granted in ("max", "-1") else max(1.0, float(granted) / float(period))

@@ -1,0 +1,135 @@
+"""How many threads compute: what a trial shows, within what the process may use and what its user decided."""
+
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+from decoder import threads
+from decoder.threads import choose_threads, fewest_worth_it, usable_cores
+
+
+@pytest.fixture(autouse=True)
+def _threads_as_before() -> Iterator[None]:
+    before = torch.get_num_threads()
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture
+def free(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine of four cores whose user decided nothing."""
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    monkeypatch.setattr(threads, "usable_cores", lambda: 4)
+    torch.set_num_threads(4)
+
+
+def slower_by_threads() -> None:
+    time.sleep(0.001 * torch.get_num_threads())
+
+
+def faster_by_threads() -> None:
+    time.sleep(0.008 / torch.get_num_threads())
+
+
+@pytest.mark.usefixtures("free")
+def test_threads_that_only_wait_for_each_other_are_not_used() -> None:
+    assert choose_threads(slower_by_threads) == 1
+    assert torch.get_num_threads() == 1
+
+
+@pytest.mark.usefixtures("free")
+def test_threads_that_pay_are_used() -> None:
+    assert choose_threads(faster_by_threads) == 4
+    assert torch.get_num_threads() == 4
+
+
+@pytest.mark.usefixtures("free")
+def test_no_more_threads_are_tried_than_torch_was_given() -> None:
+    torch.set_num_threads(2)
+    assert choose_threads(faster_by_threads) == 2
+
+
+@pytest.mark.usefixtures("free")
+def test_no_more_threads_are_tried_than_there_are_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(threads, "usable_cores", lambda: 3)
+    tried: set[int] = set()
+    choose_threads(lambda: tried.add(torch.get_num_threads()))
+    assert tried == {1, 2, 3}
+
+
+@pytest.mark.usefixtures("free")
+def test_what_the_environment_says_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", "3")
+    torch.set_num_threads(3)
+    assert choose_threads(slower_by_threads) == 3
+    assert torch.get_num_threads() == 3
+
+
+@pytest.mark.usefixtures("free")
+def test_a_trial_of_a_slow_model_is_short() -> None:
+    runs: list[int] = []
+
+    def slow() -> None:
+        runs.append(torch.get_num_threads())
+        time.sleep(0.16)
+
+    choose_threads(slow)
+    assert len(runs) <= 3 * 3
+
+
+@pytest.mark.parametrize(
+    ("seconds", "fewest"),
+    [
+        ({1: 1.0}, 1),
+        ({1: 1.0, 2: 0.97}, 1),
+        ({1: 1.0, 2: 0.6, 4: 0.59}, 2),
+        ({1: 1.0, 2: 0.98, 4: 0.5}, 4),
+        ({1: 1.0, 2: 3.0, 4: 9.0}, 1),
+    ],
+)
+def test_more_threads_must_bring_enough(seconds: dict[int, float], fewest: int) -> None:
+    assert fewest_worth_it(seconds) == fewest
+
+
+@pytest.fixture
+def eight_cpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(8)), raising=False)
+
+
+def written(root: Path, **files: str) -> Path:
+    for name, text in files.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text + "\n")
+    return root
+
+
+@pytest.mark.usefixtures("eight_cpus")
+def test_two_threads_of_one_core_count_once(tmp_path: Path) -> None:
+    for cpu in range(8):
+        path = tmp_path / f"devices/system/cpu/cpu{cpu}/topology/thread_siblings_list"
+        path.parent.mkdir(parents=True)
+        path.write_text(f"{cpu % 4},{cpu % 4 + 4}\n")
+    assert usable_cores(tmp_path) == 4
+
+
+@pytest.mark.usefixtures("eight_cpus")
+@pytest.mark.parametrize(("granted", "cores"), [("max 100000", 8), ("250000 100000", 2), ("50000 100000", 1)])
+def test_a_container_s_share_of_time_is_the_limit(tmp_path: Path, granted: str, cores: int) -> None:
+    assert usable_cores(written(tmp_path, **{"fs/cgroup/cpu.max": granted})) == cores
+
+
+@pytest.mark.usefixtures("eight_cpus")
+@pytest.mark.parametrize(("granted", "cores"), [("-1", 8), ("300000", 3)])
+def test_control_groups_of_the_old_kind_are_understood(tmp_path: Path, granted: str, cores: int) -> None:
+    limits = {"fs/cgroup/cpu/cpu.cfs_quota_us": granted, "fs/cgroup/cpu/cpu.cfs_period_us": "100000"}
+    assert usable_cores(written(tmp_path, **limits)) == cores
+
+
+@pytest.mark.usefixtures("eight_cpus")
+def test_a_system_that_tells_nothing_is_taken_by_its_word(tmp_path: Path) -> None:
+    assert usable_cores(tmp_path) == 8
