@@ -48,13 +48,9 @@ class Drafter:
 
     def catch_up(self, text: Sequence[int], count: int) -> Children:
         """Forwards what the cache lacks of `text`; returns the `count` best tokens after it."""
-        start = self.cache.length
-        pending = text[start:]
-        rows = range(start, start + len(pending))
-        logits = self._model.forward(self.cache, pending, rows, np.tri(len(pending), dtype=np.bool_))
-        self.cache.keep(rows)
+        logits = self._model.read(self.cache, text[self.cache.length :])
         self.forwards += 1
-        return best_children(logits[-1:, : self._vocabulary], count)[0]
+        return best_children(logits[None, : self._vocabulary], count)[0]
 
     def grow(
         self,
