@@ -24,7 +24,7 @@ class Grown(Sequence[T], Generic[T]):
         """These and more; copies only where another has gone on from here already."""
         items = self._items if len(self._items) == self._length else self._items[: self._length]
         items.extend(more)
-        longer: Grown[T] = Grown()
+        longer: Grown[T] = Grown.__new__(Grown)
         longer._items, longer._length = items, len(items)
         return longer
 

@@ -5,10 +5,13 @@ Knows neither models nor screens. Rates are totals over the run, so a long round
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import zip_longest
 from typing import TypeAlias, TypeVar
+
+import msgspec
+from msgspec import structs
 
 from decoder.events import End, Event, Figures, Round, Run, Start
 from decoder.grown import TokenLog
@@ -82,8 +85,7 @@ FIGURES = (
 )
 
 
-@dataclass(frozen=True)
-class Tally:
+class Tally(msgspec.Struct, frozen=True):
     """Running totals of one method; `figures` turns them into what is shown."""
 
     prefill_s: float | None = None
@@ -102,7 +104,7 @@ class Tally:
     commit_s: float | None = 0.0
     by_depth: Levels = ()
     knows_tree: bool = True
-    log: TokenLog = field(default_factory=TokenLog)
+    log: TokenLog = msgspec.field(default_factory=TokenLog)
     peak_bytes: int | None = None
     ended: bool = False
 
@@ -150,7 +152,7 @@ def drafted_nodes(event: Round) -> int:
 def tally_round(tally: Tally, event: Round) -> Tally:
     """The totals after one more round."""
     levels = by_depth(event)
-    return replace(
+    return structs.replace(
         tally,
         first_round_s=event.t if tally.first_round_s is None else tally.first_round_s,
         rounds=tally.rounds + 1,
@@ -231,11 +233,11 @@ class Race:
             case Run():
                 return Race(event, {name: Tally() for name in event.methods})
             case Start(method=method, prefill_s=prefill_s):
-                return self._with(method, replace(self._of(method), prefill_s=prefill_s))
+                return self._with(method, structs.replace(self._of(method), prefill_s=prefill_s))
             case Round(method=method):
                 return self._with(method, tally_round(self._of(method), event))
             case End(method=method, peak_bytes=peak_bytes):
-                return self._with(method, replace(self._of(method), peak_bytes=peak_bytes, ended=True))
+                return self._with(method, structs.replace(self._of(method), peak_bytes=peak_bytes, ended=True))
             case _:
                 return self
 
@@ -253,7 +255,7 @@ class Race:
         return self.tallies.get(method, Tally())
 
     def _with(self, method: str, tally: Tally) -> "Race":
-        return replace(self, tallies={**self.tallies, method: tally})
+        return Race(self.run, {**self.tallies, method: tally})
 
 
 def fold(events: Iterable[Event]) -> Race:

@@ -6,9 +6,10 @@ is cleaned on its way in. Figures come from `decoder.metrics`; nothing here know
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from typing import Any, TypeAlias, get_args
 
+import msgspec
 from msgspec import structs
 
 from decoder.config import KnobName
@@ -54,8 +55,7 @@ class Failure:
 Record: TypeAlias = Event | Loading | Prompt | Failure
 
 
-@dataclass(frozen=True)
-class Curve:
+class Curve(msgspec.Struct, frozen=True):
     """A series over rounds that never grows beyond a bound: when it is full, neighbours are averaged."""
 
     points: tuple[float, ...] = ()
@@ -67,10 +67,10 @@ class Curve:
         """The curve after one more round."""
         waiting = (*self.waiting, value)
         if len(waiting) < self.stride:
-            return replace(self, waiting=waiting)
+            return Curve(self.points, self.stride, waiting)
         points = (*self.points, math.fsum(waiting) / len(waiting))
         if len(points) < _MOST_POINTS:
-            return replace(self, points=points, waiting=())
+            return Curve(points, self.stride)
         pairs = zip(points[::2], points[1::2], strict=True)
         return Curve(tuple((a + b) / 2 for a, b in pairs), self.stride * 2)
 
@@ -101,8 +101,7 @@ class Change:
         return same and self.by_user and other.by_user and self.method != other.method
 
 
-@dataclass(frozen=True)
-class Curves:
+class Curves(msgspec.Struct, frozen=True):
     """What the charts draw, of the watched method; the first two are means over the window."""
 
     acceptance: Curve = Curve()
@@ -116,14 +115,13 @@ class Curves:
     commit_ms: Curve = Curve()
 
 
-@dataclass(frozen=True)
-class RunState:
+class RunState(msgspec.Struct, frozen=True):
     """Everything that the screen shows about the work."""
 
-    race: Race = field(default_factory=Race)
-    tokens: Grown[Token] = field(default_factory=Grown)
+    race: Race = msgspec.field(default_factory=Race)
+    tokens: Grown[Token] = msgspec.field(default_factory=Grown)
     """What the watched method made of the prompt."""
-    past: Grown[Round] = field(default_factory=Grown)
+    past: Grown[Round] = msgspec.field(default_factory=Grown)
     """The watched method's rounds, the oldest first."""
     curves: Curves = Curves()
     marks: tuple[Mark, ...] = ()
@@ -132,13 +130,13 @@ class RunState:
     """What anybody turned, the newest last."""
     recent: tuple[tuple[float, int], ...] = ()
     """Depth acceptance and committed tokens of the rounds in the window."""
-    settings: Mapping[KnobName, float] = field(default_factory=dict)
+    settings: Mapping[KnobName, float] = msgspec.field(default_factory=dict)
     """Every knob of any method as it was set last; of `knobs`, the exact values are there."""
     knobs: Knobs | None = None
     history: bool | None = None
     """Whether history moves the knobs; None for a method without knobs."""
     summary: Mapping[str, Figures] | None = None
-    ends: Mapping[str, End] = field(default_factory=dict)
+    ends: Mapping[str, End] = msgspec.field(default_factory=dict)
     prompt: Prompt | None = None
     loading: tuple[str, ...] = ()
     failure: Failure | None = None
@@ -192,25 +190,26 @@ def apply(state: RunState, record: Record) -> RunState:
     """The state after one more record."""
     match record:
         case Loading(message):
-            return replace(state, loading=(*state.loading, clean_line(message))[-_MOST_MARKS:])
+            return structs.replace(state, loading=(*state.loading, clean_line(message))[-_MOST_MARKS:])
         case Failure(message, exit_code):
-            return replace(state, failure=Failure(clean(message), exit_code))
+            return structs.replace(state, failure=Failure(clean(message), exit_code))
         case Prompt():
-            return replace(state, prompt=record, failure=None)
+            return structs.replace(state, prompt=record, failure=None)
         case Run():
             return _begin(state, _clean_run(record))
         case Start() | Round() | Knob() | End():
             name = clean_line(record.method)
             named = record if name == record.method else structs.replace(record, method=name)
-            return _advance(replace(state, race=state.race.apply(named)), named)
+            return _advance(structs.replace(state, race=state.race.apply(named)), named)
         case Summary():
-            return replace(state, summary={clean_line(name): figures for name, figures in record.methods.items()})
+            told = {clean_line(name): figures for name, figures in record.methods.items()}
+            return structs.replace(state, summary=told)
 
 
 def _begin(state: RunState, run: Run) -> RunState:
     fresh = RunState(race=Race().apply(run), prompt=state.prompt, loading=state.loading, settings=_settings(run))
     history = next(iter(run.methods.values()), {}).get("history")
-    return replace(fresh, history=history if isinstance(history, bool) else None)
+    return structs.replace(fresh, history=history if isinstance(history, bool) else None)
 
 
 def _settings(run: Run) -> dict[KnobName, float]:
@@ -234,7 +233,7 @@ def _is_sane(value: object) -> bool:
 def _advance(state: RunState, event: Start | Round | Knob | End) -> RunState:
     if isinstance(event, End):
         end = structs.replace(event, error=clean_line(event.error) if event.error else None)
-        return replace(state, ends={**state.ends, event.method: end})
+        return structs.replace(state, ends={**state.ends, event.method: end})
     if isinstance(event, Knob):
         return _knob(state, event)
     if isinstance(event, Round) and event.method == state.watched:
@@ -247,8 +246,9 @@ def _round(state: RunState, event: Round) -> RunState:
     share = depth_acceptance(event.parents, event.accepted, root_is_drafted=rooted)
     recent = (*state.recent, (share, len(event.committed)))[-state.window :]
     round_s = max(0.0, event.t - (state.newest.t if state.newest else 0.0))
-    shown = structs.replace(event, pieces=[clean_line(piece) for piece in event.pieces])
-    return replace(
+    pieces = [clean_line(piece) for piece in event.pieces]
+    shown = event if pieces == event.pieces else structs.replace(event, pieces=pieces)
+    return structs.replace(
         state,
         past=state.past.plus([shown]),
         tokens=state.tokens.plus(tokens_of(event, round_s)),
@@ -278,17 +278,17 @@ def _knob(state: RunState, event: Knob) -> RunState:
     watched, by_user = event.method == state.watched, event.source == "user"
     if not watched and not by_user:
         return state
-    state = replace(state, settings={**state.settings, event.name: event.new})
+    state = structs.replace(state, settings={**state.settings, event.name: event.new})
     if watched and event.name == "history":
-        state = replace(state, history=bool(event.new))
+        state = structs.replace(state, history=bool(event.new))
     elif watched and state.knobs is not None and event.name in Knobs.__struct_fields__:
-        state = replace(state, knobs=structs.replace(state.knobs, **{str(event.name): event.new}))
+        state = structs.replace(state, knobs=structs.replace(state.knobs, **{str(event.name): event.new}))
     mean = math.fsum(share for share, _ in state.recent) / len(state.recent) if state.recent and not by_user else None
     mark = Mark(event.round if watched else state.rounds, event.name, event.old, event.new)
     change = Change(mark, event.method, by_user, mean)
     if any(change.repeats(other) for other in state.changes[-1:]):
         return state
-    return replace(
+    return structs.replace(
         state,
         marks=(*state.marks, mark)[-_MOST_MARKS:] if by_user else state.marks,
         changes=(*state.changes, change)[-_MOST_CHANGES:],

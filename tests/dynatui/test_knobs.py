@@ -1,9 +1,9 @@
 """The table of knobs agrees with the configuration, the command line and the recordings it speaks of."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from decoder.config import KNOBS, DynaTree, KnobName, RunConfig, bounds
 from decoder.events import Knob, Knobs
@@ -93,4 +93,4 @@ def test_absurd_parameters_of_a_recording_are_no_fault(absurd: dict[str, Any]) -
 def test_a_method_without_knobs_has_no_rules() -> None:
     state = apply(RunState(), run(("ar",)))
     assert rules_in_force(state) is None
-    assert rules_in_force(replace(state, knobs=Knobs(0.9, 0.4, 99.0))) is None
+    assert rules_in_force(structs.replace(state, knobs=Knobs(0.9, 0.4, 99.0))) is None

@@ -1,7 +1,6 @@
 """Scenes that no good run would make, for painters that must survive them."""
 
 import math
-from dataclasses import replace
 from typing import Any
 
 from msgspec import structs
@@ -67,8 +66,8 @@ def _wild() -> Scene:
     for place, number in enumerate(numbers):
         whole = 10**15 if place % 2 else -(10**15)
         wild = {method: _claiming(entry, whole, number) for method, entry in state.figures().items()}
-        results = noted(results, replace(state, summary=wild, prompt=Prompt(place + 1, 2)))
-    return Scene(replace(state, summary=wild), results=results, pinned=Pin.of(_hostile()))
+        results = noted(results, structs.replace(state, summary=wild, prompt=Prompt(place + 1, 2)))
+    return Scene(structs.replace(state, summary=wild), results=results, pinned=Pin.of(_hostile()))
 
 
 def _claiming(entry: Figures, whole: int, number: float) -> Figures:
@@ -92,7 +91,7 @@ def _wide() -> Scene:
 def _crowded() -> Scene:
     """Everything that a scene can hold."""
     state = state_of([Prompt(3, 9), *story()[:-1], End(method="ar", reason="error", error=HOSTILE)])
-    state = replace(state, summary=state.figures())
+    state = structs.replace(state, summary=state.figures())
     event = tree_round(7)
     return Scene(
         state,

@@ -66,7 +66,7 @@ def test_the_drawer_has_a_slider_for_every_knob_of_the_run() -> None:
 
 def test_a_slider_says_what_it_is_in_force_where_and_how_far_it_goes() -> None:
     row = row_of(raced(("n_max", 128.0)), "n_max")
-    for expected in ("N_max", " 128 ", "1 to 1024", "most guesses a round", "dynatree, fixed", "┼"):
+    for expected in ("N_max", " 128 ", "auto to 1024", "most guesses a round", "dynatree, fixed", "┼"):
         assert expected in row, expected
     assert "linear" in row_of(raced(), "k")
     assert row_of(raced(), "fixed_depth").rstrip("│ ").endswith("fixed")

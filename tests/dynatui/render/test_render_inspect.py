@@ -1,7 +1,6 @@
 """Why a token is there."""
 
 import math
-from dataclasses import replace
 
 from hypothesis import given
 from msgspec import structs
@@ -103,7 +102,7 @@ def test_a_near_tie_is_called_one() -> None:
     state = state_of(story())
     assert state.summary is not None
     figures = {name: structs.replace(each, near_tie=True) for name, each in state.summary.items()}
-    assert told(replace(state, summary=figures), 3)["target"].endswith("ar has another one here: a near tie")
+    assert told(structs.replace(state, summary=figures), 3)["target"].endswith("ar has another one here: a near tie")
 
 
 def test_sampling_draws_instead_of_choosing() -> None:
@@ -146,7 +145,7 @@ def test_the_index_is_that_among_all_generated_tokens() -> None:
 
 
 def test_a_token_whose_round_is_not_known_still_has_a_name() -> None:
-    state = replace(running().state, past=Grown())
+    state = structs.replace(running().state, past=Grown())
     assert list(told(state, 0)) == ["token"]
 
 

@@ -184,7 +184,7 @@ def test_a_method_without_knobs_says_so() -> None:
         (replace(running(), frozen=True), "FROZEN"),
         (replace(running(), replaying=True), "replaying"),
         (replace(running(), recording=True), "● REC"),
-        (replace(running(), state=replace(RunState(), failure=Failure("x", 3))), "ERROR"),
+        (replace(running(), state=structs.replace(RunState(), failure=Failure("x", 3))), "ERROR"),
         (Scene(state_of(story())), "done"),
     ],
 )

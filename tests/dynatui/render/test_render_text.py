@@ -1,7 +1,5 @@
 """The text panel: heat, cursor, paging, loading and failure."""
 
-from dataclasses import replace
-
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import structs
@@ -77,7 +75,7 @@ def test_before_the_first_run_the_panel_says_what_is_loading() -> None:
 
 
 def test_a_failure_says_what_to_do() -> None:
-    scene = Scene(replace(RunState(), failure=Failure("no model at /nowhere; give a folder", 3)))
+    scene = Scene(structs.replace(RunState(), failure=Failure("no model at /nowhere; give a folder", 3)))
     page = " ".join(lines(TextPanel()(scene, 70, 12)))
     assert "Error" in page
     assert "no model at /nowhere; give a folder" in page

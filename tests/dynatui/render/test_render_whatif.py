@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from decoder.whatif import Cell, Grid, WhatIf
 from dynatui.fold.state import RunState, apply
@@ -123,7 +124,7 @@ def test_what_is_missing_is_explained() -> None:
 
 
 def test_an_automatic_number_of_nodes_is_named_as_what_leaves_nothing_to_judge() -> None:
-    state = replace(RunState(), settings={"n_max": 0.0})
+    state = structs.replace(RunState(), settings={"n_max": 0.0})
     assert "N_max is automatic" in " ".join(lines(whatif(Scene(state=state), 78, 8)))
 
 
