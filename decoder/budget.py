@@ -138,11 +138,12 @@ class NodeBudget:
     def worth_growing(self, parents: Sequence[int]) -> list[int]:
         """Those of a level's nodes that are to be forwarded and get children; none where that does not pay."""
         price, costs = self.price * FORESIGHT, self.costs
-        row_s = (costs.verify.seconds(1 + _SLOPE_ROWS) - costs.verify.seconds(1)) / _SLOPE_ROWS
+        row_price = price * (costs.verify.seconds(1 + _SLOPE_ROWS) - costs.verify.seconds(1)) / _SLOPE_ROWS
         first, second = self._first / self._seen, self._second / self._seen
+        chances = self._round.chances
         gains = [
-            max(0.0, chance * first - price * row_s) + max(0.0, chance * second - price * row_s)
-            for chance in map(self._round.chances.__getitem__, parents)
+            max(0.0, chances[node] * first - row_price) + max(0.0, chances[node] * second - row_price)
+            for node in parents
         ]
         forwarded = [parents[index] for index in most_worth(gains, price, costs.draft.by_rows(len(gains)))]
         self._round.calls.append(len(forwarded))

@@ -43,8 +43,10 @@ class Calibration:
         logprobs = [max(_LEAST_LOGPROB, logprob) for logprob in logprobs]
         chances = self.chances(logprobs)
         other = 1 - sum(chances)
-        mean = math.fsum(chance * logprob for chance, logprob in zip(chances, logprobs, strict=True))
-        square = math.fsum(chance * logprob**2 for chance, logprob in zip(chances, logprobs, strict=True))
+        mean = square = 0.0
+        for chance, logprob in zip(chances, logprobs, strict=True):
+            mean += chance * logprob
+            square += chance * logprob * logprob
         ways = ((0.0 if chosen is None else logprobs[chosen]) - mean, (chosen is None) - other)
         one, both, two = self._precision
         one = SURENESS[0] + KEPT * (one - SURENESS[0]) + square - mean**2

@@ -14,11 +14,11 @@ PACE_STEP = 0.1
 """How far a whole curve follows one round."""
 SELDOM_STEP = 0.3
 """The same for rounds of which there are few."""
-SHAPE_STEP = 0.05
-"""How far the size next to a call follows it; the next but one half as far, and so on."""
+SHAPE_STEP = 0.02
+"""How far the size next to the largest call follows a round."""
 RESHAPED_EVERY = 8
 """Calls after which the curve takes on its new shape."""
-ODD = 2.0
+ODD = 1.25
 """A call that took this many times longer or shorter than expected counts as if it were no more."""
 
 
@@ -54,8 +54,7 @@ class Curve:
             return 1.0
         ratio = min(ODD, max(1 / ODD, seconds / expected))
         self.scale(ratio**self._pace_step)
-        for rows in calls:
-            self._bend(rows, ratio ** (SHAPE_STEP / len(calls)))
+        self._bend(max(calls), ratio**SHAPE_STEP)
         self._learnt += 1
         if self._learnt % RESHAPED_EVERY == 0:
             self._shape = self._drawn()
@@ -66,10 +65,12 @@ class Curve:
         self._pace *= factor
 
     def _bend(self, rows: int, factor: float) -> None:
-        """Moves the measured sizes, the nearest most."""
+        """Moves the measured size that is nearest, and its neighbours half as far."""
         nearest = min(range(len(self._rows)), key=lambda index: abs(self._rows[index] - rows))
-        for index in range(len(self._rows)):
-            self._seconds[index] *= factor ** (0.5 ** abs(index - nearest))
+        self._seconds[nearest] *= factor
+        for beside in (nearest - 1, nearest + 1):
+            if 0 <= beside < len(self._rows):
+                self._seconds[beside] *= factor**0.5
 
     def _drawn(self) -> list[float]:
         found = [0.0] * (HIGHEST_ROWS + 1)
