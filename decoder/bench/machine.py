@@ -62,6 +62,14 @@ def load() -> float | None:
     return None
 
 
+def waited_s() -> float | None:
+    """Seconds that the threads of this process have waited for a processor; None where the system does not say."""
+    with suppress(OSError, ValueError, IndexError):
+        files = Path("/proc/self/task").glob("*/schedstat")
+        return sum(int(file.read_text(encoding="ascii").split()[1]) for file in files) / 1e9
+    return None
+
+
 def copy_bandwidth(device: torch.device, size: int = COPIED_BYTES) -> float:
     """Bytes read and written a second while a tensor of `size` bytes is copied; the median of some."""
     clock = Stopwatch(device)

@@ -50,6 +50,8 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     figures: Figures
     models_s: float | None
     """Of `decode_s`, the time in the calls of both models, where it is known."""
+    waited: float | None
+    """Time that threads waited for a processor, over the turn's, where it is known."""
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
@@ -145,4 +147,5 @@ def _record(turn: Sample, found: Figures) -> Record:
         repeat=turn.repeat,
         figures=found,
         models_s=turn.models_s,
+        waited=turn.waited,
     )

@@ -3,7 +3,8 @@
 from collections.abc import Callable, Sequence
 from statistics import median
 
-from decoder.bench.report import Report, Setup, ShapesReport
+from decoder.bench.protocol import DISTURBED
+from decoder.bench.report import Report, ShapesReport
 from decoder.bench.shapes import LENGTHS, Rounds
 from decoder.bench.statistics import Estimate
 from decoder.bench.summary import Comparison, Difference, Row
@@ -18,7 +19,7 @@ _LABELS = {figure.key: figure.label for figure in FIGURES}
 def on_texts(report: Report) -> str:
     """The report of methods and baselines."""
     tables = [
-        _heading(report.setup, report.load_after),
+        _heading(report),
         speeds(report.rows, report.best_generate),
         parts(report.rows),
         compared(report.comparisons),
@@ -29,18 +30,21 @@ def on_texts(report: Report) -> str:
 
 def on_shapes(report: ShapesReport) -> str:
     """The report of rounds on random weights."""
-    return "\n\n".join([_heading(report.setup, report.load_after), rounds(report.rounds)]) + "\n"
+    return "\n\n".join([_heading(report), rounds(report.rounds)]) + "\n"
 
 
-def _heading(setup: Setup, load_after: float | None) -> str:
-    """What was measured, and where."""
-    machine = setup.machine
+def _heading(report: Report | ShapesReport) -> str:
+    """What was measured, where, and how quiet it was there."""
+    setup, machine = report.setup, report.setup.machine
+    waits = [record.waited for record in report.samples]
+    disturbed = sum(waited > DISTURBED for waited in waits if waited is not None)
+    quiet = "" if None in waits else f"; {disturbed} of {len(waits)} turns were disturbed"
     prompts = f"{_counted(len(setup.prompts), 'prompt')} of {_range([len(prompt) for prompt in setup.prompts])} tokens"
     lines = [
         f"{setup.target} with {setup.draft} on {setup.device} in {setup.dtype}, greedy",
         f"{prompts}, at most {setup.max_new_tokens} new; {_counted(setup.repeats, 'repeat')}; seed {setup.seed}",
         f"{machine.processor}, {_counted(machine.threads, 'thread')} on {_counted(machine.cores, 'core')}",
-        f"load {_number(machine.load_before, 1)} before, {_number(load_after, 1)} after",
+        f"load {_number(machine.load_before, 1)} before, {_number(report.load_after, 1)} after{quiet}",
         ", ".join(f"{name} {version}" for name, version in machine.versions.items()),
         "medians with 95 % bootstrap intervals; all in one process, turn by turn",
     ]

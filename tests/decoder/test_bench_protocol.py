@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from decoder.bench.contenders import Contender, Trial
-from decoder.bench.protocol import Turn, measured, schedule, warmed_up
+from decoder.bench.protocol import Sample, Turn, measured, schedule, warmed_up
 from decoder.bench.summary import Samples
 from decoder.errors import DeviceError
 from decoder.grown import TokenLog
@@ -109,3 +109,35 @@ def test_every_sample_has_its_peak_memory() -> None:
     (sample,) = measured(PAIR, [contender("ar", lambda _: took(1.0))], [[1]], repeats=1, seed=0)
     assert sample.tally.peak_bytes is not None
     assert sample.tally.peak_bytes > 10_000_000
+
+
+def waits(monkeypatch: pytest.MonkeyPatch, *seconds: float | None) -> list[Sample]:
+    """The samples of turns that each take a second and wait so long for a processor."""
+    clock, waited = iter(range(100)), 0.0
+    reports: list[float | None] = []
+    for wait in seconds:
+        reports += [waited, None if wait is None else waited + wait]
+        waited += wait or 0.0
+    ticks = iter(reports)
+    monkeypatch.setattr("decoder.bench.protocol.waited_s", lambda: next(ticks))
+    monkeypatch.setattr("decoder.bench.protocol.time.perf_counter", lambda: float(next(clock)))
+    decode_s = iter(float(turn) for turn in range(1, 100))
+    return list(measured(PAIR, [contender("ar", lambda _: took(next(decode_s)))], [[1]], repeats=1, seed=0))
+
+
+def test_a_turn_that_was_disturbed_is_taken_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    (sample,) = waits(monkeypatch, 0.5, 0.01)
+    assert sample.tally.decode_s == 2.0
+    assert sample.waited == pytest.approx(0.01)
+
+
+def test_where_there_is_no_quiet_the_least_disturbed_turn_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which of them was the fastest plays no part."""
+    (sample,) = waits(monkeypatch, 0.5, 0.2, 0.4)
+    assert sample.tally.decode_s == 2.0
+    assert sample.waited == pytest.approx(0.2)
+
+
+def test_where_the_system_tells_no_waits_every_turn_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    (sample,) = waits(monkeypatch, None)
+    assert (sample.tally.decode_s, sample.waited) == (1.0, None)
