@@ -58,7 +58,7 @@ class _Round:
     """The root and the most probable child of each, again and again."""
     grown: dict[int, _Grown] = field(default_factory=dict)
     calls: list[int] = field(default_factory=list)
-    """Rows of the draft's forward passes."""
+    """Rows of the draft's forward passes; of text in the first."""
     kept: list[int] = field(default_factory=lambda: [0])
 
 
@@ -126,7 +126,9 @@ class NodeBudget:
 
     def _drafted_s(self) -> float:
         """Expected time of the round without its verification, after the draft's calls so far."""
-        return sum(map(self.costs.draft.seconds, self._round.calls)) + self.costs.host.seconds(1)
+        behind, *levels = self._round.calls
+        drafts_s = self.costs.catch_up.seconds(behind) + sum(map(self.costs.draft.seconds, levels))
+        return drafts_s + self.costs.host.seconds(1)
 
     def _left_s(self) -> float:
         """How long the verification may take if all guesses may fail."""
@@ -216,7 +218,15 @@ class NodeBudget:
         if not self._round.calls:
             costs.plain.learn([1], round_s)
         elif max(self._round.calls) <= HIGHEST_ROWS:
-            costs.draft.learn(self._round.calls, draft_s)
+            self._learn_draft(draft_s)
             # The same model on the same text: what slows the one down slows the other down.
             costs.plain.scale(costs.verify.learn([len(self._round.kept)], verify_s))
             costs.host.learn([1], round_s - draft_s - verify_s)
+
+    def _learn_draft(self, draft_s: float) -> None:
+        """Only their time together is known: what is dearer than expected is so for both kinds of passes."""
+        costs, (behind, *levels) = self.costs, self._round.calls
+        first_s = costs.catch_up.seconds(behind)
+        ratio = draft_s / (first_s + sum(map(costs.draft.seconds, levels)))
+        costs.draft.learn(levels, ratio * sum(map(costs.draft.seconds, levels)))
+        costs.catch_up.learn([behind], ratio * first_s)

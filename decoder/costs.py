@@ -53,12 +53,13 @@ class Curve:
         if not expected or seconds <= 0:
             return 1.0
         ratio = min(ODD, max(1 / ODD, seconds / expected))
-        self.scale(ratio**self._pace_step)
+        factor: float = ratio**self._pace_step
+        self.scale(factor)
         self._bend(max(calls), ratio**SHAPE_STEP)
         self._learnt += 1
         if self._learnt % RESHAPED_EVERY == 0:
             self._shape = self._drawn()
-        return ratio**self._pace_step
+        return factor
 
     def scale(self, factor: float) -> None:
         """Makes all calls dearer, or cheaper."""
@@ -90,8 +91,10 @@ class Costs:
 
     plain: Curve
     """A verification of the root alone, after another such: a round of `ar`."""
+    catch_up: Curve
+    """The draft's first forward pass of a round, right after the target's; by the rows of text that it reads."""
     draft: Curve
-    """One forward pass of the draft and the choice of the best tokens."""
+    """Each further one, a level, and the choice of the best tokens."""
     verify: Curve
     """A verification of the root and the kept nodes, after drafting."""
     host: Curve

@@ -19,9 +19,9 @@ from tests.tiny import FAMILIES
 
 PROMPT = "The tree grows"
 FAST = PRESETS["fast"]
-FREE = Costs(Curve({1: 1.0}), Curve({1: 1e-6}), Curve({1: 1.0, 64: 1.0}), Curve({1: 1e-6}))
+FREE = Costs(Curve({1: 1.0}), Curve({1: 1e-6}), Curve({1: 1e-6}), Curve({1: 1.0, 64: 1.0}), Curve({1: 1e-6}))
 """Drafting costs nothing."""
-DEAR = Costs(Curve({1: 1e-9}), Curve({1: 1.0}), Curve({1: 1.0, 64: 64.0}), Curve({1: 1.0}))
+DEAR = Costs(Curve({1: 1e-9}), Curve({1: 1.0}), Curve({1: 1.0}), Curve({1: 1.0, 64: 64.0}), Curve({1: 1.0}))
 """Drafting costs more than anything can bring."""
 
 
@@ -38,7 +38,7 @@ def some_costs(luck: random.Random) -> Costs:
     def curve(least: float, most: float) -> Curve:
         return Curve({rows: plain * 10 ** luck.uniform(least, most) for rows in (1, 2, 4, 8, 16, 32, 64)})
 
-    return Costs(Curve({1: plain}), curve(-3, 0.5), curve(-0.2, 0.6), curve(-3, 0))
+    return Costs(Curve({1: plain}), curve(-3, 0.5), curve(-3, 0.5), curve(-0.2, 0.6), curve(-3, 0))
 
 
 def some_rules(luck: random.Random) -> DynaTree:
@@ -80,7 +80,7 @@ def test_some_of_these_rounds_drafted_and_some_did_not(lab: Lab) -> None:
         event for _ in range(12) for event in play(priced(pair, some_costs(luck)), some_rules(luck)).rounds("dynatree")
     ]
     sizes = {len(event.tokens) for event in rounds}
-    assert {1, 2} < sizes
+    assert 1 in sizes
     assert max(sizes) > 8
 
 

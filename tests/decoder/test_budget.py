@@ -31,7 +31,9 @@ OTHER = -1
 
 
 def costs(machine: str) -> Costs:
-    return Costs(Curve({1: 1.0}), Curve(LEVEL[machine]), Curve(VERIFY[machine]), Curve({1: 0.04}))
+    return Costs(
+        Curve({1: 1.0}), Curve(LEVEL[machine]), Curve(LEVEL[machine]), Curve(VERIFY[machine]), Curve({1: 0.04})
+    )
 
 
 @dataclass
@@ -178,7 +180,9 @@ def test_of_all_subtrees_the_kept_one_brings_most_beyond_the_price_of_its_time(d
 
 
 def test_a_tree_never_has_more_nodes_than_there_is_room_for() -> None:
-    budget = NodeBudget(Costs(Curve({1: 1.0}), Curve({1: 1e-6}), Curve({1: 1.0, 64: 1.0}), Curve({1: 0.01})))
+    budget = NodeBudget(
+        Costs(Curve({1: 1.0}), Curve({1: 1e-6}), Curve({1: 1e-6}), Curve({1: 1.0, 64: 1.0}), Curve({1: 0.01}))
+    )
     budget.drafts(1)
     for node in range(40):
         budget.grown(node, range(3), (-1.0, -1.1, -1.2), 3)
@@ -280,7 +284,7 @@ def test_costs_follow_the_rounds() -> None:
         assert budget.keep() == [0, 1]
         budget.learn([0, 0])
         budget.timed(draft_s=0.3, verify_s=1.6, round_s=2.0)
-    assert known.draft.seconds(1) == pytest.approx(0.3, rel=0.05)
+    assert known.catch_up.seconds(1) == pytest.approx(0.3, rel=0.05)
     assert known.verify.seconds(2) == pytest.approx(1.6, rel=0.05)
     assert known.host.seconds(1) == pytest.approx(0.1, rel=0.05)
 
