@@ -17,7 +17,7 @@ MOST_NODES = HIGHEST_ROWS - 1
 """No round keeps more nodes."""
 MEMORY = 0.98
 """Share of the running sums that a round leaves."""
-FORESIGHT = 0.8
+FORESIGHT = 0.9
 """A level costs as if time were cheaper by this: it opens the way to further levels."""
 KINSHIP = 0.6
 """Exponent to begin with, see `NodeBudget`."""
