@@ -280,6 +280,18 @@ def test_what_config_prints_can_be_the_file(
     assert before.config.fixed.depth == 3
 
 
+def test_a_file_can_leave_the_number_of_nodes_to_what_pays(
+    screen: FakeScreen, write: Write, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write("preset = 'fast'\n")
+    before = asked(screen)
+    assert cli.main(["config"]) == 0
+    told = capsys.readouterr().out
+    assert 'n_max = "auto"' in told
+    write(told)
+    assert asked(screen).config == before.config
+
+
 def test_config_names_a_variable_that_sets_nothing(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
