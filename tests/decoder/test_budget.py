@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from decoder.budget import MOST_NODES, PLAIN_EVERY, NodeBudget, most_worth
+from decoder.calibration import Calibration
 from decoder.costs import Costs, Curve
 
 CHEAP, FLAT, STEEP = {1: 0.22, 8: 0.3, 32: 0.5}, {1: 0.1, 32: 0.1}, {1: 0.6, 32: 1.0}
@@ -309,6 +310,42 @@ def test_a_plain_round_tells_what_plain_rounds_cost() -> None:
         budget.timed(draft_s=0.0, verify_s=1.9, round_s=2.0)
     assert known.plain.seconds(1) == pytest.approx(2.0, rel=0.05)
     assert known.verify.seconds(1) == 1.0
+
+
+def test_no_more_is_verified_than_there_is_credit_for() -> None:
+    budget = NodeBudget(costs("plain weights"))
+    budget.drafts(1)
+    budget.grown(0, range(3), (-0.01, -0.02, -0.03), 3)
+    budget.calibration.sharpness, budget.calibration.others = 1.0, -20.0
+    budget.credit = 0.8
+    kept = budget.keep()
+    truth = costs("plain weights")
+    assert truth.catch_up.seconds(1) + truth.verify.seconds(len(kept)) + 0.04 <= 1.8
+    budget.credit = -1.0
+    assert budget.keep() == [0]
+
+
+def test_the_chain_s_chance_is_raised_by_its_kinship() -> None:
+    budget = NodeBudget(costs("a large GPU"))
+    budget.kinship = 0.5
+    budget.drafts(1)
+    budget.grown(0, range(2), (-1.0, -1.3), 2)
+    budget.grown(1, range(2), (-1.0, -1.3), 2)
+    first, second = budget.calibration.chances((-1.0, -1.3))
+    assert budget.chances == pytest.approx([1, first, second, first * first**0.5, first * second])
+
+
+def test_a_token_that_the_draft_thought_of_but_did_not_draft_ends_the_path() -> None:
+    budget = NodeBudget(costs("a large GPU"))
+    budget.drafts(1)
+    budget.grown(0, range(3), (-1.0, -1.3, -1.4), 1)
+    budget.grown(1, range(3), (-0.1, -3.0, -4.0), 3)
+    budget.keep()
+    before = vars(budget.calibration).copy()
+    budget.learn([2, 0])
+    alone = Calibration()
+    alone.learn((-1.0, -1.3, -1.4), 2)
+    assert before != vars(budget.calibration) == vars(alone)
 
 
 def test_a_draft_that_is_far_behind_must_be_worth_catching_up() -> None:

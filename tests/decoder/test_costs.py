@@ -1,10 +1,12 @@
 """What calls cost is read off measured sizes, and follows what calls have taken."""
 
+import math
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from decoder.costs import HIGHEST_ROWS, ODD, Curve
+from decoder.costs import HIGHEST_ROWS, ODD, RESHAPED_EVERY, Curve
 
 MEASURED = {1: 1.0, 2: 1.1, 4: 1.3, 8: 1.7}
 
@@ -52,6 +54,14 @@ def test_the_shape_follows_what_each_size_takes() -> None:
         curve.learn([8], 3.4)
     assert curve.seconds(1) == pytest.approx(1.0, rel=0.1)
     assert curve.seconds(8) == pytest.approx(3.4, rel=0.1)
+
+
+def test_the_neighbours_of_a_size_follow_it_half_as_far() -> None:
+    curve = Curve({1: 1.0, 8: 1.0, 64: 1.0}, pace_step=0.0)
+    for _ in range(RESHAPED_EVERY):
+        curve.learn([1], 100.0)
+    assert math.log(curve.seconds(8)) == pytest.approx(math.log(curve.seconds(1)) / 2)
+    assert curve.seconds(64) == pytest.approx(1.0)
 
 
 def test_several_calls_are_learnt_from_their_time_together() -> None:
