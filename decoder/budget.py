@@ -25,7 +25,7 @@ LEAST_KINSHIP = 0.3
 KINSHIP_STEP = 0.05
 CREDIT = 3.0
 """Tokens that a text may lose to guesses that fail, to begin with."""
-CREDIT_A_TOKEN = 0.01
+CREDIT_A_TOKEN = 0.006
 """What each token adds to that: on a text where nothing can be gained, drafting costs this share in the long run."""
 MOST_CREDIT = 8.0
 """What earlier rounds have gained is not staked again beyond this."""
