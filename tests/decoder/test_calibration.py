@@ -10,7 +10,9 @@ from hypothesis import strategies as st
 
 from decoder.calibration import Calibration
 
-LOGPROBS = st.lists(st.floats(-30, -1e-6) | st.just(-math.inf), min_size=1, max_size=5).map(lambda found: sorted(found, reverse=True))
+LOGPROBS = st.lists(st.floats(-30, -1e-6) | st.just(-math.inf), min_size=1, max_size=5).map(
+    lambda found: sorted(found, reverse=True)
+)
 
 
 def taught(
