@@ -111,28 +111,28 @@ class DynaApp(App[None]):
         """All panels; `arranged` says which are shown."""
         yield Canvas(status.status, every_s=0.5, panel="status")
         yield Canvas(status.essentials, every_s=0.0, panel="essentials")
-        yield Canvas(cards.cards, every_s=0.25, panel="cards")
+        yield Canvas(cards.cards, every_s=0.5, panel="cards")
         yield Canvas(status.tabs, every_s=0.5, panel="tabs")
         with Container(id="main"):
             with Container(id="left"):
                 yield Canvas(self.text_panel, every_s=0.0, panel="text")
                 yield Canvas(inspect.inspect, every_s=0.0, panel="inspect")
-                yield Canvas(race.race, every_s=0.25, panel="race")
+                yield Canvas(race.race, every_s=0.5, panel="race")
                 yield Canvas(work.work, every_s=0.5, panel="work")
                 yield Canvas(whatif.whatif, every_s=0.5, panel="whatif")
                 yield Canvas(prompts.prompts, every_s=0.5, panel="prompts")
-                yield Canvas(log.log, every_s=0.25, panel="log")
+                yield Canvas(log.log, every_s=0.5, panel="log")
             yield Canvas(tree.tree, every_s=0.25, panel="tree")
             with Container(id="column"):
                 yield Canvas(work.work, every_s=0.5, panel="side")
-                yield Canvas(guide.guide, every_s=0.25, panel="guide")
+                yield Canvas(guide.guide, every_s=1.0, panel="guide")
         with Container(id="curves"):
-            yield Canvas(curves.acceptance, every_s=0.2, panel="acceptance")
-            yield Canvas(curves.depth, every_s=0.2, panel="depth")
-        yield Canvas(curves.trends, every_s=0.25, panel="trends")
-        yield Canvas(timeline.timeline, every_s=0.25, panel="timeline")
+            yield Canvas(curves.acceptance, every_s=0.4, panel="acceptance")
+            yield Canvas(curves.depth, every_s=0.4, panel="depth")
+        yield Canvas(curves.trends, every_s=0.5, panel="trends")
+        yield Canvas(timeline.timeline, every_s=0.5, panel="timeline")
         yield Canvas(drawer.drawer, every_s=0.1, panel="drawer")
-        yield Canvas(sliders.knobs, every_s=0.25, panel="knobs")
+        yield Canvas(sliders.knobs, every_s=0.5, panel="knobs")
         yield Canvas(status.footer, every_s=0.5, panel="footer")
 
     def on_mount(self) -> None:

@@ -29,6 +29,8 @@ class Easel:
         self.owed = False
         """Whether all canvases are to be drawn at the next frame, due or not."""
         self.inks: Mapping[Ink, Style] = {}
+        self._canvases: list[Canvas] = []
+        """Of the main screen, which keeps them for good."""
         self._drawn: dict[Canvas, float] = {}
 
     def mix(self, app: App[None], *, color: bool) -> None:
@@ -43,7 +45,8 @@ class Easel:
         everything, self.owed = self.owed, False
         screen, frame = app.screen_stack[0], Frame()
         places = in_the_open(screen) if app.screen is screen else {}
-        for canvas in screen.query(Canvas):
+        self._canvases = self._canvases or list(screen.query(Canvas))
+        for canvas in self._canvases:
             if everything or now - self._drawn.get(canvas, float("-inf")) >= canvas.every_s:
                 self._drawn[canvas] = now
                 if canvas in places:
