@@ -246,8 +246,9 @@ def _round(state: RunState, event: Round) -> RunState:
     share = depth_acceptance(event.parents, event.accepted, root_is_drafted=rooted)
     recent = (*state.recent, (share, len(event.committed)))[-state.window :]
     round_s = max(0.0, event.t - (state.newest.t if state.newest else 0.0))
-    pieces = [clean_line(piece) for piece in event.pieces]
-    shown = event if pieces == event.pieces else structs.replace(event, pieces=pieces)
+    whole = "".join(event.pieces)
+    harmless = clean_line(whole) == whole  # as nearly always, and found out at once
+    shown = event if harmless else structs.replace(event, pieces=[clean_line(piece) for piece in event.pieces])
     return structs.replace(
         state,
         past=state.past.plus([shown]),

@@ -144,7 +144,7 @@ class DynaApp(App[None]):
             loop = asyncio.get_running_loop()
             for number in (signal.SIGTERM, signal.SIGHUP):
                 loop.add_signal_handler(number, self._signalled, number)
-            self.set_interval(1 / self._fps, self._beat)
+            self.run_worker(self._beats(), exit_on_error=True)
         self.tick()
 
     def on_resize(self) -> None:
@@ -262,6 +262,12 @@ class DynaApp(App[None]):
         note = self.scene.note if now < self._note_until else ""
         scene = replace(self.scene, note=note)
         self.scene = self._outlook.scene(scene, now, pin=self.pin, estimate="whatif" in self._visible)
+
+    async def _beats(self) -> None:
+        """A tick every so often; a timer of Textual's would cost as much as half a frame."""
+        while True:
+            await asyncio.sleep(1 / self._fps)
+            self._beat()
 
     def _beat(self) -> None:
         """A tick at the terminal's pace: everything is taken in, and drawn when the last frame is out."""

@@ -1,5 +1,6 @@
 """Records from an engine that decodes prompt after prompt in a thread of its own; torch is imported there only."""
 
+import gc
 import logging
 import threading
 from collections.abc import Callable, Iterator
@@ -184,7 +185,9 @@ class EngineSource:
         decode: Decode | None = None
         while not self._stopped:
             try:
-                decode = decode or self._load(self._report)
+                if decode is None:
+                    decode = self._load(self._report)
+                    gc.freeze()  # what libraries and models hold stays: not to be looked through again and again
                 if self._stopped:
                     return
                 self._decode(decode)
