@@ -122,7 +122,7 @@ def interval(ratios: list[float], resamples: int = 10_000) -> tuple[float, float
 def main() -> int:
     """Prints both rates and the tax; 1 when it may be above the bar."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--pairs", type=int, default=30)
+    parser.add_argument("--pairs", type=int, default=64)
     parser.add_argument("--inside", type=Path, help=argparse.SUPPRESS)
     wanted = parser.parse_args()
     if wanted.inside:
