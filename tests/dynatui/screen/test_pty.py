@@ -127,6 +127,12 @@ def test_an_engine_that_hangs_is_left_behind(start: Start) -> None:
     assert_left_clean(terminal)
 
 
+def test_losing_the_terminal_while_the_engine_hangs_ends_within_two_seconds(start: Start) -> None:
+    terminal = start("-c", script(HUNG))
+    terminal.wait_for("loading a fake")
+    assert terminal.hang_up() < 2
+
+
 def test_native_noise_goes_to_the_log_and_stays_out_of_the_picture(start: Start, tmp_path: Path) -> None:
     terminal = start("-c", script(NATIVE, 'quiet.set(); print("AFTER", flush=True)'))
     terminal.wait_for(" w9")
