@@ -49,6 +49,17 @@ def fit(row: Row, width: int) -> Row:
     return (*spans, (" " * room, "plain")) if room else tuple(spans)
 
 
+def shortened(row: Row, width: int) -> Row:
+    """The row as far as there is room; where it is cut, an ellipsis says so."""
+    room, spans = width, list[Span]()
+    for text, ink in row:
+        spans.append((text, ink) if cell_len(text) <= room else (column(text, room), ink))
+        room -= cell_len(text)
+        if room < 0:
+            break
+    return tuple(spans)
+
+
 def column(text: str, width: int) -> str:
     """A text cut or filled to `width` cells; a cut one ends in an ellipsis."""
     if width > 1 and cell_len(text) > width:
@@ -102,7 +113,7 @@ def frame(title: Row, body: Sequence[Row], size: tuple[int, int]) -> Rows:
     if width < _MIN_FRAME[0] or height < _MIN_FRAME[1]:
         return [fit(row, width) for row in [*body, *[()] * height][: max(0, height)]]
     room = width - 6
-    head = fit(title, room) if width_of(title) > room else title
+    head = shortened(title, room)
     rule = "─" * (room - width_of(head) + 1)
     rows: Rows = [(("╭─ ", "frame"), *head, (f" {rule}╮", "frame"))]
     inner = width - 4

@@ -92,3 +92,9 @@ def test_figures_are_written_as_people_write_them() -> None:
 def test_in_ascii_nothing_else_is_left_of_our_own_signs() -> None:
     rows = frame((("τh → ● ○ ▲ · …", "title"),), [((bar(0.7, 9) + trend([0, 1], 2, 0, 1), "bar"),)], (30, 3))
     assert all(line.isascii() for line in lines(in_ascii(rows)))
+
+
+def test_a_title_that_is_cut_says_so() -> None:
+    rows = frame((("Work", "title"), (" ─ what the guesses cost", "dim")), [], (20, 3))
+    assert text_of(rows[0]) == "╭─ Work ─ what t… ─╮"
+    assert "…" not in text_of(frame((("Work", "title"),), [], (20, 3))[0])
