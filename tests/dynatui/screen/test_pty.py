@@ -74,7 +74,7 @@ def test_a_garbled_screen_is_drawn_anew(start: Start, recording: str) -> None:
     terminal.wait_for("PAUSED")
     terminal.read(0.5)
     terminal.screen.reset()
-    assert terminal.read(0.5).strip() == ""
+    assert "tokens/round" not in terminal.read(0.5)
     terminal.send("\x0c")
     terminal.wait_for("tokens/round")
     assert "PAUSED" in terminal.shown
