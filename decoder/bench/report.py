@@ -104,7 +104,7 @@ def setup(
 def of_texts(setup: Setup, pair: Pair, samples: Samples) -> Report:
     """What samples on texts tell."""
 
-    def judge(prompt: int, before: Sequence[int], rivals: tuple[int, int], by_module: bool) -> Verdict:  # noqa: FBT001
+    def judge(prompt: int, before: Sequence[int], rivals: tuple[int, int], by_module: bool) -> Verdict:  # noqa: FBT001 - a `Judge`
         return judged(pair.target, [*setup.prompts[prompt], *before], rivals, by_module=by_module)
 
     return Report(

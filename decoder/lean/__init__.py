@@ -56,4 +56,4 @@ def _known(module: Any, activations: frozenset[str]) -> bool:
 def _plain(part: nn.Module, family: type, activation: type) -> bool:
     """Whether a part is as the family's own source makes it: no adapter, no quantised matrix, no hook."""
     known = type(part) in PARTS or type(part) is activation or type(part).__module__ == family.__module__
-    return known and not part.training and not part._forward_hooks and not part._forward_pre_hooks  # noqa: SLF001
+    return known and not part.training and not part._forward_hooks and not part._forward_pre_hooks  # noqa: SLF001 - only there

@@ -27,7 +27,9 @@ Compared: TypeAlias = Literal["tokens_per_round", "depth_acceptance", "tokens_pe
 LEAST = 10
 """Rounds that both sides need before they are compared."""
 ASSUMPTION = "95 % interval; rounds in blocks, as neighbours resemble each other; A and B are different text"
-"""What the screen says beside the intervals."""
+"""What the help says of the intervals."""
+_NOISE = 1e-9
+"""Means of the same values differ by this share at most, for they are summed in other blocks."""
 LABELS: dict[Compared, str] = {
     "tokens_per_round": "L-bar",
     "depth_acceptance": "depth acceptance",
@@ -71,8 +73,9 @@ class Difference:
 
     @property
     def clear(self) -> bool:
-        """Whether the interval leaves out zero."""
-        return self.low > 0 or self.high < 0
+        """Whether the interval leaves out zero, and what rounding makes of it."""
+        noise = _NOISE * max(abs(self.a), abs(self.b))
+        return self.low > noise or self.high < -noise
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from functools import lru_cache
 
+from dynatui.fold.pin import ASSUMPTION
 from dynatui.render.ink import Rows, frame, inside
 from dynatui.render.scene import Scene
 from dynatui.render.wrap import wrapped
@@ -20,6 +21,7 @@ GUIDE: tuple[tuple[str, str], ...] = (
     ("= ar", "The text is the one of plain decoding, as far as both are. ~ it differs, and where; a near tie is a "
      "difference within rounding. ! it differs by more than rounding."),
     ("Curves", "▲ you turned a knob. ┊ the round that is looked at. ┄ A, as you pinned it."),
+    ("A/B", f"What the settings that you pinned (A) and those in force now (B) yield. {ASSUMPTION}."),
     ("Time line", "● is the round that is shown, ▲ a turn of yours. Left of the end the work goes on unseen."),
     ("Race", "All methods decode the same prompt, each for the same time. ar is plain decoding, linear a single "
      "chain of guesses, fixed a tree of fixed shape."),

@@ -225,3 +225,12 @@ def test_comparing_takes_little_time() -> None:
         spent_s.append(time.process_time() - start_s)
     assert len(samples) == 500
     assert min(spent_s) < 0.02  # about 0.001 on the machine it was written on
+
+
+def test_the_same_rounds_are_no_clear_difference_however_they_are_summed() -> None:
+    state = RunState(past=Grown(tree_round(number) for number in range(60)))
+    samples = samples_of(state)
+    for cut in range(10, 50):
+        found = compared(samples[:cut], samples[cut:])
+        assert found
+        assert not [one.figure for one in found if one.clear]
