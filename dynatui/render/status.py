@@ -145,6 +145,8 @@ def _costs(scene: Scene) -> list[_Part]:
         parts.append(_Part(4 if meters.slow_line else 10, tuple(((words, slow),) for words in wordings), right=True))
     if meters.ui_share is not None:
         parts.append(_Part(9, (((f"UI {100 * meters.ui_share:.1f} %", "dim"),),), right=True))
+    if meters.bytes_per_s is not None:
+        parts.append(_Part(11, (((f"{short(meters.bytes_per_s / 1000, 0)} KB/s", "dim"),),), right=True))
     return parts
 
 

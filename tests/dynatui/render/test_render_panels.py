@@ -411,3 +411,9 @@ def test_every_ink_has_a_style_and_what_carries_meaning_an_attribute() -> None:
     styles = palette({"foreground": "ansi_default"}, color=False)
     assert set(styles) == set(get_args(Ink))
     assert styles["cursor"].bold
+
+
+def test_the_first_line_says_what_goes_over_the_wire_where_there_is_room() -> None:
+    scene = replace(running(), meters=Meters(fps=10.0, ui_share=0.029, bytes_per_s=18_300.0))
+    assert "10 fps  UI 2.9 %  18 KB/s" in lines(status(scene, 200, 1))[0]
+    assert "KB/s" not in lines(status(scene, 80, 1))[0]
