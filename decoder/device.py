@@ -82,6 +82,11 @@ class Stopwatch:
         return time.perf_counter() - self._left_out_s
 
 
+def device_name(device: torch.device) -> str | None:
+    """What the accelerator is called; None on a CPU."""
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else None
+
+
 def peak_bytes(device: torch.device) -> int:
     """Most memory in use so far: of the device's on CUDA, of the process on a CPU."""
     if device.type == "cuda":

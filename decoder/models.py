@@ -185,9 +185,14 @@ def load_pair(
     pair = make_pair(models[0], models[1], tokenizer)
     for model in models:
         model.slim()
-    if chosen_device.type == "cpu":
-        choose_threads(functools.partial(_try_out, pair.target))
+    settle_threads(pair)
     return pair
+
+
+def settle_threads(pair: Pair) -> None:
+    """Chooses the number of threads for this pair, where a CPU computes."""
+    if pair.target.device.type == "cpu":
+        choose_threads(functools.partial(_try_out, pair.target))
 
 
 @torch.inference_mode()

@@ -12,7 +12,7 @@ import torch
 import transformers
 
 import decoder
-from decoder.device import Stopwatch, peak_bytes, release_memory
+from decoder.device import Stopwatch, device_name, peak_bytes, release_memory
 from decoder.models import LanguageModel
 
 COPIED_BYTES = 1 << 30
@@ -37,13 +37,12 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
 
 def examined(device: torch.device) -> Machine:
     """This machine, now."""
-    on_gpu = device.type == "cuda"
     return Machine(
         system=f"{platform.system()} {platform.release()}",
         processor=_processor(),
         cores=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
         threads=torch.get_num_threads(),
-        accelerator=torch.cuda.get_device_name(device) if on_gpu else None,
+        accelerator=device_name(device),
         versions={
             "dynatui": decoder.__version__,
             "python": platform.python_version(),
@@ -51,7 +50,7 @@ def examined(device: torch.device) -> Machine:
             "transformers": transformers.__version__,
         },
         load_before=load(),
-        copy_bytes_per_s=copy_bandwidth(device) if on_gpu else None,
+        copy_bytes_per_s=copy_bandwidth(device) if device.type == "cuda" else None,
     )
 
 

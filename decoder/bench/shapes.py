@@ -26,7 +26,7 @@ from decoder.device import choose_device, choose_dtype
 from decoder.errors import ConfigError, DeviceError
 from decoder.events import Figures
 from decoder.metrics import figures
-from decoder.models import LanguageModel, Pair, make_pair
+from decoder.models import LanguageModel, Pair, make_pair, settle_threads
 
 SEED = 0
 CERTAINTY = 40.0
@@ -90,7 +90,9 @@ def random_pair(target: str, draft: str, *, device: str, dtype: str) -> Pair:
     modules = [_random_module(name, where, kind, seed) for seed, name in enumerate((target, draft))]
     _be_certain(modules[1])  # before the engine takes the weights over
     made = [LanguageModel(module, Path(name).name) for module, name in zip(modules, (target, draft), strict=True)]
-    return make_pair(made[0], made[1], PreTrainedTokenizerFast(tokenizer_object=Tokenizer(models.BPE())))
+    pair = make_pair(made[0], made[1], PreTrainedTokenizerFast(tokenizer_object=Tokenizer(models.BPE())))
+    settle_threads(pair)
+    return pair
 
 
 def random_prompt(pair: Pair, length: int, max_new_tokens: int) -> list[int]:

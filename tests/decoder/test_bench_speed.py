@@ -24,6 +24,7 @@ from decoder.bench.shapes import Size
 from decoder.bench.statistics import Estimate
 from decoder.bench.summary import Difference
 from decoder.config import DynaTree, Fixed, Linear, RunConfig
+from decoder.device import device_name
 from decoder.errors import ConfigError, PromptError
 from decoder.models import Pair
 from tests import tiny
@@ -362,6 +363,22 @@ def test_a_prompt_longer_than_the_context_is_refused(tiny_shapes: tuple[str, str
     pair = shapes.random_pair(*tiny_shapes, device="cpu", dtype="float32")
     with pytest.raises(ConfigError, match="exceed the context of 192"):
         shapes.random_prompt(pair, 190, 6)
+
+
+def test_threads_are_chosen_for_random_weights_as_for_any_pair(
+    tiny_shapes: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried: list[object] = []
+    monkeypatch.setattr("decoder.models.choose_threads", lambda run: tried.append(run()))
+    shapes.random_pair(*tiny_shapes, device="cpu", dtype="float32")
+    assert tried == [None]
+
+
+def test_an_accelerator_is_called_by_its_name_and_a_cpu_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: f"accelerator {device.index}")
+    assert device_name(torch.device("cuda:3")) == "accelerator 3"
+    assert device_name(torch.device("cpu")) is None
+    assert machine.examined(torch.device("cpu")).accelerator is None
 
 
 def test_an_embedding_that_is_the_head_too_is_read_and_another_is_not(lab: Lab) -> None:
