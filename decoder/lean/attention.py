@@ -5,7 +5,7 @@ pair's halves apart. Queries and keys are ordered alike, so no score changes. Qu
 as further rows: keys and values are never repeated.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,6 +21,11 @@ FUSED_FROM = 64
 FEW = 4
 """Rows up to which keys times queries, turned round, is faster than queries times keys: a tenth of a long pass."""
 VISIBLE, HIDDEN = np.float32(0), np.float32(-np.inf)
+Attention = Callable[
+    [Float[Tensor, "H GN D"], Float[Tensor, "H D S"], Float[Tensor, "H S D"], Float[Tensor, "GN M"] | None],
+    Float[Tensor, "H GN D"],
+]
+"""(scaled queries, keys, values, bias of the last M keys) -> what each query gathers from all values."""
 
 
 class LeanCache:
@@ -95,10 +100,16 @@ class Pass:
     values: tuple[Float[Tensor, "H S D"], ...]
     bias: Float[Tensor, "GN M"] | None
     """Added to the scores of the last M rows; None where everything is visible."""
+    attention: Attention
 
 
 def prepare(
-    cache: LeanCache, rotation: Rotation, positions: Sequence[int], visible: NDArray[np.bool_], groups: int
+    cache: LeanCache,
+    rotation: Rotation,
+    positions: Sequence[int],
+    visible: NDArray[np.bool_],
+    groups: int,
+    attention: Attention,
 ) -> Pass:
     """Makes room in the cache for N rows and says what they may see; the rows count as in use from now on."""
     start, end = cache.used, cache.used + len(positions)
@@ -110,6 +121,7 @@ def prepare(
         keys=store[:, 0, :, :end].transpose(2, 3).unbind(0),
         values=store[:, 1, :, :end].unbind(0),
         bias=additive(visible, store.dtype, groups),
+        attention=attention,
     )
 
 
@@ -130,12 +142,22 @@ def turn(heads: Float[Tensor, "N K H D"], given: Pass, width: int) -> None:
 
 def attend(queries: Float[Tensor, "H GN D"], given: Pass, index: int) -> Float[Tensor, "H GN D"]:
     """Attention of scaled queries to all rows in use, in layer `index`."""
+    return given.attention(queries, given.keys[index], given.values[index], given.bias)
+
+
+def gathered(
+    queries: Float[Tensor, "H GN D"],
+    keys: Float[Tensor, "H D S"],
+    values: Float[Tensor, "H S D"],
+    bias: Float[Tensor, "GN M"] | None,
+) -> Float[Tensor, "H GN D"]:
+    """The fastest `Attention` in the dtype of what it is given."""
     if queries.shape[1] >= FUSED_FROM:
-        return _attend_fused(queries, given, index)
-    scores = _scores(queries, given.keys[index])
-    if given.bias is not None:
-        scores[..., -given.bias.shape[1] :].add_(given.bias)
-    return torch.bmm(torch.softmax(scores, -1), given.values[index])
+        return _gathered_fused(queries, keys, values, bias)
+    scores = _scores(queries, keys)
+    if bias is not None:
+        scores[..., -bias.shape[1] :].add_(bias)
+    return torch.bmm(torch.softmax(scores, -1), values)
 
 
 def _scores(queries: Float[Tensor, "H GN D"], keys: Float[Tensor, "H D S"]) -> Float[Tensor, "H GN S"]:
@@ -144,14 +166,17 @@ def _scores(queries: Float[Tensor, "H GN D"], keys: Float[Tensor, "H D S"]) -> F
     return torch.bmm(keys.transpose(1, 2), queries.transpose(1, 2)).transpose(1, 2).contiguous()
 
 
-def _attend_fused(queries: Float[Tensor, "H GN D"], given: Pass, index: int) -> Float[Tensor, "H GN D"]:
-    keys, mask = given.keys[index].transpose(1, 2), None
-    if given.bias is not None:
-        mask = functional.pad(given.bias, (keys.shape[1] - given.bias.shape[1], 0))
-    attended = functional.scaled_dot_product_attention(
-        queries[None], keys[None], given.values[index][None], mask, scale=1.0
+def _gathered_fused(
+    queries: Float[Tensor, "H GN D"],
+    keys: Float[Tensor, "H D S"],
+    values: Float[Tensor, "H S D"],
+    bias: Float[Tensor, "GN M"] | None,
+) -> Float[Tensor, "H GN D"]:
+    mask = None if bias is None else functional.pad(bias, (keys.shape[2] - bias.shape[1], 0))
+    gathered = functional.scaled_dot_product_attention(
+        queries[None], keys.transpose(1, 2)[None], values[None], mask, scale=1.0
     )
-    return attended[0]
+    return gathered[0]
 
 
 def side_by_side(width: int) -> list[int]:

@@ -10,7 +10,7 @@ from jaxtyping import Float
 from numpy.typing import NDArray
 from torch import Tensor
 
-from decoder.lean.attention import LeanCache, Pass, Rotation, prepare
+from decoder.lean.attention import Attention, LeanCache, Pass, Rotation, gathered, prepare
 from decoder.lean.packed import Linear
 
 
@@ -38,11 +38,14 @@ class LeanModel:
     groups: int
     """Query heads of one key-value head."""
     head_width: int
+    attention: Attention = gathered
+    stored: torch.dtype | None = None
+    """Of keys and values; None: as `rows`."""
 
     def new_cache(self, capacity: int) -> LeanCache:
         """An empty cache of `capacity` rows."""
         shape = (len(self.layers), 2, self.heads, capacity, self.head_width)
-        return LeanCache(torch.zeros(shape, dtype=self.rows), self.rotation.width)
+        return LeanCache(torch.zeros(shape, dtype=self.stored or self.rows), self.rotation.width)
 
     def forward(
         self, cache: LeanCache, tokens: Sequence[int], positions: Sequence[int], visible: NDArray[np.bool_]
@@ -60,7 +63,7 @@ class LeanModel:
     def _hidden(
         self, cache: LeanCache, tokens: Sequence[int], positions: Sequence[int], visible: NDArray[np.bool_]
     ) -> Float[Tensor, "N X"]:
-        given = prepare(cache, self.rotation, positions, visible, self.groups)
+        given = prepare(cache, self.rotation, positions, visible, self.groups, self.attention)
         rows = self.embedding.index_select(0, torch.tensor(tokens)).to(self.rows)
         for index, layer in enumerate(self.layers):
             rows = layer(rows, given, index)
