@@ -4,6 +4,7 @@
 through the Hugging Face module; nothing is guessed.
 """
 
+import functools
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -16,7 +17,7 @@ from decoder.lean.model import LeanModel
 from decoder.lean.neox import GELU, read_neox
 from decoder.lean.weights import Arithmetic
 
-__all__ = ["LeanModel", "lean"]
+__all__ = ["LeanModel", "lean", "reader"]
 
 FAMILIES: Mapping[str, tuple[Callable[[Any, Arithmetic], LeanModel], frozenset[str]]] = {
     "GPTNeoXForCausalLM": (read_neox, frozenset(GELU)),
@@ -33,22 +34,27 @@ DTYPES = frozenset({torch.float16, torch.bfloat16, torch.float32, torch.float64}
 
 def lean(module: Any) -> LeanModel | None:
     """The same model for this CPU; None where only the module itself is sure to compute what it computes."""
-    reader, activations = FAMILIES.get(type(module).__name__, (None, frozenset()))
-    if reader is None or not _known(module, activations):
-        return None
-    return reader(module, Arithmetic.of(next(module.parameters()).dtype))
+    read = reader(module)
+    weight = next(module.parameters())
+    return read(Arithmetic.of(weight.dtype)) if read and weight.device.type == "cpu" else None
+
+
+def reader(module: Any) -> Callable[[Arithmetic], LeanModel] | None:
+    """What reads this module's weights, wherever they are; None for a module that is not known through and through."""
+    read, activations = FAMILIES.get(type(module).__name__, (None, frozenset()))
+    return functools.partial(read, module) if read and _known(module, activations) else None
 
 
 def _known(module: Any, activations: frozenset[str]) -> bool:
     config = module.config
-    weights = {(weight.device.type, weight.dtype) for weight in module.parameters()}
+    weights = {(weight.device, weight.dtype) for weight in module.parameters()}
     rotation = config.rope_parameters
     return (
         config.hidden_act in activations
         and rotation["rope_type"] in ROTATIONS
         and not (getattr(config, "sliding_window", None) and getattr(config, "use_sliding_window", True))
         and len(weights) == 1
-        and weights <= {("cpu", dtype) for dtype in DTYPES}
+        and {dtype for _, dtype in weights} <= DTYPES
         and all(_plain(part, type(module), type(ACT2FN[config.hidden_act])) for part in module.modules())
     )
 

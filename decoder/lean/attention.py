@@ -7,7 +7,7 @@ as further rows: keys and values are never repeated.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -80,13 +80,22 @@ class Rotation:
         """One row a position."""
         if max(positions) >= len(self._table):
             self._table = self._numbers(range(2 * max(positions)))
-        return self._table.index_select(0, torch.tensor(positions))
+        return self._table.index_select(0, torch.tensor(positions, device=self._table.device))
 
     def _numbers(self, positions: range) -> Complex[Tensor, "P 1 1 R"]:
         # The module's own numbers, as it computes them for plain text.
-        cos, sin = self._embedding(torch.empty(0, dtype=self._dtype), torch.tensor([positions]))
+        device = next((buffer.device for buffer in self._embedding.buffers()), None)
+        rows = torch.empty(0, dtype=self._dtype, device=device)
+        cos, sin = self._embedding(rows, torch.tensor([positions], device=device))
         half = cos.shape[-1] // 2
         return torch.complex(cos[0, :, :half].contiguous(), sin[0, :, :half].contiguous())[:, None, None]
+
+
+class Place(Protocol):
+    """Where rows are written to: a part of a tensor, or what acts like one."""
+
+    def copy_(self, src: Tensor, /) -> object:
+        """Takes over the rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,8 +103,8 @@ class Pass:
     """What all layers of one forward pass share."""
 
     rotation: Complex[Tensor, "N 1 1 R"]
-    new: tuple[Float[Tensor, "2 H N D"], ...]
-    """Where each layer's new keys and values go."""
+    new: Sequence[Place]
+    """Where each layer's new keys and values go, shape (2, H, N, D)."""
     keys: tuple[Float[Tensor, "H D S"], ...]
     values: tuple[Float[Tensor, "H S D"], ...]
     bias: Float[Tensor, "GN M"] | None

@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from decoder.lean.packed import HALF, Linear, pack
+from decoder.lean.packed import HALF, Linear, Maker, pack
 
 
 @dataclass(frozen=True)
@@ -18,6 +18,8 @@ class Arithmetic:
     """Residual, norms, rotations, attention, keys and values."""
     weights: torch.dtype
     """Of matrices."""
+    pack: Maker = pack
+    """Lays a matrix out for where it is used."""
 
     @classmethod
     def of(cls, dtype: torch.dtype) -> "Arithmetic":
@@ -53,7 +55,7 @@ class Matrix:
 
     def packed(self, arithmetic: Arithmetic) -> Linear:
         """The layer as it is used."""
-        return pack(self.weight, self.bias if bool(self.bias.any()) else None, arithmetic.weights)
+        return arithmetic.pack(self.weight, self.bias if bool(self.bias.any()) else None, arithmetic.weights)
 
 
 def stacked(*parts: Matrix) -> Matrix:
