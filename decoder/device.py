@@ -4,9 +4,15 @@ import gc
 import resource
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import torch
+from jaxtyping import Float
+from numpy.typing import NDArray
+from torch import Tensor
 
 from decoder.errors import ConfigError, DeviceError
 
@@ -16,6 +22,8 @@ DTYPES = {
     "bfloat16": torch.bfloat16,
     "float16": torch.float16,
 }
+WARM_UPS = 2
+"""Runs before a capture: libraries choose kernels and take their workspace in them."""
 NATIVE_BF16 = frozenset({"avx512_bf16", "amx_bf16", "bf16"})
 
 
@@ -80,6 +88,93 @@ class Stopwatch:
         if self._device.type == "cuda":
             torch.cuda.synchronize(self._device)
         return time.perf_counter() - self._left_out_s
+
+
+class Mark:
+    """A place in the device's stream of work, and when it gets there."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.host_s = time.perf_counter()
+        """When it was asked for, which is when a CPU gets there."""
+        self.event: Any = None
+        """Of CUDA."""
+        if device.type == "cuda":
+            self.event = torch.cuda.Event(enable_timing=True)
+            self.event.record(torch.cuda.current_stream(device))
+
+    def wait(self) -> None:
+        """Returns when all work before this place is done."""
+        if self.event is not None:
+            self.event.synchronize()
+
+    def seconds_since(self, earlier: "Mark") -> float:
+        """Time between two places, both of which the device has passed."""
+        if self.event is None:
+            return self.host_s - earlier.host_s
+        milliseconds: float = earlier.event.elapsed_time(self.event)
+        return milliseconds / 1000
+
+
+class Mailbox:
+    """Numbers on their way from the device to the host: sent without waiting, received with one wait."""
+
+    def __init__(self, device: torch.device, size: int) -> None:
+        self._device = device
+        self._host = torch.zeros(size, dtype=torch.float64, pin_memory=device.type == "cuda")
+        self.sent: Mark | None = None
+        """Where they are on their way; None before the first."""
+
+    def send(self, numbers: Float[Tensor, "R"]) -> None:
+        """Asks for a copy of these numbers as they are once the work so far is done."""
+        self._host.copy_(numbers, non_blocking=True)
+        self.sent = Mark(self._device)
+
+    def receive(self) -> NDArray[np.float64]:
+        """Waits for the numbers; valid until others are sent."""
+        if self.sent:
+            self.sent.wait()
+        found: NDArray[np.float64] = self._host.numpy()
+        return found
+
+
+class Graphs:
+    """Captures work on fixed addresses, so that the device repeats it without the host; elsewhere work is just done."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        self._stream: Any = None
+        self._pool: Any = None
+        """Memory of all graphs, which never run at the same time and leave nothing in it."""
+
+    def capture(self, work: Callable[[], None], undo: Callable[[], None]) -> Callable[[], None]:
+        """What does the same work again.
+
+        Args:
+            work: Reads and writes tensors that stay where they are, and asks the device for no number.
+            undo: Puts back what `work` changed: it is tried out before it is captured.
+        """
+        if self._device.type != "cuda":
+            return work
+        with torch.cuda.device(self._device):
+            if self._stream is None:
+                self._stream, self._pool = torch.cuda.Stream(), torch.cuda.graph_pool_handle()
+            self._stream.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(self._stream):
+                for _ in range(WARM_UPS):
+                    work()
+                    undo()
+            torch.cuda.current_stream().wait_stream(self._stream)
+            graph = torch.cuda.CUDAGraph()
+            # Other threads, a screen's or a meter's, may go on using the device meanwhile.
+            with torch.cuda.graph(graph, pool=self._pool, stream=self._stream, capture_error_mode="thread_local"):
+                work()
+        replay: Callable[[], None] = graph.replay
+        return replay
+
+
+def has_room(device: torch.device, needed_bytes: int) -> bool:
+    """Whether an accelerator has so much memory left; a CPU is not asked."""
+    return device.type != "cuda" or torch.cuda.mem_get_info(device)[0] >= needed_bytes
 
 
 def device_name(device: torch.device) -> str | None:
