@@ -7,6 +7,7 @@ forwarded once more to rebuild the cache. Positions and branches are right here,
 from collections.abc import Sequence
 from dataclasses import replace
 
+import numpy as np
 import torch
 
 from decoder.config import RunConfig
@@ -40,11 +41,12 @@ class Algorithm1Session:
 
     @torch.inference_mode()
     def prefill(self) -> float:
-        """Reads the whole prompt."""
+        """Reads the whole prompt, its last token as each round reads what it has committed."""
         start = self._stopwatch.now()
-        self._read(self.text)
         if self.text[:-1]:
+            self._pair.target.read(self.target_cache, self.text[:-1])
             self.drafter.read(self.text[:-1])
+        self._rebuild(self.text[-1:])
         return self._stopwatch.now() - start
 
     @torch.inference_mode()
@@ -118,10 +120,13 @@ class Algorithm1Session:
 
     def _commit(self, outcome: Outcome) -> None:
         self.target_cache.keep([])
-        self._read(outcome.committed)
+        self._rebuild(outcome.committed)
         self.drafter.keep(self.drafter.rows_of(outcome.accepted[: len(outcome.committed)]))
         self.text.extend(outcome.committed)
 
-    def _read(self, tokens: Sequence[int]) -> None:
-        logits = self._pair.target.read(self.target_cache, tokens)
-        self._next_choice = most_probable(logits[None], self._pair.vocabulary)[0]
+    def _rebuild(self, tokens: Sequence[int]) -> None:
+        first = self.target_cache.length
+        positions = range(first, first + len(tokens))
+        logits = self._pair.target.forward(self.target_cache, tokens, positions, np.tri(len(tokens), dtype=np.bool_))
+        self.target_cache.keep(positions)
+        self._next_choice = most_probable(logits[-1:], self._pair.vocabulary)[0]

@@ -8,7 +8,7 @@ here, not noticed later.
 import copy
 import functools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,8 @@ from decoder.costs import Costs
 from decoder.device import choose_device, choose_dtype
 from decoder.errors import ConfigError, DeviceError, ModelError, PairError
 from decoder.forward import Forward, ModuleForward, Rows
+from decoder.exact.attention import ExactModule, exact_lean
+from decoder.exact.trial import exactly
 from decoder.lean import lean
 from decoder.threads import choose_threads
 
@@ -111,6 +113,24 @@ class LanguageModel:
         return logits
 
     def module_in_float32(self) -> Any:
+    def exact(self) -> "LanguageModel":
+        """The same weights, run so that a row has the same bits whatever is computed beside it; see `decoder.exact`.
+
+        Raises:
+            PairError: This model cannot be run so.
+        """
+        forward = exact_lean(self._lean, self.dtype) if self._lean else ExactModule(self.module)
+        return self._run_by(exactly(forward, self.width, cuda=self.device.type == "cuda"))
+
+    def inexact(self) -> "LanguageModel":
+        """The same weights, run as fast as possible."""
+        return self._run_by(self._lean or ModuleForward(self.module))
+
+    def _run_by(self, forward: Forward) -> "LanguageModel":
+        twin = copy.copy(self)
+        twin._forward = forward  # noqa: SLF001 - another of the same class
+        return twin
+
         """The same weights in float32, to judge near ties."""
         return copy.deepcopy(self.module).float()
 
@@ -128,6 +148,8 @@ class Pair:
     context: int
     """Tokens that both models can hold."""
     costs: dict[int, Costs] = field(default_factory=dict, compare=False, repr=False)
+    exact: bool = False
+    """Whether every method writes what `ar` writes, bit for bit: the target's rows do not depend on each other."""
     """What rounds have cost so far, by the length of the text as a power of two; shared by all texts."""
 
     @property
@@ -160,10 +182,19 @@ def load_pair(
     report: Report = lambda _: None,
 ) -> Pair:
     """Loads two models from hub ids or local folders; with neither, the embedded pair.
+    exact: bool = False,
 
     Raises:
-        ConfigError: Only one model was named, or device or dtype is unknown.
+        ConfigError: Only one model was named, device or dtype is unknown, or the dtype leaves no room to be exact.
         DeviceError: There is no such device.
+    Args:
+        target: Hub id or folder.
+        draft: Hub id or folder.
+        device: auto, cpu, cuda or cuda:N.
+        dtype: auto, or a dtype's name.
+        exact: Whether every method must write the text of `ar` bit for bit, in half precision too; takes longer.
+        report: Told in a few words what is under way.
+
         ModelError: A model cannot be loaded.
         PairError: The two do not fit each other, or the engine cannot run one exactly.
     """
@@ -180,18 +211,42 @@ def load_pair(
     tokenizer = common_tokenizer(target, draft)
     models = []
     for role, name in (("target", target), ("draft", draft)):
+    if exact and chosen_dtype is torch.float64:
+        raise ConfigError(
+            "exact sums are taken in float64 and rounded, so float64 itself is too fine for them; "
+            "give --dtype float32, bfloat16 or float16, or leave out --exact"
+        )
         report(f"loading {role} {display_name(name)}")
         models.append(load_model(name, chosen_device, chosen_dtype))
     pair = make_pair(models[0], models[1], tokenizer)
-    for model in models:
-        model.slim()
     settle_threads(pair)
     return pair
 
 
+    if exact:
+        report("finding passes that agree bit for bit")
+        pair = exact_pair(pair)
+    for model in (pair.target, pair.draft):
+        model.slim()
 def settle_threads(pair: Pair) -> None:
     """Chooses the number of threads for this pair, where a CPU computes."""
     if pair.target.device.type == "cpu":
+def exact_pair(pair: Pair) -> Pair:
+    """The same pair with a target whose rows do not depend on each other.
+
+    Raises:
+        PairError: This target cannot be run so.
+    """
+    target = pair.target.exact()
+    probe(target)
+    return replace(pair, target=target, exact=True, costs={})
+
+
+def inexact_pair(pair: Pair) -> Pair:
+    """The same pair, as fast as possible."""
+    return replace(pair, target=pair.target.inexact(), exact=False, costs={})
+
+
         choose_threads(functools.partial(_try_out, pair.target))
 
 

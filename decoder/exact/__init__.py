@@ -1,0 +1,1 @@
+"""What --exact runs the target with: rows whose bits do not depend on what is computed beside them."""
