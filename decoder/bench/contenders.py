@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from decoder.bench.timed import TimedPair
+from decoder.bench.watched import Seen, WatchedPair, kv_bytes
 from decoder.config import DynaTree, Fixed, Linear, RunConfig
 from decoder.device import Stopwatch
 from decoder.engine import Outcome
@@ -26,8 +26,10 @@ class Trial:
     """One text, decoded to its end."""
 
     tally: Tally
-    models_s: float | None = None
-    """Of `decode_s`, the time in the calls of both models; None where it cannot be known."""
+    seen: Seen | None = None
+    """What both models did after the prompt; None where it cannot be known."""
+    kv_bytes: int | None = None
+    """What keys and values of both models take, where it is known."""
 
 
 @dataclass(frozen=True)
@@ -93,25 +95,25 @@ def decoded(pair: Pair, prompt_ids: Sequence[int], method: str, config: RunConfi
     The clock that counts stands outside of the session, so that nothing a session does escapes it; what a method says
     of the parts of its rounds is taken over. The device is waited for at the beginning and at the end alone.
     """
-    clock, timed = Stopwatch(pair.target.device), TimedPair(pair)
+    clock, watched = Stopwatch(pair.target.device), WatchedPair(pair)
     opened = clock.now()
-    session = METHODS[method].open(timed.pair, prompt_ids, config)
+    session = METHODS[method].open(watched.pair, prompt_ids, config)
     outcomes: list[tuple[Outcome, float]] = []
     try:
         session.prefill()
-        started, models_s = clock.now(), timed.seconds()
+        started, before = clock.now(), watched.seen()
         while not outcomes or not outcomes[-1][0].finished:
             outcome = session.step(())
             outcomes.append((outcome, time.perf_counter() - started))
         ended = clock.now() - started
-        spent = timed.seconds()
+        after, kept = watched.seen(), kv_bytes(session)
     finally:
         session.close()
     outcomes[-1] = (outcomes[-1][0], ended)
     tally = Tally(prefill_s=started - opened)
     for number, (outcome, t) in enumerate(outcomes):
         tally = tally_round(tally, as_round(method, number, outcome, t))
-    return Trial(tally, None if spent is None or models_s is None else spent - models_s)
+    return Trial(tally, after.since(before) if after and before else None, kept)
 
 
 def as_round(method: str, number: int, outcome: Outcome, t: float) -> Round:

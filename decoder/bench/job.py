@@ -3,23 +3,24 @@
 An interruption ends it early; what everyone went through until then is reported.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
-from decoder.bench import report, shapes
+from decoder.bench import report, sizes
 from decoder.bench.contenders import Contender, sweep
 from decoder.bench.machine import examined
 from decoder.bench.outside import baselines
-from decoder.bench.protocol import Sample, measured, warmed_up
-from decoder.bench.shapes import Size
+from decoder.bench.protocol import Sample, Turn, measured, mixed, schedule, warmed_up
+from decoder.bench.shapes import random_prompt, with_random_draft
+from decoder.bench.sizes import Size
 from decoder.bench.summary import Samples
 from decoder.config import DynaTree, Fixed, Linear, RunConfig
 from decoder.models import Pair, load_pair
 from decoder.text import encode_prompt, without_surrogates
 
 Note = Callable[[str], None]
-Told = TypeVar("Told", report.Report, report.ShapesReport)
+Told = TypeVar("Told", report.Report, report.RoundsReport)
 
 
 @dataclass(frozen=True)
@@ -37,21 +38,22 @@ class OnTexts:
     device: str = "auto"
     dtype: str = "auto"
     with_baselines: bool = True
+    random_draft: bool = False
+    """Whether the draft guesses at random, so that nothing can be gained."""
     repeats: int = 3
 
 
 @dataclass(frozen=True)
-class OnShapes:
-    """Rounds of given sizes on random weights."""
+class OnRounds:
+    """Rounds of given sizes after random texts of given lengths, with a draft that guesses at random."""
 
-    target: str
-    draft: str
+    load: Callable[..., Pair]
+    """(report=...) -> such a pair."""
     sizes: tuple[Size, ...]
+    contexts: tuple[int, ...]
+    """Tokens of the texts; the first is what the others are compared with."""
     config: RunConfig
-    device: str = "auto"
-    dtype: str = "auto"
-    context_length: int = 256
-    repeats: int = 3
+    repeats: int = 9
 
 
 @dataclass(frozen=True)
@@ -62,6 +64,19 @@ class Done(Generic[Told]):
     interrupted: bool
 
 
+@dataclass(frozen=True)
+class Plan:
+    """Who decodes what, and when."""
+
+    contenders: Sequence[Contender]
+    prompts: Sequence[Sequence[int]]
+    warm_up: Sequence[Sequence[int]]
+    """Prompts that everyone decodes for nothing before."""
+    order: Callable[[int, int, int, int], Iterable[Turn]]
+    """(contenders, prompts, repeats, seed) -> all turns."""
+    repeats: int
+
+
 def measure_texts(job: OnTexts, note: Note) -> Done[report.Report]:
     """Measures methods and baselines.
 
@@ -70,51 +85,51 @@ def measure_texts(job: OnTexts, note: Note) -> Done[report.Report]:
         KeyboardInterrupt: Nothing was complete yet when it came.
     """
     pair = load_pair(job.target, job.draft, device=job.device, dtype=job.dtype, report=note)
+    if job.random_draft:
+        pair = with_random_draft(pair)
     length = job.config.max_new_tokens
     texts = map(without_surrogates, job.prompts)
     prompts = [encode_prompt(pair.tokenizer, text, length, pair.context, special=True) for text in texts]
     contenders = sweep(job.methods, job.config, job.dynatrees, job.chains, job.trees)
     if job.with_baselines:
         contenders += baselines(pair, length)
-    setup, samples, interrupted = _measured(pair, contenders, prompts, job.config, job.repeats, note)
+    plan = Plan(contenders, prompts, prompts[:1], schedule, job.repeats)
+    setup, samples, interrupted = _measured(pair, plan, job.config, note)
     return Done(report.of_texts(setup, pair, samples), interrupted)
 
 
-def measure_shapes(job: OnShapes, note: Note) -> Done[report.ShapesReport]:
+def measure_rounds(job: OnRounds, note: Note) -> Done[report.RoundsReport]:
     """Measures rounds.
 
     Raises:
-        DecoderError: There is no such shape or tree, or models or device fail.
+        DecoderError: There is no such tree, a text is too long, or models or device fail.
         KeyboardInterrupt: Nothing was complete yet when it came.
     """
-    contenders = shapes.contenders(job.config, job.sizes)
-    note(f"making {job.target} and {job.draft} of random weights")
-    pair = shapes.random_pair(job.target, job.draft, device=job.device, dtype=job.dtype)
-    prompt = shapes.random_prompt(pair, job.context_length, job.config.max_new_tokens)
-    setup, samples, interrupted = _measured(pair, contenders, [prompt], job.config, job.repeats, note)
-    return Done(report.of_shapes(setup, pair, samples), interrupted)
+    contenders = sizes.contenders(job.config, job.sizes)
+    pair = replace(job.load(report=note), eos=frozenset())  # every turn has as many rounds
+    more = job.config.max_new_tokens + max((size.depth for size in job.sizes), default=0)
+    prompts = [random_prompt(pair, length, more) for length in job.contexts]
+    plan = Plan(contenders, prompts, prompts, mixed, job.repeats)
+    setup, samples, interrupted = _measured(pair, plan, job.config, note)
+    return Done(report.of_rounds(setup, pair, samples), interrupted)
 
 
-def _measured(
-    pair: Pair,
-    contenders: Sequence[Contender],
-    prompts: Sequence[Sequence[int]],
-    config: RunConfig,
-    repeats: int,
-    note: Note,
-) -> tuple[report.Setup, Samples, bool]:
+def _measured(pair: Pair, plan: Plan, config: RunConfig, note: Note) -> tuple[report.Setup, Samples, bool]:
     machine = examined(pair.target.device)
-    note(f"warming up: {', '.join(contender.name for contender in contenders)}")
-    ready = warmed_up(pair, contenders, prompts[0], note)
-    setup = report.setup(pair, machine, ready, prompts, config, repeats)
+    note(f"warming up: {', '.join(contender.name for contender in plan.contenders)}")
+    ready = warmed_up(pair, plan.contenders, plan.warm_up, note)
+    setup = report.setup(pair, machine, ready, plan.prompts, config, plan.repeats)
+    turns = list(plan.order(len(ready), len(plan.prompts), plan.repeats, config.seed))
     found: list[Sample] = []
+    interrupted = False
     try:
-        for sample in measured(pair, ready, prompts, repeats, config.seed):
-            if len(found) % len(ready) == 0:
-                note(f"repeat {sample.repeat + 1} of {repeats}, prompt {sample.prompt + 1} of {len(prompts)}")
+        for sample in measured(pair, ready, plan.prompts, turns):
             found.append(sample)
+            if len(found) % len(ready) == 0:
+                note(f"{len(found)} of {len(turns)} turns")
     except KeyboardInterrupt:
-        if len(found) < len(ready):
-            raise
-        return setup, Samples(found, ready), True
-    return setup, Samples(found, ready), False
+        interrupted = True
+    samples = Samples(found, ready)
+    if not samples.prompts:
+        raise KeyboardInterrupt
+    return setup, samples, interrupted

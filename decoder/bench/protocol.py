@@ -8,7 +8,7 @@ taken again.
 
 import gc
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from random import Random
 
@@ -17,6 +17,7 @@ from msgspec import structs
 
 from decoder.bench.contenders import Contender, Trial
 from decoder.bench.machine import peak_during, waited_s
+from decoder.bench.watched import Seen
 from decoder.errors import DeviceError
 from decoder.metrics import Tally
 from decoder.models import Pair
@@ -44,8 +45,9 @@ class Sample:
     prompt: int
     repeat: int
     tally: Tally
-    models_s: float | None = None
-    """See `Trial`."""
+    seen: Seen | None = None
+    """See `Trial`, as for the next."""
+    kv_bytes: int | None = None
     waited: float | None = None
     """Time that threads waited for a processor, over the turn's; None where the system does not say."""
 
@@ -58,21 +60,32 @@ def schedule(contenders: int, prompts: int, repeats: int, seed: int) -> Iterator
             yield from (Turn(repeat, prompt, contender) for contender in random.sample(range(contenders), contenders))
 
 
+def mixed(contenders: int, prompts: int, repeats: int, seed: int) -> Iterator[Turn]:
+    """All turns in order: repeat by repeat, everyone on every prompt in an order that is drawn anew.
+
+    For prompts that are compared with each other, and not only contenders on each.
+    """
+    random = Random(seed)
+    for repeat in range(repeats):
+        turns = [Turn(repeat, prompt, contender) for prompt in range(prompts) for contender in range(contenders)]
+        yield from random.sample(turns, len(turns))
+
+
 def warmed_up(
-    pair: Pair, contenders: Sequence[Contender], prompt: Sequence[int], report: Callable[[str], None]
+    pair: Pair, contenders: Sequence[Contender], prompts: Sequence[Sequence[int]], report: Callable[[str], None]
 ) -> list[Contender]:
-    """Lets every contender decode one prompt for nothing; a foreign one that fails is reported and left out.
+    """Lets every contender decode these prompts for nothing; a foreign one that fails is reported and left out.
 
     Raises:
         DeviceError: The device's memory is full.
     """
-    return [contender for contender in contenders if _works(pair, contender, prompt, report)]
+    return [contender for contender in contenders if all(_works(pair, contender, prompt, report) for prompt in prompts)]
 
 
 def measured(
-    pair: Pair, contenders: Sequence[Contender], prompts: Sequence[Sequence[int]], repeats: int, seed: int
+    pair: Pair, contenders: Sequence[Contender], prompts: Sequence[Sequence[int]], turns: Iterable[Turn]
 ) -> Iterator[Sample]:
-    """Samples as they come.
+    """Samples as they come, in the order of the turns.
 
     Raises:
         DeviceError: The device's memory is full.
@@ -80,10 +93,19 @@ def measured(
     gc.collect()
     gc.freeze()  # what is there by now would cost every tidying up a good part of a second
     try:
-        for turn in schedule(len(contenders), len(prompts), repeats, seed):
+        for turn in turns:
             contender = contenders[turn.contender]
             trial, waited = _undisturbed(pair, contender, prompts[turn.prompt])
-            yield Sample(contender.name, contender.group, turn.prompt, turn.repeat, trial.tally, trial.models_s, waited)
+            yield Sample(
+                contender.name,
+                contender.group,
+                turn.prompt,
+                turn.repeat,
+                trial.tally,
+                seen=trial.seen,
+                kv_bytes=trial.kv_bytes,
+                waited=waited,
+            )
     finally:
         gc.unfreeze()
 

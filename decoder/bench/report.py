@@ -6,10 +6,11 @@ from typing import Any
 
 import msgspec
 
+from decoder.bench.arithmetic import Arithmetic, Work, shape
 from decoder.bench.contenders import BASELINE, Contender
 from decoder.bench.machine import Machine, load, read_bytes
 from decoder.bench.protocol import Sample
-from decoder.bench.shapes import Rounds, rounds
+from decoder.bench.rounds import Growth, Rounds, growth, rounds
 from decoder.bench.summary import Bandwidth, Comparison, Difference, Row, Samples, comparisons, differences, rows
 from decoder.config import RunConfig
 from decoder.events import Figures
@@ -50,6 +51,11 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     figures: Figures
     models_s: float | None
     """Of `decode_s`, the time in the calls of both models, where it is known."""
+    target_work: Work | None
+    """What the target's calls after the prompt had to do, where they are known."""
+    draft_work: Work | None
+    kv_bytes: int | None
+    """Keys and values of both models as allocated, where it is known."""
     waited: float | None
     """Time that threads waited for a processor, over the turn's, where it is known."""
 
@@ -68,12 +74,15 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     samples: list[Record]
 
 
-class ShapesReport(msgspec.Struct, frozen=True, kw_only=True):
-    """Rounds of given sizes on random weights."""
+class RoundsReport(msgspec.Struct, frozen=True, kw_only=True):
+    """Rounds of given sizes after texts of given lengths."""
 
     setup: Setup
     load_after: float | None
+    arithmetic: Arithmetic
     rounds: list[Rounds]
+    growth: list[Growth]
+    """Against the first length."""
     samples: list[Record]
 
 
@@ -119,12 +128,16 @@ def of_texts(setup: Setup, pair: Pair, samples: Samples) -> Report:
     )
 
 
-def of_shapes(setup: Setup, pair: Pair, samples: Samples) -> ShapesReport:
-    """What samples on random weights tell."""
-    return ShapesReport(
+def of_rounds(setup: Setup, pair: Pair, samples: Samples) -> RoundsReport:
+    """What samples on random tokens tell."""
+    contexts = [len(prompt) for prompt in setup.prompts]
+    arithmetic = Arithmetic(shape(pair.target.module), shape(pair.draft.module))
+    return RoundsReport(
         setup=setup,
         load_after=load(),
-        rounds=rounds(samples, setup.seed, _bandwidth(setup, pair)),
+        arithmetic=arithmetic,
+        rounds=rounds(samples, contexts, setup.seed, arithmetic, _bandwidth(setup, pair)),
+        growth=growth(samples, contexts, setup.seed, arithmetic),
         samples=_records(samples),
     )
 
@@ -146,6 +159,9 @@ def _record(turn: Sample, found: Figures) -> Record:
         prompt=turn.prompt,
         repeat=turn.repeat,
         figures=found,
-        models_s=turn.models_s,
+        models_s=turn.seen.models_s if turn.seen else None,
+        target_work=turn.seen.target if turn.seen else None,
+        draft_work=turn.seen.draft if turn.seen else None,
+        kv_bytes=turn.kv_bytes,
         waited=turn.waited,
     )

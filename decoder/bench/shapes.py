@@ -1,68 +1,28 @@
-"""Pairs of known shapes with random weights, and trees of given depth and size: what speed needs, without a download.
+"""Pairs whose draft guesses at random and is sure of it: random weights of known shapes, or loaded models.
 
-The configurations in `shapes/` are those that the models' authors have published. A random draft is made so sure of
-itself that its most probable path never ends early: a tree then has exactly the levels and nodes that are asked for.
-Random models agree on nothing, so a round commits one token here, and tokens a second follow from tokens a round.
+Time needs no trained weights. The configurations in `shapes/` are those that the models' authors have published. A
+draft is so sure of itself that its most probable path never ends early, and right only by chance.
 """
 
+import copy
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import torch
 from tokenizers import Tokenizer, models
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedTokenizerFast
 from transformers.utils import logging as transformers_logging
 
-from decoder.bench.contenders import BASELINE, Contender, own
-from decoder.bench.statistics import Estimate, estimate
-from decoder.bench.summary import Bandwidth, Measure, Samples, per_round
-from decoder.config import DynaTree, Fixed, RunConfig
 from decoder.device import choose_device, choose_dtype
 from decoder.errors import ConfigError, DeviceError
-from decoder.events import Figures
-from decoder.metrics import figures
-from decoder.models import LanguageModel, Pair, make_pair, settle_threads
+from decoder.models import LanguageModel, Pair, Report, load_pair, make_pair, settle_threads
 
 SEED = 0
 CERTAINTY = 40.0
 """Standard deviation of the draft's logits: the best of thousands then nearly always has probability 1."""
-OVERALL = 1e-9
-"""Paths that are this improbable still grow."""
-LENGTHS = (1.0, 2.0, 3.0, 4.0, 6.0, 7.08)
-"""Tokens a round for which tokens a second are told; the last is the paper's best."""
-
-
-@dataclass(frozen=True)
-class Size:
-    """A tree of `depth` drafted levels, verified in `rows` rows: its root and all drafted nodes."""
-
-    depth: int
-    rows: int
-
-
-class Rounds(msgspec.Struct, frozen=True, kw_only=True):
-    """What rounds with a tree of one size cost; medians over repeats of the mean round."""
-
-    name: str
-    rows: float
-    """Rows that were verified a round, on average."""
-    levels: float
-    """Forward passes of the draft a round."""
-    round_ms: Estimate
-    draft_ms: float
-    level_ms: float | None
-    verify_ms: float
-    commit_ms: float
-    host_ms: float
-    bandwidth_share: float | None
-    tokens_per_second: dict[float, float]
-    """By tokens a round, as far as such a tree can bring them."""
-    peak_bytes: int
 
 
 def names() -> list[str]:
@@ -70,7 +30,7 @@ def names() -> list[str]:
     return sorted(entry.name.removesuffix(".json") for entry in _folder().iterdir() if entry.name.endswith(".json"))
 
 
-def random_pair(target: str, draft: str, *, device: str, dtype: str) -> Pair:
+def random_pair(target: str, draft: str, *, device: str, dtype: str, report: Report = lambda _: None) -> Pair:
     """Two models of these shapes with random weights.
 
     Args:
@@ -78,6 +38,7 @@ def random_pair(target: str, draft: str, *, device: str, dtype: str) -> Pair:
         draft: The same.
         device: As for `load_pair`.
         dtype: As for `load_pair`; auto is float16 on CUDA, Pythia's own.
+        report: Told what is made.
 
     Raises:
         ConfigError: There is no such shape, device or dtype.
@@ -87,6 +48,7 @@ def random_pair(target: str, draft: str, *, device: str, dtype: str) -> Pair:
     transformers_logging.set_verbosity_error()
     where = choose_device(device)
     kind = choose_dtype(dtype, where, None)
+    report(f"making {target} and {draft} of random weights")
     modules = [_random_module(name, where, kind, seed) for seed, name in enumerate((target, draft))]
     _be_certain(modules[1])  # before the engine takes the weights over
     made = [LanguageModel(module, Path(name).name) for module, name in zip(modules, (target, draft), strict=True)]
@@ -95,88 +57,35 @@ def random_pair(target: str, draft: str, *, device: str, dtype: str) -> Pair:
     return pair
 
 
-def random_prompt(pair: Pair, length: int, max_new_tokens: int) -> list[int]:
+def loaded_pair(
+    target: str | None, draft: str | None, *, device: str, dtype: str, report: Report = lambda _: None
+) -> Pair:
+    """A pair as `load_pair` loads it, but with a random draft."""
+    return with_random_draft(load_pair(target, draft, device=device, dtype=dtype, report=report))
+
+
+def with_random_draft(pair: Pair) -> Pair:
+    """The same pair, but that the draft's output matrix is random: its time is the same, its help is chance."""
+    module = copy.deepcopy(pair.draft.module)
+    head = module.get_output_embeddings().weight
+    with torch.no_grad():
+        head.normal_(generator=torch.Generator(head.device).manual_seed(SEED))
+    _be_certain(module)
+    return replace(pair, draft=LanguageModel(module, f"{pair.draft.name} (random head)"), costs={})
+
+
+def random_prompt(pair: Pair, length: int, more: int) -> list[int]:
     """Random token ids.
 
     Raises:
-        ConfigError: They and the new ones do not fit.
+        ConfigError: The models' context has no room for them and `more`.
     """
-    if length + max_new_tokens > pair.context:
+    if length + more > pair.context:
         raise ConfigError(
-            f"{length} random tokens and {max_new_tokens} new ones exceed the context of {pair.context}; give fewer"
+            f"{length} random tokens and {more} new and drafted ones exceed the context of {pair.context}; give fewer"
         )
     ids: list[int] = torch.randint(pair.vocabulary, (length,), generator=torch.Generator().manual_seed(SEED)).tolist()
     return ids
-
-
-def contenders(config: RunConfig, sizes: Sequence[Size]) -> list[Contender]:
-    """ar, and rounds with a tree of each size."""
-    return [
-        own(BASELINE, BASELINE, BASELINE, config),
-        *(own(f"{size.depth}x{size.rows}", "tree", *_rules(size, config)) for size in sizes),
-    ]
-
-
-def _rules(size: Size, config: RunConfig) -> tuple[str, RunConfig]:
-    """The method and parameters whose every tree has this size.
-
-    Raises:
-        ConfigError: There is no such tree.
-    """
-    depth, drafted = size.depth, size.rows - 1
-    if not 1 <= depth <= drafted:
-        raise ConfigError(
-            f"no tree has {depth} levels in {size.rows} rows, its root among them; give DxN with D from 1 to N-1"
-        )
-    if depth == 1:
-        return "fixed", replace(config, fixed=Fixed(depth=1, branching=drafted, tau=0.0, n_max=drafted))
-    siblings = -(-drafted // depth)
-    rules = DynaTree(
-        d0=depth - 1,
-        d_max=depth,
-        branching=(siblings, siblings, siblings),
-        rho_stop=OVERALL,
-        rho_deep=OVERALL,
-        tau=0.0,
-        n_max=drafted,
-        selection="best",
-        history=False,
-    )
-    return "dynatree", replace(config, dynatree=rules)
-
-
-def rounds(samples: Samples, seed: int, bandwidth: Bandwidth | None) -> list[Rounds]:
-    """One row a contender, whatever its text: among random tokens near ties are common, and nobody reads them."""
-    return [
-        _row(name, [figures(turn.tally, None) for turn in samples.turns(name, 0)], seed, bandwidth)
-        for name in samples.groups
-    ]
-
-
-def _row(name: str, turns: list[Figures], seed: int, bandwidth: Bandwidth | None) -> Rounds:
-    def middle(measure: Measure) -> Estimate:
-        found = estimate([[value for turn in turns if (value := measure(turn)) is not None]], seed)
-        assert found is not None, "own sessions know all parts of their rounds"  # noqa: S101 - a programmer's mistake
-        return found
-
-    first = turns[0]
-    levels = (first.draft_forwards or 0) / first.rounds
-    draft_ms = 1000 * middle(per_round("draft_s")).median
-    round_ms = middle(lambda turn: 1000 * turn.decode_s / turn.rounds)
-    return Rounds(
-        name=name,
-        rows=1 + (first.drafted or 0) / first.rounds,
-        levels=levels,
-        round_ms=round_ms,
-        draft_ms=draft_ms,
-        level_ms=draft_ms / levels if levels else None,
-        verify_ms=1000 * middle(per_round("verify_s")).median,
-        commit_ms=1000 * middle(per_round("commit_s")).median,
-        host_ms=1000 * middle(per_round("host_s")).median,
-        bandwidth_share=middle(bandwidth.share).median if bandwidth else None,
-        tokens_per_second={length: 1000 * length / round_ms.median for length in LENGTHS if length <= levels + 1},
-        peak_bytes=max(turn.peak_bytes or 0 for turn in turns),
-    )
 
 
 def _random_module(name: str, device: torch.device, dtype: torch.dtype, seed: int) -> Any:

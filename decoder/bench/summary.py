@@ -217,7 +217,7 @@ def _row(samples: Samples, name: str, seed: int, bandwidth: Bandwidth | None) ->
         value = middle(per_round(key))
         return None if value is None else 1000 * value
 
-    rest = estimate([[_rest(turn) for turn in samples.turns(name, prompt) if turn.models_s] for prompt in same], seed)
+    rest = estimate([[_rest(turn) for turn in samples.turns(name, prompt) if turn.seen] for prompt in same], seed)
     peak = middle(lambda found: found.peak_bytes)
     return Row(
         name=name,
@@ -253,4 +253,4 @@ def _host_share(found: Figures) -> float | None:
 
 
 def _rest(turn: Sample) -> float:
-    return 1 - (turn.models_s or 0.0) / turn.tally.decode_s
+    return 1 - (turn.seen.models_s if turn.seen else 0.0) / turn.tally.decode_s

@@ -1,11 +1,10 @@
 """Reports as text of at most 80 columns. Only words and numbers: everything is computed before it comes here."""
 
 from collections.abc import Callable, Sequence
-from statistics import median
 
 from decoder.bench.protocol import DISTURBED
-from decoder.bench.report import Report, ShapesReport
-from decoder.bench.shapes import LENGTHS, Rounds
+from decoder.bench.report import Report, RoundsReport
+from decoder.bench.rounds import LENGTHS, Growth, Rounds
 from decoder.bench.statistics import Estimate
 from decoder.bench.summary import Comparison, Difference, Row
 from decoder.metrics import FIGURES
@@ -28,12 +27,15 @@ def on_texts(report: Report) -> str:
     return "\n\n".join(filter(None, tables)) + "\n"
 
 
-def on_shapes(report: ShapesReport) -> str:
-    """The report of rounds on random weights."""
-    return "\n\n".join([_heading(report), rounds(report.rounds)]) + "\n"
+def on_rounds(report: RoundsReport) -> str:
+    """The report of rounds."""
+    contexts = dict.fromkeys(row.context for row in report.rounds)
+    tables = [rounds([row for row in report.rounds if row.context == context]) for context in contexts]
+    tables += [grown(report.growth), memory(report.rounds, report.growth)]
+    return "\n\n".join(filter(None, [_heading(report), *tables])) + "\n"
 
 
-def _heading(report: Report | ShapesReport) -> str:
+def _heading(report: Report | RoundsReport) -> str:
     """What was measured, where, and how quiet it was there."""
     setup, machine = report.setup, report.setup.machine
     waits = [record.waited for record in report.samples]
@@ -132,10 +134,11 @@ def differing(differences: Sequence[Difference]) -> str:
 
 
 def rounds(rows: Sequence[Rounds]) -> str:
-    """What rounds of each size cost, and what that brings at how many tokens a round."""
+    """What rounds of each size cost after one length, and what that brings at how many tokens a round."""
     limits = any(row.bandwidth_share is not None for row in rows)
     head = [(21, "ms/round"), (8, "draft"), (7, "/level"), (8, "verify"), (7, "commit"), (7, "host")]
-    lines = [_line("levels x rows", *head, *([(6, "limit")] if limits else []))]
+    lines = [f"After {rows[0].context} random tokens, with a draft that guesses at random:"]
+    lines.append(_line("levels x rows", *head, *([(6, "limit")] if limits else [])))
     for row in rows:
         times = ((8, row.draft_ms), (7, row.level_ms), (8, row.verify_ms), (7, row.commit_ms), (7, row.host_ms))
         cells = [(21, _interval(row.round_ms, _ms)), *((width, _ms(time)) for width, time in times)]
@@ -143,7 +146,36 @@ def rounds(rows: Sequence[Rounds]) -> str:
     lines += ["", _line(f"tokens/s at {_LABELS['tokens_per_round']}", *((10, f"{length:g}") for length in LENGTHS))]
     for row in rows:
         lines.append(_line(row.name, *((10, _number(row.tokens_per_second.get(length), 1)) for length in LENGTHS)))
-    lines.append(f"Peak memory {median(row.peak_bytes for row in rows) / 1e6:.0f} MB.")
+    return "\n".join(lines)
+
+
+def grown(rows: Sequence[Growth]) -> str:
+    """By how much rounds take longer after longer texts, beside their arithmetic."""
+    if not rows:
+        return ""
+    head = [(7, "after"), (17, "round"), (8, "/level"), (8, "verify"), (8, "sums"), (16, "round/sums")]
+    lines = [f"Growth over {rows[0].over} tokens:", _line("levels x rows", *head)]
+    for row in rows:
+        factors = [(8, _number(factor, 2)) for factor in (row.level, row.verify, row.multiply_adds)]
+        lines.append(
+            _line(row.name, (7, str(row.context)), (17, _ratio(row.round)), *factors, (16, _ratio(row.beyond)))
+        )
+    lines.append("sums: multiply-adds of matrices and attention that these very rounds asked for;")
+    lines.append("round/sums: growth of the round's time over theirs.")
+    return "\n".join(lines)
+
+
+def memory(rows: Sequence[Rounds], growth: Sequence[Growth]) -> str:
+    """What keys and values take, the peak of all memory, and what a longer text adds to both."""
+    more = {(row.name, row.context): row for row in growth}
+    adds = [(11, "adds: k+v"), (9, "peak")] if growth else []
+    lines = [_line("megabytes:", (7, "after"), (17, "keys and values"), (9, "peak"), *adds)]
+    for row in rows:
+        cells = [(7, str(row.context)), (17, _megabytes(row.kv_bytes)), (9, _megabytes(row.peak_bytes))]
+        if found := more.get((row.name, row.context)):
+            cells += [(11, _megabytes(found.kv_bytes)), (9, _megabytes(found.peak_bytes))]
+        lines.append(_line(row.name, *cells))
+    lines.append("Keys and values of both models as allocated; peak: on a CPU the process's.")
     return "\n".join(lines)
 
 
@@ -170,6 +202,10 @@ def _ms(value: float | None) -> str:
     """Milliseconds, in digits that fit a column whether they are thousandths or thousands."""
     digits = 3 if value is None or value < 10 else 2 if value < 100 else 1
     return _number(value, digits)
+
+
+def _megabytes(count: int | None) -> str:
+    return UNKNOWN if count is None else f"{count / 1e6:.1f}"
 
 
 def _percent(share: float | None) -> str:

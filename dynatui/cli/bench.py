@@ -9,82 +9,24 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import msgspec
 import typer
-from typer import Option
 
-from decoder.config import PRESETS, Fixed, Linear, RunConfig, require
+from decoder.config import Fixed, Linear, RunConfig, require
 from decoder.errors import ConfigError, PromptError
-from decoder.methods import METHODS, chosen
-from dynatui.cli import options, request, settings, streams
+from decoder.methods import chosen
+from dynatui.cli import bench_options, options, request, settings, streams
 from dynatui.cli.headless import INTERRUPTED
 
-ALL_METHODS = ",".join(name for name in METHODS if name != "hf")
-"""hf is among the baselines, which run without a thread of their own."""
-OTHERS = "Measurement"
-WITHOUT_TEXTS = ("target", "draft", "prompt_files", "prompt_texts", "prompt_chars", "methods", "linear", "fixed")
+ONLY_TEXTS = ("prompt_files", "prompt_texts", "prompt_chars", "methods", "linear", "fixed", "baselines", "hostile")
+"""Parameters that say nothing to rounds of given sizes."""
+ONLY_ROUNDS = ("trees",)
+ONLY_LOADED = ("target", "draft")
 """Parameters that say nothing to random weights."""
-ONLY_SHAPES = ("trees", "context_length")
 
 app = typer.Typer()
-
-Shapes = Annotated[
-    str | None,
-    Option(
-        metavar="TARGET:DRAFT",
-        rich_help_panel=options.MODELS,
-        help="Random weights of these shapes instead, for example pythia-2.8b:pythia-70m, or a config.json each.",
-    ),
-]
-PromptChars = Annotated[
-    int | None,
-    Option(metavar="N", min=1, rich_help_panel=options.PROMPTS, help="Only the first N characters of each prompt."),
-]
-Methods = Annotated[
-    str,
-    Option(metavar="NAMES", rich_help_panel=OTHERS, help=f"Which to measure beside ar, of {ALL_METHODS}."),
-]
-Presets = Annotated[
-    str,
-    Option("--preset", metavar="NAMES", rich_help_panel=options.TREE, help=f"One or more of {', '.join(PRESETS)}."),
-]
-Chains = Annotated[
-    str, Option("--linear", metavar="K,K,..", rich_help_panel=OTHERS, help="Lengths of linear's chain to measure.")
-]
-Trees = Annotated[
-    str, Option("--fixed", metavar="DxB,..", rich_help_panel=OTHERS, help="Depths and branchings of fixed trees.")
-]
-Sizes = Annotated[
-    str,
-    Option(
-        "--trees", metavar="DxN,..", rich_help_panel=OTHERS, help="With --shapes: levels and verified rows of trees."
-    ),
-]
-ContextLength = Annotated[
-    int, Option("--context", metavar="N", min=1, rich_help_panel=OTHERS, help="With --shapes: tokens of the prompt.")
-]
-Repeats = Annotated[
-    int, Option(metavar="R", min=1, max=1000, rich_help_panel=OTHERS, help="Times that each prompt is decoded.")
-]
-Baselines = Annotated[
-    bool,
-    Option(
-        "--baselines/--no-baselines",
-        rich_help_panel=OTHERS,
-        help="Whether transformers' greedy and assisted generation are measured as well.",
-    ),
-]
-JsonFile = Annotated[
-    Path | None,
-    Option(
-        "--json",
-        metavar="FILE",
-        rich_help_panel=OTHERS,
-        help="Add a line to FILE with every sample, all settings and the machine.",
-    ),
-]
 
 
 @app.callback()
@@ -99,23 +41,24 @@ def speed(
     *,
     target: options.Target = None,
     draft: options.Draft = None,
-    shapes: Shapes = None,
+    shapes: bench_options.Shapes = None,
     device: options.Device = "auto",
     dtype: options.Dtype = "auto",
     prompt_files: options.PromptFiles = None,
     prompt_texts: options.PromptTexts = None,
-    prompt_chars: PromptChars = None,
-    methods: Methods = ALL_METHODS,
-    linear: Chains = str(Linear.k),
-    fixed: Trees = f"{Fixed.depth}x{Fixed.branching}",
-    trees: Sizes = "1x2,2x4,4x8,4x16,8x32,8x64",
-    context_length: ContextLength = 256,
+    prompt_chars: bench_options.PromptChars = None,
+    methods: bench_options.Methods = bench_options.ALL_METHODS,
+    linear: bench_options.Chains = str(Linear.k),
+    fixed: bench_options.Trees = f"{Fixed.depth}x{Fixed.branching}",
+    trees: bench_options.Sizes = "1x2,2x4,4x8,4x16,8x32,8x64",
+    context_length: bench_options.Contexts = None,
     max_new_tokens: options.MaxNewTokens = None,
-    repeats: Repeats = 3,
+    repeats: bench_options.Repeats = None,
     seed: options.Seed = 0,
-    baselines: Baselines = True,
-    json_file: JsonFile = None,
-    preset: Presets = "paper",
+    baselines: bench_options.Baselines = True,
+    hostile: bench_options.Hostile = False,
+    json_file: bench_options.JsonFile = None,
+    preset: bench_options.Presets = "paper",
     history: options.History = None,
     tau_h: options.TauH = None,
     tau_l: options.TauL = None,
@@ -133,13 +76,28 @@ def speed(
     All run in one process on the same weights, turn by turn after a warm-up. A text that differs from ar's has no
     speed.
     """
-    _refuse_contradictions(context, with_shapes=shapes is not None)
+    on_rounds = shapes is not None or context_length is not None
+    _refuse_contradictions(context, with_shapes=shapes is not None, on_rounds=on_rounds)
     rules = {"history": history, "tau_h": tau_h, "tau_l": tau_l, "d0": d0, "d_max": d_max, "branching": branching}
     rules |= {"rho_stop": rho_stop, "rho_deep": rho_deep, "tau": tau, "n_max": n_max, "selection": selection}
-    runs = _runs(preset, {"max_new_tokens": max_new_tokens, "seed": seed, **rules})
+    length = bench_options.ROUNDS if on_rounds and max_new_tokens is None else max_new_tokens
+    runs = _runs(preset, {"max_new_tokens": length, "seed": seed, **rules})
     config = next(iter(runs.values()))
     measure: Callable[[], Measured]
-    if shapes is None:
+    if on_rounds:
+        measure = partial(
+            _on_rounds,
+            shapes=None if shapes is None else _two(shapes),
+            target=target,
+            draft=draft,
+            device=device,
+            dtype=dtype,
+            sizes=_lists("--trees", trees, example="8x64"),
+            contexts=_contexts(bench_options.CONTEXT if context_length is None else context_length),
+            config=config,
+            repeats=repeats or bench_options.ROUND_REPEATS,
+        )
+    else:
         texts = _cut(request.prompts(request.prompt_files(prompt_files), prompt_texts), prompt_chars)
         measure = partial(
             _on_texts,
@@ -153,19 +111,13 @@ def speed(
             ),
             target=target,
             draft=draft,
+            device=device,
+            dtype=dtype,
             with_baselines=baselines,
+            random_draft=hostile,
+            repeats=repeats or bench_options.TEXT_REPEATS,
         )
-    else:
-        target_shape, draft_shape = _two(shapes)
-        measure = partial(
-            _on_shapes,
-            target=target_shape,
-            draft=draft_shape,
-            sizes=_lists("--trees", trees, example="8x64"),
-            config=config,
-            context_length=context_length,
-        )
-    return _told(partial(measure, device=device, dtype=dtype, repeats=repeats), json_file)
+    return _told(measure, json_file)
 
 
 @dataclass(frozen=True)
@@ -184,13 +136,25 @@ def _on_texts(**given: Any) -> Measured:
     return Measured(table.on_texts(done.report), done.report, done.interrupted)
 
 
-def _on_shapes(*, sizes: tuple[tuple[int, ...], ...], **given: Any) -> Measured:
+def _on_rounds(
+    *,
+    shapes: tuple[str, str] | None,
+    target: str | None,
+    draft: str | None,
+    device: str,
+    dtype: str,
+    sizes: tuple[tuple[int, ...], ...],
+    **given: Any,
+) -> Measured:
     from decoder.bench import job, table  # noqa: PLC0415 - imports torch
-    from decoder.bench.shapes import Size  # noqa: PLC0415
+    from decoder.bench.shapes import loaded_pair, random_pair  # noqa: PLC0415
+    from decoder.bench.sizes import Size  # noqa: PLC0415
 
+    pair = partial(random_pair, *shapes) if shapes else partial(loaded_pair, target, draft)
+    load = partial(pair, device=device, dtype=dtype)
     trees = tuple(Size(*size) for size in sizes)
-    done = job.measure_shapes(job.OnShapes(sizes=trees, **given), streams.say)
-    return Measured(table.on_shapes(done.report), done.report, done.interrupted)
+    done = job.measure_rounds(job.OnRounds(load=load, sizes=trees, **given), streams.say)
+    return Measured(table.on_rounds(done.report), done.report, done.interrupted)
 
 
 def _told(measure: Callable[[], Measured], path: Path | None) -> int:
@@ -213,13 +177,15 @@ def _append(path: Path, content: bytes) -> None:
         raise ConfigError(f"cannot write {path}: {error.strerror}; let --json name another file") from None
 
 
-def _refuse_contradictions(context: typer.Context, *, with_shapes: bool) -> None:
+def _refuse_contradictions(context: typer.Context, *, with_shapes: bool, on_rounds: bool) -> None:
     """Options that would say nothing."""
-    idle, why = (WITHOUT_TEXTS, "beside --shapes") if with_shapes else (ONLY_SHAPES, "without --shapes")
+    idle = dict.fromkeys(ONLY_TEXTS, "beside --shapes" if with_shapes else "beside --context") if on_rounds else {}
+    idle |= dict.fromkeys(ONLY_LOADED, "beside --shapes") if with_shapes else {}
+    idle |= {} if on_rounds else dict.fromkeys(ONLY_ROUNDS, "without --context or --shapes")
     for parameter in context.command.params:
         source = context.get_parameter_source(str(parameter.name))
         if parameter.name in idle and source is not None and source.name == "COMMANDLINE":
-            raise ConfigError(f"{parameter.opts[0]} has no effect {why}; leave it out")
+            raise ConfigError(f"{parameter.opts[0]} has no effect {idle[parameter.name]}; leave it out")
 
 
 def _runs(presets: str, given: dict[str, Any]) -> dict[str, RunConfig]:
@@ -242,6 +208,12 @@ def _cut(prompts: tuple[str, ...], length: int | None) -> tuple[str, ...]:
     if not all(beginnings):
         raise PromptError("a prompt is empty but for blanks; give one with words")
     return beginnings
+
+
+def _contexts(text: str) -> tuple[int, ...]:
+    lengths = tuple(length for (length,) in _lists("--context", text, example="256"))
+    require(min(lengths) >= 1, f"--context is {text!r}; give lengths from 1 up")
+    return lengths
 
 
 def _two(shapes: str) -> tuple[str, str]:

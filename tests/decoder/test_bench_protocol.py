@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from decoder.bench.contenders import Contender, Trial
-from decoder.bench.protocol import Sample, Turn, measured, schedule, warmed_up
+from decoder.bench.protocol import Sample, Turn, measured, mixed, schedule, warmed_up
 from decoder.bench.summary import Samples
 from decoder.errors import DeviceError
 from decoder.grown import TokenLog
@@ -52,12 +52,34 @@ def test_the_order_hangs_on_the_seed_alone() -> None:
     assert first == again != other
 
 
+def test_where_prompts_are_compared_turns_on_all_of_them_are_mixed_within_a_repeat() -> None:
+    found = list(mixed(contenders=4, prompts=3, repeats=20, seed=0))
+    repeats = [found[start : start + 12] for start in range(0, 240, 12)]
+    everyone = sorted((prompt, contender) for prompt in range(3) for contender in range(4))
+    for repeat, turns in enumerate(repeats):
+        assert {turn.repeat for turn in turns} == {repeat}
+        assert sorted((turn.prompt, turn.contender) for turn in turns) == everyone
+    first_prompts = Counter(turn.prompt for turns in repeats for turn in turns[:4])
+    assert min(first_prompts.values()) > 10
+
+
+def test_everyone_is_warmed_up_on_every_prompt_that_is_given() -> None:
+    calls: list[list[int]] = []
+
+    def run(ids: list[int]) -> Tally:
+        calls.append(ids)
+        return took(1.0)
+
+    warmed_up(PAIR, [contender("ar", run)], PROMPTS, report=pytest.fail)
+    assert calls == PROMPTS
+
+
 def test_drift_of_the_machine_does_not_reach_the_ratios() -> None:
     """The machine slows down a hundredfold; one contender stays three times as fast as the other."""
     slowness = iter(1.01**step for step in range(1000))
     ar = contender("ar", lambda _: took(3.0 * next(slowness)))
     fast = contender("fast", lambda _: took(1.0 * next(slowness)))
-    samples = Samples(measured(PAIR, [ar, fast], [[1]] * 25, repeats=9, seed=0), [ar, fast])
+    samples = Samples(measured(PAIR, [ar, fast], [[1]] * 25, schedule(2, 25, repeats=9, seed=0)), [ar, fast])
     ratio = samples.ratio("fast", "ar", seed=0)
     assert ratio is not None
     assert ratio.low is not None
@@ -65,15 +87,16 @@ def test_drift_of_the_machine_does_not_reach_the_ratios() -> None:
     assert 2.95 < ratio.low <= ratio.high < 3.05
 
 
-def test_the_warm_up_is_no_sample() -> None:
+def test_the_warm_up_is_no_sample(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("decoder.bench.protocol.waited_s", lambda: 0.0)  # a busy machine takes turns again
     calls: list[list[int]] = []
 
     def run(ids: list[int]) -> Tally:
         calls.append(ids)
         return took(100.0 if len(calls) == 1 else 1.0)
 
-    ready = warmed_up(PAIR, [contender("ar", run)], PROMPTS[0], report=pytest.fail)
-    samples = list(measured(PAIR, ready, PROMPTS, repeats=2, seed=0))
+    ready = warmed_up(PAIR, [contender("ar", run)], PROMPTS[:1], report=pytest.fail)
+    samples = list(measured(PAIR, ready, PROMPTS, schedule(1, 3, repeats=2, seed=0)))
     assert len(calls) == 7
     assert calls[0] == [1]
     assert [sample.tally.decode_s for sample in samples] == [1.0] * 6
@@ -87,13 +110,13 @@ def refuses(_ids: list[int]) -> Tally:
 def test_a_foreign_contender_that_fails_is_left_out_and_named() -> None:
     told: list[str] = []
     both = [contender("ar", lambda _: took(1.0)), contender("generate static", refuses, foreign=True)]
-    assert [ready.name for ready in warmed_up(PAIR, both, PROMPTS[0], told.append)] == ["ar"]
+    assert [ready.name for ready in warmed_up(PAIR, both, PROMPTS[:1], told.append)] == ["ar"]
     assert told == ["generate static is left out: no static cache for this model"]
 
 
 def test_a_method_of_our_own_that_fails_fails_the_measurement() -> None:
     with pytest.raises(ValueError, match="no static cache"):
-        warmed_up(PAIR, [contender("ar", refuses)], PROMPTS[0], report=pytest.fail)
+        warmed_up(PAIR, [contender("ar", refuses)], PROMPTS[:1], report=pytest.fail)
 
 
 @pytest.mark.parametrize("foreign", [True, False])
@@ -102,11 +125,11 @@ def test_full_memory_is_told_as_such(foreign: bool) -> None:  # noqa: FBT001 - a
         raise torch.OutOfMemoryError
 
     with pytest.raises(DeviceError, match="memory of cpu is full; choose smaller models"):
-        warmed_up(PAIR, [contender("ar", overflow, foreign=foreign)], PROMPTS[0], report=pytest.fail)
+        warmed_up(PAIR, [contender("ar", overflow, foreign=foreign)], PROMPTS[:1], report=pytest.fail)
 
 
 def test_every_sample_has_its_peak_memory() -> None:
-    (sample,) = measured(PAIR, [contender("ar", lambda _: took(1.0))], [[1]], repeats=1, seed=0)
+    (sample,) = measured(PAIR, [contender("ar", lambda _: took(1.0))], [[1]], schedule(1, 1, repeats=1, seed=0))
     assert sample.tally.peak_bytes is not None
     assert sample.tally.peak_bytes > 10_000_000
 
@@ -122,7 +145,9 @@ def waits(monkeypatch: pytest.MonkeyPatch, *seconds: float | None) -> list[Sampl
     monkeypatch.setattr("decoder.bench.protocol.waited_s", lambda: next(ticks))
     monkeypatch.setattr("decoder.bench.protocol.time.perf_counter", lambda: float(next(clock)))
     decode_s = iter(float(turn) for turn in range(1, 100))
-    return list(measured(PAIR, [contender("ar", lambda _: took(next(decode_s)))], [[1]], repeats=1, seed=0))
+    return list(
+        measured(PAIR, [contender("ar", lambda _: took(next(decode_s)))], [[1]], schedule(1, 1, repeats=1, seed=0))
+    )
 
 
 def test_a_turn_that_was_disturbed_is_taken_again(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,5 @@
 """Whole measurements on tiny models: figures that hang together, texts that are checked, tables that fit."""
 
-import json
 import os
 import subprocess
 import sys
@@ -14,18 +13,17 @@ import pytest
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
-from decoder.bench import job, machine, shapes, table
+from decoder.bench import job, machine, table
 from decoder.bench.contenders import decoded, sweep
-from decoder.bench.job import Done, OnShapes, OnTexts, measure_shapes, measure_texts
+from decoder.bench.job import Done, OnTexts, measure_texts
 from decoder.bench.outside import ASSISTED, baselines
 from decoder.bench.protocol import Sample
-from decoder.bench.report import Report, ShapesReport
-from decoder.bench.shapes import Size
+from decoder.bench.report import Report
 from decoder.bench.statistics import Estimate
 from decoder.bench.summary import Difference
 from decoder.config import DynaTree, Fixed, Linear, RunConfig
 from decoder.device import device_name
-from decoder.errors import ConfigError, PromptError
+from decoder.errors import PromptError
 from decoder.models import Pair
 from tests import tiny
 from tests.decoder.lab import Lab
@@ -260,118 +258,6 @@ def interrupted(given: tuple[Any, ...], after: int) -> Iterator[Sample]:
         if number == after:
             raise KeyboardInterrupt
         yield sample
-
-
-@pytest.fixture(scope="module")
-def tiny_shapes(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
-    """A target and a draft as configurations alone."""
-    home = tmp_path_factory.mktemp("shapes")
-    common = {"model_type": "gpt_neox", "vocab_size": 288, "max_position_embeddings": 192, "eos_token_id": None}
-    sizes = {"target": (32, 2, 64), "draft": (16, 1, 32)}
-    for name, (hidden, layers, inner) in sizes.items():
-        fields = {"hidden_size": hidden, "num_hidden_layers": layers, "intermediate_size": inner}
-        (home / f"{name}.json").write_text(json.dumps(common | fields | {"num_attention_heads": 2}))
-    return str(home / "target.json"), str(home / "draft.json")
-
-
-@pytest.fixture(scope="module")
-def rounds(tiny_shapes: tuple[str, str]) -> ShapesReport:
-    sizes = (Size(1, 2), Size(2, 4), Size(4, 8), Size(8, 64))
-    job = OnShapes(
-        *tiny_shapes, sizes, RunConfig(max_new_tokens=6), device="cpu", dtype="float32", context_length=16, repeats=2
-    )
-    return measure_shapes(job, lambda _: None).report
-
-
-def test_rounds_have_the_levels_and_rows_that_were_asked_for(rounds: ShapesReport) -> None:
-    assert [(row.name, row.levels, row.rows) for row in rounds.rounds] == [
-        ("ar", 0, 1),
-        ("1x2", 1, 2),
-        ("2x4", 2, 4),
-        ("4x8", 4, 8),
-        ("8x64", 8, 64),
-    ]
-
-
-def test_tokens_a_second_follow_from_tokens_a_round(rounds: ShapesReport) -> None:
-    *_, deep = rounds.rounds
-    assert deep.tokens_per_second[7.08] == pytest.approx(7080 / deep.round_ms.median)
-    assert list(rounds.rounds[0].tokens_per_second) == [1.0]
-    assert list(rounds.rounds[2].tokens_per_second) == [1.0, 2.0, 3.0]
-    assert deep.level_ms == pytest.approx(deep.draft_ms / 8)
-
-
-def test_the_table_of_rounds_fits_80_columns(rounds: ShapesReport) -> None:
-    large = msgspec.structs.replace(
-        rounds.rounds[-1], round_ms=Estimate(1234.5, 1200.1, 1300.2), draft_ms=1234.5, bandwidth_share=0.5
-    )
-    text = table.on_shapes(msgspec.structs.replace(rounds, rounds=[*rounds.rounds, large]))
-    assert max(map(len, text.splitlines())) <= 80
-    assert "target.json with draft.json on cpu in float32" in text
-
-
-@pytest.mark.parametrize(
-    ("name", "parameters"),
-    [
-        ("pythia-70m", 70_426_624),
-        ("pythia-160m", 162_322_944),
-        ("pythia-410m", 405_334_016),
-        ("pythia-1b", 1_011_781_632),
-        ("pythia-1.4b", 1_414_647_808),
-        ("pythia-2.8b", 2_775_208_960),
-        ("pythia-6.9b", 6_857_302_016),
-        ("llama-3.2-1b", 1_235_814_400),
-        ("llama-3.1-8b", 8_030_261_248),
-    ],
-)
-def test_the_shapes_have_as_many_parameters_as_the_published_models(name: str, parameters: int) -> None:
-    assert name in shapes.names()
-    with torch.device("meta"):
-        model: Any = AutoModelForCausalLM.from_config(shapes._config(name))
-    assert sum(weight.numel() for weight in model.parameters()) == parameters
-
-
-def test_every_shape_that_is_kept_is_known_to_this_test() -> None:
-    assert len(shapes.names()) == 9
-
-
-@pytest.mark.parametrize(("depth", "rows"), [(0, 4), (4, 4), (2, 1), (1, 1), (-1, 3)])
-def test_trees_that_cannot_be_are_refused(depth: int, rows: int) -> None:
-    with pytest.raises(ConfigError, match=f"no tree has {depth} levels in {rows} rows"):
-        shapes.contenders(CONFIG, [Size(depth, rows)])
-
-
-@pytest.mark.parametrize(
-    ("content", "why"), [(None, "cannot read"), ("{", "is no model's"), ('{"model_type": "nonesuch"}', "is no model's")]
-)
-def test_a_file_that_is_no_configuration_is_refused(tmp_path: Path, content: str | None, why: str) -> None:
-    path = tmp_path / "config.json"
-    if content is not None:
-        path.write_text(content)
-    with pytest.raises(ConfigError, match=why):
-        shapes.random_pair(str(path), "pythia-70m", device="cpu", dtype="float32")
-
-
-def test_an_unknown_shape_is_refused_with_the_known_ones() -> None:
-    with pytest.raises(
-        ConfigError, match=r"no shape 'gpt-5'; give a config\.json, or one of llama-3\.1-8b, .*pythia-70m"
-    ):
-        shapes.random_pair("gpt-5", "pythia-70m", device="cpu", dtype="float32")
-
-
-def test_a_prompt_longer_than_the_context_is_refused(tiny_shapes: tuple[str, str]) -> None:
-    pair = shapes.random_pair(*tiny_shapes, device="cpu", dtype="float32")
-    with pytest.raises(ConfigError, match="exceed the context of 192"):
-        shapes.random_prompt(pair, 190, 6)
-
-
-def test_threads_are_chosen_for_random_weights_as_for_any_pair(
-    tiny_shapes: tuple[str, str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    tried: list[object] = []
-    monkeypatch.setattr("decoder.models.choose_threads", lambda run: tried.append(run()))
-    shapes.random_pair(*tiny_shapes, device="cpu", dtype="float32")
-    assert tried == [None]
 
 
 def test_an_accelerator_is_called_by_its_name_and_a_cpu_has_none(monkeypatch: pytest.MonkeyPatch) -> None:

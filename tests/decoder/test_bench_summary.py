@@ -4,9 +4,11 @@ from collections.abc import Sequence
 
 import pytest
 
+from decoder.bench.arithmetic import Work
 from decoder.bench.contenders import Contender, Trial
 from decoder.bench.protocol import Sample
 from decoder.bench.summary import Bandwidth, Row, Samples, comparisons, differences, rows
+from decoder.bench.watched import Seen
 from decoder.grown import TokenLog
 from decoder.metrics import Tally
 from decoder.neartie import Verdict
@@ -34,7 +36,7 @@ def sample(
         draft_forwards=6,
         peak_bytes=1000,
     )
-    return Sample(name, group or name, prompt, repeat, tally, models_s=0.7 * decode_s)
+    return Sample(name, group or name, prompt, repeat, tally, seen=Seen(0.7 * decode_s, Work(), Work()))
 
 
 def row(samples: Samples, name: str, bandwidth: Bandwidth | None = None) -> Row:

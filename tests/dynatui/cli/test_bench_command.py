@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from dynatui.cli import bench
+from dynatui.cli import bench_options
 from dynatui.cli.main import command, main
 from man.make import PAGE
 from tests import tiny
@@ -28,7 +28,14 @@ def _no_settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         (["--shapes", "x"], "--shapes is 'x'; give target and draft, for example pythia-2.8b:pythia-70m"),
         (["--shapes", "a:b", "--target", "x"], "--target has no effect beside --shapes; leave it out"),
         (["--shapes", "a:b", "--linear", "2"], "--linear has no effect beside --shapes; leave it out"),
-        (["--context", "9"], "--context has no effect without --shapes; leave it out"),
+        (["--shapes", "a:b", "--hostile"], "--hostile has no effect beside --shapes; leave it out"),
+        (["--context", "9", "--prompt", "x"], "--prompt has no effect beside --context; leave it out"),
+        (["--context", "9", "--no-baselines"], "--baselines has no effect beside --context; leave it out"),
+        (["--trees", "1x2"], "--trees has no effect without --context or --shapes; leave it out"),
+        (["--context", "9,x"], "--context is '9,x'; give 256, or several with commas between them"),
+        (["--context", ""], "--context is ''; give 256, or several with commas between them"),
+        (["--context", "9,0"], "--context is '9,0'; give lengths from 1 up"),
+        (["--context", "9", "--trees", "2x2", "--device", "cpu"], "no tree has 2 levels in 2 rows"),
         (["--linear", "1,x"], "--linear is '1,x'; give 5, or several with commas between them"),
         (["--linear", "0"], "K is 0; give 1 or more"),
         (["--fixed", "2,2"], "--fixed is '2,2'; give 5x2, or several with commas between them"),
@@ -83,7 +90,7 @@ def test_a_measurement_prints_tables_and_adds_a_line_to_the_file(
     captured = capsys.readouterr()
     assert "tokens/s" in captured.out
     assert "dynatree over linear (" in captured.out
-    assert "repeat 1 of 1, prompt 1 of 1" in captured.err
+    assert "6 of 6 turns" in captured.err
     first, second = map(json.loads, kept.read_text().splitlines())
     assert [row["name"] for row in second["rows"]] == ["ar", "dynatree", "linear 2", "linear 3", "fixed 2x2", "alg1"]
     assert first["setup"]["contenders"]["dynatree"]["d0"] == 2
@@ -99,7 +106,42 @@ def test_random_weights_are_measured_by_their_shapes(tmp_path: Path, capsys: pyt
     sizes = ["--trees", "1x2,2x4", "--context", "8", "--max-new-tokens", "3", "--repeats", "1", "--device", "cpu"]
     assert main(["bench", "speed", "--shapes", f"{path}:{path}", *sizes, "--dtype", "float32"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert [line.split()[0] for line in lines if line.startswith(("ar ", "1x2", "2x4"))] == ["ar", "1x2", "2x4"] * 2
+    assert [line.split()[0] for line in lines if line.startswith(("ar ", "1x2", "2x4"))] == ["ar", "1x2", "2x4"] * 3
+
+
+def test_rounds_of_loaded_models_are_measured_after_texts_of_several_lengths(
+    pair: tiny.TinyPair, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kept = tmp_path / "rounds.jsonl"
+    models = ["--target", str(pair.target), "--draft", str(pair.draft), "--device", "cpu", "--dtype", "float32"]
+    sizes = ["--context", "8,40,24", "--trees", "1x2,2x4", "--repeats", "1", "--json", str(kept)]
+    assert main(["bench", "speed", *models, *sizes]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line for line in lines if line.startswith("After")] == [
+        f"After {length} random tokens, with a draft that guesses at random:" for length in (8, 40, 24)
+    ]
+    assert "Growth over 8 tokens:" in lines
+    report = json.loads(kept.read_text())
+    assert [(row["name"], row["context"]) for row in report["growth"]] == [
+        (name, length) for name in ("ar", "1x2", "2x4") for length in (40, 24)
+    ]
+    assert report["setup"]["max_new_tokens"] == bench_options.ROUNDS
+    assert [len(prompt) for prompt in report["setup"]["prompts"]] == [8, 40, 24]
+
+
+def test_a_hostile_draft_is_measured_on_texts(
+    pair: tiny.TinyPair, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kept = tmp_path / "hostile.jsonl"
+    models = ["--target", str(pair.target), "--draft", str(pair.draft), "--device", "cpu", "--dtype", "float32"]
+    small = ["--prompt", "The tree grows", "--max-new-tokens", "20", "--repeats", "1", "--no-baselines"]
+    for extra in ([], ["--hostile"]):
+        assert main(["bench", "speed", *models, *small, "--methods", "linear", "--json", str(kept), *extra]) == 0
+    kind, hostile = map(json.loads, kept.read_text().splitlines())
+    assert kind["texts"] == hostile["texts"]
+    assert kind["rows"][1]["tokens_per_round"] > 1.3
+    assert hostile["rows"][1]["tokens_per_round"] < 1.2
+    assert "(random head)" in capsys.readouterr().out
 
 
 def test_settings_for_the_live_race_do_not_choose_what_is_measured(
@@ -112,5 +154,5 @@ def test_settings_for_the_live_race_do_not_choose_what_is_measured(
 
 
 def test_every_method_but_the_threaded_baseline_is_measured_by_default() -> None:
-    assert bench.ALL_METHODS.startswith("dynatree,ar,linear,fixed")
-    assert "hf" not in bench.ALL_METHODS.split(",")
+    assert bench_options.ALL_METHODS.startswith("dynatree,ar,linear,fixed")
+    assert "hf" not in bench_options.ALL_METHODS.split(",")

@@ -1,0 +1,202 @@
+"""Rounds with trees of given depth and size after texts of given lengths: what they cost, and how that grows.
+
+The draft guesses at random, so a round commits one token, and tokens a second follow from tokens a round. A length is
+compared with the first one turn by turn; beside it stands by how much the arithmetic grew that those very rounds asked
+for.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from statistics import median
+
+import msgspec
+
+from decoder.bench.arithmetic import Arithmetic
+from decoder.bench.protocol import Sample
+from decoder.bench.statistics import Estimate, estimate
+from decoder.bench.summary import Bandwidth, Samples
+from decoder.metrics import figures
+
+LENGTHS = (1.0, 2.0, 3.0, 4.0, 6.0, 7.08)
+"""Tokens a round for which tokens a second are told; the last is the paper's best."""
+
+
+class Rounds(msgspec.Struct, frozen=True, kw_only=True):
+    """What rounds with a tree of one size cost after a text of one length; medians over repeats of the mean round."""
+
+    name: str
+    context: int
+    """Tokens of the text before the first round."""
+    rows: float
+    """Rows that were verified a round, on average."""
+    levels: float
+    """Forward passes of the draft a round."""
+    round_ms: Estimate
+    draft_ms: float
+    level_ms: float | None
+    verify_ms: float
+    commit_ms: float
+    host_ms: float
+    bandwidth_share: float | None
+    tokens_per_second: dict[float, float]
+    """By tokens a round, as far as such a tree can bring them."""
+    multiply_adds: float | None
+    """Of both models in a round, where their calls are known."""
+    kv_bytes: int | None
+    """Keys and values of both models as allocated, where it is known."""
+    peak_bytes: int
+    """Of the device on CUDA, of the process on a CPU, weights included."""
+
+
+class Growth(msgspec.Struct, frozen=True, kw_only=True):
+    """By what rounds after a longer text cost more than after the first; medians over repeats of quotients."""
+
+    name: str
+    context: int
+    over: int
+    """The first text's length."""
+    round: Estimate
+    level: float | None
+    verify: float
+    multiply_adds: float | None
+    beyond: Estimate | None
+    """The round's growth over that of its multiply-adds."""
+    kv_bytes: int | None
+    """More than with the first, as is the next."""
+    peak_bytes: int
+
+
+@dataclass(frozen=True)
+class _Turn:
+    """A sample's mean round."""
+
+    rounds: int
+    rows: float
+    levels: float
+    round_s: float
+    draft_s: float
+    verify_s: float
+    commit_s: float
+    host_s: float
+    share: float | None
+    multiply_adds: float | None
+    kv_bytes: int | None
+    peak_bytes: int
+
+    @property
+    def level_s(self) -> float | None:
+        return self.draft_s / self.levels if self.levels else None
+
+
+def rounds(
+    samples: Samples, contexts: Sequence[int], seed: int, arithmetic: Arithmetic, bandwidth: Bandwidth | None
+) -> list[Rounds]:
+    """One row a length and contender, whatever its text: random tokens make near ties, and nobody reads them."""
+    return [
+        _row(name, contexts[prompt], _turns(samples, name, prompt, arithmetic, bandwidth), seed)
+        for prompt in samples.prompts
+        for name in samples.groups
+    ]
+
+
+def growth(samples: Samples, contexts: Sequence[int], seed: int, arithmetic: Arithmetic) -> list[Growth]:
+    """One row a length but the first and contender."""
+    first, *others = samples.prompts
+    return [
+        _compared(name, (contexts[first], contexts[prompt]), _pairs(samples, name, (first, prompt), arithmetic), seed)
+        for name in samples.groups
+        for prompt in others
+    ]
+
+
+def _row(name: str, context: int, turns: Sequence[_Turn], seed: int) -> Rounds:
+    def ms(measure: Callable[[_Turn], float]) -> float:
+        return 1000 * median(map(measure, turns))
+
+    first = turns[0]
+    round_ms = _estimated([1000 * turn.round_s for turn in turns], seed)
+    levels = [turn.level_s for turn in turns if turn.level_s is not None]
+    return Rounds(
+        name=name,
+        context=context,
+        rows=first.rows,
+        levels=first.levels,
+        round_ms=round_ms,
+        draft_ms=ms(lambda turn: turn.draft_s),
+        level_ms=1000 * median(levels) if levels else None,
+        verify_ms=ms(lambda turn: turn.verify_s),
+        commit_ms=ms(lambda turn: turn.commit_s),
+        host_ms=ms(lambda turn: turn.host_s),
+        bandwidth_share=_median([turn.share for turn in turns]),
+        tokens_per_second={length: 1000 * length / round_ms.median for length in LENGTHS if length <= first.levels + 1},
+        multiply_adds=_median([turn.multiply_adds for turn in turns]),
+        kv_bytes=first.kv_bytes,
+        peak_bytes=round(median(turn.peak_bytes for turn in turns)),
+    )
+
+
+def _compared(name: str, contexts: tuple[int, int], pairs: Sequence[tuple[_Turn, _Turn]], seed: int) -> Growth:
+    over, context = contexts
+    grown = [long.round_s / short.round_s for short, long in pairs]
+    asked = [_quotient(long.multiply_adds, short.multiply_adds) for short, long in pairs]
+    beyond = [time / work for time, work in zip(grown, asked, strict=True) if work]
+    kept = [long.kv_bytes - short.kv_bytes for short, long in pairs if long.kv_bytes and short.kv_bytes]
+    return Growth(
+        name=name,
+        context=context,
+        over=over,
+        round=_estimated(grown, seed),
+        level=_median([_quotient(long.level_s, short.level_s) for short, long in pairs]),
+        verify=median(long.verify_s / short.verify_s for short, long in pairs),
+        multiply_adds=_median(asked),
+        beyond=estimate([beyond], seed),
+        kv_bytes=kept[0] if kept else None,
+        peak_bytes=round(median(long.peak_bytes - short.peak_bytes for short, long in pairs)),
+    )
+
+
+def _pairs(samples: Samples, name: str, prompts: tuple[int, int], arithmetic: Arithmetic) -> list[tuple[_Turn, _Turn]]:
+    """A contender's turns on two prompts, repeat by repeat."""
+    short, long = (_turns(samples, name, prompt, arithmetic, None) for prompt in prompts)
+    return list(zip(short, long, strict=False))
+
+
+def _turns(
+    samples: Samples, name: str, prompt: int, arithmetic: Arithmetic, bandwidth: Bandwidth | None
+) -> list[_Turn]:
+    return [_turn(sample, arithmetic, bandwidth) for sample in samples.turns(name, prompt)]
+
+
+def _turn(sample: Sample, arithmetic: Arithmetic, bandwidth: Bandwidth | None) -> _Turn:
+    found, seen = figures(sample.tally, None), sample.seen
+    count = found.rounds
+    work = arithmetic.multiply_adds(seen.target, seen.draft) if seen else None
+    return _Turn(
+        rounds=count,
+        rows=1 + (found.drafted or 0) / count,
+        levels=(found.draft_forwards or 0) / count,
+        round_s=found.decode_s / count,
+        draft_s=(found.draft_s or 0.0) / count,
+        verify_s=(found.verify_s or 0.0) / count,
+        commit_s=(found.commit_s or 0.0) / count,
+        host_s=(found.host_s or 0.0) / count,
+        share=bandwidth.share(found) if bandwidth else None,
+        multiply_adds=None if work is None else work / count,
+        kv_bytes=sample.kv_bytes,
+        peak_bytes=found.peak_bytes or 0,
+    )
+
+
+def _estimated(values: Sequence[float], seed: int) -> Estimate:
+    found = estimate([values], seed)
+    assert found is not None, "every repeat has a round"  # noqa: S101 - a programmer's mistake
+    return found
+
+
+def _quotient(over: float | None, under: float | None) -> float | None:
+    return None if over is None or not under else over / under
+
+
+def _median(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return median(known) if known else None

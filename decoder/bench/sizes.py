@@ -1,0 +1,55 @@
+"""Trees of given depth and size, as rules that grow no other while the draft is sure of itself."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from decoder.bench.contenders import BASELINE, Contender, own
+from decoder.config import DynaTree, Fixed, RunConfig
+from decoder.errors import ConfigError
+
+OVERALL = 1e-9
+"""Paths that are this improbable still grow."""
+
+
+@dataclass(frozen=True)
+class Size:
+    """A tree of `depth` drafted levels, verified in `rows` rows: its root and all drafted nodes."""
+
+    depth: int
+    rows: int
+
+
+def contenders(config: RunConfig, sizes: Sequence[Size]) -> list[Contender]:
+    """ar, and rounds with a tree of each size."""
+    return [
+        own(BASELINE, BASELINE, BASELINE, config),
+        *(own(f"{size.depth}x{size.rows}", "tree", *_rules(size, config)) for size in sizes),
+    ]
+
+
+def _rules(size: Size, config: RunConfig) -> tuple[str, RunConfig]:
+    """The method and parameters whose every tree has this size.
+
+    Raises:
+        ConfigError: There is no such tree.
+    """
+    depth, drafted = size.depth, size.rows - 1
+    if not 1 <= depth <= drafted:
+        raise ConfigError(
+            f"no tree has {depth} levels in {size.rows} rows, its root among them; give DxN with D from 1 to N-1"
+        )
+    if depth == 1:
+        return "fixed", replace(config, fixed=Fixed(depth=1, branching=drafted, tau=0.0, n_max=drafted))
+    siblings = -(-drafted // depth)
+    rules = DynaTree(
+        d0=depth - 1,
+        d_max=depth,
+        branching=(siblings, siblings, siblings),
+        rho_stop=OVERALL,
+        rho_deep=OVERALL,
+        tau=0.0,
+        n_max=drafted,
+        selection="best",
+        history=False,
+    )
+    return "dynatree", replace(config, dynatree=rules)

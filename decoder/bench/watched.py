@@ -1,0 +1,108 @@
+"""What the models themselves do within a method's rounds: the time of their calls, and what each call had to compute.
+
+Softmax, the choice of tokens, trees and the loop are in what the calls leave of a round; what a model does to its own
+inputs is not. Only on a CPU, where a call returns when it is done and every round makes calls: an accelerator goes on
+computing, and may run whole rounds by itself.
+"""
+
+import time
+from dataclasses import dataclass, replace
+from typing import Any, Protocol, cast, runtime_checkable
+
+from decoder.bench.arithmetic import Work
+from decoder.engine import Session, TreeSession
+from decoder.forward import Rows
+from decoder.lean.attention import LeanCache
+from decoder.models import LanguageModel, Pair
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What both models have done so far."""
+
+    models_s: float
+    target: Work
+    draft: Work
+
+    def since(self, before: "Seen") -> "Seen":
+        """What was added to `before`."""
+        return Seen(self.models_s - before.models_s, self.target.since(before.target), self.draft.since(before.draft))
+
+
+class _Watched:
+    """A model whose calls are timed and counted, and which is itself in all else."""
+
+    def __init__(self, model: LanguageModel) -> None:
+        self.seconds = 0.0
+        self.calls = self.rows = self.looks = self.scored = 0
+        self._model = model
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._model, name)
+
+    @property
+    def work(self) -> Work:
+        """All calls so far."""
+        return Work(self.calls, self.rows, self.looks, self.scored)
+
+    def forward(self, cache: Rows, tokens: Any, *given: Any) -> Any:
+        """See `LanguageModel.forward`."""
+        start = time.perf_counter()
+        logits = self._model.forward(cache, tokens, *given)
+        self.seconds += time.perf_counter() - start
+        self._count(cache, len(tokens), scored=len(tokens))
+        return logits
+
+    def read(self, cache: Rows, tokens: Any, *given: Any) -> Any:
+        """See `LanguageModel.read`."""
+        start = time.perf_counter()
+        logits = self._model.read(cache, tokens, *given)
+        self.seconds += time.perf_counter() - start
+        self._count(cache, len(tokens), scored=1)
+        return logits
+
+    def _count(self, cache: Rows, rows: int, scored: int) -> None:
+        self.calls += 1
+        self.rows += rows
+        self.looks += rows * cache.used
+        self.scored += scored
+
+
+class WatchedPair:
+    """A pair whose models are watched, on a CPU; elsewhere the pair as it is."""
+
+    def __init__(self, pair: Pair) -> None:
+        self._models: tuple[_Watched, ...] = ()
+        self.pair = pair
+        if pair.target.device.type == "cpu":
+            self._models = _Watched(pair.target), _Watched(pair.draft)
+            target, draft = cast("tuple[LanguageModel, LanguageModel]", self._models)
+            self.pair = replace(pair, target=target, draft=draft)
+
+    def seen(self) -> Seen | None:
+        """What both models have done so far; None where it cannot be known."""
+        if not self._models:
+            return None
+        target, draft = self._models
+        return Seen(target.seconds + draft.seconds, target.work, draft.work)
+
+
+@runtime_checkable
+class TellsMemory(Protocol):
+    """A session that says by itself how much its keys and values take."""
+
+    kv_bytes: int
+
+
+def kv_bytes(session: Session) -> int | None:
+    """Bytes of a session's keys and values as allocated, unused rows included; None where it does not show them."""
+    if isinstance(session, TreeSession):
+        drafter = session.drafter
+        return sum(map(allocated_bytes, [session.target_cache, *([drafter.cache] if drafter else [])]))
+    return session.kv_bytes if isinstance(session, TellsMemory) else None
+
+
+def allocated_bytes(cache: Rows) -> int:
+    """Bytes of the tensor that holds a cache's keys and values."""
+    held = cache.store if isinstance(cache, LeanCache) else cache.keys_values()
+    return held.untyped_storage().nbytes()

@@ -1,0 +1,99 @@
+"""The options of `dynatui bench` that no other command has, and what holds where they are not given."""
+
+from pathlib import Path
+from typing import Annotated
+
+from typer import Option
+
+from decoder.config import PRESETS
+from decoder.methods import METHODS
+from dynatui.cli import options
+
+ALL_METHODS = ",".join(name for name in METHODS if name != "hf")
+"""hf is among the baselines, which run without a thread of their own."""
+OTHERS = "Measurement"
+TEXT_REPEATS, ROUND_REPEATS = 3, 9
+ROUNDS = 32
+"""So many are measured after each text unless more are asked for: few, so that a text's length stays about the same."""
+CONTEXT = "256"
+
+Shapes = Annotated[
+    str | None,
+    Option(
+        metavar="TARGET:DRAFT",
+        rich_help_panel=options.MODELS,
+        help="Random weights of these shapes instead, for example pythia-2.8b:pythia-70m, or a config.json each.",
+    ),
+]
+PromptChars = Annotated[
+    int | None,
+    Option(metavar="N", min=1, rich_help_panel=options.PROMPTS, help="Only the first N characters of each prompt."),
+]
+Methods = Annotated[
+    str,
+    Option(metavar="NAMES", rich_help_panel=OTHERS, help=f"Which to measure beside ar, of {ALL_METHODS}."),
+]
+Presets = Annotated[
+    str,
+    Option("--preset", metavar="NAMES", rich_help_panel=options.TREE, help=f"One or more of {', '.join(PRESETS)}."),
+]
+Chains = Annotated[
+    str, Option("--linear", metavar="K,K,..", rich_help_panel=OTHERS, help="Lengths of linear's chain to measure.")
+]
+Trees = Annotated[
+    str, Option("--fixed", metavar="DxB,..", rich_help_panel=OTHERS, help="Depths and branchings of fixed trees.")
+]
+Sizes = Annotated[
+    str,
+    Option(
+        "--trees",
+        metavar="DxN,..",
+        rich_help_panel=OTHERS,
+        help="With --context or --shapes: levels and verified rows of trees.",
+    ),
+]
+Contexts = Annotated[
+    str | None,
+    Option(
+        "--context",
+        metavar="N,N,..",
+        rich_help_panel=OTHERS,
+        help="Rounds of given sizes after so many random tokens, instead of texts: what they cost, and how that grows. "
+        f"With --shapes {CONTEXT} unless given.",
+    ),
+]
+Repeats = Annotated[
+    int | None,
+    Option(
+        metavar="R",
+        min=1,
+        max=1000,
+        rich_help_panel=OTHERS,
+        help=f"Times that each prompt is decoded; {TEXT_REPEATS} unless given, {ROUND_REPEATS} for rounds.",
+    ),
+]
+Hostile = Annotated[
+    bool,
+    Option(
+        "--hostile",
+        rich_help_panel=OTHERS,
+        help="Let the draft guess at random and be sure of it: what methods cost where nothing can be gained.",
+    ),
+]
+Baselines = Annotated[
+    bool,
+    Option(
+        "--baselines/--no-baselines",
+        rich_help_panel=OTHERS,
+        help="Whether transformers' greedy and assisted generation are measured as well.",
+    ),
+]
+JsonFile = Annotated[
+    Path | None,
+    Option(
+        "--json",
+        metavar="FILE",
+        rich_help_panel=OTHERS,
+        help="Add a line to FILE with every sample, all settings and the machine.",
+    ),
+]
