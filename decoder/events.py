@@ -33,6 +33,8 @@ class Run(Base, tag="run", frozen=True, kw_only=True):
     draft: str
     device: str
     dtype: str
+    exact: bool = False
+    """Whether all methods but hf compute a token's logits bit for bit alike."""
     seed: int
     temperature: float = 0.0
     top_p: float = 1.0
@@ -41,6 +43,11 @@ class Run(Base, tag="run", frozen=True, kw_only=True):
     max_new_tokens: Count
     methods: dict[str, dict[str, Any]]
     """Method name to all its parameters, in the order of the race."""
+
+    @property
+    def arithmetic(self) -> str:
+        """The dtype, and whether it is exact."""
+        return f"{self.dtype} exact" if self.exact else self.dtype
 
 
 class Start(Base, tag="start", frozen=True, kw_only=True):

@@ -24,9 +24,9 @@ from transformers.utils import logging as transformers_logging
 from decoder.costs import Costs
 from decoder.device import choose_device, choose_dtype
 from decoder.errors import ConfigError, DeviceError, ModelError, PairError
-from decoder.forward import Forward, ModuleForward, Rows
 from decoder.exact.attention import ExactModule, exact_lean
-from decoder.exact.trial import exactly
+from decoder.exact.trial import exactly, refuse_float64
+from decoder.forward import Forward, ModuleForward, Rows
 from decoder.lean import lean
 from decoder.threads import choose_threads
 
@@ -112,7 +112,6 @@ class LanguageModel:
             logits = self._forward.read(cache, tokens[start : start + chunk])
         return logits
 
-    def module_in_float32(self) -> Any:
     def exact(self) -> "LanguageModel":
         """The same weights, run so that a row has the same bits whatever is computed beside it; see `decoder.exact`.
 
@@ -131,6 +130,7 @@ class LanguageModel:
         twin._forward = forward  # noqa: SLF001 - another of the same class
         return twin
 
+    def module_in_float32(self) -> Any:
         """The same weights in float32, to judge near ties."""
         return copy.deepcopy(self.module).float()
 
@@ -147,9 +147,9 @@ class Pair:
     eos: frozenset[int]
     context: int
     """Tokens that both models can hold."""
-    costs: dict[int, Costs] = field(default_factory=dict, compare=False, repr=False)
     exact: bool = False
     """Whether every method writes what `ar` writes, bit for bit: the target's rows do not depend on each other."""
+    costs: dict[int, Costs] = field(default_factory=dict, compare=False, repr=False)
     """What rounds have cost so far, by the length of the text as a power of two; shared by all texts."""
 
     @property
@@ -179,14 +179,11 @@ def load_pair(
     *,
     device: str = "auto",
     dtype: str = "auto",
+    exact: bool = False,
     report: Report = lambda _: None,
 ) -> Pair:
     """Loads two models from hub ids or local folders; with neither, the embedded pair.
-    exact: bool = False,
 
-    Raises:
-        ConfigError: Only one model was named, device or dtype is unknown, or the dtype leaves no room to be exact.
-        DeviceError: There is no such device.
     Args:
         target: Hub id or folder.
         draft: Hub id or folder.
@@ -195,6 +192,9 @@ def load_pair(
         exact: Whether every method must write the text of `ar` bit for bit, in half precision too; takes longer.
         report: Told in a few words what is under way.
 
+    Raises:
+        ConfigError: Only one model was named, device or dtype is unknown, or the dtype leaves no room to be exact.
+        DeviceError: There is no such device.
         ModelError: A model cannot be loaded.
         PairError: The two do not fit each other, or the engine cannot run one exactly.
     """
@@ -208,29 +208,23 @@ def load_pair(
     for name, config in configs.items():
         check_architecture(name, config.get_text_config())
     chosen_dtype = choose_dtype(dtype, chosen_device, getattr(configs[target], "dtype", None))
+    if exact:
+        refuse_float64(chosen_dtype)
     tokenizer = common_tokenizer(target, draft)
     models = []
     for role, name in (("target", target), ("draft", draft)):
-    if exact and chosen_dtype is torch.float64:
-        raise ConfigError(
-            "exact sums are taken in float64 and rounded, so float64 itself is too fine for them; "
-            "give --dtype float32, bfloat16 or float16, or leave out --exact"
-        )
         report(f"loading {role} {display_name(name)}")
         models.append(load_model(name, chosen_device, chosen_dtype))
     pair = make_pair(models[0], models[1], tokenizer)
     settle_threads(pair)
-    return pair
-
-
     if exact:
         report("finding passes that agree bit for bit")
         pair = exact_pair(pair)
     for model in (pair.target, pair.draft):
         model.slim()
-def settle_threads(pair: Pair) -> None:
-    """Chooses the number of threads for this pair, where a CPU computes."""
-    if pair.target.device.type == "cpu":
+    return pair
+
+
 def exact_pair(pair: Pair) -> Pair:
     """The same pair with a target whose rows do not depend on each other.
 
@@ -247,6 +241,9 @@ def inexact_pair(pair: Pair) -> Pair:
     return replace(pair, target=pair.target.inexact(), exact=False, costs={})
 
 
+def settle_threads(pair: Pair) -> None:
+    """Chooses the number of threads for this pair, where a CPU computes."""
+    if pair.target.device.type == "cpu":
         choose_threads(functools.partial(_try_out, pair.target))
 
 

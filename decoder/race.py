@@ -131,6 +131,7 @@ def _run_event(pair: Pair, prompt: str, prompt_ids: list[int], config: RunConfig
         draft=pair.draft_name,
         device=pair.device,
         dtype=pair.dtype,
+        exact=pair.exact,
         seed=config.seed,
         prompt=prompt,
         prompt_tokens=prompt_ids,

@@ -11,13 +11,22 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from decoder.errors import PairError
+from decoder.errors import ConfigError, PairError
 from decoder.exact.passes import Exact
 from decoder.forward import Forward
 
 UNPADDED_ROWS, PADDED_ROWS, CUDA_ROWS = 16, 8, 64
 """Most rows of a pass: on a CPU where smaller passes agree with it, on a CPU where they are padded to it, on CUDA."""
 HALF = (torch.bfloat16, torch.float16)
+
+
+def refuse_float64(dtype: torch.dtype) -> None:
+    """Raises a ConfigError where the model's dtype is no coarser than that of the sums."""
+    if dtype is torch.float64:
+        raise ConfigError(
+            "--exact adds up in float64 and rounds, so in float64 it can promise nothing; "
+            "give --dtype float32, bfloat16 or float16, or leave out --exact"
+        )
 
 
 @torch.inference_mode()
