@@ -19,18 +19,23 @@ MEMORY = 0.98
 """Share of the running sums that a round leaves."""
 FORESIGHT = 0.9
 """A level costs as if time were cheaper by this: it opens the way to further levels."""
-KINSHIP = 0.6
-"""Exponent to begin with, see `NodeBudget`."""
-LEAST_KINSHIP = 0.3
-KINSHIP_STEP = 0.05
 CREDIT = 3.0
 """Tokens that a text may lose to guesses that fail, to begin with."""
+STAKE = 0.5
+"""The share of the credit that one round may lose, so that a few bad guesses do not end all drafting."""
+LEAST_STAKE = 0.8
+"""One round may lose so many tokens as long as there is credit for them: less would not pay for any draft."""
+PATIENCE = 48
+"""Plain rounds after which the draft is heard again: it reads what it has missed, and its guesses are judged by it."""
+MOST_PATIENCE = 4 * PATIENCE
+"""It is heard less often the longer its guesses fail, but not less often than this."""
 CREDIT_A_TOKEN = 0.006
 """What each token adds to that: on a text where nothing can be gained, drafting costs this share in the long run."""
-MOST_CREDIT = 8.0
+MOST_CREDIT = 12.0
 """What earlier rounds have gained is not staked again beyond this."""
 PLAIN_EVERY = 64
 """So many rounds after the last plain one another is run, to know what it costs."""
+LONGEST_CHAIN = 8
 _SLOPE_ROWS = 8
 
 
@@ -87,12 +92,18 @@ class NodeBudget:
     raised to an exponent that is learnt, its kinship.
     """
 
-    def __init__(self, costs: Costs) -> None:
-        self.calibration = Calibration()
-        self.kinship = KINSHIP
+    def __init__(self, costs: Costs, calibration: Calibration) -> None:
+        """Begins a text.
+
+        Args:
+            costs: What rounds cost; this text adds to it.
+            calibration: What other texts have told of the draft's guesses; this text adds to it.
+        """
+        self.calibration = calibration
         self.credit = CREDIT
         """Tokens that drafting may lose from here on."""
         self._since_plain = 0
+        self._patience = PATIENCE
         self.costs = costs
         start = 4.0
         self._tokens, self._time_s = start, start * costs.plain_s()
@@ -108,7 +119,7 @@ class NodeBudget:
         """
         self._round = _Round(calls=[behind])
         self._since_plain += 1
-        if self._since_plain < PLAIN_EVERY and self._affordable(2):
+        if behind >= self._patience or (self._since_plain < PLAIN_EVERY and self._affordable(2)):
             return True
         self._round.calls.clear()
         self._since_plain = 0
@@ -132,10 +143,46 @@ class NodeBudget:
 
     def _left_s(self) -> float:
         """How long the verification may take if all guesses may fail."""
-        return (1 + self.credit) * self.costs.plain_s() - self._drafted_s()
+        stake = min(self.credit, max(LEAST_STAKE, STAKE * self.credit))
+        return (1 + stake) * self.costs.plain_s() - self._drafted_s()
 
     def _affordable(self, rows: int) -> bool:
         return self.costs.verify.seconds(rows) <= self._left_s()
+
+    def hear(self, guesses: Sequence[tuple[Sequence[int], Sequence[float]]], text: Sequence[int]) -> None:
+        """Takes note of what the draft would have guessed for each token of a text that went without it.
+
+        Where its guesses would have paid, they are given credit again; where not, they are heard less often.
+
+        Args:
+            guesses: Its best tokens and their log-probabilities.
+            text: What the target chose.
+        """
+        hits = 0
+        # What was easy or hard long ago says little of what comes.
+        guesses, text = guesses[-PATIENCE:], text[-PATIENCE:]
+        for (tokens, logprobs), token in zip(guesses, text, strict=True):
+            self.calibration.learn(logprobs, tokens.index(token) if token in tokens else None)
+            hits += token == tokens[0]
+        if self._chain_pays(hits / len(text)):
+            # This round is going to be charged for having caught up.
+            caught_up = self.costs.catch_up.seconds(self._round.calls[0]) / self.costs.plain_s()
+            self.credit = max(self.credit, CREDIT + caught_up)
+            self._patience = PATIENCE
+        else:
+            self._patience = min(MOST_PATIENCE, 2 * self._patience)
+
+    def _chain_pays(self, chance: float) -> bool:
+        """Whether a chain of some length brings more tokens than rounds of `ar` in its time, each guess as likely."""
+        costs = self.costs
+        tokens, step, drafts_s = 1.0, 1.0, costs.host.seconds(1) + costs.catch_up.seconds(1)
+        for length in range(1, LONGEST_CHAIN + 1):
+            step *= chance
+            tokens += step
+            if tokens * costs.plain_s() > drafts_s + costs.verify.seconds(1 + length):
+                return True
+            drafts_s += costs.draft.seconds(1)
+        return False
 
     def worth_growing(self, parents: Sequence[int]) -> list[int]:
         """Those of a level's nodes that are to be forwarded and get children; none where that does not pay."""
@@ -165,7 +212,7 @@ class NodeBudget:
         if parent == drafted.chain[-1]:
             drafted.chain.append(first)
             begun = drafted.products[drafted.chain[1]]
-            drafted.chances[first] = begun * (products[0] / begun) ** self.kinship
+            drafted.chances[first] = begun * (products[0] / begun) ** self.calibration.kinship
         self._first = MEMORY * self._first + chances[0]
         self._second = MEMORY * self._second + (chances[1] if count > 1 else 0.0)
         self._seen = MEMORY * self._seen + 1
@@ -196,11 +243,11 @@ class NodeBudget:
         self._judge(len(burst))
 
     def _compare(self, accepted: set[int]) -> None:
-        """Moves the kinship to where the chain's chances and its hits agree."""
+        """Learns how much likelier a chain is than its chances say."""
         kept = set(self._round.kept)
         chain = [node for node in self._round.chain[2:] if node in kept]
-        surplus = sum(node in accepted for node in chain) - sum(self._round.chances[node] for node in chain)
-        self.kinship = min(1.0, max(LEAST_KINSHIP, self.kinship - KINSHIP_STEP * surplus))
+        hits = sum(node in accepted for node in chain)
+        self.calibration.relate(hits, sum(self._round.chances[node] for node in chain))
 
     def _judge(self, tokens: int) -> None:
         """Whether drafting pays: by expected times, which no single slow call upsets."""

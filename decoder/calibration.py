@@ -1,4 +1,4 @@
-"""How likely the target chooses one of the draft's best tokens, learnt from what it chose.
+"""How likely the target chooses one of the draft's best tokens, learnt from what it chose, over all texts of a pair.
 
 The draft's probabilities do not say that by themselves: greedy verification knows only the target's most probable
 token, so what the draft finds likely is likelier still, and every pair differs. Two numbers turn probabilities into
@@ -15,6 +15,10 @@ OTHERS = -5.0
 """Logarithm of the weight of all other tokens to begin with."""
 SURENESS = (2.0, 1.0)
 """How firmly these two hold before anything was seen, as the precision of a prior."""
+KINSHIP = 0.6
+"""The exponent of a chain's product to begin with, see `decoder.budget`; at 1 one guess says nothing of the next."""
+LEAST_KINSHIP = 0.3
+KINSHIP_STEP = 0.05
 KEPT = 0.98
 """Share of what was known that one more observation leaves."""
 _LEAST_LOGPROB = -60.0
@@ -28,6 +32,7 @@ class Calibration:
     def __init__(self) -> None:
         self.sharpness = SHARPNESS
         self.others = OTHERS
+        self.kinship = KINSHIP
         self._precision = (SURENESS[0], 0.0, SURENESS[1])
         """Of sharpness, of both together, of others."""
 
@@ -58,3 +63,7 @@ class Calibration:
         self.others += (one * ways[1] - both * ways[0]) / span
         self.sharpness = min(_SHARPEST, max(_FLATTEST, self.sharpness))
         self.others = min(_HEAVIEST, max(_LIGHTEST, self.others))
+
+    def relate(self, hits: int, expected: float) -> None:
+        """Moves the kinship to where the hits along chains and the chances of these hits agree."""
+        self.kinship = min(1.0, max(LEAST_KINSHIP, self.kinship - KINSHIP_STEP * (hits - expected)))

@@ -18,7 +18,7 @@ from decoder.budget import NodeBudget
 from decoder.config import Rules, RunConfig
 from decoder.controller import Controller, Turned
 from decoder.device import Stopwatch
-from decoder.draft.drafter import Drafter
+from decoder.draft.drafter import Children, Drafter
 from decoder.events import Knobs
 from decoder.metrics import depth_acceptance
 from decoder.models import Pair
@@ -28,6 +28,8 @@ from decoder.timing import measured
 from decoder.tree import TokenTree
 from decoder.verify.greedy import accept
 
+HEARD_FROM = 4
+"""Rows; a draft that lags behind by more has missed rounds."""
 Reason = Literal["length", "eos"]
 
 
@@ -172,7 +174,7 @@ class TreeSession:
         if not self._controller or not self._controller.is_automatic:
             self._nodes = None
         elif self._nodes is None:
-            self._nodes = NodeBudget(measured(self._pair, len(self.text)))
+            self._nodes = NodeBudget(measured(self._pair, len(self.text)), self._pair.calibration)
 
     def _reserve(self) -> None:
         """Room for the text, the root and what is drafted; the target sees only the nodes that a tree keeps."""
@@ -194,9 +196,17 @@ class TreeSession:
             return tree, 0
         rules = growth(self._controller.rules)
         before = self.drafter.forwards
-        children = self.drafter.catch_up(self.text, rules.widest)
+        children = self._catch_up(self.drafter, behind, rules.widest)
         grown = self.drafter.grow(tree, rules, children, deepest=room, budget=self._nodes)
         return grown, self.drafter.forwards - before
+
+    def _catch_up(self, drafter: Drafter, behind: int, count: int) -> Children:
+        """The draft's best next tokens; after rounds without it, its budget hears what it would have guessed."""
+        if self._nodes is None or behind <= HEARD_FROM:
+            return drafter.catch_up(self.text, count)
+        *missed, last = drafter.catch_up_aloud(self.text, count)
+        self._nodes.hear([(guess.tokens, guess.logprobs) for guess in missed], self.text[-len(missed) :])
+        return last
 
     def _verify(self, tree: TokenTree) -> list[int]:
         root = len(self.text) - 1

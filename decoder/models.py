@@ -21,6 +21,7 @@ from torch import Tensor
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, GenerationConfig, PreTrainedTokenizerBase
 from transformers.utils import logging as transformers_logging
 
+from decoder.calibration import Calibration
 from decoder.costs import Costs
 from decoder.device import choose_device, choose_dtype
 from decoder.errors import ConfigError, DeviceError, ModelError, PairError
@@ -28,6 +29,7 @@ from decoder.exact.attention import ExactModule, exact_lean
 from decoder.exact.trial import exactly, refuse_float64
 from decoder.forward import Forward, ModuleForward, Rows
 from decoder.lean import lean
+from decoder.resident.seat import Seats
 from decoder.threads import choose_threads
 
 EMBEDDED = Path(__file__).parent / "pretrained"
@@ -149,8 +151,12 @@ class Pair:
     """Tokens that both models can hold."""
     exact: bool = False
     """Whether every method writes what `ar` writes, bit for bit: the target's rows do not depend on each other."""
+    seats: Seats = field(default_factory=Seats, compare=False, repr=False)
+    """Where texts are decoded on an accelerator."""
     costs: dict[int, Costs] = field(default_factory=dict, compare=False, repr=False)
     """What rounds have cost so far, by the length of the text as a power of two; shared by all texts."""
+    calibration: Calibration = field(default_factory=Calibration, compare=False, repr=False)
+    """How likely the draft's guesses are right, as far as is known; shared by all texts."""
 
     @property
     def target_name(self) -> str:

@@ -52,6 +52,16 @@ class Drafter:
         self.forwards += 1
         return best_children(logits[None, : self._vocabulary], count)[0]
 
+    def catch_up_aloud(self, text: Sequence[int], count: int) -> list[Children]:
+        """The same, but returns the `count` best tokens after each token that the cache lacked."""
+        start, missed = self.cache.length, text[self.cache.length :]
+        positions = range(start, len(text))
+        visible = np.tri(len(missed), dtype=np.bool_)
+        logits = self._model.forward(self.cache, missed, positions, visible)
+        self.cache.keep(positions)
+        self.forwards += 1
+        return best_children(logits[:, : self._vocabulary], count)
+
     def grow(
         self,
         tree: TokenTree,

@@ -8,6 +8,7 @@ import pytest
 
 from decoder import DynaTree, RunConfig, Steering, decode
 from decoder.budget import PLAIN_EVERY
+from decoder.calibration import Calibration
 from decoder.config import AUTO, PRESETS
 from decoder.costs import Costs, Curve
 from decoder.events import Round
@@ -28,7 +29,7 @@ DEAR = Costs(Curve({1: 1e-9}), Curve({1: 1.0}), Curve({1: 1.0}), Curve({1: 1.0, 
 def priced(pair: Pair, costs: Costs) -> Pair:
     """The pair as if these costs had been measured; learnt from by this test alone."""
     own = Costs(*(Curve(dict(enumerate(curve.by_rows()[1:], 1))) for curve in vars(costs).values()))
-    return replace(pair, costs={1 << power: own for power in range(12)})
+    return replace(pair, costs={1 << power: own for power in range(12)}, calibration=Calibration())
 
 
 def some_costs(luck: random.Random) -> Costs:
