@@ -121,18 +121,15 @@ class Mailbox:
     def __init__(self, device: torch.device, size: int) -> None:
         self._device = device
         self._host = torch.zeros(size, dtype=torch.float64, pin_memory=device.type == "cuda")
-        self.sent: Mark | None = None
-        """Where they are on their way; None before the first."""
 
-    def send(self, numbers: Float[Tensor, "R"]) -> None:
-        """Asks for a copy of these numbers as they are once the work so far is done."""
+    def send(self, numbers: Float[Tensor, "R"]) -> Mark:
+        """Asks for a copy of these numbers as they are once the work so far is done; returns where they arrive."""
         self._host.copy_(numbers, non_blocking=True)
-        self.sent = Mark(self._device)
+        return Mark(self._device)
 
-    def receive(self) -> NDArray[np.float64]:
-        """Waits for the numbers; valid until others are sent."""
-        if self.sent:
-            self.sent.wait()
+    def receive(self, arrival: Mark) -> NDArray[np.float64]:
+        """Waits for the numbers; they are valid until others are sent."""
+        arrival.wait()
         found: NDArray[np.float64] = self._host.numpy()
         return found
 
@@ -195,4 +192,10 @@ def release_memory(device: torch.device) -> None:
     if device.type == "cuda":
         gc.collect()
         torch.cuda.empty_cache()
+    restart_peak(device)
+
+
+def restart_peak(device: torch.device) -> None:
+    """Starts a new peak on CUDA, from what is in use now."""
+    if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)

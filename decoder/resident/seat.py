@@ -1,0 +1,146 @@
+"""Where one text at a time is decoded: caches and numbers at fixed addresses, and the graphs that go with them.
+
+A session takes a seat and gives it back, so that graphs are captured once a pair and lane and not once a text. What
+several lanes at once need is as many seats; weights are shared.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import torch
+
+from decoder.device import Graphs, Mailbox, Mark
+from decoder.resident.board import REPORT, Board
+from decoder.resident.draft import Side, grow
+from decoder.resident.forward import StaticForward, static_forward, visibility
+from decoder.resident.shape import DEEPEST, MOST_NODES, MOST_ROWS, Rule, Shape, slots
+from decoder.resident.verify import verify
+
+if TYPE_CHECKING:
+    from decoder.models import LanguageModel, Pair
+
+CHUNK = 512
+"""Tokens of a prompt that are read at once."""
+BEYOND = 8
+"""Slots that no attention reads."""
+Work = Callable[[], None]
+
+
+class Seat:
+    """Two models' keys and values, one board, and all that was captured over them."""
+
+    def __init__(self, target: Side, draft: Side, graphs: Graphs | None) -> None:
+        device = target.store.device
+        self.target = target
+        self.draft = draft
+        self.board = Board(device, target.store.shape[3])
+        self.mailboxes = Mailbox(device, REPORT), Mailbox(device, REPORT)
+        self.capturing_s = 0.0
+        """Time that captures have taken so far."""
+        self._graphs = graphs
+        self._captured: dict[tuple[object, ...], Work] = {}
+
+    def fits(self, models: tuple[StaticForward, StaticForward], longest: int, *, graphs: bool) -> bool:
+        """Whether it serves a text of so many tokens."""
+        room = self.target.store.shape[3] - BEYOND - MOST_NODES - DEEPEST - 1
+        alike = (self.target.forward, self.draft.forward) == models
+        return alike and graphs == (self._graphs is not None) and room >= longest
+
+    def begin(self, text: Sequence[int], rule: Rule | None) -> None:
+        """Reads a new text, all but its last token."""
+        self.board.begin(text, rule)
+        for side in (self.target, self.draft) if rule else (self.target,):
+            # What another text has left there may be infinite, and poison what is masked.
+            side.store.zero_()
+            _read(side, text[:-1])
+
+    def drafting(self, shape: Shape, length: int) -> Work:
+        """What drafts a tree after a text of at most so many tokens and reports it."""
+        visible = slots(length + shape.rows)
+        return self._repeatable((shape, visible), lambda: grow(self.draft, self.board, shape, visible))
+
+    def verification(self, nodes: int, deepest: int, length: int, *, drafts: bool) -> Work:
+        """What verifies and commits a tree of at most so many nodes after a text of at most so many tokens."""
+        visible, levels = slots(length - 1 + nodes), min(deepest, nodes - 1)
+        draft = self.draft if drafts else None
+        return self._repeatable(
+            (nodes, levels, visible, drafts),
+            lambda: verify(self.target, draft, self.board, nodes, levels, visible),
+        )
+
+    def _repeatable(self, key: tuple[object, ...], work: Work) -> Work:
+        if self._graphs is None:
+            return work
+        if key not in self._captured:
+            started = time.perf_counter()
+            self._captured[key] = self._graphs.capture(work, self._undo())
+            self.capturing_s += time.perf_counter() - started
+        return self._captured[key]
+
+    def _undo(self) -> Work:
+        """What puts back all that is needed again; verified rows are not, since they are computed before they move."""
+        saved, store = self.board.saved(), self.draft.store
+        places = (self.board.length + torch.arange(MOST_ROWS, device=store.device)).clamp(max=store.shape[3] - 1)
+        rows = store.index_select(3, places)
+
+        def undo() -> None:
+            saved.restore()
+            store.index_copy_(3, places, rows)
+
+        return undo
+
+
+def _read(side: Side, text: Sequence[int]) -> None:
+    device = side.store.device
+    for first in range(0, len(text), CHUNK):
+        tokens = torch.tensor(text[first : first + CHUNK], device=device)
+        places = torch.arange(first, first + len(tokens), device=device)
+        seen = torch.ones((len(tokens), len(tokens)), dtype=torch.bool, device=device).tril()
+        bias = visibility(places[0], seen, slots(first + len(tokens)), side.store.dtype)
+        side.logits(tokens, places, places, bias)
+
+
+@dataclass
+class Seats:
+    """A pair's seats that are free, and what all its seats share."""
+
+    graphs: bool = True
+    """False: seats made from now on repeat nothing from a graph, they compute the same by plain calls."""
+    ahead: tuple[object, Mark] | None = None
+    """Who has asked the device for work ahead of its turn, and where that ends."""
+    _free: list[Seat] = field(default_factory=list)
+    _forwards: "dict[LanguageModel, StaticForward]" = field(default_factory=dict)
+    _captures: Graphs | None = None
+
+    def take(self, pair: "Pair", longest: int) -> Seat:
+        """A free seat for a text of so many tokens, or a new one."""
+        models = self._forward(pair.target), self._forward(pair.draft)
+        # One that is too small is not kept: its memory is needed for a larger one.
+        self._free = [seat for seat in self._free if seat.fits(models, longest, graphs=self.graphs)]
+        if self._free:
+            return self._free.pop()
+        if self.graphs and self._captures is None:
+            self._captures = Graphs(pair.target.device)
+        room = longest + DEEPEST + 1
+        target, draft = (
+            Side(forward, forward.new_store(slots(room + rows) + BEYOND), pair.vocabulary, pair.context)
+            for forward, rows in zip(models, (MOST_NODES, MOST_ROWS), strict=True)
+        )
+        return Seat(target, draft, self._captures if self.graphs else None)
+
+    def settle(self, mine: object) -> None:
+        """Waits until what another session has asked for ahead of its turn is done."""
+        if self.ahead and self.ahead[0] is not mine:
+            self.ahead[1].wait()
+            self.ahead = None
+
+    def give_back(self, seat: Seat) -> None:
+        """Frees a seat for another text."""
+        self._free.append(seat)
+
+    def _forward(self, model: "LanguageModel") -> StaticForward:
+        if model not in self._forwards:
+            self._forwards[model] = static_forward(model)
+        return self._forwards[model]
