@@ -17,6 +17,8 @@ class Models:
     draft: str | None = None
     device: str = "auto"
     dtype: str = "auto"
+    exact: bool = False
+    """Whether methods must agree bit for bit in half precision too."""
 
 
 @dataclass(frozen=True)

@@ -71,7 +71,11 @@ def _escaped(character: str) -> str:
 def _models(models: Models, always: Collection[str]) -> Iterator[str]:
     given, usual = asdict(models), asdict(Models())
     for name, value in given.items():
-        if value is not None and (value != usual[name] or name in always):
+        if value is None or (value == usual[name] and name not in always):
+            continue
+        if isinstance(value, bool):
+            yield f"--{name}" if value else f"--no-{name}"
+        else:
             yield from (f"--{name}", value)
 
 

@@ -46,7 +46,12 @@ def run(session: Session, transcript: Transcript, engine: Engine) -> int:
     with Recorder(session.record) if session.record else nullcontext() as recorder, _interruptible(steering) as begin:
         try:
             pair = engine.load_pair(
-                models.target, models.draft, device=models.device, dtype=models.dtype, report=transcript.note
+                models.target,
+                models.draft,
+                device=models.device,
+                dtype=models.dtype,
+                exact=models.exact,
+                report=transcript.note,
             )
             begin()
             for number, prompt in enumerate(session.prompts, 1):

@@ -81,6 +81,7 @@ def watch(
     draft: options.Draft = None,
     device: options.Device = "auto",
     dtype: options.Dtype = "auto",
+    exact: options.Exact = False,
     prompt_files: options.PromptFiles = None,
     prompt_texts: options.PromptTexts = None,
     chat: options.Chat = None,
@@ -132,7 +133,7 @@ def watch(
     files = request.prompt_files(prompt_files)
     session = Session(
         prompts=request.prompts(files, prompt_texts),
-        models=Models(target, draft, device, dtype),
+        models=Models(target, draft, device, dtype, exact),
         config=request.run_config(
             methods=methods,
             max_new_tokens=max_new_tokens,

@@ -70,6 +70,15 @@ Dtype = Annotated[
         help="auto, float32, bfloat16 or float16. auto: the checkpoint's on CUDA, bfloat16 on a CPU that has it.",
     ),
 ]
+Exact = Annotated[
+    bool,
+    Option(
+        "--exact/--no-exact",
+        rich_help_panel=MODELS,
+        help="Compute each token bit for bit alike in all methods, in bfloat16 and float16 too. Takes longer. Only hf, "
+        "which runs the model by itself, may still differ by a near tie.",
+    ),
+]
 
 PromptFiles = Annotated[
     list[str] | None,

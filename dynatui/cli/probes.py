@@ -82,10 +82,15 @@ def devices(case: Case) -> Iterator[Finding]:
     if seen and best.type == "cpu":
         yield Finding("note", "torch sees no GPU, though the driver does", "install a build of torch with CUDA")
     device = choose_device(case.models.device)
-    dtype = str(choose_dtype(case.models.dtype, device, None)).removeprefix("torch.")
+    chosen = choose_dtype(case.models.dtype, device, None)
+    dtype = str(chosen).removeprefix("torch.")
     if case.models.dtype == "auto" and device.type == "cuda":
         dtype = "the checkpoint's dtype"
-    yield Finding("ok", f"models would run on {device} in {dtype}")
+    yield Finding("ok", f"models would run on {device} in {dtype}{', bit for bit alike' if case.models.exact else ''}")
+    if case.models.exact:
+        from decoder.exact.trial import refuse_float64  # noqa: PLC0415 - imports torch
+
+        refuse_float64(chosen)
     slow = {"bfloat16": not cpu_computes_bf16(), "float16": not _cpu_has_fp16()}
     if device.type == "cpu" and slow.get(dtype):
         yield Finding("note", f"this CPU does not compute in {dtype}, so that is slow", "give --dtype float32")

@@ -45,6 +45,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     draft: str
     device: str
     dtype: str
+    exact: bool
     methods: dict[str, MethodReport]
 
 
@@ -68,7 +69,7 @@ class Transcript:
         match event:
             case Run():
                 self.note(
-                    f"{event.target} with {event.draft} on {event.device} in {event.dtype}: "
+                    f"{event.target} with {event.draft} on {event.device} in {event.arithmetic}: "
                     f"{len(event.prompt_tokens)} prompt tokens, at most {event.max_new_tokens} new"
                 )
             case Round(method=method, text=text) if method == self._first:
@@ -114,6 +115,7 @@ class Transcript:
             draft=run.draft,
             device=run.device,
             dtype=run.dtype,
+            exact=run.exact,
             methods={
                 name: MethodReport(**msgspec.structs.asdict(found), tokens=list(tallies[name].tokens))
                 for name, found in figures.items()

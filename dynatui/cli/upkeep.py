@@ -39,6 +39,7 @@ def doctor(
     draft: options.Draft = None,
     device: options.Device = "auto",
     dtype: options.Dtype = "auto",
+    exact: options.Exact = False,
     log_file: options.LogFile = None,
     as_json: options.DoctorJson = False,
 ) -> int:
@@ -46,7 +47,8 @@ def doctor(
     from dynatui.cli.doctor import Case, examine, page  # noqa: PLC0415 - no other command needs these
     from dynatui.cli.probes import PROBES  # noqa: PLC0415
 
-    given: dict[str, Any] = {"target": target, "draft": draft, "device": device, "dtype": dtype, "log_file": log_file}
+    given: dict[str, Any] = {"target": target, "draft": draft, "device": device, "dtype": dtype, "exact": exact}
+    given["log_file"] = log_file
     with suppress(DecoderError):  # what is wrong with the settings is a finding
         given |= settings.values(context, settings.applied(context))
     log = given.pop("log_file")

@@ -127,7 +127,7 @@ def _right(scene: Scene) -> list[_Part]:
     if run is not None:
         long: Row = ((run.target, "strong"), (" ← drafted by ", "dim"), (run.draft, "strong"))
         parts.append(_Part(5, (long, ((f"{run.target} ← {run.draft}", "dim"),), ((run.target, "dim"),)), right=True))
-        where = f"{run.device} {run.dtype}"
+        where = f"{run.device} {run.arithmetic}"
         wordings = f"{where}  greedy  seed {run.seed}", where, run.device
         parts.append(_Part(8, tuple(((words, "dim"),) for words in wordings), right=True))
     return [*parts, *_costs(scene)]

@@ -111,7 +111,7 @@ def heading(side: int, name: str, state: RunState, width: int) -> Row:
         filled = ((bar(share(tokens, most), _BAR), _INKS[side]), *filled)
     room = width - width_of(filled) - 5
     shown = column(name, min(cell_len(name), room))
-    models = f"  {state.watched}  {run.target} ← {run.draft}  {run.dtype}" if run else ""
+    models = f"  {state.watched}  {run.target} ← {run.draft}  {run.arithmetic}" if run else ""
     rest = best(room - cell_len(shown), models, f"  {state.watched}", "")
     left: Row = ((f" {LETTERS[side]} ", "tab"), (f" {shown}", "strong"), (rest, "dim"))
     return fit((*fit(left, width - width_of(filled)), *filled), width)

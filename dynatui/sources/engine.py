@@ -40,7 +40,14 @@ def load_engine(session: Session) -> Load:
             raise not_importable(error) from error
 
         models = session.models
-        pair = load_pair(models.target, models.draft, device=models.device, dtype=models.dtype, report=report)
+        pair = load_pair(
+            models.target,
+            models.draft,
+            device=models.device,
+            dtype=models.dtype,
+            exact=models.exact,
+            report=report,
+        )
         return lambda prompt, config, steering: decode(pair, prompt, config, steering)
 
     return load

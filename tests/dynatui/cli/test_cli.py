@@ -103,6 +103,11 @@ def test_models_device_and_dtype_are_handed_on(screen: FakeScreen) -> None:
     assert session.models == Models("t", "d", "cuda:1", "bfloat16")
 
 
+def test_methods_agree_bit_for_bit_when_asked(screen: FakeScreen) -> None:
+    assert not asked(screen).models.exact
+    assert asked(screen, "--exact").models.exact
+
+
 def test_prompts_come_from_files_and_from_the_command_line(screen: FakeScreen, tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("from a\n", encoding="utf-8")
     (tmp_path / "b.jsonl").write_text('{"prompt":"b1"}\n{"prompt":"b2"}\n', encoding="utf-8")

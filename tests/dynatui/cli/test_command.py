@@ -83,6 +83,7 @@ def _configs(draw: st.DrawFn) -> RunConfig:
         draft=st.none() | st.just("-d"),
         device=st.sampled_from(["auto", "cuda:1"]),
         dtype=st.sampled_from(["auto", "float32"]),
+        exact=st.booleans(),
     ),
 )
 def test_every_session_is_started_again_by_its_line(
@@ -105,8 +106,11 @@ def test_only_what_differs_is_written() -> None:
 
 
 def test_what_a_settings_file_says_otherwise_is_written_out() -> None:
-    line = command_line(Session(OWN), always={"tau_h", "chat", "device", "branching", "history", "seed", "fixed"})
-    assert line == ("dynatui --device auto --no-chat --seed 0 --tau-h 0.9 --history --branching 1,2,3 --fixed 5,2")
+    always = {"tau_h", "chat", "device", "exact", "branching", "history", "seed", "fixed"}
+    line = command_line(Session(OWN), always=always)
+    assert line == (
+        "dynatui --device auto --no-exact --no-chat --seed 0 --tau-h 0.9 --history --branching 1,2,3 --fixed 5,2"
+    )
 
 
 def test_a_value_that_both_trees_share_is_written_once(started: list[Session]) -> None:

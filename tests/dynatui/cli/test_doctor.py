@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from importlib import metadata
 from pathlib import Path
 
@@ -140,6 +141,14 @@ def test_a_gpu_is_described_with_memory_and_dtypes(monkeypatch: pytest.MonkeyPat
     text = said(found("devices", models=Models(device="cpu")))
     assert "gpu 0: T4, 1.5 GiB of 16.0 GiB memory free, bfloat16 emulated, float16 native" in text
     assert "ok: models would run on cpu in " in text
+
+
+def test_exact_runs_are_named_and_refused_in_float64() -> None:
+    asked = Models(device="cpu", dtype="bfloat16", exact=True)
+    assert "ok: models would run on cpu in bfloat16, bit for bit alike" in said(found("devices", models=asked))
+    report = examine(case(models=replace(asked, dtype="float64")), {"devices": probes.devices})
+    assert not report.ok
+    assert "leave out --exact" in page(report)
 
 
 def test_a_dtype_that_the_cpu_does_not_compute_in_is_a_note(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -90,9 +90,9 @@ def test_every_prompt_is_decoded_once_in_order() -> None:
 
 def test_the_engine_gets_what_was_asked_for() -> None:
     engine = FakeEngine()
-    session = Session(("x",), Models("t", "d", "cpu", "float32"), TWO_METHODS, view=View(speed=0.5))
+    session = Session(("x",), Models("t", "d", "cpu", "float32", exact=True), TWO_METHODS, view=View(speed=0.5))
     Desk().run(engine, session)
-    assert engine.pairs == [("t", "d", "cpu", "float32")]
+    assert engine.pairs == [("t", "d", "cpu", "float32", True)]
     assert engine.configs == [TWO_METHODS]
     assert engine.speeds == [0.5]
 
@@ -117,7 +117,7 @@ def test_json_has_one_object_a_prompt_with_the_keys_of_the_contract() -> None:
     desk = Desk(as_json=True)
     desk.run(FakeEngine(), Session(("one", "two"), config=TWO_METHODS))
     first, second = desk.objects()
-    assert list(first) == ["prompt", "text", "target", "draft", "device", "dtype", "methods"]
+    assert list(first) == ["prompt", "text", "target", "draft", "device", "dtype", "exact", "methods"]
     assert (first["prompt"], second["prompt"]) == ("one", "two")
     assert first["text"] == "Once upon a time"
     methods = first["methods"]
@@ -180,10 +180,17 @@ def test_a_second_signal_interrupts_at_once_and_the_text_is_out(tmp_path: Path) 
 def test_a_signal_while_models_load_interrupts() -> None:
     class Slow(FakeEngine):
         def load_pair(
-            self, target: str | None, draft: str | None, *, device: str, dtype: str, report: Callable[[str], None]
+            self,
+            target: str | None,
+            draft: str | None,
+            *,
+            device: str,
+            dtype: str,
+            exact: bool,
+            report: Callable[[str], None],
         ) -> str:
             signal.raise_signal(signal.SIGINT)
-            return super().load_pair(target, draft, device=device, dtype=dtype, report=report)
+            return super().load_pair(target, draft, device=device, dtype=dtype, exact=exact, report=report)
 
     desk, engine = Desk(), Slow()
     assert desk.run(engine, Session(("one",))) == 130

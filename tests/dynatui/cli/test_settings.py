@@ -60,6 +60,10 @@ def mouse(session: Session) -> object:
     return session.view.mouse
 
 
+def exact(session: Session) -> object:
+    return session.models.exact
+
+
 def symbols(session: Session) -> object:
     return session.view.symbols
 
@@ -78,6 +82,7 @@ def methods(session: Session) -> object:
         (tau_h, "tau_h = 0.8", "0.7", ["--tau-h", "0.6"], [0.8, 0.7, 0.6]),
         (history, "history = false", "yes", ["--no-history"], [False, True, False]),
         (mouse, "mouse = false", "true", ["--no-mouse"], [False, True, False]),
+        (exact, "exact = true", "no", ["--exact"], [True, False, True]),
         (symbols, "symbols = 'ascii'", "block", ["--symbols", "braille"], ["ascii", "block", "braille"]),
         (prompts, "prompt = ['a b', 'c']", "d e", ["--prompt", "f"], [("a b", "c"), ("d e",), ("f",)]),
         (methods, "methods = 'ar, hf'", "linear", ["--methods", "fixed"], [("ar", "hf"), ("linear",), ("fixed",)]),

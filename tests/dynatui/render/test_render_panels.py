@@ -199,6 +199,11 @@ def test_the_status_line_names_models_device_and_prompt() -> None:
     assert lines(status(running(), 40, 1))[0].split()[:2] == ["dynatui", "decoding"]
 
 
+def test_the_status_line_says_whether_the_run_is_exact() -> None:
+    scenes = [Scene(state_of([structs.replace(run(), exact=exact)])) for exact in (False, True)]
+    assert ["cpu bfloat16 exact" in lines(status(scene, 140, 1))[0] for scene in scenes] == [False, True]
+
+
 @pytest.mark.parametrize("width", range(1, 201))
 def test_the_status_line_gives_way_part_by_part(width: int) -> None:
     scene = replace(running(), recording=True, meters=Meters(fps=4.0, slow_line=True, ui_share=0.029))
