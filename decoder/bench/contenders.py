@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import torch
+
 from decoder.bench.watched import Seen, WatchedPair, kv_bytes
 from decoder.config import DynaTree, Fixed, Linear, RunConfig
 from decoder.device import Stopwatch
@@ -17,6 +19,8 @@ from decoder.methods import METHODS
 from decoder.metrics import Tally, tally_round
 from decoder.models import Pair
 
+PromptRead = Callable[[torch.device], None]
+"""Called on a device between the prompt and the first round, outside of all that is timed."""
 BASELINE = "ar"
 """What every other contender's text and speed are compared with."""
 
@@ -47,10 +51,14 @@ class Contender:
     """Whether it may refuse a model, a setting or a machine, and is then left out."""
 
 
-def own(name: str, group: str, method: str, config: RunConfig) -> Contender:
-    """A method of this engine with its parameters."""
+def nothing(_device: torch.device) -> None:
+    """Nobody has anything to do between the prompt and the rounds."""
+
+
+def own(name: str, group: str, method: str, config: RunConfig, prompt_read: PromptRead = nothing) -> Contender:
+    """A method of this engine with its parameters; `prompt_read` is called each time that one was."""
     parameters = METHODS[method].parameters(config)
-    return Contender(name, group, lambda pair, ids: decoded(pair, ids, method, config), parameters)
+    return Contender(name, group, lambda pair, ids: decoded(pair, ids, method, config, prompt_read), parameters)
 
 
 def sweep(
@@ -89,7 +97,13 @@ def sweep(
     return found
 
 
-def decoded(pair: Pair, prompt_ids: Sequence[int], method: str, config: RunConfig) -> Trial:
+def decoded(
+    pair: Pair,
+    prompt_ids: Sequence[int],
+    method: str,
+    config: RunConfig,
+    prompt_read: PromptRead = nothing,
+) -> Trial:
     """Decodes one text to its end.
 
     The clock that counts stands outside of the session, so that nothing a session does escapes it; what a method says
@@ -101,6 +115,8 @@ def decoded(pair: Pair, prompt_ids: Sequence[int], method: str, config: RunConfi
     outcomes: list[tuple[Outcome, float]] = []
     try:
         session.prefill()
+        prefill_s = clock.now() - opened
+        prompt_read(pair.target.device)
         started, before = clock.now(), watched.seen()
         while not outcomes or not outcomes[-1][0].finished:
             outcome = session.step(())
@@ -110,7 +126,7 @@ def decoded(pair: Pair, prompt_ids: Sequence[int], method: str, config: RunConfi
     finally:
         session.close()
     outcomes[-1] = (outcomes[-1][0], ended)
-    tally = Tally(prefill_s=started - opened)
+    tally = Tally(prefill_s=prefill_s)
     for number, (outcome, t) in enumerate(outcomes):
         tally = tally_round(tally, as_round(method, number, outcome, t))
     return Trial(tally, after.since(before) if after and before else None, kept)

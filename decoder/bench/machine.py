@@ -1,5 +1,6 @@
 """What was measured on: versions, processor, load, how fast memory is, and how much of it a run takes."""
 
+import ctypes
 import os
 import platform
 from collections.abc import Callable, Iterator
@@ -12,7 +13,7 @@ import torch
 import transformers
 
 import decoder
-from decoder.device import Stopwatch, device_name, peak_bytes, release_memory
+from decoder.device import Stopwatch, device_name, peak_bytes, release_memory, restart_peak
 from decoder.models import LanguageModel
 
 COPIED_BYTES = 1 << 30
@@ -97,9 +98,17 @@ def read_bytes(model: LanguageModel) -> int:
 def peak_during(device: torch.device) -> Iterator[Callable[[], int]]:
     """Most memory in use from here on: of the device's on CUDA, of the process on a CPU, both models included."""
     release_memory(device)
+    begin_peak(device)
+    yield lambda: peak_bytes(device)
+
+
+def begin_peak(device: torch.device) -> None:
+    """The peak is from here on that of what is in use now and later."""
+    restart_peak(device)
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL(None).malloc_trim(0)  # what is free but kept by glibc would count as in use
     with suppress(OSError):
         Path("/proc/self/clear_refs").write_text("5", encoding="ascii")  # Linux then begins a new peak
-    yield lambda: peak_bytes(device)
 
 
 def _processor() -> str:

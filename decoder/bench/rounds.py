@@ -45,7 +45,7 @@ class Rounds(msgspec.Struct, frozen=True, kw_only=True):
     kv_bytes: int | None
     """Keys and values of both models as allocated, where it is known."""
     peak_bytes: int
-    """Of the device on CUDA, of the process on a CPU, weights included."""
+    """During the rounds: of the device on CUDA, of the process on a CPU, weights included."""
 
 
 class Growth(msgspec.Struct, frozen=True, kw_only=True):

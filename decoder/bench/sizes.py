@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from decoder.bench.contenders import BASELINE, Contender, own
+from decoder.bench.machine import begin_peak
 from decoder.config import DynaTree, Fixed, RunConfig
 from decoder.errors import ConfigError
 
@@ -20,10 +21,10 @@ class Size:
 
 
 def contenders(config: RunConfig, sizes: Sequence[Size]) -> list[Contender]:
-    """ar, and rounds with a tree of each size."""
+    """ar, and rounds with a tree of each size; their peak memory is that of the rounds, not of the prompt."""
     return [
-        own(BASELINE, BASELINE, BASELINE, config),
-        *(own(f"{size.depth}x{size.rows}", "tree", *_rules(size, config)) for size in sizes),
+        own(BASELINE, BASELINE, BASELINE, config, begin_peak),
+        *(own(f"{size.depth}x{size.rows}", "tree", *_rules(size, config), begin_peak) for size in sizes),
     ]
 
 

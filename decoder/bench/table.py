@@ -175,7 +175,8 @@ def memory(rows: Sequence[Rounds], growth: Sequence[Growth]) -> str:
         if found := more.get((row.name, row.context)):
             cells += [(11, _megabytes(found.kv_bytes)), (9, _megabytes(found.peak_bytes))]
         lines.append(_line(row.name, *cells))
-    lines.append("Keys and values of both models as allocated; peak: on a CPU the process's.")
+    lines.append("Keys and values of both models as allocated; peak: of all memory during the")
+    lines.append("rounds, the device's on CUDA and the whole process's on a CPU.")
     return "\n".join(lines)
 
 

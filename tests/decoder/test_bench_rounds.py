@@ -119,6 +119,25 @@ def test_keys_and_values_grow_by_the_rows_of_the_text_alone(report: RoundsReport
     assert all(row.peak_bytes > 10_000_000 for row in report.rounds)
 
 
+def test_the_peak_begins_anew_between_the_prompt_and_the_rounds(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    happened: list[str] = []
+
+    def noted(name: str, function: Any) -> Any:
+        def call(*given: Any) -> Any:
+            happened.append(name)
+            return function(*given)
+
+        return call
+
+    monkeypatch.setattr(sizes, "begin_peak", noted("peak", lambda _: None))
+    monkeypatch.setattr(TreeSession, "prefill", noted("prompt", TreeSession.prefill))
+    monkeypatch.setattr(TreeSession, "step", noted("round", TreeSession.step))
+    pair = lab.loaded(lab.pair("neox"), "float32")
+    for contender in sizes.contenders(RunConfig(max_new_tokens=1), [Size(2, 4)]):
+        contender.run(pair, [1, 2, 3])
+    assert happened == ["prompt", "peak", "round"] * 2
+
+
 @pytest.mark.parametrize("family", ["neox", "gpt2"])
 def test_what_a_cache_takes_is_read_from_its_tensor_unused_rows_included(lab: Lab, family: str) -> None:
     pair: Pair = lab.loaded(lab.pair(family), "float32")

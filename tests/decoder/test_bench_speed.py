@@ -306,3 +306,14 @@ def test_copies_are_timed_by_bytes_read_and_written(monkeypatch: pytest.MonkeyPa
     ticks = iter(float(tick) for tick in range(1000))
     monkeypatch.setattr("decoder.bench.machine.Stopwatch.now", lambda _: next(ticks))
     assert machine.copy_bandwidth(torch.device("cpu"), size=1000) == 2000.0
+
+
+@pytest.mark.skipif(not os.access("/proc/self/clear_refs", os.W_OK), reason="this system restarts no peak")
+def test_a_new_peak_knows_nothing_of_what_was_given_back() -> None:
+    device = torch.device("cpu")
+    much = torch.ones(200_000_000, dtype=torch.uint8)
+    with machine.peak_during(device) as peak:
+        high = peak()
+        del much
+        machine.begin_peak(device)
+        assert peak() < high - 150_000_000
