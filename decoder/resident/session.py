@@ -38,7 +38,7 @@ class ResidentSession:
             config: Only its length limit is read.
             rules: How trees grow until a knob is turned; `fits` them.
         """
-        self.text = list(prompt_ids)
+        self._text = list(prompt_ids)
         self.waits = 0
         """How often the host has waited for the device in rounds so far."""
         self._pair = pair
@@ -48,16 +48,21 @@ class ResidentSession:
         self._longest = len(prompt_ids) + config.max_new_tokens
         self._seat = pair.seats.take(pair, self._longest)
         self._seated = True
-        self._tree = TokenTree([self.text[-1]])
+        self._tree = TokenTree([self._text[-1]])
         self._draft_s, self._draft_forwards = 0.0, 0
         """What drafts have cost that no round was charged for yet."""
         self._instead: TreeSession | None = None
+
+    @property
+    def text(self) -> Sequence[int]:
+        """The prompt and what was committed."""
+        return self._instead.text if self._instead else self._text
 
     @torch.inference_mode()
     def prefill(self) -> float:
         """Reads the prompt without its last token; then drafts the first tree, for which the first round pays."""
         start = Mark(self._pair.target.device)
-        self._seat.begin(self.text, rule(self._controller.rules))
+        self._seat.begin(self._text, rule(self._controller.rules))
         end = Mark(self._pair.target.device)
         end.wait()
         self._draft(Clock())
@@ -93,7 +98,7 @@ class ResidentSession:
         outcome.accepted, outcome.target_forwards, outcome.commit_s = told.accepted, 1, 0.0
         burst = [*(outcome.tree.tokens[node] for node in told.accepted), told.bonus]
         outcome.committed, outcome.finished = self._budget.cut(burst)
-        self.text.extend(outcome.committed)
+        self._text.extend(outcome.committed)
         outcome.round_s = owed_s + clock.seconds()
         clock.leave_out(at_stage("verified", outcome))
         outcome.turned_after = self._learn(outcome)
@@ -114,12 +119,12 @@ class ResidentSession:
         """Drafts the tree that is verified next, and waits for it."""
         seat, given = self._seat, shape(self._controller.rules)
         before_s = seat.capturing_s
-        drafting = seat.drafting(given, len(self.text))
+        drafting = seat.drafting(given, len(self._text))
         clock.leave_out(seat.capturing_s - before_s)
         begun = Mark(self._pair.target.device)
         drafting()
         arrival = seat.mailboxes[0].send(seat.board.report)
-        self._tree = drafted(seat.mailboxes[0].receive(arrival), self.text[-1])
+        self._tree = drafted(seat.mailboxes[0].receive(arrival), self._text[-1])
         self.waits += 1
         self._draft_s += arrival.seconds_since(begun)
         self._draft_forwards += given.deepest
@@ -128,13 +133,13 @@ class ResidentSession:
         """Verifies and commits on the device, drafts the next tree there, and waits for news of both."""
         seat, given, tree = self._seat, shape(self._controller.rules), outcome.tree
         before_s = seat.capturing_s
-        verification = seat.verification(bucket(len(tree)), given.deepest, len(self.text), drafts=True)
-        drafting = seat.drafting(given, len(self.text) + max(tree.depths) + 1)
+        verification = seat.verification(bucket(len(tree)), given.deepest, len(self._text), drafts=True)
+        drafting = seat.drafting(given, len(self._text) + max(tree.depths) + 1)
         clock.leave_out(seat.capturing_s - before_s)
         begun = Mark(self._pair.target.device)
         verification()
         committed = Mark(self._pair.target.device)
-        goes_on = len(self.text) + 1 < self._longest
+        goes_on = len(self._text) + 1 < self._longest
         if goes_on:
             drafting()
         arrival = seat.mailboxes[0].send(seat.board.report)
@@ -161,8 +166,8 @@ class ResidentSession:
     def _hand_over(self, turns: tuple[Turn, ...], turned: list[Turned], at_stage: AtStage) -> Outcome:
         """Goes on as `TreeSession`, which reads the text anew."""
         self.close()
-        left = replace(self._config, max_new_tokens=self._longest - len(self.text))
-        self._instead = TreeSession(self._pair, self.text, left, self._controller.rules)
+        left = replace(self._config, max_new_tokens=self._longest - len(self._text))
+        self._instead = TreeSession(self._pair, self._text, left, self._controller.rules)
         # What history and the user have done so far goes on from there.
         self._instead._controller = self._controller  # noqa: SLF001 - a session in place of this one
         read_s = self._instead.prefill()

@@ -12,8 +12,8 @@ from decoder.config import DynaTree, Fixed, Linear, Rules
 
 MOST_ROWS = 1024
 """Rows that one draft may forward."""
-BUCKETS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
-"""Rows of a verification."""
+BUCKETS = (1, 2, 4, 8, 16, 32, 64, 128, 264)
+"""Rows of a verification; the last holds 256 nodes and their root."""
 MOST_NODES = BUCKETS[-1]
 """Of a tree, the root among them."""
 DEEPEST = 32

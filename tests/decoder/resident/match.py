@@ -1,0 +1,87 @@
+"""Plays one text on the device's side and by `TreeSession`, round by round, and requires that every round is equal."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+import torch
+from torch.fx.experimental.proxy_tensor import make_fx
+
+from decoder.config import KnobName, Rules, RunConfig
+from decoder.engine import Outcome, TreeSession
+from decoder.models import Pair
+from decoder.resident.forward import ModuleStatic
+from decoder.resident.plain import PlainSession
+from decoder.resident.seat import Seats
+from decoder.resident.session import ResidentSession
+from decoder.steering import Turn
+
+Turns = Mapping[int, Sequence[tuple[KnobName, float]]]
+"""Round number to the knobs that are turned just before it."""
+FAR = 1e-4
+"""Log-probabilities of float32 logits differ by less, by whatever kernel they were computed."""
+
+
+def seated(pair: Pair, *, by_module: bool = False) -> Pair:
+    """The pair with no seats yet; where asked for, all its models run as Hugging Face modules."""
+    seats = Seats(graphs=False)
+    if by_module:
+        seats._forwards = {model: ModuleStatic(model) for model in (pair.target, pair.draft)}
+    return replace(pair, seats=seats)
+
+
+def resident(pair: Pair, prompt: Sequence[int], limit: int, rules: Rules | None) -> ResidentSession | PlainSession:
+    """A session on the device."""
+    config = RunConfig(max_new_tokens=limit)
+    return ResidentSession(pair, prompt, config, rules) if rules else PlainSession(pair, prompt, config)
+
+
+def match(
+    pair: Pair, prompt: Sequence[int], limit: int, rules: Rules | None, turns: Turns | None = None
+) -> list[Outcome]:
+    """All rounds of a text, as both play them."""
+    host = TreeSession(pair, prompt, RunConfig(max_new_tokens=limit), rules)
+    device = resident(pair, prompt, limit, rules)
+    host.prefill()
+    device.prefill()
+    found: list[Outcome] = []
+    turned: tuple[Turn, ...] = ()
+    while not found or not found[-1].finished:
+        turned += tuple(Turn(name, value) for name, value in (turns or {}).get(len(found), ()))
+        expected, outcome = host.step(turned), device.step(turned)
+        check(outcome, expected)
+        found.append(outcome)
+    assert device.text == host.text
+    return found
+
+
+def check(outcome: Outcome, expected: Outcome) -> None:
+    """Both tell of the same round, whatever it took."""
+    assert outcome.tree.tokens == expected.tree.tokens
+    assert outcome.tree.parents == expected.tree.parents
+    assert outcome.tree.logprobs == pytest.approx(expected.tree.logprobs, abs=FAR)
+    for name in ("accepted", "committed", "knobs", "finished", "turned_before", "turned_after", "target_forwards"):
+        assert getattr(outcome, name) == getattr(expected, name), name
+
+
+@dataclass(frozen=True)
+class Replays:
+    """Captures work as a graph does: it is tried out, then recorded, and what is repeated is the record alone."""
+
+    undone: list[Any]
+
+    def capture(self, work: Callable[[], None], undo: Callable[[], None]) -> Callable[[], None]:
+        """See `decoder.device.Graphs`."""
+        for _ in range(2):
+            work()
+            undo()
+        self.undone.append(work)
+        record = make_fx(lambda: work())()
+        undo()
+
+        def replay() -> None:
+            with torch.inference_mode():
+                record()
+
+        return replay
