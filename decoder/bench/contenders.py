@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from decoder.bench.watched import Seen, WatchedPair, kv_bytes
+from decoder.bench.watched import Seen, WatchedPair, kv_bytes, waits
 from decoder.config import DynaTree, Fixed, Linear, RunConfig
 from decoder.device import Stopwatch
 from decoder.engine import Outcome
@@ -34,6 +34,8 @@ class Trial:
     """What both models did after the prompt; None where it cannot be known."""
     kv_bytes: int | None = None
     """What keys and values of both models take, where it is known."""
+    waits: int | None = None
+    """How often the host waited for the device in rounds, where it is counted."""
 
 
 @dataclass(frozen=True)
@@ -107,7 +109,8 @@ def decoded(
     """Decodes one text to its end.
 
     The clock that counts stands outside of the session, so that nothing a session does escapes it; what a method says
-    of the parts of its rounds is taken over. The device is waited for at the beginning and at the end alone.
+    of the parts of its rounds is taken over. The device is waited for at the beginning and at the end alone. Where the
+    rounds own up to more time than this clock saw, some of it lay before it started, and counts.
     """
     clock, watched = Stopwatch(pair.target.device), WatchedPair(pair)
     opened = clock.now()
@@ -121,15 +124,15 @@ def decoded(
         while not outcomes or not outcomes[-1][0].finished:
             outcome = session.step(())
             outcomes.append((outcome, time.perf_counter() - started))
-        ended = clock.now() - started
-        after, kept = watched.seen(), kv_bytes(session)
+        ended = max(clock.now() - started, sum(outcome.round_s for outcome, _ in outcomes))
+        after, kept, waited = watched.seen(), kv_bytes(session), waits(session)
     finally:
         session.close()
     outcomes[-1] = (outcomes[-1][0], ended)
     tally = Tally(prefill_s=prefill_s)
     for number, (outcome, t) in enumerate(outcomes):
         tally = tally_round(tally, as_round(method, number, outcome, t))
-    return Trial(tally, after.since(before) if after and before else None, kept)
+    return Trial(tally, after.since(before) if after and before else None, kept, waited)
 
 
 def as_round(method: str, number: int, outcome: Outcome, t: float) -> Round:

@@ -93,7 +93,7 @@ def measure_texts(job: OnTexts, note: Note) -> Done[report.Report]:
     contenders = sweep(job.methods, job.config, job.dynatrees, job.chains, job.trees)
     if job.with_baselines:
         contenders += baselines(pair, length)
-    plan = Plan(contenders, prompts, prompts[:1], schedule, job.repeats)
+    plan = Plan(contenders, prompts, _warm_up(pair, prompts), schedule, job.repeats)
     setup, samples, interrupted = _measured(pair, plan, job.config, note)
     return Done(report.of_texts(setup, pair, samples), interrupted)
 
@@ -109,9 +109,19 @@ def measure_rounds(job: OnRounds, note: Note) -> Done[report.RoundsReport]:
     pair = replace(job.load(report=note), eos=frozenset())  # every turn has as many rounds
     more = job.config.max_new_tokens + max((size.depth for size in job.sizes), default=0)
     prompts = [random_prompt(pair, length, more) for length in job.contexts]
-    plan = Plan(contenders, prompts, prompts, mixed, job.repeats)
+    plan = Plan(contenders, prompts, _longest_first(prompts), mixed, job.repeats)
     setup, samples, interrupted = _measured(pair, plan, job.config, note)
     return Done(report.of_rounds(setup, pair, samples), interrupted)
+
+
+def _warm_up(pair: Pair, prompts: Sequence[Sequence[int]]) -> Sequence[Sequence[int]]:
+    """One prompt on a CPU; on an accelerator all, because new lengths and sizes are captured when they first come."""
+    return prompts[:1] if pair.target.device.type == "cpu" else _longest_first(prompts)
+
+
+def _longest_first(prompts: Sequence[Sequence[int]]) -> Sequence[Sequence[int]]:
+    """What is captured over memory for a short text is lost when a longer one comes."""
+    return sorted(prompts, key=len, reverse=True)
 
 
 def _measured(pair: Pair, plan: Plan, config: RunConfig, note: Note) -> tuple[report.Setup, Samples, bool]:

@@ -18,6 +18,7 @@ from decoder.models import LanguageModel
 
 COPIED_BYTES = 1 << 30
 COPIES = 10
+SERIES = 5
 
 
 class Machine(msgspec.Struct, frozen=True, kw_only=True):
@@ -71,17 +72,18 @@ def waited_s() -> float | None:
 
 
 def copy_bandwidth(device: torch.device, size: int = COPIED_BYTES) -> float:
-    """Bytes read and written a second while a tensor of `size` bytes is copied; the median of some."""
+    """Bytes read and written a second while a tensor of `size` bytes is copied; the median of some series of copies."""
     clock = Stopwatch(device)
     source = torch.zeros(size, dtype=torch.uint8, device=device)
     target = torch.empty_like(source)
     target.copy_(source)
     times = []
-    for _ in range(COPIES):
+    for _ in range(SERIES):
         start = clock.now()
-        target.copy_(source)
+        for _ in range(COPIES):  # one after the other, so that no start and no wait counts much
+            target.copy_(source)
         times.append(clock.now() - start)
-    return 2 * size / median(times)
+    return 2 * size * COPIES / median(times)
 
 
 def read_bytes(model: LanguageModel) -> int:

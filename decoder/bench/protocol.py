@@ -46,8 +46,9 @@ class Sample:
     repeat: int
     tally: Tally
     seen: Seen | None = None
-    """See `Trial`, as for the next."""
+    """See `Trial`, as for the next two."""
     kv_bytes: int | None = None
+    waits: int | None = None
     waited: float | None = None
     """Time that threads waited for a processor, over the turn's; None where the system does not say."""
 
@@ -104,6 +105,7 @@ def measured(
                 trial.tally,
                 seen=trial.seen,
                 kv_bytes=trial.kv_bytes,
+                waits=trial.waits,
                 waited=waited,
             )
     finally:

@@ -56,6 +56,8 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     draft_work: Work | None
     kv_bytes: int | None
     """Keys and values of both models as allocated, where it is known."""
+    waits: int | None
+    """How often the host waited for the device in rounds, where it is counted."""
     waited: float | None
     """Time that threads waited for a processor, over the turn's, where it is known."""
 
@@ -163,5 +165,6 @@ def _record(turn: Sample, found: Figures) -> Record:
         target_work=turn.seen.target if turn.seen else None,
         draft_work=turn.seen.draft if turn.seen else None,
         kv_bytes=turn.kv_bytes,
+        waits=turn.waits,
         waited=turn.waited,
     )

@@ -38,6 +38,8 @@ class Rounds(msgspec.Struct, frozen=True, kw_only=True):
     commit_ms: float
     host_ms: float
     bandwidth_share: float | None
+    waits: float | None
+    """How often the host waited for the device in a round, where it is counted."""
     tokens_per_second: dict[float, float]
     """By tokens a round, as far as such a tree can bring them."""
     multiply_adds: float | None
@@ -70,7 +72,6 @@ class Growth(msgspec.Struct, frozen=True, kw_only=True):
 class _Turn:
     """A sample's mean round."""
 
-    rounds: int
     rows: float
     levels: float
     round_s: float
@@ -79,6 +80,7 @@ class _Turn:
     commit_s: float
     host_s: float
     share: float | None
+    waits: float | None
     multiply_adds: float | None
     kv_bytes: int | None
     peak_bytes: int
@@ -128,6 +130,7 @@ def _row(name: str, context: int, turns: Sequence[_Turn], seed: int) -> Rounds:
         commit_ms=ms(lambda turn: turn.commit_s),
         host_ms=ms(lambda turn: turn.host_s),
         bandwidth_share=_median([turn.share for turn in turns]),
+        waits=_median([turn.waits for turn in turns]),
         tokens_per_second={length: 1000 * length / round_ms.median for length in LENGTHS if length <= first.levels + 1},
         multiply_adds=_median([turn.multiply_adds for turn in turns]),
         kv_bytes=first.kv_bytes,
@@ -172,7 +175,6 @@ def _turn(sample: Sample, arithmetic: Arithmetic, bandwidth: Bandwidth | None) -
     count = found.rounds
     work = arithmetic.multiply_adds(seen.target, seen.draft) if seen else None
     return _Turn(
-        rounds=count,
         rows=1 + (found.drafted or 0) / count,
         levels=(found.draft_forwards or 0) / count,
         round_s=found.decode_s / count,
@@ -181,6 +183,7 @@ def _turn(sample: Sample, arithmetic: Arithmetic, bandwidth: Bandwidth | None) -
         commit_s=(found.commit_s or 0.0) / count,
         host_s=(found.host_s or 0.0) / count,
         share=bandwidth.share(found) if bandwidth else None,
+        waits=None if sample.waits is None else sample.waits / count,
         multiply_adds=None if work is None else work / count,
         kv_bytes=sample.kv_bytes,
         peak_bytes=found.peak_bytes or 0,

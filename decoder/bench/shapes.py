@@ -16,9 +16,11 @@ from tokenizers import Tokenizer, models
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedTokenizerFast
 from transformers.utils import logging as transformers_logging
 
+from decoder.calibration import Calibration
 from decoder.device import choose_device, choose_dtype
 from decoder.errors import ConfigError, DeviceError
 from decoder.models import LanguageModel, Pair, Report, load_pair, make_pair, settle_threads
+from decoder.resident.seat import Seats
 
 SEED = 0
 CERTAINTY = 40.0
@@ -71,7 +73,8 @@ def with_random_draft(pair: Pair) -> Pair:
     with torch.no_grad():
         head.normal_(generator=torch.Generator(head.device).manual_seed(SEED))
     _be_certain(module)
-    return replace(pair, draft=LanguageModel(module, f"{pair.draft.name} (random head)"), costs={})
+    draft = LanguageModel(module, f"{pair.draft.name} (random head)")
+    return replace(pair, draft=draft, seats=Seats(), costs={}, calibration=Calibration())
 
 
 def random_prompt(pair: Pair, length: int, more: int) -> list[int]:

@@ -50,6 +50,8 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     peak_bytes: int | None
     bandwidth_share: float | None
     """Share of the copy bandwidth at which the weights of all forward passes were read."""
+    waits: float | None
+    """How often the host waited for the device in a round, where it is counted."""
 
 
 class Comparison(msgspec.Struct, frozen=True, kw_only=True):
@@ -219,6 +221,9 @@ def _row(samples: Samples, name: str, seed: int, bandwidth: Bandwidth | None) ->
 
     rest = estimate([[_rest(turn) for turn in samples.turns(name, prompt) if turn.seen] for prompt in same], seed)
     peak = middle(lambda found: found.peak_bytes)
+    waits = estimate(
+        [[_waits(turn) for turn in samples.turns(name, prompt) if turn.waits is not None] for prompt in same], seed
+    )
     return Row(
         name=name,
         group=samples.groups[name],
@@ -239,6 +244,7 @@ def _row(samples: Samples, name: str, seed: int, bandwidth: Bandwidth | None) ->
         draft_forwards=middle(per_round("draft_forwards")),
         peak_bytes=None if peak is None else round(peak),
         bandwidth_share=middle(bandwidth.share) if bandwidth else None,
+        waits=waits.median if waits else None,
     )
 
 
@@ -254,3 +260,7 @@ def _host_share(found: Figures) -> float | None:
 
 def _rest(turn: Sample) -> float:
     return 1 - (turn.seen.models_s if turn.seen else 0.0) / turn.tally.decode_s
+
+
+def _waits(turn: Sample) -> float:
+    return (turn.waits or 0) / turn.tally.rounds

@@ -91,7 +91,9 @@ def speeds(rows: Sequence[Row], best_generate: str | None) -> str:
 def parts(rows: Sequence[Row]) -> str:
     """Where the milliseconds of a round go, its forward passes, and memory."""
     times = ("round", "draft", "verify", "commit", "host")
-    head = [*((7, time) for time in times), (7, "host %"), (7, "rest %"), (9, "forwards"), (6, "GB")]
+    waits = any(row.waits is not None for row in rows)
+    head = [*((7, time) for time in times), (7, "host %"), (7, "syncs" if waits else "rest %")]
+    head += [(9, "forwards"), (6, "GB")]
     lines = [_line("milliseconds:", *head)]
     for row in rows:
         spent = (row.round_ms, row.draft_ms, row.verify_ms, row.commit_ms, row.host_ms)
@@ -102,12 +104,13 @@ def parts(rows: Sequence[Row]) -> str:
                 row.name,
                 *((7, _ms(time)) for time in spent),
                 (7, _percent(row.host_share)),
-                (7, _percent(row.rest_share)),
+                (7, _number(row.waits, 2) if waits else _percent(row.rest_share)),
                 (9, passes),
                 (6, UNKNOWN if row.peak_bytes is None else f"{row.peak_bytes / 1e9:.2f}"),
             )
         )
-    lines.append("A round. host %: commit and host; rest %: all outside of the models' calls;")
+    beside = "syncs: waits for the device" if waits else "rest %: all outside of the models' calls"
+    lines.append(f"A round. host %: commit and host; {beside};")
     lines.append("forwards: of target and draft; GB: peak memory, on a CPU the process's.")
     return "\n".join(lines)
 
@@ -135,14 +138,25 @@ def differing(differences: Sequence[Difference]) -> str:
 
 def rounds(rows: Sequence[Rounds]) -> str:
     """What rounds of each size cost after one length, and what that brings at how many tokens a round."""
-    limits = any(row.bandwidth_share is not None for row in rows)
-    head = [(21, "ms/round"), (8, "draft"), (7, "/level"), (8, "verify"), (7, "commit"), (7, "host")]
+    gpu = any(row.bandwidth_share is not None for row in rows)
+    head = [(20, "ms/round"), (7, "draft"), (7, "/level"), (7, "verify")]
+    head += [(6, "host"), (6, "limit"), (7, "syncs")] if gpu else [(7, "commit"), (7, "host")]
     lines = [f"After {rows[0].context} random tokens, with a draft that guesses at random:"]
-    lines.append(_line("levels x rows", *head, *([(6, "limit")] if limits else [])))
+    lines.append(_line("levels x rows", *head))
     for row in rows:
-        times = ((8, row.draft_ms), (7, row.level_ms), (8, row.verify_ms), (7, row.commit_ms), (7, row.host_ms))
-        cells = [(21, _interval(row.round_ms, _ms)), *((width, _ms(time)) for width, time in times)]
-        lines.append(_line(row.name, *cells, *([(6, _percent(row.bandwidth_share))] if limits else [])))
+        times = (row.draft_ms, row.level_ms, row.verify_ms)
+        cells = [(20, _interval(row.round_ms, _ms)), *((7, _ms(time)) for time in times)]
+        if gpu:
+            cells += [
+                (6, _ms(row.commit_ms + row.host_ms)),
+                (6, _percent(row.bandwidth_share)),
+                (7, _number(row.waits, 2)),
+            ]
+        else:
+            cells += [(7, _ms(row.commit_ms)), (7, _ms(row.host_ms))]
+        lines.append(_line(row.name, *cells))
+    if gpu:
+        lines.append("host: commit and host; limit: % of the copy bandwidth; syncs: waits for the device.")
     lines += ["", _line(f"tokens/s at {_LABELS['tokens_per_round']}", *((10, f"{length:g}") for length in LENGTHS))]
     for row in rows:
         lines.append(_line(row.name, *((10, _number(row.tokens_per_second.get(length), 1)) for length in LENGTHS)))

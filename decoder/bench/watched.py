@@ -102,6 +102,18 @@ def kv_bytes(session: Session) -> int | None:
     return session.kv_bytes if isinstance(session, TellsMemory) else None
 
 
+@runtime_checkable
+class TellsWaits(Protocol):
+    """A session that counts how often the host waits for the device."""
+
+    waits: int
+
+
+def waits(session: Session) -> int | None:
+    """How often the host has waited for the device in rounds so far; None where that is not counted."""
+    return session.waits if isinstance(session, TellsWaits) else None
+
+
 def allocated_bytes(cache: Rows) -> int:
     """Bytes of the tensor that holds a cache's keys and values."""
     held = cache.store if isinstance(cache, LeanCache) else cache.keys_values()

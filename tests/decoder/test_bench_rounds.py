@@ -281,7 +281,7 @@ def test_an_interruption_reports_the_lengths_that_are_complete(
 
 def test_the_tables_of_rounds_fit_80_columns(report: RoundsReport) -> None:
     wide = Estimate(1234.5, 1200.1, 1300.2)
-    large = msgspec.structs.replace(report.rounds[-1], round_ms=wide, draft_ms=1234.5, bandwidth_share=0.5)
+    large = msgspec.structs.replace(report.rounds[-1], round_ms=wide, draft_ms=1234.5, bandwidth_share=0.5, waits=1.0)
     much = msgspec.structs.replace(
         report.growth[-1], round=Estimate(12.34, 11.22, 13.44), beyond=Estimate(12.34, 11.22, 13.44), level=12.3
     )
@@ -293,6 +293,7 @@ def test_the_tables_of_rounds_fit_80_columns(report: RoundsReport) -> None:
         text = table.on_rounds(found)
         assert max(map(len, text.splitlines())) <= 80
         assert "target.json with draft.json on cpu in float32" in text
+        assert ("limit  syncs" in text) == (found is not report)
         assert all(f"After {context} random tokens" in text for context in CONTEXTS)
 
 

@@ -114,6 +114,8 @@ def test_the_pair_that_gets_a_random_draft_stays_as_it_was(lab: Lab, family: str
     other = shapes.with_random_draft(pair)
     assert other.target is pair.target
     assert other.costs == {}
+    assert other.calibration is not pair.calibration
+    assert other.seats is not pair.seats
     assert other.draft_name == f"{pair.draft_name} (random head)"
     after = decoded(pair, [1, 2, 3], "linear", RunConfig(max_new_tokens=20)).tally
     assert (after.tokens, after.accepted) == (before.tokens, before.accepted)

@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -14,17 +15,21 @@ import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from decoder.bench import job, machine, table
-from decoder.bench.contenders import decoded, sweep
+from decoder.bench.contenders import Trial, decoded, own, sweep
 from decoder.bench.job import Done, OnTexts, measure_texts
 from decoder.bench.outside import ASSISTED, baselines
 from decoder.bench.protocol import Sample
 from decoder.bench.report import Report
 from decoder.bench.statistics import Estimate
-from decoder.bench.summary import Difference
+from decoder.bench.summary import Difference, Samples, rows
 from decoder.config import DynaTree, Fixed, Linear, RunConfig
 from decoder.device import device_name
+from decoder.engine import Outcome
 from decoder.errors import PromptError
+from decoder.methods import Method
 from decoder.models import Pair
+from decoder.steering import Turn
+from decoder.tree import TokenTree
 from tests import tiny
 from tests.decoder.lab import Lab
 
@@ -141,6 +146,7 @@ def test_the_tables_fit_when_everything_is_large_and_on_a_gpu(done: Done[Report]
         round_ms=1234.5678,
         draft_ms=1234.5678,
         bandwidth_share=0.987,
+        waits=1.25,
         peak_bytes=123_456_000_000,
     )
     missing = Difference(name="generate dynamic", prompt=9, index=255, near_tie=False, gap=0.123)
@@ -150,6 +156,8 @@ def test_the_tables_fit_when_everything_is_large_and_on_a_gpu(done: Done[Report]
     assert max(map(len, text.splitlines())) <= 80
     assert "NVIDIA H200, copies 4.10 TB/s" in text
     assert " 98.7" in text
+    assert "  syncs" in text
+    assert "  1.25" in text
     assert "generate dynamic, prompt 10, from token 255 on: NO TIE, gap 0.12" in text
     speeds = next(line for line in text.splitlines() if line.startswith("generate dynamic"))
     assert speeds.split()[2:] == [
@@ -224,6 +232,65 @@ def test_the_clock_stands_outside_of_the_session(lab: Lab, monkeypatch: pytest.M
     slow = decoded(pair, [1, 2, 3], "ar", CONFIG).tally
     assert slow.tokens == quick.tokens
     assert slow.decode_s - (slow.verify_s or 0) > 2 * (quick.decode_s - (quick.verify_s or 0))
+
+
+class Ahead:
+    """A session whose first tree is drafted before the first round, which owns up to it, and which counts its waits."""
+
+    kv_bytes = 1234
+
+    def __init__(self) -> None:
+        self.waits = 0
+
+    def prefill(self) -> float:
+        return 0.0
+
+    def step(self, _turns: tuple[Turn, ...]) -> Outcome:
+        self.waits += 2
+        return Outcome(
+            TokenTree([1]),
+            committed=[7],
+            round_s=50.0,
+            draft_s=49.0,
+            verify_s=1.0,
+            commit_s=0.0,
+            target_forwards=1,
+            draft_forwards=1,
+            finished="length" if self.waits == 6 else None,
+        )
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.fixture
+def ahead(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> Trial:
+    session: Any = Ahead()
+    method = Method("ar", "", lambda _: {}, lambda *_: session)
+    monkeypatch.setattr("decoder.bench.contenders.METHODS", {"ar": method})
+    return decoded(lab.loaded(lab.pair("neox"), "float32"), [1, 2, 3], "ar", CONFIG)
+
+
+def test_work_that_was_done_before_the_clock_started_counts(ahead: Trial) -> None:
+    assert ahead.tally.decode_s == 150.0
+
+
+def test_a_session_s_waits_and_memory_are_taken_over(ahead: Trial) -> None:
+    assert (ahead.waits, ahead.kv_bytes) == (6, 1234)
+    sample = Sample("ar", "ar", 0, 0, ahead.tally, waits=ahead.waits)
+    (row,) = rows(Samples([sample], [own("ar", "ar", "ar", CONFIG)]), 0, None)
+    assert row.waits == 2.0
+
+
+def test_a_session_that_counts_no_waits_has_none(done: Done[Report]) -> None:
+    assert {row.waits for row in done.report.rows} == {None}
+
+
+@pytest.mark.parametrize(("kind", "lengths"), [("cpu", [2]), ("cuda", [9, 5, 2])])
+def test_an_accelerator_is_warmed_up_on_every_prompt_and_the_longest_first(kind: str, lengths: list[int]) -> None:
+    pair: Any = SimpleNamespace(target=SimpleNamespace(device=torch.device(kind)))
+    prompts = [[1] * 2, [1] * 9, [1] * 5]
+    assert [len(prompt) for prompt in job._warm_up(pair, prompts)] == lengths
 
 
 def test_every_preset_is_a_dynatree_of_its_own() -> None:
@@ -305,7 +372,7 @@ def test_threads_that_share_a_processor_are_seen_to_wait() -> None:
 def test_copies_are_timed_by_bytes_read_and_written(monkeypatch: pytest.MonkeyPatch) -> None:
     ticks = iter(float(tick) for tick in range(1000))
     monkeypatch.setattr("decoder.bench.machine.Stopwatch.now", lambda _: next(ticks))
-    assert machine.copy_bandwidth(torch.device("cpu"), size=1000) == 2000.0
+    assert machine.copy_bandwidth(torch.device("cpu"), size=1000) == 2000.0 * machine.COPIES
 
 
 @pytest.mark.skipif(not os.access("/proc/self/clear_refs", os.W_OK), reason="this system restarts no peak")
