@@ -156,7 +156,7 @@ def rounds(rows: Sequence[Rounds]) -> str:
             cells += [(7, _ms(row.commit_ms)), (7, _ms(row.host_ms))]
         lines.append(_line(row.name, *cells))
     if gpu:
-        lines.append("host: commit and host; limit: % of the copy bandwidth; syncs: waits for the device.")
+        lines.append("host: with commit; limit: % of the copy bandwidth; syncs: waits for the device.")
     lines += ["", _line(f"tokens/s at {_LABELS['tokens_per_round']}", *((10, f"{length:g}") for length in LENGTHS))]
     for row in rows:
         lines.append(_line(row.name, *((10, _number(row.tokens_per_second.get(length), 1)) for length in LENGTHS)))
