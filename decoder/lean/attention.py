@@ -18,8 +18,8 @@ from torch.nn import functional
 
 FUSED_FROM = 64
 """Rows from which one fused attention call beats separate products."""
-FEW = 4
-"""Rows up to which keys times queries, turned round, is faster than queries times keys: a tenth of a long pass."""
+FEW = 1
+"""Rows up to which keys times queries, turned round, is faster than queries times keys."""
 VISIBLE, HIDDEN = np.float32(0), np.float32(-np.inf)
 Attention = Callable[
     [Float[Tensor, "H GN D"], Float[Tensor, "H D S"], Float[Tensor, "H S D"], Float[Tensor, "GN M"] | None],
