@@ -1,0 +1,269 @@
+"""What a graph repeats is what plain calls compute: recorded on a CPU, captured on a GPU."""
+
+import threading
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+
+import pytest
+import torch
+
+from decoder import RunConfig, Steering, decode, load_pair, methods
+from decoder.config import DynaTree, Linear, Rules
+from decoder.device import Graphs
+from decoder.engine import Outcome
+from decoder.events import Round
+from decoder.models import Pair
+from decoder.resident.plain import PlainSession
+from decoder.resident.seat import Seats
+from decoder.resident.session import ResidentSession
+from decoder.resident.shape import Shape
+from tests.decoder.lab import Lab
+from tests.decoder.resident.match import Replays, Turns, match, resident, seated
+
+PROMPT = "The tree grows"
+SMALL = DynaTree(d0=2, d_max=3, window=2, eta_d=1, eta_h=0.3, target_acceptance=0.4, rho_stop=0.1, rho_deep=0.2)
+METHODS: dict[str, Rules | None] = {
+    "ar": None,
+    "linear": Linear(3),
+    "bfs": SMALL,
+    "best": replace(SMALL, selection="best", n_max=5),
+}
+gpu = pytest.mark.skipif(
+    not torch.cuda.is_available(),
+    reason="needs a CUDA device: torch sees none, so there is nothing to capture graphs on",
+)
+
+
+def recorded(pair: Pair, *, by_module: bool = False) -> tuple[Pair, Replays]:
+    """The pair with seats whose work is repeated from records."""
+    found = seated(pair, by_module=by_module)
+    replays = Replays([])
+    found.seats.graphs, found.seats._captures = True, replays  # type: ignore[assignment]  # acts as Graphs does
+    return found, replays
+
+
+@pytest.mark.parametrize(
+    ("family", "by_module", "method"),
+    [
+        *(("neox", False, method) for method in METHODS),
+        ("llama", False, "best"),
+        ("llama", True, "bfs"),
+        ("gpt2", True, "linear"),
+    ],
+)
+def test_a_record_of_the_device_s_work_repeats_every_round(lab: Lab, family: str, by_module: bool, method: str) -> None:  # noqa: FBT001 - a parameter
+    """A record knows no Python: a number that the host put into it would be the same in every round."""
+    pair = lab.pair(family)
+    loaded, replays = recorded(lab.loaded(pair, "float64"), by_module=by_module)
+    rounds = match(loaded, lab.prompt_tokens(pair, PROMPT), 24, METHODS[method])
+    assert len(replays.undone) < len(rounds)
+
+
+def test_the_next_text_is_decoded_by_the_records_of_the_first_whatever_knobs_are_turned(lab: Lab) -> None:
+    pair = lab.pair("neox")
+    loaded, replays = recorded(lab.loaded(pair, "float64"))
+    prompt = lab.prompt_tokens(pair, PROMPT)
+    match(loaded, prompt, 30, METHODS["best"])
+    before = len(replays.undone)
+    turns: Turns = {
+        1: [("tau_h", 0.6), ("tau_l", 0.5)],
+        3: [("rho_stop", 0.11)],
+        4: [("rho_deep", 0.3), ("d0", 1.0)],
+        5: [("n_max", 8), ("history", 0)],
+    }
+    match(loaded, prompt[2:], 30, METHODS["best"], turns)
+    (seat,) = loaded.seats._free
+    assert len([key for key in seat._captured if isinstance(key[0], Shape)]) == 1
+    assert len(replays.undone) <= before + 1  # a larger tree may need a larger verification
+
+
+def test_elsewhere_than_on_cuda_work_is_just_done() -> None:
+    done: list[str] = []
+    graphs = Graphs(torch.device("cpu"))
+    repeated = graphs.capture(lambda: done.append("work"), lambda: done.append("undone"))
+    assert done == []
+    repeated()
+    assert done == ["work"]
+
+
+# On a GPU
+
+
+def on_gpu(lab: Lab, name: str, dtype: str, *, graphs: bool = True) -> Pair:
+    pair = lab.pair(name)
+    loaded: Pair = lab._once(
+        ("on the GPU", pair, dtype), lambda: load_pair(str(pair.target), str(pair.draft), device="cuda", dtype=dtype)
+    )
+    return replace(loaded, seats=Seats(graphs=graphs))
+
+
+def played(pair: Pair, prompt: Sequence[int], limit: int, rules: Rules | None) -> list[Outcome]:
+    session = resident(pair, prompt, limit, rules)
+    session.prefill()
+    found = [session.step(())]
+    while not found[-1].finished:
+        found.append(session.step(()))
+    return found
+
+
+@contextmanager
+def no_hidden_waits() -> Iterator[None]:
+    """Every call that waits for the device, other than for an event, is an error."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch calls the mode a prototype
+        torch.cuda.set_sync_debug_mode("error")
+        try:
+            yield
+        finally:
+            torch.cuda.set_sync_debug_mode("default")
+
+
+@gpu
+@pytest.mark.gpu
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "bfloat16"])
+@pytest.mark.parametrize("family", ["neox", "llama", "gpt2"])
+def test_graphs_give_the_rounds_of_plain_calls(lab: Lab, family: str, dtype: str, method: str) -> None:
+    prompt = lab.prompt_tokens(lab.pair(family), PROMPT)
+    by_graph = played(on_gpu(lab, family, dtype), prompt, 60, METHODS[method])
+    by_call = played(on_gpu(lab, family, dtype, graphs=False), prompt, 60, METHODS[method])
+    assert [outcome.tree for outcome in by_graph] == [outcome.tree for outcome in by_call]
+    assert [outcome.committed for outcome in by_graph] == [outcome.committed for outcome in by_call]
+    assert [outcome.knobs for outcome in by_graph] == [outcome.knobs for outcome in by_call]
+
+
+@gpu
+@pytest.mark.gpu
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("family", ["neox", "llama", "gpt2", "qwen3"])
+def test_graphs_give_the_rounds_of_the_host(lab: Lab, family: str, method: str) -> None:
+    prompt = lab.prompt_tokens(lab.pair(family), PROMPT)
+    match(on_gpu(lab, family, "float64"), prompt, 100, METHODS[method])
+
+
+@gpu
+@pytest.mark.gpu
+@pytest.mark.parametrize("method", METHODS)
+def test_a_second_text_and_a_turned_knob_use_the_same_graphs(lab: Lab, method: str) -> None:
+    prompt = lab.prompt_tokens(lab.pair("neox"), PROMPT)
+    pair = on_gpu(lab, "neox", "float64")
+    for text in (prompt, prompt[1:], prompt[2:]):
+        match(pair, text, 60, METHODS[method], {2: [("tau_h", 0.7), ("rho_stop", 0.12)]})
+    assert len(pair.seats._free) == 1
+
+
+@gpu
+@pytest.mark.gpu
+@pytest.mark.parametrize("method", METHODS)
+def test_a_round_waits_for_the_device_once_and_nowhere_else(lab: Lab, method: str) -> None:
+    prompt = lab.prompt_tokens(lab.pair("neox"), PROMPT)
+    pair = on_gpu(lab, "neox", "float32")
+    played(pair, prompt, 60, METHODS[method])  # captures all graphs
+    session = resident(pair, prompt, 60, METHODS[method])
+    session.prefill()
+    rounds, finished = 0, None
+    with no_hidden_waits():
+        while not finished:
+            finished = session.step(()).finished
+            rounds += 1
+    assert session.waits == rounds
+
+
+@gpu
+@pytest.mark.gpu
+def test_a_hidden_wait_would_be_noticed() -> None:
+    number = torch.ones(1, device="cuda")
+    with no_hidden_waits(), pytest.raises(RuntimeError):
+        number.item()
+
+
+@gpu
+@pytest.mark.gpu
+def test_later_texts_take_no_more_memory(lab: Lab) -> None:
+    prompt = lab.prompt_tokens(lab.pair("llama"), PROMPT)
+    pair = on_gpu(lab, "llama", "float32")
+    for rules in METHODS.values():
+        played(pair, prompt, 60, rules)
+    used = torch.cuda.memory_allocated()
+    for rules in METHODS.values():
+        played(pair, prompt, 60, rules)
+    assert torch.cuda.memory_allocated() <= used
+
+
+@gpu
+@pytest.mark.gpu
+def test_graphs_are_captured_while_another_thread_uses_the_device(lab: Lab) -> None:
+    prompt = lab.prompt_tokens(lab.pair("neox"), PROMPT)
+    stopped, failed = threading.Event(), list[BaseException]()
+
+    def meter() -> None:
+        try:
+            while not stopped.is_set():
+                torch.zeros(8, device="cuda").sum().item()
+        except RuntimeError as error:
+            failed.append(error)
+
+    other = threading.Thread(target=meter)
+    other.start()
+    try:
+        match(on_gpu(lab, "neox", "float64"), prompt, 40, SMALL)
+    finally:
+        stopped.set()
+        other.join()
+    assert not failed
+
+
+@gpu
+@pytest.mark.gpu
+@pytest.mark.parametrize("method", METHODS)
+def test_parts_of_a_round_take_no_longer_than_the_round(lab: Lab, method: str) -> None:
+    prompt = lab.prompt_tokens(lab.pair("neox"), PROMPT)
+    rounds = played(on_gpu(lab, "neox", "float32"), prompt, 60, METHODS[method])
+    assert all(outcome.verify_s and outcome.verify_s > 0 for outcome in rounds)
+    parts = sum((outcome.draft_s or 0) + (outcome.verify_s or 0) for outcome in rounds)
+    assert parts <= sum(outcome.round_s for outcome in rounds) * 1.001
+
+
+@gpu
+@pytest.mark.gpu
+def test_all_methods_race_on_the_device_and_write_the_same_text(lab: Lab) -> None:
+    names = ("dynatree", "ar", "linear", "fixed", "alg1", "hf")
+    config = RunConfig(names, 60, dynatree=DynaTree())
+    pair = on_gpu(lab, "neox", "float64")
+    events = list(decode(pair, PROMPT, config, Steering()))
+    texts = {
+        method: [
+            token
+            for event in events
+            if isinstance(event, Round) and event.method == method
+            for token in event.committed
+        ]
+        for method in names
+    }
+    assert texts == dict.fromkeys(names, lab.generate(lab.pair("neox"), "float64", PROMPT, 60))
+    assert len(pair.seats._free) == 4
+
+
+@gpu
+@pytest.mark.gpu
+def test_cuda_pairs_are_decoded_on_the_device_unless_they_must_be_exact(lab: Lab) -> None:
+    pair = on_gpu(lab, "neox", "float32")
+    config = RunConfig(dynatree=DynaTree())
+    assert isinstance(methods.METHODS["ar"].open(pair, [1, 2], config), PlainSession)
+    assert isinstance(methods.METHODS["dynatree"].open(pair, [1, 2], config), ResidentSession)
+    exact = replace(pair, exact=True)
+    assert not isinstance(methods.METHODS["dynatree"].open(exact, [1, 2], config), ResidentSession)
+
+
+@gpu
+@pytest.mark.gpu
+@pytest.mark.parametrize("method", ["ar", "dynatree", "linear", "fixed"])
+def test_the_embedded_pair_writes_the_same_text_on_both_devices_in_float32(method: str) -> None:
+    config = RunConfig((method,), 128, dynatree=DynaTree())
+    texts = []
+    for device in ("cpu", "cuda"):
+        events = decode(load_pair(device=device, dtype="float32"), "The old man looked at the sea and", config)
+        texts.append([token for event in events if isinstance(event, Round) for token in event.committed])
+    assert texts[0] == texts[1]
