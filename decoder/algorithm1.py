@@ -10,7 +10,7 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from decoder.config import RunConfig
+from decoder.config import Printed, RunConfig
 from decoder.controller import Controller, Turned
 from decoder.device import Stopwatch
 from decoder.draft.drafter import Drafter
@@ -29,7 +29,7 @@ class Algorithm1Session:
     def __init__(self, pair: Pair, prompt_ids: Sequence[int], config: RunConfig) -> None:
         self.text = list(prompt_ids)
         self._pair = pair
-        self._controller = Controller(config.dynatree)
+        self._controller = Controller(Printed.of(config.dynatree))
         self._budget = Budget(pair.eos, config.max_new_tokens)
         self._stopwatch = Stopwatch(pair.target.device)
         self._longest = len(prompt_ids) + config.max_new_tokens

@@ -6,7 +6,7 @@ need no switches: adaptive breadth is off when the three branchings are equal, a
 """
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal, Self, get_args
 
 from decoder.errors import ConfigError
@@ -28,9 +28,10 @@ KnobName = Literal[
     "k",
     "fixed_depth",
     "fixed_branching",
+    "fixed_tau",
 ]
 KNOBS: tuple[KnobName, ...] = get_args(KnobName)
-"""Every knob. `tau` and `n_max` belong to DynaTree and to the fixed tree; history on is 1, off is 0."""
+"""Every knob. `n_max` belongs to DynaTree and to the fixed tree; history on is 1, off is 0."""
 
 KNOB_GAP = 0.01
 """Least distance of tau_h and tau_l while they are turned, and least tau_l."""
@@ -41,13 +42,14 @@ HIGHEST_NODES = 1024
 AUTO = 0
 """The `n_max` of DynaTree that stands for no number: each round takes as many nodes as pay (`decoder.budget`)."""
 
-_UNEVEN = frozenset[KnobName](("tau_h", "tau_l", "d0", "rho_stop", "rho_deep", "tau"))
+_UNEVEN = frozenset[KnobName](("tau_h", "tau_l", "d0", "rho_stop", "rho_deep", "tau", "fixed_tau"))
 """Knobs that are no whole numbers."""
 _BRANCHES: tuple[KnobName, ...] = ("b_min", "b_mid", "b_max")
 _FIELDS: dict[KnobName, str] = {
     **dict.fromkeys(_BRANCHES, "branching"),
     "fixed_depth": "depth",
     "fixed_branching": "branching",
+    "fixed_tau": "tau",
 }
 """The parameter that a knob turns, where it has another name."""
 
@@ -119,7 +121,7 @@ class DynaTree(Turnable):
     rho_deep: float = 0.5
     """From the base depth on, a node's path must be at least this probable."""
     tau: float = 0.05
-    """Pruning threshold of the fixed tree; acts as a lower bound on `rho_stop`."""
+    """A lower bound on `rho_stop`; in the paper it is the fixed tree's threshold too."""
     n_max: int = 256
     """Most drafted nodes of a tree; AUTO: as many as pay, the most probable ones whatever `selection` says."""
     selection: Selection = "bfs"
@@ -178,6 +180,43 @@ class DynaTree(Turnable):
 
 
 @dataclass(frozen=True)
+class Printed(DynaTree):
+    """DynaTree's parameters as Algorithm 1 obeys them, which has no automatic number of nodes."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(not self.automatic, "Algorithm 1 has no automatic n_max; give 1 or more")
+
+    @classmethod
+    def of(cls, rules: DynaTree) -> Self:
+        """What Algorithm 1 makes of DynaTree's rules.
+
+        They are the same, but where `n_max` is automatic: rules that leave the tree to costs are none for a tree that
+        knows none. There it has the paper's, with every knob that was set otherwise than in `fast` turned to that, as
+        far as its bounds allow.
+        """
+        if not rules.automatic:
+            return cls(**{each.name: getattr(rules, each.name) for each in fields(rules)})
+        fast = PRESETS["fast"]
+        found = cls(
+            window=rules.window, target_acceptance=rules.target_acceptance, eta_d=rules.eta_d, eta_h=rules.eta_h
+        )
+        set_otherwise = [name for name in rules.ends() if rules.knob(name) != fast.knob(name)]
+        # Twice over, since a knob may stand in the way of one that comes before it.
+        for name in (*set_otherwise, *set_otherwise):
+            found = found.turned(name, rules.knob(name))
+        return found
+
+    def turned(self, name: KnobName, value: float) -> Self:
+        """See `Turnable.turned`; where DynaTree's `n_max` becomes automatic, this has the paper's."""
+        return super().turned(name, DynaTree.n_max if name == "n_max" and value < AUTO + 0.5 else value)
+
+    def ends(self) -> dict[KnobName, tuple[float, float]]:
+        """The knobs and how far each can be turned."""
+        return super().ends() | {"n_max": (1.0, float(max(HIGHEST_NODES, self.n_max)))}
+
+
+@dataclass(frozen=True)
 class Linear(Turnable):
     """A chain of `k` drafted tokens (speculative decoding as first published)."""
 
@@ -203,7 +242,7 @@ class Fixed(Turnable):
     def __post_init__(self) -> None:
         require(self.depth >= 1, f"the fixed tree's depth is {self.depth}; give 1 or more")
         require(self.branching >= 1, f"the fixed tree's branching is {self.branching}; give 1 or more")
-        require(0 <= self.tau <= 1, f"tau is {self.tau:g}; give 0 to 1")
+        require(0 <= self.tau <= 1, f"the fixed tree's tau is {self.tau:g}; give 0 to 1")
         require(self.n_max >= 1, f"n_max is {self.n_max}; give 1 or more")
 
     def turned(self, name: KnobName, value: float) -> Self:
@@ -217,7 +256,7 @@ class Fixed(Turnable):
         return {
             "fixed_depth": (1.0, float(max(HIGHEST_DEPTH, self.depth))),
             "fixed_branching": (1.0, float(max(HIGHEST_BRANCHING, self.branching))),
-            "tau": (0.0, 1.0),
+            "fixed_tau": (0.0, 1.0),
             "n_max": (1.0, float(max(HIGHEST_NODES, self.n_max))),
         }
 
@@ -226,10 +265,13 @@ Rules = DynaTree | Linear | Fixed
 """What decides how a method's trees grow."""
 
 PRESETS: dict[str, DynaTree] = {
+    "fast": DynaTree(d0=8, d_max=12, rho_stop=0, tau=0, n_max=AUTO, selection="best"),
     "paper": DynaTree(),
-    "fast": DynaTree(d0=8, d_max=12, rho_stop=0, tau=0, n_max=AUTO, selection="best", history=False),
 }
-"""Named parameter sets of DynaTree. `fast` leaves the tree to costs and chances; what a knob cuts stays cut."""
+"""Named parameter sets of DynaTree, the one that holds by default first.
+
+`fast` leaves the tree to costs and chances; what a knob cuts stays cut.
+"""
 
 
 @dataclass(frozen=True)
@@ -242,7 +284,7 @@ class RunConfig:
     seed: int = 0
     chat: bool = False
     """Whether the prompt is one message of a user, wrapped in the tokenizer's chat template."""
-    dynatree: DynaTree = field(default_factory=DynaTree)
+    dynatree: DynaTree = PRESETS["fast"]
     linear: Linear = field(default_factory=Linear)
     fixed: Fixed = field(default_factory=Fixed)
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from decoder.config import Rules, RunConfig
+from decoder.config import Printed, Rules, RunConfig
 from decoder.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ _ALL = (
     Method(
         "alg1",
         "DynaTree's Algorithm 1 as printed: two target passes",
-        lambda c: asdict(c.dynatree),
+        lambda c: asdict(Printed.of(c.dynatree)),
         _alg1,
     ),
     Method("hf", "transformers' assisted generation", lambda _: {}, _hf),

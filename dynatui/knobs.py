@@ -56,11 +56,12 @@ TABLE: tuple[KnobInfo, ...] = (
     KnobInfo("b_max", "B_max", "guesses where the draft is unsure", 1, 2, integer=True, option="--branching"),
     KnobInfo("rho_stop", "rho_stop", "less probable paths end", 0.05, 0.2, integer=False, option="--rho-stop"),
     KnobInfo("rho_deep", "rho_deep", "the same, from the base depth on", 0.05, 0.2, integer=False, option="--rho-deep"),
-    KnobInfo("tau", "τ", "less probable paths end, fixed tree too", 0.01, 0.05, integer=False, option="--tau"),
-    KnobInfo("n_max", "N_max", "most guesses a round, fixed tree too", 8, 64, integer=True, option="--n-max"),
+    KnobInfo("tau", "τ", "less probable paths end, as by rho_stop", 0.01, 0.05, integer=False, option="--tau"),
+    KnobInfo("n_max", "N_max", "most guesses a round; auto: what pays", 8, 64, integer=True, option="--n-max"),
     KnobInfo("k", "K", "length of linear's chain", 1, 4, integer=True, option="--k"),
     KnobInfo("fixed_depth", "D", "depth of the fixed tree", 1, 4, integer=True, option="--fixed"),
     KnobInfo("fixed_branching", "B", "guesses at each node of the fixed tree", 1, 2, integer=True, option="--fixed"),
+    KnobInfo("fixed_tau", "fixed τ", "as τ, for the fixed tree", 0.01, 0.05, integer=False, option="--fixed"),
 )
 """In the order of `decoder.config.KNOBS`: those of the first row of sliders come first."""
 

@@ -131,6 +131,8 @@ def _rules(config: RunConfig, always: Collection[str]) -> Iterator[str]:
         name = option.removeprefix("--").replace("-", "_")
         if now[option] == usual[option] and name not in always:
             continue
+        if option == "--tau":  # which the fixed tree has too, unless --fixed says otherwise
+            usual["--fixed"] = (_shape(Fixed(tau=config.dynatree.tau)),)
         written, *_ = now[option]
         if option == "--history":
             yield option if written == "True" else "--no-history"
@@ -145,19 +147,23 @@ def _differences(one: DynaTree, other: DynaTree) -> int:
 def _values(config: RunConfig) -> dict[str, tuple[str, ...]]:
     """Every option of the methods' rules as it is written; DynaTree's value first where the fixed tree shares it."""
     rules, fixed = config.dynatree, config.fixed
-    together = {"--branching": rules.branching, "--fixed": (fixed.depth, fixed.branching)}
+    together = {"--branching": ",".join(map(str, rules.branching)), "--fixed": _shape(fixed)}
     values: dict[str, tuple[str, ...]] = {"--selection": (rules.selection,)}
     for knob in TABLE:
         if knob.option in together:
-            values[knob.option] = (",".join(map(str, together[knob.option])),)
+            values[knob.option] = (together[knob.option],)
         elif knob.name == "k":
             values[knob.option] = (str(config.linear.k),)
         else:
-            holders: tuple[Any, ...] = (rules, fixed) if hasattr(fixed, knob.name) else (rules,)
+            holders: tuple[Any, ...] = (rules, fixed) if knob.name in fixed.ends() else (rules,)
             values[knob.option] = tuple(_number(getattr(holder, knob.name)) for holder in holders)
     if rules.automatic:
         values["--n-max"] = ("auto",)
     return values
+
+
+def _shape(fixed: Fixed) -> str:
+    return ",".join((str(fixed.depth), str(fixed.branching), _number(fixed.tau)))
 
 
 def _number(value: float) -> str:

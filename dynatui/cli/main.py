@@ -90,7 +90,7 @@ def watch(
     seed: options.Seed = 0,
     record: options.Record = None,
     follow: options.Follow = None,
-    preset: options.Preset = "paper",
+    preset: options.Preset = options.FIRST_PRESET,
     history: options.History = None,
     tau_h: options.TauH = None,
     tau_l: options.TauL = None,

@@ -22,6 +22,8 @@ OUTPUT = "Without a screen"
 SCREEN = "Screen"
 DECODING = frozenset({MODELS, PROMPTS, RUN, TREE})
 """Panels whose options settle what is decoded."""
+FIRST_PRESET = next(iter(PRESETS))
+"""The preset that holds by default."""
 
 
 def _presets() -> list[str]:
@@ -145,7 +147,13 @@ Follow = Annotated[
 
 Preset = Annotated[
     str,
-    Option(metavar="NAME", rich_help_panel=TREE, autocompletion=_presets, help=f"Parameters: {', '.join(PRESETS)}."),
+    Option(
+        metavar="NAME",
+        rich_help_panel=TREE,
+        autocompletion=_presets,
+        help="Parameters to begin with. fast: each round drafts what pays by measured costs. paper: DynaTree's as "
+        "published, which alg1 has with either.",
+    ),
 ]
 History = Annotated[
     bool | None,
@@ -169,7 +177,11 @@ RhoStop = Annotated[
 RhoDeep = Annotated[float | None, Option(metavar="P", rich_help_panel=TREE, help="The same, from the base depth on.")]
 Tau = Annotated[
     float | None,
-    Option(metavar="P", rich_help_panel=TREE, help="Less probable paths are not continued, in the fixed tree too."),
+    Option(
+        metavar="P",
+        rich_help_panel=TREE,
+        help="A lower bound on rho_stop; less probable paths are not continued in the fixed tree either.",
+    ),
 ]
 NMax = Annotated[
     str | None,
@@ -192,7 +204,13 @@ Selection = Annotated[
 ]
 ChainLength = Annotated[int | None, Option("--k", metavar="K", rich_help_panel=TREE, help="Length of linear's chain.")]
 FixedTree = Annotated[
-    str | None, Option("--fixed", metavar="D,B", rich_help_panel=TREE, help="Depth and branching of the fixed tree.")
+    str | None,
+    Option(
+        "--fixed",
+        metavar="D,B[,P]",
+        rich_help_panel=TREE,
+        help="Depth and branching of the fixed tree, and its own tau.",
+    ),
 ]
 
 Headless = Annotated[

@@ -74,7 +74,7 @@ def run_config(
             ),
         ),
         linear=replace(Linear(), **_given(k=k)),
-        fixed=replace(_fixed(fixed), **_given(tau=tau, n_max=nodes or None)),
+        fixed=_fixed(fixed, **_given(tau=tau, n_max=nodes or None)),
         seed=seed,
         **_given(methods=_methods(methods), max_new_tokens=max_new_tokens, chat=chat),
     )
@@ -125,9 +125,18 @@ def _nodes(text: str | None) -> int | None:
     raise ConfigError(f"--n-max is {text!r}; give auto, or a whole number from 1 up")
 
 
-def _fixed(shape: str | None) -> Fixed:
-    numbers = _numbers("--fixed", shape, example="5,2")
-    return Fixed(depth=numbers[0], branching=numbers[1]) if numbers else Fixed()
+def _fixed(shape: str | None, **shared: Any) -> Fixed:
+    """The fixed tree; its own threshold comes before the one that it shares with DynaTree."""
+    if shape is None:
+        return Fixed(**shared)
+    *whole, last = shape.split(",")
+    if len(whole) > 1:
+        with suppress(ValueError):
+            depth, branching = map(int, whole)
+            return Fixed(**shared | {"depth": depth, "branching": branching, "tau": float(last)})
+        raise ConfigError(f"--fixed is {shape!r}; give depth, branching and threshold, for example 5,2,0.05")
+    depth, branching = _numbers("--fixed", shape, example="5,2") or ()
+    return Fixed(depth=depth, branching=branching, **shared)
 
 
 def _numbers(option: str, text: str | None, *, example: str) -> tuple[int, ...] | None:

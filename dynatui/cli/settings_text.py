@@ -12,7 +12,7 @@ from typing import Any
 
 from typer.core import TyperOption
 
-from decoder.config import AUTO, Fixed, RunConfig
+from decoder.config import AUTO, RunConfig
 from dynatui.cli.settings import KINDS, key_of, kinds, options_of
 
 _WIDEST = 40
@@ -84,6 +84,6 @@ def _effective(key: str, given: object, config: RunConfig) -> object:
         given = next((getattr(part, key) for part in parts if hasattr(part, key)), None)
     if key == "n_max" and isinstance(given, int):
         given = "auto" if given == AUTO else str(given)
-    if isinstance(given, Fixed):
-        given = (given.depth, given.branching)
+    if key == "fixed":  # in full: what it leaves open, another option may have settled
+        given = (config.fixed.depth, config.fixed.branching, config.fixed.tau)
     return ",".join(map(str, given)) if isinstance(given, tuple) else given

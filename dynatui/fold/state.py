@@ -218,7 +218,8 @@ def _settings(run: Run) -> dict[KnobName, float]:
     for method, parameters in reversed(run.methods.items()):
         own = dict(parameters)
         if method == "fixed":
-            own = {"fixed_depth": own.get("depth"), "fixed_branching": own.get("branching"), **own}
+            tau = own.pop("tau", None)
+            own |= {"fixed_depth": own.get("depth"), "fixed_branching": own.get("branching"), "fixed_tau": tau}
         branching = own.get("branching")
         if isinstance(branching, list | tuple):
             own |= zip(("b_min", "b_mid", "b_max"), branching, strict=False)

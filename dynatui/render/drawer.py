@@ -21,8 +21,9 @@ _LEAST_TRACK, _MOST_TRACK = 6, 48
 _MEANING = 41
 _LEAST_HELP = 3
 _LARGEST = 1e6
-_UNIT: frozenset[KnobName] = frozenset(("tau_h", "tau_l", "rho_stop", "rho_deep", "tau"))
+_UNIT: frozenset[KnobName] = frozenset(("tau_h", "tau_l", "rho_stop", "rho_deep", "tau", "fixed_tau"))
 """Probabilities: their scale is 0 to 1, whatever the bounds of the moment are."""
+_OF_FIXED: frozenset[KnobName] = frozenset(("fixed_depth", "fixed_branching", "fixed_tau"))
 _BRANCHES: tuple[KnobName, ...] = ("b_min", "b_mid", "b_max")
 _FIRST: dict[KnobName, int] = {"k": Linear.k, "fixed_depth": Fixed.depth, "fixed_branching": Fixed.branching}
 """Knobs of the simpler methods, as the program begins with them."""
@@ -159,9 +160,9 @@ def _owners(state: RunState, name: KnobName) -> list[str]:
 def _has(method: str, given: Mapping[str, Any], name: KnobName) -> bool:
     if name in _BRANCHES:
         return isinstance(given.get("branching"), list | tuple)
-    if name in ("fixed_depth", "fixed_branching"):
+    if name in _OF_FIXED:
         return method == "fixed"
-    return name in given
+    return name in given and (method, name) != ("fixed", "tau")
 
 
 def _listed(room: int) -> int:

@@ -27,7 +27,8 @@ class Desk:
         self._first = controls.config
         self._turned: list[tuple[KnobName, float]] = []
         """Which knobs were turned, with the value before."""
-        self._preset = -1
+        begun_with = [place for place, rules in enumerate(PRESETS.values()) if rules == controls.config.dynatree]
+        self._preset = begun_with[0] if begun_with else -1
 
     def take(self, record: Record) -> None:
         """Learns what has come into force."""

@@ -18,7 +18,7 @@ CONFIGS = {
     "dynatree best": RunConfig(
         ("dynatree",), 24, dynatree=DynaTree(rho_stop=0, rho_deep=0, tau=0, n_max=9, selection="best")
     ),
-    "dynatree as in the paper": RunConfig(("dynatree",), 24),
+    "dynatree as in the paper": RunConfig(("dynatree",), 24, dynatree=DynaTree()),
     "alg1": RunConfig(("alg1",), 24, dynatree=BUSHY),
     "fixed": RunConfig(("fixed",), 24, fixed=Fixed(tau=0.01, branching=3, n_max=40)),
     "linear": RunConfig(("linear",), 24),

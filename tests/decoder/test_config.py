@@ -1,7 +1,7 @@
 """Parameters keep their bounds and say what to give instead; knobs are moved to the nearest allowed value."""
 
 import math
-from dataclasses import FrozenInstanceError, fields
+from dataclasses import FrozenInstanceError, asdict, fields, replace
 from typing import Any
 
 import pytest
@@ -17,6 +17,7 @@ from decoder.config import (
     Fixed,
     KnobName,
     Linear,
+    Printed,
     RunConfig,
     Turnable,
     bounds,
@@ -152,12 +153,13 @@ LOWEST_AND_HIGHEST: dict[KnobName, tuple[float, float]] = {
     "k": (1, 32),
     "fixed_depth": (1, 32),
     "fixed_branching": (1, 16),
+    "fixed_tau": (0, 1),
 }
 
 
 @pytest.mark.parametrize("name", KNOBS)
 def test_a_knob_can_be_turned_as_far_as_the_other_parameters_let_it(name: KnobName) -> None:
-    assert bounds(RunConfig(), name) == LOWEST_AND_HIGHEST[name]
+    assert bounds(RunConfig(dynatree=DynaTree()), name) == LOWEST_AND_HIGHEST[name]
 
 
 @pytest.mark.parametrize(
@@ -201,9 +203,15 @@ def test_a_branch_is_turned_between_its_neighbours() -> None:
 
 
 def test_knobs_that_two_methods_have_are_turned_in_both() -> None:
-    config = RunConfig().turned("tau", 0.3).turned("n_max", 17)
-    assert (config.dynatree.tau, config.fixed.tau) == (0.3, 0.3)
+    config = RunConfig().turned("n_max", 17)
     assert (config.dynatree.n_max, config.fixed.n_max, config.linear) == (17, 17, Linear())
+
+
+def test_the_fixed_tree_s_threshold_is_its_own() -> None:
+    """DynaTree's may be 0 where the fixed tree must not grow everything."""
+    config = RunConfig().turned("tau", 0.3).turned("fixed_tau", 0.2)
+    assert (config.dynatree.tau, config.fixed.tau) == (0.3, 0.2)
+    assert (config.knob("tau"), config.knob("fixed_tau")) == (0.3, 0.2)
 
 
 def test_turning_the_automatic_number_of_nodes_gives_a_number_and_back() -> None:
@@ -220,7 +228,36 @@ def test_the_fixed_tree_has_its_usual_nodes_where_dynatree_s_become_automatic(va
 
 def test_the_preset_fast_leaves_the_tree_to_what_pays() -> None:
     rules = PRESETS["fast"]
-    assert (rules.automatic, rules.history, rules.rho_stop, rules.tau) == (True, False, 0, 0)
+    assert (rules.automatic, rules.history, rules.rho_stop, rules.tau) == (True, True, 0, 0)
+
+
+def test_a_run_begins_with_the_first_preset() -> None:
+    assert next(iter(PRESETS.items())) == ("fast", RunConfig().dynatree)
+    assert PRESETS["paper"] == DynaTree()
+
+
+def test_algorithm_1_has_the_paper_s_rules_where_the_number_of_nodes_is_automatic() -> None:
+    assert asdict(Printed.of(PRESETS["fast"])) == asdict(DynaTree())
+
+
+def test_algorithm_1_keeps_what_was_set_as_far_as_its_bounds_allow() -> None:
+    rules = replace(PRESETS["fast"], tau_h=0.8, d0=11.0, d_max=20, branching=(2, 4, 9), history=False, window=3)
+    printed = Printed.of(rules)
+    assert asdict(printed) == asdict(DynaTree(11, 20, (2, 4, 9), 0.8, history=False, window=3))
+    assert Printed.of(replace(PRESETS["fast"], d0=11.0)).d0 == 7
+
+
+def test_algorithm_1_obeys_rules_that_name_a_number_of_nodes_as_they_are() -> None:
+    rules = replace(PRESETS["fast"], n_max=30)
+    assert asdict(Printed.of(rules)) == asdict(rules)
+
+
+def test_algorithm_1_has_the_paper_s_nodes_where_dynatree_s_become_automatic() -> None:
+    assert Printed(n_max=9).turned("n_max", AUTO).n_max == 256
+    assert Printed(n_max=9).turned("n_max", 12).n_max == 12
+    assert bounds(Printed(), "n_max") == (1, 1024)
+    with pytest.raises(ConfigError, match="no automatic n_max; give 1 or more"):
+        Printed(n_max=AUTO)
 
 
 def test_the_fixed_tree_s_knobs_are_not_dynatree_s() -> None:
@@ -229,7 +266,7 @@ def test_the_fixed_tree_s_knobs_are_not_dynatree_s() -> None:
 
 
 def test_every_knob_belongs_to_some_method_and_has_a_value_in_a_run() -> None:
-    values = {name: RunConfig().knob(name) for name in KNOBS}
+    values = {name: RunConfig(dynatree=DynaTree()).knob(name) for name in KNOBS}
     assert values == {
         "tau_h": 0.9,
         "tau_l": 0.4,
@@ -246,10 +283,11 @@ def test_every_knob_belongs_to_some_method_and_has_a_value_in_a_run() -> None:
         "k": 5,
         "fixed_depth": 5,
         "fixed_branching": 2,
+        "fixed_tau": 0.05,
     }
 
 
-@pytest.mark.parametrize("rules", [DynaTree(), Linear(), Fixed()])
+@pytest.mark.parametrize("rules", [DynaTree(), Printed(), Linear(), Fixed()])
 @pytest.mark.parametrize("name", KNOBS)
 def test_a_knob_that_rules_do_not_have_is_refused(rules: Turnable, name: KnobName) -> None:
     if rules.has(name):

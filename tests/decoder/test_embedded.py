@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from decoder import RunConfig, decode, load_pair
+from decoder.config import PRESETS
 from decoder.events import Figures, Summary
 from decoder.models import EMBEDDED, EMBEDDED_DRAFT, EMBEDDED_TARGET, Pair
 from decoder.training.measure import measure
@@ -65,7 +66,8 @@ def test_every_method_writes_the_same_text_in_float32(pair: Pair) -> None:
 
 
 def test_speculation_saves_target_passes(pair: Pair) -> None:
-    figures = summary(pair, PROMPT, RunConfig(("dynatree",), max_new_tokens=64))["dynatree"]
+    config = RunConfig(("dynatree",), max_new_tokens=64, dynatree=PRESETS["paper"])
+    figures = summary(pair, PROMPT, config)["dynatree"]
     assert figures.tokens_per_round is not None
     assert figures.tokens_per_round > 1.5
 
@@ -81,7 +83,7 @@ def test_the_target_predicts_and_the_draft_agrees_on_unseen_books(held_out: list
 @pytest.mark.shared
 @pytest.mark.usefixtures("two_threads")
 def test_dynatree_commits_several_tokens_a_round_on_unseen_books(pair: Pair, held_out: list[Path]) -> None:
-    config = RunConfig(("dynatree",), max_new_tokens=256)
+    config = RunConfig(("dynatree",), max_new_tokens=256, dynatree=PRESETS["paper"])
     opened = [text.read_text(encoding="utf-8")[:1000] for text in held_out]
     rates = [summary(pair, prompt, config)["dynatree"].tokens_per_round for prompt in opened]
     assert fmean(rate for rate in rates if rate is not None) >= 2.7

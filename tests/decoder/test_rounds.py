@@ -528,7 +528,7 @@ def test_an_unknown_method_is_refused_with_the_known_ones(lab: Lab) -> None:
 @pytest.mark.parametrize("name", ["neox", "llama", "qwen3", "gpt2", "neox-strange"])
 @pytest.mark.parametrize("prompt", ["The tree grows", "T", "A small model guesses; "])
 def test_in_bfloat16_whatever_differs_is_a_near_tie(lab: Lab, name: str, prompt: str) -> None:
-    played = lab.play(lab.pair(name), "bfloat16", prompt, RunConfig(METHODS, 48))
+    played = lab.play(lab.pair(name), "bfloat16", prompt, RunConfig(METHODS, 48, dynatree=DynaTree()))
     for method in METHODS:
         figures = played.figures(method)
         assert len(played.tokens(method)) == 48

@@ -139,7 +139,7 @@ def test_enough_rounds_were_compared() -> None:
 
 BUSHY = DynaTree(branching=(3, 3, 3), rho_stop=0, rho_deep=0, tau=0, d0=4, d_max=5, n_max=30)
 SHARP = {
-    "the paper's tree": RunConfig(("dynatree",), 48),
+    "the paper's tree": RunConfig(("dynatree",), 48, dynatree=DynaTree()),
     "the paper's tree without history": RunConfig(("dynatree",), 48, dynatree=DynaTree(history=False)),
     "best of a wide tree": RunConfig(
         ("dynatree",),
@@ -159,7 +159,7 @@ SHARP = {
     "d0 that rounds down": RunConfig(("dynatree",), 24, dynatree=DynaTree(d0=2.49, history=False)),
     "breadth off": RunConfig(("dynatree",), 24, dynatree=DynaTree(branching=(2, 2, 2), history=False)),
     "depth off": RunConfig(("dynatree",), 24, dynatree=DynaTree(rho_stop=0, rho_deep=0, d_max=4, d0=3)),
-    "algorithm 1": RunConfig(("alg1",), 48),
+    "algorithm 1": RunConfig(("alg1",), 48, dynatree=DynaTree()),
     "algorithm 1 with one node": RunConfig(("alg1",), 12, dynatree=DynaTree(n_max=1)),
     "algorithm 1 ignores best": RunConfig(("alg1",), 24, dynatree=replace(BUSHY, selection="best", n_max=9)),
     "the fixed tree": RunConfig(("fixed",), 48),

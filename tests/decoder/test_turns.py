@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from decoder import DynaTree, Fixed, RunConfig, Steering, decode
 from decoder.config import KNOBS, KnobName, Rules, Selection
 from decoder.errors import ConfigError
-from decoder.events import Event, Knob, Round
+from decoder.events import Event, Knob, Round, Run
 from decoder.metrics import depths
 from tests.decoder.lab import METHODS, Lab, Played
 from tests.decoder.test_tree import check
@@ -44,10 +44,10 @@ def steered(lab: Lab, name: str, dtype: str, config: RunConfig, turns: Turns) ->
 
 
 OWN: dict[str, tuple[KnobName, ...]] = {
-    "dynatree": KNOBS[:12],
-    "alg1": KNOBS[:12],
+    "dynatree": tuple(DynaTree().ends()),
+    "alg1": tuple(DynaTree().ends()),
     "linear": ("k",),
-    "fixed": ("fixed_depth", "fixed_branching", "tau", "n_max"),
+    "fixed": ("fixed_depth", "fixed_branching", "fixed_tau", "n_max"),
     "ar": (),
     "hf": (),
 }
@@ -55,12 +55,11 @@ OWN: dict[str, tuple[KnobName, ...]] = {
 
 @pytest.mark.parametrize("name", KNOBS)
 def test_the_methods_that_have_a_knob_and_no_others_tell_that_it_was_turned(lab: Lab, name: KnobName) -> None:
-    played = steered(lab, "neox", "float32", RunConfig(METHODS, 24), {1: [(name, 1.0)]})
+    config = RunConfig(METHODS, 24, dynatree=DynaTree())
+    played = steered(lab, "neox", "float32", config, {1: [(name, 1.0)]})
     for method in METHODS:
         told = [(event.name, event.new) for event in played.turned(method, "user")]
-        assert told == (
-            [(name, rules_of(RunConfig().turned(name, 1), method).knob(name))] if name in OWN[method] else []
-        )
+        assert told == ([(name, rules_of(config.turned(name, 1), method).knob(name))] if name in OWN[method] else [])
 
 
 @pytest.mark.parametrize(
@@ -70,7 +69,7 @@ def test_the_methods_that_have_a_knob_and_no_others_tell_that_it_was_turned(lab:
         ("fixed", "n_max", 60),
         ("fixed", "fixed_depth", 2),
         ("fixed", "fixed_branching", 3),
-        ("fixed", "tau", 0.4),
+        ("fixed", "fixed_tau", 0.4),
         ("dynatree", "d_max", 3),
         ("dynatree", "n_max", 12),
         ("dynatree", "b_min", 2),
@@ -94,6 +93,23 @@ def test_a_turned_knob_shapes_the_trees_from_the_next_round_on(
     check(played.rounds(method), simulate(oracle, prompt, method, rules_of(config, method), 24, turns))
     as_before = lab.play(pair, "float64", PROMPT, config).rounds(method)
     assert [event.parents for event in played.rounds(method)] != [event.parents for event in as_before]
+
+
+def test_algorithm_1_is_the_paper_s_under_the_default_preset_too(lab: Lab) -> None:
+    by_default, printed = (
+        lab.play(lab.pair("neox"), "float32", PROMPT, RunConfig(("alg1",), 24, dynatree=rules))
+        for rules in (RunConfig().dynatree, DynaTree())
+    )
+    both = (*by_default.events, *printed.events)
+    parameters = [event.methods for event in both if isinstance(event, Run)]
+    assert parameters[0] == parameters[1]
+    assert [event.parents for event in by_default.rounds("alg1")] == [event.parents for event in printed.rounds("alg1")]
+
+
+def test_algorithm_1_has_the_paper_s_nodes_when_their_number_is_turned_to_automatic(lab: Lab) -> None:
+    config = RunConfig(("alg1",), 24, dynatree=DynaTree(n_max=9))
+    (told,) = steered(lab, "neox", "float32", config, {2: [("n_max", 0)]}).turned("alg1", "user")
+    assert (told.old, told.new) == (9, 256)
 
 
 @pytest.mark.parametrize("method", ["linear", "fixed"])

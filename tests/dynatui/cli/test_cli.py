@@ -15,7 +15,7 @@ from types import SimpleNamespace
 import pytest
 
 import decoder
-from decoder.config import AUTO, DynaTree, Fixed, Linear, RunConfig
+from decoder.config import AUTO, PRESETS, DynaTree, Fixed, Linear, RunConfig
 from decoder.errors import DeviceError
 from decoder.events import Event
 from dynatui.cli import main as cli
@@ -147,8 +147,19 @@ def test_the_other_methods_have_options_too(screen: FakeScreen) -> None:
 
 
 def test_an_automatic_number_of_nodes_is_dynatree_s_alone(screen: FakeScreen) -> None:
-    config = asked(screen, "--n-max", "auto").config
+    config = asked(screen, "--preset", "paper", "--n-max", "auto").config
     assert (config.dynatree.n_max, config.fixed.n_max) == (AUTO, 256)
+
+
+def test_without_options_each_round_drafts_what_pays(screen: FakeScreen) -> None:
+    config = asked(screen).config
+    assert config == RunConfig()
+    assert (config.dynatree, config.fixed) == (PRESETS["fast"], Fixed())
+
+
+def test_the_fixed_tree_may_have_a_threshold_of_its_own(screen: FakeScreen) -> None:
+    config = asked(screen, "--tau", "0.02", "--fixed", "3,4,0.1").config
+    assert (config.dynatree.tau, config.fixed) == (0.02, Fixed(3, 4, 0.1))
 
 
 def test_tau_and_n_max_hold_for_both_trees(screen: FakeScreen) -> None:
@@ -279,7 +290,7 @@ def test_a_reader_that_left_is_no_error(monkeypatch: pytest.MonkeyPatch, engine:
         ("dance", "No such command 'dance'"),
         ("--prompt", "requires an argument"),
         ("--d0 deep", "Invalid value for '--d0'"),
-        ("--d0 8", "D0 is 8; give 1 to 7"),
+        ("--d0 12", "D0 is 12; give 1 to 11"),
         ("--tau-h nan", "tau_h nan; give 0 < tau_l < tau_h <= 1"),
         ("--tau-h 0.2", "tau_l is 0.4 and tau_h 0.2"),
         ("--rho-stop 0.9", "rho_stop is 0.9"),
@@ -287,6 +298,8 @@ def test_a_reader_that_left_is_no_error(monkeypatch: pytest.MonkeyPatch, engine:
         ("--branching 1,2,x", "give 3 whole numbers, for example 1,2,3"),
         ("--branching 3,2,1", "give three rising numbers"),
         ("--fixed 5", "give 2 whole numbers, for example 5,2"),
+        ("--fixed 5,2,x", "give depth, branching and threshold, for example 5,2,0.05"),
+        ("--fixed 5,2,7", "the fixed tree's tau is 7; give 0 to 1"),
         ("--k 0", "K is 0; give 1 or more"),
         ("--n-max 0", "--n-max is '0'; give auto, or a whole number from 1 up"),
         ("--n-max some", "--n-max is 'some'; give auto, or a whole number from 1 up"),
@@ -295,7 +308,7 @@ def test_a_reader_that_left_is_no_error(monkeypatch: pytest.MonkeyPatch, engine:
         ("--methods ar,ar", "ar named twice"),
         ("--max-new-tokens 0", "max_new_tokens is 0"),
         ("--seed -1", "Invalid value for '--seed'"),
-        ("--preset mine", "give one of paper"),
+        ("--preset mine", "give one of fast, paper"),
         ("--selection all", "give bfs or best"),
         ("--symbols runes", "Invalid value for '--symbols'"),
         ("--speed 0", "Invalid value for '--speed'"),

@@ -99,7 +99,7 @@ def test_the_defaults_need_no_option() -> None:
 
 
 def test_only_what_differs_is_written() -> None:
-    config = RunConfig(dynatree=DynaTree(tau_h=0.85, d0=6.0, branching=(1, 2, 4), history=False))
+    config = RunConfig(dynatree=replace(PRESETS["fast"], tau_h=0.85, d0=6.0, branching=(1, 2, 4), history=False))
     assert command_line(Session(("Once upon",), config=config)) == (
         "dynatui --prompt 'Once upon' --tau-h 0.85 --d0 6 --no-history --branching 1,2,4"
     )
@@ -109,12 +109,12 @@ def test_what_a_settings_file_says_otherwise_is_written_out() -> None:
     always = {"tau_h", "chat", "device", "exact", "branching", "history", "seed", "fixed"}
     line = command_line(Session(OWN), always=always)
     assert line == (
-        "dynatui --device auto --no-exact --no-chat --seed 0 --tau-h 0.9 --history --branching 1,2,3 --fixed 5,2"
+        "dynatui --device auto --no-exact --no-chat --seed 0 --tau-h 0.9 --history --branching 1,2,3 --fixed 5,2,0.05"
     )
 
 
 def test_a_value_that_both_trees_share_is_written_once(started: list[Session]) -> None:
-    config = RunConfig().turned("n_max", 64).turned("tau", 0.1)
+    config = RunConfig().turned("n_max", 64).turned("tau", 0.1).turned("fixed_tau", 0.1)
     line = command_line(Session(OWN, config=config))
     assert line == "dynatui --tau 0.1 --n-max 64"
     assert _again(line, started).config == config
@@ -124,12 +124,16 @@ def test_a_value_that_both_trees_share_is_written_once(started: list[Session]) -
 @pytest.mark.parametrize(
     ("config", "words"),
     [
-        (RunConfig(dynatree=DynaTree(n_max=AUTO)), "--n-max auto"),
-        (RunConfig(dynatree=PRESETS["fast"]), "--preset fast"),
-        (RunConfig(dynatree=PRESETS["fast"]).turned("n_max", 64).turned("d0", 2), "--preset fast --d0 2 --n-max 64"),
+        (RunConfig(dynatree=PRESETS["paper"]), "--preset paper"),
+        (RunConfig(dynatree=DynaTree(n_max=AUTO)), "--preset paper --n-max auto"),
+        (RunConfig(dynatree=PRESETS["paper"]).turned("d0", 2), "--preset paper --d0 2"),
+        (RunConfig().turned("n_max", 64).turned("d0", 2), "--d0 2 --n-max 64"),
+        (RunConfig().turned("fixed_tau", 0.2), "--fixed 5,2,0.2"),
+        (RunConfig().turned("tau", 0.1), "--tau 0.1 --fixed 5,2,0.05"),
+        (RunConfig().turned("tau", 0.1).turned("fixed_tau", 0.1).turned("fixed_depth", 3), "--tau 0.1 --fixed 3,2,0.1"),
     ],
 )
-def test_an_automatic_number_of_nodes_is_written_as_such(started: list[Session], config: RunConfig, words: str) -> None:
+def test_what_differs_from_a_preset_is_written(started: list[Session], config: RunConfig, words: str) -> None:
     line = command_line(Session(OWN, config=config))
     assert line == f"dynatui {words}"
     assert _again(line, started).config == config

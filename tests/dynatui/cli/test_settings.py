@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from decoder.config import DynaTree, RunConfig
+from decoder.config import DynaTree, Fixed, RunConfig
 from dynatui.cli import main as cli
 from dynatui.cli import settings
 from dynatui.session import Session, View
@@ -221,7 +221,7 @@ def test_an_error_does_not_blame_a_setting_that_has_no_part_in_it(
     write: Write, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write("tau_h = 0.8\nfixed = '3,2'\nseed = 8\n")
-    assert refused(capsys, "--d0", "8") == "dynatui: D0 is 8; give 1 to 7 (D_max - 1)\n"
+    assert refused(capsys, "--d0", "12") == "dynatui: D0 is 12; give 1 to 11 (D_max - 1)\n"
 
 
 @pytest.mark.usefixtures("screen")
@@ -288,13 +288,13 @@ def test_what_config_prints_can_be_the_file(
 def test_a_file_can_leave_the_number_of_nodes_to_what_pays(
     screen: FakeScreen, write: Write, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    write("preset = 'fast'\n")
     before = asked(screen)
     assert cli.main(["config"]) == 0
     told = capsys.readouterr().out
     assert 'n_max = "auto"' in told
     write(told)
-    assert asked(screen).config.dynatree == before.config.dynatree
+    assert asked(screen).config == before.config
+    assert before.config.fixed.tau == Fixed.tau > before.config.dynatree.tau
 
 
 def test_config_names_a_variable_that_sets_nothing(

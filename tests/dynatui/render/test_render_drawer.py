@@ -58,7 +58,7 @@ def within(name: KnobName, row: str, x: int) -> float:
 
 
 def test_the_drawer_has_a_slider_for_every_knob_of_the_run() -> None:
-    assert len(drawer.shown(raced())) == 15
+    assert len(drawer.shown(raced())) == 16
     alone = state_of([run(("linear", "ar"))])
     assert drawer.shown(alone) == ()
     assert "no method of this run has knobs" in lines(drawer.drawer(Scene(alone), 60, 5))[1]
@@ -70,6 +70,15 @@ def test_a_slider_says_what_it_is_in_force_where_and_how_far_it_goes() -> None:
         assert expected in row, expected
     assert "linear" in row_of(raced(), "k")
     assert row_of(raced(), "fixed_depth").rstrip("│ ").endswith("fixed")
+
+
+def test_each_tree_has_a_slider_for_its_own_threshold() -> None:
+    state = raced(("tau", 0.0))
+    assert (state.settings["tau"], state.settings["fixed_tau"]) == (0, 0.05)
+    assert " 0 " in row_of(state, "tau")
+    assert row_of(state, "tau").rstrip("│ ").endswith(" dynatree")
+    assert " .05 " in row_of(state, "fixed_tau")
+    assert row_of(state, "fixed_tau").rstrip("│ ").endswith(" fixed")
 
 
 def test_bounds_follow_the_other_knobs() -> None:

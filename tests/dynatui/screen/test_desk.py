@@ -4,18 +4,20 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from decoder.config import KnobName, RunConfig
+from decoder.config import PRESETS, Fixed, KnobName, RunConfig
 from decoder.events import Knob
 from dynatui.fold.state import RunState
 from dynatui.screen.desk import Desk
 from tests.dynatui.render.scripted import run, state_of, tree_round
+
+PAPER = RunConfig(dynatree=PRESETS["paper"])
 
 
 @dataclass
 class Engine:
     """Remembers what was turned, as an engine's controls do."""
 
-    config: RunConfig = field(default_factory=RunConfig)
+    config: RunConfig = PAPER
     turns: list[tuple[KnobName, float]] = field(default_factory=list)
 
     def turn(self, name: KnobName, value: float) -> None:
@@ -72,7 +74,7 @@ def test_a_turn_against_the_stop_is_none_and_leaves_nothing_to_undo(desk: Desk, 
 
 
 def test_the_defaults_are_what_the_program_was_started_with() -> None:
-    engine = Engine(RunConfig(dynatree=replace(RunConfig().dynatree, tau_h=0.7, tau_l=0.2)))
+    engine = Engine(RunConfig(dynatree=replace(PAPER.dynatree, tau_h=0.7, tau_l=0.2)))
     desk = Desk(engine)  # type: ignore[arg-type]  # only turn and config are used
     state = at(tau_h=0.7)
     desk.set("tau_h", 0.95, state)
@@ -85,5 +87,21 @@ def test_the_defaults_are_what_the_program_was_started_with() -> None:
 def test_a_preset_brings_every_knob_of_dynatree(desk: Desk, engine: Engine) -> None:
     desk.set("tau_h", 0.5, at())
     desk.set("d_max", 12, at())
+    assert [desk.next_preset(at()) for _ in range(2)] == ["fast", "paper"]
+    assert engine.config.dynatree == PRESETS["paper"]
+
+
+def test_the_next_preset_is_not_the_one_that_is_in_force() -> None:
+    desk = Desk(Engine(RunConfig()))  # type: ignore[arg-type]  # only turn and config are used
     assert desk.next_preset(at()) == "paper"
-    assert engine.config.dynatree == RunConfig().dynatree
+
+
+def test_presets_defaults_and_undo_leave_the_fixed_tree_alone(desk: Desk, engine: Engine) -> None:
+    for _ in PRESETS:
+        desk.next_preset(at())
+        assert engine.config.fixed == Fixed()
+    desk.set("tau", 0.3, at())
+    desk.undo(at())
+    desk.set("tau", 0.2, at())
+    desk.defaults(at())
+    assert engine.config.fixed == Fixed()
