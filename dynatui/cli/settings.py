@@ -156,7 +156,8 @@ def _from_file(path: Path, known: Mapping[str, Any]) -> dict[str, Setting]:
     try:
         table = tomllib.loads(text)
     except (ValueError, RecursionError) as error:
-        raise ConfigError(f"{path}: {error}; correct it, or begin anew from dynatui config --print-default") from None
+        remedy = _unquoted(text, str(error)) or "correct it, or begin anew from dynatui config --print-default"
+        raise ConfigError(f"{path}: {error}; {remedy}") from None
     found = {}
     for key, value in table.items():
         place = f"{path}: line {_line(text, key)}"
@@ -167,9 +168,18 @@ def _from_file(path: Path, known: Mapping[str, Any]) -> dict[str, Setting]:
         try:
             msgspec.convert(value, known[key])
         except (msgspec.ValidationError, OverflowError):
-            raise ConfigError(f"{place}: {key} is {reprlib.repr(value)}; give {KINDS[known[key]]}") from None
+            example = f': {key} = "{value}"' if known[key] is str and type(value) in (int, float) else ""
+            raise ConfigError(f"{place}: {key} is {reprlib.repr(value)}; give {KINDS[known[key]]}{example}") from None
         found[key] = Setting(key, value, place)
     return found
+
+
+def _unquoted(text: str, error: str) -> str:
+    """What to write instead, where the line that is no TOML sets a bare word, such as n_max = auto."""
+    place = re.search(r"at line (\d+)", error)
+    line = text.split("\n")[int(place[1]) - 1] if place else ""
+    bare = re.fullmatch(r"\s*([\w-]+)\s*=\s*([A-Za-z][\w.:/,-]*)\s*(#.*)?", line)
+    return f'text stands in quotes: {bare[1]} = "{bare[2]}"' if bare else ""
 
 
 def _text(path: Path) -> str:
