@@ -17,6 +17,7 @@ from decoder.bench.shapes import with_random_draft
 from decoder.calibration import Calibration
 from decoder.config import PRESETS, RunConfig
 from decoder.costs import Costs, Curve
+from decoder.device import Stopwatch
 from decoder.methods import METHODS
 from decoder.models import LanguageModel, Pair, load_pair
 
@@ -68,7 +69,7 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
     """A clock that only calls and rounds move."""
     now = World()
 
-    class Watch(engine.Stopwatch):
+    class Watch(Stopwatch):
         def now(self) -> float:
             return now.seconds
 
