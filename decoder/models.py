@@ -235,16 +235,18 @@ def exact_pair(pair: Pair) -> Pair:
     """The same pair with a target whose rows do not depend on each other.
 
     Raises:
+        ConfigError: Its dtype leaves no room to be exact.
         PairError: This target cannot be run so.
     """
+    refuse_float64(pair.target.dtype)
     target = pair.target.exact()
     probe(target)
-    return replace(pair, target=target, exact=True, costs={})
+    return replace(pair, target=target, exact=True, seats=Seats(), costs={})
 
 
 def inexact_pair(pair: Pair) -> Pair:
     """The same pair, as fast as possible."""
-    return replace(pair, target=pair.target.inexact(), exact=False, costs={})
+    return replace(pair, target=pair.target.inexact(), exact=False, seats=Seats(), costs={})
 
 
 def settle_threads(pair: Pair) -> None:

@@ -23,6 +23,8 @@ PromptRead = Callable[[torch.device], None]
 """Called on a device between the prompt and the first round, outside of all that is timed."""
 BASELINE = "ar"
 """What every other contender's text and speed are compared with."""
+INEXACT = "not exact"
+"""The group of those that show what exactness costs."""
 
 
 @dataclass(frozen=True)
@@ -97,6 +99,19 @@ def sweep(
                 settings = {method: config}
         found += [own(name, method, method, config) for name, config in settings.items()]
     return found
+
+
+def inexact(contenders: Sequence[Contender], pair: Pair) -> list[Contender]:
+    """The same for ar and every dynatree, on a pair that is not exact."""
+
+    def run(contender: Contender) -> Callable[[Pair, Sequence[int]], Trial]:
+        return lambda _, prompt_ids: contender.run(pair, prompt_ids)
+
+    return [
+        replace(one, name=f"{one.name} ~", group=INEXACT, run=run(one), settings={**one.settings, "exact": False})
+        for one in contenders
+        if one.group in (BASELINE, "dynatree")
+    ]
 
 
 def decoded(

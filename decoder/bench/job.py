@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
 from decoder.bench import report, sizes
-from decoder.bench.contenders import Contender, sweep
+from decoder.bench.contenders import Contender, inexact, sweep
 from decoder.bench.machine import examined
 from decoder.bench.outside import baselines
 from decoder.bench.protocol import Sample, Turn, measured, mixed, schedule, warmed_up
@@ -16,7 +16,7 @@ from decoder.bench.shapes import random_prompt, with_random_draft
 from decoder.bench.sizes import Size
 from decoder.bench.summary import Samples
 from decoder.config import DynaTree, Fixed, Linear, RunConfig
-from decoder.models import Pair, load_pair
+from decoder.models import Pair, exact_pair, inexact_pair, load_pair
 from decoder.text import encode_prompt, without_surrogates
 
 Note = Callable[[str], None]
@@ -37,6 +37,8 @@ class OnTexts:
     draft: str | None = None
     device: str = "auto"
     dtype: str = "auto"
+    exact: bool = False
+    """Whether methods agree bit for bit; then ar and dynatree are measured without that too."""
     with_baselines: bool = True
     random_draft: bool = False
     """Whether the draft guesses at random, so that nothing can be gained."""
@@ -53,6 +55,7 @@ class OnRounds:
     contexts: tuple[int, ...]
     """Tokens of the texts; the first is what the others are compared with."""
     config: RunConfig
+    exact: bool = False
     repeats: int = 9
 
 
@@ -84,13 +87,15 @@ def measure_texts(job: OnTexts, note: Note) -> Done[report.Report]:
         DecoderError: A prompt does not fit, or models or device fail.
         KeyboardInterrupt: Nothing was complete yet when it came.
     """
-    pair = load_pair(job.target, job.draft, device=job.device, dtype=job.dtype, report=note)
+    pair = load_pair(job.target, job.draft, device=job.device, dtype=job.dtype, exact=job.exact, report=note)
     if job.random_draft:
         pair = with_random_draft(pair)
     length = job.config.max_new_tokens
     texts = map(without_surrogates, job.prompts)
     prompts = [encode_prompt(pair.tokenizer, text, length, pair.context, special=True) for text in texts]
     contenders = sweep(job.methods, job.config, job.dynatrees, job.chains, job.trees)
+    if job.exact:
+        contenders += inexact(contenders, inexact_pair(pair))
     if job.with_baselines:
         contenders += baselines(pair, length)
     plan = Plan(contenders, prompts, _warm_up(pair, prompts), schedule, job.repeats)
@@ -107,6 +112,8 @@ def measure_rounds(job: OnRounds, note: Note) -> Done[report.RoundsReport]:
     """
     contenders = sizes.contenders(job.config, job.sizes)
     pair = replace(job.load(report=note), eos=frozenset())  # every turn has as many rounds
+    if job.exact:
+        pair = exact_pair(pair)
     more = job.config.max_new_tokens + max((size.depth for size in job.sizes), default=0)
     prompts = [random_prompt(pair, length, more) for length in job.contexts]
     plan = Plan(contenders, prompts, _longest_first(prompts), mixed, job.repeats)

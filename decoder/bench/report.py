@@ -32,6 +32,8 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True):
     draft: str
     device: str
     dtype: str
+    exact: bool = False
+    """Whether methods agree bit for bit."""
     contenders: dict[str, dict[str, Any]]
     """All parameters of each, by its name."""
     prompts: list[list[int]]
@@ -104,6 +106,7 @@ def setup(
         draft=pair.draft_name,
         device=pair.device,
         dtype=pair.dtype,
+        exact=pair.exact,
         contenders={contender.name: dict(contender.settings) for contender in contenders},
         prompts=[list(prompt) for prompt in prompts],
         max_new_tokens=config.max_new_tokens,

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from decoder.bench.contenders import BASELINE, Contender
+from decoder.bench.contenders import BASELINE, INEXACT, Contender
 from decoder.bench.protocol import Sample
 from decoder.bench.statistics import Estimate, Groups, estimate, ratios
 from decoder.events import Figures
@@ -169,6 +169,20 @@ def comparisons(samples: Samples, seed: int) -> list[Comparison]:
         if best and ratio:
             of = sum(group in kind for group in samples.groups.values())
             found.append(Comparison(name=name, than=best, of=of, kind=" and ".join(kind), ratio=ratio))
+    return found + costs_of_exactness(samples, seed)
+
+
+def costs_of_exactness(samples: Samples, seed: int) -> list[Comparison]:
+    """How many more rounds a second there are with exactness than without, on all prompts.
+
+    Both may write different texts, each the right one of its own arithmetic, so tokens are no measure.
+    """
+    found = []
+    for name in (name for name, group in samples.groups.items() if group == INEXACT):
+        exact = name.removesuffix(" ~")
+        over, under = (samples.values(one, _rounds_per_second, samples.prompts) for one in (exact, name))
+        if ratio := estimate(ratios(over, under), seed):
+            found.append(Comparison(name=exact, than=name, of=1, kind=f"{name}, rounds a second", ratio=ratio))
     return found
 
 
@@ -246,6 +260,10 @@ def _row(samples: Samples, name: str, seed: int, bandwidth: Bandwidth | None) ->
         bandwidth_share=middle(bandwidth.share) if bandwidth else None,
         waits=waits.median if waits else None,
     )
+
+
+def _rounds_per_second(found: Figures) -> float | None:
+    return found.rounds / found.decode_s if found.decode_s else None
 
 
 def _speed(found: Figures) -> float | None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
+from decoder.bench.contenders import INEXACT
 from decoder.bench.protocol import DISTURBED
 from decoder.bench.report import Report, RoundsReport
 from decoder.bench.rounds import LENGTHS, Growth, Rounds
@@ -42,8 +43,9 @@ def _heading(report: Report | RoundsReport) -> str:
     disturbed = sum(waited > DISTURBED for waited in waits if waited is not None)
     quiet = "" if None in waits else f"; {disturbed} of {len(waits)} turns were disturbed"
     prompts = f"{_counted(len(setup.prompts), 'prompt')} of {_range([len(prompt) for prompt in setup.prompts])} tokens"
+    exact = " exact" if setup.exact else ""
     lines = [
-        f"{setup.target} with {setup.draft} on {setup.device} in {setup.dtype}, greedy",
+        f"{setup.target} with {setup.draft} on {setup.device} in {setup.dtype}{exact}, greedy",
         f"{prompts}, at most {setup.max_new_tokens} new; {_counted(setup.repeats, 'repeat')}; seed {setup.seed}",
         f"{machine.processor}, {_counted(machine.threads, 'thread')} on {_counted(machine.cores, 'core')}",
         f"load {_number(machine.load_before, 1)} before, {_number(report.load_after, 1)} after{quiet}",
@@ -83,6 +85,8 @@ def speeds(rows: Sequence[Row], best_generate: str | None) -> str:
         lines.append(_line(row.name, *cells, *([(5, _percent(row.bandwidth_share))] if limits else [])))
     if best_generate:
         lines.append(f"x generate: over {best_generate}, transformers' greedy search at its best.")
+    if any(row.group == INEXACT for row in rows):
+        lines.append("~: the same without exactness; its text may be another by a near tie.")
     if limits:
         lines.append("limit: % of the copy bandwidth at which all forward passes read weights.")
     return "\n".join(lines)

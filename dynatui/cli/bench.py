@@ -44,6 +44,7 @@ def speed(
     shapes: bench_options.Shapes = None,
     device: options.Device = "auto",
     dtype: options.Dtype = "auto",
+    exact: options.Exact = False,
     prompt_files: options.PromptFiles = None,
     prompt_texts: options.PromptTexts = None,
     prompt_chars: bench_options.PromptChars = None,
@@ -95,6 +96,7 @@ def speed(
             sizes=_lists("--trees", trees, example="8x64"),
             contexts=_contexts(bench_options.CONTEXT if context_length is None else context_length),
             config=config,
+            exact=exact,
             repeats=repeats or bench_options.ROUND_REPEATS,
         )
     else:
@@ -113,6 +115,7 @@ def speed(
             draft=draft,
             device=device,
             dtype=dtype,
+            exact=exact,
             with_baselines=baselines,
             random_draft=hostile,
             repeats=repeats or bench_options.TEXT_REPEATS,

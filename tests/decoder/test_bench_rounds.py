@@ -254,6 +254,14 @@ def test_an_end_of_text_ends_no_rounds(lab: Lab) -> None:
     assert {record.figures.rounds for record in found.samples} == {6}
 
 
+@pytest.mark.parametrize("exact", [False, True])
+def test_rounds_are_exact_where_asked(lab: Lab, exact: bool) -> None:  # noqa: FBT001 - a parameter
+    saved = lab.pair("gpt2")
+    load = partial(loaded_pair, str(saved.target), str(saved.draft), device="cpu", dtype="bfloat16")
+    job = OnRounds(load, (Size(2, 4),), (9,), CONFIG, exact=exact, repeats=1)
+    assert measure_rounds(job, lambda _: None).report.setup.exact is exact
+
+
 def test_a_text_whose_last_tree_would_not_fit_is_refused(config_files: tuple[str, str]) -> None:
     load = partial(random_pair, *config_files, device="cpu", dtype="float32")
     fits = OnRounds(load, (Size(8, 16),), (192 - 6 - 8,), CONFIG, repeats=1)

@@ -384,3 +384,24 @@ def test_a_new_peak_knows_nothing_of_what_was_given_back() -> None:
         del much
         machine.begin_peak(device)
         assert peak() < high - 150_000_000
+
+
+def test_exactness_is_measured_beside_the_same_without_it(lab: Lab) -> None:
+    job = on_texts(
+        lab.pair("gpt2"), methods=("dynatree",), dtype="bfloat16", exact=True, repeats=1, with_baselines=False
+    )
+    report = measure_texts(job, lambda _: None).report
+    assert report.setup.exact
+    assert [(row.name, row.group) for row in report.rows] == [
+        ("ar", "ar"),
+        ("dynatree", "dynatree"),
+        ("ar ~", "not exact"),
+        ("dynatree ~", "not exact"),
+    ]
+    assert report.rows[1].same == 2
+    assert [line.than for line in report.comparisons] == ["ar", "ar ~", "dynatree ~"]
+    assert report.setup.contenders["dynatree ~"]["exact"] is False
+    page = table.on_texts(report)
+    assert "on cpu in bfloat16 exact, greedy" in page
+    assert "~: the same without exactness" in page
+    assert max(map(len, page.splitlines())) <= 80

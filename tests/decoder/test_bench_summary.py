@@ -157,3 +157,17 @@ def test_the_share_of_the_memory_limit_counts_the_weights_of_all_forward_passes(
     bandwidth = Bandwidth(target_bytes=1000, draft_bytes=100, copy_bytes_per_s=26000.0)
     samples = Samples([sample("ar", 1.0), sample("dynatree", 0.25)], TWO)
     assert row(samples, "dynatree", bandwidth).bandwidth_share == pytest.approx((2 * 1000 + 6 * 100) / 0.25 / 26000)
+
+
+def test_what_exactness_costs_is_told_by_rounds_whatever_the_texts() -> None:
+    """A text that is another by a near tie has no speed, yet its rounds take their time."""
+    names = {"ar": "ar", "dynatree": "dynatree", "ar ~": "not exact", "dynatree ~": "not exact"}
+    other = {"ar ~": (5, 6, 7, 9), "dynatree ~": (5, 6, 7, 9)}
+    seconds = {"ar": 2.0, "dynatree": 4.0, "ar ~": 1.0, "dynatree ~": 1.0}
+    turns = [sample(name, seconds[name], group=group, tokens=other.get(name, TEXT)) for name, group in names.items()]
+    samples = Samples(turns, contenders(**names))
+    found = {line.kind: (line.name, line.ratio.median) for line in comparisons(samples, seed=0)}
+    assert row(samples, "ar ~").tokens_per_second is None
+    assert found["ar ~, rounds a second"] == ("ar", 0.5)
+    assert found["dynatree ~, rounds a second"] == ("dynatree", 0.25)
+    assert found["ar"][0] == "dynatree"
