@@ -228,6 +228,9 @@ class NodeBudget:
 
     def learn(self, burst: Sequence[int]) -> None:
         """Takes note of what the target chose from the root on: the accepted tokens and one more."""
+        if not self._round.grown:
+            self._judge(len(burst))
+            return
         accepted, node = set[int](), 0
         for token in burst:
             grown = self._round.grown.get(node)

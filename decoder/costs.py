@@ -16,7 +16,7 @@ SELDOM_STEP = 0.3
 """The same for rounds of which there are few."""
 SHAPE_STEP = 0.02
 """How far the size next to the largest call follows a round."""
-RESHAPED_EVERY = 8
+RESHAPED_EVERY = 32
 """Calls after which the curve takes on its new shape."""
 ODD = 1.25
 """A call that took this many times longer or shorter than expected counts as if it were no more."""
@@ -37,6 +37,10 @@ class Curve:
         self._seconds = [measured[rows] for rows in self._rows]
         self._pace = 1.0
         self._learnt = 0
+        sizes = range(len(self._rows))
+        self._nearest = [
+            min(sizes, key=lambda index: abs(self._rows[index] - rows)) for rows in range(HIGHEST_ROWS + 1)
+        ]
         self._shape = self._drawn()
 
     def seconds(self, rows: int) -> float:
@@ -55,23 +59,27 @@ class Curve:
         ratio = min(ODD, max(1 / ODD, seconds / expected))
         factor: float = ratio**self._pace_step
         self.scale(factor)
-        self._bend(max(calls), ratio**SHAPE_STEP)
-        self._learnt += 1
-        if self._learnt % RESHAPED_EVERY == 0:
-            self._shape = self._drawn()
+        if len(self._rows) > 1:
+            self._reshape(max(calls), ratio**SHAPE_STEP)
         return factor
 
     def scale(self, factor: float) -> None:
         """Makes all calls dearer, or cheaper."""
         self._pace *= factor
 
-    def _bend(self, rows: int, factor: float) -> None:
+    def _nearest_to(self, rows: int) -> int:
+        return min(range(len(self._rows)), key=lambda index: abs(self._rows[index] - rows))
+
+    def _reshape(self, rows: int, factor: float) -> None:
         """Moves the measured size that is nearest, and its neighbours half as far."""
-        nearest = min(range(len(self._rows)), key=lambda index: abs(self._rows[index] - rows))
+        nearest = self._nearest[min(rows, HIGHEST_ROWS)]
         self._seconds[nearest] *= factor
         for beside in (nearest - 1, nearest + 1):
             if 0 <= beside < len(self._rows):
                 self._seconds[beside] *= factor**0.5
+        self._learnt += 1
+        if self._learnt % RESHAPED_EVERY == 0:
+            self._shape = self._drawn()
 
     def _drawn(self) -> list[float]:
         found = [0.0] * (HIGHEST_ROWS + 1)

@@ -53,9 +53,9 @@ class Shape:
         return self.heads * self.head
 
 
-def attended(product: Float[Tensor, "N Y"], shape: Shape, given: Pass, index: int) -> None:
+def attended(product: Float[Tensor, "N Y"], dtype: torch.dtype, shape: Shape, given: Pass, index: int) -> None:
     """Reads keys, values and queries, a product's first columns, and writes what is attended to over the queries."""
-    rows = product[:, : 3 * shape.attention].to(given.rotation.real.dtype).view(-1, 3, shape.heads, shape.head)
+    rows = product[:, : 3 * shape.attention].to(dtype).view(-1, 3, shape.heads, shape.head)
     turn(rows[:, ::2], given, shape.rotated)
     given.new[index].copy_(rows[:, :2].permute(1, 2, 0, 3))
     found = attend(rows[:, 2].transpose(0, 1), given, index)
@@ -65,7 +65,10 @@ def attended(product: Float[Tensor, "N Y"], shape: Shape, given: Pass, index: in
 
 def activated(mlp: Float[Tensor, "N Y"], shape: Shape) -> Float[Tensor, "N Y"]:
     """The activation, in place."""
-    return functional.gelu(mlp, approximate=shape.gelu, out=mlp)  # type: ignore[call-arg]  # torch's stub lacks `out`
+    # Seen as contiguous, a single row would go to oneDNN's activation, which wakes all threads for it.
+    columns = mlp.unflatten(1, (2 - mlp.shape[1] % 2, -1)).mT
+    functional.gelu(columns, approximate=shape.gelu, out=columns)  # type: ignore[call-arg]  # torch's stub lacks `out`
+    return mlp
 
 
 @dataclass(frozen=True)
@@ -80,7 +83,7 @@ class Parallel:
     def __call__(self, rows: Float[Tensor, "N X"], given: Pass, index: int) -> Float[Tensor, "N X"]:
         """See `Layer`."""
         product = self.inward(self.norm(rows))
-        attended(product, self.shape, given, index)
+        attended(product, rows.dtype, self.shape, given, index)
         activated(product[:, 3 * self.shape.attention :], self.shape)
         return self.outward.added_to(rows, product[:, 2 * self.shape.attention :])
 
@@ -99,7 +102,7 @@ class Sequential:
     def __call__(self, rows: Float[Tensor, "N X"], given: Pass, index: int) -> Float[Tensor, "N X"]:
         """See `Layer`."""
         product = self.inward(self.norm(rows))
-        attended(product, self.shape, given, index)
+        attended(product, rows.dtype, self.shape, given, index)
         rows = self.outward.added_to(rows, product[:, 2 * self.shape.attention :])
         return self.down.added_to(rows, activated(self.up(self.norm(rows)), self.shape))
 
