@@ -269,8 +269,12 @@ class NodeBudget:
             costs.plain.learn([1], round_s)
         elif max(self._round.calls) <= HIGHEST_ROWS:
             self._learn_draft(draft_s)
-            # The same model on the same text: what slows the one down slows the other down.
-            costs.plain.scale(costs.verify.learn([len(self._round.kept)], verify_s))
+            settled = costs.verify.settled
+            dearer = costs.verify.learn([len(self._round.kept)], verify_s)
+            # The same model on the same text: what slows the one down slows the other down. At first, though, what was
+            # measured beforehand is put right, and that says nothing of the other.
+            if settled:
+                costs.plain.scale(dearer)
             costs.host.learn([1], round_s - draft_s - verify_s)
 
     def _learn_draft(self, draft_s: float) -> None:

@@ -18,6 +18,8 @@ SHAPE_STEP = 0.02
 """How far the size next to the largest call follows a round."""
 RESHAPED_EVERY = 32
 """Calls after which the curve takes on its new shape."""
+SETTLED = 24
+"""Rounds that put right what was measured beforehand."""
 ODD = 1.25
 """A call that took this many times longer or shorter than expected counts as if it were no more."""
 
@@ -46,6 +48,11 @@ class Curve:
     def seconds(self, rows: int) -> float:
         """Expected seconds of a call of this many rows."""
         return self._pace * self._shape[min(rows, HIGHEST_ROWS)]
+
+    @property
+    def settled(self) -> bool:
+        """Whether what was measured beforehand has been put right by rounds."""
+        return self._learnt >= SETTLED
 
     def by_rows(self, most: int = HIGHEST_ROWS) -> list[float]:
         """Expected seconds of calls of 0, 1, 2, ... and `most` rows, or as many as a round has; none cost nothing."""

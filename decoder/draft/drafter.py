@@ -41,6 +41,8 @@ class Drafter:
         self._vocabulary = vocabulary
         self._rows: dict[int, int] = {}
         """Cache row of each node that was forwarded in this round."""
+        self._seen: dict[int, list[int]] = {}
+        """The rows of such a node and its ancestors, counted from the first row that does not belong to the text."""
 
     def read(self, tokens: Sequence[int]) -> None:
         """Takes in the prompt."""
@@ -82,7 +84,7 @@ class Drafter:
         Returns:
             The tree that is to be verified.
         """
-        self._rows = {}
+        self._rows, self._seen = {}, {}
         best = growth.selection == "best"
         level = [0]
         while level and tree.depths[level[0]] < deepest and (best or len(tree) <= growth.n_max):
@@ -131,8 +133,8 @@ class Drafter:
         visible = np.zeros((len(nodes), drafted + len(nodes)), dtype=np.bool_)
         for index, node in enumerate(nodes):
             self._rows[node] = self.cache.used + index
-            rows = [self._rows[ancestor] for ancestor in tree.ancestors(node) if ancestor in self._rows]
-            visible[index, np.array(rows) - self.cache.length] = True
+            self._seen[node] = [*self._seen.get(tree.parents[node], ()), drafted + index]
+            visible[index, self._seen[node]] = True
         # A root that belongs to the text is its last committed row.
         root = self.cache.length - (0 not in self._rows)
         positions = [root + tree.depths[node] for node in nodes]
@@ -157,15 +159,19 @@ def best_children(logits: Float[Tensor, "N V"], count: int) -> list[Children]:
 
 
 def _best_on_cpu(logprobs: Float[Tensor, "N V"], count: int) -> tuple[list[list[int]], list[list[float]]]:
-    # On a few thousand numbers, numpy's argmax costs a tenth of torch's, and of a sort; it takes the first of equals.
-    left, rows = logprobs.numpy(), np.arange(len(logprobs))
-    tokens = np.empty((len(rows), count), dtype=np.int64)
-    values = np.empty((len(rows), count), dtype=np.float32)
-    for rank in range(count):
-        tokens[:, rank] = best = left.argmax(-1)
-        values[:, rank] = left[rows, best]
-        left[rows, best] = -np.inf
-    return tokens.tolist(), values.tolist()
+    tokens, values = [], []
+    for left in logprobs.numpy():
+        best, scores = [], []
+        for _ in range(count):
+            # On a few thousand numbers, numpy's argmax costs a tenth of torch's, and of a sort; it takes the first of
+            # equals.
+            token = int(left.argmax())
+            best.append(token)
+            scores.append(float(left[token]))
+            left[token] = -np.inf
+        tokens.append(best)
+        values.append(scores)
+    return tokens, values
 
 
 def _best_on_device(logprobs: Float[Tensor, "N V"], count: int) -> tuple[list[list[int]], list[list[float]]]:

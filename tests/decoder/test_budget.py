@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from decoder.budget import CREDIT, MOST_NODES, PATIENCE, PLAIN_EVERY, NodeBudget, most_worth
 from decoder.calibration import Calibration
-from decoder.costs import Costs, Curve
+from decoder.costs import SETTLED, Costs, Curve
 
 CHEAP, FLAT, STEEP = {1: 0.22, 8: 0.3, 32: 0.5}, {1: 0.1, 32: 0.1}, {1: 0.6, 32: 1.0}
 """Seconds of a draft level, in plain rounds."""
@@ -302,15 +302,25 @@ def test_costs_follow_the_rounds() -> None:
     assert known.host.seconds(1) == pytest.approx(0.1, rel=0.05)
 
 
-def test_plain_rounds_are_taken_to_slow_down_with_verification() -> None:
-    known = costs("packed weights")
-    budget = NodeBudget(known, Calibration())
-    for _ in range(PLAIN_EVERY - 1):
+def verified_in(seconds: float, rounds: int, known: Costs) -> float:
+    """What a plain round is taken to cost after so many rounds with verifications that took so long."""
+    for _ in range(rounds):
+        budget = NodeBudget(known, Calibration())
         assert budget.drafts(1)
         budget.grown(0, range(3), (-0.1, -3.0, -4.0), 3)
         assert budget.keep() == [0, 1]
-        budget.timed(draft_s=0.22, verify_s=2.2, round_s=2.5)
-    assert 1.5 < known.plain.seconds(1) <= 2.0
+        budget.timed(draft_s=0.22, verify_s=seconds, round_s=seconds + 0.3)
+    return known.plain.seconds(1)
+
+
+def test_plain_rounds_are_taken_to_slow_down_with_verification() -> None:
+    known = costs("packed weights")
+    assert verified_in(1.1, SETTLED, known) == 1.0
+    assert verified_in(2.2, 60, known) > 1.5
+
+
+def test_putting_right_what_was_measured_beforehand_leaves_plain_rounds_alone() -> None:
+    assert verified_in(1.3, SETTLED, costs("packed weights")) == 1.0
 
 
 def test_a_plain_round_tells_what_plain_rounds_cost() -> None:
