@@ -43,13 +43,14 @@ class Calibration:
         return [weight / whole for weight in weights]
 
     def learn(self, logprobs: Sequence[float], chosen: int | None) -> None:
-        """Takes note of which of these tokens the target chose; None: of none."""
-        # A token that the draft rules out entirely would make infinite numbers of it.
-        logprobs = [max(_LEAST_LOGPROB, logprob) for logprob in logprobs]
+        """Takes note of which of these tokens, best first, the target chose; None: of none."""
+        if logprobs[-1] < _LEAST_LOGPROB:
+            # A token that the draft rules out entirely would make infinite numbers of it.
+            logprobs = [max(_LEAST_LOGPROB, logprob) for logprob in logprobs]
         chances = self.chances(logprobs)
-        other = 1 - sum(chances)
-        mean = square = 0.0
+        other, mean, square = 1.0, 0.0, 0.0
         for chance, logprob in zip(chances, logprobs, strict=True):
+            other -= chance
             mean += chance * logprob
             square += chance * logprob * logprob
         ways = ((0.0 if chosen is None else logprobs[chosen]) - mean, (chosen is None) - other)

@@ -4,6 +4,7 @@ Keeps its keys and values across rounds: a drafted node that was accepted is not
 target. One forward pass brings the next-token distributions of a whole level (DynaTree paper, section 3.1).
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -18,7 +19,7 @@ from decoder.policy import Growth
 from decoder.tree import TokenTree
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Children:
     """The best next tokens after one node."""
 
@@ -28,7 +29,7 @@ class Children:
     @property
     def confidence(self) -> float:
         """Largest next-token probability."""
-        return float(np.exp(self.logprobs[0]))
+        return math.exp(self.logprobs[0])
 
 
 class Drafter:
