@@ -22,7 +22,7 @@ from decoder.bench.shapes import loaded_pair, random_pair, with_random_draft
 from decoder.bench.sizes import Size
 from decoder.bench.statistics import Estimate
 from decoder.bench.summary import Samples
-from decoder.bench.watched import Seen, kv_bytes
+from decoder.bench.watched import Seen, WatchedPair, kv_bytes
 from decoder.config import Linear, RunConfig
 from decoder.engine import TreeSession
 from decoder.errors import ConfigError
@@ -161,6 +161,14 @@ def test_a_plain_module_is_counted_as_well(lab: Lab) -> None:
     trial = decoded(lab.loaded(lab.pair("gpt2"), "float32"), [1, 2, 3], "ar", CONFIG)
     assert trial.seen is not None
     assert trial.seen.target == Work(calls=6, rows=6, looks=sum(range(3, 9)), scored=6)
+
+
+def test_a_text_that_is_read_needs_the_logits_of_its_last_row_alone(lab: Lab) -> None:
+    watched = WatchedPair(lab.loaded(lab.pair("neox"), "float32"))
+    watched.pair.draft.read(watched.pair.draft.new_cache(8), [1, 2, 3])
+    seen = watched.seen()
+    assert seen is not None
+    assert (seen.target, seen.draft) == (Work(), Work(calls=1, rows=3, looks=9, scored=1))
 
 
 def test_the_prompt_s_calls_are_left_out(lab: Lab) -> None:
