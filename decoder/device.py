@@ -48,8 +48,19 @@ def choose_device(name: str) -> torch.device:
     return torch.device(name)
 
 
-def choose_dtype(name: str, device: torch.device, checkpoint: torch.dtype | None) -> torch.dtype:
+def choose_dtype(
+    name: str,
+    device: torch.device,
+    checkpoint: torch.dtype | None,
+    bfloat16_pays: Callable[[], bool] = lambda: True,
+) -> torch.dtype:
     """The dtype that `name` means: `auto` is the checkpoint's on CUDA, bfloat16 on a CPU that computes in it.
+
+    Args:
+        name: As the user gives it.
+        device: Where the models run.
+        checkpoint: The target's dtype, if it is known.
+        bfloat16_pays: Asked about a CPU that computes in bfloat16: whether that is faster than float32 there.
 
     Raises:
         ConfigError: No dtype of this name.
@@ -60,7 +71,7 @@ def choose_dtype(name: str, device: torch.device, checkpoint: torch.dtype | None
         return DTYPES[name]
     if device.type == "cuda":
         return checkpoint or torch.float16
-    return torch.bfloat16 if cpu_computes_bf16() else torch.float32
+    return torch.bfloat16 if cpu_computes_bf16() and bfloat16_pays() else torch.float32
 
 
 def cpu_computes_bf16() -> bool:

@@ -29,6 +29,7 @@ from decoder.exact.attention import ExactModule, exact_lean
 from decoder.exact.trial import exactly, refuse_float64
 from decoder.forward import Forward, ModuleForward, Rows
 from decoder.lean import lean
+from decoder.lean.half import bfloat16_pays
 from decoder.resident.seat import Seats
 from decoder.threads import choose_threads
 
@@ -213,7 +214,7 @@ def load_pair(
     configs = {name: load_config(name) for name in (target, draft)}
     for name, config in configs.items():
         check_architecture(name, config.get_text_config())
-    chosen_dtype = choose_dtype(dtype, chosen_device, getattr(configs[target], "dtype", None))
+    chosen_dtype = choose_dtype(dtype, chosen_device, getattr(configs[target], "dtype", None), bfloat16_pays)
     if exact:
         refuse_float64(chosen_dtype)
     tokenizer = common_tokenizer(target, draft)

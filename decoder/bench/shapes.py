@@ -19,6 +19,7 @@ from transformers.utils import logging as transformers_logging
 from decoder.calibration import Calibration
 from decoder.device import choose_device, choose_dtype
 from decoder.errors import ConfigError, DeviceError
+from decoder.lean.half import bfloat16_pays
 from decoder.models import LanguageModel, Pair, Report, load_pair, make_pair, settle_threads
 from decoder.resident.seat import Seats
 
@@ -49,7 +50,7 @@ def random_pair(target: str, draft: str, *, device: str, dtype: str, report: Rep
     """
     transformers_logging.set_verbosity_error()
     where = choose_device(device)
-    kind = choose_dtype(dtype, where, None)
+    kind = choose_dtype(dtype, where, None, bfloat16_pays)
     report(f"making {target} and {draft} of random weights")
     modules = [_random_module(name, where, kind, seed) for seed, name in enumerate((target, draft))]
     _be_certain(modules[1])  # before the engine takes the weights over

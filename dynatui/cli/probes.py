@@ -73,6 +73,7 @@ def versions(_case: Case) -> Iterator[Finding]:
 def devices(case: Case) -> Iterator[Finding]:
     """The device that would be used, its memory, and the dtypes that it computes in."""
     from decoder.device import choose_device, choose_dtype, cpu_computes_bf16  # noqa: PLC0415 - imports torch
+    from decoder.lean.half import bfloat16_pays  # noqa: PLC0415
 
     seen = gpus()
     yield Finding("ok", f"cpu: {os.cpu_count()} cores{_memory()}, {_dtypes(cpu_computes_bf16(), _cpu_has_fp16())}")
@@ -82,7 +83,7 @@ def devices(case: Case) -> Iterator[Finding]:
     if seen and best.type == "cpu":
         yield Finding("note", "torch sees no GPU, though the driver does", "install a build of torch with CUDA")
     device = choose_device(case.models.device)
-    chosen = choose_dtype(case.models.dtype, device, None)
+    chosen = choose_dtype(case.models.dtype, device, None, bfloat16_pays)
     dtype = str(chosen).removeprefix("torch.")
     if case.models.dtype == "auto" and device.type == "cuda":
         dtype = "the checkpoint's dtype"
