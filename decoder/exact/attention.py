@@ -120,4 +120,4 @@ def _of_module(
         value[0].double(),
         attention_mask[0, 0].double().repeat(heads // kept, 1),
     )
-    return found.to(query.dtype).view(heads, rows, -1).transpose(0, 1)[None].contiguous(), None
+    return found.to(query.dtype).reshape(heads, rows, -1).transpose(0, 1)[None].contiguous(), None

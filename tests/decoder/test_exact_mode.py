@@ -15,6 +15,7 @@ from decoder import Fixed, Linear, RunConfig, decode, load_pair, models
 from decoder.config import DynaTree
 from decoder.errors import ConfigError, PairError
 from decoder.events import Run, Summary
+from decoder.exact.attention import ExactModule, exact_lean
 from decoder.exact.passes import Exact, padded, parts
 from decoder.exact.trial import CUDA_ROWS, PADDED_ROWS, UNPADDED_ROWS, exactly
 from decoder.forward import ModuleForward
@@ -141,6 +142,25 @@ def test_long_texts_change_nothing(dtype: str) -> None:
     target = load_model(str(models.EMBEDDED_TARGET), torch.device("cpu"), getattr(torch, dtype)).exact()
     for seed, text in enumerate((300, 1900)):
         assert not differing(target, Grown.at_random(seed, text, 12, target.width))
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
+def test_what_is_attended_to_is_rounded_once_to_the_model_s_dtype(dtype: torch.dtype) -> None:
+    """To a finer one, the order of the keys would show again."""
+    model = exact_lean(lean_models.lean_of(lean_models.made("llama", dtype)), dtype)
+    queries, keys, values = torch.rand(2, 3, 8), torch.rand(2, 8, 5).double(), torch.rand(2, 5, 8).double()
+    found = model.attention(queries, keys, values, None)
+    right = torch.softmax(queries.double() @ keys, -1) @ values
+    assert found.dtype is dtype
+    assert torch.equal(found, right.to(dtype))
+
+
+@pytest.mark.parametrize("groups", [1, 8])
+def test_passes_as_wide_as_on_a_gpu_are_exact_too(groups: int) -> None:
+    config = tiny.FAMILIES["llama"](hidden_size=64, num_attention_heads=8, num_key_value_heads=8 // groups)
+    module = tiny.build(config, seed=1).bfloat16()
+    exact = exactly(ExactModule(module), tiny.VOCABULARY, cuda=True)
+    assert not differing(LanguageModel(module, "wide")._run_by(exact), Grown.at_random(5, 37, 70, 90))
 
 
 def test_a_node_is_as_exact_where_each_round_brings_some_more() -> None:
@@ -379,7 +399,7 @@ def by_module() -> dict[str, Pair]:
 
 @pytest.mark.parametrize("dtype", HALF)
 def test_a_text_that_forks_otherwise_is_the_same_for_all_methods(by_module: dict[str, Pair], dtype: str) -> None:
-    pair, config = by_module[dtype], RunConfig(("ar", "dynatree", "fixed"), 18)
+    pair, config = by_module[dtype], RunConfig(("ar", "dynatree", "fixed"), 18, dynatree=DynaTree())
     ids = pair.tokenizer(load.embedded()[4]).input_ids
     assert_alike(decoded(pair, ids, config))
     otherwise = decoded(inexact_pair(pair), ids, config).tokens
@@ -450,5 +470,5 @@ def test_a_pair_can_be_made_exact_and_inexact_again(lab: Lab) -> None:
     assert (pair.exact, exact.exact, again.exact) == (False, True, False)
     assert exact.costs is not pair.costs
     ids = lab.prompt_tokens(lab.pair("neox"), "The tree grows")
-    first, last = (decoded(one, ids, RunConfig(("dynatree",), 30)) for one in (pair, again))
-    assert torch.equal(first.kept["dynatree"], last.kept["dynatree"])
+    first, last = (decoded(one, ids, RunConfig(("linear",), 30)) for one in (pair, again))
+    assert torch.equal(first.kept["linear"], last.kept["linear"])
