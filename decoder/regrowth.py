@@ -1,9 +1,12 @@
 """The growth rule of `decoder.policy` replayed on recorded trees, for all nodes of many rounds at once.
 
 Says for each round what these rules would have accepted, committed and drafted, and which of it is known; what is not
-known is a lower bound. Knows only arrays: which rounds, which rules and what it is for is said in `decoder.whatif`.
+known is a lower bound. Where the number of nodes is automatic, costs have cut the recorded trees; what they cut in a
+round is taken to be cut under other rules too. Knows only arrays: which rounds, which rules and what it is for is said
+in `decoder.whatif`.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -57,6 +60,10 @@ class Record:
         self.steps: Ints = np.array([len(event.accepted) for event in rounds])
         """Accepted nodes of each round."""
         self.committed: Ints = np.array([len(event.committed) for event in rounds])
+        knobs = [(event.knobs.tau_h, event.knobs.tau_l, event.knobs.d0) for event in rounds if event.knobs]
+        own: Floats = np.array(knobs, dtype=float).T[:, self.round] if len(knobs) == len(rounds) else np.empty((3, 0))
+        self.tau_h, self.tau_l, self.d0 = own
+        """The knobs that each node was drafted under."""
 
     def _children(self, q: Floats, drafted: Bools) -> None:
         nodes = np.arange(len(q))
@@ -125,9 +132,14 @@ class _Growth:
 def judged(record: Record, rules: DynaTree) -> Judged:
     """What these rules would have done in each round, as far as the record can tell."""
     growth = _grown(record, rules)
+    most: float = rules.n_max
+    if rules.automatic:
+        most, growth, choose = math.inf, _as_costs_allow(record, rules, growth), _whole
+    else:
+        choose = _best if rules.selection == "best" else _breadth_first
     sure = record.total(growth.alive) - 1 + record.total(growth.further)
-    drafted_known = (record.total(growth.open) == 0) | (sure >= rules.n_max)
-    kept, cut, shut = (_best if rules.selection == "best" else _breadth_first)(record, rules, growth)
+    drafted_known = (record.total(growth.open) == 0) | (sure >= most)
+    kept, cut, shut = choose(record, rules, growth)
     rows = np.arange(len(record.steps))
     there = (record.paths >= 0) & kept[record.paths]
     accepted = np.argmin(there, axis=1) - 1
@@ -141,7 +153,7 @@ def judged(record: Record, rules: DynaTree) -> Judged:
         accepted_known=ends,
         tokens=np.where(was_cut, np.minimum(accepted + 1, record.committed), accepted + 1),
         tokens_known=ends | (was_cut & (accepted + 1 >= record.committed)),
-        drafted=np.minimum(sure, rules.n_max),
+        drafted=np.minimum(sure, most).astype(np.int64),
         drafted_known=drafted_known,
     )
 
@@ -163,10 +175,26 @@ def _grown(record: Record, rules: DynaTree) -> _Growth:
     return _Growth(alive, (grows & ~recorded) | (further > 0), further, (grows & ~recorded) | deeper)
 
 
+def _as_costs_allow(record: Record, rules: DynaTree, growth: _Growth) -> _Growth:
+    """The same where a node that had fewer children than its own rules allowed gets no more: they cost too much."""
+    low, mid, high = rules.branching
+    width = np.where(record.c >= record.tau_h, low, np.where(record.c < record.tau_l, high, mid))
+    shallow = (record.depth < np.floor(record.d0 + 0.5)) | (record.p >= rules.rho_deep)
+    likely = (record.depth < rules.d_max) & (record.p >= max(rules.rho_stop, rules.tau))
+    more = growth.more & ~(likely & shallow & (record.kids < width))
+    return _Growth(growth.alive, more, np.zeros_like(growth.further), more)
+
+
 def _expandable(rules: DynaTree, depth: Ints, p: Floats) -> Bools:
     shallow = (depth < used_depth(rules.d0)) | (p >= rules.rho_deep)
     found: Bools = (depth < rules.d_max) & (p >= max(rules.rho_stop, rules.tau)) & shallow
     return found
+
+
+def _whole(_record: Record, _rules: DynaTree, growth: _Growth) -> tuple[Bools, Bools, Bools]:
+    """See `_breadth_first`: there is no N_max."""
+    nowhere = np.zeros_like(growth.alive)
+    return growth.alive, nowhere, nowhere
 
 
 def _breadth_first(record: Record, rules: DynaTree, growth: _Growth) -> tuple[Bools, Bools, Bools]:

@@ -7,6 +7,9 @@ beside it as a lower bound. Along the accepted path the target's choice is recor
 there do not matter before its end; at its end the target chose a token that was not drafted, and whether a wider or
 deeper tree would have held it is not in the record.
 
+Where the number of nodes is automatic, costs have cut the recorded trees besides: what did not pay in a round is taken
+not to pay under other knobs either, so a cell says what these allow of what would pay.
+
 An estimate all the same: every round is taken by itself, from the place where it began, while under other rules the
 rounds would have begun at other places; and history is taken to stand still. Knows neither models nor screens, and
 works on all rounds at once: one pass costs a fraction of a millisecond.
@@ -130,6 +133,8 @@ class WhatIf:
     """tau_l down, D0 across."""
     rounds: int
     """Rounds that were looked at."""
+    by_costs: bool = False
+    """Whether costs have cut the trees."""
 
     @property
     def grids(self) -> tuple[Grid, Grid]:
@@ -154,27 +159,25 @@ class WhatIf:
 def what_if(past: Sequence[Round], rules: DynaTree) -> WhatIf | None:
     """Both tables from the newest rounds of one method; None when there is nothing to judge.
 
-    Nor is there where the number of nodes is automatic: a record does not hold what rounds would have cost.
-
     Args:
-        past: Rounds of one method, the oldest first.
+        past: Rounds of one method, the oldest first; where the number of nodes is automatic, rounds under these rules
+            but for tau_h, tau_l and D0, of which each round tells its own.
         rules: Those in force; the tables are built around them.
     """
-    rounds = [] if rules.automatic else _newest(past)
+    rounds = _newest(past)
     if not rounds:
         return None
     record = Record(rounds)
-    return WhatIf(_grid(record, rules, "tau_h"), _grid(record, rules, "tau_l"), len(rounds))
+    return WhatIf(_grid(record, rules, "tau_h"), _grid(record, rules, "tau_l"), len(rounds), rules.automatic)
 
 
 def replayed(event: Round, rules: DynaTree) -> Verdict | None:
-    """What these rules would have done in a recorded round; None for a round without DynaTree's tree, and where the
-    number of nodes is automatic.
+    """What these rules would have done in a recorded round; None for a round without DynaTree's tree.
 
     Under the rules of the record itself the verdict is the record, but for two cases that an event cannot tell from
     others: the context had no room for a deeper tree, or `best` cut a node's children.
     """
-    if rules.automatic or not _has_tree(event):
+    if not _has_tree(event):
         return None
     found = judged(Record([event]), rules)
     accepted, drafted = int(found.accepted[0]), int(found.drafted[0])

@@ -15,7 +15,7 @@ from msgspec import structs
 from decoder.config import KnobName
 from decoder.events import End, Event, Figures, Knob, Knobs, Round, Run, Start, Summary
 from decoder.grown import Grown
-from decoder.metrics import ROOT_IS_DRAFTED, Race, depth_acceptance
+from decoder.metrics import ROOT_IS_DRAFTED, Race, depth_acceptance, drafted_nodes
 from dynatui.clean import clean, clean_line
 from dynatui.fold.tokens import Token, tokens_of
 
@@ -128,8 +128,10 @@ class RunState(msgspec.Struct, frozen=True):
     """What the user turned."""
     changes: tuple[Change, ...] = ()
     """What anybody turned, the newest last."""
-    recent: tuple[tuple[float, int], ...] = ()
-    """Depth acceptance and committed tokens of the rounds in the window."""
+    recent: tuple[int, ...] = ()
+    """Committed tokens of the rounds in the window."""
+    shares: tuple[float, ...] = ()
+    """Depth acceptance of the newest rounds that drafted, a window of them: what history goes by."""
     settings: Mapping[KnobName, float] = msgspec.field(default_factory=dict)
     """Every knob of any method as it was set last; of `knobs`, the exact values are there."""
     knobs: Knobs | None = None
@@ -170,6 +172,11 @@ class RunState(msgspec.Struct, frozen=True):
     def prompt_text(self) -> str:
         """What the models continue."""
         return self.run.prompt if self.run else ""
+
+    @property
+    def acceptance(self) -> float | None:
+        """Mean depth acceptance as history sees it; None before the first draft."""
+        return math.fsum(self.shares) / len(self.shares) if self.shares else None
 
     @property
     def done(self) -> bool:
@@ -214,17 +221,22 @@ def _begin(state: RunState, run: Run) -> RunState:
 
 def _settings(run: Run) -> dict[KnobName, float]:
     """The knobs that the methods begin with, those of an earlier method first; a recording may claim anything."""
-    found: dict[KnobName, Any] = {}
-    for method, parameters in reversed(run.methods.items()):
-        own = dict(parameters)
-        if method == "fixed":
-            tau = own.pop("tau", None)
-            own |= {"fixed_depth": own.get("depth"), "fixed_branching": own.get("branching"), "fixed_tau": tau}
-        branching = own.get("branching")
-        if isinstance(branching, list | tuple):
-            own |= zip(("b_min", "b_mid", "b_max"), branching, strict=False)
-        found |= {name: own[name] for name in _KNOBS if name in own}
-    return {name: float(value) for name, value in found.items() if _is_sane(value)}
+    found: dict[KnobName, float] = {}
+    for method in reversed(run.methods):
+        found |= _knobs_of(run, method)
+    return found
+
+
+def _knobs_of(run: Run, method: str) -> dict[KnobName, float]:
+    """The knobs that one method begins with."""
+    own: dict[str, Any] = dict(run.methods.get(method, {}))
+    if method == "fixed":
+        tau = own.pop("tau", None)
+        own |= {"fixed_depth": own.get("depth"), "fixed_branching": own.get("branching"), "fixed_tau": tau}
+    branching = own.get("branching")
+    if isinstance(branching, list | tuple):
+        own |= zip(("b_min", "b_mid", "b_max"), branching, strict=False)
+    return {name: float(own[name]) for name in _KNOBS if _is_sane(own.get(name))}
 
 
 def _is_sane(value: object) -> bool:
@@ -243,29 +255,33 @@ def _advance(state: RunState, event: Start | Round | Knob | End) -> RunState:
 
 
 def _round(state: RunState, event: Round) -> RunState:
-    rooted = event.method in ROOT_IS_DRAFTED
-    share = depth_acceptance(event.parents, event.accepted, root_is_drafted=rooted)
-    recent = (*state.recent, (share, len(event.committed)))[-state.window :]
+    recent, shares = (*state.recent, len(event.committed))[-state.window :], state.shares
+    if drafted_nodes(event):
+        rooted = event.method in ROOT_IS_DRAFTED
+        share = depth_acceptance(event.parents, event.accepted, root_is_drafted=rooted)
+        shares = (*shares, share)[-state.window :]
     round_s = max(0.0, event.t - (state.newest.t if state.newest else 0.0))
     whole = "".join(event.pieces)
     harmless = clean_line(whole) == whole  # as nearly always, and found out at once
     shown = event if harmless else structs.replace(event, pieces=[clean_line(piece) for piece in event.pieces])
-    return structs.replace(
+    after = structs.replace(
         state,
         past=state.past.plus([shown]),
         tokens=state.tokens.plus(tokens_of(event, round_s)),
         recent=recent,
-        curves=_extended(state, event, recent),
+        shares=shares,
         knobs=event.knobs or state.knobs,
     )
+    return structs.replace(after, curves=_extended(after, event))
 
 
-def _extended(state: RunState, event: Round, recent: tuple[tuple[float, int], ...]) -> Curves:
+def _extended(state: RunState, event: Round) -> Curves:
+    """The curves after a round; where it drafted nothing, acceptance stays where it was."""
     curves, tally = state.curves, state.race.tallies[event.method]
     rate = tally.timed_tokens / tally.decode_s if tally.decode_s > 0 else 0.0
     return Curves(
-        acceptance=curves.acceptance.add(math.fsum(share for share, _ in recent) / len(recent)),
-        tokens=curves.tokens.add(sum(tokens for _, tokens in recent) / len(recent)),
+        acceptance=curves.acceptance.add(state.acceptance or 0.0),
+        tokens=curves.tokens.add(sum(state.recent) / len(state.recent)),
         d0=curves.d0.add(event.knobs.d0) if event.knobs else curves.d0,
         tau_h=curves.tau_h.add(event.knobs.tau_h) if event.knobs else curves.tau_h,
         rate=curves.rate.add(rate),
@@ -276,16 +292,20 @@ def _extended(state: RunState, event: Round, recent: tuple[tuple[float, int], ..
 
 
 def _knob(state: RunState, event: Knob) -> RunState:
-    """A turn moves the watched method's knobs; one that several methods obey is noted once."""
+    """A turn moves the watched method's knobs; one that several methods obey is noted once.
+
+    A method may make another value of the same turn, as the fixed tree of an automatic number of nodes: while the
+    watched method runs, it tells what becomes of its own knobs.
+    """
     watched, by_user = event.method == state.watched, event.source == "user"
-    if not watched and not by_user:
+    if not watched and (not by_user or _watched_tells(state, event.name)):
         return state
     state = structs.replace(state, settings={**state.settings, event.name: event.new})
     if watched and event.name == "history":
         state = structs.replace(state, history=bool(event.new))
     elif watched and state.knobs is not None and event.name in Knobs.__struct_fields__:
         state = structs.replace(state, knobs=structs.replace(state.knobs, **{str(event.name): event.new}))
-    mean = math.fsum(share for share, _ in state.recent) / len(state.recent) if state.recent and not by_user else None
+    mean = None if by_user else state.acceptance
     mark = Mark(event.round if watched else state.rounds, event.name, event.old, event.new)
     change = Change(mark, event.method, by_user, mean)
     if any(change.repeats(other) for other in state.changes[-1:]):
@@ -295,6 +315,11 @@ def _knob(state: RunState, event: Knob) -> RunState:
         marks=(*state.marks, mark)[-_MOST_MARKS:] if by_user else state.marks,
         changes=(*state.changes, change)[-_MOST_CHANGES:],
     )
+
+
+def _watched_tells(state: RunState, name: KnobName) -> bool:
+    """Whether the watched method still runs and has this knob."""
+    return state.run is not None and state.watched not in state.ends and name in _knobs_of(state.run, state.watched)
 
 
 def _clean_run(run: Run) -> Run:

@@ -12,12 +12,16 @@ GUIDE: tuple[tuple[str, str], ...] = (
      "would have written itself, and one token of its own, become text."),
     ("L-bar", "Tokens per round: what one pass of the target yields. 1 is decoding without a draft. Text that repeats "
      "itself inflates it, so the share of distinct 8-grams stands beside it."),
-    ("Depth acceptance", "How far down the tree the target agreed: accepted depth over the depth of the tree."),
+    ("Depth acceptance", "How far down the tree the target agreed: accepted depth over the depth of the tree. A round "
+     "without a draft counts as 0 in the mean of a run; curve and history leave it out."),
     ("History", "Past rounds move D0 and τh so that depth acceptance comes to its aim: above it deeper trees and a "
      "lower τh, below it the other way."),
     ("τh", "Where the draft's best guess is at least this probable, it makes the fewest guesses."),
     ("τl", "Where it is less probable than this, the most; in between, some."),
-    ("D0", "Every likely path may grow this deep; only very likely ones go deeper."),
+    ("D0", "Every likely path may grow this deep; only very likely ones (rho_deep) go deeper."),
+    ("N_max", "Most guesses of a round. auto: as many as pay, by what drafting and checking were measured to take here "
+     "and by how the draft has guessed so far; a round may go without. The other knobs then say what may be drafted at "
+     "most."),
     ("= ar", "The text is the one of plain decoding, as far as both are. ~ it differs, and where; a near tie is a "
      "difference within rounding. ! it differs by more than rounding."),
     ("Curves", "▲ you turned a knob. ┊ the round that is looked at. ┄ A, as you pinned it."),

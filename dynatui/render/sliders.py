@@ -3,7 +3,6 @@
 `hit` is drawing the other way round: both go by `_places`.
 """
 
-import math
 from dataclasses import dataclass
 
 from decoder.config import KnobName
@@ -117,8 +116,8 @@ def history_line(scene: Scene, width: int) -> Row:
         return ()
     if not state.history:
         return (("history is off: D0 and τh stay where you put them", "dim"),)
-    if len(state.recent) < state.window:
-        return ((f"history looks at the first {state.window} rounds: {len(state.recent)} so far", "dim"),)
+    if len(state.shares) < state.window:
+        return ((f"history looks at the first {state.window} rounds that draft: {len(state.shares)} so far", "dim"),)
     last = _last(state)
     if last is None:
         return (("history: ", "plain"), *_now(state, width - len("history: ")))
@@ -151,7 +150,7 @@ def _last(state: RunState) -> Change | None:
 
 def _now(state: RunState, width: int) -> Row:
     """Where history is going."""
-    mean, aim = math.fsum(part for part, _ in state.recent) / max(1, len(state.recent)), target(state)
+    mean, aim = state.acceptance or 0.0, target(state)
     verdict = sign(mean, aim)
     steps = {"=": "holds", ">": "D0 up, τh down", "<": "D0 down, τh up"}[verdict]
     figures = versus(mean, aim)

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from decoder.config import AUTO
 from decoder.events import Round
 from decoder.metrics import drafted_nodes
 from dynatui.render.ink import Ink, Row, Rows, bar, best, column, fit, frame, inside
@@ -17,11 +18,13 @@ from dynatui.render.rounds import (
     shown_round,
 )
 from dynatui.render.scene import Scene
+from dynatui.render.wrap import wrapped
 
 _BAR = 8
 _NUMBERS = 6
 _WIDEST_NAME = 36
 _ROOM_FOR_NOTE = 18
+_ALONE = "the target goes on alone: guesses would take longer than they save"
 _TITLE = len("╭─ Tree ─  ─╮")
 
 
@@ -38,6 +41,9 @@ def tree(scene: Scene, width: int, height: int) -> Rows:
     title: Row = (("Tree", "title"), (f" ─ {progress}", "dim"))
     token = scene.inspected
     body = nodes(event, inner, room - 1, marked=token.node if token else None)
+    if drafted_nodes(event) == 0 and event.knobs is not None:
+        why = _ALONE if scene.state.settings.get("n_max") == AUTO else _ALONE.partition(":")[0]
+        body += wrapped(((why, "dim"),), inner)[: max(0, room - 1 - len(body))]
     body += [()] * (room - 1 - len(body))
     body.append(_ending(scene, event))
     return frame(title, body, (width, height))
@@ -105,6 +111,9 @@ def _progress(scene: Scene, event: Round) -> tuple[str, ...]:
     """What has become of the round so far, in wordings from the longest to the shortest."""
     drafted, accepted, stage = drafted_nodes(event), len(event.accepted), held(scene)
     name = f"round {event.round}: "
+    if not drafted and event.draft_forwards is not None:
+        told = "no draft" if event.draft_forwards == 0 else "no guess kept"
+        return f"{name}{told}", told
     if stage is not None and stage.name == "drafted":
         return f"{name}{drafted} drafted, not yet verified", f"{name}{drafted} drafted, unverified", "not yet verified"
     if stage is not None and stage.name == "verified":
@@ -119,6 +128,9 @@ def _ending(scene: Scene, event: Round) -> Row:
     stage = held(scene)
     if stage is not None and stage.name == "drafted":
         return (("○ a guess", "plain"), ("  the target has not looked at it yet", "dim"))
+    if drafted_nodes(event) == 0:
+        bonus = bonus_of(scene, event)
+        return () if bonus is None else (("+ target: ", "dim"), (piece_text(bonus.text), "bonus"))
     legend: Row = (("● accepted", "accepted"), ("  ○ rejected", "plain"))
     bonus = bonus_of(scene, event)
     return legend if bonus is None else (*legend, ("  + target: ", "dim"), (piece_text(bonus.text), "bonus"))

@@ -7,7 +7,6 @@ Draws `scene.whatif` and computes nothing: what a cell is, and when it is a boun
 from collections.abc import Sequence
 from itertools import zip_longest
 
-from decoder.config import AUTO
 from decoder.whatif import ALIKE, Cell, Grid, WhatIf
 from dynatui.knobs import info
 from dynatui.render.ink import Ink, Row, Rows, best, fit, frame, inside, percent, short, width_of
@@ -24,6 +23,7 @@ _SIGNS = (
     "[ ] the knobs now · + at least: some rounds go beyond the record · ? too few judged. "
     "Each round is taken by itself, with the knobs held still."
 )
+_BY_COSTS = "N_max is auto: what did not pay is taken not to pay under other knobs either."
 
 
 def whatif(scene: Scene, width: int, height: int) -> Rows:
@@ -35,7 +35,7 @@ def whatif(scene: Scene, width: int, height: int) -> Rows:
         return frame((("What if", "title"),), _wrapped(inner, (_nothing_yet(scene), "dim")), size)
     title: Row = (("What if", "title"), (f" ─ {_share(found, inner - 12)}", "dim"))
     said = _wrapped(inner, (_sentence(found), "strong"))
-    signs = _wrapped(inner, (_SIGNS, "dim"))
+    signs = _wrapped(inner, (f"{_SIGNS} {_BY_COSTS}" if found.by_costs else _SIGNS, "dim"))
     tables = _tables(found, inner, room - len(said) - len(signs)) or _tables(found, inner, room)
     return frame(title, [*tables, *said, *signs], size)
 
@@ -43,8 +43,6 @@ def whatif(scene: Scene, width: int, height: int) -> Rows:
 def _nothing_yet(scene: Scene) -> str:
     if scene.state.newest and scene.state.knobs is None:
         return f"{scene.state.watched} has no tree whose knobs could be turned"
-    if scene.state.settings.get("n_max") == AUTO:
-        return "N_max is automatic: rounds draft what pays, and what others would have cost is not recorded; turn N_max"
     return "what other values of τh, τl and D0 would have done comes with the first rounds"
 
 

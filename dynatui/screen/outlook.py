@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Generic, TypeVar
 
+from decoder.config import KnobName
 from decoder.whatif import WhatIf, what_if
 from dynatui.fold.pin import Pin
 from dynatui.gpu import GpuLoad, open_meter
@@ -16,6 +17,8 @@ from dynatui.screen.intake import Intake
 from dynatui.sources.source import Source
 
 _GPU_S, _WHATIF_S = 1.0, 0.5
+_IN_ROUNDS: frozenset[KnobName] = frozenset(("tau_h", "tau_l", "d0", "history"))
+"""Knobs whose values every round tells, and the one that moves them."""
 
 T = TypeVar("T")
 
@@ -77,4 +80,8 @@ class Outlook:
     def _what_if(self) -> WhatIf | None:
         state = self._intake.gaze.state
         rules = rules_in_force(state)
-        return what_if(state.past, rules) if rules else None
+        if rules is None:
+            return None
+        # What costs cut in a round can be told apart only under the rules that it obeyed.
+        turned = [mark.round for mark in state.marks if mark.name not in _IN_ROUNDS] if rules.automatic else []
+        return what_if(state.past[max(turned, default=0) :], rules)

@@ -26,7 +26,7 @@ LABELS: Mapping[Break, str] = {
 }
 EXPLANATIONS: Mapping[Break, str] = {
     "rejected": "guesses were made in a round, and the target wanted none of them",
-    "full": "the tree has N_max nodes: more would have been drafted",
+    "full": "the tree has N_max nodes: more would have been drafted; never while N_max is auto",
     "bound": "the used base depth arrives at 1 or at D_max - 1, where history can go no further",
     "under": "the mean depth acceptance over the window falls below x",
     "difference": "the watched text and that of ar differ for the first time",
@@ -67,7 +67,7 @@ class Watch:
     d_max: int | None = None
     window: int = 10
     shares: tuple[float, ...] = ()
-    """Depth acceptance of the rounds in the window."""
+    """Depth acceptance of the newest rounds that drafted, a window of them: what history goes by."""
     d0: float | None = None
     raced: bool = False
     """Whether ar takes part, so that there is a text to compare with."""
@@ -117,7 +117,8 @@ class Watch:
         if event.method != self.watched:
             return seen
         d0 = event.knobs.d0 if event.knobs and _is_sane(event.knobs.d0) else self.d0
-        return replace(seen, shares=(*self.shares, _share(event))[-self.window :], d0=d0)
+        shares = (*self.shares, _share(event))[-self.window :] if drafted_nodes(event) else self.shares
+        return replace(seen, shares=shares, d0=d0)
 
     def _compared(self, event: Round) -> "Watch":
         """The lead of one method over the other after one more round, and where the two first differ."""

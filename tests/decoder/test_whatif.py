@@ -77,6 +77,13 @@ def _path(tree: TokenTree, node: int) -> list[int]:
     return [tree.tokens[ancestor] for ancestor in reversed(tree.ancestors(node)[:-1])]
 
 
+def _above(event: Round, node: int) -> list[int]:
+    found = [node]
+    while event.parents[found[-1]] >= 0:
+        found.append(event.parents[found[-1]])
+    return found
+
+
 def _rules(dice: random.Random, **settings: Any) -> DynaTree:
     """Random rules, often with too little room for the tree."""
     tau_l, tau_h = sorted(dice.sample([0.05, 0.15, 0.25, 0.35, 0.45, 0.6, 0.75, 0.9, 1.0], 2))
@@ -267,11 +274,63 @@ def test_what_is_no_tree_of_these_rules_is_not_judged(event: Round) -> None:
     assert what_if([event], RULES) is None
 
 
-def test_where_the_number_of_nodes_is_automatic_nothing_is_judged() -> None:
-    event, rules = World(1).round(RULES), replace(RULES, n_max=AUTO)
-    assert replayed(event, RULES) is not None
-    assert replayed(event, rules) is None
-    assert what_if([event], rules) is None
+def _paid(world: World, rules: DynaTree, least: float, left: int = 99) -> Round:
+    """A round under an automatic number of nodes, where a node pays from some probability of its path on."""
+    whole = world.round(replace(rules, n_max=2000), left)
+    tree = TokenTree([0])
+    places = {0: 0}
+    for node in range(1, len(whole.tokens)):
+        above = whole.parents[node]
+        path = math.exp(math.fsum(whole.logprobs[step] for step in _above(whole, node)))
+        if above in places and path >= least:
+            places[node] = tree.add(places[above], whole.tokens[node], whole.logprobs[node])
+    accepted, bonus = accept(tree, [world.choice(_path(tree, node)) for node in range(len(tree))])
+    return msgspec.structs.replace(
+        whole,
+        tokens=tree.tokens,
+        parents=tree.parents,
+        logprobs=tree.logprobs,
+        pieces=[""] * len(tree),
+        accepted=accepted,
+        committed=[*(tree.tokens[node] for node in accepted), bonus][:left],
+    )
+
+
+def test_where_costs_cut_the_trees_what_did_not_pay_is_taken_not_to_pay_under_other_knobs() -> None:
+    dice = random.Random(8)
+    known = []
+    for seed in range(800):
+        world, rules, left = World(seed), _rules(dice, n_max=AUTO), dice.choice([1, 2, 3, 99])
+        least, turned = dice.choice([0.0, 0.02, 0.1, 0.3, 1.1]), _turned(dice, rules)
+        verdict, truth = replayed(_paid(world, rules, least, left), turned), _paid(world, turned, least, left)
+        assert verdict is not None
+        assert verdict.accepted in (None, len(truth.accepted))
+        assert verdict.drafted in (None, len(truth.tokens) - 1)
+        assert verdict.tokens in (None, len(truth.committed))
+        assert verdict.accepted_at_least <= len(truth.accepted)
+        assert verdict.drafted_at_least <= len(truth.tokens) - 1
+        assert verdict.tokens_at_least <= len(truth.committed)
+        known.append((verdict.tokens is not None, verdict.drafted is not None))
+    tokens, drafted = zip(*known, strict=True)
+    assert sum(tokens) > 0.6 * len(known)
+    assert sum(drafted) > 0.4 * len(known)
+
+
+def test_under_its_own_knobs_a_tree_that_costs_have_cut_is_reproduced() -> None:
+    """History moves them from round to round, so what counts is what the round tells."""
+    dice = random.Random(9)
+    for seed in range(200):
+        world, rules = World(seed), _rules(dice, n_max=AUTO)
+        event = _paid(world, rules, dice.choice([0.02, 0.1, 1.1]))
+        verdict = replayed(event, rules)
+        assert verdict is not None
+        assert (verdict.tokens, verdict.drafted) == (len(event.committed), len(event.tokens) - 1)
+
+
+def test_a_table_says_that_costs_have_cut_its_trees() -> None:
+    event = World(1).round(RULES)
+    found = [what_if([event], rules) for rules in (RULES, replace(RULES, n_max=AUTO))]
+    assert [one.by_costs for one in found if one] == [False, True]
 
 
 def test_of_a_round_without_a_draft_only_its_own_token_is_sure() -> None:

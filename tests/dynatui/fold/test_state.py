@@ -52,6 +52,20 @@ def test_curves_are_means_over_the_window() -> None:
     assert state.curves.acceptance.points == (0.0, (2 / 3) / 2)
 
 
+def test_a_round_without_a_draft_leaves_acceptance_where_it_was() -> None:
+    """History learns nothing from it either."""
+    alone = structs.replace(plain_round("dynatree", 1), knobs=tree_round(1).knobs)
+    state = state_of([run(), tree_round(0), alone, structs.replace(alone, round=2), tree_round(3)])
+    assert state.curves.acceptance.points == pytest.approx([2 / 3] * 4)
+    assert state.shares == pytest.approx((2 / 3, 2 / 3))
+    assert state.curves.tokens.points == (3, 2, 5 / 3, 5 / 3)
+
+
+def test_before_the_first_draft_acceptance_is_not_known() -> None:
+    state = state_of([run(), plain_round("dynatree", 0)])
+    assert (state.acceptance, state.curves.acceptance.points) == (None, (0.0,))
+
+
 def test_a_turned_knob_is_marked_where_it_came_into_force() -> None:
     state = state_of(story())
     assert [(mark.round, mark.name, mark.old, mark.new) for mark in state.marks] == [(3, "tau_h", 0.9, 0.8)]
@@ -83,6 +97,18 @@ def test_a_turn_that_two_methods_obey_is_noted_once() -> None:
     assert state.settings["tau"] == 0.1
 
 
+def test_the_watched_method_tells_what_becomes_of_a_turn() -> None:
+    """Where its number of nodes becomes automatic, the fixed tree has its usual one."""
+    turned = Knob(method="dynatree", round=1, name="n_max", old=64, new=0, source="user")
+    told = [turned, structs.replace(turned, method="fixed", new=256)]
+    for order in (told, told[::-1]):
+        state = state_of([run(("dynatree", "fixed")), tree_round(0), *order])
+        assert state.settings["n_max"] == 0
+        assert [change.mark.new for change in state.changes] == [0]
+    ended = [End(method="dynatree", reason="eos"), told[1]]
+    assert state_of([run(("dynatree", "fixed")), tree_round(0), *ended]).settings["n_max"] == 256
+
+
 def test_a_turn_set_again_after_history_moved_it_is_noted_again() -> None:
     again = Knob(method="dynatree", round=1, name="tau_h", old=0.9, new=0.8, source="user")
     state = state_of([run(), tree_round(0), again, tree_round(1), structs.replace(again, round=2, old=0.81)])
@@ -105,6 +131,7 @@ def test_the_settings_are_those_of_every_method() -> None:
     }
     settings = state_of([structs.replace(run(), methods=parameters)]).settings
     assert (settings["k"], settings["fixed_depth"], settings["fixed_branching"]) == (7, 4, 3)
+    assert settings["fixed_tau"] == 0.2
     assert (settings["b_min"], settings["b_mid"], settings["b_max"], settings["tau"]) == (1, 2, 3, 0.05)
 
 

@@ -44,6 +44,32 @@ def test_a_tree_that_is_too_large_keeps_the_accepted_path_and_what_lost_beside_i
     assert "-t" in shown[2]
 
 
+def _alone(n_max: float, draft_forwards: int = 0) -> list[str]:
+    """A round that kept no guess."""
+    event = structs.replace(plain_round("dynatree", 6), knobs=tree_round(0).knobs, draft_forwards=draft_forwards)
+    state = state_of([run(), tree_round(0), event])
+    return lines(tree(Scene(structs.replace(state, settings={**state.settings, "n_max": n_max})), 46, 7))
+
+
+def test_a_round_without_a_draft_says_so_and_why() -> None:
+    shown = _alone(n_max=0)
+    assert shown[0].startswith("╭─ Tree ─ round 6: no draft ─")
+    assert "the target goes on alone: guesses would" in shown[2]
+    assert "take longer than they save" in shown[3]
+    assert "+ target: at" in shown[-2]
+    assert "rejected" not in shown[-2]
+
+
+def test_a_round_without_a_draft_under_a_number_of_nodes_had_no_room_for_one() -> None:
+    shown = _alone(n_max=64)
+    assert "the target goes on alone " in shown[2]
+    assert "save" not in "".join(shown)
+
+
+def test_a_draft_of_which_nothing_was_kept_is_told_from_none() -> None:
+    assert "round 6: no guess kept" in _alone(n_max=0, draft_forwards=2)[0]
+
+
 @st.composite
 def trees(draw: st.DrawFn) -> Round:
     """Any tree, with any one of its paths accepted."""

@@ -3,13 +3,10 @@
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from msgspec import structs
 
 from decoder.whatif import Cell, Grid, WhatIf
 from dynatui.fold.state import RunState, apply
-from dynatui.render.ink import in_ascii, text_of, width_of
+from dynatui.render.ink import in_ascii, text_of
 from dynatui.render.scene import Scene
 from dynatui.render.whatif import whatif
 from tests.dynatui.render.scripted import lines, plain_round, run, running
@@ -123,27 +120,6 @@ def test_what_is_missing_is_explained() -> None:
     assert "ar has no tree whose knobs could be turned" in " ".join(lines(whatif(Scene(state=plain), 78, 8)))
 
 
-def test_an_automatic_number_of_nodes_is_named_as_what_leaves_nothing_to_judge() -> None:
-    state = structs.replace(RunState(), settings={"n_max": 0.0})
-    assert "N_max is automatic" in " ".join(lines(whatif(Scene(state=state), 78, 8)))
-
-
-@given(
-    width=st.integers(1, 180),
-    height=st.integers(1, 40),
-    tokens=st.floats(0, 1e9),
-    drafted=st.floats(0, 1e9),
-    judged=st.integers(0, 20),
-    shape=st.tuples(st.integers(1, 5), st.integers(1, 5)),
-)
-def test_any_table_fits_any_size(
-    width: int, height: int, tokens: float, drafted: float, judged: int, shape: tuple[int, int]
-) -> None:
-    cell = Cell(20, judged, tokens, judged, drafted)
-    rows, columns = shape
-    cells = ((SURE,) * (columns - 1) + (cell,),) * rows
-    breadth = Grid("tau_h", TAU_H[:rows], "d0", DEPTHS[:columns], cells, (rows - 1, columns - 1))
-    doubt = Grid("tau_l", TAU_L[:1], "d0", DEPTHS[:columns], cells[:1], (0, columns - 1))
-    picture = whatif(replace(running(), whatif=WhatIf(breadth, doubt, 20)), width, height)
-    assert len(picture) == height
-    assert all(width_of(row) == width for row in picture)
+def test_under_an_automatic_number_of_nodes_the_panel_says_what_it_takes_for_granted() -> None:
+    said = [_said(found) for found in (_what_if(), replace(_what_if(), by_costs=True))]
+    assert ["what did not pay is taken not to pay" in one for one in said] == [False, True]

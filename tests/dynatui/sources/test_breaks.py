@@ -61,6 +61,12 @@ def test_a_round_of_which_nothing_was_accepted() -> None:
     ]
 
 
+def test_rounds_without_a_draft_leave_the_acceptance_of_the_others_where_it_was() -> None:
+    alone = structs.replace(plain_round("dynatree", 0), knobs=tree_round(0).knobs)
+    rounds = [_round(number) for number in range(3)]
+    assert _stops("under", [run(), *rounds, alone, alone, alone, alone], limit=0.6) == []
+
+
 def test_a_round_that_drafted_nothing_rejected_nothing() -> None:
     bare = structs.replace(plain_round("dynatree", 0), accepted=[])
     assert _stops("rejected", [run(), bare]) == []
