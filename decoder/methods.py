@@ -46,13 +46,12 @@ def _dynatree(pair: "Pair", prompt_ids: Sequence[int], config: RunConfig) -> "Se
 
 def _with_rules(pair: "Pair", prompt_ids: Sequence[int], config: RunConfig, rules: Rules | None) -> "Session":
     from decoder.engine import TreeSession
-    from decoder.resident.plain import PlainSession
     from decoder.resident.session import ResidentSession
     from decoder.resident.shape import fits
 
     if pair.target.device.type != "cuda" or pair.exact or not fits(rules):
         return TreeSession(pair, prompt_ids, config, rules)
-    return ResidentSession(pair, prompt_ids, config, rules) if rules else PlainSession(pair, prompt_ids, config)
+    return ResidentSession(pair, prompt_ids, config, rules)
 
 
 def _alg1(pair: "Pair", prompt_ids: Sequence[int], config: RunConfig) -> "Session":

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from decoder.resident.board import NOT_FORWARDED, OUTCOME, PARENT, TOKEN, Board
 from decoder.resident.forward import StaticForward, visibility
-from decoder.resident.shape import FIRST_ROWS, MOST_NODES, Shape
+from decoder.resident.shape import MOST_NODES, Shape
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ def grow(side: Side, board: Board, shape: Shape, slots: int) -> None:
         paths=torch.zeros(1, dtype=torch.float64, device=device),
         seen=torch.zeros((1, max(1, shape.rows)), dtype=torch.bool, device=device),
     )
-    logits = _catch_up(side, board, slots)
+    logits = _catch_up(side, board, shape.first, slots)
     total = torch.zeros((), dtype=torch.int64, device=device)
     grown: list[_Children] = []
     rows: list[Int[Tensor, K]] = []
@@ -90,13 +90,13 @@ def grow(side: Side, board: Board, shape: Shape, slots: int) -> None:
     _pack(board, shape, grown, torch.cat(rows))
 
 
-def _catch_up(side: Side, board: Board, slots: int) -> Float[Tensor, "1 V"]:
-    """Reads the last two tokens, known or not, and returns the logits after the last."""
+def _catch_up(side: Side, board: Board, rows: int, slots: int) -> Float[Tensor, "1 V"]:
+    """Reads the last so many tokens, known or not, and returns the logits after the last."""
     device = board.length.device
-    places = board.length + torch.arange(-FIRST_ROWS, 0, device=device)
+    places = board.length + torch.arange(-rows, 0, device=device)
     tokens = board.text.index_select(0, places.clamp(min=0))
     aside = torch.where(places < 0, side.store.shape[3] - 1, places)
-    seen = torch.ones((FIRST_ROWS, FIRST_ROWS), dtype=torch.bool, device=device).tril()
+    seen = torch.ones((rows, rows), dtype=torch.bool, device=device).tril()
     bias = visibility(places[0], seen, slots, side.store.dtype)
     return side.logits(tokens, places, aside, bias)[-1:]
 
@@ -154,7 +154,8 @@ def _growing(children: _Children, board: Board, shape: Shape, depth: int, contex
     grows = children.valid & (chances >= knobs["stop"]) & (depth < deepest)
     grows = grows & ((chances >= knobs["deep"]) | (depth < base))
     if shape.best:
-        grows = grows & (by_probability(children.paths, grows) < knobs["n_max"])
+        most = knobs["n_max"].clamp(max=shape.widths[depth])
+        grows = grows & (by_probability(children.paths, grows) < most)
     rows = grows.cumsum(0) - 1
     return torch.where(grows & (rows < shape.widths[depth]), rows, NOT_FORWARDED)
 

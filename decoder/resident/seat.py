@@ -15,6 +15,7 @@ from decoder.device import Graphs, Mailbox, Mark
 from decoder.resident.board import REPORT, Board
 from decoder.resident.draft import Side, grow
 from decoder.resident.forward import StaticForward, static_forward, visibility
+from decoder.resident.pace import Pace
 from decoder.resident.shape import DEEPEST, MOST_NODES, MOST_ROWS, Rule, Shape, slots
 from decoder.resident.verify import verify
 
@@ -110,6 +111,8 @@ class Seats:
     """False: seats made from now on repeat nothing from a graph, they compute the same by plain calls."""
     ahead: tuple[object, Mark] | None = None
     """Who has asked the device for work ahead of its turn, and where that ends."""
+    pace: Pace = field(default_factory=Pace)
+    """What automatic rounds have taken and brought."""
     _free: list[Seat] = field(default_factory=list)
     _forwards: "dict[LanguageModel, StaticForward]" = field(default_factory=dict)
     _captures: Graphs | None = None

@@ -1,56 +1,91 @@
 """A session whose rounds live on the device; the host waits for it once a round.
 
-While the device verifies one tree and drafts the next, the host waits; then it knows what became of the one and what
-the other looks like. A knob that the user turns makes it draft again. Rules that outgrow fixed shapes hand the text
-over to `TreeSession`.
+While the device verifies one tree it is already asked for what follows: the draft of the next tree or, where nothing is
+drafted, the next token. Then the host waits, and knows what became of the one and what the other looks like. A knob
+that the user turns makes it draft again. Rules that outgrow fixed shapes hand the text over to `TreeSession`.
 """
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 import torch
 
-from decoder.config import Rules, RunConfig
+from decoder.config import DynaTree, Rules, RunConfig
 from decoder.controller import Controller, Turned
-from decoder.device import Mark
+from decoder.device import Mailbox, Mark
 from decoder.engine import AtStage, Budget, Outcome, TreeSession, go_on
 from decoder.metrics import depth_acceptance
 from decoder.models import Pair
-from decoder.resident.board import Verified, drafted, verified
+from decoder.resident.board import drafted, verified
 from decoder.resident.clock import Clock
-from decoder.resident.shape import bucket, fits, rule, shape
+from decoder.resident.pace import Plan, ranks
+from decoder.resident.shape import Shape, beam, bucket, first_rows, fits, rule, shape
 from decoder.steering import Turn
 from decoder.tree import TokenTree
 
 
+@dataclass(frozen=True)
+class _Flight:
+    """Work that the device was asked for."""
+
+    begun: Mark
+    done: Mark
+    sent: Mark
+    """Where its report arrives."""
+    mailbox: Mailbox
+
+    @property
+    def seconds(self) -> float:
+        """What it took; known once it was waited for."""
+        return self.done.seconds_since(self.begun)
+
+
+@dataclass(frozen=True)
+class _Draft:
+    """A tree that is asked for."""
+
+    shape: Shape
+    plan: Plan | None
+    """Its size, where that was chosen for this round."""
+
+
 class ResidentSession:
-    """Linear, fixed-tree and DynaTree decoding, as `TreeSession` does it, on the device.
+    """Autoregressive, linear, fixed-tree and DynaTree decoding, as `TreeSession` does it, on the device.
 
     A round's time holds the draft of its own tree, wherever that ran; its commit is part of the verification.
     """
 
-    def __init__(self, pair: Pair, prompt_ids: Sequence[int], config: RunConfig, rules: Rules) -> None:
+    def __init__(self, pair: Pair, prompt_ids: Sequence[int], config: RunConfig, rules: Rules | None) -> None:
         """Takes a seat of the pair's until the text ends.
 
         Args:
             pair: The models.
             prompt_ids: The prompt, at least one token.
             config: Only its length limit is read.
-            rules: How trees grow until a knob is turned; `fits` them.
+            rules: How trees grow until a knob is turned, `fits` them; None drafts nothing.
         """
-        self._text = list(prompt_ids)
         self.waits = 0
         """How often the host has waited for the device in rounds so far."""
+        self._text = list(prompt_ids)
         self._pair = pair
         self._config = config
-        self._controller = Controller(rules)
+        self._controller = Controller(rules) if rules else None
         self._budget = Budget(pair.eos, config.max_new_tokens)
         self._longest = len(prompt_ids) + config.max_new_tokens
         self._seat = pair.seats.take(pair, self._longest)
         self._seated = True
         self._tree = TokenTree([self._text[-1]])
+        self._draft: _Draft | None = None
+        """How the tree was drafted; None: it is its root alone."""
+        self._flight: _Flight | None = None
+        """The verification of the tree, if the device was asked for it already."""
+        self._read = len(prompt_ids) - 1
+        """Tokens of the text that the draft has read."""
+        self._told: tuple[Plan, list[int]] | None = None
+        """The last tree's size and the ranks of what was accepted of it, unless that was learnt from."""
         self._draft_s, self._draft_forwards = 0.0, 0
         """What drafts have cost that no round was charged for yet."""
+        self._host_s = self._device_s = self._charged_s = 0.0
         self._instead: TreeSession | None = None
 
     @property
@@ -61,44 +96,41 @@ class ResidentSession:
     @torch.inference_mode()
     def prefill(self) -> float:
         """Reads the prompt without its last token; then drafts the first tree, for which the first round pays."""
-        start = Mark(self._pair.target.device)
-        self._seat.begin(self._text, rule(self._controller.rules))
-        end = Mark(self._pair.target.device)
-        end.wait()
-        self._draft(Clock())
+        begun = Mark(self._pair.target.device)
+        self._seat.begin(self._text, rule(self._controller.rules) if self._controller else None)
+        done = Mark(self._pair.target.device)
+        done.wait()
+        if self._is_automatic:
+            self._pair.seats.pace.begin()
+        self._draft = self._next_draft(1)
+        if self._draft:
+            self._draft_again(self._draft, Clock())
         self.waits = 0
-        return end.seconds_since(start)
+        return done.seconds_since(begun)
 
     @torch.inference_mode()
     def step(self, turns: tuple[Turn, ...], at_stage: AtStage = go_on) -> Outcome:
-        """Verify and commit the tree that is known, and draft the next one meanwhile."""
+        """Verify and commit the tree that is known, and ask for what follows meanwhile."""
         if self._instead:
             return self._instead.step(turns, at_stage)
         self._pair.seats.settle(self)
-        clock = Clock()
-        turned = self._controller.apply(turns)
-        if turned and not fits(self._controller.rules):
-            return self._hand_over(turns, turned, at_stage)
-        # What was drafted ahead is charged here, and what is drafted ahead now in the next round.
-        owed_s = self._draft_s
-        if turned:
-            self._seat.board.knobs.turn(rule(self._controller.rules))
-            self._draft(clock)
+        clock, owed_s = Clock(), self._draft_s
+        turned = self._controller.apply(turns) if self._controller else []
+        if self._controller and turned:
+            if not fits(self._controller.rules):
+                return self._hand_over(turns, turned, at_stage)
+            self._turn(clock)
         outcome = Outcome(
             tree=self._tree,
             draft_s=self._draft_s,
             draft_forwards=self._draft_forwards,
-            knobs=self._controller.knobs,
+            knobs=self._controller.knobs if self._controller else None,
             turned_before=turned,
             round_s=owed_s + clock.seconds(),
         )
         clock.leave_out(at_stage("drafted", outcome))
-        told = self._fly(outcome, clock)
-        owed_s -= self._draft_s
-        outcome.accepted, outcome.target_forwards, outcome.commit_s = told.accepted, 1, 0.0
-        burst = [*(outcome.tree.tokens[node] for node in told.accepted), told.bonus]
-        outcome.committed, outcome.finished = self._budget.cut(burst)
-        self._text.extend(outcome.committed)
+        plan = self._draft.plan if self._draft else None
+        owed_s -= self._fly(outcome, clock)
         outcome.round_s = owed_s + clock.seconds()
         clock.leave_out(at_stage("verified", outcome))
         outcome.turned_after = self._learn(outcome)
@@ -106,7 +138,9 @@ class ResidentSession:
             owed_s += self._draft_s
             self._charge_draft(outcome)
             self.close()
-        outcome.round_s = owed_s + clock.seconds()
+        outcome.round_s = self._charge(owed_s + clock.seconds(), (outcome.draft_s or 0.0) + (outcome.verify_s or 0.0))
+        if self._is_automatic and not turned:
+            self._pair.seats.pace.timed(plan, outcome.draft_s or 0.0, outcome.verify_s or 0.0, outcome.round_s)
         return outcome
 
     def close(self) -> None:
@@ -115,41 +149,101 @@ class ResidentSession:
             self._pair.seats.give_back(self._seat)
             self._seated = False
 
-    def _draft(self, clock: Clock) -> None:
-        """Drafts the tree that is verified next, and waits for it."""
-        seat, given = self._seat, shape(self._controller.rules)
-        before_s = seat.capturing_s
-        drafting = seat.drafting(given, len(self._text))
-        clock.leave_out(seat.capturing_s - before_s)
-        begun = Mark(self._pair.target.device)
-        drafting()
-        arrival = seat.mailboxes[0].send(seat.board.report)
-        self._tree = drafted(seat.mailboxes[0].receive(arrival), self._text[-1])
-        self.waits += 1
-        self._draft_s += arrival.seconds_since(begun)
-        self._draft_forwards += given.deepest
+    @property
+    def _is_automatic(self) -> bool:
+        return self._controller is not None and self._controller.is_automatic
 
-    def _fly(self, outcome: Outcome, clock: Clock) -> Verified:
-        """Verifies and commits on the device, drafts the next tree there, and waits for news of both."""
-        seat, given, tree = self._seat, shape(self._controller.rules), outcome.tree
-        before_s = seat.capturing_s
-        verification = seat.verification(bucket(len(tree)), given.deepest, len(self._text), drafts=True)
-        drafting = seat.drafting(given, len(self._text) + max(tree.depths) + 1)
-        clock.leave_out(seat.capturing_s - before_s)
+    def _turn(self, clock: Clock) -> None:
+        """Tells the device of turned knobs; a tree that was drafted under the old ones is drafted anew."""
+        if self._controller:
+            self._seat.board.knobs.turn(rule(self._controller.rules))
+        if self._draft:
+            self._tree, self._draft = TokenTree([self._text[-1]]), self._next_draft(1)
+            if self._draft:
+                self._draft_again(self._draft, clock)
+
+    def _next_draft(self, lacking: int) -> _Draft | None:
+        """What is drafted next, if anything, where the draft lacks at most so many tokens besides the last."""
+        if self._controller is None:
+            return None
+        rules, first = self._controller.rules, first_rows(lacking + 1)
+        if not (isinstance(rules, DynaTree) and rules.automatic):
+            return _Draft(replace(shape(rules), first=first), None)
+        pace = self._pair.seats.pace
+        if self._told:
+            pace.learn(*self._told)
+            self._told = None
+        plan = pace.choose(rules.d_max)
+        return _Draft(replace(beam(rules, plan.depth), first=first), plan) if plan else None
+
+    def _ask_for_draft(self, draft: _Draft, length: int, mailbox: Mailbox, clock: Clock) -> _Flight:
+        board = self._seat.board
+        if draft.plan:
+            board.knobs["n_max"].fill_(draft.plan.nodes - 1)
+        before_s = self._seat.capturing_s
+        work = self._seat.drafting(draft.shape, length)
+        clock.leave_out(self._seat.capturing_s - before_s)
+        return self._ask(work, mailbox)
+
+    def _ask_for_verification(self, nodes: int, deepest: int, length: int, mailbox: Mailbox, clock: Clock) -> _Flight:
+        before_s = self._seat.capturing_s
+        work = self._seat.verification(bucket(nodes), deepest, length, drafts=nodes > 1)
+        clock.leave_out(self._seat.capturing_s - before_s)
+        return self._ask(work, mailbox)
+
+    def _ask(self, work: Callable[[], None], mailbox: Mailbox) -> _Flight:
         begun = Mark(self._pair.target.device)
-        verification()
-        committed = Mark(self._pair.target.device)
-        goes_on = len(self._text) + 1 < self._longest
-        if goes_on:
-            drafting()
-        arrival = seat.mailboxes[0].send(seat.board.report)
-        report = seat.mailboxes[0].receive(arrival)
+        work()
+        done = Mark(self._pair.target.device)
+        return _Flight(begun, done, mailbox.send(self._seat.board.report), mailbox)
+
+    def _draft_again(self, draft: _Draft, clock: Clock) -> None:
+        """Drafts the tree that is verified next, and waits for it."""
+        flight = self._ask_for_draft(draft, len(self._text), self._seat.mailboxes[0], clock)
+        self._tree = drafted(flight.mailbox.receive(flight.sent), self._text[-1])
         self.waits += 1
-        outcome.verify_s = committed.seconds_since(begun)
-        self._draft_s, self._draft_forwards = arrival.seconds_since(committed), given.deepest * goes_on
+        self._draft_s += flight.seconds
+        self._draft_forwards += draft.shape.deepest
+
+    def _fly(self, outcome: Outcome, clock: Clock) -> float:
+        """Verifies and commits the tree, asks for what follows, and waits once.
+
+        Returns:
+            Seconds of the wait in which the next tree was drafted.
+        """
+        tree, draft, mailboxes = outcome.tree, self._draft, self._seat.mailboxes
+        flight = self._flight or self._ask_for_verification(
+            len(tree), draft.shape.deepest if draft else 0, len(self._text), mailboxes[0], clock
+        )
+        other = mailboxes[flight.mailbox is mailboxes[0]]
+        goes_on = len(self._text) + 1 < self._longest
+        length = len(self._text) + max(tree.depths) + 1
+        follows = self._next_draft(1 if draft else length - 1 - self._read) if goes_on else None
+        ahead = None
+        if follows:
+            ahead = self._ask_for_draft(follows, length, other, clock)
+        elif goes_on:
+            ahead = self._ask_for_verification(1, 0, length, other, clock)
+            self._pair.seats.ahead = self, ahead.sent
+        landing = ahead if follows and ahead else flight
+        report = landing.mailbox.receive(landing.sent)
+        self.waits += 1
         told = verified(report)
-        self._tree = drafted(report, told.bonus)
-        return told
+        outcome.accepted, outcome.target_forwards = told.accepted, 1
+        outcome.verify_s, outcome.commit_s = flight.seconds, 0.0
+        outcome.committed, outcome.finished = self._budget.cut(
+            [*(tree.tokens[node] for node in told.accepted), told.bonus]
+        )
+        self._text.extend(outcome.committed)
+        if draft:
+            # The last accepted node may have been a leaf, which the draft never reads.
+            self._read = len(self._text) - 2
+            self._told = (draft.plan, ranks(tree.path_logprobs, told.accepted)) if draft.plan else None
+        self._tree = drafted(report, told.bonus) if follows else TokenTree([told.bonus])
+        self._draft, self._flight = follows, None if follows else ahead
+        self._draft_s = ahead.seconds if follows and ahead else 0.0
+        self._draft_forwards = follows.shape.deepest if follows else 0
+        return self._draft_s
 
     def _charge_draft(self, outcome: Outcome) -> None:
         """A tree that nobody verifies any more was paid for all the same."""
@@ -157,8 +251,18 @@ class ResidentSession:
         outcome.draft_forwards = (outcome.draft_forwards or 0) + self._draft_forwards
         self._draft_s, self._draft_forwards = 0.0, 0
 
+    def _charge(self, host_s: float, device_s: float) -> float:
+        """What the round costs: while verifications are asked for ahead, the host's time or the device's, if longer."""
+        self._host_s += host_s
+        self._device_s += device_s
+        before_s, self._charged_s = self._charged_s, max(self._host_s, self._device_s)
+        charged_s = self._charged_s - before_s
+        if self._flight is None:
+            self._host_s = self._device_s = self._charged_s = 0.0
+        return charged_s
+
     def _learn(self, outcome: Outcome) -> list[Turned]:
-        if len(outcome.tree) == 1:
+        if self._controller is None or len(outcome.tree) == 1:
             return []
         share = depth_acceptance(outcome.tree.parents, outcome.accepted, root_is_drafted=False)
         return self._controller.learn(share)
@@ -167,7 +271,7 @@ class ResidentSession:
         """Goes on as `TreeSession`, which reads the text anew."""
         self.close()
         left = replace(self._config, max_new_tokens=self._longest - len(self._text))
-        self._instead = TreeSession(self._pair, self._text, left, self._controller.rules)
+        self._instead = TreeSession(self._pair, self._text, left, self._controller.rules if self._controller else None)
         # What history and the user have done so far goes on from there.
         self._instead._controller = self._controller  # noqa: SLF001 - a session in place of this one
         read_s = self._instead.prefill()

@@ -21,8 +21,10 @@ WINDOW = 63
 """Longest window of history: as many shares as add up without rounding in 64 bits."""
 SLACK = 1e-4
 """Path probabilities come from float32 numbers: those of one level may sum to a little more than 1."""
-FIRST_ROWS = 2
-"""Rows of the draft's first pass: the last two tokens, of which it may lack one or both."""
+FIRST_ROWS = (2, 16, 64, 256)
+"""Rows of the draft's first pass: the last tokens, of which it may lack one or two, or more after plain rounds."""
+BEAM = 16
+"""Nodes of one level that grow where each round decides how many nodes pay."""
 
 
 @dataclass(frozen=True)
@@ -88,6 +90,8 @@ class Shape:
     """Nodes of depth 0, 1, 2, ... that may grow."""
     best: bool
     """Whether the most probable nodes stay, and not the first."""
+    first: int = FIRST_ROWS[0]
+    """Rows of the first pass."""
 
     @property
     def deepest(self) -> int:
@@ -116,6 +120,14 @@ def shape(rules: Rules) -> Shape:
     return Shape(widest, tuple(widths), isinstance(rules, DynaTree) and rules.selection == "best")
 
 
+def beam(rules: DynaTree, depth: int) -> Shape:
+    """The shape of a draft of so many levels, whose most probable nodes stay."""
+    widest, widths = rules.branching[-1], [1]
+    while len(widths) < depth:
+        widths.append(min(widths[-1] * widest, BEAM))
+    return Shape(widest, tuple(widths), best=True)
+
+
 def _growing(given: Rule) -> int:
     """Most nodes of one level that grow."""
     return int(given.n_max if given.stop == 0 else min(given.n_max, math.floor((1 + SLACK) / given.stop)))
@@ -135,13 +147,16 @@ def fits(rules: Rules | None) -> bool:
     """Whether rounds of these rules are best drafted in tensors of fixed size."""
     if rules is None:
         return True
-    if isinstance(rules, DynaTree) and (rules.automatic or rules.window > WINDOW):
+    if rule(rules).deepest > DEEPEST or rule(rules).window > WINDOW:
         return False
-    return (
-        rule(rules).deepest <= DEEPEST
-        and most_nodes(rules) <= MOST_NODES
-        and FIRST_ROWS + shape(rules).rows <= MOST_ROWS
-    )
+    if isinstance(rules, DynaTree) and rules.automatic:
+        return True
+    return most_nodes(rules) <= MOST_NODES and shape(rules).rows <= MOST_ROWS
+
+
+def first_rows(lacking: int) -> int:
+    """Rows of the first pass of a draft that lacks so many of the last tokens."""
+    return next(size for size in FIRST_ROWS if size >= lacking)
 
 
 def bucket(nodes: int) -> int:

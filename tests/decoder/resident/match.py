@@ -12,7 +12,6 @@ from decoder.config import KnobName, Rules, RunConfig
 from decoder.engine import Outcome, TreeSession
 from decoder.models import Pair
 from decoder.resident.forward import ModuleStatic
-from decoder.resident.plain import PlainSession
 from decoder.resident.seat import Seats
 from decoder.resident.session import ResidentSession
 from decoder.steering import Turn
@@ -31,10 +30,9 @@ def seated(pair: Pair, *, by_module: bool = False) -> Pair:
     return replace(pair, seats=seats)
 
 
-def resident(pair: Pair, prompt: Sequence[int], limit: int, rules: Rules | None) -> ResidentSession | PlainSession:
+def resident(pair: Pair, prompt: Sequence[int], limit: int, rules: Rules | None) -> ResidentSession:
     """A session on the device."""
-    config = RunConfig(max_new_tokens=limit)
-    return ResidentSession(pair, prompt, config, rules) if rules else PlainSession(pair, prompt, config)
+    return ResidentSession(pair, prompt, RunConfig(max_new_tokens=limit), rules)
 
 
 def match(

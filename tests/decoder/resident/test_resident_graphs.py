@@ -15,7 +15,6 @@ from decoder.device import Graphs
 from decoder.engine import Outcome
 from decoder.events import Round
 from decoder.models import Pair
-from decoder.resident.plain import PlainSession
 from decoder.resident.seat import Seats
 from decoder.resident.session import ResidentSession
 from decoder.resident.shape import Shape
@@ -251,7 +250,7 @@ def test_all_methods_race_on_the_device_and_write_the_same_text(lab: Lab) -> Non
 def test_cuda_pairs_are_decoded_on_the_device_unless_they_must_be_exact(lab: Lab) -> None:
     pair = on_gpu(lab, "neox", "float32")
     config = RunConfig(dynatree=DynaTree())
-    assert isinstance(methods.METHODS["ar"].open(pair, [1, 2], config), PlainSession)
+    assert isinstance(methods.METHODS["ar"].open(pair, [1, 2], config), ResidentSession)
     assert isinstance(methods.METHODS["dynatree"].open(pair, [1, 2], config), ResidentSession)
     exact = replace(pair, exact=True)
     assert not isinstance(methods.METHODS["dynatree"].open(exact, [1, 2], config), ResidentSession)

@@ -68,7 +68,9 @@ def test_probabilities_that_are_rounded_up_still_find_room() -> None:
         (DynaTree(window=WINDOW + 1), False),
         (DynaTree(rho_stop=0, rho_deep=0, tau=0), True),
         (DynaTree(d_max=12, rho_stop=0, rho_deep=0, tau=0), False),
-        (PRESETS["fast"], False),
+        (PRESETS["fast"], True),
+        (replace(PRESETS["fast"], d_max=33), False),
+        (replace(PRESETS["fast"], window=64), False),
     ],
 )
 def test_rules_fit_where_their_tensors_stay_small(rules: Rules | None, expected: bool) -> None:  # noqa: FBT001 - a parameter

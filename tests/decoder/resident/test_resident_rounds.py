@@ -235,13 +235,13 @@ def test_rules_that_outgrow_fixed_shapes_go_on_all_the_same(lab: Lab, turn: tupl
 def test_a_session_that_was_handed_over_has_given_its_seat_back(lab: Lab) -> None:
     pair = lab.pair("neox")
     loaded, prompt = seated(lab.loaded(pair, "float64")), lab.prompt_tokens(pair, PROMPT)
-    rules = replace(LIVELY, branching=(1, 2, 4))
+    rules = replace(LIVELY, d_max=6, branching=(1, 4, 4), n_max=400, rho_stop=0.2, rho_deep=0.2, tau=0)
     session = ResidentSession(loaded, prompt, RunConfig(max_new_tokens=30), rules)
     session.prefill()
     session.step(())
     assert not loaded.seats._free
-    outcome = session.step((Turn("n_max", 0.0),))
-    assert [turned.name for turned in outcome.turned_before] == ["n_max"]
+    outcome = session.step((Turn("b_max", 16.0),))
+    assert [turned.name for turned in outcome.turned_before] == ["b_max"]
     assert loaded.seats._free == [session._seat]
     session.close()
     assert len(loaded.seats._free) == 1
