@@ -7,7 +7,7 @@ in `decoder.whatif`.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -129,14 +129,16 @@ class _Growth:
     """Nodes below which the record cannot tell how many nodes there would have been."""
 
 
+_Choice: TypeAlias = Callable[[Record, DynaTree, _Growth], tuple[Bools, Bools, Bools]]
+
+
 def judged(record: Record, rules: DynaTree) -> Judged:
     """What these rules would have done in each round, as far as the record can tell."""
     growth = _grown(record, rules)
     most: float = rules.n_max
+    choose: _Choice = _best if rules.selection == "best" else _breadth_first
     if rules.automatic:
         most, growth, choose = math.inf, _as_costs_allow(record, rules, growth), _whole
-    else:
-        choose = _best if rules.selection == "best" else _breadth_first
     sure = record.total(growth.alive) - 1 + record.total(growth.further)
     drafted_known = (record.total(growth.open) == 0) | (sure >= most)
     kept, cut, shut = choose(record, rules, growth)

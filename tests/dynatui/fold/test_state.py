@@ -105,7 +105,7 @@ def test_the_watched_method_tells_what_becomes_of_a_turn() -> None:
         state = state_of([run(("dynatree", "fixed")), tree_round(0), *order])
         assert state.settings["n_max"] == 0
         assert [change.mark.new for change in state.changes] == [0]
-    ended = [End(method="dynatree", reason="eos"), told[1]]
+    ended: list[Event] = [End(method="dynatree", reason="eos"), told[1]]
     assert state_of([run(("dynatree", "fixed")), tree_round(0), *ended]).settings["n_max"] == 256
 
 
