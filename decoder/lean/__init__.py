@@ -51,6 +51,9 @@ def _known(module: Any, activations: frozenset[str]) -> bool:
     rotation = config.rope_parameters
     return (
         config.hidden_act in activations
+        # Rotations see pairs of numbers as complex ones, which must lie at even places.
+        and config.intermediate_size % 2 == 0
+        and config.hidden_size // config.num_attention_heads % 2 == 0
         and rotation["rope_type"] in ROTATIONS
         and not (getattr(config, "sliding_window", None) and getattr(config, "use_sliding_window", True))
         and len(weights) == 1

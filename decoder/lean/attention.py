@@ -18,8 +18,6 @@ from torch.nn import functional
 
 FUSED_FROM = 64
 """Rows from which one fused attention call beats separate products."""
-FEW = 1
-"""Rows up to which keys times queries, turned round, is faster than queries times keys."""
 VISIBLE, HIDDEN = np.float32(0), np.float32(-np.inf)
 Attention = Callable[
     [Float[Tensor, "H GN D"], Float[Tensor, "H D S"], Float[Tensor, "H S D"], Float[Tensor, "GN M"] | None],
@@ -170,9 +168,10 @@ def gathered(
 
 
 def _scores(queries: Float[Tensor, "H GN D"], keys: Float[Tensor, "H D S"]) -> Float[Tensor, "H GN S"]:
-    if queries.shape[1] > FEW:
+    if queries.shape[1] > 1:
         return torch.bmm(queries, keys)
-    return torch.bmm(keys.transpose(1, 2), queries.transpose(1, 2)).transpose(1, 2).contiguous()
+    # For a single row, keys times the query is faster.
+    return torch.bmm(keys.transpose(1, 2), queries.transpose(1, 2)).view(len(queries), 1, -1)
 
 
 def _gathered_fused(

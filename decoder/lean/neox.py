@@ -14,7 +14,7 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional
 
-from decoder.lean.attention import Pass, Rotation, attend, side_by_side, turn
+from decoder.lean.attention import Pass, Rotation, attend, side_by_side
 from decoder.lean.model import Layer, LeanModel
 from decoder.lean.packed import Linear
 from decoder.lean.weights import Arithmetic, Matrix, stacked, summed
@@ -54,19 +54,30 @@ class Shape:
 
 
 def attended(product: Float[Tensor, "N Y"], dtype: torch.dtype, shape: Shape, given: Pass, index: int) -> None:
-    """Reads keys, values and queries, a product's first columns, and writes what is attended to over the queries."""
-    rows = product[:, : 3 * shape.attention].to(dtype).view(-1, 3, shape.heads, shape.head)
-    turn(rows[:, ::2], given, shape.rotated)
-    given.new[index].copy_(rows[:, :2].permute(1, 2, 0, 3))
-    found = attend(rows[:, 2].transpose(0, 1), given, index)
-    queries = product[:, 2 * shape.attention : 3 * shape.attention]
-    queries.view(-1, shape.heads, shape.head).copy_(found.transpose(0, 1))
+    """Reads keys, values and queries, a product's first columns, and writes what is attended to over the queries.
+
+    Every part is taken by its strides: chains of small views would cost more than the attention of a small model.
+    """
+    columns, head = shape.attention, shape.head
+    rows = product if product.dtype is dtype else product[:, : 3 * columns].to(dtype)
+    count, width = rows.shape
+    if shape.rotated:
+        pairs = (count, 2, shape.heads, shape.rotated // 2, 2), (width, 2 * columns, head, 2, 1)
+        torch.view_as_complex(rows.as_strided(*pairs)).mul_(given.rotation)
+    given.new[index].copy_(rows.as_strided((2, shape.heads, count, head), (columns, head, width, 1)))
+    queries = _queries(rows, shape)
+    (queries if rows is product else _queries(product, shape)).copy_(attend(queries, given, index))
+
+
+def _queries(product: Float[Tensor, "N Y"], shape: Shape) -> Float[Tensor, "H N D"]:
+    size, strides = (shape.heads, len(product), shape.head), (shape.head, product.shape[1], 1)
+    return product.as_strided(size, strides, 2 * shape.attention)
 
 
 def activated(mlp: Float[Tensor, "N Y"], shape: Shape) -> Float[Tensor, "N Y"]:
     """The activation, in place."""
     # Seen as contiguous, a single row would go to oneDNN's activation, which wakes all threads for it.
-    columns = mlp.unflatten(1, (2 - mlp.shape[1] % 2, -1)).mT
+    columns = mlp.unflatten(1, (2, -1)).mT
     functional.gelu(columns, approximate=shape.gelu, out=columns)  # type: ignore[call-arg]  # torch's stub lacks `out`
     return mlp
 

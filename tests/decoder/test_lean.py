@@ -221,6 +221,7 @@ OTHERS: dict[str, Callable[[], Any]] = {
     "positions that depend on the length": lambda: tiny.FAMILIES["llama"](
         rope_parameters={"rope_type": "dynamic", "rope_theta": 10000.0, "factor": 2.0}
     ),
+    "an odd width": lambda: tiny.FAMILIES["neox"](intermediate_size=63),
     "a sliding window": lambda: _common(MistralConfig, sliding_window=8),
 }
 
