@@ -6,8 +6,7 @@ as further rows: keys and values are never repeated.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -35,8 +34,16 @@ class LeanCache:
         """Committed rows."""
         self.used = 0
         """Rows in use; a forward pass appends here."""
-        self.store = store
         self._rotated = rotated
+        self._hold(store)
+
+    def _hold(self, store: Float[Tensor, "L 2 H S D"]) -> None:
+        self.store = store
+        # Taken once: a small model's pass consists of such steps.
+        self.keys = store[:, 0].transpose(2, 3)
+        """Shape (L, H, D, S)."""
+        self.values = store[:, 1]
+        """Shape (L, H, S, D)."""
 
     def keep(self, rows: Sequence[int]) -> None:
         """Commits these rows, in this order, directly after the committed ones and drops all other drafted rows."""
@@ -45,7 +52,7 @@ class LeanCache:
         moved = next((index for index, row in enumerate(rows, self.length) if row != index), end)
         if moved < end:
             index = torch.tensor(rows[moved - self.length :])
-            self.store[..., moved:end, :] = self.store.index_select(3, index)
+            self.store.narrow(3, moved, end - moved).copy_(self.store.index_select(3, index))
         self.length = self.used = end
 
     def reserve(self, capacity: int) -> None:
@@ -53,7 +60,7 @@ class LeanCache:
         if capacity <= self.store.shape[3]:
             return
         small = self.store
-        self.store = small.new_zeros((*small.shape[:3], capacity, small.shape[4]))
+        self._hold(small.new_zeros((*small.shape[:3], capacity, small.shape[4])))
         self.store[..., : self.used, :] = small[..., : self.used, :]
 
     def keys_values(self) -> Float[Tensor, "L 2 H P D"]:
@@ -75,9 +82,12 @@ class Rotation:
         """Dimensions of a head that are rotated."""
 
     def at(self, positions: Sequence[int]) -> Complex[Tensor, "N 1 1 R"]:
-        """One row a position."""
-        if max(positions) >= len(self._table):
-            self._table = self._numbers(range(2 * max(positions)))
+        """One row a position; a single row where all are the same."""
+        first, last = min(positions), max(positions)
+        if last >= len(self._table):
+            self._table = self._numbers(range(2 * last))
+        if first == last:
+            return self._table.narrow(0, first, 1)
         return self._table.index_select(0, torch.tensor(positions, device=self._table.device))
 
     def _numbers(self, positions: range) -> Complex[Tensor, "P 1 1 R"]:
@@ -96,8 +106,7 @@ class Place(Protocol):
         """Takes over the rows."""
 
 
-@dataclass(frozen=True, slots=True)
-class Pass:
+class Pass(NamedTuple):
     """What all layers of one forward pass share."""
 
     rotation: Complex[Tensor, "N 1 1 R"]
@@ -119,15 +128,14 @@ def prepare(
     attention: Attention,
 ) -> Pass:
     """Makes room in the cache for N rows and says what they may see; the rows count as in use from now on."""
-    start, end = cache.used, cache.used + len(positions)
-    cache.used = end
-    store = cache.store
+    start, count = cache.used, len(positions)
+    end = cache.used = start + count
     return Pass(
         rotation=rotation.at(positions),
-        new=store[:, :, :, start:end].unbind(0),
-        keys=store[:, 0, :, :end].transpose(2, 3).unbind(0),
-        values=store[:, 1, :, :end].unbind(0),
-        bias=additive(visible, store.dtype, groups),
+        new=cache.store.narrow(3, start, count).unbind(0),
+        keys=cache.keys.narrow(3, 0, end).unbind(0),
+        values=cache.values.narrow(2, 0, end).unbind(0),
+        bias=additive(visible, cache.store.dtype, groups),
         attention=attention,
     )
 
