@@ -35,7 +35,7 @@ CHEAP = 0.4
 """Where asking in vain loses more plain rounds than this, rests are longer."""
 FADED = 0.5
 """Share of what was seen that counts after a rest, and on another text."""
-HELD = 2
+HELD = 4
 """Further rounds of a size that was found best."""
 ASKING = 2
 """Rounds that ask: the first one's answer is known when the second is under way."""

@@ -43,6 +43,10 @@ class Seat:
         self._graphs = graphs
         self._captured: dict[tuple[object, ...], Work] = {}
 
+    def mark(self) -> Mark:
+        """Here, in the device's stream of work."""
+        return Mark(self.target.store.device)
+
     def fits(self, models: tuple[StaticForward, StaticForward], longest: int, *, graphs: bool) -> bool:
         """Whether it serves a text of so many tokens."""
         room = self.target.store.shape[3] - BEYOND - MOST_NODES - DEEPEST - 1

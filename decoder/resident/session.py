@@ -5,39 +5,23 @@ drafted, the next token. Then the host waits, and knows what became of the one a
 that the user turns makes it draft again. Rules that outgrow fixed shapes hand the text over to `TreeSession`.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import torch
 
 from decoder.config import DynaTree, Rules, RunConfig
 from decoder.controller import Controller, Turned
-from decoder.device import Mailbox, Mark
 from decoder.engine import AtStage, Budget, Outcome, TreeSession, go_on
 from decoder.metrics import depth_acceptance
 from decoder.models import Pair
 from decoder.resident.board import drafted, verified
 from decoder.resident.clock import Clock
+from decoder.resident.flight import Flight, Flights
 from decoder.resident.pace import Plan, ranks
-from decoder.resident.shape import Shape, beam, bucket, first_rows, fits, rule, shape
+from decoder.resident.shape import Shape, beam, first_rows, fits, rule, shape
 from decoder.steering import Turn
 from decoder.tree import TokenTree
-
-
-@dataclass(frozen=True)
-class _Flight:
-    """Work that the device was asked for."""
-
-    begun: Mark
-    done: Mark
-    sent: Mark
-    """Where its report arrives."""
-    mailbox: Mailbox
-
-    @property
-    def seconds(self) -> float:
-        """What it took; known once it was waited for."""
-        return self.done.seconds_since(self.begun)
 
 
 @dataclass(frozen=True)
@@ -47,6 +31,11 @@ class _Draft:
     shape: Shape
     plan: Plan | None
     """Its size, where that was chosen for this round."""
+
+    @property
+    def most(self) -> int | None:
+        """Its nodes below the root, where they were chosen for this round."""
+        return self.plan.nodes - 1 if self.plan else None
 
 
 class ResidentSession:
@@ -64,8 +53,6 @@ class ResidentSession:
             config: Only its length limit is read.
             rules: How trees grow until a knob is turned, `fits` them; None drafts nothing.
         """
-        self.waits = 0
-        """How often the host has waited for the device in rounds so far."""
         self._text = list(prompt_ids)
         self._pair = pair
         self._config = config
@@ -74,10 +61,11 @@ class ResidentSession:
         self._longest = len(prompt_ids) + config.max_new_tokens
         self._seat = pair.seats.take(pair, self._longest)
         self._seated = True
+        self._flights = Flights(self._seat)
         self._tree = TokenTree([self._text[-1]])
         self._draft: _Draft | None = None
         """How the tree was drafted; None: it is its root alone."""
-        self._flight: _Flight | None = None
+        self._flight: Flight | None = None
         """The verification of the tree, if the device was asked for it already."""
         self._read = len(prompt_ids) - 1
         """Tokens of the text that the draft has read."""
@@ -93,19 +81,24 @@ class ResidentSession:
         """The prompt and what was committed."""
         return self._instead.text if self._instead else self._text
 
+    @property
+    def waits(self) -> int:
+        """How often the host has waited for the device in rounds so far."""
+        return self._flights.waits
+
     @torch.inference_mode()
     def prefill(self) -> float:
         """Reads the prompt without its last token; then drafts the first tree, for which the first round pays."""
-        begun = Mark(self._pair.target.device)
+        begun = self._seat.mark()
         self._seat.begin(self._text, rule(self._controller.rules) if self._controller else None)
-        done = Mark(self._pair.target.device)
+        done = self._seat.mark()
         done.wait()
         if self._is_automatic:
             self._pair.seats.pace.begin()
         self._draft = self._next_draft(1)
         if self._draft:
             self._draft_again(self._draft, Clock())
-        self.waits = 0
+        self._flights.waits = 0
         return done.seconds_since(begun)
 
     @torch.inference_mode()
@@ -176,32 +169,10 @@ class ResidentSession:
         plan = pace.choose(rules.d_max)
         return _Draft(replace(beam(rules, plan.depth), first=first), plan) if plan else None
 
-    def _ask_for_draft(self, draft: _Draft, length: int, mailbox: Mailbox, clock: Clock) -> _Flight:
-        board = self._seat.board
-        if draft.plan:
-            board.knobs["n_max"].fill_(draft.plan.nodes - 1)
-        before_s = self._seat.capturing_s
-        work = self._seat.drafting(draft.shape, length)
-        clock.leave_out(self._seat.capturing_s - before_s)
-        return self._ask(work, mailbox)
-
-    def _ask_for_verification(self, nodes: int, deepest: int, length: int, mailbox: Mailbox, clock: Clock) -> _Flight:
-        before_s = self._seat.capturing_s
-        work = self._seat.verification(bucket(nodes), deepest, length, drafts=nodes > 1)
-        clock.leave_out(self._seat.capturing_s - before_s)
-        return self._ask(work, mailbox)
-
-    def _ask(self, work: Callable[[], None], mailbox: Mailbox) -> _Flight:
-        begun = Mark(self._pair.target.device)
-        work()
-        done = Mark(self._pair.target.device)
-        return _Flight(begun, done, mailbox.send(self._seat.board.report), mailbox)
-
     def _draft_again(self, draft: _Draft, clock: Clock) -> None:
         """Drafts the tree that is verified next, and waits for it."""
-        flight = self._ask_for_draft(draft, len(self._text), self._seat.mailboxes[0], clock)
-        self._tree = drafted(flight.mailbox.receive(flight.sent), self._text[-1])
-        self.waits += 1
+        flight = self._flights.draft(draft.shape, len(self._text), clock, draft.most)
+        self._tree = drafted(self._flights.land(flight), self._text[-1])
         self._draft_s += flight.seconds
         self._draft_forwards += draft.shape.deepest
 
@@ -211,23 +182,20 @@ class ResidentSession:
         Returns:
             Seconds of the wait in which the next tree was drafted.
         """
-        tree, draft, mailboxes = outcome.tree, self._draft, self._seat.mailboxes
-        flight = self._flight or self._ask_for_verification(
-            len(tree), draft.shape.deepest if draft else 0, len(self._text), mailboxes[0], clock
+        tree, draft = outcome.tree, self._draft
+        flight = self._flight or self._flights.verification(
+            len(tree), draft.shape.deepest if draft else 0, len(self._text), clock
         )
-        other = mailboxes[flight.mailbox is mailboxes[0]]
-        goes_on = len(self._text) + 1 < self._longest
         length = len(self._text) + max(tree.depths) + 1
-        follows = self._next_draft(1 if draft else length - 1 - self._read) if goes_on else None
-        ahead = None
-        if follows:
-            ahead = self._ask_for_draft(follows, length, other, clock)
-        elif goes_on:
-            ahead = self._ask_for_verification(1, 0, length, other, clock)
-            self._pair.seats.ahead = self, ahead.sent
-        landing = ahead if follows and ahead else flight
-        report = landing.mailbox.receive(landing.sent)
-        self.waits += 1
+        follows, ahead = None, None
+        if len(self._text) + 1 < self._longest:
+            follows = self._next_draft(1 if draft else length - 1 - self._read)
+            if follows:
+                ahead = self._flights.draft(follows.shape, length, clock, follows.most)
+            else:
+                ahead = self._flights.verification(1, 0, length, clock)
+                self._pair.seats.ahead = self, ahead.sent
+        report = self._flights.land(ahead if follows and ahead else flight)
         told = verified(report)
         outcome.accepted, outcome.target_forwards = told.accepted, 1
         outcome.verify_s, outcome.commit_s = flight.seconds, 0.0
