@@ -87,11 +87,11 @@ def devices(case: Case) -> Iterator[Finding]:
     dtype = str(chosen).removeprefix("torch.")
     if case.models.dtype == "auto" and device.type == "cuda":
         dtype = "the checkpoint's dtype"
-    yield Finding("ok", f"models would run on {device} in {dtype}{', bit for bit alike' if case.models.exact else ''}")
     if case.models.exact:
         from decoder.exact.trial import refuse_float64  # noqa: PLC0415 - imports torch
 
         refuse_float64(chosen)
+    yield Finding("ok", f"models would run on {device} in {dtype}{', bit for bit alike' if case.models.exact else ''}")
     slow = {"bfloat16": not cpu_computes_bf16(), "float16": not _cpu_has_fp16()}
     if device.type == "cpu" and slow.get(dtype):
         yield Finding("note", f"this CPU does not compute in {dtype}, so that is slow", "give --dtype float32")

@@ -149,6 +149,7 @@ def test_exact_runs_are_named_and_refused_in_float64() -> None:
     report = examine(case(models=replace(asked, dtype="float64")), {"devices": probes.devices})
     assert not report.ok
     assert "leave out --exact" in page(report)
+    assert "models would run" not in page(report)
 
 
 def test_a_dtype_that_the_cpu_does_not_compute_in_is_a_note(monkeypatch: pytest.MonkeyPatch) -> None:
