@@ -28,8 +28,7 @@ def bfloat16_pays() -> bool:
         times = [(_seconds(half), _seconds(single)) for _ in range(REPEATS)]
     finally:
         torch.set_num_threads(threads)
-    half_s, single_s = map(min, zip(*times, strict=True))
-    return half_s < single_s
+    return min(half_s for half_s, _ in times) < min(single_s for _, single_s in times)
 
 
 def _layers(dtype: torch.dtype) -> list[Linear]:
