@@ -154,9 +154,9 @@ class TreeSession:
         self._commit(outcome)
         outcome.commit_s = clock.now() - committing
         outcome.turned_after = self._learn(outcome)
-        outcome.round_s = clock.now() - start
         if self._nodes:
-            self._nodes.timed(outcome.draft_s or 0.0, outcome.verify_s, outcome.round_s)
+            self._nodes.timed(outcome.draft_s or 0.0, outcome.verify_s, clock.now() - start)
+        outcome.round_s = clock.now() - start
         return outcome
 
     def close(self) -> None:
