@@ -382,16 +382,16 @@ def test_copies_are_timed_by_bytes_read_and_written(monkeypatch: pytest.MonkeyPa
 )
 @pytest.mark.parametrize("blocks", [1, 2000])
 def test_a_new_peak_knows_nothing_of_what_was_given_back(blocks: int) -> None:
-    """Many small blocks stay with the allocator as long as one above them is in use."""
+    """Small blocks stay with the allocator where one among them is still in use."""
     device = torch.device("cpu")
     much = [torch.ones(200_000_000 // blocks, dtype=torch.uint8) for _ in range(blocks)]
-    above = torch.ones(10_000, dtype=torch.uint8)
+    used = much[1000:1001]
     with machine.peak_during(device) as peak:
         high = peak()
         del much
         machine.begin_peak(device)
         assert peak() < high - 150_000_000
-    del above
+    del used
 
 
 def test_exactness_is_measured_beside_the_same_without_it(lab: Lab) -> None:
