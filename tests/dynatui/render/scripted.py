@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
 
-from decoder.config import DynaTree, KnobName
+from decoder.config import DynaTree, KnobName, RunConfig
 from decoder.events import End, Event, Knob, Knobs, Round, Run, Start, Summary
 from decoder.metrics import fold
 from decoder.steering import Stage
@@ -118,7 +118,7 @@ class ScriptedControls:
     """An engine's controls that remember what they were told."""
 
     def __init__(self) -> None:
-        self.session = Session(("Once upon", "Another"), Models("big", "small"))
+        self.session = Session(("Once upon", "Another"), Models("big", "small"), RunConfig(dynatree=DynaTree()))
         self.config = self.session.config
         self.conditions = Conditions()
         self.prompt = "Once upon"
