@@ -155,6 +155,15 @@ def test_what_is_attended_to_is_rounded_once_to_the_model_s_dtype(dtype: torch.d
     assert torch.equal(found, right.to(dtype))
 
 
+def test_every_query_of_a_group_looks_where_its_row_may() -> None:
+    """Otherwise the trial would find that places matter, and all rows would go one by one."""
+    exact = exact_module_model("llama", "bfloat16")._forward
+    assert isinstance(exact, Exact)
+    plain, grown = module_model("llama", "bfloat16"), Grown.at_random(6, 20, 8, 90)
+    found = [as_tree(model, grown)[0].float() for model in (plain._run_by(exact.inner), plain)]
+    assert float((found[0] - found[1]).abs().max()) < 0.1 * float(found[1].abs().max())
+
+
 @pytest.mark.parametrize("groups", [1, 8])
 def test_passes_as_wide_as_on_a_gpu_are_exact_too(groups: int) -> None:
     config = tiny.FAMILIES["llama"](hidden_size=64, num_attention_heads=8, num_key_value_heads=8 // groups)
@@ -437,6 +446,8 @@ def test_float64_leaves_nothing_to_round_to(lab: Lab) -> None:
     pair = lab.pair("neox")
     with pytest.raises(ConfigError, match=r"--exact .* float64 .*; give --dtype float32, bfloat16 or float16"):
         load_pair(str(pair.target), str(pair.draft), device="cpu", dtype="float64", exact=True)
+    with pytest.raises(ConfigError, match="leave out --exact"):
+        exact_pair(lab.loaded(pair, "float64"))
 
 
 def test_a_family_with_an_attention_of_its_own_is_refused() -> None:
