@@ -84,7 +84,7 @@ def grow(side: Side, board: Board, shape: Shape, slots: int) -> None:
         ranks = _growing(children, board, shape, depth + 1, side.context)
         number = 1 + sum(len(earlier.tokens) for earlier in grown[:-1])
         level, chosen = _next(children, ranks, level, shape, depth + 1, first, number)
-        rows.append(torch.where(ranks >= 0, ranks + first, NOT_FORWARDED))
+        rows.append((ranks + first).masked_fill(ranks < 0, NOT_FORWARDED))
         logits = _forward(side, board, children.tokens.index_select(0, chosen), level, depth + 1, first, slots)
         first += shape.widths[depth + 1]
     _pack(board, shape, grown, torch.cat(rows))
@@ -95,7 +95,7 @@ def _catch_up(side: Side, board: Board, rows: int, slots: int) -> Float[Tensor, 
     device = board.length.device
     places = board.length + torch.arange(-rows, 0, device=device)
     tokens = board.text.index_select(0, places.clamp(min=0))
-    aside = torch.where(places < 0, side.store.shape[3] - 1, places)
+    aside = places.masked_fill(places < 0, side.store.shape[3] - 1)
     seen = torch.ones((rows, rows), dtype=torch.bool, device=device).tril()
     bias = visibility(places[0], seen, slots, side.store.dtype)
     return side.logits(tokens, places, aside, bias)[-1:]
@@ -157,12 +157,12 @@ def _growing(children: _Children, board: Board, shape: Shape, depth: int, contex
         most = knobs["n_max"].clamp(max=shape.widths[depth])
         grows = grows & (by_probability(children.paths, grows) < most)
     rows = grows.cumsum(0) - 1
-    return torch.where(grows & (rows < shape.widths[depth]), rows, NOT_FORWARDED)
+    return rows.masked_fill(~(grows & (rows < shape.widths[depth])), NOT_FORWARDED)
 
 
 def by_probability(paths: Float[Tensor, "K"], among: Bool[Tensor, "K"]) -> Int[Tensor, "K"]:
     """How many of the nodes `among` which we choose are more probable than each, ties by their order."""
-    chances = torch.where(among, paths, -torch.inf)
+    chances = paths.masked_fill(~among, -torch.inf)
     order = chances.argsort(stable=True, descending=True)
     places = torch.arange(len(paths), device=paths.device)
     return torch.zeros_like(order).scatter_(0, order, places)
@@ -173,7 +173,7 @@ def _next(
 ) -> tuple[_Level, Int[Tensor, "W"]]:
     """The level of those children that grow, and which of them they are; child 0 is candidate `number`."""
     width, device = shape.widths[depth], ranks.device
-    places = torch.where(ranks >= 0, ranks, width)
+    places = ranks.masked_fill(ranks < 0, width)
     indices = torch.arange(len(ranks), device=device)
     chosen = torch.zeros(width + 1, dtype=torch.int64, device=device).scatter_(0, places, indices)[:width]
     own = torch.arange(width, device=device)
@@ -197,7 +197,7 @@ def _pack(board: Board, shape: Shape, grown: list[_Children], rows: Int[Tensor, 
     depths = torch.cat([torch.full_like(children.tokens, depth) for depth, children in enumerate(grown, 1)])
     kept = valid & (by_probability(paths, valid) < board.knobs["n_max"]) if shape.best else valid
     numbers = kept.cumsum(0)
-    places = torch.where(kept, numbers, MOST_NODES).clamp(max=MOST_NODES)
+    places = numbers.masked_fill(~kept, MOST_NODES).clamp(max=MOST_NODES)
     renumbered = torch.cat([numbers.new_zeros(1), numbers])
     parents = renumbered.index_select(0, torch.cat([children.parents for children in grown]))
     lines = torch.stack([tokens, parents, depths, rows])

@@ -51,8 +51,8 @@ class _Slots(Cache):
     ) -> tuple[Tensor, Tensor]:
         """Writes this layer's new rows and returns what attention may read."""
         keys, values = self._store[layer_idx]
-        keys.index_copy_(1, self._slots, key_states[0])
-        values.index_copy_(1, self._slots, value_states[0])
+        keys.index_copy_(1, self._slots, key_states[0].to(keys.dtype))
+        values.index_copy_(1, self._slots, value_states[0].to(values.dtype))
         return keys[None, :, : self._visible], values[None, :, : self._visible]
 
     def get_seq_length(self, layer_idx: int = 0) -> int:  # noqa: ARG002 - all layers have the same rows
@@ -186,6 +186,7 @@ def attended(
     return found[0]
 
 
+@torch.no_grad()
 def static_forward(model: "LanguageModel") -> StaticForward:
     """The fastest form of a model; the one that needs its weights twice only where there is room for them."""
     module = model.module

@@ -49,9 +49,9 @@ class Seat:
 
     def fits(self, models: tuple[StaticForward, StaticForward], longest: int, *, graphs: bool) -> bool:
         """Whether it serves a text of so many tokens."""
-        room = self.target.store.shape[3] - BEYOND - MOST_NODES - DEEPEST - 1
+        rooms = self.target.store.shape[3] - MOST_NODES, self.draft.store.shape[3] - MOST_ROWS
         alike = (self.target.forward, self.draft.forward) == models
-        return alike and graphs == (self._graphs is not None) and room >= longest
+        return alike and graphs == (self._graphs is not None) and min(rooms) - BEYOND - DEEPEST - 1 >= longest
 
     def begin(self, text: Sequence[int], rule: Rule | None) -> None:
         """Reads a new text, all but its last token."""

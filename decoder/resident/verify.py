@@ -52,9 +52,8 @@ def verify(target: Side, draft: Side | None, board: Board, nodes: int, deepest: 
     if deepest:
         _move(target, own.index_select(0, path.nodes), board.length, path.length)
     if draft and deepest:
-        rows = tree[ROW].index_select(0, path.nodes)
-        places = board.length + torch.arange(deepest, device=rows.device)
-        _move(draft, torch.where(rows >= 0, board.length + rows, places), board.length, path.length)
+        # A leaf, which has no row, is the last of its path, and the next draft reads the last two tokens anew.
+        _move(draft, board.length + tree[ROW].index_select(0, path.nodes), board.length, path.length)
         _learn(board, path.length, tree[DEPTH].amax())
     _commit(board, tree[TOKEN].index_select(0, path.nodes), path)
 
@@ -81,10 +80,10 @@ def _accept(
     right = (tree[TOKEN] == choices.index_select(0, tree[PARENT])) | (places == 0)
     right = right & (places < count)
     accepted = ~(above & ~right).any(-1)
-    last = torch.where(accepted, tree[DEPTH], -1).argmax()
+    last = tree[DEPTH].masked_fill(~accepted, -1).argmax()
     length = tree[DEPTH].index_select(0, last[None])[0]
     on_path = above.index_select(0, last[None])[0] & (places > 0)
-    depths = torch.where(on_path, tree[DEPTH] - 1, deepest)
+    depths = (tree[DEPTH] - 1).masked_fill(~on_path, deepest)
     nodes = torch.zeros(deepest + 1, dtype=torch.int64, device=tree.device).scatter_(0, depths, places)[:deepest]
     return _Path(nodes, length, choices.index_select(0, last[None])[0])
 
@@ -113,7 +112,7 @@ def _learn(board: Board, accepted: Int[Tensor, ""], levels: Int[Tensor, ""]) -> 
     knobs = board.knobs
     drafted = levels > 0
     share = accepted.double() / levels.clamp(min=1)
-    place = torch.where(drafted, board.rounds % knobs["window"].long(), WINDOW)
+    place = (board.rounds % knobs["window"].long()).masked_fill(~drafted, WINDOW)
     board.shares.index_copy_(0, place[None], (share * 2.0**SHARE_BITS).long()[None])
     board.rounds.add_(drafted)
     total = board.shares[:WINDOW].sum().double() * 2.0**-SHARE_BITS

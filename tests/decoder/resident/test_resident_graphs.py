@@ -78,6 +78,26 @@ def test_the_next_text_is_decoded_by_the_records_of_the_first_whatever_knobs_are
     assert len(replays.undone) <= before + 1  # a larger tree may need a larger verification
 
 
+def test_to_capture_a_verification_leaves_everything_as_it_was(lab: Lab) -> None:
+    """Tried out, it moves the draft's rows, which nobody computes again, and commits tokens."""
+    pair = lab.pair("neox")
+    loaded, _ = recorded(lab.loaded(pair, "float64"))
+    session = resident(loaded, lab.prompt_tokens(pair, PROMPT), 20, METHODS["best"])
+    session.prefill()
+    seat = session._seat
+    length = len(session.text)
+    with torch.inference_mode():
+        # As if the second of several siblings were accepted, so that its row must move.
+        seat.board.nodes[3, 1:] += 3
+        state = [seat.draft.store, *seat.board._all()]
+        before = [tensor.clone() for tensor in state]
+        repeated = seat.verification(8, 3, length, drafts=True)
+        assert all(bool((now == was).all()) for now, was in zip(state, before, strict=True))
+        repeated()
+        assert int(seat.board.length) > length
+        assert bool((seat.draft.store != before[0]).any())
+
+
 def test_elsewhere_than_on_cuda_work_is_just_done() -> None:
     done: list[str] = []
     graphs = Graphs(torch.device("cpu"))

@@ -133,7 +133,7 @@ def test_text_crosses_from_one_range_of_slots_to_the_next(lab: Lab, monkeypatch:
     """With ranges that are exactly as wide as they must be, a row too few would show at once."""
     monkeypatch.setattr(seats, "slots", lambda rows: rows)
     pair = lab.pair("llama")
-    for rules in (None, LIVELY, METHODS["best"]):
+    for rules in (None, Linear(4), LIVELY, METHODS["best"]):
         match(seated(lab.loaded(pair, "float64")), lab.prompt_tokens(pair, PROMPT), 60, rules)
 
 

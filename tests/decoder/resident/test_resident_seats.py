@@ -12,6 +12,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from decoder.config import DynaTree, Fixed, Linear, Rules, RunConfig
 from decoder.engine import Outcome, TreeSession
 from decoder.resident.session import ResidentSession
+from decoder.resident.shape import DEEPEST, MOST_NODES, MOST_ROWS, slots
 from decoder.steering import Turn
 from tests.decoder.lab import Lab
 from tests.decoder.resident.match import check, match, resident, seated
@@ -135,6 +136,20 @@ def test_a_longer_text_takes_a_larger_seat_in_place_of_the_small_one(lab: Lab) -
     large.close()
     again = resident(loaded, [1, 2, 3], 8, DynaTree())
     assert again._seat is large._seat
+
+
+def test_a_seat_has_room_for_both_models_rows(lab: Lab) -> None:
+    """Both stores are as long as the ranges that are read, so one of them may end sooner."""
+    loaded = seated(lab.loaded(lab.pair("long"), "float32"))
+    for longest in range(100, 1100, 37):
+        session = resident(loaded, [1] * (longest - 50), 50, DynaTree())
+        seat = session._seat
+        assert seat.target.store.shape[3] >= slots(longest + DEEPEST + 1 + MOST_NODES)
+        assert seat.draft.store.shape[3] >= slots(longest + DEEPEST + 1 + MOST_ROWS)
+        session.close()
+        larger = resident(loaded, [1] * (longest - 30), 50, DynaTree())
+        assert larger._seat.draft.store.shape[3] >= slots(longest + 20 + DEEPEST + 1 + MOST_ROWS)
+        larger.close()
 
 
 def test_a_session_gives_its_seat_back_once(lab: Lab) -> None:
