@@ -19,6 +19,11 @@ KINSHIP = 0.6
 """The exponent of a chain's product to begin with, see `decoder.budget`; at 1 one guess says nothing of the next."""
 LEAST_KINSHIP = 0.3
 KINSHIP_STEP = 0.05
+MOST_GAINED = 64.0
+USUAL = (0.6, 0.15)
+"""Chances of a first and of a second guess to begin with."""
+SEEN_BEFORE = 4.0
+"""Nodes that this is worth."""
 KEPT = 0.98
 """Share of what was known that one more observation leaves."""
 _LEAST_LOGPROB = -60.0
@@ -33,6 +38,11 @@ class Calibration:
         self.sharpness = SHARPNESS
         self.others = OTHERS
         self.kinship = KINSHIP
+        self._seen = SEEN_BEFORE
+        self._sums = tuple(chance * SEEN_BEFORE for chance in USUAL)
+        """Running sums of the chances of first and second guesses."""
+        self.gained = 0.0
+        """Tokens that drafting has brought in all texts, beyond those of plain decoding in its time."""
         self._precision = (SURENESS[0], 0.0, SURENESS[1])
         """Of sharpness, of both together, of others."""
 
@@ -64,6 +74,22 @@ class Calibration:
         self.others += (one * ways[1] - both * ways[0]) / span
         self.sharpness = min(_SHARPEST, max(_FLATTEST, self.sharpness))
         self.others = min(_HEAVIEST, max(_LIGHTEST, self.others))
+
+    @property
+    def usual(self) -> tuple[float, float]:
+        """What the chances of a node's first and second guess have been lately."""
+        first, second = self._sums
+        return first / self._seen, second / self._seen
+
+    def see(self, chances: Sequence[float], count: int) -> None:
+        """Takes note of the chances of a node's best tokens, `count` of which became nodes."""
+        first, second = self._sums
+        self._sums = KEPT * first + chances[0], KEPT * second + (chances[1] if count > 1 else 0.0)
+        self._seen = KEPT * self._seen + 1
+
+    def earn(self, tokens: float) -> None:
+        """Takes note of what a round has gained over plain decoding; what is long past counts no more."""
+        self.gained = min(MOST_GAINED, max(-MOST_GAINED, self.gained + tokens))
 
     def relate(self, hits: int, expected: float) -> None:
         """Moves the kinship to where the hits along chains and the chances of these hits agree."""

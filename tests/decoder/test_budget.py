@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from decoder.budget import CREDIT, MOST_NODES, PATIENCE, PLAIN_EVERY, NodeBudget, most_worth
-from decoder.calibration import Calibration
+from decoder.budget import CREDIT, MOST_NODES, MUCH, PATIENCE, PLAIN_EVERY, NodeBudget, most_worth
+from decoder.calibration import MOST_GAINED, Calibration
 from decoder.costs import SETTLED, Costs, Curve
 
 CHEAP, FLAT, STEEP = {1: 0.22, 8: 0.3, 32: 0.5}, {1: 0.1, 32: 0.1}, {1: 0.6, 32: 1.0}
@@ -420,3 +420,45 @@ def test_one_round_stakes_only_a_part_of_the_credit() -> None:
         before = text.budget.credit
         text.decode(1)
         assert text.budget.credit > 0.35 * before
+
+
+# What other texts have told
+
+
+def after_texts(gained: float) -> Calibration:
+    """What is known of a draft that has gained so many tokens in other texts."""
+    known = Calibration()
+    known.earn(gained)
+    return known
+
+
+def test_a_draft_that_has_paid_in_other_texts_has_more_credit_and_is_heard_sooner() -> None:
+    trusted = NodeBudget(costs("packed weights"), after_texts(MUCH))
+    assert trusted.credit > CREDIT
+    trusted.credit = 0.0
+    assert trusted.drafts(PATIENCE // 2)
+
+
+def test_a_draft_that_has_cost_other_texts_time_has_less_credit() -> None:
+    assert 0 < NodeBudget(costs("packed weights"), after_texts(-MUCH)).credit < CREDIT
+
+
+def test_a_draft_whose_guesses_are_hopeless_is_not_even_tried() -> None:
+    known = Calibration()
+    for _ in range(200):
+        known.see((0.01, 0.0, 0.0), 3)
+    budget = NodeBudget(costs("packed weights"), known)
+    assert budget.credit == CREDIT
+    assert not budget.drafts(1)
+
+
+def test_gains_and_losses_of_texts_long_past_are_forgotten() -> None:
+    known = after_texts(-1000.0)
+    known.earn(2 * MOST_GAINED)
+    assert NodeBudget(costs("packed weights"), known).credit > CREDIT
+
+
+def test_a_round_s_gain_counts_for_other_texts() -> None:
+    text = Text("packed weights", sure, always).decode(20)
+    assert text.budget.calibration.gained > 0
+    assert Text("packed weights", sure, never).decode(20).budget.calibration.gained < 0
