@@ -73,6 +73,10 @@ class _Round:
     calls: list[int] = field(default_factory=list)
     """Rows of the draft's forward passes; of text in the first."""
     kept: list[int] = field(default_factory=lambda: [0])
+    price: float = 0.0
+    """Tokens that a second is worth in this round."""
+    row_price: float = 0.0
+    """Tokens that the verification of one more node is worth, on average."""
 
 
 def most_worth(gains: Sequence[float], price: float, seconds: Sequence[float]) -> list[int]:
@@ -129,6 +133,9 @@ class NodeBudget:
         self._since_plain += 1
         may_pay = self._hopeful and self._since_plain < PLAIN_EVERY and self._affordable(2)
         if may_pay or behind >= self._patience:
+            self._round.price = self.price
+            slope_s = self.costs.verify.seconds(1 + _SLOPE_ROWS) - self.costs.verify.seconds(1)
+            self._round.row_price = self._round.price * slope_s / _SLOPE_ROWS
             return True
         self._round.calls.clear()
         self._since_plain = 0
@@ -205,15 +212,14 @@ class NodeBudget:
 
     def worth_growing(self, parents: Sequence[int]) -> list[int]:
         """Those of a level's nodes that are to be forwarded and get children; none where that does not pay."""
-        price, costs = self.price * FORESIGHT, self.costs
-        row_price = price * (costs.verify.seconds(1 + _SLOPE_ROWS) - costs.verify.seconds(1)) / _SLOPE_ROWS
+        drafted, draft = self._round, self.costs.draft
+        price, row_price = drafted.price * FORESIGHT, drafted.row_price * FORESIGHT
         first, second = self.calibration.usual
-        chances = self._round.chances
         gains = [
-            max(0.0, chances[node] * first - row_price) + max(0.0, chances[node] * second - row_price)
+            max(0.0, drafted.chances[node] * first - row_price) + max(0.0, drafted.chances[node] * second - row_price)
             for node in parents
         ]
-        forwarded = [parents[index] for index in most_worth(gains, price, costs.draft.by_rows(len(gains)))]
+        forwarded = [parents[index] for index in most_worth(gains, price, draft.by_rows(len(gains)))]
         self._round.calls.append(len(forwarded))
         if not forwarded or not self._affordable(len(self._round.calls) + 1):
             self._round.calls.pop()
@@ -240,7 +246,7 @@ class NodeBudget:
         _, *verify_s = self.costs.verify.by_rows(len(drafted.chances))
         while len(verify_s) > 1 and verify_s[-1] > left_s:
             verify_s.pop()
-        drafted.kept = [0, *(node + 1 for node in most_worth(drafted.chances[1:], self.price, verify_s))]
+        drafted.kept = [0, *(node + 1 for node in most_worth(drafted.chances[1:], drafted.price, verify_s))]
         return drafted.kept
 
     def learn(self, burst: Sequence[int]) -> None:
