@@ -8,34 +8,18 @@ from typing import Any
 
 import pytest
 
-from decoder.config import PRESETS, DynaTree, RunConfig
+from decoder.config import DynaTree, RunConfig
 from decoder.engine import Outcome, TreeSession
 from decoder.models import Pair
 from decoder.resident.pace import ASK, FIRST_REST, LONGEST_REST, SIZES, Odds, Pace, Plan, Times, ranks
 from decoder.resident.session import ResidentSession
 from decoder.steering import Turn
 from tests.decoder.lab import Lab
+from tests.decoder.resident.dice import FAST, Dice
 from tests.decoder.resident.match import FAR, match, seated
 
 PROMPT = "The tree grows"
-FAST = replace(PRESETS["fast"], d_max=6, d0=5, rho_deep=0.0, history=False)
 HOPELESS, HALF, GOOD = 0.0, 0.5, 0.85
-
-
-class Dice(Pace):
-    """Chooses anything, and notes what."""
-
-    def __init__(self, seed: int, *, plain: float = 0.4, depths: Sequence[int] = (1, 2, 3, 4, 6)) -> None:
-        super().__init__()
-        self._luck = random.Random(seed)
-        self._plain, self._depths = plain, depths
-        self.chosen: list[Plan | None] = []
-
-    def choose(self, deepest: int) -> Plan | None:
-        rests = self._luck.random() < self._plain
-        plan = None if rests else Plan(min(deepest, self._luck.choice(self._depths)), self._luck.choice(SIZES[:4]))
-        self.chosen.append(plan)
-        return plan
 
 
 def played(pair: Pair, prompt: Sequence[int], limit: int, rules: DynaTree, turns: Sequence[Turn] = ()) -> list[Outcome]:
@@ -86,6 +70,21 @@ def test_a_tree_is_that_of_the_host_whatever_the_draft_had_missed(lab: Lab, seed
             assert (outcome.tree.tokens, outcome.tree.parents) == (expected.tokens, expected.parents)
             assert outcome.tree.logprobs == pytest.approx(expected.logprobs, abs=FAR)
         text = [*text, *outcome.committed]
+
+
+def test_what_became_of_each_tree_is_learnt_once_but_of_the_last_ones(lab: Lab) -> None:
+    pair = lab.pair("neox")
+    loaded = seated(lab.loaded(pair, "float64"))
+    dice = loaded.seats.pace = Dice(5)
+    rounds = played(loaded, lab.prompt_tokens(pair, PROMPT), 100, FAST)
+    expected = [
+        (plan, ranks(outcome.tree.path_logprobs, outcome.accepted))
+        for plan, outcome in zip(dice.chosen, rounds, strict=False)
+        if plan
+    ]
+    assert any(found for _, found in expected)
+    assert len(expected) - 2 <= len(dice.learnt) <= len(expected)
+    assert dice.learnt == expected[: len(dice.learnt)]
 
 
 def test_a_long_rest_leaves_a_draft_that_has_much_to_read(lab: Lab) -> None:

@@ -19,6 +19,7 @@ from decoder.resident.seat import Seats
 from decoder.resident.session import ResidentSession
 from decoder.resident.shape import Shape
 from tests.decoder.lab import Lab
+from tests.decoder.resident.dice import FAST, Dice
 from tests.decoder.resident.match import Replays, Turns, match, resident, seated
 
 PROMPT = "The tree grows"
@@ -164,6 +165,35 @@ def test_graphs_give_the_rounds_of_the_host(lab: Lab, family: str, method: str) 
 
 @gpu
 @pytest.mark.gpu
+@pytest.mark.parametrize("dtype", ["float64", "float16"])
+@pytest.mark.parametrize("family", ["neox", "llama", "gpt2"])
+def test_graphs_of_chosen_sizes_give_the_rounds_of_plain_calls(lab: Lab, family: str, dtype: str) -> None:
+    prompt = lab.prompt_tokens(lab.pair(family), PROMPT)
+    rounds = []
+    for graphs in (True, False):
+        pair = on_gpu(lab, family, dtype, graphs=graphs)
+        pair.seats.pace = Dice(7)
+        rounds.append(played(pair, prompt, 100, FAST))
+    by_graph, by_call = rounds
+    assert [outcome.tree for outcome in by_graph] == [outcome.tree for outcome in by_call]
+    assert [outcome.committed for outcome in by_graph] == [outcome.committed for outcome in by_call]
+    assert {len(outcome.tree) > 1 for outcome in by_graph} == {False, True}
+
+
+@gpu
+@pytest.mark.gpu
+@pytest.mark.parametrize("family", ["neox", "llama-strange"])
+def test_rounds_that_choose_their_size_by_real_times_write_the_text(lab: Lab, family: str) -> None:
+    pair = on_gpu(lab, family, "float64")
+    for start in range(3):
+        prompt = lab.prompt_tokens(lab.pair(family), PROMPT)[start:]
+        plain = [token for outcome in played(pair, prompt, 100, None) for token in outcome.committed]
+        chosen = [token for outcome in played(pair, prompt, 100, FAST) for token in outcome.committed]
+        assert chosen == plain
+
+
+@gpu
+@pytest.mark.gpu
 @pytest.mark.parametrize("method", METHODS)
 def test_a_second_text_and_a_turned_knob_use_the_same_graphs(lab: Lab, method: str) -> None:
     prompt = lab.prompt_tokens(lab.pair("neox"), PROMPT)
@@ -278,9 +308,12 @@ def test_cuda_pairs_are_decoded_on_the_device_unless_they_must_be_exact(lab: Lab
 
 @gpu
 @pytest.mark.gpu
-@pytest.mark.parametrize("method", ["ar", "dynatree", "linear", "fixed"])
-def test_the_embedded_pair_writes_the_same_text_on_both_devices_in_float32(method: str) -> None:
-    config = RunConfig((method,), 128, dynatree=DynaTree())
+@pytest.mark.parametrize(
+    ("method", "rules"),
+    [("ar", DynaTree()), ("linear", DynaTree()), ("fixed", DynaTree()), ("dynatree", DynaTree()), ("dynatree", FAST)],
+)
+def test_the_embedded_pair_writes_the_same_text_on_both_devices_in_float32(method: str, rules: DynaTree) -> None:
+    config = RunConfig((method,), 128, dynatree=rules)
     texts = []
     for device in ("cpu", "cuda"):
         events = decode(load_pair(device=device, dtype="float32"), "The old man looked at the sea and", config)

@@ -122,7 +122,7 @@ def test_trees_of_every_bucket_and_on_both_sides_of_its_end_are_verified(lab: La
     loaded, prompt = seated(lab.loaded(pair, "float64")), lab.prompt_tokens(pair, PROMPT)
     sizes = set()
     for edge in BUCKETS[1:]:
-        for nodes in (edge - 1, edge, edge + 1):
+        for nodes in {max(2, edge - 1), edge, edge + 1}:
             rules = replace(BUSHY, d_max=5, d0=4, branching=(4, 4, 4), rho_stop=0.001, rho_deep=0.001, n_max=nodes - 1)
             if fits(rules):
                 sizes |= {len(outcome.tree) for outcome in match(loaded, prompt, 2, rules)}

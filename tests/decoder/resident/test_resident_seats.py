@@ -204,16 +204,43 @@ def test_time_that_a_round_is_held_is_no_part_of_it(lab: Lab, method: str) -> No
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_the_parts_of_all_rounds_add_up_to_no_more_than_the_rounds(lab: Lab, method: str) -> None:
+def test_parts_add_up_to_no_more_than_rounds_and_rounds_to_no_more_than_passed(lab: Lab, method: str) -> None:
     pair = lab.pair("neox")
     session = resident(seated(lab.loaded(pair, "float32")), lab.prompt_tokens(pair, PROMPT), 60, METHODS[method])
+    since = time.perf_counter()
     session.prefill()
     rounds = [session.step(())]
     while not rounds[-1].finished:
         rounds.append(session.step(()))
+    passed_s = time.perf_counter() - since
     assert all(outcome.round_s > 0 for outcome in rounds)
     parts = sum((outcome.draft_s or 0) + (outcome.verify_s or 0) + (outcome.commit_s or 0) for outcome in rounds)
-    assert 0 < parts <= sum(outcome.round_s for outcome in rounds)
+    assert 0 < parts <= sum(outcome.round_s for outcome in rounds) <= passed_s
+
+
+@pytest.mark.parametrize("limit", [1, 5, 12])
+def test_plain_decoding_asks_for_as_many_passes_as_there_are_tokens(lab: Lab, limit: int) -> None:
+    pair = lab.pair("neox")
+    session = resident(seated(lab.loaded(pair, "float32")), lab.prompt_tokens(pair, PROMPT), limit, None)
+    session.prefill()
+    for _ in range(limit):
+        session.step(())
+    assert session._flights._asked == limit
+
+
+def test_every_draft_is_paid_for_when_a_text_ends_by_surprise(lab: Lab) -> None:
+    pair = lab.pair("neox")
+    loaded, prompt = seated(lab.loaded(pair, "float64")), lab.prompt_tokens(pair, PROMPT)
+    ending = replace(loaded, eos=frozenset({lab.generate(pair, "float64", PROMPT, 12)[-1]}))
+    session = resident(ending, prompt, 100, Linear(3))
+    session.prefill()
+    rounds = [session.step(())]
+    while not rounds[-1].finished:
+        rounds.append(session.step(()))
+    assert rounds[-1].finished == "eos"
+    drafts = session._flights._asked - len(rounds)
+    assert drafts == len(rounds) + 1
+    assert sum(outcome.draft_forwards or 0 for outcome in rounds) == 3 * drafts
 
 
 def test_a_tree_that_was_drafted_for_nothing_is_paid_for(lab: Lab) -> None:
