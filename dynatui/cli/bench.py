@@ -59,7 +59,7 @@ def speed(
     baselines: bench_options.Baselines = True,
     hostile: bench_options.Hostile = False,
     json_file: bench_options.JsonFile = None,
-    preset: bench_options.Presets = "paper",
+    preset: bench_options.Presets = "fast,paper",
     history: options.History = None,
     tau_h: options.TauH = None,
     tau_l: options.TauL = None,

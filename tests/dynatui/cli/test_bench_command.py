@@ -84,7 +84,19 @@ def test_a_measurement_prints_tables_and_adds_a_line_to_the_file(
     kept = tmp_path / "speed.jsonl"
     prompts = ["--prompt", "  The tree grows where the draft is sure", "--prompt-chars", "14"]
     models = ["--target", str(pair.target), "--draft", str(pair.draft), "--device", "cpu", "--dtype", "float32"]
-    size = ["--max-new-tokens", "6", "--repeats", "1", "--linear", "2,3", "--fixed", "2x2", "--no-baselines"]
+    size = [
+        "--max-new-tokens",
+        "6",
+        "--repeats",
+        "1",
+        "--linear",
+        "2,3",
+        "--fixed",
+        "2x2",
+        "--no-baselines",
+        "--preset",
+        "paper",
+    ]
     for _ in range(2):
         assert main(["bench", "speed", *models, *prompts, *size, "--json", str(kept), "--d0", "2"]) == 0
     captured = capsys.readouterr()
