@@ -15,8 +15,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
-FUSED_FROM = 64
-"""Rows from which one fused attention call beats separate products."""
+FUSED_FROM = 256
+"""Rows from which attention is one fused call: separate products are faster, but hold all scores of all rows."""
+FEW, LONG = 4, 1024
+"""For so few rows and so many keys, keys times queries is faster than queries times keys; for one row it always is."""
 VISIBLE, HIDDEN = np.float32(0), np.float32(-np.inf)
 Attention = Callable[
     [Float[Tensor, "H GN D"], Float[Tensor, "H D S"], Float[Tensor, "H S D"], Float[Tensor, "GN M"] | None],
@@ -176,10 +178,11 @@ def gathered(
 
 
 def _scores(queries: Float[Tensor, "H GN D"], keys: Float[Tensor, "H D S"]) -> Float[Tensor, "H GN S"]:
-    if queries.shape[1] > 1:
+    rows = queries.shape[1]
+    if rows > 1 and (rows > FEW or keys.shape[2] < LONG):
         return torch.bmm(queries, keys)
-    # For a single row, keys times the query is faster.
-    return torch.bmm(keys.transpose(1, 2), queries.transpose(1, 2)).view(len(queries), 1, -1)
+    turned = torch.bmm(keys.transpose(1, 2), queries.transpose(1, 2)).transpose(1, 2)
+    return turned if rows == 1 else turned.contiguous()
 
 
 def _gathered_fused(
