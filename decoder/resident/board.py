@@ -16,8 +16,7 @@ from decoder.resident.shape import DEEPEST, MOST_NODES, WINDOW, Rule
 from decoder.tree import TokenTree
 
 TOKEN, PARENT, DEPTH, ROW = range(4)
-"""Lines of `Board.nodes`; ROW: which of the draft's rows a node was, -1 if it was not forwarded."""
-NOT_FORWARDED = -1
+"""Lines of `Board.nodes`; ROW: which of the draft's rows a node was, of no meaning if it did not grow."""
 OUTCOME = 3 + DEEPEST + 1
 """Numbers that tell of a verification: d0, tau_h, how many tokens; the accepted nodes and the token after them."""
 REPORT = OUTCOME + 1 + 3 * MOST_NODES

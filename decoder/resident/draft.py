@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from decoder.resident.board import NOT_FORWARDED, OUTCOME, PARENT, TOKEN, Board
+from decoder.resident.board import OUTCOME, PARENT, TOKEN, Board
 from decoder.resident.forward import StaticForward, visibility
 from decoder.resident.shape import MOST_NODES, Shape
 
@@ -45,8 +45,7 @@ class _Level:
     ids: Int[Tensor, "W"]
     """Which candidates they are; the root is 0."""
     paths: Float[Tensor, "W"]
-    seen: Bool[Tensor, "W R"]
-    """Which of the draft's rows each sees."""
+    bias: Float[Tensor, "W S"]
 
 
 @dataclass(frozen=True)
@@ -67,26 +66,28 @@ def grow(side: Side, board: Board, shape: Shape, slots: int) -> None:
         valid=(board.length < side.context)[None],
         ids=torch.zeros(1, dtype=torch.int64, device=device),
         paths=torch.zeros(1, dtype=torch.float64, device=device),
-        seen=torch.zeros((1, max(1, shape.rows)), dtype=torch.bool, device=device),
+        bias=visibility(board.length, None, slots, side.store.dtype),
     )
     logits = _catch_up(side, board, shape.first, slots)
-    total = torch.zeros((), dtype=torch.int64, device=device)
+    thresholds = _thresholds(board, shape, side.context)
+    own = board.length + torch.arange(shape.rows, device=device)
+    places = board.length - 1 + torch.arange(shape.deepest, device=device)
     grown: list[_Children] = []
     rows: list[Int[Tensor, K]] = []
-    first = 0
-    for depth in range(shape.deepest):
-        children = _children(logits, level, board, shape, total)
-        total = total + children.valid.sum()
+    first, number = 0, 1
+    for depth, width in enumerate((*shape.widths[1:], 0), 1):
+        children = _children(logits, level, board, shape)
         grown.append(children)
-        if depth + 1 == shape.deepest:
-            rows.append(torch.full_like(children.tokens, NOT_FORWARDED))
+        if not width:
+            rows.append(torch.zeros_like(children.tokens))
             break
-        ranks = _growing(children, board, shape, depth + 1, side.context)
-        number = 1 + sum(len(earlier.tokens) for earlier in grown[:-1])
-        level, chosen = _next(children, ranks, level, shape, depth + 1, first, number)
-        rows.append((ranks + first).masked_fill(ranks < 0, NOT_FORWARDED))
-        logits = _forward(side, board, children.tokens.index_select(0, chosen), level, depth + 1, first, slots)
-        first += shape.widths[depth + 1]
+        order = _growing(children, board, shape, thresholds[depth], width)
+        slots_of_rows = own[first : first + width]
+        level, tokens = _next(children, order, level, slots_of_rows, number)
+        logits = side.logits(tokens, places[depth].expand(width), slots_of_rows, level.bias)
+        # One that does not grow has no row; its number here is another's, and nobody asks for it.
+        rows.append(order + (first - 1))
+        first, number = first + width, number + len(order)
     _pack(board, shape, grown, torch.cat(rows))
 
 
@@ -101,12 +102,13 @@ def _catch_up(side: Side, board: Board, rows: int, slots: int) -> Float[Tensor, 
     return side.logits(tokens, places, aside, bias)[-1:]
 
 
-def _forward(
-    side: Side, board: Board, tokens: Int[Tensor, "W"], level: _Level, depth: int, first: int, slots: int
-) -> Float[Tensor, "W V"]:
-    own = board.length + first + torch.arange(len(tokens), device=tokens.device)
-    bias = visibility(board.length, level.seen, slots, side.store.dtype)
-    return side.logits(tokens, (board.length - 1 + depth).expand(len(tokens)), own, bias)
+def _thresholds(board: Board, shape: Shape, context: int) -> Float[Tensor, "D"]:
+    """The path probability by depth from which a node grows; infinite where none may."""
+    knobs = board.knobs
+    depths = torch.arange(shape.deepest, device=board.length.device)
+    base = (knobs["d0"] + 0.5).floor()
+    chances = torch.where(depths < base, knobs["stop"], torch.maximum(knobs["stop"], knobs["deep"]))
+    return chances.masked_fill(depths >= torch.minimum(knobs["deepest"], context - board.length), torch.inf)
 
 
 def best_tokens(logits: Float[Tensor, "W V"], count: int) -> tuple[Int[Tensor, "W B"], Float[Tensor, "W B"]]:
@@ -123,19 +125,16 @@ def best_tokens(logits: Float[Tensor, "W V"], count: int) -> tuple[Int[Tensor, "
     return torch.cat(tokens, -1), torch.cat(values, -1).double()
 
 
-def _children(
-    logits: Float[Tensor, "W V"], level: _Level, board: Board, shape: Shape, total: Int[Tensor, ""]
-) -> _Children:
-    """The children of all rows; `total` nodes were drafted above them."""
+def _children(logits: Float[Tensor, "W V"], level: _Level, board: Board, shape: Shape) -> _Children:
     knobs, count = board.knobs, min(shape.widest, logits.shape[1])
     tokens, logprobs = best_tokens(logits, count)
-    confidence = logprobs[:, 0].exp()
-    unsure = torch.where(confidence < knobs["tau_l"], knobs["wide"], knobs["middle"])
-    breadth = torch.where(confidence >= knobs["tau_h"], knobs["narrow"], unsure)
-    ranks = torch.arange(count, device=tokens.device)
-    valid = (level.valid[:, None] & (ranks < breadth[:, None])).flatten()
-    if not shape.best:
-        valid = valid & (total + valid.cumsum(0) <= knobs["n_max"])
+    valid = level.valid
+    if count > 1:
+        confidence = logprobs[:, 0].exp()
+        unsure = torch.where(confidence < knobs["tau_l"], knobs["wide"], knobs["middle"])
+        breadth = torch.where(confidence >= knobs["tau_h"], knobs["narrow"], unsure)
+        ranks = torch.arange(count, device=tokens.device)
+        valid = (level.valid[:, None] & (ranks < breadth[:, None])).flatten()
     return _Children(
         valid=valid,
         tokens=tokens.flatten(),
@@ -145,19 +144,15 @@ def _children(
     )
 
 
-def _growing(children: _Children, board: Board, shape: Shape, depth: int, context: int) -> Int[Tensor, "K"]:
-    """Row of each of these nodes within its level, -1 where it does not grow."""
-    knobs = board.knobs
-    chances = children.paths.exp()
-    base = (knobs["d0"] + 0.5).floor()
-    deepest = torch.minimum(knobs["deepest"], context - board.length)
-    grows = children.valid & (chances >= knobs["stop"]) & (depth < deepest)
-    grows = grows & ((chances >= knobs["deep"]) | (depth < base))
+def _growing(
+    children: _Children, board: Board, shape: Shape, threshold: Float[Tensor, ""], width: int
+) -> Int[Tensor, "K"]:
+    """Which of these nodes grow: the first is 1, the next 2, and so on; 0 for those that do not."""
+    grows = children.valid & (children.paths.exp() >= threshold)
     if shape.best:
-        most = knobs["n_max"].clamp(max=shape.widths[depth])
+        most = board.knobs["n_max"].clamp(max=width)
         grows = grows & (by_probability(children.paths, grows) < most)
-    rows = grows.cumsum(0) - 1
-    return rows.masked_fill(~(grows & (rows < shape.widths[depth])), NOT_FORWARDED)
+    return grows.cumsum(0) * grows
 
 
 def by_probability(paths: Float[Tensor, "K"], among: Bool[Tensor, "K"]) -> Int[Tensor, "K"]:
@@ -169,23 +164,21 @@ def by_probability(paths: Float[Tensor, "K"], among: Bool[Tensor, "K"]) -> Int[T
 
 
 def _next(
-    children: _Children, ranks: Int[Tensor, "K"], level: _Level, shape: Shape, depth: int, first: int, number: int
+    children: _Children, order: Int[Tensor, "K"], level: _Level, own: Int[Tensor, "W"], number: int
 ) -> tuple[_Level, Int[Tensor, "W"]]:
-    """The level of those children that grow, and which of them they are; child 0 is candidate `number`."""
-    width, device = shape.widths[depth], ranks.device
-    places = ranks.masked_fill(ranks < 0, width)
-    indices = torch.arange(len(ranks), device=device)
-    chosen = torch.zeros(width + 1, dtype=torch.int64, device=device).scatter_(0, places, indices)[:width]
-    own = torch.arange(width, device=device)
-    columns = torch.arange(level.seen.shape[1], device=device)
-    above = level.seen.index_select(0, chosen // (len(ranks) // len(level.ids)))
+    """The level of those children that grow, whose first is candidate `number`, and their tokens."""
+    indices = torch.arange(len(order), device=order.device)
+    # Place 0 takes all that do not grow. More than a level has rows for grow only beyond the tree's last node.
+    chosen = torch.zeros(len(order) + len(own) + 1, dtype=torch.int64, device=order.device)
+    chosen = chosen.scatter_(0, order, indices)[1 : len(own) + 1]
+    above = level.bias.index_select(0, chosen // (len(order) // len(level.ids)))
     below = _Level(
-        valid=own <= ranks.max(),
+        valid=torch.arange(len(own), device=order.device) < order.amax(),
         ids=chosen + number,
         paths=children.paths.index_select(0, chosen),
-        seen=above | (columns == (own + first)[:, None]),
+        bias=above.scatter_(1, own[:, None], 0.0),
     )
-    return below, chosen
+    return below, children.tokens.index_select(0, chosen)
 
 
 def _pack(board: Board, shape: Shape, grown: list[_Children], rows: Int[Tensor, "C"]) -> None:
@@ -195,7 +188,9 @@ def _pack(board: Board, shape: Shape, grown: list[_Children], rows: Int[Tensor, 
     tokens = torch.cat([children.tokens for children in grown])
     logprobs = torch.cat([children.logprobs for children in grown])
     depths = torch.cat([torch.full_like(children.tokens, depth) for depth, children in enumerate(grown, 1)])
-    kept = valid & (by_probability(paths, valid) < board.knobs["n_max"]) if shape.best else valid
+    # In breadth-first order a node that is cut has only descendants that are cut too.
+    ranks = by_probability(paths, valid) if shape.best else valid.cumsum(0) - 1
+    kept = valid & (ranks < board.knobs["n_max"])
     numbers = kept.cumsum(0)
     places = numbers.masked_fill(~kept, MOST_NODES).clamp(max=MOST_NODES)
     renumbered = torch.cat([numbers.new_zeros(1), numbers])

@@ -200,15 +200,17 @@ def static_forward(model: "LanguageModel") -> StaticForward:
 
 
 def visibility(
-    start: Int[Tensor, ""], seen: Bool[Tensor, "N M"], slots: int, dtype: torch.dtype
+    start: Int[Tensor, ""], seen: Bool[Tensor, "N M"] | None, slots: int, dtype: torch.dtype
 ) -> Float[Tensor, "N S"]:
-    """The bias of N rows that see all slots before `start` and of the M from there on what `seen` says.
+    """The bias of N rows that see all slots before `start` and of the M from there on what `seen` says, if anything.
 
     Slot 0 is seen by all: it holds text, and a padded row that saw nothing would compute NaN.
     """
-    columns = torch.arange(slots, device=seen.device)
-    places = columns - start
-    inside = (places >= 0) & (places < seen.shape[1])
-    drafted = seen.index_select(1, places.clamp(0, seen.shape[1] - 1)) & inside
-    hidden = ~(drafted | (places < 0) | (columns == 0))
-    return torch.zeros(hidden.shape, dtype=dtype, device=seen.device).masked_fill_(hidden, torch.finfo(dtype).min)
+    columns = torch.arange(slots, device=start.device)
+    visible = ((columns < start) | (columns == 0))[None]
+    if seen is not None:
+        places = columns - start
+        inside = (places >= 0) & (places < seen.shape[1])
+        visible = visible | (seen.index_select(1, places.clamp(0, seen.shape[1] - 1)) & inside)
+    bias = torch.zeros(visible.shape, dtype=dtype, device=start.device)
+    return bias.masked_fill_(~visible, torch.finfo(dtype).min)
