@@ -3,9 +3,8 @@
 Time has a price: the tokens that the run commits a second. A level is drafted and a node kept only where it is expected
 to bring more than its time is worth, so each round adds what raises the rate of all rounds (not only its own). And no
 round may lose more than the text has credit for, which bounds the loss against plain decoding whatever the draft is
-like: where guesses fail the credit is soon spent and rounds go without a draft. Now and then the draft is heard: it
-reads what it has missed, and what it would have guessed decides whether it is trusted again.
-DynaTree's rules have cut the tree before it gets here. Knows chances and costs, and neither models nor clocks.
+like (`decoder.credit`). DynaTree's rules have cut the tree before it gets here. Knows chances and costs, and neither
+models nor clocks.
 """
 
 from collections.abc import Sequence
@@ -13,6 +12,7 @@ from dataclasses import dataclass, field
 
 from decoder.calibration import Calibration
 from decoder.costs import HIGHEST_ROWS, Costs
+from decoder.credit import Credit
 
 MOST_NODES = HIGHEST_ROWS - 1
 """No round keeps more nodes."""
@@ -20,30 +20,8 @@ MEMORY = 0.98
 """Share of the running sums that a round leaves."""
 FORESIGHT = 0.9
 """A level costs as if time were cheaper by this: it opens the way to further levels."""
-CREDIT = 3.0
-"""Tokens that a text may lose to guesses that fail, to begin with."""
-TRUST_CREDIT = 2.5
-"""So many more where other texts have shown that drafting pays, and less where they have shown that it does not."""
-MUCH = 32.0
-"""Tokens gained or lost by drafting in other texts at which that is certain."""
-HOPE = 1.5
-"""Drafting may pay where it would if guesses were likelier by this than they have been lately."""
-STAKE = 0.5
-"""The share of the credit that one round may lose, so that a few bad guesses do not end all drafting."""
-LEAST_STAKE = 0.8
-"""One round may lose so many tokens as long as there is credit for them: less would not pay for any draft."""
-PATIENCE = 48
-"""Plain rounds after which the draft is heard again: it reads what it has missed, and its guesses are judged by it. A
-quarter of that where other texts have shown that drafting pays."""
-MOST_PATIENCE = 8 * PATIENCE
-"""It is heard less often the longer its guesses fail, since reading what it missed takes time; but not less often."""
-CREDIT_A_TOKEN = 0.006
-"""What each token adds to that: on a text where nothing can be gained, drafting costs this share in the long run."""
-MOST_CREDIT = 12.0
-"""What earlier rounds have gained is not staked again beyond this."""
 PLAIN_EVERY = 64
 """So many rounds after the last plain one another is run, to know what it costs."""
-LONGEST_CHAIN = 8
 _SLOPE_ROWS = 8
 
 
@@ -112,13 +90,9 @@ class NodeBudget:
             calibration: What other texts have told of the draft's guesses; this text adds to it.
         """
         self.calibration = calibration
-        self._trust = min(1.0, max(-1.0, calibration.gained / MUCH))
-        self.credit = CREDIT + self._trust * TRUST_CREDIT
-        """Tokens that drafting may lose from here on."""
+        self.credit = Credit(costs, calibration)
         self._since_plain = 0
-        self._patience = self._shortest_patience
         self.costs = costs
-        self._hopeful = self._pays_with_luck()
         start = 4.0
         self._tokens, self._time_s = start, start * costs.plain_s()
         self._round = _Round()
@@ -131,8 +105,8 @@ class NodeBudget:
         """
         self._round = _Round(calls=[behind])
         self._since_plain += 1
-        may_pay = self._hopeful and self._since_plain < PLAIN_EVERY and self._affordable(2)
-        if may_pay or behind >= self._patience:
+        may_pay = self.credit.hopeful and self._since_plain < PLAIN_EVERY and self._affordable(2)
+        if may_pay or behind >= self.credit.patience:
             self._round.price = self.price
             slope_s = self.costs.verify.seconds(1 + _SLOPE_ROWS) - self.costs.verify.seconds(1)
             self._round.row_price = self._round.price * slope_s / _SLOPE_ROWS
@@ -140,10 +114,6 @@ class NodeBudget:
         self._round.calls.clear()
         self._since_plain = 0
         return False
-
-    @property
-    def _shortest_patience(self) -> int:
-        return round(PATIENCE * 4 ** -max(0.0, self._trust))
 
     @property
     def chances(self) -> Sequence[float]:
@@ -163,11 +133,7 @@ class NodeBudget:
 
     def _left_s(self) -> float:
         """How long the verification may take if all guesses may fail."""
-        stake = min(self.credit, max(LEAST_STAKE, STAKE * self.credit))
-        return (1 + stake) * self.costs.plain_s() - self._drafted_s()
-
-    def _pays_with_luck(self) -> bool:
-        return self._chain_pays(min(1.0, HOPE * self.calibration.usual[0]))
+        return (1 + self.credit.stake) * self.costs.plain_s() - self._drafted_s()
 
     def _affordable(self, rows: int) -> bool:
         return self.costs.verify.seconds(rows) <= self._left_s()
@@ -175,40 +141,11 @@ class NodeBudget:
     def hear(self, guesses: Sequence[tuple[Sequence[int], Sequence[float]]], text: Sequence[int]) -> None:
         """Takes note of what the draft would have guessed for each token of a text that went without it.
 
-        Where its guesses would have paid, they are given credit again; where not, they are heard less often.
-
         Args:
             guesses: Its best tokens and their log-probabilities.
             text: What the target chose.
         """
-        hits = 0
-        # What was easy or hard long ago says little of what comes.
-        guesses, text = guesses[-PATIENCE:], text[-PATIENCE:]
-        for (tokens, logprobs), token in zip(guesses, text, strict=True):
-            self.calibration.learn(logprobs, tokens.index(token) if token in tokens else None)
-            self.calibration.see(self.calibration.chances(logprobs), len(tokens))
-            hits += token == tokens[0]
-        self._hopeful = self._pays_with_luck()
-        if self._chain_pays(hits / len(text)):
-            self._hopeful = True
-            # This round is going to be charged for having caught up.
-            caught_up = self.costs.catch_up.seconds(self._round.calls[0]) / self.costs.plain_s()
-            self.credit = max(self.credit, CREDIT + max(0.0, self._trust) * TRUST_CREDIT + caught_up)
-            self._patience = self._shortest_patience
-        else:
-            self._patience = min(MOST_PATIENCE, 2 * self._patience) if self._hopeful else MOST_PATIENCE
-
-    def _chain_pays(self, chance: float) -> bool:
-        """Whether a chain of some length brings more tokens than rounds of `ar` in its time, each guess as likely."""
-        costs = self.costs
-        tokens, step, drafts_s = 1.0, 1.0, costs.host.seconds(1) + costs.catch_up.seconds(1)
-        for length in range(1, LONGEST_CHAIN + 1):
-            step *= chance
-            tokens += step
-            if tokens * costs.plain_s() > drafts_s + costs.verify.seconds(1 + length):
-                return True
-            drafts_s += costs.draft.seconds(1)
-        return False
+        self.credit.hear(guesses, text, self.costs.catch_up.seconds(self._round.calls[0]) / self.costs.plain_s())
 
     def worth_growing(self, parents: Sequence[int]) -> list[int]:
         """Those of a level's nodes that are to be forwarded and get children; none where that does not pay."""
@@ -252,7 +189,8 @@ class NodeBudget:
     def learn(self, burst: Sequence[int]) -> None:
         """Takes note of what the target chose from the root on: the accepted tokens and one more."""
         if not self._round.calls:
-            self._earn(len(burst), self.costs.plain_s(), 0.0)
+            self._count(len(burst), self.costs.plain_s())
+            self.credit.wait(len(burst))
             return
         accepted, node = set[int](), 0
         for token in burst:
@@ -278,15 +216,12 @@ class NodeBudget:
     def _judge(self, tokens: int) -> None:
         """Whether drafting pays: by expected times, which no single slow call upsets."""
         round_s = self._drafted_s() + self.costs.verify.seconds(len(self._round.kept))
-        gained = tokens - round_s / self.costs.plain_s()
-        self.calibration.earn(gained)
-        self._earn(tokens, round_s, gained)
-        self._hopeful = self._pays_with_luck()
+        self._count(tokens, round_s)
+        self.credit.earn(tokens, tokens - round_s / self.costs.plain_s())
 
-    def _earn(self, tokens: int, round_s: float, gained: float) -> None:
+    def _count(self, tokens: int, round_s: float) -> None:
         self._tokens = MEMORY * self._tokens + tokens
         self._time_s = MEMORY * self._time_s + round_s
-        self.credit = min(MOST_CREDIT, self.credit + gained + CREDIT_A_TOKEN * tokens)
 
     def timed(self, draft_s: float, verify_s: float, round_s: float) -> None:
         """Takes note of what the round took."""

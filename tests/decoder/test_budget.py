@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from decoder.budget import CREDIT, MOST_NODES, MUCH, PATIENCE, PLAIN_EVERY, NodeBudget, most_worth
+from decoder.budget import MOST_NODES, PLAIN_EVERY, NodeBudget, most_worth
 from decoder.calibration import MOST_GAINED, Calibration
 from decoder.costs import SETTLED, Costs, Curve
+from decoder.credit import CREDIT, MUCH, PATIENCE
 
 CHEAP, FLAT, STEEP = {1: 0.22, 8: 0.3, 32: 0.5}, {1: 0.1, 32: 0.1}, {1: 0.6, 32: 1.0}
 """Seconds of a draft level, in plain rounds."""
@@ -326,7 +327,7 @@ def test_putting_right_what_was_measured_beforehand_leaves_plain_rounds_alone() 
 def test_a_plain_round_tells_what_plain_rounds_cost() -> None:
     known = costs("packed weights")
     budget = NodeBudget(known, Calibration())
-    budget.credit = -1.0
+    budget.credit.tokens = -1.0
     for _ in range(50):
         assert not budget.drafts(1)
         budget.timed(draft_s=0.0, verify_s=1.9, round_s=2.0)
@@ -339,11 +340,11 @@ def test_no_more_is_verified_than_there_is_credit_for() -> None:
     budget.drafts(1)
     budget.grown(0, range(3), (-0.01, -0.02, -0.03), 3)
     budget.calibration.sharpness, budget.calibration.others = 1.0, -20.0
-    budget.credit = 0.8
+    budget.credit.tokens = 0.8
     kept = budget.keep()
     truth = costs("plain weights")
     assert truth.catch_up.seconds(1) + truth.verify.seconds(len(kept)) + 0.04 <= 1.8
-    budget.credit = -1.0
+    budget.credit.tokens = -1.0
     assert budget.keep() == [0]
 
 
@@ -375,32 +376,32 @@ def test_a_token_that_the_draft_thought_of_but_did_not_draft_ends_the_path() -> 
 
 def test_a_draft_that_is_far_behind_must_be_worth_catching_up() -> None:
     budget = NodeBudget(costs("packed weights"), Calibration())
-    budget.credit = 0.4
+    budget.credit.tokens = 0.4
     assert not budget.drafts(PATIENCE - 1)
     assert budget.drafts(1)
 
 
 def test_a_draft_that_was_long_silent_is_heard_whatever_credit_there_is() -> None:
     budget = NodeBudget(costs("packed weights"), Calibration())
-    budget.credit = 0.0
+    budget.credit.tokens = 0.0
     assert budget.drafts(PATIENCE)
 
 
 def test_a_silent_draft_whose_guesses_would_have_paid_is_given_credit_again() -> None:
     budget = NodeBudget(costs("packed weights"), Calibration())
-    budget.credit = 0.0
+    budget.credit.tokens = 0.0
     assert budget.drafts(PATIENCE)
     budget.hear([((5, 6), (-0.1, -3.0))] * 40, [5] * 40)
-    assert budget.credit >= CREDIT
+    assert budget.credit.tokens >= CREDIT
     assert budget.drafts(1)
 
 
 def test_a_silent_draft_whose_guesses_would_have_failed_is_heard_less_often() -> None:
     budget = NodeBudget(costs("packed weights"), Calibration())
-    budget.credit = 0.0
+    budget.credit.tokens = 0.0
     assert budget.drafts(PATIENCE)
     budget.hear([((5, 6), (-0.1, -3.0))] * 40, [7] * 40)
-    assert budget.credit == 0
+    assert budget.credit.tokens == 0
     assert not budget.drafts(PATIENCE)
     assert budget.drafts(2 * PATIENCE)
 
@@ -417,9 +418,9 @@ def test_one_round_stakes_only_a_part_of_the_credit() -> None:
     """A few bad guesses at the beginning of a text would end all drafting otherwise."""
     for machine in MACHINES:
         text = Text(machine, sure, never)
-        before = text.budget.credit
+        before = text.budget.credit.tokens
         text.decode(1)
-        assert text.budget.credit > 0.35 * before
+        assert text.budget.credit.tokens > 0.35 * before
 
 
 # What other texts have told
@@ -434,13 +435,13 @@ def after_texts(gained: float) -> Calibration:
 
 def test_a_draft_that_has_paid_in_other_texts_has_more_credit_and_is_heard_sooner() -> None:
     trusted = NodeBudget(costs("packed weights"), after_texts(MUCH))
-    assert trusted.credit > CREDIT
-    trusted.credit = 0.0
+    assert trusted.credit.tokens > CREDIT
+    trusted.credit.tokens = 0.0
     assert trusted.drafts(PATIENCE // 2)
 
 
 def test_a_draft_that_has_cost_other_texts_time_has_less_credit() -> None:
-    assert 0 < NodeBudget(costs("packed weights"), after_texts(-MUCH)).credit < CREDIT
+    assert 0 < NodeBudget(costs("packed weights"), after_texts(-MUCH)).credit.tokens < CREDIT
 
 
 def test_a_draft_whose_guesses_are_hopeless_is_not_even_tried() -> None:
@@ -448,14 +449,14 @@ def test_a_draft_whose_guesses_are_hopeless_is_not_even_tried() -> None:
     for _ in range(200):
         known.see((0.01, 0.0, 0.0), 3)
     budget = NodeBudget(costs("packed weights"), known)
-    assert budget.credit == CREDIT
+    assert budget.credit.tokens == CREDIT
     assert not budget.drafts(1)
 
 
 def test_gains_and_losses_of_texts_long_past_are_forgotten() -> None:
     known = after_texts(-1000.0)
     known.earn(2 * MOST_GAINED)
-    assert NodeBudget(costs("packed weights"), known).credit > CREDIT
+    assert NodeBudget(costs("packed weights"), known).credit.tokens > CREDIT
 
 
 def test_a_round_s_gain_counts_for_other_texts() -> None:

@@ -12,7 +12,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from decoder import budget, engine
+from decoder import credit, engine
 from decoder.bench.shapes import with_random_draft
 from decoder.calibration import Calibration
 from decoder.config import PRESETS, RunConfig
@@ -113,8 +113,8 @@ def test_a_draft_that_disagrees_everywhere_costs_at_most_three_per_cent(loaded: 
 def test_that_would_not_hold_with_a_budget_that_stakes_more(
     loaded: Pair, world: World, monkeypatch: pytest.MonkeyPatch, broken: str
 ) -> None:
-    monkeypatch.setattr(budget, broken, 10 * getattr(budget, broken))
-    monkeypatch.setattr(budget, "MOST_CREDIT", 1000.0)
+    monkeypatch.setattr(credit, broken, 10 * getattr(credit, broken))
+    monkeypatch.setattr(credit, "MOST_CREDIT", 1000.0)
     assert next(rates(priced(with_random_draft(loaded), world), world)) < BAR
 
 
