@@ -17,8 +17,8 @@ from decoder.tree import TokenTree
 
 TOKEN, PARENT, DEPTH, ROW = range(4)
 """Lines of `Board.nodes`; ROW: which of the draft's rows a node was, of no meaning if it did not grow."""
-OUTCOME = 3 + DEEPEST + 1
-"""Numbers that tell of a verification: d0, tau_h, how many tokens; the accepted nodes and the token after them."""
+OUTCOME = 1 + DEEPEST + 1
+"""Numbers that tell of a verification: how many tokens; the accepted nodes and the token after them."""
 REPORT = OUTCOME + 1 + 3 * MOST_NODES
 
 
@@ -106,15 +106,12 @@ class Verified:
 
     accepted: list[int]
     bonus: int
-    d0: float
-    tau_h: float
 
 
 def verified(report: NDArray[np.float64]) -> Verified:
     """Reads the first part of a report."""
-    d0, tau_h, count = report[:3].tolist()
-    *accepted, bonus = report[3 : 3 + int(count)].astype(int).tolist()
-    return Verified(accepted, bonus, d0, tau_h)
+    *accepted, bonus = report[1 : 1 + int(report[0])].astype(int).tolist()
+    return Verified(accepted, bonus)
 
 
 def drafted(report: NDArray[np.float64], root: int) -> TokenTree:

@@ -171,7 +171,8 @@ class Pace:
     def timed(self, plan: Plan | None, draft_s: float, verify_s: float, round_s: float) -> None:
         """Takes note of what a round took."""
         if plan is None:
-            self.plain_s.learn(1, round_s)
+            # The device may have worked on it before the round began.
+            self.plain_s.learn(1, max(round_s, verify_s))
             self.verify_s.learn(1, verify_s)
             return
         self.draft_s.learn(plan.depth, draft_s)

@@ -102,9 +102,8 @@ def _commit(board: Board, tokens: Int[Tensor, "D"], path: _Path) -> None:
     surplus = tokens.new_zeros(1)
     board.text.index_copy_(0, board.length + steps, torch.where(last, path.bonus, torch.cat([tokens, surplus])))
     board.length.add_(path.length + 1)
-    told = torch.where(last, path.bonus, torch.cat([path.nodes, surplus])).double()
-    knobs = torch.stack([board.knobs["d0"], board.knobs["tau_h"], (path.length + 1).double()])
-    board.report[: len(told) + len(knobs)].copy_(torch.cat([knobs, told]))
+    told = torch.where(last, path.bonus, torch.cat([path.nodes, surplus]))
+    board.report[: 1 + len(told)].copy_(torch.cat([(path.length + 1)[None], told]))
 
 
 def _learn(board: Board, accepted: Int[Tensor, ""], levels: Int[Tensor, ""]) -> None:

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from decoder.config import KnobName, Rules, RunConfig
+from decoder.config import DynaTree, KnobName, Rules, RunConfig
 from decoder.engine import Outcome, TreeSession
 from decoder.models import Pair
 from decoder.resident.forward import ModuleStatic
@@ -49,9 +49,18 @@ def match(
         turned += tuple(Turn(name, value) for name, value in (turns or {}).get(len(found), ()))
         expected, outcome = host.step(turned), device.step(turned)
         check(outcome, expected)
+        _check_knobs(device)
         found.append(outcome)
     assert device.text == host.text
     return found
+
+
+def _check_knobs(session: ResidentSession) -> None:
+    """History has moved the device's knobs as it has moved the host's, to the last bit."""
+    rules = session._controller.rules if session._controller else None
+    if isinstance(rules, DynaTree) and not session._instead:
+        knobs = session._seat.board.knobs
+        assert (float(knobs["d0"]), float(knobs["tau_h"])) == (rules.d0, rules.tau_h)
 
 
 def check(outcome: Outcome, expected: Outcome) -> None:

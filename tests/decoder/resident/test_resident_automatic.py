@@ -293,6 +293,12 @@ def test_one_slow_round_does_not_upset_a_time() -> None:
     assert times.seconds(4) < 1.05
 
 
+def test_a_plain_round_costs_what_the_device_took_though_nobody_waited_for_it() -> None:
+    pace = Pace()
+    pace.timed(None, 0, 1.0, 0.001)
+    assert pace.plain_s.seconds(1) == 1
+
+
 def test_ranks_are_those_of_falling_path_probability() -> None:
     assert ranks([0.0, -1.0, -0.5, -0.5, -3.0], [2, 4]) == [1, 4]
     assert ranks([0.0, -1.0, -0.5, -0.5, -3.0], [3]) == [2]
