@@ -27,7 +27,7 @@ LEAST_STAKE = 0.8
 """One round may lose so many tokens as long as there is credit for them: less would not pay for any draft."""
 HOPE = 1.5
 """Drafting may pay where it would if guesses were likelier by this than they have been lately."""
-PATIENCE = 48
+PATIENCE = 32
 """Plain rounds after which the draft is heard; a quarter where other texts have shown that drafting pays."""
 MOST_PATIENCE = 8 * PATIENCE
 """It is heard less often the longer its guesses fail, since reading what it missed takes time; but not less often."""
