@@ -61,6 +61,10 @@ class Seat:
             side.store.zero_()
             _read(side, text[:-1])
 
+    def catch_up(self, text: Sequence[int], read: int) -> None:
+        """Lets the draft read the text from here on, where it lacks more than a draft reads by itself."""
+        _read(self.draft, text, read)
+
     def drafting(self, shape: Shape, length: int) -> Work:
         """What drafts a tree after a text of at most so many tokens and reports it."""
         visible = slots(length + shape.rows)
@@ -97,9 +101,9 @@ class Seat:
         return undo
 
 
-def _read(side: Side, text: Sequence[int]) -> None:
+def _read(side: Side, text: Sequence[int], start: int = 0) -> None:
     device = side.store.device
-    for first in range(0, len(text), CHUNK):
+    for first in range(start, len(text), CHUNK):
         tokens = torch.tensor(text[first : first + CHUNK], device=device)
         places = torch.arange(first, first + len(tokens), device=device)
         seen = torch.ones((len(tokens), len(tokens)), dtype=torch.bool, device=device).tril()

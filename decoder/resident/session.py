@@ -19,7 +19,7 @@ from decoder.resident.board import drafted, verified
 from decoder.resident.clock import Clock
 from decoder.resident.flight import Flight, Flights
 from decoder.resident.pace import Plan, ranks
-from decoder.resident.shape import Shape, beam, first_rows, fits, rule, shape
+from decoder.resident.shape import FIRST_ROWS, Shape, beam, first_rows, fits, rule, shape
 from decoder.steering import Turn
 from decoder.tree import TokenTree
 
@@ -159,7 +159,8 @@ class ResidentSession:
         """What is drafted next, if anything, where the draft lacks at most so many tokens besides the last."""
         if self._controller is None:
             return None
-        rules, first = self._controller.rules, first_rows(lacking + 1)
+        rules = self._controller.rules
+        first = first_rows(min(lacking + 1, FIRST_ROWS[-1]))
         if not (isinstance(rules, DynaTree) and rules.automatic):
             return _Draft(replace(shape(rules), first=first), None)
         pace = self._pair.seats.pace
@@ -173,6 +174,7 @@ class ResidentSession:
         """Drafts the tree that is verified next, and waits for it."""
         flight = self._flights.draft(draft.shape, len(self._text), clock, draft.most)
         self._tree = drafted(self._flights.land(flight), self._text[-1])
+        self._read = len(self._text)
         self._draft_s += flight.seconds
         self._draft_forwards += draft.shape.deepest
 
@@ -191,6 +193,8 @@ class ResidentSession:
         if len(self._text) + 1 < self._longest:
             follows = self._next_draft(1 if draft else length - 1 - self._read)
             if follows:
+                if not draft and length - self._read > FIRST_ROWS[-1]:
+                    self._seat.catch_up(self._text, self._read)
                 ahead = self._flights.draft(follows.shape, length, clock, follows.most)
             else:
                 ahead = self._flights.verification(1, 0, length, clock)
@@ -207,6 +211,8 @@ class ResidentSession:
             # The last accepted node may have been a leaf, which the draft never reads.
             self._read = len(self._text) - 2
             self._told = (draft.plan, ranks(tree.path_logprobs, told.accepted)) if draft.plan else None
+        if follows:
+            self._read = len(self._text)
         self._tree = drafted(report, told.bonus) if follows else TokenTree([told.bonus])
         self._draft, self._flight = follows, None if follows else ahead
         self._draft_s = ahead.seconds if follows and ahead else 0.0

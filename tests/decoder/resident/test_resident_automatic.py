@@ -90,7 +90,7 @@ def test_what_became_of_each_tree_is_learnt_once_but_of_the_last_ones(lab: Lab) 
 def test_a_long_rest_leaves_a_draft_that_has_much_to_read(lab: Lab) -> None:
     pair = lab.pair("long")
     loaded = seated(lab.loaded(pair, "float64"))
-    for rest in (13, 14, 61, 62, 63, LONGEST_REST + 2):
+    for rest in (13, 14, 61, 62, 63, LONGEST_REST + 2, *range(251, 256), 700):
         dice = loaded.seats.pace = Dice(0, plain=0)
         order: list[Plan | None] = [*[Plan(2, 8)] * 2, *[None] * rest, *[Plan(3, 8)] * 40]
         dice.choose = lambda _, order=order: order.pop(0)  # type: ignore[method-assign, misc]
