@@ -156,6 +156,8 @@ class Pair:
     """Where texts are decoded on an accelerator."""
     costs: dict[int, Costs] = field(default_factory=dict, compare=False, repr=False)
     """What rounds have cost so far, by the length of the text as a power of two; shared by all texts."""
+    threads: int = field(default_factory=torch.get_num_threads, compare=False, repr=False)
+    """Most that torch may compute with: as many as it was given before any were tried out."""
     calibration: Calibration = field(default_factory=Calibration, compare=False, repr=False)
     """How likely the draft's guesses are right, as far as is known; shared by all texts."""
 
@@ -251,9 +253,15 @@ def inexact_pair(pair: Pair) -> Pair:
 
 
 def settle_threads(pair: Pair) -> None:
-    """Chooses the number of threads for this pair, where a CPU computes."""
-    if pair.target.device.type == "cpu":
-        choose_threads(functools.partial(_try_out, pair.target))
+    """Chooses the number of threads for this pair, where a CPU computes: as many as are free to compute just now.
+
+    An exact pair keeps those that it was found to be exact with.
+    """
+    if pair.target.device.type != "cpu" or pair.exact:
+        return
+    before = torch.get_num_threads()
+    if choose_threads(functools.partial(_try_out, pair.target), pair.threads) != before:
+        pair.costs.clear()
 
 
 @torch.inference_mode()

@@ -22,7 +22,7 @@ from decoder.errors import DeviceError
 from decoder.events import End, Event, Figures, Knob, Round, Run, Start, Summary
 from decoder.methods import Method, chosen
 from decoder.metrics import Race
-from decoder.models import Pair
+from decoder.models import Pair, settle_threads
 from decoder.neartie import judged
 from decoder.steering import Stage, StageName, Steering
 from decoder.text import Pieces, TextStream, as_chat, encode_prompt, without_surrogates
@@ -62,6 +62,8 @@ def decode(
     methods = chosen(config.methods)
     text = as_chat(pair.tokenizer, prompt) if config.chat else without_surrogates(prompt)
     prompt_ids = encode_prompt(pair.tokenizer, text, config.max_new_tokens, pair.context, special=not config.chat)
+    # What else runs on the machine comes and goes; a thread that waits for a busy core costs more than it brings.
+    settle_threads(pair)
     started = time.perf_counter()
     race = Race()
     for event in _events(pair, text, prompt_ids, config, methods, steering or Steering(), started):

@@ -19,15 +19,15 @@ WORTH = 0.95
 """More threads must cut the time at least to this share."""
 
 
-def choose_threads(run: Callable[[], object]) -> int:
+def choose_threads(run: Callable[[], object], given: int | None = None) -> int:
     """Sets torch's number of threads to the one with which `run` is fastest, and returns it.
 
     What the user decided stays: with OMP_NUM_THREADS set nothing is changed, and no more threads are tried than torch
-    has now.
+    was `given`, which is as many as it has now unless said otherwise.
     """
     if "OMP_NUM_THREADS" in os.environ:
         return torch.get_num_threads()
-    most = min(torch.get_num_threads(), usable_cores())
+    most = min(given or torch.get_num_threads(), usable_cores())
     counts = [count for count in (1 << bit for bit in range(most.bit_length())) if count < most] + [most]
     times: dict[int, list[float]] = {count: [] for count in counts}
     # By turns: what else runs on the machine disturbs all alike.

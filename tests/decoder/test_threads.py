@@ -3,13 +3,16 @@
 import os
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 
-from decoder import threads
+from decoder import RunConfig, decode, models, race, threads
+from decoder.models import Pair, settle_threads
 from decoder.threads import choose_threads, fewest_worth_it, usable_cores
+from tests.decoder.lab import Lab
 
 
 @pytest.fixture(autouse=True)
@@ -133,3 +136,33 @@ def test_control_groups_of_the_old_kind_are_understood(tmp_path: Path, granted: 
 @pytest.mark.usefixtures("eight_cpus")
 def test_a_system_that_tells_nothing_is_taken_by_its_word(tmp_path: Path) -> None:
     assert usable_cores(tmp_path) == 8
+
+
+@pytest.mark.usefixtures("free")
+def test_threads_that_did_not_pay_once_are_tried_again_where_they_were_given() -> None:
+    torch.set_num_threads(1)
+    assert choose_threads(faster_by_threads, given=4) == 4
+
+
+@pytest.mark.parametrize(("now", "known"), [(1, {}), (4, {512: "costs"})])
+def test_costs_with_another_number_of_threads_are_forgotten(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch, now: int, known: dict[int, str]
+) -> None:
+    pair = replace(lab.loaded(lab.pair("neox"), "float64"), costs={512: "costs"})
+    torch.set_num_threads(4)
+    monkeypatch.setattr(models, "choose_threads", lambda *_: now)
+    settle_threads(pair)
+    assert pair.costs == known
+
+
+def test_an_exact_pair_keeps_its_threads(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(models, "choose_threads", lambda *_: pytest.fail("were tried"))
+    settle_threads(replace(lab.loaded(lab.pair("neox"), "float64"), exact=True))
+
+
+def test_every_text_begins_with_as_many_threads_as_are_free(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    pair, settled = lab.loaded(lab.pair("neox"), "float64"), list[Pair]()
+    monkeypatch.setattr(race, "settle_threads", settled.append)
+    for _ in range(2):
+        list(decode(pair, "The tree grows", RunConfig(("ar",), 2)))
+    assert settled == [pair, pair]
