@@ -49,7 +49,7 @@ def _with_rules(pair: "Pair", prompt_ids: Sequence[int], config: RunConfig, rule
     from decoder.resident.session import ResidentSession
     from decoder.resident.shape import fits
 
-    if pair.target.device.type != "cuda" or pair.exact or not fits(rules):
+    if pair.target.device.type != "cuda" or pair.exact or pair.seats.refused or not fits(rules):
         return TreeSession(pair, prompt_ids, config, rules)
     return ResidentSession(pair, prompt_ids, config, rules)
 

@@ -229,9 +229,20 @@ def load_pair(
     if exact:
         report("finding passes that agree bit for bit")
         pair = exact_pair(pair)
+    elif chosen_device.type == "cuda":
+        _try_rounds(pair, report)
     for model in (pair.target, pair.draft):
         model.slim()
     return pair
+
+
+def _try_rounds(pair: Pair, report: Report) -> None:
+    from decoder.resident.trial import refusal  # noqa: PLC0415 - sessions stand above this module
+
+    report("trying rounds on the device")
+    pair.seats.refused = refusal(pair)
+    if pair.seats.refused:
+        report(f"rounds are driven by the host, which is slower: on the device, {pair.seats.refused}")
 
 
 def exact_pair(pair: Pair) -> Pair:

@@ -117,6 +117,8 @@ class Seats:
 
     graphs: bool = True
     """False: seats made from now on repeat nothing from a graph, they compute the same by plain calls."""
+    refused: str | None = None
+    """Why rounds do not run here, but from the host."""
     ahead: tuple[object, Mark] | None = None
     """Who has asked the device for work ahead of its turn, and where that ends."""
     pace: Pace = field(default_factory=Pace)

@@ -14,6 +14,7 @@ from decoder.engine import TreeSession
 from decoder.events import Event, Round
 from decoder.metrics import fold
 from decoder.models import Pair
+from decoder.resident.seat import Seats
 from decoder.resident.session import ResidentSession
 from tests.decoder.lab import METHODS, Lab, Played
 from tests.decoder.resident.match import seated
@@ -102,7 +103,7 @@ def test_cuda_pairs_are_decoded_on_the_device_unless_they_must_be_exact_or_trees
 
     monkeypatch.setattr("decoder.resident.session.ResidentSession", lambda *_: "resident")
     monkeypatch.setattr("decoder.engine.TreeSession", lambda *_: "tree")
-    pair: Any = Opened(target=Opened(device=torch.device(device)), exact=exact)
+    pair: Any = Opened(target=Opened(device=torch.device(device)), exact=exact, seats=Seats())
     assert methods._with_rules(pair, [1], RunConfig(), rules) == kind  # type: ignore[comparison-overlap]
 
 

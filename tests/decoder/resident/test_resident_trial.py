@@ -1,0 +1,61 @@
+"""Rounds on a device are tried before a text depends on them; where they fail, the host drives the rounds."""
+
+from dataclasses import replace
+from typing import Any, cast
+
+import pytest
+import torch
+
+from decoder import RunConfig, methods, models
+from decoder.engine import TreeSession
+from decoder.models import Pair
+from decoder.resident import session, trial
+from decoder.resident.seat import Seat, Seats
+from tests.decoder.lab import Lab
+
+
+@pytest.fixture
+def pair(lab: Lab) -> Pair:
+    return replace(lab.loaded(lab.pair("neox"), "float32"), seats=Seats(graphs=False))
+
+
+def test_rounds_that_write_the_host_s_texts_are_trusted(pair: Pair) -> None:
+    assert trial.refusal(pair) is None
+
+
+def test_every_kind_of_round_is_tried(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    tried: list[object] = []
+    monkeypatch.setattr(trial, "ResidentSession", lambda *given: tried.append(given[3]) or TreeSession(*given))
+    assert trial.refusal(pair) is None
+    assert tuple(tried) == trial.TRIED
+
+
+def test_what_cannot_be_captured_is_told_in_one_line(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise RuntimeError("operation not permitted when stream is capturing\nmore about it")
+
+    monkeypatch.setattr(Seat, "verification", fail)
+    assert trial.refusal(pair) == "operation not permitted when stream is capturing"
+
+
+def test_another_text_than_the_host_s_is_noticed(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    right = session.verified
+
+    def wrong(report: Any) -> Any:
+        told = right(report)
+        return replace(told, bonus=told.bonus + 1)
+
+    monkeypatch.setattr(session, "verified", wrong)
+    assert "instead of" in (trial.refusal(pair) or "")
+
+
+def test_a_refused_device_leaves_the_rounds_to_the_host(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trial, "refusal", lambda _: "it does not")
+    told: list[str] = []
+    models._try_rounds(pair, told.append)
+    assert "the host" in told[-1]
+    assert "it does not" in told[-1]
+    monkeypatch.setattr(pair.target, "device", torch.device("cuda"))
+    monkeypatch.setattr("decoder.engine.TreeSession", lambda *_: "the host's")
+    opened = methods.METHODS["ar"].open(pair, [1], RunConfig())
+    assert cast("object", opened) == "the host's"
