@@ -1,5 +1,6 @@
 """Rounds on a device are tried before a text depends on them; where they fail, the host drives the rounds."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, cast
 
@@ -7,9 +8,10 @@ import pytest
 import torch
 
 from decoder import RunConfig, methods, models
+from decoder.config import Rules
 from decoder.engine import TreeSession
 from decoder.models import Pair
-from decoder.resident import session, trial
+from decoder.resident import board, session, trial
 from decoder.resident.seat import Seat, Seats
 from tests.decoder.lab import Lab
 
@@ -25,7 +27,12 @@ def test_rounds_that_write_the_host_s_texts_are_trusted(pair: Pair) -> None:
 
 def test_every_kind_of_round_is_tried(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
     tried: list[object] = []
-    monkeypatch.setattr(trial, "ResidentSession", lambda *given: tried.append(given[3]) or TreeSession(*given))
+
+    def open_session(pair: Pair, prompt: Sequence[int], config: RunConfig, rules: Rules | None) -> TreeSession:
+        tried.append(rules)
+        return TreeSession(pair, prompt, config, rules)
+
+    monkeypatch.setattr(trial, "ResidentSession", open_session)
     assert trial.refusal(pair) is None
     assert tuple(tried) == trial.TRIED
 
@@ -39,7 +46,7 @@ def test_what_cannot_be_captured_is_told_in_one_line(pair: Pair, monkeypatch: py
 
 
 def test_another_text_than_the_host_s_is_noticed(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
-    right = session.verified
+    right = board.verified
 
     def wrong(report: Any) -> Any:
         told = right(report)
