@@ -18,7 +18,8 @@ from tests.decoder.lab import Lab
 
 @pytest.fixture
 def pair(lab: Lab) -> Pair:
-    return replace(lab.loaded(lab.pair("neox"), "float32"), seats=Seats(graphs=False))
+    loaded: Pair = lab.loaded(lab.pair("neox"), "float32")
+    return replace(loaded, seats=Seats(graphs=False))
 
 
 def test_rounds_that_write_the_host_s_texts_are_trusted(pair: Pair) -> None:
