@@ -11,6 +11,7 @@ from decoder.budget import PLAIN_EVERY
 from decoder.calibration import Calibration
 from decoder.config import AUTO, PRESETS
 from decoder.costs import Costs, Curve
+from decoder.credit import PATIENCE
 from decoder.events import Round
 from decoder.metrics import depths
 from decoder.models import Pair
@@ -93,8 +94,8 @@ def test_costs_that_are_measured_here_give_the_same_text(lab: Lab) -> None:
 
 
 def test_where_drafting_is_too_dear_every_round_is_plain(lab: Lab) -> None:
-    rounds = play(priced(lab.loaded(lab.pair("neox"), "float32"), DEAR), FAST).rounds("dynatree")
-    assert len(rounds) == 32
+    rounds = play(priced(lab.loaded(lab.pair("neox"), "float32"), DEAR), FAST, PATIENCE - 2).rounds("dynatree")
+    assert len(rounds) == PATIENCE - 2
     assert {(len(event.tokens), event.draft_forwards, len(event.committed)) for event in rounds} == {(1, 0, 1)}
 
 
