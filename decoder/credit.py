@@ -70,9 +70,10 @@ class Credit:
         self.hopeful = self._may_pay()
 
     def hear(self, guesses: Sequence[tuple[Sequence[int], Sequence[float]]], text: Sequence[int], paid: float) -> None:
-        """Takes note of what the draft would have guessed for each token of a text that went without it.
+        """Takes note of what the draft would have guessed for the latest tokens of a text that went without it.
 
-        Where its guesses would have paid, they are given credit again; where not, they are heard less often.
+        What was easy or hard long ago says little of what comes. Where the guesses would have paid, they are given
+        credit again; where not, they are heard less often.
 
         Args:
             guesses: Its best tokens and their log-probabilities.
@@ -80,8 +81,6 @@ class Credit:
             paid: Tokens that catching up is going to cost this round.
         """
         hits = 0
-        # What was easy or hard long ago says little of what comes.
-        guesses, text = guesses[-PATIENCE:], text[-PATIENCE:]
         for (tokens, logprobs), token in zip(guesses, text, strict=True):
             self._calibration.learn(logprobs, tokens.index(token) if token in tokens else None)
             self._calibration.see(self._calibration.chances(logprobs), len(tokens))

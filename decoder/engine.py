@@ -17,6 +17,7 @@ from torch import Tensor
 from decoder.budget import NodeBudget
 from decoder.config import Rules, RunConfig
 from decoder.controller import Controller, Turned
+from decoder.credit import PATIENCE
 from decoder.device import Stopwatch
 from decoder.draft.drafter import Children, Drafter
 from decoder.events import Knobs
@@ -204,7 +205,7 @@ class TreeSession:
         """The draft's best next tokens; after rounds without it, its budget hears what it would have guessed."""
         if self._nodes is None or behind <= HEARD_FROM:
             return drafter.catch_up(self.text, count)
-        *missed, last = drafter.catch_up_aloud(self.text, count)
+        *missed, last = drafter.catch_up_aloud(self.text, count, PATIENCE)
         self._nodes.hear([(guess.tokens, guess.logprobs) for guess in missed], self.text[-len(missed) :])
         return last
 

@@ -55,12 +55,15 @@ class Drafter:
         self.forwards += 1
         return best_children(logits[None, : self._vocabulary], count)[0]
 
-    def catch_up_aloud(self, text: Sequence[int], count: int) -> list[Children]:
-        """The same, but returns the `count` best tokens after each token that the cache lacked."""
-        start, missed = self.cache.length, text[self.cache.length :]
+    def catch_up_aloud(self, text: Sequence[int], count: int, latest: int) -> list[Children]:
+        """The same, but returns the `count` best tokens after each of the `latest` tokens at most that it lacked."""
+        start = max(self.cache.length, len(text) - latest)
+        if start > self.cache.length:
+            self._model.read(self.cache, text[self.cache.length : start])
+            self.forwards += 1
         positions = range(start, len(text))
-        visible = np.tri(len(missed), dtype=np.bool_)
-        logits = self._model.forward(self.cache, missed, positions, visible)
+        visible = np.tri(len(positions), dtype=np.bool_)
+        logits = self._model.forward(self.cache, text[start:], positions, visible)
         self.cache.keep(positions)
         self.forwards += 1
         return best_children(logits[:, : self._vocabulary], count)

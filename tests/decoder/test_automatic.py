@@ -2,16 +2,18 @@
 
 import random
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
 
 from decoder import DynaTree, RunConfig, Steering, decode
-from decoder.budget import PLAIN_EVERY
+from decoder.budget import PLAIN_EVERY, NodeBudget
 from decoder.calibration import Calibration
 from decoder.config import AUTO, PRESETS
 from decoder.costs import Costs, Curve
 from decoder.credit import PATIENCE
+from decoder.draft.drafter import Drafter
 from decoder.events import Round
 from decoder.metrics import depths
 from decoder.models import Pair
@@ -161,3 +163,32 @@ def test_every_cost_that_is_measured_is_above_zero(lab: Lab) -> None:
     for rows in (1, pair.context):
         found = measured(pair, rows)
         assert all(seconds > 0 for curve in vars(found).values() for seconds in curve.by_rows()[1:])
+
+
+@pytest.mark.parametrize("missed", [PATIENCE, 2 * PATIENCE])
+def test_a_silent_draft_is_judged_by_what_it_would_have_guessed_for_the_latest_tokens(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch, missed: int
+) -> None:
+    heard: list[tuple[list[int], list[int]]] = []
+
+    def hear(_: NodeBudget, guesses: Sequence[tuple[Sequence[int], object]], text: Sequence[int]) -> None:
+        heard.append(([tokens[0] for tokens, _ in guesses], list(text)))
+
+    monkeypatch.setattr(NodeBudget, "hear", hear)
+    monkeypatch.setattr("decoder.credit.Credit._least_patience", missed)
+    pair = priced(lab.loaded(lab.pair("neox"), "float64"), DEAR)
+    text = play(replace(pair, draft=pair.target), FAST, missed + 1).tokens("dynatree")
+    guessed, chosen = heard[0]
+    assert guessed == chosen
+    assert chosen == text[missed - PATIENCE : missed - 1]
+
+
+def test_a_draft_that_caught_up_in_two_passes_guesses_as_in_one(lab: Lab) -> None:
+    pair = lab.loaded(lab.pair("neox"), "float64")
+    text, found = [5, 9, 2, 7, 7, 3, 8, 1], list[list[list[int]]]()
+    for latest in (3, 8):
+        drafter = Drafter(pair.draft, pair.vocabulary, 20)
+        drafter.read(text[:2])
+        found.append([guess.tokens for guess in drafter.catch_up_aloud(text, 2, latest)])
+        assert drafter.cache.length == len(text)
+    assert found[0] == found[1][-3:]
