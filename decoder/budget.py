@@ -139,7 +139,7 @@ class NodeBudget:
         return self.costs.verify.seconds(rows) <= self._left_s()
 
     def hear(self, guesses: Sequence[tuple[Sequence[int], Sequence[float]]], text: Sequence[int]) -> None:
-        """Takes note of what the draft would have guessed for each token of a text that went without it.
+        """Takes note of what the draft would have guessed for the latest tokens of a text that went without it.
 
         Args:
             guesses: Its best tokens and their log-probabilities.

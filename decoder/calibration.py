@@ -3,7 +3,8 @@
 The draft's probabilities do not say that by themselves: greedy verification knows only the target's most probable
 token, so what the draft finds likely is likelier still, and every pair differs. Two numbers turn probabilities into
 chances: an exponent that sharpens or flattens them, and the weight of all tokens that were not drafted. They follow the
-text by Newton steps, forget what is long past, and begin from what is usual. Knows neither trees nor models.
+text by Newton steps, forget what is long past, and begin from what is usual. Beside them stand how guesses along a
+chain hang together, how good they have been lately, and what drafting has gained. Knows neither trees nor models.
 """
 
 import math
@@ -20,6 +21,7 @@ KINSHIP = 0.6
 LEAST_KINSHIP = 0.3
 KINSHIP_STEP = 0.05
 MOST_GAINED = 64.0
+"""Gains and losses beyond this are forgotten."""
 USUAL = (0.6, 0.15)
 """Chances of a first and of a second guess to begin with."""
 SEEN_BEFORE = 4.0
@@ -32,7 +34,7 @@ _HEAVIEST, _LIGHTEST = 20.0, -40.0
 
 
 class Calibration:
-    """Chances from log-probabilities, under the two numbers learnt so far."""
+    """What is known of one pair's guesses so far."""
 
     def __init__(self) -> None:
         self.sharpness = SHARPNESS

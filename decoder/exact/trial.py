@@ -14,10 +14,10 @@ from torch import Tensor
 from decoder.errors import ConfigError, PairError
 from decoder.exact.passes import Exact
 from decoder.forward import Forward
+from decoder.lean.packed import HALF
 
 UNPADDED_ROWS, PADDED_ROWS, CUDA_ROWS = 16, 8, 64
 """Most rows of a pass: on a CPU where smaller passes agree with it, on a CPU where they are padded to it, on CUDA."""
-HALF = (torch.bfloat16, torch.float16)
 
 
 def refuse_float64(dtype: torch.dtype) -> None:
