@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from decoder.config import DynaTree, Fixed, Linear, RunConfig, bounds
     from decoder.errors import DecoderError
-    from decoder.models import load_pair
+    from decoder.loading import load_pair
     from decoder.race import decode
     from decoder.steering import Stage, Steering
 
@@ -34,7 +34,7 @@ _HOMES = {
     "Steering": "decoder.steering",
     "bounds": "decoder.config",
     "decode": "decoder.race",
-    "load_pair": "decoder.models",
+    "load_pair": "decoder.loading",
 }
 
 

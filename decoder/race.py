@@ -22,10 +22,11 @@ from decoder.errors import DeviceError
 from decoder.events import End, Event, Figures, Knob, Round, Run, Start, Summary
 from decoder.methods import Method, chosen
 from decoder.metrics import Race
-from decoder.models import Pair, settle_threads
+from decoder.models import Pair
 from decoder.neartie import judged
 from decoder.steering import Stage, StageName, Steering
 from decoder.text import Pieces, TextStream, as_chat, encode_prompt, without_surrogates
+from decoder.threads import settle_threads
 from decoder.waiting import hold, slow_down, takes_step
 
 

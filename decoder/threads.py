@@ -4,19 +4,41 @@ More threads than free cores wait for each other in every product and cost a mul
 lose by a second thread even where a core is free.
 """
 
+import functools
 import os
 import statistics
 import time
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import torch
+
+from decoder.models import LanguageModel, Pair
 
 REPEATS = 5
 LIMIT_S = 0.3
 """For all trials of one number of threads."""
 WORTH = 0.95
 """More threads must cut the time at least to this share."""
+
+
+def settle_threads(pair: Pair) -> None:
+    """Chooses the number of threads for this pair, where a CPU computes: as many as are free to compute just now.
+
+    An exact pair keeps those that it was found to be exact with.
+    """
+    if pair.target.device.type != "cpu" or pair.exact:
+        return
+    before = torch.get_num_threads()
+    if choose_threads(functools.partial(_try_out, pair.target), pair.threads) != before:
+        pair.costs.clear()
+
+
+@torch.inference_mode()
+def _try_out(model: LanguageModel, rows: int = 4) -> None:
+    """What a verification of a small tree takes."""
+    model.forward(model.new_cache(rows), [0] * rows, range(rows), np.tri(rows, dtype=np.bool_))
 
 
 def choose_threads(run: Callable[[], object], given: int | None = None) -> int:

@@ -16,7 +16,9 @@ from decoder.bench.shapes import random_prompt, with_random_draft
 from decoder.bench.sizes import Size
 from decoder.bench.summary import Samples
 from decoder.config import DynaTree, Fixed, Linear, RunConfig
-from decoder.models import Pair, exact_pair, inexact_pair, load_pair
+from decoder.exact.pair import exact_pair, inexact_pair
+from decoder.loading import load_pair
+from decoder.models import Pair
 from decoder.text import encode_prompt, without_surrogates
 
 Note = Callable[[str], None]

@@ -20,8 +20,10 @@ from decoder.calibration import Calibration
 from decoder.device import choose_device, choose_dtype
 from decoder.errors import ConfigError, DeviceError
 from decoder.lean.half import bfloat16_pays
-from decoder.models import LanguageModel, Pair, Report, load_pair, make_pair, settle_threads
+from decoder.loading import Report, load_pair, make_pair
+from decoder.models import LanguageModel, Pair
 from decoder.resident.seat import Seats
+from decoder.threads import settle_threads
 
 SEED = 0
 CERTAINTY = 40.0

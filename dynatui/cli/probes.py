@@ -105,10 +105,11 @@ def models(case: Case) -> Iterator[Finding]:
         return
     forbidden = bool(os.environ.get("HF_HUB_OFFLINE"))
     os.environ["HF_HUB_OFFLINE"] = "1"  # a look, no download
-    from decoder import models as engine  # noqa: PLC0415 - imports torch and transformers
+    from decoder import checkpoints  # noqa: PLC0415 - imports torch and transformers
+    from decoder.checks import common_tokenizer  # noqa: PLC0415 - as above
 
-    names = asked.target or str(engine.EMBEDDED_TARGET), asked.draft or str(engine.EMBEDDED_DRAFT)
-    absent = [name for name in names if _folder(name) is None and not engine.looks_like_a_path(name)]
+    names = asked.target or str(checkpoints.EMBEDDED_TARGET), asked.draft or str(checkpoints.EMBEDDED_DRAFT)
+    absent = [name for name in names if _folder(name) is None and not checkpoints.looks_like_a_path(name)]
     for role, name in zip(("target", "draft"), names, strict=True):
         if name not in absent:
             yield from _model(role, name)
@@ -117,23 +118,24 @@ def models(case: Case) -> Iterator[Finding]:
         else:
             yield Finding("note", f"{role} {name} is not on this machine yet; it is downloaded when dynatui starts")
     if not absent:
-        engine.common_tokenizer(*names)
+        common_tokenizer(*names)
         yield Finding("ok", "both share a tokenizer")
 
 
 def _model(role: str, name: str) -> Iterator[Finding]:
     """A model that is on this machine: its kind and its weights."""
-    from decoder import models as engine  # noqa: PLC0415 - as above
+    from decoder import checkpoints  # noqa: PLC0415 - as above
+    from decoder.checks import check_architecture  # noqa: PLC0415 - as above
 
     try:
-        config = engine.load_config(name)
-        engine.check_architecture(name, config.get_text_config())
+        config = checkpoints.load_config(name)
+        check_architecture(name, config.get_text_config())
     except DecoderError as error:
         yield Finding("problem", f"{role}: {error}")
         return
     weights = sum(path.stat().st_size for path in (_folder(name) or Path(name)).glob("*.safetensors"))
     if weights:
-        shown = engine.display_name(name)
+        shown = checkpoints.display_name(name)
         yield Finding("ok", f"{role} {shown}: {config.model_type}, weights of {_bytes(weights)}")
     else:
         yield Finding("problem", f"{role} {name} has no safetensors weights", "choose a model that has, or convert it")

@@ -84,7 +84,7 @@ def test_threads_are_chosen_for_random_weights_as_for_any_pair(
     tiny_shapes: tuple[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tried: list[object] = []
-    monkeypatch.setattr("decoder.models.choose_threads", lambda run, _: tried.append(run()))
+    monkeypatch.setattr("decoder.threads.choose_threads", lambda run, _: tried.append(run()))
     shapes.random_pair(*tiny_shapes, device="cpu", dtype="float32")
     assert tried == [None]
 

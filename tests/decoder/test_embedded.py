@@ -9,9 +9,10 @@ import pytest
 import torch
 
 from decoder import RunConfig, decode, load_pair
+from decoder.checkpoints import EMBEDDED, EMBEDDED_DRAFT, EMBEDDED_TARGET
 from decoder.config import PRESETS
 from decoder.events import Figures, Summary
-from decoder.models import EMBEDDED, EMBEDDED_DRAFT, EMBEDDED_TARGET, Pair
+from decoder.models import Pair
 from decoder.training.measure import measure
 
 PROMPT = "The old man put down his lantern and looked at the boy for a long time without speaking. At last he said,"

@@ -12,15 +12,17 @@ from torch import Tensor
 from transformers import Gemma2Config, GPTJConfig
 
 from decoder import Fixed, Linear, RunConfig, decode, load_pair, models
+from decoder.checkpoints import EMBEDDED_TARGET, load_model
 from decoder.config import DynaTree
 from decoder.errors import ConfigError, PairError
 from decoder.events import Run, Summary
 from decoder.exact.attention import ExactModule, exact_lean
+from decoder.exact.pair import exact_pair, inexact_pair
 from decoder.exact.passes import Exact, padded, parts
 from decoder.exact.trial import CUDA_ROWS, PADDED_ROWS, UNPADDED_ROWS, exactly
 from decoder.forward import ModuleForward
 from decoder.methods import METHODS
-from decoder.models import LanguageModel, Pair, exact_pair, inexact_pair, load_model
+from decoder.models import LanguageModel, Pair
 from dynatui.prompts import load
 from tests import tiny
 from tests.decoder import test_lean as lean_models
@@ -139,7 +141,7 @@ def test_otherwise_they_have_not(make: Callable[[str, str], LanguageModel], name
 
 @pytest.mark.parametrize("dtype", HALF)
 def test_long_texts_change_nothing(dtype: str) -> None:
-    target = load_model(str(models.EMBEDDED_TARGET), torch.device("cpu"), getattr(torch, dtype)).exact()
+    target = load_model(str(EMBEDDED_TARGET), torch.device("cpu"), getattr(torch, dtype)).exact()
     for seed, text in enumerate((300, 1900)):
         assert not differing(target, Grown.at_random(seed, text, 12, target.width))
 
@@ -281,7 +283,7 @@ def test_a_model_whose_logits_depend_on_where_keys_lie_is_refused() -> None:
 
 def test_the_sizes_of_a_machine_are_those_that_agree_on_it() -> None:
     """Lean rows are float32, so every other order of sums shows; the embedded pair's numbers of rows differ nowhere."""
-    target = load_model(str(models.EMBEDDED_TARGET), torch.device("cpu"), torch.bfloat16).exact()
+    target = load_model(str(EMBEDDED_TARGET), torch.device("cpu"), torch.bfloat16).exact()
     exact = target._forward
     assert isinstance(exact, Exact)
     logits = []

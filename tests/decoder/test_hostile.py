@@ -18,8 +18,9 @@ from decoder.calibration import Calibration
 from decoder.config import PRESETS, RunConfig
 from decoder.costs import Costs, Curve
 from decoder.device import Stopwatch
+from decoder.loading import load_pair
 from decoder.methods import METHODS
-from decoder.models import LanguageModel, Pair, load_pair
+from decoder.models import LanguageModel, Pair
 
 Prices = Mapping[int, float]
 """Seconds by rows."""

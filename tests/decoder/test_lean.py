@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from transformers import AutoModelForCausalLM, MistralConfig, Qwen2Config
 
+from decoder.checkpoints import EMBEDDED_DRAFT, EMBEDDED_TARGET, load_model
 from decoder.lean import LeanModel, lean
-from decoder.models import EMBEDDED_DRAFT, EMBEDDED_TARGET, LanguageModel, load_model
+from decoder.models import LanguageModel
 from tests import tiny
 from tests.decoder.lab import Lab
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from decoder import RunConfig, decode, models, race, threads
-from decoder.models import Pair, settle_threads
-from decoder.threads import choose_threads, fewest_worth_it, usable_cores
+from decoder import RunConfig, decode, race, threads
+from decoder.models import Pair
+from decoder.threads import choose_threads, fewest_worth_it, settle_threads, usable_cores
 from tests.decoder.lab import Lab
 
 
@@ -150,13 +150,13 @@ def test_costs_with_another_number_of_threads_are_forgotten(
 ) -> None:
     pair = replace(lab.loaded(lab.pair("neox"), "float64"), costs={512: "costs"})
     torch.set_num_threads(4)
-    monkeypatch.setattr(models, "choose_threads", lambda *_: now)
+    monkeypatch.setattr(threads, "choose_threads", lambda *_: now)
     settle_threads(pair)
     assert pair.costs == known
 
 
 def test_an_exact_pair_keeps_its_threads(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(models, "choose_threads", lambda *_: pytest.fail("were tried"))
+    monkeypatch.setattr(threads, "choose_threads", lambda *_: pytest.fail("were tried"))
     settle_threads(replace(lab.loaded(lab.pair("neox"), "float64"), exact=True))
 
 

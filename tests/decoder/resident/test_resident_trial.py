@@ -7,7 +7,7 @@ from typing import Any, cast
 import pytest
 import torch
 
-from decoder import RunConfig, methods, models
+from decoder import RunConfig, loading, methods
 from decoder.config import Rules
 from decoder.engine import TreeSession
 from decoder.models import Pair
@@ -58,9 +58,9 @@ def test_another_text_than_the_host_s_is_noticed(pair: Pair, monkeypatch: pytest
 
 
 def test_a_refused_device_leaves_the_rounds_to_the_host(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trial, "refusal", lambda _: "it does not")
+    monkeypatch.setattr(loading, "refusal", lambda _: "it does not")
     told: list[str] = []
-    models._try_rounds(pair, told.append)
+    loading._try_rounds(pair, told.append)
     assert "the host" in told[-1]
     assert "it does not" in told[-1]
     monkeypatch.setattr(pair.target, "device", torch.device("cuda"))

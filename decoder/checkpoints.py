@@ -1,0 +1,82 @@
+"""Models as they lie in a folder or on the Hugging Face hub: their configuration, weights and tokenizer.
+
+Weights come from safetensors only and no remote code is run. Knows nothing of pairs.
+"""
+
+import functools
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerBase
+
+from decoder.errors import DeviceError, ModelError
+from decoder.models import LanguageModel
+
+EMBEDDED = Path(__file__).parent / "pretrained"
+EMBEDDED_TARGET = EMBEDDED / "books-16m"
+EMBEDDED_DRAFT = EMBEDDED / "books-1m"
+
+
+def display_name(name: str) -> str:
+    """A hub id as it is, a folder by its last part."""
+    return Path(name).name if Path(name).exists() else name
+
+
+def load_config(name: str) -> Any:
+    """The model's configuration, fetched from the hub when it is no folder.
+
+    Raises:
+        ModelError: It cannot be had.
+    """
+    if looks_like_a_path(name) and not Path(name).is_dir():
+        raise ModelError(f"there is no folder {name}; give an existing folder or a hub id such as owner/model")
+    return _from_hub(name, lambda: AutoConfig.from_pretrained(name, trust_remote_code=False))
+
+
+def looks_like_a_path(name: str) -> bool:
+    """Whether a name can only be meant as a folder: hub ids have at most one slash, inside."""
+    return name.startswith((".", "/", "~")) or name.count("/") > 1 or "\\" in name
+
+
+def load_model(name: str, device: torch.device, dtype: torch.dtype) -> LanguageModel:
+    """A model in the form in which it runs fastest here."""
+    load = functools.partial(load_module, name, device, dtype)
+    return LanguageModel(load(), display_name(name), load)
+
+
+def load_module(name: str, device: torch.device, dtype: torch.dtype) -> Any:
+    """Weights in safetensors, in evaluation mode; refuses a checkpoint that lacks some."""
+    module, info = _from_hub(
+        name,
+        lambda: AutoModelForCausalLM.from_pretrained(
+            name, dtype=dtype, use_safetensors=True, trust_remote_code=False, output_loading_info=True
+        ),
+    )
+    if missing := sorted(info["missing_keys"]):
+        raise ModelError(f"{name}: the checkpoint lacks {len(missing)} weights, {missing[0]} first; download it again")
+    try:
+        return module.eval().to(device)
+    except torch.OutOfMemoryError as error:
+        raise DeviceError(f"{name} does not fit in the memory of {device}; choose a smaller model or dtype") from error
+
+
+def load_tokenizer(name: str) -> PreTrainedTokenizerBase:
+    """The tokenizer of a hub id or folder."""
+    tokenizer: PreTrainedTokenizerBase = _from_hub(
+        name, lambda: AutoTokenizer.from_pretrained(name, trust_remote_code=False)
+    )
+    return tokenizer
+
+
+def _from_hub(name: str, load: Callable[[], Any]) -> Any:
+    """Runs a loader and says in one line why it could not."""
+    try:
+        return load()
+    except (OSError, ValueError, KeyError, ImportError, RuntimeError, SafetensorError) as error:
+        why = (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")
+        raise ModelError(
+            f"cannot load {name}: {why}; give a hub id, or a folder with config.json, tokenizer and safetensors weights"
+        ) from error

@@ -1,0 +1,85 @@
+"""Refuses models that the engine cannot decode exactly, each with one sentence, before any text depends on them.
+
+A configuration or two tokenizers tell most of it. The rest is tried: a few tokens go through a model as a tree and as
+plain text, so that attention which does not follow a tree mask is noticed here and not later.
+"""
+
+from typing import Any
+
+import numpy as np
+import torch
+from transformers import PreTrainedTokenizerBase
+
+from decoder.checkpoints import load_tokenizer
+from decoder.errors import PairError
+from decoder.models import NO_LIMIT, LanguageModel
+
+SAMPLE = "The quick brown fox, naïve as ever, jumped over 12 lazy dogs.\n\tdef f(x): return x"
+"""Text that tokenizers of one vocabulary may still cut differently."""
+
+
+def check_architecture(name: str, config: Any) -> None:
+    """Refuses what is no plain decoder with full attention.
+
+    Raises:
+        PairError: The model is of another kind; the sentence says which.
+    """
+    remedy = "choose a decoder-only model with full attention"
+    if getattr(config, "is_encoder_decoder", False):
+        raise PairError(f"{name} is an encoder-decoder; {remedy}")
+    layers = set(getattr(config, "layer_types", None) or ())
+    if other := sorted(layers - {"full_attention"}):
+        raise PairError(f"{name} has layers of type {', '.join(other)}; {remedy}")
+    if "local" in (getattr(config, "attention_layers", None) or ()):
+        raise PairError(f"{name} has local attention; {remedy}")
+    window = getattr(config, "sliding_window", None)
+    context = getattr(config, "max_position_embeddings", None) or NO_LIMIT
+    if window and getattr(config, "use_sliding_window", True) and window < context:
+        raise PairError(f"{name} attends to a sliding window of {window} tokens; {remedy}")
+    if not getattr(config, "num_attention_heads", None):
+        raise PairError(f"{name} has no attention heads (a recurrent model?); {remedy}")
+
+
+def common_tokenizer(target: str, draft: str) -> PreTrainedTokenizerBase:
+    """The tokenizer that both share.
+
+    Raises:
+        PairError: They are not the same.
+    """
+    first, second = load_tokenizer(target), load_tokenizer(draft)
+    if first.get_vocab() != second.get_vocab() or first(SAMPLE).input_ids != second(SAMPLE).input_ids:
+        raise PairError(f"{target} and {draft} have different tokenizers; choose two models of one family")
+    return first
+
+
+@torch.inference_mode()
+def probe(model: LanguageModel) -> None:
+    """Runs a tiny tree and each of its paths as plain text; both must agree.
+
+    Raises:
+        PairError: They do not: this model cannot be verified as a tree.
+    """
+    prefix, first, second, third = [1, 2, 3], 4, 5, 6
+    parents = [-1, 0, 0, 1]
+    visible = np.array([[1, 0, 0, 0], [1, 1, 0, 0], [1, 0, 1, 0], [1, 1, 0, 1]], dtype=np.bool_)
+    try:
+        cache = model.new_cache(8)
+        model.read(cache, prefix[:-1])
+        as_tree = model.forward(cache, [prefix[-1], first, second, third], [2, 3, 3, 4], visible).float()
+        plain = [
+            model.module(input_ids=torch.tensor([path], device=model.device)).logits[0, -1].float()
+            for path in (prefix, [*prefix, first], [*prefix, second], [*prefix, first, third])
+        ]
+    except (TypeError, ValueError, RuntimeError, AttributeError, IndexError) as error:
+        why = (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")
+        raise PairError(
+            f"{model.name} cannot run a draft tree ({why}); choose a decoder-only model with full attention"
+        ) from error
+    scale = max(1.0, float(torch.stack(plain).abs().max()))
+    tolerance = scale * (1e-3 if model.dtype in (torch.float32, torch.float64) else 0.1)
+    worst = max(float((row - path).abs().max()) for row, path in zip(as_tree, plain, strict=True))
+    if worst > tolerance:
+        raise PairError(
+            f"{model.name} computes other logits for a draft tree of {len(parents)} nodes than for plain text "
+            f"(by {worst:.2g}); choose a decoder-only model with full attention"
+        )
