@@ -105,8 +105,7 @@ def models(case: Case) -> Iterator[Finding]:
         return
     forbidden = bool(os.environ.get("HF_HUB_OFFLINE"))
     os.environ["HF_HUB_OFFLINE"] = "1"  # a look, no download
-    from decoder import checkpoints  # noqa: PLC0415 - imports torch and transformers
-    from decoder.checks import common_tokenizer  # noqa: PLC0415 - as above
+    from decoder import checkpoints, checks  # noqa: PLC0415 - they import torch and transformers
 
     names = asked.target or str(checkpoints.EMBEDDED_TARGET), asked.draft or str(checkpoints.EMBEDDED_DRAFT)
     absent = [name for name in names if _folder(name) is None and not checkpoints.looks_like_a_path(name)]
@@ -118,18 +117,17 @@ def models(case: Case) -> Iterator[Finding]:
         else:
             yield Finding("note", f"{role} {name} is not on this machine yet; it is downloaded when dynatui starts")
     if not absent:
-        common_tokenizer(*names)
+        checks.common_tokenizer(*names)
         yield Finding("ok", "both share a tokenizer")
 
 
 def _model(role: str, name: str) -> Iterator[Finding]:
     """A model that is on this machine: its kind and its weights."""
-    from decoder import checkpoints  # noqa: PLC0415 - as above
-    from decoder.checks import check_architecture  # noqa: PLC0415 - as above
+    from decoder import checkpoints, checks  # noqa: PLC0415 - as above
 
     try:
         config = checkpoints.load_config(name)
-        check_architecture(name, config.get_text_config())
+        checks.check_architecture(name, config.get_text_config())
     except DecoderError as error:
         yield Finding("problem", f"{role}: {error}")
         return
