@@ -50,6 +50,8 @@ class _Round:
     grown: dict[int, _Grown] = field(default_factory=dict)
     calls: list[int] = field(default_factory=list)
     """Rows of the draft's forward passes; of text in the first."""
+    draft_s: float = 0.0
+    """Expected time of these passes."""
     kept: list[int] = field(default_factory=lambda: [0])
     price: float = 0.0
     """Tokens that a second is worth in this round."""
@@ -103,7 +105,7 @@ class NodeBudget:
         Args:
             behind: Rows of the text that the draft has to catch up with, which is its first call.
         """
-        self._round = _Round(calls=[behind])
+        self._round = _Round(calls=[behind], draft_s=self.costs.catch_up.seconds(behind))
         self._since_plain += 1
         may_pay = self.credit.hopeful and self._since_plain < PLAIN_EVERY and self._affordable(2)
         if may_pay or behind >= self.credit.patience:
@@ -127,16 +129,14 @@ class NodeBudget:
 
     def _drafted_s(self) -> float:
         """Expected time of the round without its verification, after the draft's calls so far."""
-        behind, *levels = self._round.calls
-        drafts_s = self.costs.catch_up.seconds(behind) + sum(map(self.costs.draft.seconds, levels))
-        return drafts_s + self.costs.host.seconds(1)
+        return self._round.draft_s + self.costs.host.seconds(1)
 
     def _left_s(self) -> float:
         """How long the verification may take if all guesses may fail."""
         return (1 + self.credit.stake) * self.costs.plain_s() - self._drafted_s()
 
-    def _affordable(self, rows: int) -> bool:
-        return self.costs.verify.seconds(rows) <= self._left_s()
+    def _affordable(self, rows: int, level_s: float = 0.0) -> bool:
+        return self.costs.verify.seconds(rows) <= self._left_s() - level_s
 
     def hear(self, guesses: Sequence[tuple[Sequence[int], Sequence[float]]], text: Sequence[int]) -> None:
         """Takes note of what the draft would have guessed for the latest tokens of a text that went without it.
@@ -157,10 +157,11 @@ class NodeBudget:
             for node in parents
         ]
         forwarded = [parents[index] for index in most_worth(gains, price, draft.by_rows(len(gains)))]
-        self._round.calls.append(len(forwarded))
-        if not forwarded or not self._affordable(len(self._round.calls) + 1):
-            self._round.calls.pop()
+        level_s = draft.seconds(len(forwarded))
+        if not forwarded or not self._affordable(len(drafted.calls) + 2, level_s):
             return []
+        drafted.calls.append(len(forwarded))
+        drafted.draft_s += level_s
         return forwarded
 
     def grown(self, parent: int, tokens: Sequence[int], logprobs: Sequence[float], count: int) -> None:
@@ -241,7 +242,6 @@ class NodeBudget:
     def _learn_draft(self, draft_s: float) -> None:
         """Only their time together is known: what is dearer than expected is so for both kinds of passes."""
         costs, (behind, *levels) = self.costs, self._round.calls
-        first_s = costs.catch_up.seconds(behind)
-        ratio = draft_s / (first_s + sum(map(costs.draft.seconds, levels)))
-        costs.draft.learn(levels, ratio * sum(map(costs.draft.seconds, levels)))
+        ratio, first_s = draft_s / self._round.draft_s, costs.catch_up.seconds(behind)
+        costs.draft.learn(levels, ratio * (self._round.draft_s - first_s))
         costs.catch_up.learn([behind], ratio * first_s)

@@ -59,12 +59,14 @@ class Calibration:
         if logprobs[-1] < _LEAST_LOGPROB:
             # A token that the draft rules out entirely would make infinite numbers of it.
             logprobs = [max(_LEAST_LOGPROB, logprob) for logprob in logprobs]
-        chances = self.chances(logprobs)
-        other, mean, square = 1.0, 0.0, 0.0
-        for chance, logprob in zip(chances, logprobs, strict=True):
-            other -= chance
-            mean += chance * logprob
-            square += chance * logprob * logprob
+        other = whole = math.exp(self.others)
+        mean = square = 0.0
+        for logprob in logprobs:
+            weight = math.exp(self.sharpness * logprob)
+            whole += weight
+            mean += weight * logprob
+            square += weight * logprob * logprob
+        other, mean, square = other / whole, mean / whole, square / whole
         ways = ((0.0 if chosen is None else logprobs[chosen]) - mean, (chosen is None) - other)
         one, both, two = self._precision
         one = SURENESS[0] + KEPT * (one - SURENESS[0]) + square - mean**2

@@ -54,10 +54,14 @@ _FIELDS: dict[KnobName, str] = {
 """The parameter that a knob turns, where it has another name."""
 
 
-def require(holds: bool, message: str) -> None:  # noqa: FBT001 - a condition reads well as the first argument
-    """Raises ConfigError with `message` unless the condition holds."""
+def require(holds: bool, message: str, *values: object) -> None:  # noqa: FBT001 - a condition reads well as the first argument
+    """Raises ConfigError with `message` unless the condition holds.
+
+    Values fill the message's braces where there are any: a message that is not said costs nothing, which matters in
+    parameters that every round makes anew.
+    """
     if not holds:
-        raise ConfigError(message)
+        raise ConfigError(message.format(*values) if values else message)
 
 
 @dataclass(frozen=True)
@@ -139,21 +143,26 @@ class DynaTree(Turnable):
 
     def __post_init__(self) -> None:
         low, mid, high = self.branching
-        require(self.d_max >= 2, f"d_max is {self.d_max}; give 2 or more")
-        require(1 <= self.d0 <= self.d_max - 1, f"D0 is {self.d0:g}; give 1 to {self.d_max - 1} (D_max - 1)")
+        require(self.d_max >= 2, "d_max is {}; give 2 or more", self.d_max)
+        deepest = self.d_max - 1
+        require(1 <= self.d0 <= deepest, "D0 is {:g}; give 1 to {} (D_max - 1)", self.d0, deepest)
         require(
             0 < self.tau_l < self.tau_h <= 1,
-            f"tau_l is {self.tau_l:g} and tau_h {self.tau_h:g}; give 0 < tau_l < tau_h <= 1",
+            "tau_l is {:g} and tau_h {:g}; give 0 < tau_l < tau_h <= 1",
+            self.tau_l,
+            self.tau_h,
         )
         require(
             0 <= self.rho_stop <= self.rho_deep <= 1,
-            f"rho_stop is {self.rho_stop:g} and rho_deep {self.rho_deep:g}; give 0 <= rho_stop <= rho_deep <= 1",
+            "rho_stop is {:g} and rho_deep {:g}; give 0 <= rho_stop <= rho_deep <= 1",
+            self.rho_stop,
+            self.rho_deep,
         )
-        require(1 <= low <= mid <= high, f"branching is {low},{mid},{high}; give three rising numbers from 1 up")
-        require(0 <= self.tau <= 1, f"tau is {self.tau:g}; give 0 to 1")
-        require(self.n_max >= 1 or self.automatic, f"n_max is {self.n_max}; give auto, or 1 or more")
-        require(self.selection in ("bfs", "best"), f"selection is {self.selection!r}; give bfs or best")
-        require(self.window >= 1, f"window is {self.window}; give 1 or more")
+        require(1 <= low <= mid <= high, "branching is {},{},{}; give three rising numbers from 1 up", low, mid, high)
+        require(0 <= self.tau <= 1, "tau is {:g}; give 0 to 1", self.tau)
+        require(self.n_max >= 1 or self.automatic, "n_max is {}; give auto, or 1 or more", self.n_max)
+        require(self.selection in ("bfs", "best"), "selection is {!r}; give bfs or best", self.selection)
+        require(self.window >= 1, "window is {}; give 1 or more", self.window)
 
     @property
     def automatic(self) -> bool:

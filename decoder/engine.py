@@ -21,7 +21,7 @@ from decoder.credit import PATIENCE
 from decoder.device import Stopwatch
 from decoder.draft.drafter import Children, Drafter
 from decoder.events import Knobs
-from decoder.metrics import depth_acceptance
+from decoder.metrics import share_of_depth
 from decoder.models import Pair
 from decoder.policy import growth
 from decoder.steering import Turn
@@ -235,8 +235,7 @@ class TreeSession:
     def _learn(self, outcome: Outcome) -> list[Turned]:
         if not self._controller or len(outcome.tree) == 1:
             return []
-        share = depth_acceptance(outcome.tree.parents, outcome.accepted, root_is_drafted=False)
-        return self._controller.learn(share)
+        return self._controller.learn(share_of_depth(outcome.accepted, max(outcome.tree.depths)))
 
 
 def most_probable(logits: Float[Tensor, "N V"], vocabulary: int) -> list[int]:

@@ -124,7 +124,11 @@ def depths(parents: Sequence[int]) -> list[int]:
 
 def depth_acceptance(parents: Sequence[int], accepted: Sequence[int], *, root_is_drafted: bool) -> float:
     """Accepted depth over the depth of the verified tree, in [0, 1]; 0 when nothing was drafted."""
-    levels = max(depths(parents)) + root_is_drafted
+    return share_of_depth(accepted, max(depths(parents)) + root_is_drafted)
+
+
+def share_of_depth(accepted: Sequence[int], levels: int) -> float:
+    """Depth acceptance of a tree of so many drafted levels."""
     return len(accepted) / levels if levels else 0.0
 
 

@@ -51,10 +51,15 @@ class TokenTree:
 
     def visible(self) -> NDArray[np.bool_]:
         """Which node may attend to which: itself and its ancestors. Shape (N, N), row = the node that looks."""
-        seen = np.eye(len(self), dtype=np.bool_)
-        for node in range(1, len(self)):
-            seen[node] |= seen[self.parents[node]]
-        return seen
+        # In bytes, since a few nodes are cheaper one by one than numpy's rows are.
+        count = len(self)
+        seen = bytearray(count * count)
+        seen[0] = True
+        for node in range(1, count):
+            row, above = node * count, self.parents[node] * count
+            seen[row : row + count] = seen[above : above + count]
+            seen[row + node] = True
+        return np.frombuffer(seen, dtype=np.bool_).reshape(count, count)
 
     def most_probable(self, nodes: int) -> list[int]:
         """The root and the `nodes` most probable drafted nodes, in their order.

@@ -149,7 +149,7 @@ class Drafter:
 
 def _parents(tree: TokenTree, level: Sequence[int], growth: Growth) -> list[int]:
     """The nodes of a level that the rules give children."""
-    if growth.selection == "best":
+    if growth.selection == "best" and len(level) > growth.n_max:
         level = sorted(sorted(level, key=lambda node: -tree.path_logprobs[node])[: growth.n_max])
     return [node for node in level if growth.expandable(tree.depths[node], tree.path_probability(node))]
 

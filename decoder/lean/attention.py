@@ -15,8 +15,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
+from decoder.lean.packed import times
+
+MANY_SCORES = 1 << 15
+"""Scores of a head, for each thread, from which heads are attended to one by one: products of that size fill all
+threads by themselves, and what lies between them stays in the caches."""
 FUSED_FROM = 256
-"""Rows from which attention is one fused call: separate products are faster, but hold all scores of all rows."""
+"""Rows from which attention is otherwise one fused call: separate products would hold all scores of all heads."""
 FEW, LONG = 4, 1024
 """For so few rows and so many keys, keys times queries is faster than queries times keys; for one row it always is."""
 VISIBLE, HIDDEN = np.float32(0), np.float32(-np.inf)
@@ -90,6 +95,8 @@ class Rotation:
             self._table = self._numbers(range(2 * last))
         if first == last:
             return self._table.narrow(0, first, 1)
+        if isinstance(positions, range):
+            return self._table[positions.start : positions.stop : positions.step]
         return self._table.index_select(0, torch.tensor(positions, device=self._table.device))
 
     def _numbers(self, positions: range) -> Complex[Tensor, "P 1 1 R"]:
@@ -169,11 +176,14 @@ def gathered(
     bias: Float[Tensor, "GN M"] | None,
 ) -> Float[Tensor, "H GN D"]:
     """The fastest `Attention` in the dtype of what it is given."""
-    if queries.shape[1] >= FUSED_FROM:
+    rows, count = queries.shape[1], keys.shape[2]
+    if rows * count >= MANY_SCORES and rows * count >= MANY_SCORES * torch.get_num_threads():
+        return _gathered_by_head(queries, keys, values, bias)
+    if rows >= FUSED_FROM:
         return _gathered_fused(queries, keys, values, bias)
     scores = _scores(queries, keys)
     if bias is not None:
-        scores[..., -bias.shape[1] :].add_(bias)
+        scores.narrow(2, count - bias.shape[1], bias.shape[1]).add_(bias)
     return torch.bmm(torch.softmax(scores, -1), values)
 
 
@@ -183,6 +193,21 @@ def _scores(queries: Float[Tensor, "H GN D"], keys: Float[Tensor, "H D S"]) -> F
         return torch.bmm(queries, keys)
     turned = torch.bmm(keys.transpose(1, 2), queries.transpose(1, 2)).transpose(1, 2)
     return turned if rows == 1 else turned.contiguous()
+
+
+def _gathered_by_head(
+    queries: Float[Tensor, "H GN D"],
+    keys: Float[Tensor, "H D S"],
+    values: Float[Tensor, "H S D"],
+    bias: Float[Tensor, "GN M"] | None,
+) -> Float[Tensor, "H GN D"]:
+    found = torch.empty_like(queries)
+    for head, (asking, key, value) in enumerate(zip(queries, keys, values, strict=True)):
+        scores = times(asking, key.t())
+        if bias is not None:
+            scores[:, -bias.shape[1] :].add_(bias)
+        found[head] = times(torch.softmax(scores, -1), value.t())
+    return found
 
 
 def _gathered_fused(

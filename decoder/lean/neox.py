@@ -74,12 +74,14 @@ def _queries(product: Float[Tensor, "N Y"], shape: Shape) -> Float[Tensor, "H N 
     return product.as_strided(size, strides, 2 * shape.attention)
 
 
-def activated(mlp: Float[Tensor, "N Y"], shape: Shape) -> Float[Tensor, "N Y"]:
-    """The activation, in place."""
+def activated(product: Float[Tensor, "N Y"], shape: Shape, first: int = 0) -> Float[Tensor, "N Y"]:
+    """The activation of all columns from `first` on, in place."""
+    count, width = product.shape
+    half = (width - first) // 2
     # Seen as contiguous, a single row would go to oneDNN's activation, which wakes all threads for it.
-    columns = mlp.unflatten(1, (2, -1)).mT
+    columns = product.as_strided((count, half, 2), (width, 1, half), first)
     functional.gelu(columns, approximate=shape.gelu, out=columns)  # type: ignore[call-arg]  # torch's stub lacks `out`
-    return mlp
+    return product
 
 
 @dataclass(frozen=True)
@@ -93,10 +95,10 @@ class Parallel:
 
     def __call__(self, rows: Float[Tensor, "N X"], given: Pass, index: int) -> Float[Tensor, "N X"]:
         """See `Layer`."""
-        product = self.inward(self.norm(rows))
+        product, columns = self.inward(self.norm(rows)), self.shape.attention
         attended(product, rows.dtype, self.shape, given, index)
-        activated(product[:, 3 * self.shape.attention :], self.shape)
-        return self.outward.added_to(rows, product[:, 2 * self.shape.attention :])
+        activated(product, self.shape, 3 * columns)
+        return self.outward.added_to(rows, product.narrow(1, 2 * columns, product.shape[1] - 2 * columns))
 
 
 @dataclass(frozen=True)

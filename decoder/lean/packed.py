@@ -5,10 +5,12 @@ ones eight rows cost little more than one. Where torch or the CPU lacks an opera
 `linear` is the last and computes the same numbers.
 """
 
+import functools
 from collections.abc import Callable
 from typing import Any, Protocol
 
 import torch
+from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional
 
@@ -88,6 +90,30 @@ class FbgemmLinear:
     def added_to(self, residual: Tensor, rows: Tensor) -> Tensor:
         """See `Linear`."""
         return residual.add_(self(rows))
+
+
+def times(rows: Float[Tensor, "N X"], matrix: Float[Tensor, "Y X"]) -> Float[Tensor, "N Y"]:
+    """The product with a transposed matrix that serves once, so that packing it would not pay.
+
+    For many rows oneDNN is up to twice as fast as torch's own product, whose library knows one maker's CPUs best.
+    """
+    if not _multiplies_plain(matrix.dtype):
+        return functional.linear(rows, matrix)
+    product: Tensor = torch.ops.mkldnn._linear_pointwise(rows, matrix, None, "none", [], "")  # noqa: SLF001 - see above
+    return product
+
+
+@functools.cache
+def _multiplies_plain(dtype: torch.dtype) -> bool:
+    """Whether oneDNN takes matrices as they lie, and computes what `linear` does."""
+    if dtype is not torch.float32:
+        return False
+    rows, matrix = torch.linspace(0, 2, 64).reshape(2, 32)[:, 16:], torch.linspace(-1, 1, 96).reshape(16, 6).t()
+    try:
+        product = torch.ops.mkldnn._linear_pointwise(rows, matrix, None, "none", [], "")  # noqa: SLF001
+    except (RuntimeError, AttributeError, TypeError, NotImplementedError):
+        return False
+    return torch.allclose(product, functional.linear(rows, matrix), atol=1e-5)
 
 
 Maker = Callable[[Tensor, Tensor | None, torch.dtype], Linear]
