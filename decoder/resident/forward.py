@@ -98,7 +98,7 @@ class ModuleStatic:
 
 
 class DeviceLinear:
-    """A matrix where the model is, in the model's dtype."""
+    """A matrix where the model is, in the model's dtype, whatever that of the rows is."""
 
     def __init__(self, weight: Tensor, bias: Tensor | None, dtype: torch.dtype) -> None:
         self._weight = weight.to(dtype)
@@ -106,11 +106,11 @@ class DeviceLinear:
 
     def __call__(self, rows: Tensor) -> Tensor:
         """See `decoder.lean.packed.Linear`."""
-        return functional.linear(rows, self._weight, self._bias)
+        return functional.linear(rows.to(self._weight.dtype), self._weight, self._bias)
 
     def added_to(self, residual: Tensor, rows: Tensor) -> Tensor:
         """See `decoder.lean.packed.Linear`."""
-        if self._bias is not None:
+        if self._bias is not None or residual.dtype is not self._weight.dtype:
             return residual.add_(self(rows))
         return residual.addmm_(rows, self._weight.t())
 
@@ -138,6 +138,8 @@ class LeanStatic:
         """
         self._model = model
         self._context = context
+        # Rotations are complex products, which bfloat16 has none of; there, only what is multiplied by weights is half.
+        self._rows = torch.float32 if model.embedding.dtype is torch.bfloat16 else model.embedding.dtype
         self._rotations: dict[int, Tensor] = {}
         """By capacity; a graph goes on reading the one that it was captured with."""
 
@@ -167,7 +169,7 @@ class LeanStatic:
             bias=bias.repeat(model.groups, 1) if model.groups > 1 else bias,
             attention=attended,
         )
-        rows = model.embedding.index_select(0, tokens)
+        rows = model.embedding.index_select(0, tokens).to(self._rows)
         for index, layer in enumerate(model.layers):
             rows = layer(rows, given, index)
         return model.head(model.normalise(rows))

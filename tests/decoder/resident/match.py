@@ -1,12 +1,10 @@
 """Plays one text on the device's side and by `TreeSession`, round by round, and requires that every round is equal."""
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
-import torch
-from torch.fx.experimental.proxy_tensor import make_fx
 
 from decoder.config import DynaTree, KnobName, Rules, RunConfig
 from decoder.engine import Outcome, TreeSession
@@ -15,6 +13,7 @@ from decoder.resident.forward import ModuleStatic
 from decoder.resident.seat import Seats
 from decoder.resident.session import ResidentSession
 from decoder.steering import Turn
+from tests.decoder.resident.recorder import Recorded
 
 Turns = Mapping[int, Sequence[tuple[KnobName, float]]]
 """Round number to the knobs that are turned just before it."""
@@ -28,6 +27,19 @@ def seated(pair: Pair, *, by_module: bool = False) -> Pair:
     if by_module:
         seats._forwards = {model: ModuleStatic(model) for model in (pair.target, pair.draft)}
     return replace(pair, seats=seats)
+
+
+def recorded(pair: Pair, *, by_module: bool = False) -> Pair:
+    """The same, whose rounds are repeated from records, as a GPU repeats graphs."""
+    found = seated(pair, by_module=by_module)
+    found.seats.graphs, found.seats._captures = True, Recorded([])  # type: ignore[assignment]  # acts as Graphs does
+    return found
+
+
+def records(pair: Pair) -> int:
+    """How many were made so far."""
+    captures: Any = pair.seats._captures
+    return len(captures.records)
 
 
 def resident(pair: Pair, prompt: Sequence[int], limit: int, rules: Rules | None) -> ResidentSession:
@@ -70,25 +82,3 @@ def check(outcome: Outcome, expected: Outcome) -> None:
     assert outcome.tree.logprobs == pytest.approx(expected.tree.logprobs, abs=FAR)
     for name in ("accepted", "committed", "knobs", "finished", "turned_before", "turned_after", "target_forwards"):
         assert getattr(outcome, name) == getattr(expected, name), name
-
-
-@dataclass(frozen=True)
-class Replays:
-    """Captures work as a graph does: it is tried out, then recorded, and what is repeated is the record alone."""
-
-    undone: list[Any]
-
-    def capture(self, work: Callable[[], None], undo: Callable[[], None]) -> Callable[[], None]:
-        """See `decoder.device.Graphs`."""
-        for _ in range(2):
-            work()
-            undo()
-        self.undone.append(work)
-        record = make_fx(lambda: work())()
-        undo()
-
-        def replay() -> None:
-            with torch.inference_mode():
-                record()
-
-        return replay

@@ -16,7 +16,7 @@ from decoder.resident.session import ResidentSession
 from decoder.steering import Turn
 from tests.decoder.lab import Lab
 from tests.decoder.resident.dice import FAST, Dice
-from tests.decoder.resident.match import FAR, match, seated
+from tests.decoder.resident.match import FAR, match, recorded, seated
 
 PROMPT = "The tree grows"
 HOPELESS, HALF, GOOD = 0.0, 0.5, 0.85
@@ -45,7 +45,7 @@ def test_the_text_is_that_of_plain_greedy_search_whatever_sizes_are_chosen(
     seed: int,
 ) -> None:
     pair = lab.pair(name)
-    loaded = seated(lab.loaded(pair, "float64"), by_module=by_module)
+    loaded = recorded(lab.loaded(pair, "float64"), by_module=by_module)
     loaded.seats.pace = Dice(seed)
     rounds = played(loaded, lab.prompt_tokens(pair, PROMPT), 80, FAST)
     assert tokens(rounds) == lab.generate(pair, "float64", PROMPT, 80)
@@ -55,7 +55,7 @@ def test_the_text_is_that_of_plain_greedy_search_whatever_sizes_are_chosen(
 @pytest.mark.parametrize("seed", range(3))
 def test_a_tree_is_that_of_the_host_whatever_the_draft_had_missed(lab: Lab, seed: int) -> None:
     pair = lab.pair("neox")
-    loaded = seated(lab.loaded(pair, "float64"))
+    loaded = recorded(lab.loaded(pair, "float64"))
     dice = loaded.seats.pace = Dice(seed, plain=0.7, depths=(2, 3, 4))
     text = lab.prompt_tokens(pair, PROMPT)
     rounds = played(loaded, text, 100, FAST)
@@ -117,7 +117,7 @@ def test_by_its_own_choice_a_kindred_draft_is_used(lab: Lab) -> None:
 
 def test_the_number_of_nodes_may_be_turned_to_automatic_and_back(lab: Lab) -> None:
     pair = lab.pair("neox")
-    loaded, prompt = seated(lab.loaded(pair, "float64")), lab.prompt_tokens(pair, PROMPT)
+    loaded, prompt = recorded(lab.loaded(pair, "float64")), lab.prompt_tokens(pair, PROMPT)
     fixed = replace(FAST, n_max=7, rho_stop=0.1, rho_deep=0.1)
     for rules, value in ((fixed, 0.0), (replace(fixed, n_max=0), 7.0)):
         loaded.seats.pace = Dice(1)
@@ -128,7 +128,7 @@ def test_the_number_of_nodes_may_be_turned_to_automatic_and_back(lab: Lab) -> No
 
 def test_a_turn_in_the_middle_of_a_rest_acts_on_the_next_draft(lab: Lab) -> None:
     pair = lab.pair("neox")
-    loaded, prompt = seated(lab.loaded(pair, "float64")), lab.prompt_tokens(pair, PROMPT)
+    loaded, prompt = recorded(lab.loaded(pair, "float64")), lab.prompt_tokens(pair, PROMPT)
     dice = loaded.seats.pace = Dice(1)
     order: list[Plan | None] = [*[None] * 8, *[Plan(3, 16)] * 80]
     dice.choose = lambda _: order.pop(0)  # type: ignore[method-assign, assignment]

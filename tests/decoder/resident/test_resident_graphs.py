@@ -20,7 +20,7 @@ from decoder.resident.session import ResidentSession
 from decoder.resident.shape import Shape
 from tests.decoder.lab import Lab
 from tests.decoder.resident.dice import FAST, Dice
-from tests.decoder.resident.match import Replays, Turns, match, resident, seated
+from tests.decoder.resident.match import Turns, match, recorded, records, resident
 
 PROMPT = "The tree grows"
 SMALL = DynaTree(d0=2, d_max=3, window=2, eta_d=1, eta_h=0.3, target_acceptance=0.4, rho_stop=0.1, rho_deep=0.2)
@@ -36,37 +36,31 @@ gpu = pytest.mark.skipif(
 )
 
 
-def recorded(pair: Pair, *, by_module: bool = False) -> tuple[Pair, Replays]:
-    """The pair with seats whose work is repeated from records."""
-    found = seated(pair, by_module=by_module)
-    replays = Replays([])
-    found.seats.graphs, found.seats._captures = True, replays  # type: ignore[assignment]  # acts as Graphs does
-    return found, replays
-
-
 @pytest.mark.parametrize(
     ("family", "by_module", "method"),
     [
         *(("neox", False, method) for method in METHODS),
+        ("neox", True, "best"),
         ("llama", False, "best"),
         ("llama", True, "bfs"),
+        ("qwen3", True, "bfs"),
         ("gpt2", True, "linear"),
     ],
 )
 def test_a_record_of_the_device_s_work_repeats_every_round(lab: Lab, family: str, by_module: bool, method: str) -> None:  # noqa: FBT001 - a parameter
     """A record knows no Python: a number that the host put into it would be the same in every round."""
     pair = lab.pair(family)
-    loaded, replays = recorded(lab.loaded(pair, "float64"), by_module=by_module)
+    loaded = recorded(lab.loaded(pair, "float64"), by_module=by_module)
     rounds = match(loaded, lab.prompt_tokens(pair, PROMPT), 24, METHODS[method])
-    assert len(replays.undone) < len(rounds)
+    assert records(loaded) < len(rounds)
 
 
 def test_the_next_text_is_decoded_by_the_records_of_the_first_whatever_knobs_are_turned(lab: Lab) -> None:
     pair = lab.pair("neox")
-    loaded, replays = recorded(lab.loaded(pair, "float64"))
+    loaded = recorded(lab.loaded(pair, "float64"))
     prompt = lab.prompt_tokens(pair, PROMPT)
     match(loaded, prompt, 30, METHODS["best"])
-    before = len(replays.undone)
+    before = records(loaded)
     turns: Turns = {
         1: [("tau_h", 0.6), ("tau_l", 0.5)],
         3: [("rho_stop", 0.11)],
@@ -76,13 +70,13 @@ def test_the_next_text_is_decoded_by_the_records_of_the_first_whatever_knobs_are
     match(loaded, prompt[2:], 30, METHODS["best"], turns)
     (seat,) = loaded.seats._free
     assert len([key for key in seat._captured if isinstance(key[0], Shape)]) == 1
-    assert len(replays.undone) <= before + 1  # a larger tree may need a larger verification
+    assert records(loaded) <= before + 1  # a larger tree may need a larger verification
 
 
 def test_to_capture_a_verification_leaves_everything_as_it_was(lab: Lab) -> None:
     """Tried out, it moves the draft's rows, which nobody computes again, and commits tokens."""
     pair = lab.pair("neox")
-    loaded, _ = recorded(lab.loaded(pair, "float64"))
+    loaded = recorded(lab.loaded(pair, "float64"))
     session = resident(loaded, lab.prompt_tokens(pair, PROMPT), 20, METHODS["best"])
     session.prefill()
     seat = session._seat

@@ -17,7 +17,7 @@ from decoder.models import Pair
 from decoder.resident.seat import Seats
 from decoder.resident.session import ResidentSession
 from tests.decoder.lab import METHODS, Lab, Played
-from tests.decoder.resident.match import seated
+from tests.decoder.resident.match import recorded, seated
 
 PROMPT = "The tree grows"
 
@@ -36,7 +36,7 @@ def _on_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("rules", [DynaTree(), PRESETS["fast"]], ids=["paper", "fast"])
 def test_all_methods_race_and_write_the_same_text(lab: Lab, rules: DynaTree) -> None:
     pair = lab.pair("neox")
-    loaded = seated(lab.loaded(pair, "float64"))
+    loaded = recorded(lab.loaded(pair, "float64"))
     played = Played(list(decode(loaded, PROMPT, RunConfig(METHODS, 60, dynatree=rules))))
     expected = lab.generate(pair, "float64", PROMPT, 60)
     for method in METHODS:

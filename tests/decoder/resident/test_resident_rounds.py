@@ -1,4 +1,4 @@
-"""Rounds on the device are those of `TreeSession`, tree for tree and knob for knob."""
+"""Rounds on the device, from graphs, are those of `TreeSession`, tree for tree and knob for knob."""
 
 from dataclasses import replace
 
@@ -14,7 +14,7 @@ from decoder.resident.session import ResidentSession
 from decoder.resident.shape import BUCKETS, fits
 from decoder.steering import Turn
 from tests.decoder.lab import Lab
-from tests.decoder.resident.match import match, resident, seated
+from tests.decoder.resident.match import match, recorded, resident, seated
 from tests.reference import simulate
 
 PROMPT = "The tree grows"
@@ -43,7 +43,7 @@ METHODS: dict[str, Rules | None] = {
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 def test_every_round_is_that_of_the_host(lab: Lab, dtype: str, family: str, by_module: bool, method: str) -> None:  # noqa: FBT001 - a parameter
     pair = lab.pair(family)
-    loaded = seated(lab.loaded(pair, dtype), by_module=by_module)
+    loaded = recorded(lab.loaded(pair, dtype), by_module=by_module)
     match(loaded, lab.prompt_tokens(pair, PROMPT), 30, METHODS[method])
 
 
@@ -51,7 +51,7 @@ def test_every_round_is_that_of_the_host(lab: Lab, dtype: str, family: str, by_m
 def test_so_it_is_for_pairs_with_a_peculiarity(lab: Lab, name: str) -> None:
     pair = lab.pair(name)
     for rules in (None, LIVELY, METHODS["best"]):
-        match(seated(lab.loaded(pair, "float32")), lab.prompt_tokens(pair, PROMPT), 24, rules)
+        match(recorded(lab.loaded(pair, "float32")), lab.prompt_tokens(pair, PROMPT), 24, rules)
 
 
 def test_families_that_are_known_run_through_their_lean_layers(lab: Lab) -> None:
@@ -63,7 +63,7 @@ def test_families_that_are_known_run_through_their_lean_layers(lab: Lab) -> None
 def test_the_text_is_that_of_plain_greedy_search(lab: Lab) -> None:
     pair = lab.pair("neox")
     prompt = lab.prompt_tokens(pair, PROMPT)
-    rounds = match(seated(lab.loaded(pair, "float64")), prompt, 100, LIVELY)
+    rounds = match(recorded(lab.loaded(pair, "float64")), prompt, 100, LIVELY)
     tokens = [token for outcome in rounds for token in outcome.committed]
     assert tokens == lab.generate(pair, "float64", PROMPT, 100)
     assert len(rounds) < 50
@@ -72,7 +72,7 @@ def test_the_text_is_that_of_plain_greedy_search(lab: Lab) -> None:
 def test_the_rounds_are_those_of_the_plain_reference(lab: Lab) -> None:
     pair = lab.pair("llama")
     prompt = lab.prompt_tokens(pair, PROMPT)
-    rounds = match(seated(lab.loaded(pair, "float64")), prompt, 24, LIVELY)
+    rounds = match(recorded(lab.loaded(pair, "float64")), prompt, 24, LIVELY)
     steps = simulate(lab.oracle(pair, "float64"), prompt, "dynatree", LIVELY, 24, {})
     assert [outcome.tree.tokens for outcome in rounds] == [step.tokens for step in steps]
     assert [outcome.accepted for outcome in rounds] == [step.accepted for step in steps]
@@ -114,12 +114,12 @@ def some_rules(draw: st.DrawFn) -> Rules:
 @given(rules=some_rules().filter(fits), family=st.sampled_from(["neox", "llama", "neox-strange"]))
 def test_random_rules_grow_the_same_trees(lab: Lab, rules: Rules, family: str) -> None:
     pair = lab.pair(family)
-    match(seated(lab.loaded(pair, "float64")), lab.prompt_tokens(pair, PROMPT), 16, rules)
+    match(recorded(lab.loaded(pair, "float64")), lab.prompt_tokens(pair, PROMPT), 16, rules)
 
 
 def test_trees_of_every_bucket_and_on_both_sides_of_its_end_are_verified(lab: Lab) -> None:
     pair = lab.pair("neox-strange")
-    loaded, prompt = seated(lab.loaded(pair, "float64")), lab.prompt_tokens(pair, PROMPT)
+    loaded, prompt = recorded(lab.loaded(pair, "float64")), lab.prompt_tokens(pair, PROMPT)
     sizes = set()
     for edge in BUCKETS[1:]:
         for nodes in {max(2, edge - 1), edge, edge + 1}:
@@ -140,17 +140,17 @@ def test_text_crosses_from_one_range_of_slots_to_the_next(lab: Lab, monkeypatch:
 def test_a_long_prompt_is_read_in_several_parts(lab: Lab) -> None:
     pair = lab.pair("long")
     prompt = [7 * place % 260 for place in range(1100)]
-    match(seated(lab.loaded(pair, "float64")), prompt, 12, LIVELY)
+    match(recorded(lab.loaded(pair, "float64")), prompt, 12, LIVELY)
 
 
 @pytest.mark.parametrize("method", ["ar", "linear", "lively"])
 def test_a_prompt_of_one_token_is_enough(lab: Lab, method: str) -> None:
-    match(seated(lab.loaded(lab.pair("llama"), "float64")), [5], 20, METHODS[method])
+    match(recorded(lab.loaded(lab.pair("llama"), "float64")), [5], 20, METHODS[method])
 
 
 @pytest.mark.parametrize("method", ["ar", "linear", "lively", "best"])
 def test_trees_shrink_towards_the_end_of_the_context(lab: Lab, method: str) -> None:
-    pair = seated(lab.loaded(lab.pair("neox"), "float64"))
+    pair = recorded(lab.loaded(lab.pair("neox"), "float64"))
     rounds = match(pair, [7 * place % 260 for place in range(pair.context - 12)], 12, METHODS[method])
     assert max(depths(rounds[-1].tree.parents)) <= 12
 
@@ -159,7 +159,7 @@ def test_trees_shrink_towards_the_end_of_the_context(lab: Lab, method: str) -> N
 @pytest.mark.parametrize("method", ["ar", "linear", "lively"])
 def test_a_text_ends_at_its_limit(lab: Lab, method: str, limit: int) -> None:
     pair = lab.pair("neox")
-    rounds = match(seated(lab.loaded(pair, "float64")), lab.prompt_tokens(pair, PROMPT), limit, METHODS[method])
+    rounds = match(recorded(lab.loaded(pair, "float64")), lab.prompt_tokens(pair, PROMPT), limit, METHODS[method])
     assert rounds[-1].finished == "length"
     assert sum(len(outcome.committed) for outcome in rounds) == limit
 
@@ -167,7 +167,7 @@ def test_a_text_ends_at_its_limit(lab: Lab, method: str, limit: int) -> None:
 @pytest.mark.parametrize("method", ["ar", "linear", "lively"])
 def test_a_text_ends_with_the_end_of_text_token_wherever_in_a_burst_it_comes(lab: Lab, method: str) -> None:
     pair = lab.pair("neox")
-    prompt, loaded = lab.prompt_tokens(pair, PROMPT), seated(lab.loaded(pair, "float64"))
+    prompt, loaded = lab.prompt_tokens(pair, PROMPT), recorded(lab.loaded(pair, "float64"))
     tokens = lab.generate(pair, "float64", PROMPT, 12)
     within = 0
     for token in dict.fromkeys(tokens):
@@ -201,7 +201,7 @@ def test_a_text_ends_with_the_end_of_text_token_wherever_in_a_burst_it_comes(lab
 )
 def test_a_turned_knob_acts_from_the_next_round_on(lab: Lab, rules: Rules, name: KnobName, value: float) -> None:
     pair = lab.pair("neox")
-    loaded, prompt = seated(lab.loaded(pair, "float64")), lab.prompt_tokens(pair, PROMPT)
+    loaded, prompt = recorded(lab.loaded(pair, "float64")), lab.prompt_tokens(pair, PROMPT)
     rounds = match(loaded, prompt, 40, rules, {0: [("n_max", 50)], 3: [(name, value)], 5: [(name, rules.knob(name))]})
     assert [turned.name for turned in rounds[3].turned_before] == [name]
 
@@ -210,7 +210,7 @@ def test_history_goes_on_while_the_user_switches_it_off_and_on(lab: Lab) -> None
     pair = lab.pair("llama")
     rules = replace(LIVELY, window=3)
     turns = {2: [("history", 0.0)], 6: [("history", 1.0), ("tau_h", 0.7)]}
-    rounds = match(seated(lab.loaded(pair, "float64")), lab.prompt_tokens(pair, PROMPT), 60, rules, turns)  # type: ignore[arg-type]
+    rounds = match(recorded(lab.loaded(pair, "float64")), lab.prompt_tokens(pair, PROMPT), 60, rules, turns)  # type: ignore[arg-type]
     knobs = [outcome.knobs.tau_h for outcome in rounds if outcome.knobs]
     assert len(set(knobs[2:6])) == 1
     assert len(set(knobs[6:])) > 1
@@ -227,14 +227,14 @@ def test_rules_that_outgrow_fixed_shapes_go_on_all_the_same(lab: Lab, turn: tupl
     }[turn[0]]
     assert fits(rules)
     assert not fits(rules.turned(*turn))
-    loaded, prompt = seated(lab.loaded(pair, "float64")), lab.prompt_tokens(pair, PROMPT)
+    loaded, prompt = recorded(lab.loaded(pair, "float64")), lab.prompt_tokens(pair, PROMPT)
     rounds = match(loaded, prompt, 40, rules, {2: [turn], 4: [("tau_h", 0.7)]})
     assert len(rounds) > 5
 
 
 def test_a_session_that_was_handed_over_has_given_its_seat_back(lab: Lab) -> None:
     pair = lab.pair("neox")
-    loaded, prompt = seated(lab.loaded(pair, "float64")), lab.prompt_tokens(pair, PROMPT)
+    loaded, prompt = recorded(lab.loaded(pair, "float64")), lab.prompt_tokens(pair, PROMPT)
     rules = replace(LIVELY, d_max=6, branching=(1, 4, 4), n_max=400, rho_stop=0.2, rho_deep=0.2, tau=0)
     session = ResidentSession(loaded, prompt, RunConfig(max_new_tokens=30), rules)
     session.prefill()

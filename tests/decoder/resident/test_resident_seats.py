@@ -15,7 +15,7 @@ from decoder.resident.session import ResidentSession
 from decoder.resident.shape import DEEPEST, MOST_NODES, MOST_ROWS, slots
 from decoder.steering import Turn
 from tests.decoder.lab import Lab
-from tests.decoder.resident.match import check, match, resident, seated
+from tests.decoder.resident.match import check, match, recorded, resident, seated
 
 PROMPT = "The tree grows"
 METHODS: dict[str, Rules | None] = {"ar": None, "linear": Linear(), "fixed": Fixed(), "dynatree": DynaTree()}
@@ -85,7 +85,7 @@ def test_no_round_makes_room_for_keys_and_values(lab: Lab, method: str) -> None:
 
 def test_a_text_leaves_its_seat_to_the_next(lab: Lab) -> None:
     pair = lab.pair("neox")
-    loaded, prompt = seated(lab.loaded(pair, "float64")), lab.prompt_tokens(pair, PROMPT)
+    loaded, prompt = recorded(lab.loaded(pair, "float64")), lab.prompt_tokens(pair, PROMPT)
     seen = set()
     for method in ("dynatree", "ar", "fixed", "linear", "dynatree"):
         match(loaded, prompt, 30, METHODS[method])
@@ -96,7 +96,7 @@ def test_a_text_leaves_its_seat_to_the_next(lab: Lab) -> None:
 
 def test_what_an_earlier_text_left_behind_poisons_nothing(lab: Lab) -> None:
     pair = lab.pair("llama")
-    loaded, prompt = seated(lab.loaded(pair, "float64")), lab.prompt_tokens(pair, PROMPT)
+    loaded, prompt = recorded(lab.loaded(pair, "float64")), lab.prompt_tokens(pair, PROMPT)
     match(loaded, prompt, 30, DynaTree())
     (seat,) = loaded.seats._free
     for store in (seat.target.store, seat.draft.store):
@@ -106,7 +106,7 @@ def test_what_an_earlier_text_left_behind_poisons_nothing(lab: Lab) -> None:
 
 def test_several_sessions_at_once_do_not_disturb_each_other(lab: Lab) -> None:
     pair = lab.pair("neox")
-    loaded, prompt = seated(lab.loaded(pair, "float64")), lab.prompt_tokens(pair, PROMPT)
+    loaded, prompt = recorded(lab.loaded(pair, "float64")), lab.prompt_tokens(pair, PROMPT)
     config = RunConfig(max_new_tokens=40)
     lanes = {
         method: (TreeSession(loaded, prompt, config, rules), resident(loaded, prompt, 40, rules))
@@ -166,7 +166,7 @@ def test_a_session_gives_its_seat_back_once(lab: Lab) -> None:
 
 
 def test_other_models_do_not_take_each_other_s_seats(lab: Lab) -> None:
-    neox, llama = (seated(lab.loaded(lab.pair(name), "float64")) for name in ("neox", "llama"))
+    neox, llama = (recorded(lab.loaded(lab.pair(name), "float64")) for name in ("neox", "llama"))
     llama = replace(llama, seats=neox.seats)
     for pair, name in ((neox, "neox"), (llama, "llama"), (neox, "neox")):
         match(pair, lab.prompt_tokens(lab.pair(name), PROMPT), 20, DynaTree())
