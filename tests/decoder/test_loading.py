@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from transformers import AutoModelForCausalLM
+from transformers import AutoModelForCausalLM, BloomConfig
 
 from decoder import RunConfig, decode, load_pair
 from decoder.errors import ConfigError, ModelError, PairError, PromptError
@@ -40,6 +40,15 @@ def test_a_draft_without_plain_keys_and_values_is_refused(tmp_path: Path, kind: 
     pair = tiny.unfit_pair(kind, tmp_path)
     with pytest.raises(PairError) as refusal:
         load(pair.draft, pair.target)
+    assert one_sentence(refusal)
+
+
+@pytest.mark.parametrize("turned", [False, True], ids=["target", "draft"])
+def test_a_model_that_only_a_trial_shows_to_be_unfit_is_refused(tmp_path: Path, *, turned: bool) -> None:
+    unfit = tiny.build(BloomConfig(vocab_size=tiny.VOCABULARY, hidden_size=32, n_layer=2, n_head=2), seed=1)
+    pair = tiny.save_pair(tmp_path, unfit, tiny.build(tiny.FAMILIES["neox"](), seed=1))
+    with pytest.raises(PairError, match="cannot run a draft tree") as refusal:
+        load(*((pair.draft, pair.target) if turned else (pair.target, pair.draft)))
     assert one_sentence(refusal)
 
 
