@@ -16,6 +16,7 @@ from decoder.bench.shapes import random_prompt, with_random_draft
 from decoder.bench.sizes import Size
 from decoder.bench.summary import Samples
 from decoder.config import DynaTree, Fixed, Linear, RunConfig
+from decoder.errors import PromptError
 from decoder.exact.pair import exact_pair, inexact_pair
 from decoder.loading import load_pair
 from decoder.models import Pair
@@ -93,8 +94,7 @@ def measure_texts(job: OnTexts, note: Note) -> Done[report.Report]:
     if job.random_draft:
         pair = with_random_draft(pair)
     length = job.config.max_new_tokens
-    texts = map(without_surrogates, job.prompts)
-    prompts = [encode_prompt(pair.tokenizer, text, length, pair.context, special=True) for text in texts]
+    prompts = _encoded(pair, job.prompts, length)
     contenders = sweep(job.methods, job.config, job.dynatrees, job.chains, job.trees)
     if job.exact:
         contenders += inexact(contenders, inexact_pair(pair))
@@ -116,11 +116,23 @@ def measure_rounds(job: OnRounds, note: Note) -> Done[report.RoundsReport]:
     pair = replace(job.load(report=note), eos=frozenset())  # every turn has as many rounds
     if job.exact:
         pair = exact_pair(pair)
+    sizes.refuse_wider(job.sizes, pair.vocabulary)
     more = job.config.max_new_tokens + max((size.depth for size in job.sizes), default=0)
     prompts = [random_prompt(pair, length, more) for length in job.contexts]
     plan = Plan(contenders, prompts, _longest_first(prompts), mixed, job.repeats)
     setup, samples, interrupted = _measured(pair, plan, job.config, note)
     return Done(report.of_rounds(setup, pair, samples), interrupted)
+
+
+def _encoded(pair: Pair, texts: Sequence[str], length: int) -> list[list[int]]:
+    """Token ids of each prompt; where there are several, an error says which."""
+    found = []
+    for number, text in enumerate(map(without_surrogates, texts), 1):
+        try:
+            found.append(encode_prompt(pair.tokenizer, text, length, pair.context, special=True))
+        except PromptError as error:
+            raise PromptError(f"prompt {number} of {len(texts)}: {error}" if len(texts) > 1 else str(error)) from None
+    return found
 
 
 def _warm_up(pair: Pair, prompts: Sequence[Sequence[int]]) -> Sequence[Sequence[int]]:

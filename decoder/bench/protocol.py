@@ -150,8 +150,16 @@ def _alone(pair: Pair, contender: Contender, prompt: Sequence[int]) -> Trial:
     with peak_during(pair.target.device) as peak:
         try:
             trial = contender.run(pair, prompt)
-        except torch.OutOfMemoryError as error:
+        except (RuntimeError, MemoryError) as error:
+            if not _is_full(error):
+                raise
             raise DeviceError(
-                f"the memory of {pair.device} is full; choose smaller models, --dtype float16 or fewer --max-new-tokens"
+                f"the memory of {pair.device} is full; choose smaller models, smaller trees, --dtype float16 or fewer "
+                "--max-new-tokens"
             ) from error
     return replace(trial, tally=structs.replace(trial.tally, peak_bytes=peak()))
+
+
+def _is_full(error: Exception) -> bool:
+    """Whether memory was full; on a CPU, torch has no exception of its own for that."""
+    return isinstance(error, torch.OutOfMemoryError | MemoryError) or "can't allocate memory" in str(error)

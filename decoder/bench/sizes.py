@@ -19,6 +19,11 @@ class Size:
     depth: int
     rows: int
 
+    @property
+    def siblings(self) -> int:
+        """Children of a node that has any, but for the last."""
+        return -(-(self.rows - 1) // self.depth)
+
 
 def contenders(config: RunConfig, sizes: Sequence[Size]) -> list[Contender]:
     """ar, and rounds with a tree of each size; their peak memory is that of the rounds, not of the prompt."""
@@ -26,6 +31,20 @@ def contenders(config: RunConfig, sizes: Sequence[Size]) -> list[Contender]:
         own(BASELINE, BASELINE, BASELINE, config, begin_peak),
         *(own(f"{size.depth}x{size.rows}", "tree", *_rules(size, config), begin_peak) for size in sizes),
     ]
+
+
+def refuse_wider(sizes: Sequence[Size], vocabulary: int) -> None:
+    """Refuses trees whose nodes have more children than there are tokens.
+
+    Raises:
+        ConfigError: There is such a tree.
+    """
+    for size in sizes:
+        if size.siblings > vocabulary:
+            raise ConfigError(
+                f"no tree has {size.rows} rows on {size.depth} levels where there are {vocabulary} tokens; "
+                "give fewer rows or more levels"
+            )
 
 
 def _rules(size: Size, config: RunConfig) -> tuple[str, RunConfig]:
@@ -41,11 +60,10 @@ def _rules(size: Size, config: RunConfig) -> tuple[str, RunConfig]:
         )
     if depth == 1:
         return "fixed", replace(config, fixed=Fixed(depth=1, branching=drafted, tau=0.0, n_max=drafted))
-    siblings = -(-drafted // depth)
     rules = DynaTree(
         d0=depth - 1,
         d_max=depth,
-        branching=(siblings, siblings, siblings),
+        branching=(size.siblings,) * 3,
         rho_stop=OVERALL,
         rho_deep=OVERALL,
         tau=0.0,

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 DRAWS = 4000
 COVERAGE = 0.95
 
-Groups = Sequence[Sequence[float]]
-"""One inner sequence a prompt, one value a repeat."""
+Groups = Sequence[Sequence[float | None]]
+"""One inner sequence a prompt, one value a repeat; None where it was not measured."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,8 @@ class Estimate:
 
 def estimate(groups: Groups, seed: int) -> Estimate | None:
     """The median over groups of each group's median, with a bootstrap interval; None where nothing was measured."""
-    filled = [list(group) for group in groups if group]
+    known = [[value for value in group if value is not None] for group in groups]
+    filled = [group for group in known if group]
     if not filled:
         return None
     middle = median(median(group) for group in filled)
@@ -44,10 +45,10 @@ def estimate(groups: Groups, seed: int) -> Estimate | None:
 def ratios(numerators: Groups, denominators: Groups) -> list[list[float]]:
     """Quotients of values that were measured side by side, prompt by prompt and repeat by repeat.
 
-    A prompt on which only one of the two could be measured has none.
+    A turn in which only one of the two could be measured has none.
     """
     return [
-        [over / under for over, under in zip(above, below, strict=False)]
+        [over / under for over, under in zip(above, below, strict=False) if over is not None and under is not None]
         for above, below in zip(numerators, denominators, strict=True)
     ]
 

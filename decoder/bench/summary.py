@@ -117,9 +117,8 @@ class Samples:
         ]
 
     def values(self, name: str, measure: Measure, prompts: Sequence[int]) -> Groups:
-        """One figure of a contender, prompt by prompt and repeat by repeat, where it is known."""
-        found = [[measure(figures(turn.tally, None)) for turn in self.turns(name, prompt)] for prompt in prompts]
-        return [[value for value in group if value is not None] for group in found]
+        """One figure of a contender, prompt by prompt and repeat by repeat."""
+        return [[measure(figures(turn.tally, None)) for turn in self.turns(name, prompt)] for prompt in prompts]
 
     def ratio(self, name: str, than: str, seed: int) -> Estimate | None:
         """How much faster one contender is than another, on the prompts where both have a speed."""

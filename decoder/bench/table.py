@@ -55,6 +55,9 @@ def _heading(report: Report | RoundsReport) -> str:
     if machine.accelerator:
         copied = machine.copy_bytes_per_s
         lines.insert(2, f"{machine.accelerator}, copies {_number(copied and copied / 1e12, 2)} TB/s")
+    turns = len(setup.contenders) * len(setup.prompts) * setup.repeats
+    if len(waits) < turns:
+        lines.append(f"INTERRUPTED: what follows rests on {len(waits)} of {turns} turns")
     return "\n".join(line if len(line) <= WIDTH else f"{line[: WIDTH - 3]}..." for line in lines)
 
 

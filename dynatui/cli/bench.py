@@ -1,30 +1,32 @@
-"""`dynatui bench`: measures, prints tables, and keeps everything in a file.
+"""`dynatui bench`: what its options ask for, and what they mean together.
 
-What is measured, and how, is decided in `decoder.bench`; here are the options, and what they mean together. Imports no
-torch before it is known what to do.
+What is measured, and how, is decided in `decoder.bench`. Imports no torch before it is known what to do.
 """
 
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
-import msgspec
 import typer
 
 from decoder.config import Fixed, Linear, RunConfig, require
 from decoder.errors import ConfigError, PromptError
 from decoder.methods import chosen
 from dynatui.cli import bench_options, options, request, settings, streams
-from dynatui.cli.headless import INTERRUPTED
+from dynatui.cli.bench_result import Measured, told
 
-ONLY_TEXTS = ("prompt_files", "prompt_texts", "prompt_chars", "methods", "linear", "fixed", "baselines", "hostile")
-"""Parameters that say nothing to rounds of given sizes."""
+ONLY_TEXTS = ("methods", "linear", "fixed", "baselines", "hostile")
+"""Parameters that say nothing to rounds of given sizes; nor do those under these headings:"""
+ABOUT_TEXTS = (options.PROMPTS, options.TREE)
 ONLY_ROUNDS = ("trees",)
 ONLY_LOADED = ("target", "draft")
 """Parameters that say nothing to random weights."""
+OF_A_METHOD = ("linear", "fixed")
+"""Parameters that say nothing where the method of this name is not measured."""
+LARGEST = 1 << 20
+"""Of all numbers in lists; beyond every model's context."""
 
 app = typer.Typer()
 
@@ -78,7 +80,9 @@ def speed(
     speed.
     """
     on_rounds = shapes is not None or context_length is not None
-    _refuse_contradictions(context, with_shapes=shapes is not None, on_rounds=on_rounds)
+    with_shapes = shapes is not None
+    idle = _idle_for_rounds(context, with_shapes=with_shapes) if on_rounds else _idle_for_texts(_methods(methods))
+    _refuse_idle(context, idle)
     rules = {"history": history, "tau_h": tau_h, "tau_l": tau_l, "d0": d0, "d_max": d_max, "branching": branching}
     rules |= {"rho_stop": rho_stop, "rho_deep": rho_deep, "tau": tau, "n_max": n_max, "selection": selection}
     length = bench_options.ROUNDS if on_rounds and max_new_tokens is None else max_new_tokens
@@ -120,16 +124,7 @@ def speed(
             random_draft=hostile,
             repeats=repeats or bench_options.TEXT_REPEATS,
         )
-    return _told(measure, json_file)
-
-
-@dataclass(frozen=True)
-class Measured:
-    """What is printed, what is kept, and how it ended."""
-
-    table: str
-    report: object
-    interrupted: bool
+    return told(measure, json_file)
 
 
 def _on_texts(**given: Any) -> Measured:
@@ -160,31 +155,20 @@ def _on_rounds(
     return Measured(table.on_rounds(done.report), done.report, done.interrupted)
 
 
-def _told(measure: Callable[[], Measured], path: Path | None) -> int:
-    """Measures and tells; whether the file can be written shows before, for a measurement takes minutes."""
-    if path is not None:
-        _append(path, b"")
-    done = measure()
-    out, _ = streams.for_printing()
-    streams.show(done.table, out)
-    if path is not None:
-        _append(path, msgspec.json.encode(done.report) + b"\n")
-    return INTERRUPTED if done.interrupted else 0
+def _idle_for_rounds(context: typer.Context, *, with_shapes: bool) -> dict[str, str]:
+    """Parameters that would say nothing, each with the reason."""
+    about = {str(each.name) for each in context.command.params if getattr(each, "rich_help_panel", "") in ABOUT_TEXTS}
+    idle = {*ONLY_TEXTS, *about, *(ONLY_LOADED if with_shapes else ())}
+    return dict.fromkeys(idle, "beside --shapes" if with_shapes else "beside --context")
 
 
-def _append(path: Path, content: bytes) -> None:
-    try:
-        with path.open("ab") as file:
-            file.write(content)
-    except OSError as error:
-        raise ConfigError(f"cannot write {path}: {error.strerror}; let --json name another file") from None
+def _idle_for_texts(methods: tuple[str, ...]) -> dict[str, str]:
+    """The same where texts are measured."""
+    unmeasured = {name: f"where {name} is not measured" for name in OF_A_METHOD if name not in methods}
+    return dict.fromkeys(ONLY_ROUNDS, "without --context or --shapes") | unmeasured
 
 
-def _refuse_contradictions(context: typer.Context, *, with_shapes: bool, on_rounds: bool) -> None:
-    """Options that would say nothing."""
-    idle = dict.fromkeys(ONLY_TEXTS, "beside --shapes" if with_shapes else "beside --context") if on_rounds else {}
-    idle |= dict.fromkeys(ONLY_LOADED, "beside --shapes") if with_shapes else {}
-    idle |= {} if on_rounds else dict.fromkeys(ONLY_ROUNDS, "without --context or --shapes")
+def _refuse_idle(context: typer.Context, idle: dict[str, str]) -> None:
     for parameter in context.command.params:
         source = context.get_parameter_source(str(parameter.name))
         if parameter.name in idle and source is not None and source.name == "COMMANDLINE":
@@ -232,5 +216,6 @@ def _lists(option: str, text: str, *, example: str) -> tuple[tuple[int, ...], ..
     with suppress(ValueError):
         found = tuple(dict.fromkeys(tuple(map(int, group)) for group in groups))
         if all(len(group) == len(example.split("x")) for group in found):
+            require(max(map(max, found)) <= LARGEST, f"{option} is {text!r}; give no number above {LARGEST}")
             return found
     raise ConfigError(f"{option} is {text!r}; give {example}, or several with commas between them")

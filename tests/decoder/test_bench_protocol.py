@@ -119,10 +119,14 @@ def test_a_method_of_our_own_that_fails_fails_the_measurement() -> None:
         warmed_up(PAIR, [contender("ar", refuses)], PROMPTS[:1], report=pytest.fail)
 
 
+FULL = (torch.OutOfMemoryError(), MemoryError(), RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried"))
+
+
+@pytest.mark.parametrize("error", FULL, ids=lambda error: type(error).__name__)
 @pytest.mark.parametrize("foreign", [True, False])
-def test_full_memory_is_told_as_such(foreign: bool) -> None:  # noqa: FBT001 - a parameter of the test
+def test_full_memory_is_told_as_such(foreign: bool, error: Exception) -> None:  # noqa: FBT001 - a parameter of the test
     def overflow(_ids: list[int]) -> Tally:
-        raise torch.OutOfMemoryError
+        raise error
 
     with pytest.raises(DeviceError, match="memory of cpu is full; choose smaller models"):
         warmed_up(PAIR, [contender("ar", overflow, foreign=foreign)], PROMPTS[:1], report=pytest.fail)

@@ -292,10 +292,11 @@ def test_an_interruption_reports_the_lengths_that_are_complete(
     found = measure_rounds(OnRounds(load, (Size(1, 2),), (9, 20), CONFIG, repeats=3), lambda _: None)
     assert found.interrupted
     assert {(record.repeat, record.prompt) for record in found.report.samples} == {(0, 0), (0, 1)}
-    assert table.on_rounds(found.report)
+    assert "INTERRUPTED: what follows rests on 4 of 12 turns" in table.on_rounds(found.report)
 
 
 def test_the_tables_of_rounds_fit_80_columns(report: RoundsReport) -> None:
+    assert "INTERRUPTED" not in table.on_rounds(report)
     wide = Estimate(1234.5, 1200.1, 1300.2)
     large = msgspec.structs.replace(report.rounds[-1], round_ms=wide, draft_ms=1234.5, bandwidth_share=0.5, waits=1.0)
     much = msgspec.structs.replace(
@@ -334,6 +335,14 @@ def test_one_length_has_no_growth(config_files: tuple[str, str]) -> None:
 def test_the_report_of_rounds_can_be_kept_and_read_again(report: RoundsReport) -> None:
     kept = msgspec.json.encode(report)
     assert msgspec.json.encode(msgspec.json.decode(kept, type=RoundsReport)) == kept
+
+
+def test_a_tree_with_more_siblings_than_tokens_is_refused(config_files: tuple[str, str]) -> None:
+    load = partial(random_pair, *config_files, device="cpu", dtype="float32")
+    with pytest.raises(ConfigError, match="no tree has 578 rows on 2 levels where there are 288 tokens; give fewer"):
+        measure_rounds(OnRounds(load, (Size(1, 2), Size(2, 578)), (9,), CONFIG, repeats=1), lambda _: None)
+    widest = OnRounds(load, (Size(2, 577),), (9,), CONFIG, repeats=1)
+    assert of(measure_rounds(widest, lambda _: None).report, "2x577", 9).rows == 577
 
 
 @pytest.mark.parametrize(("depth", "rows"), [(0, 4), (4, 4), (2, 1), (1, 1), (-1, 3)])

@@ -311,6 +311,7 @@ def test_an_interruption_reports_what_is_complete(lab: Lab, monkeypatch: pytest.
     found = measure_texts(on_texts(lab.pair("neox"), methods=("ar",), with_baselines=False), lambda _: None)
     assert found.interrupted
     assert [(record.repeat, record.prompt) for record in found.report.samples] == [(0, 0), (0, 1), (1, 0)]
+    assert "INTERRUPTED: what follows rests on 3 of 4 turns" in table.on_texts(found.report)
 
 
 def test_an_interruption_before_anything_is_complete_is_one(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -71,5 +71,10 @@ def test_ratios_pair_what_was_measured_side_by_side() -> None:
     assert ratios([[2 * value for value in group] for group in drifting], drifting) == [[2.0, 2.0], [2.0, 2.0]]
 
 
+def test_a_turn_that_only_one_side_could_measure_shifts_no_other() -> None:
+    assert ratios([[6.0, None, 8.0]], [[2.0, 5.0, 4.0]]) == [[3.0, 2.0]]
+    assert ratios([[6.0, 7.0]], [[None, 7.0]]) == [[1.0]]
+
+
 def test_a_prompt_that_only_one_side_could_measure_has_no_ratio() -> None:
     assert ratios([[1.0], []], [[2.0], [3.0]]) == [[0.5], []]

@@ -38,6 +38,12 @@ def _no_settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         (["--context", "9", "--trees", "2x2", "--device", "cpu"], "no tree has 2 levels in 2 rows"),
         (["--linear", "1,x"], "--linear is '1,x'; give 5, or several with commas between them"),
         (["--linear", "0"], "K is 0; give 1 or more"),
+        (["--linear", "9" * 20], f"--linear is '{'9' * 20}'; give no number above 1048576"),
+        (["--methods", "ar", "--linear", "2"], "--linear has no effect where linear is not measured; leave it out"),
+        (["--methods", "dynatree", "--fixed", "2x2"], "--fixed has no effect where fixed is not measured; leave it"),
+        (["--context", "9", "--prompt-chars", "2"], "--prompt-chars has no effect beside --context; leave it out"),
+        (["--context", "9", "--preset", "paper"], "--preset has no effect beside --context; leave it out"),
+        (["--shapes", "a:b", "--tau-h", "0.5"], "--tau-h has no effect beside --shapes; leave it out"),
         (["--fixed", "2,2"], "--fixed is '2,2'; give 5x2, or several with commas between them"),
         (["--fixed", "2x0"], "the fixed tree's branching is 0; give 1 or more"),
         (["--methods", "hf"], "hf is measured as the baseline assisted; leave it out of --methods"),
@@ -163,6 +169,13 @@ def test_settings_for_the_live_race_do_not_choose_what_is_measured(
     monkeypatch.setenv("DYNATUI_FIXED", "4,4")
     assert main(["bench", "speed", "--linear", "x"]) == 2
     assert "--linear is 'x'" in capsys.readouterr().err
+
+
+def test_the_prompt_that_does_not_fit_is_named(pair: tiny.TinyPair, capsys: pytest.CaptureFixture[str]) -> None:
+    models = ["--target", str(pair.target), "--draft", str(pair.draft), "--device", "cpu"]
+    assert main(["bench", "speed", *models, "--prompt", "a", "--prompt", "b" * 400, "--max-new-tokens", "5"]) == 2
+    *_, last = capsys.readouterr().err.splitlines()
+    assert last.startswith("dynatui: prompt 2 of 2: the prompt has ")
 
 
 def test_every_method_but_the_threaded_baseline_is_measured_by_default() -> None:

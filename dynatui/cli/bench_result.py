@@ -1,0 +1,85 @@
+"""What becomes of a measurement: it is printed and kept, however it ends.
+
+A measurement takes minutes, so nothing that it brought may be lost: neither to a signal, nor to a full disk, nor to a
+reader who leaves.
+"""
+
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+
+import msgspec
+
+from decoder.errors import ConfigError
+from dynatui.cli import streams
+from dynatui.cli.headless import INTERRUPTED, STOP_SIGNALS
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What is printed, what is kept, and how it ended."""
+
+    table: str
+    report: object
+    interrupted: bool
+
+
+def told(measure: Callable[[], Measured], path: Path | None) -> int:
+    """Measures, keeps and prints; returns the exit code. Whether the file can be written shows before."""
+    if path is not None:
+        _append(path, b"")
+    with _interruptible():
+        try:
+            done = measure()
+        except KeyboardInterrupt:
+            streams.say("interrupted before everyone had a turn; nothing can be compared")
+            return INTERRUPTED
+        out, _ = streams.for_printing()
+        try:
+            if path is not None:
+                _append(path, msgspec.json.encode(done.report) + b"\n")
+        finally:  # where one cannot take the result, the other still does
+            streams.show(done.table, out)
+    return INTERRUPTED if done.interrupted else 0
+
+
+@contextmanager
+def _interruptible() -> Iterator[None]:
+    """Within, every signal to stop interrupts but the second: by then, what was measured is being told.
+
+    A signal that was ignored from the start, as under nohup, stays ignored.
+    """
+    heard = 0
+
+    def stop(_signal: int, _frame: FrameType | None) -> None:
+        nonlocal heard
+        heard += 1
+        if heard != 2:
+            raise KeyboardInterrupt
+
+    heeded = [number for number in STOP_SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
+    before = [signal.signal(number, stop) for number in heeded]
+    try:
+        yield
+    finally:
+        for number, handler in zip(heeded, before, strict=True):
+            signal.signal(number, handler)
+
+
+def _append(path: Path, content: bytes) -> None:
+    """Adds all of it or nothing: half a line would spoil the next one too."""
+    try:
+        with path.open("ab", buffering=0) as file:
+            before = path.stat().st_size
+            try:
+                while content:
+                    content = content[file.write(content) :]
+            except OSError:
+                with suppress(OSError):
+                    file.truncate(before)
+                raise
+    except OSError as error:
+        raise ConfigError(f"cannot write {path}: {error.strerror}; let --json name another file") from None
