@@ -9,9 +9,10 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM, BloomConfig
 
-from decoder import RunConfig, decode, load_pair
+from decoder import RunConfig, decode, load_pair, loading
 from decoder.errors import ConfigError, ModelError, PairError, PromptError
 from decoder.events import Round
+from decoder.models import Pair
 from tests import tiny
 from tests.decoder.lab import Lab
 
@@ -146,6 +147,20 @@ def test_an_absent_device_is_refused(lab: Lab) -> None:
     with pytest.raises(ModelError) as refusal:
         load(pair.target, pair.draft, device="cuda")
     assert one_sentence(refusal)
+
+
+def test_weights_that_run_lean_are_held_once(lab: Lab) -> None:
+    pair = lab.pair("neox")
+    loaded = load_pair(str(pair.target), str(pair.draft), device="cpu", dtype="float32")
+    assert (loaded.target._module, loaded.draft._module) == (None, None)
+
+
+def test_threads_are_chosen_for_a_pair_that_is_ready_to_run(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    settled = list[Pair]()
+    monkeypatch.setattr(loading, "settle_threads", settled.append)
+    pair = lab.pair("neox")
+    loaded = load_pair(str(pair.target), str(pair.draft), device="cpu", dtype="float32")
+    assert settled == [loaded]
 
 
 def test_the_shorter_context_of_the_two_counts(lab: Lab, tmp_path: Path) -> None:
