@@ -68,7 +68,7 @@ def test_a_sliding_window_that_is_switched_off_is_no_obstacle(tmp_path: Path) ->
 
 
 def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ModelError, match="nowhere") as refusal:
+    with pytest.raises(ModelError, match=r"there is no folder .*nowhere") as refusal:
         load(tmp_path / "nowhere", tmp_path / "nowhere")
     assert one_sentence(refusal)
     assert refusal.value.exit_code == 3
@@ -153,6 +153,14 @@ def test_weights_that_run_lean_are_held_once(lab: Lab) -> None:
     pair = lab.pair("neox")
     loaded = load_pair(str(pair.target), str(pair.draft), device="cpu", dtype="float32")
     assert (loaded.target._module, loaded.draft._module) == (None, None)
+
+
+def test_a_module_that_comes_back_goes_by_the_settings_of_its_pair(lab: Lab) -> None:
+    pair = lab.ending("neox", eos_token_id=7, repetition_penalty=1.5)
+    target = load_pair(str(pair.target), str(pair.draft), device="cpu", dtype="float32").target
+    assert target.module.generation_config is target.generation
+    assert target.generation.eos_token_id == 7
+    assert target.generation.repetition_penalty != 1.5
 
 
 def test_threads_are_chosen_for_a_pair_that_is_ready_to_run(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -155,6 +155,20 @@ def test_costs_with_another_number_of_threads_are_forgotten(
     assert pair.costs == known
 
 
+def test_as_many_threads_are_tried_as_the_pair_was_given(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[int] = []
+    monkeypatch.setattr(threads, "choose_threads", lambda _, most: given.append(most))
+    settle_threads(replace(lab.loaded(lab.pair("neox"), "float64"), threads=7))
+    assert given == [7]
+
+
+def test_a_gpu_is_not_asked_for_threads(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    pair = lab.loaded(lab.pair("neox"), "float64")
+    monkeypatch.setattr(pair.target, "device", torch.device("cuda"))
+    monkeypatch.setattr(threads, "choose_threads", lambda *_: pytest.fail("were tried"))
+    settle_threads(pair)
+
+
 def test_an_exact_pair_keeps_its_threads(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(threads, "choose_threads", lambda *_: pytest.fail("were tried"))
     settle_threads(replace(lab.loaded(lab.pair("neox"), "float64"), exact=True))
