@@ -12,9 +12,9 @@ from decoder.bench.contenders import Contender, inexact, sweep
 from decoder.bench.machine import examined
 from decoder.bench.outside import baselines
 from decoder.bench.protocol import Sample, Turn, measured, mixed, schedule, warmed_up
+from decoder.bench.samples import Samples
 from decoder.bench.shapes import random_prompt, with_random_draft
 from decoder.bench.sizes import Size
-from decoder.bench.summary import Samples
 from decoder.config import DynaTree, Fixed, Linear, RunConfig
 from decoder.errors import PromptError
 from decoder.exact.pair import exact_pair, inexact_pair

@@ -11,7 +11,8 @@ from decoder.bench.contenders import BASELINE, Contender
 from decoder.bench.machine import Machine, load, read_bytes
 from decoder.bench.protocol import Sample
 from decoder.bench.rounds import Growth, Rounds, growth, rounds
-from decoder.bench.summary import Bandwidth, Comparison, Difference, Row, Samples, comparisons, differences, rows
+from decoder.bench.samples import Samples
+from decoder.bench.summary import Bandwidth, Comparison, Difference, Row, comparisons, differences, rows
 from decoder.config import RunConfig
 from decoder.events import Figures
 from decoder.metrics import figures

@@ -4,22 +4,20 @@ A text that differs from ar's has no speed: that contender's figures leave this 
 with float32's verdict on it. Pure, but for the judge that it is handed.
 """
 
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import msgspec
 
-from decoder.bench.contenders import BASELINE, INEXACT, Contender
+from decoder.bench.contenders import BASELINE, INEXACT
 from decoder.bench.protocol import Sample
-from decoder.bench.statistics import Estimate, Groups, estimate, ratios
+from decoder.bench.samples import Measure, Samples, tokens_per_second
+from decoder.bench.statistics import Estimate, estimate, ratios
 from decoder.events import Figures
-from decoder.metrics import figures
 from decoder.neartie import Verdict
 
 Judge = Callable[[int, Sequence[int], tuple[int, int], bool], Verdict]
 """(prompt's number, tokens before the difference, the two tokens, whether transformers wrote one) -> the verdict."""
-Measure = Callable[[Figures], float | None]
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
@@ -92,62 +90,6 @@ class Bandwidth:
             return None
         read = found.target_forwards * self.target_bytes + found.draft_forwards * self.draft_bytes
         return read / found.decode_s / self.copy_bytes_per_s
-
-
-class Samples:
-    """The samples of all prompts and repeats that everyone went through, and which of them have a speed."""
-
-    def __init__(self, samples: Iterable[Sample], contenders: Sequence[Contender]) -> None:
-        self.groups: dict[str, str] = {contender.name: contender.group for contender in contenders}
-        self.foreign = {contender.name for contender in contenders if contender.foreign}
-        blocks: defaultdict[tuple[int, int], dict[str, Sample]] = defaultdict(dict)
-        for sample in samples:
-            blocks[sample.repeat, sample.prompt][sample.contender] = sample
-        self._blocks = {at: block for at, block in blocks.items() if block.keys() == self.groups.keys()}
-        self.prompts = sorted({prompt for _, prompt in self._blocks})
-        self.texts = {prompt: self.turns(BASELINE, prompt)[0].tally.tokens for prompt in self.prompts}
-        """ar's, which is the right one."""
-
-    def same(self, name: str) -> list[int]:
-        """Prompts on which every text of a contender equals ar's."""
-        return [
-            prompt
-            for prompt in self.prompts
-            if all(sample.tally.tokens == self.texts[prompt] for sample in self.turns(name, prompt))
-        ]
-
-    def values(self, name: str, measure: Measure, prompts: Sequence[int]) -> Groups:
-        """One figure of a contender, prompt by prompt and repeat by repeat."""
-        return [[measure(figures(turn.tally, None)) for turn in self.turns(name, prompt)] for prompt in prompts]
-
-    def ratio(self, name: str, than: str, seed: int) -> Estimate | None:
-        """How much faster one contender is than another, on the prompts where both have a speed."""
-        others = set(self.same(than))
-        both = [prompt for prompt in self.same(name) if prompt in others]
-        over, under = (self.values(contender, _speed, both) for contender in (name, than))
-        return estimate(ratios(over, under), seed)
-
-    def best(self, groups: Sequence[str], seed: int) -> str | None:
-        """The fastest contender of these groups."""
-        speeds = {name: self.ratio(name, BASELINE, seed) for name, group in self.groups.items() if group in groups}
-        known = {name: speed.median for name, speed in speeds.items() if speed is not None}
-        return max(known, key=lambda name: known[name]) if known else None
-
-    def differing(self) -> Iterable[tuple[str, int, Sequence[int]]]:
-        """(contender, prompt, its first text that is not ar's)."""
-        for name in self.groups:
-            for prompt in self.prompts:
-                texts = (turn.tally.tokens for turn in self.turns(name, prompt))
-                if other := next((text for text in texts if text != self.texts[prompt]), None):
-                    yield name, prompt, other
-
-    def all(self) -> list[Sample]:
-        """Every sample that counts, in the order of repeats and prompts."""
-        return [sample for block in self._blocks.values() for sample in block.values()]
-
-    def turns(self, name: str, prompt: int) -> list[Sample]:
-        """A contender's samples of one prompt, repeat by repeat."""
-        return [block[name] for (_, which), block in sorted(self._blocks.items()) if which == prompt]
 
 
 def rows(samples: Samples, seed: int, bandwidth: Bandwidth | None) -> list[Row]:
@@ -242,7 +184,7 @@ def _row(samples: Samples, name: str, seed: int, bandwidth: Bandwidth | None) ->
         group=samples.groups[name],
         prompts=len(samples.prompts),
         same=len(same),
-        tokens_per_second=estimate(samples.values(name, _speed, same), seed),
+        tokens_per_second=estimate(samples.values(name, tokens_per_second, same), seed),
         over_ar=samples.ratio(name, BASELINE, seed),
         over_generate=samples.ratio(name, generate, seed) if generate else None,
         tokens_per_round=middle(lambda found: found.tokens_per_round),
@@ -263,10 +205,6 @@ def _row(samples: Samples, name: str, seed: int, bandwidth: Bandwidth | None) ->
 
 def _rounds_per_second(found: Figures) -> float | None:
     return found.rounds / found.decode_s if found.decode_s else None
-
-
-def _speed(found: Figures) -> float | None:
-    return found.tokens_per_second
 
 
 def _host_share(found: Figures) -> float | None:

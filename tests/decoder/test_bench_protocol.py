@@ -11,7 +11,7 @@ import torch
 
 from decoder.bench.contenders import Contender, Trial
 from decoder.bench.protocol import Sample, Turn, measured, mixed, schedule, warmed_up
-from decoder.bench.summary import Samples
+from decoder.bench.samples import Samples
 from decoder.errors import DeviceError
 from decoder.grown import TokenLog
 from decoder.metrics import Tally

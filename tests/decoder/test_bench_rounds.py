@@ -18,10 +18,10 @@ from decoder.bench.job import OnRounds, measure_rounds
 from decoder.bench.protocol import Sample
 from decoder.bench.report import RoundsReport
 from decoder.bench.rounds import Growth, Rounds, growth
+from decoder.bench.samples import Samples
 from decoder.bench.shapes import loaded_pair, random_pair, with_random_draft
 from decoder.bench.sizes import Size
 from decoder.bench.statistics import Estimate
-from decoder.bench.summary import Samples
 from decoder.bench.watched import Seen, WatchedPair, kv_bytes
 from decoder.config import Linear, RunConfig
 from decoder.engine import TreeSession

@@ -21,8 +21,9 @@ from decoder.bench.job import Done, OnTexts, measure_texts
 from decoder.bench.outside import ASSISTED, baselines
 from decoder.bench.protocol import Sample
 from decoder.bench.report import Report
+from decoder.bench.samples import Samples
 from decoder.bench.statistics import Estimate
-from decoder.bench.summary import Difference, Samples, rows
+from decoder.bench.summary import Difference, rows
 from decoder.config import DynaTree, Fixed, Linear, RunConfig
 from decoder.device import device_name
 from decoder.engine import Outcome

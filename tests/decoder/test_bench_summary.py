@@ -7,7 +7,8 @@ import pytest
 from decoder.bench.arithmetic import Work
 from decoder.bench.contenders import Contender, Trial
 from decoder.bench.protocol import Sample
-from decoder.bench.summary import Bandwidth, Row, Samples, comparisons, differences, rows
+from decoder.bench.samples import Samples
+from decoder.bench.summary import Bandwidth, Row, comparisons, differences, rows
 from decoder.bench.watched import Seen
 from decoder.grown import TokenLog
 from decoder.metrics import Tally
