@@ -4,8 +4,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from decoder.config import DynaTree, Fixed, Linear, RunConfig, bounds
+    from decoder.config import DynaTree, Fixed, Linear, RunConfig
     from decoder.errors import DecoderError
+    from decoder.knobs import bounds
     from decoder.loading import load_pair
     from decoder.race import decode
     from decoder.steering import Stage, Steering
@@ -32,7 +33,7 @@ _HOMES = {
     "RunConfig": "decoder.config",
     "Stage": "decoder.steering",
     "Steering": "decoder.steering",
-    "bounds": "decoder.config",
+    "bounds": "decoder.knobs",
     "decode": "decoder.race",
     "load_pair": "decoder.loading",
 }

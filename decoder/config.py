@@ -1,4 +1,4 @@
-"""Parameters of every method, validated when they are made; presets; the knobs that a user may turn mid-run.
+"""Parameters of every method, validated when they are made, each with how far it can be turned mid-run; presets.
 
 Knows nothing of models. Names and defaults follow the DynaTree paper (section 3 and appendix A). The paper's ablations
 need no switches: adaptive breadth is off when the three branchings are equal, adaptive depth when `rho_stop` and
@@ -7,103 +7,14 @@ need no switches: adaptive breadth is off when the three branchings are equal, a
 
 import math
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, Literal, Self, get_args
+from typing import Any, Literal, Self
 
-from decoder.errors import ConfigError
+from decoder.errors import require
+from decoder.knobs import HIGHEST_BRANCHING, HIGHEST_DEPTH, HIGHEST_NODES, KNOB_GAP, KnobName, Turnable, bounds
 
 Selection = Literal["bfs", "best"]
-KnobName = Literal[
-    "tau_h",
-    "tau_l",
-    "d0",
-    "history",
-    "d_max",
-    "b_min",
-    "b_mid",
-    "b_max",
-    "rho_stop",
-    "rho_deep",
-    "tau",
-    "n_max",
-    "k",
-    "fixed_depth",
-    "fixed_branching",
-    "fixed_tau",
-]
-KNOBS: tuple[KnobName, ...] = get_args(KnobName)
-"""Every knob. `n_max` belongs to DynaTree and to the fixed tree; history on is 1, off is 0."""
-
-KNOB_GAP = 0.01
-"""Least distance of tau_h and tau_l while they are turned, and least tau_l."""
-HIGHEST_DEPTH = 32
-HIGHEST_BRANCHING = 16
-HIGHEST_NODES = 1024
-"""As far as these are turned, unless they began higher; a chain's length counts as a depth."""
 AUTO = 0
 """The `n_max` of DynaTree that stands for no number: each round takes as many nodes as pay (`decoder.budget`)."""
-
-_UNEVEN = frozenset[KnobName](("tau_h", "tau_l", "d0", "rho_stop", "rho_deep", "tau", "fixed_tau"))
-"""Knobs that are no whole numbers."""
-_BRANCHES: tuple[KnobName, ...] = ("b_min", "b_mid", "b_max")
-_FIELDS: dict[KnobName, str] = {
-    **dict.fromkeys(_BRANCHES, "branching"),
-    "fixed_depth": "depth",
-    "fixed_branching": "branching",
-    "fixed_tau": "tau",
-}
-"""The parameter that a knob turns, where it has another name."""
-
-
-def require(holds: bool, message: str, *values: object) -> None:  # noqa: FBT001 - a condition reads well as the first argument
-    """Raises ConfigError with `message` unless the condition holds.
-
-    Values fill the message's braces where there are any: a message that is not said costs nothing, which matters in
-    parameters that every round makes anew.
-    """
-    if not holds:
-        raise ConfigError(message.format(*values) if values else message)
-
-
-@dataclass(frozen=True)
-class Turnable:
-    """Parameters of which some can be turned mid-run."""
-
-    def ends(self) -> dict[KnobName, tuple[float, float]]:
-        """The knobs, each with the lowest and highest value that it can be turned to while the others stay.
-
-        The present value is always among them.
-        """
-        return {}
-
-    def has(self, name: KnobName) -> bool:
-        """Whether there is such a knob here."""
-        return name in self.ends()
-
-    def knob(self, name: KnobName) -> float:
-        """The value of one knob.
-
-        Raises:
-            ConfigError: There is no such knob here.
-        """
-        bounds(self, name)
-        value = getattr(self, _FIELDS.get(name, name))
-        return float(value[_BRANCHES.index(name)] if name in _BRANCHES else value)
-
-    def turned(self, name: KnobName, value: float) -> Self:
-        """These parameters with one knob at `value`, moved to the nearest value that its bounds allow.
-
-        Raises:
-            ConfigError: There is no such knob here, or `value` is no number.
-        """
-        require(not math.isnan(value), f"{name} cannot be turned to a value that is no number; give a number")
-        low, high = bounds(self, name)
-        nearest: float = min(high, max(low, value))
-        changed: Any = nearest if name in _UNEVEN else math.floor(nearest + 0.5)
-        parameter = _FIELDS.get(name, name)
-        if name in _BRANCHES:
-            now = getattr(self, parameter)
-            changed = tuple(changed if branch == name else old for branch, old in zip(_BRANCHES, now, strict=True))
-        return replace(self, **{parameter: bool(changed) if name == "history" else changed})
 
 
 @dataclass(frozen=True)
@@ -324,14 +235,3 @@ class RunConfig:
         bounds(self, name)
         every: dict[str, Turnable] = {"dynatree": self.dynatree, "linear": self.linear, "fixed": self.fixed}
         return {field: rules for field, rules in every.items() if rules.has(name)}
-
-
-def bounds(rules: Turnable | RunConfig, name: KnobName) -> tuple[float, float]:
-    """The lowest and the highest value that a knob can be turned to now.
-
-    Raises:
-        ConfigError: There is no such knob in these rules.
-    """
-    ends = rules.ends()
-    require(name in ends, f"{type(rules).__name__} has no knob {name}; choose from {', '.join(ends)}")
-    return ends[name]

@@ -5,8 +5,9 @@ Knows neither models nor trees.
 
 from dataclasses import dataclass
 
-from decoder.config import DynaTree, KnobName, Rules
+from decoder.config import DynaTree, Rules
 from decoder.events import Knobs
+from decoder.knobs import KnobName
 from decoder.policy import adapted, used_depth
 from decoder.steering import Turn
 

@@ -9,8 +9,8 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 import msgspec
 
-from decoder.config import KnobName
 from decoder.errors import RecordingError
+from decoder.knobs import KnobName
 
 SCHEMA = 1
 

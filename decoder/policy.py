@@ -8,7 +8,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from decoder.budget import MOST_NODES
-from decoder.config import KNOB_GAP, DynaTree, Fixed, Linear, Rules, Selection
+from decoder.config import DynaTree, Fixed, Linear, Rules, Selection
+from decoder.knobs import KNOB_GAP
 
 
 @dataclass(frozen=True)

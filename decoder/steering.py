@@ -8,8 +8,9 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-from decoder.config import KnobName, require
+from decoder.errors import require
 from decoder.events import Round
+from decoder.knobs import KnobName
 
 StageName = Literal["drafted", "verified", "committed"]
 

@@ -19,8 +19,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
-from decoder.config import KNOB_GAP, DynaTree
+from decoder.config import DynaTree
 from decoder.events import Round
+from decoder.knobs import KNOB_GAP
 from decoder.metrics import ROOT_IS_DRAFTED, depths
 from decoder.policy import used_depth
 from decoder.regrowth import Judged, Record, judged

@@ -6,8 +6,9 @@ What a knob does and how far it goes is decided in `decoder.config`; here it onl
 from dataclasses import dataclass, replace
 from typing import Any
 
-from decoder.config import AUTO, KNOBS, DynaTree, KnobName
+from decoder.config import AUTO, DynaTree
 from decoder.errors import ConfigError
+from decoder.knobs import KNOBS, KnobName
 from dynatui.fold.state import RunState
 
 _TUPLES: dict[KnobName, int] = {"b_min": 0, "b_mid": 1, "b_max": 2}
@@ -63,7 +64,7 @@ TABLE: tuple[KnobInfo, ...] = (
     KnobInfo("fixed_branching", "B", "guesses at each node of the fixed tree", 1, 2, integer=True, option="--fixed"),
     KnobInfo("fixed_tau", "fixed τ", "as τ, for the fixed tree", 0.01, 0.05, integer=False, option="--fixed"),
 )
-"""In the order of `decoder.config.KNOBS`: those of the first row of sliders come first."""
+"""In the order of `decoder.knobs.KNOBS`: those of the first row of sliders come first."""
 
 _BY_NAME = {info.name: info for info in TABLE}
 

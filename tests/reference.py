@@ -16,7 +16,8 @@ from typing import Any
 
 import torch
 
-from decoder.config import DynaTree, Fixed, KnobName, Linear
+from decoder.config import DynaTree, Fixed, Linear
+from decoder.knobs import KnobName
 
 Path = tuple[int, ...]
 Turns = Mapping[int, Sequence[tuple[KnobName, float]]]

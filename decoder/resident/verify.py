@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
-from decoder.config import KNOB_GAP
+from decoder.knobs import KNOB_GAP
 from decoder.resident.board import DEPTH, PARENT, ROW, TOKEN, Board
 from decoder.resident.draft import Side
 from decoder.resident.forward import visibility

@@ -11,8 +11,8 @@ from typing import Any
 
 import typer
 
-from decoder.config import Fixed, Linear, RunConfig, require
-from decoder.errors import ConfigError, PromptError
+from decoder.config import Fixed, Linear, RunConfig
+from decoder.errors import ConfigError, PromptError, require
 from decoder.methods import chosen
 from dynatui.cli import bench_options, options, request, settings, streams
 from dynatui.cli.bench_result import Measured, told

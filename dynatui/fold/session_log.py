@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
-from decoder.config import KnobName
 from decoder.events import End, Figures, Knob, Knobs, Round, Run, Start, Summary
+from decoder.knobs import KnobName
 from decoder.metrics import Race, figures
 from dynatui.clean import clean_line
 from dynatui.fold.state import Prompt, Record

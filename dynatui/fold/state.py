@@ -12,9 +12,9 @@ from typing import Any, TypeAlias, get_args
 import msgspec
 from msgspec import structs
 
-from decoder.config import KnobName
 from decoder.events import End, Event, Figures, Knob, Knobs, Round, Run, Start, Summary
 from decoder.grown import Grown
+from decoder.knobs import KnobName
 from decoder.metrics import ROOT_IS_DRAFTED, Race, depth_acceptance, drafted_nodes
 from dynatui.clean import clean, clean_line
 from dynatui.fold.tokens import Token, tokens_of

@@ -7,8 +7,9 @@ there to be copied. Prints nothing itself.
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from decoder.config import DynaTree, KnobName
+from decoder.config import DynaTree
 from decoder.events import Figures
+from decoder.knobs import KnobName
 from dynatui.clean import clean_line
 from dynatui.fold.session_log import BRANCHES, FEWEST_ROUNDS, OPENING, OTHERS, SessionLog, Setting
 from dynatui.render.ink import column, percent, short

@@ -9,7 +9,8 @@ from typing import Any
 
 from msgspec import structs
 
-from decoder.config import KNOBS, DynaTree, Fixed, KnobName, Linear, RunConfig
+from decoder.config import DynaTree, Fixed, Linear, RunConfig
+from decoder.knobs import KNOBS, KnobName
 from dynatui.fold.state import RunState, apply
 from dynatui.knobs import KnobInfo, info, rules_in_force
 from dynatui.render.ink import Ink, Row, Rows, best, column, frame, inside, short

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias, get_args
 
-from decoder.config import KnobName
+from decoder.knobs import KnobName
 from decoder.steering import Stage
 from decoder.whatif import WhatIf
 from dynatui.fold.pin import Pin

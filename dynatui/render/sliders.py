@@ -5,7 +5,7 @@
 
 from dataclasses import dataclass
 
-from decoder.config import KnobName
+from decoder.knobs import KnobName
 from dynatui.fold.pin import LABELS, LEAST, Pin, compared, sentence, verdict
 from dynatui.fold.state import Change, RunState
 from dynatui.knobs import KnobInfo, info

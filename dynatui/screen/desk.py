@@ -8,9 +8,10 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import get_args
 
-from decoder.config import PRESETS, KnobName, RunConfig
+from decoder.config import PRESETS, RunConfig
 from decoder.errors import ConfigError
 from decoder.events import Knob, Run
+from decoder.knobs import KnobName
 from dynatui.fold.state import Record, RunState
 from dynatui.sources.source import Controls
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from rich.style import Style
 from textual.app import App
 
-from decoder.config import require
+from decoder.errors import require
 from dynatui.render.ink import Ink
 from dynatui.render.palette import THEME, palette
 from dynatui.render.scene import Scene

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from textual.errors import NoWidget
 from textual.events import MouseEvent
 
-from decoder.config import KnobName
+from decoder.knobs import KnobName
 from dynatui.render import drawer, sliders, status, timeline
 from dynatui.screen.commands import text, time
 from dynatui.screen.widgets.canvas import Canvas

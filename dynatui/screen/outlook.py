@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Generic, TypeVar
 
-from decoder.config import KnobName
+from decoder.knobs import KnobName
 from decoder.whatif import WhatIf, what_if
 from dynatui.fold.pin import Pin
 from dynatui.gpu import GpuLoad, open_meter

@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from decoder.config import KnobName, RunConfig
+from decoder.config import RunConfig
 from decoder.errors import DecoderError, RecordingError, not_importable
 from decoder.events import Event, Round
+from decoder.knobs import KnobName
 from decoder.steering import Stage, Steering
 from dynatui.fold.state import Failure, Loading, Prompt, Record
 from dynatui.keep.recording import Recorder, run_so_far

@@ -8,21 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from decoder.config import (
-    AUTO,
-    KNOB_GAP,
-    KNOBS,
-    PRESETS,
-    DynaTree,
-    Fixed,
-    KnobName,
-    Linear,
-    Printed,
-    RunConfig,
-    Turnable,
-    bounds,
-)
+from decoder.config import AUTO, PRESETS, DynaTree, Fixed, Linear, Printed, RunConfig
 from decoder.errors import ConfigError, DecoderError
+from decoder.knobs import KNOB_GAP, KNOBS, KnobName, Turnable, bounds
 
 OUTSIDE: dict[str, dict[str, Any]] = {
     "d0 under 1": {"d0": 0.9},

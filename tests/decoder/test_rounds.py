@@ -16,9 +16,9 @@ import torch
 from transformers import AutoTokenizer
 
 from decoder import DynaTree, Fixed, RunConfig, Steering, decode
-from decoder.config import KnobName
 from decoder.errors import ConfigError, PromptError
 from decoder.events import End, Event, Round, Run, Start, Summary, decode_line, encode
+from decoder.knobs import KnobName
 from decoder.metrics import depths, fold
 from decoder.neartie import judged
 from tests.decoder.lab import METHODS, Lab, Played

@@ -8,9 +8,10 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from decoder import DynaTree, Fixed, RunConfig, Steering, decode
-from decoder.config import KNOBS, KnobName, Rules, Selection
+from decoder.config import Rules, Selection
 from decoder.errors import ConfigError
 from decoder.events import Event, Knob, Round, Run
+from decoder.knobs import KNOBS, KnobName
 from decoder.metrics import depths
 from tests.decoder.lab import METHODS, Lab, Played
 from tests.decoder.test_tree import check

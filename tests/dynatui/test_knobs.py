@@ -5,8 +5,9 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from decoder.config import KNOBS, DynaTree, KnobName, RunConfig, bounds
+from decoder.config import DynaTree, RunConfig
 from decoder.events import Knob, Knobs
+from decoder.knobs import KNOBS, KnobName, bounds
 from dynatui.cli import main as cli
 from dynatui.fold.state import RunState, apply
 from dynatui.knobs import TABLE, info, rules_in_force

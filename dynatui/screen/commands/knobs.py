@@ -3,7 +3,7 @@
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from decoder.config import KnobName
+from decoder.knobs import KnobName
 from dynatui.fold.pin import Pin
 from dynatui.knobs import info
 from dynatui.render.drawer import shown

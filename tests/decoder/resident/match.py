@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from decoder.config import DynaTree, KnobName, Rules, RunConfig
+from decoder.config import DynaTree, Rules, RunConfig
 from decoder.engine import Outcome, TreeSession
+from decoder.knobs import KnobName
 from decoder.models import Pair
 from decoder.resident.forward import ModuleStatic
 from decoder.resident.seat import Seats

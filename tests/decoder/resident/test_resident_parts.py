@@ -8,9 +8,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from decoder.config import KNOB_GAP, PRESETS, DynaTree, Fixed, Linear, Rules
+from decoder.config import PRESETS, DynaTree, Fixed, Linear, Rules
 from decoder.controller import Controller
 from decoder.draft.drafter import best_children
+from decoder.knobs import KNOB_GAP
 from decoder.policy import growth
 from decoder.resident.board import DEPTH, PARENT, ROW, TOKEN, Board, drafted, verified
 from decoder.resident.draft import Side, best_tokens, by_probability

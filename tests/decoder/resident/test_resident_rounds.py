@@ -6,7 +6,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from decoder.config import DynaTree, Fixed, KnobName, Linear, Rules, RunConfig
+from decoder.config import DynaTree, Fixed, Linear, Rules, RunConfig
+from decoder.knobs import KnobName
 from decoder.metrics import depths
 from decoder.resident import seat as seats
 from decoder.resident.forward import LeanStatic

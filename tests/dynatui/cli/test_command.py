@@ -10,7 +10,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from decoder.config import AUTO, KNOBS, PRESETS, DynaTree, Fixed, KnobName, RunConfig
+from decoder.config import AUTO, PRESETS, DynaTree, Fixed, RunConfig
+from decoder.knobs import KNOBS, KnobName
 from decoder.methods import METHODS
 from dynatui.clean import clean_line
 from dynatui.cli import headless

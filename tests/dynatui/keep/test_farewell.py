@@ -8,8 +8,9 @@ import pytest
 from msgspec import structs
 from rich.cells import cell_len
 
-from decoder.config import DynaTree, KnobName
+from decoder.config import DynaTree
 from decoder.events import Event, Figures, Knob, Knobs, Round, Run, Start, Summary
+from decoder.knobs import KnobName
 from dynatui.fold.session_log import FEWEST_ROUNDS
 from dynatui.fold.state import Failure, Loading, Prompt, Record, RunState, apply
 from dynatui.keep.farewell import SessionLog, lines, options

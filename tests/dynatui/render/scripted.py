@@ -5,8 +5,9 @@ from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
 
-from decoder.config import DynaTree, KnobName, RunConfig
+from decoder.config import DynaTree, RunConfig
 from decoder.events import End, Event, Knob, Knobs, Round, Run, Start, Summary
+from decoder.knobs import KnobName
 from decoder.metrics import fold
 from decoder.steering import Stage
 from dynatui.fold.state import Prompt, Record, RunState, apply

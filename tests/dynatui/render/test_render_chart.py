@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
-from decoder.config import KNOBS
 from decoder.events import Knob
+from decoder.knobs import KNOBS
 from dynatui.fold.pin import Pin
 from dynatui.fold.state import Curve
 from dynatui.knobs import info

@@ -8,8 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import structs
 
-from decoder.config import KnobName, RunConfig
+from decoder.config import RunConfig
 from decoder.events import Knob
+from decoder.knobs import KnobName
 from dynatui.fold.pin import Pin
 from dynatui.fold.state import RunState
 from dynatui.knobs import info

@@ -4,8 +4,9 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from decoder.config import PRESETS, Fixed, KnobName, RunConfig
+from decoder.config import PRESETS, Fixed, RunConfig
 from decoder.events import Knob
+from decoder.knobs import KnobName
 from dynatui.fold.state import RunState
 from dynatui.screen.desk import Desk
 from tests.dynatui.render.scripted import run, state_of, tree_round
