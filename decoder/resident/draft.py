@@ -33,8 +33,8 @@ class Side:
         bias: Float[Tensor, "N M"],
     ) -> Float[Tensor, "N V"]:
         """Logits of rows at these places of the text, over the ids that both models know."""
-        positions = places.clamp(0, self.context - 1)
-        return self.forward(self.store, tokens, positions, slots, bias)[:, : self.vocabulary]
+        rotation = self.forward.rotation(self.store, places.clamp(0, self.context - 1))
+        return self.forward.computed(self.store, tokens, rotation, slots, bias)[:, : self.vocabulary]
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import torch
+from jaxtyping import Float
+from torch import Tensor
 
 from decoder.device import Graphs, Mailbox, Mark
 from decoder.resident.board import REPORT, Board
@@ -101,6 +103,12 @@ class Seat:
         return undo
 
 
+def new_store(forward: StaticForward, capacity: int) -> Float[Tensor, "L 2 H S D"]:
+    """A model's keys and values, of one kind wherever it is asked for: compiled passes tell inference tensors apart."""
+    with torch.inference_mode(mode=False):
+        return forward.new_store(capacity)
+
+
 def _read(side: Side, text: Sequence[int], start: int = 0) -> None:
     device = side.store.device
     for first in range(start, len(text), CHUNK):
@@ -129,19 +137,17 @@ class Seats:
 
     def take(self, pair: "Pair", longest: int) -> Seat:
         """A free seat for a text of so many tokens, or a new one."""
-        models = self._forward(pair.target), self._forward(pair.draft)
+        models = self.forward(pair.target), self.forward(pair.draft)
         # One that is too small is not kept: its memory is needed for a larger one.
         self._free = [seat for seat in self._free if seat.fits(models, longest, graphs=self.graphs)]
         if self._free:
             return self._free.pop()
-        if self.graphs and self._captures is None:
-            self._captures = Graphs(pair.target.device)
         room = longest + DEEPEST + 1
         target, draft = (
-            Side(forward, forward.new_store(slots(room + rows) + BEYOND), pair.vocabulary, pair.context)
+            Side(forward, new_store(forward, slots(room + rows) + BEYOND), pair.vocabulary, pair.context)
             for forward, rows in zip(models, (MOST_NODES, MOST_ROWS), strict=True)
         )
-        return Seat(target, draft, self._captures if self.graphs else None)
+        return Seat(target, draft, self._shared(pair.target.device) if self.graphs else None)
 
     def settle(self, mine: object) -> None:
         """Waits until what another session has asked for ahead of its turn is done."""
@@ -153,7 +159,21 @@ class Seats:
         """Frees a seat for another text."""
         self._free.append(seat)
 
-    def _forward(self, model: "LanguageModel") -> StaticForward:
+    def forward(self, model: "LanguageModel") -> StaticForward:
+        """How a model runs here."""
         if model not in self._forwards:
             self._forwards[model] = static_forward(model)
         return self._forwards[model]
+
+    def run(self, model: "LanguageModel", forward: StaticForward) -> None:
+        """Lets a model run in another way in all seats that are taken from now on."""
+        self._forwards[model] = forward
+
+    def repeatable(self, work: Work, device: torch.device) -> Work:
+        """What does again some work that undoes itself, as seats repeat theirs."""
+        return self._shared(device).capture(work, lambda: None) if self.graphs else work
+
+    def _shared(self, device: torch.device) -> Graphs:
+        if self._captures is None:
+            self._captures = Graphs(device)
+        return self._captures

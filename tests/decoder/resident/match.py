@@ -10,7 +10,7 @@ from decoder.config import DynaTree, Rules, RunConfig
 from decoder.engine import Outcome, TreeSession
 from decoder.knobs import KnobName
 from decoder.models import Pair
-from decoder.resident.forward import ModuleStatic
+from decoder.resident.module import ModuleStatic
 from decoder.resident.seat import Seats
 from decoder.resident.session import ResidentSession
 from decoder.steering import Turn

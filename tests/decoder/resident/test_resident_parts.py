@@ -160,15 +160,18 @@ class Fake:
         """Row s holds s."""
         return torch.arange(capacity, dtype=torch.float64).view(1, 1, 1, -1, 1).repeat(2, 2, 3, 1, 2)
 
-    def __call__(
+    def rotation(self, store: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:  # noqa: ARG002 - none are rotated
+        return positions
+
+    def computed(
         self,
         store: torch.Tensor,  # noqa: ARG002 - computes nothing
         tokens: torch.Tensor,
-        positions: torch.Tensor,
+        rotation: torch.Tensor,
         slots: torch.Tensor,
         bias: torch.Tensor,
     ) -> torch.Tensor:
-        self.asked = [tokens.tolist(), positions.tolist(), slots.tolist()]
+        self.asked = [tokens.tolist(), rotation.tolist(), slots.tolist()]
         self.seen = bias == 0
         padded = self.choices + [0] * (len(tokens) - len(self.choices))
         return torch.nn.functional.one_hot(torch.tensor(padded), VOCABULARY).double()

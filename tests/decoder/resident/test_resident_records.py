@@ -15,7 +15,8 @@ from decoder.models import LanguageModel, Pair
 from decoder.resident import forward
 from decoder.resident.board import Board
 from decoder.resident.draft import Side, grow
-from decoder.resident.forward import ModuleStatic, static_forward, visibility
+from decoder.resident.forward import static_forward, visibility
+from decoder.resident.module import ModuleStatic
 from decoder.resident.shape import beam, shape, slots
 from decoder.resident.verify import verify
 from tests import tiny

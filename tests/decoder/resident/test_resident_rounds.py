@@ -10,7 +10,7 @@ from decoder.config import DynaTree, Fixed, Linear, Rules, RunConfig
 from decoder.knobs import KnobName
 from decoder.metrics import depths
 from decoder.resident import seat as seats
-from decoder.resident.forward import LeanStatic
+from decoder.resident.layers import LeanStatic
 from decoder.resident.session import ResidentSession
 from decoder.resident.shape import BUCKETS, fits
 from decoder.steering import Turn
