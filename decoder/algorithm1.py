@@ -15,7 +15,7 @@ from decoder.controller import Controller, Turned
 from decoder.device import Stopwatch
 from decoder.draft.drafter import Drafter
 from decoder.engine import AtStage, Budget, Outcome, go_on, most_probable
-from decoder.metrics import depth_acceptance
+from decoder.levels import depth_acceptance
 from decoder.models import Pair
 from decoder.policy import Growth, growth
 from decoder.steering import Turn

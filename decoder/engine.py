@@ -21,7 +21,7 @@ from decoder.credit import PATIENCE
 from decoder.device import Stopwatch
 from decoder.draft.drafter import Children, Drafter
 from decoder.events import Knobs
-from decoder.metrics import share_of_depth
+from decoder.levels import share_of_depth
 from decoder.models import Pair
 from decoder.policy import growth
 from decoder.steering import Turn

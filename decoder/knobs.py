@@ -1,6 +1,6 @@
 """What can be turned while a run goes on: the names of all knobs, and how parameters are turned within their bounds.
 
-Knows no method: which knobs there are, and how far each can be turned, every method's parameters say themselves.
+Knows no method's rules: which knobs a method has, and how far each can be turned, its parameters say themselves.
 """
 
 import math

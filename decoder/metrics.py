@@ -7,21 +7,16 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import zip_longest
-from typing import TypeAlias, TypeVar
+from typing import TypeVar
 
 import msgspec
 from msgspec import structs
 
 from decoder.events import End, Event, Figures, Round, Run, Start
 from decoder.grown import TokenLog
+from decoder.levels import Levels, by_depth, drafted_nodes, level_by_level
 
 Count = TypeVar("Count", int, float)
-Levels: TypeAlias = tuple[tuple[int, int], ...]
-"""(drafted, accepted) nodes at depth 1, 2, ..."""
-
-ROOT_IS_DRAFTED = frozenset({"alg1"})
-"""Methods whose node 0 is a drafted token; everywhere else it is the last committed one."""
 
 
 @dataclass(frozen=True)
@@ -114,45 +109,6 @@ class Tally(msgspec.Struct, frozen=True):
         return self.log.tokens
 
 
-def depths(parents: Sequence[int]) -> list[int]:
-    """Depth of each node; the root's is 0."""
-    found = [0] * len(parents)
-    for node in range(1, len(parents)):
-        found[node] = found[parents[node]] + 1
-    return found
-
-
-def depth_acceptance(parents: Sequence[int], accepted: Sequence[int], *, root_is_drafted: bool) -> float:
-    """Accepted depth over the depth of the verified tree, in [0, 1]; 0 when nothing was drafted."""
-    return share_of_depth(accepted, max(depths(parents)) + root_is_drafted)
-
-
-def share_of_depth(accepted: Sequence[int], levels: int) -> float:
-    """Depth acceptance of a tree of so many drafted levels."""
-    return len(accepted) / levels if levels else 0.0
-
-
-def by_depth(event: Round) -> Levels:
-    """(drafted, accepted) nodes of a round at depth 1, 2, ..., to the deepest that was drafted.
-
-    Depth 1 is the first drafted level: the root's children, and the root itself where it is drafted.
-    """
-    first = event.method not in ROOT_IS_DRAFTED
-    levels = depths(event.parents)
-    drafted = [0] * (max(levels) + 1)
-    accepted = [0] * len(drafted)
-    for level in levels:
-        drafted[level] += 1
-    for node in event.accepted:
-        accepted[levels[node]] += 1
-    return tuple(zip(drafted, accepted, strict=True))[first:]
-
-
-def drafted_nodes(event: Round) -> int:
-    """Drafted nodes that this round verified."""
-    return len(event.tokens) - (event.method not in ROOT_IS_DRAFTED)
-
-
 def tally_round(tally: Tally, event: Round) -> Tally:
     """The totals after one more round."""
     levels = by_depth(event)
@@ -170,7 +126,7 @@ def tally_round(tally: Tally, event: Round) -> Tally:
         draft_s=_plus(tally.draft_s, event.draft_s),
         verify_s=_plus(tally.verify_s, event.verify_s),
         commit_s=_plus(tally.commit_s, event.commit_s),
-        by_depth=_level_by_level(tally.by_depth, levels),
+        by_depth=level_by_level(tally.by_depth, levels),
         knows_tree=tally.knows_tree and event.draft_forwards is not None,
         log=tally.log.plus(event.committed),
     )
@@ -268,11 +224,6 @@ def fold(events: Iterable[Event]) -> Race:
     for event in events:
         race = race.apply(event)
     return race
-
-
-def _level_by_level(totals: Levels, levels: Levels) -> Levels:
-    pairs = zip_longest(totals, levels, fillvalue=(0, 0))
-    return tuple((drafted + more, accepted + kept) for (drafted, accepted), (more, kept) in pairs)
 
 
 def _plus(total: Count | None, part: Count | None) -> Count | None:

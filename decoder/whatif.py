@@ -22,7 +22,7 @@ from typing import Literal, TypeAlias
 from decoder.config import DynaTree
 from decoder.events import Round
 from decoder.knobs import KNOB_GAP
-from decoder.metrics import ROOT_IS_DRAFTED, depths
+from decoder.levels import ROOT_IS_DRAFTED, depths
 from decoder.policy import used_depth
 from decoder.regrowth import Judged, Record, judged
 

@@ -13,7 +13,7 @@ import torch
 from decoder.config import DynaTree, Rules, RunConfig
 from decoder.controller import Controller, Turned
 from decoder.engine import AtStage, Budget, Outcome, TreeSession, go_on
-from decoder.metrics import depth_acceptance
+from decoder.levels import depth_acceptance
 from decoder.models import Pair
 from decoder.resident.board import drafted, verified
 from decoder.resident.clock import Clock

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from decoder.events import Knobs, Round
-from decoder.metrics import ROOT_IS_DRAFTED, depth_acceptance, drafted_nodes
+from decoder.levels import ROOT_IS_DRAFTED, depth_acceptance, drafted_nodes
 from dynatui.fold.state import Curves, RunState
 from dynatui.render.ink import short
 

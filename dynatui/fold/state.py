@@ -15,7 +15,8 @@ from msgspec import structs
 from decoder.events import End, Event, Figures, Knob, Knobs, Round, Run, Start, Summary
 from decoder.grown import Grown
 from decoder.knobs import KnobName
-from decoder.metrics import ROOT_IS_DRAFTED, Race, depth_acceptance, drafted_nodes
+from decoder.levels import ROOT_IS_DRAFTED, depth_acceptance, drafted_nodes
+from decoder.metrics import Race
 from dynatui.clean import clean, clean_line
 from dynatui.fold.tokens import Token, tokens_of
 

@@ -12,7 +12,7 @@ from msgspec import structs
 
 from decoder.errors import RecordingError
 from decoder.events import End, Event, Knob, Round, Run, Start, Summary, decode_line
-from decoder.metrics import ROOT_IS_DRAFTED
+from decoder.levels import ROOT_IS_DRAFTED
 
 MOST_METHODS = 64
 MOST_NODES = 2**16

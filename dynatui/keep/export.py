@@ -18,7 +18,8 @@ from msgspec import structs
 
 from decoder.errors import DecoderError, RecordingError
 from decoder.events import Event, Figures, Round, Run, Summary, encode
-from decoder.metrics import drafted_nodes, fold
+from decoder.levels import drafted_nodes
+from decoder.metrics import fold
 from dynatui.clean import clean, clean_line
 from dynatui.cli.transcript import Transcript
 from dynatui.keep.recording import numbered, recordings_folder, run_so_far

@@ -7,7 +7,8 @@ import math
 from collections.abc import Mapping, Sequence
 
 from decoder.events import Round
-from decoder.metrics import ROOT_IS_DRAFTED, Tally, drafted_nodes, first_difference
+from decoder.levels import ROOT_IS_DRAFTED, drafted_nodes
+from decoder.metrics import Tally, first_difference
 from dynatui.fold.state import RunState
 from dynatui.fold.tokens import Token
 from dynatui.render.ink import Row, Rows, fit, fitting, frame, inside, joined, percent, share, short, width_of

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from msgspec import structs
 
 from decoder.events import Round
-from decoder.metrics import ROOT_IS_DRAFTED
+from decoder.levels import ROOT_IS_DRAFTED
 from decoder.steering import Stage
 from dynatui.clean import clean_line
 from dynatui.fold.state import RunState

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from decoder.config import AUTO
 from decoder.events import Round
-from decoder.metrics import drafted_nodes
+from decoder.levels import drafted_nodes
 from dynatui.render.ink import Ink, Row, Rows, bar, best, column, fit, frame, inside
 from dynatui.render.mask import mask
 from dynatui.render.rounds import (

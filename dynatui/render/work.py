@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from functools import lru_cache
 from itertools import zip_longest
 
-from decoder.metrics import Levels, Tally
+from decoder.levels import Levels
+from decoder.metrics import Tally
 from dynatui.fold.state import RunState
 from dynatui.fold.tokens import Token
 from dynatui.render.ink import Row, Rows, best, fit, frame, inside, joined, percent, share, short, trend

@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeAlias, get_args
 
 from decoder.config import DynaTree
 from decoder.events import Event, Knob, Round, Run
-from decoder.metrics import ROOT_IS_DRAFTED, depth_acceptance, drafted_nodes
+from decoder.levels import ROOT_IS_DRAFTED, depth_acceptance, drafted_nodes
 from decoder.policy import used_depth
 
 Break: TypeAlias = Literal["rejected", "full", "bound", "under", "difference"]

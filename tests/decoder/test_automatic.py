@@ -15,7 +15,7 @@ from decoder.costs import Costs, Curve
 from decoder.credit import PATIENCE
 from decoder.draft.drafter import Drafter
 from decoder.events import Round
-from decoder.metrics import depths
+from decoder.levels import depths
 from decoder.models import Pair
 from decoder.timing import measured
 from tests.decoder.lab import Lab, Played

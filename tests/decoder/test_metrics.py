@@ -10,14 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from decoder.events import End, Event, Figures, Knob, Round, Run, Start
-from decoder.metrics import (
-    FIGURES,
-    Race,
-    by_depth,
-    depth_acceptance,
-    first_difference,
-    fold,
-)
+from decoder.levels import by_depth, depth_acceptance
+from decoder.metrics import FIGURES, Race, first_difference, fold
 
 RUN = Run(
     version="0",

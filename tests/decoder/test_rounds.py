@@ -19,7 +19,8 @@ from decoder import DynaTree, Fixed, RunConfig, Steering, decode
 from decoder.errors import ConfigError, PromptError
 from decoder.events import End, Event, Round, Run, Start, Summary, decode_line, encode
 from decoder.knobs import KnobName
-from decoder.metrics import depths, fold
+from decoder.levels import depths
+from decoder.metrics import fold
 from decoder.neartie import judged
 from tests.decoder.lab import METHODS, Lab, Played
 from tests.decoder.test_tree import check

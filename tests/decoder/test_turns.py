@@ -12,7 +12,7 @@ from decoder.config import Rules, Selection
 from decoder.errors import ConfigError
 from decoder.events import Event, Knob, Round, Run
 from decoder.knobs import KNOBS, KnobName
-from decoder.metrics import depths
+from decoder.levels import depths
 from tests.decoder.lab import METHODS, Lab, Played
 from tests.decoder.test_tree import check
 from tests.reference import simulate

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from decoder.config import DynaTree, Fixed, Linear, Rules, RunConfig
 from decoder.knobs import KnobName
-from decoder.metrics import depths
+from decoder.levels import depths
 from decoder.resident import seat as seats
 from decoder.resident.layers import LeanStatic
 from decoder.resident.session import ResidentSession
