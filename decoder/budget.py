@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from decoder.calibration import Calibration
 from decoder.costs import HIGHEST_ROWS, Costs
 from decoder.credit import Credit
+from decoder.repeats import Place, Repeats
 
 MOST_NODES = HIGHEST_ROWS - 1
 """No round keeps more nodes."""
@@ -22,15 +23,21 @@ FORESIGHT = 0.9
 """A level costs as if time were cheaper by this: it opens the way to further levels."""
 PLAIN_EVERY = 64
 """So many rounds after the last plain one another is run, to know what it costs."""
+REMEMBERED = 4096
+"""Tokens of a prompt in which what is said again is looked for."""
 _SLOPE_ROWS = 8
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class _Grown:
     """The best next tokens after a node, and where its children are."""
 
     tokens: Sequence[int]
     logprobs: Sequence[float]
+    familiar: Sequence[int]
+    """How familiar each of them is, and then the likeliest of all others."""
+    shares: Sequence[float]
+    """Their chances, and then that of all others."""
     first: int
     """Node of the most probable child."""
     count: int
@@ -41,12 +48,10 @@ class _Grown:
 class _Round:
     """What one round has drafted so far; lists by node."""
 
-    products: list[float] = field(default_factory=lambda: [1.0])
-    """Chances multiplied along the path."""
+    places: list[Place]
+    """Where in the text each path has been before."""
     chances: list[float] = field(default_factory=lambda: [1.0])
-    """Of the path to be right, kinship included."""
-    chain: list[int] = field(default_factory=lambda: [0])
-    """The root and the most probable child of each, again and again."""
+    """Of the path to be right."""
     grown: dict[int, _Grown] = field(default_factory=dict)
     calls: list[int] = field(default_factory=list)
     """Rows of the draft's forward passes; of text in the first."""
@@ -77,19 +82,15 @@ def most_worth(gains: Sequence[float], price: float, seconds: Sequence[float]) -
 
 
 class NodeBudget:
-    """Decides for one text, round by round; learns from each round.
+    """Decides for one text, round by round; learns from each round. A path's chance is that of all its nodes."""
 
-    A path's chance is the product of its nodes' chances. Along the chain of the most probable tokens that is too
-    little: where one guess is right the next is likelier to be right. So the chain's product, beyond its first node, is
-    raised to an exponent that is learnt, its kinship.
-    """
-
-    def __init__(self, costs: Costs, calibration: Calibration) -> None:
+    def __init__(self, costs: Costs, calibration: Calibration, text: Sequence[int] = ()) -> None:
         """Begins a text.
 
         Args:
             costs: What rounds cost; this text adds to it.
             calibration: What other texts have told of the draft's guesses; this text adds to it.
+            text: What is there already, of which the latest `REMEMBERED` tokens count.
         """
         self.calibration = calibration
         self.credit = Credit(costs, calibration)
@@ -97,7 +98,8 @@ class NodeBudget:
         self.costs = costs
         start = 4.0
         self._tokens, self._time_s = start, start * costs.plain_s()
-        self._round = _Round()
+        self._repeats = Repeats(text[-REMEMBERED:])
+        self._round = _Round([self._repeats.here])
 
     def drafts(self, behind: int) -> bool:
         """Whether the next round drafts at all; called once a round.
@@ -105,7 +107,7 @@ class NodeBudget:
         Args:
             behind: Rows of the text that the draft has to catch up with, which is its first call.
         """
-        self._round = _Round(calls=[behind], draft_s=self.costs.catch_up.seconds(behind))
+        self._round = _Round([self._repeats.here], calls=[behind], draft_s=self.costs.catch_up.seconds(behind))
         self._since_plain += 1
         may_pay = self.credit.hopeful and self._since_plain < PLAIN_EVERY and self._affordable(2)
         if may_pay or behind >= self.credit.patience:
@@ -166,17 +168,14 @@ class NodeBudget:
 
     def grown(self, parent: int, tokens: Sequence[int], logprobs: Sequence[float], count: int) -> None:
         """A node gets its `count` most probable children, of these best next tokens; they are the newest nodes."""
-        drafted, first = self._round, len(self._round.chances)
-        drafted.grown[parent] = _Grown(tokens, logprobs, first, count)
-        chances = self.calibration.chances(logprobs)
-        products = [drafted.products[parent] * chance for chance in chances[:count]]
-        drafted.products += products
-        drafted.chances += products
-        if parent == drafted.chain[-1]:
-            drafted.chain.append(first)
-            begun = drafted.products[drafted.chain[1]]
-            drafted.chances[first] = begun * (products[0] / begun) ** self.calibration.kinship
-        self.calibration.see(chances, count)
+        drafted, count = self._round, min(count, len(tokens))
+        places, familiar = self._repeats.ahead(drafted.places[parent], tokens)
+        shares = self.calibration.shares(logprobs, familiar)
+        drafted.grown[parent] = _Grown(tokens, logprobs, familiar, shares, len(drafted.chances), count)
+        chance = drafted.chances[parent]
+        drafted.places += places[:count]
+        drafted.chances += [chance * share for share in shares[:count]]
+        self.calibration.see(shares, count)
 
     def keep(self) -> list[int]:
         """The root and the nodes that are worth verifying, in their order; parents are among them."""
@@ -189,30 +188,22 @@ class NodeBudget:
 
     def learn(self, burst: Sequence[int]) -> None:
         """Takes note of what the target chose from the root on: the accepted tokens and one more."""
+        self._repeats.extend(burst)
         if not self._round.calls:
             self._count(len(burst), self.costs.plain_s())
             self.credit.wait(len(burst))
             return
-        accepted, node = set[int](), 0
+        node = 0
         for token in burst:
             grown = self._round.grown.get(node)
             if grown is None:
                 break
             chosen = grown.tokens.index(token) if token in grown.tokens else None
-            self.calibration.learn(grown.logprobs, chosen)
+            self.calibration.learn(grown.logprobs, grown.shares, chosen, grown.familiar)
             if chosen is None or chosen >= grown.count:
                 break
             node = grown.first + chosen
-            accepted.add(node)
-        self._compare(accepted)
         self._judge(len(burst))
-
-    def _compare(self, accepted: set[int]) -> None:
-        """Learns how much likelier a chain is than its chances say."""
-        kept = set(self._round.kept)
-        chain = [node for node in self._round.chain[2:] if node in kept]
-        hits = sum(node in accepted for node in chain)
-        self.calibration.relate(hits, sum(self._round.chances[node] for node in chain))
 
     def _judge(self, tokens: int) -> None:
         """Whether drafting pays: by expected times, which no single slow call upsets."""

@@ -54,31 +54,35 @@ class DynaTree(Turnable):
 
     def __post_init__(self) -> None:
         low, mid, high = self.branching
-        require(self.d_max >= 2, "d_max is {}; give 2 or more", self.d_max)
-        deepest = self.d_max - 1
-        require(1 <= self.d0 <= deepest, "D0 is {:g}; give 1 to {} (D_max - 1)", self.d0, deepest)
+        require(self.d_max >= 2, f"d_max is {self.d_max}; give 2 or more")
+        require(1 <= self.d0 <= self.d_max - 1, f"D0 is {self.d0:g}; give 1 to {self.d_max - 1} (D_max - 1)")
         require(
             0 < self.tau_l < self.tau_h <= 1,
-            "tau_l is {:g} and tau_h {:g}; give 0 < tau_l < tau_h <= 1",
-            self.tau_l,
-            self.tau_h,
+            f"tau_l is {self.tau_l:g} and tau_h {self.tau_h:g}; give 0 < tau_l < tau_h <= 1",
         )
         require(
             0 <= self.rho_stop <= self.rho_deep <= 1,
-            "rho_stop is {:g} and rho_deep {:g}; give 0 <= rho_stop <= rho_deep <= 1",
-            self.rho_stop,
-            self.rho_deep,
+            f"rho_stop is {self.rho_stop:g} and rho_deep {self.rho_deep:g}; give 0 <= rho_stop <= rho_deep <= 1",
         )
-        require(1 <= low <= mid <= high, "branching is {},{},{}; give three rising numbers from 1 up", low, mid, high)
-        require(0 <= self.tau <= 1, "tau is {:g}; give 0 to 1", self.tau)
-        require(self.n_max >= 1 or self.automatic, "n_max is {}; give auto, or 1 or more", self.n_max)
-        require(self.selection in ("bfs", "best"), "selection is {!r}; give bfs or best", self.selection)
-        require(self.window >= 1, "window is {}; give 1 or more", self.window)
+        require(1 <= low <= mid <= high, f"branching is {low},{mid},{high}; give three rising numbers from 1 up")
+        require(0 <= self.tau <= 1, f"tau is {self.tau:g}; give 0 to 1")
+        require(self.n_max >= 1 or self.automatic, f"n_max is {self.n_max}; give auto, or 1 or more")
+        require(self.selection in ("bfs", "best"), f"selection is {self.selection!r}; give bfs or best")
+        require(self.window >= 1, f"window is {self.window}; give 1 or more")
 
     @property
     def automatic(self) -> bool:
         """Whether each round decides how many nodes pay."""
         return self.n_max == AUTO
+
+    def moved(self, d0: float, tau_h: float) -> Self:
+        """These parameters with the values that history gives them, which lie within their bounds.
+
+        Not by `replace`: checking all parameters anew would take ten times as long, in every round.
+        """
+        found = object.__new__(type(self))
+        vars(found).update(vars(self), d0=d0, tau_h=tau_h)
+        return found
 
     def ends(self) -> dict[KnobName, tuple[float, float]]:
         """The knobs and how far each can be turned."""

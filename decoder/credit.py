@@ -82,8 +82,9 @@ class Credit:
         """
         hits = 0
         for (tokens, logprobs), token in zip(guesses, text, strict=True):
-            self._calibration.learn(logprobs, tokens.index(token) if token in tokens else None)
-            self._calibration.see(self._calibration.chances(logprobs), len(tokens))
+            shares = self._calibration.shares(logprobs)
+            self._calibration.learn(logprobs, shares, tokens.index(token) if token in tokens else None)
+            self._calibration.see(shares, len(tokens))
             hits += token == tokens[0]
         self.hopeful = self._may_pay()
         if self._chain_pays(hits / len(text)):

@@ -175,7 +175,8 @@ class TreeSession:
         if not self._controller or not self._controller.is_automatic:
             self._nodes = None
         elif self._nodes is None:
-            self._nodes = NodeBudget(measured(self._pair, len(self.text)), self._pair.calibration)
+            costs = measured(self._pair, len(self.text))
+            self._nodes = NodeBudget(costs, self._pair.calibration, self.text)
 
     def _reserve(self) -> None:
         """Room for the text, the root and what is drafted; the target sees only the nodes that a tree keeps."""

@@ -49,11 +49,7 @@ def not_importable(error: ImportError) -> ModelError:
     return ModelError(f"cannot import what decoding needs: {error}; install dynatui anew, or see dynatui doctor")
 
 
-def require(holds: bool, message: str, *values: object) -> None:  # noqa: FBT001 - a condition reads well as the first argument
-    """Raises ConfigError with `message` unless the condition holds.
-
-    Values fill the message's braces where there are any: a message that is not said costs nothing, which matters in
-    parameters that every round makes anew.
-    """
+def require(holds: bool, message: str) -> None:  # noqa: FBT001 - a condition reads well as the first argument
+    """Raises ConfigError with `message` unless the condition holds."""
     if not holds:
-        raise ConfigError(message.format(*values) if values else message)
+        raise ConfigError(message)

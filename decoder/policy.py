@@ -5,7 +5,7 @@ Knows neither models nor trees. Sources: DynaTree paper, sections 3.2 (breadth),
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from decoder.budget import MOST_NODES
 from decoder.config import DynaTree, Fixed, Linear, Rules, Selection
@@ -104,5 +104,4 @@ def adapted(rules: DynaTree, depth_acceptances: Sequence[float]) -> DynaTree:
     excess = math.fsum(depth_acceptances[-rules.window :]) / rules.window - rules.target_acceptance
     d0 = min(float(rules.d_max - 1), max(1.0, rules.d0 + rules.eta_d * excess))
     tau_h = min(1.0, max(rules.tau_l + KNOB_GAP, rules.tau_h - rules.eta_h * excess))
-    moved = (d0, tau_h) != (rules.d0, rules.tau_h)
-    return replace(rules, d0=d0, tau_h=tau_h) if moved else rules
+    return rules.moved(d0, tau_h)

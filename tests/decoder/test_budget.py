@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from decoder.budget import MOST_NODES, PLAIN_EVERY, NodeBudget, most_worth
+from decoder.budget import MOST_NODES, PLAIN_EVERY, REMEMBERED, NodeBudget, most_worth
 from decoder.calibration import MOST_GAINED, Calibration
 from decoder.costs import SETTLED, Costs, Curve
 from decoder.credit import CREDIT, MUCH, PATIENCE
@@ -171,7 +171,6 @@ def test_no_other_choice_of_things_is_worth_more(gains: list[float], price: floa
 @given(data=st.data())
 def test_of_all_subtrees_the_kept_one_brings_most_beyond_the_price_of_its_time(data: st.DataObject) -> None:
     budget = NodeBudget(costs(data.draw(st.sampled_from(MACHINES))), Calibration())
-    budget.calibration.kinship = data.draw(st.floats(0.3, 1))
     budget.drafts(1)
     parents = [-1]
     for node in range(2):
@@ -276,19 +275,6 @@ def test_a_doubtful_level_gets_no_children_where_levels_are_dear() -> None:
 # What is learnt
 
 
-@pytest.mark.parametrize(("burst", "falls"), [([0, 0, 0, 0, OTHER], True), ([0, OTHER], False)])
-def test_kinship_follows_what_a_chain_s_chances_missed(burst: list[int], falls: bool) -> None:  # noqa: FBT001
-    budget = NodeBudget(costs("a large GPU"), Calibration())
-    before, node = budget.calibration.kinship, 0
-    budget.drafts(1)
-    for _ in range(4):
-        budget.grown(node, range(3), (-1.0, -1.3, -1.4), 3)
-        node = len(budget.chances) - 3
-    budget.keep()
-    budget.learn(burst)
-    assert (budget.calibration.kinship < before) == falls
-
-
 def test_costs_follow_the_rounds() -> None:
     known = costs("packed weights")
     budget = NodeBudget(known, Calibration())
@@ -348,14 +334,51 @@ def test_no_more_is_verified_than_there_is_credit_for() -> None:
     assert budget.keep() == [0]
 
 
-def test_the_chain_s_chance_is_raised_by_its_kinship() -> None:
+def test_a_path_s_chance_is_that_of_all_its_nodes() -> None:
     budget = NodeBudget(costs("a large GPU"), Calibration())
-    budget.calibration.kinship = 0.5
     budget.drafts(1)
-    budget.grown(0, range(2), (-1.0, -1.3), 2)
-    budget.grown(1, range(2), (-1.0, -1.3), 2)
-    first, second = budget.calibration.chances((-1.0, -1.3))
-    assert budget.chances == pytest.approx([1, first, second, first * first**0.5, first * second])
+    budget.grown(0, (5, 6), (-1.0, -1.3), 2)
+    budget.grown(1, (7, 8), (-1.0, -1.3), 2)
+    first, second, _ = budget.calibration.shares((-1.0, -1.3))
+    assert budget.chances == pytest.approx([1, first, second, first * first, first * second])
+
+
+def drafted_after(text: Sequence[int], *levels: Sequence[int]) -> list[float]:
+    """The chances of a chain's tokens, each the second best of its level, whose best have never been there."""
+    budget, chances = NodeBudget(costs("a large GPU"), Calibration(), text), list[float]()
+    budget.drafts(1)
+    for level in levels:
+        budget.grown(2 * len(chances), level, (-1.0, -1.3), 2)
+        chances.append(budget.chances[-1])
+    return chances
+
+
+def test_a_path_that_goes_on_as_the_text_did_before_is_likelier() -> None:
+    said_again = drafted_after([1, 2, 3, 4, 5, 1, 2], (70, 3), (70, 4))
+    never_said = drafted_after([1, 2, 3, 4, 5, 1, 2], (70, 71), (70, 72))
+    assert said_again[0] > 1.5 * never_said[0]
+    assert said_again[1] / said_again[0] > 1.5 * never_said[1] / never_said[0]
+
+
+def test_a_path_that_leaves_what_the_text_did_before_is_unlikelier() -> None:
+    assert drafted_after([*range(40), *range(36)], (70, 71))[0] < 0.8 * drafted_after([*range(76)], (90, 91))[0]
+
+
+def test_what_was_committed_can_be_said_again() -> None:
+    budget = NodeBudget(costs("a large GPU"), Calibration(), [1, 2, 3])
+    chances = []
+    for _ in range(2):
+        budget.drafts(1)
+        budget.grown(0, (4, 9), (-1.0, -1.3), 2)
+        chances.append(budget.chances[1])
+        budget.keep()
+        budget.learn([4, 5, 6, 1, 2, 3])
+    assert chances[1] > 1.2 * chances[0]
+
+
+def test_of_a_long_prompt_only_the_latest_tokens_are_remembered() -> None:
+    far = [1, 2, 3, 4, *range(100, 100 + REMEMBERED), 1, 2, 3]
+    assert drafted_after(far, (70, 4)) == drafted_after([*range(100, 200), 1, 2, 3], (70, 4))
 
 
 def test_a_token_that_the_draft_thought_of_but_did_not_draft_ends_the_path() -> None:
@@ -366,7 +389,7 @@ def test_a_token_that_the_draft_thought_of_but_did_not_draft_ends_the_path() -> 
     budget.keep()
     budget.learn([2, 0])
     alone = Calibration()
-    alone.learn((-1.0, -1.3, -1.4), 2)
+    alone.learn((-1.0, -1.3, -1.4), alone.shares((-1.0, -1.3, -1.4)), 2)
     found = budget.calibration
     assert (found.sharpness, found.others) == (alone.sharpness, alone.others)
 
@@ -409,9 +432,9 @@ def test_a_silent_draft_whose_guesses_would_have_failed_is_heard_less_often() ->
 def test_what_a_silent_draft_would_have_guessed_teaches_how_far_to_trust_it() -> None:
     budget = NodeBudget(costs("packed weights"), Calibration())
     assert budget.drafts(PATIENCE)
-    before = budget.calibration.chances((-0.7, -0.8))[0]
+    before = budget.calibration.shares((-0.7, -0.8))[0]
     budget.hear([((5, 6), (-0.7, -0.8))] * 40, [6] * 40)
-    assert budget.calibration.chances((-0.7, -0.8))[0] < before
+    assert budget.calibration.shares((-0.7, -0.8))[0] < before
 
 
 def test_one_round_stakes_only_a_part_of_the_credit() -> None:

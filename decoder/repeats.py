@@ -1,0 +1,110 @@
+"""Where a text says again what it has said before: how long the end of it is that has been there already.
+
+Greedy text falls into loops; code, lists and names repeat. A guess that goes on as the text did before is far likelier
+to be right than the draft thinks, and the more so the longer the piece that is said again. A suffix automaton (Blumer
+and others, 1985) tells the length of that piece for the text and for every path of a tree, in the same time however
+long the text is. Knows tokens as numbers, and neither models nor trees.
+"""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+FAMILIARITIES = 6
+"""Kinds of pieces by their length: under 2 tokens, from 2, 4, 8, 16 and 32 tokens on."""
+
+
+class Place(NamedTuple):
+    """The longest end of a text, or of a text and a path, that has been in the text before."""
+
+    state: int
+    """Of the automaton: all pieces that end at the same places of the text as this one."""
+    length: int
+    """Tokens."""
+
+
+def familiarity(length: int) -> int:
+    """The kind of a piece of so many tokens, 0 for what is hardly said again."""
+    return min(FAMILIARITIES, max(1, length.bit_length())) - 1
+
+
+class Repeats:
+    """All pieces of one text."""
+
+    def __init__(self, text: Iterable[int] = ()) -> None:
+        self._next: list[dict[int, int]] = [{}]
+        """By state: the state of its pieces with one token more."""
+        self._shorter = [-1]
+        """By state: that of the longest end of its pieces which is found at further places; -1 for the empty piece."""
+        self._longest = [0]
+        """By state: tokens of its longest piece."""
+        self._whole = 0
+        """State of the whole text."""
+        self.extend(text)
+
+    @property
+    def here(self) -> Place:
+        """At the end of the text."""
+        state = max(0, self._shorter[self._whole])
+        return Place(state, self._longest[state])
+
+    def ahead(self, place: Place, tokens: Iterable[int]) -> tuple[list[Place], list[int]]:
+        """Where each of some next tokens leads.
+
+        Returns:
+            A place a token; how familiar each token is there, and then the likeliest of all others: where none of these
+            goes on as the text did before, another does.
+        """
+        places, familiar, others = list[Place](), list[int](), familiarity(place.length + 1)
+        for token in tokens:
+            after = self.after(place, token)
+            places.append(after)
+            familiar.append(familiarity(after.length))
+            if after.length > place.length:
+                others = 0
+        familiar.append(others)
+        return places, familiar
+
+    def after(self, place: Place, token: int) -> Place:
+        """One token further along a path, which the text does not hold."""
+        state, length = place
+        while state and token not in self._next[state]:
+            state = self._shorter[state]
+            length = self._longest[state]
+        further = self._next[state].get(token)
+        return NOWHERE if further is None else Place(further, length + 1)
+
+    def extend(self, tokens: Iterable[int]) -> None:
+        """The text grows."""
+        for token in tokens:
+            self._append(token)
+
+    def _append(self, token: int) -> None:
+        state = self._whole
+        self._whole = self._new({}, 0, self._longest[state] + 1)
+        while state >= 0 and token not in self._next[state]:
+            self._next[state][token] = self._whole
+            state = self._shorter[state]
+        if state >= 0:
+            self._shorter[self._whole] = self._parted(state, token)
+
+    def _parted(self, state: int, token: int) -> int:
+        """The state of this state's longest piece and the token, apart from longer pieces, which end elsewhere too."""
+        joint, length = self._next[state][token], self._longest[state] + 1
+        if self._longest[joint] == length:
+            return joint
+        apart = self._new(dict(self._next[joint]), self._shorter[joint], length)
+        self._shorter[joint] = apart
+        while state >= 0 and self._next[state].get(token) == joint:
+            self._next[state][token] = apart
+            state = self._shorter[state]
+        return apart
+
+    def _new(self, further: dict[int, int], shorter: int, longest: int) -> int:
+        self._next.append(further)
+        self._shorter.append(shorter)
+        self._longest.append(longest)
+        return len(self._next) - 1
+
+
+NOWHERE = Place(0, 0)
+"""Where nothing is said again."""
