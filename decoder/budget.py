@@ -58,6 +58,8 @@ class _Round:
     draft_s: float = 0.0
     """Expected time of these passes."""
     kept: list[int] = field(default_factory=lambda: [0])
+    limit_s: float = 0.0
+    """How long its models may take if all guesses may fail."""
     price: float = 0.0
     """Tokens that a second is worth in this round."""
     row_price: float = 0.0
@@ -107,7 +109,12 @@ class NodeBudget:
         Args:
             behind: Rows of the text that the draft has to catch up with, which is its first call.
         """
-        self._round = _Round([self._repeats.here], calls=[behind], draft_s=self.costs.catch_up.seconds(behind))
+        self._round = _Round(
+            [self._repeats.here],
+            calls=[behind],
+            draft_s=self.costs.catch_up.seconds(behind),
+            limit_s=(1 + self.credit.stake) * self.costs.plain_s() - self.costs.host.seconds(1),
+        )
         self._since_plain += 1
         may_pay = self.credit.hopeful and self._since_plain < PLAIN_EVERY and self._affordable(2)
         if may_pay or behind >= self.credit.patience:
@@ -129,16 +136,9 @@ class NodeBudget:
         """Tokens that a second is worth."""
         return max(1 / self.costs.plain_s(), self._tokens / self._time_s)
 
-    def _drafted_s(self) -> float:
-        """Expected time of the round without its verification, after the draft's calls so far."""
-        return self._round.draft_s + self.costs.host.seconds(1)
-
-    def _left_s(self) -> float:
-        """How long the verification may take if all guesses may fail."""
-        return (1 + self.credit.stake) * self.costs.plain_s() - self._drafted_s()
-
     def _affordable(self, rows: int, level_s: float = 0.0) -> bool:
-        return self.costs.verify.seconds(rows) <= self._left_s() - level_s
+        """Whether a verification of so many rows is, after the draft's calls so far and one that takes `level_s`."""
+        return self.costs.verify.seconds(rows) + level_s + self._round.draft_s <= self._round.limit_s
 
     def hear(self, guesses: Sequence[tuple[Sequence[int], Sequence[float]]], text: Sequence[int]) -> None:
         """Takes note of what the draft would have guessed for the latest tokens of a text that went without it.
@@ -179,7 +179,7 @@ class NodeBudget:
 
     def keep(self) -> list[int]:
         """The root and the nodes that are worth verifying, in their order; parents are among them."""
-        drafted, left_s = self._round, self._left_s()
+        drafted, left_s = self._round, self._round.limit_s - self._round.draft_s
         _, *verify_s = self.costs.verify.by_rows(len(drafted.chances))
         while len(verify_s) > 1 and verify_s[-1] > left_s:
             verify_s.pop()
@@ -207,7 +207,8 @@ class NodeBudget:
 
     def _judge(self, tokens: int) -> None:
         """Whether drafting pays: by expected times, which no single slow call upsets."""
-        round_s = self._drafted_s() + self.costs.verify.seconds(len(self._round.kept))
+        costs, drafted = self.costs, self._round
+        round_s = drafted.draft_s + costs.host.seconds(1) + costs.verify.seconds(len(drafted.kept))
         self._count(tokens, round_s)
         self.credit.earn(tokens, tokens - round_s / self.costs.plain_s())
 

@@ -241,7 +241,8 @@ class TreeSession:
 
 def most_probable(logits: Float[Tensor, "N V"], vocabulary: int) -> list[int]:
     """The most probable token of each row, the lower id among equals; float32, as in transformers' generate."""
-    scores = logits[:, :vocabulary].float()
+    known = logits if logits.shape[1] == vocabulary else logits[:, :vocabulary]
+    scores = known.float()
     # numpy's argmax costs a tenth of torch's on a CPU.
     choices = scores.numpy().argmax(-1) if scores.device.type == "cpu" else scores.argmax(-1)
     tokens: list[int] = choices.tolist()

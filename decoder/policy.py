@@ -16,8 +16,8 @@ from decoder.knobs import KNOB_GAP
 class Growth:
     """How a tree grows."""
 
-    expandable: Callable[[int, float], bool]
-    """(depth, path probability) -> whether the node gets children."""
+    least: Callable[[int], float]
+    """Depth -> the least path probability with which a node gets children; infinite where none does."""
     breadth: Callable[[float], int]
     """Largest next-token probability of the draft at the node -> number of children."""
     widest: int
@@ -27,6 +27,10 @@ class Growth:
     n_max: int
     """Most drafted nodes."""
     selection: Selection = "bfs"
+
+    def expandable(self, depth: int, path_probability: float) -> bool:
+        """Whether a node gets children."""
+        return path_probability >= self.least(depth)
 
     def forwarded(self) -> int:
         """Most drafted nodes that a draft forwards for one tree: more than the tree keeps where the best are chosen."""
@@ -48,13 +52,13 @@ def growth(rules: Rules) -> Growth:
 
 def linear_growth(rules: Linear) -> Growth:
     """A chain of K tokens."""
-    return Growth(lambda depth, _: depth < rules.k, lambda _: 1, 1, rules.k, rules.k)
+    return Growth(lambda depth: 0.0 if depth < rules.k else math.inf, lambda _: 1, 1, rules.k, rules.k)
 
 
 def fixed_growth(rules: Fixed) -> Growth:
     """Top-B children at every node above depth D whose path is at least tau probable."""
     return Growth(
-        lambda depth, path_probability: depth < rules.depth and path_probability >= rules.tau,
+        lambda depth: rules.tau if depth < rules.depth else math.inf,
         lambda _: rules.branching,
         rules.branching,
         rules.depth,
@@ -65,7 +69,7 @@ def fixed_growth(rules: Fixed) -> Growth:
 def dynatree_growth(rules: DynaTree) -> Growth:
     """Adaptive breadth and depth."""
     return Growth(
-        lambda depth, path_probability: expandable(rules, depth, path_probability),
+        lambda depth: least_probability(rules, depth),
         lambda confidence: breadth(rules, confidence),
         max(rules.branching),
         rules.d_max,
@@ -79,11 +83,12 @@ def used_depth(d0: float) -> int:
     return math.floor(d0 + 0.5)
 
 
-def expandable(rules: DynaTree, depth: int, path_probability: float) -> bool:
-    """Whether a node grows children: deep nodes must be more probable than shallow ones."""
-    if depth >= rules.d_max or path_probability < max(rules.rho_stop, rules.tau):
-        return False
-    return depth < used_depth(rules.d0) or path_probability >= rules.rho_deep
+def least_probability(rules: DynaTree, depth: int) -> float:
+    """The least path probability with which a node grows children: greater for deep nodes than for shallow ones."""
+    if depth >= rules.d_max:
+        return math.inf
+    anywhere = max(rules.rho_stop, rules.tau)
+    return anywhere if depth < used_depth(rules.d0) else max(anywhere, rules.rho_deep)
 
 
 def breadth(rules: DynaTree, confidence: float) -> int:

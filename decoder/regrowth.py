@@ -161,7 +161,7 @@ def judged(record: Record, rules: DynaTree) -> Judged:
 
 
 def _grown(record: Record, rules: DynaTree) -> _Growth:
-    """The rules of `policy.expandable` and `policy.breadth`, for all nodes at once."""
+    """The rules of `policy.least_probability` and `policy.breadth`, for all nodes at once."""
     low, mid, high = rules.branching
     expandable = _expandable(rules, record.depth, record.p)
     width = np.where(record.c >= rules.tau_h, low, np.where(record.c < rules.tau_l, high, mid))

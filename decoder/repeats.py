@@ -7,19 +7,14 @@ long the text is. Knows tokens as numbers, and neither models nor trees.
 """
 
 from collections.abc import Iterable
-from typing import NamedTuple
 
 FAMILIARITIES = 6
 """Kinds of pieces by their length: under 2 tokens, from 2, 4, 8, 16 and 32 tokens on."""
 
 
-class Place(NamedTuple):
-    """The longest end of a text, or of a text and a path, that has been in the text before."""
-
-    state: int
-    """Of the automaton: all pieces that end at the same places of the text as this one."""
-    length: int
-    """Tokens."""
+Place = tuple[int, int]
+"""The longest end of a text, or of a text and a path, that has been in the text before: the automaton's state, which
+stands for all pieces that end at the same places of the text, and the tokens of this piece."""
 
 
 def familiarity(length: int) -> int:
@@ -45,7 +40,7 @@ class Repeats:
     def here(self) -> Place:
         """At the end of the text."""
         state = max(0, self._shorter[self._whole])
-        return Place(state, self._longest[state])
+        return state, self._longest[state]
 
     def ahead(self, place: Place, tokens: Iterable[int]) -> tuple[list[Place], list[int]]:
         """Where each of some next tokens leads.
@@ -54,24 +49,17 @@ class Repeats:
             A place a token; how familiar each token is there, and then the likeliest of all others: where none of these
             goes on as the text did before, another does.
         """
-        places, familiar, others = list[Place](), list[int](), familiarity(place.length + 1)
+        places, others = list[Place](), familiarity(place[1] + 1)
         for token in tokens:
-            after = self.after(place, token)
-            places.append(after)
-            familiar.append(familiarity(after.length))
-            if after.length > place.length:
+            state, length = place
+            # Ever shorter pieces, down to the empty one, until one was followed by this token.
+            while (further := self._next[state].get(token)) is None and state:
+                state = self._shorter[state]
+                length = self._longest[state]
+            places.append((0, 0) if further is None else (further, length + 1))
+            if length == place[1] and further is not None:
                 others = 0
-        familiar.append(others)
-        return places, familiar
-
-    def after(self, place: Place, token: int) -> Place:
-        """One token further along a path, which the text does not hold."""
-        state, length = place
-        while state and token not in self._next[state]:
-            state = self._shorter[state]
-            length = self._longest[state]
-        further = self._next[state].get(token)
-        return NOWHERE if further is None else Place(further, length + 1)
+        return places, [*(familiarity(length) for _, length in places), others]
 
     def extend(self, tokens: Iterable[int]) -> None:
         """The text grows."""
@@ -104,7 +92,3 @@ class Repeats:
         self._shorter.append(shorter)
         self._longest.append(longest)
         return len(self._next) - 1
-
-
-NOWHERE = Place(0, 0)
-"""Where nothing is said again."""

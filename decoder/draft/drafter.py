@@ -53,7 +53,7 @@ class Drafter:
         """Forwards what the cache lacks of `text`; returns the `count` best tokens after it."""
         logits = self._model.read(self.cache, text[self.cache.length :])
         self.forwards += 1
-        return best_children(logits[None, : self._vocabulary], count)[0]
+        return best_children(self._known(logits[None]), count)[0]
 
     def catch_up_aloud(self, text: Sequence[int], count: int, latest: int) -> list[Children]:
         """The same, but returns the `count` best tokens after each of the `latest` tokens at most that it lacked."""
@@ -66,7 +66,7 @@ class Drafter:
         logits = self._model.forward(self.cache, text[start:], positions, visible)
         self.cache.keep(positions)
         self.forwards += 1
-        return best_children(logits[:, : self._vocabulary], count)
+        return best_children(self._known(logits), count)
 
     def grow(
         self,
@@ -131,6 +131,10 @@ class Drafter:
         self._rows = {new: self._rows[old] for new, old in enumerate(kept) if old in self._rows}
         return tree.subtree(kept)
 
+    def _known(self, logits: Float[Tensor, "N W"]) -> Float[Tensor, "N V"]:
+        """Without the ids that only one of the models has."""
+        return logits if logits.shape[1] == self._vocabulary else logits[:, : self._vocabulary]
+
     def _forward_level(self, tree: TokenTree, nodes: Sequence[int], count: int) -> list[Children]:
         """Forwards these nodes, all of one level, and returns the `count` best tokens after each."""
         drafted = self.cache.used - self.cache.length
@@ -144,19 +148,20 @@ class Drafter:
         positions = [root + tree.depths[node] for node in nodes]
         logits = self._model.forward(self.cache, [tree.tokens[node] for node in nodes], positions, visible)
         self.forwards += 1
-        return best_children(logits[:, : self._vocabulary], count)
+        return best_children(self._known(logits), count)
 
 
 def _parents(tree: TokenTree, level: Sequence[int], growth: Growth) -> list[int]:
     """The nodes of a level that the rules give children."""
     if growth.selection == "best" and len(level) > growth.n_max:
         level = sorted(sorted(level, key=lambda node: -tree.path_logprobs[node])[: growth.n_max])
-    return [node for node in level if growth.expandable(tree.depths[node], tree.path_probability(node))]
+    least = growth.least(tree.depths[level[0]])
+    return [node for node in level if tree.path_probability(node) >= least]
 
 
 def best_children(logits: Float[Tensor, "N V"], count: int) -> list[Children]:
     """The `count` most probable tokens of each row, ties by the lower id; probabilities in float32."""
-    logprobs = logits.float().log_softmax(-1)
+    logprobs = logits.log_softmax(-1, torch.float32)
     best = _best_on_cpu if logprobs.device.type == "cpu" else _best_on_device
     tokens, values = best(logprobs, min(count, logprobs.shape[-1]))
     return [Children(ids, scores) for ids, scores in zip(tokens, values, strict=True)]

@@ -321,17 +321,20 @@ def test_a_plain_round_tells_what_plain_rounds_cost() -> None:
     assert known.verify.seconds(1) == 1.0
 
 
+def kept_with(credit: float) -> list[int]:
+    budget = NodeBudget(costs("packed weights"), Calibration())
+    budget.credit.tokens = credit
+    budget.drafts(PATIENCE)
+    budget.grown(0, range(3), (-1.0, -1.1, -1.2), 3)
+    return budget.keep()
+
+
 def test_no_more_is_verified_than_there_is_credit_for() -> None:
-    budget = NodeBudget(costs("plain weights"), Calibration())
-    budget.drafts(1)
-    budget.grown(0, range(3), (-0.01, -0.02, -0.03), 3)
-    budget.calibration.sharpness, budget.calibration.others = 1.0, -20.0
-    budget.credit.tokens = 0.8
-    kept = budget.keep()
-    truth = costs("plain weights")
-    assert truth.catch_up.seconds(1) + truth.verify.seconds(len(kept)) + 0.04 <= 1.8
-    budget.credit.tokens = -1.0
-    assert budget.keep() == [0]
+    truth, kept = costs("packed weights"), kept_with(0.8)
+    assert len(kept_with(12.0)) == 4
+    assert 1 < len(kept) < 4
+    assert truth.catch_up.seconds(PATIENCE) + truth.verify.seconds(len(kept)) + 0.04 <= 1.8
+    assert kept_with(-1.0) == [0]
 
 
 def test_a_path_s_chance_is_that_of_all_its_nodes() -> None:
