@@ -163,7 +163,8 @@ class Graphs:
         """
         if self._device.type != "cuda":
             return work
-        with torch.cuda.device(self._device):
+        # A capture that fails would leave its stream behind as this thread's: the outer context does not.
+        with torch.cuda.device(self._device), torch.cuda.stream(torch.cuda.current_stream(self._device)):
             if self._stream is None:
                 self._stream, self._pool = torch.cuda.Stream(), torch.cuda.graph_pool_handle()
             self._stream.wait_stream(torch.cuda.current_stream())

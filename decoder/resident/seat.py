@@ -15,6 +15,7 @@ from torch import Tensor
 
 from decoder.device import Graphs, Mailbox, Mark
 from decoder.resident.board import REPORT, Board
+from decoder.resident.capturable import refuse_waits
 from decoder.resident.draft import Side, grow
 from decoder.resident.forward import StaticForward, static_forward, visibility
 from decoder.resident.pace import Pace
@@ -86,7 +87,7 @@ class Seat:
             return work
         if key not in self._captured:
             started = time.perf_counter()
-            self._captured[key] = self._graphs.capture(work, self._undo())
+            self._captured[key] = repeated(self._graphs, work, self._undo(), self.target.store.device)
             self.capturing_s += time.perf_counter() - started
         return self._captured[key]
 
@@ -101,6 +102,19 @@ class Seat:
             store.index_copy_(3, places, rows)
 
         return undo
+
+
+def repeated(graphs: Graphs, work: Work, undo: Work, device: torch.device) -> Work:
+    """What does work again from a graph; `undo` puts back what it changes.
+
+    Raises:
+        NotCapturableError: A graph cannot do it.
+    """
+    try:
+        refuse_waits(work, device)
+    finally:
+        undo()
+    return graphs.capture(work, undo)
 
 
 def new_store(forward: StaticForward, capacity: int) -> Float[Tensor, "L 2 H S D"]:
@@ -171,7 +185,7 @@ class Seats:
 
     def repeatable(self, work: Work, device: torch.device) -> Work:
         """What does again some work that undoes itself, as seats repeat theirs."""
-        return self._shared(device).capture(work, lambda: None) if self.graphs else work
+        return repeated(self._shared(device), work, lambda: None, device) if self.graphs else work
 
     def _shared(self, device: torch.device) -> Graphs:
         if self._captures is None:

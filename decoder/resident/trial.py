@@ -24,7 +24,7 @@ def refusal(pair: Pair) -> str | None:
         expected = _text(TreeSession(pair, PROMPT, config, rules))
         try:
             found = _text(ResidentSession(pair, PROMPT, config, rules))
-        except RuntimeError as error:
+        except Exception as error:  # noqa: BLE001 - whatever a model, a driver or torch objects to, the host can go on
             return (str(error).strip().splitlines() or [type(error).__name__])[0]
         if found != expected:
             return f"they wrote the tokens {found} instead of {expected}"

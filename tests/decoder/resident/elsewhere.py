@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from tests.decoder.resident.recorder import NotCapturableError
+from decoder.resident.capturable import NotCapturableError
 
 T = TypeVar("T")
 ELSEWHERE = torch.device("meta")

@@ -17,18 +17,13 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map_only
 
 from decoder.device import WARM_UPS
+from decoder.resident.capturable import BY_DATA, FROM_THE_HOST, NotCapturableError
 
 READS = frozenset({Tensor.tolist, Tensor.numpy, Tensor.cpu, Tensor.__array__, Tensor.__dlpack__})
 """What looks into memory, or leaves the device, without an operation that could be recorded."""
-FROM_THE_HOST = frozenset({torch.ops.aten.lift_fresh.default, torch.ops.aten.lift_fresh_copy.default})
-BY_DATA = frozenset({torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape})
 BY_INDEX = frozenset({torch.ops.aten.index.Tensor, torch.ops.aten.index_put.default, torch.ops.aten.index_put_.default})
 GARBAGE = 0x7F
 """In each byte: larger than any index, and than what a probability or a logit may be."""
-
-
-class NotCapturableError(RuntimeError):
-    """A device refuses this while it captures, or would repeat something else than was meant."""
 
 
 @dataclass(frozen=True)
@@ -144,7 +139,7 @@ class _Recorder(TorchDispatchMode):
 
 
 def _refuse(func: Any, args: Sequence[Any]) -> None:
-    if BY_DATA.intersection(func.tags):
+    if func not in BY_INDEX and BY_DATA.intersection(func.tags):
         raise NotCapturableError(f"{func} depends on data: it reads a number back, or its size is unknown")
     if func in FROM_THE_HOST:
         raise NotCapturableError(f"{func} copies from the host's memory")

@@ -14,6 +14,7 @@ from decoder.config import DynaTree, Linear, Rules
 from decoder.models import LanguageModel, Pair
 from decoder.resident import forward
 from decoder.resident.board import Board
+from decoder.resident.capturable import NotCapturableError
 from decoder.resident.draft import Side, grow
 from decoder.resident.forward import static_forward, visibility
 from decoder.resident.module import ModuleStatic
@@ -23,7 +24,7 @@ from tests import tiny
 from tests.decoder.lab import Lab
 from tests.decoder.resident.elsewhere import ELSEWHERE, apart, moved
 from tests.decoder.resident.match import match, recorded, records, seated
-from tests.decoder.resident.recorder import NotCapturableError, record
+from tests.decoder.resident.recorder import record
 
 PROMPT = "The tree grows"
 
@@ -38,6 +39,14 @@ def test_a_record_repeats_operations_on_the_tensors_that_were_there() -> None:
     repeated()
     repeated()
     assert total.tolist() == [20, 20, 20]
+
+
+def test_what_is_chosen_by_indices_is_chosen_anew() -> None:
+    numbers, places, found = torch.arange(4), torch.tensor([0, 2]), torch.zeros(2, dtype=torch.int64)
+    repeated = record(lambda: found.copy_(numbers[places]))
+    places.add_(1)
+    repeated()
+    assert found.tolist() == [1, 3]
 
 
 def test_to_record_changes_nothing() -> None:
