@@ -1,4 +1,4 @@
-"""What the engine could not decode exactly is noticed by its configuration, its tokenizer, or a tree of four nodes."""
+"""What the engine could not decode exactly is noticed by its configuration, its tokenizer, or a small tree."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from transformers import BloomConfig, GPTNeoConfig, MistralConfig, T5Config
+from transformers import BloomConfig, GPTNeoConfig, MistralConfig, MptConfig, T5Config
 
 from decoder.checks import check_architecture, common_tokenizer, probe
 from decoder.errors import PairError
@@ -75,8 +75,15 @@ def deaf(family: str, dtype: torch.dtype, missed: str) -> LanguageModel:
 @pytest.mark.parametrize("family", tiny.FAMILIES)
 def test_a_model_that_ignores_where_nodes_stand_is_refused(family: str, missed: str, dtype: torch.dtype) -> None:
     probe(deaf(family, dtype, missed="nothing"))
-    with pytest.raises(PairError, match=rf"{family} computes other logits for a draft tree of 4 nodes .*by \d"):
+    with pytest.raises(PairError, match=rf"{family} computes other logits for a draft tree of 34 nodes .*by \d"):
         probe(deaf(family, dtype, missed))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+def test_a_model_that_counts_rows_for_its_biases_is_refused_in_half_precision_too(dtype: torch.dtype) -> None:
+    config = MptConfig(d_model=32, n_layers=2, n_heads=2, max_seq_len=64, vocab_size=96)
+    with pytest.raises(PairError, match="mpt computes other logits for a draft tree"):
+        probe(LanguageModel(tiny.build(config, seed=1).to(dtype), "mpt"))
 
 
 def test_a_model_that_takes_no_tree_mask_is_refused() -> None:
