@@ -17,9 +17,10 @@ Place = tuple[int, int]
 stands for all pieces that end at the same places of the text, and the tokens of this piece."""
 
 
-def familiarity(length: int) -> int:
-    """The kind of a piece of so many tokens, 0 for what is hardly said again."""
-    return min(FAMILIARITIES, max(1, length.bit_length())) - 1
+LONGEST = 1 << FAMILIARITIES - 1
+"""Tokens from which on longer pieces are of one kind."""
+KINDS = tuple(max(1, length.bit_length()) - 1 for length in range(LONGEST + 1))
+"""How familiar a piece is, by its tokens."""
 
 
 class Repeats:
@@ -49,17 +50,22 @@ class Repeats:
             A place a token; how familiar each token is there, and then the likeliest of all others: where none of these
             goes on as the text did before, another does.
         """
-        places, others = list[Place](), familiarity(place[1] + 1)
+        start, longest = place
+        places, familiar, others = list[Place](), list[int](), KINDS[min(longest + 1, LONGEST)]
         for token in tokens:
-            state, length = place
+            state, length = start, longest
             # Ever shorter pieces, down to the empty one, until one was followed by this token.
             while (further := self._next[state].get(token)) is None and state:
                 state = self._shorter[state]
                 length = self._longest[state]
-            places.append((0, 0) if further is None else (further, length + 1))
-            if length == place[1] and further is not None:
+            if further is None:
+                further, length = 0, -1
+            elif state == start:
                 others = 0
-        return places, [*(familiarity(length) for _, length in places), others]
+            places.append((further, length + 1))
+            familiar.append(KINDS[min(length + 1, LONGEST)])
+        familiar.append(others)
+        return places, familiar
 
     def extend(self, tokens: Iterable[int]) -> None:
         """The text grows."""

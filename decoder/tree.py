@@ -51,7 +51,7 @@ class TokenTree:
 
     def visible(self) -> NDArray[np.bool_]:
         """Which node may attend to which: itself and its ancestors. Shape (N, N), row = the node that looks."""
-        # In bytes, since a few nodes are cheaper one by one than numpy's rows are.
+        # In bytes, for the reason that `visibility` gives.
         count = len(self)
         seen = bytearray(count * count)
         seen[0] = True
@@ -79,3 +79,13 @@ class TokenTree:
             depths=[self.depths[node] for node in kept],
             path_logprobs=[self.path_logprobs[node] for node in kept],
         )
+
+
+def visibility(seen: Sequence[Sequence[int]], width: int) -> NDArray[np.bool_]:
+    """Which of `width` places each row may attend to: those that it has seen. Shape (N, width)."""
+    # In bytes, since a few places are cheaper one by one than numpy's rows are.
+    visible = bytearray(len(seen) * width)
+    for row, places in enumerate(seen):
+        for place in places:
+            visible[row * width + place] = True
+    return np.frombuffer(visible, dtype=np.bool_).reshape(len(seen), width)

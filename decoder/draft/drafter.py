@@ -16,7 +16,7 @@ from torch import Tensor
 from decoder.budget import NodeBudget
 from decoder.models import LanguageModel
 from decoder.policy import Growth
-from decoder.tree import TokenTree
+from decoder.tree import TokenTree, visibility
 
 
 @dataclass(slots=True)
@@ -138,11 +138,10 @@ class Drafter:
     def _forward_level(self, tree: TokenTree, nodes: Sequence[int], count: int) -> list[Children]:
         """Forwards these nodes, all of one level, and returns the `count` best tokens after each."""
         drafted = self.cache.used - self.cache.length
-        visible = np.zeros((len(nodes), drafted + len(nodes)), dtype=np.bool_)
         for index, node in enumerate(nodes):
             self._rows[node] = self.cache.used + index
             self._seen[node] = [*self._seen.get(tree.parents[node], ()), drafted + index]
-            visible[index, self._seen[node]] = True
+        visible = visibility([self._seen[node] for node in nodes], drafted + len(nodes))
         # A root that belongs to the text is its last committed row.
         root = self.cache.length - (0 not in self._rows)
         positions = [root + tree.depths[node] for node in nodes]
