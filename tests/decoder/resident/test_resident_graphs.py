@@ -15,6 +15,7 @@ from decoder.device import Graphs
 from decoder.engine import Outcome
 from decoder.events import Round
 from decoder.models import Pair
+from decoder.resident.contest import compile_pair
 from decoder.resident.seat import Seats
 from decoder.resident.session import ResidentSession
 from decoder.resident.shape import Shape
@@ -267,6 +268,24 @@ def test_parts_of_a_round_take_no_longer_than_the_round(lab: Lab, method: str) -
     assert all(outcome.verify_s and outcome.verify_s > 0 for outcome in rounds)
     parts = sum((outcome.draft_s or 0) + (outcome.verify_s or 0) for outcome in rounds)
     assert parts <= sum(outcome.round_s for outcome in rounds) * 1.001
+
+
+@gpu
+@pytest.mark.gpu
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("dtype", ["float64", "float16", "bfloat16"])
+@pytest.mark.parametrize("family", ["neox", "llama", "gpt2"])
+def test_compiled_passes_are_captured_too(lab: Lab, monkeypatch: pytest.MonkeyPatch, family: str, dtype: str) -> None:
+    """Kept whatever they take; in half precision they round otherwise, so that only texts of one form are compared."""
+    monkeypatch.setattr("decoder.resident.contest.PAYS", float("inf"))
+    pair, lines = on_gpu(lab, family, dtype), list[str]()
+    compile_pair(pair, lines.append)
+    assert [line.split(":")[0] for line in lines if "x the time, kept" in line] == ["compiled draft", "compiled target"]
+    prompt = lab.prompt_tokens(lab.pair(family), PROMPT)
+    if dtype == "float64":
+        match(pair, prompt, 60, METHODS["best"])
+    plain = [token for outcome in played(pair, prompt, 60, None) for token in outcome.committed]
+    assert len(plain) == 60
 
 
 @gpu

@@ -12,6 +12,7 @@ from decoder.config import Rules
 from decoder.engine import TreeSession
 from decoder.models import Pair
 from decoder.resident import board, session, trial
+from decoder.resident.layers import LeanStatic
 from decoder.resident.seat import Seat, Seats
 from tests.decoder.lab import Lab
 
@@ -67,3 +68,16 @@ def test_a_refused_device_leaves_the_rounds_to_the_host(pair: Pair, monkeypatch:
     monkeypatch.setattr("decoder.engine.TreeSession", lambda *_: "the host's")
     opened = methods.METHODS["ar"].open(pair, [1], RunConfig())
     assert cast("object", opened) == "the host's"
+
+
+def test_a_model_that_reads_numbers_back_leaves_the_rounds_to_the_host(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    right = LeanStatic.rotation
+
+    def read_back(form: LeanStatic, store: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
+        return right(form, store, positions.clamp(max=int(positions.max())))
+
+    assert trial.refusal(replace(pair, seats=Seats())) is None
+    monkeypatch.setattr(LeanStatic, "rotation", read_back)
+    assert "reads numbers back" in (trial.refusal(replace(pair, seats=Seats())) or "")
