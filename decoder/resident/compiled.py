@@ -14,6 +14,7 @@ from torch import Tensor
 
 from decoder.errors import ConfigError
 from decoder.resident.forward import StaticForward, visibility
+from decoder.resident.layers import LeanStatic
 from decoder.resident.seat import BEYOND, new_store
 from decoder.resident.shape import slots
 
@@ -51,7 +52,8 @@ class Compiled:
             compile_pass: Makes one function of a pass.
         """
         self._plain = plain
-        self._pass = compile_pass(plain.computed)
+        readable = plain.for_a_compiler() if isinstance(plain, LeanStatic) else plain
+        self._pass = compile_pass(readable.computed)
         self._sizes: set[int] = set()
 
     def new_store(self, capacity: int) -> Float[Tensor, "L 2 H S D"]:

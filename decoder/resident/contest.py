@@ -18,7 +18,6 @@ from decoder.config import DynaTree
 from decoder.device import Mark
 from decoder.resident.compiled import Compile, Compiled, by_torch, example
 from decoder.resident.forward import StaticForward
-from decoder.resident.module import ModuleStatic
 from decoder.resident.seat import Seats
 from decoder.resident.shape import FIRST_ROWS, shape
 from decoder.resident.trial import refusal
@@ -98,7 +97,8 @@ def _compile(
     plain = seats.forward(model)
     report(f"compiling the {role}")
     try:
-        form = _compiled(model, plain, usual, compile_pass)
+        form = Compiled(plain, compile_pass)
+        _quietly(form, usual)
         found = compared(plain, form, usual, seats)
         if found.pays:
             _quietly(form, every)
@@ -107,19 +107,6 @@ def _compile(
     except Exception as error:  # noqa: BLE001 - a compiler may fail in any way, and none concerns the user's text
         why = (str(error).strip().splitlines() or [type(error).__name__])[0]
         report(f"the {role} was not compiled: {why}")
-
-
-def _compiled(model: "LanguageModel", plain: StaticForward, sizes: Sequence[int], compile_pass: Compile) -> Compiled:
-    """The plain form compiled; the module's passes where the compiler does not take the plain form's."""
-    form = Compiled(plain, compile_pass)
-    try:
-        _quietly(form, sizes)
-    except Exception:
-        if isinstance(plain, ModuleStatic):
-            raise
-        form = Compiled(ModuleStatic(model), compile_pass)
-        _quietly(form, sizes)
-    return form
 
 
 def _quietly(form: Compiled, sizes: Sequence[int]) -> None:

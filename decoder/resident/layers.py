@@ -7,6 +7,7 @@ from torch.nn import functional
 
 from decoder.lean import LeanModel
 from decoder.lean.attention import Pass
+from decoder.resident.fused import for_a_compiler
 from decoder.resident.writing import write
 
 
@@ -55,6 +56,10 @@ class LeanStatic:
         self._rows = torch.float32 if model.embedding.dtype is torch.bfloat16 else model.embedding.dtype
         self._rotations: dict[int, Tensor] = {}
         """By capacity; a graph goes on reading the one that it was captured with."""
+
+    def for_a_compiler(self) -> "LeanStatic":
+        """The same weights over the same keys and values, in layers that a compiler can read."""
+        return LeanStatic(for_a_compiler(self._model), self._context)
 
     def new_store(self, capacity: int) -> Float[Tensor, "L 2 H S D"]:
         """See `StaticForward`."""

@@ -13,14 +13,15 @@ from torch import Tensor
 
 from decoder.config import DynaTree
 from decoder.errors import ConfigError
-from decoder.models import Pair
+from decoder.models import LanguageModel, Pair
 from decoder.resident import contest
 from decoder.resident.compiled import Compile, Compiled, Pass, by_torch, example, require_cuda
 from decoder.resident.contest import DRAFTED, compared, compile_pair
-from decoder.resident.forward import static_forward
+from decoder.resident.forward import StaticForward, static_forward
 from decoder.resident.layers import LeanStatic
 from decoder.resident.module import ModuleStatic
 from decoder.resident.seat import Seats
+from tests import tiny
 from tests.decoder.lab import Lab
 from tests.decoder.resident.match import match, recorded, seated
 
@@ -67,13 +68,13 @@ def _pays(monkeypatch: pytest.MonkeyPatch) -> None:
 # What is compiled
 
 
-@pytest.mark.parametrize("by_module", [False, True], ids=["lean", "module"])
+@pytest.mark.parametrize(
+    ("family", "form_of"), [("neox", static_forward), ("llama", static_forward), ("llama", ModuleStatic)]
+)
 def test_a_compiled_pass_is_that_of_plain_calls_with_the_keys_and_values_that_it_leaves(
-    lab: Lab,
-    by_module: bool,  # noqa: FBT001 - a parameter
+    lab: Lab, family: str, form_of: Callable[[LanguageModel], StaticForward]
 ) -> None:
-    model = lab.loaded(lab.pair("llama"), "float64").target
-    plain = ModuleStatic(model) if by_module else static_forward(model)
+    plain = form_of(lab.loaded(lab.pair(family), "float64").target)
     form = Compiled(plain, lambda function: torch.compile(function, fullgraph=True, dynamic=False, backend="aot_eager"))
     form.compile([3])
     for length in (0, 7, 250, 600):
@@ -111,12 +112,27 @@ def test_other_sizes_are_computed_by_plain_calls(lab: Lab) -> None:
 
 def test_a_compiler_does_not_see_how_a_store_is_written(lab: Lab) -> None:
     """It would make a new store of it in every layer, and copy all of it."""
-    for model in (lab.loaded(lab.pair("llama"), "float64").target, lab.loaded(lab.pair("neox"), "float64").target):
+    model = lab.loaded(lab.pair("neox"), "float64").target
+    for plain in (ModuleStatic(model), static_forward(model)):
         compiler = Compiler()
-        Compiled(ModuleStatic(model), compiler).compile([2])
+        Compiled(plain, compiler).compile([2])
         called = [str(node.target) for node in compiler.made[0].graph.nodes]
         assert called.count("decoder.write.default") + called.count("decoder.write") == model.layers
         assert not [name for name in called if "index_copy" in name or "index_put" in name]
+
+
+@pytest.mark.parametrize("parallel", [True, False], ids=["parallel", "sequential"])
+@pytest.mark.parametrize(("dtype", "far"), [("float64", 1e-13), ("float32", 1e-5), ("bfloat16", 0.1), ("float16", 0.1)])
+def test_layers_for_a_compiler_compute_what_the_lean_ones_do(dtype: str, far: float, parallel: bool) -> None:  # noqa: FBT001 - a parameter
+    module = tiny.build(tiny.FAMILIES["neox"](use_parallel_residual=parallel), seed=4).to(getattr(torch, dtype))
+    lean = static_forward(LanguageModel(module, "neox"))
+    assert isinstance(lean, LeanStatic)
+    given, same = example(lean, 5, 20), example(lean, 5, 20)
+    with torch.inference_mode():
+        right, found = lean.computed(*given), lean.for_a_compiler().computed(*same)
+    assert float((right - found).abs().max()) < far
+    assert float((given[0] - same[0]).abs().max()) < far
+    assert float(right.abs().max()) > 10 * far
 
 
 @pytest.mark.usefixtures("_pays")
@@ -151,7 +167,7 @@ def test_rounds_of_compiled_forms_are_repeated_from_records(lab: Lab, family: st
 @pytest.mark.skipif(shutil.which("c++") is None, reason="needs a C++ compiler, which torch compiles for a CPU with")
 @pytest.mark.filterwarnings("ignore")
 def test_torch_s_own_compiler_computes_the_same(lab: Lab) -> None:
-    plain = ModuleStatic(lab.loaded(lab.pair("llama-strange"), "float32").draft)
+    plain = static_forward(lab.loaded(lab.pair("neox-strange"), "bfloat16").draft)
     form = Compiled(plain, by_torch)
     form.compile([2])
     found = compared(plain, form, [2], Seats(graphs=False))
@@ -219,12 +235,6 @@ def test_a_compiler_that_fails_is_told_of_and_nothing_else(slow: Pair) -> None:
     before = forms(slow)
     assert told(slow, broken) == [f"the {role} was not compiled: there is no triton" for role in ("draft", "target")]
     assert forms(slow) == before
-
-
-def test_where_the_lean_layers_cannot_be_compiled_the_module_is(lab: Lab) -> None:
-    model = lab.loaded(lab.pair("neox"), "float64").target
-    form = contest._compiled(model, static_forward(model), [2], Compiler())
-    assert isinstance(form._plain, ModuleStatic)
 
 
 def test_where_texts_come_out_otherwise_all_is_as_before(slow: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
