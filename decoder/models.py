@@ -97,10 +97,10 @@ class LanguageModel:
 
     def read(self, cache: Rows, tokens: Sequence[int], chunk: int = 512) -> Float[Tensor, "V"]:
         """Appends and commits plain text, and returns the logits after its last token."""
-        logits = torch.empty(0)
-        for start in range(0, len(tokens), chunk):
-            logits = self._forward.read(cache, tokens[start : start + chunk])
-        return logits
+        last = max(0, len(tokens) - 1) // chunk * chunk
+        for start in range(0, last, chunk):
+            self._forward.read(cache, tokens[start : start + chunk])
+        return self._forward.read(cache, tokens[last:])
 
     def exact(self) -> "LanguageModel":
         """The same weights, run so that a row has the same bits whatever is computed beside it; see `decoder.exact`.

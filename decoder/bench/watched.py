@@ -30,7 +30,10 @@ class Seen:
 
 
 class _Watched:
-    """A model whose calls are timed and counted, and which is itself in all else."""
+    """A model whose calls are timed and counted, and which is itself in all else.
+
+    Counting is timed with the call, since it is no part of the method.
+    """
 
     def __init__(self, model: LanguageModel) -> None:
         self.seconds = 0.0
@@ -49,16 +52,16 @@ class _Watched:
         """See `LanguageModel.forward`."""
         start = time.perf_counter()
         logits = self._model.forward(cache, tokens, *given)
-        self.seconds += time.perf_counter() - start
         self._count(cache, len(tokens), scored=len(tokens))
+        self.seconds += time.perf_counter() - start
         return logits
 
     def read(self, cache: Rows, tokens: Any, *given: Any) -> Any:
         """See `LanguageModel.read`."""
         start = time.perf_counter()
         logits = self._model.read(cache, tokens, *given)
-        self.seconds += time.perf_counter() - start
         self._count(cache, len(tokens), scored=1)
+        self.seconds += time.perf_counter() - start
         return logits
 
     def _count(self, cache: Rows, rows: int, scored: int) -> None:
