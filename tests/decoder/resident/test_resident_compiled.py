@@ -110,6 +110,17 @@ def test_other_sizes_are_computed_by_plain_calls(lab: Lab) -> None:
     assert (len(compiler.made), compiler.runs) == (1, before)
 
 
+def test_a_pass_of_another_kind_does_not_stop_a_round_for_the_compiler(lab: Lab) -> None:
+    compiler = Compiler()
+    form = Compiled(static_forward(lab.loaded(lab.pair("llama"), "float64").target), compiler)
+    form.compile([4])
+    before = compiler.runs
+    with torch.inference_mode():
+        store, *others = example(form, 4, 9)
+        form.computed(store.clone(), *others)
+    assert (len(compiler.made), compiler.runs) == (1, before)
+
+
 def test_a_compiler_does_not_see_how_a_store_is_written(lab: Lab) -> None:
     """It would make a new store of it in every layer, and copy all of it."""
     model = lab.loaded(lab.pair("neox"), "float64").target
