@@ -12,11 +12,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from random import Random
 
-import torch
 from msgspec import structs
 
 from decoder.bench.contenders import Contender, Trial
-from decoder.bench.machine import peak_during, waited_s
+from decoder.bench.machine import memory_is_full, peak_during, waited_s
 from decoder.bench.watched import Seen
 from decoder.errors import DeviceError
 from decoder.metrics import Tally
@@ -151,15 +150,10 @@ def _alone(pair: Pair, contender: Contender, prompt: Sequence[int]) -> Trial:
         try:
             trial = contender.run(pair, prompt)
         except (RuntimeError, MemoryError) as error:
-            if not _is_full(error):
+            if not memory_is_full(error):
                 raise
             raise DeviceError(
                 f"the memory of {pair.device} is full; choose smaller models, smaller trees, --dtype float16 or fewer "
                 "--max-new-tokens"
             ) from error
     return replace(trial, tally=structs.replace(trial.tally, peak_bytes=peak()))
-
-
-def _is_full(error: Exception) -> bool:
-    """Whether memory was full; on a CPU, torch has no exception of its own for that."""
-    return isinstance(error, torch.OutOfMemoryError | MemoryError) or "can't allocate memory" in str(error)

@@ -9,6 +9,7 @@ import json
 from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
+from textwrap import shorten
 from typing import Any
 
 import torch
@@ -16,7 +17,9 @@ from tokenizers import Tokenizer, models
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedTokenizerFast
 from transformers.utils import logging as transformers_logging
 
+from decoder.bench.machine import memory_is_full
 from decoder.calibration import Calibration
+from decoder.checks import check_architecture
 from decoder.device import choose_device, choose_dtype
 from decoder.errors import ConfigError, DeviceError
 from decoder.lean.half import bfloat16_pays
@@ -54,7 +57,8 @@ def random_pair(target: str, draft: str, *, device: str, dtype: str, report: Rep
     where = choose_device(device)
     kind = choose_dtype(dtype, where, None, bfloat16_pays)
     report(f"making {target} and {draft} of random weights")
-    modules = [_random_module(name, where, kind, seed) for seed, name in enumerate((target, draft))]
+    configs = [(name, _config(name)) for name in (target, draft)]
+    modules = [_random_module(name, config, where, kind, seed) for seed, (name, config) in enumerate(configs)]
     _be_certain(modules[1])  # before the engine takes the weights over
     made = [LanguageModel(module, Path(name).name) for module, name in zip(modules, (target, draft), strict=True)]
     pair = make_pair(made[0], made[1], PreTrainedTokenizerFast(tokenizer_object=Tokenizer(models.BPE())))
@@ -94,37 +98,51 @@ def random_prompt(pair: Pair, length: int, more: int) -> list[int]:
     return ids
 
 
-def _random_module(name: str, device: torch.device, dtype: torch.dtype, seed: int) -> Any:
-    config = _config(name)
+def _random_module(name: str, config: Any, device: torch.device, dtype: torch.dtype, seed: int) -> Any:
     torch.manual_seed(seed)
     try:
         with device:
             module: Any = AutoModelForCausalLM.from_config(config, dtype=dtype)
-    except torch.OutOfMemoryError as error:
+    except Exception as error:  # whose numbers fit each other, only the family's own source knows
+        if not memory_is_full(error):
+            raise ConfigError(f"{name} makes no language model ({_short(error)}); give another config.json") from error
         raise DeviceError(f"{name} does not fit in the memory of {device}; choose a smaller shape or dtype") from error
     return module.eval()
 
 
 def _config(name: str) -> Any:
     if name.endswith(".json"):
-        try:
-            fields = json.loads(Path(name).read_text(encoding="utf-8"))
-            return AutoConfig.for_model(**fields)
-        except OSError as error:
-            raise ConfigError(f"cannot read {name}: {error.strerror}; give a model's config.json") from None
-        except (ValueError, TypeError, KeyError, RecursionError) as error:
-            why = (str(error).strip().splitlines() or [type(error).__name__])[0]
-            raise ConfigError(f"{name} is no model's configuration ({why}); give a model's config.json") from None
-    if name not in names():
+        config = _read(Path(name))
+    elif name in names():
+        config = AutoConfig.for_model(**json.loads((_folder() / f"{name}.json").read_text(encoding="utf-8")))
+    else:
         raise ConfigError(f"there is no shape {name!r}; give a config.json, or one of {', '.join(names())}")
-    return AutoConfig.for_model(**json.loads((_folder() / f"{name}.json").read_text(encoding="utf-8")))
+    check_architecture(name, config.get_text_config())
+    return config
+
+
+def _read(path: Path) -> Any:
+    try:
+        return AutoConfig.for_model(**json.loads(path.read_text(encoding="utf-8")))
+    except OSError as error:
+        raise ConfigError(f"cannot read {path}: {error.strerror}; give a model's config.json") from None
+    except Exception as error:  # each family checks its fields in its own way
+        raise ConfigError(
+            f"{path} is no model's configuration ({_short(error)}); give a model's config.json"
+        ) from error
+
+
+def _short(error: Exception) -> str:
+    """What it says, without the lists of everything that would have been right."""
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    return shorten(" ".join(lines[:2]).rstrip("."), 160, placeholder=" ...")
 
 
 def _be_certain(module: Any) -> None:
     """Scales the output matrix until the logits spread as wide as `CERTAINTY`."""
     head = module.get_output_embeddings()
     with torch.no_grad():
-        ids = torch.arange(8, device=head.weight.device)[None]
+        ids = torch.arange(min(8, len(head.weight)), device=head.weight.device)[None]
         spread = float(module(input_ids=ids).logits.float().std())
         head.weight.mul_(CERTAINTY / spread)
 

@@ -12,7 +12,7 @@ from transformers import AutoModelForCausalLM
 from decoder.bench import shapes
 from decoder.bench.contenders import decoded
 from decoder.config import PRESETS, RunConfig
-from decoder.errors import ConfigError
+from decoder.errors import ConfigError, DecoderError, DeviceError, PairError
 from decoder.models import Pair
 from tests import tiny
 from tests.decoder.lab import Lab
@@ -64,6 +64,61 @@ def test_a_file_that_is_no_configuration_is_refused(tmp_path: Path, content: str
         path.write_text(content)
     with pytest.raises(ConfigError, match=why):
         shapes.random_pair(str(path), "pythia-70m", device="cpu", dtype="float32")
+
+
+NEOX = {
+    "model_type": "gpt_neox",
+    "vocab_size": 288,
+    "hidden_size": 32,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 2,
+    "intermediate_size": 64,
+}
+
+
+@pytest.mark.parametrize(
+    ("fields", "error", "why"),
+    [
+        ([], ConfigError, "is no model's configuration"),
+        ({}, ConfigError, "is no model's configuration"),
+        (NEOX | {"num_attention_heads": "two"}, ConfigError, "is no model's configuration"),
+        (NEOX | {"num_attention_heads": 0}, ConfigError, "is no model's configuration"),
+        (NEOX | {"num_attention_heads": 3}, ConfigError, "is no model's configuration"),
+        (NEOX | {"dtype": "float99"}, ConfigError, "is no model's configuration"),
+        (NEOX | {"hidden_act": "nonesuch"}, ConfigError, r"makes no language model \('nonesuch'\); give another"),
+        ({"model_type": "vit"}, ConfigError, "makes no language model"),
+        ({"model_type": "t5"}, PairError, "is an encoder-decoder"),
+        (NEOX | {"model_type": "mistral", "sliding_window": 8}, PairError, "sliding window of 8 tokens"),
+        (NEOX | {"vocab_size": 4}, PairError, "cannot run a draft tree"),
+    ],
+)
+def test_a_configuration_that_makes_no_fit_model_is_refused_in_one_short_line(
+    tmp_path: Path, fields: Any, error: type[DecoderError], why: str
+) -> None:
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(fields))
+    with pytest.raises(error, match=why) as refused:
+        shapes.random_pair(str(path), str(path), device="cpu", dtype="float32")
+    sentence = str(refused.value).replace(str(path), "")
+    assert "\n" not in sentence
+    assert len(sentence) < 260
+
+
+def test_a_shape_that_fills_the_memory_is_told_as_such(
+    tiny_shapes: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def overflow(*_given: Any, **_settings: Any) -> None:
+        raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 1 bytes")
+
+    monkeypatch.setattr(AutoModelForCausalLM, "from_config", overflow)
+    with pytest.raises(DeviceError, match=r"target\.json does not fit in the memory of cpu; choose a smaller shape"):
+        shapes.random_pair(*tiny_shapes, device="cpu", dtype="float32")
+
+
+def test_both_shapes_are_known_before_any_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shapes, "_random_module", lambda *_: pytest.fail("this takes minutes"))
+    with pytest.raises(ConfigError, match="no shape 'gpt-5'"):
+        shapes.random_pair("pythia-6.9b", "gpt-5", device="cpu", dtype="float32")
 
 
 def test_an_unknown_shape_is_refused_with_the_known_ones() -> None:
