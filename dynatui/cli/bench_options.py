@@ -31,7 +31,12 @@ PromptChars = Annotated[
 ]
 Methods = Annotated[
     str,
-    Option(metavar="NAMES", rich_help_panel=OTHERS, help=f"Which to measure beside ar, of {ALL_METHODS}."),
+    Option(
+        metavar="NAMES",
+        rich_help_panel=OTHERS,
+        show_default="all",
+        help=f"Which to measure beside ar, of {ALL_METHODS.replace(',', ', ')}.",
+    ),
 ]
 Presets = Annotated[
     str,
