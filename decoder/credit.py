@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from decoder.calibration import Calibration
 from decoder.costs import Costs
 
-CREDIT = 3.0
+CREDIT = 4.0
 """Tokens that a text may lose to guesses that fail, to begin with."""
 TRUST_CREDIT = 2.5
 """So many more where other texts have shown that drafting pays, and less where they have shown that it does not."""
@@ -27,9 +27,9 @@ LEAST_STAKE = 0.8
 """One round may lose so many tokens as long as there is credit for them: less would not pay for any draft."""
 HOPE = 1.5
 """Drafting may pay where it would if guesses were likelier by this than they have been lately."""
-PATIENCE = 32
-"""Plain rounds after which the draft is heard; a quarter where other texts have shown that drafting pays."""
-MOST_PATIENCE = 8 * PATIENCE
+PATIENCE = 12
+"""Plain rounds after which the draft is heard; two thirds where other texts have shown that drafting pays."""
+MOST_PATIENCE = 256
 """It is heard less often the longer its guesses fail, since reading what it missed takes time; but not less often."""
 LONGEST_CHAIN = 8
 
@@ -96,7 +96,7 @@ class Credit:
 
     @property
     def _least_patience(self) -> int:
-        return round(PATIENCE * 4 ** -max(0.0, self._trust))
+        return round(PATIENCE * (1 - max(0.0, self._trust) / 3))
 
     def _may_pay(self) -> bool:
         return self._chain_pays(min(1.0, HOPE * self._calibration.usual[0]))

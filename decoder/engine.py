@@ -17,7 +17,6 @@ from torch import Tensor
 from decoder.budget import NodeBudget
 from decoder.config import Rules, RunConfig
 from decoder.controller import Controller, Turned
-from decoder.credit import PATIENCE
 from decoder.device import Stopwatch
 from decoder.draft.drafter import Children, Drafter
 from decoder.events import Knobs
@@ -29,8 +28,8 @@ from decoder.timing import measured
 from decoder.tree import TokenTree
 from decoder.verify.greedy import accept
 
-HEARD_FROM = 4
-"""Rows; a draft that lags behind by more has missed rounds."""
+HEARD_FROM, HEARD = 4, 32
+"""Rows; a draft that lags behind by more has missed rounds, and is heard for so many of the latest."""
 Reason = Literal["length", "eos"]
 
 
@@ -206,7 +205,7 @@ class TreeSession:
         """The draft's best next tokens; after rounds without it, its budget hears what it would have guessed."""
         if self._nodes is None or behind <= HEARD_FROM:
             return drafter.catch_up(self.text, count)
-        *missed, last = drafter.catch_up_aloud(self.text, count, PATIENCE)
+        *missed, last = drafter.catch_up_aloud(self.text, count, HEARD)
         self._nodes.hear([(guess.tokens, guess.logprobs) for guess in missed], self.text[-len(missed) :])
         return last
 

@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -26,8 +27,8 @@ from decoder.models import Pair
 from decoder.neartie import judged
 from decoder.steering import Stage, StageName, Steering
 from decoder.text import Pieces, TextStream, as_chat, encode_prompt, without_surrogates
-from decoder.threads import settle_threads
-from decoder.waiting import hold, slow_down, takes_step
+from decoder.threads import Awake, settle_threads
+from decoder.waiting import SlowMotion, hold, takes_step
 
 
 @dataclass
@@ -95,20 +96,21 @@ def _events(
             yield Start(method=method.name, prefill_s=session.prefill())
         watched = lanes[0]
         at_stage = _holding(steering, watched, pieces, started)
+        awake, motion = Awake(pair), SlowMotion(steering)
         while running := [lane for lane in lanes if not lane.ended]:
             hold(steering)
             if steering.stopped:
                 break
             lane = min(running, key=lambda lane: lane.decode_s)
             current = lane.name
-            outcome = lane.session.step(steering.turns, at_stage if lane is watched else go_on)
+            outcome = awake.run(partial(lane.session.step, steering.turns, at_stage if lane is watched else go_on))
             yield from (_knob_event(lane.name, lane.rounds, turned) for turned in outcome.turned_before)
             told = _round(lane, outcome, pieces, started, _text(lane, outcome))
             yield told
             yield from _after(lane, outcome, pair.target.device)
             if (lane is watched or watched.ended) and takes_step(steering):
                 hold(steering, Stage("committed", told) if lane is watched else None)
-            slow_down(steering, outcome.round_s)
+            motion.after(outcome.round_s)
     except Exception as error:
         yield End(method=current, reason="error", error=str(error) or type(error).__name__)
         if isinstance(error, torch.OutOfMemoryError):

@@ -10,12 +10,18 @@ import statistics
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 import torch
 
 from decoder.models import LanguageModel, Pair
 
+Result = TypeVar("Result")
+AWAKE_S = 0.005
+"""Torch's threads go to sleep when they have had nothing to do for about so long."""
+ROUSING = 1 << 16
+"""Numbers that one thread is given to write; for fewer torch would not ask another."""
 REPEATS = 5
 LIMIT_S = 0.3
 """For all trials of one number of threads."""
@@ -39,6 +45,29 @@ def settle_threads(pair: Pair) -> None:
 def _try_out(model: LanguageModel, rows: int = 4) -> None:
     """What a verification of a small tree takes."""
     model.forward(model.new_cache(rows), [0] * rows, range(rows), np.tri(rows, dtype=np.bool_))
+
+
+class Awake:
+    """Wakes torch's threads after a sleep: the next product would pay for that, on a CPU often more than for itself."""
+
+    def __init__(self, pair: Pair) -> None:
+        self._pair = pair
+        self._left_s = time.perf_counter()
+        """When the last work was left."""
+
+    def run(self, work: Callable[[], Result]) -> Result:
+        """Does the work with threads that are awake."""
+        if time.perf_counter() - self._left_s > AWAKE_S:
+            rouse(self._pair)
+        result = work()
+        self._left_s = time.perf_counter()
+        return result
+
+
+def rouse(pair: Pair) -> None:
+    """Gives all of torch's threads something to do, where a CPU computes."""
+    if pair.target.device.type == "cpu":
+        torch.empty(ROUSING * torch.get_num_threads()).zero_()
 
 
 def choose_threads(run: Callable[[], object], given: int | None = None) -> int:

@@ -9,6 +9,8 @@ import time
 from decoder.steering import Stage, Steering
 
 NAP_S = 0.02
+SLEEP_S = 0.08
+"""No shorter sleep is worth its cold start."""
 
 
 def takes_step(steering: Steering) -> bool:
@@ -34,11 +36,32 @@ def hold(steering: Steering, stage: Stage | None = None) -> None:
         steering.stage = None
 
 
-def slow_down(steering: Steering, decoded_s: float) -> None:
-    """Sleeps as long as the chosen speed asks for after `decoded_s` of decoding, unless it changes or a pause comes."""
-    began = time.perf_counter()
-    while not (steering.stopped or steering.paused) and steering.speed < 1:
-        left = decoded_s * (1 / steering.speed - 1) - (time.perf_counter() - began)
-        if left <= 0:
+class SlowMotion:
+    """Sleeps as long as the chosen speed asks for, after a few rounds at once.
+
+    A round after a sleep takes several times as long as one that follows another, since threads and caches have gone
+    cold. So it sleeps seldom, though often enough for a fluent picture.
+    """
+
+    def __init__(self, steering: Steering) -> None:
+        self._steering = steering
+        self._decoded_s = 0.0
+        """Decoding since the last sleep."""
+
+    def after(self, decoded_s: float) -> None:
+        """Sleeps, if it is time to, after `decoded_s` of decoding, unless the speed changes or a pause comes."""
+        steering = self._steering
+        self._decoded_s += decoded_s
+        if self._owed_s < SLEEP_S:
             return
-        time.sleep(min(left, NAP_S))
+        began = time.perf_counter()
+        while not (steering.stopped or steering.paused):
+            left = self._owed_s - (time.perf_counter() - began)
+            if left <= 0:
+                break
+            time.sleep(min(left, NAP_S))
+        self._decoded_s = 0.0
+
+    @property
+    def _owed_s(self) -> float:
+        return self._decoded_s * (1 / min(1.0, self._steering.speed) - 1)

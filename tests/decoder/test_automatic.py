@@ -14,6 +14,7 @@ from decoder.config import AUTO, PRESETS
 from decoder.costs import Costs, Curve
 from decoder.credit import PATIENCE
 from decoder.draft.drafter import Drafter
+from decoder.engine import HEARD
 from decoder.events import Round
 from decoder.levels import depths
 from decoder.models import Pair
@@ -165,7 +166,7 @@ def test_every_cost_that_is_measured_is_above_zero(lab: Lab) -> None:
         assert all(seconds > 0 for curve in vars(found).values() for seconds in curve.by_rows()[1:])
 
 
-@pytest.mark.parametrize("missed", [PATIENCE, 2 * PATIENCE])
+@pytest.mark.parametrize("missed", [HEARD // 2, 2 * HEARD])
 def test_a_silent_draft_is_judged_by_what_it_would_have_guessed_for_the_latest_tokens(
     lab: Lab, monkeypatch: pytest.MonkeyPatch, missed: int
 ) -> None:
@@ -180,7 +181,7 @@ def test_a_silent_draft_is_judged_by_what_it_would_have_guessed_for_the_latest_t
     text = play(replace(pair, draft=pair.target), FAST, missed + 1).tokens("dynatree")
     guessed, chosen = heard[0]
     assert guessed == chosen
-    assert chosen == text[missed - PATIENCE : missed - 1]
+    assert chosen == text[max(0, missed - HEARD) : missed - 1]
 
 
 def test_a_draft_that_caught_up_in_two_passes_guesses_as_in_one(lab: Lab) -> None:

@@ -180,3 +180,20 @@ def test_every_text_begins_with_as_many_threads_as_are_free(lab: Lab, monkeypatc
     for _ in range(2):
         list(decode(pair, "The tree grows", RunConfig(("ar",), 2)))
     assert settled == [pair, pair]
+
+
+def test_after_a_sleep_threads_are_woken_before_the_round(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else the round would pay for it, and look slower than it is."""
+    told: list[str] = []
+    monkeypatch.setattr("decoder.threads.rouse", lambda _: told.append("roused"))
+    monkeypatch.setattr("decoder.threads.AWAKE_S", 0.0)
+    list(decode(lab.loaded(lab.pair("neox"), "float32"), "a b c", RunConfig(methods=("ar",), max_new_tokens=4)))
+    assert told == ["roused"] * 4
+
+
+def test_a_round_right_after_another_finds_threads_awake(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[str] = []
+    monkeypatch.setattr("decoder.threads.rouse", lambda _: told.append("roused"))
+    monkeypatch.setattr("decoder.threads.AWAKE_S", 60.0)
+    list(decode(lab.loaded(lab.pair("neox"), "float32"), "a b c", RunConfig(methods=("ar",), max_new_tokens=4)))
+    assert told == []
