@@ -101,6 +101,8 @@ class NodeBudget:
         start = 4.0
         self._tokens, self._time_s = start, start * costs.plain_s()
         self._repeats = Repeats(text[-REMEMBERED:])
+        self._unread: list[int] = []
+        """Committed tokens that repeats do not hold yet."""
         self._round = _Round([self._repeats.here])
 
     def drafts(self, behind: int) -> bool:
@@ -109,22 +111,30 @@ class NodeBudget:
         Args:
             behind: Rows of the text that the draft has to catch up with, which is its first call.
         """
-        self._round = _Round(
-            [self._repeats.here],
-            calls=[behind],
-            draft_s=self.costs.catch_up.seconds(behind),
-            limit_s=(1 + self.credit.stake) * self.costs.plain_s() - self.costs.host.seconds(1),
-        )
         self._since_plain += 1
-        may_pay = self.credit.hopeful and self._since_plain < PLAIN_EVERY and self._affordable(2)
-        if may_pay or behind >= self.credit.patience:
-            self._round.price = self.price
-            slope_s = self.costs.verify.seconds(1 + _SLOPE_ROWS) - self.costs.verify.seconds(1)
-            self._round.row_price = self._round.price * slope_s / _SLOPE_ROWS
-            return True
+        heard = behind >= self.credit.patience
+        if heard or (self.credit.hopeful and self._since_plain < PLAIN_EVERY):
+            self._begin(behind)
+            if heard or self._affordable(2):
+                return True
         self._round.calls.clear()
         self._since_plain = 0
         return False
+
+    def _begin(self, behind: int) -> None:
+        costs, price = self.costs, self.price
+        # Not round by round: where the draft is silent, a round costs no more than one of `ar`.
+        self._repeats.extend(self._unread)
+        self._unread.clear()
+        slope_s = costs.verify.seconds(1 + _SLOPE_ROWS) - costs.verify.seconds(1)
+        self._round = _Round(
+            [self._repeats.here],
+            calls=[behind],
+            draft_s=costs.catch_up.seconds(behind),
+            limit_s=(1 + self.credit.stake) * costs.plain_s() - costs.host.seconds(1),
+            price=price,
+            row_price=price * slope_s / _SLOPE_ROWS,
+        )
 
     @property
     def chances(self) -> Sequence[float]:
@@ -188,7 +198,7 @@ class NodeBudget:
 
     def learn(self, burst: Sequence[int]) -> None:
         """Takes note of what the target chose from the root on: the accepted tokens and one more."""
-        self._repeats.extend(burst)
+        self._unread += burst
         if not self._round.calls:
             self._count(len(burst), self.costs.plain_s())
             self.credit.wait(len(burst))

@@ -228,7 +228,7 @@ class TreeSession:
         # The last committed token has no keys and values yet; the root before them got its own in this round.
         first = self.target_cache.length
         self.target_cache.keep([first + node for node in path])
-        if self.drafter:
+        if self.drafter and outcome.draft_forwards:
             self.drafter.keep(self.drafter.rows_of(outcome.accepted[: len(outcome.committed)]))
         self.text.extend(outcome.committed)
 
