@@ -28,6 +28,20 @@ NO_LIMIT = 1 << 20
 """Tokens that a model can hold whose configuration names no number."""
 
 
+def longest_text(config: Any) -> int:
+    """Tokens that a model can hold at the same rotary positions.
+
+    Where longrope scales a text that has outgrown the original length, it turns all positions otherwise, those of keys
+    that are already kept too; a text would then depend on how many rows were computed at a time.
+    """
+    named = getattr(config, "max_position_embeddings", None) or NO_LIMIT
+    original = getattr(config, "original_max_position_embeddings", None)
+    rotary = getattr(config, "rope_parameters", None) or {}
+    by_layers = [rotary, *(inner for inner in rotary.values() if isinstance(inner, dict))]
+    switching = [each for each in by_layers if each.get("rope_type") == "longrope"]
+    return min([named, *(each.get("original_max_position_embeddings") or original or named for each in switching)])
+
+
 class LanguageModel:
     """A causal language model as the engine sees it: rows in, logits out, keys and values appended to a cache.
 
@@ -48,7 +62,7 @@ class LanguageModel:
         self.layers: int = config.num_hidden_layers
         self.width: int = config.vocab_size
         """Width of the logits; may exceed the vocabulary."""
-        self.context: int = getattr(config, "max_position_embeddings", None) or NO_LIMIT
+        self.context = longest_text(config)
         weight = next(module.parameters())
         self.device = weight.device
         self.dtype = weight.dtype
