@@ -9,10 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerBase
 
-from decoder.errors import DeviceError, ModelError
+from decoder.errors import DeviceError, ModelError, first_line
 from decoder.models import LanguageModel
 
 EMBEDDED = Path(__file__).parent / "pretrained"
@@ -75,8 +74,8 @@ def _from_hub(name: str, load: Callable[[], Any]) -> Any:
     """Runs a loader and says in one line why it could not."""
     try:
         return load()
-    except (OSError, ValueError, KeyError, ImportError, RuntimeError, SafetensorError) as error:
-        why = (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")
+    except Exception as error:  # each family checks its fields in its own way, and some only by failing
         raise ModelError(
-            f"cannot load {name}: {why}; give a hub id, or a folder with config.json, tokenizer and safetensors weights"
+            f"cannot load {name}: {first_line(error)}; give a hub id, or a folder with config.json, tokenizer and "
+            "safetensors weights"
         ) from error

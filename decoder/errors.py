@@ -49,6 +49,12 @@ def not_importable(error: ImportError) -> ModelError:
     return ModelError(f"cannot import what decoding needs: {error}; install dynatui anew, or see dynatui doctor")
 
 
+def first_line(error: Exception) -> str:
+    """An error's reason without the full stop: its first line, and the next where the first only announces it."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
+    return " ".join(lines[: 2 if lines[0].endswith(":") else 1]).rstrip(".:")
+
+
 def require(holds: bool, message: str) -> None:  # noqa: FBT001 - a condition reads well as the first argument
     """Raises ConfigError with `message` unless the condition holds."""
     if not holds:

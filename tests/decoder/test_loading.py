@@ -1,8 +1,10 @@
 """Pairs that the engine cannot decode exactly are refused with one clear sentence."""
 
+import json
 import re
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -10,7 +12,7 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM, BloomConfig
 
 from decoder import RunConfig, decode, load_pair, loading
-from decoder.errors import ConfigError, ModelError, PairError, PromptError
+from decoder.errors import ConfigError, ModelError, PairError, PromptError, first_line
 from decoder.events import Round
 from decoder.models import Pair
 from tests import tiny
@@ -122,6 +124,54 @@ def test_a_config_that_is_no_json_is_refused(lab: Lab, tmp_path: Path) -> None:
     with pytest.raises(ModelError) as refusal:
         load(broken, pair.draft)
     assert one_sentence(refusal)
+
+
+WRONG: dict[str, dict[str, Any]] = {
+    "a word for a number": {"num_attention_heads": "two"},
+    "a list for a number": {"hidden_size": [32]},
+    "no heads to divide by": {"num_attention_heads": 0},
+    "a number for a table": {"rope_parameters": 7},
+    "rotary positions of no known kind": {"rope_parameters": {"rope_type": "spiral", "rope_theta": 1e4}},
+    "a number for a word": {"hidden_act": 3},
+}
+
+
+@pytest.mark.parametrize("changes", WRONG.values(), ids=WRONG)
+def test_a_config_with_values_of_a_wrong_kind_is_refused(lab: Lab, tmp_path: Path, changes: dict[str, Any]) -> None:
+    pair = lab.pair("llama")
+    broken = tmp_path / "broken"
+    shutil.copytree(pair.target, broken)
+    config = json.loads((broken / "config.json").read_text(encoding="utf-8"))
+    (broken / "config.json").write_text(json.dumps(config | changes), encoding="utf-8")
+    with pytest.raises(ModelError) as refusal:
+        load(broken, pair.draft)
+    assert one_sentence(refusal)
+    assert refusal.value.exit_code == 3
+
+
+def test_the_field_of_a_wrong_kind_is_named_with_its_value(lab: Lab, tmp_path: Path) -> None:
+    broken = tmp_path / "broken"
+    shutil.copytree(lab.pair("llama").target, broken)
+    config = json.loads((broken / "config.json").read_text(encoding="utf-8"))
+    (broken / "config.json").write_text(json.dumps(config | {"num_attention_heads": "two"}), encoding="utf-8")
+    with pytest.raises(ModelError, match=r"num_attention_heads.*expected int.*two.*; give a hub id"):
+        load(broken, broken)
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        ("no such file.", "no such file"),
+        ("\nno such file.\nlook elsewhere", "no such file"),
+        ("field 'heads':\n    TypeError: it is two", "field 'heads': TypeError: it is two"),
+        ("field 'heads':\n\n    TypeError: it is two\nand more", "field 'heads': TypeError: it is two"),
+        ("field 'heads':", "field 'heads'"),
+        ("", "ValueError"),
+        (" \n ", "ValueError"),
+    ],
+)
+def test_what_an_error_says_is_told_in_one_line(said: str, told: str) -> None:
+    assert first_line(ValueError(said)) == told
 
 
 def test_a_target_without_a_draft_is_refused(lab: Lab) -> None:
