@@ -11,8 +11,8 @@ import torch
 from transformers import PreTrainedTokenizerBase
 
 from decoder.checkpoints import load_tokenizer
-from decoder.errors import PairError
-from decoder.models import NO_LIMIT, LanguageModel
+from decoder.errors import PairError, first_line
+from decoder.models import LanguageModel, longest_text
 
 SAMPLE = "The quick brown fox, naïve as ever, jumped over 12 lazy dogs.\n\tdef f(x): return x"
 """Text that tokenizers of one vocabulary may still cut differently."""
@@ -36,8 +36,7 @@ def check_architecture(name: str, config: Any) -> None:
     if "local" in (getattr(config, "attention_layers", None) or ()):
         raise PairError(f"{name} has local attention; {remedy}")
     window = getattr(config, "sliding_window", None)
-    context = getattr(config, "max_position_embeddings", None) or NO_LIMIT
-    if window and getattr(config, "use_sliding_window", True) and window < context:
+    if window and getattr(config, "use_sliding_window", True) and window < longest_text(config):
         raise PairError(f"{name} attends to a sliding window of {window} tokens; {remedy}")
     if not getattr(config, "num_attention_heads", None):
         raise PairError(f"{name} has no attention heads (a recurrent model?); {remedy}")
@@ -76,14 +75,20 @@ def probe(model: LanguageModel) -> None:
             for path in (prefix, [*prefix, first], [*prefix, second], [*prefix, first, third])
         ]
     except (TypeError, ValueError, RuntimeError, AttributeError, IndexError) as error:
-        why = (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")
         raise PairError(
-            f"{model.name} cannot run a draft tree ({why}); choose a decoder-only model with full attention"
+            f"{model.name} cannot run a draft tree ({first_line(error)}); "
+            "choose a decoder-only model with full attention"
         ) from error
-    scale = max(1.0, float(torch.stack(plain).abs().max()))
+    as_text = torch.stack(plain)
+    if not as_text.isfinite().all():
+        raise PairError(
+            f"{model.name} computes logits in {str(model.dtype).removeprefix('torch.')} that are no finite numbers; "
+            "choose another dtype, float32 for example, or another model"
+        )
+    scale = max(1.0, float(as_text.abs().max()))
     tolerance = scale * (1e-3 if model.dtype in (torch.float32, torch.float64) else 0.1)
-    worst = max(float((row - path).abs().max()) for row, path in zip(as_tree, plain, strict=True))
-    if worst > tolerance:
+    worst = float((as_tree - as_text).abs().max())
+    if not worst <= tolerance:  # no number is not within it either
         raise PairError(
             f"{model.name} computes other logits for a draft tree of {len(tokens)} nodes than for plain text "
             f"(by {worst:.2g}); choose a decoder-only model with full attention"

@@ -1,5 +1,6 @@
 """What the engine could not decode exactly is noticed by its configuration, its tokenizer, or a small tree."""
 
+import math
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -84,6 +85,23 @@ def test_a_model_that_counts_rows_for_its_biases_is_refused_in_half_precision_to
     config = MptConfig(d_model=32, n_layers=2, n_heads=2, max_seq_len=64, vocab_size=96)
     with pytest.raises(PairError, match="mpt computes other logits for a draft tree"):
         probe(LanguageModel(tiny.build(config, seed=1).to(dtype), "mpt"))
+
+
+@pytest.mark.parametrize("family", tiny.FAMILIES)
+def test_a_model_that_overflows_in_its_dtype_is_refused(family: str) -> None:
+    module = tiny.build(tiny.FAMILIES[family](), seed=1)
+    module.get_output_embeddings().weight.data.mul_(1e5)
+    probe(LanguageModel(module, family))
+    with pytest.raises(PairError, match=f"{family} computes logits in float16 that are no finite numbers; .*float32"):
+        probe(LanguageModel(module.to(torch.float16), family))
+
+
+def test_a_tree_without_numbers_where_plain_text_has_some_is_refused() -> None:
+    model = deaf("llama", torch.float32, missed="nothing")
+    plain = model.forward
+    model.forward = lambda *given: plain(*given) * math.nan  # type: ignore[method-assign]
+    with pytest.raises(PairError, match="llama computes other logits for a draft tree"):
+        probe(model)
 
 
 def test_a_model_that_takes_no_tree_mask_is_refused() -> None:
