@@ -15,6 +15,13 @@ from decoder.knobs import HIGHEST_BRANCHING, HIGHEST_DEPTH, HIGHEST_NODES, KNOB_
 Selection = Literal["bfs", "best"]
 AUTO = 0
 """The `n_max` of DynaTree that stands for no number: each round takes as many nodes as pay (`decoder.budget`)."""
+MOST = 1 << 12
+"""No whole number of the rules is larger: what is kept for a tree, and counted level by level, must stay feasible."""
+
+
+def _feasible(given: dict[str, int]) -> None:
+    for name, value in given.items():
+        require(value <= MOST, f"{name} is {value}; give {MOST} or less")
 
 
 @dataclass(frozen=True)
@@ -69,6 +76,7 @@ class DynaTree(Turnable):
         require(self.n_max >= 1 or self.automatic, f"n_max is {self.n_max}; give auto, or 1 or more")
         require(self.selection in ("bfs", "best"), f"selection is {self.selection!r}; give bfs or best")
         require(self.window >= 1, f"window is {self.window}; give 1 or more")
+        _feasible({"d_max": self.d_max, "the largest branching": high, "n_max": self.n_max, "window": self.window})
 
     @property
     def automatic(self) -> bool:
@@ -148,6 +156,7 @@ class Linear(Turnable):
 
     def __post_init__(self) -> None:
         require(self.k >= 1, f"K is {self.k}; give 1 or more")
+        _feasible({"K": self.k})
 
     def ends(self) -> dict[KnobName, tuple[float, float]]:
         """The one knob and how far it can be turned."""
@@ -168,6 +177,13 @@ class Fixed(Turnable):
         require(self.branching >= 1, f"the fixed tree's branching is {self.branching}; give 1 or more")
         require(0 <= self.tau <= 1, f"the fixed tree's tau is {self.tau:g}; give 0 to 1")
         require(self.n_max >= 1, f"n_max is {self.n_max}; give 1 or more")
+        _feasible(
+            {
+                "the fixed tree's depth": self.depth,
+                "the fixed tree's branching": self.branching,
+                "n_max": self.n_max,
+            }
+        )
 
     def turned(self, name: KnobName, value: float) -> Self:
         """See `Turnable.turned`; where DynaTree's `n_max` becomes automatic, a fixed tree has its usual one."""

@@ -1,6 +1,7 @@
 """Parameters keep their bounds and say what to give instead; knobs are moved to the nearest allowed value."""
 
 import math
+from collections.abc import Callable
 from dataclasses import FrozenInstanceError, asdict, fields, replace
 from typing import Any
 
@@ -8,9 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from decoder.config import AUTO, PRESETS, DynaTree, Fixed, Linear, Printed, RunConfig
+from decoder.config import AUTO, MOST, PRESETS, DynaTree, Fixed, Linear, Printed, RunConfig
 from decoder.errors import ConfigError, DecoderError
 from decoder.knobs import KNOB_GAP, KNOBS, KnobName, Turnable, bounds
+from decoder.policy import growth
 
 OUTSIDE: dict[str, dict[str, Any]] = {
     "d0 under 1": {"d0": 0.9},
@@ -155,11 +157,11 @@ def test_a_knob_can_be_turned_as_far_as_the_other_parameters_let_it(name: KnobNa
     [
         (DynaTree(d_max=99), "d_max"),
         (DynaTree(branching=(1, 2, 77)), "b_max"),
-        (DynaTree(n_max=9999), "n_max"),
+        (DynaTree(n_max=4000), "n_max"),
         (Linear(99), "k"),
         (Fixed(depth=99), "fixed_depth"),
         (Fixed(branching=99), "fixed_branching"),
-        (Fixed(n_max=9999), "n_max"),
+        (Fixed(n_max=4000), "n_max"),
     ],
 )
 def test_a_knob_that_began_beyond_its_usual_end_may_stay_there(rules: Turnable, name: KnobName) -> None:
@@ -308,10 +310,10 @@ runs = st.builds(
         st.just(DynaTree()),
         st.just(DynaTree(tau_l=1e-9, tau_h=2e-9)),
         st.just(DynaTree(tau_l=0.9999, tau_h=1)),
-        st.just(DynaTree(d_max=50, d0=48.7, branching=(20, 30, 40), n_max=5000)),
+        st.just(DynaTree(d_max=50, d0=48.7, branching=(20, 30, 40), n_max=4000)),
     ),
     linear=st.builds(Linear, st.integers(1, 50)),
-    fixed=st.builds(Fixed, st.integers(1, 50), st.integers(1, 50), st.floats(0, 1), st.integers(1, 5000)),
+    fixed=st.builds(Fixed, st.integers(1, 50), st.integers(1, 50), st.floats(0, 1), st.integers(1, 4000)),
 )
 
 
@@ -340,6 +342,31 @@ def test_a_fixed_tree_outside_its_bounds_is_refused(changes: dict[str, Any]) -> 
 def test_a_chain_of_nothing_is_refused() -> None:
     with pytest.raises(ConfigError, match="K is 0; give 1 or more"):
         Linear(0)
+
+
+LARGE: dict[str, Callable[[int], Turnable]] = {
+    "d_max": lambda many: DynaTree(d_max=many),
+    "the largest branching": lambda many: DynaTree(branching=(1, 2, many)),
+    "window": lambda many: DynaTree(window=many),
+    "n_max": lambda many: DynaTree(n_max=many),
+    "K": Linear,
+    "the fixed tree's depth": lambda many: Fixed(depth=many),
+    "the fixed tree's branching": lambda many: Fixed(branching=many),
+    "n_max of the fixed tree": lambda many: Fixed(n_max=many),
+}
+
+
+@pytest.mark.parametrize(("name", "rules"), LARGE.items(), ids=LARGE)
+def test_a_number_that_no_tree_could_use_is_refused(name: str, rules: Callable[[int], Turnable]) -> None:
+    rules(MOST)
+    for many in (MOST + 1, 10**20):
+        with pytest.raises(ConfigError, match=f"{name.partition(' of ')[0]} is {many}; give {MOST} or less"):
+            rules(many)
+
+
+def test_the_largest_rules_are_counted_at_once() -> None:
+    largest = DynaTree(d0=1, d_max=MOST, branching=(MOST,) * 3, n_max=MOST, selection="best")
+    assert growth(largest).forwarded() == MOST * MOST
 
 
 def test_a_run_without_a_method_is_refused() -> None:
