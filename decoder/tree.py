@@ -37,6 +37,16 @@ class TokenTree:
         self.path_logprobs.append(self.path_logprobs[parent] + logprob)
         return len(self.tokens) - 1
 
+    def grow(self, parent: int, tokens: Sequence[int], logprobs: Sequence[float]) -> range:
+        """Appends children and returns their indices."""
+        first, count, above = len(self.tokens), len(tokens), self.path_logprobs[parent]
+        self.tokens += tokens
+        self.parents += [parent] * count
+        self.logprobs += logprobs
+        self.depths += [self.depths[parent] + 1] * count
+        self.path_logprobs += [above + logprob for logprob in logprobs]
+        return range(first, first + count)
+
     def path_probability(self, node: int) -> float:
         """p(node): product of draft probabilities from the root."""
         return math.exp(self.path_logprobs[node])

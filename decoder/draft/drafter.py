@@ -104,9 +104,8 @@ class Drafter:
                 width = growth.breadth(options.confidence)
                 if budget:
                     budget.grown(parent, options.tokens, options.logprobs, width)
-                for token, logprob in zip(options.tokens[:width], options.logprobs[:width], strict=True):
-                    if best or len(tree) <= growth.n_max:
-                        level.append(tree.add(parent, token, logprob))
+                room = width if best else min(width, max(0, growth.n_max + 1 - len(tree)))
+                level += tree.grow(parent, options.tokens[:room], options.logprobs[:room])
         if budget:
             return self._select(tree, budget.keep())
         return self._select(tree, tree.most_probable(growth.n_max)) if best else tree
