@@ -1,4 +1,5 @@
-"""Loads a pair of models and makes it ready: checked, with as many threads as pay, exact where asked, rounds tried.
+"""Loads a pair of models and makes it ready: checked, with as many threads as pay, exact or compiled where asked,
+rounds tried.
 
 Stands above all that decodes, because it tries it; nothing that decodes may import it.
 """
@@ -16,6 +17,8 @@ from decoder.exact.pair import exact_pair
 from decoder.exact.trial import refuse_float64
 from decoder.lean.half import bfloat16_pays
 from decoder.models import LanguageModel, Pair
+from decoder.resident.compiled import require_compilable
+from decoder.resident.contest import compile_pair
 from decoder.resident.trial import refusal
 from decoder.threads import settle_threads
 
@@ -29,6 +32,7 @@ def load_pair(
     device: str = "auto",
     dtype: str = "auto",
     exact: bool = False,
+    compiled: bool = False,
     report: Report = lambda _: None,
 ) -> Pair:
     """Loads two models from hub ids or local folders; with neither, the embedded pair.
@@ -39,10 +43,12 @@ def load_pair(
         device: auto, cpu, cuda or cuda:N.
         dtype: auto, or a dtype's name.
         exact: Whether every method must write the text of `ar` bit for bit, in half precision too; takes longer.
+        compiled: Whether torch.compile is tried on the passes of both, and kept where it is faster; for CUDA.
         report: Told in a few words what is under way.
 
     Raises:
-        ConfigError: Only one model was named, device or dtype is unknown, or the dtype leaves no room to be exact.
+        ConfigError: Only one model was named, device or dtype is unknown, the dtype leaves no room to be exact,
+            or nothing can be compiled.
         DeviceError: There is no such device.
         ModelError: A model cannot be loaded.
         PairError: The two do not fit each other, or the engine cannot run one exactly.
@@ -53,6 +59,8 @@ def load_pair(
     transformers_logging.set_verbosity_error()
     transformers_logging.disable_progress_bar()
     chosen_device = choose_device(device)
+    if compiled:
+        require_compilable(chosen_device, exact=exact)
     configs = {name: load_config(name) for name in (target, draft)}
     for name, config in configs.items():
         check_architecture(name, config.get_text_config())
@@ -71,6 +79,8 @@ def load_pair(
         pair = exact_pair(pair)
     elif chosen_device.type == "cuda":
         _try_rounds(pair, report)
+    if compiled:
+        compile_rounds(pair, report)
     for model in (pair.target, pair.draft):
         model.slim()
     return pair
@@ -81,6 +91,12 @@ def _try_rounds(pair: Pair, report: Report) -> None:
     pair.seats.refused = refusal(pair)
     if pair.seats.refused:
         report(f"rounds are driven by the host, which is slower: on the device, {pair.seats.refused}")
+
+
+def compile_rounds(pair: Pair, report: Report) -> None:
+    """Compiles the passes of rounds on the device, where there are such rounds and that is faster."""
+    if pair.seats.refused is None:
+        compile_pair(pair, report)
 
 
 def make_pair(target: LanguageModel, draft: LanguageModel, tokenizer: PreTrainedTokenizerBase) -> Pair:

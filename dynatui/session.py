@@ -19,6 +19,8 @@ class Models:
     dtype: str = "auto"
     exact: bool = False
     """Whether methods must agree bit for bit in half precision too."""
+    compiled: bool = False
+    """Whether torch.compile is tried on both models' passes; for CUDA."""
 
 
 @dataclass(frozen=True)

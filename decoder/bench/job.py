@@ -13,11 +13,11 @@ from decoder.bench.machine import examined
 from decoder.bench.outside import baselines
 from decoder.bench.protocol import Sample, Turn, measured, mixed, schedule, warmed_up
 from decoder.bench.samples import Samples
-from decoder.bench.shapes import random_prompt, with_random_draft
+from decoder.bench.shapes import loaded_pair, random_prompt
 from decoder.bench.sizes import Size
 from decoder.config import DynaTree, Fixed, Linear, RunConfig
 from decoder.errors import PromptError
-from decoder.exact.pair import exact_pair, inexact_pair
+from decoder.exact.pair import inexact_pair
 from decoder.loading import load_pair
 from decoder.models import Pair
 from decoder.text import encode_prompt, without_surrogates
@@ -42,6 +42,8 @@ class OnTexts:
     dtype: str = "auto"
     exact: bool = False
     """Whether methods agree bit for bit; then ar and dynatree are measured without that too."""
+    compiled: bool = False
+    """Whether compiled passes are tried, and kept where they are faster."""
     with_baselines: bool = True
     random_draft: bool = False
     """Whether the draft guesses at random, so that nothing can be gained."""
@@ -58,7 +60,6 @@ class OnRounds:
     contexts: tuple[int, ...]
     """Tokens of the texts; the first is what the others are compared with."""
     config: RunConfig
-    exact: bool = False
     repeats: int = 9
 
 
@@ -90,9 +91,16 @@ def measure_texts(job: OnTexts, note: Note) -> Done[report.Report]:
         DecoderError: A prompt does not fit, or models or device fail.
         KeyboardInterrupt: Nothing was complete yet when it came.
     """
-    pair = load_pair(job.target, job.draft, device=job.device, dtype=job.dtype, exact=job.exact, report=note)
-    if job.random_draft:
-        pair = with_random_draft(pair)
+    load = loaded_pair if job.random_draft else load_pair
+    pair = load(
+        job.target,
+        job.draft,
+        device=job.device,
+        dtype=job.dtype,
+        exact=job.exact,
+        compiled=job.compiled,
+        report=note,
+    )
     length = job.config.max_new_tokens
     prompts = _encoded(pair, job.prompts, length)
     contenders = sweep(job.methods, job.config, job.dynatrees, job.chains, job.trees)
@@ -114,8 +122,6 @@ def measure_rounds(job: OnRounds, note: Note) -> Done[report.RoundsReport]:
     """
     contenders = sizes.contenders(job.config, job.sizes)
     pair = replace(job.load(report=note), eos=frozenset())  # every turn has as many rounds
-    if job.exact:
-        pair = exact_pair(pair)
     sizes.refuse_wider(job.sizes, pair.vocabulary)
     more = job.config.max_new_tokens + max((size.depth for size in job.sizes), default=0)
     prompts = [random_prompt(pair, length, more) for length in job.contexts]

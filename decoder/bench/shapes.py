@@ -22,9 +22,11 @@ from decoder.calibration import Calibration
 from decoder.checks import check_architecture
 from decoder.device import choose_device, choose_dtype
 from decoder.errors import ConfigError, DeviceError
+from decoder.exact.pair import exact_pair
 from decoder.lean.half import bfloat16_pays
-from decoder.loading import Report, load_pair, make_pair
+from decoder.loading import Report, compile_rounds, load_pair, make_pair
 from decoder.models import LanguageModel, Pair
+from decoder.resident.compiled import require_compilable
 from decoder.resident.seat import Seats
 from decoder.threads import settle_threads
 
@@ -38,7 +40,16 @@ def names() -> list[str]:
     return sorted(entry.name.removesuffix(".json") for entry in _folder().iterdir() if entry.name.endswith(".json"))
 
 
-def random_pair(target: str, draft: str, *, device: str, dtype: str, report: Report = lambda _: None) -> Pair:
+def random_pair(
+    target: str,
+    draft: str,
+    *,
+    device: str,
+    dtype: str,
+    exact: bool = False,
+    compiled: bool = False,
+    report: Report = lambda _: None,
+) -> Pair:
     """Two models of these shapes with random weights.
 
     Args:
@@ -46,15 +57,19 @@ def random_pair(target: str, draft: str, *, device: str, dtype: str, report: Rep
         draft: The same.
         device: As for `load_pair`.
         dtype: As for `load_pair`; auto is float16 on CUDA, Pythia's own.
+        exact: As for `load_pair`.
+        compiled: As for `load_pair`.
         report: Told what is made.
 
     Raises:
-        ConfigError: There is no such shape, device or dtype.
+        ConfigError: There is no such shape, device or dtype, or nothing can be compiled.
         DeviceError: There is no such device, or its memory is full.
         PairError: The engine cannot run one.
     """
     transformers_logging.set_verbosity_error()
     where = choose_device(device)
+    if compiled:
+        require_compilable(where, exact=exact)
     kind = choose_dtype(dtype, where, None, bfloat16_pays)
     report(f"making {target} and {draft} of random weights")
     configs = [(name, _config(name)) for name in (target, draft)]
@@ -63,25 +78,44 @@ def random_pair(target: str, draft: str, *, device: str, dtype: str, report: Rep
     made = [LanguageModel(module, Path(name).name) for module, name in zip(modules, (target, draft), strict=True)]
     pair = make_pair(made[0], made[1], PreTrainedTokenizerFast(tokenizer_object=Tokenizer(models.BPE())))
     settle_threads(pair)
+    if exact:
+        return exact_pair(pair)
+    if compiled:
+        compile_rounds(pair, report)
     return pair
 
 
 def loaded_pair(
-    target: str | None, draft: str | None, *, device: str, dtype: str, report: Report = lambda _: None
+    target: str | None,
+    draft: str | None,
+    *,
+    device: str,
+    dtype: str,
+    exact: bool = False,
+    compiled: bool = False,
+    report: Report = lambda _: None,
 ) -> Pair:
-    """A pair as `load_pair` loads it, but with a random draft."""
-    return with_random_draft(load_pair(target, draft, device=device, dtype=dtype, report=report))
+    """A pair as `load_pair` loads it, but with a random draft, which is compiled instead of the loaded one."""
+    if compiled:
+        require_compilable(choose_device(device), exact=exact)
+    pair = with_random_draft(load_pair(target, draft, device=device, dtype=dtype, exact=exact, report=report))
+    if compiled:
+        compile_rounds(pair, report)
+    return pair
 
 
 def with_random_draft(pair: Pair) -> Pair:
-    """The same pair, but that the draft's output matrix is random: its time is the same, its help is chance."""
+    """The same pair, but that the draft's output matrix is random: its time is the same, its help is chance.
+
+    What was compiled is not compiled here.
+    """
     module = copy.deepcopy(pair.draft.module)
     head = module.get_output_embeddings().weight
     with torch.no_grad():
         head.normal_(generator=torch.Generator(head.device).manual_seed(SEED))
     _be_certain(module)
     draft = LanguageModel(module, f"{pair.draft.name} (random head)")
-    return replace(pair, draft=draft, seats=Seats(), costs={}, calibration=Calibration())
+    return replace(pair, draft=draft, seats=Seats(refused=pair.seats.refused), costs={}, calibration=Calibration())
 
 
 def random_prompt(pair: Pair, length: int, more: int) -> list[int]:

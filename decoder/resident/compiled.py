@@ -31,12 +31,16 @@ def by_torch(function: Pass) -> Pass:
     return torch.compile(function, fullgraph=True, dynamic=False)
 
 
-def require_cuda(device: torch.device) -> None:
-    """Refuses other devices, whose rounds have no passes of fixed shape.
+def require_compilable(device: torch.device, *, exact: bool) -> None:
+    """Refuses exact passes, and other devices, whose rounds have no passes of fixed shape.
 
     Raises:
         ConfigError: There is nothing to compile here.
     """
+    if exact:
+        raise ConfigError(
+            "--compile has no effect beside --exact, whose passes are not compiled; leave out one of them"
+        )
     if device.type != "cuda":
         raise ConfigError(f"--compile is for CUDA and this is {device}; leave it out, or give --device cuda")
 

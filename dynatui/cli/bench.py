@@ -47,6 +47,7 @@ def speed(
     device: options.Device = "auto",
     dtype: options.Dtype = "auto",
     exact: options.Exact = False,
+    compiled: options.Compiled = False,
     prompt_files: options.PromptFiles = None,
     prompt_texts: options.PromptTexts = None,
     prompt_chars: bench_options.PromptChars = None,
@@ -101,6 +102,7 @@ def speed(
             contexts=_contexts(bench_options.CONTEXT if context_length is None else context_length),
             config=config,
             exact=exact,
+            compiled=compiled,
             repeats=repeats or bench_options.ROUND_REPEATS,
         )
     else:
@@ -120,6 +122,7 @@ def speed(
             device=device,
             dtype=dtype,
             exact=exact,
+            compiled=compiled,
             with_baselines=baselines,
             random_draft=hostile,
             repeats=repeats or bench_options.TEXT_REPEATS,
@@ -141,6 +144,8 @@ def _on_rounds(
     draft: str | None,
     device: str,
     dtype: str,
+    exact: bool,
+    compiled: bool,
     sizes: tuple[tuple[int, ...], ...],
     **given: Any,
 ) -> Measured:
@@ -149,7 +154,7 @@ def _on_rounds(
     from decoder.bench.sizes import Size  # noqa: PLC0415
 
     pair = partial(random_pair, *shapes) if shapes else partial(loaded_pair, target, draft)
-    load = partial(pair, device=device, dtype=dtype)
+    load = partial(pair, device=device, dtype=dtype, exact=exact, compiled=compiled)
     trees = tuple(Size(*size) for size in sizes)
     done = job.measure_rounds(job.OnRounds(load=load, sizes=trees, **given), streams.say)
     return Measured(table.on_rounds(done.report), done.report, done.interrupted)

@@ -21,6 +21,8 @@ LONGEST_ARGUMENT = 100_000
 """Bytes of a prompt that still is written into the line; Linux takes 128 KiB an argument."""
 _ESCAPES = {"\\": "\\\\", "'": "\\'", "\n": "\\n", "\r": "\\r", "\t": "\\t", "!": "\\x21"}
 """The exclamation mark: an interactive shell would take it for a reference to its history."""
+_NAMES = {"compiled": "compile"}
+"""Options of models that are not called as what they set."""
 _LOST = "\ufffd"
 
 
@@ -70,8 +72,9 @@ def _escaped(character: str) -> str:
 
 def _models(models: Models, always: Collection[str]) -> Iterator[str]:
     given, usual = asdict(models), asdict(Models())
-    for name, value in given.items():
-        if value is None or (value == usual[name] and name not in always):
+    for field, value in given.items():
+        name = _NAMES.get(field, field)
+        if value is None or (value == usual[field] and name not in always):
             continue
         if isinstance(value, bool):
             yield f"--{name}" if value else f"--no-{name}"

@@ -51,6 +51,7 @@ def run(session: Session, transcript: Transcript, engine: Engine) -> int:
                 device=models.device,
                 dtype=models.dtype,
                 exact=models.exact,
+                compiled=models.compiled,
                 report=transcript.note,
             )
             begin()

@@ -82,6 +82,7 @@ def watch(
     device: options.Device = "auto",
     dtype: options.Dtype = "auto",
     exact: options.Exact = False,
+    compiled: options.Compiled = False,
     prompt_files: options.PromptFiles = None,
     prompt_texts: options.PromptTexts = None,
     chat: options.Chat = None,
@@ -133,7 +134,7 @@ def watch(
     files = request.prompt_files(prompt_files)
     session = Session(
         prompts=request.prompts(files, prompt_texts),
-        models=Models(target, draft, device, dtype, exact),
+        models=Models(target, draft, device, dtype, exact, compiled),
         config=request.run_config(
             methods=methods,
             max_new_tokens=max_new_tokens,

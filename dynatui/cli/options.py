@@ -81,6 +81,15 @@ Exact = Annotated[
         "which runs the model by itself, may still differ by a near tie.",
     ),
 ]
+Compiled = Annotated[
+    bool,
+    Option(
+        "--compile/--no-compile",
+        rich_help_panel=MODELS,
+        help="For CUDA: try torch.compile on the passes of both models and keep what is faster. Takes a minute or so "
+        "at the start.",
+    ),
+]
 
 PromptFiles = Annotated[
     list[str] | None,

@@ -91,7 +91,12 @@ def devices(case: Case) -> Iterator[Finding]:
         from decoder.exact.trial import refuse_float64  # noqa: PLC0415 - imports torch
 
         refuse_float64(chosen)
-    yield Finding("ok", f"models would run on {device} in {dtype}{', bit for bit alike' if case.models.exact else ''}")
+    if case.models.compiled:
+        from decoder.resident.compiled import require_compilable  # noqa: PLC0415 - imports torch
+
+        require_compilable(device, exact=case.models.exact)
+    ways = [", bit for bit alike"] * case.models.exact + [", compiled where that is faster"] * case.models.compiled
+    yield Finding("ok", f"models would run on {device} in {dtype}{''.join(ways)}")
     slow = {"bfloat16": not cpu_computes_bf16(), "float16": not _cpu_has_fp16()}
     if device.type == "cpu" and slow.get(dtype):
         yield Finding("note", f"this CPU does not compute in {dtype}, so that is slow", "give --dtype float32")

@@ -40,6 +40,7 @@ def doctor(
     device: options.Device = "auto",
     dtype: options.Dtype = "auto",
     exact: options.Exact = False,
+    compiled: options.Compiled = False,
     log_file: options.LogFile = None,
     as_json: options.DoctorJson = False,
 ) -> int:
@@ -48,7 +49,7 @@ def doctor(
     from dynatui.cli.probes import PROBES  # noqa: PLC0415
 
     given: dict[str, Any] = {"target": target, "draft": draft, "device": device, "dtype": dtype, "exact": exact}
-    given["log_file"] = log_file
+    given |= {"compiled": compiled, "log_file": log_file}
     with suppress(DecoderError):  # what is wrong with the settings is a finding
         given |= settings.values(context, settings.applied(context))
     log = given.pop("log_file")

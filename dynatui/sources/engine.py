@@ -47,6 +47,7 @@ def load_engine(session: Session) -> Load:
             device=models.device,
             dtype=models.dtype,
             exact=models.exact,
+            compiled=models.compiled,
             report=report,
         )
         return lambda prompt, config, steering: decode(pair, prompt, config, steering)

@@ -265,8 +265,8 @@ def test_an_end_of_text_ends_no_rounds(lab: Lab) -> None:
 @pytest.mark.parametrize("exact", [False, True])
 def test_rounds_are_exact_where_asked(lab: Lab, exact: bool) -> None:  # noqa: FBT001 - a parameter
     saved = lab.pair("gpt2")
-    load = partial(loaded_pair, str(saved.target), str(saved.draft), device="cpu", dtype="bfloat16")
-    job = OnRounds(load, (Size(2, 4),), (9,), CONFIG, exact=exact, repeats=1)
+    load = partial(loaded_pair, str(saved.target), str(saved.draft), device="cpu", dtype="bfloat16", exact=exact)
+    job = OnRounds(load, (Size(2, 4),), (9,), CONFIG, repeats=1)
     assert measure_rounds(job, lambda _: None).report.setup.exact is exact
 
 

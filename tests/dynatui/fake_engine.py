@@ -73,7 +73,7 @@ class FakeEngine:
     before_event: Callable[[int, Steering], None] = lambda _number, _steering: None
     """Called with the count of events so far; raises or turns what the test wants to happen just there."""
     load_error: BaseException | None = None
-    pairs: list[tuple[str | None, str | None, str, str, bool]] = field(default_factory=list)
+    pairs: list[tuple[str | None, str | None, str, str, bool, bool]] = field(default_factory=list)
     prompts: list[str] = field(default_factory=list)
     configs: list[RunConfig] = field(default_factory=list)
     speeds: list[float] = field(default_factory=list)
@@ -86,10 +86,11 @@ class FakeEngine:
         device: str,
         dtype: str,
         exact: bool,
+        compiled: bool,
         report: Callable[[str], None],
     ) -> str:
         """Loads nothing."""
-        self.pairs.append((target, draft, device, dtype, exact))
+        self.pairs.append((target, draft, device, dtype, exact, compiled))
         report("loading nothing")
         if self.load_error:
             raise self.load_error

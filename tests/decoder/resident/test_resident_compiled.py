@@ -15,7 +15,7 @@ from decoder.config import DynaTree
 from decoder.errors import ConfigError
 from decoder.models import LanguageModel, Pair
 from decoder.resident import contest
-from decoder.resident.compiled import Compile, Compiled, Pass, by_torch, example, require_cuda
+from decoder.resident.compiled import Compile, Compiled, Pass, by_torch, example, require_compilable
 from decoder.resident.contest import DRAFTED, compared, compile_pair
 from decoder.resident.forward import StaticForward, static_forward
 from decoder.resident.layers import LeanStatic
@@ -275,9 +275,14 @@ def test_the_usual_sizes_are_those_of_the_paper_s_rules() -> None:
 
 
 def test_elsewhere_than_on_cuda_there_is_nothing_to_compile() -> None:
-    require_cuda(torch.device("cuda"))
+    require_compilable(torch.device("cuda"), exact=False)
     with pytest.raises(ConfigError, match="--compile is for CUDA"):
-        require_cuda(torch.device("cpu"))
+        require_compilable(torch.device("cpu"), exact=False)
+
+
+def test_exact_passes_are_not_compiled() -> None:
+    with pytest.raises(ConfigError, match="no effect beside --exact"):
+        require_compilable(torch.device("cuda"), exact=True)
 
 
 def test_a_seat_that_is_taken_in_inference_mode_is_no_other(slow: Pair) -> None:

@@ -10,6 +10,8 @@ from dynatui.cli.main import command, main
 from man.make import PAGE
 from tests import tiny
 
+COMPILED_SHAPES = ("--compile", "--shapes", "pythia-2.8b:pythia-70m")
+
 
 @pytest.fixture(scope="module")
 def pair(tmp_path_factory: pytest.TempPathFactory) -> tiny.TinyPair:
@@ -51,6 +53,16 @@ def _no_settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         (["--preset", "paper,zz"], "--preset is 'zz'; give one of "),
         (["--json", "/nonesuch/x"], "cannot write /nonesuch/x: No such file or directory; let --json name another"),
         (["--prompt", " ", "--prompt-chars", "3"], "a prompt is empty but for blanks; give one with words"),
+        (
+            ["--compile", "--device", "cpu"],
+            "--compile is for CUDA and this is cpu; leave it out, or give --device cuda",
+        ),
+        (["--compile", "--device", "cpu", "--hostile"], "--compile is for CUDA and this is cpu; leave it out"),
+        (["--compile", "--device", "cpu", "--context", "9"], "--compile is for CUDA and this is cpu; leave it out"),
+        ([*COMPILED_SHAPES, "--device", "cpu"], "--compile is for CUDA and this is cpu; leave it out"),
+        (["--compile", "--exact"], "--compile has no effect beside --exact, whose passes are not compiled; leave out"),
+        (["--compile", "--exact", "--context", "9"], "--compile has no effect beside --exact"),
+        ([*COMPILED_SHAPES, "--exact"], "--compile has no effect beside --exact"),
         (["--repeats", "0"], "Invalid value for '--repeats'"),
     ],
 )

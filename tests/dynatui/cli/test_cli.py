@@ -108,6 +108,11 @@ def test_methods_agree_bit_for_bit_when_asked(screen: FakeScreen) -> None:
     assert asked(screen, "--exact").models.exact
 
 
+def test_passes_are_compiled_when_asked(screen: FakeScreen) -> None:
+    assert not asked(screen).models.compiled
+    assert asked(screen, "--compile").models.compiled
+
+
 def test_prompts_come_from_files_and_from_the_command_line(screen: FakeScreen, tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("from a\n", encoding="utf-8")
     (tmp_path / "b.jsonl").write_text('{"prompt":"b1"}\n{"prompt":"b2"}\n', encoding="utf-8")

@@ -181,3 +181,19 @@ def test_an_interruption_that_is_ignored_stays_ignored(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0
     assert done.stdout.startswith("dynatui ")
+
+
+@pytest.mark.parametrize(
+    ("more", "line"),
+    [
+        ([], "dynatui: --compile is for CUDA and this is cpu; leave it out, or give --device cuda\n"),
+        (
+            ["--exact"],
+            "dynatui: --compile has no effect beside --exact, whose passes are not compiled; leave out one of them\n",
+        ),
+    ],
+    ids=["cpu", "exact"],
+)
+def test_what_cannot_be_compiled_is_refused_in_one_line(base: list[str], more: list[str], line: str) -> None:
+    done = subprocess.run([*base, "--prompt", "x", "--compile", *more], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", line)

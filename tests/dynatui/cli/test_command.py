@@ -85,6 +85,7 @@ def _configs(draw: st.DrawFn) -> RunConfig:
         device=st.sampled_from(["auto", "cuda:1"]),
         dtype=st.sampled_from(["auto", "float32"]),
         exact=st.booleans(),
+        compiled=st.booleans(),
     ),
 )
 def test_every_session_is_started_again_by_its_line(
@@ -107,10 +108,11 @@ def test_only_what_differs_is_written() -> None:
 
 
 def test_what_a_settings_file_says_otherwise_is_written_out() -> None:
-    always = {"tau_h", "chat", "device", "exact", "branching", "history", "seed", "fixed"}
+    always = {"tau_h", "chat", "device", "exact", "compile", "branching", "history", "seed", "fixed"}
     line = command_line(Session(OWN), always=always)
     assert line == (
-        "dynatui --device auto --no-exact --no-chat --seed 0 --tau-h 0.9 --history --branching 1,2,3 --fixed 5,2,0.05"
+        "dynatui --device auto --no-exact --no-compile --no-chat --seed 0 --tau-h 0.9 --history --branching 1,2,3 "
+        "--fixed 5,2,0.05"
     )
 
 

@@ -11,6 +11,7 @@ from importlib import metadata
 from pathlib import Path
 
 import pytest
+import torch
 
 from decoder.errors import ConfigError
 from dynatui.cli import main as cli
@@ -150,6 +151,18 @@ def test_exact_runs_are_named_and_refused_in_float64() -> None:
     assert not report.ok
     assert "leave out --exact" in page(report)
     assert "models would run" not in page(report)
+
+
+def test_compiled_runs_are_named_and_refused_where_nothing_can_be_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    report = examine(case(models=Models(device="cpu", dtype="float32", compiled=True)), {"devices": probes.devices})
+    assert not report.ok
+    assert "--compile is for CUDA and this is cpu" in page(report)
+    assert "models would run" not in page(report)
+    monkeypatch.setattr("decoder.device.choose_device", lambda _: torch.device("cuda"))
+    asked = Models(dtype="float16", compiled=True)
+    assert "models would run on cuda in float16, compiled where that is faster" in said(found("devices", models=asked))
+    with pytest.raises(ConfigError, match="no effect beside --exact"):
+        found("devices", models=replace(asked, exact=True))
 
 
 def test_a_dtype_that_the_cpu_does_not_compute_in_is_a_note(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -90,9 +90,11 @@ def test_every_prompt_is_decoded_once_in_order() -> None:
 
 def test_the_engine_gets_what_was_asked_for() -> None:
     engine = FakeEngine()
-    session = Session(("x",), Models("t", "d", "cpu", "float32", exact=True), TWO_METHODS, view=View(speed=0.5))
+    session = Session(
+        ("x",), Models("t", "d", "cpu", "float32", exact=True, compiled=True), TWO_METHODS, view=View(speed=0.5)
+    )
     Desk().run(engine, session)
-    assert engine.pairs == [("t", "d", "cpu", "float32", True)]
+    assert engine.pairs == [("t", "d", "cpu", "float32", True, True)]
     assert engine.configs == [TWO_METHODS]
     assert engine.speeds == [0.5]
 
@@ -187,10 +189,13 @@ def test_a_signal_while_models_load_interrupts() -> None:
             device: str,
             dtype: str,
             exact: bool,
+            compiled: bool,
             report: Callable[[str], None],
         ) -> str:
             signal.raise_signal(signal.SIGINT)
-            return super().load_pair(target, draft, device=device, dtype=dtype, exact=exact, report=report)
+            return super().load_pair(
+                target, draft, device=device, dtype=dtype, exact=exact, compiled=compiled, report=report
+            )
 
     desk, engine = Desk(), Slow()
     assert desk.run(engine, Session(("one",))) == 130

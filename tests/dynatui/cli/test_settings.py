@@ -64,6 +64,10 @@ def exact(session: Session) -> object:
     return session.models.exact
 
 
+def compiled(session: Session) -> object:
+    return session.models.compiled
+
+
 def symbols(session: Session) -> object:
     return session.view.symbols
 
@@ -83,6 +87,7 @@ def methods(session: Session) -> object:
         (history, "history = false", "yes", ["--no-history"], [False, True, False]),
         (mouse, "mouse = false", "true", ["--no-mouse"], [False, True, False]),
         (exact, "exact = true", "no", ["--exact"], [True, False, True]),
+        (compiled, "compile = true", "no", ["--compile"], [True, False, True]),
         (symbols, "symbols = 'ascii'", "block", ["--symbols", "braille"], ["ascii", "block", "braille"]),
         (prompts, "prompt = ['a b', 'c']", "d e", ["--prompt", "f"], [("a b", "c"), ("d e",), ("f",)]),
         (methods, "methods = 'ar, hf'", "linear", ["--methods", "fixed"], [("ar", "hf"), ("linear",), ("fixed",)]),

@@ -1,0 +1,119 @@
+"""Passes are compiled when asked for, those of the pair that decodes, and only where rounds run on the device."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+from decoder import load_pair, loading
+from decoder.bench import shapes
+from decoder.errors import ConfigError
+from decoder.models import Pair
+from tests.decoder.lab import Lab
+
+SHAPE = {
+    "model_type": "gpt_neox",
+    "vocab_size": 288,
+    "hidden_size": 16,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 2,
+    "intermediate_size": 32,
+    "max_position_embeddings": 64,
+}
+
+
+@pytest.fixture
+def contests(monkeypatch: pytest.MonkeyPatch) -> list[Pair]:
+    """The pairs whose passes were to be compiled; the device of this test is as good as any."""
+    found: list[Pair] = []
+    monkeypatch.setattr(loading, "compile_pair", lambda pair, _: found.append(pair))
+    for module in (loading, shapes):
+        monkeypatch.setattr(module, "require_compilable", lambda *_, **__: None)
+    return found
+
+
+def load(lab: Lab, *, compiled: bool = True, exact: bool = False, device: str = "cpu") -> Pair:
+    pair = lab.pair("neox")
+    return load_pair(str(pair.target), str(pair.draft), device=device, dtype="float32", compiled=compiled, exact=exact)
+
+
+def with_random_draft(lab: Lab, *, compiled: bool = True, exact: bool = False, device: str = "cpu") -> Pair:
+    pair = lab.pair("neox")
+    return shapes.loaded_pair(
+        str(pair.target), str(pair.draft), device=device, dtype="float32", compiled=compiled, exact=exact
+    )
+
+
+def of_a_shape(tmp_path: Path, *, compiled: bool = True, exact: bool = False, device: str = "cpu") -> Pair:
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(SHAPE), encoding="utf-8")
+    return shapes.random_pair(str(path), str(path), device=device, dtype="float32", compiled=compiled, exact=exact)
+
+
+def test_the_passes_of_the_pair_that_was_loaded_are_compiled(lab: Lab, contests: list[Pair]) -> None:
+    pair = load(lab)
+    assert len(contests) == 1
+    assert contests[0] is pair
+
+
+def test_the_passes_of_a_random_draft_are_compiled_and_not_those_of_the_one_that_it_replaces(
+    lab: Lab, contests: list[Pair]
+) -> None:
+    pair = with_random_draft(lab)
+    assert len(contests) == 1
+    assert contests[0] is pair
+    assert pair.draft.name.endswith("(random head)")
+
+
+def test_the_passes_of_random_weights_are_compiled(tmp_path: Path, contests: list[Pair]) -> None:
+    pair = of_a_shape(tmp_path)
+    assert len(contests) == 1
+    assert contests[0] is pair
+
+
+def test_nothing_is_compiled_unasked(lab: Lab, tmp_path: Path, contests: list[Pair]) -> None:
+    load(lab, compiled=False)
+    with_random_draft(lab, compiled=False)
+    of_a_shape(tmp_path, compiled=False)
+    assert not contests
+
+
+def test_where_rounds_do_not_run_on_the_device_there_is_nothing_to_compile(
+    lab: Lab, contests: list[Pair], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(pair: Pair) -> None:
+        pair.seats.refused = "it waits for the host"
+
+    monkeypatch.setattr(loading, "settle_threads", refuse)
+    pairs = load(lab), with_random_draft(lab)
+    assert [pair.seats.refused for pair in pairs] == ["it waits for the host"] * 2
+    assert not contests
+
+
+@pytest.mark.parametrize(
+    "device",
+    ["cpu", pytest.param("auto", marks=pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU"))],
+)
+def test_a_cpu_is_refused_before_anything_is_read(
+    lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, device: str
+) -> None:
+    monkeypatch.setattr(loading, "load_config", lambda _: pytest.fail("this may be a download"))
+    monkeypatch.setattr(shapes, "_random_module", lambda *_: pytest.fail("this takes minutes"))
+    for make in (load, with_random_draft):
+        with pytest.raises(ConfigError, match="--compile is for CUDA and this is cpu; leave it out"):
+            make(lab, device=device)
+    with pytest.raises(ConfigError, match="--compile is for CUDA and this is cpu; leave it out"):
+        of_a_shape(tmp_path, device=device)
+
+
+def test_exact_passes_are_refused(lab: Lab, tmp_path: Path) -> None:
+    for make in (load, with_random_draft):
+        with pytest.raises(ConfigError, match="--compile has no effect beside --exact"):
+            make(lab, exact=True)
+    with pytest.raises(ConfigError, match="--compile has no effect beside --exact"):
+        of_a_shape(tmp_path, exact=True)
+
+
+def test_random_weights_are_exact_where_asked(tmp_path: Path) -> None:
+    assert of_a_shape(tmp_path, compiled=False, exact=True).exact
