@@ -9,7 +9,7 @@ from typing import Any
 
 from msgspec import structs
 
-from decoder.config import DynaTree, Fixed, Linear, RunConfig
+from decoder.config import MOST, DynaTree, Fixed, Linear, RunConfig
 from decoder.knobs import KNOBS, KnobName
 from dynatui.fold.state import RunState, apply
 from dynatui.knobs import KnobInfo, info, rules_in_force
@@ -104,7 +104,7 @@ class _Settings:
 
 def _config(state: RunState) -> RunConfig:
     """The rules in force; those of the program where a recording claims what are none."""
-    whole = {name: max(1, int(state.settings.get(name, least))) for name, least in _FIRST.items()}
+    whole = {name: min(MOST, max(1, int(state.settings.get(name, least)))) for name, least in _FIRST.items()}
     fixed = Fixed(depth=whole["fixed_depth"], branching=whole["fixed_branching"])
     return RunConfig(dynatree=rules_in_force(state) or DynaTree(), linear=Linear(whole["k"]), fixed=fixed)
 
