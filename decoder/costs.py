@@ -74,9 +74,6 @@ class Curve:
         """Makes all calls dearer, or cheaper."""
         self._pace *= factor
 
-    def _nearest_to(self, rows: int) -> int:
-        return min(range(len(self._rows)), key=lambda index: abs(self._rows[index] - rows))
-
     def _reshape(self, rows: int, factor: float) -> None:
         """Moves the measured size that is nearest, and its neighbours half as far."""
         nearest = self._nearest[min(rows, HIGHEST_ROWS)]

@@ -30,12 +30,7 @@ class TokenTree:
 
     def add(self, parent: int, token: int, logprob: float) -> int:
         """Appends a child and returns its index."""
-        self.tokens.append(token)
-        self.parents.append(parent)
-        self.logprobs.append(logprob)
-        self.depths.append(self.depths[parent] + 1)
-        self.path_logprobs.append(self.path_logprobs[parent] + logprob)
-        return len(self.tokens) - 1
+        return self.grow(parent, [token], [logprob])[0]
 
     def grow(self, parent: int, tokens: Sequence[int], logprobs: Sequence[float]) -> range:
         """Appends children and returns their indices."""

@@ -70,7 +70,7 @@ class Found:
 def compile_pair(pair: "Pair", report: Report, compile_pass: Compile = by_torch) -> None:
     """Compiles the draft's passes, then the target's, and leaves with the pair's seats what is faster.
 
-    Takes minutes. Where rounds of the compiled forms write another text than the host's, both are as before.
+    Where rounds of the compiled forms write another text than the host's, both are as before.
     """
     seats = pair.seats
     before = {model: seats.forward(model) for model in (pair.draft, pair.target)}

@@ -86,8 +86,7 @@ Compiled = Annotated[
     Option(
         "--compile/--no-compile",
         rich_help_panel=MODELS,
-        help="For CUDA: try torch.compile on the passes of both models and keep what is faster. Takes a minute or so "
-        "at the start.",
+        help="For CUDA: try torch.compile on the passes of both models and keep what is faster. Delays the start.",
     ),
 ]
 
