@@ -10,7 +10,7 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from decoder.config import Printed, RunConfig
+from decoder.config import RunConfig
 from decoder.controller import Controller, Turned
 from decoder.device import Stopwatch
 from decoder.draft.drafter import Drafter
@@ -29,7 +29,7 @@ class Algorithm1Session:
     def __init__(self, pair: Pair, prompt_ids: Sequence[int], config: RunConfig) -> None:
         self.text = list(prompt_ids)
         self._pair = pair
-        self._controller = Controller(Printed.of(config.dynatree))
+        self._controller = Controller(config.dynatree)
         self._budget = Budget(pair.eos, config.max_new_tokens)
         self._stopwatch = Stopwatch(pair.target.device)
         self._longest = len(prompt_ids) + config.max_new_tokens
@@ -65,6 +65,8 @@ class Algorithm1Session:
             draft_s=verifying - drafting,
             draft_forwards=self.drafter.forwards - forwards,
             knobs=self._controller.knobs,
+            rules=self._controller.rules,
+            room=self._room,
             turned_before=turned,
         )
         clock.leave_out(at_stage("drafted", outcome))
@@ -100,10 +102,15 @@ class Algorithm1Session:
         rules = growth(self._controller.rules)
         return replace(rules, n_max=rules.n_max - 1, selection="bfs")
 
+    @property
+    def _room(self) -> int:
+        """Levels below the root, itself drafted, that the context leaves room for."""
+        return self._pair.context - 1 - len(self.text)
+
     def _draft(self) -> TokenTree:
         root = self.drafter.catch_up(self.text, 1)
         tree = TokenTree([root.tokens[0]], logprobs=[root.logprobs[0]], path_logprobs=[root.logprobs[0]])
-        return self.drafter.grow(tree, self._growth(), None, deepest=self._pair.context - 1 - len(self.text))
+        return self.drafter.grow(tree, self._growth(), None, deepest=self._room)
 
     def _verify(self, tree: TokenTree) -> list[int]:
         positions = [len(self.text) + depth for depth in tree.depths]

@@ -1,4 +1,4 @@
-"""How much a round drafts, so that most tokens a second are committed: what `n_max` is when it is automatic.
+"""How much a round drafts, so that most tokens a second are committed: the method `auto`.
 
 Time has a price: the tokens that the run commits a second. A level is drafted and a node kept only where it is expected
 to bring more than its time is worth, so each round adds what raises the rate of all rounds (not only its own). And no

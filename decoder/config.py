@@ -6,15 +6,13 @@ need no switches: adaptive breadth is off when the three branchings are equal, a
 """
 
 import math
-from dataclasses import dataclass, field, fields, replace
-from typing import Any, Literal, Self
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, Self, get_args
 
 from decoder.errors import require
 from decoder.knobs import HIGHEST_BRANCHING, HIGHEST_DEPTH, HIGHEST_NODES, KNOB_GAP, KnobName, Turnable, bounds
 
 Selection = Literal["bfs", "best"]
-AUTO = 0
-"""The `n_max` of DynaTree that stands for no number: each round takes as many nodes as pay (`decoder.budget`)."""
 MOST = 1 << 12
 """No whole number of the rules is larger: what is kept for a tree, and counted level by level, must stay feasible."""
 
@@ -25,8 +23,11 @@ def _feasible(given: dict[str, int]) -> None:
 
 
 @dataclass(frozen=True)
-class DynaTree(Turnable):
-    """DynaTree's parameters; the defaults are the paper's."""
+class AdaptiveTree(Turnable):
+    """What decides where an adaptive tree grows: breadth by confidence, depth by path probability, history.
+
+    The defaults are the paper's.
+    """
 
     d0: float = 5.0
     """Base depth: up to floor(d0 + 0.5) levels, a node needs only `rho_stop` to be expanded. History moves it."""
@@ -44,10 +45,6 @@ class DynaTree(Turnable):
     """From the base depth on, a node's path must be at least this probable."""
     tau: float = 0.05
     """A lower bound on `rho_stop`; in the paper it is the fixed tree's threshold too."""
-    n_max: int = 256
-    """Most drafted nodes of a tree; AUTO: as many as pay, the most probable ones whatever `selection` says."""
-    selection: Selection = "bfs"
-    """Which nodes stay when more than `n_max` could: the first in breadth-first order, or the most probable."""
     history: bool = True
     """Whether past rounds move `d0` and `tau_h`."""
     window: int = 10
@@ -73,15 +70,8 @@ class DynaTree(Turnable):
         )
         require(1 <= low <= mid <= high, f"branching is {low},{mid},{high}; give three rising numbers from 1 up")
         require(0 <= self.tau <= 1, f"tau is {self.tau:g}; give 0 to 1")
-        require(self.n_max >= 1 or self.automatic, f"n_max is {self.n_max}; give auto, or 1 or more")
-        require(self.selection in ("bfs", "best"), f"selection is {self.selection!r}; give bfs or best")
         require(self.window >= 1, f"window is {self.window}; give 1 or more")
-        _feasible({"d_max": self.d_max, "the largest branching": high, "n_max": self.n_max, "window": self.window})
-
-    @property
-    def automatic(self) -> bool:
-        """Whether each round decides how many nodes pay."""
-        return self.n_max == AUTO
+        _feasible({"d_max": self.d_max, "the largest branching": high, "window": self.window})
 
     def moved(self, d0: float, tau_h: float) -> Self:
         """These parameters with the values that history gives them, which lie within their bounds.
@@ -107,45 +97,38 @@ class DynaTree(Turnable):
             "rho_stop": (0.0, self.rho_deep),
             "rho_deep": (self.rho_stop, 1.0),
             "tau": (0.0, 1.0),
-            "n_max": (float(AUTO), float(max(HIGHEST_NODES, self.n_max))),
         }
 
 
 @dataclass(frozen=True)
-class Printed(DynaTree):
-    """DynaTree's parameters as Algorithm 1 obeys them, which has no automatic number of nodes."""
+class DynaTree(AdaptiveTree):
+    """DynaTree's parameters; the defaults are the paper's. Algorithm 1 obeys the same, breadth first."""
+
+    n_max: int = 256
+    """Most drafted nodes of a tree."""
+    selection: Selection = "bfs"
+    """Which nodes stay when more than `n_max` could: the first in breadth-first order, or the most probable."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require(not self.automatic, "Algorithm 1 has no automatic n_max; give 1 or more")
-
-    @classmethod
-    def of(cls, rules: DynaTree) -> Self:
-        """What Algorithm 1 makes of DynaTree's rules.
-
-        They are the same, but where `n_max` is automatic: rules that leave the tree to costs are none for a tree that
-        knows none. There it has the paper's, with every knob that was set otherwise than in `fast` turned to that, as
-        far as its bounds allow.
-        """
-        if not rules.automatic:
-            return cls(**{each.name: getattr(rules, each.name) for each in fields(rules)})
-        fast = PRESETS["fast"]
-        found = cls(
-            window=rules.window, target_acceptance=rules.target_acceptance, eta_d=rules.eta_d, eta_h=rules.eta_h
-        )
-        set_otherwise = [name for name in rules.ends() if rules.knob(name) != fast.knob(name)]
-        # Twice over, since a knob may stand in the way of one that comes before it.
-        for name in (*set_otherwise, *set_otherwise):
-            found = found.turned(name, rules.knob(name))
-        return found
-
-    def turned(self, name: KnobName, value: float) -> Self:
-        """See `Turnable.turned`; where DynaTree's `n_max` becomes automatic, this has the paper's."""
-        return super().turned(name, DynaTree.n_max if name == "n_max" and value < AUTO + 0.5 else value)
+        require(self.n_max >= 1, f"n_max is {self.n_max}; give 1 or more")
+        require(self.selection in ("bfs", "best"), f"selection is {self.selection!r}; give bfs or best")
+        _feasible({"n_max": self.n_max})
 
     def ends(self) -> dict[KnobName, tuple[float, float]]:
         """The knobs and how far each can be turned."""
-        return super().ends() | {"n_max": (1.0, float(max(HIGHEST_NODES, self.n_max)))}
+        most = float(max(HIGHEST_NODES, self.n_max))
+        return super().ends() | {"n_max": (1.0, most), "selection": (0.0, 1.0)}
+
+
+@dataclass(frozen=True)
+class Auto(AdaptiveTree):
+    """The bounds within which each round drafts as many nodes as pay (`decoder.budget`); wide by default."""
+
+    d0: float = 8.0
+    d_max: int = 12
+    rho_stop: float = 0.0
+    tau: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -185,12 +168,6 @@ class Fixed(Turnable):
             }
         )
 
-    def turned(self, name: KnobName, value: float) -> Self:
-        """See `Turnable.turned`; where DynaTree's `n_max` becomes automatic, a fixed tree has its usual one."""
-        if name == "n_max" and value < AUTO + 0.5:
-            return replace(self, n_max=Fixed.n_max)
-        return super().turned(name, value)
-
     def ends(self) -> dict[KnobName, tuple[float, float]]:
         """The knobs and how far each can be turned."""
         return {
@@ -201,16 +178,21 @@ class Fixed(Turnable):
         }
 
 
-Rules = DynaTree | Linear | Fixed
+Rules = DynaTree | Auto | Linear | Fixed
 """What decides how a method's trees grow."""
+RulesName = Literal["dynatree", "auto", "linear", "fixed"]
+"""The parameter sets of a run, each a field of `RunConfig`; methods may share one."""
+RULES: tuple[RulesName, ...] = get_args(RulesName)
 
 PRESETS: dict[str, DynaTree] = {
-    "fast": DynaTree(d0=8, d_max=12, rho_stop=0, tau=0, n_max=AUTO, selection="best"),
+    "tuned": DynaTree(d0=4, rho_stop=0.02, tau=0, history=False, n_max=12, selection="best"),
     "paper": DynaTree(),
 }
-"""Named parameter sets of DynaTree, the one that holds by default first.
+"""Named values of DynaTree's knobs, those that hold by default first.
 
-`fast` leaves the tree to costs and chances; what a knob cuts stays cut.
+`tuned` was chosen on the embedded pair so that D0, tau_h and tau_l each act: a small `n_max` bounds the cost of a
+round, and a low `rho_stop` leaves it to the knobs where the nodes are. History is off: its aim, a depth acceptance of
+.7, makes trees shallower than pays.
 """
 
 
@@ -218,13 +200,15 @@ PRESETS: dict[str, DynaTree] = {
 class RunConfig:
     """What one run does with one prompt."""
 
-    methods: tuple[str, ...] = ("dynatree", "ar", "linear", "fixed")
-    """Names from `decoder.methods.METHODS`, without repetition. The first is the one that is watched."""
+    methods: tuple[str, ...] = ("dynatree", "auto", "ar", "linear", "fixed")
+    """Names from `decoder.methods.METHODS`, without repetition. The first is watched until another is chosen."""
     max_new_tokens: int = 256
     seed: int = 0
     chat: bool = False
     """Whether the prompt is one message of a user, wrapped in the tokenizer's chat template."""
-    dynatree: DynaTree = PRESETS["fast"]
+    dynatree: DynaTree = PRESETS["tuned"]
+    """Algorithm 1's too."""
+    auto: Auto = field(default_factory=Auto)
     linear: Linear = field(default_factory=Linear)
     fixed: Fixed = field(default_factory=Fixed)
 
@@ -234,24 +218,36 @@ class RunConfig:
         require(not repeated, f"{', '.join(sorted(repeated))} named twice in methods; name each once")
         require(self.max_new_tokens >= 1, f"max_new_tokens is {self.max_new_tokens}; give 1 or more")
 
+    def rules(self, name: RulesName) -> Rules:
+        """One of the parameter sets."""
+        found: Rules = getattr(self, name)
+        return found
+
     def ends(self) -> dict[KnobName, tuple[float, float]]:
-        """Every knob and how far it can be turned; DynaTree's where the fixed tree has one of that name too."""
-        return self.fixed.ends() | self.linear.ends() | self.dynatree.ends()
+        """Every knob and how far it can be turned; of several parameter sets that have it, in the first."""
+        return {name: ends for each in reversed(RULES) for name, ends in self.rules(each).ends().items()}
 
     def knob(self, name: KnobName) -> float:
-        """The value of one knob; DynaTree's where the fixed tree has one of that name too."""
-        return next(iter(self._with(name).values())).knob(name)
+        """The value of one knob; of several parameter sets that have it, in the first."""
+        return self.rules(self._holders(name)[0]).knob(name)
 
-    def turned(self, name: KnobName, value: float) -> "RunConfig":
-        """This run with one knob turned in all rules that have it, in each within its own bounds.
+    def turned(self, name: KnobName, value: float, of: RulesName | None = None) -> "RunConfig":
+        """This run with one knob turned within its bounds: of one parameter set, or of all that have it.
 
         Raises:
             ConfigError: There is no such knob, or `value` is no number.
         """
-        changed: dict[str, Any] = {field: rules.turned(name, value) for field, rules in self._with(name).items()}
+        found = self
+        for each in [of] if of else self._holders(name):
+            found = found.with_rules(each, found.rules(each).turned(name, value))
+        return found
+
+    def with_rules(self, name: RulesName, rules: Turnable) -> "RunConfig":
+        """This run with another parameter set under a name."""
+        changed: dict[str, Any] = {name: rules}
         return replace(self, **changed)
 
-    def _with(self, name: KnobName) -> dict[str, Turnable]:
+    def _holders(self, name: KnobName) -> list[RulesName]:
+        """The parameter sets that have a knob."""
         bounds(self, name)
-        every: dict[str, Turnable] = {"dynatree": self.dynatree, "linear": self.linear, "fixed": self.fixed}
-        return {field: rules for field, rules in every.items() if rules.has(name)}
+        return [each for each in RULES if self.rules(each).has(name)]

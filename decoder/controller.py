@@ -5,7 +5,7 @@ Knows neither models nor trees.
 
 from dataclasses import dataclass
 
-from decoder.config import DynaTree, Rules
+from decoder.config import AdaptiveTree, Rules
 from decoder.events import Knobs
 from decoder.knobs import KnobName
 from decoder.policy import adapted, used_depth
@@ -34,19 +34,14 @@ class Controller:
         self._depth_acceptances: list[float] = []
         self._noted: dict[KnobName, float] = {}
         """The knobs that history moves, as events have told them."""
-        if isinstance(rules, DynaTree):
+        if isinstance(rules, AdaptiveTree):
             self._noted = {"d0": rules.d0, "tau_h": rules.tau_h}
 
     @property
     def knobs(self) -> Knobs | None:
-        """The exact values in force, for DynaTree's rules."""
+        """The exact values in force, for an adaptive tree."""
         rules = self.rules
-        return Knobs(rules.tau_h, rules.tau_l, rules.d0) if isinstance(rules, DynaTree) else None
-
-    @property
-    def is_automatic(self) -> bool:
-        """Whether each round decides how many nodes pay."""
-        return isinstance(self.rules, DynaTree) and self.rules.automatic
+        return Knobs(rules.tau_h, rules.tau_l, rules.d0) if isinstance(rules, AdaptiveTree) else None
 
     def apply(self, turns: tuple[Turn, ...]) -> list[Turned]:
         """Takes over the user's turns that are new, as far as these rules have such knobs; called before a round."""
@@ -61,11 +56,11 @@ class Controller:
         return changes
 
     def learn(self, depth_acceptance: float) -> list[Turned]:
-        """Lets history act on DynaTree's rules; called after a round that drafted. Returns what is worth an event.
+        """Lets history act on an adaptive tree's rules after a round that drafted; returns what is worth an event.
 
         A round without a draft says nothing about what would have been accepted.
         """
-        if not isinstance(self.rules, DynaTree):
+        if not isinstance(self.rules, AdaptiveTree):
             return []
         self._depth_acceptances.append(depth_acceptance)
         self.rules = adapted(self.rules, self._depth_acceptances)

@@ -15,7 +15,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from decoder.budget import NodeBudget
-from decoder.config import Rules, RunConfig
+from decoder.config import Auto, Rules, RunConfig
 from decoder.controller import Controller, Turned
 from decoder.device import Stopwatch
 from decoder.draft.drafter import Children, Drafter
@@ -47,6 +47,10 @@ class Outcome:
     target_forwards: int | None = None
     draft_forwards: int | None = None
     knobs: Knobs | None = None
+    rules: Rules | None = None
+    """Under which the tree was drafted; None for a method without a tree."""
+    room: int = 0
+    """Levels that the context left room for."""
     turned_before: list[Turned] = field(default_factory=list)
     turned_after: list[Turned] = field(default_factory=list)
     finished: Reason | None = None
@@ -114,8 +118,9 @@ class TreeSession:
         self.target_cache = pair.target.new_cache(self._longest)
         self.drafter = Drafter(pair.draft, pair.vocabulary, self._longest) if rules else None
         self._nodes: NodeBudget | None = None
+        if isinstance(rules, Auto):
+            self._nodes = NodeBudget(measured(pair, len(self.text)), pair.calibration, self.text)
         self._reserve()
-        self._set_budget()
 
     @torch.inference_mode()
     def prefill(self) -> float:
@@ -142,6 +147,8 @@ class TreeSession:
             draft_s=verifying - drafting,
             draft_forwards=draft_forwards,
             knobs=self._controller.knobs if self._controller else None,
+            rules=self._controller.rules if self._controller else None,
+            room=self._pair.context - len(self.text),
             turned_before=turned,
         )
         clock.leave_out(at_stage("drafted", outcome))
@@ -166,16 +173,7 @@ class TreeSession:
         turned = self._controller.apply(turns) if self._controller else []
         if turned:
             self._reserve()
-            self._set_budget()
         return turned
-
-    def _set_budget(self) -> None:
-        """A budget where `n_max` is automatic; what it has learnt of this text stays while it is."""
-        if not self._controller or not self._controller.is_automatic:
-            self._nodes = None
-        elif self._nodes is None:
-            costs = measured(self._pair, len(self.text))
-            self._nodes = NodeBudget(costs, self._pair.calibration, self.text)
 
     def _reserve(self) -> None:
         """Room for the text, the root and what is drafted; the target sees only the nodes that a tree keeps."""

@@ -12,7 +12,12 @@ import msgspec
 from decoder.errors import RecordingError
 from decoder.knobs import KnobName
 
-SCHEMA = 1
+SCHEMA = 2
+
+Limit: TypeAlias = Literal[
+    "d0", "rho_stop", "tau", "d_max", "n_max", "k", "fixed_depth", "fixed_tau", "cost", "context"
+]
+"""What may end a tree: a knob by its name, the cost of more nodes, or the models' context."""
 
 Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=1 << 53)]
 Seconds: TypeAlias = Annotated[float, msgspec.Meta(ge=0)]
@@ -99,6 +104,8 @@ class Round(Base, tag="round", omit_defaults=True, frozen=True, kw_only=True):
     """Their tokens and one bonus token, cut after end-of-text and at the length limit."""
     text: str
     """What the committed tokens add to the text; a character shows when its last byte is there."""
+    limited_by: Limit | None = None
+    """Which rule refused children to the most probable leaf of the tree; None for a method without a tree."""
 
     def __post_init__(self) -> None:
         nodes = len(self.tokens)

@@ -4,6 +4,7 @@ Knows no method's rules: which knobs a method has, and how far each can be turne
 """
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal, Protocol, Self, get_args
 
@@ -22,13 +23,14 @@ KnobName = Literal[
     "rho_deep",
     "tau",
     "n_max",
+    "selection",
     "k",
     "fixed_depth",
     "fixed_branching",
     "fixed_tau",
 ]
 KNOBS: tuple[KnobName, ...] = get_args(KnobName)
-"""Every knob. `n_max` belongs to DynaTree and to the fixed tree; history on is 1, off is 0."""
+"""Every knob. `n_max` belongs to DynaTree and to the fixed tree; of switches (`SWITCHES`), the value is a place."""
 
 KNOB_GAP = 0.01
 """Least distance of tau_h and tau_l while they are turned, and least tau_l."""
@@ -37,16 +39,25 @@ HIGHEST_BRANCHING = 16
 HIGHEST_NODES = 1024
 """As far as these are turned, unless they began higher; a chain's length counts as a depth."""
 
-_UNEVEN = frozenset[KnobName](("tau_h", "tau_l", "d0", "rho_stop", "rho_deep", "tau", "fixed_tau"))
-"""Knobs that are no whole numbers."""
-_BRANCHES: tuple[KnobName, ...] = ("b_min", "b_mid", "b_max")
+BRANCHES: tuple[KnobName, ...] = ("b_min", "b_mid", "b_max")
+"""The knobs that turn one of the three values of `branching`."""
 _FIELDS: dict[KnobName, str] = {
-    **dict.fromkeys(_BRANCHES, "branching"),
+    **dict.fromkeys(BRANCHES, "branching"),
     "fixed_depth": "depth",
     "fixed_branching": "branching",
     "fixed_tau": "tau",
 }
 """The parameter that a knob turns, where it has another name."""
+SWITCHES: Mapping[KnobName, tuple[object, ...]] = {"history": (False, True), "selection": ("bfs", "best")}
+"""Values of the knobs that are no numbers, each turned to by its place: history on is 1, selection best is 1."""
+_UNEVEN = frozenset[KnobName](("tau_h", "tau_l", "d0", "rho_stop", "rho_deep", "tau", "fixed_tau"))
+WHOLE = frozenset(KNOBS) - _UNEVEN - frozenset(SWITCHES)
+"""Knobs that are whole numbers."""
+
+
+def parameter_of(name: KnobName) -> str:
+    """The parameter that a knob turns."""
+    return _FIELDS.get(name, name)
 
 
 @dataclass(frozen=True)
@@ -71,8 +82,10 @@ class Turnable:
             ConfigError: There is no such knob here.
         """
         bounds(self, name)
-        value = getattr(self, _FIELDS.get(name, name))
-        return float(value[_BRANCHES.index(name)] if name in _BRANCHES else value)
+        value = getattr(self, parameter_of(name))
+        if name in SWITCHES:
+            return float(SWITCHES[name].index(value))
+        return float(value[BRANCHES.index(name)] if name in BRANCHES else value)
 
     def turned(self, name: KnobName, value: float) -> Self:
         """These parameters with one knob at `value`, moved to the nearest value that its bounds allow.
@@ -84,11 +97,13 @@ class Turnable:
         low, high = bounds(self, name)
         nearest: float = min(high, max(low, value))
         changed: Any = nearest if name in _UNEVEN else math.floor(nearest + 0.5)
-        parameter = _FIELDS.get(name, name)
-        if name in _BRANCHES:
+        parameter = parameter_of(name)
+        if name in SWITCHES:
+            changed = SWITCHES[name][changed]
+        elif name in BRANCHES:
             now = getattr(self, parameter)
-            changed = tuple(changed if branch == name else old for branch, old in zip(_BRANCHES, now, strict=True))
-        return replace(self, **{parameter: bool(changed) if name == "history" else changed})
+            changed = tuple(changed if branch == name else old for branch, old in zip(BRANCHES, now, strict=True))
+        return replace(self, **{parameter: changed})
 
 
 class Bounded(Protocol):

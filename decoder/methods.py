@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from decoder.config import Printed, Rules, RunConfig
+from decoder.config import Rules, RulesName, RunConfig
 from decoder.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -22,26 +22,14 @@ class Method:
     name: str
     title: str
     """One line for help texts."""
-    parameters: Callable[[RunConfig], Mapping[str, Any]]
-    """All its parameters, as a recording keeps them."""
+    rules: RulesName | None
+    """The parameter set of a run that it obeys; None: it has no parameters."""
     open: "Callable[[Pair, Sequence[int], RunConfig], Session]"
     """(pair, prompt ids, parameters) -> a session that has read nothing yet."""
 
-
-def _ar(pair: "Pair", prompt_ids: Sequence[int], config: RunConfig) -> "Session":
-    return _with_rules(pair, prompt_ids, config, None)
-
-
-def _linear(pair: "Pair", prompt_ids: Sequence[int], config: RunConfig) -> "Session":
-    return _with_rules(pair, prompt_ids, config, config.linear)
-
-
-def _fixed(pair: "Pair", prompt_ids: Sequence[int], config: RunConfig) -> "Session":
-    return _with_rules(pair, prompt_ids, config, config.fixed)
-
-
-def _dynatree(pair: "Pair", prompt_ids: Sequence[int], config: RunConfig) -> "Session":
-    return _with_rules(pair, prompt_ids, config, config.dynatree)
+    def parameters(self, config: RunConfig) -> dict[str, Any]:
+        """All its parameters, as a recording keeps them."""
+        return asdict(config.rules(self.rules)) if self.rules else {}
 
 
 def _with_rules(pair: "Pair", prompt_ids: Sequence[int], config: RunConfig, rules: Rules | None) -> "Session":
@@ -67,17 +55,13 @@ def _hf(pair: "Pair", prompt_ids: Sequence[int], config: RunConfig) -> "Session"
 
 
 _ALL = (
-    Method("dynatree", "adaptive tree, one target pass a round", lambda c: asdict(c.dynatree), _dynatree),
-    Method("ar", "autoregressive: one token a round, the baseline", lambda _: {}, _ar),
-    Method("linear", "a chain of K drafted tokens", lambda c: asdict(c.linear), _linear),
-    Method("fixed", "a tree of fixed depth and branching", lambda c: asdict(c.fixed), _fixed),
-    Method(
-        "alg1",
-        "DynaTree's Algorithm 1 as printed: two target passes",
-        lambda c: asdict(Printed.of(c.dynatree)),
-        _alg1,
-    ),
-    Method("hf", "transformers' assisted generation", lambda _: {}, _hf),
+    Method("dynatree", "adaptive tree by its knobs", "dynatree", lambda p, i, c: _with_rules(p, i, c, c.dynatree)),
+    Method("auto", "adaptive tree of as many nodes as pay", "auto", lambda p, i, c: _with_rules(p, i, c, c.auto)),
+    Method("ar", "autoregressive: one token a round, the baseline", None, lambda p, i, c: _with_rules(p, i, c, None)),
+    Method("linear", "a chain of K drafted tokens", "linear", lambda p, i, c: _with_rules(p, i, c, c.linear)),
+    Method("fixed", "a tree of fixed depth and branching", "fixed", lambda p, i, c: _with_rules(p, i, c, c.fixed)),
+    Method("alg1", "DynaTree's Algorithm 1 as printed: two target passes", "dynatree", _alg1),
+    Method("hf", "transformers' assisted generation", None, _hf),
 )
 
 METHODS: Mapping[str, Method] = {method.name: method for method in _ALL}

@@ -1,15 +1,20 @@
-"""DynaTree's rules as pure functions: which node grows, how wide, and how past rounds move the knobs.
+"""DynaTree's rules as pure functions: which node grows, how wide, which rule ended a tree, how history moves knobs.
 
-Knows neither models nor trees. Sources: DynaTree paper, sections 3.2 (breadth), 3.3 (depth), 3.4 (history).
+Knows no models. Sources: DynaTree paper, sections 3.2 (breadth), 3.3 (depth), 3.4 (history).
 """
 
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar, assert_never
 
 from decoder.budget import MOST_NODES
-from decoder.config import DynaTree, Fixed, Linear, Rules, Selection
+from decoder.config import AdaptiveTree, Auto, DynaTree, Fixed, Linear, Rules, Selection
+from decoder.events import Limit
 from decoder.knobs import KNOB_GAP
+from decoder.tree import TokenTree
+
+Adaptive = TypeVar("Adaptive", bound=AdaptiveTree)
 
 
 @dataclass(frozen=True)
@@ -43,7 +48,9 @@ def growth(rules: Rules) -> Growth:
     """How a tree grows under the values that the knobs have now."""
     match rules:
         case DynaTree():
-            return dynatree_growth(rules)
+            return adaptive_growth(rules, rules.n_max, rules.selection)
+        case Auto():
+            return adaptive_growth(rules, MOST_NODES, "best")
         case Linear():
             return linear_growth(rules)
         case Fixed():
@@ -66,15 +73,15 @@ def fixed_growth(rules: Fixed) -> Growth:
     )
 
 
-def dynatree_growth(rules: DynaTree) -> Growth:
-    """Adaptive breadth and depth."""
+def adaptive_growth(rules: AdaptiveTree, n_max: int, selection: Selection) -> Growth:
+    """Adaptive breadth and depth, of at most `n_max` nodes."""
     return Growth(
         lambda depth: least_probability(rules, depth),
         lambda confidence: breadth(rules, confidence),
         max(rules.branching),
         rules.d_max,
-        MOST_NODES if rules.automatic else rules.n_max,
-        "best" if rules.automatic else rules.selection,
+        n_max,
+        selection,
     )
 
 
@@ -83,7 +90,7 @@ def used_depth(d0: float) -> int:
     return math.floor(d0 + 0.5)
 
 
-def least_probability(rules: DynaTree, depth: int) -> float:
+def least_probability(rules: AdaptiveTree, depth: int) -> float:
     """The least path probability with which a node grows children: greater for deep nodes than for shallow ones."""
     if depth >= rules.d_max:
         return math.inf
@@ -91,7 +98,7 @@ def least_probability(rules: DynaTree, depth: int) -> float:
     return anywhere if depth < used_depth(rules.d0) else max(anywhere, rules.rho_deep)
 
 
-def breadth(rules: DynaTree, confidence: float) -> int:
+def breadth(rules: AdaptiveTree, confidence: float) -> int:
     """Number of children: few where the draft is confident, many where it is unsure."""
     narrow, middle, wide = rules.branching
     if confidence >= rules.tau_h:
@@ -99,7 +106,7 @@ def breadth(rules: DynaTree, confidence: float) -> int:
     return wide if confidence < rules.tau_l else middle
 
 
-def adapted(rules: DynaTree, depth_acceptances: Sequence[float]) -> DynaTree:
+def adapted(rules: Adaptive, depth_acceptances: Sequence[float]) -> Adaptive:
     """The rules after one more round, given the depth acceptance of every round so far, oldest first.
 
     Unchanged before a full window, and while history is off.
@@ -110,3 +117,40 @@ def adapted(rules: DynaTree, depth_acceptances: Sequence[float]) -> DynaTree:
     d0 = min(float(rules.d_max - 1), max(1.0, rules.d0 + rules.eta_d * excess))
     tau_h = min(1.0, max(rules.tau_l + KNOB_GAP, rules.tau_h - rules.eta_h * excess))
     return rules.moved(d0, tau_h)
+
+
+def limit(rules: Rules, tree: TokenTree, room: int) -> Limit:
+    """Which rule refused children to the most probable leaf of a drafted tree.
+
+    Where several did, the one that would have to yield first: no knob but that one lets this leaf grow.
+
+    Args:
+        rules: Those that the tree was drafted under.
+        tree: As it is verified.
+        room: Levels that the context leaves room for.
+    """
+    parents = set(tree.parents)
+    leaf = max((node for node in range(len(tree)) if node not in parents), key=tree.path_logprobs.__getitem__)
+    depth, chance = tree.depths[leaf], tree.path_probability(leaf)
+    if depth >= room:
+        return "context"
+    match rules:
+        case DynaTree():
+            return _adaptive_limit(rules, depth, chance) or "n_max"
+        case Auto():
+            return _adaptive_limit(rules, depth, chance) or "cost"
+        case Linear():
+            return "k"
+        case Fixed():
+            return "fixed_depth" if depth >= rules.depth else "fixed_tau" if chance < rules.tau else "n_max"
+        case _:
+            assert_never(rules)
+
+
+def _adaptive_limit(rules: AdaptiveTree, depth: int, chance: float) -> Limit | None:
+    """The rule that refuses a node of this depth and path probability; None where it may grow."""
+    if depth >= rules.d_max:
+        return "d_max"
+    if chance < max(rules.rho_stop, rules.tau):
+        return "rho_stop" if rules.rho_stop >= rules.tau else "tau"
+    return "d0" if chance < least_probability(rules, depth) else None

@@ -18,14 +18,15 @@ import decoder
 from decoder.config import RunConfig
 from decoder.controller import Turned
 from decoder.device import peak_bytes, release_memory
-from decoder.engine import AtStage, Outcome, Session, go_on
+from decoder.engine import AtStage, Outcome, Session
 from decoder.errors import DeviceError
 from decoder.events import End, Event, Figures, Knob, Round, Run, Start, Summary
 from decoder.methods import Method, chosen
 from decoder.metrics import Race
 from decoder.models import Pair
 from decoder.neartie import judged
-from decoder.steering import Stage, StageName, Steering
+from decoder.policy import limit
+from decoder.steering import Stage, StageName, Steering, Turn
 from decoder.text import Pieces, TextStream, as_chat, encode_prompt, without_surrogates
 from decoder.threads import Awake, settle_threads
 from decoder.waiting import SlowMotion, hold, takes_step
@@ -35,13 +36,22 @@ from decoder.waiting import SlowMotion, hold, takes_step
 class Lane:
     """One method's place in the race."""
 
-    name: str
+    method: Method
     session: Session
     stream: TextStream
     decode_s: float = 0.0
     rounds: int = 0
     generated: int = 0
     ended: bool = False
+
+    @property
+    def name(self) -> str:
+        """The method's."""
+        return self.method.name
+
+    def turns(self, turns: tuple[Turn, ...]) -> tuple[Turn, ...]:
+        """Those of the user's turns that concern the method."""
+        return tuple(turn for turn in turns if turn.of in (None, self.method.rules))
 
 
 def decode(
@@ -92,10 +102,8 @@ def _events(
         for method in methods:
             current = method.name
             session = method.open(pair, prompt_ids, config)
-            lanes.append(Lane(method.name, session, TextStream(pair.tokenizer, prompt_ids)))
+            lanes.append(Lane(method, session, TextStream(pair.tokenizer, prompt_ids)))
             yield Start(method=method.name, prefill_s=session.prefill())
-        watched = lanes[0]
-        at_stage = _holding(steering, watched, pieces, started)
         awake, motion = Awake(pair), SlowMotion(steering)
         while running := [lane for lane in lanes if not lane.ended]:
             hold(steering)
@@ -103,11 +111,13 @@ def _events(
                 break
             lane = min(running, key=lambda lane: lane.decode_s)
             current = lane.name
-            outcome = awake.run(partial(lane.session.step, steering.turns, at_stage if lane is watched else go_on))
+            at_stage = _holding(steering, lane, lanes, pieces, started)
+            outcome = awake.run(partial(lane.session.step, lane.turns(steering.turns), at_stage))
             yield from (_knob_event(lane.name, lane.rounds, turned) for turned in outcome.turned_before)
             told = _round(lane, outcome, pieces, started, _text(lane, outcome))
             yield told
             yield from _after(lane, outcome, pair.target.device)
+            watched = _watched(steering, lanes)
             if (lane is watched or watched.ended) and takes_step(steering):
                 hold(steering, Stage("committed", told) if lane is watched else None)
             motion.after(outcome.round_s)
@@ -128,7 +138,7 @@ def _events(
 
 
 def _run_event(pair: Pair, prompt: str, prompt_ids: list[int], config: RunConfig, methods: Sequence[Method]) -> Run:
-    parameters: dict[str, dict[str, Any]] = {method.name: dict(method.parameters(config)) for method in methods}
+    parameters: dict[str, dict[str, Any]] = {method.name: method.parameters(config) for method in methods}
     return Run(
         version=decoder.__version__,
         started_at=datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
@@ -145,11 +155,16 @@ def _run_event(pair: Pair, prompt: str, prompt_ids: list[int], config: RunConfig
     )
 
 
-def _holding(steering: Steering, lane: Lane, pieces: Pieces, started: float) -> AtStage:
-    """Holds a lane in the middle of its rounds while the user steps through them."""
+def _watched(steering: Steering, lanes: Sequence[Lane]) -> Lane:
+    """The lane that the user looks at: the first until another is chosen."""
+    return next((lane for lane in lanes if lane.name == steering.watched), lanes[0])
+
+
+def _holding(steering: Steering, lane: Lane, lanes: Sequence[Lane], pieces: Pieces, started: float) -> AtStage:
+    """Holds a lane in the middle of its rounds while the user watches it and steps through them."""
 
     def at_stage(name: StageName, outcome: Outcome) -> float:
-        if not takes_step(steering):
+        if lane is not _watched(steering, lanes) or not takes_step(steering):
             return 0.0
         since = time.perf_counter()
         hold(steering, Stage(name, _round(lane, outcome, pieces, started, text="")))
@@ -183,6 +198,7 @@ def _round(lane: Lane, outcome: Outcome, pieces: Pieces, started: float, text: s
         accepted=outcome.accepted,
         committed=outcome.committed,
         text=text,
+        limited_by=limit(outcome.rules, outcome.tree, outcome.room) if outcome.rules else None,
     )
 
 

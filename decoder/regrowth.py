@@ -7,14 +7,14 @@ in `decoder.whatif`.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from decoder.config import DynaTree
+from decoder.config import AdaptiveTree, Auto, DynaTree
 from decoder.events import Round
 from decoder.policy import used_depth
 
@@ -129,19 +129,22 @@ class _Growth:
     """Nodes below which the record cannot tell how many nodes there would have been."""
 
 
-_Choice: TypeAlias = Callable[[Record, DynaTree, _Growth], tuple[Bools, Bools, Bools]]
+_Choice: TypeAlias = tuple[Bools, Bools, Bools]
+"""Which nodes surely stay, which surely do not, and which surely have no room for further children."""
 
 
-def judged(record: Record, rules: DynaTree) -> Judged:
+def judged(record: Record, rules: DynaTree | Auto) -> Judged:
     """What these rules would have done in each round, as far as the record can tell."""
     growth = _grown(record, rules)
-    most: float = rules.n_max
-    choose: _Choice = _best if rules.selection == "best" else _breadth_first
-    if rules.automatic:
-        most, growth, choose = math.inf, _as_costs_allow(record, rules, growth), _whole
+    most = math.inf
+    if isinstance(rules, Auto):
+        growth = _as_costs_allow(record, rules, growth)
+        kept, cut, shut = _whole(growth)
+    else:
+        most = float(rules.n_max)
+        kept, cut, shut = (_best if rules.selection == "best" else _breadth_first)(record, rules, growth)
     sure = record.total(growth.alive) - 1 + record.total(growth.further)
     drafted_known = (record.total(growth.open) == 0) | (sure >= most)
-    kept, cut, shut = choose(record, rules, growth)
     rows = np.arange(len(record.steps))
     there = (record.paths >= 0) & kept[record.paths]
     accepted = np.argmin(there, axis=1) - 1
@@ -160,7 +163,7 @@ def judged(record: Record, rules: DynaTree) -> Judged:
     )
 
 
-def _grown(record: Record, rules: DynaTree) -> _Growth:
+def _grown(record: Record, rules: AdaptiveTree) -> _Growth:
     """The rules of `policy.least_probability` and `policy.breadth`, for all nodes at once."""
     low, mid, high = rules.branching
     expandable = _expandable(rules, record.depth, record.p)
@@ -177,7 +180,7 @@ def _grown(record: Record, rules: DynaTree) -> _Growth:
     return _Growth(alive, (grows & ~recorded) | (further > 0), further, (grows & ~recorded) | deeper)
 
 
-def _as_costs_allow(record: Record, rules: DynaTree, growth: _Growth) -> _Growth:
+def _as_costs_allow(record: Record, rules: AdaptiveTree, growth: _Growth) -> _Growth:
     """The same where a node that had fewer children than its own rules allowed gets no more: they cost too much."""
     low, mid, high = rules.branching
     width = np.where(record.c >= record.tau_h, low, np.where(record.c < record.tau_l, high, mid))
@@ -187,20 +190,20 @@ def _as_costs_allow(record: Record, rules: DynaTree, growth: _Growth) -> _Growth
     return _Growth(growth.alive, more, np.zeros_like(growth.further), more)
 
 
-def _expandable(rules: DynaTree, depth: Ints, p: Floats) -> Bools:
+def _expandable(rules: AdaptiveTree, depth: Ints, p: Floats) -> Bools:
     shallow = (depth < used_depth(rules.d0)) | (p >= rules.rho_deep)
     found: Bools = (depth < rules.d_max) & (p >= max(rules.rho_stop, rules.tau)) & shallow
     return found
 
 
-def _whole(_record: Record, _rules: DynaTree, growth: _Growth) -> tuple[Bools, Bools, Bools]:
-    """See `_breadth_first`: there is no N_max."""
+def _whole(growth: _Growth) -> _Choice:
+    """Where there is no N_max."""
     nowhere = np.zeros_like(growth.alive)
     return growth.alive, nowhere, nowhere
 
 
-def _breadth_first(record: Record, rules: DynaTree, growth: _Growth) -> tuple[Bools, Bools, Bools]:
-    """Which nodes surely stay within N_max, which surely do not, and which surely have no room for further children."""
+def _breadth_first(record: Record, rules: DynaTree, growth: _Growth) -> _Choice:
+    """Where the first N_max nodes in breadth-first order stay."""
     further_before = record.running(growth.further) - growth.further
     open_before = record.running(growth.open) - growth.open
     drafted = record.running(growth.alive) - 1
@@ -210,8 +213,8 @@ def _breadth_first(record: Record, rules: DynaTree, growth: _Growth) -> tuple[Bo
     return growth.alive & (most <= rules.n_max), place > rules.n_max, place_of_next > rules.n_max
 
 
-def _best(record: Record, rules: DynaTree, growth: _Growth) -> tuple[Bools, Bools, Bools]:
-    """The same where the most probable nodes stay; ties in the order of drafting."""
+def _best(record: Record, rules: DynaTree, growth: _Growth) -> _Choice:
+    """Where the N_max most probable nodes stay; ties in the order of drafting."""
     order = np.lexsort((-record.p, ~growth.alive, record.round))
     place = np.empty(len(order), dtype=np.int64)
     place[order] = np.arange(len(order)) - record.starts[record.round[order]]

@@ -8,6 +8,7 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
+from decoder.config import RulesName
 from decoder.errors import require
 from decoder.events import Round
 from decoder.knobs import KnobName
@@ -21,6 +22,8 @@ class Turn:
 
     name: KnobName
     value: float
+    of: RulesName | None = None
+    """The parameter set that it belongs to; None: every one that has such a knob."""
 
     def __post_init__(self) -> None:
         require(not math.isnan(self.value), f"{self.name} cannot be turned to what is no number; give a number")
@@ -56,9 +59,11 @@ class Steering:
 
     def __init__(self, *, speed: float = 1.0) -> None:
         self.turns: tuple[Turn, ...] = ()
-        """All turns so far in this run, oldest first; every method with such a knob applies each once."""
+        """All turns so far in this run, oldest first; every method that they concern applies each once."""
         self.speed = speed
         """1 is as fast as the machine; at 1/2 the engine sleeps as long as it decodes."""
+        self.watched: str | None = None
+        """The method that is stepped stage by stage; None: the first of the run."""
         self.stopped = False
         """True ends the run after the round in progress."""
         self.pause: Pause | None = None
@@ -81,10 +86,10 @@ class Steering:
         if self.pause:
             self.pause.asked += 1
 
-    def turn(self, name: KnobName, value: float) -> None:
-        """Asks for a knob's new value, from the next round on.
+    def turn(self, name: KnobName, value: float, of: RulesName | None = None) -> None:
+        """Asks for a knob's new value, from the next round on, in one parameter set or in all that have it.
 
         Raises:
             ConfigError: `value` is no number.
         """
-        self.turns = (*self.turns, Turn(name, value))
+        self.turns = (*self.turns, Turn(name, value, of))

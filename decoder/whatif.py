@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
-from decoder.config import DynaTree
+from decoder.config import Auto, DynaTree
 from decoder.events import Round
 from decoder.knobs import KNOB_GAP
 from decoder.levels import ROOT_IS_DRAFTED, depths
@@ -157,7 +157,7 @@ class WhatIf:
         return max(places, key=lambda place: _merit(*place), default=None)
 
 
-def what_if(past: Sequence[Round], rules: DynaTree) -> WhatIf | None:
+def what_if(past: Sequence[Round], rules: DynaTree | Auto) -> WhatIf | None:
     """Both tables from the newest rounds of one method; None when there is nothing to judge.
 
     Args:
@@ -169,10 +169,10 @@ def what_if(past: Sequence[Round], rules: DynaTree) -> WhatIf | None:
     if not rounds:
         return None
     record = Record(rounds)
-    return WhatIf(_grid(record, rules, "tau_h"), _grid(record, rules, "tau_l"), len(rounds), rules.automatic)
+    return WhatIf(_grid(record, rules, "tau_h"), _grid(record, rules, "tau_l"), len(rounds), isinstance(rules, Auto))
 
 
-def replayed(event: Round, rules: DynaTree) -> Verdict | None:
+def replayed(event: Round, rules: DynaTree | Auto) -> Verdict | None:
     """What these rules would have done in a recorded round; None for a round without DynaTree's tree.
 
     Under the rules of the record itself the verdict is the record, but for two cases that an event cannot tell from
@@ -223,7 +223,7 @@ def _around(value: float, low: float, high: float, step: float) -> tuple[float, 
     return tuple(sorted(other if other == value else min(high, max(low, other)) for other in nearest))
 
 
-def _grid(record: Record, rules: DynaTree, down: Literal["tau_h", "tau_l"]) -> Grid:
+def _grid(record: Record, rules: DynaTree | Auto, down: Literal["tau_h", "tau_l"]) -> Grid:
     value, low, high = rules.tau_h, rules.tau_l + KNOB_GAP, 1.0
     if down == "tau_l":
         value, low, high = rules.tau_l, KNOB_GAP, rules.tau_h - KNOB_GAP

@@ -23,6 +23,8 @@ PromptRead = Callable[[torch.device], None]
 """Called on a device between the prompt and the first round, outside of all that is timed."""
 BASELINE = "ar"
 """What every other contender's text and speed are compared with."""
+ADAPTIVE = frozenset({"dynatree", "auto"})
+"""The groups of adaptive trees."""
 INEXACT = "not exact"
 """The group of those that show what exactness costs."""
 
@@ -102,7 +104,7 @@ def sweep(
 
 
 def inexact(contenders: Sequence[Contender], pair: Pair) -> list[Contender]:
-    """The same for ar and every dynatree, on a pair that is not exact."""
+    """The same for ar and every adaptive tree, on a pair that is not exact."""
 
     def run(contender: Contender) -> Callable[[Pair, Sequence[int]], Trial]:
         return lambda _, prompt_ids: contender.run(pair, prompt_ids)
@@ -110,7 +112,7 @@ def inexact(contenders: Sequence[Contender], pair: Pair) -> list[Contender]:
     return [
         replace(one, name=f"{one.name} ~", group=INEXACT, run=run(one), settings={**one.settings, "exact": False})
         for one in contenders
-        if one.group in (BASELINE, "dynatree")
+        if one.group in {BASELINE, *ADAPTIVE}
     ]
 
 

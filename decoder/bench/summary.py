@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from decoder.bench.contenders import BASELINE, INEXACT
+from decoder.bench.contenders import ADAPTIVE, BASELINE, INEXACT
 from decoder.bench.protocol import Sample
 from decoder.bench.samples import Measure, Samples, tokens_per_second
 from decoder.bench.statistics import Estimate, estimate, ratios
@@ -98,8 +98,8 @@ def rows(samples: Samples, seed: int, bandwidth: Bandwidth | None) -> list[Row]:
 
 
 def comparisons(samples: Samples, seed: int) -> list[Comparison]:
-    """What the table closes with: ar and every dynatree against the best of each other kind."""
-    trees = [name for name, group in samples.groups.items() if group == "dynatree"]
+    """What the table closes with: ar and every adaptive tree against the best of each other kind."""
+    trees = [name for name, group in samples.groups.items() if group in ADAPTIVE]
     pairs: list[tuple[str, tuple[str, ...]]] = [(BASELINE, ("generate",))]
     kinds = ((BASELINE,), ("generate",), ("assisted",), ("linear",), ("fixed",), ("linear", "fixed"))
     pairs += [(name, kind) for name in trees for kind in kinds]

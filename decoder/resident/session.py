@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from decoder.config import DynaTree, Rules, RunConfig
+from decoder.config import Auto, Rules, RunConfig
 from decoder.controller import Controller, Turned
 from decoder.engine import AtStage, Budget, Outcome, TreeSession, go_on
 from decoder.levels import depth_acceptance
@@ -118,6 +118,8 @@ class ResidentSession:
             draft_s=self._draft_s,
             draft_forwards=self._draft_forwards,
             knobs=self._controller.knobs if self._controller else None,
+            rules=self._controller.rules if self._controller else None,
+            room=self._pair.context - len(self._text),
             turned_before=turned,
             round_s=owed_s + clock.seconds(),
         )
@@ -144,7 +146,7 @@ class ResidentSession:
 
     @property
     def _is_automatic(self) -> bool:
-        return self._controller is not None and self._controller.is_automatic
+        return self._controller is not None and isinstance(self._controller.rules, Auto)
 
     def _turn(self, clock: Clock) -> None:
         """Tells the device of turned knobs; a tree that was drafted under the old ones is drafted anew."""
@@ -161,7 +163,7 @@ class ResidentSession:
             return None
         rules = self._controller.rules
         first = first_rows(min(lacking + 1, FIRST_ROWS[-1]))
-        if not (isinstance(rules, DynaTree) and rules.automatic):
+        if not isinstance(rules, Auto):
             return _Draft(replace(shape(rules), first=first), None)
         pace = self._pair.seats.pace
         if self._told:

@@ -8,7 +8,7 @@ import math
 from dataclasses import dataclass
 from functools import cached_property
 
-from decoder.config import DynaTree, Fixed, Linear, Rules
+from decoder.config import AdaptiveTree, Auto, DynaTree, Fixed, Linear, Rules
 
 MOST_ROWS = 1024
 """Rows that one draft may forward."""
@@ -60,24 +60,31 @@ def rule(rules: Rules) -> Rule:
             return Rule(k, 0, 0, k, 1, 0, 1, 1, 1, k)
         case Fixed(depth=depth, branching=width, tau=tau, n_max=n_max):
             return Rule(depth, tau, 0, depth, 1, 0, width, width, width, n_max)
-        case DynaTree():
-            return Rule(
-                deepest=rules.d_max,
-                stop=max(rules.rho_stop, rules.tau),
-                deep=rules.rho_deep,
-                d0=rules.d0,
-                tau_h=rules.tau_h,
-                tau_l=rules.tau_l,
-                narrow=rules.branching[0],
-                middle=rules.branching[1],
-                wide=rules.branching[2],
-                n_max=rules.n_max,
-                history=float(rules.history),
-                window=rules.window,
-                target=rules.target_acceptance,
-                eta_d=rules.eta_d,
-                eta_h=rules.eta_h,
-            )
+        case DynaTree(n_max=n_max):
+            return _adaptive(rules, n_max)
+        case Auto():
+            return _adaptive(rules, 0)
+
+
+def _adaptive(rules: AdaptiveTree, n_max: int) -> Rule:
+    """An adaptive tree of at most `n_max` nodes."""
+    return Rule(
+        deepest=rules.d_max,
+        stop=max(rules.rho_stop, rules.tau),
+        deep=rules.rho_deep,
+        d0=rules.d0,
+        tau_h=rules.tau_h,
+        tau_l=rules.tau_l,
+        narrow=rules.branching[0],
+        middle=rules.branching[1],
+        wide=rules.branching[2],
+        n_max=n_max,
+        history=float(rules.history),
+        window=rules.window,
+        target=rules.target_acceptance,
+        eta_d=rules.eta_d,
+        eta_h=rules.eta_h,
+    )
 
 
 @dataclass(frozen=True)
@@ -120,7 +127,7 @@ def shape(rules: Rules) -> Shape:
     return Shape(widest, tuple(widths), isinstance(rules, DynaTree) and rules.selection == "best")
 
 
-def beam(rules: DynaTree, depth: int) -> Shape:
+def beam(rules: Auto, depth: int) -> Shape:
     """The shape of a draft of so many levels, whose most probable nodes stay."""
     widest, widths = rules.branching[-1], [1]
     while len(widths) < depth:
@@ -149,7 +156,7 @@ def fits(rules: Rules | None) -> bool:
         return True
     if rule(rules).deepest > DEEPEST or rule(rules).window > WINDOW:
         return False
-    if isinstance(rules, DynaTree) and rules.automatic:
+    if isinstance(rules, Auto):
         return True
     return most_nodes(rules) <= MOST_NODES and shape(rules).rows <= MOST_ROWS
 

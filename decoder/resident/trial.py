@@ -6,12 +6,12 @@ otherwise, the pair goes on with rounds from the host, and says why.
 
 from collections.abc import Sequence
 
-from decoder.config import PRESETS, DynaTree, Fixed, Linear, Rules, RunConfig
+from decoder.config import PRESETS, Auto, Fixed, Linear, Rules, RunConfig
 from decoder.engine import Session, TreeSession
 from decoder.models import Pair
 from decoder.resident.session import ResidentSession
 
-TRIED: tuple[Rules | None, ...] = (None, Linear(2), Fixed(depth=2, branching=2), DynaTree(), PRESETS["fast"])
+TRIED: tuple[Rules | None, ...] = (None, Linear(2), Fixed(depth=2, branching=2), *PRESETS.values(), Auto())
 PROMPT = (1, 2, 3, 4, 5, 6)
 TOKENS = 6
 """So few that a near tie among them, which rounding may decide either way, is most unlikely."""

@@ -62,7 +62,7 @@ def speed(
     baselines: bench_options.Baselines = True,
     hostile: bench_options.Hostile = False,
     json_file: bench_options.JsonFile = None,
-    preset: bench_options.Presets = "fast,paper",
+    preset: bench_options.Presets = "tuned,paper",
     history: options.History = None,
     tau_h: options.TauH = None,
     tau_l: options.TauL = None,
@@ -182,7 +182,7 @@ def _refuse_idle(context: typer.Context, idle: dict[str, str]) -> None:
 
 def _runs(presets: str, given: dict[str, Any]) -> dict[str, RunConfig]:
     """The parameters of each preset that was named."""
-    nothing: dict[str, Any] = dict.fromkeys(("methods", "chat", "k", "fixed"))
+    nothing: dict[str, Any] = dict.fromkeys(("methods", "chat", "k", "fixed", "auto"))
     return {name: request.run_config(preset=name, **nothing, **given) for name in map(str.strip, presets.split(","))}
 
 

@@ -11,7 +11,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from decoder.config import PRESETS, DynaTree, Fixed, Linear, RunConfig
+from decoder.config import PRESETS, Auto, DynaTree, Fixed, RunConfig
+from decoder.knobs import KnobName
 from dynatui.clean import clean_line
 from dynatui.knobs import TABLE
 from dynatui.prompts import load
@@ -125,50 +126,57 @@ def _run(config: RunConfig, always: Collection[str]) -> Iterator[str]:
 
 
 def _rules(config: RunConfig, always: Collection[str]) -> Iterator[str]:
-    """The nearest preset, and what differs from it."""
-    preset = min(PRESETS, key=lambda name: _differences(config.dynatree, PRESETS[name]))
+    """DynaTree's nearest preset and what differs from it, then what differs from the other methods' usual values."""
+    preset = min(PRESETS, key=lambda name: len(_differing(config.dynatree, PRESETS[name])))
     if preset != next(iter(PRESETS)) or "preset" in always:
         yield from ("--preset", preset)
-    now, usual = _values(config), _values(RunConfig(dynatree=PRESETS[preset], linear=Linear(), fixed=Fixed()))
-    for option in now:
-        name = option.removeprefix("--").replace("-", "_")
-        if now[option] == usual[option] and name not in always:
-            continue
-        if option == "--tau":  # which the fixed tree has too, unless --fixed says otherwise
-            usual["--fixed"] = (_shape(Fixed(tau=config.dynatree.tau)),)
-        written, *_ = now[option]
-        if option == "--history":
-            yield option if written == "True" else "--no-history"
-        else:
-            yield from (option, written)
+    differing = _differing(config.dynatree, PRESETS[preset])
+    for parameter, option in _DYNATREE.items():
+        if parameter in differing or option in always:
+            yield from _dynatree(option, getattr(config.dynatree, parameter))
+    usual = RunConfig()
+    if config.linear != usual.linear or "k" in always:
+        yield from ("--k", str(config.linear.k))
+    if config.fixed != usual.fixed or "fixed" in always:
+        yield from ("--fixed", fixed_tree(config.fixed))
+    if config.auto != usual.auto or "auto" in always:
+        yield from ("--auto", auto_bounds(config.auto))
 
 
-def _differences(one: DynaTree, other: DynaTree) -> int:
-    return sum(value != asdict(other)[name] for name, value in asdict(one).items())
+_DYNATREE = {
+    knob.parameter: knob.option.removeprefix("--").replace("-", "_") for knob in TABLE if DynaTree().has(knob.name)
+}
+"""DynaTree's parameters and the names of their options."""
 
 
-def _values(config: RunConfig) -> dict[str, tuple[str, ...]]:
-    """Every option of the methods' rules as it is written; DynaTree's value first where the fixed tree shares it."""
-    rules, fixed = config.dynatree, config.fixed
-    together = {"--branching": ",".join(map(str, rules.branching)), "--fixed": _shape(fixed)}
-    values: dict[str, tuple[str, ...]] = {"--selection": (rules.selection,)}
-    for knob in TABLE:
-        if knob.option in together:
-            values[knob.option] = (together[knob.option],)
-        elif knob.name == "k":
-            values[knob.option] = (str(config.linear.k),)
-        else:
-            holders: tuple[Any, ...] = (rules, fixed) if knob.name in fixed.ends() else (rules,)
-            values[knob.option] = tuple(_number(getattr(holder, knob.name)) for holder in holders)
-    if rules.automatic:
-        values["--n-max"] = ("auto",)
-    return values
+def _differing(one: DynaTree, other: DynaTree) -> set[str]:
+    return {name for name, value in asdict(one).items() if value != asdict(other)[name]}
 
 
-def _shape(fixed: Fixed) -> str:
-    return ",".join((str(fixed.depth), str(fixed.branching), _number(fixed.tau)))
+def _dynatree(option: str, value: Any) -> tuple[str, ...]:
+    if option == "history":
+        return ("--history" if value else "--no-history",)
+    written = ",".join(map(str, value)) if isinstance(value, tuple) else _number(value)
+    return (f"--{option.replace('_', '-')}", written)
 
 
-def _number(value: float) -> str:
+def fixed_tree(fixed: Fixed) -> str:
+    """A fixed tree as its option takes it; the number of nodes where it is not the usual one."""
+    parts = [str(fixed.depth), str(fixed.branching), _number(fixed.tau)]
+    return ",".join(parts if fixed.n_max == Fixed.n_max else [*parts, str(fixed.n_max)])
+
+
+def auto_bounds(bounds: Auto) -> str:
+    """What differs from the usual bounds of `auto`, as its option takes it."""
+    usual = Auto()
+    changed = [name for name in bounds.ends() if bounds.knob(name) != usual.knob(name)]
+    return ",".join(f"{name}={_bound(name, bounds.knob(name))}" for name in changed)
+
+
+def _bound(name: KnobName, value: float) -> str:
+    return ("off", "on")[value > 0] if name == "history" else _number(value)
+
+
+def _number(value: float | str) -> str:
     """A number that is read back as it was."""
     return re.sub(r"\.0$", "", str(value))

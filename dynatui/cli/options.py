@@ -9,19 +9,22 @@ from typing import Annotated, get_args
 
 from typer import Argument, Option
 
-from decoder.config import PRESETS, RunConfig
+from decoder.config import PRESETS, Auto, RunConfig
 from decoder.config import Selection as SelectionName
+from decoder.errors import ConfigError
 from decoder.methods import METHODS
 from dynatui.session import Symbols
 
 MODELS = "Models"
 PROMPTS = "Prompts"
 RUN = "Run"
-TREE = "DynaTree and the other methods"
+TREE = "DynaTree's knobs and those of other methods"
 OUTPUT = "Without a screen"
 SCREEN = "Screen"
 DECODING = frozenset({MODELS, PROMPTS, RUN, TREE})
 """Panels whose options settle what is decoded."""
+AUTO_IS_A_METHOD = "auto is a method: --methods auto"
+"""What those are told who ask for an automatic number of nodes, as earlier versions had it."""
 FIRST_PRESET = next(iter(PRESETS))
 """The preset that holds by default."""
 
@@ -35,8 +38,13 @@ def _methods(incomplete: str) -> list[str]:
     return [",".join([*begun, name]) for name in METHODS if name not in begun]
 
 
-def _nodes() -> list[str]:
-    return ["auto"]
+def _nodes(text: str) -> int:
+    """A number of nodes."""
+    try:
+        return int(text)
+    except ValueError:
+        remedy = AUTO_IS_A_METHOD if text == "auto" else "give a whole number from 1 up"
+        raise ConfigError(f"--n-max is {text!r}; {remedy}") from None
 
 
 def _selections() -> list[str]:
@@ -159,8 +167,7 @@ Preset = Annotated[
         metavar="NAME",
         rich_help_panel=TREE,
         autocompletion=_presets,
-        help="Parameters to begin with. fast: each round drafts what pays by measured costs. paper: DynaTree's as "
-        "published, which alg1 has with either.",
+        help="Values of DynaTree's knobs to begin with. tuned: D0, tau_h and tau_l each act. paper: as published.",
     ),
 ]
 History = Annotated[
@@ -188,17 +195,17 @@ Tau = Annotated[
     Option(
         metavar="P",
         rich_help_panel=TREE,
-        help="A lower bound on rho_stop; less probable paths are not continued in the fixed tree either.",
+        help="A lower bound on rho_stop.",
     ),
 ]
 NMax = Annotated[
-    str | None,
+    int | None,
     Option(
         "--n-max",
-        metavar="N|auto",
+        metavar="N",
         rich_help_panel=TREE,
-        autocompletion=_nodes,
-        help="Most drafted nodes of a tree, of the fixed one too. auto: as many as pay, in each round anew.",
+        parser=_nodes,
+        help="Most drafted nodes of DynaTree's tree. As many as pay: --methods auto.",
     ),
 ]
 Selection = Annotated[
@@ -215,9 +222,18 @@ FixedTree = Annotated[
     str | None,
     Option(
         "--fixed",
-        metavar="D,B[,P]",
+        metavar="D,B[,P[,N]]",
         rich_help_panel=TREE,
-        help="Depth and branching of the fixed tree, and its own tau.",
+        help="Depth and branching of the fixed tree, the path probability from which nodes grow, and its most nodes.",
+    ),
+]
+AutoBounds = Annotated[
+    str | None,
+    Option(
+        "--auto",
+        metavar="KNOB=X,..",
+        rich_help_panel=TREE,
+        help=f"Bounds within which auto drafts what pays, for example d0=6,b_max=4; of {', '.join(Auto().ends())}.",
     ),
 ]
 

@@ -5,14 +5,16 @@ option that is None keeps the default there.
 """
 
 import os
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from decoder.config import AUTO, PRESETS, DynaTree, Fixed, Linear, RunConfig
+from decoder.config import PRESETS, Auto, DynaTree, Fixed, Linear, RunConfig
 from decoder.errors import ConfigError
+from decoder.knobs import BRANCHES, WHOLE
 from decoder.methods import chosen
 from dynatui.prompts import load
 from dynatui.session import Symbols, View
@@ -45,17 +47,17 @@ def run_config(
     rho_stop: float | None,
     rho_deep: float | None,
     tau: float | None,
-    n_max: str | None,
+    n_max: int | None,
     selection: str | None,
     k: int | None,
     fixed: str | None,
+    auto: str | None,
 ) -> RunConfig:
     """What a run does with a prompt.
 
     Raises:
         ConfigError: A value is out of its bounds, or two contradict each other.
     """
-    nodes = _nodes(n_max)
     return RunConfig(
         dynatree=replace(
             _preset(preset),
@@ -68,13 +70,14 @@ def run_config(
                 rho_stop=rho_stop,
                 rho_deep=rho_deep,
                 tau=tau,
-                n_max=nodes,
+                n_max=n_max,
                 selection=selection,
                 history=history,
             ),
         ),
         linear=replace(Linear(), **_given(k=k)),
-        fixed=_fixed(fixed, **_given(tau=tau, n_max=nodes or None)),
+        fixed=_fixed(fixed),
+        auto=_auto(auto),
         seed=seed,
         **_given(methods=_methods(methods), max_new_tokens=max_new_tokens, chat=chat),
     )
@@ -113,30 +116,44 @@ def _methods(names: str | None) -> tuple[str, ...] | None:
     )
 
 
-def _nodes(text: str | None) -> int | None:
-    """A number of nodes; AUTO for `auto`, which is for DynaTree alone."""
-    if text is None:
-        return None
-    if text == "auto":
-        return AUTO
-    with suppress(ValueError):
-        if (number := int(text)) != AUTO:
-            return number
-    raise ConfigError(f"--n-max is {text!r}; give auto, or a whole number from 1 up")
-
-
-def _fixed(shape: str | None, **shared: Any) -> Fixed:
-    """The fixed tree; its own threshold comes before the one that it shares with DynaTree."""
+def _fixed(shape: str | None) -> Fixed:
     if shape is None:
-        return Fixed(**shared)
-    *whole, last = shape.split(",")
-    if len(whole) > 1:
-        with suppress(ValueError):
-            depth, branching = map(int, whole)
-            return Fixed(**shared | {"depth": depth, "branching": branching, "tau": float(last)})
-        raise ConfigError(f"--fixed is {shape!r}; give depth, branching and threshold, for example 5,2,0.05")
-    depth, branching = _numbers("--fixed", shape, example="5,2") or ()
-    return Fixed(depth=depth, branching=branching, **shared)
+        return Fixed()
+    kinds: tuple[Callable[[str], float], ...] = (int, int, float, int)
+    parts = shape.split(",")
+    with suppress(ValueError):
+        if 2 <= len(parts) <= len(kinds):
+            values: list[Any] = [kind(part) for kind, part in zip(kinds, parts, strict=False)]
+            return Fixed(*values)
+    raise ConfigError(
+        f"--fixed is {shape!r}; give depth and branching, and behind them threshold and most nodes if you like, for "
+        "example 5,2 or 5,2,0.05,256"
+    )
+
+
+def _auto(text: str | None) -> Auto:
+    """The bounds of `auto`, all at once: one may be possible only beside another."""
+    found = dict[str, Any]()
+    for part in text.split(",") if text else ():
+        name, _, value = (piece.strip() for piece in part.partition("="))
+        found[name] = _bound(name, value, part)
+    usual = zip(BRANCHES, Auto().branching, strict=True)
+    low, mid, high = (found.pop(name, children) for name, children in usual)
+    return replace(Auto(), branching=(low, mid, high), **found)
+
+
+def _bound(name: str, value: str, part: str) -> Any:
+    if name not in Auto().ends():
+        raise ConfigError(f"--auto has {part!r}; give knobs and values such as d0=6, of {', '.join(Auto().ends())}")
+    if name == "history":
+        if value in ("on", "off"):
+            return value == "on"
+        raise ConfigError(f"--auto has {part!r}; give history=on or history=off")
+    try:
+        return int(value) if name in WHOLE else float(value)
+    except ValueError:
+        kind = "a whole number" if name in WHOLE else "a number"
+        raise ConfigError(f"--auto has {part!r}; give {name} as {kind}") from None
 
 
 def _numbers(option: str, text: str | None, *, example: str) -> tuple[int, ...] | None:

@@ -25,6 +25,7 @@ from platformdirs import user_config_path
 from typer.core import TyperOption
 
 from decoder.errors import ConfigError, DecoderError
+from dynatui.cli.options import AUTO_IS_A_METHOD
 
 PREFIX = "DYNATUI_"
 FILE_VARIABLE = "DYNATUI_CONFIG"
@@ -169,13 +170,14 @@ def _from_file(path: Path, known: Mapping[str, Any]) -> dict[str, Setting]:
             msgspec.convert(value, known[key])
         except (msgspec.ValidationError, OverflowError):
             example = f': {key} = "{value}"' if known[key] is str and type(value) in (int, float) else ""
-            raise ConfigError(f"{place}: {key} is {reprlib.repr(value)}; give {KINDS[known[key]]}{example}") from None
+            remedy = AUTO_IS_A_METHOD if (key, value) == ("n_max", "auto") else f"give {KINDS[known[key]]}{example}"
+            raise ConfigError(f"{place}: {key} is {reprlib.repr(value)}; {remedy}") from None
         found[key] = Setting(key, value, place)
     return found
 
 
 def _unquoted(text: str, error: str) -> str:
-    """What to write instead, where the line that is no TOML sets a bare word, such as n_max = auto."""
+    """What to write instead, where the line that is no TOML sets a bare word, such as device = auto."""
     place = re.search(r"at line (\d+)", error)
     line = text.split("\n")[int(place[1]) - 1] if place else ""
     bare = re.fullmatch(r"\s*([\w-]+)\s*=\s*([A-Za-z][\w.:/,-]*)\s*(#.*)?", line)

@@ -12,7 +12,8 @@ from typing import Any
 
 from typer.core import TyperOption
 
-from decoder.config import AUTO, RunConfig
+from decoder.config import RunConfig
+from dynatui.cli.command_line import auto_bounds, fixed_tree
 from dynatui.cli.settings import KINDS, key_of, kinds, options_of
 
 _WIDEST = 40
@@ -82,8 +83,8 @@ def _effective(key: str, given: object, config: RunConfig) -> object:
     if given is None or given in ([], ()):
         parts = (config.dynatree, config.linear, config)
         given = next((getattr(part, key) for part in parts if hasattr(part, key)), None)
-    if key == "n_max" and isinstance(given, int):
-        given = "auto" if given == AUTO else str(given)
-    if key == "fixed":  # in full: what it leaves open, another option may have settled
-        given = (config.fixed.depth, config.fixed.branching, config.fixed.tau)
+    if key == "fixed":  # in full: what it leaves open has its usual values
+        given = fixed_tree(config.fixed)
+    if key == "auto":
+        given = auto_bounds(config.auto) or None
     return ",".join(map(str, given)) if isinstance(given, tuple) else given

@@ -1,7 +1,9 @@
-"""Where in time the user looks: at the work as it goes on, or at an earlier round while it goes on unseen.
+"""Where the user looks: which method is watched, and whether the work is followed or an earlier round is looked at.
 
 A run that is looked at stays, even when the next has begun. Knows no widget and no source.
 """
+
+from msgspec import structs
 
 from decoder.events import Run
 from dynatui.fold.state import Record, RunState
@@ -10,10 +12,11 @@ from dynatui.render.scene import Place
 
 
 class Gaze:
-    """The run that is at work, the run that is shown, and the place in it."""
+    """The run that is at work, the run that is shown, the place in it, and the method that is watched."""
 
     def __init__(self) -> None:
         self.work = Timeline()
+        self._chosen = ""
         self._shown = self.work
         self._held: RunState | None = None
         """What is shown while the view stands still."""
@@ -26,7 +29,12 @@ class Gaze:
     @property
     def state(self) -> RunState:
         """What is shown."""
-        return self.work.state if self._held is None else self._held
+        return self._watched(self.work.state if self._held is None else self._held)
+
+    @property
+    def newest(self) -> RunState:
+        """The work as it is now, whatever is shown."""
+        return self._watched(self.work.state)
 
     @property
     def shown(self) -> Timeline:
@@ -39,11 +47,15 @@ class Gaze:
             self.work = Timeline(self.work.state)
         self.work.take(record)
 
+    def choose(self, method: str) -> None:
+        """Watches a method, at the place that is shown."""
+        self._chosen = method
+
     def place(self, known_rounds: int = 0) -> Place:
         """Where the picture is; a recording may know of more rounds than were played."""
-        newest = self.state.newest
-        rounds = max(self.shown.rounds, known_rounds, self.state.rounds)
-        return Place(self.state.rounds, rounds, newest.t if newest else 0.0, self.live)
+        state = self.state
+        rounds = max(self.shown.rounds(state.watched), known_rounds, state.rounds)
+        return Place(state.rounds, rounds, state.newest.t if state.newest else 0.0, self.live)
 
     def hold(self) -> None:
         """Stands still."""
@@ -55,6 +67,9 @@ class Gaze:
         self._held = None
 
     def look_at(self, rounds: int) -> None:
-        """Stands still after so many rounds of the run that is shown."""
+        """Stands still after so many rounds of the watched method in the run that is shown."""
         self.hold()
-        self._held = self._shown.at(rounds)
+        self._held = self._shown.at(self.state.watched, rounds)
+
+    def _watched(self, state: RunState) -> RunState:
+        return state if state.chosen == self._chosen else structs.replace(state, chosen=self._chosen)

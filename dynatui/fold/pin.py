@@ -1,16 +1,16 @@
-"""A/B freeze: what the watched method did under the settings that the user pinned, compared with what it does now.
+"""A/B comparison: what a method did under earlier settings, A, compared with what it does under those in force, B.
 
-A is the rounds under the settings in force when the user pinned them, B the rounds under those in force now: a user's
-turn begins each anew. Rounds lie on a text and history looks back over several of them, so they are not independent:
-the variance comes from overlapping batch means (the analytic form of the moving-block bootstrap), blocks of about the
-root of the number of rounds, and Student's t with the degrees of freedom that so many blocks have. Assumed: within A
-and within B the rounds are one stationary series whose memory is shorter than a block. A and B decoded different
-stretches of text, which no interval knows of. Knows no widget.
+A is the rounds under the settings in force when they were pinned, by hand or by a turn of a knob; B the rounds under
+those in force now: a user's turn begins B anew. Rounds lie on a text and history looks back over several of them, so
+they are not independent: the variance comes from overlapping batch means (the analytic form of the moving-block
+bootstrap), blocks of about the root of the number of rounds, and Student's t with the degrees of freedom that so many
+blocks have. Assumed: within A and within B the rounds are one stationary series whose memory is shorter than a block.
+A and B decoded different stretches of text, which no interval knows of. Knows no widget.
 """
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Literal, TypeAlias
 
@@ -18,8 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from decoder.events import Knobs, Round
-from decoder.levels import ROOT_IS_DRAFTED, depth_acceptance, drafted_nodes
-from dynatui.fold.state import Curves, RunState
+from decoder.levels import by_depth, drafted_nodes, share_of_depth
+from dynatui.fold.lane import Curves, LaneState
+from dynatui.fold.state import RunState
 from dynatui.render.ink import short
 
 Compared: TypeAlias = Literal["tokens_per_round", "depth_acceptance", "tokens_per_second"]
@@ -32,8 +33,8 @@ _NOISE = 1e-9
 """Means of the same values differ by this share at most, for they are summed in other blocks."""
 LABELS: dict[Compared, str] = {
     "tokens_per_round": "L-bar",
-    "depth_acceptance": "depth acceptance",
     "tokens_per_second": "tokens/s",
+    "depth_acceptance": "depth acceptance",
 }
 _MOST = 500
 """Rounds of a side, the newest: keeps the work bounded."""
@@ -47,6 +48,8 @@ class Sample:
 
     tokens: int
     drafted: int
+    depth: int
+    """Drafted levels."""
     depth_acceptance: float
     round_s: float
     timed_tokens: int
@@ -80,8 +83,9 @@ class Difference:
 
 @dataclass(frozen=True)
 class Pin:
-    """What was frozen when the user pinned A."""
+    """What was frozen when A was pinned."""
 
+    method: str
     samples: Samples
     """Rounds of A."""
     rounds: int
@@ -91,26 +95,42 @@ class Pin:
     knobs: Knobs | None
     started_at: str | None
     """Which run it was."""
+    by_hand: bool = False
+    """Whether the user pinned it; else a turn of a knob did, and a later one may pin anew."""
 
     @classmethod
-    def of(cls, state: RunState) -> "Pin":
-        """Freezes the watched method as it is now."""
-        started_at = state.run.started_at if state.run else None
-        samples = samples_of(state, since=_last_turn(state))
-        return cls(samples, state.rounds, state.curves, state.knobs, started_at)
+    def of(cls, state: RunState, method: str, *, by_hand: bool = False) -> "Pin":
+        """Freezes a method as it is now."""
+        lane = state.lanes.get(method, LaneState())
+        samples = samples_of(lane, since=lane.last_turn)
+        return cls(method, samples, len(lane.past), lane.curves, lane.knobs, _started(state), by_hand)
 
     def since(self, state: RunState) -> Samples:
         """Rounds of B: after the pin and after the user's last turn, in this run or in another."""
-        same = state.run is not None and state.run.started_at == self.started_at
-        return samples_of(state, since=max(self.rounds if same else 0, _last_turn(state)))
+        lane = state.lanes.get(self.method, LaneState())
+        return samples_of(lane, since=max(self.rounds if _started(state) == self.started_at else 0, lane.last_turn))
+
+    def after_turn(self, state: RunState) -> "Pin":
+        """The pin once another knob was turned; `state` is what was known before.
+
+        What was in force until then becomes A, unless it had too few rounds, as between two turns in a row.
+        """
+        if self.by_hand:
+            return self
+        latest = replace(Pin.of(state, self.method), samples=self.since(state))
+        return latest if len(latest.samples) >= min(LEAST, len(self.samples)) else self
 
 
-def samples_of(state: RunState, *, since: int = 0) -> Samples:
-    """The newest rounds of the watched method, from round `since` on."""
-    first = max(since, len(state.past) - _MOST)
-    before_s = state.past[first - 1].t if 0 < first <= len(state.past) else 0.0
+def _started(state: RunState) -> str | None:
+    return state.run.started_at if state.run else None
+
+
+def samples_of(lane: LaneState, *, since: int = 0) -> Samples:
+    """The newest rounds of a method, from round `since` on."""
+    first = max(since, len(lane.past) - _MOST)
+    before_s = lane.past[first - 1].t if 0 < first <= len(lane.past) else 0.0
     samples = []
-    for event in state.past[first:]:
+    for event in lane.past[first:]:
         samples.append(_sample(event, max(0.0, event.t - before_s)))
         before_s = event.t
     return tuple(samples)
@@ -149,10 +169,6 @@ def signed(value: float, digits: int) -> str:
     return f"{'+' if value > 0 else '-'}{written}"
 
 
-def _last_turn(state: RunState) -> int:
-    return state.marks[-1].round if state.marks else 0
-
-
 class _Same:
     """A round as a key: it equals itself alone, so that finding it costs nothing."""
 
@@ -167,17 +183,18 @@ class _Same:
 
 
 @lru_cache(maxsize=2 * _MOST)
-def _depth_acceptance(key: _Same) -> float:
-    """The screen asks for the same rounds ten times a second, and trees are large."""
-    event = key.event
-    return depth_acceptance(event.parents, event.accepted, root_is_drafted=event.method in ROOT_IS_DRAFTED)
+def _levels(key: _Same) -> int:
+    """Drafted levels; the screen asks for the same rounds again and again, and trees are large."""
+    return len(by_depth(key.event))
 
 
 def _sample(event: Round, round_s: float) -> Sample:
+    levels = _levels(_Same(event))
     return Sample(
         tokens=len(event.committed),
         drafted=drafted_nodes(event),
-        depth_acceptance=_depth_acceptance(_Same(event)),
+        depth=levels,
+        depth_acceptance=share_of_depth(event.accepted, levels),
         round_s=round_s,
         timed_tokens=len(event.committed) if round_s > 0 else 0,
     )

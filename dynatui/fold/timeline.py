@@ -3,7 +3,8 @@
 States share their parts, so every so many records one is kept, and a place in between is folded anew from there.
 """
 
-from decoder.events import Event
+from decoder.events import Event, Round
+from dynatui.clean import clean_line
 from dynatui.fold.state import Record, RunState, apply
 from dynatui.keep.recording import run_so_far
 
@@ -11,7 +12,7 @@ _EVERY = 64
 
 
 class Timeline:
-    """The records of one run, and the state after each round of the watched method."""
+    """The records of one run, and the state after each round of each method."""
 
     def __init__(self, before: RunState | None = None) -> None:
         self.state = before or RunState()
@@ -19,36 +20,32 @@ class Timeline:
         self._records: list[Record] = []
         self._kept = [self.state]
         """The state after every 64th record, the first after none."""
-        self._ends: list[int] = [0]
-        """How many records there were after so many rounds."""
-
-    @property
-    def rounds(self) -> int:
-        """Rounds of the watched method."""
-        return len(self._ends) - 1
+        self._ends: dict[str, list[int]] = {}
+        """By method: how many records there were before its first round, and after each round."""
 
     @property
     def events(self) -> list[Event]:
         """What happened in the run so far, as a recording would hold it."""
         return run_so_far(self._records)
 
+    def rounds(self, method: str) -> int:
+        """Rounds of a method."""
+        return len(self._ends.get(method, (0,))) - 1
+
     def take(self, record: Record) -> None:
         """Adds a record."""
-        before = self.state.rounds
         self.state = apply(self.state, record)
+        if isinstance(record, Round):
+            ends = self._ends.setdefault(clean_line(record.method), [len(self._records)])
+            ends.append(len(self._records) + 1)
         self._records.append(record)
         if len(self._records) % _EVERY == 0:
             self._kept.append(self.state)
-        if self.state.rounds < before:
-            self._ends = [len(self._records)]
-        elif self.state.rounds > before:
-            self._ends.append(len(self._records))
-        elif self.state.rounds == 0:
-            self._ends = [len(self._records)]
 
-    def at(self, rounds: int) -> RunState:
-        """The state right after so many rounds of the watched method."""
-        count = self._ends[min(max(0, rounds), self.rounds)]
+    def at(self, method: str, rounds: int) -> RunState:
+        """The state right after so many rounds of a method."""
+        ends = self._ends.get(method, [len(self._records)])
+        count = ends[min(max(0, rounds), len(ends) - 1)]
         if count == len(self._records):
             return self.state
         state = self._kept[count // _EVERY]

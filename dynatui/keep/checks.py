@@ -13,6 +13,7 @@ from msgspec import structs
 from decoder.errors import RecordingError
 from decoder.events import End, Event, Knob, Round, Run, Start, Summary, decode_line
 from decoder.levels import ROOT_IS_DRAFTED
+from decoder.schema import Upgrade
 
 MOST_METHODS = 64
 MOST_NODES = 2**16
@@ -43,14 +44,15 @@ class Checker:
 
     def __init__(self) -> None:
         self._lanes: dict[str, Lane] | None = None
+        self._upgrade = Upgrade()
 
     def event(self, line: bytes, number: int) -> Event:
-        """The event on line `number`.
+        """The event on line `number`, in today's schema.
 
         Raises:
             RecordingError: No run could have written it there; the message names the line.
         """
-        event = decode_line(line, number)
+        event = self._upgrade.event(decode_line(line, number))
         if isinstance(event, Run):
             fault = _fault_of_run(event)
             self._lanes = {name: Lane() for name in event.methods} if not fault else None

@@ -1,11 +1,13 @@
 """The figures that matter most, one column each: title, value with its trend, what it means."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from dynatui.fold.state import Curve
-from dynatui.render.ink import Ink, Row, Rows, best, column, fit, fitting, percent, short, trend
+from dynatui.fold.lane import Curve
+from dynatui.render.curves import deepest, recent, scale_of
+from dynatui.render.ink import Ink, Row, Rows, best, column, fit, fitting, short, trend
 from dynatui.render.scene import Scene
+from dynatui.render.words import limited
 
 _ROWS = 3
 _LEAST_TREND = 4
@@ -57,12 +59,12 @@ def _cards(scene: Scene) -> list[_Card]:
 
 def _outcome(scene: Scene) -> list[_Card]:
     state = scene.state
-    figures, curves = state.figures().get(state.watched), state.curves
+    figures, curves = state.figures().get(state.watched), state.lane.curves
     if figures is None:
-        titles = ("tokens/s",), ("L-bar tokens/round", "tokens/round"), ("depth acceptance", "acceptance")
+        titles = ("tokens/s",), ("L-bar, whole run", "L-bar, run"), ("depth acceptance, whole run", "depth acc., run")
         return [_Card(len(words[-1]) + 1, words, "-", ("",)) for words in titles]
     gain, distinct = short(figures.speedup), short(figures.distinct_8grams)
-    kept = percent(figures.acceptance_rate)
+    share, newest = short(state.lane.acceptance), recent(scene)
     gains = (f"{gain} times as fast as ar", f"{gain}x ar") if figures.speedup else ("own decode time", "own time")
     return [
         _Card(
@@ -70,18 +72,19 @@ def _outcome(scene: Scene) -> list[_Card]:
         ),
         _Card(
             13,
-            ("L-bar tokens/round", "tokens/round"),
+            ("L-bar, whole run", "L-bar, run"),
             short(figures.tokens_per_round),
             (f"distinct 8-grams {distinct}", f"distinct {distinct}"),
             "first",
             curves.tokens,
-            *_around(curves.tokens),
+            1.0,
+            scale_of(scene).top,
         ),
         _Card(
-            11,
-            ("depth acceptance", "acceptance"),
+            15,
+            ("depth acceptance, whole run", "depth acc., run"),
             short(figures.depth_acceptance),
-            (f"{kept} of all drafted nodes", f"{kept} of nodes", f"{kept} kept"),
+            (f"{share} in the {newest}", f"{share} in last {state.lane.window}", f"last {state.lane.window}: {share}"),
             "first",
             curves.acceptance,
         ),
@@ -89,32 +92,34 @@ def _outcome(scene: Scene) -> list[_Card]:
 
 
 def _policy(scene: Scene) -> list[_Card]:
-    state = scene.state
-    knobs, deepest = state.knobs, max(2.0, state.settings.get("d_max", 8.0))
-    if knobs is None:
-        return [
-            _Card(12, (title,), "-", ("no such knob" if state.newest else "",)) for title in ("D0 depth", "τh / τl")
-        ]
-    used = math.floor(knobs.d0 + 0.5)
+    """The depth of the trees with what limits it, and the thresholds, where the method has such knobs."""
+    lane, most = scene.state.lane, deepest(scene)
+    drafted = lane.depths[-1] if lane.depths else 0
+    limits = limited(lane) or ("",)
+    if lane.knobs is None:
+        depth = _Card(12, ("depth drafted",), f"{drafted}" if lane.past else "-", limits, "third", lane.curves.depth)
+        without = _Card(12, ("τh / τl",), "-", ("no such knob" if lane.past else "",))
+        return [replace(depth, low=0.0, high=most), without]
+    used = math.floor(lane.knobs.d0 + 0.5)
     return [
         _Card(
-            12,
-            ("D0 base depth", "D0 depth"),
-            short(knobs.d0),
-            (f"used as {used}, at most {deepest:.0f}", f"used as {used}"),
+            14,
+            (f"D0 base depth, at most {most - 1:.0f}", "D0 base depth"),
+            f"{short(lane.knobs.d0)}{'' if lane.knobs.d0 == used else f' as {used}'}",
+            limits,
             "second",
-            state.curves.d0,
-            1.0,
-            deepest,
+            lane.curves.d0,
+            0.0,
+            most,
         ),
         _Card(
             12,
             ("τh sure / τl unsure", "τh / τl"),
-            f"{short(knobs.tau_h)} / {short(knobs.tau_l)}",
+            f"{short(lane.knobs.tau_h)} / {short(lane.knobs.tau_l)}",
             ("fewest / most guesses", "sure/unsure"),
             "second",
-            state.curves.tau_h,
-            0.5,
+            lane.curves.tau_h,
+            0.0,
             1.0,
         ),
     ]
@@ -148,5 +153,5 @@ def _line(scene: Scene, width: int) -> Row:
     ]
     if knobs is not None:
         parts.append(((f"D0 {short(knobs.d0, 1)} τh {short(knobs.tau_h)} τl {short(knobs.tau_l)} ", "second"),))
-    parts.append(((f"acc {short(figures.depth_acceptance)}", "first"),))
+    parts.append(((f"depth acc. {short(figures.depth_acceptance)}", "first"),))
     return fitting(parts, width)

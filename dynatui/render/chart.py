@@ -1,30 +1,34 @@
 """Line charts of dots: a grid of cells, each with 2 x 4 dots in braille, 1 x 2 in blocks, one in ASCII.
 
-The x axis spans the whole run and grows in steps, so that a new point changes only the rows at the pen. Two series
-differ by their line (solid, dotted) as well as by ink.
+The x axis counts tokens of the text. Its window has one size for a whole run, and so have the scales: a new point
+changes only the rows at the pen, unless the text has outgrown the window, which then rolls. Series differ by their line
+as well as by ink.
 """
 
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from dynatui.fold.state import Curve
+from dynatui.fold.lane import Curve
 from dynatui.render.ink import Ink, Row, Rows, Span, fit, merged, share, short
 from dynatui.session import Symbols
 
+LONGEST_WINDOW = 512
+"""Tokens; a longer text rolls through it."""
 _GRIDS: dict[Symbols, tuple[int, int]] = {"braille": (2, 4), "block": (1, 2), "ascii": (1, 1)}
 _BRAILLE = ((0x01, 0x02, 0x04, 0x40), (0x08, 0x10, 0x20, 0x80))
 _BLOCKS = " ▀▄█"
 _AXIS = 5
-_FIRST_SPAN = 40
 
 
-Stroke: TypeAlias = Literal["solid", "dotted", "sparse"]
-"""Two series differ by it as well as by ink; sparse are those that lie behind, of an earlier measurement."""
-_DRAWN: dict[Stroke, tuple[bool, bool, bool]] = {
-    "solid": (True, True, True),
-    "dotted": (True, True, False),
-    "sparse": (True, False, False),
+Stroke: TypeAlias = Literal["solid", "dotted", "dashed", "sparse"]
+"""Series differ by it as well as by ink; sparse are those that lie behind, of an earlier measurement."""
+_DRAWN: dict[Stroke, tuple[bool, ...]] = {
+    "solid": (True,) * 6,
+    "dotted": (True, True, False) * 2,
+    "dashed": (True, True, True, True, False, False),
+    "sparse": (True, False, False) * 2,
 }
 
 
@@ -42,39 +46,36 @@ class Line:
 
 @dataclass(frozen=True)
 class Flag:
-    """A round that is pointed at, and why."""
+    """A place in the text that is pointed at, and why."""
 
-    round: int
+    token: int
     label: str
-
-
-def span_for(rounds: int) -> int:
-    """Rounds that the x axis spans: the next of 40, 60, 80, 120, 160, 240, …"""
-    span = _FIRST_SPAN
-    while span < rounds:
-        span = span * 3 // 2 if (span // _FIRST_SPAN).bit_count() == 1 and span % _FIRST_SPAN == 0 else span * 4 // 3
-    return span
 
 
 @dataclass(frozen=True)
 class Axis:
-    """The rounds that a chart shows, and what is pointed at."""
+    """The tokens that a chart shows, and what is pointed at."""
 
-    rounds: int
+    first: int
+    span: int
     flags: Sequence[Flag] = ()
     cursor: int | None = None
-    """The round that is looked at."""
+    """The place that is looked at."""
 
 
-def chart(left: Line, right: Line, behind: Sequence[Line], axis: Axis, size: tuple[int, int], symbols: Symbols) -> Rows:
-    """Both series over the rounds of the run, those behind them, scales at either side, flags below."""
+def window(longest: int, newest: int) -> tuple[int, int]:
+    """First token and number of tokens of the window on a text of at most `longest` tokens that has `newest` now."""
+    span = min(LONGEST_WINDOW, max(1, longest))
+    return max(0, newest - span), span
+
+
+def chart(left: Line, right: Line, others: Sequence[Line], axis: Axis, size: tuple[int, int], symbols: Symbols) -> Rows:
+    """All series over the window, the scales of the first two at either side, flags below; `others` lie behind."""
     width, height = size
     plot = (width - 2 * _AXIS, height - 1)
     if plot[0] < _AXIS or plot[1] < 1:
         return [fit((), width) for _ in range(height)]
-    span = span_for(axis.rounds)
-    cursor = None if axis.cursor is None else _column(axis.cursor, span, plot[0])
-    cells = _draw((*behind, right, left), span, plot, cursor, symbols)
+    cells = _draw((*others, right, left), axis, plot, symbols)
     rows: Rows = []
     for y in range(plot[1]):
         rows.append(
@@ -84,13 +85,14 @@ def chart(left: Line, right: Line, behind: Sequence[Line], axis: Axis, size: tup
                 (f" {_tick(right, y, plot[1]):<4}", right.ink),
             )
         )
-    rows.append(_flags(axis.flags, span, width))
+    rows.append(_flags(axis, width))
     return rows
 
 
-def _column(number: int, span: int, width: int) -> int:
-    """The column of a round."""
-    return round(share(number, span) * (width - 1))
+def _column(token: int, axis: Axis, width: int) -> int | None:
+    """The column of a token; None outside of the window."""
+    inside = 0 <= token - axis.first <= axis.span
+    return round(share(token - axis.first, axis.span) * (width - 1)) if inside else None
 
 
 def _tick(line: Line, y: int, height: int) -> str:
@@ -100,16 +102,17 @@ def _tick(line: Line, y: int, height: int) -> str:
     return short(places[y], line.digits) if y in places else ""
 
 
-def _draw(lines: Sequence[Line], span: int, plot: tuple[int, int], cursor: int | None, symbols: Symbols) -> Rows:
+def _draw(lines: Sequence[Line], axis: Axis, plot: tuple[int, int], symbols: Symbols) -> Rows:
     width, height = plot
     across, down = _GRIDS[symbols]
     dots: dict[tuple[int, int], int] = {}
     inks: dict[tuple[int, int], Ink] = {}
     for line in lines:
-        for x, y in _pen(line, span, width * across, height * down):
+        for x, y in _pen(line, axis, width * across, height * down):
             cell = (x // across, y // down)
             dots[cell] = dots.get(cell, 0) | _dot(x % across, y % down, symbols, faint=line.stroke != "solid")
             inks[cell] = line.ink
+    cursor = None if axis.cursor is None else _column(axis.cursor, axis, width)
     rows: Rows = []
     for y in range(height):
         cells: list[Span] = [(_glyph(dots.get((x, y), 0), symbols), inks.get((x, y), "plain")) for x in range(width)]
@@ -120,18 +123,18 @@ def _draw(lines: Sequence[Line], span: int, plot: tuple[int, int], cursor: int |
     return rows
 
 
-def _pen(line: Line, span: int, columns: int, rows: int) -> list[tuple[int, int]]:
+def _pen(line: Line, axis: Axis, columns: int, rows: int) -> list[tuple[int, int]]:
     """Every dot of a series, neighbours joined by upright strokes."""
-    points, stride = line.curve.points, line.curve.stride
-    dots, last = list[tuple[int, int]](), -1
+    points, ends = line.curve.points, line.curve.ends
+    dots, last, drawn = list[tuple[int, int]](), -1, _DRAWN[line.stroke]
     for x in range(columns):
-        index = int(x * span / columns / stride)
+        index = bisect_right(ends, axis.first + x * axis.span / columns)
         if index >= len(points):
             break
         y = round((1 - share(points[index] - line.low, line.high - line.low)) * (rows - 1))
         low, high = (y, y) if last < 0 else (min(y, last + (y > last)), max(y, last - (y < last)))
         last = y
-        if _DRAWN[line.stroke][x % 3]:
+        if drawn[x % len(drawn)]:
             dots.extend((x, row) for row in range(low, high + 1))
     return dots
 
@@ -156,11 +159,12 @@ def _glyph(dots: int, symbols: Symbols) -> str:
             return " .**"[dots]
 
 
-def _flags(flags: Sequence[Flag], span: int, width: int) -> Row:
+def _flags(axis: Axis, width: int) -> Row:
     """The axis' ends, with a pointer at each flag; a label where the next pointer leaves room."""
     plot = width - 2 * _AXIS
     marked = [" "] * width
-    places = [(_AXIS + _column(flag.round, span, plot), flag) for flag in flags]
+    found = [(_column(flag.token, axis, plot), flag) for flag in axis.flags]
+    places = [(_AXIS + column, flag) for column, flag in found if column is not None]
     for index, (x, flag) in enumerate(places):
         text = f"▲{flag.label}"
         end = places[index + 1][0] if index + 1 < len(places) else width
@@ -168,7 +172,8 @@ def _flags(flags: Sequence[Flag], span: int, width: int) -> Row:
             text = text[:1]
         marked[x : x + len(text)] = text
     cells: list[tuple[str, Ink]] = [(mark, "warn") for mark in marked[:width]]
-    for label, x in (("0", _AXIS), (f"round {span}", _AXIS + plot - len(f"round {span}"))):
-        if all(mark == " " for mark in marked[max(0, x - 1) : x + len(label) + 1]):
+    last = f"token {axis.first + axis.span}"
+    for label, x in ((str(axis.first), _AXIS), (last, _AXIS + plot - len(last))):
+        if x >= 0 and all(mark == " " for mark in marked[max(0, x - 1) : x + len(label) + 1]):
             cells[x : x + len(label)] = [(character, "dim") for character in label]
     return merged(cells)

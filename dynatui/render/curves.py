@@ -1,76 +1,108 @@
-"""What is drawn over time: how well the draft guesses, what that yields, and how the knobs follow.
+"""What is drawn over the text: how well the draft guesses, what that yields, and how knobs and trees follow.
 
-Behind the curves of the run stand those that the user pinned as A, and from their end on what A came to: its mean, its
-knobs.
+Behind the curves of the run stand those that were pinned as A, and from their end on what A came to: its mean, its
+knobs. Scales are those of the rules, so that they do not move with the figures.
 """
 
 import math
+from collections.abc import Sequence
 
+from decoder.config import AdaptiveTree, Fixed, Linear
+from dynatui.fold.lane import Curve, Curves, Mark
 from dynatui.fold.pin import Pin
-from dynatui.fold.state import Curve, Curves, Mark
-from dynatui.knobs import info
-from dynatui.render.chart import Axis, Flag, Line, chart
+from dynatui.knobs import info, rules_in_force
+from dynatui.render.chart import Axis, Flag, Line, chart, window
 from dynatui.render.ink import Row, Rows, fit, frame, inside, joined, short, trend, width_of
-from dynatui.render.scene import Scene
+from dynatui.render.scene import Scale, Scene
 
 _WIDE = 54
 _LARGEST = 1e6
 
 
+def scale_of(scene: Scene) -> Scale:
+    """What the rules and the length limit of the watched method allow, or what a screen of two runs has settled."""
+    if scene.scale is not None:
+        return scene.scale
+    run = scene.state.run
+    return Scale(run.max_new_tokens if run else 1, deepest(scene))
+
+
+def deepest(scene: Scene) -> float:
+    """Levels that the watched method's trees may have."""
+    match rules_in_force(scene.state):
+        case AdaptiveTree(d_max=depth) | Linear(k=depth) | Fixed(depth=depth):
+            return float(depth)
+        case _:
+            return max((curve.points[-1] for curve in (scene.state.lane.curves.depth,) if curve.points), default=1.0)
+
+
 def acceptance(scene: Scene, width: int, height: int) -> Rows:
     """Acceptance and tokens per round."""
-    curves, ghosts = scene.state.curves, _ghosts(scene)
-    highest = max((*curves.tokens.points, *ghosts.tokens.points), default=4.0)
-    top = max(4.0, float(math.ceil(min(_LARGEST, highest))))
-    left, right = Line(curves.acceptance, 0.0, 1.0, "first"), Line(curves.tokens, 1.0, top, "second", "dotted")
+    curves, ghosts = scene.state.lane.curves, _ghosts(scene)
+    left = Line(curves.acceptance, 0.0, 1.0, "first")
+    right = Line(curves.tokens, 1.0, scale_of(scene).top, "second", "dotted")
     behind = (_behind(ghosts.acceptance, left), _behind(ghosts.tokens, right))
-    title = _title(scene, width, ("Acceptance", "tokens/round"), f"mean of {scene.state.window} rounds")
+    title = _title(scene, width, (("Depth acceptance", left), ("L-bar", right)), recent(scene))
     return _framed(scene, title, (left, right, *behind), (width, height), labelled=False)
 
 
 def depth(scene: Scene, width: int, height: int) -> Rows:
-    """The base depth and the threshold that history and the user move."""
-    state, ghosts = scene.state, _ghosts(scene)
-    curves = state.curves
-    lowest = min((*curves.tau_h.points, *ghosts.tau_h.points, 0.5))
-    deepest = max(2.0, state.settings.get("d_max", 8.0))
-    left = Line(curves.d0, 0.0, deepest, "first", digits=0)
-    right = Line(curves.tau_h, max(0.0, math.floor(lowest * 10) / 10), 1.0, "second", "dotted")
-    behind = (_behind(ghosts.d0, left), _behind(ghosts.tau_h, right))
-    names = ("D0 base depth", "τh sure from") if width >= _WIDE else ("D0", "τh")
-    title = _title(scene, width, names, "▲ your turns")
-    return _framed(scene, title, (left, right, *behind), (width, height), labelled=True)
+    """The base depth and the threshold that history and the user move, and the depth that was really drafted."""
+    lane, ghosts = scene.state.lane, _ghosts(scene)
+    curves, most = lane.curves, scale_of(scene).deepest
+    drafted = Line(curves.depth, 0.0, most, "third", "dashed", digits=0)
+    if not curves.d0.points:
+        behind = [_behind(ghosts.depth, drafted)]
+        title = _title(scene, width, (("Depth drafted", drafted),), recent(scene))
+        empty = Line(Curve(), 0.0, most, "third", digits=0)
+        return _framed(scene, title, (drafted, empty, *behind), (width, height), labelled=True)
+    left = Line(curves.d0, 0.0, most, "first", digits=0)
+    right = Line(curves.tau_h, 0.0, 1.0, "second", "dotted")
+    behind = [_behind(ghosts.d0, left), _behind(ghosts.tau_h, right), _behind(ghosts.depth, drafted)]
+    names = ("D0 base depth", "τh sure from", "depth drafted") if width >= _WIDE else ("D0", "τh", "drafted")
+    title = _title(scene, width, tuple(zip(names, (left, right, drafted), strict=True)), "▲ your turns")
+    return _framed(scene, title, (left, right, *behind, drafted), (width, height), labelled=True)
 
 
 def trends(scene: Scene, width: int, height: int) -> Rows:
     """The same on a single line, for small terminals."""
     del height
-    curves = scene.state.curves
-    room = max(0, (width - 40) // 3)
-    top = max((4.0, *curves.tokens.points))
-    deepest = max(2.0, scene.state.settings.get("d_max", 8.0))
+    curves, scale = scene.state.lane.curves, scale_of(scene)
+    room = max(0, (width - 36) // 3)
     parts: list[Row] = [
-        ((" acceptance ", "dim"), (trend(curves.acceptance.points, room, 0.0, 1.0), "first")),
-        (("tokens/round ", "dim"), (trend(curves.tokens.points, room, 1.0, top), "second")),
-        (("D0 ", "dim"), (trend(curves.d0.points, room, 1.0, deepest), "first")),
+        ((" depth acc. ", "dim"), (trend(curves.acceptance.points, room, 0.0, 1.0), "first")),
+        (("L-bar ", "dim"), (trend(curves.tokens.points, room, 1.0, scale.top), "second")),
+        (("depth ", "dim"), (trend(curves.depth.points, room, 0.0, scale.deepest), "third")),
     ]
     return [fit(joined(parts, (("  ", "plain"),)), width)]
 
 
+def recent(scene: Scene) -> str:
+    """What the curves are means of."""
+    return f"last {scene.state.lane.window} rounds"
+
+
 def looked_at(scene: Scene) -> int | None:
-    """The round that the user looks at: the inspected token's, else the last that is shown while looking back."""
+    """The token where the round begins that the user looks at: the inspected one's, else the last that is shown."""
+    past = scene.state.past
     if scene.inspected is not None:
-        return scene.inspected.round
-    return None if scene.place.live else max(0, scene.place.round - 1)
+        number = scene.inspected.round
+    elif not scene.place.live:
+        number = len(past) - 1
+    else:
+        return None
+    return past[number].position if 0 <= number < len(past) else None
 
 
-def _title(scene: Scene, width: int, names: tuple[str, str], note: str) -> Row:
+def _title(scene: Scene, width: int, lines: Sequence[tuple[str, Line]], note: str) -> Row:
     """Which line is which; the note and then A give way where they do not fit."""
+    signs = {"solid": "━━", "dotted": "┅┅", "dashed": "╍╍", "sparse": "┄┄"}
     parts: list[Row] = [
-        ((names[0], "title"), (" ━━", "first"), ("  ", "plain"), (names[1], "title"), (" ┅┅", "second"))
+        ((name if place == 0 else f"  {name}", "title"), (f" {signs[line.stroke]}", line.ink))
+        for place, (name, line) in enumerate(lines)
     ]
     if scene.pinned is not None:
-        parts.append((("  A as pinned", "title"), (" ┄┄", "ghost")))
+        parts.append((("  A", "title"), (" ┄┄", "ghost")))
     row: Row = ()
     for part in (*parts, ((f" ─ {note}", "dim"),)):
         row = (*row, *part) if width_of((*row, *part)) <= max(0, width - 6) or not row else row
@@ -78,29 +110,24 @@ def _title(scene: Scene, width: int, names: tuple[str, str], note: str) -> Row:
 
 
 def _framed(scene: Scene, title: Row, lines: tuple[Line, ...], size: tuple[int, int], *, labelled: bool) -> Rows:
-    flags = [Flag(mark.round, _label(mark) if labelled else "") for mark in scene.state.marks]
-    axis = Axis(_rounds(scene), flags, looked_at(scene))
-    left, right, *behind = lines
-    return frame(title, chart(left, right, behind, axis, inside(size), scene.symbols), size)
-
-
-def _rounds(scene: Scene) -> int:
-    """Rounds that the axis must hold: of a recording all, and those of A."""
-    ghost = scene.pinned.curves.acceptance if scene.pinned else Curve()
-    return max(scene.state.rounds, scene.place.rounds, len(ghost.points) * ghost.stride)
+    flags = [Flag(mark.token, _label(mark) if labelled else "") for mark in scene.state.lane.marks]
+    axis = Axis(*window(scale_of(scene).tokens, scene.state.lane.committed), flags, looked_at(scene))
+    left, right, *others = lines
+    return frame(title, chart(left, right, others, axis, inside(size), scene.symbols), size)
 
 
 def _ghosts(scene: Scene) -> Curves:
     """A's curves, each carried on at the level that A came to."""
-    pin = scene.pinned
+    pin, end = scene.pinned, scene.state.lane.committed
     if pin is None:
         return Curves()
     count, curves = max(1, len(pin.samples)), pin.curves
     return Curves(
-        acceptance=_carried(scene, curves.acceptance, math.fsum(one.depth_acceptance for one in pin.samples) / count),
-        tokens=_carried(scene, curves.tokens, sum(one.tokens for one in pin.samples) / count),
-        d0=_carried(scene, curves.d0, _in_force(pin, "d0")),
-        tau_h=_carried(scene, curves.tau_h, _in_force(pin, "tau_h")),
+        acceptance=_carried(curves.acceptance, math.fsum(one.depth_acceptance for one in pin.samples) / count, end),
+        tokens=_carried(curves.tokens, sum(one.tokens for one in pin.samples) / count, end),
+        d0=_carried(curves.d0, _in_force(pin, "d0"), end),
+        tau_h=_carried(curves.tau_h, _in_force(pin, "tau_h"), end),
+        depth=_carried(curves.depth, sum(one.depth for one in pin.samples) / count, end),
     )
 
 
@@ -108,9 +135,11 @@ def _in_force(pin: Pin, name: str) -> float:
     return float(getattr(pin.knobs, name)) if pin.knobs else 0.0
 
 
-def _carried(scene: Scene, curve: Curve, level: float) -> Curve:
-    missing = -(-scene.state.rounds // curve.stride) - len(curve.points)
-    return Curve((*curve.points, *[level] * missing), curve.stride) if curve.points else curve
+def _carried(curve: Curve, level: float, end: int) -> Curve:
+    """A level from a curve's end on to `end`."""
+    if not curve.points or end <= curve.ends[-1]:
+        return curve
+    return Curve((*curve.points, level), (*curve.ends, end), curve.stride)
 
 
 def _behind(curve: Curve, line: Line) -> Line:

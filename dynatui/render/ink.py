@@ -11,8 +11,8 @@ from typing import Literal, TypeAlias
 from rich.cells import cell_len, set_cell_size
 
 Ink = Literal[
-    "plain", "dim", "strong", "frame", "title", "accepted", "bonus", "prompt", "first", "second", "good", "warn", "bad",
-    "key", "tab", "logo", "bar", "ghost", "cursor",
+    "plain", "dim", "strong", "frame", "title", "accepted", "bonus", "prompt", "first", "second", "third",
+    "good", "warn", "bad", "key", "tab", "logo", "bar", "ghost", "cursor",
     "heat1", "heat2", "heat3", "heat4", "heat5", "band", "caret",
 ]  # fmt: skip
 Span: TypeAlias = tuple[str, Ink]
@@ -22,7 +22,7 @@ Rows: TypeAlias = list[Row]
 _LEVELS = "▁▂▃▄▅▆▇█"
 _ASCII = str.maketrans("╭─╮│╰╯├▏▎▍▌▋▊▉▁▂▃▄▅▆▇█━┅●○▲…·←→τ␣⏎∅", "+-+|`+||  |###__..==##=:*o^~.<>t_/0")
 _ASCII |= str.maketrans("▒▀", "+'")
-_ASCII |= str.maketrans("↑↓◀▶┼┊┄ρη▸", "^v<>+:.rn>")
+_ASCII |= str.maketrans("↑↓◀▶┼┊┄╍ρη▸", "^v<>+:.-rn>")
 _MIN_FRAME = (8, 3)
 
 

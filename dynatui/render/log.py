@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from dynatui.fold.state import Change, RunState
+from dynatui.fold.lane import Change, LaneState
+from dynatui.fold.state import RunState
 from dynatui.fold.tokens import entry_of
 from dynatui.render.ink import Ink, Row, Rows, column, frame, inside
 from dynatui.render.scene import Scene
@@ -42,7 +43,7 @@ def log(scene: Scene, width: int, height: int) -> Rows:
     told = [_row(entry, inner) for entry in entries(scene.state)]
     if not told:
         told = [(("nothing yet: every turn of a knob is told here, with who did it and why", "dim"),)]
-    turns = len(scene.state.changes)
+    turns = len(scene.state.lane.changes)
     title: Row = (("Log", "title"), (f" ─ {turns} {'turn' if turns == 1 else 'turns'} of knobs, and why", "dim"))
     return frame(title, told[-room:] if room else [], (width, height))
 
@@ -55,25 +56,25 @@ def entries(state: RunState) -> list[Entry]:
         for end in state.ends.values()
     ]
     failed = [Entry(None, "error", state.failure.message, ink="bad")] if state.failure else []
-    happened = sorted([*_changes(state), *_difference(state)], key=lambda entry: entry.rounds or (0, 0))
+    happened = sorted([*_changes(state.lane), *_difference(state)], key=lambda entry: entry.rounds or (0, 0))
     return [*loaded, *happened, *ended, *failed]
 
 
-def _changes(state: RunState) -> list[Entry]:
+def _changes(lane: LaneState) -> list[Entry]:
     """The turns of knobs; history's small steps in one direction are told as one."""
     told = list[tuple[int, Change]]()
-    for change in state.changes:
+    for change in lane.changes:
         if told and continues(change, told[-1][1]):
             first, before = told.pop()
             told.append((first, joint(change, before)))
         else:
             told.append((change.mark.round, change))
-    return [_change(first, change, state) for first, change in told]
+    return [_change(first, change, lane) for first, change in told]
 
 
-def _change(first: int, change: Change, state: RunState) -> Entry:
-    why = reason(change, state)
-    brief = f"acceptance {versus(change.acceptance, target(state))}" if why and change.acceptance is not None else ""
+def _change(first: int, change: Change, lane: LaneState) -> Entry:
+    why = reason(change, lane)
+    brief = f"acceptance {versus(change.acceptance, target(lane))}" if why and change.acceptance is not None else ""
     who = "you" if change.by_user else "history"
     return Entry((first, change.mark.round), who, turned(change), (why, brief))
 

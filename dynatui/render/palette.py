@@ -42,6 +42,7 @@ _ATTRIBUTES: dict[Ink, tuple[str, str]] = {
     "prompt": ("muted", "italic"),
     "first": ("primary", "bold"),
     "second": ("accent", ""),
+    "third": ("success", "italic"),
     "good": ("success", ""),
     "warn": ("warning", "bold"),
     "bad": ("error", "bold"),

@@ -12,7 +12,6 @@ from msgspec import structs
 
 from decoder.events import Round
 from decoder.levels import ROOT_IS_DRAFTED
-from decoder.steering import Stage
 from dynatui.clean import clean_line
 from dynatui.fold.state import RunState
 from dynatui.fold.tokens import Token
@@ -21,7 +20,7 @@ from dynatui.render.scene import Scene
 
 def shown_round(scene: Scene) -> Round | None:
     """The round that the tree and the mask are drawn from."""
-    token, stage = scene.inspected, held(scene)
+    token, stage = scene.inspected, scene.held
     if token is not None:
         return round_of(scene.state, token)
     if stage is None:
@@ -37,14 +36,9 @@ def round_of(state: RunState, token: Token) -> Round | None:
     return next((event for event in state.past if event.round == token.round), None)
 
 
-def held(scene: Scene) -> Stage | None:
-    """The stage that the engine is held at in the middle of a round, unless a token is inspected."""
-    return scene.stage if scene.inspected is None else None
-
-
 def bonus_of(scene: Scene, event: Round) -> Token | None:
     """The token that the target itself added to a round, if it is text already."""
-    stage = held(scene)
+    stage = scene.held
     if stage is not None and stage.name != "committed":
         return None
     tokens = scene.state.tokens

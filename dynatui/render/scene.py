@@ -23,6 +23,8 @@ PanelName: TypeAlias = Literal["text", "tree", "curves", "race", "work", "whatif
 
 HEATS: tuple[Heat, ...] = get_args(Heat)
 PANELS: tuple[PanelName, ...] = get_args(PanelName)
+LEAST_TOP = 4.0
+"""Tokens a round that every scale reaches."""
 ALWAYS: tuple[PanelName, ...] = ("text", "tree", "curves")
 """Panels with a place of their own where there is room; the others share one."""
 
@@ -39,6 +41,25 @@ class Place:
     """Own decode time at that round."""
     live: bool = True
     """Whether the picture follows the work."""
+
+
+@dataclass(frozen=True)
+class Scale:
+    """What the axes of a run's charts reach; two runs side by side share the larger of both."""
+
+    tokens: int
+    """Of the text."""
+    deepest: float
+    """Levels of a tree."""
+
+    @property
+    def top(self) -> float:
+        """Tokens a round."""
+        return max(LEAST_TOP, self.deepest + 1)
+
+    def joined(self, other: "Scale") -> "Scale":
+        """Axes that hold both."""
+        return Scale(max(self.tokens, other.tokens), max(self.deepest, other.deepest))
 
 
 @dataclass(frozen=True)
@@ -91,13 +112,29 @@ class Scene:
     broke: str = ""
     """Why decoding paused by itself; cleaned."""
     pinned: Pin | None = None
-    """What the user pinned as A."""
+    """What was pinned as A."""
+    scale: Scale | None = None
+    """Axes that are settled for all charts; None: those of the watched method."""
     whatif: WhatIf | None = None
     """What other knobs would have done, when that is shown."""
     gpu: GpuLoad | None = None
     """How busy the device is, where it says so."""
     note: str = ""
     """What the last key did, where nothing else shows it; cleaned."""
+
+    @property
+    def held(self) -> Stage | None:
+        """The stage in the middle of a round at which decoding is held and which is shown."""
+        return self.stage if self.inspected is None else None
+
+    @property
+    def number(self) -> int | None:
+        """The round that the picture is of, as events number it; None before the first."""
+        if self.inspected is not None:
+            return self.inspected.round
+        if self.held is not None:
+            return self.held.event.round
+        return self.place.round - 1 if self.place.round > 0 else None
 
     @property
     def inspected(self) -> Token | None:

@@ -1,18 +1,20 @@
-"""The knobs that matter most as sliders, why history moves them, and how A and B compare.
+"""The knobs of the watched method that matter most as sliders, what limits its trees, why history moves knobs, and how
+A and B compare.
 
 `hit` is drawing the other way round: both go by `_places`.
 """
 
 from dataclasses import dataclass
 
-from decoder.knobs import KnobName
+from decoder.knobs import KnobName, bounds
+from dynatui.fold.lane import Change, LaneState
 from dynatui.fold.pin import LABELS, LEAST, Pin, compared, sentence, verdict
-from dynatui.fold.state import Change, RunState
-from dynatui.knobs import KnobInfo, info
+from dynatui.fold.state import RunState
+from dynatui.knobs import KnobInfo, info, rules_in_force, sliders_of
 from dynatui.render.ink import Ink, Row, Rows, best, fit, fitting, frame, inside, short, width_of
 from dynatui.render.scene import Scene
 from dynatui.render.track import Track
-from dynatui.render.words import reason, sign, target, turned, versus
+from dynatui.render.words import limited, moved_back, reason, sign, target, turned, versus
 
 _BORDER = 3
 _TAIL = 14
@@ -22,6 +24,9 @@ _LONG = 30
 """Cells from which a slider says what it means."""
 _SHORT = 18
 """Cells from which it names its keys."""
+_UNIT: frozenset[KnobName] = frozenset(("tau_h", "tau_l", "fixed_tau"))
+"""Probabilities: their scale is 0 to 1, whatever the bounds of the moment are."""
+_LARGEST = 1e6
 
 
 @dataclass(frozen=True)
@@ -35,28 +40,23 @@ class _Place:
     width: int
 
 
-_SLIDERS: tuple[tuple[KnobName, str, str], ...] = (
-    ("tau_h", "sure from", "[ ]"),
-    ("tau_l", "unsure below", "{ }"),
-    ("d0", "base depth", "- ="),
-)
-
-
 def knobs(scene: Scene, width: int, height: int) -> Rows:
     """Sliders in a row, history's reasoning and the comparison below; framed where there is height for it."""
     framed = height > _BORDER
     inner, room = inside((width, height)) if framed else (width - 1, height)
-    told = [history_line(scene, inner)]
-    if scene.pinned is not None:
-        comparison = compared_line(scene.pinned, scene.state, inner)
-        told = [*told, comparison] if room > len(told) + 1 else [comparison]
-    body = [_sliders(scene, inner), *told]
+    body = [_sliders(scene, inner), *notes(scene, inner, room - 1)]
     if not framed:
         return [fit(((" ", "plain"), *row), width) for row in [*body, *[()] * height][: max(0, room)]]
-    recorded = scene.replaying or scene.following
-    how = "as recorded" if recorded else "turn them while it runs; in force from the next round"
-    title: Row = (("Knobs", "title"), (f" ─ {how}; k shows all", "dim"))
-    return frame(title, body, (width, height))
+    return frame(_title(scene, width - 6), body, (width, height))
+
+
+def notes(scene: Scene, width: int, room: int) -> Rows:
+    """What history does and how A and B compare; where there is room for one alone, whatever is newer."""
+    lane = scene.state.lane
+    told = [row for row in (history_line(lane, width), compared_line(scene.pinned, scene.state, width)) if row]
+    if room >= len(told):
+        return told
+    return told[:1] if moved_back(lane) else told[len(told) - room :]
 
 
 def hit(scene: Scene, width: int, height: int, x: int, y: int) -> tuple[KnobName, float] | None:
@@ -64,26 +64,40 @@ def hit(scene: Scene, width: int, height: int, x: int, y: int) -> tuple[KnobName
     framed = height > _BORDER
     inner = inside((width, height))[0] if framed else width - 1
     left, top = (2, 1) if framed and inner < width - 1 else (0 if framed else 1, 0)
-    if y != top or scene.state.knobs is None or not 0 <= x - left < inner:
+    places = _places(scene.state, inner)
+    if y != top or not places or not 0 <= x - left < inner:
         return None
-    for place in _places(scene.state, inner):
+    for place in places:
         asked = place.track.asked(x - left, place.knob)
         if asked is not None:
             return place.knob.name, asked
-    history = scene.wanted.get("history", scene.state.history)
-    at_tail = x - left >= sum(place.width for place in _places(scene.state, inner))
+    history = scene.wanted.get("history", scene.state.lane.history)
+    at_tail = x - left >= sum(place.width for place in places)
     return ("history", 0.0 if history else 1.0) if at_tail and history is not None else None
 
 
+def _title(scene: Scene, width: int) -> Row:
+    """Whose knobs these are, and what limits its trees; the words on how to turn them give way."""
+    name: Row = (("Knobs", "title"), (f" of {scene.state.watched}" if scene.state.watched else "", "title"))
+    recorded = scene.replaying or scene.following
+    how = "as recorded" if recorded else "turn them while it runs; d shows all"
+    limits = limited(scene.state.lane)
+    wordings = [f" ─ {limit} in the last {scene.state.lane.window} rounds ─ {how}" for limit in limits[:1]]
+    wordings += [f" ─ {limit}" for limit in limits]
+    return (*name, (best(width - width_of(name), *wordings, f" ─ {how}"), "dim"))
+
+
 def _places(state: RunState, width: int) -> list[_Place]:
-    each = max(1, (width - _TAIL) // len(_SLIDERS))
-    deepest = max(2.0, state.settings.get("d_max", 8.0) - 1)
+    sliders, rules = sliders_of(state.watched), rules_in_force(state)
+    if rules is None:
+        return []
+    each = max(1, (width - _TAIL) // max(3, len(sliders)))
     places = []
-    for number, (name, meaning, caps) in enumerate(_SLIDERS):
-        knob = info(name)
-        label = f"{knob.symbol} {meaning} " if each >= _LONG + 2 else f"{knob.symbol} "
-        keys = f"{caps} " if each >= _SHORT else ""
-        low, high = (1.0, deepest) if name == "d0" else (0.0, 1.0)
+    for number, slider in enumerate(sliders):
+        knob = info(slider.knob)
+        label = f"{knob.symbol} {slider.meaning} " if each >= _LONG + 2 else f"{knob.symbol} "
+        keys = f"{' '.join(slider.caps)} " if each >= _SHORT else ""
+        low, high = (0.0, 1.0) if slider.knob in _UNIT else bounds(rules, slider.knob)
         before = len(label) + len(keys)
         cells = max(0, each - 2 - before - _FIGURE)
         places.append(_Place(knob, label, keys, Track(number * each + before, cells, low, high), each))
@@ -91,68 +105,96 @@ def _places(state: RunState, width: int) -> list[_Place]:
 
 
 def _sliders(scene: Scene, width: int) -> Row:
-    state = scene.state
-    if state.knobs is None:
-        return (("this method has no knobs" if state.newest else "the knobs come with the first round", "dim"),)
+    lane, places = scene.state.lane, _places(scene.state, width)
+    if not scene.state.watched:
+        return (("knob keys work already: turns are in force from the first round on", "dim"),)
+    if not places:
+        return ((f"{scene.state.watched} has no knobs; w watches another method", "dim"),)
     row: Row = ()
-    for place in _places(state, width):
-        value, wanted = float(getattr(state.knobs, place.knob.name)), scene.wanted.get(place.knob.name)
+    for place in places:
+        value, wanted = _value(lane, place.knob.name), scene.wanted.get(place.knob.name)
         ends = place.track.low, place.track.high
-        figure = f" {short(value)}" if wanted is None else f" →{short(wanted)}"
+        figure = f" {_written(place.knob, value)}" if wanted is None else f" →{_written(place.knob, wanted)}"
         ink: Ink = "strong" if wanted is None else "warn"
         drawn = place.track.drawn(value, wanted=wanted, start=None, ends=ends)
         slider: Row = ((place.label, "plain"), (place.keys, "key"), *drawn, (figure, ink))
         row = (*row, *fit(slider, place.width))
+    if lane.history is None:
+        return row
     wanted = scene.wanted.get("history")
-    history = state.history if wanted is None else bool(wanted)
+    history = lane.history if wanted is None else bool(wanted)
     pending, ink = ("", "good") if wanted is None else ("→", "warn")
     return (*row, ("history ", "plain"), ("h ", "key"), (f"{pending}{'on' if history else 'off'}", ink))
 
 
-def history_line(scene: Scene, width: int) -> Row:
+def _value(lane: LaneState, name: KnobName) -> float:
+    """The value in force: the exact one where rounds tell it."""
+    exact = getattr(lane.knobs, name, None) if lane.knobs is not None else None
+    return float(lane.settings.get(name, 0.0) if exact is None else exact)
+
+
+def _written(knob: KnobInfo, value: float) -> str:
+    return short(value) if not knob.integer or abs(value) >= _LARGEST else knob.written(value)
+
+
+def history_line(lane: LaneState, width: int) -> Row:
     """What history did last with the knobs and what it does now, each with its reason."""
-    state = scene.state
-    if state.history is None or state.knobs is None:
+    if lane.history is None:
         return ()
-    if not state.history:
+    if not lane.history:
         return (("history is off: D0 and τh stay where you put them", "dim"),)
-    if len(state.shares) < state.window:
-        return ((f"history looks at the first {state.window} rounds that draft: {len(state.shares)} so far", "dim"),)
-    last = _last(state)
+    back = moved_back(lane)
+    if back is not None:
+        return _moved_back(back, lane, width)
+    if len(lane.shares) < lane.window:
+        return ((f"history looks at the first {lane.window} rounds that draft: {len(lane.shares)} so far", "dim"),)
+    last = _last(lane)
     if last is None:
-        return (("history: ", "plain"), *_now(state, width - len("history: ")))
-    done: Row = (("history: ", "plain"), (turned(last), "strong"), (f": {reason(last, state)}", "plain"))
+        return (("history: ", "plain"), *_now(lane, width - len("history: ")))
+    done: Row = (("history: ", "plain"), (turned(last), "strong"), (f": {reason(last, lane)}", "plain"))
     since: Row = ((f" (round {last.mark.round})", "dim"),)
-    now: Row = (("; now ", "dim"), *_now(state, 0))
+    now: Row = (("; now ", "dim"), *_now(lane, 0))
     return next((row for row in ((*done, *since, *now), (*done, *since), done) if width_of(row) <= width), done)
 
 
-def compared_line(pinned: Pin, state: RunState, width: int) -> Row:
+def _moved_back(change: Change, lane: LaneState, width: int) -> Row:
+    """History has moved what a hand has set, and the key that puts it back for good."""
+    knob, mark = info(change.mark.name), change.mark
+    own, now = (knob.written(value) if abs(value) < _LARGEST else short(value) for value in (mark.old, mark.new))
+    what = f"history moves {knob.symbol} back: you set {own}, now {now}"
+    why = reason(change, lane)
+    told = best(width - len(f"  H holds {own}"), *([f"{what}; {why}"] if why else []), what, f"{knob.symbol} is {now}")
+    return ((f"{told}  ", "warn"), ("H", "key"), (f" holds {own}", "plain"))
+
+
+def compared_line(pinned: Pin | None, state: RunState, width: int) -> Row:
     """What the pinned settings, A, and those in force, B, yield, with intervals."""
+    if pinned is None:
+        return ()
     now = pinned.since(state)
     found = compared(pinned.samples, now)
     head: Row = (("A/B ", "title"),)
     if found is None:
-        side, rounds = ("A", len(pinned.samples)) if len(pinned.samples) < LEAST else ("B", len(now))
-        told = f"{side} has {rounds} of the {LEAST} rounds that a comparison needs"
-        return (*head, (best(width - 4, told, f"{side} {rounds}/{LEAST} rounds"), "dim"))
+        a, b = len(pinned.samples), len(now)
+        told = f"too few rounds yet: A has {a}, B has {b}; each needs {LEAST}"
+        return (*head, (best(width - 4, told, f"too few rounds yet: {a}, {b} of {LEAST}"), "dim"))
     clear = next((f"{LABELS[one.figure]}: {verdict(one)}" for one in found if one.clear), "no clear difference so far")
     parts: list[Row] = [((f"  {sentence(one)}", "dim"),) for one in found]
     return fitting([(*head, (clear, "strong")), *parts, (("  95 % intervals", "dim"),)], width)
 
 
-def _last(state: RunState) -> Change | None:
+def _last(lane: LaneState) -> Change | None:
     """What history did last; of two knobs at once, the base depth."""
-    own = [change for change in state.changes if not change.by_user]
+    own = [change for change in lane.changes if not change.by_user]
     newest = [change for change in own if change.mark.round == own[-1].mark.round]
     return next((change for change in newest if change.mark.name == "d0"), own[-1] if own else None)
 
 
-def _now(state: RunState, width: int) -> Row:
+def _now(lane: LaneState, width: int) -> Row:
     """Where history is going."""
-    mean, aim = state.acceptance or 0.0, target(state)
+    mean, aim = lane.acceptance or 0.0, target(lane)
     verdict = sign(mean, aim)
     steps = {"=": "holds", ">": "D0 up, τh down", "<": "D0 down, τh up"}[verdict]
     figures = versus(mean, aim)
-    long = f"depth acceptance {figures} over the last {state.window} rounds: {steps}"
+    long = f"depth acceptance {figures} over the last {lane.window} rounds: {steps}"
     return ((best(width, long, f"depth acceptance {figures}: {steps}") if width else f"{figures}: {steps}", "plain"),)

@@ -64,9 +64,11 @@ def activity(scene: Scene) -> Row:
 
 def _held(scene: Scene) -> Row:
     """Why what is shown stands still, if it does, and the key that goes on."""
-    where = "" if scene.place.live else f" round {scene.place.round} of {scene.place.rounds}"
-    if scene.stage is not None and scene.place.live:
-        return ((f"HELD: {_HELD[scene.stage.name]}", "warn"), (" . goes on, P lets it run", "dim"))
+    number, last = scene.number, scene.place.rounds - 1
+    where = "" if scene.place.live else " before the first round" if number is None else f" round {number} of {last}"
+    if scene.held is not None:
+        held = f"HELD round {number}: {_HELD[scene.held.name]}"
+        return ((held, "warn"), (" . goes on, P lets it run", "dim"))
     if scene.broke:
         return ((f"PAUSED {scene.broke}", "warn"), (" P resumes", "dim"))
     if scene.paused:

@@ -3,7 +3,7 @@
 `hit` is drawing the other way round: both go by `_length`.
 """
 
-from dynatui.render.ink import Row, Rows, Span, fit, merged, share, short
+from dynatui.render.ink import Ink, Row, Rows, Span, best, fit, merged, share, short
 from dynatui.render.scene import Scene
 
 _BACK = "looking back"
@@ -32,9 +32,9 @@ def _line(scene: Scene, length: int) -> Row:
     if length < 1:
         return ()
     place, inner = scene.place, length - 2
-    ball = _cell(place.round, place.rounds, inner)
+    ball = _cell(0 if scene.number is None else scene.number + 1, place.rounds, inner)
     cells: list[Span] = [("━", "bar") if cell < ball else ("─", "frame") for cell in range(inner)]
-    for mark in scene.state.marks:
+    for mark in scene.state.lane.marks:
         cells[_cell(mark.round, place.rounds, inner)] = ("▲", "warn")
     cells[ball] = ("●", "good" if place.live else "warn")
     return merged([("◀", "dim"), *cells, ("▶", "dim")])
@@ -60,9 +60,13 @@ def _longest(scene: Scene, width: int) -> str:
 
 def _words(scene: Scene, width: int) -> Row:
     place, longest = scene.place, _longest(scene, width)
+    ink: Ink = "plain" if place.live else "warn"
+    number, last = scene.number, max(0, place.rounds - 1, scene.number or 0)
+    if number is None:
+        return ((best(len(longest), "before the first round", "no round"), ink),)
     if "of" not in longest:
-        return ((f"{place.round}/{place.rounds}", "plain" if place.live else "warn"),)
-    words = f"round {place.round} of {place.rounds} · " if "round" in longest else f"{place.round} of {place.rounds} · "
+        return ((f"{number}/{last}", ink),)
+    words = f"round {number} of {last} · " if "round" in longest else f"{number} of {last} · "
     if " s " in longest:
         words += f"{short(place.seconds, 1)} s · "
     back = _BACK if _BACK in longest else "back"

@@ -1,16 +1,14 @@
 """The draft tree of a round: what was proposed, how probable it was, what the target accepted; or its mask."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from decoder.config import AUTO
-from decoder.events import Round
+from decoder.events import Limit, Round
 from decoder.levels import drafted_nodes
 from dynatui.render.ink import Ink, Row, Rows, bar, best, column, fit, frame, inside
 from dynatui.render.mask import mask
 from dynatui.render.rounds import (
     bonus_of,
     chosen,
-    held,
     is_drafted,
     path_logprobs,
     piece_text,
@@ -24,7 +22,11 @@ _BAR = 8
 _NUMBERS = 6
 _WIDEST_NAME = 36
 _ROOM_FOR_NOTE = 18
-_ALONE = "the target goes on alone: guesses would take longer than they save"
+_ALONE: Mapping[Limit | None, str] = {
+    "cost": "the target goes on alone: guesses would cost more time than they save",
+    "context": "the target goes on alone: the context has no room for guesses",
+    None: "the target goes on alone",
+}
 _TITLE = len("╭─ Tree ─  ─╮")
 
 
@@ -42,7 +44,7 @@ def tree(scene: Scene, width: int, height: int) -> Rows:
     token = scene.inspected
     body = nodes(event, inner, room - 1, marked=token.node if token else None)
     if drafted_nodes(event) == 0 and event.knobs is not None:
-        why = _ALONE if scene.state.settings.get("n_max") == AUTO else _ALONE.partition(":")[0]
+        why = _ALONE.get(event.limited_by, _ALONE[None])
         body += wrapped(((why, "dim"),), inner)[: max(0, room - 1 - len(body))]
     body += [()] * (room - 1 - len(body))
     body.append(_ending(scene, event))
@@ -109,7 +111,7 @@ def _percent(probability: float) -> str:
 
 def _progress(scene: Scene, event: Round) -> tuple[str, ...]:
     """What has become of the round so far, in wordings from the longest to the shortest."""
-    drafted, accepted, stage = drafted_nodes(event), len(event.accepted), held(scene)
+    drafted, accepted, stage = drafted_nodes(event), len(event.accepted), scene.held
     name = f"round {event.round}: "
     if not drafted and event.draft_forwards is not None:
         told = "no draft" if event.draft_forwards == 0 else "no guess kept"
@@ -125,7 +127,7 @@ def _progress(scene: Scene, event: Round) -> tuple[str, ...]:
 def _ending(scene: Scene, event: Round) -> Row:
     if event.draft_forwards is None:
         return (("this method does not show its draft", "dim"),)
-    stage = held(scene)
+    stage = scene.held
     if stage is not None and stage.name == "drafted":
         return (("○ a guess", "plain"), ("  the target has not looked at it yet", "dim"))
     if drafted_nodes(event) == 0:

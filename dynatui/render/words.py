@@ -1,10 +1,12 @@
-"""Turns of knobs in words: what changed, and why history did it."""
+"""Turns of knobs in words: what changed, why history did it, and what keeps a tree from growing."""
 
 import math
+from collections import Counter
 from dataclasses import replace
 
-from dynatui.fold.state import Change, RunState
-from dynatui.knobs import info
+from decoder.events import Limit
+from dynatui.fold.lane import Change, LaneState
+from dynatui.knobs import info, limit_name
 from dynatui.render.ink import short
 
 TARGET = 0.7
@@ -39,12 +41,12 @@ def value(change: Change, number: float) -> str:
     return info(change.mark.name).written(number)
 
 
-def reason(change: Change, state: RunState) -> str:
+def reason(change: Change, lane: LaneState) -> str:
     """What moved history: depth acceptance .78 > .70 over 10 rounds; nothing for a user's turn."""
     if change.by_user or change.acceptance is None:
         return ""
-    rounds = min(state.window, max(1, change.mark.round))
-    return f"depth acceptance {versus(change.acceptance, target(state))} over {rounds} rounds"
+    rounds = min(lane.window, max(1, change.mark.round))
+    return f"depth acceptance {versus(change.acceptance, target(lane))} over {rounds} rounds"
 
 
 def versus(mean: float, aim: float) -> str:
@@ -52,15 +54,44 @@ def versus(mean: float, aim: float) -> str:
     return f"{short(mean)} {sign(mean, aim)} {short(aim)}"
 
 
-def target(state: RunState) -> float:
+def target(lane: LaneState) -> float:
     """The depth acceptance that history aims at."""
-    return state.parameter("target_acceptance", TARGET)
+    return lane.parameter("target_acceptance", TARGET)
 
 
 def sign(mean: float, aim: float) -> str:
     """How a mean compares with its aim, as far as two decimals tell."""
     written, wanted = round(mean, 2), round(aim, 2)
     return "=" if written == wanted else ">" if mean > aim else "<"
+
+
+def limits(lane: LaneState) -> list[tuple[str, float]]:
+    """What limited the trees of the last rounds, with the share of these rounds, the most frequent first.
+
+    Rounds of a recording that does not tell, and of a method without a tree, are left out.
+    """
+    known: list[Limit] = [limit for limit in lane.limits if limit is not None]
+    return [(limit_name(limit), count / len(known)) for limit, count in Counter(known).most_common()]
+
+
+def limited(lane: LaneState) -> tuple[str, ...]:
+    """The same in wordings from the longest to the shortest; none where nothing is known."""
+    found = [f"{name} {100 * share:.0f} %" for name, share in limits(lane)]
+    long = [f"limited by {', '.join(found[:count])}" for count in range(len(found), 0, -1)]
+    return (*long, *found[:1])
+
+
+def moved_back(lane: LaneState) -> Change | None:
+    """History's moves of a knob since the user turned it, as one, where they lead back; None where they do not."""
+    for name in ("d0", "tau_h"):
+        own = [change for change in lane.changes if change.mark.name == name]
+        by_user = [place for place, change in enumerate(own) if change.by_user]
+        if not lane.history or not by_user or own[-1].by_user:
+            continue
+        turn, last = own[by_user[-1]].mark, own[-1]
+        if (last.mark.new - turn.new) * (turn.old - turn.new) > 0:
+            return replace(last, mark=replace(last.mark, old=turn.new))
+    return None
 
 
 def _used(d0: float) -> str:

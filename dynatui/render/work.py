@@ -108,7 +108,7 @@ def _level(label: str, level: tuple[int, int], count: str, most: int, widths: tu
 
 def times(state: RunState, tally: Tally, width: int) -> Rows:
     """What each stage took: in the last round, on average, as a share, and lately."""
-    past, curves = state.past, state.curves
+    past, curves = state.past, state.lane.curves
     last = past[-1]
     last_s = max(0.0, last.t - (past[-2].t if len(past) > 1 else 0.0))
     stages = (

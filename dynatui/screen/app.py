@@ -20,7 +20,6 @@ from textual.containers import Container
 from textual.screen import Screen
 
 from dynatui.clean import clean_line
-from dynatui.fold.pin import Pin
 from dynatui.render import (
     cards,
     curves,
@@ -91,7 +90,6 @@ class DynaApp(App[None]):
         self.source = source
         self.intake = Intake(source)
         self.gaze, self.desk = self.intake.gaze, self.intake.desk
-        self.pin: Pin | None = None
         self.scene = Scene(symbols=view.symbols)
         self.text_panel = TextPanel()
         self.command_line = command_line
@@ -109,31 +107,31 @@ class DynaApp(App[None]):
 
     def compose(self) -> ComposeResult:
         """All panels; `arranged` says which are shown."""
-        yield Canvas(status.status, every_s=0.5, panel="status")
-        yield Canvas(status.essentials, every_s=0.0, panel="essentials")
-        yield Canvas(cards.cards, every_s=0.5, panel="cards")
-        yield Canvas(status.tabs, every_s=0.5, panel="tabs")
+        yield Canvas(status.status, panel="status")
+        yield Canvas(status.essentials, panel="essentials", flowing=True)
+        yield Canvas(cards.cards, panel="cards")
+        yield Canvas(status.tabs, panel="tabs")
         with Container(id="main"):
             with Container(id="left"):
-                yield Canvas(self.text_panel, every_s=0.0, panel="text")
-                yield Canvas(inspect.inspect, every_s=0.0, panel="inspect")
-                yield Canvas(race.race, every_s=0.5, panel="race")
-                yield Canvas(work.work, every_s=0.5, panel="work")
-                yield Canvas(whatif.whatif, every_s=0.5, panel="whatif")
-                yield Canvas(prompts.prompts, every_s=0.5, panel="prompts")
-                yield Canvas(log.log, every_s=0.5, panel="log")
-            yield Canvas(tree.tree, every_s=0.25, panel="tree")
+                yield Canvas(self.text_panel, panel="text", flowing=True)
+                yield Canvas(inspect.inspect, panel="inspect")
+                yield Canvas(race.race, panel="race")
+                yield Canvas(work.work, panel="work")
+                yield Canvas(whatif.whatif, panel="whatif")
+                yield Canvas(prompts.prompts, panel="prompts")
+                yield Canvas(log.log, panel="log")
+                yield Canvas(drawer.drawer, panel="drawer")
+            yield Canvas(tree.tree, panel="tree")
             with Container(id="column"):
-                yield Canvas(work.work, every_s=0.5, panel="side")
-                yield Canvas(guide.guide, every_s=1.0, panel="guide")
+                yield Canvas(work.work, panel="side")
+                yield Canvas(guide.guide, panel="guide")
         with Container(id="curves"):
-            yield Canvas(curves.acceptance, every_s=0.4, panel="acceptance")
-            yield Canvas(curves.depth, every_s=0.4, panel="depth")
-        yield Canvas(curves.trends, every_s=0.5, panel="trends")
-        yield Canvas(timeline.timeline, every_s=0.5, panel="timeline")
-        yield Canvas(drawer.drawer, every_s=0.1, panel="drawer")
-        yield Canvas(sliders.knobs, every_s=0.5, panel="knobs")
-        yield Canvas(status.footer, every_s=0.5, panel="footer")
+            yield Canvas(curves.acceptance, panel="acceptance")
+            yield Canvas(curves.depth, panel="depth")
+        yield Canvas(curves.trends, panel="trends")
+        yield Canvas(timeline.timeline, panel="timeline")
+        yield Canvas(sliders.knobs, panel="knobs")
+        yield Canvas(status.footer, panel="footer")
 
     def on_mount(self) -> None:
         """Starts the work and the timer."""
@@ -162,17 +160,18 @@ class DynaApp(App[None]):
     def take_in(self) -> None:
         """Folds the records that are new."""
         news = self.intake.read()
-        self._easel.owed |= news.weighty
+        self._easel.owed |= news.weighty or (news.any and self.source.paused)
         if news.failed:
             self.gaze.follow()
             self.scene = replace(self.scene, panel="text", mode="watch", cursor=None, maximised=False)
 
     def draw(self, *, everything: bool = False) -> None:
         """Hands the scene to each panel whose time has come."""
-        now = self._clock()
+        now, stage = self._clock(), self.scene.stage
         self._look_around(now)
         self._arrange()
-        self._easel.draw(self, lambda _: self.scene, now, everything=everything)
+        stepped = self.scene.stage is not stage
+        self._easel.draw(self, lambda _: self.scene, now, everything=everything or stepped)
 
     def look(self, **changes: Any) -> None:
         """Changes how the user looks at the work, and shows it."""
@@ -182,6 +181,15 @@ class DynaApp(App[None]):
         self._arrange()
         self.draw(everything=True)
         self.call_after_refresh(self.draw, everything=True)
+
+    def watch_method(self, method: str) -> None:
+        """Text, tree, curves and knob keys are this method's from now on."""
+        self.gaze.choose(method)
+        if self.source.controls is not None:
+            self.source.controls.watch(method)
+        tokens = len(self.gaze.state.tokens)
+        cursor = self.scene.cursor
+        self.look(cursor=None if cursor is None or not tokens else min(cursor, tokens - 1))
 
     def say(self, note: str) -> None:
         """Tells the user in one line what became of a key."""
@@ -261,7 +269,7 @@ class DynaApp(App[None]):
         """Brings the scene up to date with the work."""
         note = self.scene.note if now < self._note_until else ""
         scene = replace(self.scene, note=note)
-        self.scene = self._outlook.scene(scene, now, pin=self.pin, estimate="whatif" in self._visible)
+        self.scene = self._outlook.scene(scene, now, estimate="whatif" in self._visible)
 
     async def _beats(self) -> None:
         """A tick every so often; a timer of Textual's would cost as much as half a frame."""

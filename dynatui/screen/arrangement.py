@@ -8,7 +8,7 @@ from dynatui.render.scene import ALWAYS, PanelName, Scene
 
 _CONTAINERS: dict[str, tuple[str, ...]] = {
     "main": ("left", "tree", "column"),
-    "left": ("text", "race", "work", "whatif", "prompts", "log", "inspect"),
+    "left": ("text", "race", "work", "whatif", "prompts", "log", "inspect", "drawer"),
     "column": ("side", "guide"),
     "curves": ("acceptance", "depth"),
 }
@@ -30,11 +30,12 @@ def _panels(room: Layout, scene: Scene, shared: PanelName) -> set[str]:
     if scene.maximised and scene.mode != "knobs":
         return {"status", "footer", *_of(scene.panel), *(inspecting if scene.panel in ("text", "tree") else ())}
     if room in ("roomy", "full"):
-        below = {"drawer"} if scene.mode == "knobs" else {"acceptance", "depth", "timeline", "knobs"}
+        below = {"acceptance", "depth", "timeline", *(() if scene.mode == "knobs" else ("knobs",))}
         side = {"side", "guide"} if room == "roomy" else set[str]()
-        return {"status", "cards", "text", "tree", "footer", *below, *side, *(inspecting or {shared})}
+        beneath_text = {"drawer"} if scene.mode == "knobs" else inspecting or {shared}
+        return {"status", "cards", "text", "tree", "footer", *below, *side, *beneath_text}
     if scene.mode == "knobs":
-        return {"status", "cards", "drawer", "footer"}
+        return {"status", "cards", "drawer", "footer"} | ({"trends"} if room == "tabbed" else set())
     shown = {"status", "cards", "footer", *_of(scene.panel), *(inspecting if scene.panel in ("text", "tree") else ())}
     if room == "tabbed":
         return shown | {"tabs", "knobs", "trends" if scene.place.live else "timeline"}

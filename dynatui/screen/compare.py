@@ -33,8 +33,6 @@ from dynatui.session import Symbols, View
 
 Recording: TypeAlias = tuple[Path, list[Event]]
 
-_FIGURES_S = 0.2
-"""All figures change together, so that they never contradict each other."""
 _TALL, _TALLEST = 30, 50
 """Heights from which two panels, and all three, stand above each other."""
 _FLAT = 16
@@ -89,17 +87,17 @@ class CompareApp(App[None]):
 
     def compose(self) -> ComposeResult:
         """Both columns; `_arrange` hides what has no room."""
-        yield Canvas(self._moment, every_s=0.0, panel="moment")
+        yield Canvas(self._moment, panel="moment")
         with Container(id="columns"):
             for side, letter in enumerate(versus.LETTERS):
                 with Container(classes="column"):
-                    yield self._canvas(partial(self._heading, side), _FIGURES_S, letter, "heading")
-                    yield self._canvas(cards.cards, _FIGURES_S, letter, "cards")
-                    yield self._canvas(TextPanel(), 0.0, letter, "text")
-                    yield self._canvas(tree.tree, 0.25, letter, "tree")
-                    yield self._canvas(curves.acceptance, 0.2, letter, "curves")
-        yield Canvas(self._table, every_s=_FIGURES_S, panel="table")
-        yield Canvas(self._keys, every_s=0.0, panel="keys")
+                    yield self._canvas(partial(self._heading, side), letter, "heading")
+                    yield self._canvas(cards.cards, letter, "cards")
+                    yield self._canvas(TextPanel(), letter, "text", flowing=True)
+                    yield self._canvas(tree.tree, letter, "tree")
+                    yield self._canvas(curves.acceptance, letter, "curves")
+        yield Canvas(self._table, panel="table")
+        yield Canvas(self._keys, panel="keys")
 
     def on_mount(self) -> None:
         """Starts the timer."""
@@ -184,8 +182,10 @@ class CompareApp(App[None]):
         self._easel.line.leave()
         self.exit(return_code=0)
 
-    def _canvas(self, painter: Callable[[Scene, int, int], Rows], every_s: float, letter: str, panel: str) -> Canvas:
-        canvas = Canvas(painter, every_s=every_s, panel=f"{letter}-{panel}")
+    def _canvas(
+        self, painter: Callable[[Scene, int, int], Rows], letter: str, panel: str, *, flowing: bool = False
+    ) -> Canvas:
+        canvas = Canvas(painter, panel=f"{letter}-{panel}", flowing=flowing)
         canvas.add_class(panel)
         return canvas
 

@@ -19,10 +19,16 @@ from dynatui.screen.widgets.wire import SYNC_END, SYNC_START, Frame
 from dynatui.session import View
 
 FPS, FPS_OVER_SSH = 10, 5
+TOGETHER_S = 0.3
+"""Least time between two pictures of all panels: terminals behind slow lines pay for each."""
 
 
 class Easel:
-    """Draws an app's canvases, each at its own pace, and none while the line is busy."""
+    """Draws an app's canvases, and none while the line is busy.
+
+    All that tells figures is drawn from one scene at one time, so that no two panels ever show different rounds; only
+    text flows from frame to frame.
+    """
 
     def __init__(self, line: Line | None) -> None:
         self.line = line or Line()
@@ -31,24 +37,25 @@ class Easel:
         self.inks: Mapping[Ink, Style] = {}
         self._canvases: list[Canvas] = []
         """Of the main screen, which keeps them for good."""
-        self._drawn: dict[Canvas, float] = {}
+        self._drawn = float("-inf")
+        """When all of them were drawn."""
 
     def mix(self, app: App[None], *, color: bool) -> None:
         """Takes the inks from the theme of an app that runs."""
         self.inks = palette(app.theme_variables, color=color)
 
     def draw(self, app: App[None], scene_of: Callable[[Canvas], Scene], now: float, *, everything: bool) -> None:
-        """Hands its scene to each canvas whose time has come; on a busy line it waits for the next frame."""
-        self.owed |= everything
+        """Hands the canvases their scenes, all of them when it is time; on a busy line it waits for the next frame."""
+        self.owed |= everything or now - self._drawn >= TOGETHER_S
         if self.line.busy:
             return
         everything, self.owed = self.owed, False
+        self._drawn = now if everything else self._drawn
         screen, frame = app.screen_stack[0], Frame()
         places = in_the_open(screen) if app.screen is screen else {}
         self._canvases = self._canvases or list(screen.query(Canvas))
         for canvas in self._canvases:
-            if everything or now - self._drawn.get(canvas, float("-inf")) >= canvas.every_s:
-                self._drawn[canvas] = now
+            if everything or canvas.flowing:
                 if canvas in places:
                     canvas.patch(scene_of(canvas), self.inks, places[canvas], frame)
                 else:

@@ -8,7 +8,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from itertools import accumulate
 
-from decoder.events import Event, Round
+from decoder.events import Event, Round, Run
 from dynatui.clean import clean_line
 from dynatui.fold.state import Prompt, RunState
 from dynatui.fold.timeline import Timeline
@@ -43,14 +43,17 @@ class Side:
     @property
     def rate(self) -> float:
         """Tokens a second in the opened run."""
-        rounds = [self._events[place] for place in self._reel.rounds]
+        rounds = [self._events[place] for place in self._places]
         tokens = sum(len(event.committed) for event in rounds if isinstance(event, Round))
         return tokens / self.seconds if self.seconds > 0 else 0.0
 
     def open(self, number: int) -> None:
         """Goes to the beginning of a run, counted from 0."""
         reel = self._reel = self._reels[number]
-        rounds = [self._events[place] for place in reel.rounds]
+        run = self._events[reel.begin]
+        watched = next(iter(run.methods), "") if isinstance(run, Run) else ""
+        self._places = reel.rounds.get(clean_line(watched), ())
+        rounds = [self._events[place] for place in self._places]
         self.times = list(accumulate((event.t for event in rounds if isinstance(event, Round)), max))
         """When the watched method's rounds end."""
         self._timeline = Timeline()
@@ -61,11 +64,12 @@ class Side:
         """The opened run after so much decode time; after all of it, with its end and its summary."""
         rounds = bisect_right(self.times, seconds)
         over = rounds == self.rounds
-        end = self._reel.end if over else self._reel.rounds[rounds]
+        end = self._reel.end if over else self._places[rounds]
         while self._next < end:
             self._timeline.take(self._events[self._next])
             self._next += 1
-        return self._timeline.state if over and self._next == end else self._timeline.at(rounds)
+        state = self._timeline.state
+        return state if over and self._next == end else self._timeline.at(state.watched, rounds)
 
 
 class Lockstep:

@@ -60,7 +60,7 @@ def wheel(app: "DynaApp", lines: int) -> None:
 def _turned(app: "DynaApp", hit: tuple[KnobName, float] | None) -> None:
     if hit and app.desk:
         app.look(slider=hit[0])
-        app.desk.set(*hit, app.gaze.work.state)
+        app.desk.set({hit[0]: hit[1]}, app.gaze.newest)
         app.draw(everything=True)
 
 

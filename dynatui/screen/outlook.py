@@ -7,14 +7,16 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Generic, TypeVar
 
+from decoder.config import Auto, DynaTree
 from decoder.knobs import KnobName
+from decoder.steering import Stage
 from decoder.whatif import WhatIf, what_if
-from dynatui.fold.pin import Pin
+from dynatui.fold.state import RunState
 from dynatui.gpu import GpuLoad, open_meter
 from dynatui.knobs import rules_in_force
 from dynatui.render.scene import Scene
 from dynatui.screen.intake import Intake
-from dynatui.sources.source import Source
+from dynatui.sources.source import Controls, Source
 
 _GPU_S, _WHATIF_S = 1.0, 0.5
 _IN_ROUNDS: frozenset[KnobName] = frozenset(("tau_h", "tau_l", "d0", "history"))
@@ -48,24 +50,24 @@ class Outlook:
         self._gpu = Seldom(_GPU_S, self._read_gpu)
         self._estimate = Seldom(_WHATIF_S, self._what_if)
 
-    def scene(self, before: Scene, now: float, *, pin: Pin | None, estimate: bool) -> Scene:
+    def scene(self, before: Scene, now: float, *, estimate: bool) -> Scene:
         """The scene as it is now; `estimate` when anybody looks at what other knobs would have done."""
         source, gaze, desk = self._source, self._intake.gaze, self._intake.desk
-        controls, playback = source.controls, source.playback
+        controls, playback, state = source.controls, source.playback, gaze.state
         return replace(
             before,
-            state=gaze.state,
-            place=gaze.place(playback.length[0] if playback else 0),
+            state=state,
+            place=gaze.place(playback.length(state.watched)[0] if playback else 0),
             speed=source.speed,
             paused=source.paused,
             frozen=not gaze.live,
             recording=source.recorded is not None,
             replaying=playback is not None,
             following=controls is None and playback is None,
-            wanted=dict(desk.wanted) if desk else {},
-            stage=controls.stage if controls and gaze.live else None,
+            wanted=desk.wanted(state) if desk else {},
+            stage=_stage(controls, state) if controls and gaze.live else None,
             broke=controls.broke if controls else "",
-            pinned=pin,
+            pinned=self._intake.pins.get(state.watched),
             results=self._intake.results,
             gpu=self._gpu.at(now),
             whatif=self._estimate.at(now) if estimate else None,
@@ -80,8 +82,18 @@ class Outlook:
     def _what_if(self) -> WhatIf | None:
         state = self._intake.gaze.state
         rules = rules_in_force(state)
-        if rules is None:
+        if not isinstance(rules, DynaTree | Auto):
             return None
         # What costs cut in a round can be told apart only under the rules that it obeyed.
-        turned = [mark.round for mark in state.marks if mark.name not in _IN_ROUNDS] if rules.automatic else []
+        by_costs = isinstance(rules, Auto)
+        turned = [mark.round for mark in state.lane.marks if mark.name not in _IN_ROUNDS] if by_costs else []
         return what_if(state.past[max(turned, default=0) :], rules)
+
+
+def _stage(controls: Controls, state: RunState) -> Stage | None:
+    """Where decoding is held, as far as the records that were taken in have come; the engine may be further."""
+    stage = controls.stage
+    if stage is None or stage.event.method != state.watched:
+        return None
+    known = state.rounds - 1 if stage.name == "committed" else state.rounds
+    return stage if stage.event.round == known else None

@@ -26,7 +26,7 @@ LABELS: Mapping[Break, str] = {
 }
 EXPLANATIONS: Mapping[Break, str] = {
     "rejected": "guesses were made in a round, and the target wanted none of them",
-    "full": "the tree has N_max nodes: more would have been drafted; never while N_max is auto",
+    "full": "the tree has N_max nodes: more would have been drafted; auto has no N_max",
     "bound": "the used base depth arrives at 1 or at D_max - 1, where history can go no further",
     "under": "the mean depth acceptance over the window falls below x",
     "difference": "the watched text and that of ar differ for the first time",
@@ -61,9 +61,11 @@ class Conditions:
 class Watch:
     """What the conditions need to know of the events so far: the watched method's and ar's, of one run."""
 
+    chosen: str = ""
+    """The method that the user has chosen to watch; the first of a run where there is none."""
     watched: str = ""
     n_max: int | None = None
-    """AUTO: there is no number that a tree could be full with."""
+    """None: there is no number that a tree could be full with."""
     d_max: int | None = None
     window: int = 10
     shares: tuple[float, ...] = ()
@@ -83,7 +85,7 @@ class Watch:
     def after(self, event: Event) -> "Watch":
         """What is known after one more event; a run begins anew."""
         if isinstance(event, Run):
-            return _begun(event)
+            return _begun(event, self.chosen)
         if isinstance(event, Knob) and event.method == self.watched:
             return self._turned(event)
         if isinstance(event, Round):
@@ -179,11 +181,12 @@ def _reason(name: Break, conditions: Conditions, before: Watch, after: Watch, ev
             return f"depth acceptance {now:.2f}, {words}" if fell else None
 
 
-def _begun(run: Run) -> Watch:
-    watched = next(iter(run.methods), "")
+def _begun(run: Run, chosen: str) -> Watch:
+    watched = chosen if chosen in run.methods else next(iter(run.methods), "")
     own = run.methods.get(watched, {})
     window = _whole(own.get("window"))
     return Watch(
+        chosen=chosen,
         watched=watched,
         raced="ar" in run.methods and watched != "ar",
         n_max=_whole(own.get("n_max")),

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from decoder.config import RunConfig
+from decoder.config import RulesName, RunConfig
 from decoder.errors import DecoderError, RecordingError, not_importable
 from decoder.events import Event, Round
 from decoder.knobs import KnobName
@@ -145,11 +145,19 @@ class EngineSource:
         with self._lock:
             self.conditions = conditions
 
-    def turn(self, name: KnobName, value: float) -> None:
+    def turn(self, name: KnobName, value: float, of: RulesName) -> None:
         """Turns a knob now; the following prompts begin with it."""
         with self._lock:
-            self._config = self._config.turned(name, value)
-            self._steering.turn(name, value)
+            self._config = self._config.turned(name, value, of)
+            self._steering.turn(name, value, of)
+
+    def watch(self, method: str) -> None:
+        """This method is stepped and may pause decoding."""
+        with self._lock:
+            self._steering.watched = method
+            self._watch = Watch(chosen=method)
+            for event in run_so_far(self.records):
+                self._watch = self._watch.after(event)
 
     def edit(self, prompt: str) -> None:
         """Replaces the prompt in progress, and begins it."""
@@ -234,9 +242,10 @@ class EngineSource:
         with self._lock:
             previous, config, prompt = self._steering, self._config, self.prompt
             self._steering = Steering(speed=previous.speed)
+            self._steering.watched = previous.watched
             self._steering.paused = previous.paused
             self._steering.stopped = self._stopped or self._step is not None
-            self._watch = Watch()
+            self._watch = Watch(chosen=previous.watched or "")
             steering = self._steering
         self.records.append(Prompt(self._place + 1, len(self.session.prompts)))
         for event in decode(prompt, config, steering):

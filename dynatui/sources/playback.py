@@ -5,11 +5,13 @@ what follows, so a way back within a run is told as that run anew, from its begi
 """
 
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
 from decoder.events import Event, Round, Run
+from dynatui.clean import clean_line
 from dynatui.fold.state import Prompt, Record
 from dynatui.sources.source import REST_S, bounded_speed, readable_speed
 
@@ -21,8 +23,8 @@ class Reel:
     begin: int
     end: int
     """One past its last event."""
-    rounds: tuple[int, ...]
-    """Where the rounds of the watched method are."""
+    rounds: Mapping[str, tuple[int, ...]]
+    """Where the rounds of each method are."""
 
 
 class TraceSource:
@@ -47,17 +49,15 @@ class TraceSource:
         """Wall time of the first run."""
         return self._seconds(self._reels[0])
 
-    @property
-    def length(self) -> tuple[int, float]:
-        """Rounds of the watched method in the present run, and their decode time in seconds."""
-        rounds = self._reel.rounds
+    def length(self, method: str) -> tuple[int, float]:
+        """Rounds of a method in the present run, and their decode time in seconds."""
+        rounds = self._reel.rounds.get(method, ())
         last = self._events[rounds[-1]] if rounds else None
         return len(rounds), last.t if isinstance(last, Round) else 0.0
 
-    @property
-    def reached(self) -> int:
+    def reached(self, method: str) -> int:
         """How many of these rounds have been shown."""
-        return bisect_left(self._reel.rounds, self._next)
+        return bisect_left(self._reel.rounds.get(method, ()), self._next)
 
     @property
     def played_s(self) -> tuple[float, float]:
@@ -90,27 +90,28 @@ class TraceSource:
         self._played_s = target_s
         self.play(0.0)
 
-    def seek_round(self, rounds: int) -> None:
-        """Goes to the place in the present run after so many rounds of the watched method; 0 is its beginning."""
-        places = self._reel.rounds
+    def seek_round(self, method: str, rounds: int) -> None:
+        """Goes to the place in the present run after so many rounds of a method; 0 is its beginning."""
+        places = self._reel.rounds.get(method, ())
         if rounds > 0 and places:
             self._show_until(places[min(rounds, len(places)) - 1] + 1)
         else:
             self.seek(0.0)
 
-    def step(self, rounds: int = 1) -> None:
-        """Goes some rounds of the watched method on, or back when negative; after the last to the end of the run.
+    def step(self, method: str, rounds: int = 1) -> None:
+        """Goes some rounds of a method on, or back when negative; after the last to the end of the run.
 
         From the end of a run, a step leads to the first round of the next one.
         """
-        reel, target = self._reel, self.reached + rounds
-        if rounds < 0 or target <= len(reel.rounds):
-            self.seek_round(target)
+        reel, target = self._reel, self.reached(method) + rounds
+        if rounds < 0 or target <= self.length(method)[0]:
+            self.seek_round(method, target)
         elif self._next < reel.end:
             self._show_until(reel.end)
         elif self._number < len(self._reels):
             following = self._reels[self._number]
-            self._show_until(following.rounds[0] + 1 if following.rounds else following.end)
+            first = following.rounds.get(method, ())
+            self._show_until(first[0] + 1 if first else following.end)
 
     def set_speed(self, speed: float) -> None:
         """Changes the speed of the show."""
@@ -166,14 +167,12 @@ def reels(events: Sequence[Event]) -> Iterator[Reel]:
     """The runs of a recording, which begins with one."""
     begins = [place for place, event in enumerate(events) if isinstance(event, Run)]
     for begin, end in pairwise((*begins, len(events))):
-        run = events[begin]
-        watched = next(iter(run.methods), "") if isinstance(run, Run) else ""
-        places = range(begin, end)
-        yield Reel(begin, end, tuple(p for p in places if _is_round_of(watched, events[p])))
-
-
-def _is_round_of(method: str, event: Event) -> bool:
-    return isinstance(event, Round) and event.method == method
+        places = defaultdict[str, list[int]](list)
+        for place in range(begin, end):
+            event = events[place]
+            if isinstance(event, Round):
+                places[clean_line(event.method)].append(place)
+        yield Reel(begin, end, {method: tuple(found) for method, found in places.items()})
 
 
 def _due_times(events: Sequence[Event]) -> list[float]:

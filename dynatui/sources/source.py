@@ -7,7 +7,7 @@ in, so nothing is lost and neither side waits. Commands go the other way.
 from pathlib import Path
 from typing import Protocol
 
-from decoder.config import RunConfig
+from decoder.config import RulesName, RunConfig
 from decoder.knobs import KnobName
 from decoder.steering import Stage
 from dynatui.fold.state import Record
@@ -49,8 +49,11 @@ class Controls(Protocol):
     def conditions(self) -> Conditions:
         """When it shall."""
 
-    def turn(self, name: KnobName, value: float) -> None:
-        """Turns a knob, for this prompt and those that follow."""
+    def turn(self, name: KnobName, value: float, of: RulesName) -> None:
+        """Turns a knob of a parameter set, for this prompt and those that follow."""
+
+    def watch(self, method: str) -> None:
+        """From now on this method is the one that is stepped, and whose rounds may pause decoding."""
 
     def step(self) -> None:
         """While paused: goes on to the watched method's next stage."""
@@ -72,15 +75,14 @@ class Controls(Protocol):
 class Playback(Protocol):
     """What a user may do to a recording besides watching it."""
 
-    @property
-    def length(self) -> tuple[int, float]:
-        """Rounds of the watched method in the present run, and their decode time in seconds."""
+    def length(self, method: str) -> tuple[int, float]:
+        """Rounds of a method in the present run, and their decode time in seconds."""
 
-    def step(self) -> None:
-        """Shows the next round."""
+    def step(self, method: str) -> None:
+        """Shows the next round of a method."""
 
-    def seek_round(self, rounds: int) -> None:
-        """Goes to the place in the present run after so many rounds of the watched method.
+    def seek_round(self, method: str, rounds: int) -> None:
+        """Goes to the place in the present run after so many rounds of a method.
 
         Forward, what lies between is appended; backward, the run is appended again from its beginning.
         """

@@ -15,7 +15,7 @@ from tests.reference import Oracle
 
 T = TypeVar("T")
 
-METHODS = ("dynatree", "ar", "linear", "fixed", "alg1", "hf")
+METHODS = ("dynatree", "auto", "ar", "linear", "fixed", "alg1", "hf")
 
 DTYPES = {"float32": torch.float32, "float64": torch.float64, "bfloat16": torch.bfloat16}
 

@@ -1,4 +1,4 @@
-"""An automatic number of nodes in the engine: the text is that of plain decoding whatever drafting costs."""
+"""The method auto in the engine: the text is that of plain decoding whatever drafting costs."""
 
 import random
 import time
@@ -7,15 +7,14 @@ from dataclasses import replace
 
 import pytest
 
-from decoder import DynaTree, RunConfig, Steering, decode
+from decoder import RunConfig, decode
 from decoder.budget import PLAIN_EVERY, NodeBudget
 from decoder.calibration import Calibration
-from decoder.config import AUTO, PRESETS
+from decoder.config import Auto
 from decoder.costs import Costs, Curve
 from decoder.credit import PATIENCE
 from decoder.draft.drafter import Drafter
 from decoder.engine import HEARD
-from decoder.events import Round
 from decoder.levels import depths
 from decoder.models import Pair
 from decoder.timing import measured
@@ -23,7 +22,7 @@ from tests.decoder.lab import Lab, Played
 from tests.tiny import FAMILIES
 
 PROMPT = "The tree grows"
-FAST = PRESETS["fast"]
+WIDE = Auto()
 FREE = Costs(Curve({1: 1.0}), Curve({1: 1e-6}), Curve({1: 1e-6}), Curve({1: 1.0, 64: 1.0}), Curve({1: 1e-6}))
 """Drafting costs nothing."""
 DEAR = Costs(Curve({1: 1e-9}), Curve({1: 1.0}), Curve({1: 1.0}), Curve({1: 1.0, 64: 64.0}), Curve({1: 1.0}))
@@ -46,12 +45,12 @@ def some_costs(luck: random.Random) -> Costs:
     return Costs(Curve({1: plain}), curve(-3, 0.5), curve(-3, 0.5), curve(-0.2, 0.6), curve(-3, 0))
 
 
-def some_rules(luck: random.Random) -> DynaTree:
+def some_rules(luck: random.Random) -> Auto:
     low, mid, high = sorted(luck.choices((1, 2, 3, 5), k=3))
     stop = luck.choice((0.0, 0.0, 0.05))
     d_max = luck.randint(2, 9)
     return replace(
-        FAST,
+        WIDE,
         d_max=d_max,
         d0=luck.randint(1, d_max - 1),
         branching=(low, mid, high),
@@ -60,8 +59,8 @@ def some_rules(luck: random.Random) -> DynaTree:
     )
 
 
-def play(pair: Pair, rules: DynaTree, limit: int = 32, steering: Steering | None = None) -> Played:
-    return Played(list(decode(pair, PROMPT, RunConfig(("dynatree",), limit, dynatree=rules), steering)))
+def play(pair: Pair, rules: Auto, limit: int = 32) -> Played:
+    return Played(list(decode(pair, PROMPT, RunConfig(("auto",), limit, auto=rules))))
 
 
 @pytest.mark.parametrize("kinship", ["", "-strange"])
@@ -74,7 +73,7 @@ def test_the_text_is_that_of_plain_greedy_search_whatever_rounds_cost(
     pair = lab.pair(family + kinship)
     for _ in range(4):
         played = play(priced(lab.loaded(pair, "float64"), some_costs(luck)), some_rules(luck))
-        assert played.tokens("dynatree") == lab.generate(pair, "float64", PROMPT, 32)
+        assert played.tokens("auto") == lab.generate(pair, "float64", PROMPT, 32)
 
 
 def test_some_of_these_rounds_drafted_and_some_did_not(lab: Lab) -> None:
@@ -82,7 +81,7 @@ def test_some_of_these_rounds_drafted_and_some_did_not(lab: Lab) -> None:
     luck = random.Random(0)
     pair = lab.loaded(lab.pair("neox"), "float64")
     rounds = [
-        event for _ in range(12) for event in play(priced(pair, some_costs(luck)), some_rules(luck)).rounds("dynatree")
+        event for _ in range(12) for event in play(priced(pair, some_costs(luck)), some_rules(luck)).rounds("auto")
     ]
     sizes = {len(event.tokens) for event in rounds}
     assert 1 in sizes
@@ -92,18 +91,18 @@ def test_some_of_these_rounds_drafted_and_some_did_not(lab: Lab) -> None:
 def test_costs_that_are_measured_here_give_the_same_text(lab: Lab) -> None:
     pair = lab.pair("neox")
     loaded = replace(lab.loaded(pair, "float32"), costs={})
-    assert play(loaded, FAST, 100).tokens("dynatree") == lab.generate(pair, "float32", PROMPT, 100)
+    assert play(loaded, WIDE, 100).tokens("auto") == lab.generate(pair, "float32", PROMPT, 100)
     assert loaded.costs
 
 
 def test_where_drafting_is_too_dear_every_round_is_plain(lab: Lab) -> None:
-    rounds = play(priced(lab.loaded(lab.pair("neox"), "float32"), DEAR), FAST, PATIENCE - 2).rounds("dynatree")
+    rounds = play(priced(lab.loaded(lab.pair("neox"), "float32"), DEAR), WIDE, PATIENCE - 2).rounds("auto")
     assert len(rounds) == PATIENCE - 2
     assert {(len(event.tokens), event.draft_forwards, len(event.committed)) for event in rounds} == {(1, 0, 1)}
 
 
 def test_where_drafting_costs_nothing_every_round_drafts(lab: Lab) -> None:
-    rounds = play(priced(lab.loaded(lab.pair("neox"), "float32"), FREE), FAST).rounds("dynatree")
+    rounds = play(priced(lab.loaded(lab.pair("neox"), "float32"), FREE), WIDE).rounds("auto")
     assert all(len(event.tokens) > 1 for event in rounds)
     assert len(rounds) < PLAIN_EVERY
 
@@ -111,43 +110,24 @@ def test_where_drafting_costs_nothing_every_round_drafts(lab: Lab) -> None:
 @pytest.mark.parametrize(
     ("rules", "deepest", "widest"),
     [
-        (replace(FAST, d0=1, d_max=2), 2, 3),
-        (replace(FAST, branching=(1, 1, 1), rho_deep=0), 12, 1),
-        (replace(FAST, rho_stop=1, rho_deep=1), 1, 3),
-        (replace(FAST, d0=2, rho_deep=1), 2, 3),
+        (replace(WIDE, d0=1, d_max=2), 2, 3),
+        (replace(WIDE, branching=(1, 1, 1), rho_deep=0), 12, 1),
+        (replace(WIDE, rho_stop=1, rho_deep=1), 1, 3),
+        (replace(WIDE, d0=2, rho_deep=1), 2, 3),
     ],
     ids=["D_max", "branching", "rho_stop", "D0"],
 )
-def test_what_a_knob_cuts_stays_cut(lab: Lab, rules: DynaTree, deepest: int, widest: int) -> None:
-    rounds = play(priced(lab.loaded(lab.pair("neox"), "float32"), FREE), rules).rounds("dynatree")
+def test_what_a_knob_cuts_stays_cut(lab: Lab, rules: Auto, deepest: int, widest: int) -> None:
+    rounds = play(priced(lab.loaded(lab.pair("neox"), "float32"), FREE), rules).rounds("auto")
     assert max(max(depths(event.parents)) for event in rounds) == deepest
     assert max(event.parents.count(node) for event in rounds for node in event.parents) == widest
 
 
 def test_rounds_without_a_draft_leave_history_alone(lab: Lab) -> None:
-    rules = replace(FAST, history=True, window=2)
+    rules = replace(WIDE, history=True, window=2)
     played = play(priced(lab.loaded(lab.pair("neox"), "float32"), DEAR), rules)
-    assert played.turned("dynatree", "history") == []
-    assert {event.knobs.d0 for event in played.rounds("dynatree") if event.knobs} == {rules.d0}
-
-
-def test_a_number_of_nodes_takes_over_from_the_automatic_one_and_gives_way_to_it(lab: Lab) -> None:
-    steering = Steering()
-    config = RunConfig(("dynatree",), 60, dynatree=FAST)
-    pair = priced(lab.loaded(lab.pair("neox"), "float32"), FREE)
-    events = []
-    for event in decode(pair, PROMPT, config, steering):
-        events.append(event)
-        if isinstance(event, Round) and event.round in (2, 5):
-            steering.turn("n_max", {2: 2, 5: AUTO}[event.round])
-    played = Played(events)
-    assert [(turned.round, turned.old, turned.new) for turned in played.turned("dynatree", "user")] == [
-        (3, AUTO, 2),
-        (6, 2, AUTO),
-    ]
-    drafted = [len(event.tokens) - 1 for event in played.rounds("dynatree")]
-    assert max(drafted[3:6]) <= 2 < min(max(drafted[:3]), max(drafted[6:]))
-    assert played.tokens("dynatree") == lab.generate(lab.pair("neox"), "float32", PROMPT, 60)
+    assert played.turned("auto", "history") == []
+    assert {event.knobs.d0 for event in played.rounds("auto") if event.knobs} == {rules.d0}
 
 
 def test_costs_are_measured_once_for_texts_of_about_one_length(lab: Lab) -> None:
@@ -178,7 +158,7 @@ def test_a_silent_draft_is_judged_by_what_it_would_have_guessed_for_the_latest_t
     monkeypatch.setattr(NodeBudget, "hear", hear)
     monkeypatch.setattr("decoder.credit.Credit._least_patience", missed)
     pair = priced(lab.loaded(lab.pair("neox"), "float64"), DEAR)
-    text = play(replace(pair, draft=pair.target), FAST, missed + 1).tokens("dynatree")
+    text = play(replace(pair, draft=pair.target), WIDE, missed + 1).tokens("auto")
     guessed, chosen = heard[0]
     assert guessed == chosen
     assert chosen == text[max(0, missed - HEARD) : missed - 1]

@@ -268,7 +268,7 @@ class Ahead:
 @pytest.fixture
 def ahead(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> Trial:
     session: Any = Ahead()
-    method = Method("ar", "", lambda _: {}, lambda *_: session)
+    method = Method("ar", "", None, lambda *_: session)
     monkeypatch.setattr("decoder.bench.contenders.METHODS", {"ar": method})
     return decoded(lab.loaded(lab.pair("neox"), "float32"), [1, 2, 3], "ar", CONFIG)
 

@@ -2,14 +2,14 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import FrozenInstanceError, asdict, fields, replace
+from dataclasses import FrozenInstanceError, fields
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from decoder.config import AUTO, MOST, PRESETS, DynaTree, Fixed, Linear, Printed, RunConfig
+from decoder.config import MOST, PRESETS, Auto, DynaTree, Fixed, Linear, RunConfig
 from decoder.errors import ConfigError, DecoderError
 from decoder.knobs import KNOB_GAP, KNOBS, KnobName, Turnable, bounds
 from decoder.policy import growth
@@ -31,7 +31,7 @@ OUTSIDE: dict[str, dict[str, Any]] = {
     "falling branching": {"branching": (3, 2, 1)},
     "tau under 0": {"tau": -0.1},
     "tau above 1": {"tau": 1.1},
-    "fewer nodes than none": {"n_max": -1},
+    "no nodes": {"n_max": 0},
     "an unknown selection": {"selection": "worst"},
     "an empty window": {"window": 0},
 }
@@ -44,7 +44,6 @@ INSIDE: dict[str, dict[str, Any]] = {
     "rho_deep 1": {"rho_deep": 1},
     "breadth off": {"branching": (1, 1, 1)},
     "one node": {"n_max": 1},
-    "as many nodes as pay": {"n_max": AUTO},
     "tau 0": {"tau": 0},
     "tau 1": {"tau": 1},
     "best": {"selection": "best"},
@@ -139,7 +138,7 @@ LOWEST_AND_HIGHEST: dict[KnobName, tuple[float, float]] = {
     "rho_stop": (0, 0.5),
     "rho_deep": (0.1, 1),
     "tau": (0, 1),
-    "n_max": (AUTO, 1024),
+    "n_max": (1, 1024),
     "k": (1, 32),
     "fixed_depth": (1, 32),
     "fixed_branching": (1, 16),
@@ -192,9 +191,10 @@ def test_a_branch_is_turned_between_its_neighbours() -> None:
     assert DynaTree().turned("b_max", 9).branching == (1, 2, 9)
 
 
-def test_knobs_that_two_methods_have_are_turned_in_both() -> None:
-    config = RunConfig().turned("n_max", 17)
+def test_a_knob_of_several_parameter_sets_is_turned_in_all_unless_one_is_named() -> None:
+    config = RunConfig().turned("n_max", 17).turned("d0", 3)
     assert (config.dynatree.n_max, config.fixed.n_max, config.linear) == (17, 17, Linear())
+    assert (config.dynatree.d0, config.auto.d0) == (3, 3)
 
 
 def test_the_fixed_tree_s_threshold_is_its_own() -> None:
@@ -204,50 +204,57 @@ def test_the_fixed_tree_s_threshold_is_its_own() -> None:
     assert (config.knob("tau"), config.knob("fixed_tau")) == (0.3, 0.2)
 
 
-def test_turning_the_automatic_number_of_nodes_gives_a_number_and_back() -> None:
-    rules = DynaTree(n_max=AUTO)
-    assert (rules.automatic, rules.turned("n_max", 8).automatic) == (True, False)
-    assert rules.turned("n_max", 8).turned("n_max", AUTO) == rules
+def test_a_knob_can_be_turned_in_one_parameter_set_alone() -> None:
+    config = RunConfig().turned("d0", 2, "auto")
+    assert (config.auto, config.dynatree) == (Auto(d0=2), RunConfig().dynatree)
+    assert RunConfig().turned("n_max", 9, "fixed").fixed == Fixed(n_max=9)
 
 
-@pytest.mark.parametrize("value", [AUTO, 0.3])
-def test_the_fixed_tree_has_its_usual_nodes_where_dynatree_s_become_automatic(value: float) -> None:
-    config = RunConfig(fixed=Fixed(n_max=9)).turned("n_max", value)
-    assert (config.dynatree.automatic, config.fixed.n_max) == (True, 256)
+def test_a_parameter_set_without_a_knob_cannot_be_turned_by_it() -> None:
+    with pytest.raises(ConfigError, match="Auto has no knob n_max; choose from"):
+        RunConfig().turned("n_max", 9, "auto")
 
 
-def test_the_preset_fast_leaves_the_tree_to_what_pays() -> None:
-    rules = PRESETS["fast"]
-    assert (rules.automatic, rules.history, rules.rho_stop, rules.tau) == (True, True, 0, 0)
+def test_auto_has_wide_bounds_and_no_number_of_nodes() -> None:
+    rules = RunConfig().auto
+    assert (rules.d0, rules.d_max, rules.rho_stop, rules.tau, rules.history) == (8, 12, 0, 0, True)
+    assert not rules.has("n_max")
+
+
+@pytest.mark.parametrize("rules", [DynaTree, Fixed])
+def test_no_number_of_nodes_is_refused(rules: Callable[..., Turnable]) -> None:
+    with pytest.raises(ConfigError, match="n_max is 0; give 1 or more"):
+        rules(n_max=0)
 
 
 def test_a_run_begins_with_the_first_preset() -> None:
-    assert next(iter(PRESETS.items())) == ("fast", RunConfig().dynatree)
-    assert PRESETS["paper"] == DynaTree()
+    assert next(iter(PRESETS.items())) == ("tuned", RunConfig().dynatree)
+    assert list(PRESETS) == ["tuned", "paper"]
 
 
-def test_algorithm_1_has_the_paper_s_rules_where_the_number_of_nodes_is_automatic() -> None:
-    assert asdict(Printed.of(PRESETS["fast"])) == asdict(DynaTree())
+def test_the_preset_paper_is_what_was_published() -> None:
+    published = DynaTree(
+        5,
+        8,
+        (1, 2, 3),
+        0.9,
+        0.4,
+        0.1,
+        0.5,
+        0.05,
+        history=True,
+        n_max=256,
+        selection="bfs",
+        window=10,
+        eta_d=1,
+        eta_h=0.1,
+    )
+    assert PRESETS["paper"] == published == DynaTree()
+    assert published.target_acceptance == 0.7
 
 
-def test_algorithm_1_keeps_what_was_set_as_far_as_its_bounds_allow() -> None:
-    rules = replace(PRESETS["fast"], tau_h=0.8, d0=11.0, d_max=20, branching=(2, 4, 9), history=False, window=3)
-    printed = Printed.of(rules)
-    assert asdict(printed) == asdict(DynaTree(11, 20, (2, 4, 9), 0.8, history=False, window=3))
-    assert Printed.of(replace(PRESETS["fast"], d0=11.0)).d0 == 7
-
-
-def test_algorithm_1_obeys_rules_that_name_a_number_of_nodes_as_they_are() -> None:
-    rules = replace(PRESETS["fast"], n_max=30)
-    assert asdict(Printed.of(rules)) == asdict(rules)
-
-
-def test_algorithm_1_has_the_paper_s_nodes_where_dynatree_s_become_automatic() -> None:
-    assert Printed(n_max=9).turned("n_max", AUTO).n_max == 256
-    assert Printed(n_max=9).turned("n_max", 12).n_max == 12
-    assert bounds(Printed(), "n_max") == (1, 1024)
-    with pytest.raises(ConfigError, match="no automatic n_max; give 1 or more"):
-        Printed(n_max=AUTO)
+def test_by_default_one_s_own_hand_races_the_automatic_tree_and_three_baselines() -> None:
+    assert RunConfig().methods == ("dynatree", "auto", "ar", "linear", "fixed")
 
 
 def test_the_fixed_tree_s_knobs_are_not_dynatree_s() -> None:
@@ -277,7 +284,7 @@ def test_every_knob_belongs_to_some_method_and_has_a_value_in_a_run() -> None:
     }
 
 
-@pytest.mark.parametrize("rules", [DynaTree(), Printed(), Linear(), Fixed()])
+@pytest.mark.parametrize("rules", [DynaTree(), Auto(), Linear(), Fixed()])
 @pytest.mark.parametrize("name", KNOBS)
 def test_a_knob_that_rules_do_not_have_is_refused(rules: Turnable, name: KnobName) -> None:
     if rules.has(name):

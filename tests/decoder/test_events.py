@@ -186,8 +186,9 @@ def test_a_hostile_line_is_refused_by_its_number(line: bytes) -> None:
 
 
 def test_a_newer_recording_tells_to_update() -> None:
-    with pytest.raises(RecordingError, match=r"newer dynatui \(schema 2, this one reads 1\); update dynatui"):
-        decode_line(written(RUN, schema=2), 1)
+    said = rf"newer dynatui \(schema {SCHEMA + 1}, this one reads {SCHEMA}\); update dynatui"
+    with pytest.raises(RecordingError, match=said):
+        decode_line(written(RUN, schema=SCHEMA + 1), 1)
 
 
 def test_a_newer_schema_is_named_even_when_the_rest_is_not_understood() -> None:

@@ -15,7 +15,7 @@ import pytest
 from decoder import credit, engine
 from decoder.bench.shapes import with_random_draft
 from decoder.calibration import Calibration
-from decoder.config import PRESETS, RunConfig
+from decoder.config import RunConfig
 from decoder.costs import Costs, Curve
 from decoder.device import Stopwatch
 from decoder.loading import load_pair
@@ -95,8 +95,8 @@ def priced(pair: Pair, world: World) -> Pair:
 def rates(pair: Pair, world: World) -> Iterator[float]:
     """Tokens a second on one text after another, over those of ar; what one tells of the draft serves the next."""
     for prompt in PROMPTS:
-        config = RunConfig(max_new_tokens=TOKENS, dynatree=PRESETS["fast"])
-        session = METHODS["dynatree"].open(pair, pair.tokenizer(prompt).input_ids, config)
+        config = RunConfig(max_new_tokens=TOKENS)
+        session = METHODS["auto"].open(pair, pair.tokenizer(prompt).input_ids, config)
         session.prefill()
         start, finished = world.seconds, None
         while not finished:

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from decoder import DynaTree, Fixed, RunConfig, Steering, decode
-from decoder.config import Rules, Selection
+from decoder import DynaTree, Fixed, Linear, RunConfig, Steering, decode
+from decoder.config import Selection
 from decoder.errors import ConfigError
-from decoder.events import Event, Knob, Round, Run
+from decoder.events import Event, Knob, Round
 from decoder.knobs import KNOBS, KnobName
 from decoder.levels import depths
 from tests.decoder.lab import METHODS, Lab, Played
@@ -24,7 +24,7 @@ SMALL = RunConfig(TREES, 24, dynatree=DynaTree(n_max=4), fixed=Fixed(n_max=4))
 Turns = Mapping[int, Sequence[tuple[KnobName, float]]]
 
 
-def rules_of(config: RunConfig, method: str) -> Rules:
+def rules_of(config: RunConfig, method: str) -> DynaTree | Linear | Fixed:
     return config.linear if method == "linear" else config.fixed if method == "fixed" else config.dynatree
 
 
@@ -96,21 +96,20 @@ def test_a_turned_knob_shapes_the_trees_from_the_next_round_on(
     assert [event.parents for event in played.rounds(method)] != [event.parents for event in as_before]
 
 
-def test_algorithm_1_is_the_paper_s_under_the_default_preset_too(lab: Lab) -> None:
-    by_default, printed = (
-        lab.play(lab.pair("neox"), "float32", PROMPT, RunConfig(("alg1",), 24, dynatree=rules))
-        for rules in (RunConfig().dynatree, DynaTree())
-    )
-    both = (*by_default.events, *printed.events)
-    parameters = [event.methods for event in both if isinstance(event, Run)]
-    assert parameters[0] == parameters[1]
-    assert [event.parents for event in by_default.rounds("alg1")] == [event.parents for event in printed.rounds("alg1")]
+def test_a_turn_of_one_parameter_set_leaves_the_others_alone(lab: Lab) -> None:
+    steering = Steering()
+    steering.turn("d0", 2, "auto")
+    config = RunConfig(("dynatree", "auto", "alg1"), 12)
+    played = Played(list(decode(lab.loaded(lab.pair("neox"), "float32"), PROMPT, config, steering)))
+    assert [len(played.turned(method, "user")) for method in config.methods] == [0, 1, 0]
 
 
-def test_algorithm_1_has_the_paper_s_nodes_when_their_number_is_turned_to_automatic(lab: Lab) -> None:
-    config = RunConfig(("alg1",), 24, dynatree=DynaTree(n_max=9))
-    (told,) = steered(lab, "neox", "float32", config, {2: [("n_max", 0)]}).turned("alg1", "user")
-    assert (told.old, told.new) == (9, 256)
+def test_algorithm_1_obeys_the_knobs_of_dynatree(lab: Lab) -> None:
+    steering = Steering()
+    steering.turn("d0", 2, "dynatree")
+    config = RunConfig(("dynatree", "auto", "alg1"), 12)
+    played = Played(list(decode(lab.loaded(lab.pair("neox"), "float32"), PROMPT, config, steering)))
+    assert [len(played.turned(method, "user")) for method in config.methods] == [1, 0, 1]
 
 
 @pytest.mark.parametrize("method", ["linear", "fixed"])

@@ -4,23 +4,24 @@ import math
 import random
 import time
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 import pytest
 
-from decoder.config import AUTO, DynaTree
+from decoder.config import AdaptiveTree, Auto, DynaTree
 from decoder.draft.drafter import Children, Drafter
 from decoder.events import Knobs, Round, Run, decode_line
-from decoder.policy import dynatree_growth
+from decoder.policy import growth
 from decoder.tree import TokenTree
 from decoder.verify.greedy import accept
 from decoder.whatif import Cell, Grid, WhatIf, replayed, what_if
 
 DEMO = Path(__file__).parent.parent / "traces" / "demo.jsonl"
 VOCABULARY = 24
+Tree = TypeVar("Tree", bound=AdaptiveTree)
 
 
 class World(Drafter):
@@ -48,8 +49,8 @@ class World(Drafter):
 
     def round(self, rules: DynaTree, left: int = 99, room: int = 99) -> Round:
         """What one round does under these rules, with so many tokens left and so much room in the context."""
-        growth = dynatree_growth(rules)
-        tree = self.grow(TokenTree([0]), growth, self.children([], growth.widest), deepest=room)
+        grown = growth(rules)
+        tree = self.grow(TokenTree([0]), grown, self.children([], grown.widest), deepest=room)
         accepted, bonus = accept(tree, [self.choice(_path(tree, node)) for node in range(len(tree))])
         return Round(
             method="dynatree",
@@ -103,7 +104,17 @@ def _rules(dice: random.Random, **settings: Any) -> DynaTree:
     return DynaTree(**given | settings)
 
 
-def _turned(dice: random.Random, rules: DynaTree) -> DynaTree:
+def _auto(rules: DynaTree) -> Auto:
+    """The same bounds without a number of nodes."""
+    return Auto(**{each.name: getattr(rules, each.name) for each in fields(Auto)})
+
+
+def _unbounded(rules: Auto) -> DynaTree:
+    """The same rules where neither cost nor number cuts a tree."""
+    return DynaTree(**asdict(rules), n_max=2000)
+
+
+def _turned(dice: random.Random, rules: Tree) -> Tree:
     """The same rules with other knobs."""
     other = _rules(dice)
     return replace(rules, tau_h=other.tau_h, tau_l=other.tau_l, d0=dice.uniform(1, rules.d_max - 1))
@@ -274,9 +285,9 @@ def test_what_is_no_tree_of_these_rules_is_not_judged(event: Round) -> None:
     assert what_if([event], RULES) is None
 
 
-def _paid(world: World, rules: DynaTree, least: float, left: int = 99) -> Round:
-    """A round under an automatic number of nodes, where a node pays from some probability of its path on."""
-    whole = world.round(replace(rules, n_max=2000), left)
+def _paid(world: World, rules: Auto, least: float, left: int = 99) -> Round:
+    """A round of the automatic tree, where a node pays from some probability of its path on."""
+    whole = world.round(_unbounded(rules), left)
     tree = TokenTree([0])
     places = {0: 0}
     for node in range(1, len(whole.tokens)):
@@ -300,7 +311,7 @@ def test_where_costs_cut_the_trees_what_did_not_pay_is_taken_not_to_pay_under_ot
     dice = random.Random(8)
     known = []
     for seed in range(800):
-        world, rules, left = World(seed), _rules(dice, n_max=AUTO), dice.choice([1, 2, 3, 99])
+        world, rules, left = World(seed), _auto(_rules(dice)), dice.choice([1, 2, 3, 99])
         least, turned = dice.choice([0.0, 0.02, 0.1, 0.3, 1.1]), _turned(dice, rules)
         verdict, truth = replayed(_paid(world, rules, least, left), turned), _paid(world, turned, least, left)
         assert verdict is not None
@@ -320,7 +331,7 @@ def test_under_its_own_knobs_a_tree_that_costs_have_cut_is_reproduced() -> None:
     """History moves them from round to round, so what counts is what the round tells."""
     dice = random.Random(9)
     for seed in range(200):
-        world, rules = World(seed), _rules(dice, n_max=AUTO)
+        world, rules = World(seed), _auto(_rules(dice))
         event = _paid(world, rules, dice.choice([0.02, 0.1, 1.1]))
         verdict = replayed(event, rules)
         assert verdict is not None
@@ -329,7 +340,7 @@ def test_under_its_own_knobs_a_tree_that_costs_have_cut_is_reproduced() -> None:
 
 def test_a_table_says_that_costs_have_cut_its_trees() -> None:
     event = World(1).round(RULES)
-    found = [what_if([event], rules) for rules in (RULES, replace(RULES, n_max=AUTO))]
+    found = [what_if([event], rules) for rules in (RULES, _auto(RULES))]
     assert [one.by_costs for one in found if one] == [False, True]
 
 

@@ -1,23 +1,39 @@
 """The table of knobs agrees with the configuration, the command line and the recordings it speaks of."""
 
+from dataclasses import asdict
 from typing import Any
 
 import pytest
 from msgspec import structs
 
-from decoder.config import DynaTree, RunConfig
+from decoder.config import Auto, DynaTree, Fixed, Linear, Rules, RunConfig
 from decoder.events import Knob, Knobs
-from decoder.knobs import KNOBS, KnobName, bounds
+from decoder.knobs import KNOBS, SWITCHES, KnobName, bounds
+from decoder.methods import METHODS
 from dynatui.cli import main as cli
 from dynatui.fold.state import RunState, apply
-from dynatui.knobs import TABLE, info, rules_in_force
+from dynatui.knobs import TABLE, info, rules_in_force, sliders_of
 from tests.dynatui.render.scripted import run, tree_round
 
 
 def test_every_knob_is_in_the_table_once_and_in_order() -> None:
     assert tuple(knob.name for knob in TABLE) == KNOBS
-    assert len({knob.symbol for knob in TABLE}) == len(KNOBS)
     assert info("tau_h").symbol == "τh"
+
+
+@pytest.mark.parametrize("rules", [DynaTree(), Auto(), Linear(), Fixed()])
+def test_no_two_knobs_of_a_method_are_called_the_same(rules: Rules) -> None:
+    symbols = [info(name).symbol for name in rules.ends()]
+    assert len(set(symbols)) == len(symbols)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_key_of_a_method_turns_a_knob_that_it_has(method: str) -> None:
+    rules = METHODS[method].rules
+    caps = [cap for slider in sliders_of(method) for cap in slider.caps]
+    assert len(set(caps)) == len(caps)
+    assert all(rules and RunConfig().rules(rules).has(slider.knob) for slider in sliders_of(method))
+    assert (rules is None) == (sliders_of(method) == ())
 
 
 @pytest.mark.parametrize("knob", TABLE, ids=lambda knob: knob.name)
@@ -32,7 +48,7 @@ def test_a_step_moves_a_knob_and_a_coarse_one_moves_it_further(knob: Any) -> Non
     config = RunConfig()
     low, high = bounds(config, knob.name)
     assert 0 < knob.step <= high - low
-    assert knob.coarse > knob.step or knob.name == "history"
+    assert knob.coarse > knob.step or knob.name in SWITCHES
     turned = config.turned(knob.name, low).turned(knob.name, low + knob.step)
     assert turned.knob(knob.name) == pytest.approx(low + knob.step)
     assert not knob.integer or knob.step == int(knob.step)
@@ -46,7 +62,8 @@ def test_a_step_moves_a_knob_and_a_coarse_one_moves_it_further(knob: Any) -> Non
         ("d0", 5.0, "5"),
         ("d0", 5.337, "5.34"),
         ("n_max", 256.0, "256"),
-        ("n_max", 0.0, "auto"),
+        ("selection", 1.0, "best"),
+        ("selection", 0.0, "bfs"),
         ("tau", 0.0, "0"),
         ("tau", 0.1, ".1"),
         ("history", 1.0, "on"),
@@ -92,6 +109,16 @@ def test_absurd_parameters_of_a_recording_are_no_fault(absurd: dict[str, Any]) -
 
 
 def test_a_method_without_knobs_has_no_rules() -> None:
-    state = apply(RunState(), run(("ar",)))
+    assert rules_in_force(apply(RunState(), run(("ar",)))) is None
+
+
+def test_knobs_that_no_rules_could_have_give_none() -> None:
+    state = apply(apply(RunState(), run()), structs.replace(tree_round(0), knobs=Knobs(0.9, 0.4, 99.0)))
     assert rules_in_force(state) is None
-    assert rules_in_force(structs.replace(state, knobs=Knobs(0.9, 0.4, 99.0))) is None
+
+
+def test_each_method_has_rules_of_its_own() -> None:
+    methods = {"auto": asdict(Auto(d0=6)), "linear": {"k": 7}, "fixed": asdict(Fixed(3, 4, 0.2, 99))}
+    state = apply(RunState(), structs.replace(run(), methods=methods))
+    found = [rules_in_force(structs.replace(state, chosen=name)) for name in methods]
+    assert found == [Auto(d0=6), Linear(7), Fixed(3, 4, 0.2, 99)]

@@ -3,31 +3,68 @@
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from decoder.knobs import KnobName
+from decoder.config import AdaptiveTree
+from decoder.methods import METHODS
 from dynatui.fold.pin import Pin
-from dynatui.knobs import info
+from dynatui.knobs import info, sliders_of
 from dynatui.render.drawer import shown
+from dynatui.render.words import moved_back
 from dynatui.screen.desk import Desk
 
 if TYPE_CHECKING:
     from dynatui.screen.app import DynaApp
 
 _LONGEST_VALUE = 7
+_FEW = 4
+_NO_KNOBS = "{} has no knobs; w watches another method"
 
 
-def turn(app: "DynaApp", name: KnobName, steps: int) -> None:
-    """By steps from where it is."""
-    if desk := _desk(app):
-        desk.move(name, steps * info(name).step, app.gaze.work.state)
-        app.draw(everything=True)
+def turn(app: "DynaApp", cap: str) -> None:
+    """Turns the knob that a key stands for, where the watched method has one."""
+    if not (desk := _desk(app)):
+        return
+    method = desk.watched(app.gaze.newest)
+    slider = next((each for each in sliders_of(method) if cap in each.caps), None)
+    if slider is None:
+        others = ", ".join(f"{' '.join(each.caps)} {info(each.knob).symbol}" for each in sliders_of(method))
+        app.say(f"{method} has no such knob; its own: {others}" if others else _NO_KNOBS.format(method))
+        return
+    step = info(slider.knob).step
+    desk.move(slider.knob, -step if cap == slider.caps[0] else step, app.gaze.newest)
+    app.draw(everything=True)
 
 
 def history(app: "DynaApp") -> None:
     """History on or off."""
     if desk := _desk(app):
-        state = app.gaze.work.state
-        desk.set("history", float(not desk.config(state).knob("history")), state)
-        app.draw(everything=True)
+        if isinstance(desk.rules(app.gaze.newest), AdaptiveTree):
+            desk.history(app.gaze.newest)
+            app.draw(everything=True)
+        else:
+            app.say(f"{desk.watched(app.gaze.newest)} has no history; w watches another method")
+
+
+def hold(app: "DynaApp") -> None:
+    """Holds the knob that history has moved back."""
+    if desk := _desk(app):
+        moved = moved_back(app.gaze.newest.lane)
+        if moved is None:
+            app.say("history has moved back nothing that you set")
+            return
+        name, value = moved.mark.name, moved.mark.old
+        desk.hold(name, value, app.gaze.newest)
+        app.say(f"history is off; {info(name).symbol} stays at {info(name).written(value)}")
+
+
+def watch(app: "DynaApp", step: int) -> None:
+    """The next method, or the one before: its text, tree and curves; knob keys act on it."""
+    names = list(app.gaze.state.lanes)
+    if not names:
+        app.say("methods can be watched once the models are loaded")
+        return
+    name = names[(names.index(app.gaze.state.watched) + step) % len(names)]
+    app.watch_method(name)
+    app.say(f"watching {name}: {METHODS[name].title}" if name in METHODS else f"watching {name}")
 
 
 def drawer(app: "DynaApp") -> None:
@@ -37,7 +74,7 @@ def drawer(app: "DynaApp") -> None:
 
 def slider(app: "DynaApp", step: int) -> None:
     """The next slider, or the one before."""
-    names = shown(app.scene.state)
+    names = shown(app.gaze.state)
     if names:
         place = names.index(app.scene.slider) if app.scene.slider in names else 0
         app.look(slider=names[(place + step) % len(names)], typed="")
@@ -45,15 +82,12 @@ def slider(app: "DynaApp", step: int) -> None:
 
 def nudge(app: "DynaApp", steps: int) -> None:
     """Turns the chosen slider."""
-    turn(app, app.scene.slider, steps)
+    _nudge(app, steps * info(app.scene.slider).step)
 
 
 def nudge_far(app: "DynaApp", steps: int) -> None:
     """Turns the chosen slider in large steps."""
-    if desk := _desk(app):
-        knob = info(app.scene.slider)
-        desk.move(knob.name, steps * knob.coarse, app.gaze.work.state)
-        app.draw(everything=True)
+    _nudge(app, steps * info(app.scene.slider).coarse)
 
 
 def type_digit(app: "DynaApp", digit: str) -> None:
@@ -72,48 +106,60 @@ def set_typed(app: "DynaApp") -> None:
     """Turns the chosen slider to the typed value."""
     if desk := _desk(app):
         with suppress(ValueError):  # nothing was typed, or only a point
-            desk.set(app.scene.slider, float(app.scene.typed), app.gaze.work.state)
+            desk.set({app.scene.slider: float(app.scene.typed)}, app.gaze.newest)
         app.look(typed="")
 
 
 def undo(app: "DynaApp") -> None:
-    """The last turn back."""
+    """What the last key turned, back."""
     if desk := _desk(app):
-        name = desk.undo(app.gaze.work.state)
-        app.say(f"{info(name).symbol} is as before" if name else "nothing was turned yet")
+        step = desk.undo(app.gaze.newest)
+        if step is None:
+            app.say("nothing was turned yet")
+            return
+        names = ", ".join(dict.fromkeys(info(name).symbol for name, _ in step.before))
+        app.say(f"{names} of {step.of} as before" if len(step.before) < _FEW else f"all knobs of {step.of} as before")
 
 
 def defaults(app: "DynaApp") -> None:
-    """All knobs as at the start."""
+    """All knobs of the watched method as at the start."""
     if desk := _desk(app):
-        desk.defaults(app.gaze.work.state)
-        app.say("all knobs are as the program was started")
+        method = desk.watched(app.gaze.newest)
+        turned = desk.defaults(app.gaze.newest)
+        app.say(f"all knobs of {method} {'' if turned else 'already '}are as the program was started")
 
 
 def preset(app: "DynaApp") -> None:
     """All knobs as in the next preset."""
     if desk := _desk(app):
-        app.say(f"knobs of the preset {desk.next_preset(app.gaze.work.state)}")
+        name = desk.next_preset(app.gaze.newest)
+        method = desk.watched(app.gaze.newest)
+        others = f"presets are values of dynatree's knobs, and {method} is watched"
+        app.say(f"knobs of the preset {name}; u undoes" if name else others)
 
 
 def pin(app: "DynaApp") -> None:
     """What was measured so far becomes A, or A is given up."""
-    if app.pin is not None:
-        app.pin = None
-        app.say("A is given up; b pins a new one")
-    elif app.gaze.work.rounds:
-        app.pin = Pin.of(app.gaze.work.state)
+    state = app.gaze.newest
+    before = app.intake.pins.get(state.watched)
+    if before is not None and before.by_hand:
+        del app.intake.pins[state.watched]
+        app.say("A is given up; b pins a new one, and so does the next turn of a knob")
+    elif state.rounds:
+        app.intake.pins[state.watched] = Pin.of(state, state.watched, by_hand=True)
         app.say("A is pinned; what follows is B")
     else:
         app.say("there is no round to pin yet")
+
+
+def _nudge(app: "DynaApp", distance: float) -> None:
+    if desk := _desk(app):
+        desk.move(app.scene.slider, distance, app.gaze.newest)
+        app.draw(everything=True)
 
 
 def _desk(app: "DynaApp") -> Desk | None:
     """The desk, or the reason why there is none."""
     if app.desk is None:
         app.say("what was recorded cannot be turned")
-    elif app.gaze.work.state.run is None:
-        app.say("knobs can be turned once the models are loaded")
-    else:
-        return app.desk
-    return None
+    return app.desk

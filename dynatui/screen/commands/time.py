@@ -22,10 +22,10 @@ def freeze(app: "DynaApp") -> None:
 
 def pause(app: "DynaApp") -> None:
     """Holds the work, or goes on; a recording goes on from the place that is looked at."""
-    playback = app.source.playback
+    playback, watched = app.source.playback, app.gaze.state.watched
     if playback and app.source.paused:
-        if not app.gaze.live and app.scene.place.round < app.gaze.work.rounds:
-            playback.seek_round(app.scene.place.round)
+        if not app.gaze.live and app.scene.place.round < app.gaze.work.rounds(watched):
+            playback.seek_round(watched, app.scene.place.round)
         app.gaze.follow()
     app.source.set_paused(paused=not app.source.paused)
     app.draw(everything=True)
@@ -39,10 +39,20 @@ def step(app: "DynaApp") -> None:
     elif app.source.controls is None:
         app.say("another process decodes; it cannot be stepped from here")
     elif app.source.paused:
+        _say_whose_round(app)
         app.source.controls.step()
     else:
         app.source.set_paused(paused=True)
     app.draw(everything=True)
+
+
+def _say_whose_round(app: "DynaApp") -> None:
+    """Once the watched method has ended, a step is a round of another."""
+    state = app.gaze.newest
+    if state.watched in state.ends:
+        left = [name for name in state.lanes if name not in state.ends]
+        rest = f"a step is a round of {' or '.join(left)}; w watches it" if left else "so are all others"
+        app.say(f"{state.watched} has finished its text; {rest}")
 
 
 def breaks(app: "DynaApp") -> None:
@@ -66,11 +76,11 @@ def scrub(app: "DynaApp", rounds: int) -> None:
 
 def scrub_to(app: "DynaApp", rounds: int) -> None:
     """After so many rounds; a recording stands still there."""
-    rounds = max(0, rounds)
+    rounds, watched = max(0, rounds), app.gaze.state.watched
     if playback := app.source.playback:
         app.source.set_paused(paused=True)
-        if rounds > app.gaze.work.rounds and app.gaze.shown is app.gaze.work:
-            playback.seek_round(min(rounds, playback.length[0]))
+        if rounds > app.gaze.work.rounds(watched) and app.gaze.shown is app.gaze.work:
+            playback.seek_round(watched, min(rounds, playback.length(watched)[0]))
             app.take_in()
     app.gaze.look_at(rounds)
     app.draw(everything=True)

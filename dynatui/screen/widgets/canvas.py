@@ -32,10 +32,10 @@ _WORTH_SCROLLING = 4
 class Canvas(Widget):
     """Shows what its painter makes of the newest scene; knows nothing of what it shows. It has no border of its own."""
 
-    def __init__(self, painter: Painter, *, every_s: float, panel: str) -> None:
+    def __init__(self, painter: Painter, *, panel: str, flowing: bool = False) -> None:
         super().__init__(id=panel)
-        self.every_s = every_s
-        """Least time between two redraws: terminals behind slow lines pay for each."""
+        self.flowing = flowing
+        """Whether it follows the work at every frame; all others change together and less often."""
         self._painter = painter
         self._scene = Scene()
         self._drawn: Rows = []

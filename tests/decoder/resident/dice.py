@@ -2,12 +2,11 @@
 
 import random
 from collections.abc import Sequence
-from dataclasses import replace
 
-from decoder.config import PRESETS
+from decoder.config import Auto
 from decoder.resident.pace import SIZES, Pace, Plan
 
-FAST = replace(PRESETS["fast"], d_max=6, d0=5, rho_deep=0.0, history=False)
+WIDE = Auto(d_max=6, d0=5, rho_deep=0.0, history=False)
 
 
 class Dice(Pace):

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from decoder.config import DynaTree, Rules, RunConfig
+from decoder.config import AdaptiveTree, Rules, RunConfig
 from decoder.engine import Outcome, TreeSession
 from decoder.knobs import KnobName
 from decoder.models import Pair
@@ -71,7 +71,7 @@ def match(
 def _check_knobs(session: ResidentSession) -> None:
     """History has moved the device's knobs as it has moved the host's, to the last bit."""
     rules = session._controller.rules if session._controller else None
-    if isinstance(rules, DynaTree) and not session._instead:
+    if isinstance(rules, AdaptiveTree) and not session._instead:
         knobs = session._seat.board.knobs
         assert (float(knobs["d0"]), float(knobs["tau_h"])) == (rules.d0, rules.tau_h)
 
@@ -81,5 +81,15 @@ def check(outcome: Outcome, expected: Outcome) -> None:
     assert outcome.tree.tokens == expected.tree.tokens
     assert outcome.tree.parents == expected.tree.parents
     assert outcome.tree.logprobs == pytest.approx(expected.tree.logprobs, abs=FAR)
-    for name in ("accepted", "committed", "knobs", "finished", "turned_before", "turned_after", "target_forwards"):
+    for name in (
+        "accepted",
+        "committed",
+        "knobs",
+        "rules",
+        "room",
+        "finished",
+        "turned_before",
+        "turned_after",
+        "target_forwards",
+    ):
         assert getattr(outcome, name) == getattr(expected, name), name

@@ -2,27 +2,27 @@
 
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields
 from itertools import pairwise
 from typing import Any
 
 import pytest
 
-from decoder.config import DynaTree, RunConfig
+from decoder.config import DynaTree, Rules, RunConfig
 from decoder.engine import Outcome, TreeSession
 from decoder.models import Pair
 from decoder.resident.pace import ASK, FIRST_REST, LONGEST_REST, SIZES, Odds, Pace, Plan, Times, ranks
 from decoder.resident.session import ResidentSession
 from decoder.steering import Turn
 from tests.decoder.lab import Lab
-from tests.decoder.resident.dice import FAST, Dice
+from tests.decoder.resident.dice import WIDE, Dice
 from tests.decoder.resident.match import FAR, match, recorded, seated
 
 PROMPT = "The tree grows"
 HOPELESS, HALF, GOOD = 0.0, 0.5, 0.85
 
 
-def played(pair: Pair, prompt: Sequence[int], limit: int, rules: DynaTree, turns: Sequence[Turn] = ()) -> list[Outcome]:
+def played(pair: Pair, prompt: Sequence[int], limit: int, rules: Rules, turns: Sequence[Turn] = ()) -> list[Outcome]:
     session = ResidentSession(pair, prompt, RunConfig(max_new_tokens=limit), rules)
     session.prefill()
     found: list[Outcome] = []
@@ -30,6 +30,12 @@ def played(pair: Pair, prompt: Sequence[int], limit: int, rules: DynaTree, turns
         found.append(session.step(tuple(turns) if len(found) > 3 else ()))
     assert session.waits == len(found) or turns
     return found
+
+
+def numbered(nodes: int, d0: int, d_max: int) -> DynaTree:
+    """The bounds of `WIDE` with a number of nodes, of which the most probable stay."""
+    given = {each.name: getattr(WIDE, each.name) for each in fields(WIDE)}
+    return DynaTree(**given | {"d0": d0, "d_max": d_max}, n_max=nodes, selection="best")
 
 
 def tokens(rounds: Sequence[Outcome]) -> list[int]:
@@ -47,7 +53,7 @@ def test_the_text_is_that_of_plain_greedy_search_whatever_sizes_are_chosen(
     pair = lab.pair(name)
     loaded = recorded(lab.loaded(pair, "float64"), by_module=by_module)
     loaded.seats.pace = Dice(seed)
-    rounds = played(loaded, lab.prompt_tokens(pair, PROMPT), 80, FAST)
+    rounds = played(loaded, lab.prompt_tokens(pair, PROMPT), 80, WIDE)
     assert tokens(rounds) == lab.generate(pair, "float64", PROMPT, 80)
     assert {len(outcome.tree) > 1 for outcome in rounds} == {False, True}
 
@@ -58,12 +64,12 @@ def test_a_tree_is_that_of_the_host_whatever_the_draft_had_missed(lab: Lab, seed
     loaded = recorded(lab.loaded(pair, "float64"))
     dice = loaded.seats.pace = Dice(seed, plain=0.7, depths=(2, 3, 4))
     text = lab.prompt_tokens(pair, PROMPT)
-    rounds = played(loaded, text, 100, FAST)
+    rounds = played(loaded, text, 100, WIDE)
     for outcome, plan in zip(rounds, dice.chosen, strict=False):
         assert (len(outcome.tree) > 1) == (plan is not None)
         if plan:
             assert outcome.draft_forwards == plan.depth
-            rules = replace(FAST, n_max=plan.nodes - 1, d_max=plan.depth, d0=plan.depth - 1)
+            rules = numbered(nodes=plan.nodes - 1, d_max=plan.depth, d0=plan.depth - 1)
             host = TreeSession(loaded, text, RunConfig(max_new_tokens=9), rules)
             host.prefill()
             expected = host.step(()).tree
@@ -76,7 +82,7 @@ def test_what_became_of_each_tree_is_learnt_once_but_of_the_last_ones(lab: Lab) 
     pair = lab.pair("neox")
     loaded = seated(lab.loaded(pair, "float64"))
     dice = loaded.seats.pace = Dice(5)
-    rounds = played(loaded, lab.prompt_tokens(pair, PROMPT), 100, FAST)
+    rounds = played(loaded, lab.prompt_tokens(pair, PROMPT), 100, WIDE)
     expected = [
         (plan, ranks(outcome.tree.path_logprobs, outcome.accepted))
         for plan, outcome in zip(dice.chosen, rounds, strict=False)
@@ -94,13 +100,13 @@ def test_a_long_rest_leaves_a_draft_that_has_much_to_read(lab: Lab) -> None:
         dice = loaded.seats.pace = Dice(0, plain=0)
         order: list[Plan | None] = [*[Plan(2, 8)] * 2, *[None] * rest, *[Plan(3, 8)] * 40]
         dice.choose = lambda _, order=order: order.pop(0)  # type: ignore[method-assign, misc]
-        rounds = played(loaded, [5, 6, 7], rest + 20, FAST)
+        rounds = played(loaded, [5, 6, 7], rest + 20, WIDE)
         after = rounds[2 + rest]
         host = TreeSession(
             loaded,
             [5, 6, 7, *tokens(rounds[: 2 + rest])],
             RunConfig(max_new_tokens=9),
-            replace(FAST, n_max=7, d_max=3, d0=2),
+            numbered(nodes=7, d_max=3, d0=2),
         )
         host.prefill()
         assert after.tree.tokens == host.step(()).tree.tokens
@@ -110,20 +116,9 @@ def test_a_long_rest_leaves_a_draft_that_has_much_to_read(lab: Lab) -> None:
 def test_by_its_own_choice_a_kindred_draft_is_used(lab: Lab) -> None:
     pair = lab.pair("neox")
     loaded = seated(lab.loaded(pair, "float64"))
-    rounds = played(loaded, lab.prompt_tokens(pair, PROMPT), 100, FAST)
+    rounds = played(loaded, lab.prompt_tokens(pair, PROMPT), 100, WIDE)
     assert tokens(rounds) == lab.generate(pair, "float64", PROMPT, 100)
     assert any(len(outcome.tree) > 1 for outcome in rounds)
-
-
-def test_the_number_of_nodes_may_be_turned_to_automatic_and_back(lab: Lab) -> None:
-    pair = lab.pair("neox")
-    loaded, prompt = recorded(lab.loaded(pair, "float64")), lab.prompt_tokens(pair, PROMPT)
-    fixed = replace(FAST, n_max=7, rho_stop=0.1, rho_deep=0.1)
-    for rules, value in ((fixed, 0.0), (replace(fixed, n_max=0), 7.0)):
-        loaded.seats.pace = Dice(1)
-        rounds = played(loaded, prompt, 80, rules, (Turn("n_max", value), Turn("tau_h", 0.7)))
-        assert [turned.name for turned in rounds[4].turned_before] == ["n_max", "tau_h"]
-        assert tokens(rounds) == lab.generate(pair, "float64", PROMPT, 80)
 
 
 def test_a_turn_in_the_middle_of_a_rest_acts_on_the_next_draft(lab: Lab) -> None:
@@ -133,7 +128,7 @@ def test_a_turn_in_the_middle_of_a_rest_acts_on_the_next_draft(lab: Lab) -> None
     order: list[Plan | None] = [*[None] * 8, *[Plan(3, 16)] * 80]
     dice.choose = lambda _: order.pop(0)  # type: ignore[method-assign, assignment]
     one = (Turn("b_min", 1), Turn("b_mid", 1), Turn("b_max", 1))
-    rounds = played(loaded, prompt, 40, FAST, one)
+    rounds = played(loaded, prompt, 40, WIDE, one)
     drafted = [outcome.tree for outcome in rounds if len(outcome.tree) > 1]
     assert all(tree.parents == [-1, 0, 1, 2] for tree in drafted)
 
@@ -309,7 +304,7 @@ def test_rounds_that_decide_for_themselves_match_those_of_rules_with_as_many_nod
     pair = lab.pair("llama")
     loaded, prompt = seated(lab.loaded(pair, "float64")), lab.prompt_tokens(pair, PROMPT)
     loaded.seats.pace = Dice(4)
-    played(loaded, prompt, 30, FAST)
+    played(loaded, prompt, 30, WIDE)
     match(loaded, prompt, 30, DynaTree())
-    played(loaded, prompt, 30, FAST)
+    played(loaded, prompt, 30, WIDE)
     assert len(loaded.seats._free) == 1

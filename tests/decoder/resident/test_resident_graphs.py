@@ -20,7 +20,7 @@ from decoder.resident.seat import Seats
 from decoder.resident.session import ResidentSession
 from decoder.resident.shape import Shape
 from tests.decoder.lab import Lab
-from tests.decoder.resident.dice import FAST, Dice
+from tests.decoder.resident.dice import WIDE, Dice
 from tests.decoder.resident.match import Turns, match, recorded, records, resident
 
 PROMPT = "The tree grows"
@@ -168,7 +168,7 @@ def test_graphs_of_chosen_sizes_give_the_rounds_of_plain_calls(lab: Lab, family:
     for graphs in (True, False):
         pair = on_gpu(lab, family, dtype, graphs=graphs)
         pair.seats.pace = Dice(7)
-        rounds.append(played(pair, prompt, 100, FAST))
+        rounds.append(played(pair, prompt, 100, WIDE))
     by_graph, by_call = rounds
     assert [outcome.tree for outcome in by_graph] == [outcome.tree for outcome in by_call]
     assert [outcome.committed for outcome in by_graph] == [outcome.committed for outcome in by_call]
@@ -183,7 +183,7 @@ def test_rounds_that_choose_their_size_by_real_times_write_the_text(lab: Lab, fa
     for start in range(3):
         prompt = lab.prompt_tokens(lab.pair(family), PROMPT)[start:]
         plain = [token for outcome in played(pair, prompt, 100, None) for token in outcome.committed]
-        chosen = [token for outcome in played(pair, prompt, 100, FAST) for token in outcome.committed]
+        chosen = [token for outcome in played(pair, prompt, 100, WIDE) for token in outcome.committed]
         assert chosen == plain
 
 
@@ -323,10 +323,10 @@ def test_cuda_pairs_are_decoded_on_the_device_unless_they_must_be_exact(lab: Lab
 @pytest.mark.gpu
 @pytest.mark.parametrize(
     ("method", "rules"),
-    [("ar", DynaTree()), ("linear", DynaTree()), ("fixed", DynaTree()), ("dynatree", DynaTree()), ("dynatree", FAST)],
+    [("ar", DynaTree()), ("linear", DynaTree()), ("fixed", DynaTree()), ("dynatree", DynaTree()), ("auto", DynaTree())],
 )
 def test_the_embedded_pair_writes_the_same_text_on_both_devices_in_float32(method: str, rules: DynaTree) -> None:
-    config = RunConfig((method,), 128, dynatree=rules)
+    config = RunConfig((method,), 128, dynatree=rules, auto=WIDE)
     texts = []
     for device in ("cpu", "cuda"):
         events = decode(load_pair(device=device, dtype="float32"), "The old man looked at the sea and", config)

@@ -8,7 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from decoder.config import PRESETS, DynaTree, Fixed, Linear, Rules
+from decoder.config import Auto, DynaTree, Fixed, Linear, Rules
 from decoder.controller import Controller
 from decoder.draft.drafter import best_children
 from decoder.knobs import KNOB_GAP
@@ -69,9 +69,9 @@ def test_probabilities_that_are_rounded_up_still_find_room() -> None:
         (DynaTree(window=WINDOW + 1), False),
         (DynaTree(rho_stop=0, rho_deep=0, tau=0), True),
         (DynaTree(d_max=12, rho_stop=0, rho_deep=0, tau=0), False),
-        (PRESETS["fast"], True),
-        (replace(PRESETS["fast"], d_max=33), False),
-        (replace(PRESETS["fast"], window=64), False),
+        (Auto(), True),
+        (Auto(d_max=33), False),
+        (Auto(window=64), False),
     ],
 )
 def test_rules_fit_where_their_tensors_stay_small(rules: Rules | None, expected: bool) -> None:  # noqa: FBT001 - a parameter
@@ -311,5 +311,5 @@ def test_what_was_tried_out_is_undone() -> None:
     assert all(bool((now == was).all()) for now, was in zip(board._all(), before, strict=True))
 
 
-def test_the_fast_preset_s_knobs_are_numbers_too() -> None:
-    assert rule(replace(PRESETS["fast"], n_max=5)).n_max == 5
+def test_the_bounds_of_the_automatic_tree_are_those_of_a_tree_without_nodes_until_a_round_has_a_size() -> None:
+    assert rule(Auto(d0=3)) == replace(rule(DynaTree(d0=3, d_max=12, rho_stop=0, tau=0)), n_max=0)

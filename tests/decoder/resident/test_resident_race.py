@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from decoder import RunConfig, Steering, decode, methods
-from decoder.config import PRESETS, DynaTree, Rules
+from decoder.config import PRESETS, Auto, DynaTree, Rules
 from decoder.engine import TreeSession
 from decoder.events import Event, Round
 from decoder.metrics import fold
@@ -33,7 +33,7 @@ def _on_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("_on_the_device")
-@pytest.mark.parametrize("rules", [DynaTree(), PRESETS["fast"]], ids=["paper", "fast"])
+@pytest.mark.parametrize("rules", PRESETS.values(), ids=PRESETS)
 def test_all_methods_race_and_write_the_same_text(lab: Lab, rules: DynaTree) -> None:
     pair = lab.pair("neox")
     loaded = recorded(lab.loaded(pair, "float64"))
@@ -42,7 +42,7 @@ def test_all_methods_race_and_write_the_same_text(lab: Lab, rules: DynaTree) -> 
     for method in METHODS:
         assert played.tokens(method) == expected
         assert played.figures(method).identical_to_ar
-    assert len(loaded.seats._free) == 4
+    assert len(loaded.seats._free) == 5
 
 
 @pytest.mark.usefixtures("_on_the_device")
@@ -84,7 +84,7 @@ def test_a_run_that_nobody_reads_to_its_end_gives_all_seats_back(lab: Lab) -> No
     [
         ("cuda", False, None, "resident"),
         ("cuda", False, DynaTree(), "resident"),
-        ("cuda", False, PRESETS["fast"], "resident"),
+        ("cuda", False, Auto(), "resident"),
         ("cuda", True, DynaTree(), "tree"),
         ("cuda", False, DynaTree(d_max=40), "tree"),
         ("cpu", False, DynaTree(), "tree"),

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from transformers import Qwen2Config
 
-from decoder.config import DynaTree, Linear, Rules
+from decoder.config import Auto, DynaTree, Linear, Rules
 from decoder.models import LanguageModel, Pair
 from decoder.resident import forward
 from decoder.resident.board import Board
@@ -215,7 +215,7 @@ def test_no_work_touches_the_host_s_memory(lab: Lab, family: str, dtype: str, by
     target, draft = (moved(side(model, pair, by_module=by_module)) for model in (pair.target, pair.draft))
     board = Board(ELSEWHERE, 512)
     with apart():
-        for size in (shape(Linear(2)), shape(DynaTree(d_max=4, d0=3)), beam(DynaTree(), 4)):
+        for size in (shape(Linear(2)), shape(DynaTree(d_max=4, d0=3)), beam(Auto(), 4)):
             grow(draft, board, size, slots(300))
         for nodes, deepest in ((1, 0), (8, 3), (64, 8)):
             verify(target, draft if deepest else None, board, nodes, deepest, slots(300))

@@ -120,9 +120,10 @@ def test_a_measurement_prints_tables_and_adds_a_line_to_the_file(
     captured = capsys.readouterr()
     assert "tokens/s" in captured.out
     assert "dynatree over linear (" in captured.out
-    assert "6 of 6 turns" in captured.err
+    assert "7 of 7 turns" in captured.err
     first, second = map(json.loads, kept.read_text().splitlines())
-    assert [row["name"] for row in second["rows"]] == ["ar", "dynatree", "linear 2", "linear 3", "fixed 2x2", "alg1"]
+    names = [row["name"] for row in second["rows"]]
+    assert names == ["ar", "dynatree", "auto", "linear 2", "linear 3", "fixed 2x2", "alg1"]
     assert first["setup"]["contenders"]["dynatree"]["d0"] == 2
     assert first["texts"] == second["texts"]
     tokenizer = tiny.train_tokenizer()
@@ -191,5 +192,5 @@ def test_the_prompt_that_does_not_fit_is_named(pair: tiny.TinyPair, capsys: pyte
 
 
 def test_every_method_but_the_threaded_baseline_is_measured_by_default() -> None:
-    assert bench_options.ALL_METHODS.startswith("dynatree,ar,linear,fixed")
+    assert bench_options.ALL_METHODS.startswith("dynatree,auto,ar,linear,fixed")
     assert "hf" not in bench_options.ALL_METHODS.split(",")

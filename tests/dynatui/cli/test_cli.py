@@ -15,7 +15,7 @@ from types import SimpleNamespace
 import pytest
 
 import decoder
-from decoder.config import AUTO, PRESETS, DynaTree, Fixed, Linear, RunConfig
+from decoder.config import PRESETS, Auto, DynaTree, Fixed, Linear, RunConfig
 from decoder.errors import DeviceError
 from decoder.events import Event
 from dynatui.cli import main as cli
@@ -151,26 +151,28 @@ def test_the_other_methods_have_options_too(screen: FakeScreen) -> None:
     assert (config.linear, config.fixed) == (Linear(k=7), Fixed(depth=3, branching=4))
 
 
-def test_an_automatic_number_of_nodes_is_dynatree_s_alone(screen: FakeScreen) -> None:
-    config = asked(screen, "--preset", "paper", "--n-max", "auto").config
-    assert (config.dynatree.n_max, config.fixed.n_max) == (AUTO, 256)
-
-
-def test_without_options_each_round_drafts_what_pays(screen: FakeScreen) -> None:
+def test_without_options_a_run_has_the_tuned_knobs_and_the_usual_methods(screen: FakeScreen) -> None:
     config = asked(screen).config
     assert config == RunConfig()
-    assert (config.dynatree, config.fixed) == (PRESETS["fast"], Fixed())
+    assert config.dynatree == PRESETS["tuned"]
+    assert config.methods == ("dynatree", "auto", "ar", "linear", "fixed")
 
 
-def test_the_fixed_tree_may_have_a_threshold_of_its_own(screen: FakeScreen) -> None:
-    config = asked(screen, "--tau", "0.02", "--fixed", "3,4,0.1").config
-    assert (config.dynatree.tau, config.fixed) == (0.02, Fixed(3, 4, 0.1))
+def test_options_of_a_tree_are_dynatree_s_alone(screen: FakeScreen) -> None:
+    config = asked(screen, "--tau", "0.02", "--n-max", "64", "--d0", "3", "--fixed", "3,4,0.1,99").config
+    assert (config.dynatree.tau, config.dynatree.n_max, config.dynatree.d0) == (0.02, 64, 3)
+    assert (config.fixed, config.auto) == (Fixed(3, 4, 0.1, 99), Auto())
 
 
-def test_tau_and_n_max_hold_for_both_trees(screen: FakeScreen) -> None:
-    config = asked(screen, "--tau", "0.02", "--n-max", "64").config
-    assert (config.dynatree.tau, config.dynatree.n_max) == (0.02, 64)
-    assert (config.fixed.tau, config.fixed.n_max) == (0.02, 64)
+def test_auto_has_bounds_of_its_own(screen: FakeScreen) -> None:
+    config = asked(screen, "--auto", "d0=6, tau_h=.8, b_max=4, history=off").config
+    assert config.auto == Auto(d0=6, tau_h=0.8, branching=(1, 2, 4), history=False)
+    assert config.dynatree == PRESETS["tuned"]
+
+
+def test_who_asks_for_an_automatic_number_of_nodes_is_told_of_the_method(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["--n-max", "auto", "--headless"]) == 2
+    assert capsys.readouterr().err == "dynatui: --n-max is 'auto'; auto is a method: --methods auto\n"
 
 
 def test_methods_length_and_seed_are_handed_on(screen: FakeScreen) -> None:
@@ -295,25 +297,25 @@ def test_a_reader_that_left_is_no_error(monkeypatch: pytest.MonkeyPatch, engine:
         ("dance", "No such command 'dance'"),
         ("--prompt", "requires an argument"),
         ("--d0 deep", "Invalid value for '--d0'"),
-        ("--d0 12", "D0 is 12; give 1 to 11"),
+        ("--d0 12", "D0 is 12; give 1 to 7"),
         ("--tau-h nan", "tau_h nan; give 0 < tau_l < tau_h <= 1"),
         ("--tau-h 0.2", "tau_l is 0.4 and tau_h 0.2"),
         ("--rho-stop 0.9", "rho_stop is 0.9"),
         ("--branching 1,2", "give 3 whole numbers, for example 1,2,3"),
         ("--branching 1,2,x", "give 3 whole numbers, for example 1,2,3"),
         ("--branching 3,2,1", "give three rising numbers"),
-        ("--fixed 5", "give 2 whole numbers, for example 5,2"),
-        ("--fixed 5,2,x", "give depth, branching and threshold, for example 5,2,0.05"),
+        ("--fixed 5", "give depth and branching, and behind them threshold and most nodes if you like"),
+        ("--fixed 5,2,x", "for example 5,2 or 5,2,0.05,256"),
         ("--fixed 5,2,7", "the fixed tree's tau is 7; give 0 to 1"),
         ("--k 0", "K is 0; give 1 or more"),
-        ("--n-max 0", "--n-max is '0'; give auto, or a whole number from 1 up"),
-        ("--n-max some", "--n-max is 'some'; give auto, or a whole number from 1 up"),
+        ("--n-max 0", "n_max is 0; give 1 or more"),
+        ("--n-max some", "--n-max is 'some'; give a whole number from 1 up"),
         ("--n-max -3", "n_max is -3; give"),
         ("--methods dance,ar", "no method dance; choose from dynatree"),
         ("--methods ar,ar", "ar named twice"),
         ("--max-new-tokens 0", "max_new_tokens is 0"),
         ("--seed -1", "Invalid value for '--seed'"),
-        ("--preset mine", "give one of fast, paper"),
+        ("--preset mine", "give one of tuned, paper"),
         ("--selection all", "give bfs or best"),
         ("--symbols runes", "Invalid value for '--symbols'"),
         ("--speed 0", "Invalid value for '--speed'"),

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from decoder.config import AUTO, PRESETS, DynaTree, Fixed, RunConfig
+from decoder.config import PRESETS, RULES, Auto, RulesName, RunConfig
 from decoder.knobs import KNOBS, KnobName
 from decoder.methods import METHODS
 from dynatui.clean import clean_line
@@ -64,12 +64,16 @@ def _configs(draw: st.DrawFn) -> RunConfig:
         seed=draw(st.sampled_from([0, 7])),
         chat=draw(st.booleans()),
     )
-    turns: list[tuple[KnobName, float]] = draw(
-        st.lists(st.tuples(st.sampled_from(KNOBS), st.floats(0, 1) | st.floats(0, 40)), max_size=6)
+    config = replace(config, dynatree=draw(st.sampled_from(list(PRESETS.values()))))
+    turns: list[tuple[RulesName, KnobName, float]] = draw(
+        st.lists(
+            st.tuples(st.sampled_from(RULES), st.sampled_from(KNOBS), st.floats(0, 1) | st.floats(0, 40)), max_size=9
+        )
     )
-    for name, value in turns:
-        config = config.turned(name, value)
-    return replace(config, dynatree=replace(config.dynatree, selection=draw(st.sampled_from(["bfs", "best"]))))
+    for of, name, value in turns:
+        if config.rules(of).has(name):
+            config = config.turned(name, value, of)
+    return config
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -92,7 +96,9 @@ def test_every_session_is_started_again_by_its_line(
     started: list[Session], config: RunConfig, prompts: list[str], models: Models
 ) -> None:
     session = Session(tuple(prompts) or OWN, models, config)
-    again = _again(command_line(session), started)
+    line = command_line(session)
+    assert "--n-max 0" not in line
+    again = _again(line, started)
     assert (again.prompts, again.models, again.config) == (session.prompts, session.models, session.config)
 
 
@@ -101,45 +107,63 @@ def test_the_defaults_need_no_option() -> None:
 
 
 def test_only_what_differs_is_written() -> None:
-    config = RunConfig(dynatree=replace(PRESETS["fast"], tau_h=0.85, d0=6.0, branching=(1, 2, 4), history=False))
+    config = RunConfig(dynatree=replace(PRESETS["tuned"], tau_h=0.85, d0=6.0, branching=(1, 2, 4), history=True))
     assert command_line(Session(("Once upon",), config=config)) == (
-        "dynatui --prompt 'Once upon' --tau-h 0.85 --d0 6 --no-history --branching 1,2,4"
+        "dynatui --prompt 'Once upon' --tau-h 0.85 --d0 6 --history --branching 1,2,4"
     )
 
 
 def test_what_a_settings_file_says_otherwise_is_written_out() -> None:
-    always = {"tau_h", "chat", "device", "exact", "compile", "branching", "history", "seed", "fixed"}
+    always = {"tau_h", "chat", "device", "exact", "compile", "branching", "history", "seed", "fixed", "auto", "k"}
     line = command_line(Session(OWN), always=always)
     assert line == (
-        "dynatui --device auto --no-exact --no-compile --no-chat --seed 0 --tau-h 0.9 --history --branching 1,2,3 "
-        "--fixed 5,2,0.05"
+        "dynatui --device auto --no-exact --no-compile --no-chat --seed 0 --tau-h 0.9 --no-history --branching 1,2,3 "
+        "--k 5 --fixed 5,2,0.05 --auto ''"
     )
-
-
-def test_a_value_that_both_trees_share_is_written_once(started: list[Session]) -> None:
-    config = RunConfig().turned("n_max", 64).turned("tau", 0.1).turned("fixed_tau", 0.1)
-    line = command_line(Session(OWN, config=config))
-    assert line == "dynatui --tau 0.1 --n-max 64"
-    assert _again(line, started).config == config
-    assert RunConfig().fixed == Fixed()
 
 
 @pytest.mark.parametrize(
     ("config", "words"),
     [
         (RunConfig(dynatree=PRESETS["paper"]), "--preset paper"),
-        (RunConfig(dynatree=DynaTree(n_max=AUTO)), "--preset paper --n-max auto"),
-        (RunConfig(dynatree=PRESETS["paper"]).turned("d0", 2), "--preset paper --d0 2"),
-        (RunConfig().turned("n_max", 64).turned("d0", 2), "--d0 2 --n-max 64"),
+        (RunConfig(dynatree=PRESETS["paper"]).turned("d0", 2, "dynatree"), "--preset paper --d0 2"),
+        (RunConfig().turned("n_max", 64, "dynatree").turned("d0", 2, "dynatree"), "--d0 2 --n-max 64"),
+        (RunConfig().turned("selection", 0), "--selection bfs"),
+        (RunConfig().turned("history", 1, "dynatree"), "--history"),
+        (RunConfig().turned("k", 7), "--k 7"),
         (RunConfig().turned("fixed_tau", 0.2), "--fixed 5,2,0.2"),
-        (RunConfig().turned("tau", 0.1), "--tau 0.1 --fixed 5,2,0.05"),
-        (RunConfig().turned("tau", 0.1).turned("fixed_tau", 0.1).turned("fixed_depth", 3), "--tau 0.1 --fixed 3,2,0.1"),
+        (RunConfig().turned("n_max", 64, "fixed"), "--fixed 5,2,0.05,64"),
+        (RunConfig().turned("d0", 6.5, "auto").turned("b_max", 5, "auto"), "--auto d0=6.5,b_max=5"),
+        (RunConfig().turned("history", 0, "auto"), "--auto history=off"),
     ],
 )
 def test_what_differs_from_a_preset_is_written(started: list[Session], config: RunConfig, words: str) -> None:
     line = command_line(Session(OWN, config=config))
     assert line == f"dynatui {words}"
     assert _again(line, started).config == config
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        ("n_max=9", "--auto has 'n_max=9'; give knobs and values such as d0=6, of tau_h, "),
+        ("d0", "--auto has 'd0'; give d0 as a number"),
+        ("d_max=2.5", "--auto has 'd_max=2.5'; give d_max as a whole number"),
+        ("history=maybe", "--auto has 'history=maybe'; give history=on or history=off"),
+        ("d0=99", "D0 is 99; give 1 to 11 (D_max - 1)"),
+        ("b_max=1", "branching is 1,2,1; give three rising numbers from 1 up"),
+    ],
+)
+def test_bounds_of_auto_that_cannot_be_are_one_line(capsys: pytest.CaptureFixture[str], value: str, said: str) -> None:
+    assert cli.main(["--auto", value, "--headless"]) == 2
+    err = capsys.readouterr().err
+    assert said in err
+    assert err.count("\n") == 1
+
+
+def test_bounds_that_are_possible_only_together_are_taken_together(started: list[Session]) -> None:
+    session = _again("dynatui --auto d0=15,d_max=20,b_max=1,b_mid=1", started)
+    assert session.config.auto == Auto(d0=15, d_max=20, branching=(1, 1, 1))
 
 
 def test_prompts_of_a_known_file_are_named_by_it(started: list[Session], tmp_path: Path) -> None:

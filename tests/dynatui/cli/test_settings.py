@@ -177,9 +177,14 @@ def test_settings_of_what_is_decoded_do_not_hinder_following(write: Write, recor
         ("seed = 1.5", "line 1: seed is 1.5; give a whole number"),
         ("history = 1", "line 1: history is 1; give true or false"),
         ("methods = ['ar']", "line 1: methods is ['ar']; give text in quotes\n"),
-        ("n_max = 64", 'line 1: n_max is 64; give text in quotes: n_max = "64"\n'),
-        ("seed = 1\nn_max = auto  # what pays", '(at line 2, column 9); text stands in quotes: n_max = "auto"\n'),
-        ("n_max = auto auto", "correct it, or begin anew"),
+        ("fixed = 5", 'line 1: fixed is 5; give text in quotes: fixed = "5"\n'),
+        ('n_max = "auto"', "line 1: n_max is 'auto'; auto is a method: --methods auto\n"),
+        ('n_max = "many"', "line 1: n_max is 'many'; give a whole number\n"),
+        (
+            "seed = 1\ndevice = auto  # any",
+            '(at line 2, column 10); text stands in quotes: device = "auto"\n',
+        ),
+        ("device = auto auto", "correct it, or begin anew"),
         ("prompt = 'x'", "line 1: prompt is 'x'; give a list"),
         ("prompt = ['x', 1]", "line 1: prompt is ['x', 1]; give a list"),
         ("d0 = 1" + "0" * 400, "line 1: d0 is 1000"),
@@ -229,7 +234,7 @@ def test_an_error_does_not_blame_a_setting_that_has_no_part_in_it(
     write: Write, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write("tau_h = 0.8\nfixed = '3,2'\nseed = 8\n")
-    assert refused(capsys, "--d0", "12") == "dynatui: D0 is 12; give 1 to 11 (D_max - 1)\n"
+    assert refused(capsys, "--d0", "12") == "dynatui: D0 is 12; give 1 to 7 (D_max - 1)\n"
 
 
 @pytest.mark.usefixtures("screen")
@@ -299,7 +304,7 @@ def test_a_file_can_leave_the_number_of_nodes_to_what_pays(
     before = asked(screen)
     assert cli.main(["config"]) == 0
     told = capsys.readouterr().out
-    assert 'n_max = "auto"' in told
+    assert "n_max = 12" in told
     write(told)
     assert asked(screen).config == before.config
     assert before.config.fixed.tau == Fixed.tau > before.config.dynatree.tau

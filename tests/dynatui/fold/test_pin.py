@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from decoder.events import Event, Knob
 from decoder.grown import Grown
 from decoder.metrics import fold
+from dynatui.fold.lane import LaneState
 from dynatui.fold.pin import (
     LEAST,
     Difference,
@@ -28,6 +29,8 @@ from dynatui.fold.pin import (
 from dynatui.fold.state import RunState, apply
 from tests.dynatui.render.scripted import plain_round, run, tree_round
 
+WATCHED = "dynatree"
+
 
 def _autocorrelated(dice: np.random.Generator, count: int, memory: float, mean: float) -> NDArray[np.float64]:
     """An AR(1) series of variance 1."""
@@ -42,7 +45,7 @@ def _autocorrelated(dice: np.random.Generator, count: int, memory: float, mean: 
 def _samples(shares: Iterable[float], tokens: Iterable[int] | None = None) -> Samples:
     shares = list(shares)
     counts = [3] * len(shares) if tokens is None else list(tokens)
-    return tuple(Sample(count, 9, share, 0.01, count) for share, count in zip(shares, counts, strict=True))
+    return tuple(Sample(count, 9, 3, share, 0.01, count) for share, count in zip(shares, counts, strict=True))
 
 
 def _by_figure(a: Samples, b: Samples) -> dict[str, Difference]:
@@ -107,15 +110,15 @@ def test_a_large_difference_is_clear_either_way() -> None:
 
 
 def test_a_rate_is_a_ratio_of_sums() -> None:
-    fast = tuple(Sample(4, 9, 0.5, 0.01 if i % 2 else 0.03, 4) for i in range(20))
-    slow = tuple(Sample(4, 9, 0.5, 0.04, 4) for _ in range(10))
+    fast = tuple(Sample(4, 9, 3, 0.5, 0.01 if i % 2 else 0.03, 4) for i in range(20))
+    slow = tuple(Sample(4, 9, 3, 0.5, 0.04, 4) for _ in range(10))
     found = _by_figure(slow, fast)["tokens_per_second"]
     assert found.a == pytest.approx(100)
     assert found.b == pytest.approx(200)
 
 
 def test_without_time_there_is_no_rate_to_compare() -> None:
-    timeless = tuple(Sample(4, 9, 0.5, 0.0, 0) for _ in range(12))
+    timeless = tuple(Sample(4, 9, 3, 0.5, 0.0, 0) for _ in range(12))
     assert "tokens_per_second" not in _by_figure(timeless, _samples([0.5] * 12))
 
 
@@ -142,29 +145,57 @@ def _turned(state: RunState) -> RunState:
 
 def test_a_begins_with_the_users_last_turn_and_b_after_the_pin() -> None:
     state = _decoded(_turned(_decoded(apply(RunState(), run()), 7)), 12)
-    pin = Pin.of(state)
+    pin = Pin.of(state, WATCHED)
     assert len(pin.samples) == 12
-    assert (pin.rounds, pin.curves, pin.knobs) == (19, state.curves, state.knobs)
+    assert (pin.rounds, pin.curves, pin.knobs) == (19, state.lane.curves, state.knobs)
     assert pin.since(state) == ()
     state = _decoded(state, 4)
     assert len(pin.since(state)) == 4
 
 
 def test_b_begins_anew_with_every_turn_of_the_user() -> None:
-    pin = Pin.of(state := _decoded(apply(RunState(), run()), 12))
+    pin = Pin.of(state := _decoded(apply(RunState(), run()), 12), WATCHED)
     state = _decoded(_turned(_decoded(state, 5)), 3)
     assert len(pin.since(state)) == 3
 
 
+def test_a_turn_pins_what_was_in_force_until_then() -> None:
+    before = _decoded(apply(RunState(), run()), 12)
+    pin = Pin.of(before, WATCHED)
+    after = _decoded(_turned(before), 11)
+    assert (len(pin.samples), len(pin.since(after))) == (12, 11)
+    again = pin.after_turn(after)
+    assert len(again.samples) == 11
+
+
+def test_a_turn_after_few_rounds_keeps_the_a_that_can_be_compared() -> None:
+    before = _decoded(apply(RunState(), run()), 12)
+    pin = Pin.of(before, WATCHED)
+    after = _decoded(_turned(before), LEAST - 1)
+    assert pin.after_turn(after) is pin
+
+
+def test_an_a_of_few_rounds_gives_way_to_one_of_as_many() -> None:
+    before = _decoded(apply(RunState(), run()), 3)
+    pin = Pin.of(before, WATCHED)
+    assert len(pin.after_turn(_decoded(_turned(before), 5)).samples) == 5
+
+
+def test_what_was_pinned_by_hand_stays_whatever_is_turned() -> None:
+    before = _decoded(apply(RunState(), run()), 12)
+    pin = Pin.of(before, WATCHED, by_hand=True)
+    assert pin.after_turn(_decoded(_turned(before), 30)) is pin
+
+
 def test_in_another_run_all_rounds_are_bs() -> None:
-    pin = Pin.of(_decoded(apply(RunState(), run()), 12))
+    pin = Pin.of(_decoded(apply(RunState(), run()), 12), WATCHED)
     other = structs.replace(run(), started_at="2026-01-02T00:00:00Z")
     assert len(pin.since(_decoded(apply(RunState(), other), 5))) == 5
 
 
 def test_a_look_back_at_a_round_before_the_pin_has_no_b() -> None:
     earlier = _decoded(apply(RunState(), run()), 12)
-    pin = Pin.of(_decoded(earlier, 12))
+    pin = Pin.of(_decoded(earlier, 12), WATCHED)
     assert pin.since(earlier) == ()
 
 
@@ -173,7 +204,7 @@ def test_samples_add_up_to_the_figures_of_the_run() -> None:
     state = RunState()
     for event in events:
         state = apply(state, event)
-    samples, figures = samples_of(state), fold(events).figures()["dynatree"]
+    samples, figures = samples_of(state.lane), fold(events).figures()["dynatree"]
     assert sum(sample.tokens for sample in samples) / 12 == pytest.approx(figures.tokens_per_round)
     assert sum(sample.depth_acceptance for sample in samples) / 12 == pytest.approx(figures.depth_acceptance)
     assert sum(sample.drafted for sample in samples) == figures.drafted
@@ -187,7 +218,7 @@ def test_a_round_without_time_and_one_that_goes_back_in_time_pay_for_nothing() -
     state = apply(RunState(), run())
     for event in stalled:
         state = apply(state, event)
-    assert [(sample.round_s > 0, sample.timed_tokens) for sample in samples_of(state)] == [
+    assert [(sample.round_s > 0, sample.timed_tokens) for sample in samples_of(state.lane)] == [
         (True, 1), (False, 0), (False, 0),
     ]  # fmt: skip
 
@@ -216,11 +247,11 @@ def test_a_difference_is_one_line() -> None:
 
 
 def test_comparing_takes_little_time() -> None:
-    state = RunState(past=Grown(tree_round(number) for number in range(800)))
+    lane = LaneState(past=Grown(tree_round(number) for number in range(800)))
     spent_s = []
     for _ in range(5):
         start_s = time.process_time()
-        samples = samples_of(state)
+        samples = samples_of(lane)
         assert compared(samples, samples)
         spent_s.append(time.process_time() - start_s)
     assert len(samples) == 500
@@ -228,8 +259,8 @@ def test_comparing_takes_little_time() -> None:
 
 
 def test_the_same_rounds_are_no_clear_difference_however_they_are_summed() -> None:
-    state = RunState(past=Grown(tree_round(number) for number in range(60)))
-    samples = samples_of(state)
+    lane = LaneState(past=Grown(tree_round(number) for number in range(60)))
+    samples = samples_of(lane)
     for cut in range(10, 50):
         found = compared(samples[:cut], samples[cut:])
         assert found

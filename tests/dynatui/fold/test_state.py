@@ -7,8 +7,10 @@ from msgspec import structs
 
 from decoder.config import DynaTree, Fixed, Linear
 from decoder.events import End, Event, Knob, Round, Summary
+from decoder.knobs import KnobName
 from decoder.metrics import fold
-from dynatui.fold.state import Curve, Failure, Loading, Prompt, RunState, apply
+from dynatui.fold.lane import IN_A_ROW, Curve
+from dynatui.fold.state import Failure, Loading, Prompt, RunState, apply
 from tests.dynatui.render.scripted import HOSTILE, plain_round, run, state_of, story, tree_round
 
 
@@ -23,7 +25,16 @@ def test_the_text_carries_each_tokens_origin() -> None:
     assert spans(state) == [(" a", "accepted"), ("t", "accepted"), (" a time", "bonus")]
 
 
-def test_the_first_method_is_the_one_that_is_watched() -> None:
+def test_any_method_can_be_watched() -> None:
+    state = structs.replace(state_of([run(), tree_round(0), plain_round("ar", 0, " x")]), chosen="ar")
+    assert (state.watched, spans(state), state.rounds) == ("ar", [(" x", "bonus")], 1)
+
+
+def test_a_method_that_this_run_lacks_cannot_be_watched() -> None:
+    assert structs.replace(state_of([run()]), chosen="linear").watched == "dynatree"
+
+
+def test_the_first_method_is_watched_until_another_is_chosen() -> None:
     state = state_of([run(("ar", "dynatree")), tree_round(0), plain_round("ar", 0, " x")])
     assert state.watched == "ar"
     assert spans(state) == [(" x", "bonus")]
@@ -41,34 +52,34 @@ def test_a_round_shares_its_own_time_among_its_tokens() -> None:
 
 def test_a_new_run_begins_afresh_but_keeps_its_place_among_the_prompts() -> None:
     state = state_of([Prompt(2, 5), *story(), run()])
-    assert (state.rounds, state.marks, state.curves.d0.points, state.summary) == (0, (), (), None)
+    assert (state.rounds, state.lane.marks, state.lane.curves.d0.points, state.summary) == (0, (), (), None)
     assert state.prompt == Prompt(2, 5)
 
 
 def test_curves_are_means_over_the_window() -> None:
     none = structs.replace(tree_round(0), accepted=[], committed=[100], text=" x")
     state = state_of([run(), none, tree_round(1)])
-    assert state.curves.tokens.points == (1.0, 2.0)
-    assert state.curves.acceptance.points == (0.0, (2 / 3) / 2)
+    assert state.lane.curves.tokens.points == (1.0, 2.0)
+    assert state.lane.curves.acceptance.points == (0.0, (2 / 3) / 2)
 
 
 def test_a_round_without_a_draft_leaves_acceptance_where_it_was() -> None:
     """History learns nothing from it either."""
     alone = structs.replace(plain_round("dynatree", 1), knobs=tree_round(1).knobs)
     state = state_of([run(), tree_round(0), alone, structs.replace(alone, round=2), tree_round(3)])
-    assert state.curves.acceptance.points == pytest.approx([2 / 3] * 4)
-    assert state.shares == pytest.approx((2 / 3, 2 / 3))
-    assert state.curves.tokens.points == (3, 2, 5 / 3, 5 / 3)
+    assert state.lane.curves.acceptance.points == pytest.approx([2 / 3] * 4)
+    assert state.lane.shares == pytest.approx((2 / 3, 2 / 3))
+    assert state.lane.curves.tokens.points == (3, 2, 5 / 3, 5 / 3)
 
 
 def test_before_the_first_draft_acceptance_is_not_known() -> None:
     state = state_of([run(), plain_round("dynatree", 0)])
-    assert (state.acceptance, state.curves.acceptance.points) == (None, (0.0,))
+    assert (state.lane.acceptance, state.lane.curves.acceptance.points) == (None, (0.0,))
 
 
 def test_a_turned_knob_is_marked_where_it_came_into_force() -> None:
     state = state_of(story())
-    assert [(mark.round, mark.name, mark.old, mark.new) for mark in state.marks] == [(3, "tau_h", 0.9, 0.8)]
+    assert [(mark.round, mark.name, mark.old, mark.new) for mark in state.lane.marks] == [(3, "tau_h", 0.9, 0.8)]
     assert state.knobs is not None
     assert state.knobs.tau_h == 0.8
 
@@ -76,7 +87,7 @@ def test_a_turned_knob_is_marked_where_it_came_into_force() -> None:
 def test_history_moves_knobs_without_a_mark() -> None:
     moved = Knob(method="dynatree", round=1, name="d0", old=5.0, new=6.0, source="history")
     state = state_of([run(), tree_round(0), moved])
-    assert state.marks == ()
+    assert state.lane.marks == ()
     assert state.knobs is not None
     assert state.knobs.d0 == 6.0
 
@@ -85,60 +96,78 @@ def test_every_turn_is_noted_with_historys_reason() -> None:
     mine = Knob(method="dynatree", round=1, name="tau_l", old=0.4, new=0.3, source="user")
     moved = Knob(method="dynatree", round=2, name="d0", old=5.0, new=6.0, source="history")
     state = state_of([run(), tree_round(0), mine, tree_round(1), moved])
-    assert [(change.mark.name, change.by_user) for change in state.changes] == [("tau_l", True), ("d0", False)]
-    assert state.changes[0].acceptance is None
-    assert state.changes[1].acceptance == pytest.approx(2 / 3)
+    assert [(change.mark.name, change.by_user) for change in state.lane.changes] == [("tau_l", True), ("d0", False)]
+    assert state.lane.changes[0].acceptance is None
+    assert state.lane.changes[1].acceptance == pytest.approx(2 / 3)
 
 
-def test_a_turn_that_two_methods_obey_is_noted_once() -> None:
-    told = [Knob(method=name, round=1, name="tau", old=0.05, new=0.1, source="user") for name in ("fixed", "dynatree")]
-    state = state_of([run(("dynatree", "fixed")), tree_round(0), *told])
-    assert len(state.changes) == len(state.marks) == 1
-    assert state.settings["tau"] == 0.1
+def test_a_turn_belongs_to_the_method_that_tells_it() -> None:
+    """Each has knobs of its own."""
+    turned = Knob(method="fixed", round=1, name="tau", old=0.05, new=0.1, source="user")
+    state = state_of([run(("dynatree", "fixed")), tree_round(0), turned])
+    assert (state.lane.changes, state.lane.settings["tau"]) == ((), 0.05)
+    assert state.lanes["fixed"].settings["tau"] == 0.1
 
 
-def test_the_watched_method_tells_what_becomes_of_a_turn() -> None:
-    """Where its number of nodes becomes automatic, the fixed tree has its usual one."""
-    turned = Knob(method="dynatree", round=1, name="n_max", old=64, new=0, source="user")
-    told = [turned, structs.replace(turned, method="fixed", new=256)]
-    for order in (told, told[::-1]):
-        state = state_of([run(("dynatree", "fixed")), tree_round(0), *order])
-        assert state.settings["n_max"] == 0
-        assert [change.mark.new for change in state.changes] == [0]
-    ended: list[Event] = [End(method="dynatree", reason="eos"), told[1]]
-    assert state_of([run(("dynatree", "fixed")), tree_round(0), *ended]).settings["n_max"] == 256
+def turn(number: int, old: float, new: float, name: KnobName = "d0") -> Knob:
+    return Knob(method="dynatree", round=number, name=name, old=old, new=new, source="user")
+
+
+def test_turns_of_one_knob_in_a_row_are_one_mark_from_the_value_that_the_hand_left() -> None:
+    turns: list[Event] = [turn(1, 5.6, 4.6), turn(1, 4.6, 3.6), tree_round(1), turn(2, 3.6, 1)]
+    (mark,) = state_of([run(), tree_round(0), *turns]).lane.marks
+    assert (mark.round, mark.old, mark.new, mark.token) == (2, 5.6, 1, 6)
+
+
+def test_turns_of_one_knob_far_from_each_other_are_two_marks() -> None:
+    rounds = [tree_round(number) for number in range(1, IN_A_ROW + 2)]
+    marks = state_of([run(), tree_round(0), turn(1, 5, 4), *rounds, turn(IN_A_ROW + 2, 4, 3)]).lane.marks
+    assert [(mark.old, mark.new) for mark in marks] == [(5, 4), (4, 3)]
+
+
+def test_turns_of_two_knobs_are_two_marks() -> None:
+    marks = state_of([run(), tree_round(0), turn(1, 5, 4), turn(1, 0.9, 0.8, "tau_h"), turn(1, 4, 3)]).lane.marks
+    assert [mark.name for mark in marks] == ["d0", "tau_h", "d0"]
+
+
+def test_a_knob_that_was_turned_there_and_back_leaves_no_mark() -> None:
+    lane = state_of([run(), tree_round(0), turn(1, 5, 4), turn(1, 4, 5)]).lane
+    assert lane.marks == ()
+    assert lane.last_turn == 1
 
 
 def test_a_turn_set_again_after_history_moved_it_is_noted_again() -> None:
     again = Knob(method="dynatree", round=1, name="tau_h", old=0.9, new=0.8, source="user")
     state = state_of([run(), tree_round(0), again, tree_round(1), structs.replace(again, round=2, old=0.81)])
-    assert len(state.changes) == 2
+    assert len(state.lane.changes) == 2
 
 
-def test_another_methods_history_moves_nothing() -> None:
+def test_another_methods_history_moves_nothing_here() -> None:
     other = Knob(method="alg1", round=1, name="d0", old=5.0, new=6.0, source="history")
     state = state_of([run(("dynatree", "alg1")), tree_round(0), other])
-    assert state.changes == ()
+    assert state.lane.changes == ()
     assert state.knobs is not None
     assert state.knobs.d0 == 5.0
 
 
-def test_the_settings_are_those_of_every_method() -> None:
+def test_the_settings_are_those_of_each_method() -> None:
     parameters = {
         "dynatree": asdict(DynaTree()),
         "linear": asdict(Linear(k=7)),
         "fixed": asdict(Fixed(depth=4, branching=3, tau=0.2)),
     }
-    settings = state_of([structs.replace(run(), methods=parameters)]).settings
-    assert (settings["k"], settings["fixed_depth"], settings["fixed_branching"]) == (7, 4, 3)
-    assert settings["fixed_tau"] == 0.2
-    assert (settings["b_min"], settings["b_mid"], settings["b_max"], settings["tau"]) == (1, 2, 3, 0.05)
+    lanes = state_of([structs.replace(run(), methods=parameters)]).lanes
+    assert lanes["linear"].settings == {"k": 7}
+    assert lanes["fixed"].settings == {"fixed_depth": 4, "fixed_branching": 3, "fixed_tau": 0.2, "n_max": 256}
+    own = lanes["dynatree"].settings
+    assert (own["b_min"], own["b_mid"], own["b_max"], own["tau"]) == (1, 2, 3, 0.05)
+    assert (own["selection"], own["history"]) == (0, 1)
 
 
 def test_history_can_be_switched_off() -> None:
     off = Knob(method="dynatree", round=1, name="history", old=1, new=0, source="user")
-    assert state_of([run()]).history is True
-    assert state_of([run(), tree_round(0), off]).history is False
+    assert state_of([run()]).lane.history is True
+    assert state_of([run(), tree_round(0), off]).lane.history is False
 
 
 def test_figures_are_those_of_the_fold_and_at_the_end_those_of_the_engine() -> None:
@@ -180,17 +209,19 @@ def test_nothing_hostile_enters_the_state() -> None:
 
 def test_wild_parameters_of_a_recording_fall_back() -> None:
     wild = structs.replace(run(), methods={"dynatree": {"d_max": "eight", "window": 1e300, "target_acceptance": None}})
-    state = state_of([wild])
-    assert (state.parameter("d_max", 8), state.window, state.parameter("target_acceptance", 0.7)) == (8, 10, 0.7)
+    lane = state_of([wild]).lane
+    assert (lane.parameter("d_max", 8), lane.window, lane.parameter("target_acceptance", 0.7)) == (8, 10, 0.7)
 
 
 def test_a_curve_is_bounded_and_keeps_its_shape() -> None:
     curve = Curve()
     for number in range(10_000):
-        curve = curve.add(float(number))
+        curve = curve.add(float(number), number + 1)
     assert len(curve.points) <= 512
     assert len(curve.points) * curve.stride + len(curve.waiting) == 10_000
     assert curve.points == tuple(sorted(curve.points))
+    assert len(curve.ends) == len(curve.points)
+    assert curve.ends[-1] == 10_000 - len(curve.waiting)
 
 
 def test_an_empty_state_has_answers_to_everything() -> None:

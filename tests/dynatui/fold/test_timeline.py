@@ -5,7 +5,9 @@ import pytest
 from dynatui.fold.gaze import Gaze
 from dynatui.fold.state import Prompt, Record, RunState, apply
 from dynatui.fold.timeline import Timeline
-from tests.dynatui.render.scripted import run, story, tree_round
+from tests.dynatui.render.scripted import plain_round, run, story, tree_round
+
+WATCHED = "dynatree"
 
 
 def taken(records: list[Record]) -> Timeline:
@@ -31,19 +33,19 @@ def test_every_round_is_shown_again_as_it_was(rounds: int) -> None:
     records: list[Record] = [Prompt(1, 1), *story(rounds)]
     timeline = taken(records)
     expected = states_after_rounds(records)
-    assert [timeline.at(place) for place in range(timeline.rounds + 1)][1:] == expected[1:]
-    assert timeline.rounds == rounds
+    assert [timeline.at(WATCHED, place) for place in range(timeline.rounds(WATCHED) + 1)][1:] == expected[1:]
+    assert timeline.rounds(WATCHED) == rounds
 
 
 def test_the_place_before_the_first_round_knows_the_run() -> None:
-    assert taken([Prompt(1, 1), *story(3)]).at(0).run is not None
-    assert taken([Prompt(1, 1), *story(3)]).at(0).rounds == 0
+    assert taken([Prompt(1, 1), *story(3)]).at(WATCHED, 0).run is not None
+    assert taken([Prompt(1, 1), *story(3)]).at(WATCHED, 0).rounds == 0
 
 
 def test_places_beyond_the_ends_are_the_ends() -> None:
     timeline = taken([*story(4)])
-    assert timeline.at(-3) == timeline.at(0)
-    assert timeline.at(99) == timeline.at(4)
+    assert timeline.at(WATCHED, -3) == timeline.at(WATCHED, 0)
+    assert timeline.at(WATCHED, 99) == timeline.at(WATCHED, 4)
 
 
 def gazing(*records: Record) -> Gaze:
@@ -59,9 +61,27 @@ def test_a_view_that_is_held_stands_still_while_the_work_goes_on() -> None:
     before = gaze.state
     gaze.take(tree_round(1))
     assert gaze.state is before
-    assert gaze.work.rounds == 2
+    assert gaze.work.rounds(WATCHED) == 2
     gaze.follow()
     assert gaze.state.rounds == 2
+
+
+def test_another_method_is_watched_at_the_same_place() -> None:
+    gaze = gazing(run(), tree_round(0), plain_round("ar", 0), tree_round(1), plain_round("ar", 1))
+    gaze.look_at(1)
+    gaze.choose("ar")
+    assert (gaze.state.watched, gaze.state.rounds, gaze.place().rounds) == ("ar", 0, 2)
+    gaze.look_at(1)
+    assert (gaze.state.rounds, len(gaze.state.lanes["dynatree"].past)) == (1, 1)
+    gaze.follow()
+    assert (gaze.state.watched, gaze.state.rounds) == ("ar", 2)
+
+
+def test_the_method_that_is_watched_stays_so_in_the_next_run() -> None:
+    gaze = gazing(run(), tree_round(0))
+    gaze.choose("ar")
+    gaze.take(run(prompt="Another"))
+    assert gaze.state.watched == "ar"
 
 
 def test_a_run_that_is_looked_at_stays_when_the_next_begins() -> None:

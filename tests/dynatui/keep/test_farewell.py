@@ -152,11 +152,11 @@ def test_the_rarer_knobs_are_named_when_they_are_not_as_always() -> None:
 
 def test_a_replay_that_goes_back_counts_a_run_once() -> None:
     straight, scrubbed = TraceSource(DEMO), TraceSource(DEMO)
-    straight.step(10_000)
+    straight.step("dynatree", 10_000)
     for _ in range(3):
-        scrubbed.seek_round(50)
-        scrubbed.seek_round(5)
-    scrubbed.step(10_000)
+        scrubbed.seek_round("dynatree", 50)
+        scrubbed.seek_round("dynatree", 5)
+    scrubbed.step("dynatree", 10_000)
     assert lines(log_of(scrubbed.records)) == lines(log_of(straight.records))
 
 

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from decoder.errors import RecordingError
-from decoder.events import Event, encode
+from decoder.events import SCHEMA, Event, Round, encode
 from dynatui.cli import headless
 from dynatui.cli.transcript import Transcript
 from dynatui.fold.state import RunState, apply
@@ -147,7 +147,7 @@ REFUSED: dict[str, tuple[list[bytes], str]] = {
     "no text": ([bytes(range(256)) * 10], "line 1"),
     "nothing": ([b""], "holds no complete event"),
     "another encoding": ([encode(RUN).decode().encode("utf-16")], "line 1"),
-    "a newer schema": ([line(RUN, schema=2)], "schema 2, this one reads 1"),
+    "a newer schema": ([line(RUN, schema=SCHEMA + 1)], f"schema {SCHEMA + 1}, this one reads {SCHEMA}"),
 }
 
 SHOWN: dict[str, list[bytes]] = {
@@ -254,9 +254,10 @@ PAINTERS = (cards.cards, tree.tree, curves.acceptance, curves.depth, race.race, 
 def play(events: list[Event]) -> None:
     source = TraceSource(events)
     source.advance(0.0)
-    source.step()
+    watched = next((event.method for event in events if isinstance(event, Round)), "")
+    source.step(watched)
     source.seek(1e9)
-    source.seek_round(1)
+    source.seek_round(watched, 1)
     source.go(1)
     source.play(1e12)
     both = Lockstep(Side("a", events), Side("b", story()))

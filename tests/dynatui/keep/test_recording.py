@@ -5,9 +5,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from decoder.errors import RecordingError
-from decoder.events import Event, Run, encode
+from decoder.events import SCHEMA, Event, Run, encode
 from dynatui.fold.state import Loading, Prompt
 from dynatui.keep import recording
 from dynatui.keep.recording import Recorder, new_recording_path, read, run_so_far
@@ -150,8 +151,8 @@ def test_an_event_before_any_run_is_refused(path: Path) -> None:
 
 
 def test_a_newer_schema_is_refused_by_both_numbers(path: Path) -> None:
-    path.write_bytes(encode(run()).replace(b'"schema":1', b'"schema":99,"novel":true'))
-    assert "schema 99, this one reads 1" in refusal(path)
+    path.write_bytes(encode(structs.replace(run(), schema=99)).replace(b'"seed"', b'"novel":true,"seed"'))
+    assert f"schema 99, this one reads {SCHEMA}" in refusal(path)
 
 
 def test_a_line_without_end_does_not_fill_the_memory(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

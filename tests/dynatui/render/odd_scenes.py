@@ -67,7 +67,7 @@ def _wild() -> Scene:
         whole = 10**15 if place % 2 else -(10**15)
         wild = {method: _claiming(entry, whole, number) for method, entry in state.figures().items()}
         results = noted(results, structs.replace(state, summary=wild, prompt=Prompt(place + 1, 2)))
-    return Scene(structs.replace(state, summary=wild), results=results, pinned=Pin.of(_hostile()))
+    return Scene(structs.replace(state, summary=wild), results=results, pinned=Pin.of(_hostile(), "dynatree"))
 
 
 def _claiming(entry: Figures, whole: int, number: float) -> Figures:
@@ -109,7 +109,7 @@ def _crowded() -> Scene:
         results=noted({}, state),
         stage=Stage("drafted", event),
         broke="depth acceptance .12 < .30",
-        pinned=Pin.of(state),
+        pinned=Pin.of(state, state.watched),
         gpu=GpuLoad(load=0.87, used_bytes=12 * 10**9, total_bytes=None, power_w=HUGE, temperature_c=61),
         note="saved to x",
     )

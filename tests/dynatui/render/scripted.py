@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
 
-from decoder.config import DynaTree, RunConfig
+from decoder.config import DynaTree, RulesName, RunConfig
 from decoder.events import End, Event, Knob, Knobs, Round, Run, Start, Summary
 from decoder.knobs import KnobName
 from decoder.metrics import fold
@@ -126,14 +126,19 @@ class ScriptedControls:
         self.stage: Stage | None = None
         self.broke = ""
         self.turns: list[tuple[KnobName, float]] = []
+        self.watched = ""
         self.stages = 0
         self.edited: list[str] = []
         self.file: Path | None = None
 
-    def turn(self, name: KnobName, value: float) -> None:
+    def turn(self, name: KnobName, value: float, of: RulesName) -> None:
         """Remembers the turn."""
         self.turns.append((name, round(value, 6)))
-        self.config = self.config.turned(name, value)
+        self.config = self.config.turned(name, value, of)
+
+    def watch(self, method: str) -> None:
+        """Remembers the method."""
+        self.watched = method
 
     def step(self) -> None:
         """Counts."""

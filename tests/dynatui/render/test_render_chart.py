@@ -9,21 +9,26 @@ from msgspec import structs
 
 from decoder.events import Knob
 from decoder.knobs import KNOBS
+from dynatui.fold.lane import Curve
 from dynatui.fold.pin import Pin
-from dynatui.fold.state import Curve
 from dynatui.knobs import info
-from dynatui.render.chart import Axis, Flag, Line, chart, span_for
-from dynatui.render.curves import acceptance, depth, looked_at, trends
+from dynatui.render.chart import LONGEST_WINDOW, Axis, Flag, Line, Stroke, chart, window
+from dynatui.render.curves import acceptance, depth, looked_at, scale_of, trends
 from dynatui.render.ink import text_of
-from dynatui.render.scene import Place, Scene
+from dynatui.render.scene import Place, Scale, Scene
 from dynatui.screen.widgets.canvas import Painter
 from dynatui.session import Symbols
 from tests.dynatui.render.scripted import lines, run, running, state_of, tree_round
 
 
 def rising(count: int) -> Curve:
-    """A straight line from 0 to 1."""
-    return Curve(tuple(number / (count - 1) for number in range(count)))
+    """A straight line from 0 to 1, a token a round."""
+    return Curve(tuple(number / (count - 1) for number in range(count)), tuple(range(1, count + 1)))
+
+
+def flat(value: float, count: int = 40) -> Curve:
+    """A level line."""
+    return Curve((value,) * count, tuple(range(1, count + 1)))
 
 
 EMPTY = Line(Curve(), 0.0, 1.0, "second")
@@ -38,9 +43,9 @@ EMPTY = Line(Curve(), 0.0, 1.0, "second")
     ],
 )
 def test_a_line_rises_from_corner_to_corner(symbols: Symbols, picture: list[str]) -> None:
-    rows = lines(chart(Line(rising(40), 0.0, 1.0, "first"), EMPTY, [], Axis(40), (22, 4), symbols))
+    rows = lines(chart(Line(rising(40), 0.0, 1.0, "first"), EMPTY, [], Axis(0, 40), (22, 4), symbols))
     assert len(rows) == 4
-    assert rows[3].split() == ["0", "round", "40"]
+    assert rows[3].split() == ["0", "token", "40"]
     assert rows[0].startswith(" 1.0")
     assert rows[2].startswith("  .0")
     marks = [row[5:17].strip() for row in rows[:3]]
@@ -48,24 +53,37 @@ def test_a_line_rises_from_corner_to_corner(symbols: Symbols, picture: list[str]
     assert rows[0][5:17].rstrip() == rows[0][5:17], "the newest point is at the right edge"
 
 
-def test_the_axis_grows_in_steps_so_that_old_points_stand_still() -> None:
-    assert [span_for(rounds) for rounds in (0, 40, 41, 61, 81, 121, 161)] == [40, 40, 60, 80, 120, 160, 240]
-    short_run = chart(Line(rising(41), 0.0, 1.0, "first"), EMPTY, [], Axis(41), (60, 6), "braille")
-    longer = Curve((*rising(41).points, 1.0, 1.0))
-    long_run = chart(Line(longer, 0.0, 1.0, "first"), EMPTY, [], Axis(43), (60, 6), "braille")
-    assert sum(a != b for a, b in zip(short_run, long_run, strict=True)) == 1
+def test_a_new_point_changes_only_the_rows_at_the_pen() -> None:
+    axis, longer = Axis(0, 256), rising(60)
+    shorter = Curve(longer.points[:-1], longer.ends[:-1])
+    pages = [chart(Line(curve, 0.0, 1.0, "first"), EMPTY, [], axis, (200, 8), "braille") for curve in (shorter, longer)]
+    assert sum(a != b for a, b in zip(*pages, strict=True)) == 1
+
+
+@pytest.mark.parametrize(("longest", "newest", "expected"), [(256, 0, (0, 256)), (256, 256, (0, 256)), (0, 0, (0, 1))])
+def test_the_window_of_a_short_text_holds_all_of_it_from_the_beginning(
+    longest: int, newest: int, expected: tuple[int, int]
+) -> None:
+    assert window(longest, newest) == expected
+
+
+def test_a_long_text_rolls_through_a_window_of_one_size() -> None:
+    newest = (0, 100, LONGEST_WINDOW, LONGEST_WINDOW + 1, 9000)
+    assert [window(10_000, tokens) for tokens in newest] == [
+        (max(0, tokens - LONGEST_WINDOW), LONGEST_WINDOW) for tokens in newest
+    ]
 
 
 def test_series_differ_by_their_line() -> None:
-    flat = Curve((0.5,) * 40)
-    solid = lines(chart(Line(flat, 0.0, 1.0, "first"), EMPTY, [], Axis(40), (40, 4), "braille"))
-    dotted = lines(chart(Line(flat, 0.0, 1.0, "first", stroke="dotted"), EMPTY, [], Axis(40), (40, 4), "braille"))
-    assert solid != dotted
+    strokes: tuple[Stroke, ...] = ("solid", "dotted", "dashed", "sparse")
+    level = [Line(flat(0.5), 0.0, 1.0, "first", stroke) for stroke in strokes]
+    drawn = ["".join(lines(chart(line, EMPTY, [], Axis(0, 40), (40, 4), "braille"))) for line in level]
+    assert len(set(drawn)) == len(strokes)
 
 
 def test_flags_point_at_their_round_and_the_last_keeps_its_label() -> None:
     flags = [Flag(0, "τh .90→.80"), Flag(2, "D0 5→6"), Flag(20, "off")]
-    row = lines(chart(EMPTY, EMPTY, [], Axis(40, flags), (60, 4), "braille"))[-1]
+    row = lines(chart(EMPTY, EMPTY, [], Axis(0, 40, flags), (60, 4), "braille"))[-1]
     assert row.startswith("     ▲ ▲D0 5→6")
     assert row[5 + round(20 / 40 * 49)] == "▲"
     assert "▲off" in row
@@ -82,40 +100,41 @@ def test_flags_point_at_their_round_and_the_last_keeps_its_label() -> None:
 def test_any_series_fits_any_size(
     values: list[float], width: int, height: int, rounds: int, symbols: Symbols, cursor: int | None
 ) -> None:
-    line = Line(Curve(tuple(values)), 0.0, 1.0, "first")
-    rows = lines(chart(line, EMPTY, [line], Axis(rounds, [Flag(rounds, "x")], cursor), (width, height), symbols))
+    line = Line(Curve(tuple(values), tuple(range(1, len(values) + 1))), 0.0, 1.0, "first")
+    axis = Axis(rounds // 2, abs(rounds) + 1, [Flag(rounds, "x")], cursor)
+    rows = lines(chart(line, EMPTY, [line], axis, (width, height), symbols))
     assert [len(row) for row in rows] == [width] * height
 
 
 def test_the_panels_name_their_lines_and_mark_turned_knobs() -> None:
-    assert "Acceptance ━━  tokens/round ┅┅ ─ mean of 3 rounds" in lines(acceptance(running(), 60, 8))[0]
-    page = lines(depth(running(), 60, 8))
-    assert "D0 base depth ━━  τh sure from ┅┅ ─ ▲ your turns" in page[0]
+    assert "Depth acceptance ━━  L-bar ┅┅ ─ last 3 rounds" in lines(acceptance(running(), 60, 8))[0]
+    page = lines(depth(running(), 76, 8))
+    assert "D0 base depth ━━  τh sure from ┅┅  depth drafted ╍╍ ─ ▲ your turns" in page[0]
     assert "▲τh .9→.8" in page[-2]
 
 
 def test_trends_fit_on_one_line() -> None:
     row = lines(trends(running(), 80, 1))
     assert len(row[0]) == 80
-    assert all(name in row[0] for name in ("acceptance", "tokens/round", "D0"))
+    assert all(name in row[0] for name in ("depth acc.", "L-bar", "depth"))
     assert len(lines(trends(Scene(), 20, 1))[0]) == 20
 
 
 @pytest.mark.parametrize("symbols", ["braille", "block", "ascii"])
 def test_the_round_that_is_looked_at_is_a_line_from_top_to_bottom(symbols: Symbols) -> None:
-    rows = chart(Line(rising(41), 0.0, 1.0, "first"), EMPTY, [], Axis(40, cursor=20), (60, 6), symbols)
+    rows = chart(Line(rising(41), 0.0, 1.0, "first"), EMPTY, [], Axis(0, 40, cursor=20), (60, 6), symbols)
     columns = {text_of(row).index("┊") for row in rows[:-1] if "┊" in text_of(row)}
     assert columns == {5 + round(20 / 40 * 49)}
     assert all(any(ink == "cursor" for _, ink in row) for row in rows[:-1])
 
 
 def test_what_lies_behind_is_drawn_under_the_lines_of_the_run() -> None:
-    flat = Line(Curve((0.5,) * 40), 0.0, 1.0, "first")
-    ghost = Line(Curve((0.5,) * 40), 0.0, 1.0, "ghost", "sparse")
-    apart = Line(Curve((1.0,) * 40), 0.0, 1.0, "ghost", "sparse")
-    inks = {ink for row in chart(flat, EMPTY, [ghost], Axis(40), (60, 6), "ascii") for _, ink in row}
+    level = Line(flat(0.5), 0.0, 1.0, "first")
+    ghost = Line(flat(0.5), 0.0, 1.0, "ghost", "sparse")
+    apart = Line(flat(1.0), 0.0, 1.0, "ghost", "sparse")
+    inks = {ink for row in chart(level, EMPTY, [ghost], Axis(0, 40), (60, 6), "ascii") for _, ink in row}
     assert "ghost" not in inks
-    row = chart(flat, EMPTY, [apart], Axis(40), (60, 6), "ascii")[0]
+    row = chart(level, EMPTY, [apart], Axis(0, 40), (60, 6), "ascii")[0]
     assert sum(text.count(".") for text, ink in row if ink == "ghost") == pytest.approx(50 / 3, abs=1)
 
 
@@ -124,25 +143,51 @@ def test_looking_back_all_charts_show_where(panel: Painter) -> None:
     back = replace(running(), place=Place(3, 6, live=False))
     assert any(ink == "cursor" for row in panel(back, 60, 10) for _, ink in row)
     assert not any(ink == "cursor" for row in panel(running(), 60, 10) for _, ink in row)
-    assert looked_at(back) == 2
-    assert looked_at(replace(back, cursor=4)) == running().state.tokens[4].round
+    past = back.state.past
+    assert looked_at(back) == past[-1].position
+    assert looked_at(replace(back, cursor=4)) == past[back.state.tokens[4].round].position
 
 
 @pytest.mark.parametrize("panel", [acceptance, depth])
 def test_a_pinned_curve_stands_behind_and_is_named(panel: Painter) -> None:
-    pinned = Pin.of(state_of([run(), *(tree_round(number, d0=2.0, tau_h=0.6) for number in range(30))]))
-    page = panel(replace(running(), pinned=pinned), 76, 12)
-    assert "A as pinned" in text_of(page[0])
+    earlier = state_of([run(), *(tree_round(number, d0=2.0, tau_h=0.6) for number in range(20))])
+    page = panel(replace(running(), pinned=Pin.of(earlier, "dynatree")), 76, 12)
+    assert "  A ┄┄" in text_of(page[0])
     assert any(ink == "ghost" for row in page[1:] for text, ink in row if text.strip())
 
 
-def test_a_recording_is_drawn_on_an_axis_that_holds_all_of_it() -> None:
-    assert "round 120" in "\n".join(lines(acceptance(replace(running(), place=Place(6, 118)), 76, 12)))
+def test_the_axis_is_that_of_the_length_limit_from_the_first_round_on() -> None:
+    for rounds in (1, 6, 18):
+        scene = Scene(state_of([run(), *(tree_round(number) for number in range(rounds))]))
+        assert "token 64" in lines(acceptance(scene, 76, 12))[-2]
+
+
+def test_the_scales_are_those_of_the_rules_whatever_the_figures_are() -> None:
+    few, many = (state_of([run(), *(tree_round(number) for number in range(count))]) for count in (1, 18))
+    for panel in (acceptance, depth):
+        first, last = (lines(panel(Scene(state), 76, 12)) for state in (few, many))
+        assert [row[:6] + row[-7:] for row in first] == [row[:6] + row[-7:] for row in last]
+
+
+def test_two_charts_side_by_side_share_their_axes() -> None:
+    scale = scale_of(running()).joined(Scale(500, 20.0))
+    page = lines(acceptance(replace(running(), scale=scale), 76, 12))
+    assert "token 500" in page[-2]
+    assert "21.0" in page[1]
+
+
+def test_a_method_without_knobs_shows_the_depth_that_it_drafts() -> None:
+    chain = structs.replace(run(("linear",)), methods={"linear": {"k": 5}})
+    event = structs.replace(tree_round(0), method="linear", knobs=None)
+    page = lines(depth(Scene(state_of([chain, event])), 76, 12))
+    assert "Depth drafted" in page[0]
+    assert "D0" not in page[0]
 
 
 def test_every_knob_has_a_marker_of_its_own() -> None:
     for name in KNOBS:
-        turn = structs.replace(Knob(method="dynatree", round=1, name="d0", old=1.0, new=2.0, source="user"), name=name)
+        turn = structs.replace(Knob(method="dynatree", round=1, name="d0", old=0.0, new=1.0, source="user"), name=name)
         page = "\n".join(lines(depth(Scene(state_of([run(), tree_round(0), turn])), 76, 12)))
-        written = "history on" if name == "history" else f"{info(name).symbol} 1→2"
+        old, new = (info(name).written(value) for value in (0.0, 1.0))
+        written = "history on" if name == "history" else f"{info(name).symbol} {old}→{new}"
         assert f"▲{written}" in page

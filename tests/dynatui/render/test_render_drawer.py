@@ -2,21 +2,23 @@
 
 import re
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import structs
 
-from decoder.config import RunConfig
-from decoder.events import Knob
+from decoder.config import Auto, DynaTree, RunConfig
+from decoder.events import Knob, Limit
 from decoder.knobs import KnobName
 from dynatui.fold.pin import Pin
 from dynatui.fold.state import RunState
-from dynatui.knobs import info
-from dynatui.render import drawer, sliders
+from dynatui.knobs import info, rules_in_force
+from dynatui.render import cards, drawer, sliders
 from dynatui.render.ink import text_of
 from dynatui.render.scene import Scene
+from dynatui.render.words import limited, limits, moved_back
 from tests.dynatui.render.odd_scenes import odd_scenes
 from tests.dynatui.render.scripted import lines, plain_round, run, running, state_of, tree_round
 
@@ -30,19 +32,27 @@ FULL = {
     "rho_deep": 0.5,
     "tau": 0.05,
     "n_max": 256,
+    "selection": "best",
     "history": True,
     "window": 3,
     "target_acceptance": 0.7,
 }
 
 
-def raced(*turns: tuple[KnobName, float]) -> RunState:
-    """A race of three methods with knobs, after some turns of the user."""
-    begins = run(("dynatree", "linear", "fixed", "ar"))
-    methods = {"dynatree": FULL, "linear": {"k": 5}, "fixed": {"depth": 5, "branching": 2, "tau": 0.05, "n_max": 256}}
-    begins = structs.replace(run(), methods={**methods, "ar": {}})
-    told = [Knob(method="dynatree", round=1, name=name, old=0, new=value, source="user") for name, value in turns]
-    return state_of([begins, tree_round(0), *told])
+METHODS: dict[str, dict[str, Any]] = {
+    "dynatree": FULL,
+    "auto": {name: value for name, value in FULL.items() if name not in ("n_max", "selection")},
+    "linear": {"k": 5},
+    "fixed": {"depth": 5, "branching": 2, "tau": 0.05, "n_max": 256},
+    "ar": {},
+}
+
+
+def raced(*turns: tuple[KnobName, float], watched: str = "dynatree") -> RunState:
+    """A race of all methods, one of them watched, after some turns of its knobs by the user."""
+    begins = structs.replace(run(), methods=METHODS)
+    told = [Knob(method=watched, round=1, name=name, old=0, new=value, source="user") for name, value in turns]
+    return structs.replace(state_of([begins, tree_round(0), *told]), chosen=watched)
 
 
 def row_of(state: RunState, name: KnobName, width: int = 120) -> str:
@@ -58,28 +68,51 @@ def within(name: KnobName, row: str, x: int) -> float:
     return (info(name).step + span / max(1, len(track.group()) - 1)) / 2 + 1e-6
 
 
-def test_the_drawer_has_a_slider_for_every_knob_of_the_run() -> None:
-    assert len(drawer.shown(raced())) == 16
-    alone = state_of([run(("linear", "ar"))])
-    assert drawer.shown(alone) == ()
-    assert "no method of this run has knobs" in lines(drawer.drawer(Scene(alone), 60, 5))[1]
+@pytest.mark.parametrize(
+    ("watched", "knobs"),
+    [
+        ("dynatree", tuple(DynaTree().ends())),
+        ("auto", tuple(Auto().ends())),
+        ("linear", ("k",)),
+        ("fixed", ("n_max", "fixed_depth", "fixed_branching", "fixed_tau")),
+        ("ar", ()),
+    ],
+)
+def test_the_drawer_has_a_slider_for_every_knob_of_the_watched_method(
+    watched: str, knobs: tuple[KnobName, ...]
+) -> None:
+    state = raced(watched=watched)
+    assert drawer.shown(state) == knobs
+    assert f"All knobs of {watched}" in lines(drawer.drawer(Scene(state), 100, 20))[0]
+
+
+def test_a_method_without_knobs_says_how_to_watch_another() -> None:
+    assert "ar has no knobs; w watches another method" in lines(drawer.drawer(Scene(raced(watched="ar")), 60, 5))[1]
+    assert "ar has no knobs; w watches another method" in lines(sliders.knobs(Scene(raced(watched="ar")), 60, 5))[1]
 
 
 def test_a_slider_says_what_it_is_in_force_where_and_how_far_it_goes() -> None:
     row = row_of(raced(("n_max", 128.0)), "n_max")
-    for expected in ("N_max", " 128 ", "auto to 1024", "most guesses a round", "dynatree, fixed", "┼"):
+    for expected in ("N_max", " 128 ", "1 to 1024", "most guesses a round", "┼"):
         assert expected in row, expected
-    assert "linear" in row_of(raced(), "k")
-    assert row_of(raced(), "fixed_depth").rstrip("│ ").endswith("fixed")
+    assert " best " in row_of(raced(), "selection")
+    assert " on " in row_of(raced(), "history")
 
 
-def test_each_tree_has_a_slider_for_its_own_threshold() -> None:
-    state = raced(("tau", 0.0))
-    assert (state.settings["tau"], state.settings["fixed_tau"]) == (0, 0.05)
-    assert " 0 " in row_of(state, "tau")
-    assert row_of(state, "tau").rstrip("│ ").endswith(" dynatree")
-    assert " .05 " in row_of(state, "fixed_tau")
-    assert row_of(state, "fixed_tau").rstrip("│ ").endswith(" fixed")
+@pytest.mark.parametrize(
+    ("watched", "expected"),
+    [
+        ("dynatree", ["τh sure from [ ]", "τl unsure below { }", "D0 base depth - =", "history h on"]),
+        ("auto", ["τh sure from [ ]", "τl unsure below { }", "D0 base depth - =", "history h on"]),
+        ("linear", ["K chain length - ="]),
+        ("fixed", ["B guesses a node [ ]", "τ path at least { }", "D depth - ="]),
+    ],
+)
+def test_the_row_of_sliders_says_what_the_keys_do_to_the_watched_method(watched: str, expected: list[str]) -> None:
+    page = lines(sliders.knobs(Scene(raced(watched=watched)), 140, 5))
+    assert f"Knobs of {watched}" in page[0]
+    for words in expected:
+        assert words in page[1]
 
 
 def test_bounds_follow_the_other_knobs() -> None:
@@ -98,7 +131,7 @@ def test_a_turn_that_is_not_in_force_yet_is_shown_beside_the_value() -> None:
 def test_typed_digits_stand_at_the_chosen_slider() -> None:
     page = lines(drawer.drawer(Scene(raced(), slider="rho_stop", typed="0.7"), 120, 20))
     assert "▸ rho_stop" in next(row for row in page if "0.7_ " in row)
-    assert "type a value: 0.7_  enter sets it" in page[-2]
+    assert any("type a value: 0.7_  enter sets it" in row for row in page)
 
 
 def test_the_chosen_slider_explains_itself_even_without_a_column_for_it() -> None:
@@ -106,7 +139,7 @@ def test_the_chosen_slider_explains_itself_even_without_a_column_for_it() -> Non
 
 
 @pytest.mark.parametrize("height", range(3, 21))
-@pytest.mark.parametrize("name", ["tau_h", "rho_stop", "fixed_branching"])
+@pytest.mark.parametrize("name", ["tau_h", "rho_stop", "selection"])
 def test_the_drawer_scrolls_to_the_chosen_slider(name: KnobName, height: int) -> None:
     page = lines(drawer.drawer(Scene(raced(), slider=name), 80, height))
     assert any(f"▸ {info(name).symbol} " in row for row in page)
@@ -116,19 +149,21 @@ def test_in_a_narrow_terminal_the_meaning_gives_way_first_and_the_bounds_last() 
     wide, tabbed, narrow = (row_of(raced(), "n_max", width) for width in (120, 80, 44))
     assert "most guesses" in wide
     assert "most guesses" not in tabbed
-    assert "dynatree, fixed" in tabbed
-    assert "dynatree" not in narrow
+    assert "1 to 1024" in tabbed
+    assert "1 to 1024" not in narrow
     assert "256" in narrow
 
 
 @settings(max_examples=200, deadline=None)
-@given(st.integers(0, 14), st.integers(70, 200), st.integers(3, 24), st.floats(0, 1), st.data())
+@given(st.integers(0, 12), st.integers(70, 200), st.integers(3, 24), st.floats(0, 1), st.data())
 def test_a_click_where_a_knob_is_drawn_asks_for_its_value(
     place: int, width: int, height: int, share: float, data: st.DataObject
 ) -> None:
     state = raced()
     name = drawer.shown(state)[place]
-    low, high = drawer.ends_of(state)[name]
+    rules = rules_in_force(state)
+    assert rules is not None
+    low, high = rules.ends()[name]
     value = low + share * (high - low)
     value = float(round(value)) if info(name).integer else value
     scene = Scene(state, wanted={name: value}, slider=name)
@@ -150,7 +185,7 @@ def test_a_click_on_a_slider_in_the_row_asks_for_what_is_drawn_there(
     name: KnobName, width: int, height: int, share: float
 ) -> None:
     value = 1 + 6 * share if name == "d0" else share
-    scene = replace(running(), wanted={name: value}, pinned=Pin.of(running().state))
+    scene = replace(running(), wanted={name: value}, pinned=Pin.of(running().state, "dynatree"))
     rows = lines(sliders.knobs(scene, width, height))
     y = next(y for y, row in enumerate(rows) if "○" in row)
     x = rows[y].index("○")
@@ -194,19 +229,54 @@ def test_the_last_move_of_history_is_explained_with_its_numbers() -> None:
     moved = Knob(method="dynatree", round=3, name="d0", old=5.4, new=5.6, source="history")
     also = Knob(method="dynatree", round=3, name="tau_h", old=0.9, new=0.88, source="history")
     state = state_of([run(), *(tree_round(number) for number in range(3)), moved, also])
-    told = text_of(sliders.history_line(Scene(state), 160))
+    told = text_of(sliders.history_line(state.lane, 160))
     assert told.startswith("history: D0 5 → 6: depth acceptance .67 < .70 over 3 rounds (round 3); now .67 < .70")
     assert (
-        text_of(sliders.history_line(Scene(state), 60)) == "history: D0 5 → 6: depth acceptance .67 < .70 over 3 rounds"
+        text_of(sliders.history_line(state.lane, 60)) == "history: D0 5 → 6: depth acceptance .67 < .70 over 3 rounds"
     )
 
 
 def test_a_pinned_comparison_takes_the_place_of_history_or_a_row_of_its_own() -> None:
-    scene = replace(running(), pinned=Pin.of(running().state))
-    assert "A has 3 of the 10 rounds that a comparison needs" in lines(sliders.knobs(scene, 120, 4))[2]
+    scene = replace(running(), pinned=Pin.of(running().state, "dynatree"))
+    assert "too few rounds yet: A has 3, B has 0; each needs 10" in lines(sliders.knobs(scene, 120, 4))[2]
     page = lines(sliders.knobs(scene, 120, 5))
     assert "history" in page[2]
     assert "A/B" in page[3]
+
+
+def moved(*news: float, old: float = 5.0, set_to: float = 2.0) -> RunState:
+    """The user has turned D0, and history moved it since."""
+    told = [Knob(method="dynatree", round=1, name="d0", old=old, new=set_to, source="user")]
+    for new in news:
+        told.append(structs.replace(told[-1], round=2, old=told[-1].new, new=new, source="history"))
+    return state_of([run(), tree_round(0), *told])
+
+
+def test_history_that_moves_back_what_a_hand_has_set_is_named_with_the_key_that_holds_it() -> None:
+    row = text_of(sliders.history_line(moved(2.6, 3.1).lane, 120))
+    assert row.startswith("history moves D0 back: you set 2, now 3.1; depth acceptance .67 < .70")
+    assert row.endswith("  H holds 2")
+    assert "H holds 2" in text_of(sliders.history_line(moved(2.6).lane, 40))
+
+
+def test_history_that_goes_on_where_the_hand_went_moves_nothing_back() -> None:
+    assert moved_back(moved(1.4).lane) is None
+    assert moved_back(moved(2.6, 1.4).lane) is None
+    assert moved_back(moved().lane) is None
+
+
+def test_the_limits_of_the_last_rounds_are_named_with_their_shares() -> None:
+    names: list[Limit | None] = [None, "cost", "d0", "d0", "rho_stop"]
+    rounds = [structs.replace(tree_round(number), limited_by=name) for number, name in enumerate(names)]
+    state = state_of([run(), *rounds])
+    assert limits(state.lane) == [("D0", 2 / 3), ("rho_stop", 1 / 3)]
+    assert "limited by D0 67 %, rho_stop 33 % in the last 3 rounds" in lines(sliders.knobs(Scene(state), 120, 5))[0]
+    assert "limited by D0 67 %, rho_stop 33 %" in lines(drawer.drawer(Scene(state), 120, 20))[0]
+    assert "limited by D0 67 %" in "".join(lines(cards.cards(Scene(state), 150, 3)))
+
+
+def test_a_recording_that_does_not_tell_limits_names_none() -> None:
+    assert limited(state_of([run(), tree_round(0)]).lane) == ()
 
 
 def test_of_a_recording_nobody_is_told_to_turn_knobs() -> None:

@@ -145,7 +145,8 @@ def test_the_index_is_that_among_all_generated_tokens() -> None:
 
 
 def test_a_token_whose_round_is_not_known_still_has_a_name() -> None:
-    state = structs.replace(running().state, past=Grown())
+    known = running().state
+    state = structs.replace(known, lanes={"dynatree": structs.replace(known.lane, past=Grown())})
     assert list(told(state, 0)) == ["token"]
 
 

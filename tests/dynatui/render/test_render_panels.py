@@ -44,8 +44,17 @@ from tests.dynatui.render.scripted import lines, plain_round, run, running, stat
 def test_cards_show_the_figures_and_what_they_mean() -> None:
     page = "\n".join(lines(cards(running(), 120, 3)))
     expected = (
-        *("tokens/s", "150", "3.00x ar", "L-bar tokens/round", "distinct 1.00", "depth acceptance", ".67"),
-        *("40% of nodes", "D0 base depth", "6.00", "used as 6", ".80 / .40", "4.0 · 12.0 · 1.0"),
+        *(
+            "tokens/s",
+            "150",
+            "3.00x ar",
+            "L-bar, whole run",
+            "distinct 1.00",
+            "depth acc., run",
+            ".67",
+            ".67 in last 3",
+        ),
+        *("D0 base depth", "6.00", ".80 / .40", "4.0 · 12.0 · 1.0"),
     )
     for words in expected:
         assert words in page, words
@@ -154,9 +163,9 @@ def test_a_turn_shows_before_it_is_in_force() -> None:
 
 
 def test_history_gives_its_reason_in_one_line() -> None:
-    line = "".join(text for text, _ in history_line(running(), 116))
+    line = "".join(text for text, _ in history_line(running().state.lane, 116))
     assert line == "history: depth acceptance .67 < .70 over the last 3 rounds: D0 down, τh up"
-    assert len("".join(text for text, _ in history_line(running(), 80))) <= 80
+    assert len("".join(text for text, _ in history_line(running().state.lane, 80))) <= 80
 
 
 def test_history_says_when_it_waits_and_when_it_is_off() -> None:
@@ -220,17 +229,20 @@ def test_the_status_line_gives_way_part_by_part(width: int) -> None:
 
 def test_looking_back_is_named_with_its_round() -> None:
     back = replace(running(), frozen=True, place=Place(round=3, rounds=6, live=False))
-    assert "FROZEN round 3 of 6" in lines(status(back, 120, 1))[0]
+    assert "FROZEN round 2 of 5" in lines(status(back, 120, 1))[0]
 
 
 @pytest.mark.parametrize(
     ("scene", "words"),
     [
-        (replace(running(), stage=Stage("drafted", tree_round(6)), paused=True), "HELD: tree drafted . goes on"),
-        (replace(running(), stage=Stage("verified", tree_round(6)), paused=True), "HELD: tree verified"),
-        (replace(running(), stage=Stage("committed", tree_round(6)), paused=True), "HELD: path committed"),
+        (
+            replace(running(), stage=Stage("drafted", tree_round(6)), paused=True),
+            "HELD round 6: tree drafted . goes on",
+        ),
+        (replace(running(), stage=Stage("verified", tree_round(6)), paused=True), "HELD round 6: tree verified"),
+        (replace(running(), stage=Stage("committed", tree_round(6)), paused=True), "HELD round 6: path committed"),
         (replace(running(), broke="round 7: nothing accepted", paused=True), "PAUSED round 7: nothing accepted"),
-        (replace(running(), paused=True, place=Place(2, 6, live=False)), "PAUSED round 2 of 6"),
+        (replace(running(), paused=True, place=Place(2, 6, live=False)), "PAUSED round 1 of 5"),
         (replace(running(), following=True), "following"),
     ],
 )
@@ -241,7 +253,7 @@ def test_what_stands_still_says_why_and_how_to_go_on(scene: Scene, words: str) -
 def test_the_key_that_goes_on_stays_in_a_narrow_terminal() -> None:
     held = replace(running(), stage=Stage("drafted", tree_round(6)), paused=True)
     assert ". goes on" in lines(status(held, 60, 1))[0]
-    assert "HELD: tree drafted" in lines(status(held, 40, 1))[0]
+    assert "HELD round 6: tree drafted" in lines(status(held, 40, 1))[0]
 
 
 def test_the_gpu_is_told_as_far_as_the_driver_knows_it() -> None:
@@ -395,7 +407,9 @@ def test_every_panel_fits_every_size_whatever_it_shows(
 @pytest.mark.parametrize("size", [(30, 3), (76, 11), (120, 40)])
 def test_in_ascii_every_panel_is_ascii(painter: str, size: tuple[int, int]) -> None:
     for scene in (SCENES["running"], SCENES["done"], SCENES["no knobs yet"]):
-        held = replace(scene, symbols="ascii", place=Place(2, 6, 0.1, live=False), pinned=Pin.of(scene.state))
+        held = replace(
+            scene, symbols="ascii", place=Place(2, 6, 0.1, live=False), pinned=Pin.of(scene.state, "dynatree")
+        )
         for row in in_ascii(PAINTERS[painter](held, *size)):
             assert text_of(row).isascii(), text_of(row)
 

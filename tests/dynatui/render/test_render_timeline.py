@@ -20,12 +20,12 @@ def placed(number: int, rounds: int, *, live: bool = False) -> Scene:
 
 def test_it_says_where_the_picture_is() -> None:
     line = lines(timeline(placed(42, 118), 120, 1))[0]
-    assert "round 42 of 118 · 3.2 s · looking back" in line
+    assert "round 41 of 117 · 3.2 s · looking back" in line
     assert "live" in lines(timeline(placed(118, 118, live=True), 120, 1))[0]
 
 
 @pytest.mark.parametrize(
-    ("width", "words"), [(80, "round 42 of 118 · looking back"), (40, "42 of 118 · back"), (20, "42/118")]
+    ("width", "words"), [(80, "round 41 of 117 · looking back"), (40, "41 of 117 · back"), (20, "41/117")]
 )
 def test_in_a_narrow_terminal_the_words_get_shorter(width: int, words: str) -> None:
     line = lines(timeline(placed(42, 118), width, 1))[0]
@@ -33,9 +33,14 @@ def test_in_a_narrow_terminal_the_words_get_shorter(width: int, words: str) -> N
     assert "●" in line
 
 
+def test_before_the_first_round_there_is_none_to_name() -> None:
+    assert "before the first round" in lines(timeline(placed(0, 118), 120, 1))[0]
+    assert "0 of" not in lines(timeline(placed(0, 118), 120, 1))[0]
+
+
 def test_turns_of_knobs_are_marked() -> None:
     turned = Knob(method="dynatree", round=3, name="tau_h", old=0.9, new=0.8, source="user")
-    assert any(mark.round == turned.round for mark in running().state.marks)
+    assert any(mark.round == turned.round for mark in running().state.lane.marks)
     line = lines(timeline(placed(6, 6, live=True), 80, 1))[0]
     assert "▲" in line
     assert line.index("▲") == pytest.approx((line.index("◀") + line.index("▶")) / 2, abs=1)

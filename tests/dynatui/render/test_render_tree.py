@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
-from decoder.events import Round
+from decoder.events import Limit, Round
 from decoder.steering import Stage
 from dynatui.render.rounds import chosen, path_logprobs, piece_text, round_of
 from dynatui.render.scene import Scene
@@ -44,30 +44,35 @@ def test_a_tree_that_is_too_large_keeps_the_accepted_path_and_what_lost_beside_i
     assert "-t" in shown[2]
 
 
-def _alone(n_max: float, draft_forwards: int = 0) -> list[str]:
+def _alone(limited_by: Limit | None, draft_forwards: int = 0) -> list[str]:
     """A round that kept no guess."""
-    event = structs.replace(plain_round("dynatree", 6), knobs=tree_round(0).knobs, draft_forwards=draft_forwards)
-    state = state_of([run(), tree_round(0), event])
-    return lines(tree(Scene(structs.replace(state, settings={**state.settings, "n_max": n_max})), 46, 7))
+    event = structs.replace(
+        plain_round("dynatree", 6), knobs=tree_round(0).knobs, draft_forwards=draft_forwards, limited_by=limited_by
+    )
+    return lines(tree(Scene(state_of([run(), tree_round(0), event])), 46, 7))
 
 
 def test_a_round_without_a_draft_says_so_and_why() -> None:
-    shown = _alone(n_max=0)
+    shown = _alone("cost")
     assert shown[0].startswith("╭─ Tree ─ round 6: no draft ─")
     assert "the target goes on alone: guesses would" in shown[2]
-    assert "take longer than they save" in shown[3]
+    assert "cost more time than they save" in shown[3]
     assert "+ target: at" in shown[-2]
     assert "rejected" not in shown[-2]
 
 
-def test_a_round_without_a_draft_under_a_number_of_nodes_had_no_room_for_one() -> None:
-    shown = _alone(n_max=64)
+def test_a_round_without_a_draft_at_the_end_of_the_context_says_so() -> None:
+    assert "no room for guesses" in "".join(_alone("context"))
+
+
+def test_a_recording_that_does_not_tell_why_is_shown_without_a_reason() -> None:
+    shown = _alone(None)
     assert "the target goes on alone " in shown[2]
     assert "save" not in "".join(shown)
 
 
 def test_a_draft_of_which_nothing_was_kept_is_told_from_none() -> None:
-    assert "round 6: no guess kept" in _alone(n_max=0, draft_forwards=2)[0]
+    assert "round 6: no guess kept" in _alone("cost", draft_forwards=2)[0]
 
 
 @st.composite

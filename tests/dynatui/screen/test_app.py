@@ -1,5 +1,6 @@
 """The app: every key, the cadence, the layouts, freezing, failing and leaving. The source is scripted."""
 
+import re
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
@@ -57,7 +58,6 @@ def visible(app: DynaApp) -> set[str]:
         ("}", ("tau_l", 0.45)),
         ("-", ("d0", 5.0)),
         ("=", ("d0", 7.0)),
-        ("h", ("history", 0.0)),
     ],
 )
 async def test_a_turned_knob_reaches_the_source_and_shows_at_once(key: str, turn: tuple[str, float]) -> None:
@@ -65,7 +65,59 @@ async def test_a_turned_knob_reaches_the_source_and_shows_at_once(key: str, turn
         await pilot.press(key)
         await pilot.pause()
         assert source.turns == [turn]
-        assert key == "h" or "→" in screen_text(app)
+        assert "→" in screen_text(app)
+
+
+async def test_history_is_switched_off_with_its_knobs_where_they_are() -> None:
+    async with shown() as (_, source, pilot):
+        await pilot.press("h")
+        assert source.turns == [("history", 0.0), ("d0", 6.0), ("tau_h", 0.8)]
+
+
+async def test_what_history_has_moved_back_is_held_by_one_key() -> None:
+    turn = Knob(method="dynatree", round=6, name="d0", old=6.0, new=2.0, source="user")
+    back = Knob(method="dynatree", round=7, name="d0", old=2.0, new=3.0, source="history")
+    async with shown([*story()[:-3], turn, tree_round(6, d0=2.0), back]) as (app, source, pilot):
+        assert "history moves D0 back: you set 2, now 3" in screen_text(app)
+        await pilot.press("H")
+        assert source.turns == [("history", 0.0), ("d0", 2.0), ("tau_h", 0.9)]
+
+
+async def test_without_such_a_knob_there_is_nothing_to_hold() -> None:
+    async with shown() as (app, source, pilot):
+        await pilot.press("H")
+        await pilot.pause()
+        assert source.turns == []
+        assert "history has moved back nothing that you set" in screen_text(app)
+
+
+async def test_every_panel_shows_the_method_that_is_watched() -> None:
+    async with shown() as (app, source, pilot):
+        named = set(re.findall("(?:Text by|Knobs of) \\w+", screen_text(app)))
+        assert named == {"Text by dynatree", "Knobs of dynatree"}
+        await pilot.press("w")
+        await pilot.pause()
+        assert source.steering.watched == "ar"
+        told = screen_text(app)
+        assert "Text by ar" in told
+        assert "ar has no knobs; w watches another method" in told
+        await pilot.press("W")
+        assert (source.steering.watched, app.gaze.state.watched) == ("dynatree", "dynatree")
+
+
+async def test_a_turn_of_a_knob_pins_a_by_itself_and_compares_as_soon_as_it_can() -> None:
+    async with shown([run(), *(tree_round(number) for number in range(12))]) as (app, source, pilot):
+        source.records.append(Knob(method="dynatree", round=12, name="tau_h", old=0.9, new=0.5, source="user"))
+        source.records += [tree_round(number, tau_h=0.5) for number in range(12, 15)]
+        app.take_in()
+        app.draw(everything=True)
+        assert "too few rounds yet: A has 12, B has 3; each needs 10" in screen_text(app)
+        source.records += [tree_round(number, tau_h=0.5) for number in range(15, 22)]
+        app.take_in()
+        app.draw(everything=True)
+        assert "no clear difference so far  L-bar: B - A 0 (0 to 0)  tokens/s: B - A" in screen_text(app)
+        await pilot.press("b")
+        assert app.intake.pins["dynatree"].by_hand
 
 
 async def test_two_presses_add_up_before_the_first_is_in_force() -> None:
@@ -107,10 +159,11 @@ async def test_a_recordings_knobs_cannot_be_turned() -> None:
         assert source.turns == []
 
 
-async def test_before_the_first_round_there_is_nothing_to_turn() -> None:
+async def test_knobs_that_are_turned_while_the_models_load_wait_for_the_first_round() -> None:
     async with shown([Loading("importing torch")]) as (app, source, pilot):
-        await pilot.press("[", "h", "=", "space", "P", "n")
-        assert source.turns == []
+        await pilot.press("[", "-", "space", "P", "n")
+        assert source.turns == [("tau_h", 0.85), ("d0", 4.0)]
+        assert source.steering.config.dynatree.d0 == 4
         assert "importing torch" in screen_text(app)
 
 
@@ -122,7 +175,7 @@ async def test_a_frozen_view_stands_still_while_data_is_read() -> None:
         await pilot.pause()
         assert "FROZEN" in screen_text(app)
         assert "unseen" not in screen_text(app)
-        assert app.gaze.work.rounds == 7
+        assert app.gaze.work.rounds("dynatree") == 7
         await pilot.press("space")
         await pilot.pause()
         assert "unseen" in screen_text(app)
@@ -182,9 +235,9 @@ async def test_runs_that_are_over_are_forgotten() -> None:
         source.records += [*story()[:-3]]
         app.tick()
         assert source.records == story()[:-3]
-        assert app.gaze.work.rounds == 6
+        assert app.gaze.work.rounds("dynatree") == 6
         app.tick()
-        assert app.gaze.work.rounds == 6
+        assert app.gaze.work.rounds("dynatree") == 6
 
 
 async def test_a_failure_is_shown_in_every_tab_and_its_exit_code_kept() -> None:

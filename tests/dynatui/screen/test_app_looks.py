@@ -145,9 +145,9 @@ async def test_an_edit_can_be_left_and_an_unchanged_one_is_none() -> None:
 
 async def test_the_drawer_turns_any_knob_by_key_and_by_value() -> None:
     async with shown() as (app, source, pilot):
-        await pilot.press("k")
+        await pilot.press("d")
         await pilot.pause()
-        assert {"drawer"} <= visible(app)
+        assert {"drawer", "acceptance", "depth"} <= visible(app)
         await pilot.press("left", "0", ".", "7", "enter")
         assert source.turns == [("tau_h", 0.75), ("tau_h", 0.7)]
         await pilot.press("down", "right")

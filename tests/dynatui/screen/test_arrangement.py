@@ -47,7 +47,16 @@ def test_the_drawer_takes_the_place_of_what_it_needs(room: str) -> None:
     shown = arranged(room, Scene(mode="knobs"), "race")  # type: ignore[arg-type]  # a layout's name
     assert "drawer" in shown
     assert "knobs" not in shown
-    assert "curves" not in shown
+    assert not {"race", "inspect"} & shown
+
+
+@pytest.mark.parametrize("room", ["roomy", "full"])
+def test_the_drawer_stands_beside_the_curves(room: str) -> None:
+    assert {"drawer", "acceptance", "depth"} <= arranged(room, Scene(mode="knobs"), "race")  # type: ignore[arg-type]
+
+
+def test_in_a_tabbed_terminal_it_stands_over_the_row_of_trends() -> None:
+    assert {"drawer", "trends"} <= arranged("tabbed", Scene(mode="knobs"), "race")
 
 
 @pytest.mark.parametrize("panel", PANELS)

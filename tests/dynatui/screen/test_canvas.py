@@ -30,8 +30,8 @@ class Panels(App[None]):
     CSS = "Screen { layout: horizontal; } Canvas { width: 1fr; height: 4; }"
 
     def compose(self) -> ComposeResult:
-        yield Canvas(speeds, every_s=0.0, panel="left")
-        yield Canvas(speeds, every_s=0.0, panel="right")
+        yield Canvas(speeds, panel="left")
+        yield Canvas(speeds, panel="right")
 
     def panel(self, name: str) -> Canvas:
         return self.query_one(f"#{name}", Canvas)
@@ -122,7 +122,7 @@ class Page(App[None]):
     """One panel as wide as the screen."""
 
     def compose(self) -> ComposeResult:
-        yield Canvas(counted, every_s=0.0, panel="left")
+        yield Canvas(counted, panel="left")
 
 
 @pytest.mark.parametrize("moved", [1, 3, 9, -2])

@@ -3,12 +3,13 @@
 from dataclasses import dataclass, field, replace
 
 import pytest
+from msgspec import structs
 
-from decoder.config import PRESETS, Fixed, RunConfig
+from decoder.config import PRESETS, RulesName, RunConfig
 from decoder.events import Knob
 from decoder.knobs import KnobName
 from dynatui.fold.state import RunState
-from dynatui.screen.desk import Desk
+from dynatui.screen.desk import Desk, Step
 from tests.dynatui.render.scripted import run, state_of, tree_round
 
 PAPER = RunConfig(dynatree=PRESETS["paper"])
@@ -20,10 +21,13 @@ class Engine:
 
     config: RunConfig = PAPER
     turns: list[tuple[KnobName, float]] = field(default_factory=list)
+    sets: set[RulesName] = field(default_factory=set)
+    """Parameter sets that were turned."""
 
-    def turn(self, name: KnobName, value: float) -> None:
+    def turn(self, name: KnobName, value: float, of: RulesName) -> None:
         self.turns.append((name, round(value, 6)))
-        self.config = self.config.turned(name, value)
+        self.sets.add(of)
+        self.config = self.config.turned(name, value, of)
 
 
 @pytest.fixture
@@ -50,26 +54,26 @@ def test_presses_add_up_before_the_first_is_in_force(desk: Desk, engine: Engine)
     desk.move("tau_h", -0.05, at())
     desk.move("tau_h", -0.05, at())
     assert engine.turns == [("tau_h", 0.85), ("tau_h", 0.8)]
-    assert desk.wanted["tau_h"] == pytest.approx(0.8)
+    assert desk.wanted(at())["tau_h"] == pytest.approx(0.8)
 
 
 def test_what_is_in_force_is_no_longer_wanted(desk: Desk) -> None:
     desk.move("tau_h", -0.05, at())
     desk.take(Knob(method="dynatree", round=1, name="tau_h", old=0.9, new=0.85, source="user"))
-    assert desk.wanted == {}
+    assert desk.wanted(at()) == {}
 
 
 def test_undo_goes_back_turn_by_turn(desk: Desk, engine: Engine) -> None:
-    desk.set("tau_l", 0.3, at())
-    desk.set("n_max", 64, at())
-    assert desk.undo(at()) == "n_max"
-    assert desk.undo(at()) == "tau_l"
+    desk.set({"tau_l": 0.3}, at())
+    desk.set({"n_max": 64}, at())
+    assert desk.undo(at()) == Step("dynatree", (("n_max", 256.0),))
+    assert desk.undo(at()) == Step("dynatree", (("tau_l", 0.4),))
     assert desk.undo(at()) is None
     assert engine.turns[-2:] == [("n_max", 256.0), ("tau_l", 0.4)]
 
 
 def test_a_turn_against_the_stop_is_none_and_leaves_nothing_to_undo(desk: Desk, engine: Engine) -> None:
-    desk.set("d0", 99, at(d0=7.0))
+    desk.set({"d0": 99}, at(d0=7.0))
     assert engine.turns == []
     assert desk.undo(at()) is None
 
@@ -78,17 +82,17 @@ def test_the_defaults_are_what_the_program_was_started_with() -> None:
     engine = Engine(RunConfig(dynatree=replace(PAPER.dynatree, tau_h=0.7, tau_l=0.2)))
     desk = Desk(engine)  # type: ignore[arg-type]  # only turn and config are used
     state = at(tau_h=0.7)
-    desk.set("tau_h", 0.95, state)
-    desk.set("tau_l", 0.9, state)
-    desk.set("d0", 3, state)
+    desk.set({"tau_h": 0.95}, state)
+    desk.set({"tau_l": 0.9}, state)
+    desk.set({"d0": 3}, state)
     desk.defaults(state)
     assert (engine.config.dynatree.tau_h, engine.config.dynatree.tau_l, engine.config.dynatree.d0) == (0.7, 0.2, 5.0)
 
 
 def test_a_preset_brings_every_knob_of_dynatree(desk: Desk, engine: Engine) -> None:
-    desk.set("tau_h", 0.5, at())
-    desk.set("d_max", 12, at())
-    assert [desk.next_preset(at()) for _ in range(2)] == ["fast", "paper"]
+    desk.set({"tau_h": 0.5}, at())
+    desk.set({"d_max": 12}, at())
+    assert [desk.next_preset(at()) for _ in range(2)] == ["tuned", "paper"]
     assert engine.config.dynatree == PRESETS["paper"]
 
 
@@ -97,12 +101,91 @@ def test_the_next_preset_is_not_the_one_that_is_in_force() -> None:
     assert desk.next_preset(at()) == "paper"
 
 
-def test_presets_defaults_and_undo_leave_the_fixed_tree_alone(desk: Desk, engine: Engine) -> None:
-    for _ in PRESETS:
-        desk.next_preset(at())
-        assert engine.config.fixed == Fixed()
-    desk.set("tau", 0.3, at())
+def test_a_preset_is_undone_at_once(desk: Desk, engine: Engine) -> None:
+    desk.set({"tau_h": 0.5}, at())
+    before = engine.config
+    desk.next_preset(at())
+    assert engine.config.dynatree == PRESETS["tuned"]
     desk.undo(at())
-    desk.set("tau", 0.2, at())
-    desk.defaults(at())
-    assert engine.config.fixed == Fixed()
+    assert engine.config == before
+
+
+def test_so_are_the_defaults(desk: Desk, engine: Engine) -> None:
+    desk.set({"tau_h": 0.5}, at())
+    desk.set({"n_max": 9}, at())
+    before = engine.config
+    assert desk.defaults(at())
+    desk.undo(at())
+    assert engine.config == before
+
+
+def watching(method: str) -> RunState:
+    methods = ("dynatree", "auto", "ar", "linear", "fixed", "alg1")
+    return structs.replace(state_of([run(methods), tree_round(0)]), chosen=method)
+
+
+@pytest.mark.parametrize(
+    ("method", "name", "of"),
+    [
+        ("dynatree", "d0", "dynatree"),
+        ("alg1", "d0", "dynatree"),
+        ("auto", "d0", "auto"),
+        ("linear", "k", "linear"),
+        ("fixed", "n_max", "fixed"),
+    ],
+)
+def test_only_the_watched_method_is_turned(
+    desk: Desk, engine: Engine, method: str, name: KnobName, of: RulesName
+) -> None:
+    desk.set({name: 3}, watching(method))
+    assert engine.sets == {of}
+    assert desk.wanted(watching(method)) == {name: 3}
+    others = {"dynatree": "auto", "alg1": "auto"}.get(method, "dynatree")
+    assert desk.wanted(watching(others)) == {}
+
+
+def test_where_the_watched_method_has_no_knobs_nothing_is_turned(desk: Desk, engine: Engine) -> None:
+    desk.move("d0", 1, watching("ar"))
+    assert not desk.set({"d0": 3}, watching("ar"))
+    assert not desk.defaults(watching("ar"))
+    assert engine.turns == []
+
+
+@pytest.mark.parametrize("method", ["auto", "linear", "fixed", "ar"])
+def test_presets_are_of_dynatree(desk: Desk, engine: Engine, method: str) -> None:
+    assert desk.next_preset(watching(method)) is None
+    assert engine.config == PAPER
+
+
+def test_undo_goes_back_in_the_method_that_was_turned(desk: Desk, engine: Engine) -> None:
+    desk.set({"d0": 3}, watching("auto"))
+    assert desk.undo(watching("linear")) == Step("auto", (("d0", 8.0),))
+    assert engine.config == PAPER
+
+
+def test_before_the_models_are_loaded_the_first_method_is_turned(desk: Desk, engine: Engine) -> None:
+    desk.move("d0", -1, RunState())
+    assert engine.config.dynatree.d0 == 4
+    assert desk.wanted(RunState()) == {"d0": 4}
+
+
+def test_history_that_is_switched_off_leaves_its_knobs_where_they_are(desk: Desk, engine: Engine) -> None:
+    """The round in progress may still move them, and the next prompt begins with them."""
+    desk.history(at(d0=6.4, tau_h=0.8))
+    rules = engine.config.dynatree
+    assert (rules.history, rules.d0, rules.tau_h) == (False, 6.4, 0.8)
+    assert engine.turns == [("history", 0.0), ("d0", 6.4), ("tau_h", 0.8)]
+
+
+def test_history_that_is_switched_on_again_begins_there(desk: Desk, engine: Engine) -> None:
+    desk.history(at(d0=6.4))
+    desk.history(at(d0=6.4))
+    assert (engine.config.dynatree.history, engine.config.dynatree.d0) == (True, 6.4)
+
+
+def test_a_knob_is_held_where_the_hand_had_put_it(desk: Desk, engine: Engine) -> None:
+    desk.hold("d0", 2.0, at(d0=3.7, tau_h=0.85))
+    rules = engine.config.dynatree
+    assert (rules.history, rules.d0, rules.tau_h) == (False, 2.0, 0.85)
+    desk.undo(at(d0=2.0, tau_h=0.85))
+    assert engine.config.dynatree.history

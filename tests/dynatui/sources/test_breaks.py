@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from decoder.config import AUTO
 from decoder.events import End, Event, Knob, Round, Start
 from dynatui.sources.breaks import BREAKS, EXPLANATIONS, LABELS, Break, Conditions, Watch, met
 from tests.dynatui.render.scripted import plain_round, run, tree_round
@@ -78,10 +77,15 @@ def test_a_full_tree_by_the_bound_that_is_in_force() -> None:
     assert _stops("full", events) == ["round 1: the tree is full with 5 nodes"]
 
 
-def test_no_tree_is_full_while_the_number_of_nodes_is_automatic() -> None:
-    turned = Knob(method="dynatree", round=1, name="n_max", old=AUTO, new=5, source="user")
-    events = _events(_begun(n_max=AUTO), _round(0), turned, _round(1))
-    assert _stops("full", events) == ["round 1: the tree is full with 5 nodes"]
+def test_no_tree_is_full_where_there_is_no_number_of_nodes() -> None:
+    assert _stops("full", _events(_begun(n_max=None), _round(0))) == []
+
+
+def test_another_method_is_judged_once_it_is_watched() -> None:
+    begun = run(("dynatree", "auto"))
+    event = structs.replace(_round(0), method="auto", accepted=[], committed=[7])
+    found = [met(Conditions(frozenset({"rejected"})), Watch(chosen=name).after(begun), event) for name in ("", "auto")]
+    assert found == [None, "round 0: nothing accepted of 5 drafted"]
 
 
 def test_another_methods_bound_is_not_the_watched_ones() -> None:

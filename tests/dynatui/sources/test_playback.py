@@ -12,6 +12,7 @@ from dynatui.fold.state import Prompt, Record
 from dynatui.sources.playback import TraceSource
 from tests.dynatui.render.scripted import run, state_of, story
 
+WATCHED = "dynatree"
 SECOND: list[Event] = [run(prompt="second"), *story()[1:]]
 TWO_RUNS = [*story(), *SECOND]
 
@@ -38,34 +39,34 @@ def prompt(source: TraceSource) -> str:
 
 def test_a_step_ends_with_the_next_round_of_the_watched_method(source: TraceSource) -> None:
     for number in range(3):
-        source.step()
+        source.step(WATCHED)
         newest = source.records[-1]
         assert isinstance(newest, Round)
         assert (newest.method, newest.round) == ("dynatree", number)
-    assert source.reached == 3
+    assert source.reached(WATCHED) == 3
 
 
 def test_a_step_after_the_last_round_leads_to_the_end_and_then_to_the_next_run(source: TraceSource) -> None:
-    source.step(6)
+    source.step(WATCHED, 6)
     assert last_round(source) == 5
-    source.step()
+    source.step(WATCHED)
     assert isinstance(source.records[-1], Summary)
-    source.step()
+    source.step(WATCHED)
     assert (prompt(source), last_round(source)) == ("second", 0)
 
 
 def test_steps_end_with_the_recording(source: TraceSource) -> None:
     for _ in range(20):
-        source.step()
+        source.step(WATCHED)
     assert source.records[-1] == SECOND[-1]
     assert len(source.records) == len(TWO_RUNS) + 2
 
 
 def test_a_step_back_shows_the_round_before(source: TraceSource) -> None:
-    source.step(4)
-    source.step(-1)
+    source.step(WATCHED, 4)
+    source.step(WATCHED, -1)
     assert last_round(source) == 2
-    source.step(-9)
+    source.step(WATCHED, -9)
     assert source.records[-3:] == story()[:3]
 
 
@@ -93,14 +94,14 @@ def test_it_plays_on_from_where_it_was_put(source: TraceSource) -> None:
     source.seek(0.5)
     source.seek(0.15)
     source.advance(0.1)
-    assert (last_round(source), source.reached, source.played_s[0]) == (1, 2, 0.25)
+    assert (last_round(source), source.reached(WATCHED), source.played_s[0]) == (1, 2, 0.25)
 
 
 def test_it_plays_on_from_a_step(source: TraceSource) -> None:
-    source.step(4)
+    source.step(WATCHED, 4)
     source.play(0.1)
     assert last_round(source) == 4
-    source.step(-3)
+    source.step(WATCHED, -3)
     source.play(0.1)
     assert last_round(source) == 2
 
@@ -114,29 +115,37 @@ def test_a_search_stays_within_the_run(source: TraceSource) -> None:
 
 def test_a_round_can_be_searched_for_in_both_directions(source: TraceSource) -> None:
     for rounds, found in ((4, 4), (1, 1), (99, 6), (2, 2)):
-        source.seek_round(rounds)
+        source.seek_round(WATCHED, rounds)
         assert last_round(source) == found - 1
-        assert source.reached == found
+        assert source.reached(WATCHED) == found
+
+
+def test_the_rounds_of_any_method_can_be_searched_for(source: TraceSource) -> None:
+    source.seek_round("ar", 2)
+    newest = source.records[-1]
+    assert isinstance(newest, Round)
+    assert (newest.method, newest.round) == ("ar", 1)
+    assert (source.reached("ar"), source.reached(WATCHED), source.length("ar")) == (2, 2, (6, 0.12))
 
 
 def test_no_round_is_the_beginning_of_the_run(source: TraceSource) -> None:
-    source.seek_round(4)
-    source.seek_round(0)
+    source.seek_round(WATCHED, 4)
+    source.seek_round(WATCHED, 0)
     assert newest_run(source.records) == [Prompt(1, 2), *story()[:3]]
 
 
 def test_the_length_is_that_of_the_present_run_in_rounds_and_decode_time(source: TraceSource) -> None:
-    assert source.length == (6, 0.12)
+    assert source.length(WATCHED) == (6, 0.12)
     source.go(1)
-    assert source.length == (6, 0.12)
-    assert TraceSource([run()]).length == (0, 0.0)
+    assert source.length(WATCHED) == (6, 0.12)
+    assert TraceSource([run()]).length(WATCHED) == (0, 0.0)
 
 
 def test_another_run_begins_at_once_even_while_held(source: TraceSource) -> None:
     source.set_paused(paused=True)
     source.go(1)
     assert prompt(source) == "second"
-    assert source.reached == 0
+    assert source.reached(WATCHED) == 0
     source.go(-1)
     assert prompt(source) == "Once upon"
 
@@ -151,20 +160,20 @@ def test_after_the_last_run_the_show_stays() -> None:
 
 def test_a_run_without_rounds_can_be_stepped_over() -> None:
     source = TraceSource([run(), *story()], speed=1.0)
-    source.seek_round(3)
-    source.step()
+    source.seek_round(WATCHED, 3)
+    source.step(WATCHED)
     assert last_round(source) == 0
-    assert source.length[0] == 6
+    assert source.length(WATCHED)[0] == 6
 
 
 MOVES: tuple[Callable[[TraceSource], None], ...] = (
-    lambda source: source.step(),
-    lambda source: source.step(-1),
-    lambda source: source.step(3),
+    lambda source: source.step(WATCHED),
+    lambda source: source.step(WATCHED, -1),
+    lambda source: source.step(WATCHED, 3),
     lambda source: source.seek(0.0),
     lambda source: source.seek(0.31),
     lambda source: source.seek(9.0),
-    lambda source: source.seek_round(2),
+    lambda source: source.seek_round(WATCHED, 2),
     lambda source: source.play(0.17),
     lambda source: source.go(1),
     lambda source: source.go(-1),
@@ -183,4 +192,4 @@ def test_wherever_it_was_put_the_screen_shows_what_a_straight_play_would(moves: 
     assert shown[1:] == straight[: len(shown) - 1]
     assert structs.asdict(state_of(source.records).run or run()) == structs.asdict(straight[0])
     rounds = sum(isinstance(record, Round) and record.method == "dynatree" for record in shown)
-    assert source.reached == rounds
+    assert source.reached(WATCHED) == rounds

@@ -130,9 +130,12 @@ def test_a_turned_knob_steers_this_prompt_and_begins_the_next(source: EngineSour
     script.endless = True
     source.start()
     until(lambda: len(source.records) > 3)
-    source.turn("tau_h", 0.8)
-    source.turn("history", 0.0)
-    assert [(turn.name, turn.value) for turn in script.calls[0][2].turns] == [("tau_h", 0.8), ("history", 0.0)]
+    source.turn("tau_h", 0.8, "dynatree")
+    source.turn("history", 0.0, "dynatree")
+    assert [(turn.name, turn.value, turn.of) for turn in script.calls[0][2].turns] == [
+        ("tau_h", 0.8, "dynatree"),
+        ("history", 0.0, "dynatree"),
+    ]
     source.go(1)
     until(lambda: len(script.calls) == 2)
     _, config, steering = script.calls[1]
