@@ -1,13 +1,13 @@
 """The growth rule of `decoder.policy` replayed on recorded trees, for all nodes of many rounds at once.
 
 Says for each round what these rules would have accepted, committed and drafted, and which of it is known; what is not
-known is a lower bound. Where the number of nodes is automatic, costs have cut the recorded trees; what they cut in a
-round is taken to be cut under other rules too. Knows only arrays: which rounds, which rules and what it is for is said
+known is a lower bound. In rounds of `auto`, costs have cut the recorded trees; what they cut in a round is taken to be
+cut under other rules too. Knows only arrays: which rounds, which rules and what it is for is said
 in `decoder.whatif`.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -129,8 +129,8 @@ class _Growth:
     """Nodes below which the record cannot tell how many nodes there would have been."""
 
 
-_Choice: TypeAlias = tuple[Bools, Bools, Bools]
-"""Which nodes surely stay, which surely do not, and which surely have no room for further children."""
+_Choice: TypeAlias = tuple[Bools, Bools, Callable[[Ints], Bools]]
+"""Which nodes surely stay, which surely do not, and which of some nodes surely have no room for further children."""
 
 
 def judged(record: Record, rules: DynaTree | Auto) -> Judged:
@@ -150,7 +150,7 @@ def judged(record: Record, rules: DynaTree | Auto) -> Judged:
     accepted = np.argmin(there, axis=1) - 1
     last, following = record.paths[rows, accepted], record.paths[rows, accepted + 1]
     at_end = accepted == record.steps
-    ends = np.where(at_end, ~growth.more[last] | shut[last], ~growth.alive[following] | cut[following])
+    ends = np.where(at_end, ~growth.more[last] | shut(last), ~growth.alive[following] | cut[following])
     # A text that was cut ends at the same token under all rules.
     was_cut = record.committed <= record.steps
     return Judged(
@@ -182,12 +182,18 @@ def _grown(record: Record, rules: AdaptiveTree) -> _Growth:
 
 def _as_costs_allow(record: Record, rules: AdaptiveTree, growth: _Growth) -> _Growth:
     """The same where a node that had fewer children than its own rules allowed gets no more: they cost too much."""
+    more = growth.more & ~_lacks_children(record, rules)
+    return _Growth(growth.alive, more, np.zeros_like(growth.further), more)
+
+
+def _lacks_children(record: Record, rules: AdaptiveTree) -> Bools:
+    """Nodes that had fewer children than their own rules allowed: these, but for the knobs that each round tells."""
     low, mid, high = rules.branching
     width = np.where(record.c >= record.tau_h, low, np.where(record.c < record.tau_l, high, mid))
     shallow = (record.depth < np.floor(record.d0 + 0.5)) | (record.p >= rules.rho_deep)
     likely = (record.depth < rules.d_max) & (record.p >= max(rules.rho_stop, rules.tau))
-    more = growth.more & ~(likely & shallow & (record.kids < width))
-    return _Growth(growth.alive, more, np.zeros_like(growth.further), more)
+    found: Bools = likely & shallow & (record.kids < width)
+    return found
 
 
 def _expandable(rules: AdaptiveTree, depth: Ints, p: Floats) -> Bools:
@@ -199,7 +205,7 @@ def _expandable(rules: AdaptiveTree, depth: Ints, p: Floats) -> Bools:
 def _whole(growth: _Growth) -> _Choice:
     """Where there is no N_max."""
     nowhere = np.zeros_like(growth.alive)
-    return growth.alive, nowhere, nowhere
+    return growth.alive, nowhere, nowhere.__getitem__
 
 
 def _breadth_first(record: Record, rules: DynaTree, growth: _Growth) -> _Choice:
@@ -210,7 +216,8 @@ def _breadth_first(record: Record, rules: DynaTree, growth: _Growth) -> _Choice:
     place = drafted + further_before[record.parent]
     most = np.where(open_before[record.parent] > 0, _most_nodes(rules, record.depth), place)
     place_of_next = drafted[record.below - 1] + further_before + 1
-    return growth.alive & (most <= rules.n_max), place > rules.n_max, place_of_next > rules.n_max
+    shut = place_of_next > rules.n_max
+    return growth.alive & (most <= rules.n_max), place > rules.n_max, shut.__getitem__
 
 
 def _best(record: Record, rules: DynaTree, growth: _Growth) -> _Choice:
@@ -218,13 +225,31 @@ def _best(record: Record, rules: DynaTree, growth: _Growth) -> _Choice:
     order = np.lexsort((-record.p, ~growth.alive, record.round))
     place = np.empty(len(order), dtype=np.int64)
     place[order] = np.arange(len(order)) - record.starts[record.round[order]]
-    unknown = np.where(growth.more, record.p * record.tail * _SLACK, 0.0)
+    unknown = np.where(growth.more, _most_probable_child(record, rules), 0.0)
     highest = np.maximum.reduceat(unknown, record.starts)[record.round]
     with np.errstate(divide="ignore"):
         # Disjoint paths: at any depth at most 1/p of them are at least p probable.
         most = np.where(highest >= record.p, rules.d_max / record.p * _SLACK, place)
     kept = growth.alive & (most <= rules.n_max)
-    return kept, place > rules.n_max, np.zeros_like(kept)
+
+    def shut(nodes: Ints) -> Bools:
+        """One node a round: whether as many nodes as stay are more probable than its unknown children."""
+        better = growth.alive & (record.p > unknown[nodes][record.round])
+        found: Bools = record.total(better) - 1 >= rules.n_max
+        return found
+
+    return kept, place > rules.n_max, shut
+
+
+def _most_probable_child(record: Record, rules: DynaTree) -> Floats:
+    """No unknown child of a node has a path more probable than this, if `n_max` and selection were those of the record.
+
+    Where a full tree lacks a child that its own rules allowed, that child lost to every node which stayed.
+    """
+    full = record.total(np.ones_like(record.p)) - 1 >= rules.n_max
+    least = np.where(full, np.nextafter(np.minimum.reduceat(record.p, record.starts), 0.0), np.inf)[record.round]
+    child: Floats = record.p * record.tail * _SLACK
+    return np.where(_lacks_children(record, rules), np.minimum(child, least), child)
 
 
 def _most_nodes(rules: DynaTree, depth: Ints) -> Floats:

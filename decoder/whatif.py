@@ -7,8 +7,9 @@ beside it as a lower bound. Along the accepted path the target's choice is recor
 there do not matter before its end; at its end the target chose a token that was not drafted, and whether a wider or
 deeper tree would have held it is not in the record.
 
-Where the number of nodes is automatic, costs have cut the recorded trees besides: what did not pay in a round is taken
-not to pay under other knobs either, so a cell says what these allow of what would pay.
+Where only the most probable nodes stay, what a full tree lacks lost to all that it holds. In rounds of `auto`, costs
+have cut the recorded trees besides: what did not pay in a round is taken not to pay under other knobs either, so a cell
+says what these allow of what would pay.
 
 An estimate all the same: every round is taken by itself, from the place where it began, while under other rules the
 rounds would have begun at other places; and history is taken to stand still. Knows neither models nor screens, and
@@ -161,8 +162,8 @@ def what_if(past: Sequence[Round], rules: DynaTree | Auto) -> WhatIf | None:
     """Both tables from the newest rounds of one method; None when there is nothing to judge.
 
     Args:
-        past: Rounds of one method, the oldest first; where the number of nodes is automatic, rounds under these rules
-            but for tau_h, tau_l and D0, of which each round tells its own.
+        past: Rounds of one method, the oldest first, under these rules but for tau_h, tau_l and D0, of which each round
+            tells its own.
         rules: Those in force; the tables are built around them.
     """
     rounds = _newest(past)
@@ -175,8 +176,8 @@ def what_if(past: Sequence[Round], rules: DynaTree | Auto) -> WhatIf | None:
 def replayed(event: Round, rules: DynaTree | Auto) -> Verdict | None:
     """What these rules would have done in a recorded round; None for a round without DynaTree's tree.
 
-    Under the rules of the record itself the verdict is the record, but for two cases that an event cannot tell from
-    others: the context had no room for a deeper tree, or `best` cut a node's children.
+    Under the rules of the record itself the verdict is the record, but for a case that an event cannot tell from
+    others: the context had no room for a deeper tree.
     """
     if not _has_tree(event):
         return None

@@ -84,9 +84,9 @@ class Outlook:
         rules = rules_in_force(state)
         if not isinstance(rules, DynaTree | Auto):
             return None
-        # What costs cut in a round can be told apart only under the rules that it obeyed.
-        by_costs = isinstance(rules, Auto)
-        turned = [mark.round for mark in state.lane.marks if mark.name not in _IN_ROUNDS] if by_costs else []
+        # What a round lacks can be told apart only under the rules that it obeyed.
+        changes = state.lane.changes
+        turned = [one.mark.round for one in changes if one.by_user and one.mark.name not in _IN_ROUNDS]
         return what_if(state.past[max(turned, default=0) :], rules)
 
 

@@ -169,6 +169,17 @@ def test_under_its_own_rules_a_record_is_judged_and_reproduced() -> None:
         assert _agrees(world, world.round(rules), rules, left=99) == (True, True)
 
 
+def test_so_is_one_of_the_most_probable_nodes_whatever_was_cut() -> None:
+    """What lost to all nodes of a full tree loses again."""
+    dice, full = random.Random(6), 0
+    for seed in range(600):
+        world, rules = World(seed), _rules(dice, selection="best", n_max=dice.choice([2, 4, 8]), rho_stop=0.0, tau=0.0)
+        record = world.round(rules)
+        full += len(record.tokens) - 1 == rules.n_max
+        assert _agrees(world, record, rules, left=99) == (True, True)
+    assert full > 300
+
+
 def test_narrower_and_flatter_trees_are_always_judged() -> None:
     dice = random.Random(5)
     for seed in range(400):
