@@ -1,15 +1,31 @@
 """The knobs under the user's hand."""
 
+import os
+import random
+import shlex
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from msgspec import structs
 
-from decoder.config import PRESETS, RulesName, RunConfig
+from decoder.config import PRESETS, DynaTree, RulesName, RunConfig
+from decoder.controller import Controller
 from decoder.events import Knob
 from decoder.knobs import KnobName
+from decoder.steering import Turn
+from dynatui.cli import headless
+from dynatui.cli import main as cli
+from dynatui.cli.command_line import command_line
 from dynatui.fold.state import RunState
+from dynatui.knobs import info, sliders_of
+from dynatui.prompts import load
 from dynatui.screen.desk import Desk, Step
+from dynatui.session import Session
 from tests.dynatui.render.scripted import run, state_of, tree_round
 
 PAPER = RunConfig(dynatree=PRESETS["paper"])
@@ -25,7 +41,7 @@ class Engine:
     """Parameter sets that were turned."""
 
     def turn(self, name: KnobName, value: float, of: RulesName) -> None:
-        self.turns.append((name, round(value, 6)))
+        self.turns.append((name, value))
         self.sets.add(of)
         self.config = self.config.turned(name, value, of)
 
@@ -53,7 +69,7 @@ def test_a_knob_is_turned_from_where_history_has_moved_it(desk: Desk, engine: En
 def test_presses_add_up_before_the_first_is_in_force(desk: Desk, engine: Engine) -> None:
     desk.move("tau_h", -0.05, at())
     desk.move("tau_h", -0.05, at())
-    assert engine.turns == [("tau_h", 0.85), ("tau_h", 0.8)]
+    assert [value for _, value in engine.turns] == pytest.approx([0.85, 0.8])
     assert desk.wanted(at())["tau_h"] == pytest.approx(0.8)
 
 
@@ -189,3 +205,69 @@ def test_a_knob_is_held_where_the_hand_had_put_it(desk: Desk, engine: Engine) ->
     assert (rules.history, rules.d0, rules.tau_h) == (False, 2.0, 0.85)
     desk.undo(at(d0=2.0, tau_h=0.85))
     assert engine.config.dynatree.history
+
+
+KEYS = st.sampled_from(["[", "]", "{", "}", "-", "=", "h", "s", "0", "u", "H", "rounds"])
+
+
+def press(desk: Desk, key: str, state: RunState) -> None:
+    actions: dict[str, Callable[[], object]] = {
+        "h": lambda: desk.history(state),
+        "s": lambda: desk.next_preset(state),
+        "0": lambda: desk.defaults(state),
+        "u": lambda: desk.undo(state),
+        "H": lambda: desk.hold("d0", 2.0, state),
+    }
+    for slider in sliders_of("dynatree"):
+        step = info(slider.knob).step
+        down, up = slider.caps
+        actions[down] = partial(desk.move, slider.knob, -step, state)
+        actions[up] = partial(desk.move, slider.knob, step, state)
+    actions[key]()
+
+
+def decode(decoding: Controller, desk: Desk, engine: Engine, luck: random.Random) -> None:
+    """As many rounds as history looks back at."""
+    for turned in decoding.apply(tuple(Turn(name, value) for name, value in engine.turns)):
+        desk.take(Knob(method="dynatree", round=1, name=turned.name, old=0, new=0, source="user"))
+    for _ in range(12):
+        decoding.learn(luck.random())
+
+
+@settings(max_examples=150, deadline=None, derandomize=True, database=None)
+@given(preset=st.sampled_from(list(PRESETS.values())), keys=st.lists(KEYS, max_size=25), luck=st.randoms())
+def test_whatever_keys_are_pressed_the_command_line_says_what_the_user_set(
+    preset: DynaTree, keys: list[str], luck: random.Random
+) -> None:
+    """With history off, that is what is in force."""
+    engine = Engine(RunConfig(dynatree=preset))
+    desk = Desk(engine)  # type: ignore[arg-type]  # only turn and config are used
+    decoding = Controller(preset)
+    for key in keys:
+        knobs = decoding.knobs
+        assert knobs is not None
+        state = state_of([run(), structs.replace(tree_round(0), knobs=knobs)])
+        if key == "rounds":
+            decode(decoding, desk, engine, luck)
+        else:
+            press(desk, key, state)
+    decoding.apply(tuple(Turn(name, value) for name, value in engine.turns))
+    if not engine.config.dynatree.history:
+        assert decoding.rules == engine.config.dynatree
+    line = command_line(Session(load.embedded(), config=engine.config))
+    assert parsed(line) == engine.config
+
+
+def parsed(line: str) -> RunConfig:
+    """What the program's own options make of a line."""
+    sessions: list[Session] = []
+
+    def note(session: Session, *_: Any) -> int:
+        sessions.append(session)
+        return 0
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(headless, "run", note)
+        patch.setenv("DYNATUI_CONFIG", os.devnull)
+        assert cli.main([*shlex.split(line)[1:], "--headless"]) == 0
+    return sessions[0].config
