@@ -207,7 +207,7 @@ def test_a_knob_is_held_where_the_hand_had_put_it(desk: Desk, engine: Engine) ->
     assert engine.config.dynatree.history
 
 
-KEYS = st.sampled_from(["[", "]", "{", "}", "-", "=", "h", "s", "0", "u", "H", "rounds"])
+KEYS = st.sampled_from(["rounds", "h", "[", "]", "{", "}", "-", "=", "s", "0", "u", "H", "rounds", "h"])
 
 
 def press(desk: Desk, key: str, state: RunState) -> None:
@@ -235,7 +235,7 @@ def decode(decoding: Controller, desk: Desk, engine: Engine, luck: random.Random
 
 
 @settings(max_examples=150, deadline=None, derandomize=True, database=None)
-@given(preset=st.sampled_from(list(PRESETS.values())), keys=st.lists(KEYS, max_size=25), luck=st.randoms())
+@given(preset=st.sampled_from(list(PRESETS.values())), keys=st.lists(KEYS, min_size=3, max_size=25), luck=st.randoms())
 def test_whatever_keys_are_pressed_the_command_line_says_what_the_user_set(
     preset: DynaTree, keys: list[str], luck: random.Random
 ) -> None:
