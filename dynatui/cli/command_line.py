@@ -47,7 +47,7 @@ def command_line(
             words += ["--prompt-file", f"PROMPT-{number}.txt"]
         else:
             words += ["--prompt", text]
-    words += [*_run(session.config, always), *_rules(session.config, always)]
+    words += [*_run(session.config, always), *rule_options(session.config, always)]
     line = " ".join(map(quoted, words))
     return f"{line} # {'; '.join(too_much)}" if too_much else line
 
@@ -125,7 +125,7 @@ def _run(config: RunConfig, always: Collection[str]) -> Iterator[str]:
             yield from (f"--{name.replace('_', '-')}", str(getattr(config, name)))
 
 
-def _rules(config: RunConfig, always: Collection[str]) -> Iterator[str]:
+def rule_options(config: RunConfig, always: Collection[str] = ()) -> Iterator[str]:
     """DynaTree's nearest preset and what differs from it, then what differs from the other methods' usual values."""
     preset = min(PRESETS, key=lambda name: len(_differing(config.dynatree, PRESETS[name])))
     if preset != next(iter(PRESETS)) or "preset" in always:

@@ -6,28 +6,29 @@ run again, which counts once.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeAlias
 
 from decoder.events import End, Figures, Knob, Knobs, Round, Run, Start, Summary
 from decoder.knobs import KnobName
 from decoder.metrics import Race, figures
 from dynatui.clean import clean_line
+from dynatui.fold.lane import begun
 from dynatui.fold.state import Prompt, Record
-
-Setting: TypeAlias = tuple[tuple[KnobName, float], ...]
-"""The knobs as the user left them, until they are turned again; history may move some of them meanwhile."""
 
 FEWEST_ROUNDS = 20
 """Fewer say nothing about a setting."""
-BRANCHES: tuple[KnobName, ...] = ("b_min", "b_mid", "b_max")
-OTHERS: tuple[KnobName, ...] = ("d_max", "rho_stop", "rho_deep", "tau", "n_max")
-"""Knobs besides tau_h, tau_l, D0, history and the branching."""
 OPENING = 60
 """Characters of a prompt that stand for it."""
 _MOST_LINES = 20
 _MOST_SETTINGS = 64
 _DIGITS = 2
-_LARGEST = 1e9
+
+
+@dataclass(frozen=True)
+class Setting:
+    """The knobs of a method as the user left them, until they are turned again; history may move some meanwhile."""
+
+    method: str
+    knobs: tuple[tuple[KnobName, float], ...]
 
 
 @dataclass(frozen=True)
@@ -70,6 +71,9 @@ class SessionLog:
     """The run in progress."""
     summary: Mapping[str, Figures] | None = None
     number: int = 1
+    """Which prompt it is of."""
+    upcoming: int = 1
+    """Which prompt the next run is of."""
     runs: tuple[Line, ...] = ()
     """Runs before it, the newest last."""
     dropped: int = 0
@@ -91,7 +95,7 @@ class SessionLog:
         """The log after one more record; `race` is the fold of the run's events, this one included."""
         match record:
             case Prompt(number=number):
-                return replace(self, number=number)
+                return replace(self, upcoming=number)
             case Run():
                 return self._begin(record, race)
             case Summary():
@@ -118,11 +122,12 @@ class SessionLog:
         runs = self.all_runs()
         fresh = SessionLog(
             race=race,
-            number=self.number,
+            number=self.upcoming,
+            upcoming=self.upcoming,
             runs=runs[-_MOST_LINES:],
             dropped=self.dropped + len(runs[:-_MOST_LINES]),
             tried=self.tried,
-            knobs=_knobs_of(next(iter(run.methods.values()), {})),
+            knobs=_knobs_of(run),
         )
         empty = fresh._line(rounds=0)
         return replace(fresh, counted=max((line.counted for line in runs if empty and line.tells(empty)), default=0))
@@ -141,13 +146,13 @@ class SessionLog:
         after = self
         if event.method == self.watched and isinstance(event, Knob) and event.source == "user":
             after = replace(self, knobs={**self.knobs, event.name: event.new}, setting=None)
-        elif event.method == self.watched and isinstance(event, Round) and event.knobs is not None:
+        elif event.method == self.watched and isinstance(event, Round) and self.knobs:
             after = self._count(event, event.knobs, event.t - self.race.tallies[event.method].decode_s)
         return replace(after, race=race)
 
-    def _count(self, event: Round, in_force: Knobs, seconds: float) -> "SessionLog":
+    def _count(self, event: Round, in_force: Knobs | None, seconds: float) -> "SessionLog":
         """Adds a round to what its setting yielded."""
-        setting = self.setting or _setting(self.knobs, in_force)
+        setting = self.setting or Setting(clean_line(self.watched), _rounded(self.knobs, in_force))
         if event.round < self.counted:
             return replace(self, setting=setting)
         before, tokens = self.tried.get(setting, Tried()), len(event.committed)
@@ -163,16 +168,14 @@ class SessionLog:
         return replace(self, setting=setting, tried={**others, setting: after})
 
 
-def _setting(knobs: Mapping[KnobName, float], in_force: Knobs) -> Setting:
-    moved: dict[KnobName, float] = {"tau_h": in_force.tau_h, "tau_l": in_force.tau_l, "d0": in_force.d0}
-    return tuple(sorted((name, round(value, _DIGITS)) for name, value in {**knobs, **moved}.items()))
+def _rounded(knobs: Mapping[KnobName, float], in_force: Knobs | None) -> tuple[tuple[KnobName, float], ...]:
+    exact: dict[KnobName, float] = {}
+    if in_force is not None:
+        exact = {"tau_h": in_force.tau_h, "tau_l": in_force.tau_l, "d0": in_force.d0}
+    return tuple(sorted((name, round(value, _DIGITS)) for name, value in {**knobs, **exact}.items()))
 
 
-def _knobs_of(parameters: Mapping[str, Any]) -> dict[KnobName, float]:
-    """The knobs among a method's parameters, of which a recording may claim anything."""
-    branching = parameters.get("branching")
-    branches = branching if isinstance(branching, list | tuple) else ()
-    found: dict[KnobName, Any] = dict(zip(BRANCHES, branches, strict=False))
-    found |= {name: parameters.get(name) for name in (*OTHERS, "history")}
-    sane = {name: value for name, value in found.items() if isinstance(value, int | float) and abs(value) < _LARGEST}
-    return {name: float(value) for name, value in sane.items()}
+def _knobs_of(run: Run) -> Mapping[KnobName, float]:
+    """The knobs that the watched method begins with."""
+    method = next(iter(run.methods), "")
+    return begun(method, run.methods.get(method, {})).settings

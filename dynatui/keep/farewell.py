@@ -7,11 +7,12 @@ there to be copied. Prints nothing itself.
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from decoder.config import DynaTree
+from decoder.config import RunConfig
 from decoder.events import Figures
-from decoder.knobs import KnobName
 from dynatui.clean import clean_line
-from dynatui.fold.session_log import BRANCHES, FEWEST_ROUNDS, OPENING, OTHERS, SessionLog, Setting
+from dynatui.cli.command_line import rule_options
+from dynatui.fold.session_log import FEWEST_ROUNDS, OPENING, SessionLog, Setting
+from dynatui.knobs import rules_of
 from dynatui.render.ink import column, percent, short
 
 __all__ = ["SessionLog", "lines", "options"]
@@ -79,24 +80,17 @@ def _best(log: SessionLog) -> Iterator[str]:
     setting, tried = found
     count = len(log.judged())
     compared = f"of {count} settings seen" if count > 1 else "the only setting seen"
-    yield f"best knobs seen: {options(setting)}"
+    yield f"best knobs seen of {setting.method}: {options(setting)}"
     yield f"  {short(tried.rate, 1)} tokens/s, L-bar {short(tried.tokens / tried.rounds)} over {tried.rounds} rounds"
     yield f"  {compared} for {FEWEST_ROUNDS} rounds or more in this session; a hint, no proof"
 
 
 def options(setting: Setting) -> str:
-    """The options of the command line that give a setting; those that are as always are left out."""
-    values = dict(setting)
-    first: tuple[KnobName, ...] = ("tau_h", "tau_l", "d0")
-    words = [_option(name, values[name]) for name in first if name in values]
-    if "history" in values:
-        words.append("--history" if values["history"] else "--no-history")
-    branches = [values[name] for name in BRANCHES if name in values]
-    if len(branches) == len(BRANCHES) and any(values[name] != DynaTree().knob(name) for name in BRANCHES):
-        words.append(f"--branching {','.join(f'{branch:g}' for branch in branches)}")
-    rest = [name for name in OTHERS if name in values and values[name] != DynaTree().knob(name)]
-    return " ".join([*words, *(_option(name, values[name]) for name in rest)])
-
-
-def _option(name: str, value: float) -> str:
-    return f"--{name.replace('_', '-')} {value:g}"
+    """The options of the command line that give a setting; a recording may claim one that cannot be."""
+    config, of = RunConfig(), rules_of(setting.method)
+    if of is None:
+        return ""
+    for name, value in (*setting.knobs, *setting.knobs):  # twice, since a knob may stand in the way of an earlier one
+        if config.rules(of).has(name):
+            config = config.turned(name, value, of)
+    return " ".join(rule_options(config)) or f"those that {setting.method} has without options"

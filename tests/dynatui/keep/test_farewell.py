@@ -1,6 +1,7 @@
 """When the monitor is gone, results and the best knobs seen stand on the normal screen, even after days of it."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -8,10 +9,10 @@ import pytest
 from msgspec import structs
 from rich.cells import cell_len
 
-from decoder.config import DynaTree
+from decoder.config import PRESETS, Auto, Linear
 from decoder.events import Event, Figures, Knob, Knobs, Round, Run, Start, Summary
-from decoder.knobs import KnobName
-from dynatui.fold.session_log import FEWEST_ROUNDS
+from decoder.knobs import KnobName, Turnable
+from dynatui.fold.session_log import FEWEST_ROUNDS, Setting
 from dynatui.fold.state import Failure, Loading, Prompt, Record, RunState, apply
 from dynatui.keep.farewell import SessionLog, lines, options
 from dynatui.keep.recording import read
@@ -30,7 +31,8 @@ def log_of(records: Iterable[Record]) -> SessionLog:
 
 
 def begun(at: str = "1", prompt: str = "Once upon", **parameters: Any) -> Run:
-    return structs.replace(run(prompt=prompt), started_at=at, methods={"dynatree": parameters, "ar": {}})
+    own = {**asdict(PRESETS["tuned"]), **parameters}
+    return structs.replace(run(prompt=prompt), started_at=at, methods={"dynatree": own, "ar": {}})
 
 
 def turned(name: KnobName, value: float, at: int, source: Literal["user", "history"] = "user") -> Knob:
@@ -107,7 +109,7 @@ def test_the_best_knobs_are_those_with_most_tokens_a_second() -> None:
         ]
     )
     assert told == [
-        "best knobs seen: --tau-h 0.85 --tau-l 0.4 --d0 6 --history",
+        "best knobs seen of dynatree: --tau-h 0.85 --d0 6 --history",
         "  150 tokens/s, L-bar 3.00 over 25 rounds",
         "  of 2 settings seen for 20 rounds or more in this session; a hint, no proof",
     ]
@@ -119,14 +121,14 @@ def test_a_setting_that_was_hardly_tried_is_not_judged() -> None:
         turned("d0", 6.0, 25),
         *rounds(range(25, 44), 0.001, Knobs(0.9, 0.4, 6.0), t=0.75),
     ]
-    assert best([begun(), *hasty])[0] == "best knobs seen: --tau-h 0.9 --tau-l 0.4 --d0 5"
+    assert best([begun(), *hasty])[0] == "best knobs seen of dynatree: --d0 5"
     assert best([begun(), *rounds(range(FEWEST_ROUNDS - 1))]) == []
 
 
 def test_what_history_moves_does_not_make_another_setting() -> None:
     moving = [turned("d0", 5.5, 10, "history"), *rounds(range(10, 25), knobs=Knobs(0.87, 0.4, 5.5), t=0.2)]
     told = best([begun(history=True), *rounds(range(10)), *moving])
-    assert told[0] == "best knobs seen: --tau-h 0.9 --tau-l 0.4 --d0 5 --history"
+    assert told[0] == "best knobs seen of dynatree: --d0 5 --history"
     assert "over 25 rounds" in told[1]
     assert "the only setting seen" in told[2]
 
@@ -141,13 +143,30 @@ def test_turns_of_other_methods_leave_the_setting_alone() -> None:
     assert "over 25 rounds" in best([begun(), *rounds(range(10)), other, *rounds(range(10, 25), t=0.2)])[1]
 
 
-def test_the_rarer_knobs_are_named_when_they_are_not_as_always() -> None:
-    usual = {name: DynaTree().knob(name) for name in DynaTree().ends()}
-    assert options(tuple(usual.items())) == "--tau-h 0.9 --tau-l 0.4 --d0 5 --history"
-    unusual = {**usual, "history": 0.0, "b_max": 4.0, "d_max": 10.0, "rho_stop": 0.05}
-    assert options(tuple(unusual.items())) == (
-        "--tau-h 0.9 --tau-l 0.4 --d0 5 --no-history --branching 1,2,4 --d-max 10 --rho-stop 0.05"
+def test_the_options_of_a_setting_are_those_that_differ_from_what_holds_without() -> None:
+    def setting(method: str, rules: Turnable) -> Setting:
+        return Setting(method, tuple((name, rules.knob(name)) for name in rules.ends()))
+
+    assert options(setting("dynatree", PRESETS["paper"])) == "--preset paper"
+    assert options(setting("dynatree", replace(PRESETS["tuned"], n_max=256, branching=(1, 2, 4)))) == (
+        "--branching 1,2,4 --n-max 256"
     )
+    assert options(setting("dynatree", PRESETS["tuned"])) == "those that dynatree has without options"
+    assert options(setting("auto", Auto(d0=6))) == "--auto d0=6"
+    assert options(setting("linear", Linear(7))) == "--k 7"
+    assert options(setting("stranger", Linear(7))) == ""
+
+
+def test_a_run_stands_under_the_number_of_its_own_prompt() -> None:
+    records = [
+        Prompt(4, 9),
+        begun("1", "first"),
+        *rounds(range(2)),
+        Prompt(7, 9),
+        begun("2", "then"),
+        *rounds(range(2)),
+    ]
+    assert [line.split()[:2] for line in lines(log_of(records))[1:3]] == [["4", "first"], ["7", "then"]]
 
 
 def test_a_replay_that_goes_back_counts_a_run_once() -> None:
@@ -196,7 +215,7 @@ def test_nothing_foreign_steers_the_terminal() -> None:
     "parameters", [{"branching": "wide"}, {"branching": [1]}, {"d_max": "x", "tau": [[]], "history": None}]
 )
 def test_a_recording_may_claim_any_parameters(parameters: dict[str, Any]) -> None:
-    assert best([begun(**parameters), *rounds(range(30))])[0].startswith("best knobs seen: --tau-h 0.9")
+    assert best([begun(**parameters), *rounds(range(30))])[0].startswith("best knobs seen of dynatree: --d0 5")
 
 
 def test_methods_without_knobs_have_no_best_knobs() -> None:
