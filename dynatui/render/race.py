@@ -12,6 +12,8 @@ _NUMBERS = 15
 _WIDE = 52
 _LONGEST = 500
 """Characters of an error; no row has room for more."""
+WARM_UP_TOKENS = 30
+"""Fewer tokens of a method say nothing about its rate: first calls, caches and threads are still cold."""
 _OTHERS = "5 work 6 what if 7 prompts 8 log"
 """Panels that share its place."""
 
@@ -22,8 +24,8 @@ def race(scene: Scene, width: int, height: int) -> Rows:
     note = "tokens/s, equal time each"
     title: Row = (("Race", "title"), (best(width - 10, f" ─ {note} ─ {_OTHERS}", f" ─ {note}"), "dim"))
     figures = scene.state.figures()
-    fastest = max((entry.tokens_per_second or 0.0 for entry in figures.values()), default=0.0)
-    body = [_row(scene, name, entry, fastest, inner) for name, entry in figures.items()]
+    fastest = max((_rate(scene, name, entry) or 0.0 for name, entry in figures.items()), default=0.0)
+    body = [_row(scene, name, figures, fastest, inner) for name in figures]
     if not body:
         body = [(("every method decodes the same prompt here", "dim"),)]
     elif room > len(body):
@@ -34,21 +36,34 @@ def race(scene: Scene, width: int, height: int) -> Rows:
     return frame(title, body, (width, height))
 
 
-def _row(scene: Scene, name: str, entry: Figures, fastest: float, width: int) -> Row:
+def _row(scene: Scene, name: str, figures: Mapping[str, Figures], fastest: float, width: int) -> Row:
+    entry = figures[name]
     watched = name == scene.state.watched
-    rate = entry.tokens_per_second
-    gain = f"{short(entry.speedup)}x" if entry.speedup is not None else ""
+    rate = _rate(scene, name, entry)
+    warm = rate is not None and _warm(scene, "ar", figures.get("ar"))
+    gain = f"{short(entry.speedup)}x" if entry.speedup is not None and warm else ""
+    figure = "warming up" if entry.committed and rate is None else f"{short(rate, 0):>6}/s {gain:>6}"
     progress = _progress(scene, name, entry) if width >= _WIDE else ""
     length = max(3, width - _NAME - _NUMBERS - len(progress))
     return fit(
         (
             (column(name, _NAME), "strong" if watched else "plain"),
             (bar(share(rate or 0.0, fastest), length), "first" if watched else "bar"),
-            (f"{short(rate, 0):>6}/s {gain:>6}", "strong" if watched else "plain"),
+            (f"{figure:>{_NUMBERS}}", "strong" if watched else "plain"),
             (progress, "dim"),
         ),
         width,
     )
+
+
+def _rate(scene: Scene, name: str, entry: Figures) -> float | None:
+    """Tokens a second, once the method is warm."""
+    return entry.tokens_per_second if _warm(scene, name, entry) else None
+
+
+def _warm(scene: Scene, name: str, entry: Figures | None) -> bool:
+    """Whether a method's rate means something: after its first tokens, or when it has no more to come."""
+    return entry is not None and (entry.committed >= WARM_UP_TOKENS or name in scene.state.ends)
 
 
 def _table(scene: Scene, figures: Mapping[str, Figures], width: int) -> Rows:

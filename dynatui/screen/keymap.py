@@ -92,8 +92,8 @@ GROUPS = (
     Group(
         "Time",
         (
-            Key(("space",), ("freeze",), "freeze", "freeze the view, decoding goes on; again: back to now", rank=90),
-            Key(("P",), ("pause",), "pause", "pause decoding, or the show of a recording", rank=100),
+            Key(("space",), ("freeze",), "freeze", "freeze the view, decoding goes on; again: back to now", rank=20),
+            Key(("P",), ("pause",), "pause", "pause decoding, or the show of a recording", rank=21),
             Key((".",), ("step",), "step", "one stage on: tree drafted, verified, committed; in a recording one round", _VIEWING, 110),
             Key(("B",), ("breaks",), "break on", "pause by itself: nothing accepted, tree full, first difference from ar, …"),
             Key(("<", ">"), ("speed(-1)", "speed(1)"), "speed", "half, double the speed of the show", rank=160, words=("half", "double")),

@@ -78,5 +78,5 @@ def theme(app: "DynaApp") -> None:
 
 
 def redraw(app: "DynaApp") -> None:
-    """Sends the whole screen once more."""
-    app.screen.refresh()
+    """Draws every cell once more."""
+    app.redraw()

@@ -62,10 +62,14 @@ class Canvas(Widget):
         for y, before, after in changes:
             frame.patch(self._looks_of_inks(), before, after, place.x, place.y + y)
 
-    def on_resize(self) -> None:
-        """Draws again for the new size."""
+    def redraw(self) -> None:
+        """Draws every cell again."""
         self._forget()
         self.show(self._scene, self._inks)
+
+    def on_resize(self) -> None:
+        """Draws again for the new size."""
+        self.redraw()
 
     def notify_style_update(self) -> None:
         """The background may be another."""
@@ -84,10 +88,10 @@ class Canvas(Widget):
 
     def _changes(self, scene: Scene, inks: Mapping[Ink, Style]) -> Iterator[Change]:
         """Paints, and gives the rows that differ. Textual sends what it cannot compare with."""
-        self._scene = scene
-        if inks is not self._inks:
+        if inks is not self._inks or scene.symbols != self._scene.symbols:
             self._inks = inks
             self._forget()
+        self._scene = scene
         width, height = self.size
         if not self.display or not width * height:
             return

@@ -72,11 +72,24 @@ def test_on_one_line_the_cards_are_their_values() -> None:
 
 
 def test_the_race_compares_every_method_with_ar() -> None:
-    page = lines(race(running(), 72, 6))
+    page = lines(race(Scene(state_of(story(30)[:-3])), 72, 6))
     assert "dynatree ██" in page[1]
     assert "150/s  3.00x" in page[1]
-    assert "18/64" in page[1]
+    assert "90/64" in page[1]
     assert "1.00x" in page[2]
+
+
+def test_a_rate_of_few_tokens_is_not_shown_until_there_is_no_more_to_come() -> None:
+    def cells(rounds: int, *, ended: bool) -> list[list[str]]:
+        events = story(rounds)
+        rows = lines(race(Scene(state_of(events if ended else events[:-3])), 72, 6))[1:3]
+        return [row.replace("│", "").split() for row in rows]
+
+    assert cells(0, ended=False)[0] == ["dynatree", "-/s", "0/64"]
+    assert cells(9, ended=False)[0] == ["dynatree", "warming", "up", "27/64"]
+    assert cells(10, ended=False)[0][-2:] == ["150/s", "30/64"]  # ar is not warm yet: there is nothing to compare with
+    assert cells(10, ended=False)[1] == ["ar", "warming", "up", "10/64"]
+    assert cells(10, ended=True)[0][-4:] == ["150/s", "3.00x", "30/64", "full"]
 
 
 def test_with_room_to_spare_the_race_says_how_each_method_comes_to_its_rate() -> None:

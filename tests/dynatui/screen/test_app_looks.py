@@ -11,6 +11,7 @@ from dynatui.screen.app import DynaApp
 from dynatui.screen.screens.breaks import BreakScreen
 from dynatui.screen.screens.edit import EditScreen
 from dynatui.screen.screens.page import PageScreen
+from dynatui.screen.widgets.canvas import Canvas
 from dynatui.sources.playback import TraceSource
 from tests.dynatui.render.scripted import plain_round, run, story, tree_round
 from tests.dynatui.screen.test_app import FULL, TABBED, screen_text, shown, visible
@@ -259,6 +260,16 @@ async def test_heat_mask_symbols_and_theme_change() -> None:
         await pilot.pause()
         assert (app.scene.heat, app.scene.mask, app.scene.symbols) == ("probability", True, "block")
         assert app.theme != "dynatui"
+
+
+async def test_other_symbols_are_in_every_cell_at_once() -> None:
+    async with shown() as (app, _, pilot):
+        await pilot.pause()
+        await pilot.press("v", "v")
+        assert app.scene.symbols == "ascii"
+        for canvas in app.query(Canvas):
+            strips = [canvas.render_line(y) for y in range(canvas.size.height)]
+            assert "".join(strip.text for strip in strips).isascii(), canvas.id
 
 
 def playing() -> TraceSource:
