@@ -16,6 +16,7 @@ from transformers.generation.streamers import BaseStreamer
 from decoder.config import RunConfig
 from decoder.device import Stopwatch
 from decoder.engine import AtStage, Budget, Outcome, go_on
+from decoder.errors import ModelError, first_line
 from decoder.models import LanguageModel, Pair
 from decoder.steering import Turn
 from decoder.tree import TokenTree
@@ -124,21 +125,30 @@ class AssistedSession:
 
     def _generate(self) -> None:
         self._bursts.asked.acquire()
+        try:
+            if not self._bursts.stopping:
+                self._run()
+        except BaseException as error:  # noqa: BLE001 - carried to the engine's thread, which raises it
+            self._bursts.error = error
+        self._bursts.answered.release()
+
+    def _run(self) -> None:
         pair = self._pair
         unused = list(range(pair.vocabulary, max(pair.target.width, pair.draft.width)))
         ids = torch.tensor([self.text], device=pair.target.device)
         try:
-            if not self._bursts.stopping:
-                pair.target.module.generate(
-                    ids,
-                    attention_mask=torch.ones_like(ids),
-                    assistant_model=self._assistant,
-                    do_sample=False,
-                    max_new_tokens=self._max_new_tokens,
-                    suppress_tokens=unused or None,
-                    streamer=self._bursts,
-                    stopping_criteria=StoppingCriteriaList([self._bursts]),
-                )
-        except BaseException as error:  # noqa: BLE001 - carried to the engine's thread, which raises it
-            self._bursts.error = error
-        self._bursts.answered.release()
+            pair.target.module.generate(
+                ids,
+                attention_mask=torch.ones_like(ids),
+                assistant_model=self._assistant,
+                do_sample=False,
+                max_new_tokens=self._max_new_tokens,
+                suppress_tokens=unused or None,
+                streamer=self._bursts,
+                stopping_criteria=StoppingCriteriaList([self._bursts]),
+            )
+        except ValueError as error:  # with which transformers refuses a model
+            raise ModelError(
+                f"hf does not run with {pair.target_name} and {pair.draft_name}: {first_line(error)}; "
+                "leave hf out of --methods"
+            ) from error

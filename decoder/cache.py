@@ -12,8 +12,6 @@ from jaxtyping import Float
 from torch import Tensor
 from transformers.cache_utils import Cache
 
-from decoder.errors import PairError
-
 
 class TreeCache(Cache):
     """A static cache whose rows can be kept or dropped one by one."""
@@ -71,10 +69,7 @@ class TreeCache(Cache):
     def _allocated(self, keys: Tensor, values: Tensor) -> Tensor:
         if self._store is None:
             if keys.shape != values.shape:
-                raise PairError(
-                    f"this model's keys and values differ in shape ({tuple(keys.shape)}, {tuple(values.shape)}); "
-                    "choose a model with plain multi-head or grouped-query attention"
-                )
+                raise ValueError(f"keys and values differ in shape: {tuple(keys.shape)}, {tuple(values.shape)}")
             # Zeros, not empty: a NaN in a masked row would still poison the output.
             shape = (self._layers, 2, keys.shape[1], self._capacity, keys.shape[3])
             self._store = torch.zeros(shape, dtype=keys.dtype, device=keys.device)

@@ -63,7 +63,7 @@ def load_pair(
         require_compilable(chosen_device, exact=exact)
     configs = {name: load_config(name) for name in (target, draft)}
     for name, config in configs.items():
-        check_architecture(name, config.get_text_config())
+        check_architecture(display_name(name), config.get_text_config())
     chosen_dtype = choose_dtype(dtype, chosen_device, getattr(configs[target], "dtype", None), bfloat16_pays)
     if exact:
         refuse_float64(chosen_dtype)

@@ -22,10 +22,13 @@ from decoder.exact.attention import ExactModule, exact_lean
 from decoder.exact.trial import exactly
 from decoder.forward import Forward, ModuleForward, Rows
 from decoder.lean import lean
+from decoder.reach import has_room
 from decoder.resident.seat import Seats
 
 NO_LIMIT = 1 << 20
 """Tokens that a model can hold whose configuration names no number."""
+LENGTHS = ("max_position_embeddings", "max_target_positions", "max_seq_len")
+"""What configurations call that number; the first that is there counts."""
 
 
 def longest_text(config: Any) -> int:
@@ -34,7 +37,7 @@ def longest_text(config: Any) -> int:
     Where longrope scales a text that has outgrown the original length, it turns all positions otherwise, those of keys
     that are already kept too; a text would then depend on how many rows were computed at a time.
     """
-    named = getattr(config, "max_position_embeddings", None) or NO_LIMIT
+    named = next((length for name in LENGTHS if (length := getattr(config, name, None))), NO_LIMIT)
     original = getattr(config, "original_max_position_embeddings", None)
     rotary = getattr(config, "rope_parameters", None) or {}
     by_layers = [rotary, *(inner for inner in rotary.values() if isinstance(inner, dict))]
@@ -115,6 +118,11 @@ class LanguageModel:
         for start in range(0, last, chunk):
             self._forward.read(cache, tokens[start : start + chunk])
         return self._forward.read(cache, tokens[last:])
+
+    def has_room(self, rows: int) -> bool:
+        """Whether so many rows can be computed together after the longest text."""
+        # Lean models hold nothing that is as long as a text.
+        return self._lean is not None or has_room(self.module, self.context, rows)
 
     def exact(self) -> "LanguageModel":
         """The same weights, run so that a row has the same bits whatever is computed beside it; see `decoder.exact`.

@@ -70,8 +70,10 @@ def rouse(pair: Pair) -> None:
         torch.empty(ROUSING * torch.get_num_threads()).zero_()
 
 
-def choose_threads(run: Callable[[], object], given: int | None = None) -> int:
-    """Sets torch's number of threads to the one with which `run` is fastest, and returns it.
+def choose_threads(
+    run: Callable[[], object], given: int | None = None, clock: Callable[[], float] = time.perf_counter
+) -> int:
+    """Sets torch's number of threads to the one with which `run` is fastest by the `clock`, and returns it.
 
     What the user decided stays: with OMP_NUM_THREADS set nothing is changed, and no more threads are tried than torch
     was `given`, which is as many as it has now unless said otherwise.
@@ -86,7 +88,7 @@ def choose_threads(run: Callable[[], object], given: int | None = None) -> int:
         for count in counts:
             # The first run of each warms up.
             if not times[count] or sum(times[count]) < LIMIT_S:
-                times[count] = [*times[count][repeat == 1 :], _timed(run, count)]
+                times[count] = [*times[count][repeat == 1 :], _timed(run, count, clock)]
     chosen = fewest_worth_it({count: statistics.median(seconds) for count, seconds in times.items()})
     torch.set_num_threads(chosen)
     return chosen
@@ -101,11 +103,11 @@ def fewest_worth_it(seconds: dict[int, float]) -> int:
     return best
 
 
-def _timed(run: Callable[[], object], threads: int) -> float:
+def _timed(run: Callable[[], object], threads: int, clock: Callable[[], float]) -> float:
     torch.set_num_threads(threads)
-    start = time.perf_counter()
+    start = clock()
     run()
-    return time.perf_counter() - start
+    return clock() - start
 
 
 def usable_cores(system: Path = Path("/sys")) -> int:

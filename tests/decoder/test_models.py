@@ -82,3 +82,8 @@ def test_dynamic_positions_stay_as_they_are_as_far_as_the_context_goes(lab: Lab,
 )
 def test_the_longest_text_is_told_by_the_configuration(settings: dict[str, Any], longest: int) -> None:
     assert longest_text(SimpleNamespace(**settings)) == longest
+
+
+@pytest.mark.parametrize("name", ["max_position_embeddings", "max_target_positions", "max_seq_len"])
+def test_a_family_may_have_its_own_word_for_the_length_of_a_text(name: str) -> None:
+    assert longest_text(SimpleNamespace(**{name: 448})) == 448

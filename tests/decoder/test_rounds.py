@@ -16,7 +16,7 @@ import torch
 from transformers import AutoTokenizer
 
 from decoder import DynaTree, Fixed, RunConfig, Steering, decode
-from decoder.errors import ConfigError, PromptError
+from decoder.errors import ConfigError, ModelError, PromptError
 from decoder.events import End, Event, Round, Run, Start, Summary, decode_line, encode
 from decoder.knobs import KnobName
 from decoder.levels import depths
@@ -521,6 +521,16 @@ def test_lone_surrogates_of_a_prompt_are_replaced(lab: Lab) -> None:
 def test_an_unknown_method_is_refused_with_the_known_ones(lab: Lab) -> None:
     with pytest.raises(ConfigError, match=r"warp.*dynatree, ar, linear, fixed, alg1, hf"):
         next(decode(lab.loaded(lab.pair("neox"), "float32"), PROMPT, RunConfig(("ar", "warp"), 1)))
+
+
+def test_models_that_transformers_refuses_are_refused_in_one_line(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    pair = lab.loaded(lab.pair("neox"), "float64")
+    monkeypatch.setattr(type(pair.target.module), "_is_stateful", True)
+    with pytest.raises(
+        ModelError, match=r"hf does not run with target and draft: .*stateful.*; leave hf out of --m"
+    ) as refusal:
+        list(decode(pair, PROMPT, RunConfig(("hf",), 4)))
+    assert "\n" not in str(refusal.value)
 
 
 # bfloat16

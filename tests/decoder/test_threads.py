@@ -1,9 +1,8 @@
 """How many threads compute: what a trial shows, within what the process may use and what its user decided."""
 
 import os
-import time
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
@@ -30,58 +29,78 @@ def free(monkeypatch: pytest.MonkeyPatch) -> None:
     torch.set_num_threads(4)
 
 
-def slower_by_threads() -> None:
-    time.sleep(0.001 * torch.get_num_threads())
+@dataclass
+class Machine:
+    """Passes take as long as is said for a number of threads; no time passes otherwise."""
+
+    seconds: Callable[[int], float]
+    now: float = 0.0
+    tried: list[int] = field(default_factory=list)
+
+    def choose(self, given: int | None = None) -> int:
+        """What the trial chooses here."""
+        return choose_threads(self._run, given, clock=lambda: self.now)
+
+    def _run(self) -> None:
+        self.tried.append(torch.get_num_threads())
+        self.now += self.seconds(torch.get_num_threads())
 
 
-def faster_by_threads() -> None:
-    time.sleep(0.008 / torch.get_num_threads())
+def slower_by_threads(threads: int) -> float:
+    return 0.001 * threads
+
+
+def faster_by_threads(threads: int) -> float:
+    return 0.008 / threads
 
 
 @pytest.mark.usefixtures("free")
 def test_threads_that_only_wait_for_each_other_are_not_used() -> None:
-    assert choose_threads(slower_by_threads) == 1
+    assert Machine(slower_by_threads).choose() == 1
     assert torch.get_num_threads() == 1
 
 
 @pytest.mark.usefixtures("free")
 def test_threads_that_pay_are_used() -> None:
-    assert choose_threads(faster_by_threads) == 4
+    assert Machine(faster_by_threads).choose() == 4
     assert torch.get_num_threads() == 4
 
 
 @pytest.mark.usefixtures("free")
 def test_no_more_threads_are_tried_than_torch_was_given() -> None:
     torch.set_num_threads(2)
-    assert choose_threads(faster_by_threads) == 2
+    assert Machine(faster_by_threads).choose() == 2
 
 
 @pytest.mark.usefixtures("free")
 def test_no_more_threads_are_tried_than_there_are_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(threads, "usable_cores", lambda: 3)
-    tried: set[int] = set()
-    choose_threads(lambda: tried.add(torch.get_num_threads()))
-    assert tried == {1, 2, 3}
+    machine = Machine(faster_by_threads)
+    machine.choose()
+    assert set(machine.tried) == {1, 2, 3}
 
 
 @pytest.mark.usefixtures("free")
 def test_what_the_environment_says_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", "3")
     torch.set_num_threads(3)
-    assert choose_threads(slower_by_threads) == 3
+    assert Machine(slower_by_threads).choose() == 3
     assert torch.get_num_threads() == 3
 
 
 @pytest.mark.usefixtures("free")
 def test_a_trial_of_a_slow_model_is_short() -> None:
-    runs: list[int] = []
+    machine = Machine(lambda _: 0.16)
+    machine.choose()
+    # The first run of each warms up; two more fill the time that each has.
+    assert machine.tried == [1, 2, 4] * 3
 
-    def slow() -> None:
-        runs.append(torch.get_num_threads())
-        time.sleep(0.16)
 
-    choose_threads(slow)
-    assert len(runs) <= 3 * 3
+@pytest.mark.usefixtures("free")
+def test_what_a_disturbed_run_took_does_not_decide() -> None:
+    disturbed = Machine(lambda threads: 0.008 / threads + (0.1 if len(disturbed.tried) in (3, 9) else 0.0))
+    assert disturbed.choose() == 4
+    assert disturbed.tried[2] == disturbed.tried[8] == 4
 
 
 @pytest.mark.parametrize(
@@ -141,7 +160,7 @@ def test_a_system_that_tells_nothing_is_taken_by_its_word(tmp_path: Path) -> Non
 @pytest.mark.usefixtures("free")
 def test_threads_that_did_not_pay_once_are_tried_again_where_they_were_given() -> None:
     torch.set_num_threads(1)
-    assert choose_threads(faster_by_threads, given=4) == 4
+    assert Machine(faster_by_threads).choose(given=4) == 4
 
 
 @pytest.mark.parametrize(("now", "known"), [(1, {}), (4, {512: "costs"})])

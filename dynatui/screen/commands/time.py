@@ -26,6 +26,7 @@ def pause(app: "DynaApp") -> None:
     if playback and app.source.paused:
         if not app.gaze.live and app.scene.place.round < app.gaze.work.rounds(watched):
             playback.seek_round(watched, app.scene.place.round)
+            app.take_in()
         app.gaze.follow()
     app.source.set_paused(paused=not app.source.paused)
     app.draw(everything=True)

@@ -2,7 +2,9 @@
 
 import stat
 from datetime import UTC, datetime
+from io import FileIO
 from pathlib import Path
+from typing import Any
 
 import pytest
 from msgspec import structs
@@ -56,6 +58,22 @@ def test_a_second_recording_follows_the_first(path: Path) -> None:
     record(path, story("one"))
     record(path, story("two"))
     assert read(path) == story("one") + story("two")
+
+
+class Reluctant(FileIO):
+    """A file that takes a few bytes at a time, and now and then none."""
+
+    calls = 0
+
+    def write(self, data: Any, /) -> Any:
+        self.calls += 1
+        return super().write(data[:7]) if self.calls % 3 else None
+
+
+def test_a_line_that_is_taken_in_parts_is_written_whole(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recording, "FileIO", Reluctant)
+    record(path, story())
+    assert path.read_bytes() == b"".join(map(encode, story()))
 
 
 @pytest.mark.parametrize("cut", [1, 2, 40])

@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import cycle
 
 import pytest
 
@@ -112,3 +113,37 @@ def test_without_a_terminal_everything_vanishes() -> None:
     assert not line.isatty()
     with pytest.raises(OSError, match="no terminal"):
         line.fileno()
+
+
+@pytest.fixture(params=[(1,), (3,), (7, 0, 1, 0), (10_000,)], ids=str)
+def taken(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Bytes that each write took: at most so many, by turns; at none, the terminal was not ready after all."""
+    most, write, found = cycle(request.param), os.write, list[int]()
+
+    def in_parts(descriptor: int, data: memoryview) -> int:
+        found.append(0)
+        if not (count := next(most)):
+            raise BlockingIOError
+        found[-1] = write(descriptor, data[:count])
+        return found[-1]
+
+    monkeypatch.setattr(os, "write", in_parts)
+    return found
+
+
+def test_a_text_that_is_taken_in_parts_arrives_whole(terminal: Terminal, taken: list[int]) -> None:
+    text = "τ = ▌" * 40 + "\x1b[0m end"
+    whole = text.encode()
+    assert terminal.line.write(text) == len(text)
+    assert sum(taken) == terminal.line.sent_bytes == len(whole)
+    assert terminal.read(len(whole)) == whole
+    assert not terminal.line.busy
+
+
+def test_texts_that_are_taken_in_parts_keep_their_order(terminal: Terminal, taken: list[int]) -> None:
+    parts = [f"{number:03d}|" for number in range(60)]
+    for part in parts:
+        terminal.line.write(part)
+    whole = "".join(parts).encode()
+    assert sum(taken) == len(whole)
+    assert terminal.read(len(whole)) == whole

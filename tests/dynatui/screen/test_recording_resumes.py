@@ -1,0 +1,63 @@
+"""A recording that stood still goes on from the place that is looked at, and the view goes with it again."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+from textual.pilot import Pilot
+
+from dynatui.screen.app import DynaApp
+from dynatui.sources.playback import TraceSource
+from tests.dynatui.render.scripted import story
+from tests.dynatui.screen.test_app import FULL
+
+RESUME = ("space", "P")
+
+
+@asynccontextmanager
+async def standing(*looks: str) -> AsyncIterator[tuple[DynaApp, TraceSource, Pilot[None]]]:
+    """A recording in its middle that was paused, and then looked at with these keys."""
+    source = TraceSource([*story(30)], speed=1.0)
+    source.play(1.0)
+    app = DynaApp(source, ticking=False, clock=lambda: 0.0)
+    async with app.run_test(size=FULL) as pilot:
+        app.tick()
+        await pilot.press("P", *looks)
+        assert source.paused
+        yield app, source, pilot
+
+
+@pytest.mark.parametrize("key", RESUME)
+async def test_the_view_goes_on_from_the_place_that_is_looked_at_and_then_with_the_recording(key: str) -> None:
+    async with standing("home", "right", "right") as (app, source, pilot):
+        assert not app.gaze.live
+        await pilot.press(key)
+        assert (source.paused, app.gaze.live) == (False, True)
+        assert (app.scene.place.round, source.reached("dynatree")) == (2, 2)
+        source.play(0.5)
+        app.tick()
+        assert app.scene.place.round == source.reached("dynatree") > 2
+
+
+@pytest.mark.parametrize("key", RESUME)
+async def test_at_the_place_that_was_reached_nothing_is_told_again(key: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with standing("left", "right") as (app, source, pilot):
+        monkeypatch.setattr(source, "seek_round", lambda *_: pytest.fail("was told again"))
+        reached = source.reached("dynatree")
+        assert (app.gaze.live, app.scene.place.round) == (False, reached)
+        await pilot.press(key)
+        assert app.gaze.live
+        source.play(0.5)
+        app.tick()
+        assert app.scene.place.round == source.reached("dynatree") > reached
+
+
+@pytest.mark.parametrize("key", RESUME)
+async def test_where_nobody_looked_back_it_goes_on_where_it_stood(key: str) -> None:
+    async with standing() as (app, source, pilot):
+        reached = source.reached("dynatree")
+        await pilot.press(key)
+        assert (source.paused, app.gaze.live, source.reached("dynatree")) == (False, True, reached)
+        source.play(0.5)
+        app.tick()
+        assert app.scene.place.round == source.reached("dynatree") > reached
