@@ -42,6 +42,7 @@ from dynatui.render.scene import PanelName, Scene
 from dynatui.render.text import TextPanel
 from dynatui.screen import commands, mouse
 from dynatui.screen.arrangement import arranged, shared_place
+from dynatui.screen.driver import TerminalDriver
 from dynatui.screen.easel import Easel, dress, frames_per_second, in_color
 from dynatui.screen.intake import Intake
 from dynatui.screen.keymap import KEYMAP, action_for
@@ -84,7 +85,7 @@ class DynaApp(App[None]):
     ) -> None:
         view = view or View()
         self._color = in_color(view)
-        super().__init__(ansi_color=None if self._color else True)
+        super().__init__(driver_class=TerminalDriver, ansi_color=None if self._color else True)
         self.animation_level = "none"
         self._easel = Easel(line)
         dress(self, view.theme, color=self._color)

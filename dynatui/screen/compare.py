@@ -23,6 +23,7 @@ from dynatui.render.ink import Rows
 from dynatui.render.scene import ALWAYS, PanelName, Place, Scene
 from dynatui.render.text import TextPanel
 from dynatui.screen import terminal
+from dynatui.screen.driver import TerminalDriver
 from dynatui.screen.easel import Easel, dress, frames_per_second, in_color
 from dynatui.screen.keymap import SIDE_BY_SIDE
 from dynatui.screen.line import Line
@@ -75,7 +76,7 @@ class CompareApp(App[None]):
     ) -> None:
         view = view or View()
         self._color = in_color(view)
-        super().__init__(ansi_color=None if self._color else True)
+        super().__init__(driver_class=TerminalDriver, ansi_color=None if self._color else True)
         self.animation_level = "none"
         self._easel = Easel(line)
         dress(self, view.theme, color=self._color)
