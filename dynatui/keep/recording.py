@@ -8,6 +8,7 @@ another in a file; nothing that is complete is ever overwritten. Knows nothing o
 import gc
 import os
 import stat
+import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
@@ -25,6 +26,7 @@ from dynatui.keep.checks import Checker
 
 LONGEST_LINE = 64 * 2**20
 """Bytes; no event comes near it, and a file without line ends must not fill the memory."""
+_PATIENCE_S = 0.5
 
 
 class Recorder:
@@ -38,6 +40,8 @@ class Recorder:
 
     def __init__(self, path: Path, so_far: Iterable[Event] = ()) -> None:
         self.path = path
+        self._ended = False
+        self._writing = threading.Lock()
         try:
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
             self._file = FileIO(descriptor, "r+")
@@ -52,15 +56,25 @@ class Recorder:
             raise _unwritable(path, error) from None
 
     def write(self, event: Event) -> None:
-        """Adds one line, which is out of this process when the call returns."""
-        try:
-            self._append(encode(event))
-        except OSError as error:
-            raise _unwritable(self.path, error) from None
+        """Adds one line, which is out of this process when the call returns; nothing to a recording that has ended."""
+        with self._writing:
+            try:
+                self._append(encode(event))
+            except OSError as error:
+                raise _unwritable(self.path, error) from None
+            finally:
+                if self._ended:
+                    self._file.close()
 
     def close(self) -> None:
-        """Ends the recording; a second call does nothing."""
-        self._file.close()
+        """Ends the recording; a second call does nothing.
+
+        While another thread writes a line, this waits for a moment only: a pipe that nobody reads takes it never.
+        """
+        self._ended = True
+        if self._writing.acquire(timeout=_PATIENCE_S):
+            self._file.close()
+            self._writing.release()
 
     def __enter__(self) -> Self:
         return self
@@ -72,7 +86,7 @@ class Recorder:
 
     def _append(self, lines: bytes) -> None:
         rest = memoryview(lines)
-        while rest:
+        while rest and not self._ended:
             rest = rest[self._file.write(rest) or 0 :]
 
     def _continue(self) -> None:

@@ -8,17 +8,29 @@ import os
 import select
 import time
 from collections.abc import Iterable, Iterator
+from typing import Any, Protocol, runtime_checkable
 
 from textual import events
 from textual._xterm_parser import XTermParser
+from textual.app import App
 from textual.drivers.linux_driver import LinuxDriver
 from textual.keys import Keys
 from textual.message import Message
 
 from dynatui.screen.keyboard import Keyboard, Pasted, Piece
+from dynatui.screen.keymap import KEYMAP
+from dynatui.screen.leaving import Departure
 
+LEAVE = {cap for key in KEYMAP for cap, action in zip(key.caps, key.actions, strict=False) if action == "leave"}
 _POLL_S = 0.1
 _AT_ONCE = 2**12
+
+
+@runtime_checkable
+class Leavable(Protocol):
+    """An app whose end is watched over."""
+
+    departure: Departure
 
 
 class Interpreter(XTermParser):
@@ -54,8 +66,11 @@ class TerminalDriver(LinuxDriver):
     """Textual's driver with another way of reading."""
 
     def process_message(self, message: Message) -> None:
-        """See Textual's; a size counts only from a terminal that has promised to tell sizes."""
-        if not isinstance(message, events.Resize) or self._in_band_window_resize:
+        """See Textual's; what leaves goes first, and a size counts only from a terminal that has promised sizes."""
+        app = self._app
+        if isinstance(message, events.Key) and isinstance(app, Leavable) and _leaves(message.key, app):
+            app.departure.ask(0)
+        elif not isinstance(message, events.Resize) or self._in_band_window_resize:
             super().process_message(message)
 
     def run_input_thread(self) -> None:
@@ -73,3 +88,9 @@ class TerminalDriver(LinuxDriver):
             for piece in keyboard.take(received, time.monotonic()):
                 for message in interpreter.read(piece):
                     self.process_message(message)
+
+
+def _leaves(key: str, app: App[Any]) -> bool:
+    """Whether a key ends the program; on a page that is open a letter may be a letter."""
+    pages = len(app._screen_stack) > 1  # noqa: SLF001 - asked by another thread, when there may be no screen yet
+    return key in LEAVE and not (pages and len(key) == 1)

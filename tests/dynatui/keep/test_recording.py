@@ -1,6 +1,10 @@
 """Recordings survive crashes and full disks, never swallow another file, and are refused in one clear line."""
 
+import os
 import stat
+import threading
+import time
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -106,6 +110,25 @@ def test_a_full_disk_is_an_error_at_the_event_that_meets_it() -> None:
     with pytest.raises(RecordingError, match="No space left on device"):
         recorder.write(run())
     recorder.close()
+
+
+def test_closing_waits_only_a_moment_for_a_line_that_nobody_takes(tmp_path: Path) -> None:
+    path = tmp_path / "fifo"
+    os.mkfifo(path)
+    recorder, long = Recorder(path), run(prompt="x" * 2**17)
+    writer = threading.Thread(target=recorder.write, args=(long,), daemon=True)
+    writer.start()
+    writer.join(0.2)
+    assert writer.is_alive()
+    began = time.monotonic()
+    recorder.close()
+    assert time.monotonic() - began < 2
+    reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    while writer.is_alive() and time.monotonic() - began < 10:
+        with suppress(BlockingIOError):
+            os.read(reader, 2**20)
+    os.close(reader)
+    assert not writer.is_alive(), "what follows goes nowhere"
 
 
 def test_closing_twice_does_no_harm(path: Path) -> None:
