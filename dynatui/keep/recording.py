@@ -5,6 +5,8 @@ interrupted write left behind is passed over by the reader and cut off by the ne
 another in a file; nothing that is complete is ever overwritten. Knows nothing of models or screens.
 """
 
+import errno
+import fcntl
 import gc
 import os
 import stat
@@ -32,10 +34,13 @@ _PATIENCE_S = 0.5
 class Recorder:
     """Appends events to a file that is new, empty or a recording already; only its owner can read a new one.
 
+    A file is locked against other writers until it is closed.
+
     A recording that begins in the middle of a run begins with what that run has told so far.
 
     Raises:
-        RecordingError: The file cannot be written or is something else; `write` raises it too, when the disk is full.
+        RecordingError: The file cannot be written, is locked or is something else; `write` raises it too, when the disk
+            is full.
     """
 
     def __init__(self, path: Path, so_far: Iterable[Event] = ()) -> None:
@@ -47,6 +52,7 @@ class Recorder:
             self._file = FileIO(descriptor, "r+")
             try:
                 if stat.S_ISREG(os.fstat(descriptor).st_mode):
+                    _lock(descriptor, path)
                     self._continue()
                 self._append(b"".join(map(encode, so_far)))
             except BaseException:
@@ -198,6 +204,17 @@ def _event(line: bytes) -> Event | None:
         return decode_line(line, 0)
     except RecordingError:
         return None
+
+
+def _lock(descriptor: int, path: Path) -> None:
+    """Refuses a second writer; some network file systems know no locks, and there nobody is refused."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise RecordingError(f"another process is writing {path}; give --record another file") from None
+    except OSError as error:
+        if error.errno not in (errno.ENOTSUP, errno.ENOLCK, errno.ENOSYS):
+            raise
 
 
 def _unwritable(path: Path, error: OSError) -> RecordingError:
