@@ -25,6 +25,7 @@ from platformdirs import user_config_path
 from typer.core import TyperOption
 
 from decoder.errors import ConfigError, DecoderError
+from dynatui.files import opened
 
 PREFIX = "DYNATUI_"
 FILE_VARIABLE = "DYNATUI_CONFIG"
@@ -184,7 +185,7 @@ def _unquoted(text: str, error: str) -> str:
 
 def _text(path: Path) -> str:
     try:
-        with path.open("rb") as file:
+        with opened(path) as file:
             content = file.read(LARGEST_FILE + 1)
     except OSError as error:
         if isinstance(error, FileNotFoundError) and not os.environ.get(FILE_VARIABLE):

@@ -24,6 +24,7 @@ from platformdirs import user_state_path
 
 from decoder.errors import RecordingError
 from decoder.events import End, Event, Knob, Round, Run, Start, Summary, decode_line, encode
+from dynatui.files import opened
 from dynatui.keep.checks import Checker
 
 LONGEST_LINE = 64 * 2**20
@@ -165,7 +166,7 @@ def read(path: Path) -> list[Event]:
         RecordingError: The file cannot be read or is no recording; the message names file and line.
     """
     try:
-        with path.open("rb") as file, _uncollected():
+        with opened(path) as file, _uncollected():
             events = list(_events(path, iter(lambda: file.readline(LONGEST_LINE), b"")))
     except OSError as error:
         raise RecordingError(f"cannot read {path}: {error.strerror}; give a file that --record has written") from None
