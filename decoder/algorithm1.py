@@ -95,7 +95,7 @@ class Algorithm1Session:
     def _reserve(self) -> None:
         rows = self._longest + 2 + self._growth().n_max
         self.target_cache.reserve(rows)
-        self.drafter.cache.reserve(rows)
+        self.drafter.reserve(rows)
 
     def _growth(self) -> Growth:
         # The root is a drafted node here and takes one place of the budget.

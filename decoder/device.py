@@ -186,6 +186,11 @@ def has_room(device: torch.device, needed_bytes: int) -> bool:
     return device.type != "cuda" or torch.cuda.mem_get_info(device)[0] >= needed_bytes
 
 
+def memory_is_full(error: Exception) -> bool:
+    """Whether this error says so; on a CPU, torch has none of its own for it."""
+    return isinstance(error, torch.OutOfMemoryError | MemoryError) or "can't allocate memory" in str(error)
+
+
 def device_name(device: torch.device) -> str | None:
     """What the accelerator is called; None on a CPU."""
     return torch.cuda.get_device_name(device) if device.type == "cuda" else None

@@ -176,13 +176,13 @@ class TreeSession:
         return turned
 
     def _reserve(self) -> None:
-        """Room for the text, the root and what is drafted; the target sees only the nodes that a tree keeps."""
+        """Room for the text, the root and the nodes that a tree keeps; the draft makes more where it tries more."""
         if self._controller is None or self.drafter is None:
             self.target_cache.reserve(self._longest + 1)
             return
         grown = growth(self._controller.rules)
         self.target_cache.reserve(self._longest + 1 + grown.n_max)
-        self.drafter.cache.reserve(self._longest + 1 + grown.forwarded())
+        self.drafter.reserve(self._longest + 1 + grown.n_max)
 
     def _draft(self) -> tuple[TokenTree, int]:
         tree = TokenTree([self.text[-1]])

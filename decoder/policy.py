@@ -37,12 +37,6 @@ class Growth:
         """Whether a node gets children."""
         return path_probability >= self.least(depth)
 
-    def forwarded(self) -> int:
-        """Most drafted nodes that a draft forwards for one tree: more than the tree keeps where the best are chosen."""
-        if self.selection == "bfs":
-            return self.n_max
-        return sum(min(self.n_max, self.widest**depth) for depth in range(1, self.deepest + 1))
-
 
 def growth(rules: Rules) -> Growth:
     """How a tree grows under the values that the knobs have now."""

@@ -17,7 +17,7 @@ import torch
 import decoder
 from decoder.config import RunConfig
 from decoder.controller import Turned
-from decoder.device import peak_bytes, release_memory
+from decoder.device import memory_is_full, peak_bytes, release_memory
 from decoder.engine import AtStage, Outcome, Session
 from decoder.errors import DeviceError
 from decoder.events import End, Event, Figures, Knob, Round, Run, Start, Summary
@@ -123,7 +123,7 @@ def _events(
             motion.after(outcome.round_s)
     except Exception as error:
         yield End(method=current, reason="error", error=str(error) or type(error).__name__)
-        if isinstance(error, torch.OutOfMemoryError):
+        if memory_is_full(error):
             raise DeviceError(
                 f"the memory of {pair.device} is full; choose smaller models, --dtype float16, fewer --methods or "
                 "fewer --max-new-tokens"

@@ -12,6 +12,8 @@ LONE_SURROGATES = re.compile("[\ud800-\udfff]")
 CONTEXT_TOKENS = 8
 CHARACTER_BYTES = 4
 """Most bytes of a character, so most tokens that can wait for one."""
+TOKEN_CHARACTERS = 32
+"""More than the tokens of any text have on average; single ones may be longer."""
 
 
 def without_surrogates(text: str) -> str:
@@ -45,6 +47,11 @@ def encode_prompt(
     Raises:
         PromptError: The prompt has no tokens, or leaves no room for `max_new_tokens` within `context` tokens.
     """
+    if len(prompt) > TOKEN_CHARACTERS * context:  # to tokenize it would take minutes
+        raise PromptError(
+            f"the prompt has {len(prompt)} characters, far more than the models' context of {context} tokens can hold; "
+            "shorten it"
+        )
     ids: list[int] = tokenizer(prompt, add_special_tokens=special, verbose=False).input_ids
     if not ids:
         raise PromptError("the prompt is empty; give at least one word")

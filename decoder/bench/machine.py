@@ -113,11 +113,6 @@ def begin_peak(device: torch.device) -> None:
         Path("/proc/self/clear_refs").write_text("5", encoding="ascii")  # Linux then begins a new peak
 
 
-def memory_is_full(error: Exception) -> bool:
-    """Whether this error says so; on a CPU, torch has none of its own for it."""
-    return isinstance(error, torch.OutOfMemoryError | MemoryError) or "can't allocate memory" in str(error)
-
-
 def _processor() -> str:
     """The processor's name, where the system tells it."""
     with suppress(OSError, StopIteration):

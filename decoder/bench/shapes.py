@@ -17,10 +17,9 @@ from tokenizers import Tokenizer, models
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedTokenizerFast
 from transformers.utils import logging as transformers_logging
 
-from decoder.bench.machine import memory_is_full
 from decoder.calibration import Calibration
 from decoder.checks import check_architecture
-from decoder.device import choose_device, choose_dtype
+from decoder.device import choose_device, choose_dtype, memory_is_full
 from decoder.errors import ConfigError, DeviceError
 from decoder.exact.pair import exact_pair
 from decoder.lean.half import bfloat16_pays

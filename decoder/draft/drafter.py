@@ -18,6 +18,9 @@ from decoder.models import LanguageModel
 from decoder.policy import Growth
 from decoder.tree import TokenTree, visibility
 
+MORE_ROWS = 1024
+"""Room that is made at once: a cache that grew level by level would be copied level by level."""
+
 
 @dataclass(slots=True)
 class Children:
@@ -38,12 +41,18 @@ class Drafter:
     def __init__(self, model: LanguageModel, vocabulary: int, capacity: int) -> None:
         self.cache = model.new_cache(capacity)
         self.forwards = 0
+        self._capacity = capacity
         self._model = model
         self._vocabulary = vocabulary
         self._rows: dict[int, int] = {}
         """Cache row of each node that was forwarded in this round."""
         self._seen: dict[int, list[int]] = {}
         """The rows of such a node and its ancestors, counted from the first row that does not belong to the text."""
+
+    def reserve(self, capacity: int) -> None:
+        """Makes room for `capacity` rows of the text and of a tree; a tree of which more is tried makes room itself."""
+        self._capacity = max(self._capacity, capacity)
+        self.cache.reserve(capacity)
 
     def read(self, tokens: Sequence[int]) -> None:
         """Takes in the prompt."""
@@ -92,7 +101,7 @@ class Drafter:
         best = growth.selection == "best"
         level = [0]
         while level and tree.depths[level[0]] < deepest and (best or len(tree) <= growth.n_max):
-            parents = _parents(tree, level, growth)
+            parents = _parents(tree, level if budget else _staying(tree, level, growth), growth)
             if budget and not children:
                 parents = budget.worth_growing(parents)
             if not parents:
@@ -137,6 +146,8 @@ class Drafter:
     def _forward_level(self, tree: TokenTree, nodes: Sequence[int], count: int) -> list[Children]:
         """Forwards these nodes, all of one level, and returns the `count` best tokens after each."""
         drafted = self.cache.used - self.cache.length
+        if self.cache.used + len(nodes) > self._capacity:
+            self.reserve(self.cache.used + len(nodes) + MORE_ROWS)
         for index, node in enumerate(nodes):
             self._rows[node] = self.cache.used + index
             self._seen[node] = [*self._seen.get(tree.parents[node], ()), drafted + index]
@@ -149,11 +160,18 @@ class Drafter:
         return best_children(self._known(logits), count)
 
 
+def _staying(tree: TokenTree, level: list[int], growth: Growth) -> list[int]:
+    """The nodes of a level that may stay: where the best are chosen, none beyond `n_max` can come back in later."""
+    if growth.selection == "bfs" or len(tree) - 1 <= growth.n_max:
+        return level
+    return [node for node in tree.most_probable(growth.n_max) if node >= level[0]]
+
+
 def _parents(tree: TokenTree, level: Sequence[int], growth: Growth) -> list[int]:
     """The nodes of a level that the rules give children."""
     if growth.selection == "best" and len(level) > growth.n_max:
         level = sorted(sorted(level, key=lambda node: -tree.path_logprobs[node])[: growth.n_max])
-    least = growth.least(tree.depths[level[0]])
+    least = growth.least(tree.depths[level[0]]) if level else math.inf
     return [node for node in level if tree.path_probability(node) >= least]
 
 

@@ -16,6 +16,7 @@ import msgspec
 from decoder.errors import ConfigError
 from dynatui.cli import streams
 from dynatui.cli.headless import INTERRUPTED, STOP_SIGNALS
+from dynatui.files import to_append
 
 
 @dataclass(frozen=True)
@@ -72,7 +73,7 @@ def _interruptible() -> Iterator[None]:
 def _append(path: Path, content: bytes) -> None:
     """Adds all of it or nothing: half a line would spoil the next one too."""
     try:
-        with path.open("ab", buffering=0) as file:
+        with to_append(path) as file:
             before = path.stat().st_size
             try:
                 while content:

@@ -20,7 +20,17 @@ from dynatui.keep.recording import Recorder
 from dynatui.session import Session
 
 INTERRUPTED = 130
-STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+STOP_SIGNALS = (
+    signal.SIGINT,
+    signal.SIGTERM,
+    signal.SIGHUP,
+    signal.SIGQUIT,
+    signal.SIGUSR1,
+    signal.SIGUSR2,
+    signal.SIGALRM,
+)
+_PATIENCE_S, _AGAIN_S = 2.0, 0.2
+"""How long a signal lets the round go on, and what comes after it be stuck. An interruption from the keyboard waits."""
 
 
 class Engine(Protocol):
@@ -106,7 +116,7 @@ def follow(events: Iterable[Event], transcript: Transcript) -> int:
 
 @contextmanager
 def _interruptible(steering: Steering) -> Iterator[Callable[[], None]]:
-    """Within, a signal to stop interrupts; once the yielded function was called, the first lets the round end.
+    """Within, a signal to stop interrupts; once the yielded function was called, the first lets the round end in time.
 
     A signal that was ignored from the start, as under nohup, stays ignored.
     """
@@ -116,15 +126,18 @@ def _interruptible(steering: Steering) -> Iterator[Callable[[], None]]:
         nonlocal decoding
         decoding = True
 
-    def stop(_signal: int, _frame: FrameType | None) -> None:
+    def stop(number: int, _frame: FrameType | None) -> None:
         again, steering.stopped = steering.stopped, True
         if again or not decoding:
             raise KeyboardInterrupt
+        if number != signal.SIGINT:
+            signal.setitimer(signal.ITIMER_REAL, _PATIENCE_S, _AGAIN_S)
 
     heeded = [number for number in STOP_SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
     before = [signal.signal(number, stop) for number in heeded]
     try:
         yield begin
     finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
         for number, handler in zip(heeded, before, strict=True):
             signal.signal(number, handler)

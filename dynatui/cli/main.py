@@ -46,6 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         streams.let_go_of_output()
         return _refused(f"cannot write: {error.strerror}; send the output to a place with free space", USAGE_ERROR)
     except (KeyboardInterrupt, typer.Abort):
+        streams.let_go_of_output()  # which may be what was stuck
         return headless.INTERRUPTED
 
 

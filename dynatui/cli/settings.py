@@ -26,6 +26,7 @@ from typer.core import TyperOption
 
 from decoder.errors import ConfigError, DecoderError
 from dynatui.cli.options import AUTO_IS_A_METHOD
+from dynatui.files import opened
 
 PREFIX = "DYNATUI_"
 FILE_VARIABLE = "DYNATUI_CONFIG"
@@ -186,7 +187,7 @@ def _unquoted(text: str, error: str) -> str:
 
 def _text(path: Path) -> str:
     try:
-        with path.open("rb") as file:
+        with opened(path) as file:
             content = file.read(LARGEST_FILE + 1)
     except OSError as error:
         if isinstance(error, FileNotFoundError) and not os.environ.get(FILE_VARIABLE):

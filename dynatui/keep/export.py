@@ -60,10 +60,11 @@ def export(
     told = run_so_far(events)
     if not told:
         raise ExportError("there is no run to export yet; try again when the first token is there")
+    files = contents(told, svg, command)  # which takes long for a long run; a folder shall not stay half full
     stem = f"dynatui-{now or datetime.now().astimezone():%Y%m%d-%H%M%S}"
     target = _new_folder(stem) if folder is None else _made(folder)
     try:
-        for name, content in contents(told, svg, command).items():
+        for name, content in files.items():
             descriptor = os.open(target / name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
             with os.fdopen(descriptor, "wb") as file:
                 file.write(content)

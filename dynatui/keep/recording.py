@@ -5,9 +5,12 @@ interrupted write left behind is passed over by the reader and cut off by the ne
 another in a file; nothing that is complete is ever overwritten. Knows nothing of models or screens.
 """
 
+import errno
+import fcntl
 import gc
 import os
 import stat
+import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
@@ -21,28 +24,36 @@ from platformdirs import user_state_path
 
 from decoder.errors import RecordingError
 from decoder.events import End, Event, Knob, Round, Run, Start, Summary, decode_line, encode
+from dynatui.files import opened
 from dynatui.keep.checks import Checker
 
 LONGEST_LINE = 64 * 2**20
 """Bytes; no event comes near it, and a file without line ends must not fill the memory."""
+_PATIENCE_S = 0.5
 
 
 class Recorder:
     """Appends events to a file that is new, empty or a recording already; only its owner can read a new one.
 
+    A file is locked against other writers until it is closed.
+
     A recording that begins in the middle of a run begins with what that run has told so far.
 
     Raises:
-        RecordingError: The file cannot be written or is something else; `write` raises it too, when the disk is full.
+        RecordingError: The file cannot be written, is locked or is something else; `write` raises it too, when the disk
+            is full.
     """
 
     def __init__(self, path: Path, so_far: Iterable[Event] = ()) -> None:
         self.path = path
+        self._ended = False
+        self._writing = threading.Lock()
         try:
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
             self._file = FileIO(descriptor, "r+")
             try:
                 if stat.S_ISREG(os.fstat(descriptor).st_mode):
+                    _lock(descriptor, path)
                     self._continue()
                 self._append(b"".join(map(encode, so_far)))
             except BaseException:
@@ -52,15 +63,25 @@ class Recorder:
             raise _unwritable(path, error) from None
 
     def write(self, event: Event) -> None:
-        """Adds one line, which is out of this process when the call returns."""
-        try:
-            self._append(encode(event))
-        except OSError as error:
-            raise _unwritable(self.path, error) from None
+        """Adds one line, which is out of this process when the call returns; nothing to a recording that has ended."""
+        with self._writing:
+            try:
+                self._append(encode(event))
+            except OSError as error:
+                raise _unwritable(self.path, error) from None
+            finally:
+                if self._ended:
+                    self._file.close()
 
     def close(self) -> None:
-        """Ends the recording; a second call does nothing."""
-        self._file.close()
+        """Ends the recording; a second call does nothing.
+
+        While another thread writes a line, this waits for a moment only: a pipe that nobody reads takes it never.
+        """
+        self._ended = True
+        if self._writing.acquire(timeout=_PATIENCE_S):
+            self._file.close()
+            self._writing.release()
 
     def __enter__(self) -> Self:
         return self
@@ -72,7 +93,7 @@ class Recorder:
 
     def _append(self, lines: bytes) -> None:
         rest = memoryview(lines)
-        while rest:
+        while rest and not self._ended:
             rest = rest[self._file.write(rest) or 0 :]
 
     def _continue(self) -> None:
@@ -145,7 +166,7 @@ def read(path: Path) -> list[Event]:
         RecordingError: The file cannot be read or is no recording; the message names file and line.
     """
     try:
-        with path.open("rb") as file, _uncollected():
+        with opened(path) as file, _uncollected():
             events = list(_events(path, iter(lambda: file.readline(LONGEST_LINE), b"")))
     except OSError as error:
         raise RecordingError(f"cannot read {path}: {error.strerror}; give a file that --record has written") from None
@@ -184,6 +205,17 @@ def _event(line: bytes) -> Event | None:
         return decode_line(line, 0)
     except RecordingError:
         return None
+
+
+def _lock(descriptor: int, path: Path) -> None:
+    """Refuses a second writer; some network file systems know no locks, and there nobody is refused."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise RecordingError(f"another process is writing {path}; give --record another file") from None
+    except OSError as error:
+        if error.errno not in (errno.ENOTSUP, errno.ENOLCK, errno.ENOSYS):
+            raise
 
 
 def _unwritable(path: Path, error: OSError) -> RecordingError:

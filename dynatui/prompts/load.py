@@ -13,6 +13,7 @@ from typing import BinaryIO
 import msgspec
 
 from decoder.errors import PromptError
+from dynatui.files import opened
 
 STANDARD_INPUT = "-"
 LARGEST_FILE = 16 * 2**20
@@ -61,7 +62,7 @@ def from_file(name: str) -> tuple[str, ...]:
 def _bytes(name: str, shown: str) -> bytes:
     try:
         if name != STANDARD_INPUT:
-            with Path(name).open("rb") as file:
+            with opened(Path(name)) as file:
                 return _at_most_largest(file, shown)
         if sys.stdin is not None:
             return _at_most_largest(sys.stdin.buffer, shown)

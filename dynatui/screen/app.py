@@ -41,9 +41,11 @@ from dynatui.render.scene import PanelName, Scene
 from dynatui.render.text import TextPanel
 from dynatui.screen import commands, mouse
 from dynatui.screen.arrangement import arranged, shared_place
+from dynatui.screen.driver import TerminalDriver
 from dynatui.screen.easel import Easel, dress, frames_per_second, in_color
 from dynatui.screen.intake import Intake
 from dynatui.screen.keymap import KEYMAP, action_for
+from dynatui.screen.leaving import Departure
 from dynatui.screen.line import Line
 from dynatui.screen.outlook import Outlook
 from dynatui.screen.pace import Pace
@@ -80,12 +82,14 @@ class DynaApp(App[None]):
         clock: Callable[[], float] = time.monotonic,
         command_line: Callable[[], str] = lambda: "",
         line: Line | None = None,
+        departure: Departure | None = None,
     ) -> None:
         view = view or View()
         self._color = in_color(view)
-        super().__init__(ansi_color=None if self._color else True)
+        super().__init__(driver_class=TerminalDriver, ansi_color=None if self._color else True)
         self.animation_level = "none"
         self._easel = Easel(line)
+        self.departure = departure or Departure(self._easel.line)
         dress(self, view.theme, color=self._color)
         self.source = source
         self.intake = Intake(source)
@@ -140,8 +144,7 @@ class DynaApp(App[None]):
         self.source.start()
         if self._ticking:
             loop = asyncio.get_running_loop()
-            for number in (signal.SIGTERM, signal.SIGHUP):
-                loop.add_signal_handler(number, self._signalled, number)
+            self.departure.ready(lambda code: loop.call_soon_threadsafe(self._leave, code))
             self.run_worker(self._beats(), exit_on_error=True)
         self.tick()
 
@@ -218,7 +221,9 @@ class DynaApp(App[None]):
         self.say(f"theme: {self.theme}")
 
     async def action_press(self, cap: str) -> None:
-        """Does what the key map says of a key."""
+        """Does what the key map says of a key; nothing once the program ends."""
+        if self.departure.begun:
+            return
         action = action_for(cap, self.scene.mode)
         command = commands.find(action) if action else None
         if command:
@@ -245,10 +250,7 @@ class DynaApp(App[None]):
 
     def action_leave(self) -> None:
         """Quits; after an error, with its exit code."""
-        self.source.stop()
-        self._easel.line.leave()
-        failure = self.gaze.work.state.failure
-        self.exit(return_code=failure.exit_code if failure else 0)
+        self._leave(0)
 
     def on_mouse_down(self, event: events.MouseDown) -> None:
         """A click on a slider, the time line, the text or a tab."""
@@ -287,7 +289,7 @@ class DynaApp(App[None]):
         """A tick at the terminal's pace: everything is taken in, and drawn when the last frame is out."""
         now, line = self._clock(), self._easel.line
         if line.lost:
-            self._signalled(signal.SIGHUP)
+            self._leave(128 + signal.SIGHUP)
             return
         self.source.advance(now)
         self.take_in()
@@ -296,10 +298,11 @@ class DynaApp(App[None]):
         if self._pace.due(now, busy=line.busy):
             self.draw()
 
-    def _signalled(self, number: int) -> None:
+    def _leave(self, code: int) -> None:
+        self.departure.begin(code)
         self.source.stop()
-        self._easel.line.leave()
-        self.exit(return_code=128 + number)
+        failure = self.gaze.work.state.failure
+        self.exit(return_code=code or (failure.exit_code if failure else 0))
 
     def _arrange(self) -> None:
         """Shows the panels that there is room for."""

@@ -23,8 +23,10 @@ from dynatui.render.ink import Rows
 from dynatui.render.scene import ALWAYS, PanelName, Place, Scene
 from dynatui.render.text import TextPanel
 from dynatui.screen import terminal
+from dynatui.screen.driver import TerminalDriver
 from dynatui.screen.easel import Easel, dress, frames_per_second, in_color
 from dynatui.screen.keymap import SIDE_BY_SIDE
+from dynatui.screen.leaving import Departure
 from dynatui.screen.line import Line
 from dynatui.screen.lockstep import Lockstep, Side
 from dynatui.screen.screens.versus import KeysScreen
@@ -70,12 +72,14 @@ class CompareApp(App[None]):
         ticking: bool = True,
         clock: Callable[[], float] = time.monotonic,
         line: Line | None = None,
+        departure: Departure | None = None,
     ) -> None:
         view = view or View()
         self._color = in_color(view)
-        super().__init__(ansi_color=None if self._color else True)
+        super().__init__(driver_class=TerminalDriver, ansi_color=None if self._color else True)
         self.animation_level = "none"
         self._easel = Easel(line)
+        self.departure = departure or Departure(self._easel.line)
         dress(self, view.theme, color=self._color)
         self.show = show
         self.chosen: PanelName = "text"
@@ -104,8 +108,7 @@ class CompareApp(App[None]):
         self._easel.mix(self, color=self._color)
         if self._ticking:
             loop = asyncio.get_running_loop()
-            for number in (signal.SIGTERM, signal.SIGHUP):
-                loop.add_signal_handler(number, self._signalled, number)
+            self.departure.ready(lambda code: loop.call_soon_threadsafe(self._leave, code))
             self.set_interval(1 / self._fps, self.tick)
         self._arrange()
         self.tick()
@@ -118,7 +121,7 @@ class CompareApp(App[None]):
     def tick(self) -> None:
         """Plays on, and draws the panels that are due; ends when the terminal is gone."""
         if self._easel.line.lost:
-            self._signalled(signal.SIGHUP)
+            self._leave(128 + signal.SIGHUP)
             return
         self.show.advance(self._clock())
         self.draw()
@@ -179,8 +182,7 @@ class CompareApp(App[None]):
 
     def action_leave(self) -> None:
         """Quits."""
-        self._easel.line.leave()
-        self.exit(return_code=0)
+        self._leave(0)
 
     def _canvas(
         self, painter: Callable[[Scene, int, int], Rows], letter: str, panel: str, *, flowing: bool = False
@@ -230,9 +232,9 @@ class CompareApp(App[None]):
     def _draw_soon(self) -> None:
         self.call_after_refresh(self.draw, everything=True)
 
-    def _signalled(self, number: int) -> None:
-        self._easel.line.leave()
-        self.exit(return_code=128 + number)
+    def _leave(self, code: int) -> None:
+        self.departure.begin(code)
+        self.exit(return_code=code)
 
 
 def side_by_side(left: Recording, right: Recording, view: View) -> int:
@@ -246,9 +248,11 @@ def side_by_side(left: Recording, right: Recording, view: View) -> int:
     log = terminal.log_path(view.log)
     logging.basicConfig(filename=log)
     with terminal.screen_only(log) as line:
-        app = CompareApp(show, view, line=line)
-        app.run(mouse=False)
-        gone = line.lost
+        departure = Departure(line)
+        with departure.watched():
+            app = CompareApp(show, view, line=line, departure=departure)
+            app.run(mouse=False)
+            gone = line.lost
     if gone:
         os._exit(app.return_code or 128 + signal.SIGHUP)  # there is nobody to be told, and a flush could wait for ever
     return app.return_code or 0

@@ -9,10 +9,18 @@ import select
 import termios
 import time
 from contextlib import suppress
+from typing import Any
 
 _PATIENCE_S = 1.0
 """How long a terminal that takes nothing may hold up the program's end."""
 _LOOK_UP_S = 0.1
+_ENTER, _LEAVE = "\x1b[?1049h", "\x1b[?1049l"
+_GIVE_BACK = (
+    "\x1b[?2004l\x1b[?7h\x1b[?2048l"  # pastes, line wrap, sizes
+    "\x1b[?1000l\x1b[?1003l\x1b[?1015l\x1b[?1006l\x1b[?1016l"  # the mouse
+    f"\x1b[<u\x1b[m{_LEAVE}\x1b[?25h\x1b[?1004l"  # keyboard, colours, screen, cursor, focus
+)
+"""What Textual sends when it ends, at once."""
 
 
 class Line:
@@ -23,6 +31,9 @@ class Line:
         self.busy = False
         """Whether something written has not been taken yet."""
         self._descriptor = None if terminal is None else _own(terminal)
+        self._modes = None if self._descriptor is None else _modes(self._descriptor)
+        self._entered = False
+        """Whether the terminal shows its other screen."""
         self._lost = False
         self._leaving_since: float | None = None
 
@@ -43,11 +54,26 @@ class Line:
     def write(self, text: str) -> int:
         """Sends a text, however long the terminal takes for it."""
         self.busy = True
+        if text in (_ENTER, _LEAVE):
+            self._entered = text == _ENTER
         rest = memoryview(text.encode("utf-8", "replace"))
         while rest and not self._lost and self._descriptor is not None:
             rest = rest[self._send(self._descriptor, rest) :]
         self.busy = False
         return len(text)
+
+    def restore(self) -> None:
+        """Gives the terminal back as it was found, unless the app has done so; nothing can be written after that."""
+        self._lost = True
+        if self._descriptor is None or not self._entered:
+            return
+        if select.select([], [self._descriptor], [], _LOOK_UP_S)[1]:
+            with suppress(OSError):
+                os.write(self._descriptor, _GIVE_BACK.encode())
+        if self._modes is not None:
+            with suppress(termios.error):
+                termios.tcflush(self._descriptor, termios.TCIFLUSH)
+                termios.tcsetattr(self._descriptor, termios.TCSANOW, self._modes)
 
     def flush(self) -> None:
         """Nothing waits here."""
@@ -71,7 +97,7 @@ class Line:
     def _send(self, descriptor: int, rest: memoryview) -> int:
         if not select.select([], [descriptor], [], _LOOK_UP_S)[1]:
             since = self._leaving_since
-            self._lost = since is not None and time.monotonic() - since > _PATIENCE_S
+            self._lost |= since is not None and time.monotonic() - since > _PATIENCE_S
             return 0
         try:
             sent = os.write(descriptor, rest)
@@ -82,6 +108,14 @@ class Line:
             return 0
         self.sent_bytes += sent
         return sent
+
+
+def _modes(terminal: int) -> list[Any] | None:
+    """How it treats what is typed; None where it cannot be told."""
+    try:
+        return termios.tcgetattr(terminal)
+    except termios.error:
+        return None
 
 
 def _own(terminal: int) -> int:

@@ -6,7 +6,7 @@ import shutil
 import signal
 import sys
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,6 +17,7 @@ from dynatui.keep.farewell import lines
 from dynatui.keep.recording import Recorder
 from dynatui.screen import terminal
 from dynatui.screen.app import DynaApp
+from dynatui.screen.leaving import Departure
 from dynatui.session import Session, View
 from dynatui.sources.engine import EngineSource, load_engine
 from dynatui.sources.follow import FollowSource
@@ -54,13 +55,22 @@ def show(source: Source, view: View, command: Callable[[], str] = lambda: "") ->
         os.environ["NO_COLOR"] = "1"  # where Textual looks for it
     log = terminal.log_path(view.log)
     logging.basicConfig(filename=log)
-    with terminal.screen_only(log) as line:
-        app = DynaApp(source, view, command_line=command, line=line)
-        app.run(mouse=view.mouse)
-        gone = line.lost
-    app.kept(source.recorded)
-    ended = source.close(_WAIT_S)
-    code = app.return_code or (_HUNG_UP if gone else 0)
+    with ExitStack() as watch_over:
+        with terminal.screen_only(log) as line:
+            departure = Departure(line)
+            watch_over.enter_context(departure.watched())
+            app = DynaApp(source, view, command_line=command, line=line, departure=departure)
+            app.run(mouse=view.mouse)
+            gone = line.lost
+        code = app.return_code or (_HUNG_UP if gone else 0)
+        departure.begin(code)
+        return _closed(app, code, log, command, gone=gone)
+
+
+def _closed(app: DynaApp, code: int, log: Path, command: Callable[[], str], *, gone: bool) -> int:
+    """Ends the work, and tells of it; returns the exit code, unless the work goes on."""
+    app.kept(app.source.recorded)
+    ended = app.source.close(_WAIT_S)
     if gone:
         os._exit(code)  # there is nobody to be told, and a flush could wait for ever
     with suppress(OSError):  # a terminal that is gone reads no farewell

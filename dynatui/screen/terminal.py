@@ -4,7 +4,9 @@ Textual draws on standard error and reads standard input. CUDA and tokenizers wr
 Python's back; while the app runs, the file descriptors 1 and 2 therefore lead to a log file.
 """
 
+import errno
 import os
+import stat
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -76,10 +78,13 @@ def screen_only(log: Path) -> Iterator[Line]:
 
 
 def _open_log(path: Path) -> int:
-    """Makes the file if need be, for its owner only; its size in bytes."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    """Makes the file if need be, for its owner only; its size in bytes. A pipe could stop all who log."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
     try:
-        return os.fstat(descriptor).st_size
+        found = os.fstat(descriptor)
+        if stat.S_ISFIFO(found.st_mode):
+            raise OSError(errno.EINVAL, "it is a pipe")
+        return found.st_size
     finally:
         os.close(descriptor)
 

@@ -76,7 +76,7 @@ class EngineSource:
         first = _FIRST_SPEED if embedded else 1.0
         self._steering = Steering(speed=bounded_speed(session.view.speed or first))
         self._lock = threading.RLock()
-        """Guards the commands and the recorder; decoding itself never holds it."""
+        """Guards the commands; neither decoding nor writing ever holds it."""
         self._wake = threading.Event()
         self._stopped = False
         self._step: int | None = None
@@ -170,11 +170,10 @@ class EngineSource:
         """Begins a recording with the run's events so far, or ends it."""
         with self._lock:
             before, self._recorder = self._recorder, None
-            if before is not None:
-                before.close()
-            if path is None:
-                return
-            self._recorder = Recorder(path, run_so_far(self.records))
+            if path is not None:
+                self._recorder = Recorder(path, run_so_far(self.records))
+        if before is not None:
+            before.close()
 
     def go(self, step: int) -> None:
         """Ends the prompt in progress and goes `step` places on."""
@@ -255,21 +254,24 @@ class EngineSource:
     def _take(self, event: Event) -> None:
         with self._lock:
             self.records.append(event)
-            self._write(event)
+            recorder = self._recorder
             reason = met(self.conditions, self._watch, event)
             self._watch = self._watch.after(event)
             if reason:
                 self.broke = reason
                 self._steering.paused = True
+        if recorder is not None:
+            self._write(recorder, event)
 
-    def _write(self, event: Event) -> None:
+    def _write(self, recorder: Recorder, event: Event) -> None:
         """Adds to the recording; one that fails is over, so that decoding can go on without it."""
-        if self._recorder is None:
-            return
         try:
-            self._recorder.write(event)
+            recorder.write(event)
         except RecordingError:
-            self._recorder = None
+            recorder.close()
+            with self._lock:
+                if self._recorder is recorder:
+                    self._recorder = None
             raise
 
     def _pace(self, event: Event) -> None:

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from decoder.config import MOST, PRESETS, Auto, DynaTree, Fixed, Linear, RunConfig
 from decoder.errors import ConfigError, DecoderError
 from decoder.knobs import KNOB_GAP, KNOBS, KnobName, Turnable, bounds
-from decoder.policy import growth
 
 OUTSIDE: dict[str, dict[str, Any]] = {
     "d0 under 1": {"d0": 0.9},
@@ -369,11 +368,6 @@ def test_a_number_that_no_tree_could_use_is_refused(name: str, rules: Callable[[
     for many in (MOST + 1, 10**20):
         with pytest.raises(ConfigError, match=f"{name.partition(' of ')[0]} is {many}; give {MOST} or less"):
             rules(many)
-
-
-def test_the_largest_rules_are_counted_at_once() -> None:
-    largest = DynaTree(d0=1, d_max=MOST, branching=(MOST,) * 3, n_max=MOST, selection="best")
-    assert growth(largest).forwarded() == MOST * MOST
 
 
 def test_a_run_without_a_method_is_refused() -> None:

@@ -16,7 +16,9 @@ import torch
 from transformers import AutoTokenizer
 
 from decoder import DynaTree, Fixed, RunConfig, Steering, decode
-from decoder.errors import ConfigError, ModelError, PromptError
+from decoder.config import MOST
+from decoder.engine import TreeSession
+from decoder.errors import ConfigError, DeviceError, ModelError, PromptError
 from decoder.events import End, Event, Round, Run, Start, Summary, decode_line, encode
 from decoder.knobs import KnobName
 from decoder.levels import depths
@@ -182,6 +184,55 @@ def test_growing_for_the_best_nodes_takes_one_forward_a_grown_level(lab: Lab) ->
     for event, step in zip(lab.play(pair, "float64", PROMPT, config).rounds("dynatree"), steps, strict=True):
         assert event.draft_forwards is not None
         assert event.draft_forwards <= step.levels + 1
+
+
+@pytest.mark.parametrize("n_max", [1, 3, 8, 20])
+def test_the_best_nodes_are_those_of_a_tree_that_grows_without_a_limit(lab: Lab, n_max: int) -> None:
+    tree = DynaTree(branching=(3, 3, 3), rho_stop=0, rho_deep=0, tau=0, d0=4, d_max=5, n_max=4096, selection="best")
+    pair = lab.loaded(lab.pair("neox"), "float64")
+    trees = []
+    for rules in (tree, replace(tree, n_max=n_max)):
+        session = TreeSession(pair, lab.prompt_tokens(lab.pair("neox"), PROMPT), RunConfig(max_new_tokens=8), rules)
+        session.prefill()
+        trees.append(session.step(()).tree)
+    whole, best = trees
+    assert best.tokens == whole.subtree(whole.most_probable(n_max)).tokens
+    assert len(whole) > 200
+
+
+def test_the_largest_rules_need_no_more_room_than_a_tree_has(lab: Lab) -> None:
+    largest = DynaTree(d0=1, d_max=MOST, branching=(3, 3, 3), n_max=MOST, rho_stop=0, tau=0, selection="best")
+    pair = lab.loaded(lab.pair("neox"), "float32")
+    session = TreeSession(pair, lab.prompt_tokens(lab.pair("neox"), PROMPT), RunConfig(max_new_tokens=8), largest)
+    assert session.drafter is not None
+    rows: Any = session.drafter.cache
+    assert rows.store.shape[3] < 2 * MOST
+
+
+def test_a_tree_that_tries_more_than_it_keeps_finds_room(lab: Lab) -> None:
+    rules = DynaTree(branching=(3, 3, 3), rho_stop=0, rho_deep=0, tau=0, d0=4, d_max=5, n_max=40, selection="best")
+    pair = lab.pair("neox")
+    config = RunConfig(("dynatree", "ar"), 20, dynatree=rules)
+    played = lab.play(pair, "float64", PROMPT, config)
+    assert played.tokens("dynatree") == played.tokens("ar")
+    session = TreeSession(lab.loaded(pair, "float64"), [1, 2, 3], RunConfig(max_new_tokens=8), rules)
+    session.prefill()
+    session.step(())
+    assert session.drafter is not None
+    rows: Any = session.drafter.cache
+    assert rows.store.shape[3] > 3 + 8 + 1 + 40
+
+
+@pytest.mark.parametrize(
+    "error", [MemoryError(), RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried")]
+)
+def test_a_full_memory_is_one_line_on_a_cpu_too(lab: Lab, error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: Any) -> None:
+        raise error
+
+    monkeypatch.setattr(TreeSession, "_reserve", full)
+    with pytest.raises(DeviceError, match="the memory of cpu is full; choose smaller models"):
+        list(decode(lab.loaded(lab.pair("neox"), "float32"), PROMPT, RunConfig(("ar",), 4)))
 
 
 def test_ar_never_runs_the_draft(played: Played) -> None:

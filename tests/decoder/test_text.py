@@ -1,12 +1,14 @@
 """Text in, text out: no character is lost, doubled or torn on the way through tokens."""
 
+import time
 from collections.abc import Iterator
 
 import pytest
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
-from decoder.text import Pieces, TextStream, without_surrogates
+from decoder.errors import PromptError
+from decoder.text import Pieces, TextStream, encode_prompt, without_surrogates
 
 
 @pytest.fixture(scope="module")
@@ -26,6 +28,25 @@ def streamed(tokenizer: PreTrainedTokenizerFast, text: str, burst: int) -> Itera
     for start in range(0, len(ids), burst):
         yield stream.push(ids[start : start + burst])
     yield stream.finish()
+
+
+def test_a_prompt_beyond_every_context_is_refused_before_it_is_read(tokenizer: PreTrainedTokenizerFast) -> None:
+    prompt = "word " * 3_000_000
+    began = time.monotonic()
+    with pytest.raises(PromptError) as caught:
+        encode_prompt(tokenizer, prompt, 8, 2048, special=True)
+    assert time.monotonic() - began < 0.5
+    assert str(caught.value) == (
+        "the prompt has 15000000 characters, far more than the models' context of 2048 tokens can hold; shorten it"
+    )
+
+
+def test_a_prompt_that_fits_is_read_however_long_its_tokens_are() -> None:
+    blanks = [" " * 2**power for power in range(6)]
+    merges = [(blank, blank) for blank in blanks[:-1]]
+    backend = Tokenizer(models.BPE({blank: index for index, blank in enumerate(blanks)}, merges))
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend)
+    assert len(encode_prompt(tokenizer, " " * 32 * 120, 8, 128, special=True)) == 120
 
 
 @pytest.mark.parametrize("burst", [1, 2, 3, 5, 7, 100])

@@ -1,6 +1,7 @@
 """However a measurement ends, what it brought is printed and kept."""
 
 import io
+import os
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -102,6 +103,12 @@ def test_what_cannot_be_kept_is_printed(capsys: pytest.CaptureFixture[str]) -> N
 def test_a_file_that_cannot_be_written_is_refused_before_anything_is_measured(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="Is a directory"):
         told(lambda: pytest.fail("this takes minutes"), tmp_path)
+
+
+def test_a_pipe_that_nobody_reads_is_refused_before_anything_is_measured(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(ConfigError, match=r"cannot write .*pipe"):
+        told(lambda: pytest.fail("this takes minutes"), tmp_path / "pipe")
 
 
 def test_of_a_line_that_does_not_fit_nothing_is_kept(tmp_path: Path) -> None:

@@ -350,6 +350,17 @@ def test_whatever_is_wrong_is_one_line_and_exit_code_2(
     assert printed.err.count("\n") == 1
 
 
+def test_a_recording_that_another_process_writes_is_refused_in_one_line(
+    engine: FakeEngine, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "run.jsonl"
+    with Recorder(path):
+        assert cli.main(["--headless", "--prompt", "x", "--record", str(path)]) == 2
+    line = f"dynatui: another process is writing {path}; give --record another file\n"
+    assert capsys.readouterr().err == line
+    assert engine.pairs == []
+
+
 def test_the_version_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["--version"]) == 0
     assert capsys.readouterr().out == f"dynatui {decoder.__version__}\n"

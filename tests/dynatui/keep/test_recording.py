@@ -1,6 +1,14 @@
 """Recordings survive crashes and full disks, never swallow another file, and are refused in one clear line."""
 
+import errno
+import fcntl
+import os
 import stat
+import subprocess
+import sys
+import threading
+import time
+from contextlib import suppress
 from datetime import UTC, datetime
 from io import FileIO
 from pathlib import Path
@@ -125,6 +133,63 @@ def test_a_full_disk_is_an_error_at_the_event_that_meets_it() -> None:
     with pytest.raises(RecordingError, match="No space left on device"):
         recorder.write(run())
     recorder.close()
+
+
+def test_a_second_writer_is_refused_and_changes_nothing_until_the_first_has_ended(path: Path) -> None:
+    first = Recorder(path)
+    first.write(run())
+    with path.open("ab") as torn:
+        torn.write(b'{"type":"ro')
+    before = path.read_bytes()
+    with pytest.raises(RecordingError, match=r"another process is writing .*; .* another file"):
+        Recorder(path)
+    assert path.read_bytes() == before
+    first.close()
+    Recorder(path).close()
+    assert path.read_bytes() == encode(run())
+
+
+def test_a_writer_of_another_process_is_refused(path: Path) -> None:
+    code = "import sys, time; from pathlib import Path; from dynatui.keep.recording import Recorder\n"
+    code += "recorder = Recorder(Path(sys.argv[1])); print('ready', flush=True); time.sleep(60)"
+    with subprocess.Popen([sys.executable, "-c", code, str(path)], stdout=subprocess.PIPE) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == b"ready\n"
+        with pytest.raises(RecordingError, match="another process is writing"):
+            Recorder(path)
+        other.kill()
+        other.wait()
+        Recorder(path).close()
+
+
+def test_where_files_cannot_be_locked_they_are_written_all_the_same(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unsupported(_descriptor: int, _operation: int) -> None:
+        raise OSError(errno.ENOTSUP, "not supported")
+
+    monkeypatch.setattr(fcntl, "flock", unsupported)
+    record(path, story())
+    assert read(path) == story()
+
+
+def test_closing_waits_only_a_moment_for_a_line_that_nobody_takes(tmp_path: Path) -> None:
+    path = tmp_path / "fifo"
+    os.mkfifo(path)
+    recorder, long = Recorder(path), run(prompt="x" * 2**17)
+    writer = threading.Thread(target=recorder.write, args=(long,), daemon=True)
+    writer.start()
+    writer.join(0.2)
+    assert writer.is_alive()
+    began = time.monotonic()
+    recorder.close()
+    assert time.monotonic() - began < 2
+    reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    while writer.is_alive() and time.monotonic() - began < 10:
+        with suppress(BlockingIOError):
+            os.read(reader, 2**20)
+    os.close(reader)
+    assert not writer.is_alive(), "what follows goes nowhere"
 
 
 def test_closing_twice_does_no_harm(path: Path) -> None:

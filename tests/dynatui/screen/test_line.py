@@ -2,8 +2,10 @@
 
 import os
 import pty
+import termios
 import threading
 import time
+import tty
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import cycle
@@ -97,6 +99,40 @@ def test_a_terminal_that_takes_nothing_does_not_hold_up_the_end(terminal: Termin
     writer.start()
     wait_until(lambda: terminal.line.sent_bytes > 0)
     terminal.line.leave()
+    writer.join(3)
+    assert not writer.is_alive()
+
+
+def test_a_terminal_is_given_back_as_it_was_found_and_left_alone_then(terminal: Terminal) -> None:
+    before = termios.tcgetattr(terminal.inner)
+    tty.setraw(terminal.inner)
+    terminal.line.write("\x1b[?1049h")
+    terminal.line.restore()
+    terminal.line.write("more")
+    assert termios.tcgetattr(terminal.inner) == before
+    sent = os.read(terminal.outer, 4096)
+    assert b"\x1b[?1049l" in sent
+    assert b"\x1b[?25h" in sent
+    assert b"more" not in sent
+
+
+def test_a_terminal_that_was_given_back_already_is_not_touched(terminal: Terminal) -> None:
+    terminal.line.write("\x1b[?1049h")
+    terminal.line.write("\x1b[?1049l")
+    terminal.line.restore()
+    assert terminal.read(16) == b"\x1b[?1049h\x1b[?1049l"
+    assert terminal.line.sent_bytes == 16
+
+
+def test_a_terminal_that_takes_nothing_does_not_hold_up_its_return(terminal: Terminal) -> None:
+    terminal.line.write("\x1b[?1049h")
+    writer = threading.Thread(target=terminal.line.write, args=(MUCH,))
+    writer.start()
+    wait_until(lambda: terminal.line.busy)
+    time.sleep(0.1)
+    began = time.monotonic()
+    terminal.line.restore()
+    assert time.monotonic() - began < 1
     writer.join(3)
     assert not writer.is_alive()
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from decoder.events import Knob, Round
-from dynatui.keep.recording import read
+from dynatui.keep.recording import Recorder, read
 from tests.dynatui.render.scripted import story
 from tests.dynatui.screen.pty_terminal import ENTER, LEAVE, ROOT, Start, Terminal, assert_left_clean, terminals, written
 from tests.dynatui.screen.terminal_grammar import strangers
@@ -268,6 +268,22 @@ def test_a_model_that_is_not_there_is_a_panel(start: Start) -> None:
     terminal.send("q")
     assert terminal.end() == 3
     assert_left_clean(terminal)
+
+
+TAKEN = 'import dynatui.screen.commands.keep as keep; keep.new_recording_path = lambda: Path("taken.jsonl")'
+
+
+def test_a_file_that_another_process_writes_is_not_recorded_to_and_a_note_says_so(start: Start, tmp_path: Path) -> None:
+    with Recorder(tmp_path / "taken.jsonl"):
+        terminal = start("-c", script(TAKEN), size=(120, 40))
+        terminal.wait_for(" w9")
+        terminal.send("r")
+        terminal.wait_for("another process is writing taken.jsonl")
+        assert "REC" not in terminal.shown
+    terminal.send("r")
+    terminal.wait_for("recording to taken.jsonl")
+    terminal.send("q")
+    assert terminal.end() == 0
 
 
 def test_only_its_owner_reads_the_log(start: Start, tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """Where records come from: the engine's thread, with an engine that is a script, and recordings."""
 
+import os
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -213,13 +214,31 @@ def test_everything_is_recorded_until_the_recording_is_closed(script: Script, tm
     assert len(recorded) > 3
 
 
-def test_a_recording_that_cannot_be_written_is_told(script: Script, tmp_path: Path) -> None:
-    recorder = Recorder(tmp_path / "run.jsonl")
-    recorder.close()
-    engine = EngineSource(Session(("one",), OWN_PAIR), script.load, recorder)
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_a_recording_that_cannot_be_written_is_told(script: Script) -> None:
+    engine = EngineSource(Session(("one",), OWN_PAIR), script.load, Recorder(Path("/dev/full")))
     engine.start()
     until(lambda: any(isinstance(record, Failure) for record in engine.records))
     assert engine.close(5.0)
+
+
+def test_no_command_waits_for_a_recording_that_nobody_reads(script: Script, tmp_path: Path) -> None:
+    script.endless = True
+    path = tmp_path / "fifo"
+    os.mkfifo(path)
+    engine = EngineSource(Session(("x" * 2**15,), OWN_PAIR), script.load, Recorder(path))
+    engine.start()
+    until(lambda: len(engine.records) > 5)
+    time.sleep(0.3)
+    began = time.monotonic()
+    engine.set_paused(paused=True)
+    engine.turn("tau_h", 0.8, "dynatree")
+    engine.set_speed(1.0)
+    engine.record(tmp_path / "run.jsonl")
+    engine.record(None)
+    assert time.monotonic() - began < 2
+    assert not engine.close(0.05)
+    assert read(tmp_path / "run.jsonl")
 
 
 def test_a_thread_that_does_not_end_is_left_behind(script: Script) -> None:

@@ -1,0 +1,73 @@
+"""Files that users name: a pipe with nobody at its other end holds the program up for a moment only.
+
+Knows nothing of what the files hold.
+"""
+
+import errno
+import os
+import select
+import stat
+import time
+from io import BufferedReader, RawIOBase
+from pathlib import Path
+from typing import BinaryIO, cast
+
+PATIENCE_S = 2.0
+"""How long a pipe may be without a writer before its first one."""
+_LOOK_UP_S = 0.02
+
+
+def opened(path: Path) -> BinaryIO:
+    """A file, a device or a pipe, ready to be read; a pipe with a writer is read to its end, however long that takes.
+
+    Raises:
+        OSError: It cannot be opened; while it is read, that nobody writes to the pipe.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+    if stat.S_ISFIFO(os.fstat(descriptor).st_mode):
+        return cast("BinaryIO", BufferedReader(_Pipe(descriptor)))
+    os.set_blocking(descriptor, True)
+    return os.fdopen(descriptor, "rb")
+
+
+def to_append(path: Path) -> BinaryIO:
+    """A file, a device or a pipe to which every write is added at once; it is made where there is none.
+
+    Raises:
+        OSError: It cannot be written, or nobody reads the pipe.
+    """
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
+    os.set_blocking(descriptor, True)
+    return os.fdopen(descriptor, "ab", buffering=0)
+
+
+class _Pipe(RawIOBase):
+    """A pipe whose first writer is waited for, but not for ever."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._has_writer = False
+        self._until_s = time.monotonic() + PATIENCE_S
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: bytearray) -> int:  # type: ignore[override]  # Python 3.11 cannot spell a buffer
+        while True:
+            try:
+                read = os.readv(self._descriptor, [buffer])
+            except BlockingIOError:  # there is a writer, who may take his time
+                self._has_writer = True
+                select.select([self._descriptor], [], [])
+                continue
+            self._has_writer |= read > 0
+            if self._has_writer:
+                return read
+            if time.monotonic() > self._until_s:
+                raise OSError(errno.EPIPE, "nobody writes to this pipe")
+            time.sleep(_LOOK_UP_S)
+
+    def close(self) -> None:
+        if not self.closed:
+            os.close(self._descriptor)
+        super().close()

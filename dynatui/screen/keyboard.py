@@ -1,0 +1,121 @@
+"""Bytes from the terminal, cut into pieces that cannot be misread: text, whole sequences, and what was pasted.
+
+Chunks end anywhere, so a piece is given out only when it is complete: no half of a paste, of a character or of a reply
+is ever taken for keys. What no key or pointer sends is dropped. Knows neither Textual nor the terminal; the time is
+handed in.
+"""
+
+import re
+from codecs import getincrementaldecoder
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from dynatui.clean import clean
+
+ESCAPE_DELAY_S = 0.1
+"""After so long a silence, an escape byte is the escape key and begins no sequence."""
+PATIENCE_S = 1.0
+"""After so long a silence, a paste or a sequence is over, finished or not."""
+LONGEST_PASTE = 2**22
+"""Bytes; what is beyond them is dropped."""
+_LONGEST_SEQUENCE = 32
+"""Bytes; what any key or pointer sends is shorter, and Textual reads more of them as keys."""
+_PASTE_END = b"\x1b[201~"
+_PIECE = re.compile(
+    rb"""
+      (?P<text> [^\x1b]+ )
+    | (?P<paste> \x1b\[200~ )
+    | (?P<sequence>
+          \x1b\[\[ [A-E]                                      # function keys of the Linux console
+        | \x1b\[ (?: 3 | 7 | 8 | 23 | 24 ) \$                 # shifted keys of rxvt
+        | \x1b\[ (?! [\[M] ) [0-?]* [ -/]* [@-~]
+        | \x1bO [0-9;]* [ -/:<-~]
+        | \x1b [^\x1bO\[PX^_\]\x80-\xff]                      # a key with alt, here and in the next line
+        | \x1b (?: [\xc2-\xdf][\x80-\xbf] | [\xe0-\xef][\x80-\xbf]{2} | [\xf0-\xf4][\x80-\xbf]{3} )
+        | \x1b (?= \x1b | [\x80-\xc1\xf5-\xff] | [\xc2-\xf4][^\x80-\xbf] )
+      )
+    | (?P<dropped>
+          \x1b\[M [\x20-\xff]{3}                              # the pointer as X10 told it: places are any bytes
+        | \x1b[PX^_\]] [\x08-\x0d\x20-\xff]* (?: \x07 | \x1b\\ )  # a reply that is a string
+        # What another byte has cut off:
+        | \x1b[PX^_\]] [\x08-\x0d\x20-\xff]* (?= [\x00-\x06\x0e-\x1a\x1c-\x1f] | \x1b[^\\] )
+        | \x1b\[ [0-?]* [ -/]* (?= [^ -~] )
+        | \x1b\[M [\x20-\xff]{0,2} (?= [\x00-\x1f] )
+        | \x1b\[\[ (?= [^A-E] )
+        | \x1bO [0-9;]* (?= [^ -~] )
+      )
+    """,
+    re.VERBOSE,
+)
+
+
+@dataclass(frozen=True)
+class Pasted:
+    """A text that was pasted; line ends are those of Unix, and nothing in it could steer a terminal."""
+
+    text: str
+
+
+Piece: TypeAlias = str | Pasted
+"""Characters of which none is an escape, one whole sequence that begins with one, or a paste."""
+
+
+class Keyboard:
+    """Remembers what is not complete yet."""
+
+    def __init__(self) -> None:
+        self._held = bytearray()
+        self._pasting = False
+        self._searched = 0
+        """Where the end of a paste may still begin."""
+        self._newest_s = 0.0
+        self._decode = getincrementaldecoder("utf-8")("replace").decode
+
+    def take(self, received: bytes, now: float) -> Iterator[Piece]:
+        """What is complete with these bytes; with none, what a silence until `now` (seconds) has completed."""
+        if received:
+            self._held += received
+            self._newest_s = now
+            while cut := self._cut():
+                kind, taken = cut
+                del self._held[: len(taken)]
+                yield from self._piece(kind, taken)
+        else:
+            yield from self._given_up(now - self._newest_s)
+
+    def _cut(self) -> tuple[str | None, bytes] | None:
+        """What kind of piece comes next, and its bytes; None while it is not complete."""
+        if not self._pasting:
+            found = _PIECE.match(self._held)
+            return (found.lastgroup, found[0]) if found else None
+        end = self._held.find(_PASTE_END, self._searched)
+        if end >= 0:
+            return "pasted", bytes(self._held[: end + len(_PASTE_END)])
+        del self._held[LONGEST_PASTE : -len(_PASTE_END)]
+        self._searched = max(0, len(self._held) - len(_PASTE_END))
+        return None
+
+    def _piece(self, kind: str | None, taken: bytes) -> Iterator[Piece]:
+        match kind:
+            case "text":
+                # A character may be cut by the end of a chunk, but not by a sequence.
+                if text := self._decode(taken, final=bool(self._held)):
+                    yield text
+            case "sequence" if len(taken) <= _LONGEST_SEQUENCE:
+                yield taken.decode("utf-8", "replace")
+            case "paste":
+                self._pasting = True
+            case "pasted":
+                self._pasting, self._searched = False, 0
+                if text := taken.removesuffix(_PASTE_END).decode("utf-8", "replace"):
+                    yield Pasted(clean(text.replace("\r\n", "\n").replace("\r", "\n")))
+
+    def _given_up(self, silent_s: float) -> Iterator[Piece]:
+        is_a_key = not self._pasting and len(self._held) <= len("\x1b[")
+        if silent_s < (ESCAPE_DELAY_S if is_a_key else PATIENCE_S):
+            return
+        kind = "pasted" if self._pasting else "sequence" if is_a_key and self._held else "dropped"
+        taken = bytes(self._held)
+        self._held.clear()
+        yield from self._piece(kind, taken)

@@ -1,0 +1,88 @@
+"""Pipes where the program expects files: one with a writer is read, one without ends in a line, none holds it up."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from decoder.events import encode
+from tests.dynatui.fake_engine import story
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs pipes and a shell")
+
+ROOT = Path(__file__).parents[3]
+PROGRAM = """
+import sys
+from dynatui.cli import main as cli
+from tests.dynatui.fake_engine import FakeEngine
+cli.decoder = engine = FakeEngine()
+code = cli.main(sys.argv[1:])
+print(engine.prompts)
+sys.exit(code)
+"""
+"""The program with an engine that says what it was asked."""
+
+
+def shell(line: str, folder: Path, **environment: str) -> "subprocess.CompletedProcess[str]":
+    """A line of bash in which `dynatui` is the program."""
+    function = 'dynatui() { "$PYTHON" -c "$PROGRAM" "$@"; }; '
+    own = {"PYTHON": sys.executable, "PROGRAM": PROGRAM, "PYTHONPATH": str(ROOT)}
+    return subprocess.run(
+        ["bash", "-c", function + line],
+        cwd=folder,
+        env={**os.environ, **own, **environment},
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        "replay pipe --headless",
+        "replay pipe --json",
+        "--headless --prompt-file pipe",
+        "--headless --prompt-file pipe.jsonl",
+        "--follow pipe",
+        "DYNATUI_CONFIG",
+    ],
+)
+def test_a_pipe_without_a_writer_ends_in_one_line(arguments: str, tmp_path: Path) -> None:
+    for name in ("pipe", "pipe.jsonl"):
+        os.mkfifo(tmp_path / name)
+    if arguments == "DYNATUI_CONFIG":
+        done = shell("dynatui --headless --prompt x", tmp_path, DYNATUI_CONFIG="pipe")
+    else:
+        done = shell(f"dynatui {arguments}", tmp_path)
+    assert done.returncode == 2
+    assert done.stderr.startswith("dynatui: cannot ")
+    assert "pipe" in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "echo one | dynatui --headless --prompt-file -",
+        "echo one | dynatui --headless --prompt-file /dev/stdin",
+        "echo one > file; dynatui --headless --prompt-file /dev/stdin < file",
+        "echo one > file; dynatui --headless --prompt-file - < file",
+        "dynatui --headless --prompt-file <(echo one)",
+        "dynatui --headless --prompt-file <(sleep 0.5; echo one)",
+        "mkfifo pipe; (sleep 1; echo one > pipe) & dynatui --headless --prompt-file pipe",
+    ],
+)
+def test_a_pipe_with_a_writer_is_a_prompt(line: str, tmp_path: Path) -> None:
+    done = shell(line, tmp_path)
+    assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "['one']")
+
+
+@pytest.mark.parametrize("name", ["/dev/stdin < run.jsonl", "<(cat run.jsonl)", "<(sleep 0.5; cat run.jsonl)"])
+def test_a_recording_comes_through_a_pipe_too(name: str, tmp_path: Path) -> None:
+    (tmp_path / "run.jsonl").write_bytes(b"".join(map(encode, story())))
+    done = shell(f"dynatui replay --headless {name}", tmp_path)
+    assert (done.returncode, done.stdout.splitlines()[0]) == (0, "Once upon a time")

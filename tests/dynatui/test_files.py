@@ -1,0 +1,90 @@
+"""Files, devices and pipes are read to their end; a pipe without a writer ends in an error."""
+
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from dynatui import files
+from dynatui.files import opened, to_append
+
+
+@pytest.fixture
+def pipe(tmp_path: Path) -> Path:
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    return path
+
+
+def in_a_moment(act: Callable[[], object]) -> threading.Thread:
+    """Runs it in a thread, after a while."""
+    timer = threading.Timer(0.2, act)
+    timer.start()
+    return timer
+
+
+def test_a_file_is_read_as_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"one\ntwo")
+    with opened(path) as file:
+        assert file.readline() == b"one\n"
+        assert file.read() == b"two"
+
+
+def test_a_device_is_read() -> None:
+    with opened(Path("/dev/zero")) as file:
+        assert file.read(3) == bytes(3)
+
+
+@pytest.mark.parametrize("name", ["missing", "."])
+def test_what_cannot_be_opened_or_read_is_an_error(tmp_path: Path, name: str) -> None:
+    with pytest.raises(OSError, match=r"No such file|directory"), opened(tmp_path / name) as file:
+        file.read()
+
+
+def test_a_pipe_that_nobody_writes_to_is_an_error_after_a_while(pipe: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "PATIENCE_S", 0.1)
+    with opened(pipe) as file, pytest.raises(OSError, match="nobody writes to this pipe"):
+        file.read()
+
+
+def test_a_writer_that_comes_soon_is_waited_for_and_may_take_its_time(
+    pipe: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files, "PATIENCE_S", 1.0)
+
+    def write() -> None:
+        with pipe.open("wb") as out:
+            time.sleep(1.2)
+            out.write(b"x" * 2**17)
+
+    writer = in_a_moment(write)
+    with opened(pipe) as file:
+        assert file.read() == b"x" * 2**17
+    writer.join()
+
+
+def test_a_pipe_that_nobody_reads_takes_nothing(pipe: Path) -> None:
+    with pytest.raises(OSError, match="No such device"):
+        to_append(pipe)
+
+
+def test_what_is_appended_comes_after_what_is_there(tmp_path: Path) -> None:
+    for part in (b"one", b"two"):
+        with to_append(tmp_path / "file") as file:
+            file.write(part)
+    assert (tmp_path / "file").read_bytes() == b"onetwo"
+
+
+def test_a_substituted_process_is_read(tmp_path: Path) -> None:
+    code = "import sys; from pathlib import Path; from dynatui.files import opened; "
+    code += "print(opened(Path(sys.argv[1])).read())"
+    shell = 'exec "$0" -c "$1" <(sleep 0.3; echo one; sleep 0.3; echo two)'
+    asked = ["bash", "-c", shell, sys.executable, code]
+    done = subprocess.run(asked, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.stdout == "b'one\\ntwo\\n'\n"
