@@ -11,7 +11,7 @@ from transformers.utils import logging as transformers_logging
 
 from decoder.checkpoints import EMBEDDED_DRAFT, EMBEDDED_TARGET, display_name, load_config, load_model
 from decoder.checks import check_architecture, common_tokenizer, probe
-from decoder.device import choose_device, choose_dtype
+from decoder.device import choose_device, choose_dtype, set_up
 from decoder.errors import ConfigError
 from decoder.exact.pair import exact_pair
 from decoder.exact.trial import refuse_float64
@@ -67,6 +67,7 @@ def load_pair(
     chosen_dtype = choose_dtype(dtype, chosen_device, getattr(configs[target], "dtype", None), bfloat16_pays)
     if exact:
         refuse_float64(chosen_dtype)
+    set_up(chosen_device, chosen_dtype)
     tokenizer = common_tokenizer(target, draft)
     models = []
     for role, name in (("target", target), ("draft", draft)):

@@ -18,7 +18,7 @@ import decoder
 from decoder.config import RunConfig
 from decoder.controller import Turned
 from decoder.device import peak_bytes, release_memory
-from decoder.engine import AtStage, Outcome, Session, go_on
+from decoder.engine import AtStage, Outcome, Prepares, Session, go_on
 from decoder.errors import DeviceError
 from decoder.events import End, Event, Figures, Knob, Round, Run, Start, Summary
 from decoder.methods import Method, chosen
@@ -27,7 +27,7 @@ from decoder.models import Pair
 from decoder.neartie import judged
 from decoder.steering import Stage, StageName, Steering
 from decoder.text import Pieces, TextStream, as_chat, encode_prompt, without_surrogates
-from decoder.threads import Awake, settle_threads
+from decoder.threads import Awake, quick_switches, settle_threads
 from decoder.waiting import SlowMotion, hold, takes_step
 
 
@@ -68,9 +68,10 @@ def decode(
     settle_threads(pair)
     started = time.perf_counter()
     race = Race()
-    for event in _events(pair, text, prompt_ids, config, methods, steering or Steering(), started):
-        race = race.apply(event)
-        yield event
+    with quick_switches(pair.target.device):
+        for event in _events(pair, text, prompt_ids, config, methods, steering or Steering(), started):
+            race = race.apply(event)
+            yield event
     yield Summary(methods=_judged(pair, prompt_ids, race))
 
 
@@ -96,9 +97,9 @@ def _events(
             yield Start(method=method.name, prefill_s=session.prefill())
         watched = lanes[0]
         at_stage = _holding(steering, watched, pieces, started)
-        awake, motion = Awake(pair), SlowMotion(steering)
+        awake, motion, idle = Awake(pair), SlowMotion(steering), partial(_prepare, lanes)
         while running := [lane for lane in lanes if not lane.ended]:
-            hold(steering)
+            hold(steering, idle=idle)
             if steering.stopped:
                 break
             lane = min(running, key=lambda lane: lane.decode_s)
@@ -110,7 +111,7 @@ def _events(
             yield from _after(lane, outcome, pair.target.device)
             if (lane is watched or watched.ended) and takes_step(steering):
                 hold(steering, Stage("committed", told) if lane is watched else None)
-            motion.after(outcome.round_s)
+            motion.after(outcome.round_s, idle)
     except Exception as error:
         yield End(method=current, reason="error", error=str(error) or type(error).__name__)
         if isinstance(error, torch.OutOfMemoryError):
@@ -143,6 +144,11 @@ def _run_event(pair: Pair, prompt: str, prompt_ids: list[int], config: RunConfig
         max_new_tokens=config.max_new_tokens,
         methods=parameters,
     )
+
+
+def _prepare(lanes: Sequence[Lane]) -> bool:
+    """Lets one session do work before it needs it; returns whether there was any."""
+    return any(lane.session.prepare() for lane in lanes if not lane.ended and isinstance(lane.session, Prepares))
 
 
 def _holding(steering: Steering, lane: Lane, pieces: Pieces, started: float) -> AtStage:

@@ -20,7 +20,7 @@ from transformers.utils import logging as transformers_logging
 from decoder.bench.machine import memory_is_full
 from decoder.calibration import Calibration
 from decoder.checks import check_architecture
-from decoder.device import choose_device, choose_dtype
+from decoder.device import choose_device, choose_dtype, set_up
 from decoder.errors import ConfigError, DeviceError
 from decoder.exact.pair import exact_pair
 from decoder.lean.half import bfloat16_pays
@@ -71,6 +71,7 @@ def random_pair(
     if compiled:
         require_compilable(where, exact=exact)
     kind = choose_dtype(dtype, where, None, bfloat16_pays)
+    set_up(where, kind)
     report(f"making {target} and {draft} of random weights")
     configs = [(name, _config(name)) for name in (target, draft)]
     modules = [_random_module(name, config, where, kind, seed) for seed, (name, config) in enumerate(configs)]

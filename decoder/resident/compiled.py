@@ -12,6 +12,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from decoder.device import without_gradients
 from decoder.errors import ConfigError
 from decoder.resident.forward import StaticForward, visibility
 from decoder.resident.layers import LeanStatic
@@ -93,7 +94,7 @@ class Compiled:
                 given = example(self, rows, length)
                 dynamo.mark_dynamic(given[0], 3)
                 dynamo.mark_dynamic(given[-1], 1)
-                with torch.inference_mode(), dynamo.config.patch(limits), torch.compiler.set_stance(stance):
+                with without_gradients(), dynamo.config.patch(limits), torch.compiler.set_stance(stance):
                     self._pass(*given)
             self._sizes.add(rows)
 
@@ -101,7 +102,7 @@ class Compiled:
 def example(forward: StaticForward, rows: int, length: int) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     """What a pass of so many rows is given in a seat whose text is so long."""
     store = new_store(forward, slots(length + rows) + BEYOND)
-    with torch.inference_mode():
+    with without_gradients():
         tokens, positions, places = (torch.arange(rows, device=store.device) for _ in range(3))
         seen = torch.ones((rows, rows), dtype=torch.bool, device=store.device).tril()
         bias = visibility(places[0] + length, seen, slots(length + rows), store.dtype)

@@ -15,7 +15,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from decoder.config import DynaTree
-from decoder.device import Mark
+from decoder.device import Mark, without_gradients
 from decoder.resident.compiled import Compile, Compiled, by_torch, example
 from decoder.resident.forward import StaticForward
 from decoder.resident.seat import Seats
@@ -121,7 +121,7 @@ def compared(plain: StaticForward, form: StaticForward, sizes: Sequence[int], se
     both = [_Passes(each, sizes) for each in (plain, form)]
     device = both[0].logits[0].device
     seconds: tuple[list[float], list[float]] = [], []
-    with torch.inference_mode():
+    with without_gradients():
         works = [seats.repeatable(passes, device) for passes in both]
         for _ in range(REPEATS):
             for work, times in zip(works, seconds, strict=True):
@@ -149,7 +149,7 @@ class _Passes:
     def __init__(self, forward: StaticForward, sizes: Sequence[int]) -> None:
         self._forward = forward
         self._given = [example(forward, rows, TEXT) for rows in sizes]
-        with torch.inference_mode():
+        with without_gradients():
             self.logits: list[Float[Tensor, "N V"]] = [forward.computed(*given).clone() for given in self._given]
 
     def __call__(self) -> None:

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from decoder.config import DynaTree
+from decoder.device import without_gradients
 from decoder.errors import ConfigError
 from decoder.models import LanguageModel, Pair
 from decoder.resident import contest
@@ -80,7 +81,7 @@ def test_a_compiled_pass_is_that_of_plain_calls_with_the_keys_and_values_that_it
     for length in (0, 7, 250, 600):
         given = example(form, 3, length)
         same = example(plain, 3, length)
-        with torch.inference_mode():
+        with without_gradients():
             assert torch.allclose(form.computed(*given), plain.computed(*same), atol=1e-12)
         assert torch.allclose(given[0], same[0], atol=1e-12)
         assert bool(given[0].any())
@@ -95,7 +96,7 @@ def test_one_compilation_of_each_size_serves_all_lengths_of_all_texts(lab: Lab) 
     before = compiler.runs
     for length in (5, 300, 700, 900):
         for rows in (1, 4):
-            with torch.inference_mode():
+            with without_gradients():
                 form.computed(*example(form, rows, length))
     assert (len(compiler.made), compiler.runs - before) == (2, 8)
 
@@ -105,7 +106,7 @@ def test_other_sizes_are_computed_by_plain_calls(lab: Lab) -> None:
     form = Compiled(static_forward(lab.loaded(lab.pair("llama"), "float64").target), compiler)
     form.compile([4])
     before = compiler.runs
-    with torch.inference_mode():
+    with without_gradients():
         form.computed(*example(form, 5, 9))
     assert (len(compiler.made), compiler.runs) == (1, before)
 
@@ -115,7 +116,7 @@ def test_a_pass_of_another_kind_does_not_stop_a_round_for_the_compiler(lab: Lab)
     form = Compiled(static_forward(lab.loaded(lab.pair("llama"), "float64").target), compiler)
     form.compile([4])
     before = compiler.runs
-    with torch.inference_mode():
+    with without_gradients():
         store, *others = example(form, 4, 9)
         form.computed(store.clone(), *others)
     assert (len(compiler.made), compiler.runs) == (1, before)
@@ -139,7 +140,7 @@ def test_layers_for_a_compiler_compute_what_the_lean_ones_do(dtype: str, far: fl
     lean = static_forward(LanguageModel(module, "neox"))
     assert isinstance(lean, LeanStatic)
     given, same = example(lean, 5, 20), example(lean, 5, 20)
-    with torch.inference_mode():
+    with without_gradients():
         right, found = lean.computed(*given), lean.for_a_compiler().computed(*same)
     assert float((right - found).abs().max()) < far
     assert float((given[0] - same[0]).abs().max()) < far

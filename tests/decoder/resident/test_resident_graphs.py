@@ -11,7 +11,7 @@ import torch
 
 from decoder import RunConfig, Steering, decode, load_pair, methods
 from decoder.config import DynaTree, Linear, Rules
-from decoder.device import Graphs
+from decoder.device import Graphs, without_gradients
 from decoder.engine import Outcome
 from decoder.events import Round
 from decoder.models import Pair
@@ -82,12 +82,12 @@ def test_to_capture_a_verification_leaves_everything_as_it_was(lab: Lab) -> None
     session.prefill()
     seat = session._seat
     length = len(session.text)
-    with torch.inference_mode():
+    with without_gradients():
         # As if the second of several siblings were accepted, so that its row must move.
         seat.board.nodes[3, 1:] += 3
         state = [seat.draft.store, *seat.board._all()]
         before = [tensor.clone() for tensor in state]
-        repeated = seat.verification(8, 3, length, drafts=True)
+        repeated = seat.verification(8, length)
         assert all(bool((now == was).all()) for now, was in zip(state, before, strict=True))
         repeated()
         assert int(seat.board.length) > length
