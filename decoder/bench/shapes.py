@@ -27,12 +27,15 @@ from decoder.lean.half import bfloat16_pays
 from decoder.loading import Report, compile_rounds, load_pair, make_pair
 from decoder.models import LanguageModel, Pair
 from decoder.resident.compiled import require_compilable
+from decoder.resident.passes import Passes
 from decoder.resident.seat import Seats
 from decoder.threads import settle_threads
 
 SEED = 0
 CERTAINTY = 40.0
 """Standard deviation of the draft's logits: the best of thousands then nearly always has probability 1."""
+BIAS = 0.02
+"""Standard deviation of biases, as of the other weights."""
 
 
 def names() -> list[str]:
@@ -48,6 +51,7 @@ def random_pair(
     dtype: str,
     exact: bool = False,
     compiled: bool = False,
+    passes: Passes | None = None,
     report: Report = lambda _: None,
 ) -> Pair:
     """Two models of these shapes with random weights.
@@ -59,6 +63,7 @@ def random_pair(
         dtype: As for `load_pair`; auto is float16 on CUDA, Pythia's own.
         exact: As for `load_pair`.
         compiled: As for `load_pair`.
+        passes: As for `load_pair`.
         report: Told what is made.
 
     Raises:
@@ -82,7 +87,7 @@ def random_pair(
     if exact:
         return exact_pair(pair)
     if compiled:
-        compile_rounds(pair, report)
+        compile_rounds(pair, report, passes)
     return pair
 
 
@@ -94,6 +99,7 @@ def loaded_pair(
     dtype: str,
     exact: bool = False,
     compiled: bool = False,
+    passes: Passes | None = None,
     report: Report = lambda _: None,
 ) -> Pair:
     """A pair as `load_pair` loads it, but with a random draft, which is compiled instead of the loaded one."""
@@ -101,7 +107,7 @@ def loaded_pair(
         require_compilable(choose_device(device), exact=exact)
     pair = with_random_draft(load_pair(target, draft, device=device, dtype=dtype, exact=exact, report=report))
     if compiled:
-        compile_rounds(pair, report)
+        compile_rounds(pair, report, passes)
     return pair
 
 
@@ -138,11 +144,19 @@ def _random_module(name: str, config: Any, device: torch.device, dtype: torch.dt
     try:
         with device:
             module: Any = AutoModelForCausalLM.from_config(config, dtype=dtype)
+            _fill_biases(module)
     except Exception as error:  # whose numbers fit each other, only the family's own source knows
         if not memory_is_full(error):
             raise ConfigError(f"{name} makes no language model ({_short(error)}); give another config.json") from error
         raise DeviceError(f"{name} does not fit in the memory of {device}; choose a smaller shape or dtype") from error
     return module.eval()
+
+
+def _fill_biases(module: Any) -> None:
+    """Random biases: those of new modules are zero, and passes leave them out, which makes them shorter than usual."""
+    for name, weight in module.named_parameters():
+        if name.endswith("bias"):
+            torch.nn.init.normal_(weight, std=BIAS)
 
 
 def _config(name: str) -> Any:

@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from decoder.config import PRESETS
-from decoder.resident.pace import SIZES, Pace, Plan
+from decoder.resident.pace import Pace, Plan
+from decoder.resident.passes import SIZES
 
 FAST = replace(PRESETS["fast"], d_max=6, d0=5, rho_deep=0.0, history=False)
 

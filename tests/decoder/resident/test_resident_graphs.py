@@ -16,6 +16,7 @@ from decoder.engine import Outcome
 from decoder.events import Round
 from decoder.models import Pair
 from decoder.resident.contest import compile_pair
+from decoder.resident.passes import passes
 from decoder.resident.seat import Seats
 from decoder.resident.session import ResidentSession
 from decoder.resident.shape import Shape
@@ -279,7 +280,7 @@ def test_compiled_passes_are_captured_too(lab: Lab, monkeypatch: pytest.MonkeyPa
     """Kept whatever they take; in half precision they round otherwise, so that only texts of one form are compared."""
     monkeypatch.setattr("decoder.resident.contest.PAYS", float("inf"))
     pair, lines = on_gpu(lab, family, dtype), list[str]()
-    compile_pair(pair, lines.append)
+    compile_pair(pair, lines.append, passes(METHODS.values()))
     assert [line.split(":")[0] for line in lines if "x the time, kept" in line] == ["compiled draft", "compiled target"]
     prompt = lab.prompt_tokens(lab.pair(family), PROMPT)
     if dtype == "float64":

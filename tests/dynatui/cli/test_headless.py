@@ -12,6 +12,7 @@ import pytest
 from decoder.config import RunConfig
 from decoder.errors import DeviceError, PairError, RecordingError
 from decoder.events import End, Event, Figures, Summary
+from decoder.resident.passes import of_run
 from decoder.steering import Steering
 from dynatui.cli import headless
 from dynatui.cli.streams import OutputError, ReaderLeftError
@@ -95,6 +96,7 @@ def test_the_engine_gets_what_was_asked_for() -> None:
     )
     Desk().run(engine, session)
     assert engine.pairs == [("t", "d", "cpu", "float32", True, True)]
+    assert engine.passes == [of_run(TWO_METHODS)]
     assert engine.configs == [TWO_METHODS]
     assert engine.speeds == [0.5]
 
@@ -190,11 +192,19 @@ def test_a_signal_while_models_load_interrupts() -> None:
             dtype: str,
             exact: bool,
             compiled: bool,
+            passes: object,
             report: Callable[[str], None],
         ) -> str:
             signal.raise_signal(signal.SIGINT)
             return super().load_pair(
-                target, draft, device=device, dtype=dtype, exact=exact, compiled=compiled, report=report
+                target,
+                draft,
+                device=device,
+                dtype=dtype,
+                exact=exact,
+                compiled=compiled,
+                passes=passes,
+                report=report,
             )
 
     desk, engine = Desk(), Slow()
