@@ -212,9 +212,22 @@ class Graphs:
         return replay
 
 
+def has_graphs(device: torch.device) -> bool:
+    """Whether a device may repeat work by itself."""
+    return device.type == "cuda"
+
+
 def has_room(device: torch.device, needed_bytes: int) -> bool:
-    """Whether an accelerator has so much memory left; a CPU is not asked."""
-    return device.type != "cuda" or torch.cuda.mem_get_info(device)[0] >= needed_bytes
+    """Whether an accelerator has so much memory left, with what torch keeps of it unused; a CPU is not asked."""
+    if device.type != "cuda":
+        return True
+    torch.cuda.empty_cache()
+    return torch.cuda.mem_get_info(device)[0] >= needed_bytes
+
+
+def memory_is_full(error: Exception) -> bool:
+    """Whether this error says so; on a CPU, torch has none of its own for it."""
+    return isinstance(error, torch.OutOfMemoryError | MemoryError) or "can't allocate memory" in str(error)
 
 
 def device_name(device: torch.device) -> str | None:

@@ -12,7 +12,7 @@ from transformers.utils import logging as transformers_logging
 from decoder.checkpoints import EMBEDDED_DRAFT, EMBEDDED_TARGET, display_name, load_config, load_model
 from decoder.checks import check_architecture, common_tokenizer, probe
 from decoder.config import RunConfig
-from decoder.device import choose_device, choose_dtype, set_up
+from decoder.device import choose_device, choose_dtype, has_graphs, set_up
 from decoder.errors import ConfigError
 from decoder.exact.pair import exact_pair
 from decoder.exact.trial import refuse_float64
@@ -21,7 +21,7 @@ from decoder.models import LanguageModel, Pair
 from decoder.resident.compiled import require_compilable
 from decoder.resident.contest import compile_pair
 from decoder.resident.passes import Passes, of_run
-from decoder.resident.trial import refusal
+from decoder.resident.trial import settle
 from decoder.threads import settle_threads
 
 Report = Callable[[str], None]
@@ -82,8 +82,8 @@ def load_pair(
     if exact:
         report("finding passes that agree bit for bit")
         pair = exact_pair(pair)
-    elif chosen_device.type == "cuda":
-        _try_rounds(pair, report)
+    elif has_graphs(chosen_device):
+        try_rounds(pair, report)
     if compiled:
         compile_rounds(pair, report, passes)
     for model in (pair.target, pair.draft):
@@ -91,9 +91,10 @@ def load_pair(
     return pair
 
 
-def _try_rounds(pair: Pair, report: Report) -> None:
+def try_rounds(pair: Pair, report: Report) -> None:
+    """Finds out whether rounds run on the pair's accelerator, and says why if they do not."""
     report("trying rounds on the device")
-    pair.seats.refused = refusal(pair)
+    pair.seats.refused = settle(pair)
     if pair.seats.refused:
         report(f"rounds are driven by the host, which is slower: on the device, {pair.seats.refused}")
 

@@ -24,7 +24,7 @@ from decoder.events import End, Event, Figures, Knob, Round, Run, Start, Summary
 from decoder.methods import Method, chosen
 from decoder.metrics import Race
 from decoder.models import Pair
-from decoder.neartie import judged
+from decoder.neartie import Judge
 from decoder.steering import Stage, StageName, Steering
 from decoder.text import Pieces, TextStream, as_chat, encode_prompt, without_surrogates
 from decoder.threads import Awake, quick_switches, settle_threads
@@ -216,13 +216,13 @@ def _knob_event(method: str, number: int, turned: Turned) -> Knob:
 
 def _judged(pair: Pair, prompt_ids: list[int], race: Race) -> dict[str, Figures]:
     """Final figures; where a method differs from ar, float32 says by how much and whether the two tokens were a tie."""
-    final = {}
+    final, judge = {}, Judge(pair.target)
     for name, found in race.figures().items():
         final[name] = found
         index = found.first_difference
         if index is not None:
             prefix = [*prompt_ids, *race.tallies["ar"].tokens[:index]]
             rivals = (race.tallies["ar"].tokens[index], race.tallies[name].tokens[index])
-            verdict = judged(pair.target, prefix, rivals, by_module=name == "hf")
+            verdict = judge(prefix, rivals, by_module=name == "hf")
             final[name] = msgspec.structs.replace(found, near_tie=verdict.near_tie, first_difference_gap=verdict.gap)
     return final

@@ -88,7 +88,7 @@ def copy_bandwidth(device: torch.device, size: int = COPIED_BYTES) -> float:
 
 def read_bytes(model: LanguageModel) -> int:
     """Bytes of weights that one forward pass reads: all but the input embedding, unless that is the head as well."""
-    module = model.module
+    module = model.skeleton
     total: int = sum(weight.numel() * weight.element_size() for weight in module.parameters())
     embedding, head = module.get_input_embeddings().weight, module.get_output_embeddings()
     tied = head is not None and head.weight is embedding
@@ -111,11 +111,6 @@ def begin_peak(device: torch.device) -> None:
         ctypes.CDLL(None).malloc_trim(0)  # what is free but kept by glibc would count as in use
     with suppress(OSError):
         Path("/proc/self/clear_refs").write_text("5", encoding="ascii")  # Linux then begins a new peak
-
-
-def memory_is_full(error: Exception) -> bool:
-    """Whether this error says so; on a CPU, torch has none of its own for it."""
-    return isinstance(error, torch.OutOfMemoryError | MemoryError) or "can't allocate memory" in str(error)
 
 
 def _processor() -> str:

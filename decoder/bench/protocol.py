@@ -15,8 +15,9 @@ from random import Random
 from msgspec import structs
 
 from decoder.bench.contenders import Contender, Trial
-from decoder.bench.machine import memory_is_full, peak_during, waited_s
+from decoder.bench.machine import peak_during, waited_s
 from decoder.bench.watched import Seen
+from decoder.device import memory_is_full
 from decoder.errors import DeviceError
 from decoder.metrics import Tally
 from decoder.models import Pair

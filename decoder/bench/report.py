@@ -17,7 +17,7 @@ from decoder.config import RunConfig
 from decoder.events import Figures
 from decoder.metrics import figures
 from decoder.models import Pair
-from decoder.neartie import Verdict, judged
+from decoder.neartie import Judge, Verdict
 
 SCHEMA = 1
 
@@ -118,9 +118,10 @@ def setup(
 
 def of_texts(setup: Setup, pair: Pair, samples: Samples) -> Report:
     """What samples on texts tell."""
+    score = Judge(pair.target)
 
     def judge(prompt: int, before: Sequence[int], rivals: tuple[int, int], by_module: bool) -> Verdict:  # noqa: FBT001 - a `Judge`
-        return judged(pair.target, [*setup.prompts[prompt], *before], rivals, by_module=by_module)
+        return score([*setup.prompts[prompt], *before], rivals, by_module=by_module)
 
     return Report(
         setup=setup,
@@ -137,7 +138,7 @@ def of_texts(setup: Setup, pair: Pair, samples: Samples) -> Report:
 def of_rounds(setup: Setup, pair: Pair, samples: Samples) -> RoundsReport:
     """What samples on random tokens tell."""
     contexts = [len(prompt) for prompt in setup.prompts]
-    arithmetic = Arithmetic(shape(pair.target.module), shape(pair.draft.module))
+    arithmetic = Arithmetic(shape(pair.target.skeleton), shape(pair.draft.skeleton))
     return RoundsReport(
         setup=setup,
         load_after=load(),

@@ -234,6 +234,21 @@ class Seats:
             self._forwards[model] = static_forward(model)
         return self._forwards[model]
 
+    def anew(self, model: "LanguageModel") -> "Seats":
+        """Those of another pair with this model, which runs there as it runs here."""
+        forms = {model: self._forwards[model]} if model in self._forwards else {}
+        return Seats(refused=self.refused, _forwards=forms)
+
+    def knows(self, model: "LanguageModel") -> bool:
+        """Whether it was settled how a model runs here."""
+        return model in self._forwards
+
+    def forget(self) -> None:
+        """Lets go of all seats and forms of models."""
+        self._free, self._captures = [], None
+        self._forwards.clear()
+        self._capturable.clear()
+
     def run(self, model: "LanguageModel", forward: StaticForward) -> None:
         """Lets a model run in another way in all seats that are taken from now on."""
         self._forwards[model] = forward
