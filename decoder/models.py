@@ -76,7 +76,7 @@ class LanguageModel:
         self._load = load
         self._lean = lean(module)
         self._forward: Forward = self._lean or ModuleForward(module)
-        self._apart = self._lean is not None
+        self.apart = self._lean is not None
         """Whether passes run without the module."""
 
     @property
@@ -117,7 +117,7 @@ class LanguageModel:
 
     def slim(self) -> None:
         """Lets go of weights that are held twice, where they can be loaded again."""
-        if self._apart and self._load:
+        if self.apart and self._load:
             self._module = None
 
     def hand_over(self) -> Any:
@@ -135,11 +135,11 @@ class LanguageModel:
 
     def run_by(self, forward: Forward) -> None:
         """Runs by this from now on, which needs no module."""
-        self._forward, self._apart = forward, True
+        self._forward, self.apart = forward, True
 
     def run_by_module(self) -> None:
         """Runs by the Hugging Face module from now on."""
-        self._forward, self._apart = ModuleForward(self.module), False
+        self._forward, self.apart = ModuleForward(self.module), False
 
     def generate_by(self, settings: GenerationConfig) -> None:
         """Gives transformers' own methods other settings."""

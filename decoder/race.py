@@ -25,6 +25,7 @@ from decoder.methods import Method, chosen
 from decoder.metrics import Race
 from decoder.models import Pair
 from decoder.neartie import Judge
+from decoder.path import path
 from decoder.steering import Stage, StageName, Steering
 from decoder.text import Pieces, TextStream, as_chat, encode_prompt, without_surrogates
 from decoder.threads import Awake, quick_switches, settle_threads
@@ -129,6 +130,7 @@ def _events(
 
 
 def _run_event(pair: Pair, prompt: str, prompt_ids: list[int], config: RunConfig, methods: Sequence[Method]) -> Run:
+    way = path(pair)
     parameters: dict[str, dict[str, Any]] = {method.name: dict(method.parameters(config)) for method in methods}
     return Run(
         version=decoder.__version__,
@@ -138,6 +140,8 @@ def _run_event(pair: Pair, prompt: str, prompt_ids: list[int], config: RunConfig
         device=pair.device,
         dtype=pair.dtype,
         exact=pair.exact,
+        path=way.name,
+        path_reason=way.reason,
         seed=config.seed,
         prompt=prompt,
         prompt_tokens=prompt_ids,

@@ -56,18 +56,18 @@ class Compiled:
             plain: Computes all other sizes.
             compile_pass: Makes one function of a pass.
         """
-        self._plain = plain
+        self.plain = plain
         readable = plain.for_a_compiler() if isinstance(plain, LeanStatic) else plain
         self._pass = compile_pass(readable.computed)
         self._sizes: set[int] = set()
 
     def new_store(self, capacity: int) -> Float[Tensor, "L 2 H S D"]:
         """See `StaticForward`."""
-        return self._plain.new_store(capacity)
+        return self.plain.new_store(capacity)
 
     def rotation(self, store: Float[Tensor, "L 2 H S D"], positions: Int[Tensor, "N"]) -> Tensor:
         """See `StaticForward`."""
-        return self._plain.rotation(store, positions)
+        return self.plain.rotation(store, positions)
 
     def computed(
         self,
@@ -79,7 +79,7 @@ class Compiled:
     ) -> Float[Tensor, "N V"]:
         """See `StaticForward`."""
         if len(tokens) not in self._sizes:
-            return self._plain.computed(store, tokens, rotation, slots, bias)
+            return self.plain.computed(store, tokens, rotation, slots, bias)
         # Should the compiler hold that this is another pass than the one it knows, it shall not stop a round for it.
         with torch.compiler.set_stance("eager_on_recompile"):
             return self._pass(store, tokens, rotation, slots, bias)

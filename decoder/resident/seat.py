@@ -239,9 +239,9 @@ class Seats:
         forms = {model: self._forwards[model]} if model in self._forwards else {}
         return Seats(refused=self.refused, _forwards=forms)
 
-    def knows(self, model: "LanguageModel") -> bool:
-        """Whether it was settled how a model runs here."""
-        return model in self._forwards
+    def form(self, model: "LanguageModel") -> StaticForward | None:
+        """How a model runs here; None: that was not settled yet."""
+        return self._forwards.get(model)
 
     def forget(self) -> None:
         """Lets go of all seats and forms of models."""

@@ -64,7 +64,7 @@ def settle(pair: Pair) -> str | None:
     try:
         right = references(pair)
         for model in (pair.target, pair.draft):
-            if not pair.seats.knows(model):
+            if pair.seats.form(model) is None:
                 pair.seats.run(model, static_in_place(model))
         refused = refusal(pair, right)
     except Exception as error:  # noqa: BLE001 - whatever a model, a driver or torch objects to, the host can go on

@@ -248,7 +248,7 @@ def test_a_form_that_cannot_be_made_leaves_the_modules(
     monkeypatch.setattr(forward, "empty", broken_after(layers))
     assert settle(pair) == "CUDA out of memory. Tried to allocate 2.00 GiB"
     assert all(isinstance(model._forward, ModuleForward) for model in models(pair))
-    assert not any(pair.seats.knows(model) for model in models(pair))
+    assert not any(pair.seats.form(model) for model in models(pair))
     expected = lab.generate(lab.pair("neox"), "float32", PROMPT, 40)
     assert texts(pair) == dict.fromkeys(METHODS, expected)
 
@@ -394,7 +394,7 @@ def test_random_weights_are_tried_and_held_once(config: str) -> None:
     pair = shapes.random_pair(config, config, device="cpu", dtype="bfloat16", report=said.append)
     assert "trying rounds on the device" in said
     assert pair.seats.refused is None
-    assert all(pair.seats.knows(model) and model.held is None for model in models(pair))
+    assert all(pair.seats.form(model) and model.held is None for model in models(pair))
 
 
 @pytest.mark.usefixtures("_as_on_cuda", "_as_if_it_had_graphs")
@@ -446,7 +446,7 @@ def test_a_random_draft_takes_the_place_of_its_module_and_the_target_keeps_its_f
         patch.setattr(trial, "static_in_place", noted)
         pair = shapes.loaded_pair(str(saved.target), str(saved.draft), device="cpu", dtype="float32")
     assert forms == ["target", "draft", "draft (random head)"]
-    assert all(pair.seats.knows(model) and model.held is None for model in models(pair))
+    assert all(pair.seats.form(model) and model.held is None for model in models(pair))
     (summary,) = (
         event for event in decode(pair, PROMPT, RunConfig(("linear", "ar"), 30)) if isinstance(event, Summary)
     )
