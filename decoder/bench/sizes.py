@@ -31,13 +31,13 @@ def contenders(config: RunConfig, sizes: Sequence[Size]) -> list[Contender]:
     """ar, and rounds with a tree of each size; their peak memory is that of the rounds, not of the prompt."""
     return [
         own(BASELINE, BASELINE, BASELINE, config, begin_peak),
-        *(own(f"{size.depth}x{size.rows}", "tree", *_rules(size, config), begin_peak) for size in sizes),
+        *(own(f"{size.depth}x{size.rows}", "tree", *run_of(size, config), begin_peak) for size in sizes),
     ]
 
 
 def passes(config: RunConfig, sizes: Sequence[Size]) -> Passes:
     """What those rounds are made of."""
-    runs = (_rules(size, config) for size in sizes)
+    runs = (run_of(size, config) for size in sizes)
     rules = [each for each in (run.fixed if method == "fixed" else run.dynatree for method, run in runs) if fits(each)]
     return of_sizes(rules, (size.rows for size in sizes if size.rows <= MOST_NODES))
 
@@ -56,7 +56,7 @@ def refuse_wider(sizes: Sequence[Size], vocabulary: int) -> None:
             )
 
 
-def _rules(size: Size, config: RunConfig) -> tuple[str, RunConfig]:
+def run_of(size: Size, config: RunConfig) -> tuple[str, RunConfig]:
     """The method and parameters whose every tree has this size.
 
     Raises:

@@ -7,7 +7,6 @@ several lanes at once need is as many seats; weights are shared.
 import time
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import TYPE_CHECKING
 
 import torch
@@ -57,8 +56,8 @@ class Seat:
         self._graphs = graphs
         self._capturable = capturable
         self._captured: dict[tuple[object, ...], Work] = {}
-        self._in_use: dict[Hashable, Callable[[int], Work]] = {}
-        """What this text was decoded by so far, by its size: the length of the text -> the work."""
+        self._in_use: dict[Shape | int, None] = {}
+        """Drafts and rows of verifications that this text has asked for so far, in their order."""
 
     def mark(self) -> Mark:
         """Here, in the device's stream of work."""
@@ -86,7 +85,7 @@ class Seat:
     def drafting(self, shape: Shape, length: int) -> Work:
         """What drafts a tree after a text of at most so many tokens and reports it."""
         visible = slots(length + shape.rows)
-        self._in_use[shape] = partial(self.drafting, shape)
+        self._in_use[shape] = None
         return self._repeatable(
             ("draft", shape.widest == 1), (shape, visible), lambda: grow(self.draft, self.board, shape, visible)
         )
@@ -94,7 +93,7 @@ class Seat:
     def verification(self, nodes: int, length: int) -> Work:
         """What verifies and commits a tree of at most so many nodes after a text of at most so many tokens."""
         visible, draft = slots(length - 1 + nodes), self.draft if nodes > 1 else None
-        self._in_use[nodes] = partial(self.verification, nodes)
+        self._in_use[nodes] = None
         return self._repeatable(
             ("verification", nodes == 1),
             (nodes, visible),
@@ -104,8 +103,11 @@ class Seat:
     def capture_ahead(self, length: int) -> bool:
         """Captures one graph, if any, that this text lacks when it is so long; returns whether there was one."""
         before = len(self._captured)
-        for work_at in list(self._in_use.values()):
-            work_at(length)
+        for size in list(self._in_use):
+            if isinstance(size, Shape):
+                self.drafting(size, length)
+            else:
+                self.verification(size, length)
             if len(self._captured) > before:
                 return True
         return False

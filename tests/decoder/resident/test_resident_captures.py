@@ -1,5 +1,7 @@
 """Graphs are few, captured once, replayed before anybody counts their time, and ready when a text grows into them."""
 
+import gc
+import weakref
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -164,6 +166,23 @@ def test_one_graph_a_call_is_captured_ahead_and_none_beyond_the_end_of_the_text(
     assert not session.prepare()
     session.close()
     assert not session.prepare()
+
+
+def test_a_seat_that_is_dropped_is_gone_at_once_with_its_memory(lab: Lab) -> None:
+    pair = recorded(lab.loaded(lab.pair("long"), "float32"))
+    pair.seats.graphs = False
+    session = resident(pair, [1, 2, 3], 20, FAST)
+    session.prefill()
+    session.step(())
+    session.close()
+    seat = weakref.ref(session._seat)
+    del session
+    gc.disable()
+    try:
+        pair.seats.take(pair, 500)
+        assert seat() is None
+    finally:
+        gc.enable()
 
 
 def test_only_lanes_that_run_and_can_prepare_are_asked_to(lab: Lab) -> None:
