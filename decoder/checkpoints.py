@@ -42,11 +42,11 @@ def looks_like_a_path(name: str) -> bool:
 
 def load_model(name: str, device: torch.device, dtype: torch.dtype) -> LanguageModel:
     """A model in the form in which it runs fastest here."""
-    load = functools.partial(load_module, name, device, dtype)
-    return LanguageModel(load(), display_name(name), load)
+    load = functools.partial(load_module, name, dtype)
+    return LanguageModel(load(device), display_name(name), load)
 
 
-def load_module(name: str, device: torch.device, dtype: torch.dtype) -> Any:
+def load_module(name: str, dtype: torch.dtype, device: torch.device) -> Any:
     """Weights in safetensors, in evaluation mode; refuses a checkpoint that lacks some."""
     module, info = _from_hub(
         name,

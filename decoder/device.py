@@ -1,10 +1,12 @@
 """Where models run and what time and memory that takes: the only module that speaks to torch.cuda."""
 
 import gc
+import os
 import resource
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +27,8 @@ DTYPES = {
 WARM_UPS = 2
 """Runs before a capture: libraries choose kernels and take their workspace in them."""
 NATIVE_BF16 = frozenset({"avx512_bf16", "amx_bf16", "bf16"})
+CUDNN_RANK = "TORCH_CUDNN_SDPA_DEPRIORITIZED"
+"""Torch's own variable for the rank of cuDNN's attention."""
 
 
 def choose_device(name: str) -> torch.device:
@@ -72,6 +76,32 @@ def choose_dtype(
     if device.type == "cuda":
         return checkpoint or torch.float16
     return torch.bfloat16 if cpu_computes_bf16() and bfloat16_pays() else torch.float32
+
+
+def set_up(device: torch.device, dtype: torch.dtype) -> None:
+    """Chooses torch's kernels for this device and dtype, for the whole process; called before models are loaded.
+
+    cuDNN's attention makes a plan for every number of rows and slots, which takes milliseconds, and has open reports of
+    wrong results under a mask. It is off unless `CUDNN_RANK` is set, with which the user decides. Sums of products stay
+    in float32, also in float16.
+    """
+    if device.type != "cuda":
+        return
+    if CUDNN_RANK not in os.environ:
+        torch.backends.cuda.enable_cudnn_sdp(enabled=False)
+    if dtype is torch.float16:
+        torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction = False
+
+
+@contextmanager
+def without_gradients() -> Iterator[None]:
+    """Neither gradients nor inference tensors.
+
+    Torch before 2.11 keeps the tensors of the first capture's random numbers: if that was in inference mode, every
+    later capture outside of it fails (pytorch #166792). So whatever a graph may be captured from runs in this mode.
+    """
+    with torch.inference_mode(mode=False), torch.no_grad():
+        yield
 
 
 def cpu_computes_bf16() -> bool:
@@ -164,7 +194,8 @@ class Graphs:
         if self._device.type != "cuda":
             return work
         # A capture that fails would leave its stream behind as this thread's: the outer context does not.
-        with torch.cuda.device(self._device), torch.cuda.stream(torch.cuda.current_stream(self._device)):
+        stream = torch.cuda.stream(torch.cuda.current_stream(self._device))
+        with without_gradients(), torch.cuda.device(self._device), stream:
             if self._stream is None:
                 self._stream, self._pool = torch.cuda.Stream(), torch.cuda.graph_pool_handle()
             self._stream.wait_stream(torch.cuda.current_stream())
@@ -181,9 +212,17 @@ class Graphs:
         return replay
 
 
+def has_graphs(device: torch.device) -> bool:
+    """Whether a device may repeat work by itself."""
+    return device.type == "cuda"
+
+
 def has_room(device: torch.device, needed_bytes: int) -> bool:
-    """Whether an accelerator has so much memory left; a CPU is not asked."""
-    return device.type != "cuda" or torch.cuda.mem_get_info(device)[0] >= needed_bytes
+    """Whether an accelerator has so much memory left, with what torch keeps of it unused; a CPU is not asked."""
+    if device.type != "cuda":
+        return True
+    torch.cuda.empty_cache()
+    return torch.cuda.mem_get_info(device)[0] >= needed_bytes
 
 
 def memory_is_full(error: Exception) -> bool:

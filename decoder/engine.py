@@ -8,7 +8,7 @@ twice.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import Literal, Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float
@@ -76,6 +76,14 @@ class Session(Protocol):
 
     def close(self) -> None:
         """Ends the session before its text is finished."""
+
+
+@runtime_checkable
+class Prepares(Protocol):
+    """A session that can do work before it is needed."""
+
+    def prepare(self) -> bool:
+        """Does a part of it, between two rounds; returns whether there was any."""
 
 
 class Budget:

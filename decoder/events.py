@@ -40,6 +40,10 @@ class Run(Base, tag="run", frozen=True, kw_only=True):
     dtype: str
     exact: bool = False
     """Whether all methods but hf compute a token's logits bit for bit alike."""
+    path: str = ""
+    """How rounds are decoded: cuda graphs, static module or host; empty in older recordings."""
+    path_reason: str = ""
+    """Why not in a faster way; where there is none, what computes."""
     seed: int
     temperature: float = 0.0
     top_p: float = 1.0

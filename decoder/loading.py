@@ -11,7 +11,8 @@ from transformers.utils import logging as transformers_logging
 
 from decoder.checkpoints import EMBEDDED_DRAFT, EMBEDDED_TARGET, display_name, load_config, load_model
 from decoder.checks import check_architecture, common_tokenizer, probe
-from decoder.device import choose_device, choose_dtype
+from decoder.config import RunConfig
+from decoder.device import choose_device, choose_dtype, has_graphs, set_up
 from decoder.errors import ConfigError
 from decoder.exact.pair import exact_pair
 from decoder.exact.trial import refuse_float64
@@ -19,7 +20,8 @@ from decoder.lean.half import bfloat16_pays
 from decoder.models import LanguageModel, Pair
 from decoder.resident.compiled import require_compilable
 from decoder.resident.contest import compile_pair
-from decoder.resident.trial import refusal
+from decoder.resident.passes import Passes, of_run
+from decoder.resident.trial import settle
 from decoder.threads import settle_threads
 
 Report = Callable[[str], None]
@@ -33,6 +35,7 @@ def load_pair(
     dtype: str = "auto",
     exact: bool = False,
     compiled: bool = False,
+    passes: Passes | None = None,
     report: Report = lambda _: None,
 ) -> Pair:
     """Loads two models from hub ids or local folders; with neither, the embedded pair.
@@ -44,6 +47,7 @@ def load_pair(
         dtype: auto, or a dtype's name.
         exact: Whether every method must write the text of `ar` bit for bit, in half precision too; takes longer.
         compiled: Whether torch.compile is tried on the passes of both, and kept where it is faster; for CUDA.
+        passes: What is compiled; None: what `RunConfig()` decodes by.
         report: Told in a few words what is under way.
 
     Raises:
@@ -67,6 +71,7 @@ def load_pair(
     chosen_dtype = choose_dtype(dtype, chosen_device, getattr(configs[target], "dtype", None), bfloat16_pays)
     if exact:
         refuse_float64(chosen_dtype)
+    set_up(chosen_device, chosen_dtype)
     tokenizer = common_tokenizer(target, draft)
     models = []
     for role, name in (("target", target), ("draft", draft)):
@@ -77,26 +82,27 @@ def load_pair(
     if exact:
         report("finding passes that agree bit for bit")
         pair = exact_pair(pair)
-    elif chosen_device.type == "cuda":
-        _try_rounds(pair, report)
+    elif has_graphs(chosen_device):
+        try_rounds(pair, report)
     if compiled:
-        compile_rounds(pair, report)
+        compile_rounds(pair, report, passes)
     for model in (pair.target, pair.draft):
         model.slim()
     return pair
 
 
-def _try_rounds(pair: Pair, report: Report) -> None:
+def try_rounds(pair: Pair, report: Report) -> None:
+    """Finds out whether rounds run on the pair's accelerator, and says why if they do not."""
     report("trying rounds on the device")
-    pair.seats.refused = refusal(pair)
+    pair.seats.refused = settle(pair)
     if pair.seats.refused:
         report(f"rounds are driven by the host, which is slower: on the device, {pair.seats.refused}")
 
 
-def compile_rounds(pair: Pair, report: Report) -> None:
+def compile_rounds(pair: Pair, report: Report, passes: Passes | None = None) -> None:
     """Compiles the passes of rounds on the device, where there are such rounds and that is faster."""
     if pair.seats.refused is None:
-        compile_pair(pair, report)
+        compile_pair(pair, report, passes or of_run(RunConfig()))
 
 
 def make_pair(target: LanguageModel, draft: LanguageModel, tokenizer: PreTrainedTokenizerBase) -> Pair:

@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Float
 from numpy.typing import NDArray
 from torch import Tensor
-from transformers import GenerationConfig, PreTrainedTokenizerBase
+from transformers import AutoModelForCausalLM, GenerationConfig, PreTrainedTokenizerBase
 
 from decoder.calibration import Calibration
 from decoder.costs import Costs
@@ -29,6 +29,8 @@ NO_LIMIT = 1 << 20
 """Tokens that a model can hold whose configuration names no number."""
 LENGTHS = ("max_position_embeddings", "max_target_positions", "max_seq_len")
 """What configurations call that number; the first that is there counts."""
+Load = Callable[[torch.device], Any]
+"""Loads a Hugging Face module."""
 
 
 def longest_text(config: Any) -> int:
@@ -48,17 +50,18 @@ def longest_text(config: Any) -> int:
 class LanguageModel:
     """A causal language model as the engine sees it: rows in, logits out, keys and values appended to a cache.
 
-    On a CPU, families that `decoder.lean` knows run through it. Their Hugging Face module is then needed only by
-    transformers' own methods and to judge near ties, and is loaded when one of these asks for it.
+    On a CPU, families that `decoder.lean` knows run through it, and on CUDA through what `decoder.resident` makes of
+    them. Their Hugging Face module is then needed only by transformers' own methods and to judge near ties, and is
+    loaded when one of these asks for it.
     """
 
-    def __init__(self, module: Any, name: str, load: Callable[[], Any] | None = None) -> None:
+    def __init__(self, module: Any, name: str, load: Load | None = None) -> None:
         """Prepares a loaded module.
 
         Args:
             module: A Hugging Face module in evaluation mode.
             name: Hub id or folder name, as it is told.
-            load: Loads the module again; None: it must be held.
+            load: Loads the module again, on a device; None: it must be held.
         """
         self.name = name
         config = module.config.get_text_config()
@@ -71,23 +74,75 @@ class LanguageModel:
         self.dtype = weight.dtype
         self.generation: GenerationConfig = module.generation_config
         """What transformers' own methods go by."""
+        self._config: Any = module.config
         self._module: Any = module
         self._load = load
         self._lean = lean(module)
         self._forward: Forward = self._lean or ModuleForward(module)
+        self.apart = self._lean is not None
+        """Whether passes run without the module."""
 
     @property
     def module(self) -> Any:
-        """The Hugging Face module."""
-        if self._module is None and self._load:
-            self._module = self._load()
-            self._module.generation_config = self.generation
+        """The Hugging Face module, which is loaded and held from now on if it was let go of."""
+        if self._module is None:
+            self._module = self.loaded(self.device)
         return self._module
+
+    @property
+    def held(self) -> Any:
+        """The Hugging Face module; None where it was let go of."""
+        return self._module
+
+    @property
+    def can_load(self) -> bool:
+        """Whether the module can be loaded again."""
+        return self._load is not None
+
+    def loaded(self, device: torch.device) -> Any:
+        """The module once more, held by nobody else, in the model's dtype.
+
+        Raises:
+            DeviceError: It does not fit in the device's memory.
+        """
+        assert self._load is not None, "a module that cannot be loaded again is held"  # noqa: S101 - a programmer's mistake
+        module = self._load(device)
+        module.generation_config = self.generation
+        return module
+
+    @property
+    def skeleton(self) -> Any:
+        """The module, or one without weights that has the same parts and shapes."""
+        if self._module is not None:
+            return self._module
+        with torch.device("meta"):
+            return AutoModelForCausalLM.from_config(self._config, dtype=self.dtype)
 
     def slim(self) -> None:
         """Lets go of weights that are held twice, where they can be loaded again."""
-        if self._lean and self._load:
+        if self.apart and self._load:
             self._module = None
+
+    def hand_over(self) -> Any:
+        """The module, which nobody else may hold, for one who takes it apart.
+
+        The model cannot run until it is told by what else it does.
+        """
+        module, self._module = self.module, None
+        self.rest()
+        return module
+
+    def rest(self) -> None:
+        """Lets go of what it runs by, until it is told by what else it runs."""
+        vars(self).pop("_forward", None)
+
+    def run_by(self, forward: Forward) -> None:
+        """Runs by this from now on, which needs no module."""
+        self._forward, self.apart = forward, True
+
+    def run_by_module(self) -> None:
+        """Runs by the Hugging Face module from now on."""
+        self._forward, self.apart = ModuleForward(self.module), False
 
     def generate_by(self, settings: GenerationConfig) -> None:
         """Gives transformers' own methods other settings."""
@@ -141,10 +196,6 @@ class LanguageModel:
         twin = copy.copy(self)
         twin._forward = forward  # noqa: SLF001 - another of the same class
         return twin
-
-    def module_in_float32(self) -> Any:
-        """The same weights in float32, to judge near ties."""
-        return copy.deepcopy(self.module).float()
 
 
 @dataclass(frozen=True)

@@ -18,17 +18,18 @@ import decoder
 from decoder.config import RunConfig
 from decoder.controller import Turned
 from decoder.device import memory_is_full, peak_bytes, release_memory
-from decoder.engine import AtStage, Outcome, Session
+from decoder.engine import AtStage, Outcome, Prepares, Session
 from decoder.errors import DeviceError
 from decoder.events import End, Event, Figures, Knob, Round, Run, Start, Summary
 from decoder.methods import Method, chosen
 from decoder.metrics import Race
 from decoder.models import Pair
-from decoder.neartie import judged
+from decoder.neartie import Judge
+from decoder.path import path
 from decoder.policy import limit
 from decoder.steering import Stage, StageName, Steering, Turn
 from decoder.text import Pieces, TextStream, as_chat, encode_prompt, without_surrogates
-from decoder.threads import Awake, settle_threads
+from decoder.threads import Awake, quick_switches, settle_threads
 from decoder.waiting import SlowMotion, hold, takes_step
 
 
@@ -78,9 +79,10 @@ def decode(
     settle_threads(pair)
     started = time.perf_counter()
     race = Race()
-    for event in _events(pair, text, prompt_ids, config, methods, steering or Steering(), started):
-        race = race.apply(event)
-        yield event
+    with quick_switches(pair.target.device):
+        for event in _events(pair, text, prompt_ids, config, methods, steering or Steering(), started):
+            race = race.apply(event)
+            yield event
     yield Summary(methods=_judged(pair, prompt_ids, race))
 
 
@@ -104,9 +106,9 @@ def _events(
             session = method.open(pair, prompt_ids, config)
             lanes.append(Lane(method, session, TextStream(pair.tokenizer, prompt_ids)))
             yield Start(method=method.name, prefill_s=session.prefill())
-        awake, motion = Awake(pair), SlowMotion(steering)
+        awake, motion, idle = Awake(pair), SlowMotion(steering), partial(_prepare, lanes)
         while running := [lane for lane in lanes if not lane.ended]:
-            hold(steering)
+            hold(steering, idle=idle)
             if steering.stopped:
                 break
             lane = min(running, key=lambda lane: lane.decode_s)
@@ -120,7 +122,7 @@ def _events(
             watched = _watched(steering, lanes)
             if (lane is watched or watched.ended) and takes_step(steering):
                 hold(steering, Stage("committed", told) if lane is watched else None)
-            motion.after(outcome.round_s)
+            motion.after(outcome.round_s, idle)
     except Exception as error:
         yield End(method=current, reason="error", error=str(error) or type(error).__name__)
         if memory_is_full(error):
@@ -138,6 +140,7 @@ def _events(
 
 
 def _run_event(pair: Pair, prompt: str, prompt_ids: list[int], config: RunConfig, methods: Sequence[Method]) -> Run:
+    way = path(pair)
     parameters: dict[str, dict[str, Any]] = {method.name: method.parameters(config) for method in methods}
     return Run(
         version=decoder.__version__,
@@ -147,6 +150,8 @@ def _run_event(pair: Pair, prompt: str, prompt_ids: list[int], config: RunConfig
         device=pair.device,
         dtype=pair.dtype,
         exact=pair.exact,
+        path=way.name,
+        path_reason=way.reason,
         seed=config.seed,
         prompt=prompt,
         prompt_tokens=prompt_ids,
@@ -158,6 +163,11 @@ def _run_event(pair: Pair, prompt: str, prompt_ids: list[int], config: RunConfig
 def _watched(steering: Steering, lanes: Sequence[Lane]) -> Lane:
     """The lane that the user looks at: the first until another is chosen."""
     return next((lane for lane in lanes if lane.name == steering.watched), lanes[0])
+
+
+def _prepare(lanes: Sequence[Lane]) -> bool:
+    """Lets one session do work before it needs it; returns whether there was any."""
+    return any(lane.session.prepare() for lane in lanes if not lane.ended and isinstance(lane.session, Prepares))
 
 
 def _holding(steering: Steering, lane: Lane, lanes: Sequence[Lane], pieces: Pieces, started: float) -> AtStage:
@@ -226,13 +236,13 @@ def _knob_event(method: str, number: int, turned: Turned) -> Knob:
 
 def _judged(pair: Pair, prompt_ids: list[int], race: Race) -> dict[str, Figures]:
     """Final figures; where a method differs from ar, float32 says by how much and whether the two tokens were a tie."""
-    final = {}
+    final, judge = {}, Judge(pair.target)
     for name, found in race.figures().items():
         final[name] = found
         index = found.first_difference
         if index is not None:
             prefix = [*prompt_ids, *race.tallies["ar"].tokens[:index]]
             rivals = (race.tallies["ar"].tokens[index], race.tallies[name].tokens[index])
-            verdict = judged(pair.target, prefix, rivals, by_module=name == "hf")
+            verdict = judge(prefix, rivals, by_module=name == "hf")
             final[name] = msgspec.structs.replace(found, near_tie=verdict.near_tie, first_difference_gap=verdict.gap)
     return final

@@ -7,8 +7,10 @@ lose by a second thread even where a core is free.
 import functools
 import os
 import statistics
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
 
@@ -27,6 +29,8 @@ LIMIT_S = 0.3
 """For all trials of one number of threads."""
 WORTH = 0.95
 """More threads must cut the time at least to this share."""
+SWITCH_S = 0.0005
+"""How long another thread may keep the interpreter from a round's; Python's own interval is as long as a round."""
 
 
 def settle_threads(pair: Pair) -> None:
@@ -45,6 +49,18 @@ def settle_threads(pair: Pair) -> None:
 def _try_out(model: LanguageModel, rows: int = 4) -> None:
     """What a verification of a small tree takes."""
     model.forward(model.new_cache(rows), [0] * rows, range(rows), np.tri(rows, dtype=np.bool_))
+
+
+@contextmanager
+def quick_switches(device: torch.device) -> Iterator[None]:
+    """Within, a thread that waited for an accelerator gets the interpreter back soon, however busy a screen's is."""
+    before = sys.getswitchinterval()
+    if device.type != "cpu":
+        sys.setswitchinterval(min(before, SWITCH_S))
+    try:
+        yield
+    finally:
+        sys.setswitchinterval(before)
 
 
 class Awake:

@@ -5,12 +5,21 @@ models.
 """
 
 import time
+from collections.abc import Callable
 
 from decoder.steering import Stage, Steering
+
+Idle = Callable[[], bool]
+"""Does something useful while nobody waits; returns whether there was anything to do."""
 
 NAP_S = 0.02
 SLEEP_S = 0.08
 """No shorter sleep is worth its cold start."""
+
+
+def nothing() -> bool:
+    """There is nothing to do."""
+    return False
 
 
 def takes_step(steering: Steering) -> bool:
@@ -23,15 +32,16 @@ def takes_step(steering: Steering) -> bool:
     return not pause.permits
 
 
-def hold(steering: Steering, stage: Stage | None = None) -> None:
-    """Waits while the run is paused and no step is permitted."""
+def hold(steering: Steering, stage: Stage | None = None, idle: Idle = nothing) -> None:
+    """Waits while the run is paused and no step is permitted; what is `idle` is done meanwhile."""
     pause = steering.pause
     if pause is None:
         return
     steering.stage = stage
     try:
         while steering.pause is pause and not pause.permits and not steering.stopped:
-            time.sleep(NAP_S)
+            if not idle():
+                time.sleep(NAP_S)
     finally:
         steering.stage = None
 
@@ -48,8 +58,11 @@ class SlowMotion:
         self._decoded_s = 0.0
         """Decoding since the last sleep."""
 
-    def after(self, decoded_s: float) -> None:
-        """Sleeps, if it is time to, after `decoded_s` of decoding, unless the speed changes or a pause comes."""
+    def after(self, decoded_s: float, idle: Idle = nothing) -> None:
+        """Sleeps, if it is time to, after `decoded_s` of decoding, unless the speed changes or a pause comes.
+
+        What is `idle` is done instead of sleeping.
+        """
         steering = self._steering
         self._decoded_s += decoded_s
         if self._owed_s < SLEEP_S:
@@ -59,7 +72,8 @@ class SlowMotion:
             left = self._owed_s - (time.perf_counter() - began)
             if left <= 0:
                 break
-            time.sleep(min(left, NAP_S))
+            if not idle():
+                time.sleep(min(left, NAP_S))
         self._decoded_s = 0.0
 
     @property

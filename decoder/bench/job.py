@@ -20,6 +20,7 @@ from decoder.errors import PromptError
 from decoder.exact.pair import inexact_pair
 from decoder.loading import load_pair
 from decoder.models import Pair
+from decoder.resident.passes import passes
 from decoder.text import encode_prompt, without_surrogates
 
 Note = Callable[[str], None]
@@ -55,7 +56,7 @@ class OnRounds:
     """Rounds of given sizes after random texts of given lengths, with a draft that guesses at random."""
 
     load: Callable[..., Pair]
-    """(report=...) -> such a pair."""
+    """(passes=..., report=...) -> such a pair."""
     sizes: tuple[Size, ...]
     contexts: tuple[int, ...]
     """Tokens of the texts; the first is what the others are compared with."""
@@ -99,6 +100,7 @@ def measure_texts(job: OnTexts, note: Note) -> Done[report.Report]:
         dtype=job.dtype,
         exact=job.exact,
         compiled=job.compiled,
+        passes=passes((None, *job.dynatrees.values(), *job.chains, *job.trees)),
         report=note,
     )
     length = job.config.max_new_tokens
@@ -121,7 +123,8 @@ def measure_rounds(job: OnRounds, note: Note) -> Done[report.RoundsReport]:
         KeyboardInterrupt: Nothing was complete yet when it came.
     """
     contenders = sizes.contenders(job.config, job.sizes)
-    pair = replace(job.load(report=note), eos=frozenset())  # every turn has as many rounds
+    loaded = job.load(passes=sizes.passes(job.config, job.sizes), report=note)
+    pair = replace(loaded, eos=frozenset())  # every turn has as many rounds
     sizes.refuse_wider(job.sizes, pair.vocabulary)
     more = job.config.max_new_tokens + max((size.depth for size in job.sizes), default=0)
     prompts = [random_prompt(pair, length, more) for length in job.contexts]

@@ -17,7 +17,8 @@ from decoder.config import RunConfig
 from decoder.events import Figures
 from decoder.metrics import figures
 from decoder.models import Pair
-from decoder.neartie import Verdict, judged
+from decoder.neartie import Judge, Verdict
+from decoder.path import path
 
 SCHEMA = 1
 
@@ -35,6 +36,9 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True):
     dtype: str
     exact: bool = False
     """Whether methods agree bit for bit."""
+    path: str = ""
+    """How rounds are decoded, and why; see `decoder.path`."""
+    path_reason: str = ""
     contenders: dict[str, dict[str, Any]]
     """All parameters of each, by its name."""
     prompts: list[list[int]]
@@ -100,6 +104,7 @@ def setup(
     repeats: int,
 ) -> Setup:
     """What is about to be measured."""
+    way = path(pair)
     return Setup(
         started_at=datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z"),
         machine=machine,
@@ -108,6 +113,8 @@ def setup(
         device=pair.device,
         dtype=pair.dtype,
         exact=pair.exact,
+        path=way.name,
+        path_reason=way.reason,
         contenders={contender.name: dict(contender.settings) for contender in contenders},
         prompts=[list(prompt) for prompt in prompts],
         max_new_tokens=config.max_new_tokens,
@@ -118,9 +125,10 @@ def setup(
 
 def of_texts(setup: Setup, pair: Pair, samples: Samples) -> Report:
     """What samples on texts tell."""
+    score = Judge(pair.target)
 
     def judge(prompt: int, before: Sequence[int], rivals: tuple[int, int], by_module: bool) -> Verdict:  # noqa: FBT001 - a `Judge`
-        return judged(pair.target, [*setup.prompts[prompt], *before], rivals, by_module=by_module)
+        return score([*setup.prompts[prompt], *before], rivals, by_module=by_module)
 
     return Report(
         setup=setup,
@@ -137,7 +145,7 @@ def of_texts(setup: Setup, pair: Pair, samples: Samples) -> Report:
 def of_rounds(setup: Setup, pair: Pair, samples: Samples) -> RoundsReport:
     """What samples on random tokens tell."""
     contexts = [len(prompt) for prompt in setup.prompts]
-    arithmetic = Arithmetic(shape(pair.target.module), shape(pair.draft.module))
+    arithmetic = Arithmetic(shape(pair.target.skeleton), shape(pair.draft.skeleton))
     return RoundsReport(
         setup=setup,
         load_after=load(),

@@ -7,6 +7,7 @@ draft is so sure of itself that its most probable path never ends early, and rig
 import copy
 import json
 from dataclasses import replace
+from functools import partial
 from importlib.resources import files
 from pathlib import Path
 from textwrap import shorten
@@ -19,19 +20,21 @@ from transformers.utils import logging as transformers_logging
 
 from decoder.calibration import Calibration
 from decoder.checks import check_architecture
-from decoder.device import choose_device, choose_dtype, memory_is_full
+from decoder.device import choose_device, choose_dtype, has_graphs, memory_is_full, set_up
 from decoder.errors import ConfigError, DeviceError
 from decoder.exact.pair import exact_pair
 from decoder.lean.half import bfloat16_pays
-from decoder.loading import Report, compile_rounds, load_pair, make_pair
-from decoder.models import LanguageModel, Pair
+from decoder.loading import Report, compile_rounds, load_pair, make_pair, try_rounds
+from decoder.models import LanguageModel, Load, Pair
 from decoder.resident.compiled import require_compilable
-from decoder.resident.seat import Seats
+from decoder.resident.passes import Passes
 from decoder.threads import settle_threads
 
 SEED = 0
 CERTAINTY = 40.0
 """Standard deviation of the draft's logits: the best of thousands then nearly always has probability 1."""
+BIAS = 0.02
+"""Standard deviation of biases, as of the other weights."""
 
 
 def names() -> list[str]:
@@ -47,6 +50,7 @@ def random_pair(
     dtype: str,
     exact: bool = False,
     compiled: bool = False,
+    passes: Passes | None = None,
     report: Report = lambda _: None,
 ) -> Pair:
     """Two models of these shapes with random weights.
@@ -58,6 +62,7 @@ def random_pair(
         dtype: As for `load_pair`; auto is float16 on CUDA, Pythia's own.
         exact: As for `load_pair`.
         compiled: As for `load_pair`.
+        passes: As for `load_pair`.
         report: Told what is made.
 
     Raises:
@@ -70,17 +75,24 @@ def random_pair(
     if compiled:
         require_compilable(where, exact=exact)
     kind = choose_dtype(dtype, where, None, bfloat16_pays)
+    set_up(where, kind)
     report(f"making {target} and {draft} of random weights")
-    configs = [(name, _config(name)) for name in (target, draft)]
-    modules = [_random_module(name, config, where, kind, seed) for seed, (name, config) in enumerate(configs)]
-    _be_certain(modules[1])  # before the engine takes the weights over
-    made = [LanguageModel(module, Path(name).name) for module, name in zip(modules, (target, draft), strict=True)]
+    configs = [_config(name) for name in (target, draft)]
+    makers = (
+        _made_on(where, partial(_random_module, target, configs[0], kind, 0)),
+        _made_on(where, partial(_certain_module, draft, configs[1], kind, 1)),
+    )
+    made = [
+        LanguageModel(make(where), Path(name).name, make) for make, name in zip(makers, (target, draft), strict=True)
+    ]
     pair = make_pair(made[0], made[1], PreTrainedTokenizerFast(tokenizer_object=Tokenizer(models.BPE())))
     settle_threads(pair)
     if exact:
         return exact_pair(pair)
+    if has_graphs(where):
+        try_rounds(pair, report)
     if compiled:
-        compile_rounds(pair, report)
+        compile_rounds(pair, report, passes)
     return pair
 
 
@@ -92,14 +104,17 @@ def loaded_pair(
     dtype: str,
     exact: bool = False,
     compiled: bool = False,
+    passes: Passes | None = None,
     report: Report = lambda _: None,
 ) -> Pair:
     """A pair as `load_pair` loads it, but with a random draft, which is compiled instead of the loaded one."""
     if compiled:
         require_compilable(choose_device(device), exact=exact)
     pair = with_random_draft(load_pair(target, draft, device=device, dtype=dtype, exact=exact, report=report))
+    if has_graphs(pair.target.device) and not (exact or pair.seats.refused):
+        try_rounds(pair, report)
     if compiled:
-        compile_rounds(pair, report)
+        compile_rounds(pair, report, passes)
     return pair
 
 
@@ -108,13 +123,26 @@ def with_random_draft(pair: Pair) -> Pair:
 
     What was compiled is not compiled here.
     """
-    module = copy.deepcopy(pair.draft.module)
+    held, name = pair.draft, f"{pair.draft.name} (random head)"
+    if held.can_load:
+        make = _made_on(held.device, lambda device: _with_random_head(held.loaded(device)))
+        draft = LanguageModel(make(held.device), name, make)
+    else:
+        draft = LanguageModel(_with_random_head(copy.deepcopy(held.module)), name)
+    return replace(pair, draft=draft, seats=pair.seats.anew(pair.target), costs={}, calibration=Calibration())
+
+
+def _made_on(where: torch.device, make: Load) -> Load:
+    """The same, made always on one device: another would draw other numbers."""
+    return lambda device: make(where).to(device)
+
+
+def _with_random_head(module: Any) -> Any:
     head = module.get_output_embeddings().weight
     with torch.no_grad():
         head.normal_(generator=torch.Generator(head.device).manual_seed(SEED))
     _be_certain(module)
-    draft = LanguageModel(module, f"{pair.draft.name} (random head)")
-    return replace(pair, draft=draft, seats=Seats(refused=pair.seats.refused), costs={}, calibration=Calibration())
+    return module
 
 
 def random_prompt(pair: Pair, length: int, more: int) -> list[int]:
@@ -131,16 +159,30 @@ def random_prompt(pair: Pair, length: int, more: int) -> list[int]:
     return ids
 
 
-def _random_module(name: str, config: Any, device: torch.device, dtype: torch.dtype, seed: int) -> Any:
+def _certain_module(name: str, config: Any, dtype: torch.dtype, seed: int, device: torch.device) -> Any:
+    module = _random_module(name, config, dtype, seed, device)
+    _be_certain(module)
+    return module
+
+
+def _random_module(name: str, config: Any, dtype: torch.dtype, seed: int, device: torch.device) -> Any:
     torch.manual_seed(seed)
     try:
         with device:
             module: Any = AutoModelForCausalLM.from_config(config, dtype=dtype)
+            _fill_biases(module)
     except Exception as error:  # whose numbers fit each other, only the family's own source knows
         if not memory_is_full(error):
             raise ConfigError(f"{name} makes no language model ({_short(error)}); give another config.json") from error
         raise DeviceError(f"{name} does not fit in the memory of {device}; choose a smaller shape or dtype") from error
     return module.eval()
+
+
+def _fill_biases(module: Any) -> None:
+    """Random biases: those of new modules are zero, and passes leave them out, which makes them shorter than usual."""
+    for name, weight in module.named_parameters():
+        if name.endswith("bias"):
+            torch.nn.init.normal_(weight, std=BIAS)
 
 
 def _config(name: str) -> Any:

@@ -7,6 +7,8 @@ from decoder.bench.contenders import BASELINE, Contender, own
 from decoder.bench.machine import begin_peak
 from decoder.config import DynaTree, Fixed, RunConfig
 from decoder.errors import ConfigError
+from decoder.resident.passes import Passes, of_sizes
+from decoder.resident.shape import MOST_NODES, fits
 
 OVERALL = 1e-9
 """Paths that are this improbable still grow."""
@@ -29,8 +31,15 @@ def contenders(config: RunConfig, sizes: Sequence[Size]) -> list[Contender]:
     """ar, and rounds with a tree of each size; their peak memory is that of the rounds, not of the prompt."""
     return [
         own(BASELINE, BASELINE, BASELINE, config, begin_peak),
-        *(own(f"{size.depth}x{size.rows}", "tree", *_rules(size, config), begin_peak) for size in sizes),
+        *(own(f"{size.depth}x{size.rows}", "tree", *run_of(size, config), begin_peak) for size in sizes),
     ]
+
+
+def passes(config: RunConfig, sizes: Sequence[Size]) -> Passes:
+    """What those rounds are made of."""
+    runs = (run_of(size, config) for size in sizes)
+    rules = [each for each in (run.fixed if method == "fixed" else run.dynatree for method, run in runs) if fits(each)]
+    return of_sizes(rules, (size.rows for size in sizes if size.rows <= MOST_NODES))
 
 
 def refuse_wider(sizes: Sequence[Size], vocabulary: int) -> None:
@@ -47,7 +56,7 @@ def refuse_wider(sizes: Sequence[Size], vocabulary: int) -> None:
             )
 
 
-def _rules(size: Size, config: RunConfig) -> tuple[str, RunConfig]:
+def run_of(size: Size, config: RunConfig) -> tuple[str, RunConfig]:
     """The method and parameters whose every tree has this size.
 
     Raises:

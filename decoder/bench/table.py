@@ -47,6 +47,7 @@ def _heading(report: Report | RoundsReport) -> str:
     lines = [
         f"{setup.target} with {setup.draft} on {setup.device} in {setup.dtype}{exact}, greedy",
         f"{prompts}, at most {setup.max_new_tokens} new; {_counted(setup.repeats, 'repeat')}; seed {setup.seed}",
+        f"rounds: {setup.path}, {setup.path_reason}",
         f"{machine.processor}, {_counted(machine.threads, 'thread')} on {_counted(machine.cores, 'core')}",
         f"load {_number(machine.load_before, 1)} before, {_number(report.load_after, 1)} after{quiet}",
         ", ".join(f"{name} {version}" for name, version in machine.versions.items()),

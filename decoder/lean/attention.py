@@ -58,7 +58,7 @@ class LeanCache:
         # Rows at the beginning that are in place already need no move.
         moved = next((index for index, row in enumerate(rows, self.length) if row != index), end)
         if moved < end:
-            index = torch.tensor(rows[moved - self.length :])
+            index = torch.tensor(rows[moved - self.length :], device=self.store.device)
             self.store.narrow(3, moved, end - moved).copy_(self.store.index_select(3, index))
         self.length = self.used = end
 

@@ -15,7 +15,7 @@ from torch.nn import functional
 from decoder.lean.attention import Pass, Rotation, attend, side_by_side, turn
 from decoder.lean.model import LeanModel
 from decoder.lean.packed import Linear
-from decoder.lean.weights import Arithmetic, Matrix, stacked
+from decoder.lean.weights import Arithmetic, Matrix, read_layers, stacked
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ def read_llama(module: Any, arithmetic: Arithmetic) -> LeanModel:
     shape = Shape(config.num_key_value_heads, config.num_attention_heads // config.num_key_value_heads, rotation.width)
     return LeanModel(
         embedding=body.embed_tokens.weight.detach().to(arithmetic.weights),
-        layers=[_layer(layer, norm, shape, arithmetic) for layer in body.layers],
+        layers=read_layers(body.layers, lambda layer: _layer(layer, norm, shape, arithmetic), arithmetic),
         normalise=norm,
         head=Matrix.read(module.lm_head, arithmetic.rows, body.norm).packed(arithmetic),
         rotation=rotation,

@@ -17,7 +17,7 @@ from torch.nn import functional
 from decoder.lean.attention import Pass, Rotation, attend, side_by_side
 from decoder.lean.model import Layer, LeanModel
 from decoder.lean.packed import Linear
-from decoder.lean.weights import Arithmetic, Matrix, stacked, summed
+from decoder.lean.weights import Arithmetic, Matrix, read_layers, stacked, summed
 
 GELU = {"gelu": "none", "gelu_new": "tanh", "gelu_fast": "tanh", "gelu_pytorch_tanh": "tanh"}
 """Activation to torch's name of its approximation."""
@@ -134,7 +134,7 @@ def read_neox(module: Any, arithmetic: Arithmetic) -> LeanModel:
     make: Callable[..., Layer] = _parallel if config.use_parallel_residual else _sequential
     return LeanModel(
         embedding=body.embed_in.weight.detach().to(arithmetic.weights),
-        layers=[make(layer, norm, shape, arithmetic) for layer in body.layers],
+        layers=read_layers(body.layers, lambda layer: make(layer, norm, shape, arithmetic), arithmetic),
         normalise=norm,
         head=Matrix.read(module.lm_head, arithmetic.rows, body.final_layer_norm).packed(arithmetic),
         rotation=rotation,

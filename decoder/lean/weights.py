@@ -1,7 +1,8 @@
 """Reads weights of Hugging Face modules: folds norms into the matrices behind them and packs these."""
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from jaxtyping import Float
@@ -9,10 +10,22 @@ from torch import Tensor
 
 from decoder.lean.packed import HALF, Linear, Maker, pack
 
+Layer = TypeVar("Layer")
+
+
+def keep(_layer: Any) -> None:
+    """Leaves a layer as it is."""
+
+
+def empty(layer: Any) -> None:
+    """Lets go of a layer's weights."""
+    for weight in layer.parameters():
+        weight.data = weight.new_empty(0)
+
 
 @dataclass(frozen=True)
 class Arithmetic:
-    """The dtypes of a forward pass."""
+    """How a model is read: the dtypes of its passes, and what becomes of its module."""
 
     rows: torch.dtype
     """Residual, norms, rotations, attention, keys and values."""
@@ -20,6 +33,8 @@ class Arithmetic:
     """Of matrices."""
     pack: Maker = pack
     """Lays a matrix out for where it is used."""
+    done: Callable[[Any], None] = keep
+    """Called with each layer of the module, once it was read."""
 
     @classmethod
     def of(cls, dtype: torch.dtype) -> "Arithmetic":
@@ -67,3 +82,12 @@ def summed(*parts: Matrix) -> Matrix:
     """One product of the parts' inputs side by side that is the sum of their products."""
     bias = torch.stack([part.bias for part in parts]).sum(0)
     return Matrix(torch.cat([part.weight for part in parts], 1), bias)
+
+
+def read_layers(layers: Iterable[Any], read: Callable[[Any], Layer], arithmetic: Arithmetic) -> list[Layer]:
+    """All layers of a module, read one by one."""
+    found = []
+    for layer in layers:
+        found.append(read(layer))
+        arithmetic.done(layer)
+    return found

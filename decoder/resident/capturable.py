@@ -12,6 +12,8 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from decoder.device import without_gradients
+
 BY_DATA = frozenset({torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape})
 CHOSEN = torch.ops.aten.index.Tensor
 """Its size depends on data only where it is given a mask."""
@@ -30,7 +32,7 @@ def refuse_waits(work: Callable[[], object], device: torch.device) -> None:
     Raises:
         NotCapturableError: In it, the host waits for the device.
     """
-    with _Watch(device):
+    with without_gradients(), _Watch(device):
         work()
 
 
@@ -42,12 +44,6 @@ class _Watch(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Does one operation, unless it is refused."""
         kwargs = kwargs or {}
-        if torch.is_inference_mode_enabled():
-            # There, operations that consist of others come undivided.
-            with self:
-                result = func.decompose(*args, **kwargs)
-            if result is not NotImplemented:
-                return result
         given = _devices((args, kwargs))
         if self._device.type in given and _depends_on_data(func, args):
             raise NotCapturableError(f"{func} reads numbers back")

@@ -12,6 +12,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from decoder.device import without_gradients
 from decoder.errors import ConfigError
 from decoder.resident.forward import StaticForward, visibility
 from decoder.resident.layers import LeanStatic
@@ -55,18 +56,18 @@ class Compiled:
             plain: Computes all other sizes.
             compile_pass: Makes one function of a pass.
         """
-        self._plain = plain
+        self.plain = plain
         readable = plain.for_a_compiler() if isinstance(plain, LeanStatic) else plain
         self._pass = compile_pass(readable.computed)
         self._sizes: set[int] = set()
 
     def new_store(self, capacity: int) -> Float[Tensor, "L 2 H S D"]:
         """See `StaticForward`."""
-        return self._plain.new_store(capacity)
+        return self.plain.new_store(capacity)
 
     def rotation(self, store: Float[Tensor, "L 2 H S D"], positions: Int[Tensor, "N"]) -> Tensor:
         """See `StaticForward`."""
-        return self._plain.rotation(store, positions)
+        return self.plain.rotation(store, positions)
 
     def computed(
         self,
@@ -78,7 +79,7 @@ class Compiled:
     ) -> Float[Tensor, "N V"]:
         """See `StaticForward`."""
         if len(tokens) not in self._sizes:
-            return self._plain.computed(store, tokens, rotation, slots, bias)
+            return self.plain.computed(store, tokens, rotation, slots, bias)
         # Should the compiler hold that this is another pass than the one it knows, it shall not stop a round for it.
         with torch.compiler.set_stance("eager_on_recompile"):
             return self._pass(store, tokens, rotation, slots, bias)
@@ -93,7 +94,7 @@ class Compiled:
                 given = example(self, rows, length)
                 dynamo.mark_dynamic(given[0], 3)
                 dynamo.mark_dynamic(given[-1], 1)
-                with torch.inference_mode(), dynamo.config.patch(limits), torch.compiler.set_stance(stance):
+                with without_gradients(), dynamo.config.patch(limits), torch.compiler.set_stance(stance):
                     self._pass(*given)
             self._sizes.add(rows)
 
@@ -101,7 +102,7 @@ class Compiled:
 def example(forward: StaticForward, rows: int, length: int) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     """What a pass of so many rows is given in a seat whose text is so long."""
     store = new_store(forward, slots(length + rows) + BEYOND)
-    with torch.inference_mode():
+    with without_gradients():
         tokens, positions, places = (torch.arange(rows, device=store.device) for _ in range(3))
         seen = torch.ones((rows, rows), dtype=torch.bool, device=store.device).tril()
         bias = visibility(places[0] + length, seen, slots(length + rows), store.dtype)

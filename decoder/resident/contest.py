@@ -14,22 +14,16 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from decoder.config import DynaTree
-from decoder.device import Mark
+from decoder.device import Mark, without_gradients
 from decoder.resident.compiled import Compile, Compiled, by_torch, example
 from decoder.resident.forward import StaticForward
+from decoder.resident.passes import Passes
 from decoder.resident.seat import Seats
-from decoder.resident.shape import FIRST_ROWS, shape
 from decoder.resident.trial import refusal
 
 if TYPE_CHECKING:
     from decoder.models import LanguageModel, Pair
 
-DRAFTED = (FIRST_ROWS[0], *shape(DynaTree()).widths[1:])
-"""Rows of the passes of a usual draft."""
-VERIFIED = (1, 16)
-"""Rows of a plain round and of a usual tree."""
-ALL_VERIFIED = (1, 2, 4, 8, 16, 32, 64)
 TEXT = 100
 """Rows that are there before."""
 REPEATS = 30
@@ -67,15 +61,16 @@ class Found:
         return f"{self.share:.2f} x the time, {'kept' if self.pays else 'not kept'}"
 
 
-def compile_pair(pair: "Pair", report: Report, compile_pass: Compile = by_torch) -> None:
+def compile_pair(pair: "Pair", report: Report, passes: Passes, compile_pass: Compile = by_torch) -> None:
     """Compiles the draft's passes, then the target's, and leaves with the pair's seats what is faster.
 
-    Where rounds of the compiled forms write another text than the host's, both are as before.
+    Of each model's passes, the smallest and the largest are tried, and the others compiled where that pays. Where
+    rounds of the compiled forms write another text than the host's, both are as before.
     """
     seats = pair.seats
     before = {model: seats.forward(model) for model in (pair.draft, pair.target)}
-    _compile("draft", pair.draft, seats, (DRAFTED, DRAFTED), report, compile_pass)
-    _compile("target", pair.target, seats, (VERIFIED, ALL_VERIFIED), report, compile_pass)
+    _compile("draft", pair.draft, seats, passes.draft, report, compile_pass)
+    _compile("target", pair.target, seats, passes.target, report, compile_pass)
     if all(seats.forward(model) is form for model, form in before.items()):
         return
     refused = refusal(pair)
@@ -89,19 +84,21 @@ def _compile(
     role: str,
     model: "LanguageModel",
     seats: Seats,
-    sizes: tuple[Sequence[int], Sequence[int]],
+    sizes: Sequence[int],
     report: Report,
     compile_pass: Compile,
 ) -> None:
-    usual, every = sizes
+    if not sizes:
+        return
+    tried = sorted({min(sizes), max(sizes)})
     plain = seats.forward(model)
     report(f"compiling the {role}")
     try:
         form = Compiled(plain, compile_pass)
-        _quietly(form, usual)
-        found = compared(plain, form, usual, seats)
+        _quietly(form, tried)
+        found = compared(plain, form, tried, seats)
         if found.pays:
-            _quietly(form, every)
+            _quietly(form, sizes)
             seats.run(model, form)
         report(f"compiled {role}: {found}")
     except Exception as error:  # noqa: BLE001 - a compiler may fail in any way, and none concerns the user's text
@@ -121,7 +118,7 @@ def compared(plain: StaticForward, form: StaticForward, sizes: Sequence[int], se
     both = [_Passes(each, sizes) for each in (plain, form)]
     device = both[0].logits[0].device
     seconds: tuple[list[float], list[float]] = [], []
-    with torch.inference_mode():
+    with without_gradients():
         works = [seats.repeatable(passes, device) for passes in both]
         for _ in range(REPEATS):
             for work, times in zip(works, seconds, strict=True):
@@ -149,7 +146,7 @@ class _Passes:
     def __init__(self, forward: StaticForward, sizes: Sequence[int]) -> None:
         self._forward = forward
         self._given = [example(forward, rows, TEXT) for rows in sizes]
-        with torch.inference_mode():
+        with without_gradients():
             self.logits: list[Float[Tensor, "N V"]] = [forward.computed(*given).clone() for given in self._given]
 
     def __call__(self) -> None:

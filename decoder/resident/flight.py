@@ -46,9 +46,9 @@ class Flights:
             self._seat.board.knobs["n_max"].fill_(most)
         return self._ask(lambda: self._seat.drafting(shape, length), clock)
 
-    def verification(self, nodes: int, deepest: int, length: int, clock: Clock) -> Flight:
+    def verification(self, nodes: int, length: int, clock: Clock) -> Flight:
         """Asks what becomes of a tree of so many nodes."""
-        return self._ask(lambda: self._seat.verification(bucket(nodes), deepest, length, drafts=nodes > 1), clock)
+        return self._ask(lambda: self._seat.verification(bucket(nodes), length), clock)
 
     def land(self, flight: Flight) -> NDArray[np.float64]:
         """Waits for a flight and all before it; what it reports is valid until two more were asked for."""

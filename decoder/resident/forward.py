@@ -4,21 +4,26 @@ Nothing here decides anything on the host or reads a number back. Keys and value
 owns; attention reads its first slots, as many as the bias has columns.
 """
 
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 from jaxtyping import Bool, Float, Int
-from torch import Tensor
+from torch import Tensor, nn
 
-from decoder.device import has_room
+from decoder.device import has_room, without_gradients
 from decoder.lean import reader
 from decoder.lean.packed import HALF
-from decoder.lean.weights import Arithmetic
+from decoder.lean.weights import Arithmetic, empty, keep
+from decoder.resident.host import LeanHost
 from decoder.resident.layers import DeviceLinear, LeanStatic
 from decoder.resident.module import ModuleStatic
 
 if TYPE_CHECKING:
     from decoder.models import LanguageModel
+
+COPIES = 3
+"""Of the largest layer in float32: while it is folded there are two, and what comes of it."""
 
 
 class StaticForward(Protocol):
@@ -49,17 +54,52 @@ class StaticForward(Protocol):
         """
 
 
-@torch.no_grad()
 def static_forward(model: "LanguageModel") -> StaticForward:
-    """The fastest form of a model; the one that needs its weights twice only where there is room for them."""
+    """The fastest form of a model beside its module, if there is room for both."""
+    lacks = _lacks(model, sum(weight.nbytes for weight in model.module.parameters()))
+    return ModuleStatic(model, lacks) if lacks else _read(model, model.module, keep)
+
+
+def static_in_place(model: "LanguageModel") -> StaticForward:
+    """The fastest form of a model, in place of its module where that can be: no more than one layer is held twice.
+
+    The model then runs by that form too, and loads its module again when somebody asks for it.
+    """
+    if not model.can_load:
+        return static_forward(model)
+    if lacks := _lacks(model, 0):
+        return ModuleStatic(model, lacks)
+    form = _read(model, model.hand_over(), empty)
+    model.run_by(LeanHost(form))
+    return form
+
+
+def _lacks(model: "LanguageModel", more_bytes: int) -> str:
+    """Why a model has no lean form here, where so much is needed beside what the reading of one takes; else nothing."""
     module = model.module
+    if reader(module) is None:
+        return f"{type(module).__name__} has no lean form"
+    needed = more_bytes + reading_bytes(module)
+    if not has_room(model.device, needed):
+        return f"{needed / 2**30:.1f} GiB more memory would be needed to make the lean form of {model.name}"
+    return ""
+
+
+def reading_bytes(module: Any) -> int:
+    """More than the memory that reading a module takes at any time, beside the module and what was read."""
+    layers = [layer for part in module.modules() if isinstance(part, nn.ModuleList) for layer in part]
+    largest = max(sum(map(Tensor.numel, part.parameters())) for part in (*layers, module.get_output_embeddings()))
+    bytes_each: int = max(torch.float32.itemsize, module.dtype.itemsize)
+    return COPIES * largest * bytes_each
+
+
+@without_gradients()
+def _read(model: "LanguageModel", module: Any, done: Callable[[Any], None]) -> LeanStatic:
     read = reader(module)
-    bytes_needed = sum(weight.nbytes for weight in module.parameters())
-    if read is None or not has_room(model.device, 2 * bytes_needed):
-        return ModuleStatic(model)
+    assert read is not None, "a module that has no lean form"  # noqa: S101 - a programmer's mistake
     # Norms are folded in float32; what is computed keeps the model's dtype.
     folded = torch.float32 if model.dtype in HALF else model.dtype
-    return LeanStatic(read(Arithmetic(folded, model.dtype, DeviceLinear)), model.context)
+    return LeanStatic(read(Arithmetic(folded, model.dtype, DeviceLinear, done)), model.context)
 
 
 def visibility(

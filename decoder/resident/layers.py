@@ -6,7 +6,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from decoder.lean import LeanModel
-from decoder.lean.attention import Pass
+from decoder.lean.attention import Pass, Rotation
 from decoder.resident.fused import for_a_compiler
 from decoder.resident.writing import write
 
@@ -57,15 +57,24 @@ class LeanStatic:
         self._rotations: dict[int, Tensor] = {}
         """By capacity; a graph goes on reading the one that it was captured with."""
 
+    @property
+    def rotation_table(self) -> Rotation:
+        """The rotary positions of all texts."""
+        return self._model.rotation
+
     def for_a_compiler(self) -> "LeanStatic":
         """The same weights over the same keys and values, in layers that a compiler can read."""
         return LeanStatic(for_a_compiler(self._model), self._context)
 
     def new_store(self, capacity: int) -> Float[Tensor, "L 2 H S D"]:
         """See `StaticForward`."""
-        model = self._model
         if capacity not in self._rotations:
-            self._rotations[capacity] = model.rotation.at(range(min(capacity, self._context)))
+            self._rotations[capacity] = self._model.rotation.at(range(min(capacity, self._context)))
+        return self.rows(capacity)
+
+    def rows(self, capacity: int) -> Float[Tensor, "L 2 H S D"]:
+        """Zeros for so many rows, whose positions are told by others."""
+        model = self._model
         shape = (len(model.layers), 2, model.heads, capacity, model.head_width)
         return torch.zeros(shape, dtype=model.embedding.dtype, device=model.embedding.device)
 

@@ -36,7 +36,14 @@ class _Slots(Cache):
 class ModuleStatic:
     """Any Hugging Face module."""
 
-    def __init__(self, model: "LanguageModel") -> None:
+    def __init__(self, model: "LanguageModel", reason: str = "") -> None:
+        """Takes a model's module.
+
+        Args:
+            model: Holds it.
+            reason: Why there is no faster form.
+        """
+        self.reason = reason
         self._module = model.module
         self._dtype = model.dtype
         cache = model.new_cache(1)

@@ -12,11 +12,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from decoder.resident.passes import DEPTHS, SIZES
 from decoder.resident.shape import DEEPEST
 
-DEPTHS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
-SIZES = (2, 4, 8, 16, 32, 64)
-"""Rows of a verification, the root among them."""
 FIRST_HIT = 0.6
 """Chance of the most probable token, before anything was seen."""
 FIRMNESS = 2.0

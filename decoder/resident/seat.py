@@ -5,7 +5,7 @@ several lanes at once need is as many seats; weights are shared.
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -13,13 +13,13 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from decoder.device import Graphs, Mailbox, Mark
+from decoder.device import Graphs, Mailbox, Mark, without_gradients
 from decoder.resident.board import REPORT, Board
 from decoder.resident.capturable import refuse_waits
 from decoder.resident.draft import Side, grow
 from decoder.resident.forward import StaticForward, static_forward, visibility
 from decoder.resident.pace import Pace
-from decoder.resident.shape import DEEPEST, MOST_NODES, MOST_ROWS, Rule, Shape, slots
+from decoder.resident.shape import DEEPEST, MOST_NODES, MOST_ROWS, Rule, Shape, levels, slots
 from decoder.resident.verify import verify
 
 if TYPE_CHECKING:
@@ -29,13 +29,23 @@ CHUNK = 512
 """Tokens of a prompt that are read at once."""
 BEYOND = 8
 """Slots that no attention reads."""
+AHEAD = 64
+"""Tokens: graphs that a text needs when it has grown by so many are captured while nothing else is to be done."""
 Work = Callable[[], None]
 
 
 class Seat:
     """Two models' keys and values, one board, and all that was captured over them."""
 
-    def __init__(self, target: Side, draft: Side, graphs: Graphs | None) -> None:
+    def __init__(self, target: Side, draft: Side, graphs: Graphs | None, capturable: set[Hashable]) -> None:
+        """Takes two models' stores.
+
+        Args:
+            target: The target's side.
+            draft: The draft's side.
+            graphs: Captures work; None: everything is computed by plain calls.
+            capturable: Kinds of work in which the host was found not to wait; shared by all seats of these forwards.
+        """
         device = target.store.device
         self.target = target
         self.draft = draft
@@ -44,7 +54,10 @@ class Seat:
         self.capturing_s = 0.0
         """Time that captures have taken so far."""
         self._graphs = graphs
+        self._capturable = capturable
         self._captured: dict[tuple[object, ...], Work] = {}
+        self._in_use: dict[Shape | int, None] = {}
+        """Drafts and rows of verifications that this text has asked for so far, in their order."""
 
     def mark(self) -> Mark:
         """Here, in the device's stream of work."""
@@ -58,6 +71,7 @@ class Seat:
 
     def begin(self, text: Sequence[int], rule: Rule | None) -> None:
         """Reads a new text, all but its last token."""
+        self._in_use.clear()
         self.board.begin(text, rule)
         for side in (self.target, self.draft) if rule else (self.target,):
             # What another text has left there may be infinite, and poison what is masked.
@@ -71,23 +85,45 @@ class Seat:
     def drafting(self, shape: Shape, length: int) -> Work:
         """What drafts a tree after a text of at most so many tokens and reports it."""
         visible = slots(length + shape.rows)
-        return self._repeatable((shape, visible), lambda: grow(self.draft, self.board, shape, visible))
-
-    def verification(self, nodes: int, deepest: int, length: int, *, drafts: bool) -> Work:
-        """What verifies and commits a tree of at most so many nodes after a text of at most so many tokens."""
-        visible, levels = slots(length - 1 + nodes), min(deepest, nodes - 1)
-        draft = self.draft if drafts else None
+        self._in_use[shape] = None
         return self._repeatable(
-            (nodes, levels, visible, drafts),
-            lambda: verify(self.target, draft, self.board, nodes, levels, visible),
+            ("draft", shape.widest == 1), (shape, visible), lambda: grow(self.draft, self.board, shape, visible)
         )
 
-    def _repeatable(self, key: tuple[object, ...], work: Work) -> Work:
+    def verification(self, nodes: int, length: int) -> Work:
+        """What verifies and commits a tree of at most so many nodes after a text of at most so many tokens."""
+        visible, draft = slots(length - 1 + nodes), self.draft if nodes > 1 else None
+        self._in_use[nodes] = None
+        return self._repeatable(
+            ("verification", nodes == 1),
+            (nodes, visible),
+            lambda: verify(self.target, draft, self.board, nodes, levels(nodes), visible),
+        )
+
+    def capture_ahead(self, length: int) -> bool:
+        """Captures one graph, if any, that this text lacks when it is so long; returns whether there was one."""
+        before = len(self._captured)
+        for size in list(self._in_use):
+            if isinstance(size, Shape):
+                self.drafting(size, length)
+            else:
+                self.verification(size, length)
+            if len(self._captured) > before:
+                return True
+        return False
+
+    def _repeatable(self, kind: Hashable, key: tuple[object, ...], work: Work) -> Work:
         if self._graphs is None:
             return work
         if key not in self._captured:
-            started = time.perf_counter()
-            self._captured[key] = repeated(self._graphs, work, self._undo(), self.target.store.device)
+            # What was asked for before is part of the round that waits, and capturing is not.
+            self.mark().wait()
+            started, device, undo = time.perf_counter(), self.target.store.device, self._undo()
+            if kind not in self._capturable:
+                tried(work, undo, device)
+                self._capturable.add(kind)
+            self._captured[key] = captured(self._graphs, work, undo)
+            self.mark().wait()
             self.capturing_s += time.perf_counter() - started
         return self._captured[key]
 
@@ -110,11 +146,28 @@ def repeated(graphs: Graphs, work: Work, undo: Work, device: torch.device) -> Wo
     Raises:
         NotCapturableError: A graph cannot do it.
     """
+    tried(work, undo, device)
+    return captured(graphs, work, undo)
+
+
+def tried(work: Work, undo: Work, device: torch.device) -> None:
+    """Does work and undoes it.
+
+    Raises:
+        NotCapturableError: A graph cannot do it.
+    """
     try:
         refuse_waits(work, device)
     finally:
         undo()
-    return graphs.capture(work, undo)
+
+
+def captured(graphs: Graphs, work: Work, undo: Work) -> Work:
+    """A graph of work in which the host does not wait, replayed once: its first replay uploads it, which takes time."""
+    replay = graphs.capture(work, undo)
+    replay()
+    undo()
+    return replay
 
 
 def new_store(forward: StaticForward, capacity: int) -> Float[Tensor, "L 2 H S D"]:
@@ -147,8 +200,11 @@ class Seats:
     """What automatic rounds have taken and brought."""
     _free: list[Seat] = field(default_factory=list)
     _forwards: "dict[LanguageModel, StaticForward]" = field(default_factory=dict)
+    _capturable: dict[tuple[StaticForward, ...], set[Hashable]] = field(default_factory=dict)
+    """Kinds of work in which the host does not wait, by the forwards that do it."""
     _captures: Graphs | None = None
 
+    @without_gradients()
     def take(self, pair: "Pair", longest: int) -> Seat:
         """A free seat for a text of so many tokens, or a new one."""
         models = self.forward(pair.target), self.forward(pair.draft)
@@ -161,7 +217,8 @@ class Seats:
             Side(forward, new_store(forward, slots(room + rows) + BEYOND), pair.vocabulary, pair.context)
             for forward, rows in zip(models, (MOST_NODES, MOST_ROWS), strict=True)
         )
-        return Seat(target, draft, self._shared(pair.target.device) if self.graphs else None)
+        graphs = self._shared(pair.target.device) if self.graphs else None
+        return Seat(target, draft, graphs, self._capturable.setdefault(models, set()))
 
     def settle(self, mine: object) -> None:
         """Waits until what another session has asked for ahead of its turn is done."""
@@ -178,6 +235,21 @@ class Seats:
         if model not in self._forwards:
             self._forwards[model] = static_forward(model)
         return self._forwards[model]
+
+    def anew(self, model: "LanguageModel") -> "Seats":
+        """Those of another pair with this model, which runs there as it runs here."""
+        forms = {model: self._forwards[model]} if model in self._forwards else {}
+        return Seats(refused=self.refused, _forwards=forms)
+
+    def form(self, model: "LanguageModel") -> StaticForward | None:
+        """How a model runs here; None: that was not settled yet."""
+        return self._forwards.get(model)
+
+    def forget(self) -> None:
+        """Lets go of all seats and forms of models."""
+        self._free, self._captures = [], None
+        self._forwards.clear()
+        self._capturable.clear()
 
     def run(self, model: "LanguageModel", forward: StaticForward) -> None:
         """Lets a model run in another way in all seats that are taken from now on."""

@@ -8,10 +8,9 @@ that the user turns makes it draft again. Rules that outgrow fixed shapes hand t
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-import torch
-
 from decoder.config import Auto, Rules, RunConfig
 from decoder.controller import Controller, Turned
+from decoder.device import without_gradients
 from decoder.engine import AtStage, Budget, Outcome, TreeSession, go_on
 from decoder.levels import depth_acceptance
 from decoder.models import Pair
@@ -19,6 +18,7 @@ from decoder.resident.board import drafted, verified
 from decoder.resident.clock import Clock
 from decoder.resident.flight import Flight, Flights
 from decoder.resident.pace import Plan, ranks
+from decoder.resident.seat import AHEAD
 from decoder.resident.shape import FIRST_ROWS, Shape, beam, first_rows, fits, rule, shape
 from decoder.steering import Turn
 from decoder.tree import TokenTree
@@ -86,7 +86,7 @@ class ResidentSession:
         """How often the host has waited for the device in rounds so far."""
         return self._flights.waits
 
-    @torch.inference_mode()
+    @without_gradients()
     def prefill(self) -> float:
         """Reads the prompt without its last token; then drafts the first tree, for which the first round pays."""
         begun = self._seat.mark()
@@ -101,7 +101,7 @@ class ResidentSession:
         self._flights.waits = 0
         return done.seconds_since(begun)
 
-    @torch.inference_mode()
+    @without_gradients()
     def step(self, turns: tuple[Turn, ...], at_stage: AtStage = go_on) -> Outcome:
         """Verify and commit the tree that is known, and ask for what follows meanwhile."""
         if self._instead:
@@ -137,6 +137,11 @@ class ResidentSession:
         if self._is_automatic and not turned:
             self._pair.seats.pace.timed(plan, outcome.draft_s or 0.0, outcome.verify_s or 0.0, outcome.round_s)
         return outcome
+
+    @without_gradients()
+    def prepare(self) -> bool:
+        """Captures one graph that the text needs when it has grown; returns whether there was one."""
+        return self._seated and self._seat.capture_ahead(min(len(self._text) + AHEAD, self._longest))
 
     def close(self) -> None:
         """Gives the seat back."""
@@ -187,9 +192,7 @@ class ResidentSession:
             Seconds of the wait in which the next tree was drafted.
         """
         tree, draft = outcome.tree, self._draft
-        flight = self._flight or self._flights.verification(
-            len(tree), draft.shape.deepest if draft else 0, len(self._text), clock
-        )
+        flight = self._flight or self._flights.verification(len(tree), len(self._text), clock)
         length = len(self._text) + max(tree.depths) + 1
         follows, ahead = None, None
         if len(self._text) + 1 < self._longest:
@@ -199,7 +202,7 @@ class ResidentSession:
                     self._seat.catch_up(self._text, self._read)
                 ahead = self._flights.draft(follows.shape, length, clock, follows.most)
             else:
-                ahead = self._flights.verification(1, 0, length, clock)
+                ahead = self._flights.verification(1, length, clock)
                 self._pair.seats.ahead = self, ahead.sent
         report = self._flights.land(ahead if follows and ahead else flight)
         told = verified(report)

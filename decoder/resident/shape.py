@@ -171,6 +171,11 @@ def bucket(nodes: int) -> int:
     return next(size for size in BUCKETS if size >= nodes)
 
 
+def levels(nodes: int) -> int:
+    """Levels that the verification of so many rows allows for: as many as any tree of that size may have."""
+    return min(DEEPEST, nodes - 1)
+
+
 def slots(rows: int) -> int:
     """Rows of keys and values that attention reads where so many are in use: 256, 384, 512, 768, 1024, ..."""
     size = 256

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 from decoder.config import RunConfig
 from decoder.errors import DecoderError, ModelError
 from decoder.events import Event
+from decoder.resident.passes import of_run
 from decoder.steering import Steering
 from dynatui.cli.streams import OutputError
 from dynatui.cli.transcript import Transcript
@@ -62,6 +63,7 @@ def run(session: Session, transcript: Transcript, engine: Engine) -> int:
                 dtype=models.dtype,
                 exact=models.exact,
                 compiled=models.compiled,
+                passes=of_run(session.config),
                 report=transcript.note,
             )
             begin()

@@ -21,7 +21,6 @@ from typing import Any, get_args, get_type_hints
 
 import msgspec
 import typer
-from platformdirs import user_config_path
 from typer.core import TyperOption
 
 from decoder.errors import ConfigError, DecoderError
@@ -56,7 +55,11 @@ class Setting:
 def file_path() -> Path:
     """The user's file, whether it exists or not."""
     named = os.environ.get(FILE_VARIABLE)
-    return Path(named) if named else user_config_path("dynatui") / "config.toml"
+    if named:
+        return Path(named)
+    from platformdirs import user_config_path  # noqa: PLC0415 - whoever names a file can do without
+
+    return user_config_path("dynatui") / "config.toml"
 
 
 def options_of(command: Any) -> dict[str, TyperOption]:

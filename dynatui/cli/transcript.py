@@ -46,6 +46,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     device: str
     dtype: str
     exact: bool
+    path: str
+    path_reason: str
     methods: dict[str, MethodReport]
 
 
@@ -72,6 +74,8 @@ class Transcript:
                     f"{event.target} with {event.draft} on {event.device} in {event.arithmetic}: "
                     f"{len(event.prompt_tokens)} prompt tokens, at most {event.max_new_tokens} new"
                 )
+                if event.path:
+                    self.note(f"rounds: {event.path}, {event.path_reason}")
             case Round(method=method, text=text) if method == self._first:
                 self._texts.append(text)
                 if not self._as_json:
@@ -116,6 +120,8 @@ class Transcript:
             device=run.device,
             dtype=run.dtype,
             exact=run.exact,
+            path=run.path,
+            path_reason=run.path_reason,
             methods={
                 name: MethodReport(**msgspec.structs.asdict(found), tokens=list(tallies[name].tokens))
                 for name, found in figures.items()

@@ -168,6 +168,8 @@ def _clean_run(run: Run) -> Run:
         draft=clean_line(run.draft),
         device=clean_line(run.device),
         dtype=clean_line(run.dtype),
+        path=clean_line(run.path),
+        path_reason=clean_line(run.path_reason),
         prompt=clean(run.prompt),
         methods={clean_line(name): parameters for name, parameters in run.methods.items()},
     )

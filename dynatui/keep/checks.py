@@ -89,8 +89,12 @@ class Checker:
 def _fault_of_run(run: Run) -> str:
     if not 1 <= len(run.methods) <= MOST_METHODS:
         return f"a run of {len(run.methods)} methods, where 1 to {MOST_METHODS} are possible"
-    names = (run.target, run.draft, run.device, run.dtype, run.version, run.started_at, *run.methods)
-    return _too_long("a name", max(names, key=len), LONGEST_NAME) or _too_long("prompt", run.prompt, LONGEST_PROMPT)
+    names = (run.target, run.draft, run.device, run.dtype, run.path, run.version, run.started_at, *run.methods)
+    return (
+        _too_long("a name", max(names, key=len), LONGEST_NAME)
+        or _too_long("path_reason", run.path_reason, LONGEST_TEXT)
+        or _too_long("prompt", run.prompt, LONGEST_PROMPT)
+    )
 
 
 def _fault_of_round(event: Round, lane: Lane) -> str:

@@ -20,8 +20,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from platformdirs import user_state_path
-
 from decoder.errors import RecordingError
 from decoder.events import End, Event, Knob, Round, Run, Start, Summary, decode_line, encode
 from dynatui.files import opened
@@ -127,6 +125,8 @@ def recordings_folder() -> Path:
     Raises:
         RecordingError: There can be no such folder.
     """
+    from platformdirs import user_state_path  # noqa: PLC0415 - whoever names each recording can do without
+
     folder = user_state_path("dynatui") / "recordings"
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)

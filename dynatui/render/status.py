@@ -6,6 +6,7 @@ Each gives way part by part in a narrow terminal: what is dropped first has the 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from decoder.events import Run
 from decoder.steering import StageName
 from dynatui.gpu import GpuLoad
 from dynatui.render.badge import badge
@@ -132,7 +133,17 @@ def _right(scene: Scene) -> list[_Part]:
         where = f"{run.device} {run.arithmetic}"
         wordings = f"{where}  greedy  seed {run.seed}", where, run.device
         parts.append(_Part(8, tuple(((words, "dim"),) for words in wordings), right=True))
+        parts += _path(run)
     return [*parts, *_costs(scene)]
+
+
+def _path(run: Run) -> list[_Part]:
+    """How rounds are decoded; on a GPU anything but graphs of lean forms is slower than it might be."""
+    if not run.path:
+        return []
+    slow = run.device.startswith("cuda") and run.path != "cuda graphs"
+    wordings = (f"{run.path}: {run.path_reason}", run.path) if run.path_reason else (run.path,)
+    return [_Part(5 if slow else 8, tuple(((words, "warn" if slow else "dim"),) for words in wordings), right=True)]
 
 
 def _costs(scene: Scene) -> list[_Part]:

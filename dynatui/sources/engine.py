@@ -11,6 +11,7 @@ from decoder.config import RulesName, RunConfig
 from decoder.errors import DecoderError, RecordingError, not_importable
 from decoder.events import Event, Round
 from decoder.knobs import KnobName
+from decoder.resident.passes import of_run
 from decoder.steering import Stage, Steering
 from dynatui.fold.state import Failure, Loading, Prompt, Record
 from dynatui.keep.recording import Recorder, run_so_far
@@ -48,6 +49,7 @@ def load_engine(session: Session) -> Load:
             dtype=models.dtype,
             exact=models.exact,
             compiled=models.compiled,
+            passes=of_run(session.config),
             report=report,
         )
         return lambda prompt, config, steering: decode(pair, prompt, config, steering)

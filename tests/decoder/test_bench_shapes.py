@@ -14,6 +14,7 @@ from decoder.bench.contenders import decoded
 from decoder.config import PRESETS, RunConfig
 from decoder.errors import ConfigError, DecoderError, DeviceError, PairError
 from decoder.models import Pair
+from decoder.resident.forward import static_forward
 from tests import tiny
 from tests.decoder.lab import Lab
 
@@ -142,6 +143,26 @@ def test_threads_are_chosen_for_random_weights_as_for_any_pair(
     monkeypatch.setattr("decoder.threads.choose_threads", lambda run, _: tried.append(run()))
     shapes.random_pair(*tiny_shapes, device="cpu", dtype="float32")
     assert tried == [None]
+
+
+@pytest.mark.parametrize("name", ["target", "draft"])
+def test_random_weights_have_biases_as_trained_ones_do(tiny_shapes: tuple[str, str], name: str) -> None:
+    """A layer without one is a shorter pass: the sum with the residual is then part of a product."""
+    pair = shapes.random_pair(*tiny_shapes, device="cpu", dtype="float32")
+    model = pair.target if name == "target" else pair.draft
+    biases = [weight.detach() for name, weight in model.module.named_parameters() if name.endswith("bias")]
+    assert len(biases) >= 7
+    assert all(0.001 < float(bias.abs().max()) < 0.2 for bias in biases)
+    form = static_forward(model)
+    layers = [part for layer in form._model.layers for part in (layer.inward, layer.outward)]  # type: ignore[attr-defined]
+    assert all(layer._bias is not None for layer in layers)
+
+
+def test_weights_that_have_no_biases_get_none(tmp_path: Path) -> None:
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(NEOX | {"model_type": "llama", "num_key_value_heads": 1}))
+    pair = shapes.random_pair(str(path), str(path), device="cpu", dtype="float32")
+    assert not [name for name, _ in pair.target.module.named_parameters() if "bias" in name]
 
 
 def tied(lab: Lab) -> tiny.TinyPair:

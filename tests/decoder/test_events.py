@@ -206,3 +206,10 @@ def test_counts_and_times_below_zero_are_refused(field: str) -> None:
     line = json.loads(encode(ROUND)) | {field: -1}
     with pytest.raises(RecordingError, match="line 3"):
         decode_line(json.dumps(line).encode(), 3)
+
+
+def test_a_recording_from_before_paths_were_told_is_read() -> None:
+    fields = json.loads(encode(RUN))
+    del fields["path"], fields["path_reason"]
+    assert decode_line(json.dumps(fields).encode(), 1) == RUN
+    assert (RUN.path, RUN.path_reason) == ("", "")

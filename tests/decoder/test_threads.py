@@ -1,6 +1,7 @@
 """How many threads compute: what a trial shows, within what the process may use and what its user decided."""
 
 import os
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -10,7 +11,7 @@ import torch
 
 from decoder import RunConfig, decode, race, threads
 from decoder.models import Pair
-from decoder.threads import choose_threads, fewest_worth_it, settle_threads, usable_cores
+from decoder.threads import SWITCH_S, choose_threads, fewest_worth_it, quick_switches, settle_threads, usable_cores
 from tests.decoder.lab import Lab
 
 
@@ -216,3 +217,37 @@ def test_a_round_right_after_another_finds_threads_awake(lab: Lab, monkeypatch: 
     monkeypatch.setattr("decoder.threads.AWAKE_S", 60.0)
     list(decode(lab.loaded(lab.pair("neox"), "float32"), "a b c", RunConfig(methods=("ar",), max_new_tokens=4)))
     assert told == []
+
+
+def test_threads_switch_quickly_while_a_gpu_decodes_and_as_before_afterwards() -> None:
+    before = sys.getswitchinterval()
+    found: list[float] = []
+
+    def decode_in_vain() -> None:
+        with quick_switches(torch.device("cuda")):
+            found.append(sys.getswitchinterval())
+            raise RuntimeError("broken off")
+
+    with pytest.raises(RuntimeError, match="broken off"):
+        decode_in_vain()
+    assert found == pytest.approx([SWITCH_S])
+    assert sys.getswitchinterval() == before
+
+
+def test_threads_of_a_cpu_s_rounds_switch_as_ever() -> None:
+    before = sys.getswitchinterval()
+    with quick_switches(torch.device("cpu")):
+        assert sys.getswitchinterval() == before
+
+
+def test_threads_switch_quickly_from_a_run_s_first_event_to_its_last(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    before, pair = sys.getswitchinterval(), lab.loaded(lab.pair("neox"), "float32")
+    monkeypatch.setattr(race, "quick_switches", lambda _: quick_switches(torch.device("cuda")))
+    events = decode(pair, "The tree", RunConfig(("ar",), 4))
+    found = [sys.getswitchinterval() for _ in events]
+    assert found[:-1] == pytest.approx([SWITCH_S] * (len(found) - 1))
+    assert found[-1] == before
+    events = decode(pair, "The tree", RunConfig(("ar",), 4))
+    next(events)
+    events.close()  # type: ignore[attr-defined]  # a generator's
+    assert sys.getswitchinterval() == before

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from decoder.steering import Steering
-from decoder.waiting import NAP_S, SLEEP_S, SlowMotion
+from decoder.waiting import NAP_S, SLEEP_S, SlowMotion, hold
 
 
 class Clock:
@@ -79,3 +79,43 @@ def test_a_new_speed_holds_at_once(clock: Clock) -> None:
     motion = SlowMotion(steering)
     clock.wakes = lambda: setattr(steering, "speed", 1.0)
     assert slept(clock, motion, 10.0) == pytest.approx(NAP_S)
+
+
+class Errands:
+    """Work that takes a while, as often as there is some."""
+
+    def __init__(self, clock: Clock, count: int, seconds: float) -> None:
+        self._clock, self.left, self._seconds = clock, count, seconds
+
+    def __call__(self) -> bool:
+        if not self.left:
+            return False
+        self.left -= 1
+        self._clock.now_s += self._seconds
+        return True
+
+
+def test_a_sleep_is_used_for_what_is_to_be_done_and_is_no_longer_for_that(clock: Clock) -> None:
+    motion, errands = SlowMotion(Steering(speed=1 / 2)), Errands(clock, 3, SLEEP_S / 4)
+    motion.after(2 * SLEEP_S, errands)
+    assert errands.left == 0
+    assert clock.now_s == pytest.approx(2 * SLEEP_S)
+
+
+def test_at_full_speed_nothing_is_done_between_rounds(clock: Clock) -> None:
+    errands = Errands(clock, 3, 1.0)
+    SlowMotion(Steering(speed=1.0)).after(10.0, errands)
+    assert errands.left == 3
+
+
+def test_a_pause_is_used_for_what_is_to_be_done(clock: Clock) -> None:
+    steering, errands = Steering(), Errands(clock, 3, 1.0)
+    steering.paused = True
+
+    def wake() -> None:
+        steering.paused = False
+
+    clock.wakes = wake
+    hold(steering, idle=errands)
+    assert errands.left == 0
+    assert clock.now_s == pytest.approx(3 + NAP_S)

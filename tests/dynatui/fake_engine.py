@@ -74,6 +74,7 @@ class FakeEngine:
     """Called with the count of events so far; raises or turns what the test wants to happen just there."""
     load_error: BaseException | None = None
     pairs: list[tuple[str | None, str | None, str, str, bool, bool]] = field(default_factory=list)
+    passes: list[object] = field(default_factory=list)
     prompts: list[str] = field(default_factory=list)
     configs: list[RunConfig] = field(default_factory=list)
     speeds: list[float] = field(default_factory=list)
@@ -87,10 +88,12 @@ class FakeEngine:
         dtype: str,
         exact: bool,
         compiled: bool,
+        passes: object,
         report: Callable[[str], None],
     ) -> str:
         """Loads nothing."""
         self.pairs.append((target, draft, device, dtype, exact, compiled))
+        self.passes.append(passes)
         report("loading nothing")
         if self.load_error:
             raise self.load_error

@@ -74,6 +74,8 @@ def hostile_event(event: Event) -> Event:
                 draft=name("DRAFT"),
                 device=name("DEVICE"),
                 dtype=name("DTYPE"),
+                path=name("PATH"),
+                path_reason=hostile("REASON"),
                 started_at=hostile("STARTED"),
                 version=hostile("VERSION"),
             )

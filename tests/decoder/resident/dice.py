@@ -4,7 +4,8 @@ import random
 from collections.abc import Sequence
 
 from decoder.config import Auto
-from decoder.resident.pace import SIZES, Pace, Plan
+from decoder.resident.pace import Pace, Plan
+from decoder.resident.passes import SIZES
 
 WIDE = Auto(d_max=6, d0=5, rho_deep=0.0, history=False)
 

@@ -14,6 +14,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from decoder.device import without_gradients
 from decoder.resident.capturable import NotCapturableError
 
 T = TypeVar("T")
@@ -38,7 +39,7 @@ class _Apart(TorchDispatchMode):
 @contextmanager
 def apart() -> Iterator[None]:
     """Here, work must be that of the other device alone."""
-    with torch.inference_mode(), _Apart():
+    with without_gradients(), _Apart():
         yield
 
 

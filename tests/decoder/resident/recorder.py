@@ -16,7 +16,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map_only
 
-from decoder.device import WARM_UPS
+from decoder.device import WARM_UPS, without_gradients
 from decoder.resident.capturable import BY_DATA, FROM_THE_HOST, NotCapturableError
 
 READS = frozenset({Tensor.tolist, Tensor.numpy, Tensor.cpu, Tensor.__array__, Tensor.__dlpack__})
@@ -67,7 +67,7 @@ class Record:
                 raise NotCapturableError("what a graph reads or writes was freed")
             return tensor
 
-        with torch.inference_mode():
+        with without_gradients():
             for call in self.calls:
                 args, kwargs = tree_map_only((_Made, _Outside), found, (call.args, call.kwargs))
                 results = tree_leaves(call.operation(*args, **kwargs))
@@ -97,12 +97,6 @@ class _Recorder(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Does one operation and takes note of it."""
         kwargs = kwargs or {}
-        if torch.is_inference_mode_enabled():
-            # There, operations that consist of others come undivided.
-            with self:
-                result = func.decompose(*args, **kwargs)
-            if result is not NotImplemented:
-                return result
         _refuse(func, args)
         for tensor in _written(func, args, kwargs):
             self._save(tensor.untyped_storage())
@@ -162,7 +156,7 @@ def record(work: Callable[[], object]) -> Record:
         NotCapturableError: A device would refuse it.
     """
     recorder = _Recorder()
-    with torch.inference_mode(), _NoReads(), recorder:
+    with without_gradients(), _NoReads(), recorder:
         work()
     recorder.undo()
     return Record(recorder.calls)

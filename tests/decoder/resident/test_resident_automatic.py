@@ -11,7 +11,8 @@ import pytest
 from decoder.config import DynaTree, Rules, RunConfig
 from decoder.engine import Outcome, TreeSession
 from decoder.models import Pair
-from decoder.resident.pace import ASK, FIRST_REST, LONGEST_REST, SIZES, Odds, Pace, Plan, Times, ranks
+from decoder.resident.pace import ASK, FIRST_REST, LONGEST_REST, Odds, Pace, Plan, Times, ranks
+from decoder.resident.passes import SIZES
 from decoder.resident.session import ResidentSession
 from decoder.steering import Turn
 from tests.decoder.lab import Lab

@@ -12,14 +12,16 @@ import torch
 from torch import Tensor
 
 from decoder.config import DynaTree
+from decoder.device import without_gradients
 from decoder.errors import ConfigError
 from decoder.models import LanguageModel, Pair
 from decoder.resident import contest
 from decoder.resident.compiled import Compile, Compiled, Pass, by_torch, example, require_compilable
-from decoder.resident.contest import DRAFTED, compared, compile_pair
+from decoder.resident.contest import compared, compile_pair
 from decoder.resident.forward import StaticForward, static_forward
 from decoder.resident.layers import LeanStatic
 from decoder.resident.module import ModuleStatic
+from decoder.resident.passes import Passes, passes
 from decoder.resident.seat import Seats
 from tests import tiny
 from tests.decoder.lab import Lab
@@ -27,6 +29,7 @@ from tests.decoder.resident.match import match, recorded, seated
 
 PROMPT = "The tree grows"
 RULES = DynaTree(selection="best", n_max=15)
+PASSES = passes([None, RULES])
 NOTHING_NEW: Compile = lambda function: function  # noqa: E731 - a type's only value here
 
 
@@ -52,7 +55,7 @@ class Compiler:
 
 def told(pair: Pair, compile_pass: Compile) -> list[str]:
     lines: list[str] = []
-    compile_pair(pair, lines.append, compile_pass)
+    compile_pair(pair, lines.append, PASSES, compile_pass)
     return [line for line in lines if "compiling" not in line]
 
 
@@ -80,7 +83,7 @@ def test_a_compiled_pass_is_that_of_plain_calls_with_the_keys_and_values_that_it
     for length in (0, 7, 250, 600):
         given = example(form, 3, length)
         same = example(plain, 3, length)
-        with torch.inference_mode():
+        with without_gradients():
             assert torch.allclose(form.computed(*given), plain.computed(*same), atol=1e-12)
         assert torch.allclose(given[0], same[0], atol=1e-12)
         assert bool(given[0].any())
@@ -95,7 +98,7 @@ def test_one_compilation_of_each_size_serves_all_lengths_of_all_texts(lab: Lab) 
     before = compiler.runs
     for length in (5, 300, 700, 900):
         for rows in (1, 4):
-            with torch.inference_mode():
+            with without_gradients():
                 form.computed(*example(form, rows, length))
     assert (len(compiler.made), compiler.runs - before) == (2, 8)
 
@@ -105,7 +108,7 @@ def test_other_sizes_are_computed_by_plain_calls(lab: Lab) -> None:
     form = Compiled(static_forward(lab.loaded(lab.pair("llama"), "float64").target), compiler)
     form.compile([4])
     before = compiler.runs
-    with torch.inference_mode():
+    with without_gradients():
         form.computed(*example(form, 5, 9))
     assert (len(compiler.made), compiler.runs) == (1, before)
 
@@ -115,8 +118,8 @@ def test_a_pass_of_another_kind_does_not_stop_a_round_for_the_compiler(lab: Lab)
     form = Compiled(static_forward(lab.loaded(lab.pair("llama"), "float64").target), compiler)
     form.compile([4])
     before = compiler.runs
+    store, *others = example(form, 4, 9)
     with torch.inference_mode():
-        store, *others = example(form, 4, 9)
         form.computed(store.clone(), *others)
     assert (len(compiler.made), compiler.runs) == (1, before)
 
@@ -139,7 +142,7 @@ def test_layers_for_a_compiler_compute_what_the_lean_ones_do(dtype: str, far: fl
     lean = static_forward(LanguageModel(module, "neox"))
     assert isinstance(lean, LeanStatic)
     given, same = example(lean, 5, 20), example(lean, 5, 20)
-    with torch.inference_mode():
+    with without_gradients():
         right, found = lean.computed(*given), lean.for_a_compiler().computed(*same)
     assert float((right - found).abs().max()) < far
     assert float((given[0] - same[0]).abs().max()) < far
@@ -270,8 +273,26 @@ def test_a_draft_alone_may_be_kept(slow: Pair, lab: Lab) -> None:
     match(slow, lab.prompt_tokens(lab.pair("neox"), PROMPT), 20, RULES)
 
 
-def test_the_usual_sizes_are_those_of_the_paper_s_rules() -> None:
-    assert DRAFTED == (2, 3, 9, 16, 16, 16, 16, 16)
+def test_the_smallest_and_the_largest_are_tried_and_all_are_compiled_where_that_pays(slow: Pair) -> None:
+    tried: list[tuple[int, ...]] = []
+    right = contest.compared
+
+    def noted(plain: Any, form: Compiled, sizes: Any, seats: Seats) -> Any:
+        tried.append(tuple(sorted(form._sizes)))
+        return right(plain, form, sizes, seats)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(contest, "compared", noted)
+        compile_pair(slow, lambda _: None, Passes((2, 3, 5), (1, 4, 8, 16)), quick)
+    assert tried == [(2, 5), (1, 16)]
+    kept: list[Any] = [slow.seats.forward(model) for model in (slow.draft, slow.target)]
+    assert [form._sizes for form in kept] == [{2, 3, 5}, {1, 4, 8, 16}]
+
+
+def test_a_draft_that_no_round_runs_is_not_compiled(slow: Pair) -> None:
+    lines: list[str] = []
+    compile_pair(slow, lines.append, passes([None]), quick)
+    assert [line.split(":")[0] for line in lines] == ["compiling the target", "compiled target"]
 
 
 def test_elsewhere_than_on_cuda_there_is_nothing_to_compile() -> None:

@@ -18,6 +18,8 @@ class Driver:
         self.log: list[str] = []
         self.current = "the thread's stream"
         self.pools: list[object] = []
+        self.modes: list[tuple[bool, bool]] = []
+        """Whether captures begin in inference mode, and with gradients."""
         self._fails = fails
         signature = inspect.signature(torch.cuda.graph)
         for name, stands_in in {
@@ -53,6 +55,7 @@ class Driver:
     @contextmanager
     def _capturing(self, cuda_graph: object, pool: object, stream: object, capture_error_mode: str) -> Iterator[None]:
         assert (cuda_graph, capture_error_mode) == (self, "thread_local")
+        self.modes.append((torch.is_inference_mode_enabled(), torch.is_grad_enabled()))
         self.pools.append(pool)
         self.current = str(stream)
         self.note("begin")
@@ -102,6 +105,15 @@ def test_all_captures_share_one_pool(monkeypatch: pytest.MonkeyPatch) -> None:
     graphs, _ = captured(driver)
     graphs.capture(lambda: None, lambda: None)
     assert driver.pools == ["a pool", "a pool"]
+
+
+def test_a_capture_begins_outside_of_inference_mode_whoever_asks_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Torch keeps tensors of the first one, and torch before 2.11 writes to them in each later one."""
+    driver = Driver(monkeypatch)
+    captured(driver)
+    with torch.inference_mode():
+        captured(driver)
+    assert driver.modes == [(False, False)] * 2
 
 
 def test_a_capture_that_fails_leaves_the_thread_on_its_own_stream(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,11 +11,14 @@ import torch
 
 from decoder import RunConfig, Steering, decode, load_pair, methods
 from decoder.config import DynaTree, Linear, Rules
-from decoder.device import Graphs
+from decoder.device import Graphs, without_gradients
 from decoder.engine import Outcome
 from decoder.events import Round
 from decoder.models import Pair
+from decoder.neartie import judged
+from decoder.path import path
 from decoder.resident.contest import compile_pair
+from decoder.resident.passes import passes
 from decoder.resident.seat import Seats
 from decoder.resident.session import ResidentSession
 from decoder.resident.shape import Shape
@@ -82,12 +85,12 @@ def test_to_capture_a_verification_leaves_everything_as_it_was(lab: Lab) -> None
     session.prefill()
     seat = session._seat
     length = len(session.text)
-    with torch.inference_mode():
+    with without_gradients():
         # As if the second of several siblings were accepted, so that its row must move.
         seat.board.nodes[3, 1:] += 3
         state = [seat.draft.store, *seat.board._all()]
         before = [tensor.clone() for tensor in state]
-        repeated = seat.verification(8, 3, length, drafts=True)
+        repeated = seat.verification(8, length)
         assert all(bool((now == was).all()) for now, was in zip(state, before, strict=True))
         repeated()
         assert int(seat.board.length) > length
@@ -279,13 +282,44 @@ def test_compiled_passes_are_captured_too(lab: Lab, monkeypatch: pytest.MonkeyPa
     """Kept whatever they take; in half precision they round otherwise, so that only texts of one form are compared."""
     monkeypatch.setattr("decoder.resident.contest.PAYS", float("inf"))
     pair, lines = on_gpu(lab, family, dtype), list[str]()
-    compile_pair(pair, lines.append)
+    compile_pair(pair, lines.append, passes(METHODS.values()))
     assert [line.split(":")[0] for line in lines if "x the time, kept" in line] == ["compiled draft", "compiled target"]
     prompt = lab.prompt_tokens(lab.pair(family), PROMPT)
     if dtype == "float64":
         match(pair, prompt, 60, METHODS["best"])
     plain = [token for outcome in played(pair, prompt, 60, None) for token in outcome.committed]
     assert len(plain) == 60
+
+
+@gpu
+@pytest.mark.gpu
+def test_the_embedded_pair_is_held_once_and_decoded_by_graphs() -> None:
+    before = torch.cuda.memory_allocated()
+    pair = load_pair(device="cuda", dtype="float32")
+    assert path(pair).name == "cuda graphs"
+    assert (pair.target.held, pair.draft.held) == (None, None)
+    models = (pair.target.skeleton, pair.draft.skeleton)
+    weights = sum(weight.nbytes for module in models for weight in module.parameters())
+    (seat,) = pair.seats._free
+    stores = seat.target.store.nbytes + seat.draft.store.nbytes
+    assert torch.cuda.memory_allocated() - before < 1.3 * weights + stores + 2**27
+
+
+@gpu
+@pytest.mark.gpu
+@pytest.mark.parametrize("by_module", [False, True])
+def test_both_devices_find_the_same_gap_between_two_tokens(lab: Lab, by_module: bool) -> None:  # noqa: FBT001 - a parameter
+    prefix, pair = lab.prompt_tokens(lab.pair("neox"), PROMPT), lab.pair("neox")
+    verdicts = [
+        judged(
+            load_pair(str(pair.target), str(pair.draft), device=device, dtype="float16").target,
+            prefix,
+            (7, 9),
+            by_module=by_module,
+        )
+        for device in ("cpu", "cuda")
+    ]
+    assert verdicts[0].gap == pytest.approx(verdicts[1].gap, abs=1e-4)
 
 
 @gpu

@@ -2,7 +2,8 @@
 
 import pytest
 
-from decoder.resident.pace import ASK, ASKING, FADED, FIRST_HIT, SIZES, Pace, Plan, Times
+from decoder.resident.pace import ASK, ASKING, FADED, FIRST_HIT, Pace, Plan, Times
+from decoder.resident.passes import SIZES
 
 DEEPEST = 8
 DEEP = Plan(4, SIZES[-1])

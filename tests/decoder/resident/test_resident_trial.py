@@ -59,9 +59,9 @@ def test_another_text_than_the_host_s_is_noticed(pair: Pair, monkeypatch: pytest
 
 
 def test_a_refused_device_leaves_the_rounds_to_the_host(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loading, "refusal", lambda _: "it does not")
+    monkeypatch.setattr(loading, "settle", lambda _: "it does not")
     told: list[str] = []
-    loading._try_rounds(pair, told.append)
+    loading.try_rounds(pair, told.append)
     assert "the host" in told[-1]
     assert "it does not" in told[-1]
     monkeypatch.setattr(pair.target, "device", torch.device("cuda"))

@@ -13,7 +13,9 @@ from pathlib import Path
 import pytest
 import torch
 
+import decoder
 from decoder.errors import ConfigError
+from decoder.path import Path as Way
 from dynatui.cli import main as cli
 from dynatui.cli import probes
 from dynatui.cli.doctor import Case, Finding, examine, page
@@ -173,6 +175,50 @@ def test_a_dtype_that_the_cpu_does_not_compute_in_is_a_note(monkeypatch: pytest.
     )
 
 
+def test_how_rounds_would_be_decoded_on_a_cpu_is_told() -> None:
+    assert "ok: models would be decoded by: host, lean CPU kernels" in said(
+        found("rounds", models=Models(device="cpu"))
+    )
+
+
+@pytest.fixture
+def on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, str]]:
+    """A GPU on which the embedded pair decodes as the host drives it; how it was loaded."""
+    loaded: list[dict[str, str]] = []
+    monkeypatch.setattr("decoder.device.choose_device", lambda _: torch.device("cuda:0"))
+    monkeypatch.setitem(vars(decoder), "load_pair", lambda **given: loaded.append(given))
+    tried = Way("host", "they wrote the tokens [1] instead of [2]")
+    monkeypatch.setattr("decoder.path.path", lambda _: tried)
+    monkeypatch.setattr("decoder.path.has_room", lambda *_: True)
+    return loaded
+
+
+def test_on_a_gpu_rounds_are_tried_and_a_refusal_is_a_note_with_its_reason(on_a_gpu: list[dict[str, str]]) -> None:
+    (finding,) = found("rounds", models=Models(dtype="float16"))
+    assert finding.verdict == "note"
+    assert finding.text.endswith("host on cuda:0, which is slower: they wrote the tokens [1] instead of [2]")
+    assert finding.remedy
+    assert on_a_gpu == [{"device": "auto", "dtype": "float16"}]
+
+
+def test_on_a_gpu_that_repeats_graphs_the_models_own_forms_are_told(
+    on_a_gpu: list[dict[str, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("decoder.path.path", lambda _: Way("cuda graphs", "lean form"))
+    text = said(found("rounds"))
+    assert "ok: the embedded pair was tried on cuda:0: cuda graphs, lean form" in text
+    assert "ok: models would be decoded by: cuda graphs, lean form" in text
+    assert len(on_a_gpu) == 1
+    text = said(found("rounds", models=Models(exact=True)))
+    assert "models would be decoded by: host, --exact" in text
+    assert len(on_a_gpu) == 1
+
+
+def test_of_models_that_are_not_here_yet_nothing_is_said() -> None:
+    assert found("rounds", models=Models("nobody/nothing", "nobody/less", device="cpu")) == []
+    assert found("rounds", models=Models("nobody/nothing", None, device="cpu")) == []
+
+
 def test_wrong_settings_are_a_problem_and_strange_variables_a_note() -> None:
     def wrong() -> str:
         raise ConfigError("config.toml: line 1: no")
@@ -236,7 +282,7 @@ def test_many_broken_things_are_as_many_problems_in_one_object(environment: dict
     report = json.loads(done.stdout)
     assert not report["ok"]
     problems = {each["topic"]: each["text"] for each in report["findings"] if each["verdict"] == "problem"}
-    assert set(problems) == {"devices", "models", "settings", "log"}
+    assert set(problems) == {"devices", "models", "rounds", "settings", "log"}
     assert "OSError: libcuda is broken" in problems["devices"]
     assert "tau_h from " in problems["settings"]
 

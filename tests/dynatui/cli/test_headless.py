@@ -8,10 +8,12 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from msgspec import structs
 
 from decoder.config import RunConfig
 from decoder.errors import DeviceError, PairError, RecordingError
-from decoder.events import End, Event, Figures, Summary
+from decoder.events import End, Event, Figures, Run, Summary
+from decoder.resident.passes import of_run
 from decoder.steering import Steering
 from dynatui.cli import headless
 from dynatui.cli.streams import OutputError, ReaderLeftError
@@ -95,8 +97,28 @@ def test_the_engine_gets_what_was_asked_for() -> None:
     )
     Desk().run(engine, session)
     assert engine.pairs == [("t", "d", "cpu", "float32", True, True)]
+    assert engine.passes == [of_run(TWO_METHODS)]
     assert engine.configs == [TWO_METHODS]
     assert engine.speeds == [0.5]
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_which_way_rounds_are_decoded_is_told_with_the_reason(*, as_json: bool) -> None:
+    desk = Desk(as_json=as_json)
+    events = story("one")
+    assert isinstance(events[0], Run)
+    events[0] = structs.replace(events[0], path="host", path_reason="it does not run")
+    headless.replay(events, Transcript(desk.out, desk.err, as_json=as_json))
+    assert "\nrounds: host, it does not run\n" in desk.err.getvalue()
+    if as_json:
+        (found,) = desk.objects()
+        assert (found["path"], found["path_reason"]) == ("host", "it does not run")
+
+
+def test_an_old_recording_says_nothing_of_that() -> None:
+    desk = Desk()
+    headless.replay(story("one"), Transcript(desk.out, desk.err, as_json=False))
+    assert "rounds:" not in desk.err.getvalue()
 
 
 def test_a_run_closes_with_a_table_of_all_methods() -> None:
@@ -119,7 +141,8 @@ def test_json_has_one_object_a_prompt_with_the_keys_of_the_contract() -> None:
     desk = Desk(as_json=True)
     desk.run(FakeEngine(), Session(("one", "two"), config=TWO_METHODS))
     first, second = desk.objects()
-    assert list(first) == ["prompt", "text", "target", "draft", "device", "dtype", "exact", "methods"]
+    told = ["prompt", "text", "target", "draft", "device", "dtype", "exact", "path", "path_reason", "methods"]
+    assert list(first) == told
     assert (first["prompt"], second["prompt"]) == ("one", "two")
     assert first["text"] == "Once upon a time"
     methods = first["methods"]
@@ -190,11 +213,19 @@ def test_a_signal_while_models_load_interrupts() -> None:
             dtype: str,
             exact: bool,
             compiled: bool,
+            passes: object,
             report: Callable[[str], None],
         ) -> str:
             signal.raise_signal(signal.SIGINT)
             return super().load_pair(
-                target, draft, device=device, dtype=dtype, exact=exact, compiled=compiled, report=report
+                target,
+                draft,
+                device=device,
+                dtype=dtype,
+                exact=exact,
+                compiled=compiled,
+                passes=passes,
+                report=report,
             )
 
     desk, engine = Desk(), Slow()

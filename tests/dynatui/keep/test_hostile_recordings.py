@@ -137,6 +137,8 @@ REFUSED: dict[str, tuple[list[bytes], str]] = {
     "a piece of two megabytes": ([encode(RUN), line(PLAIN, pieces=["x" * 2**21])], "a piece has 2097152 characters"),
     "a text of two megabytes": ([encode(RUN), line(ROUND, text="x" * 2**21)], "text has 2097152 characters"),
     "an error of two megabytes": ([encode(RUN), line(END, error="x" * 2**21)], "error has 2097152 characters"),
+    "a path of two kilobytes": ([line(RUN, path="x" * 2**11)], "a name has 2048 characters"),
+    "a reason of two megabytes": ([line(RUN, path_reason="x" * 2**21)], "path_reason has 2097152 characters"),
     # the file
     "an unknown field": ([encode(RUN), line(ROUND, mood="bad")], "unknown field `mood`"),
     "an unknown event": ([encode(RUN), b'{"type":"dance"}\n'], "Invalid value 'dance'"),

@@ -222,7 +222,7 @@ from tests.dynatui.hostile import hostile, hostile_event
 from tests.dynatui.screen.tireless import Tireless
 engine = Tireless(rounds=3, foreign=hostile_event)
 class Engine:
-    def load_pair(self, target, draft, *, device, dtype, exact, compiled, report):
+    def load_pair(self, target, draft, *, device, dtype, exact, compiled, passes, report):
         report(hostile("REPORT"))
     def decode(self, pair, prompt, config, steering):
         return engine.decode(prompt, config, steering)

@@ -9,17 +9,20 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
+import decoder
 from decoder.config import RunConfig
 from decoder.errors import PairError, PromptError, RecordingError
 from decoder.events import Event, Round, Run, Summary
+from decoder.resident.passes import of_run
 from decoder.steering import Steering
 from dynatui.fold.state import Failure, Loading, Prompt
 from dynatui.keep.recording import Recorder, read
 from dynatui.session import Models, Session, View
 from dynatui.sources.breaks import Conditions
-from dynatui.sources.engine import Decode, EngineSource
+from dynatui.sources.engine import Decode, EngineSource, load_engine
 from dynatui.sources.playback import TraceSource
 from dynatui.sources.source import bounded_speed, readable_speed
+from tests.dynatui.fake_engine import FakeEngine
 from tests.dynatui.render.scripted import run, story, tree_round
 
 OWN_PAIR = Models(target="big", draft="small")
@@ -408,3 +411,14 @@ def test_a_finished_prompt_stays_as_long_as_the_user_holds_it(source: EngineSour
 
 def rounds_of(source: EngineSource) -> list[Round]:
     return [record for record in list(source.records) if isinstance(record, Round)]
+
+
+def test_the_engine_is_loaded_for_what_the_session_decodes_by(monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = FakeEngine()
+    for name in ("load_pair", "decode"):
+        monkeypatch.setitem(vars(decoder), name, getattr(engine, name))
+    models = Models("t", "d", "cpu", "float32", exact=True, compiled=True)
+    config = RunConfig(("ar", "linear"))
+    load_engine(Session(("x",), models, config))(lambda _: None)
+    assert engine.pairs == [("t", "d", "cpu", "float32", True, True)]
+    assert engine.passes == [of_run(config)]

@@ -1,0 +1,222 @@
+"""Where a GPU's time goes in rounds of one size: kernels by name, nodes of graphs, and the gaps between replays.
+
+    python benchmarks/kernels.py --shapes pythia-2.8b:pythia-70m --dtype float16 --tree 8x64
+
+decodes random tokens with random weights, as `dynatui bench speed --shapes` does, and looks at a few warm rounds
+through torch's profiler, which makes them a little slower.
+"""
+
+import argparse
+import json
+import sys
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from itertools import pairwise
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+sys.path.append(str(Path(__file__).parents[1]))
+
+WARM, MOST_SHOWN = 8, 30
+WIDTH = 90
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """One run of one kernel, or one copy."""
+
+    name: str
+    start_us: float
+    end_us: float
+    launch: int
+    """What the host asked for: all nodes of a graph's replay have the same."""
+
+
+@dataclass(frozen=True)
+class Share:
+    """What all runs of one kernel take of a round."""
+
+    name: str
+    runs: float
+    us: float
+
+
+@dataclass(frozen=True)
+class Replays:
+    """What the host asked for as a whole, again and again: by its number of nodes."""
+
+    nodes: int
+    a_round: float
+    span_us: float
+    """From its first node's start to its last one's end; medians, as are the others."""
+    busy_us: float
+    """Of that, in which any node ran."""
+
+
+@dataclass(frozen=True)
+class Profile:
+    """What some rounds did on the device, a round."""
+
+    rounds: int
+    nodes: float
+    busy_us: float
+    gap_us: float
+    """Between one thing that the host asked for and the next."""
+    longest_gap_us: float
+    replays: list[Replays]
+    kernels: list[Share]
+
+
+def profile(kernels: Iterable[Kernel], rounds: int) -> Profile:
+    """Sums up what ran in so many rounds."""
+    ordered = sorted(kernels, key=lambda kernel: (kernel.start_us, kernel.end_us))
+    by_launch, by_name = defaultdict[int, list[Kernel]](list), defaultdict[str, list[Kernel]](list)
+    for kernel in ordered:
+        by_launch[kernel.launch].append(kernel)
+        by_name[kernel.name].append(kernel)
+    launches = sorted(by_launch.values(), key=lambda nodes: nodes[0].start_us)
+    gaps = [max(0.0, after[0].start_us - _end(before)) for before, after in pairwise(launches)]
+    shares = [Share(name, len(runs) / rounds, _total(runs) / rounds) for name, runs in by_name.items()]
+    return Profile(
+        rounds=rounds,
+        nodes=len(ordered) / rounds,
+        busy_us=_busy(ordered) / rounds,
+        gap_us=sum(gaps) / rounds,
+        longest_gap_us=max(gaps, default=0.0),
+        replays=_replays(launches, rounds),
+        kernels=sorted(shares, key=lambda share: -share.us),
+    )
+
+
+def _replays(launches: Sequence[Sequence[Kernel]], rounds: int) -> list[Replays]:
+    by_size = defaultdict[int, list[Sequence[Kernel]]](list)
+    for nodes in launches:
+        by_size[len(nodes)].append(nodes)
+    return [
+        Replays(
+            nodes=size,
+            a_round=len(found) / rounds,
+            span_us=median(_end(nodes) - nodes[0].start_us for nodes in found),
+            busy_us=median(map(_busy, found)),
+        )
+        for size, found in sorted(by_size.items(), reverse=True)
+    ]
+
+
+def _end(nodes: Iterable[Kernel]) -> float:
+    return max(node.end_us for node in nodes)
+
+
+def _total(nodes: Iterable[Kernel]) -> float:
+    return sum(node.end_us - node.start_us for node in nodes)
+
+
+def _busy(ordered: Sequence[Kernel]) -> float:
+    """Time in which any of them ran; some run beside each other."""
+    busy, until = 0.0, float("-inf")
+    for kernel in ordered:
+        busy += max(0.0, kernel.end_us - max(until, kernel.start_us))
+        until = max(until, kernel.end_us)
+    return busy
+
+
+def page(found: Profile) -> str:
+    """The profile as tables."""
+    lines = [
+        f"{found.rounds} rounds, each {found.nodes:.0f} nodes, {found.busy_us:.0f} us busy, "
+        f"{found.gap_us:.0f} us in gaps between what the host asked for (the longest {found.longest_gap_us:.0f} us)",
+        "",
+        f"{'nodes':>7} {'a round':>8} {'span us':>9} {'busy us':>9} {'us/node':>8}",
+    ]
+    for each in found.replays[:MOST_SHOWN]:
+        row = f"{each.nodes:>7} {each.a_round:>8.2f} {each.span_us:>9.1f} {each.busy_us:>9.1f}"
+        lines.append(f"{row} {each.span_us / each.nodes:>8.2f}")
+    lines += ["", f"{'us a round':>10} {'runs':>7} {'us each':>8}  kernel"]
+    for share in found.kernels[:MOST_SHOWN]:
+        row = f"{share.us:>10.1f} {share.runs:>7.1f} {share.us / share.runs:>8.2f}  {share.name}"
+        lines.append(row[:WIDTH])
+    return "\n".join(lines) + "\n"
+
+
+def seen(events: Iterable[Any]) -> list[Kernel]:
+    """The kernels and copies among a profiler's own events."""
+    return [
+        Kernel(
+            event.name(),
+            event.start_ns() / 1000,
+            (event.start_ns() + event.duration_ns()) / 1000,
+            event.correlation_id(),
+        )
+        for event in events
+        if "CUDA" in str(event.device_type()) and event.correlation_id()
+    ]
+
+
+def measured(wanted: argparse.Namespace) -> tuple[Profile, dict[str, str]]:
+    """The profile, and what was measured."""
+    import torch  # noqa: PLC0415 - after the options are known to be right
+
+    from decoder.bench.shapes import random_pair, random_prompt  # noqa: PLC0415
+    from decoder.bench.sizes import Size, run_of  # noqa: PLC0415
+    from decoder.config import RunConfig  # noqa: PLC0415
+    from decoder.methods import METHODS  # noqa: PLC0415
+    from decoder.path import path  # noqa: PLC0415
+
+    size = Size(*wanted.tree)
+    pair = random_pair(*wanted.shapes, device=wanted.device, dtype=wanted.dtype, report=_say)
+    method, config = run_of(size, RunConfig(max_new_tokens=4 * (WARM + wanted.rounds)))
+    session = METHODS[method].open(
+        pair, random_prompt(pair, wanted.context, config.max_new_tokens + size.depth), config
+    )
+    session.prefill()
+    for _ in range(WARM):
+        session.step(())
+    activities = [torch.profiler.ProfilerActivity.CPU]
+    if pair.target.device.type == "cuda":
+        activities.append(torch.profiler.ProfilerActivity.CUDA)
+    with torch.profiler.profile(activities=activities) as profiler:
+        for _ in range(wanted.rounds):
+            session.step(())
+    session.close()
+    way = path(pair)
+    about = {"target": pair.target_name, "draft": pair.draft_name, "device": pair.device, "dtype": pair.dtype}
+    about |= {"tree": f"{size.depth}x{size.rows}", "path": way.name, "path_reason": way.reason}
+    events = profiler.profiler.kineto_results.events() if profiler.profiler else []
+    return profile(seen(events), wanted.rounds), about | {"torch": str(torch.__version__)}
+
+
+def options() -> argparse.ArgumentParser:
+    """What may be asked for."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--shapes", type=lambda text: tuple(text.split(":")), default=("pythia-2.8b", "pythia-70m"))
+    parser.add_argument("--dtype", default="float16")
+    parser.add_argument("--device", default="cuda")
+    parser.add_argument("--tree", type=lambda text: tuple(map(int, text.split("x"))), default=(8, 64))
+    parser.add_argument("--context", type=int, default=256)
+    parser.add_argument("--rounds", type=int, default=20)
+    parser.add_argument("--json", type=Path)
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Prints the tables; 1 when the device ran no kernels."""
+    wanted = options().parse_args(arguments)
+    found, about = measured(wanted)
+    _say(", ".join(f"{name} {value}" for name, value in about.items()))
+    _say(page(found))
+    if wanted.json:
+        wanted.json.write_text(json.dumps({"about": about, **asdict(found)}, indent=1) + "\n", encoding="utf-8")
+    if not found.kernels:
+        _say("no kernel was seen: is this a CUDA device?")
+    return int(not found.kernels)
+
+
+def _say(line: str) -> None:
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,95 @@
+"""Which way a pair's rounds are decoded, and why: for headers, reports and recordings.
+
+Decides nothing: `decoder.loading` has found it out, and `decoder.methods` goes by it. A single method may still leave
+it, where its rules outgrow the shapes of a device's graphs, or where transformers decodes by itself.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from transformers import AutoModelForCausalLM
+
+from decoder.device import has_graphs, has_room
+from decoder.lean import reader
+from decoder.models import Pair
+from decoder.resident.compiled import Compiled
+from decoder.resident.forward import StaticForward, reading_bytes
+from decoder.resident.module import ModuleStatic
+
+GRAPHS: Literal["cuda graphs"] = "cuda graphs"
+STATIC: Literal["static module"] = "static module"
+HOST: Literal["host"] = "host"
+EXACT = "--exact has its own passes, which are not captured"
+LEAN, MODULE = "lean CPU kernels", "Hugging Face module"
+
+
+@dataclass(frozen=True)
+class Path:
+    """One of the ways."""
+
+    name: Literal["cuda graphs", "static module", "host"]
+    """Graphs over lean forms; graphs over at least one Hugging Face module; rounds that the host drives."""
+    reason: str
+    """Why not a faster one; where there is none, what computes."""
+
+
+def path(pair: Pair) -> Path:
+    """How this pair's rounds are decoded."""
+    models = {"target": pair.target, "draft": pair.draft}
+    if not has_graphs(pair.target.device):
+        return Path(HOST, _together({role: LEAN if model.apart else MODULE for role, model in models.items()}))
+    if pair.exact:
+        return Path(HOST, EXACT)
+    if pair.seats.refused:
+        return Path(HOST, pair.seats.refused)
+    forms = {role: pair.seats.form(model) for role, model in models.items()}
+    slow = {role: form.reason for role, each in forms.items() if isinstance(form := plain(each), ModuleStatic)}
+    if slow:
+        return Path(STATIC, "; ".join(f"{role}: {reason}" for role, reason in slow.items()))
+    kinds = {role: "compiled" if isinstance(form, Compiled) else "lean form" for role, form in forms.items()}
+    return Path(GRAPHS, _together(kinds) if all(forms.values()) else "not tried yet")
+
+
+def foreseen(
+    configs: Mapping[str, Any], device: torch.device, *, exact: bool, dtype: torch.dtype | None = None
+) -> Path:
+    """What models of these configurations would be decoded by, as far as their weights' values do not matter.
+
+    Args:
+        configs: By the models' roles.
+        device: Where they would run.
+        exact: Whether methods must agree bit for bit.
+        dtype: None: as the configurations say.
+    """
+    with torch.device("meta"):
+        modules = {
+            role: AutoModelForCausalLM.from_config(config, dtype=dtype or config.dtype).eval()
+            for role, config in configs.items()
+        }
+    unknown = {role: "" if reader(module) else type(module).__name__ for role, module in modules.items()}
+    if not has_graphs(device):
+        return Path(HOST, _together({role: MODULE if name else LEAN for role, name in unknown.items()}))
+    if exact:
+        return Path(HOST, EXACT)
+    slow = [f"{role}: {name} has no lean form" for role, name in unknown.items() if name]
+    if slow:
+        return Path(STATIC, "; ".join(slow))
+    held = sum(weight.nbytes for module in modules.values() for weight in module.parameters())
+    needed = held + max(map(reading_bytes, modules.values()))
+    if not has_room(device, needed):
+        return Path(STATIC, f"lean forms of both would need {needed / 2**30:.1f} GiB of memory, more than is free")
+    return Path(GRAPHS, "lean form")
+
+
+def plain(form: StaticForward | None) -> StaticForward | None:
+    """What was compiled, where something was."""
+    return form.plain if isinstance(form, Compiled) else form
+
+
+def _together(kinds: Mapping[str, str]) -> str:
+    """What both are, or each."""
+    if len(set(kinds.values())) == 1:
+        return next(iter(kinds.values()))
+    return "; ".join(f"{role}: {kind}" for role, kind in kinds.items())

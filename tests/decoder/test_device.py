@@ -1,0 +1,78 @@
+"""What is set up for a device before models are loaded, and what is left as torch has it."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+from decoder import load_pair, loading
+from decoder.bench import shapes
+from decoder.device import CUDNN_RANK, set_up
+from tests.decoder.lab import Lab
+
+CUDA, CPU = torch.device("cuda"), torch.device("cpu")
+
+
+@pytest.fixture(autouse=True)
+def _as_torch_has_it(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.delenv(CUDNN_RANK, raising=False)
+    products = torch.backends.cuda.matmul
+    before = torch.backends.cuda.cudnn_sdp_enabled(), products.allow_fp16_reduced_precision_reduction
+    torch.backends.cuda.enable_cudnn_sdp(enabled=True)
+    products.allow_fp16_reduced_precision_reduction = True
+    yield
+    torch.backends.cuda.enable_cudnn_sdp(enabled=before[0])
+    products.allow_fp16_reduced_precision_reduction = before[1]
+
+
+def sums_in_half_precision() -> bool:
+    return bool(torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction)
+
+
+def test_cudnn_s_attention_is_off_on_a_gpu() -> None:
+    set_up(CUDA, torch.bfloat16)
+    assert not torch.backends.cuda.cudnn_sdp_enabled()
+
+
+@pytest.mark.parametrize("value", ["0", "1"])
+def test_who_ranks_cudnn_s_attention_decides_on_it(monkeypatch: pytest.MonkeyPatch, value: str) -> None:
+    monkeypatch.setenv(CUDNN_RANK, value)
+    set_up(CUDA, torch.bfloat16)
+    assert torch.backends.cuda.cudnn_sdp_enabled()
+
+
+def test_sums_of_float16_products_are_in_float32_on_a_gpu() -> None:
+    set_up(CUDA, torch.bfloat16)
+    assert sums_in_half_precision()
+    set_up(CUDA, torch.float16)
+    assert not sums_in_half_precision()
+
+
+def test_a_cpu_needs_no_set_up() -> None:
+    set_up(CPU, torch.float16)
+    assert torch.backends.cuda.cudnn_sdp_enabled()
+    assert sums_in_half_precision()
+
+
+def test_a_device_is_set_up_before_any_model_is_on_it(
+    lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class SetUpError(Exception):
+        """Ends the test."""
+
+    def stop(*given: object) -> None:
+        raise SetUpError(*given)
+
+    pair, config = lab.pair("neox"), tmp_path / "config.json"
+    config.write_text((lab.pair("neox").target / "config.json").read_text(encoding="utf-8"), encoding="utf-8")
+    for module in (loading, shapes):
+        monkeypatch.setattr(module, "set_up", stop)
+    monkeypatch.setattr(loading, "load_model", lambda *_: pytest.fail("it is loaded already"))
+    monkeypatch.setattr(shapes, "_random_module", lambda *_: pytest.fail("it is made already"))
+    with pytest.raises(SetUpError) as found:
+        load_pair(str(pair.target), str(pair.draft), device="cpu", dtype="float16")
+    assert found.value.args == (CPU, torch.float16)
+    with pytest.raises(SetUpError) as found:
+        shapes.random_pair(str(config), str(config), device="cpu", dtype="bfloat16")
+    assert found.value.args == (CPU, torch.bfloat16)
