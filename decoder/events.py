@@ -49,6 +49,10 @@ class Run(Base, tag="run", frozen=True, kw_only=True):
     top_p: float = 1.0
     prompt: str
     prompt_tokens: list[Count]
+    prompt_number: Count = 0
+    """Which prompt of the session it is, from 1; 0 where that is unknown."""
+    prompt_count: Count = 0
+    """Prompts of the session."""
     max_new_tokens: Count
     methods: dict[str, dict[str, Any]]
     """Method name to all its parameters, in the order of the race."""

@@ -17,7 +17,7 @@ from decoder.resident.passes import of_run
 from decoder.steering import Steering
 from dynatui.cli.streams import OutputError
 from dynatui.cli.transcript import Transcript
-from dynatui.keep.recording import Recorder
+from dynatui.keep.recording import Recorder, placed
 from dynatui.session import Session
 
 INTERRUPTED = 130
@@ -67,11 +67,13 @@ def run(session: Session, transcript: Transcript, engine: Engine) -> int:
                 report=transcript.note,
             )
             begin()
+            count = len(session.prompts)
             for number, prompt in enumerate(session.prompts, 1):
                 if steering.stopped:
                     break
-                transcript.note(f"prompt {number} of {len(session.prompts)}")
-                for event in engine.decode(pair, prompt, session.config, steering):
+                transcript.note(f"prompt {number} of {count}")
+                for decoded in engine.decode(pair, prompt, session.config, steering):
+                    event = placed(decoded, number, count)
                     if recorder:
                         recorder.write(event)
                     transcript.feed(event)

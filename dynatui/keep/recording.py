@@ -20,6 +20,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from msgspec import structs
+
 from decoder.errors import RecordingError
 from decoder.events import End, Event, Knob, Round, Run, Start, Summary, decode_line, encode
 from dynatui.files import opened
@@ -111,6 +113,11 @@ class Recorder:
             self._file.write(b"\n")
         elif torn:
             self._file.truncate(size - len(torn))
+
+
+def placed(event: Event, number: int, count: int) -> Event:
+    """The event; a run is told as prompt `number` of `count`."""
+    return structs.replace(event, prompt_number=number, prompt_count=count) if isinstance(event, Run) else event
 
 
 def run_so_far(records: Sequence[object]) -> list[Event]:

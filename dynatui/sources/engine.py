@@ -14,7 +14,7 @@ from decoder.knobs import KnobName
 from decoder.resident.passes import of_run
 from decoder.steering import Stage, Steering
 from dynatui.fold.state import Failure, Loading, Prompt, Record
-from dynatui.keep.recording import Recorder, run_so_far
+from dynatui.keep.recording import Recorder, placed, run_so_far
 from dynatui.session import Session
 from dynatui.sources.breaks import Conditions, Watch, met
 from dynatui.sources.source import REST_S, bounded_speed, readable_speed
@@ -248,9 +248,10 @@ class EngineSource:
             self._steering.stopped = self._stopped or self._step is not None
             self._watch = Watch(chosen=previous.watched or "")
             steering = self._steering
-        self.records.append(Prompt(self._place + 1, len(self.session.prompts)))
+        number, count = self._place + 1, len(self.session.prompts)
+        self.records.append(Prompt(number, count))
         for event in decode(prompt, config, steering):
-            self._take(event)
+            self._take(placed(event, number, count))
             self._pace(event)
 
     def _take(self, event: Event) -> None:

@@ -172,7 +172,7 @@ class FollowSource:
         for event in added:
             if isinstance(event, Run):
                 number += 1
-                self.records.append(Prompt(number, number))
+                self.records.append(Prompt(event.prompt_number or number, event.prompt_count or number))
             self.records.append(event)
 
     def set_speed(self, speed: float) -> None:

@@ -59,6 +59,13 @@ class Desk:
         return [json.loads(line) for line in self.out.getvalue().splitlines()]
 
 
+def kept(prompt: str, number: int = 1, count: int = 1) -> list[Event]:
+    """A run as it is recorded, as prompt `number` of `count`."""
+    first, *rest = story(prompt)
+    assert isinstance(first, Run)
+    return [structs.replace(first, prompt_number=number, prompt_count=count), *rest]
+
+
 def at(number: int, act: Callable[[Steering], None]) -> Callable[[int, Steering], None]:
     """Acts just before event `number`."""
 
@@ -155,7 +162,7 @@ def test_json_has_one_object_a_prompt_with_the_keys_of_the_contract() -> None:
 def test_the_recording_holds_every_event(tmp_path: Path) -> None:
     path = tmp_path / "run.jsonl"
     Desk().run(FakeEngine(), Session(("one", "two"), config=TWO_METHODS, record=path))
-    assert read(path) == story("one") + story("two")
+    assert read(path) == kept("one", 1, 2) + kept("two", 2, 2)
 
 
 def test_a_replay_prints_what_the_run_printed() -> None:
@@ -199,7 +206,7 @@ def test_a_second_signal_interrupts_at_once_and_the_text_is_out(tmp_path: Path) 
     desk, path = Desk(), tmp_path / "run.jsonl"
     assert desk.run(FakeEngine(before_event=at(5, twice)), Session(("one",), config=TWO_METHODS, record=path)) == 130
     assert desk.out.getvalue() == "Once \n"
-    assert read(path) == story("one")[:5]
+    assert read(path) == kept("one")[:5]
 
 
 def test_a_signal_while_models_load_interrupts() -> None:
@@ -254,7 +261,7 @@ def test_an_error_midway_loses_nothing_that_was_there(tmp_path: Path) -> None:
     with pytest.raises(DeviceError):
         desk.run(engine, Session(("one",), config=TWO_METHODS, record=path))
     assert [each["text"] for each in desk.objects()] == ["Once upon "]
-    assert read(path) == story("one")[:6]
+    assert read(path) == kept("one")[:6]
 
 
 def test_a_pair_that_cannot_be_loaded_prints_nothing() -> None:
@@ -288,7 +295,7 @@ def test_a_reader_that_leaves_ends_the_run_quietly_with_a_whole_recording(tmp_pa
     path = tmp_path / "run.jsonl"
     with pytest.raises(ReaderLeftError):
         Desk(Failing(BrokenPipeError())).run(FakeEngine(), Session(("one",), config=TWO_METHODS, record=path))
-    assert read(path) == story("one")[:4]
+    assert read(path) == kept("one")[:4]
 
 
 def test_an_output_that_takes_no_more_is_one_clear_error() -> None:

@@ -8,6 +8,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from decoder.errors import RecordingError
 from decoder.events import Event, Run, encode
@@ -182,6 +183,16 @@ def test_a_source_says_that_it_waits_and_numbers_the_runs(path: Path, source: Fo
     add(path, lines(TWO))
     source.advance(0.1)
     assert source.records[1:] == [Prompt(1, 1), *ONE, Prompt(2, 2), *TWO]
+
+
+def test_a_run_is_the_prompt_that_its_writer_says(path: Path, source: FollowSource) -> None:
+    source.advance(0.0)
+    first, *rest = TWO
+    assert isinstance(first, Run)
+    told = structs.replace(first, prompt_number=3, prompt_count=5)
+    add(path, lines([told, *rest]))
+    source.advance(0.1)
+    assert source.records[1:] == [Prompt(1, 1), *ONE, Prompt(3, 5), told, *rest]
 
 
 def test_a_held_source_catches_up_later(path: Path, source: FollowSource) -> None:
