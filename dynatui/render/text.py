@@ -8,7 +8,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from itertools import takewhile
 
-from rich.cells import cell_len
+from rich.cells import cell_len, set_cell_size
 
 from decoder.grown import Grown
 from dynatui.fold.state import Failure, RunState
@@ -21,6 +21,9 @@ from dynatui.render.wrap import Flow, Line, inked, is_gap
 
 _PROMPT = -1
 """Tag of what is no token; the text's other tags are places in the state's tokens."""
+_ROOM_FOR_PROMPT = 6
+"""Rows from which one may go to a reminder of the prompt."""
+_PROMPT_SIGN = "prompt: "
 
 
 class Wrapped:
@@ -47,6 +50,9 @@ class TextPanel:
         self._prompt = ""
         self._done: Grown[Token] = Grown()
         self._top = 0
+        """The first line that is shown."""
+        self._head = 0
+        """Rows above it that are not of the text."""
         self._size = (0, 0)
 
     def __call__(self, scene: Scene, width: int, height: int) -> Rows:
@@ -66,8 +72,8 @@ class TextPanel:
         """The token in a cell of the last drawing."""
         inner, room = inside(self._size)
         left, top = (self._size[0] - inner) // 2, (self._size[1] - room) // 2
-        line = self._top + y - top
-        if not (0 <= x - left < inner and 0 <= y - top < room and line < len(self._flow.lines)):
+        line = self._top + y - top - self._head
+        if not (0 <= x - left < inner and self._head <= y - top < room and line < len(self._flow.lines)):
             return None
         found = _tag_at(self._flow.lines[line], x - left)
         return found if found is not None and 0 <= found < len(self._done) else None
@@ -89,6 +95,8 @@ class TextPanel:
         self._wrap(state, width)
         lines, cursor = self._flow.lines, scene.cursor if scene.inspected else None
         home = len(lines) - 1 if cursor is None else _line_of(lines, cursor)
+        self._head = int(len(lines) > height >= _ROOM_FOR_PROMPT)
+        height -= self._head
         self._scroll(home, height)
         by_heat = inks(scene.heat, tokens)
 
@@ -105,7 +113,7 @@ class TextPanel:
             page[home - self._top] = _with_sign(lines[home], cursor, tokens[cursor].text, ink_of, width)
         if state.watched not in state.ends and shown.stop == len(lines) and page:
             page[-1] = (*page[-1], ("▌", "dim"))
-        return page
+        return [_reminder(state.prompt_text, width), *page] if self._head else page
 
     def _wrap(self, state: RunState, width: int) -> None:
         known = len(self._done)
@@ -164,6 +172,16 @@ def _with_sign(line: Line[int], token: int, text: str, ink_of: Callable[[str, in
     if width_of(before) >= width:
         before = fit(before, width - 1)
     return (*before, (piece_text(text)[:1], "caret"), *inked(line[place:], ink_of))
+
+
+def _reminder(prompt: str, width: int) -> Row:
+    """The prompt in one row: its beginning and, of a long one, its end, where what is asked for often stands."""
+    room = max(0, width - len(_PROMPT_SIGN))
+    begin, end = (" ".join(part.split()) for part in (prompt[: 2 * width], prompt[-2 * width :]))
+    if len(prompt) > 2 * width or cell_len(begin) > room:
+        half = room // 2
+        begin = f"{set_cell_size(begin, max(0, room - half - 1))}…{set_cell_size(end[::-1], half)[::-1]}"
+    return ((_PROMPT_SIGN, "dim"), (begin, "prompt"))
 
 
 def _words_only(text: str, ink: Ink) -> Ink:

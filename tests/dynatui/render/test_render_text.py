@@ -57,7 +57,7 @@ def test_a_full_page_moves_up_by_more_than_a_line() -> None:
     tops = []
     for number in range(30):
         state = state_of([run(), *(tree_round(n) for n in range(number))])
-        tops.append(lines(panel(Scene(state), 40, 10))[1])
+        tops.append(lines(panel(Scene(state), 40, 10))[2])
     assert 1 < len(set(tops)) < 8
 
 
@@ -106,7 +106,7 @@ def test_the_view_follows_the_cursor_and_stays_while_it_is_in_view() -> None:
     for cursor in range(len(state.tokens)):
         rows = panel(Scene(state, cursor=cursor), 50, 12)
         assert chosen(rows)
-        tops.append(lines(rows)[1])
+        tops.append(lines(rows)[2])
     assert 1 < len(set(tops)) < len(state.tokens) / 20
 
 
@@ -140,6 +140,21 @@ def test_a_click_finds_the_token_that_is_drawn_there() -> None:
                 assert chosen(panel(Scene(state, cursor=index), 50, 12))
     assert panel.token_at(0, 0) is None
     assert panel.token_at(500, 500) is None
+
+
+def test_the_prompt_stays_in_view_above_a_text_that_has_left_it_behind() -> None:
+    panel, state = TextPanel(), long_run()
+    assert lines(panel(Scene(state), 50, 12))[1] == f"│ {'prompt: Once upon':46} │"
+    assert panel.token_at(12, 1) is None
+    assert not any("prompt:" in line for line in lines(panel(Scene(running().state), 50, 12)))
+    assert not any("prompt:" in line for line in lines(panel(Scene(state), 50, 7)))
+
+
+def test_of_a_long_prompt_both_ends_stay_in_view() -> None:
+    asked = "Given this " + "very " * 100 + "long\ncontext,  答えはどこですか where is it?"
+    records = [run(prompt=asked), *(tree_round(n, f" word{n}") for n in range(60))]
+    row = lines(TextPanel()(Scene(state_of(records)), 50, 12))[1]
+    assert row == "│ prompt: Given this very ve…ですか where is it? │"
 
 
 def test_a_click_on_the_prompt_finds_no_token() -> None:
