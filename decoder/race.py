@@ -17,6 +17,7 @@ import torch
 import decoder
 from decoder.config import RunConfig
 from decoder.controller import Turned
+from decoder.decoding_path import decoding_path
 from decoder.device import peak_bytes, release_memory
 from decoder.engine import AtStage, Outcome, Prepares, Session, go_on
 from decoder.errors import DeviceError
@@ -25,7 +26,6 @@ from decoder.methods import Method, chosen
 from decoder.metrics import Race
 from decoder.models import Pair
 from decoder.neartie import Judge
-from decoder.path import path
 from decoder.steering import Stage, StageName, Steering
 from decoder.text import Pieces, TextStream, as_chat, encode_prompt, without_surrogates
 from decoder.threads import Awake, quick_switches, settle_threads
@@ -130,7 +130,7 @@ def _events(
 
 
 def _run_event(pair: Pair, prompt: str, prompt_ids: list[int], config: RunConfig, methods: Sequence[Method]) -> Run:
-    way = path(pair)
+    path = decoding_path(pair)
     parameters: dict[str, dict[str, Any]] = {method.name: dict(method.parameters(config)) for method in methods}
     return Run(
         version=decoder.__version__,
@@ -140,8 +140,8 @@ def _run_event(pair: Pair, prompt: str, prompt_ids: list[int], config: RunConfig
         device=pair.device,
         dtype=pair.dtype,
         exact=pair.exact,
-        path=way.name,
-        path_reason=way.reason,
+        path=path.name,
+        path_reason=path.reason,
         seed=config.seed,
         prompt=prompt,
         prompt_tokens=prompt_ids,
