@@ -161,8 +161,8 @@ def measured(wanted: argparse.Namespace) -> tuple[Profile, dict[str, str]]:
     from decoder.bench.shapes import random_pair, random_prompt  # noqa: PLC0415
     from decoder.bench.sizes import Size, run_of  # noqa: PLC0415
     from decoder.config import RunConfig  # noqa: PLC0415
+    from decoder.decoding_path import decoding_path  # noqa: PLC0415
     from decoder.methods import METHODS  # noqa: PLC0415
-    from decoder.path import path  # noqa: PLC0415
 
     size = Size(*wanted.tree)
     pair = random_pair(*wanted.shapes, device=wanted.device, dtype=wanted.dtype, report=_say)
@@ -180,9 +180,9 @@ def measured(wanted: argparse.Namespace) -> tuple[Profile, dict[str, str]]:
         for _ in range(wanted.rounds):
             session.step(())
     session.close()
-    way = path(pair)
+    path = decoding_path(pair)
     about = {"target": pair.target_name, "draft": pair.draft_name, "device": pair.device, "dtype": pair.dtype}
-    about |= {"tree": f"{size.depth}x{size.rows}", "path": way.name, "path_reason": way.reason}
+    about |= {"tree": f"{size.depth}x{size.rows}", "path": path.name, "path_reason": path.reason}
     events = profiler.profiler.kineto_results.events() if profiler.profiler else []
     return profile(seen(events), wanted.rounds), about | {"torch": str(torch.__version__)}
 

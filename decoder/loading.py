@@ -12,6 +12,7 @@ from transformers.utils import logging as transformers_logging
 from decoder.checkpoints import EMBEDDED_DRAFT, EMBEDDED_TARGET, display_name, load_config, load_model
 from decoder.checks import check_architecture, common_tokenizer, probe
 from decoder.config import RunConfig
+from decoder.decoding_path import STATIC, decoding_path
 from decoder.device import choose_device, choose_dtype, has_graphs, set_up
 from decoder.errors import ConfigError
 from decoder.exact.pair import exact_pair
@@ -21,7 +22,7 @@ from decoder.models import LanguageModel, Pair
 from decoder.resident.compiled import require_compilable
 from decoder.resident.contest import compile_pair
 from decoder.resident.passes import Passes, of_run
-from decoder.resident.trial import settle
+from decoder.resident.trial import prepare_rounds
 from decoder.threads import settle_threads
 
 Report = Callable[[str], None]
@@ -94,9 +95,12 @@ def load_pair(
 def try_rounds(pair: Pair, report: Report) -> None:
     """Finds out whether rounds run on the pair's accelerator, and says why if they do not."""
     report("trying rounds on the device")
-    pair.seats.refused = settle(pair)
+    pair.seats.refused = prepare_rounds(pair)
+    path = decoding_path(pair)
     if pair.seats.refused:
         report(f"rounds are driven by the host, which is slower: on the device, {pair.seats.refused}")
+    elif path.name == STATIC:
+        report(f"graphs run through a Hugging Face module, which is slower: {path.reason}")
 
 
 def compile_rounds(pair: Pair, report: Report, passes: Passes | None = None) -> None:

@@ -79,7 +79,7 @@ class LanguageModel:
         self._load = load
         self._lean = lean(module)
         self._forward: Forward = self._lean or ModuleForward(module)
-        self.apart = self._lean is not None
+        self.runs_without_module = self._lean is not None
         """Whether passes run without the module."""
 
     @property
@@ -120,29 +120,29 @@ class LanguageModel:
 
     def slim(self) -> None:
         """Lets go of weights that are held twice, where they can be loaded again."""
-        if self.apart and self._load:
+        if self.runs_without_module and self._load:
             self._module = None
 
-    def hand_over(self) -> Any:
+    def release_module(self) -> Any:
         """The module, which nobody else may hold, for one who takes it apart.
 
         The model cannot run until it is told by what else it does.
         """
         module, self._module = self.module, None
-        self.rest()
+        self.drop_forward()
         return module
 
-    def rest(self) -> None:
+    def drop_forward(self) -> None:
         """Lets go of what it runs by, until it is told by what else it runs."""
         vars(self).pop("_forward", None)
 
     def run_by(self, forward: Forward) -> None:
         """Runs by this from now on, which needs no module."""
-        self._forward, self.apart = forward, True
+        self._forward, self.runs_without_module = forward, True
 
     def run_by_module(self) -> None:
         """Runs by the Hugging Face module from now on."""
-        self._forward, self.apart = ModuleForward(self.module), False
+        self._forward, self.runs_without_module = ModuleForward(self.module), False
 
     def generate_by(self, settings: GenerationConfig) -> None:
         """Gives transformers' own methods other settings."""

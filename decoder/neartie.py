@@ -76,7 +76,7 @@ class Judge:
         own = [_logits(self._model, prefix)]
         if by_module:
             own.append(_by_module(module, prefix, next(module.parameters()).device))
-        in_float32 = _by_module(module, prefix, place, partial(widened, module, place))
+        in_float32 = _by_module(module, prefix, place, partial(in_float32_by_layer, module, place))
         error, scores = 0.0, torch.empty(0)
         for exact, *rounded in zip(in_float32, *own, strict=True):
             error = max(error, *(float((logits.to(exact.device) - exact).abs().max()) for logits in rounded))
@@ -131,9 +131,9 @@ def _by_module(
 
 
 @contextmanager
-def widened(module: nn.Module, device: torch.device) -> Iterator[None]:
+def in_float32_by_layer(module: nn.Module, device: torch.device) -> Iterator[None]:
     """Within, each layer of a module computes in float32 on a device; before and after its turn it is as it was."""
-    handles = [hook for called, members in _layers(module) for hook in _Turn(members, device).hooks(called)]
+    handles = [hook for called, members in _layers(module) for hook in _InFloat32(members, device).hooks(called)]
     try:
         yield
     finally:
@@ -153,7 +153,7 @@ def _layers(module: nn.Module) -> Iterator[tuple[nn.Module, list[nn.Module]]]:
             yield child, list(child.modules())
 
 
-class _Turn:
+class _InFloat32:
     """Modules whose weights become others when one is called, and come back when it returns or fails."""
 
     def __init__(self, members: Sequence[nn.Module], device: torch.device) -> None:

@@ -17,6 +17,7 @@ import torch
 import decoder
 from decoder.config import RunConfig
 from decoder.controller import Turned
+from decoder.decoding_path import decoding_path
 from decoder.device import memory_is_full, peak_bytes, release_memory
 from decoder.engine import AtStage, Outcome, Prepares, Session
 from decoder.errors import DeviceError
@@ -25,7 +26,6 @@ from decoder.methods import Method, chosen
 from decoder.metrics import Race
 from decoder.models import Pair
 from decoder.neartie import Judge
-from decoder.path import path
 from decoder.policy import limit
 from decoder.steering import Stage, StageName, Steering, Turn
 from decoder.text import Pieces, TextStream, as_chat, encode_prompt, without_surrogates
@@ -140,7 +140,7 @@ def _events(
 
 
 def _run_event(pair: Pair, prompt: str, prompt_ids: list[int], config: RunConfig, methods: Sequence[Method]) -> Run:
-    way = path(pair)
+    path = decoding_path(pair)
     parameters: dict[str, dict[str, Any]] = {method.name: method.parameters(config) for method in methods}
     return Run(
         version=decoder.__version__,
@@ -150,8 +150,8 @@ def _run_event(pair: Pair, prompt: str, prompt_ids: list[int], config: RunConfig
         device=pair.device,
         dtype=pair.dtype,
         exact=pair.exact,
-        path=way.name,
-        path_reason=way.reason,
+        path=path.name,
+        path_reason=path.reason,
         seed=config.seed,
         prompt=prompt,
         prompt_tokens=prompt_ids,

@@ -17,7 +17,7 @@ SLEEP_S = 0.08
 """No shorter sleep is worth its cold start."""
 
 
-def nothing() -> bool:
+def no_work() -> bool:
     """There is nothing to do."""
     return False
 
@@ -32,7 +32,7 @@ def takes_step(steering: Steering) -> bool:
     return not pause.permits
 
 
-def hold(steering: Steering, stage: Stage | None = None, idle: Idle = nothing) -> None:
+def hold(steering: Steering, stage: Stage | None = None, idle: Idle = no_work) -> None:
     """Waits while the run is paused and no step is permitted; what is `idle` is done meanwhile."""
     pause = steering.pause
     if pause is None:
@@ -58,7 +58,7 @@ class SlowMotion:
         self._decoded_s = 0.0
         """Decoding since the last sleep."""
 
-    def after(self, decoded_s: float, idle: Idle = nothing) -> None:
+    def after(self, decoded_s: float, idle: Idle = no_work) -> None:
         """Sleeps, if it is time to, after `decoded_s` of decoding, unless the speed changes or a pause comes.
 
         What is `idle` is done instead of sleeping.

@@ -14,11 +14,11 @@ from decoder.bench.rounds import Growth, Rounds, growth, rounds
 from decoder.bench.samples import Samples
 from decoder.bench.summary import Bandwidth, Comparison, Difference, Row, comparisons, differences, rows
 from decoder.config import RunConfig
+from decoder.decoding_path import decoding_path
 from decoder.events import Figures
 from decoder.metrics import figures
 from decoder.models import Pair
 from decoder.neartie import Judge, Verdict
-from decoder.path import path
 
 SCHEMA = 1
 
@@ -37,7 +37,7 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True):
     exact: bool = False
     """Whether methods agree bit for bit."""
     path: str = ""
-    """How rounds are decoded, and why; see `decoder.path`."""
+    """How rounds are decoded, and why; see `decoder.decoding_path`."""
     path_reason: str = ""
     contenders: dict[str, dict[str, Any]]
     """All parameters of each, by its name."""
@@ -104,7 +104,7 @@ def setup(
     repeats: int,
 ) -> Setup:
     """What is about to be measured."""
-    way = path(pair)
+    path = decoding_path(pair)
     return Setup(
         started_at=datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z"),
         machine=machine,
@@ -113,8 +113,8 @@ def setup(
         device=pair.device,
         dtype=pair.dtype,
         exact=pair.exact,
-        path=way.name,
-        path_reason=way.reason,
+        path=path.name,
+        path_reason=path.reason,
         contenders={contender.name: dict(contender.settings) for contender in contenders},
         prompts=[list(prompt) for prompt in prompts],
         max_new_tokens=config.max_new_tokens,

@@ -69,7 +69,7 @@ def static_in_place(model: "LanguageModel") -> StaticForward:
         return static_forward(model)
     if lacks := _lacks(model, 0):
         return ModuleStatic(model, lacks)
-    form = _read(model, model.hand_over(), empty)
+    form = _read(model, model.release_module(), empty)
     model.run_by(LeanHost(form))
     return form
 

@@ -7,6 +7,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from transformers.cache_utils import Cache
 
+from decoder.device import without_gradients
 from decoder.resident.writing import write
 
 if TYPE_CHECKING:
@@ -46,8 +47,9 @@ class ModuleStatic:
         self.reason = reason
         self._module = model.module
         self._dtype = model.dtype
-        cache = model.new_cache(1)
-        model.read(cache, [0])
+        with without_gradients():
+            cache = model.new_cache(1)
+            model.read(cache, [0])
         layers, _, heads, _, head = cache.keys_values().shape
         self._shape = layers, heads, head
         self._device = model.device

@@ -55,7 +55,7 @@ class Reference:
         return False
 
 
-def settle(pair: Pair) -> str | None:
+def prepare_rounds(pair: Pair) -> str | None:
     """Makes the forms of both models that rounds on the device run by, and tries them.
 
     Returns:
@@ -73,7 +73,7 @@ def settle(pair: Pair) -> str | None:
         # What was made must be gone before modules come back.
         pair.seats.forget()
         for model in (pair.target, pair.draft):
-            model.rest()
+            model.drop_forward()
         release_memory(pair.target.device)
         for model in (pair.target, pair.draft):
             model.run_by_module()

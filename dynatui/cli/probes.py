@@ -129,15 +129,15 @@ def models(case: Case) -> Iterator[Finding]:
 def rounds(case: Case) -> Iterator[Finding]:
     """How rounds would be decoded; on a GPU that is tried with the embedded pair."""
     os.environ["HF_HUB_OFFLINE"] = "1"  # a look, no download
-    from decoder import checkpoints, load_pair, path  # noqa: PLC0415 - they import torch and transformers
+    from decoder import checkpoints, decoding_path, load_pair  # noqa: PLC0415 - they import torch and transformers
     from decoder.device import DTYPES, choose_device, has_graphs  # noqa: PLC0415
 
     asked, device = case.models, choose_device(case.models.device)
     if (asked.target is None) != (asked.draft is None):
         return
     if has_graphs(device) and not asked.exact:
-        tried = path.path(load_pair(device=asked.device, dtype=asked.dtype))
-        if tried.name == path.HOST:
+        tried = decoding_path.decoding_path(load_pair(device=asked.device, dtype=asked.dtype))
+        if tried.name == decoding_path.HOST:
             told = f"rounds of the embedded pair are driven by the host on {device}, which is slower: {tried.reason}"
             yield Finding("note", told, "another version of torch or of the driver may help")
             return
@@ -148,7 +148,7 @@ def rounds(case: Case) -> Iterator[Finding]:
     }
     if all(_folder(name) for name in names.values()):
         configs = {role: checkpoints.load_config(name) for role, name in names.items()}
-        found = path.foreseen(configs, device, exact=asked.exact, dtype=DTYPES.get(asked.dtype))
+        found = decoding_path.expected_path(configs, device, exact=asked.exact, dtype=DTYPES.get(asked.dtype))
         yield Finding("ok", f"models would be decoded by: {found.name}, {found.reason}")
 
 

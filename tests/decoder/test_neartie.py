@@ -12,7 +12,7 @@ from decoder.config import DynaTree
 from decoder.errors import DeviceError
 from decoder.events import Summary
 from decoder.models import LanguageModel
-from decoder.neartie import Judge, judged, widened
+from decoder.neartie import Judge, in_float32_by_layer, judged
 from tests.decoder.lab import Lab
 from tests.decoder.resident.elsewhere import ELSEWHERE
 
@@ -38,7 +38,7 @@ def test_layer_by_layer_a_module_computes_what_a_copy_in_float32_does(lab: Lab, 
     pair = lab.pair(family)
     module = lab.loaded(pair, dtype).target.module
     prefix = lab.prompt_tokens(pair, PROMPT)
-    with torch.inference_mode(), widened(module, CPU):
+    with torch.inference_mode(), in_float32_by_layer(module, CPU):
         found = module(torch.tensor([prefix])).logits[0]
     assert found.dtype is torch.float32
     assert torch.equal(found, scores(module, prefix))
@@ -53,7 +53,7 @@ def test_no_more_than_one_layer_is_in_float32_and_each_has_its_own_weights_back(
         wide.append(sum(any(weight.dtype is torch.float32 for weight in part.parameters()) for part in layers(module)))
 
     handles = [layer.register_forward_hook(count, prepend=True) for layer in layers(module)]
-    with torch.inference_mode(), widened(module, CPU):
+    with torch.inference_mode(), in_float32_by_layer(module, CPU):
         module(torch.tensor([[1, 2, 3]]))
     assert wide == [1] * len(layers(module))
     for handle in handles:
@@ -71,7 +71,7 @@ def test_a_layer_that_fails_has_its_own_weights_back(lab: Lab) -> None:
             raise RuntimeError("broken")
 
     layers(module)[1].mlp = Broken()
-    with torch.inference_mode(), widened(module, CPU), pytest.raises(RuntimeError, match="broken"):
+    with torch.inference_mode(), in_float32_by_layer(module, CPU), pytest.raises(RuntimeError, match="broken"):
         module(torch.tensor([[1, 2, 3]]))
     assert all(weight is before[name] for name, weight in module.named_parameters())
 
@@ -80,7 +80,7 @@ def test_a_layer_that_fails_has_its_own_weights_back(lab: Lab) -> None:
 def test_layers_are_scored_on_another_device_with_all_that_is_theirs(lab: Lab, family: str) -> None:
     """Whatever stayed where it was would meet tensors of the other device there."""
     module = copy.deepcopy(lab.loaded(lab.pair(family), "bfloat16").target.module)
-    with torch.inference_mode(), widened(module, ELSEWHERE):
+    with torch.inference_mode(), in_float32_by_layer(module, ELSEWHERE):
         found = module(input_ids=torch.tensor([[1, 2, 3]], device=ELSEWHERE)).logits
     assert (found.device, found.dtype) == (ELSEWHERE, torch.float32)
     assert {weight.device for weight in module.parameters()} == {CPU}
@@ -102,7 +102,7 @@ def test_weights_beside_the_layers_are_widened_too() -> None:
             return rows * self.scale
 
     module = nn.Sequential(Own())
-    with widened(module, CPU):
+    with in_float32_by_layer(module, CPU):
         module(torch.ones(1, 2))
     module(torch.ones(1, 2, dtype=torch.bfloat16))
     assert seen == [torch.float32, torch.bfloat16]
@@ -154,7 +154,7 @@ def loads(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> Loads:
     found = Loads(model, monkeypatch)
     right = neartie._by_module
     monkeypatch.setattr(neartie, "_by_module", lambda module, prefix, _, *each: right(module, prefix, CPU, *each))
-    monkeypatch.setattr(neartie, "widened", lambda module, _: widened(module, CPU))
+    monkeypatch.setattr(neartie, "in_float32_by_layer", lambda module, _: in_float32_by_layer(module, CPU))
     return found
 
 
@@ -197,7 +197,7 @@ def test_memory_that_runs_out_while_it_scores_leaves_it_to_the_cpu(
 ) -> None:
     monkeypatch.setattr(neartie, "has_room", lambda *_: True)
     places: list[torch.device] = []
-    right = neartie.widened
+    right = neartie.in_float32_by_layer
 
     def full(module: Any, place: torch.device) -> Any:
         places.append(place)
@@ -205,7 +205,7 @@ def test_memory_that_runs_out_while_it_scores_leaves_it_to_the_cpu(
             raise error
         return right(module, place)
 
-    monkeypatch.setattr(neartie, "widened", full)
+    monkeypatch.setattr(neartie, "in_float32_by_layer", full)
     Judge(loads.model)([1, 2, 3], (4, 5))
     assert places == [CUDA, CPU]
 
@@ -215,7 +215,7 @@ def test_what_is_no_lack_of_memory_is_a_fault(loads: Loads, monkeypatch: pytest.
         raise RuntimeError("a fault")
 
     monkeypatch.setattr(neartie, "has_room", lambda *_: True)
-    monkeypatch.setattr(neartie, "widened", broken)
+    monkeypatch.setattr(neartie, "in_float32_by_layer", broken)
     with pytest.raises(RuntimeError, match="a fault"):
         Judge(loads.model)([1, 2, 3], (4, 5))
 

@@ -11,12 +11,12 @@ import torch
 
 from decoder import RunConfig, Steering, decode, load_pair, methods
 from decoder.config import DynaTree, Linear, Rules
+from decoder.decoding_path import decoding_path
 from decoder.device import Graphs, without_gradients
 from decoder.engine import Outcome
 from decoder.events import Round
 from decoder.models import Pair
 from decoder.neartie import judged
-from decoder.path import path
 from decoder.resident.contest import compile_pair
 from decoder.resident.passes import passes
 from decoder.resident.seat import Seats
@@ -296,7 +296,7 @@ def test_compiled_passes_are_captured_too(lab: Lab, monkeypatch: pytest.MonkeyPa
 def test_the_embedded_pair_is_held_once_and_decoded_by_graphs() -> None:
     before = torch.cuda.memory_allocated()
     pair = load_pair(device="cuda", dtype="float32")
-    assert path(pair).name == "cuda graphs"
+    assert decoding_path(pair).name == "cuda graphs"
     assert (pair.target.held, pair.draft.held) == (None, None)
     models = (pair.target.skeleton, pair.draft.skeleton)
     weights = sum(weight.nbytes for module in models for weight in module.parameters())

@@ -14,8 +14,8 @@ import pytest
 import torch
 
 import decoder
+from decoder.decoding_path import DecodingPath
 from decoder.errors import ConfigError
-from decoder.path import Path as Way
 from dynatui.cli import main as cli
 from dynatui.cli import probes
 from dynatui.cli.doctor import Case, Finding, examine, page
@@ -187,9 +187,9 @@ def on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, str]]:
     loaded: list[dict[str, str]] = []
     monkeypatch.setattr("decoder.device.choose_device", lambda _: torch.device("cuda:0"))
     monkeypatch.setitem(vars(decoder), "load_pair", lambda **given: loaded.append(given))
-    tried = Way("host", "they wrote the tokens [1] instead of [2]")
-    monkeypatch.setattr("decoder.path.path", lambda _: tried)
-    monkeypatch.setattr("decoder.path.has_room", lambda *_: True)
+    tried = DecodingPath("host", "they wrote the tokens [1] instead of [2]")
+    monkeypatch.setattr("decoder.decoding_path.decoding_path", lambda _: tried)
+    monkeypatch.setattr("decoder.decoding_path.has_room", lambda *_: True)
     return loaded
 
 
@@ -204,7 +204,7 @@ def test_on_a_gpu_rounds_are_tried_and_a_refusal_is_a_note_with_its_reason(on_a_
 def test_on_a_gpu_that_repeats_graphs_the_models_own_forms_are_told(
     on_a_gpu: list[dict[str, str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("decoder.path.path", lambda _: Way("cuda graphs", "lean form"))
+    monkeypatch.setattr("decoder.decoding_path.decoding_path", lambda _: DecodingPath("cuda graphs", "lean form"))
     text = said(found("rounds"))
     assert "ok: the embedded pair was tried on cuda:0: cuda graphs, lean form" in text
     assert "ok: models would be decoded by: cuda graphs, lean form" in text

@@ -12,9 +12,9 @@ from decoder import RunConfig, decode, load_pair, methods
 from decoder.bench import table
 from decoder.bench.job import OnTexts, measure_texts
 from decoder.checkpoints import load_config
+from decoder.decoding_path import EXACT, LEAN, MODULE, DecodingPath, decoding_path, expected_path
 from decoder.events import Run
 from decoder.models import LanguageModel, Pair
-from decoder.path import EXACT, LEAN, MODULE, Path, foreseen, path
 from decoder.resident.compiled import Compiled
 from decoder.resident.forward import reading_bytes, static_forward
 from decoder.resident.module import ModuleStatic
@@ -27,7 +27,7 @@ UNKNOWN = "Qwen3ForCausalLM has no lean form"
 
 @pytest.fixture
 def _graphs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("decoder.path.has_graphs", lambda _: True)
+    monkeypatch.setattr("decoder.decoding_path.has_graphs", lambda _: True)
 
 
 def unlike(lab: Lab) -> Pair:
@@ -43,16 +43,16 @@ def unlike(lab: Lab) -> Pair:
 @pytest.mark.parametrize(("family", "reason"), [("neox", LEAN), ("llama", LEAN), ("qwen3", MODULE), ("gpt2", MODULE)])
 def test_on_a_cpu_the_host_drives_rounds_by_lean_kernels_or_by_modules(lab: Lab, family: str, reason: str) -> None:
     pair = lab.pair(family)
-    assert path(lab.loaded(pair, "float32")) == Path("host", reason)
+    assert decoding_path(lab.loaded(pair, "float32")) == DecodingPath("host", reason)
     configs = {"target": load_config(str(pair.target)), "draft": load_config(str(pair.draft))}
-    assert foreseen(configs, CPU, exact=False) == Path("host", reason)
+    assert expected_path(configs, CPU, exact=False) == DecodingPath("host", reason)
 
 
 def test_models_that_are_unlike_are_told_one_by_one(lab: Lab) -> None:
-    expected = Path("host", f"target: {LEAN}; draft: {MODULE}")
-    assert path(unlike(lab)) == expected
+    expected = DecodingPath("host", f"target: {LEAN}; draft: {MODULE}")
+    assert decoding_path(unlike(lab)) == expected
     configs = {"target": load_config(str(lab.pair("neox").target)), "draft": load_config(str(lab.pair("qwen3").draft))}
-    assert foreseen(configs, CPU, exact=False) == expected
+    assert expected_path(configs, CPU, exact=False) == expected
 
 
 # On a GPU
@@ -68,63 +68,64 @@ def settled(lab: Lab, family: str, form: Callable[[LanguageModel], Any] = static
 
 @pytest.mark.usefixtures("_graphs")
 def test_graphs_of_lean_forms_are_the_fastest_way(lab: Lab) -> None:
-    assert path(settled(lab, "neox")) == Path("cuda graphs", "lean form")
+    assert decoding_path(settled(lab, "neox")) == DecodingPath("cuda graphs", "lean form")
 
 
 @pytest.mark.usefixtures("_graphs")
 def test_what_was_compiled_is_told(lab: Lab) -> None:
     pair = settled(lab, "neox")
     pair.seats.run(pair.draft, Compiled(static_forward(pair.draft), lambda function: function))
-    assert path(pair) == Path("cuda graphs", "target: lean form; draft: compiled")
+    assert decoding_path(pair) == DecodingPath("cuda graphs", "target: lean form; draft: compiled")
 
 
 @pytest.mark.usefixtures("_graphs")
 def test_graphs_of_modules_are_told_with_the_reason_of_each(lab: Lab) -> None:
-    assert path(settled(lab, "qwen3", lambda model: ModuleStatic(model, UNKNOWN))) == Path(
+    assert decoding_path(settled(lab, "qwen3", lambda model: ModuleStatic(model, UNKNOWN))) == DecodingPath(
         "static module", f"target: {UNKNOWN}; draft: {UNKNOWN}"
     )
     pair = settled(lab, "neox")
     form = ModuleStatic(pair.draft, "44.0 GiB more memory would be needed to make the lean form of draft")
     pair.seats.run(pair.draft, Compiled(form, lambda function: function))
-    assert path(pair) == Path("static module", f"draft: {form.reason}")
+    assert decoding_path(pair) == DecodingPath("static module", f"draft: {form.reason}")
 
 
 @pytest.mark.usefixtures("_graphs")
 def test_a_refusal_is_told_as_the_reason_of_the_host_s_rounds(lab: Lab) -> None:
     pair = settled(lab, "neox")
     pair.seats.refused = "they wrote the tokens [1] instead of [2]"
-    assert path(pair) == Path("host", "they wrote the tokens [1] instead of [2]")
-    assert path(replace(pair, exact=True)) == Path("host", EXACT)
+    assert decoding_path(pair) == DecodingPath("host", "they wrote the tokens [1] instead of [2]")
+    assert decoding_path(replace(pair, exact=True)) == DecodingPath("host", EXACT)
 
 
 @pytest.mark.usefixtures("_graphs")
 def test_a_pair_that_was_not_tried_says_so(lab: Lab) -> None:
-    assert path(replace(lab.loaded(lab.pair("neox"), "float32"), seats=Seats())) == Path("cuda graphs", "not tried yet")
+    loaded: Pair = lab.loaded(lab.pair("neox"), "float32")
+    assert decoding_path(replace(loaded, seats=Seats())) == DecodingPath("cuda graphs", "not tried yet")
 
 
 @pytest.mark.usefixtures("_graphs")
 @pytest.mark.parametrize(
     ("family", "exact", "expected"),
     [
-        ("neox", False, Path("cuda graphs", "lean form")),
-        ("neox", True, Path("host", EXACT)),
-        ("qwen3", False, Path("static module", f"target: {UNKNOWN}; draft: {UNKNOWN}")),
+        ("neox", False, DecodingPath("cuda graphs", "lean form")),
+        ("neox", True, DecodingPath("host", EXACT)),
+        ("qwen3", False, DecodingPath("static module", f"target: {UNKNOWN}; draft: {UNKNOWN}")),
     ],
 )
-def test_what_configurations_tell_of_a_gpu(lab: Lab, family: str, *, exact: bool, expected: Path) -> None:
+def test_what_configurations_tell_of_a_gpu(lab: Lab, family: str, *, exact: bool, expected: DecodingPath) -> None:
     pair = lab.pair(family)
     configs = {"target": load_config(str(pair.target)), "draft": load_config(str(pair.draft))}
-    assert foreseen(configs, CPU, exact=exact) == expected
+    assert expected_path(configs, CPU, exact=exact) == expected
 
 
 @pytest.mark.usefixtures("_graphs")
 def test_memory_that_does_not_suffice_is_foreseen(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[int] = []
-    monkeypatch.setattr("decoder.path.has_room", lambda _, needed: asked.append(needed))
+    monkeypatch.setattr("decoder.decoding_path.has_room", lambda _, needed: asked.append(needed))
     pair, loaded = lab.pair("neox"), lab.loaded(lab.pair("neox"), "bfloat16")
     configs = {"target": load_config(str(pair.target)), "draft": load_config(str(pair.draft))}
-    found = foreseen(configs, CPU, exact=False, dtype=torch.bfloat16)
-    assert found == Path("static module", "lean forms of both would need 0.0 GiB of memory, more than is free")
+    found = expected_path(configs, CPU, exact=False, dtype=torch.bfloat16)
+    assert found == DecodingPath("static module", "lean forms of both would need 0.0 GiB of memory, more than is free")
     modules = [loaded.target.module, loaded.draft.module]
     held = sum(weight.nbytes for module in modules for weight in module.parameters())
     assert asked == [held + max(map(reading_bytes, modules))]
@@ -141,7 +142,7 @@ def test_sessions_go_the_way_that_is_told(
     monkeypatch.setattr("decoder.resident.session.ResidentSession", lambda *_: "the device's")
     monkeypatch.setattr("decoder.engine.TreeSession", lambda *_: "the host's")
     opened: Any = methods.METHODS["ar"].open(pair, [1, 2], RunConfig())
-    assert opened == ("the host's" if path(pair).name == "host" else "the device's")
+    assert opened == ("the host's" if decoding_path(pair).name == "host" else "the device's")
     assert (opened == "the host's") is bool(exact or refused)
 
 
@@ -185,4 +186,4 @@ def replace_path(report: Any, name: str, reason: str) -> Any:
 def test_an_exact_pair_on_a_cpu_has_lean_kernels_too(lab: Lab) -> None:
     saved = lab.pair("neox")
     pair = load_pair(str(saved.target), str(saved.draft), device="cpu", dtype="float32", exact=True)
-    assert path(pair) == Path("host", LEAN)
+    assert decoding_path(pair) == DecodingPath("host", LEAN)

@@ -26,7 +26,7 @@ LEAN, MODULE = "lean CPU kernels", "Hugging Face module"
 
 
 @dataclass(frozen=True)
-class Path:
+class DecodingPath:
     """One of the ways."""
 
     name: Literal["cuda graphs", "static module", "host"]
@@ -35,26 +35,28 @@ class Path:
     """Why not a faster one; where there is none, what computes."""
 
 
-def path(pair: Pair) -> Path:
+def decoding_path(pair: Pair) -> DecodingPath:
     """How this pair's rounds are decoded."""
     models = {"target": pair.target, "draft": pair.draft}
     if not has_graphs(pair.target.device):
-        return Path(HOST, _together({role: LEAN if model.apart else MODULE for role, model in models.items()}))
+        return DecodingPath(
+            HOST, _together({role: LEAN if model.runs_without_module else MODULE for role, model in models.items()})
+        )
     if pair.exact:
-        return Path(HOST, EXACT)
+        return DecodingPath(HOST, EXACT)
     if pair.seats.refused:
-        return Path(HOST, pair.seats.refused)
+        return DecodingPath(HOST, pair.seats.refused)
     forms = {role: pair.seats.form(model) for role, model in models.items()}
     slow = {role: form.reason for role, each in forms.items() if isinstance(form := plain(each), ModuleStatic)}
     if slow:
-        return Path(STATIC, "; ".join(f"{role}: {reason}" for role, reason in slow.items()))
+        return DecodingPath(STATIC, "; ".join(f"{role}: {reason}" for role, reason in slow.items()))
     kinds = {role: "compiled" if isinstance(form, Compiled) else "lean form" for role, form in forms.items()}
-    return Path(GRAPHS, _together(kinds) if all(forms.values()) else "not tried yet")
+    return DecodingPath(GRAPHS, _together(kinds) if all(forms.values()) else "not tried yet")
 
 
-def foreseen(
+def expected_path(
     configs: Mapping[str, Any], device: torch.device, *, exact: bool, dtype: torch.dtype | None = None
-) -> Path:
+) -> DecodingPath:
     """What models of these configurations would be decoded by, as far as their weights' values do not matter.
 
     Args:
@@ -70,17 +72,19 @@ def foreseen(
         }
     unknown = {role: "" if reader(module) else type(module).__name__ for role, module in modules.items()}
     if not has_graphs(device):
-        return Path(HOST, _together({role: MODULE if name else LEAN for role, name in unknown.items()}))
+        return DecodingPath(HOST, _together({role: MODULE if name else LEAN for role, name in unknown.items()}))
     if exact:
-        return Path(HOST, EXACT)
+        return DecodingPath(HOST, EXACT)
     slow = [f"{role}: {name} has no lean form" for role, name in unknown.items() if name]
     if slow:
-        return Path(STATIC, "; ".join(slow))
+        return DecodingPath(STATIC, "; ".join(slow))
     held = sum(weight.nbytes for module in modules.values() for weight in module.parameters())
     needed = held + max(map(reading_bytes, modules.values()))
     if not has_room(device, needed):
-        return Path(STATIC, f"lean forms of both would need {needed / 2**30:.1f} GiB of memory, more than is free")
-    return Path(GRAPHS, "lean form")
+        return DecodingPath(
+            STATIC, f"lean forms of both would need {needed / 2**30:.1f} GiB of memory, more than is free"
+        )
+    return DecodingPath(GRAPHS, "lean form")
 
 
 def plain(form: StaticForward | None) -> StaticForward | None:

@@ -28,7 +28,7 @@ from decoder.resident.host import LeanHost
 from decoder.resident.layers import LeanStatic
 from decoder.resident.module import ModuleStatic
 from decoder.resident.seat import Seats
-from decoder.resident.trial import Reference, refusal, settle
+from decoder.resident.trial import Reference, prepare_rounds, refusal
 from tests import tiny
 from tests.decoder.lab import METHODS, Lab
 from tests.decoder.resident.elsewhere import ELSEWHERE
@@ -72,17 +72,17 @@ def texts(pair: Pair, methods: tuple[str, ...] = METHODS) -> dict[str, list[int]
 @pytest.mark.parametrize("family", ["neox", "llama", "neox-strange"])
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
 @pytest.mark.usefixtures("_as_on_cuda")
-def test_a_pair_that_is_settled_holds_its_weights_once(lab: Lab, family: str, dtype: str) -> None:
+def test_a_pair_that_decodes_on_the_device_holds_its_weights_once(lab: Lab, family: str, dtype: str) -> None:
     pair = fresh(lab, family, dtype)
     assert all(model.held is not None for model in models(pair))
-    assert settle(pair) is None
+    assert prepare_rounds(pair) is None
     assert all(model.held is None for model in models(pair))
     assert all(isinstance(pair.seats.forward(model), LeanStatic) for model in models(pair))
     assert all(isinstance(model._forward, LeanHost) for model in models(pair))
 
 
 def test_everything_that_the_host_drives_runs_by_the_same_weights(pair: Pair, lab: Lab) -> None:
-    assert settle(pair) is None
+    assert prepare_rounds(pair) is None
     without_modules = tuple(name for name in METHODS if name != "hf")
     expected = lab.generate(lab.pair("neox"), "float32", PROMPT, 40)
     assert texts(pair, without_modules) == dict.fromkeys(without_modules, expected)
@@ -91,7 +91,7 @@ def test_everything_that_the_host_drives_runs_by_the_same_weights(pair: Pair, la
 
 
 def test_what_needs_a_module_loads_it_and_it_can_be_let_go_of_again(pair: Pair, lab: Lab) -> None:
-    assert settle(pair) is None
+    assert prepare_rounds(pair) is None
     assert texts(pair, ("ar", "hf"))["hf"] == lab.generate(lab.pair("neox"), "float32", PROMPT, 40)
     assert pair.target.held is not None
     for model in models(pair):
@@ -103,11 +103,11 @@ def test_what_needs_a_module_loads_it_and_it_can_be_let_go_of_again(pair: Pair, 
 def test_near_ties_are_judged_as_by_modules(lab: Lab) -> None:
     pair, prefix = fresh(lab, "gpt2", "bfloat16"), lab.prompt_tokens(lab.pair("gpt2"), PROMPT)
     before = judged(pair.target, prefix, (7, 9))
-    assert settle(pair) is None
+    assert prepare_rounds(pair) is None
     assert judged(pair.target, prefix, (7, 9)) == before
     lean = fresh(lab, "neox", "bfloat16")
     before = judged(lean.target, prefix, (7, 9))
-    assert settle(lean) is None
+    assert prepare_rounds(lean) is None
     after = judged(lean.target, prefix, (7, 9))
     assert after.near_tie is before.near_tie
     assert after.gap == pytest.approx(before.gap, abs=1e-5)
@@ -118,7 +118,7 @@ def test_near_ties_are_judged_as_by_modules(lab: Lab) -> None:
 def test_a_family_without_a_lean_form_runs_by_its_module_and_holds_it(lab: Lab) -> None:
     pair = fresh(lab, "qwen3", "float32")
     held = [model.held for model in models(pair)]
-    assert settle(pair) is None
+    assert prepare_rounds(pair) is None
     forms = [pair.seats.forward(model) for model in models(pair)]
     assert [getattr(form, "reason", None) for form in forms] == ["Qwen3ForCausalLM has no lean form"] * 2
     for model in models(pair):
@@ -144,7 +144,7 @@ def test_the_shapes_and_bytes_of_a_model_are_known_without_its_weights(lab: Lab)
     for family in ("neox", "llama"):
         pair = fresh(lab, family, "bfloat16")
         before = [(read_bytes(model), shape(model.skeleton)) for model in models(pair)]
-        assert settle(pair) is None
+        assert prepare_rounds(pair) is None
         assert [(read_bytes(model), shape(model.skeleton)) for model in models(pair)] == before
         assert all(model.held is None for model in models(pair))
 
@@ -211,7 +211,7 @@ def test_where_there_is_no_room_the_module_stays_and_the_reason_is_kept(
 ) -> None:
     asked: list[tuple[torch.device, int]] = []
     monkeypatch.setattr(forward, "has_room", lambda *given: asked.append(given))
-    assert settle(pair) is None
+    assert prepare_rounds(pair) is None
     form = pair.seats.forward(pair.target)
     assert isinstance(form, ModuleStatic)
     assert form.reason == "0.0 GiB more memory would be needed to make the lean form of target"
@@ -223,6 +223,23 @@ def test_where_there_is_no_room_the_module_stays_and_the_reason_is_kept(
         static_in_place(pair.target)
         whole = sum(weight.nbytes for weight in pair.target.module.parameters())
         assert asked == [(torch.device("cpu"), whole + reading_bytes(pair.target.module))]
+
+
+def test_why_the_slower_way_is_taken_is_reported_when_a_pair_is_loaded(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: list[str] = []
+    monkeypatch.setattr("decoder.decoding_path.has_graphs", lambda _: True)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(forward, "has_room", lambda *_: False)
+        loading.try_rounds(pair, said.append)
+    reason = "0.0 GiB more memory would be needed to make the lean form of"
+    assert said[1:] == [
+        f"graphs run through a Hugging Face module, which is slower: target: {reason} target; draft: {reason} draft"
+    ]
+    said.clear()
+    loading.try_rounds(replace(pair, seats=Seats()), said.append)
+    assert said == ["trying rounds on the device"]
 
 
 # Where rounds are refused
@@ -246,7 +263,7 @@ def test_a_form_that_cannot_be_made_leaves_the_modules(
     pair: Pair, lab: Lab, monkeypatch: pytest.MonkeyPatch, layers: int
 ) -> None:
     monkeypatch.setattr(forward, "empty", broken_after(layers))
-    assert settle(pair) == "CUDA out of memory. Tried to allocate 2.00 GiB"
+    assert prepare_rounds(pair) == "CUDA out of memory. Tried to allocate 2.00 GiB"
     assert all(isinstance(model._forward, ModuleForward) for model in models(pair))
     assert not any(pair.seats.form(model) for model in models(pair))
     expected = lab.generate(lab.pair("neox"), "float32", PROMPT, 40)
@@ -255,7 +272,7 @@ def test_a_form_that_cannot_be_made_leaves_the_modules(
 
 def test_rounds_that_fail_leave_the_modules_and_no_seats(pair: Pair, lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trial, "refusal", lambda *_: pair.seats.take(pair, 20) and "they do not run")
-    assert settle(pair) == "they do not run"
+    assert prepare_rounds(pair) == "they do not run"
     assert pair.seats._free == []
     assert pair.seats._forwards == {}
     assert texts(pair, ("ar",))["ar"] == lab.generate(lab.pair("neox"), "float32", PROMPT, 40)
@@ -278,7 +295,7 @@ def test_what_was_made_is_gone_before_modules_come_back(pair: Pair, monkeypatch:
     monkeypatch.setattr(trial, "release_memory", released.append)
     monkeypatch.setattr(trial, "refusal", refuse)
     monkeypatch.setattr(LanguageModel, "loaded", loaded)
-    assert settle(pair) == "they do not run"
+    assert prepare_rounds(pair) == "they do not run"
     assert len(forms) == 2
 
 
@@ -399,7 +416,7 @@ def test_random_weights_are_tried_and_held_once(config: str) -> None:
 
 @pytest.mark.usefixtures("_as_on_cuda", "_as_if_it_had_graphs")
 def test_random_weights_come_back_as_they_were(config: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loading, "settle", lambda _: None)
+    monkeypatch.setattr(loading, "prepare_rounds", lambda _: None)
     pair = shapes.random_pair(config, config, device="cpu", dtype="bfloat16")
     for model in models(pair):
         again = dict(model.loaded(torch.device("cpu")).named_parameters())
@@ -456,7 +473,7 @@ def test_a_random_draft_takes_the_place_of_its_module_and_the_target_keeps_its_f
 @pytest.mark.usefixtures("_as_on_cuda", "_as_if_it_had_graphs")
 def test_a_random_draft_of_a_refused_pair_is_not_tried(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[Pair] = []
-    monkeypatch.setattr(loading, "settle", lambda pair: asked.append(pair) or "it does not")  # type: ignore[func-returns-value]
+    monkeypatch.setattr(loading, "prepare_rounds", lambda pair: asked.append(pair) or "it does not")  # type: ignore[func-returns-value]
     saved = lab.pair("neox")
     pair = shapes.loaded_pair(str(saved.target), str(saved.draft), device="cpu", dtype="float32")
     assert (len(asked), pair.seats.refused) == (1, "it does not")
