@@ -9,7 +9,7 @@ import math
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal, Self
 
-from decoder.errors import require
+from decoder.errors import quoted, require
 from decoder.knobs import HIGHEST_BRANCHING, HIGHEST_DEPTH, HIGHEST_NODES, KNOB_GAP, KnobName, Turnable, bounds
 
 Selection = Literal["bfs", "best"]
@@ -74,7 +74,7 @@ class DynaTree(Turnable):
         require(1 <= low <= mid <= high, f"branching is {low},{mid},{high}; give three rising numbers from 1 up")
         require(0 <= self.tau <= 1, f"tau is {self.tau:g}; give 0 to 1")
         require(self.n_max >= 1 or self.automatic, f"n_max is {self.n_max}; give auto, or 1 or more")
-        require(self.selection in ("bfs", "best"), f"selection is {self.selection!r}; give bfs or best")
+        require(self.selection in ("bfs", "best"), f"selection is {quoted(self.selection)}; give bfs or best")
         require(self.window >= 1, f"window is {self.window}; give 1 or more")
         _feasible({"d_max": self.d_max, "the largest branching": high, "n_max": self.n_max, "window": self.window})
 

@@ -12,10 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from decoder.config import AUTO, PRESETS, DynaTree, Fixed, Linear, RunConfig
-from decoder.errors import ConfigError
+from decoder.errors import ConfigError, quoted, shortened
 from decoder.methods import chosen
 from dynatui.prompts import load
 from dynatui.session import Symbols, View
+
+LARGEST_WHOLE = 2**53
 
 
 def prompt_files(names: list[str] | None) -> tuple[tuple[str, tuple[str, ...]], ...]:
@@ -75,8 +77,7 @@ def run_config(
         ),
         linear=replace(Linear(), **_given(k=k)),
         fixed=_fixed(fixed, **_given(tau=tau, n_max=nodes or None)),
-        seed=seed,
-        **_given(methods=_methods(methods), max_new_tokens=max_new_tokens, chat=chat),
+        **_given(seed=seed, methods=_methods(methods), max_new_tokens=max_new_tokens, chat=chat),
     )
 
 
@@ -97,13 +98,20 @@ def view(
 
 
 def _given(**values: object) -> dict[str, Any]:
-    """Those options that were given; the others keep their defaults."""
+    """Those options that were given; the others keep their defaults.
+
+    Raises:
+        ConfigError: A whole number is larger than an event can carry.
+    """
+    for name, value in values.items():
+        if isinstance(value, int) and abs(value) > LARGEST_WHOLE:
+            raise ConfigError(f"{name} is {shortened(value)}; give a number up to {LARGEST_WHOLE}")
     return {name: value for name, value in values.items() if value is not None}
 
 
 def _preset(name: str) -> DynaTree:
     if name not in PRESETS:
-        raise ConfigError(f"--preset is {name!r}; give one of {', '.join(PRESETS)}")
+        raise ConfigError(f"--preset is {quoted(name)}; give one of {', '.join(PRESETS)}")
     return PRESETS[name]
 
 
@@ -120,9 +128,9 @@ def _nodes(text: str | None) -> int | None:
     if text == "auto":
         return AUTO
     with suppress(ValueError):
-        if (number := int(text)) != AUTO:
+        if (number := _whole(text)) != AUTO:
             return number
-    raise ConfigError(f"--n-max is {text!r}; give auto, or a whole number from 1 up")
+    raise ConfigError(f"--n-max is {quoted(text)}; give auto, or a whole number from 1 up")
 
 
 def _fixed(shape: str | None, **shared: Any) -> Fixed:
@@ -132,9 +140,9 @@ def _fixed(shape: str | None, **shared: Any) -> Fixed:
     *whole, last = shape.split(",")
     if len(whole) > 1:
         with suppress(ValueError):
-            depth, branching = map(int, whole)
+            depth, branching = map(_whole, whole)
             return Fixed(**shared | {"depth": depth, "branching": branching, "tau": float(last)})
-        raise ConfigError(f"--fixed is {shape!r}; give depth, branching and threshold, for example 5,2,0.05")
+        raise ConfigError(f"--fixed is {quoted(shape)}; give depth, branching and threshold, for example 5,2,0.05")
     depth, branching = _numbers("--fixed", shape, example="5,2") or ()
     return Fixed(depth=depth, branching=branching, **shared)
 
@@ -146,5 +154,15 @@ def _numbers(option: str, text: str | None, *, example: str) -> tuple[int, ...] 
     parts = text.split(",")
     with suppress(ValueError):
         if len(parts) == len(example.split(",")):
-            return tuple(map(int, parts))
-    raise ConfigError(f"{option} is {text!r}; give {len(example.split(','))} whole numbers, for example {example}")
+            return tuple(map(_whole, parts))
+    raise ConfigError(
+        f"{option} is {quoted(text)}; give {len(example.split(','))} whole numbers, for example {example}"
+    )
+
+
+def _whole(text: str) -> int:
+    """A whole number; ValueError for any other, and for one that is too large for all purposes."""
+    number = int(text)
+    if abs(number) > LARGEST_WHOLE:
+        raise ValueError(text)
+    return number
