@@ -11,11 +11,22 @@ import torch
 from transformers import PreTrainedTokenizerBase
 
 from decoder.checkpoints import load_tokenizer
-from decoder.errors import PairError, first_line
+from decoder.errors import PairError, first_line, quoted
 from decoder.models import LanguageModel, longest_text
 
 SAMPLE = "The quick brown fox, naïve as ever, jumped over 12 lazy dogs.\n\tdef f(x): return x"
 """Text that tokenizers of one vocabulary may still cut differently."""
+MOST = {
+    "num_hidden_layers": 1024,
+    "num_attention_heads": 4096,
+    "num_key_value_heads": 4096,
+    "head_dim": 4096,
+    "hidden_size": 2**18,
+    "intermediate_size": 2**20,
+    "vocab_size": 2**24,
+    "max_position_embeddings": 2**31,
+}
+"""Of each size in a configuration: several times what the largest models have."""
 SIBLINGS = 32
 """In the probe's tree. A model that counts rows where it should go by positions is off by as many, which shows in half
 precision too; off by one would pass for rounding."""
@@ -27,6 +38,7 @@ def check_architecture(name: str, config: Any) -> None:
     Raises:
         PairError: The model is of another kind; the sentence says which.
     """
+    _check_sizes(name, config)
     remedy = "choose a decoder-only model with full attention"
     if getattr(config, "is_encoder_decoder", False):
         raise PairError(f"{name} is an encoder-decoder; {remedy}")
@@ -36,10 +48,22 @@ def check_architecture(name: str, config: Any) -> None:
     if "local" in (getattr(config, "attention_layers", None) or ()):
         raise PairError(f"{name} has local attention; {remedy}")
     window = getattr(config, "sliding_window", None)
-    if window and getattr(config, "use_sliding_window", True) and window < longest_text(config):
-        raise PairError(f"{name} attends to a sliding window of {window} tokens; {remedy}")
+    narrow = window and (not isinstance(window, int) or window < longest_text(config))
+    if narrow and getattr(config, "use_sliding_window", True):
+        raise PairError(f"{name} attends to a sliding window of {quoted(window)} tokens; {remedy}")
     if not getattr(config, "num_attention_heads", None):
         raise PairError(f"{name} has no attention heads (a recurrent model?); {remedy}")
+
+
+def _check_sizes(name: str, config: Any) -> None:
+    """Refuses numbers that no model has, before hours go into making it, or a memory that nobody has."""
+    for key, most in MOST.items():
+        found = getattr(config, key, None)
+        if found is not None and not (isinstance(found, int) and 1 <= found <= most):
+            raise PairError(
+                f"the configuration of {name} says that {key} is {quoted(found)}, where 1 to {most} is possible; "
+                "download it again"
+            )
 
 
 def common_tokenizer(target: str, draft: str) -> PreTrainedTokenizerBase:
