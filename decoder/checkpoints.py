@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerBase
 
-from decoder.errors import DeviceError, ModelError, first_line
+from decoder.errors import DeviceError, ModelError, first_line, shortened
 from decoder.models import LanguageModel
 
 EMBEDDED = Path(__file__).parent / "pretrained"
@@ -31,7 +31,9 @@ def load_config(name: str) -> Any:
         ModelError: It cannot be had.
     """
     if looks_like_a_path(name) and not Path(name).is_dir():
-        raise ModelError(f"there is no folder {name}; give an existing folder or a hub id such as owner/model")
+        raise ModelError(
+            f"there is no folder {shortened(name)}; give an existing folder or a hub id such as owner/model"
+        )
     return _from_hub(name, lambda: AutoConfig.from_pretrained(name, trust_remote_code=False))
 
 
@@ -55,11 +57,15 @@ def load_module(name: str, dtype: torch.dtype, device: torch.device) -> Any:
         ),
     )
     if missing := sorted(info["missing_keys"]):
-        raise ModelError(f"{name}: the checkpoint lacks {len(missing)} weights, {missing[0]} first; download it again")
+        raise ModelError(
+            f"{shortened(name)}: the checkpoint lacks {len(missing)} weights, {missing[0]} first; download it again"
+        )
     try:
         return module.eval().to(device)
     except torch.OutOfMemoryError as error:
-        raise DeviceError(f"{name} does not fit in the memory of {device}; choose a smaller model or dtype") from error
+        raise DeviceError(
+            f"{shortened(name)} does not fit in the memory of {device}; choose a smaller model or dtype"
+        ) from error
 
 
 def load_tokenizer(name: str) -> PreTrainedTokenizerBase:
@@ -76,6 +82,6 @@ def _from_hub(name: str, load: Callable[[], Any]) -> Any:
         return load()
     except Exception as error:  # each family checks its fields in its own way, and some only by failing
         raise ModelError(
-            f"cannot load {name}: {first_line(error)}; give a hub id, or a folder with config.json, tokenizer and "
-            "safetensors weights"
+            f"cannot load {shortened(name)}: {first_line(error)}; give a hub id, or a folder with config.json, "
+            "tokenizer and safetensors weights"
         ) from error

@@ -15,7 +15,7 @@ from transformers import PreTrainedTokenizerBase
 from decoder.cache import TreeCache
 from decoder.checkpoints import load_tokenizer
 from decoder.config import MOST
-from decoder.errors import DeviceError, PairError
+from decoder.errors import DeviceError, PairError, quoted
 from decoder.models import LanguageModel, longest_text
 
 REMEDY = "choose a decoder-only model with full multi-head or grouped-query attention"
@@ -27,6 +27,17 @@ LIMITED = {
 
 SAMPLE = "The quick brown fox, naïve as ever, jumped over 12 lazy dogs.\n\tdef f(x): return x"
 """Text that tokenizers of one vocabulary may still cut differently."""
+LARGEST = {
+    "num_hidden_layers": 1024,
+    "num_attention_heads": 4096,
+    "num_key_value_heads": 4096,
+    "head_dim": 4096,
+    "hidden_size": 2**18,
+    "intermediate_size": 2**20,
+    "vocab_size": 2**24,
+    "max_position_embeddings": 2**31,
+}
+"""Of each size in a configuration: several times what the largest models have."""
 SIBLINGS = 32
 """In the probe's tree. A model that counts rows where it should go by positions is off by as many, which shows in half
 precision too; off by one would pass for rounding."""
@@ -38,11 +49,12 @@ def check_architecture(name: str, config: Any) -> None:
     Raises:
         PairError: The model is of another kind; the sentence says which.
     """
+    _check_sizes(name, config)
     if getattr(config, "is_encoder_decoder", False):
         raise PairError(f"{name} is an encoder-decoder; {REMEDY}")
     for what, window in _windows(config):
-        if window < longest_text(config):
-            raise PairError(f"{name} attends to {what} of {window} tokens, not to its whole text; {REMEDY}")
+        if not isinstance(window, int) or window < longest_text(config):
+            raise PairError(f"{name} attends to {what} of {quoted(window)} tokens, not to its whole text; {REMEDY}")
     layers = set(getattr(config, "layer_types", None) or ())
     if other := sorted(layers - {"full_attention", *LIMITED}):
         raise PairError(f"{name} has layers of type {', '.join(other)}; {REMEDY}")
@@ -68,6 +80,17 @@ def _by_layers(config: Any, field: str) -> list[Any]:
         return [getattr(config, field, None)]
     except RuntimeError:  # which transformers raises where layers differ in it
         return [getattr(layer, field, None) for layer in config.per_layer_config]
+
+
+def _check_sizes(name: str, config: Any) -> None:
+    """Refuses numbers that no model has, before hours go into making it, or a memory that nobody has."""
+    for key, most in LARGEST.items():
+        for found in _by_layers(config, key):
+            if found is not None and not (isinstance(found, int) and 1 <= found <= most):
+                raise PairError(
+                    f"the configuration of {name} says that {key} is {quoted(found)}, where 1 to {most} is possible; "
+                    "download it again"
+                )
 
 
 def common_tokenizer(target: str, draft: str) -> PreTrainedTokenizerBase:

@@ -9,7 +9,7 @@ import math
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Self, get_args
 
-from decoder.errors import require
+from decoder.errors import quoted, require
 from decoder.knobs import HIGHEST_BRANCHING, HIGHEST_DEPTH, HIGHEST_NODES, KNOB_GAP, KnobName, Turnable, bounds
 
 Selection = Literal["bfs", "best"]
@@ -112,7 +112,7 @@ class DynaTree(AdaptiveTree):
     def __post_init__(self) -> None:
         super().__post_init__()
         require(self.n_max >= 1, f"n_max is {self.n_max}; give 1 or more")
-        require(self.selection in ("bfs", "best"), f"selection is {self.selection!r}; give bfs or best")
+        require(self.selection in ("bfs", "best"), f"selection is {quoted(self.selection)}; give bfs or best")
         _feasible({"n_max": self.n_max})
 
     def ends(self) -> dict[KnobName, tuple[float, float]]:

@@ -16,7 +16,7 @@ from jaxtyping import Float
 from numpy.typing import NDArray
 from torch import Tensor
 
-from decoder.errors import ConfigError, DeviceError
+from decoder.errors import ConfigError, DeviceError, quoted, shortened
 
 DTYPES = {
     "float64": torch.float64,
@@ -42,13 +42,17 @@ def choose_device(name: str) -> torch.device:
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     kind, _, index = name.partition(":")
     if kind not in ("cpu", "cuda") or (index and not index.isdecimal()):
-        raise ConfigError(f"device is {name!r}; give auto, cpu, cuda or cuda:N")
+        raise ConfigError(f"device is {quoted(name)}; give auto, cpu, cuda or cuda:N")
     if kind == "cuda":
         present = torch.cuda.device_count()
         if not present:
-            raise DeviceError(f"device {name} was asked for, but torch sees no CUDA device; give --device cpu or auto")
+            raise DeviceError(
+                f"device {shortened(name)} was asked for, but torch sees no CUDA device; give --device cpu or auto"
+            )
         if int(index or 0) >= present:
-            raise DeviceError(f"device {name} was asked for, but there are {present}; the last is cuda:{present - 1}")
+            raise DeviceError(
+                f"device {shortened(name)} was asked for, but there are {present}; the last is cuda:{present - 1}"
+            )
     return torch.device(name)
 
 
@@ -71,7 +75,7 @@ def choose_dtype(
     """
     if name != "auto":
         if name not in DTYPES:
-            raise ConfigError(f"dtype is {name!r}; give auto, {', '.join(DTYPES)}")
+            raise ConfigError(f"dtype is {quoted(name)}; give auto, {', '.join(DTYPES)}")
         return DTYPES[name]
     if device.type == "cuda":
         return checkpoint or torch.float16

@@ -9,7 +9,13 @@ DecoderError              exit 2
     └── DeviceError       no such device, or its memory is full
 """
 
+import math
+import re
 from typing import ClassVar
+
+LONGEST_QUOTE = 160
+"""Characters of a value in an error line, and about as many of a value that another library quotes."""
+_LONG_QUOTE = re.compile(rf"'[^']{{{LONGEST_QUOTE},}}'|\S{{{LONGEST_QUOTE},}}")
 
 
 class DecoderError(Exception):
@@ -46,13 +52,37 @@ class DeviceError(ModelError):
 
 def not_importable(error: ImportError) -> ModelError:
     """What an installation that lacks a package, or holds a broken one, means to the user."""
-    return ModelError(f"cannot import what decoding needs: {error}; install dynatui anew, or see dynatui doctor")
+    why = with_short_quotes(str(error))
+    return ModelError(f"cannot import what decoding needs: {why}; install dynatui anew, or see dynatui doctor")
+
+
+def shortened(value: object) -> str:
+    """A user's value for an error line, a long one by its two ends: the remedy behind it must be seen."""
+    if isinstance(value, int) and value.bit_length() > LONGEST_QUOTE:  # to write all its digits may be refused
+        return f"a number of {math.ceil(value.bit_length() * math.log10(2))} digits"
+    text, half = str(value), LONGEST_QUOTE // 2
+    return text if len(text) <= LONGEST_QUOTE else f"{text[:half]}…{text[-half:]}"
+
+
+def quoted(value: object) -> str:
+    """The same as Python writes it, which tells a text from a number."""
+    if isinstance(value, int):
+        return shortened(value)
+    try:
+        return shortened(repr(value))
+    except ValueError:  # a number within it has too many digits
+        return f"a {type(value).__name__}"
+
+
+def with_short_quotes(message: str) -> str:
+    """What another library says, its long quotes shortened."""
+    return _LONG_QUOTE.sub(lambda found: shortened(found[0]), message)
 
 
 def first_line(error: Exception) -> str:
     """An error's reason without the full stop: its first line, and the next where the first only announces it."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
-    return " ".join(lines[: 2 if lines[0].endswith(":") else 1]).rstrip(".:")
+    return with_short_quotes(" ".join(lines[: 2 if lines[0].endswith(":") else 1]).rstrip(".:"))
 
 
 def require(holds: bool, message: str) -> None:  # noqa: FBT001 - a condition reads well as the first argument

@@ -14,7 +14,7 @@ from decoder.checks import check_architecture, common_tokenizer, probe
 from decoder.config import RunConfig
 from decoder.decoding_path import STATIC, decoding_path
 from decoder.device import choose_device, choose_dtype, has_graphs, set_up
-from decoder.errors import ConfigError
+from decoder.errors import ConfigError, ModelError, quoted
 from decoder.exact.pair import exact_pair
 from decoder.exact.trial import refuse_float64
 from decoder.lean.half import bfloat16_pays
@@ -113,16 +113,28 @@ def make_pair(target: LanguageModel, draft: LanguageModel, tokenizer: PreTrained
     """A pair of two loaded models, after the tree probe of both."""
     for model in (target, draft):
         probe(model)
-    eos = target.generation.eos_token_id
-    ids = eos if isinstance(eos, list) else [eos]
+    ids = _ends(target)
+    eos = target.generation.eos_token_id if ids else None
     for model in (target, draft):
         # Penalties, bans and sampling settings that a checkpoint brings along are off for every method.
-        model.generate_by(GenerationConfig(eos_token_id=eos, pad_token_id=ids[0]))
+        model.generate_by(GenerationConfig(eos_token_id=eos, pad_token_id=ids[0] if ids else None))
     return Pair(
         target=target,
         draft=draft,
         tokenizer=tokenizer,
         vocabulary=min(target.width, draft.width),
-        eos=frozenset(i for i in ids if i is not None),
+        eos=frozenset(ids),
         context=min(target.context, draft.context),
     )
+
+
+def _ends(target: LanguageModel) -> list[int]:
+    """The tokens that end a text; none where the model names none."""
+    named = target.generation.eos_token_id
+    ids = named if isinstance(named, list) else [] if named is None else [named]
+    if not all(isinstance(token, int) for token in ids):
+        raise ModelError(
+            f"the configuration of {target.name} says that eos_token_id is {quoted(named)}, which is no token; "
+            "write a number or a list of numbers there"
+        )
+    return ids

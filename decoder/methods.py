@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from decoder.config import Rules, RulesName, RunConfig
-from decoder.errors import ConfigError
+from decoder.errors import ConfigError, shortened
 
 if TYPE_CHECKING:
     from decoder.engine import Session
@@ -74,5 +74,5 @@ def chosen(names: Sequence[str]) -> list[Method]:
         ConfigError: There is none of that name.
     """
     if unknown := [name for name in names if name not in METHODS]:
-        raise ConfigError(f"no method {', '.join(unknown)}; choose from {', '.join(METHODS)}")
+        raise ConfigError(f"no method {shortened(', '.join(unknown))}; choose from {', '.join(METHODS)}")
     return [METHODS[name] for name in names]

@@ -21,7 +21,7 @@ from transformers.utils import logging as transformers_logging
 from decoder.calibration import Calibration
 from decoder.checks import check_architecture
 from decoder.device import choose_device, choose_dtype, has_graphs, memory_is_full, set_up
-from decoder.errors import ConfigError, DeviceError
+from decoder.errors import ConfigError, DeviceError, quoted, shortened
 from decoder.exact.pair import exact_pair
 from decoder.lean.half import bfloat16_pays
 from decoder.loading import Report, compile_rounds, load_pair, make_pair, try_rounds
@@ -191,7 +191,7 @@ def _config(name: str) -> Any:
     elif name in names():
         config = AutoConfig.for_model(**json.loads((_folder() / f"{name}.json").read_text(encoding="utf-8")))
     else:
-        raise ConfigError(f"there is no shape {name!r}; give a config.json, or one of {', '.join(names())}")
+        raise ConfigError(f"there is no shape {quoted(name)}; give a config.json, or one of {', '.join(names())}")
     check_architecture(name, config.get_text_config())
     return config
 
@@ -200,10 +200,10 @@ def _read(path: Path) -> Any:
     try:
         return AutoConfig.for_model(**json.loads(path.read_text(encoding="utf-8")))
     except OSError as error:
-        raise ConfigError(f"cannot read {path}: {error.strerror}; give a model's config.json") from None
+        raise ConfigError(f"cannot read {shortened(path)}: {error.strerror}; give a model's config.json") from None
     except Exception as error:  # each family checks its fields in its own way
         raise ConfigError(
-            f"{path} is no model's configuration ({_short(error)}); give a model's config.json"
+            f"{shortened(path)} is no model's configuration ({_short(error)}); give a model's config.json"
         ) from error
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import typer
 
 from decoder.config import Fixed, Linear, RunConfig
-from decoder.errors import ConfigError, PromptError, require
+from decoder.errors import ConfigError, PromptError, quoted, require
 from decoder.methods import chosen
 from dynatui.cli import bench_options, options, request, settings, streams
 from dynatui.cli.bench_result import Measured, told
@@ -204,14 +204,14 @@ def _cut(prompts: tuple[str, ...], length: int | None) -> tuple[str, ...]:
 
 def _contexts(text: str) -> tuple[int, ...]:
     lengths = tuple(length for (length,) in _lists("--context", text, example="256"))
-    require(min(lengths) >= 1, f"--context is {text!r}; give lengths from 1 up")
+    require(min(lengths) >= 1, f"--context is {quoted(text)}; give lengths from 1 up")
     return lengths
 
 
 def _two(shapes: str) -> tuple[str, str]:
     target, colon, draft = shapes.partition(":")
     if not (target and colon and draft):
-        raise ConfigError(f"--shapes is {shapes!r}; give target and draft, for example pythia-2.8b:pythia-70m")
+        raise ConfigError(f"--shapes is {quoted(shapes)}; give target and draft, for example pythia-2.8b:pythia-70m")
     return target, draft
 
 
@@ -221,6 +221,6 @@ def _lists(option: str, text: str, *, example: str) -> tuple[tuple[int, ...], ..
     with suppress(ValueError):
         found = tuple(dict.fromkeys(tuple(map(int, group)) for group in groups))
         if all(len(group) == len(example.split("x")) for group in found):
-            require(max(map(max, found)) <= LARGEST, f"{option} is {text!r}; give no number above {LARGEST}")
+            require(max(map(max, found)) <= LARGEST, f"{option} is {quoted(text)}; give no number above {LARGEST}")
             return found
-    raise ConfigError(f"{option} is {text!r}; give {example}, or several with commas between them")
+    raise ConfigError(f"{option} is {quoted(text)}; give {example}, or several with commas between them")

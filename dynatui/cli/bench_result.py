@@ -13,7 +13,7 @@ from types import FrameType
 
 import msgspec
 
-from decoder.errors import ConfigError
+from decoder.errors import ConfigError, shortened
 from dynatui.cli import streams
 from dynatui.cli.headless import INTERRUPTED, STOP_SIGNALS
 from dynatui.files import to_append
@@ -83,4 +83,4 @@ def _append(path: Path, content: bytes) -> None:
                     file.truncate(before)
                 raise
     except OSError as error:
-        raise ConfigError(f"cannot write {path}: {error.strerror}; let --json name another file") from None
+        raise ConfigError(f"cannot write {shortened(path)}: {error.strerror}; let --json name another file") from None

@@ -15,7 +15,7 @@ from typer.core import TyperGroup
 from typer.main import get_command
 
 import decoder
-from decoder.errors import ConfigError, DecoderError, not_importable
+from decoder.errors import ConfigError, DecoderError, not_importable, with_short_quotes
 from dynatui.cli import bench, headless, options, request, settings, streams, upkeep
 from dynatui.cli.transcript import Transcript
 from dynatui.keep import recording
@@ -32,7 +32,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _invoked(arguments)
     except typer.TyperException as error:
         command = getattr(getattr(error, "ctx", None), "command_path", "dynatui")
-        return _refused(f"{error.format_message().rstrip('.')}; see {command} --help", USAGE_ERROR)
+        said = with_short_quotes(error.format_message().rstrip("."))
+        return _refused(f"{said}; see {command} --help", USAGE_ERROR)
     except DecoderError as error:
         if isinstance(error, streams.OutputError):
             streams.let_go_of_output()
@@ -57,6 +58,8 @@ def command() -> TyperGroup:
 
 def _invoked(arguments: Sequence[str] | None) -> int:
     try:
+        if any("\0" in argument for argument in arguments or ()):  # the system itself hands on none
+            raise ConfigError("an argument holds a null character; leave that out")
         return int(command().main(args=arguments, prog_name="dynatui", standalone_mode=False) or 0)
     except ImportError as error:
         raise not_importable(error) from error

@@ -11,7 +11,7 @@ from typer import Argument, Option
 
 from decoder.config import PRESETS, Auto, RunConfig
 from decoder.config import Selection as SelectionName
-from decoder.errors import ConfigError
+from decoder.errors import ConfigError, quoted
 from decoder.methods import METHODS
 from dynatui.session import Symbols
 
@@ -44,7 +44,7 @@ def _nodes(text: str) -> int:
         return int(text)
     except ValueError:
         remedy = AUTO_IS_A_METHOD if text == "auto" else "give a whole number from 1 up"
-        raise ConfigError(f"--n-max is {text!r}; {remedy}") from None
+        raise ConfigError(f"--n-max is {quoted(text)}; {remedy}") from None
 
 
 def _selections() -> list[str]:

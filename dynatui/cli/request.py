@@ -13,11 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from decoder.config import PRESETS, Auto, DynaTree, Fixed, Linear, RunConfig
-from decoder.errors import ConfigError
+from decoder.errors import ConfigError, quoted, shortened
 from decoder.knobs import BRANCHES, WHOLE
 from decoder.methods import chosen
 from dynatui.prompts import load
 from dynatui.session import Symbols, View
+
+LARGEST_WHOLE = 2**53
 
 
 def prompt_files(names: list[str] | None) -> tuple[tuple[str, tuple[str, ...]], ...]:
@@ -78,8 +80,7 @@ def run_config(
         linear=replace(Linear(), **_given(k=k)),
         fixed=_fixed(fixed),
         auto=_auto(auto),
-        seed=seed,
-        **_given(methods=_methods(methods), max_new_tokens=max_new_tokens, chat=chat),
+        **_given(seed=seed, methods=_methods(methods), max_new_tokens=max_new_tokens, chat=chat),
     )
 
 
@@ -100,13 +101,20 @@ def view(
 
 
 def _given(**values: object) -> dict[str, Any]:
-    """Those options that were given; the others keep their defaults."""
+    """Those options that were given; the others keep their defaults.
+
+    Raises:
+        ConfigError: A whole number is larger than an event can carry.
+    """
+    for name, value in values.items():
+        if isinstance(value, int) and abs(value) > LARGEST_WHOLE:
+            raise ConfigError(f"{name} is {shortened(value)}; give a number up to {LARGEST_WHOLE}")
     return {name: value for name, value in values.items() if value is not None}
 
 
 def _preset(name: str) -> DynaTree:
     if name not in PRESETS:
-        raise ConfigError(f"--preset is {name!r}; give one of {', '.join(PRESETS)}")
+        raise ConfigError(f"--preset is {quoted(name)}; give one of {', '.join(PRESETS)}")
     return PRESETS[name]
 
 
@@ -119,15 +127,15 @@ def _methods(names: str | None) -> tuple[str, ...] | None:
 def _fixed(shape: str | None) -> Fixed:
     if shape is None:
         return Fixed()
-    kinds: tuple[Callable[[str], float], ...] = (int, int, float, int)
+    kinds: tuple[Callable[[str], float], ...] = (_whole, _whole, float, _whole)
     parts = shape.split(",")
     with suppress(ValueError):
         if 2 <= len(parts) <= len(kinds):
             values: list[Any] = [kind(part) for kind, part in zip(kinds, parts, strict=False)]
             return Fixed(*values)
     raise ConfigError(
-        f"--fixed is {shape!r}; give depth and branching, and behind them threshold and most nodes if you like, for "
-        "example 5,2 or 5,2,0.05,256"
+        f"--fixed is {quoted(shape)}; give depth and branching, and behind them threshold and most nodes if you like, "
+        "for example 5,2 or 5,2,0.05,256"
     )
 
 
@@ -144,16 +152,17 @@ def _auto(text: str | None) -> Auto:
 
 def _bound(name: str, value: str, part: str) -> Any:
     if name not in Auto().ends():
-        raise ConfigError(f"--auto has {part!r}; give knobs and values such as d0=6, of {', '.join(Auto().ends())}")
+        known = ", ".join(Auto().ends())
+        raise ConfigError(f"--auto has {quoted(part)}; give knobs and values such as d0=6, of {known}")
     if name == "history":
         if value in ("on", "off"):
             return value == "on"
-        raise ConfigError(f"--auto has {part!r}; give history=on or history=off")
+        raise ConfigError(f"--auto has {quoted(part)}; give history=on or history=off")
     try:
-        return int(value) if name in WHOLE else float(value)
+        return _whole(value) if name in WHOLE else float(value)
     except ValueError:
         kind = "a whole number" if name in WHOLE else "a number"
-        raise ConfigError(f"--auto has {part!r}; give {name} as {kind}") from None
+        raise ConfigError(f"--auto has {quoted(part)}; give {name} as {kind}") from None
 
 
 def _numbers(option: str, text: str | None, *, example: str) -> tuple[int, ...] | None:
@@ -163,5 +172,15 @@ def _numbers(option: str, text: str | None, *, example: str) -> tuple[int, ...] 
     parts = text.split(",")
     with suppress(ValueError):
         if len(parts) == len(example.split(",")):
-            return tuple(map(int, parts))
-    raise ConfigError(f"{option} is {text!r}; give {len(example.split(','))} whole numbers, for example {example}")
+            return tuple(map(_whole, parts))
+    raise ConfigError(
+        f"{option} is {quoted(text)}; give {len(example.split(','))} whole numbers, for example {example}"
+    )
+
+
+def _whole(text: str) -> int:
+    """A whole number; ValueError for any other, and for one that is too large for all purposes."""
+    number = int(text)
+    if abs(number) > LARGEST_WHOLE:
+        raise ValueError(text)
+    return number

@@ -9,7 +9,6 @@ import difflib
 import inspect
 import os
 import re
-import reprlib
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -23,7 +22,7 @@ import msgspec
 import typer
 from typer.core import TyperOption
 
-from decoder.errors import ConfigError, DecoderError
+from decoder.errors import ConfigError, DecoderError, quoted, shortened, with_short_quotes
 from dynatui.cli.options import AUTO_IS_A_METHOD
 from dynatui.files import opened
 
@@ -33,6 +32,7 @@ OTHER_VARIABLES = frozenset({FILE_VARIABLE, "DYNATUI_DATA"})
 """Variables that begin like a setting and are none."""
 LARGEST_FILE = 2**20
 """Bytes; the settings are some fifty lines, and an endless device must not fill the memory."""
+_MOST_BITS = 63
 KINDS: dict[Any, str] = {
     bool: "true or false",
     int: "a whole number",
@@ -162,22 +162,37 @@ def _from_file(path: Path, known: Mapping[str, Any]) -> dict[str, Setting]:
         table = tomllib.loads(text)
     except (ValueError, RecursionError) as error:
         remedy = _unquoted(text, str(error)) or "correct it, or begin anew from dynatui config --print-default"
-        raise ConfigError(f"{path}: {error}; {remedy}") from None
+        # What is no fault of the TOML is a number that Python does not convert.
+        is_a_number = not isinstance(error, tomllib.TOMLDecodeError | RecursionError)
+        why = "a number has thousands of digits" if is_a_number else with_short_quotes(str(error))
+        raise ConfigError(f"{shortened(path)}: {why}; {remedy}") from None
     found = {}
     for key, value in table.items():
-        place = f"{path}: line {_line(text, key)}"
+        place = f"{shortened(path)}: line {_line(text, key)}"
         if key not in known:
             near = difflib.get_close_matches(key.replace("-", "_"), known, 1)
             hint = f"did you mean {near[0]}? " if near else ""
-            raise ConfigError(f"{place}: there is no setting {key}; {hint}dynatui config --print-default lists all")
+            raise ConfigError(
+                f"{place}: there is no setting {shortened(key)}; {hint}dynatui config --print-default lists all"
+            )
+        _refuse_what_nothing_takes(key, value, place)
         try:
             msgspec.convert(value, known[key])
         except (msgspec.ValidationError, OverflowError):
             example = f': {key} = "{value}"' if known[key] is str and type(value) in (int, float) else ""
             remedy = AUTO_IS_A_METHOD if (key, value) == ("n_max", "auto") else f"give {KINDS[known[key]]}{example}"
-            raise ConfigError(f"{place}: {key} is {reprlib.repr(value)}; {remedy}") from None
+            raise ConfigError(f"{place}: {key} is {quoted(value)}; {remedy}") from None
         found[key] = Setting(key, value, place)
     return found
+
+
+def _refuse_what_nothing_takes(key: str, value: object, place: str) -> None:
+    """Numbers that are too large to be written down, and null characters in what may name a file."""
+    if isinstance(value, int) and value.bit_length() > _MOST_BITS:
+        raise ConfigError(f"{place}: {key} is {shortened(value)}; give a smaller number")
+    texts = value if isinstance(value, list) else [value]
+    if key != "prompt" and any("\0" in text for text in texts if isinstance(text, str)):
+        raise ConfigError(f"{place}: {key} holds a null character; leave that out")
 
 
 def _unquoted(text: str, error: str) -> str:
@@ -198,14 +213,16 @@ def _text(path: Path) -> str:
         remedy = (
             f"let {FILE_VARIABLE} name a file" if os.environ.get(FILE_VARIABLE) else "make it readable or remove it"
         )
-        raise ConfigError(f"cannot read {path}: {error.strerror}; {remedy}") from None
+        raise ConfigError(f"cannot read {shortened(path)}: {error.strerror}; {remedy}") from None
     if len(content) > LARGEST_FILE:
-        raise ConfigError(f"{path} is larger than {LARGEST_FILE >> 20} MiB, so it holds no settings; name another file")
+        raise ConfigError(
+            f"{shortened(path)} is larger than {LARGEST_FILE >> 20} MiB, so it holds no settings; name another file"
+        )
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise ConfigError(
-            f"{path} is not UTF-8 text (byte {error.start + 1}); convert it, with iconv for example"
+            f"{shortened(path)} is not UTF-8 text (byte {error.start + 1}); convert it, with iconv for example"
         ) from None
 
 
@@ -236,14 +253,17 @@ def _converted(context: typer.Context, option: TyperOption, setting: Setting) ->
         return option.process_value(context, setting.value)
     except typer.BadParameter as error:
         why = error.message.removeprefix("Value error, ").rstrip(".")
-        shown = reprlib.repr(setting.value)
-        raise ConfigError(f"{setting.place}: {setting.key} is {shown}; {why[:1].lower()}{why[1:]}") from None
+        why = with_short_quotes(why)
+        raise ConfigError(
+            f"{setting.place}: {setting.key} is {quoted(setting.value)}; {why[:1].lower()}{why[1:]}"
+        ) from None
 
 
 def _is_about(message: str, setting: Setting) -> bool:
     """Whether an error names a setting, or quotes one that is a name itself, before it comes to the remedy."""
     fault = message.partition(";")[0]
     texts = setting.value if isinstance(setting.value, list) else [setting.value]
-    quoted = [word.strip() for text in texts if isinstance(text, str) for word in text.split(",")]
-    words = [setting.key, *(word for word in quoted if re.search("[^0-9.]", word))]
+    names = [word.strip() for text in texts if isinstance(text, str) for word in text.split(",")]
+    names = [word for word in names if re.search("[^0-9.]", word)]
+    words = (setting.key, *names, *map(shortened, names), *(quoted(name)[1:-1] for name in names))
     return any(re.search(rf"(?<!\w){re.escape(word)}(?!\w)", fault, re.IGNORECASE) for word in words)

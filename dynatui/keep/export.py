@@ -16,7 +16,7 @@ from pathlib import Path
 
 from msgspec import structs
 
-from decoder.errors import DecoderError, RecordingError
+from decoder.errors import DecoderError, RecordingError, shortened
 from decoder.events import Event, Figures, Round, Run, Summary, encode
 from decoder.levels import drafted_nodes
 from decoder.metrics import fold
@@ -176,11 +176,11 @@ def _made(target: Path) -> Path:
     try:
         target.mkdir(mode=0o700, parents=True)
     except FileExistsError:
-        raise ExportError(f"{target} exists already, so it stays as it is; give a new name") from None
+        raise ExportError(f"{shortened(target)} exists already, so it stays as it is; give a new name") from None
     except OSError as error:
         raise _unwritable(target, error) from None
     return target
 
 
 def _unwritable(path: Path, error: OSError) -> ExportError:
-    return ExportError(f"cannot write {path}: {error.strerror}; start dynatui in a folder with free space")
+    return ExportError(f"cannot write {shortened(path)}: {error.strerror}; start dynatui in a folder with free space")

@@ -22,7 +22,7 @@ from typing import Self
 
 from msgspec import structs
 
-from decoder.errors import RecordingError
+from decoder.errors import RecordingError, shortened
 from decoder.events import End, Event, Knob, Round, Run, Start, Summary, decode_line, encode
 from dynatui.files import opened
 from dynatui.keep.checks import Checker
@@ -104,7 +104,7 @@ class Recorder:
                 return
             if not opening.endswith(b"\n") or not isinstance(_event(opening), Run):
                 raise RecordingError(
-                    f"{self.path} exists and is no recording, so it stays as it is; give --record a new name"
+                    f"{shortened(self.path)} exists and is no recording, so it stays as it is; give --record a new name"
                 )
             size = file.seek(0, os.SEEK_END)
             file.seek(max(0, size - LONGEST_LINE))
@@ -176,9 +176,11 @@ def read(path: Path) -> list[Event]:
         with opened(path) as file, _uncollected():
             events = list(_events(path, iter(lambda: file.readline(LONGEST_LINE), b"")))
     except OSError as error:
-        raise RecordingError(f"cannot read {path}: {error.strerror}; give a file that --record has written") from None
+        raise RecordingError(
+            f"cannot read {shortened(path)}: {error.strerror}; give a file that --record has written"
+        ) from None
     if not events:
-        raise RecordingError(f"{path} holds no complete event; give a file that --record has written")
+        raise RecordingError(f"{shortened(path)} holds no complete event; give a file that --record has written")
     return events
 
 
@@ -188,11 +190,13 @@ def _events(path: Path, lines: Iterator[bytes]) -> Iterator[Event]:
         if not line.endswith(b"\n") and not _event(line):
             if len(line) < LONGEST_LINE:
                 return
-            raise RecordingError(f"{path}: line {number}: longer than any event; give a file that --record has written")
+            raise RecordingError(
+                f"{shortened(path)}: line {number}: longer than any event; give a file that --record has written"
+            )
         try:
             yield checker.event(line, number)
         except RecordingError as error:
-            raise RecordingError(f"{path}: {error}") from None
+            raise RecordingError(f"{shortened(path)}: {error}") from None
 
 
 @contextmanager
@@ -219,11 +223,13 @@ def _lock(descriptor: int, path: Path) -> None:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        raise RecordingError(f"another process is writing {path}; give --record another file") from None
+        raise RecordingError(f"another process is writing {shortened(path)}; give --record another file") from None
     except OSError as error:
         if error.errno not in (errno.ENOTSUP, errno.ENOLCK, errno.ENOSYS):
             raise
 
 
 def _unwritable(path: Path, error: OSError) -> RecordingError:
-    return RecordingError(f"cannot write {path}: {error.strerror}; give --record a file in a folder with free space")
+    return RecordingError(
+        f"cannot write {shortened(path)}: {error.strerror}; give --record a file in a folder with free space"
+    )

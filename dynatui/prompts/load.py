@@ -12,7 +12,7 @@ from typing import BinaryIO
 
 import msgspec
 
-from decoder.errors import PromptError
+from decoder.errors import PromptError, shortened
 from dynatui.files import opened
 
 STANDARD_INPUT = "-"
@@ -47,7 +47,7 @@ def from_file(name: str) -> tuple[str, ...]:
     Raises:
         PromptError: The file cannot be read, is no text, or holds no prompt; the message says what to do.
     """
-    shown = "standard input" if name == STANDARD_INPUT else name
+    shown = "standard input" if name == STANDARD_INPUT else shortened(name)
     text = _decoded(_bytes(name, shown), shown)
     if name.endswith(".jsonl"):
         lines = enumerate(text.split("\n"), 1)

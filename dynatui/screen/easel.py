@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from rich.style import Style
 from textual.app import App
 
-from decoder.errors import require
+from decoder.errors import quoted, require
 from dynatui.render.ink import Ink
 from dynatui.render.palette import THEME, palette
 from dynatui.render.scene import Scene
@@ -88,5 +88,5 @@ def dress(app: App[None], theme: str | None, *, color: bool) -> None:
     if THEME.name not in app.available_themes:
         app.register_theme(THEME)
     names = sorted(app.available_themes)
-    require(theme is None or theme in names, f"theme is {theme!r}; give one of {', '.join(names)}")
+    require(theme is None or theme in names, f"theme is {quoted(theme)}; give one of {', '.join(names)}")
     app.theme = (theme or THEME.name) if color else "ansi-dark"

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from platformdirs import user_log_path
 
-from decoder.errors import ConfigError
+from decoder.errors import ConfigError, shortened
 from dynatui.screen.line import Line
 
 _STDIN, _STDOUT, _STDERR = 0, 1, 2
@@ -42,7 +42,7 @@ def log_path(named: Path | None = None) -> Path:
         try:
             _open_log(named)
         except OSError as error:
-            raise ConfigError(f"cannot write the log {named}: {error.strerror}; name another file") from None
+            raise ConfigError(f"cannot write the log {shortened(named)}: {error.strerror}; name another file") from None
         return named
     try:
         path = user_log_path("dynatui", ensure_exists=True) / "dynatui.log"

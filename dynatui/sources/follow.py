@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 
-from decoder.errors import RecordingError
+from decoder.errors import RecordingError, shortened
 from decoder.events import Event, Run
 from dynatui.fold.state import Failure, Loading, Prompt, Record
 from dynatui.keep.checks import Checker
@@ -60,9 +60,9 @@ class Tail:
             try:
                 self._take(taken, until)
             except RecordingError as error:
-                self._fault = RecordingError(f"{self.path}: {error}")
+                self._fault = RecordingError(f"{shortened(self.path)}: {error}")
             except OSError as error:
-                self._fault = RecordingError(f"cannot read {self.path}: {error.strerror}; follow it again")
+                self._fault = RecordingError(f"cannot read {shortened(self.path)}: {error.strerror}; follow it again")
         if self._fault is not None and not taken:
             raise self._fault
         return taken
@@ -150,7 +150,7 @@ class FollowSource:
     speed = 1.0
 
     def __init__(self, path: Path) -> None:
-        self.records: list[Record] = [Loading(f"waiting for what is written to {path}")]
+        self.records: list[Record] = [Loading(f"waiting for what is written to {shortened(path)}")]
         self.paused = False
         self._tail: Tail | None = Tail(path)
         self._path = path
@@ -228,8 +228,10 @@ def _opened(path: Path) -> int:
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
-        raise RecordingError(f"cannot follow {path}: {error.strerror}; give a file that --record writes") from None
+        raise RecordingError(
+            f"cannot follow {shortened(path)}: {error.strerror}; give a file that --record writes"
+        ) from None
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
-        raise RecordingError(f"cannot follow {path}: it is no file; give one that --record writes")
+        raise RecordingError(f"cannot follow {shortened(path)}: it is no file; give one that --record writes")
     return descriptor

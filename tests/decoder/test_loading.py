@@ -133,6 +133,14 @@ WRONG: dict[str, dict[str, Any]] = {
     "a number for a table": {"rope_parameters": 7},
     "rotary positions of no known kind": {"rope_parameters": {"rope_type": "spiral", "rope_theta": 1e4}},
     "a number for a word": {"hidden_act": 3},
+    "heads larger than any": {"head_dim": 10**9},
+    "more layers than any model has": {"num_hidden_layers": 10**6},
+    "more layers than the checkpoint has": {"num_hidden_layers": 99},
+    "fewer than no layers": {"num_hidden_layers": -1},
+    "no context": {"max_position_embeddings": 0},
+    "a vocabulary for which there is no memory": {"vocab_size": 10**12},
+    "a word for a window": {"sliding_window": "wide"},
+    "a word for a token": {"eos_token_id": "x"},
 }
 
 
@@ -147,6 +155,25 @@ def test_a_config_with_values_of_a_wrong_kind_is_refused(lab: Lab, tmp_path: Pat
         load(broken, pair.draft)
     assert one_sentence(refusal)
     assert refusal.value.exit_code == 3
+
+
+@pytest.mark.parametrize("eos", ["x", {"a": 1}, [1, "x"], 1.5], ids=str)
+def test_a_text_must_end_with_tokens(lab: Lab, tmp_path: Path, eos: object) -> None:
+    pair = lab.pair("neox")
+    broken = tmp_path / "broken"
+    shutil.copytree(pair.target, broken)
+    (broken / "generation_config.json").write_text(json.dumps({"eos_token_id": eos}), encoding="utf-8")
+    with pytest.raises(ModelError) as refusal:
+        load(broken, pair.draft)
+    assert one_sentence(refusal)
+
+
+def test_a_list_of_no_tokens_ends_no_text(lab: Lab, tmp_path: Path) -> None:
+    pair = lab.pair("neox")
+    folder = tmp_path / "endless"
+    shutil.copytree(pair.target, folder)
+    (folder / "generation_config.json").write_text('{"eos_token_id": []}', encoding="utf-8")
+    assert load_pair(str(folder), str(pair.draft), device="cpu", dtype="float32").eos == frozenset()
 
 
 def test_the_field_of_a_wrong_kind_is_named_with_its_value(lab: Lab, tmp_path: Path) -> None:

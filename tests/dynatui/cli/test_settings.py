@@ -187,7 +187,7 @@ def test_settings_of_what_is_decoded_do_not_hinder_following(write: Write, recor
         ("device = auto auto", "correct it, or begin anew"),
         ("prompt = 'x'", "line 1: prompt is 'x'; give a list"),
         ("prompt = ['x', 1]", "line 1: prompt is ['x', 1]; give a list"),
-        ("d0 = 1" + "0" * 400, "line 1: d0 is 1000"),
+        ("d0 = 1" + "0" * 400, "line 1: d0 is a number of 401 digits"),
         ("fps = 99", "line 1: fps is 99; input should be less than or equal to 60"),
         ("symbols = 'runes'", "line 1: symbols is 'runes'; 'runes' is not one of 'braille', 'block', 'ascii'"),
         ("tau_h = 0.2", "tau_h 0.2; give 0 < tau_l < tau_h <= 1 (tau_h from "),

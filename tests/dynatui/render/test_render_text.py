@@ -4,6 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import structs
 
+from decoder.events import Event
 from dynatui.fold.state import Failure, Loading, RunState
 from dynatui.render.ink import Rows
 from dynatui.render.scene import Scene
@@ -152,7 +153,7 @@ def test_the_prompt_stays_in_view_above_a_text_that_has_left_it_behind() -> None
 
 def test_of_a_long_prompt_both_ends_stay_in_view() -> None:
     asked = "Given this " + "very " * 100 + "long\ncontext,  答えはどこですか where is it?"
-    records = [run(prompt=asked), *(tree_round(n, f" word{n}") for n in range(60))]
+    records: list[Event] = [run(prompt=asked), *(tree_round(n, f" word{n}") for n in range(60))]
     row = lines(TextPanel()(Scene(state_of(records)), 50, 12))[1]
     assert row == "│ prompt: Given this very ve…ですか where is it? │"
 
