@@ -150,11 +150,13 @@ def test_a_number_of_nodes_takes_over_from_the_automatic_one_and_gives_way_to_it
     assert played.tokens("dynatree") == lab.generate(lab.pair("neox"), "float32", PROMPT, 60)
 
 
+@pytest.mark.wall_time
 def test_costs_are_measured_once_for_texts_of_about_one_length(lab: Lab) -> None:
     pair = replace(lab.loaded(lab.pair("neox"), "float32"), costs={})
     started = time.perf_counter()
     short = measured(pair, 20)
-    assert time.perf_counter() - started < 2
+    # A second on an idle machine.
+    assert time.perf_counter() - started < 10
     assert measured(pair, 30) is short
     assert measured(pair, 100) is not short
 
