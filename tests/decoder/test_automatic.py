@@ -130,11 +130,13 @@ def test_rounds_without_a_draft_leave_history_alone(lab: Lab) -> None:
     assert {event.knobs.d0 for event in played.rounds("auto") if event.knobs} == {rules.d0}
 
 
+@pytest.mark.wall_time
 def test_costs_are_measured_once_for_texts_of_about_one_length(lab: Lab) -> None:
     pair = replace(lab.loaded(lab.pair("neox"), "float32"), costs={})
     started = time.perf_counter()
     short = measured(pair, 20)
-    assert time.perf_counter() - started < 2
+    # A second on an idle machine.
+    assert time.perf_counter() - started < 10
     assert measured(pair, 30) is short
     assert measured(pair, 100) is not short
 

@@ -22,7 +22,7 @@ def loaded(code: str, cwd: Path) -> set[str]:
     """The top-level packages that a fresh interpreter has loaded after running the code."""
     report = "import sys; print('LOADED', *{name.partition('.')[0] for name in sys.modules})"
     done = subprocess.run(
-        [sys.executable, "-c", f"{code}\n{report}"], cwd=cwd, capture_output=True, text=True, check=True, timeout=60
+        [sys.executable, "-c", f"{code}\n{report}"], cwd=cwd, capture_output=True, text=True, check=True, timeout=120
     )
     *_, last = done.stdout.splitlines()
     return set(last.split())

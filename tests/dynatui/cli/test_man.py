@@ -61,8 +61,8 @@ def test_defaults_are_those_in_force() -> None:
     text = shown()
     assert "--tau-h P From this probability on the draft is confident. Default: 0.9." in text
     assert "--seed S Seed of everything that is random. Default: 0." in text
-    assert "Default: dynatree,ar,linear,fixed." in text
-    assert re.search(r"--history, --no-history [^.]*\. Default: --history\.", text)
+    assert "Default: dynatree,auto,ar,linear,fixed." in text
+    assert re.search(r"--history, --no-history [^.]*\. Default: --no-history\.", text)
     assert re.search(r"--chat, --no-chat [^.]*\. Default: --no-chat\.", text)
 
 

@@ -456,9 +456,10 @@ def test_every_panel_is_cheap(painter: str) -> None:
     scene = Scene(state_of([Prompt(1, 5), *events[:400]]))
     took = []
     for _ in range(5):
-        began = time.perf_counter()
+        # What other programs take of the processor meanwhile is not the painter's.
+        began = time.thread_time()
         PAINTERS[painter](scene, 120, 11)
-        took.append(time.perf_counter() - began)
+        took.append(time.thread_time() - began)
     assert min(took) < 0.010, "a tenth of a frame's time"
 
 

@@ -23,7 +23,8 @@ ENTER, LEAVE = b"\x1b[?1049h", b"\x1b[?1049l"
 _ON_AND_OFF = (1000, 1003, 1004, 1006, 1015, 2004)
 """Modes of mouse, focus and paste: taken by Textual, to be given back."""
 _AT_ONCE = 512
-_PATIENCE_S = 30.0
+_PATIENCE_S = 120.0
+"""A program starts in a second or two, and in many where the machine is busy."""
 
 
 @dataclass
@@ -66,13 +67,20 @@ class Terminal:
 
     def wait_for(self, text: str) -> str:
         """The screen once it shows a text."""
+        if not self.wait_until(lambda: text in self.shown):
+            pytest.fail(f"{text!r} never came; the screen is\n{self.shown}")
+        return self.shown
+
+    def wait_until(self, holds: Callable[[], bool]) -> bool:
+        """Reads until something holds; whether it ever did."""
         end = time.monotonic() + _PATIENCE_S
         while time.monotonic() < end:
-            if text in self.read():
-                return self.shown
+            self.read()
+            if holds():
+                return True
             if not self.child.isalive():
                 break
-        pytest.fail(f"{text!r} never came; the screen is\n{self.shown}")
+        return False
 
     def send(self, keys: str | bytes) -> None:
         """Types, and reads meanwhile: a program that is not read does not read either."""
@@ -84,7 +92,7 @@ class Terminal:
             self._take(0)
         assert not rest, f"the keys are not read; the screen is\n{self.shown}"
 
-    def end(self, within_s: float = 15.0) -> int:
+    def end(self, within_s: float = _PATIENCE_S) -> int:
         """The exit code, a signal's number below zero; fails if the program does not end."""
         end = time.monotonic() + within_s
         while self.child.isalive() and time.monotonic() < end:

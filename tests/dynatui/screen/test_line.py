@@ -15,6 +15,8 @@ import pytest
 from dynatui.screen.line import Line
 
 MUCH = "x" * 100_000
+PATIENCE_S = 60.0
+"""For what takes a second at most on an idle machine, and else would never end."""
 
 
 @dataclass
@@ -53,7 +55,7 @@ def terminal() -> Iterator[Terminal]:
 
 def wait_until(condition: Callable[[], bool]) -> None:
     """Waits, but not for ever."""
-    end = time.monotonic() + 5
+    end = time.monotonic() + PATIENCE_S
     while not condition():
         assert time.monotonic() < end
         time.sleep(0.01)
@@ -73,7 +75,7 @@ def test_it_is_busy_until_the_terminal_has_taken_everything(terminal: Terminal) 
     time.sleep(0.05)
     assert terminal.line.busy
     assert terminal.read(len(MUCH)) == MUCH.encode()
-    writer.join(5)
+    writer.join(PATIENCE_S)
     assert not terminal.line.busy
 
 
@@ -90,7 +92,7 @@ def test_a_terminal_that_goes_away_during_a_write_ends_it(terminal: Terminal) ->
     writer.start()
     wait_until(lambda: terminal.line.sent_bytes > 0)
     terminal.hang_up()
-    writer.join(5)
+    writer.join(PATIENCE_S)
     assert not writer.is_alive()
 
 
@@ -99,7 +101,7 @@ def test_a_terminal_that_takes_nothing_does_not_hold_up_the_end(terminal: Termin
     writer.start()
     wait_until(lambda: terminal.line.sent_bytes > 0)
     terminal.line.leave()
-    writer.join(3)
+    writer.join(PATIENCE_S)
     assert not writer.is_alive()
 
 

@@ -23,10 +23,11 @@ def load(report):
     raise DeviceError("the memory of cuda:0 is full; take a smaller model")
 engine.load = load
 """
-HUNG = """
+HUNG_S = 60.0
+HUNG = f"""
 def load(report):
     report("loading a fake")
-    time.sleep(60)
+    time.sleep({HUNG_S})
 engine.load = load
 """
 NATIVE = """
@@ -58,9 +59,13 @@ def recording(tmp_path: Path) -> str:
     return written(tmp_path / "run.jsonl", story(10))
 
 
+SLOWLY = ("--speed", "0.05")
+"""So that it has not ended before it is looked at, however busy the machine is."""
+
+
 @pytest.mark.parametrize("key", ["q", "\x03"])
 def test_a_key_leaves_a_clean_terminal(start: Start, recording: str, key: str) -> None:
-    terminal = start("-m", "dynatui", "replay", recording)
+    terminal = start("-m", "dynatui", "replay", recording, *SLOWLY)
     terminal.wait_for("tokens/round")
     terminal.send(key)
     assert terminal.end() == 0
@@ -68,7 +73,7 @@ def test_a_key_leaves_a_clean_terminal(start: Start, recording: str, key: str) -
 
 
 def test_a_garbled_screen_is_drawn_anew(start: Start, recording: str) -> None:
-    terminal = start("-m", "dynatui", "replay", recording)
+    terminal = start("-m", "dynatui", "replay", recording, *SLOWLY)
     terminal.wait_for("tokens/round")
     terminal.send("P")
     terminal.wait_for("PAUSED")
@@ -82,7 +87,7 @@ def test_a_garbled_screen_is_drawn_anew(start: Start, recording: str) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_leaves_a_clean_terminal(start: Start, recording: str, number: signal.Signals) -> None:
-    terminal = start("-m", "dynatui", "replay", recording)
+    terminal = start("-m", "dynatui", "replay", recording, *SLOWLY)
     terminal.wait_for("tokens/round")
     terminal.child.kill(number)
     assert terminal.end() == 128 + number
@@ -117,20 +122,22 @@ def test_a_fault_of_our_own_leaves_a_clean_terminal_and_names_the_log(start: Sta
     assert "Traceback" not in terminal.afterwards
 
 
+@pytest.mark.wall_time
 def test_an_engine_that_hangs_is_left_behind(start: Start) -> None:
     terminal = start("-c", script(HUNG))
     terminal.wait_for("loading a fake")
     began = time.monotonic()
     terminal.send("q")
     assert terminal.end() == 0
-    assert time.monotonic() - began < 6
+    assert time.monotonic() - began < HUNG_S / 2
     assert_left_clean(terminal)
 
 
-def test_losing_the_terminal_while_the_engine_hangs_ends_within_two_seconds(start: Start) -> None:
+@pytest.mark.wall_time
+def test_losing_the_terminal_ends_the_program_though_the_engine_hangs(start: Start) -> None:
     terminal = start("-c", script(HUNG))
     terminal.wait_for("loading a fake")
-    assert terminal.hang_up() < 2
+    assert terminal.hang_up() < HUNG_S / 2
 
 
 def test_native_noise_goes_to_the_log_and_stays_out_of_the_picture(start: Start, tmp_path: Path) -> None:
@@ -157,10 +164,11 @@ def test_ctrl_z_gives_the_terminal_back_and_fg_takes_it_again(start: Start) -> N
     terminal = start("-c", script())
     terminal.wait_for(" w9")
     terminal.send("\x1a")
+    assert terminal.wait_until(lambda: LEAVE in terminal.written)
     terminal.read(0.5)
     assert terminal.written.count(ENTER) == terminal.written.count(LEAVE) == 1
     terminal.child.kill(signal.SIGCONT)
-    terminal.read(0.5)
+    assert terminal.wait_until(lambda: terminal.written.count(ENTER) == 2)
     terminal.send("q")
     assert terminal.end() == 0
     assert terminal.written.count(ENTER) == terminal.written.count(LEAVE) == 2
@@ -190,11 +198,8 @@ def rounds_in(path: Path) -> list[Round]:
 
 def wait_for_rounds(terminal: Terminal, path: Path, count: int) -> None:
     """Lets the program run until so many rounds are recorded."""
-    for _ in range(600):
-        terminal.read(0.1)
-        if len(rounds_in(path)) >= count:
-            return
-    pytest.fail("the rounds never came; the screen is\n" + terminal.shown)
+    if not terminal.wait_until(lambda: len(rounds_in(path)) >= count):
+        pytest.fail("the rounds never came; the screen is\n" + terminal.shown)
 
 
 @pytest.mark.parametrize("size", [(80, 24), (120, 40)], ids=["80x24", "120x40"])

@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from statistics import median
 
 import pyte
 import pytest
@@ -19,6 +20,10 @@ ROOT = Path(__file__).parents[3]
 SIZE = (120, 40)
 THIN_LINE = 30_000
 """Bytes a second."""
+PATIENCE_S = 60.0
+"""For what comes at once on an idle machine."""
+LAG_S, SOON_S = 3.0, 10.0
+"""How old the picture may be, and how long the end may take; a tenth and a third of a second on an idle machine."""
 BUSY_MACHINE = 2.5
 """CPU time a frame may take longer where other programs fight for the caches."""
 CLOCK = f"""
@@ -60,6 +65,7 @@ def clock(tmp_path: Path) -> Iterator[Terminal]:
     terminal.close()
 
 
+@pytest.mark.wall_time
 @pytest.mark.parametrize("size", [(80, 24), SIZE], ids=["80x24", "120x40"])
 def test_a_screen_costs_no_more_than_it_may(tmp_path: Path, size: tuple[int, int]) -> None:
     fps, bar = SCREENS[size]
@@ -76,55 +82,80 @@ def test_what_was_patched_for_seconds_is_what_a_full_repaint_shows(tmp_path: Pat
     try:
         while FRAME not in terminal.written:
             terminal.read(0.1)
+        picture = Picture(terminal)
         terminal.read(4.0)
         terminal.press("P")
-        terminal.read(2.0)
-        patched = cells(terminal)
+        patched = picture.at_rest()
         terminal.press("?")
-        terminal.read(1.0)
-        helped = cells(terminal)
+        helped = picture.at_rest(unlike=patched)
         terminal.press("\x1b")
-        terminal.read(1.5)
-        assert helped != patched
-        assert {place: cell for place, cell in cells(terminal).items() if cell != patched[place]} == {}
+        repainted = picture.at_rest(unlike=helped)
+        assert {place: cell for place, cell in repainted.items() if cell != patched[place]} == {}
     finally:
         terminal.close()
 
 
-def cells(terminal: Terminal) -> dict[tuple[int, int], tuple[object, ...]]:
-    """What the terminal shows at each place, but for the first line, where meters move."""
-    screen = pyte.Screen(*terminal.size)
-    pyte.ByteStream(screen).feed(bytes(terminal.written))
-    found: dict[tuple[int, int], tuple[object, ...]] = {}
-    for y in range(1, screen.lines):
-        for x in range(screen.columns):
-            cell = screen.buffer[y][x]
-            under = (cell.bg, cell.underscore, cell.reverse)
-            blank = cell.data == " " and not cell.reverse
-            found[x, y] = under if blank else (cell.data, cell.fg, cell.bold, cell.italics, *under)
-    return found
+Cells = dict[tuple[int, int], tuple[object, ...]]
 
 
+class Picture:
+    """What a terminal shows."""
+
+    def __init__(self, terminal: Terminal) -> None:
+        self._terminal = terminal
+        self._screen = pyte.Screen(*terminal.size)
+        self._stream = pyte.ByteStream(self._screen)
+        self._fed = 0
+
+    def at_rest(self, unlike: Cells | None = None) -> Cells:
+        """Each place once nothing changes any more, and something has; without the first line, where meters move."""
+        end, before = time.monotonic() + PATIENCE_S, None
+        while time.monotonic() < end:
+            self._terminal.read(0.8)
+            found = self._cells()
+            if found == before != unlike:
+                return found
+            before = found
+        pytest.fail("it never came to rest")
+
+    def lines(self) -> list[str]:
+        """What is shown now."""
+        self._feed()
+        return list(self._screen.display)
+
+    def _feed(self) -> None:
+        self._stream.feed(bytes(self._terminal.written[self._fed :]))
+        self._fed = len(self._terminal.written)
+
+    def _cells(self) -> Cells:
+        self._feed()
+        found: Cells = {}
+        for y in range(1, self._screen.lines):
+            for x in range(self._screen.columns):
+                cell = self._screen.buffer[y][x]
+                under = (cell.bg, cell.underscore, cell.reverse)
+                blank = cell.data == " " and not cell.reverse
+                found[x, y] = under if blank else (cell.data, cell.fg, cell.bold, cell.italics, *under)
+        return found
+
+
+@pytest.mark.wall_time
 def test_a_thin_line_shows_the_present_and_the_program_ends_at_once(clock: Terminal) -> None:
-    screen = pyte.Screen(*SIZE)
-    stream = pyte.ByteStream(screen)
-    lags, fed, began = list[float](), 0, float("inf")
+    picture = Picture(clock)
+    lags, began = list[float](), float("inf")
     while time.monotonic() < began + 10:
         clock.read(0.1, bytes_per_second=THIN_LINE)
-        stream.feed(bytes(clock.written[fed:]))
-        fed = len(clock.written)
-        shown = re.findall(r"t(\d+\.\d\d)!", " ".join(screen.display))
+        shown = re.findall(r"t(\d+\.\d\d)!", " ".join(picture.lines()))
         began = min(began, time.monotonic()) if shown else began
         if time.monotonic() > began + 4:
             lags.append(time.monotonic() - max(map(float, shown)))
     assert len(lags) > 20
-    assert max(lags) < 1.0
+    assert median(lags) < LAG_S
     pressed = time.monotonic()
     clock.press("q")
-    while clock.process.poll() is None and time.monotonic() < pressed + 5:
+    while clock.process.poll() is None and time.monotonic() < pressed + SOON_S:
         clock.read(0.1, bytes_per_second=THIN_LINE)
     assert clock.process.returncode == 0
-    assert time.monotonic() - pressed < 2
 
 
 def test_after_a_suspension_the_whole_screen_is_drawn_again(clock: Terminal) -> None:
@@ -132,19 +163,20 @@ def test_after_a_suspension_the_whole_screen_is_drawn_again(clock: Terminal) -> 
         clock.read(0.1)
     clock.press("\x1a")
     state = Path(f"/proc/{clock.process.pid}/stat")
-    end = time.monotonic() + 10
+    end = time.monotonic() + PATIENCE_S
     while state.read_text().rpartition(")")[2].split()[0] != "T" and time.monotonic() < end:
         clock.read(0.1)
     clock.read(0.2)
     assert b"\x1b[?1049l" in clock.written, "the shell gets its screen back"
     clock.written.clear()
     clock.process.send_signal(signal.SIGCONT)
-    clock.read(3.0)
-    screen = pyte.Screen(*SIZE)
-    pyte.ByteStream(screen).feed(bytes(clock.written))
-    assert screen.display[0].startswith(" dynatui ")
-    assert " quit" in screen.display[-1]
-    assert all(line.strip() for line in screen.display)
+    picture, end = Picture(clock), time.monotonic() + PATIENCE_S
+    while not all(line.strip() for line in picture.lines()) and time.monotonic() < end:
+        clock.read(0.2)
+    shown = picture.lines()
+    assert shown[0].startswith(" dynatui ")
+    assert " quit" in shown[-1]
+    assert all(line.strip() for line in shown)
 
 
 @pytest.mark.parametrize("is_read", [True, False], ids=["in the middle of a frame", "when it takes nothing"])
@@ -157,7 +189,7 @@ def test_a_terminal_that_goes_away_ends_the_program_with_its_recording_closed(
     if not is_read:
         time.sleep(0.7)
     clock.hang_up()
-    clock.process.wait(2)
+    clock.process.wait(PATIENCE_S)
     assert clock.process.returncode == 129
     assert recording.read_bytes().endswith(b"\n")
     assert read(recording)

@@ -1,0 +1,89 @@
+"""The app on a line that keeps frames waiting: all is taken in at once, and only the newest of it is drawn."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+from textual.pilot import Pilot
+
+from dynatui.fold.state import Prompt
+from dynatui.screen.app import DynaApp
+from dynatui.screen.line import Line
+from dynatui.session import View
+from tests.dynatui.render.scripted import ScriptedSource, story, tree_round
+from tests.dynatui.screen.test_app import FULL, screen_text
+
+FPS = 10
+BEATS = 12
+ROUNDS = 6
+
+
+@dataclass
+class Beating:
+    """An app whose beats the test gives, and a source that tells a round before each."""
+
+    app: DynaApp
+    source: ScriptedSource
+    line: Line
+    pilot: Pilot[None]
+    now: list[float]
+    told: int = ROUNDS
+    """Rounds so far."""
+    shown: list[str] = field(default_factory=list)
+    """The screen after each beat."""
+
+    async def beat(self, *, busy: bool) -> None:
+        """One more round, and a beat while the line has taken the last frame or not."""
+        self.source.records.append(tree_round(self.told, f" w{self.told}"))
+        self.told += 1
+        self.now[0] += 1 / FPS
+        self.line.busy = busy
+        self.app._beat()
+        self.line.busy = False
+        await self.pilot.pause()
+        self.shown.append(screen_text(self.app))
+
+    def newest(self) -> str:
+        """The last word that was told."""
+        return f" w{self.told - 1}"
+
+
+@asynccontextmanager
+async def beating() -> AsyncIterator[Beating]:
+    now, line = [0.0], Line()
+    source = ScriptedSource([Prompt(1, 2), *story(ROUNDS)[:-3]])
+    app = DynaApp(source, View(fps=FPS), ticking=False, clock=lambda: now[0], line=line)
+    async with app.run_test(size=FULL) as pilot:
+        await pilot.pause()
+        yield Beating(app, source, line, pilot, now)
+
+
+async def test_while_the_last_frame_is_on_its_way_rounds_are_taken_in_and_none_is_drawn() -> None:
+    async with beating() as beats:
+        await beats.beat(busy=False)
+        for _ in range(BEATS):
+            await beats.beat(busy=True)
+        assert len(set(beats.shown)) == 1
+        assert beats.app.gaze.work.rounds == beats.told
+        for _ in range(BEATS):
+            await beats.beat(busy=False)
+            if beats.newest() in beats.shown[-1]:
+                break
+        assert beats.newest() in beats.shown[-1]
+
+
+async def test_a_line_that_keeps_frames_waiting_gets_fewer_of_them() -> None:
+    async with beating() as beats:
+        for beat in range(3 * BEATS):
+            await beats.beat(busy=beat % 3 > 0)
+        assert beats.app.scene.meters.slow_line
+        fresh = [shown != before for before, shown in zip(beats.shown, beats.shown[1:], strict=False)]
+        assert 0 < sum(fresh[BEATS:]) <= BEATS
+
+
+async def test_a_line_that_takes_each_frame_gets_all_of_them() -> None:
+    async with beating() as beats:
+        for _ in range(BEATS):
+            await beats.beat(busy=False)
+            assert beats.newest() in beats.shown[-1]
+        assert not beats.app.scene.meters.slow_line
