@@ -64,7 +64,7 @@ async def test_while_the_last_frame_is_on_its_way_rounds_are_taken_in_and_none_i
         for _ in range(BEATS):
             await beats.beat(busy=True)
         assert len(set(beats.shown)) == 1
-        assert beats.app.gaze.work.rounds == beats.told
+        assert beats.app.gaze.work.rounds("dynatree") == beats.told
         for _ in range(BEATS):
             await beats.beat(busy=False)
             if beats.newest() in beats.shown[-1]:

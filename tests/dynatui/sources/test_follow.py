@@ -10,7 +10,7 @@ import pytest
 from msgspec import structs
 
 from decoder.errors import RecordingError
-from decoder.events import Event, encode
+from decoder.events import Event, Run, encode
 from dynatui.fold.state import Failure, Loading, Prompt
 from dynatui.keep.checks import Checker
 from dynatui.keep.recording import Recorder
