@@ -15,7 +15,7 @@ import random
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from statistics import fmean
 
@@ -27,7 +27,7 @@ from decoder.events import Event, Round
 from decoder.steering import Steering
 from dynatui.screen import terminal
 from dynatui.session import Session, View
-from dynatui.sources.engine import Decode, EngineSource, load_engine
+from dynatui.sources.engine import Decode, EngineSource, Load, Report, load_engine
 
 BAR = 0.05
 _SIZE, _FPS = (120, 40), 10
@@ -53,15 +53,15 @@ class Trial:
         self._plan = iter([True] * _WARM_RUNS + [drawn for pair in order for drawn in pair])
         self._notes = notes
 
-    def loader(self, session: Session) -> Callable[[Callable[[str], None]], Decode]:
+    def loader(self, session: Session) -> Load:
         """The real engine, under observation."""
         load = load_engine(session)
 
-        def observed(report: Callable[[str], None]) -> Decode:
+        def observed(report: Report, progress: Report) -> Decode:
             import torch  # noqa: PLC0415 - after the app has set its threads
 
             torch.set_num_threads(1)
-            decode = load(report)
+            decode = load(report, progress)
             return lambda prompt, config, steering: self._run(decode, prompt, config, steering)
 
         return observed

@@ -19,6 +19,7 @@ from decoder.exact.pair import exact_pair
 from decoder.exact.trial import refuse_float64
 from decoder.lean.half import bfloat16_pays
 from decoder.models import LanguageModel, Pair
+from decoder.reading import reading
 from decoder.resident.compiled import require_compilable
 from decoder.resident.contest import compile_pair
 from decoder.resident.passes import Passes, of_run
@@ -38,6 +39,7 @@ def load_pair(
     compiled: bool = False,
     passes: Passes | None = None,
     report: Report = lambda _: None,
+    progress: Report = lambda _: None,
 ) -> Pair:
     """Loads two models from hub ids or local folders; with neither, the embedded pair.
 
@@ -50,6 +52,7 @@ def load_pair(
         compiled: Whether torch.compile is tried on the passes of both, and kept where it is faster; for CUDA.
         passes: What is compiled; None: what `RunConfig()` decodes by.
         report: Told in a few words what is under way.
+        progress: Told how far that has come, where it takes long.
 
     Raises:
         ConfigError: Only one model was named, device or dtype is unknown, the dtype leaves no room to be exact,
@@ -77,7 +80,8 @@ def load_pair(
     models = []
     for role, name in (("target", target), ("draft", draft)):
         report(f"loading {role} {display_name(name)}")
-        models.append(load_model(name, chosen_device, chosen_dtype))
+        with reading(name, progress):
+            models.append(load_model(name, chosen_device, chosen_dtype))
     pair = make_pair(models[0], models[1], tokenizer)
     settle_threads(pair)
     if exact:

@@ -5,7 +5,7 @@ is cleaned on its way in. Figures come from `decoder.metrics`; nothing here know
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import msgspec
@@ -23,9 +23,13 @@ _MOST_LOADING = 32
 
 @dataclass(frozen=True)
 class Loading:
-    """One line on what the engine is busy with before the first token."""
+    """What the engine is busy with before the first token."""
 
-    message: str
+    step: str
+    progress: str = ""
+    """How far it has come with it."""
+    at_s: float = 0.0
+    """Since the start."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +62,8 @@ class RunState(msgspec.Struct, frozen=True):
     summary: Mapping[str, Figures] | None = None
     ends: Mapping[str, End] = msgspec.field(default_factory=dict)
     prompt: Prompt | None = None
-    loading: tuple[str, ...] = ()
+    loading: tuple[Loading, ...] = ()
+    """The steps so far, the last one under way."""
     failure: Failure | None = None
 
     @property
@@ -107,6 +112,12 @@ class RunState(msgspec.Struct, frozen=True):
         return self.run.prompt if self.run else ""
 
     @property
+    def under_way(self) -> str:
+        """The step before the first run, and how far it has come."""
+        step = self.loading[-1] if self.loading else Loading("starting")
+        return f"{step.step}, {step.progress}" if step.progress else step.step
+
+    @property
     def done(self) -> bool:
         """Whether all methods are through with the prompt."""
         return self.summary is not None
@@ -122,8 +133,8 @@ _NO_LANE = LaneState()
 def apply(state: RunState, record: Record) -> RunState:
     """The state after one more record."""
     match record:
-        case Loading(message):
-            return structs.replace(state, loading=(*state.loading, clean_line(message))[-_MOST_LOADING:])
+        case Loading():
+            return structs.replace(state, loading=_with_step(state.loading, record))
         case Failure(message, exit_code):
             return structs.replace(state, failure=Failure(clean(message), exit_code))
         case Prompt():
@@ -137,6 +148,14 @@ def apply(state: RunState, record: Record) -> RunState:
         case Summary():
             told = {clean_line(name): figures for name, figures in record.methods.items()}
             return structs.replace(state, summary=told)
+
+
+def _with_step(steps: tuple[Loading, ...], told: Loading) -> tuple[Loading, ...]:
+    """The steps with one more, or with news of the last one."""
+    step = replace(told, step=clean_line(told.step), progress=clean_line(told.progress))
+    if steps and steps[-1].step == step.step:
+        return (*steps[:-1], replace(steps[-1], progress=step.progress))
+    return (*steps, step)[-_MOST_LOADING:]
 
 
 def _begin(state: RunState, run: Run) -> RunState:

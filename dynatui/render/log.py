@@ -50,7 +50,7 @@ def log(scene: Scene, width: int, height: int) -> Rows:
 
 def entries(state: RunState) -> list[Entry]:
     """All that happened, the newest last."""
-    loaded = [Entry(None, "loading", message, ink="dim") for message in state.loading]
+    loaded = [Entry(None, "loading", step.step, ink="dim") for step in state.loading]
     ended = [
         Entry(None, end.method, _ENDS[end.reason], (end.error or "",), "bad" if end.reason == "error" else "good")
         for end in state.ends.values()

@@ -91,6 +91,8 @@ class Scene:
     cursor: int | None = None
     """Index into the state's tokens, while the text is inspected."""
     symbols: Symbols = "braille"
+    waited_s: float = 0.0
+    """Since the start, while there is no run to show."""
     speed: float = 1.0
     frozen: bool = False
     paused: bool = False

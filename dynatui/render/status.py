@@ -54,8 +54,7 @@ def activity(scene: Scene) -> Row:
     if held:
         return held
     if state.run is None:
-        message = state.loading[-1] if state.loading else "starting"
-        return ((f"loading: {message}", "warn"),)
+        return ((f"loading: {state.under_way}, {scene.waited_s:.0f} s", "warn"),)
     if state.done:
         last = scene.replaying and state.prompt is not None and state.prompt.number == state.prompt.total
         what = "run ended" if scene.following else "replay ended" if last else "done, next prompt follows"

@@ -6,7 +6,7 @@ has wrapped and where it drew it, so that a click or an arrow key finds its toke
 
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
-from itertools import takewhile
+from itertools import pairwise, takewhile
 
 from rich.cells import cell_len, set_cell_size
 
@@ -65,7 +65,7 @@ class TextPanel:
         if state.failure:
             return frame((("Error", "bad"),), _failure(state.failure, inner), size)
         if state.run is None:
-            return frame((("Text", "title"),), _welcome(state, inner), size)
+            return frame((("Text", "title"),), _welcome(scene, inner), size)
         return frame(legend(scene, width - 6), self._page(scene, inner, room), size)
 
     def token_at(self, x: int, y: int) -> int | None:
@@ -188,13 +188,15 @@ def _words_only(text: str, ink: Ink) -> Ink:
     return "plain" if is_gap(text) else ink
 
 
-def _welcome(state: RunState, width: int) -> Rows:
+def _welcome(scene: Scene, width: int) -> Rows:
+    state = scene.state
     page = Wrapped(width)
     page.add("A small draft model guesses several tokens ahead, as a tree. A large target model checks them ", "plain")
     page.add("all at once and keeps the path that it would have written itself: the same text, sooner.\n\n", "plain")
-    for message in state.loading[:-1]:
-        page.add(f"  done     {message}\n", "dim")
-    page.add(f"  loading  {state.loading[-1] if state.loading else 'starting'} …\n", "warn")
+    for step, following in pairwise(state.loading):
+        page.add(f"  done     {step.step}  {following.at_s - step.at_s:.1f} s\n", "dim")
+    page.add(f"  loading  {state.under_way} …\n", "warn")
+    page.add(f"  {scene.waited_s:.0f} s so far; knob keys count already, for the first round\n", "dim")
     return page.rows
 
 

@@ -46,6 +46,8 @@ class Outlook:
     def __init__(self, source: Source, intake: Intake) -> None:
         self._source = source
         self._intake = intake
+        self._began: float | None = None
+        """When the screen was drawn first."""
         self._meter: Callable[[], GpuLoad | None] | None = None
         self._gpu = Seldom(_GPU_S, self._read_gpu)
         self._estimate = Seldom(_WHATIF_S, self._what_if)
@@ -54,10 +56,12 @@ class Outlook:
         """The scene as it is now; `estimate` when anybody looks at what other knobs would have done."""
         source, gaze, desk = self._source, self._intake.gaze, self._intake.desk
         controls, playback, state = source.controls, source.playback, gaze.state
+        self._began = now if self._began is None else self._began
         return replace(
             before,
             state=state,
             place=gaze.place(playback.length(state.watched)[0] if playback else 0),
+            waited_s=now - self._began if state.run is None else 0.0,
             speed=source.speed,
             paused=source.paused,
             frozen=not gaze.live,

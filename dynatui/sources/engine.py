@@ -3,6 +3,7 @@
 import gc
 import logging
 import threading
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -27,14 +28,15 @@ _NAP_S = 0.1
 
 Decode = Callable[[str, RunConfig, Steering], Iterator[Event]]
 """Decodes one prompt."""
-Load = Callable[[Callable[[str], None]], Decode]
-"""Loads the models, reporting what it is busy with."""
+Report = Callable[[str], None]
+Load = Callable[[Report, Report], Decode]
+"""Loads the models; tells the one what it is busy with, and the other how far it has come with that."""
 
 
 def load_engine(session: Session) -> Load:
     """The real engine for a session; calling it imports torch."""
 
-    def load(report: Callable[[str], None]) -> Decode:
+    def load(report: Report, progress: Report) -> Decode:
         report("importing torch and transformers")
         try:
             from decoder import decode, load_pair  # noqa: PLC0415 - this import brings torch in
@@ -51,6 +53,7 @@ def load_engine(session: Session) -> Load:
             compiled=models.compiled,
             passes=of_run(session.config),
             report=report,
+            progress=progress,
         )
         return lambda prompt, config, steering: decode(pair, prompt, config, steering)
 
@@ -84,6 +87,8 @@ class EngineSource:
         self._step: int | None = None
         """The command for after the prompt in progress."""
         self._place = 0
+        self._began = 0.0
+        self._loading = Loading("starting")
         self._watch = Watch()
         self._thread = threading.Thread(target=self._work, name="dynatui-engine", daemon=True)
 
@@ -119,6 +124,7 @@ class EngineSource:
 
     def start(self) -> None:
         """Starts the thread."""
+        self._began = time.monotonic()
         self._thread.start()
 
     def advance(self, now: float) -> None:
@@ -204,7 +210,7 @@ class EngineSource:
         while not self._stopped:
             try:
                 if decode is None:
-                    decode = self._load(self._report)
+                    decode = self._load(self._report, self._progress)
                     gc.freeze()  # what libraries and models hold stays: not to be looked through again and again
                 if self._stopped:
                     return
@@ -217,8 +223,12 @@ class EngineSource:
                 self._fail(f"{type(error).__name__}: {error}\nThis is a fault of dynatui; the log has the details.", 3)
             self._go_on()
 
-    def _report(self, message: str) -> None:
-        self.records.append(Loading(message))
+    def _report(self, step: str) -> None:
+        self._loading = Loading(step, at_s=time.monotonic() - self._began)
+        self.records.append(self._loading)
+
+    def _progress(self, told: str) -> None:
+        self.records.append(replace(self._loading, progress=told))
 
     def _fail(self, message: str, exit_code: int) -> None:
         self.records.append(Failure(message, exit_code))

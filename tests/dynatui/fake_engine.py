@@ -90,11 +90,13 @@ class FakeEngine:
         compiled: bool,
         passes: object,
         report: Callable[[str], None],
+        progress: Callable[[str], None] = lambda _: None,
     ) -> str:
         """Loads nothing."""
         self.pairs.append((target, draft, device, dtype, exact, compiled))
         self.passes.append(passes)
         report("loading nothing")
+        progress("all of it")
         if self.load_error:
             raise self.load_error
         return "a pair"

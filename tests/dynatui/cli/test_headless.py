@@ -222,6 +222,7 @@ def test_a_signal_while_models_load_interrupts() -> None:
             compiled: bool,
             passes: object,
             report: Callable[[str], None],
+            progress: Callable[[str], None] = lambda _: None,
         ) -> str:
             signal.raise_signal(signal.SIGINT)
             return super().load_pair(
@@ -233,6 +234,7 @@ def test_a_signal_while_models_load_interrupts() -> None:
                 compiled=compiled,
                 passes=passes,
                 report=report,
+                progress=progress,
             )
 
     desk, engine = Desk(), Slow()

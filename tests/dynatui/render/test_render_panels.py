@@ -200,7 +200,7 @@ def test_a_method_without_knobs_says_so() -> None:
     ("scene", "words"),
     [
         (Scene(), "loading: starting"),
-        (Scene(state_of([Loading("importing torch")])), "loading: importing torch"),
+        (Scene(state_of([Loading("importing torch")])), "loading: importing torch, 0 s"),
         (running(), "decoding"),
         (replace(running(), paused=True), "PAUSED"),
         (replace(running(), frozen=True), "FROZEN"),
@@ -381,7 +381,7 @@ def test_the_tabs_say_how_to_see_more_at_once() -> None:
 
 def test_one_line_says_the_essentials() -> None:
     assert lines(essentials(running(), 39, 1)) == ["150/s L-bar 3.00 D0 6.0 decoding ~ ar  "]
-    assert lines(essentials(Scene(), 20, 1)) == ["loading: starting   "]
+    assert lines(essentials(Scene(), 20, 1)) == ["loading: starting, 0"]
 
 
 @pytest.mark.parametrize(

@@ -69,10 +69,17 @@ def test_the_same_text_at_another_width_is_wrapped_anew() -> None:
 
 
 def test_before_the_first_run_the_panel_says_what_is_loading() -> None:
-    scene = Scene(state_of([Loading("importing torch"), Loading("loading target x")]))
-    page = " ".join(lines(TextPanel()(scene, 70, 12)))
-    assert "done     importing torch" in page
-    assert "loading  loading target x …" in page
+    steps = [
+        Loading("importing torch", at_s=0.5),
+        Loading("loading target x", at_s=3.75),
+        Loading("loading target x", "20 % of its weights", 3.75),
+        Loading("loading target x", "60 % of its weights", 3.75),
+    ]
+    page = " ".join(lines(TextPanel()(Scene(state_of(steps), waited_s=7.4), 70, 12)))
+    assert "done     importing torch  3.2 s" in page
+    assert "loading  loading target x, 60 % of its weights …" in page
+    assert "7 s so far" in page
+    assert "20 %" not in page
 
 
 def test_a_failure_says_what_to_do() -> None:

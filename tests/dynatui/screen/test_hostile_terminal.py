@@ -173,7 +173,7 @@ def test_a_hostile_recording_that_is_followed_is_shown_and_never_obeyed(start: S
 def test_hostile_errors_are_shown_and_never_obeyed(start: Start, fault: str, code: int) -> None:
     failing = f"""
 from tests.dynatui.hostile import hostile
-def load(report):
+def load(report, progress):
     report(hostile("REPORT"))
     raise {fault}(hostile("FAULT"))
 engine.load = load

@@ -18,14 +18,14 @@ from tests.dynatui.screen.tireless import script
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")
 
 FULL = """
-def load(report):
+def load(report, progress):
     report("loading a fake")
     raise DeviceError("the memory of cuda:0 is full; take a smaller model")
 engine.load = load
 """
 HUNG_S = 60.0
 HUNG = f"""
-def load(report):
+def load(report, progress):
     report("loading a fake")
     time.sleep({HUNG_S})
 engine.load = load
@@ -39,7 +39,7 @@ def shout():
         print("NOISE", file=sys.stderr)
         time.sleep(0.001)
 class Noisy(Tireless):
-    def load(self, report):
+    def load(self, report, progress):
         threading.Thread(target=shout, daemon=True).start()
         return self.decode
 engine = Noisy()

@@ -37,7 +37,7 @@ from dynatui.screen import show
 from dynatui.keep.recording import read
 from dynatui.session import Models, Session, View
 
-def load(report):
+def load(report, progress):
     def decode(prompt, config, steering):
         began = time.monotonic()
         for event in steady(read(TRACE), tokens_per_second=200, seconds=60):

@@ -50,7 +50,9 @@ class Tireless:
     """What a hostile model makes of each event."""
     report: str = "loading nothing"
 
-    def load(self, report: Callable[[str], None]) -> Callable[[str, RunConfig, Steering], Iterator[Event]]:
+    def load(
+        self, report: Callable[[str], None], _progress: Callable[[str], None]
+    ) -> Callable[[str, RunConfig, Steering], Iterator[Event]]:
         """Is ready at once."""
         report(self.report)
         return self.decode

@@ -1,5 +1,6 @@
 """Where records come from: the engine's thread, with an engine that is a script, and recordings."""
 
+import dataclasses
 import os
 import threading
 import time
@@ -41,9 +42,10 @@ class Script:
         self.methods: dict[str, dict[str, int]] = {}
         """Parameters that the run claims, instead of the usual ones."""
 
-    def load(self, report: Callable[[str], None]) -> Decode:
+    def load(self, report: Callable[[str], None], progress: Callable[[str], None]) -> Decode:
         """Loads nothing, and says so."""
         report("loading nothing")
+        progress("half of it")
         self._raise()
         return self.decode
 
@@ -102,7 +104,11 @@ def test_prompts_follow_one_another_round_and_round(source: EngineSource, script
 def test_loading_is_reported_first(source: EngineSource, script: Script) -> None:
     source.start()
     until(lambda: bool(script.calls))
-    assert source.records[0] == Loading("loading nothing")
+    step, further = source.records[:2]
+    assert isinstance(step, Loading)
+    assert (step.step, step.progress) == ("loading nothing", "")
+    assert 0 <= step.at_s < PATIENCE_S
+    assert further == dataclasses.replace(step, progress="half of it")
 
 
 def test_all_work_is_done_in_a_daemon_thread(source: EngineSource, script: Script) -> None:
@@ -110,9 +116,9 @@ def test_all_work_is_done_in_a_daemon_thread(source: EngineSource, script: Scrip
     script.errors = []
     load = script.load
 
-    def noting(report: Callable[[str], None]) -> Decode:
+    def noting(report: Callable[[str], None], progress: Callable[[str], None]) -> Decode:
         names.append((threading.current_thread().name, threading.current_thread().daemon))
-        return load(report)
+        return load(report, progress)
 
     source._load = noting
     source.start()
@@ -189,7 +195,7 @@ def test_an_error_of_one_prompt_does_not_load_the_models_again(source: EngineSou
     source.go(1)
     calls = len(script.calls)
     until(lambda: len(script.calls) > calls)
-    assert sum(isinstance(record, Loading) for record in source.records) == 1
+    assert sum(isinstance(record, Loading) for record in source.records) == 2  # what is under way, and once how far
 
 
 def test_an_unexpected_error_is_shown_and_logged(
@@ -252,9 +258,9 @@ def test_a_thread_that_does_not_end_is_left_behind(script: Script) -> None:
     released = threading.Event()
     load = script.load
 
-    def hanging(report: Callable[[str], None]) -> Decode:
+    def hanging(report: Callable[[str], None], progress: Callable[[str], None]) -> Decode:
         released.wait(PATIENCE_S)
-        return load(report)
+        return load(report, progress)
 
     engine = EngineSource(Session(("one",), OWN_PAIR), hanging)
     engine.start()
@@ -423,6 +429,6 @@ def test_the_engine_is_loaded_for_what_the_session_decodes_by(monkeypatch: pytes
         monkeypatch.setitem(vars(decoder), name, getattr(engine, name))
     models = Models("t", "d", "cpu", "float32", exact=True, compiled=True)
     config = RunConfig(("ar", "linear"))
-    load_engine(Session(("x",), models, config))(lambda _: None)
+    load_engine(Session(("x",), models, config))(print, print)
     assert engine.pairs == [("t", "d", "cpu", "float32", True, True)]
     assert engine.passes == [of_run(config)]
