@@ -15,7 +15,7 @@ from typer.core import TyperArgument, TyperOption
 import decoder
 from dynatui.cli import settings_text
 from dynatui.cli.main import command
-from dynatui.screen.keymap import GROUPS, SIDE_BY_SIDE
+from dynatui.keymap import GROUPS, SIDE_BY_SIDE
 
 PAGE = Path(__file__).with_name("dynatui.1")
 

@@ -25,6 +25,7 @@ DECODING = frozenset({MODELS, PROMPTS, RUN, TREE})
 """Panels whose options settle what is decoded."""
 AUTO_IS_A_METHOD = "auto is a method: --methods auto"
 """What those are told who ask for an automatic number of nodes, as earlier versions had it."""
+_SLOWEST = 0.001
 FIRST_PRESET = next(iter(PRESETS))
 """The preset that holds by default."""
 
@@ -45,6 +46,26 @@ def _nodes(text: str) -> int:
     except ValueError:
         remedy = AUTO_IS_A_METHOD if text == "auto" else "give a whole number from 1 up"
         raise ConfigError(f"--n-max is {quoted(text)}; {remedy}") from None
+
+
+def _live_speed(text: str) -> float:
+    return _speed(text, 1)
+
+
+def _replay_speed(text: str) -> float:
+    return _speed(text, 1000)
+
+
+def _speed(text: str, fastest: float) -> float:
+    """A factor as a number, or as the fraction that the screen writes."""
+    above, over, below = str(text).removesuffix("x").partition("/")
+    try:
+        speed = float(above) / (float(below) if over else 1)
+    except (ValueError, ZeroDivisionError):
+        raise ConfigError(f"--speed is {quoted(text)}; give a number, or a fraction such as 1/2") from None
+    if not _SLOWEST <= speed <= fastest:
+        raise ConfigError(f"--speed is {quoted(text)}; give {_SLOWEST} to {fastest:g}")
+    return speed
 
 
 def _selections() -> list[str]:
@@ -252,15 +273,20 @@ LiveSpeed = Annotated[
     Option(
         "--speed",
         metavar="X",
-        min=0.001,
-        max=1,
+        parser=_live_speed,
         rich_help_panel=SCREEN,
-        help="1: as fast as the machine; less: slower.",
+        help="1: as fast as the machine; 0.5 or 1/2: half as fast.",
     ),
 ]
 ReplaySpeed = Annotated[
     float | None,
-    Option("--speed", metavar="X", min=0.001, max=1000, rich_help_panel=SCREEN, help="1: as fast as it was recorded."),
+    Option(
+        "--speed",
+        metavar="X",
+        parser=_replay_speed,
+        rich_help_panel=SCREEN,
+        help="1: as fast as it was recorded; 2: twice, 1/2: half as fast.",
+    ),
 ]
 Fps = Annotated[
     int | None, Option(metavar="N", min=1, max=60, rich_help_panel=SCREEN, help="Frames a second. Over SSH 5, else 10.")

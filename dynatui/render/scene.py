@@ -12,21 +12,14 @@ from dynatui.fold.results import Results
 from dynatui.fold.state import RunState
 from dynatui.fold.tokens import Token
 from dynatui.gpu import GpuLoad
+from dynatui.keymap import Mode, PanelName
 from dynatui.session import Symbols
 
-Mode: TypeAlias = Literal["watch", "inspect", "knobs"]
-"""What the arrow keys move: the place in time, the cursor in the text, a slider."""
 Heat: TypeAlias = Literal["origin", "probability", "round", "time"]
 """What the text's inks stand for."""
-PanelName: TypeAlias = Literal["text", "tree", "curves", "race", "work", "whatif", "prompts", "log"]
-"""Panels that can be chosen, by keys 1 to 8."""
-
 HEATS: tuple[Heat, ...] = get_args(Heat)
-PANELS: tuple[PanelName, ...] = get_args(PanelName)
 LEAST_TOP = 4.0
 """Tokens a round that every scale reaches."""
-ALWAYS: tuple[PanelName, ...] = ("text", "tree", "curves")
-"""Panels with a place of their own where there is room; the others share one."""
 
 
 @dataclass(frozen=True)

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from decoder.events import Run
 from decoder.steering import StageName
 from dynatui.gpu import GpuLoad
+from dynatui.keymap import KEYMAP, LEFT_OUT, PANELS, Key, PanelName
 from dynatui.render.badge import badge
 from dynatui.render.ink import Ink, Row, Rows, fit, fitting, joined, percent, short, width_of
 from dynatui.render.layout import least
-from dynatui.render.scene import PANELS, PanelName, Scene
-from dynatui.screen.keymap import KEYMAP, LEFT_OUT, Key
+from dynatui.render.scene import Scene
 
 _GAP: Row = (("  ", "plain"),)
 _ARROWS = str.maketrans({"←": "left", "→": "right", "↑": "up", "↓": "down"})

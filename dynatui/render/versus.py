@@ -11,6 +11,7 @@ from rich.cells import cell_len
 from decoder.events import Figures
 from decoder.metrics import first_difference
 from dynatui.fold.state import RunState
+from dynatui.keymap import Key
 from dynatui.render.ink import (
     Ink,
     Row,
@@ -28,7 +29,6 @@ from dynatui.render.ink import (
     width_of,
 )
 from dynatui.render.status import caps, speed_text
-from dynatui.screen.keymap import Key
 
 LETTERS = ("A", "B")
 _INKS: tuple[Ink, Ink] = ("first", "second")

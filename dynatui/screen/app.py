@@ -20,6 +20,7 @@ from textual.containers import Container
 from textual.screen import Screen
 
 from dynatui.clean import clean_line
+from dynatui.keymap import KEYMAP, PanelName, action_for
 from dynatui.render import (
     cards,
     curves,
@@ -37,14 +38,13 @@ from dynatui.render import (
     work,
 )  # fmt: skip
 from dynatui.render.layout import LAYOUTS, Layout, layout
-from dynatui.render.scene import PanelName, Scene
+from dynatui.render.scene import Scene
 from dynatui.render.text import TextPanel
 from dynatui.screen import commands, mouse
 from dynatui.screen.arrangement import arranged, shared_place
 from dynatui.screen.driver import TerminalDriver
 from dynatui.screen.easel import Easel, dress, frames_per_second, in_color
 from dynatui.screen.intake import Intake
-from dynatui.screen.keymap import KEYMAP, action_for
 from dynatui.screen.leaving import Departure
 from dynatui.screen.line import Line
 from dynatui.screen.outlook import Outlook

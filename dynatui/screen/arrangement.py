@@ -3,8 +3,9 @@
 The style sheet says where they are. Names are those of the widgets.
 """
 
+from dynatui.keymap import ALWAYS, PanelName
 from dynatui.render.layout import Layout
-from dynatui.render.scene import ALWAYS, PanelName, Scene
+from dynatui.render.scene import Scene
 
 _CONTAINERS: dict[str, tuple[str, ...]] = {
     "main": ("left", "tree", "column"),

@@ -18,14 +18,14 @@ from textual.binding import Binding, BindingType
 from textual.containers import Container
 
 from decoder.events import Event
+from dynatui.keymap import ALWAYS, SIDE_BY_SIDE, PanelName
 from dynatui.render import cards, curves, tree, versus
 from dynatui.render.ink import Rows
-from dynatui.render.scene import ALWAYS, PanelName, Place, Scene
+from dynatui.render.scene import Place, Scene
 from dynatui.render.text import TextPanel
 from dynatui.screen import terminal
 from dynatui.screen.driver import TerminalDriver
 from dynatui.screen.easel import Easel, dress, frames_per_second, in_color
-from dynatui.screen.keymap import SIDE_BY_SIDE
 from dynatui.screen.leaving import Departure
 from dynatui.screen.line import Line
 from dynatui.screen.lockstep import Lockstep, Side

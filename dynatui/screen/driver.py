@@ -17,8 +17,8 @@ from textual.drivers.linux_driver import LinuxDriver
 from textual.keys import Keys
 from textual.message import Message
 
+from dynatui.keymap import KEYMAP
 from dynatui.screen.keyboard import Keyboard, Pasted, Piece
-from dynatui.screen.keymap import KEYMAP
 from dynatui.screen.leaving import Departure
 
 LEAVE = {cap for key in KEYMAP for cap, action in zip(key.caps, key.actions, strict=False) if action == "leave"}

@@ -9,11 +9,11 @@ from typing import NamedTuple
 
 import pytest
 
-from dynatui.screen.keymap import table
+from dynatui.keymap import table
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-KEYS = re.compile(r"(?<=<!-- keys: from dynatui/screen/keymap\.py -->\n).*(?=<!-- end of keys -->)", re.DOTALL)
+KEYS = re.compile(r"(?<=<!-- keys: from dynatui/keymap\.py -->\n).*(?=<!-- end of keys -->)", re.DOTALL)
 
 
 class Block(NamedTuple):
@@ -65,7 +65,7 @@ def test_continuous_integration_finds_the_test_command_in_the_readme() -> None:
 def test_the_table_of_keys_is_the_key_map() -> None:
     (written,) = KEYS.findall(README)
     assert written == "\n".join([*table(), ""]), (
-        "python -c 'from dynatui.screen.keymap import table; print(*table(), sep=chr(10))'"
+        "python -c 'from dynatui.keymap import table; print(*table(), sep=chr(10))'"
     )
 
 

@@ -3,7 +3,8 @@
 from typing import TYPE_CHECKING
 
 from dynatui.fold.tokens import entry_of
-from dynatui.render.scene import HEATS, PANELS, PanelName
+from dynatui.keymap import PANELS, PanelName
+from dynatui.render.scene import HEATS
 from dynatui.screen.screens.help import HelpScreen
 
 if TYPE_CHECKING:

@@ -11,10 +11,9 @@ from textual.screen import ModalScreen
 from textual.widgets import Static
 
 from decoder.metrics import FIGURES
+from dynatui.keymap import GROUPS, Key, Mode
 from dynatui.render.guide import GUIDE
-from dynatui.render.scene import Mode
 from dynatui.render.status import caps
-from dynatui.screen.keymap import GROUPS, Key
 
 _KEYS = 15
 """Cells for the keys of a line."""

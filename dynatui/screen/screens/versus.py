@@ -10,8 +10,8 @@ from textual.containers import VerticalScroll
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
+from dynatui.keymap import SIDE_BY_SIDE
 from dynatui.render.status import caps
-from dynatui.screen.keymap import SIDE_BY_SIDE
 
 ABOUT = (
     "Both are shown after the same decode time of their watched method, the first of the run: neither pauses, nor the "

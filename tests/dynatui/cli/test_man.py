@@ -10,7 +10,7 @@ import pytest
 
 from dynatui.cli import settings
 from dynatui.cli.main import command
-from dynatui.screen.keymap import GROUPS
+from dynatui.keymap import GROUPS
 from man.make import PAGE, _text, page
 
 ROOT = Path(__file__).parents[3]

@@ -17,6 +17,7 @@ from dynatui.fold.pin import Pin
 from dynatui.fold.state import Failure, Loading, Prompt, RunState
 from dynatui.gpu import GpuLoad
 from dynatui.keep.recording import read
+from dynatui.keymap import KEYMAP, PANELS, PanelName
 from dynatui.render.badge import badge
 from dynatui.render.cards import cards
 from dynatui.render.curves import acceptance, depth, trends
@@ -29,11 +30,10 @@ from dynatui.render.log import log
 from dynatui.render.palette import palette
 from dynatui.render.prompts import prompts
 from dynatui.render.race import race
-from dynatui.render.scene import PANELS, Meters, PanelName, Place, Scene
+from dynatui.render.scene import Meters, Place, Scene
 from dynatui.render.sliders import history_line, knobs
 from dynatui.render.status import essentials, footer, gpu_wordings, speed_text, status, tab_at, tabs
 from dynatui.render.timeline import timeline
-from dynatui.screen.keymap import KEYMAP
 from dynatui.screen.screens.help import help_page
 from dynatui.screen.widgets.canvas import Painter
 from dynatui.session import Symbols

@@ -6,7 +6,7 @@ What leaves the program or stops it (q, ctrl+c, ctrl+z) is left out, in the comm
 import random
 from collections.abc import Iterator
 
-from dynatui.screen.keymap import KEYMAP, Key
+from dynatui.keymap import KEYMAP, Key
 
 SPECIAL = {
     "left": "\x1b[D",

@@ -10,8 +10,8 @@ from textual.pilot import Pilot
 from decoder.errors import ConfigError
 from decoder.events import Knob
 from dynatui.fold.state import Failure, Loading, Prompt, Record
+from dynatui.keymap import PANELS
 from dynatui.render.layout import layout
-from dynatui.render.scene import PANELS
 from dynatui.screen.app import DynaApp
 from dynatui.screen.screens.help import HelpScreen
 from dynatui.screen.widgets.canvas import Canvas

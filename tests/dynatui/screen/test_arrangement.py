@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from dynatui.render.scene import PANELS, Place, Scene
+from dynatui.keymap import PANELS
+from dynatui.render.scene import Place, Scene
 from dynatui.screen.arrangement import arranged, shared_place
 
 AROUND = {"status", "cards", "footer"}

@@ -10,10 +10,9 @@ from decoder.errors import ConfigError
 from decoder.events import Event, Round, Run
 from dynatui.fold.state import RunState
 from dynatui.keep.recording import read
+from dynatui.keymap import SIDE_BY_SIDE, PanelName
 from dynatui.render import versus
-from dynatui.render.scene import PanelName
 from dynatui.screen.compare import CompareApp, panels
-from dynatui.screen.keymap import SIDE_BY_SIDE
 from dynatui.screen.lockstep import Lockstep, Side
 from dynatui.session import View
 from dynatui.sources.source import REST_S

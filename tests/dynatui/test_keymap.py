@@ -4,10 +4,9 @@ from typing import get_args
 
 import pytest
 
-from dynatui.render.scene import PANELS, Mode
+from dynatui.keymap import GROUPS, KEYMAP, LEFT_OUT, PANELS, Mode, action_for
 from dynatui.screen import commands
 from dynatui.screen.app import DynaApp
-from dynatui.screen.keymap import GROUPS, KEYMAP, LEFT_OUT, action_for
 
 MODES: tuple[Mode, ...] = get_args(Mode)
 

@@ -6,8 +6,15 @@ nothing of widgets; an action is the name of a method of the app, with its argum
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal, TypeAlias, get_args
 
-from dynatui.render.scene import ALWAYS, PANELS, Mode
+Mode: TypeAlias = Literal["watch", "inspect", "knobs"]
+"""What the keys act on: the run, a token of the text, or a slider."""
+PanelName: TypeAlias = Literal["text", "tree", "curves", "race", "work", "whatif", "prompts", "log"]
+"""A panel that a key chooses."""
+PANELS: tuple[PanelName, ...] = get_args(PanelName)
+ALWAYS: tuple[PanelName, ...] = ("text", "tree", "curves")
+"""Panels that any layout but the smallest shows; the others take turns in one place."""
 
 _EVERYWHERE: tuple[Mode, ...] = ("watch", "inspect", "knobs")
 _VIEWING: tuple[Mode, ...] = ("watch", "inspect")
