@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
-from transformers import PreTrainedTokenizerBase
+from transformers import MODEL_FOR_CAUSAL_LM_MAPPING, PreTrainedTokenizerBase
 
 from decoder.cache import TreeCache
 from decoder.checkpoints import load_tokenizer
@@ -41,6 +41,22 @@ LARGEST = {
 SIBLINGS = 32
 """In the probe's tree. A model that counts rows where it should go by positions is off by as many, which shows in half
 precision too; off by one would pass for rounding."""
+
+
+def check_config(name: str, config: Any) -> None:
+    """Refuses a checkpoint that holds no language model, or none that the engine can decode.
+
+    Args:
+        name: What the model is called.
+        config: As it was loaded; that of its text may be a part of it.
+
+    Raises:
+        PairError: The model is of another kind; the sentence says which.
+    """
+    encodes = getattr(config, "is_encoder_decoder", False)
+    if not encodes and type(config) not in MODEL_FOR_CAUSAL_LM_MAPPING:
+        raise PairError(f"{name} is a model of type {config.model_type}, which writes no text by itself; {REMEDY}")
+    check_architecture(name, config.get_text_config())
 
 
 def check_architecture(name: str, config: Any) -> None:

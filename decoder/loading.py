@@ -10,7 +10,7 @@ from transformers import GenerationConfig, PreTrainedTokenizerBase
 from transformers.utils import logging as transformers_logging
 
 from decoder.checkpoints import EMBEDDED_DRAFT, EMBEDDED_TARGET, display_name, load_config, load_model
-from decoder.checks import check_architecture, common_tokenizer, probe
+from decoder.checks import check_config, common_tokenizer, probe
 from decoder.config import RunConfig
 from decoder.decoding_path import STATIC, decoding_path
 from decoder.device import choose_device, choose_dtype, has_graphs, set_up
@@ -71,7 +71,7 @@ def load_pair(
         require_compilable(chosen_device, exact=exact)
     configs = {name: load_config(name) for name in (target, draft)}
     for name, config in configs.items():
-        check_architecture(display_name(name), config.get_text_config())
+        check_config(display_name(name), config)
     chosen_dtype = choose_dtype(dtype, chosen_device, getattr(configs[target], "dtype", None), bfloat16_pays)
     if exact:
         refuse_float64(chosen_dtype)

@@ -158,7 +158,7 @@ def _model(role: str, name: str) -> Iterator[Finding]:
 
     try:
         config = checkpoints.load_config(name)
-        checks.check_architecture(name, config.get_text_config())
+        checks.check_config(checkpoints.display_name(name), config)
     except DecoderError as error:
         yield Finding("problem", f"{role}: {error}")
         return

@@ -12,6 +12,7 @@ import torch
 from transformers import (
     BigBirdConfig,
     BloomConfig,
+    CLIPConfig,
     DeepseekV2Config,
     Gemma2Config,
     GPTNeoConfig,
@@ -20,9 +21,10 @@ from transformers import (
     MistralConfig,
     MptConfig,
     T5Config,
+    ViTConfig,
 )
 
-from decoder.checks import REMEDY, check_architecture, common_tokenizer, probe
+from decoder.checks import REMEDY, check_architecture, check_config, common_tokenizer, probe
 from decoder.errors import DeviceError, PairError
 from decoder.forward import ModuleForward
 from decoder.models import LanguageModel
@@ -78,6 +80,20 @@ def test_a_configuration_tells_what_the_engine_cannot_decode(kind: str, config: 
 @pytest.mark.parametrize("settings", ACCEPTED.values(), ids=ACCEPTED)
 def test_full_attention_is_accepted_however_it_is_written(settings: dict[str, Any]) -> None:
     check_architecture("owner/model", SimpleNamespace(num_attention_heads=4, max_position_embeddings=64, **settings))
+
+
+@pytest.mark.parametrize(("config", "kind"), [(ViTConfig, "vit"), (CLIPConfig, "clip")])
+def test_a_model_that_is_none_of_language_is_refused_by_its_type(config: Callable[[], Any], kind: str) -> None:
+    with pytest.raises(
+        PairError, match=f"owner/model is a model of type {kind}, which writes no text by itself; choose"
+    ):
+        check_config("owner/model", config())
+
+
+@pytest.mark.parametrize("config", [MistralConfig(sliding_window=8), T5Config()], ids=["a window", "t5"])
+def test_a_language_model_is_refused_for_what_limits_it(config: Any) -> None:
+    with pytest.raises(PairError, match=r"owner/model (attends to a sliding window|is an encoder-decoder)"):
+        check_config("owner/model", config)
 
 
 def test_layers_that_differ_are_looked_at_one_by_one() -> None:

@@ -12,7 +12,6 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from io import FileIO
 from pathlib import Path
-from typing import Any
 
 import pytest
 from msgspec import structs
@@ -68,14 +67,19 @@ def test_a_second_recording_follows_the_first(path: Path) -> None:
     assert read(path) == story("one") + story("two")
 
 
-class Reluctant(FileIO):
+class Reluctant:
     """A file that takes a few bytes at a time, and now and then none."""
 
-    calls = 0
+    def __init__(self, descriptor: int, mode: str) -> None:
+        self._file = FileIO(descriptor, mode)
+        self._calls = 0
 
-    def write(self, data: Any, /) -> Any:
-        self.calls += 1
-        return super().write(data[:7]) if self.calls % 3 else None
+    def write(self, data: memoryview) -> int | None:
+        self._calls += 1
+        return self._file.write(data[:7]) if self._calls % 3 else None
+
+    def close(self) -> None:
+        self._file.close()
 
 
 def test_a_line_that_is_taken_in_parts_is_written_whole(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
