@@ -296,6 +296,16 @@ def test_broken_settings_are_one_line_with_the_place(start: Start, tmp_path: Pat
     assert str(settings) in terminal.written.decode()
 
 
+def test_no_folder_for_temporary_files_is_a_panel(start: Start, tmp_path: Path) -> None:
+    broken = tmp_path / "broken" / "torch.py"
+    broken.parent.mkdir()
+    broken.write_text("raise FileNotFoundError(2, 'No usable temporary directory found in []')")
+    terminal = start("-m", "dynatui", PYTHONPATH=f"{broken.parent}:{ROOT}", size=(200, 24))
+    assert "let TMPDIR name one that can" in terminal.wait_for("R tries again")
+    terminal.send("q")
+    assert terminal.end() == 3
+
+
 def test_a_torch_that_cannot_be_imported_is_a_panel(start: Start, tmp_path: Path) -> None:
     broken = tmp_path / "broken" / "torch.py"
     broken.parent.mkdir()
