@@ -50,10 +50,17 @@ class DeviceError(ModelError):
     """The device is not there or its memory is full."""
 
 
-def not_importable(error: ImportError) -> ModelError:
-    """What an installation that lacks a package, or holds a broken one, means to the user."""
-    why = with_short_quotes(str(error))
-    return ModelError(f"cannot import what decoding needs: {why}; install dynatui anew, or see dynatui doctor")
+def not_importable(error: ImportError | OSError) -> ModelError:
+    """What an installation that lacks a package, or holds a broken one, means to the user; or a machine of its kind."""
+    why, remedy = with_short_quotes(str(error)), "install dynatui anew, or see dynatui doctor"
+    if lacks_temporary_folder(error):
+        why, remedy = "no folder for temporary files can be written", "let TMPDIR name one that can"
+    return ModelError(f"cannot import what decoding needs: {why}; {remedy}")
+
+
+def lacks_temporary_folder(error: Exception) -> bool:
+    """Whether an import failed because some library looked for the folder of temporary files."""
+    return isinstance(error, FileNotFoundError) and "temporary directory" in str(error)
 
 
 def shortened(value: object) -> str:

@@ -15,7 +15,7 @@ from typer.core import TyperGroup
 from typer.main import get_command
 
 import decoder
-from decoder.errors import ConfigError, DecoderError, not_importable, with_short_quotes
+from decoder.errors import ConfigError, DecoderError, lacks_temporary_folder, not_importable, with_short_quotes
 from dynatui.cli import bench, headless, options, request, settings, streams, upkeep
 from dynatui.cli.transcript import Transcript
 from dynatui.keep import recording
@@ -63,6 +63,10 @@ def _invoked(arguments: Sequence[str] | None) -> int:
         return int(command().main(args=arguments, prog_name="dynatui", standalone_mode=False) or 0)
     except ImportError as error:
         raise not_importable(error) from error
+    except FileNotFoundError as error:
+        if lacks_temporary_folder(error):
+            raise not_importable(error) from error
+        raise
     except SystemExit as leaving:
         # Help is printed by typer and rich, which end the program with 1 when nobody reads it to the end.
         if isinstance(leaving.__context__, BrokenPipeError):

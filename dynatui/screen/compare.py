@@ -243,6 +243,7 @@ def side_by_side(left: Recording, right: Recording, view: View) -> int:
     alike = first.name == second.name
     names = [f"{path.resolve().parent.name}/{path.name}" if alike else path.name for path in (first, second)]
     show = Lockstep(Side(names[0], ours), Side(names[1], theirs), view.speed)
+    terminal.check_variables()
     if not view.color:
         os.environ["NO_COLOR"] = "1"  # where Textual looks for it
     log = terminal.log_path(view.log)

@@ -14,6 +14,7 @@ from textual import events
 from textual._xterm_parser import XTermParser
 from textual.app import App
 from textual.drivers.linux_driver import LinuxDriver
+from textual.geometry import Size
 from textual.keys import Keys
 from textual.message import Message
 
@@ -22,6 +23,8 @@ from dynatui.screen.keyboard import Keyboard, Pasted, Piece
 from dynatui.screen.leaving import Departure
 
 LEAVE = {cap for key in KEYMAP for cap, action in zip(key.caps, key.actions, strict=False) if action == "leave"}
+LARGEST = (1000, 400)
+"""Columns and lines; what is beyond them stays blank."""
 _POLL_S = 0.1
 _AT_ONCE = 2**12
 
@@ -63,15 +66,27 @@ class Interpreter(XTermParser):
 
 
 class TerminalDriver(LinuxDriver):
-    """Textual's driver with another way of reading."""
+    """Textual's driver with another way of reading, in a terminal that is never too large to be drawn."""
+
+    def __init__(
+        self, app: App[Any], *, debug: bool = False, mouse: bool = True, size: tuple[int, int] | None = None
+    ) -> None:
+        super().__init__(app, debug=debug, mouse=mouse, size=size)
+        self._size = size or self._get_terminal_size()
 
     def process_message(self, message: Message) -> None:
         """See Textual's; what leaves goes first, and a size counts only from a terminal that has promised sizes."""
         app = self._app
         if isinstance(message, events.Key) and isinstance(app, Leavable) and _leaves(message.key, app):
             app.departure.ask(0)
-        elif not isinstance(message, events.Resize) or self._in_band_window_resize:
+        elif not isinstance(message, events.Resize):
             super().process_message(message)
+        elif self._in_band_window_resize and message.size:
+            size = Size(*_bounded(message.size))
+            super().process_message(events.Resize(size, size, pixel_size=message.pixel_size))
+
+    def _get_terminal_size(self) -> tuple[int, int]:
+        return _bounded(super()._get_terminal_size())
 
     def run_input_thread(self) -> None:
         """Reads until the app closes its input or the terminal is gone."""
@@ -88,6 +103,10 @@ class TerminalDriver(LinuxDriver):
             for piece in keyboard.take(received, time.monotonic()):
                 for message in interpreter.read(piece):
                     self.process_message(message)
+
+
+def _bounded(size: tuple[int, int]) -> tuple[int, int]:
+    return min(size[0], LARGEST[0]), min(size[1], LARGEST[1])
 
 
 def _leaves(key: str, app: App[Any]) -> bool:

@@ -51,6 +51,7 @@ def follow(path: Path, view: View) -> int:
 
 def show(source: Source, view: View, command: Callable[[], str] = lambda: "") -> int:
     """Runs the app on a source; afterwards the terminal is as it was, and the work is over or left behind."""
+    terminal.check_variables()
     if not view.color:
         os.environ["NO_COLOR"] = "1"  # where Textual looks for it
     log = terminal.log_path(view.log)

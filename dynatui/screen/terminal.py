@@ -13,8 +13,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from platformdirs import user_log_path
+from rich.console import COLOR_SYSTEMS
 
-from decoder.errors import ConfigError, shortened
+from decoder.errors import ConfigError, quoted, require, shortened
+from dynatui.files import to_append
+from dynatui.screen.driver import LARGEST
 from dynatui.screen.line import Line
 
 _STDIN, _STDOUT, _STDERR = 0, 1, 2
@@ -30,6 +33,29 @@ def quieten() -> None:
     """Asks libraries that draw progress bars to leave it; the user's own settings stand."""
     for name, value in _QUIET.items():
         os.environ.setdefault(name, value)
+
+
+def check_variables() -> None:
+    """Looks at the variables that Textual obeys and would fail on.
+
+    Raises:
+        ConfigError: One of them is set to what cannot be; the line says to what it can.
+    """
+    colors = os.environ.get("TEXTUAL_COLOR_SYSTEM")
+    require(
+        colors in (None, "auto", *COLOR_SYSTEMS),
+        f"TEXTUAL_COLOR_SYSTEM is {quoted(colors)}; unset it, or give one of auto, {', '.join(COLOR_SYSTEMS)}",
+    )
+    for name, most in zip(("COLUMNS", "LINES"), LARGEST, strict=True):
+        given = os.environ.get(name, "")
+        too_large = given.isdecimal() and (len(given) > len(str(most)) or int(given) > most)
+        require(not too_large, f"{name} is {shortened(given)}; unset it, or give at most {most}")
+    log = os.environ.get("TEXTUAL_LOG")
+    try:
+        if log:
+            to_append(Path(log)).close()
+    except OSError as error:
+        raise ConfigError(f"cannot write {shortened(log)}: {error.strerror}; unset TEXTUAL_LOG") from None
 
 
 def log_path(named: Path | None = None) -> Path:

@@ -40,7 +40,7 @@ def load_engine(session: Session) -> Load:
         report("importing torch and transformers")
         try:
             from decoder import decode, load_pair  # noqa: PLC0415 - this import brings torch in
-        except ImportError as error:
+        except (ImportError, OSError) as error:
             raise not_importable(error) from error
 
         models = session.models

@@ -134,6 +134,16 @@ def test_nobody_reading_is_no_error(arguments: str, tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (0, b"")
 
 
+@pytest.mark.parametrize("arguments", [["--headless", "--prompt", "x"], ["bench", "speed", "--context", "8"]])
+def test_without_a_folder_for_temporary_files_it_is_one_line(arguments: list[str], tmp_path: Path) -> None:
+    limited = 'ulimit -f 0; exec "$0" "$@" 2>&1'  # no file can be written, here or anywhere
+    asked = ["sh", "-c", limited, PROGRAM, *arguments]
+    environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
+    done = subprocess.run(asked, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    why = "cannot import what decoding needs: no folder for temporary files can be written"
+    assert (done.returncode, done.stdout) == (3, f"dynatui: {why}; let TMPDIR name one that can\n")
+
+
 INTERRUPTED = """
 import os, signal, sys
 

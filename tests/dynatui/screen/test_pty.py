@@ -1,5 +1,6 @@
 """The program in a real pseudo-terminal: how it begins, how it ends, and what it leaves behind."""
 
+import re
 import signal
 import sys
 import time
@@ -245,6 +246,51 @@ def test_what_is_wrong_at_the_start_is_one_line_and_no_screen(
     assert said in terminal.written.decode()
 
 
+@pytest.mark.parametrize("files", [1, 2])
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [
+        ("TEXTUAL_COLOR_SYSTEM", "bogus"),
+        ("TEXTUAL_COLOR_SYSTEM", "x" * 5000),
+        ("COLUMNS", "100000"),
+        ("LINES", "1" * 5000),
+        ("TEXTUAL_LOG", "/no/such/folder/log"),
+    ],
+)
+def test_a_variable_that_no_screen_can_obey_is_one_line(
+    start: Start, recording: str, files: int, variable: str, value: str
+) -> None:
+    terminal = start("-m", "dynatui", "replay", *[recording] * files, **{variable: value}, size=(500, 24))
+    assert terminal.end() == 2
+    assert ENTER not in terminal.written
+    assert terminal.written.startswith(b"dynatui: ")
+    assert terminal.written.count(b"\n") == 1
+    assert len(terminal.written) < 400
+    assert f"unset {variable}" in terminal.written.decode() or "; unset it" in terminal.written.decode()
+
+
+def test_a_terminal_far_too_large_is_drawn_as_far_as_it_can_be_and_obeyed(
+    start: Start, recording: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    terminal = start("-m", "dynatui", "replay", recording)
+    monkeypatch.setattr(terminal._stream, "feed", lambda _text: None)  # a picture of that size takes seconds
+    terminal.child.setwinsize(65535, 65535)
+    while b"D0" not in terminal.written:
+        assert terminal.goes_on()
+        terminal.read(0.1)
+    terminal.child.setwinsize(40, 120)
+    terminal.read(1.0)
+    terminal.child.setwinsize(60000, 60000)
+    terminal.read(1.0)
+    began = time.monotonic()
+    terminal.send("q")
+    assert terminal.end() == 0
+    assert time.monotonic() - began < 3
+    assert_left_clean(terminal)
+    columns = [int(found) for found in re.findall(rb"\x1b\[\d+;(\d+)H", terminal.written)]
+    assert max(columns) <= 1001
+
+
 def test_broken_settings_are_one_line_with_the_place(start: Start, tmp_path: Path) -> None:
     settings = tmp_path / "config.toml"
     settings.write_text("theme = [")
@@ -253,6 +299,16 @@ def test_broken_settings_are_one_line_with_the_place(start: Start, tmp_path: Pat
     assert ENTER not in terminal.written
     assert terminal.written.count(b"\n") == 1
     assert str(settings) in terminal.written.decode()
+
+
+def test_no_folder_for_temporary_files_is_a_panel(start: Start, tmp_path: Path) -> None:
+    broken = tmp_path / "broken" / "torch.py"
+    broken.parent.mkdir()
+    broken.write_text("raise FileNotFoundError(2, 'No usable temporary directory found in []')")
+    terminal = start("-m", "dynatui", PYTHONPATH=f"{broken.parent}:{ROOT}", size=(200, 24))
+    assert "let TMPDIR name one that can" in terminal.wait_for("R tries again")
+    terminal.send("q")
+    assert terminal.end() == 3
 
 
 def test_a_torch_that_cannot_be_imported_is_a_panel(start: Start, tmp_path: Path) -> None:
