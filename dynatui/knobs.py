@@ -91,7 +91,13 @@ class Slider:
     meaning: str
     """In two words."""
     caps: tuple[str, str]
-    """Keys that turn it down and up."""
+    """Keys that turn it down and up, unless they are bound anew."""
+
+    @property
+    def actions(self) -> tuple[str, str]:
+        """What these keys do, as the key map names it."""
+        down, up = self.caps
+        return f"turn({down!r})", f"turn({up!r})"
 
 
 SLIDERS: Mapping[RulesName, tuple[Slider, ...]] = {

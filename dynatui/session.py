@@ -5,6 +5,8 @@ from pathlib import Path
 from typing import Literal
 
 from decoder.config import RunConfig
+from dynatui.keymap import KEYMAP
+from dynatui.keys import Keymap
 
 Symbols = Literal["braille", "block", "ascii"]
 
@@ -38,6 +40,7 @@ class View:
     """Whether clicks and the wheel are taken; without, the terminal itself can select and copy."""
     log: Path | None = None
     """Where messages of libraries and faults go; None: the user's log folder."""
+    keys: Keymap = field(default=KEYMAP, repr=False)
 
 
 @dataclass(frozen=True)

@@ -135,7 +135,9 @@ def watch(
     if context.invoked_subcommand is not None:
         _refuse_options_before(context)
         return 0
-    view = request.view(speed, fps, theme, symbols, no_color=no_color, mouse=mouse, log_file=log_file)
+    view = request.view(
+        speed, fps, theme, symbols, no_color=no_color, mouse=mouse, log_file=log_file, keys=settings.keymap()
+    )
     on_screen = not (no_screen or as_json) and streams.can_show_screen()
     if follow is not None:
         _refuse_options_beside_follow(context)
@@ -200,7 +202,9 @@ def replay(
     others = recording.read(other) if other else []
     if no_screen or as_json or not streams.can_show_screen():
         return headless.replay([*events, *others], _transcript(as_json=as_json))
-    view = request.view(speed, fps, theme, symbols, no_color=no_color, mouse=mouse, log_file=log_file)
+    view = request.view(
+        speed, fps, theme, symbols, no_color=no_color, mouse=mouse, log_file=log_file, keys=settings.keymap()
+    )
     if other is not None:
         from dynatui.screen.compare import side_by_side  # noqa: PLC0415 - imports textual
 

@@ -16,6 +16,7 @@ from decoder.config import PRESETS, Auto, DynaTree, Fixed, Linear, RunConfig
 from decoder.errors import ConfigError, quoted, shortened
 from decoder.knobs import BRANCHES, WHOLE
 from decoder.methods import chosen
+from dynatui.keys import Keymap
 from dynatui.prompts import load
 from dynatui.session import Symbols, View
 
@@ -93,11 +94,11 @@ def view(
     no_color: bool,
     mouse: bool,
     log_file: Path | None,
+    keys: Keymap,
 ) -> View:
     """How the screen looks; NO_COLOR in the environment counts as the option does."""
-    return View(
-        speed, fps, theme, symbols, color=not (no_color or os.environ.get("NO_COLOR")), mouse=mouse, log=log_file
-    )
+    color = not (no_color or os.environ.get("NO_COLOR"))
+    return View(speed, fps, theme, symbols, color=color, mouse=mouse, log=log_file, keys=keys)
 
 
 def _given(**values: object) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import inspect
 import os
 import re
 import tomllib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import wraps
@@ -25,14 +25,19 @@ from typer.core import TyperOption
 from decoder.errors import ConfigError, DecoderError, quoted, shortened, with_short_quotes
 from dynatui.cli.options import AUTO_IS_A_METHOD
 from dynatui.files import opened
+from dynatui.keymap import KEYMAP
+from dynatui.keys import Keymap
 
 PREFIX = "DYNATUI_"
 FILE_VARIABLE = "DYNATUI_CONFIG"
 OTHER_VARIABLES = frozenset({FILE_VARIABLE, "DYNATUI_DATA"})
 """Variables that begin like a setting and are none."""
+KEYS = "keys"
+"""The table of keys in the file."""
 LARGEST_FILE = 2**20
 """Bytes; the settings are some fifty lines, and an endless device must not fill the memory."""
 _MOST_BITS = 63
+_NEWLINE = "\n"
 KINDS: dict[Any, str] = {
     bool: "true or false",
     int: "a whole number",
@@ -89,6 +94,16 @@ def read(live: Any) -> dict[str, Setting]:
         if text := os.environ.get(name):
             found[key] = Setting(key, [text] if option.multiple else text, name)
     return found
+
+
+def keymap() -> Keymap:
+    """The keys, with those that the user's file binds anew.
+
+    Raises:
+        ConfigError: The file cannot be read, or its table of keys makes no sense.
+    """
+    path = file_path()
+    return _keymap(path, *_table(path), ())
 
 
 def strange_variables(live: Any) -> list[str]:
@@ -156,18 +171,30 @@ def with_places(error: DecoderError) -> str:
     return f"{error} ({places})" if places else str(error)
 
 
-def _from_file(path: Path, known: Mapping[str, Any]) -> dict[str, Setting]:
+def _table(path: Path) -> tuple[str, dict[str, Any]]:
+    """The file as text and as what that says.
+
+    Raises:
+        ConfigError: It cannot be read, or is not TOML.
+    """
     text = _text(path)
     try:
-        table = tomllib.loads(text)
+        return text, tomllib.loads(text)
     except (ValueError, RecursionError) as error:
         remedy = _unquoted(text, str(error)) or "correct it, or begin anew from dynatui config --print-default"
         # What is no fault of the TOML is a number that Python does not convert.
         is_a_number = not isinstance(error, tomllib.TOMLDecodeError | RecursionError)
         why = "a number has thousands of digits" if is_a_number else with_short_quotes(str(error))
         raise ConfigError(f"{shortened(path)}: {why}; {remedy}") from None
+
+
+def _from_file(path: Path, known: Mapping[str, Any]) -> dict[str, Setting]:
+    text, table = _table(path)
+    _keymap(path, text, table, known)
     found = {}
     for key, value in table.items():
+        if key == KEYS:
+            continue
         place = f"{shortened(path)}: line {_line(text, key)}"
         if key not in known:
             near = difflib.get_close_matches(key.replace("-", "_"), known, 1)
@@ -184,6 +211,29 @@ def _from_file(path: Path, known: Mapping[str, Any]) -> dict[str, Setting]:
             raise ConfigError(f"{place}: {key} is {quoted(value)}; {remedy}") from None
         found[key] = Setting(key, value, place)
     return found
+
+
+def _keymap(path: Path, text: str, table: Mapping[str, Any], known: Collection[str]) -> Keymap:
+    """The keys as the table of that name binds them: a name, and a key or a list of keys."""
+    found = table.get(KEYS, {})
+    begin = _line(text, KEYS)
+    if not isinstance(found, dict):
+        raise ConfigError(
+            f"{shortened(path)}: line {begin}: keys is {quoted(found)}; "
+            'write a table: [keys], and below it pause = "f5"'
+        )
+    for name, caps in found.items():
+        place = f"{shortened(path)}: line {begin - 1 + _line(text.split(_NEWLINE, begin - 1)[-1], name)}"
+        if name in known and name not in KEYMAP.settings():
+            raise ConfigError(f"{place}: {name} stands below [keys] and is no key; write it above that line")
+        if not (isinstance(caps, str) or (isinstance(caps, list) and all(isinstance(cap, str) for cap in caps))):
+            raise ConfigError(
+                f"{place}: {shortened(name)} is {quoted(caps)}; give a key in quotes, or a list of such keys"
+            )
+    try:
+        return KEYMAP.rebound({name: [caps] if isinstance(caps, str) else caps for name, caps in found.items()})
+    except ConfigError as error:
+        raise ConfigError(f"{shortened(path)}: line {begin}: {error}") from None
 
 
 def _refuse_what_nothing_takes(key: str, value: object, place: str) -> None:

@@ -5,7 +5,7 @@ Both are TOML that dynatui reads again: what one prints, the file may hold. Help
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,9 @@ from typer.core import TyperOption
 
 from decoder.config import RunConfig
 from dynatui.cli.command_line import auto_bounds, fixed_tree
-from dynatui.cli.settings import KINDS, key_of, kinds, options_of
+from dynatui.cli.settings import KEYS, KINDS, key_of, kinds, options_of
+from dynatui.keymap import KEYMAP
+from dynatui.keys import Keymap
 
 _WIDEST = 40
 _HEAD = """\
@@ -23,7 +25,7 @@ _HEAD = """\
 """
 
 
-def in_force(live: Any, given: Mapping[str, Any], config: RunConfig, places: Mapping[str, str]) -> str:
+def in_force(live: Any, given: Mapping[str, Any], config: RunConfig, places: Mapping[str, str], keys: Keymap) -> str:
     """Every setting with its value and, behind it, where that comes from.
 
     Args:
@@ -31,21 +33,25 @@ def in_force(live: Any, given: Mapping[str, Any], config: RunConfig, places: Map
         given: What the options hold, by parameter.
         config: What a run makes of them.
         places: Where those come from that are no defaults, by parameter.
+        keys: The key map; those keys are listed that are not the usual ones.
     """
     known = {
         key: (_effective(key, given.get(option.name), config), option.name) for key, option in options_of(live).items()
     }
     written = {key: f"{key} = {toml(value)}" for key, (value, _) in known.items() if value is not None}
     width = min(_WIDEST, max(map(len, written.values())))
-    return "".join(
+    values = "".join(
         f"{written[key].ljust(width)}  # {places.get(name, 'default')}\n" if key in written else f"# {key} is not set\n"
         for key, (_, name) in known.items()
     )
+    usual = KEYMAP.settings()
+    bound = [f"{name} = {_caps(caps)}\n" for name, caps in keys.settings().items() if caps != usual[name]]
+    return values + (f"\n[{KEYS}]\n{''.join(bound)}" if bound else f"# no key of the table [{KEYS}] is set\n")
 
 
 def beginning(live: Any) -> str:
     """A file in which every setting is explained and none is set."""
-    return _HEAD + "".join(_explained(live))
+    return _HEAD + "".join(_explained(live)) + "".join(_explained_keys())
 
 
 def default(option: TyperOption) -> object:
@@ -72,6 +78,20 @@ def _explained(live: Any) -> Iterator[str]:
             value = default(option)
             yield f"\n# {option.help}\n"
             yield f"# {key}: {KINDS[known[key]]}; not set\n" if value is None else f"#{key} = {toml(value)}\n"
+
+
+def _explained_keys() -> Iterator[str]:
+    yield "\n# --- Keys ---\n"
+    yield '\n# A name, and a key or a list of keys: "f5", ["p", "ctrl+s"]; [] is none. ctrl+c always quits.\n'
+    yield "# Settings stand above this line: what follows belongs to the table of keys.\n"
+    yield f"[{KEYS}]\n"
+    explained = {name: key.help for key in KEYMAP.every for name in key.settings}
+    for name, caps in KEYMAP.settings().items():
+        yield f"#{name} = {_caps(caps)}  # {explained[name]}\n"
+
+
+def _caps(caps: Sequence[str]) -> str:
+    return toml(caps[0] if len(caps) == 1 else list(caps))
 
 
 def _panel(option: TyperOption) -> str:

@@ -71,7 +71,8 @@ def _in_force(live: typer.Context) -> str:
     given = live.params | settings.values(live, found)
     with settings.named(found):
         run = request.run_config(**{name: given[name] for name in signature(request.run_config).parameters})
-    return settings_text.in_force(live.command, given, run, {name: setting.place for name, setting in found.items()})
+    places = {name: setting.place for name, setting in found.items()}
+    return settings_text.in_force(live.command, given, run, places, settings.keymap())
 
 
 def _summary(live: typer.Context) -> str:

@@ -43,7 +43,8 @@ def drawer(scene: Scene, width: int, height: int) -> Rows:
     names = shown(scene.state)
     if not names:
         watched = scene.state.watched
-        hint = f"{watched} has no knobs; w watches another method" if watched else "the knobs come with the first round"
+        other = f"{watched} has no knobs; {scene.keys.cap('watch(1)')} watches another method"
+        hint = other if watched else "the knobs come with the first round"
         return frame(_title(scene, width), [((hint, "dim"),)], (width, height))
     settings = _Settings.of(scene)
     body = [_row(scene, settings, name, inner) for name in names]
@@ -156,16 +157,27 @@ def _first(scene: Scene, names: tuple[KnobName, ...], listed: int) -> int:
 def _help(scene: Scene, names: tuple[KnobName, ...], width: int) -> Row:
     knob = info(_chosen(scene, names))
     if scene.typed:
-        how = best(width - _SYMBOL, f"type a value: {scene.typed}_  enter sets it, backspace rubs out", scene.typed)
+        sets, rubs = scene.keys.cap("set_typed"), scene.keys.cap("rub_out")
+        how = best(width - _SYMBOL, f"type a value: {scene.typed}_  {sets} sets it, {rubs} rubs out", scene.typed)
         return ((f"{knob.symbol}  ", "strong"), (how, "warn"))
     signs = "; ● in force, ○ asked for, ┼ where the run began"
-    wordings = (f"{knob.meaning}; ← → turn it, or type a value{signs}", f"{knob.meaning}{signs}", knob.meaning)
+    wordings = (
+        f"{knob.meaning}; {_both(scene, 'nudge')} turn it, or type a value{signs}",
+        f"{knob.meaning}{signs}",
+        knob.meaning,
+    )
     return ((f"{knob.symbol}  ", "strong"), (best(width - len(knob.symbol) - 2, *wordings), "dim"))
 
 
 def _title(scene: Scene, width: int) -> Row:
     name = f"All knobs of {scene.state.watched}" if scene.state.watched else "All knobs"
-    how = "as recorded" if scene.replaying or scene.following else "↑ ↓ choose, ← → turn, digits type a value"
+    keys = f"{_both(scene, 'slider')} choose, {_both(scene, 'nudge')} turn, digits type a value"
+    how = "as recorded" if scene.replaying or scene.following else keys
     limits = limited(scene.state.lane)
     wordings = [f" ─ {limit} ─ {how}" for limit in limits[:1]] + [f" ─ {limit}" for limit in limits]
     return ((name, "title"), (best(width - 8 - len(name), *wordings, f" ─ {how}"), "dim"))
+
+
+def _both(scene: Scene, action: str) -> str:
+    """The keys for one back and one on."""
+    return f"{scene.keys.cap(f'{action}(-1)')} {scene.keys.cap(f'{action}(1)')}"

@@ -13,7 +13,7 @@ from rich.cells import cell_len, set_cell_size
 Ink = Literal[
     "plain", "dim", "strong", "frame", "title", "accepted", "bonus", "prompt", "first", "second", "third",
     "good", "warn", "bad", "key", "tab", "logo", "bar", "ghost", "cursor",
-    "heat1", "heat2", "heat3", "heat4", "heat5", "band", "caret",
+    "heat1", "heat2", "heat3", "heat4", "heat5", "band", "caret", "hit",
 ]  # fmt: skip
 Span: TypeAlias = tuple[str, Ink]
 Row: TypeAlias = tuple[Span, ...]

@@ -40,11 +40,15 @@ class Entry:
 def log(scene: Scene, width: int, height: int) -> Rows:
     """As many of the newest lines as there is room for."""
     inner, room = inside((width, height))
-    told = [_row(entry, inner) for entry in entries(scene.state)]
+    lines = entries(scene.state)
+    below = min(scene.log_end, max(0, len(lines) - 1))
+    told = [_row(entry, inner) for entry in lines[: len(lines) - below]]
     if not told:
         told = [(("nothing yet: every turn of a knob is told here, with who did it and why", "dim"),)]
     turns = len(scene.state.lane.changes)
     title: Row = (("Log", "title"), (f" ─ {turns} {'turn' if turns == 1 else 'turns'} of knobs, and why", "dim"))
+    if below:
+        title = (*title, (f" ─ {below} more below", "warn"))
     return frame(title, told[-room:] if room else [], (width, height))
 
 

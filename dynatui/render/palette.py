@@ -57,6 +57,7 @@ _ATTRIBUTES: dict[Ink, tuple[str, str]] = {
     "heat5": ("error", "bold reverse"),
     "band": ("primary", "underline"),
     "caret": ("accent", "bold underline reverse"),
+    "hit": ("warning", "reverse"),
     "ghost": ("muted", ""),
     "cursor": ("warning", "bold"),
 }

@@ -12,7 +12,8 @@ from dynatui.fold.results import Results
 from dynatui.fold.state import RunState
 from dynatui.fold.tokens import Token
 from dynatui.gpu import GpuLoad
-from dynatui.keymap import Mode, PanelName
+from dynatui.keymap import KEYMAP, PanelName
+from dynatui.keys import Keymap, Mode
 from dynatui.session import Symbols
 
 Heat: TypeAlias = Literal["origin", "probability", "round", "time"]
@@ -83,7 +84,14 @@ class Scene:
     """Whether the tree is drawn as the matrix of who sees whom."""
     cursor: int | None = None
     """Index into the state's tokens, while the text is inspected."""
+    query: str = ""
+    """What was searched for, while its hits are shown."""
+    hits: tuple[range, ...] = ()
+    """Where it stands: places in the state's tokens."""
+    log_end: int = 0
+    """Lines of the log that are below what is shown of it."""
     symbols: Symbols = "braille"
+    keys: Keymap = field(default=KEYMAP, repr=False)
     waited_s: float = 0.0
     """Since the start, while there is no run to show."""
     speed: float = 1.0

@@ -10,6 +10,8 @@ from decoder.knobs import KnobName, bounds
 from dynatui.fold.lane import Change, LaneState
 from dynatui.fold.pin import LABELS, LEAST, Pin, compared, sentence, verdict
 from dynatui.fold.state import RunState
+from dynatui.keymap import KEYMAP
+from dynatui.keys import Keymap
 from dynatui.knobs import KnobInfo, info, rules_in_force, sliders_of
 from dynatui.render.ink import Ink, Row, Rows, best, fit, fitting, frame, inside, short, width_of
 from dynatui.render.scene import Scene
@@ -53,7 +55,9 @@ def knobs(scene: Scene, width: int, height: int) -> Rows:
 def notes(scene: Scene, width: int, room: int) -> Rows:
     """What history does and how A and B compare; where there is room for one alone, whatever is newer."""
     lane = scene.state.lane
-    told = [row for row in (history_line(lane, width), compared_line(scene.pinned, scene.state, width)) if row]
+    told = [
+        row for row in (history_line(lane, width, scene.keys), compared_line(scene.pinned, scene.state, width)) if row
+    ]
     if room >= len(told):
         return told
     return told[:1] if moved_back(lane) else told[len(told) - room :]
@@ -64,7 +68,7 @@ def hit(scene: Scene, width: int, height: int, x: int, y: int) -> tuple[KnobName
     framed = height > _BORDER
     inner = inside((width, height))[0] if framed else width - 1
     left, top = (2, 1) if framed and inner < width - 1 else (0 if framed else 1, 0)
-    places = _places(scene.state, inner)
+    places = _places(scene, inner)
     if y != top or not places or not 0 <= x - left < inner:
         return None
     for place in places:
@@ -80,15 +84,15 @@ def _title(scene: Scene, width: int) -> Row:
     """Whose knobs these are, and what limits its trees; the words on how to turn them give way."""
     name: Row = (("Knobs", "title"), (f" of {scene.state.watched}" if scene.state.watched else "", "title"))
     recorded = scene.replaying or scene.following
-    how = "as recorded" if recorded else "turn them while it runs; d shows all"
+    how = "as recorded" if recorded else f"turn them while it runs; {scene.keys.cap('drawer')} shows all"
     limits = limited(scene.state.lane)
     wordings = [f" ─ {limit} in the last {scene.state.lane.window} rounds ─ {how}" for limit in limits[:1]]
     wordings += [f" ─ {limit}" for limit in limits]
     return (*name, (best(width - width_of(name), *wordings, f" ─ {how}"), "dim"))
 
 
-def _places(state: RunState, width: int) -> list[_Place]:
-    sliders, rules = sliders_of(state.watched), rules_in_force(state)
+def _places(scene: Scene, width: int) -> list[_Place]:
+    sliders, rules = sliders_of(scene.state.watched), rules_in_force(scene.state)
     if rules is None:
         return []
     each = max(1, (width - _TAIL) // max(3, len(sliders)))
@@ -96,7 +100,7 @@ def _places(state: RunState, width: int) -> list[_Place]:
     for number, slider in enumerate(sliders):
         knob = info(slider.knob)
         label = f"{knob.symbol} {slider.meaning} " if each >= _LONG + 2 else f"{knob.symbol} "
-        keys = f"{' '.join(slider.caps)} " if each >= _SHORT else ""
+        keys = f"{' '.join(map(scene.keys.cap, slider.actions))} " if each >= _SHORT else ""
         low, high = (0.0, 1.0) if slider.knob in _UNIT else bounds(rules, slider.knob)
         before = len(label) + len(keys)
         cells = max(0, each - 2 - before - _FIGURE)
@@ -105,11 +109,11 @@ def _places(state: RunState, width: int) -> list[_Place]:
 
 
 def _sliders(scene: Scene, width: int) -> Row:
-    lane, places = scene.state.lane, _places(scene.state, width)
+    lane, places = scene.state.lane, _places(scene, width)
     if not scene.state.watched:
         return (("knob keys work already: turns are in force from the first round on", "dim"),)
     if not places:
-        return ((f"{scene.state.watched} has no knobs; w watches another method", "dim"),)
+        return ((f"{scene.state.watched} has no knobs; {scene.keys.cap('watch(1)')} watches another method", "dim"),)
     row: Row = ()
     for place in places:
         value, wanted = _value(lane, place.knob.name), scene.wanted.get(place.knob.name)
@@ -124,7 +128,12 @@ def _sliders(scene: Scene, width: int) -> Row:
     wanted = scene.wanted.get("history")
     history = lane.history if wanted is None else bool(wanted)
     pending, ink = ("", "good") if wanted is None else ("→", "warn")
-    return (*row, ("history ", "plain"), ("h ", "key"), (f"{pending}{'on' if history else 'off'}", ink))
+    return (
+        *row,
+        ("history ", "plain"),
+        (f"{scene.keys.cap('history')} ", "key"),
+        (f"{pending}{'on' if history else 'off'}", ink),
+    )
 
 
 def _value(lane: LaneState, name: KnobName) -> float:
@@ -137,7 +146,7 @@ def _written(knob: KnobInfo, value: float) -> str:
     return short(value) if not knob.integer or abs(value) >= _LARGEST else knob.written(value)
 
 
-def history_line(lane: LaneState, width: int) -> Row:
+def history_line(lane: LaneState, width: int, keys: Keymap = KEYMAP) -> Row:
     """What history did last with the knobs and what it does now, each with its reason."""
     if lane.history is None:
         return ()
@@ -145,7 +154,7 @@ def history_line(lane: LaneState, width: int) -> Row:
         return (("history is off: D0 and τh stay where you put them", "dim"),)
     back = moved_back(lane)
     if back is not None:
-        return _moved_back(back, lane, width)
+        return _moved_back(back, lane, width, keys.cap("hold"))
     if len(lane.shares) < lane.window:
         return ((f"history looks at the first {lane.window} rounds that draft: {len(lane.shares)} so far", "dim"),)
     last = _last(lane)
@@ -157,14 +166,16 @@ def history_line(lane: LaneState, width: int) -> Row:
     return next((row for row in ((*done, *since, *now), (*done, *since), done) if width_of(row) <= width), done)
 
 
-def _moved_back(change: Change, lane: LaneState, width: int) -> Row:
+def _moved_back(change: Change, lane: LaneState, width: int, key: str) -> Row:
     """History has moved what a hand has set, and the key that puts it back for good."""
     knob, mark = info(change.mark.name), change.mark
     own, now = (knob.written(value) if abs(value) < _LARGEST else short(value) for value in (mark.old, mark.new))
     what = f"history moves {knob.symbol} back: you set {own}, now {now}"
     why = reason(change, lane)
-    told = best(width - len(f"  H holds {own}"), *([f"{what}; {why}"] if why else []), what, f"{knob.symbol} is {now}")
-    return ((f"{told}  ", "warn"), ("H", "key"), (f" holds {own}", "plain"))
+    told = best(
+        width - len(f"  {key} holds {own}"), *([f"{what}; {why}"] if why else []), what, f"{knob.symbol} is {now}"
+    )
+    return ((f"{told}  ", "warn"), (key, "key"), (f" holds {own}", "plain"))
 
 
 def compared_line(pinned: Pin | None, state: RunState, width: int) -> Row:

@@ -6,10 +6,13 @@ Each gives way part by part in a narrow terminal: what is dropped first has the 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from decoder.errors import shortened
 from decoder.events import Run
 from decoder.steering import StageName
+from dynatui.clean import clean_line
 from dynatui.gpu import GpuLoad
-from dynatui.keymap import KEYMAP, LEFT_OUT, PANELS, Key, PanelName
+from dynatui.keymap import PANELS, PanelName
+from dynatui.keys import LEFT_OUT, Key
 from dynatui.render.badge import badge
 from dynatui.render.ink import Ink, Row, Rows, fit, fitting, joined, percent, short, width_of
 from dynatui.render.layout import least
@@ -68,13 +71,13 @@ def _held(scene: Scene) -> Row:
     where = "" if scene.place.live else " before the first round" if number is None else f" round {number} of {last}"
     if scene.held is not None:
         held = f"HELD round {number}: {_HELD[scene.held.name]}"
-        return ((held, "warn"), (" . goes on, P lets it run", "dim"))
+        return ((held, "warn"), (f" {scene.keys.cap('step')} goes on, {scene.keys.cap('pause')} lets it run", "dim"))
     if scene.broke:
-        return ((f"PAUSED {scene.broke}", "warn"), (" P resumes", "dim"))
+        return ((f"PAUSED {scene.broke}", "warn"), (f" {scene.keys.cap('pause')} resumes", "dim"))
     if scene.paused:
-        return ((f"PAUSED{where}", "warn"), (" P resumes", "dim"))
+        return ((f"PAUSED{where}", "warn"), (f" {scene.keys.cap('pause')} resumes", "dim"))
     if scene.frozen or where:
-        return ((f"FROZEN{where}", "warn"), (" space: back to now", "dim"))
+        return ((f"FROZEN{where}", "warn"), (f" {scene.keys.cap('freeze')}: back to now", "dim"))
     return ()
 
 
@@ -234,26 +237,33 @@ def footer(scene: Scene, width: int, height: int) -> Rows:
     head: Row = ()
     if scene.mode != "watch" or scene.maximised:
         name = "expanded" if scene.mode == "watch" else scene.mode
-        head = ((f" {name.upper()} ", "tab"), (" esc ", "key"), ("back ", "dim"))
+        head = ((f" {name.upper()} ", "tab"), (f" {scene.keys.cap('back')} ", "key"), ("back ", "dim"))
+    if scene.mode == "search":
+        head = (*head, *_hit(scene))
     if scene.note:
         head = (*head, (f" {scene.note} ", "strong"))
-    room, chosen = width - width_of(head), list[tuple[int, Row]]()
-    told = ("escape",) if head else ()
-    places = [
-        place
-        for place, key in enumerate(KEYMAP)
-        if key.rank < LEFT_OUT and scene.mode in key.modes and key.caps != told
-    ]
-    for place in sorted(places, key=lambda place: KEYMAP[place].rank):
-        part: Row = (
-            (f" {caps(KEYMAP[place], in_words=scene.symbols == 'ascii')} ", "key"),
-            (f"{KEYMAP[place].label} ", "dim"),
-        )
+    known = [key for key in scene.keys.keys if scene.mode in key.modes and not (head and "back" in key.actions)]
+    return [fit((*head, *keys(known, width - width_of(head), in_words=scene.symbols == "ascii")), width)]
+
+
+def _hit(scene: Scene) -> Row:
+    """What was searched for, and which of its places the cursor is on."""
+    number = next((place for place, hit in enumerate(scene.hits, 1) if scene.cursor in hit), None)
+    where = f"{number} of {len(scene.hits)}" if number else f"{len(scene.hits)} found"
+    return ((f' "{shortened(clean_line(scene.query))}" ', "strong"), (f"{where} ", "dim"))
+
+
+def keys(table: Sequence[Key], width: int, *, in_words: bool) -> Row:
+    """As many keys as fit, the most needed first; in words where there are no arrows to draw."""
+    room, chosen = width, list[tuple[int, Row]]()
+    ranked = [(place, key) for place, key in enumerate(table) if key.rank < LEFT_OUT and key.caps]
+    for place, key in sorted(ranked, key=lambda item: item[1].rank):
+        part: Row = ((f" {caps(key, in_words=in_words)} ", "key"), (f"{key.label} ", "dim"))
         if width_of(part) > room:
             break
         room -= width_of(part)
         chosen.append((place, part))
-    return [fit((*head, *joined([part for _, part in sorted(chosen)], ())), width)]
+    return joined([part for _, part in sorted(chosen)], ())
 
 
 def caps(key: Key, *, in_words: bool = False) -> str:

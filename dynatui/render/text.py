@@ -6,7 +6,7 @@ has wrapped and where it drew it, so that a click or an arrow key finds its toke
 
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
-from itertools import pairwise, takewhile
+from itertools import chain, pairwise, takewhile
 
 from rich.cells import cell_len, set_cell_size
 
@@ -63,7 +63,7 @@ class TextPanel:
         if state.failure or state.run is None:
             self._flow, self._done = Flow(1), Grown()
         if state.failure:
-            return frame((("Error", "bad"),), _failure(state.failure, inner), size)
+            return frame((("Error", "bad"),), _failure(scene, state.failure, inner), size)
         if state.run is None:
             return frame((("Text", "title"),), _welcome(scene, inner), size)
         return frame(legend(scene, width - 6), self._page(scene, inner, room), size)
@@ -98,11 +98,13 @@ class TextPanel:
         self._head = int(len(lines) > height >= _ROOM_FOR_PROMPT)
         height -= self._head
         self._scroll(home, height)
-        by_heat = inks(scene.heat, tokens)
+        by_heat, found = inks(scene.heat, tokens), frozenset(chain.from_iterable(scene.hits))
 
         def ink_of(text: str, tag: int) -> Ink:
             if tag == cursor:
                 return "caret"
+            if tag in found:
+                return "hit"
             if is_gap(text) and (tag == _PROMPT or scene.heat != "round"):
                 return "plain"
             return "prompt" if tag == _PROMPT else by_heat(tokens[tag])
@@ -200,13 +202,11 @@ def _welcome(scene: Scene, width: int) -> Rows:
     return page.rows
 
 
-def _failure(failure: Failure, width: int) -> Rows:
+def _failure(scene: Scene, failure: Failure, width: int) -> Rows:
     page = Wrapped(width)
     page.add(failure.message, "bad")
-    page.add("\n\nR", "key")
-    page.add(" tries again   ", "plain")
-    page.add("n", "key")
-    page.add(" next prompt   ", "plain")
-    page.add("q", "key")
-    page.add(" quits", "plain")
+    page.add("\n\n", "plain")
+    for action, does in (("prompt(0)", "tries again   "), ("prompt(1)", "next prompt   "), ("leave", "quits")):
+        page.add(scene.keys.cap(action), "key")
+        page.add(f" {does}", "plain")
     return page.rows

@@ -11,7 +11,8 @@ from rich.cells import cell_len
 from decoder.events import Figures
 from decoder.metrics import first_difference
 from dynatui.fold.state import RunState
-from dynatui.keymap import Key
+from dynatui.keys import Key
+from dynatui.render import status
 from dynatui.render.ink import (
     Ink,
     Row,
@@ -28,7 +29,7 @@ from dynatui.render.ink import (
     short,
     width_of,
 )
-from dynatui.render.status import caps, speed_text
+from dynatui.render.status import speed_text
 
 LETTERS = ("A", "B")
 _INKS: tuple[Ink, Ink] = ("first", "second")
@@ -149,15 +150,8 @@ def verdict(left: RunState, right: RunState) -> Row:
 
 
 def keys(table: Sequence[Key], width: int, *, in_words: bool) -> Row:
-    """The last line: as many keys as fit, the most needed first; in words where there are no arrows to draw."""
-    room, chosen = width, list[tuple[int, Row]]()
-    for place, key in sorted(enumerate(table), key=lambda item: item[1].rank):
-        part: Row = ((f" {caps(key, in_words=in_words)} ", "key"), (f"{key.label} ", "dim"))
-        if width_of(part) > room:
-            break
-        room -= width_of(part)
-        chosen.append((place, part))
-    return fit(joined([part for _, part in sorted(chosen)], ()), width)
+    """The last line: as many keys as fit."""
+    return fit(status.keys(table, width, in_words=in_words), width)
 
 
 def _line(name: str, cells: Sequence[tuple[str, Ink]], ink: Ink = "plain") -> Row:

@@ -20,7 +20,8 @@ from textual.containers import Container
 from textual.screen import Screen
 
 from dynatui.clean import clean_line
-from dynatui.keymap import KEYMAP, PanelName, action_for
+from dynatui.keymap import KEYMAP, PanelName
+from dynatui.keys import Keymap
 from dynatui.render import (
     cards,
     curves,
@@ -59,6 +60,7 @@ _FEW = 4
 """Methods that the race has room for without taking some from the text."""
 _TYPED = {",": "comma"}
 """Signs that mean something else in Textual's bindings."""
+_BEFORE_WIDGETS = frozenset(("ctrl+c", "q", "tab", "shift+tab"))
 
 
 class DynaApp(App[None]):
@@ -67,10 +69,8 @@ class DynaApp(App[None]):
     CSS_PATH = "dynatui.tcss"
     COMMAND_PALETTE_BINDING = "ctrl+p"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding(
-            _TYPED.get(cap, cap), f"press({cap!r})", show=False, priority=cap in ("ctrl+c", "q", "tab", "shift+tab")
-        )
-        for cap in dict.fromkeys(cap for key in KEYMAP for cap in key.caps)
+        Binding(_TYPED.get(cap, cap), f"press({cap!r})", show=False, priority=cap in _BEFORE_WIDGETS)
+        for cap in dict.fromkeys(cap for key in KEYMAP.keys for cap in key.caps)
     ]
 
     def __init__(
@@ -94,7 +94,9 @@ class DynaApp(App[None]):
         self.source = source
         self.intake = Intake(source)
         self.gaze, self.desk = self.intake.gaze, self.intake.desk
-        self.scene = Scene(symbols=view.symbols)
+        self.scene = Scene(symbols=view.symbols, keys=view.keys)
+        self.leave_keys = view.keys.all_for("leave")
+        self._bind_others(view.keys)
         self.text_panel = TextPanel()
         self.command_line = command_line
         self.kept_paths: list[Path] = []
@@ -224,7 +226,7 @@ class DynaApp(App[None]):
         """Does what the key map says of a key; nothing once the program ends."""
         if self.departure.begun:
             return
-        action = action_for(cap, self.scene.mode)
+        action = self.scene.keys.action_for(cap, self.scene.mode)
         command = commands.find(action) if action else None
         if command:
             command(self)
@@ -234,9 +236,9 @@ class DynaApp(App[None]):
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
         """The key map, for the command palette."""
         del screen
-        for key in KEYMAP:
+        for key in self.scene.keys.keys:
             if "watch" in key.modes:
-                for title, action in zip(key.titles, key.actions, strict=False):
+                for title, action in zip(key.titles, key.different, strict=True):
                     yield SystemCommand(title, key.help, self._command(action))
 
     def pop_screen(self) -> AwaitComplete:
@@ -268,6 +270,12 @@ class DynaApp(App[None]):
     def on_mouse_scroll_down(self) -> None:
         """The same downwards."""
         mouse.wheel(self, 1)
+
+    def _bind_others(self, keys: Keymap) -> None:
+        """Keys that only the settings know."""
+        usual = {cap for key in KEYMAP.keys for cap in key.caps}
+        for cap in {cap for key in keys.keys for cap in key.caps} - usual:
+            self.bind(_TYPED.get(cap, cap), f"press({cap!r})", show=False)
 
     def _command(self, action: str) -> Callable[[], Any]:
         command = commands.find(action)

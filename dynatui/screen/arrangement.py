@@ -3,7 +3,7 @@
 The style sheet says where they are. Names are those of the widgets.
 """
 
-from dynatui.keymap import ALWAYS, PanelName
+from dynatui.keymap import ALWAYS, CURSOR, PanelName
 from dynatui.render.layout import Layout
 from dynatui.render.scene import Scene
 
@@ -25,7 +25,7 @@ def arranged(room: Layout, scene: Scene, shared: PanelName) -> frozenset[str]:
 
 
 def _panels(room: Layout, scene: Scene, shared: PanelName) -> set[str]:
-    inspecting = {"inspect"} if scene.mode == "inspect" else set[str]()
+    inspecting = {"inspect"} if scene.mode in CURSOR else set[str]()
     if room == "line":
         return {"essentials", "text"}
     if scene.maximised and scene.mode != "knobs":

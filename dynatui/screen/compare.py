@@ -41,6 +41,8 @@ _FLAT = 16
 """Lower than this, the table has no frame."""
 _WIDE = 166
 """Width from which both columns have room for whole cards."""
+_TYPED = {",": "comma"}
+"""Signs that mean something else in Textual's bindings."""
 _SYMBOLS: tuple[Symbols, ...] = get_args(Symbols)
 
 
@@ -59,7 +61,7 @@ class CompareApp(App[None]):
     CSS_PATH = "compare.tcss"
     ENABLE_COMMAND_PALETTE = False
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding(cap, action, key.label, show=False, priority=action == "leave")
+        Binding(cap, f"press({cap!r})", show=False, priority=action == "leave")
         for key in SIDE_BY_SIDE.keys
         for cap, action in zip(key.caps, key.actions, strict=True)
     ]
@@ -84,6 +86,10 @@ class CompareApp(App[None]):
         self.show = show
         self.chosen: PanelName = "text"
         self.symbols = view.symbols
+        self.keys = view.keys
+        self.leave_keys = view.keys.all_for("leave")
+        for cap in {cap for key in view.keys.side_by_side.keys for cap in key.caps}:
+            self.bind(_TYPED.get(cap, cap), f"press({cap!r})", show=False)
         self._fps = frames_per_second(view)
         self._ticking = ticking
         self._clock = clock
@@ -136,6 +142,11 @@ class CompareApp(App[None]):
 
         self._easel.draw(self, scene_of, self._clock(), everything=everything)
 
+    async def action_press(self, cap: str) -> None:
+        """Does what the key map says of a key."""
+        if action := self.keys.action_for(cap, "compare"):
+            await self.run_action(action)
+
     def action_pause(self) -> None:
         """Holds the show, or goes on; from the end it begins again."""
         if self.show.ended and not self.show.paused:
@@ -178,7 +189,7 @@ class CompareApp(App[None]):
 
     def action_help(self) -> None:
         """Opens the page of keys."""
-        self.push_screen(KeysScreen())
+        self.push_screen(KeysScreen(self.keys))
 
     def action_leave(self) -> None:
         """Quits."""
@@ -196,6 +207,7 @@ class CompareApp(App[None]):
         return Scene(
             state=state,
             symbols=self.symbols,
+            keys=self.keys,
             speed=self.show.speed,
             paused=self.show.paused,
             replaying=True,
@@ -216,7 +228,7 @@ class CompareApp(App[None]):
         return versus.table(self._states, (width, height))
 
     def _keys(self, scene: Scene, width: int, _height: int) -> Rows:
-        return [versus.keys(SIDE_BY_SIDE.keys, width, in_words=scene.symbols == "ascii")]
+        return [versus.keys(self.keys.side_by_side.keys, width, in_words=scene.symbols == "ascii")]
 
     def _arrange(self) -> None:
         width, height = self.size

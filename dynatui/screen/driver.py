@@ -18,11 +18,10 @@ from textual.geometry import Size
 from textual.keys import Keys
 from textual.message import Message
 
-from dynatui.keymap import KEYMAP
+from dynatui.screen.caps import cap_of
 from dynatui.screen.keyboard import Keyboard, Pasted, Piece
 from dynatui.screen.leaving import Departure
 
-LEAVE = {cap for key in KEYMAP for cap, action in zip(key.caps, key.actions, strict=False) if action == "leave"}
 LARGEST = (1000, 400)
 """Columns and lines; what is beyond them stays blank."""
 _POLL_S = 0.1
@@ -34,6 +33,7 @@ class Leavable(Protocol):
     """An app whose end is watched over."""
 
     departure: Departure
+    leave_keys: frozenset[str]
 
 
 class Interpreter(XTermParser):
@@ -77,7 +77,11 @@ class TerminalDriver(LinuxDriver):
     def process_message(self, message: Message) -> None:
         """See Textual's; what leaves goes first, and a size counts only from a terminal that has promised sizes."""
         app = self._app
-        if isinstance(message, events.Key) and isinstance(app, Leavable) and _leaves(message.key, app):
+        if (
+            isinstance(message, events.Key)
+            and isinstance(app, Leavable)
+            and _leaves(cap_of(message), app.leave_keys, app)
+        ):
             app.departure.ask(0)
         elif not isinstance(message, events.Resize):
             super().process_message(message)
@@ -109,7 +113,7 @@ def _bounded(size: tuple[int, int]) -> tuple[int, int]:
     return min(size[0], LARGEST[0]), min(size[1], LARGEST[1])
 
 
-def _leaves(key: str, app: App[Any]) -> bool:
+def _leaves(cap: str, leave_keys: frozenset[str], app: App[Any]) -> bool:
     """Whether a key ends the program; on a page that is open a letter may be a letter."""
     pages = len(app._screen_stack) > 1  # noqa: SLF001 - asked by another thread, when there may be no screen yet
-    return key in LEAVE and not (pages and len(key) == 1)
+    return cap in leave_keys and not (pages and len(cap) == 1)

@@ -6,6 +6,8 @@ from textual.errors import NoWidget
 from textual.events import MouseEvent
 
 from decoder.knobs import KnobName
+from dynatui.keymap import CURSOR
+from dynatui.keys import Mode
 from dynatui.render import drawer, sliders, status, timeline
 from dynatui.screen.commands import text, time
 from dynatui.screen.widgets.canvas import Canvas
@@ -51,7 +53,7 @@ def click(app: "DynaApp", panel: str, at: tuple[int, int], size: tuple[int, int]
 
 def wheel(app: "DynaApp", lines: int) -> None:
     """The cursor in the text, three lines at a time."""
-    if app.scene.mode == "inspect":
+    if app.scene.mode in CURSOR:
         text.cursor_line(app, 3 * lines)
     elif lines < 0:
         text.inspect(app)
@@ -72,4 +74,5 @@ def _looked_at(app: "DynaApp", rounds: int | None) -> None:
 def _inspected(app: "DynaApp", place: int | None) -> None:
     if place is not None:
         app.gaze.hold()
-        app.look(mode="inspect", cursor=place, panel="text")
+        mode: Mode = "search" if app.scene.mode == "search" else "inspect"
+        app.look(mode=mode, cursor=place, panel="text")

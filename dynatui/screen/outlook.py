@@ -11,6 +11,7 @@ from decoder.config import Auto, DynaTree
 from decoder.knobs import KnobName
 from decoder.steering import Stage
 from decoder.whatif import WhatIf, what_if
+from dynatui.fold.search import hits
 from dynatui.fold.state import RunState
 from dynatui.gpu import GpuLoad, open_meter
 from dynatui.knobs import rules_in_force
@@ -68,6 +69,7 @@ class Outlook:
             recording=source.recorded is not None,
             replaying=playback is not None,
             following=controls is None and playback is None,
+            hits=hits(before.query, [token.text for token in state.tokens]) if before.mode == "search" else (),
             wanted=desk.wanted(state) if desk else {},
             stage=_stage(controls, state) if controls and gaze.live else None,
             broke=controls.broke if controls else "",

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from decoder.events import Event, Round, Run
-from dynatui.clean import clean_line
+from dynatui.clean import clean, clean_line
 from dynatui.fold.state import Prompt, Record
 from dynatui.sources.source import REST_S, bounded_speed, readable_speed
 
@@ -48,6 +48,17 @@ class TraceSource:
     def first_run_s(self) -> float:
         """Wall time of the first run."""
         return self._seconds(self._reels[0])
+
+    @property
+    def number(self) -> int:
+        """Which run is shown, from 0."""
+        return self._number - 1
+
+    def texts(self, method: str) -> list[str]:
+        """What a method wrote in each run; cleaned."""
+        return [
+            clean("".join(_text(self._events[place]) for place in reel.rounds.get(method, ()))) for reel in self._reels
+        ]
 
     def length(self, method: str) -> tuple[int, float]:
         """Rounds of a method in the present run, and their decode time in seconds."""
@@ -161,6 +172,10 @@ class TraceSource:
         if isinstance(event, Run):
             self.records.append(Prompt(self._number, len(self._reels)))
         self.records.append(event)
+
+
+def _text(event: Event) -> str:
+    return event.text if isinstance(event, Round) else ""
 
 
 def reels(events: Sequence[Event]) -> Iterator[Reel]:

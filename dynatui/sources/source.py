@@ -75,6 +75,13 @@ class Controls(Protocol):
 class Playback(Protocol):
     """What a user may do to a recording besides watching it."""
 
+    @property
+    def number(self) -> int:
+        """Which run is shown, from 0."""
+
+    def texts(self, method: str) -> list[str]:
+        """What a method wrote in each run; cleaned."""
+
     def length(self, method: str) -> tuple[int, float]:
         """Rounds of a method in the present run, and their decode time in seconds."""
 

@@ -9,12 +9,12 @@ from functools import partial
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from dynatui.screen.commands import keep, knobs, text, time
+from dynatui.screen.commands import keep, knobs, search, text, time
 
 if TYPE_CHECKING:
     from dynatui.screen.app import DynaApp
 
-_ROOMS: tuple[ModuleType, ...] = (knobs, time, text, keep)
+_ROOMS: tuple[ModuleType, ...] = (knobs, time, text, search, keep)
 
 
 def find(action: str) -> "Callable[[DynaApp], None] | None":

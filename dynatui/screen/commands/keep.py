@@ -6,7 +6,7 @@ from decoder.errors import DecoderError
 from dynatui.clean import clean_line
 from dynatui.keep.export import export as write_export
 from dynatui.keep.recording import new_recording_path
-from dynatui.screen.screens.page import PageScreen
+from dynatui.screen.screens.page import TextPage
 from dynatui.session import Symbols
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def command(app: "DynaApp") -> None:
         app.say("a recording does not know all settings; its first line holds what it knows")
         return
     app.copy_to_clipboard(line)
-    app.push_screen(PageScreen("The present settings as a command line (copied)", line))
+    app.push_screen(TextPage(app.scene.keys, "command", "The present settings as a command line (copied)", line))
 
 
 def copy_text(app: "DynaApp") -> None:

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
 _LONGEST_VALUE = 7
 _FEW = 4
-_NO_KNOBS = "{} has no knobs; w watches another method"
 
 
 def turn(app: "DynaApp", cap: str) -> None:
@@ -26,8 +25,10 @@ def turn(app: "DynaApp", cap: str) -> None:
     method = desk.watched(app.gaze.newest)
     slider = next((each for each in sliders_of(method) if cap in each.caps), None)
     if slider is None:
-        others = ", ".join(f"{' '.join(each.caps)} {info(each.knob).symbol}" for each in sliders_of(method))
-        app.say(f"{method} has no such knob; its own: {others}" if others else _NO_KNOBS.format(method))
+        keys = {each.knob: " ".join(map(app.scene.keys.cap, each.actions)) for each in sliders_of(method)}
+        others = ", ".join(f"{caps} {info(knob).symbol}" for knob, caps in keys.items())
+        none = f"{method} has no knobs; {_key(app, 'watch(1)')} watches another method"
+        app.say(f"{method} has no such knob; its own: {others}" if others else none)
         return
     step = info(slider.knob).step
     desk.move(slider.knob, -step if cap == slider.caps[0] else step, app.gaze.newest)
@@ -41,7 +42,7 @@ def history(app: "DynaApp") -> None:
             desk.history(app.gaze.newest)
             app.draw(everything=True)
         else:
-            app.say(f"{desk.watched(app.gaze.newest)} has no history; w watches another method")
+            app.say(f"{desk.watched(app.gaze.newest)} has no history; {_key(app, 'watch(1)')} watches another method")
 
 
 def hold(app: "DynaApp") -> None:
@@ -78,6 +79,13 @@ def slider(app: "DynaApp", step: int) -> None:
     if names:
         place = names.index(app.scene.slider) if app.scene.slider in names else 0
         app.look(slider=names[(place + step) % len(names)], typed="")
+
+
+def slider_to(app: "DynaApp", place: int) -> None:
+    """The first slider, or the last."""
+    names = shown(app.gaze.state)
+    if names:
+        app.look(slider=names[place], typed="")
 
 
 def nudge(app: "DynaApp", steps: int) -> None:
@@ -135,7 +143,7 @@ def preset(app: "DynaApp") -> None:
         name = desk.next_preset(app.gaze.newest)
         method = desk.watched(app.gaze.newest)
         others = f"presets are values of dynatree's knobs, and {method} is watched"
-        app.say(f"knobs of the preset {name}; u undoes" if name else others)
+        app.say(f"knobs of the preset {name}; {_key(app, 'undo')} undoes" if name else others)
 
 
 def pin(app: "DynaApp") -> None:
@@ -144,12 +152,16 @@ def pin(app: "DynaApp") -> None:
     before = app.intake.pins.get(state.watched)
     if before is not None and before.by_hand:
         del app.intake.pins[state.watched]
-        app.say("A is given up; b pins a new one, and so does the next turn of a knob")
+        app.say(f"A is given up; {_key(app, 'pin')} pins a new one, and so does the next turn of a knob")
     elif state.rounds:
         app.intake.pins[state.watched] = Pin.of(state, state.watched, by_hand=True)
         app.say("A is pinned; what follows is B")
     else:
         app.say("there is no round to pin yet")
+
+
+def _key(app: "DynaApp", action: str) -> str:
+    return app.scene.keys.cap(action)
 
 
 def _nudge(app: "DynaApp", distance: float) -> None:

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from dynatui.fold.tokens import entry_of
-from dynatui.keymap import PANELS, PanelName
+from dynatui.keymap import CURSOR, PANELS, PanelName
 from dynatui.render.scene import HEATS
 from dynatui.screen.screens.help import HelpScreen
 
@@ -20,7 +20,7 @@ _HEAT_NAMES = {
 
 def inspect(app: "DynaApp") -> None:
     """Puts the cursor on the newest token, or takes it away."""
-    if app.scene.mode == "inspect":
+    if app.scene.mode in CURSOR:
         back(app)
         return
     tokens = app.gaze.state.tokens
@@ -103,9 +103,11 @@ def back(app: "DynaApp") -> None:
     scene = app.scene
     if scene.mode == "knobs":
         app.look(mode="watch", typed="")
-    elif scene.mode == "inspect":
+    elif scene.mode in CURSOR:
         if not app.source.playback:
             app.gaze.follow()
+        elif scene.mode == "search" and scene.inspected:
+            app.gaze.look_at(scene.inspected.round + 1)
         app.look(mode="watch", cursor=None)
     elif scene.maximised:
         app.look(maximised=False)
@@ -116,7 +118,7 @@ def back(app: "DynaApp") -> None:
 
 def help(app: "DynaApp") -> None:  # noqa: A001 - the name of the command
     """Opens the help page."""
-    app.push_screen(HelpScreen())
+    app.push_screen(HelpScreen(app.scene.keys))
 
 
 def _put(app: "DynaApp", place: int) -> None:

@@ -1,7 +1,9 @@
 """Moving in time: freeze, pause, step, look back, and from prompt to prompt."""
 
+import sys
 from typing import TYPE_CHECKING
 
+from dynatui.render import log
 from dynatui.screen.screens.breaks import BreakScreen
 from dynatui.screen.screens.edit import EditScreen
 
@@ -47,19 +49,27 @@ def step(app: "DynaApp") -> None:
     app.draw(everything=True)
 
 
+def _scroll_log(app: "DynaApp", below: int) -> None:
+    app.look(log_end=min(max(0, below), max(0, len(log.entries(app.gaze.state)) - 1)))
+
+
 def _say_whose_round(app: "DynaApp") -> None:
     """Once the watched method has ended, a step is a round of another."""
     state = app.gaze.newest
     if state.watched in state.ends:
         left = [name for name in state.lanes if name not in state.ends]
-        rest = f"a step is a round of {' or '.join(left)}; w watches it" if left else "so are all others"
+        rest = (
+            f"a step is a round of {' or '.join(left)}; {app.scene.keys.cap('watch(1)')} watches it"
+            if left
+            else "so are all others"
+        )
         app.say(f"{state.watched} has finished its text; {rest}")
 
 
 def breaks(app: "DynaApp") -> None:
     """Asks when to pause."""
     if controls := app.source.controls:
-        app.push_screen(BreakScreen(controls))
+        app.push_screen(BreakScreen(app.scene.keys, controls))
     else:
         app.say("only decoding can be stopped at something")
 
@@ -85,6 +95,29 @@ def scrub_to(app: "DynaApp", rounds: int) -> None:
             app.take_in()
     app.gaze.look_at(rounds)
     app.draw(everything=True)
+
+
+def scroll(app: "DynaApp", lines: int) -> None:
+    """A round back or on; in the log a line."""
+    if app.scene.panel == "log":
+        _scroll_log(app, app.scene.log_end - lines)
+    else:
+        scrub(app, lines)
+
+
+def first(app: "DynaApp") -> None:
+    """Before the first round; in the log the first line."""
+    if app.scene.panel == "log":
+        _scroll_log(app, sys.maxsize)
+    else:
+        scrub_to(app, 0)
+
+
+def last(app: "DynaApp") -> None:
+    """Back to now; in the log to the newest line."""
+    if app.scene.panel == "log":
+        _scroll_log(app, 0)
+    live(app)
 
 
 def live(app: "DynaApp") -> None:

@@ -3,50 +3,41 @@
 from typing import ClassVar
 
 from rich.text import Text
-from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import VerticalScroll
-from textual.screen import ModalScreen
-from textual.widgets import Static
 
+from dynatui.keys import Keymap
+from dynatui.screen.screens.page import Page
 from dynatui.sources.breaks import BREAKS, EXPLANATIONS
 from dynatui.sources.source import Controls
 
 _STEP = 0.05
 
 
-class BreakScreen(ModalScreen[None]):
+class BreakScreen(Page):
     """Conditions take effect at once; closing the page only closes it."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,enter,space,B", "dismiss", "close", show=False),
-        Binding("q,ctrl+c", "app.leave", "quit", show=False, priority=True),
         Binding("left,minus", "limit(-1)", "x down", show=False),
         Binding("right,equals_sign", "limit(1)", "x up", show=False),
         *(Binding(str(number), f"switch({number})", "switch", show=False) for number in range(1, len(BREAKS) + 1)),
     ]
 
-    def __init__(self, controls: Controls) -> None:
-        super().__init__()
+    def __init__(self, keys: Keymap, controls: Controls) -> None:
+        super().__init__(keys, "breaks")
         self._controls = controls
-        self._page = Static(self._text(), markup=False)
-
-    def compose(self) -> ComposeResult:
-        """One page."""
-        with VerticalScroll(classes="page"):
-            yield self._page
 
     def action_switch(self, number: int) -> None:
         """Switches a condition."""
         self._controls.break_on(self._controls.conditions.toggled(BREAKS[number - 1]))
-        self._page.update(self._text())
+        self.show()
 
     def action_limit(self, steps: int) -> None:
         """Moves the x of "acceptance under x"."""
         self._controls.break_on(self._controls.conditions.moved(steps * _STEP))
-        self._page.update(self._text())
+        self.show()
 
-    def _text(self) -> Text:
+    def page(self) -> Text:
+        """The conditions, and which of them hold."""
         conditions = self._controls.conditions
         page = Text.assemble(("Pause by itself when …\n\n", "bold"))
         for number, name in enumerate(BREAKS, 1):
@@ -55,5 +46,6 @@ class BreakScreen(ModalScreen[None]):
             page.append("[x] " if on else "[ ] ")
             page.append(f"{conditions.label(name)}\n", "bold" if on else "")
             page.append(f"       {EXPLANATIONS[name]}\n", "dim")
-        page.append("\n1 to 5 switch, ← → move x, esc goes back, P goes on after a pause", "dim")
+        goes_on = f"{self.keys.cap('pause')} goes on after a pause"
+        page.append(f"\n1 to {len(BREAKS)} switch, ← → move x, esc goes back, {goes_on}", "dim")
         return page

@@ -1,17 +1,11 @@
-"""The keys of two recordings side by side, and the page that explains them."""
+"""The keys of two recordings side by side, and the page that explains what is compared."""
 
-from typing import ClassVar
-
-from rich.style import Style
+from rich.console import Group as Lines
 from rich.text import Text
-from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
-from textual.containers import VerticalScroll
-from textual.screen import ModalScreen
-from textual.widgets import Static
 
-from dynatui.keymap import SIDE_BY_SIDE
-from dynatui.render.status import caps
+from dynatui.keys import Keymap
+from dynatui.screen.screens.help import keys_of
+from dynatui.screen.screens.page import Page
 
 ABOUT = (
     "Both are shown after the same decode time of their watched method, the first of the run: neither pauses, nor the "
@@ -20,20 +14,12 @@ ABOUT = (
 )
 
 
-class KeysScreen(ModalScreen[None]):
-    """The keys and what is compared; closed by any of the keys that people try."""
+class KeysScreen(Page):
+    """The keys and what is compared."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("question_mark,escape,enter,space", "dismiss", "close", show=False),
-        Binding("q,ctrl+c", "app.leave", "quit", show=False, priority=True),
-    ]
+    def __init__(self, keys: Keymap) -> None:
+        super().__init__(keys, "help", "compare")
 
-    def compose(self) -> ComposeResult:
-        """One page of text."""
-        page = Text()
-        for key in SIDE_BY_SIDE.keys:
-            page.append(f"{caps(key):>15}  ", Style(bold=True))
-            page.append(f"{key.help}\n")
-        page.append(f"\n{ABOUT}")
-        with VerticalScroll(id="page"):
-            yield Static(page, markup=False)
+    def page(self) -> Lines:
+        """Both."""
+        return Lines(keys_of(self.keys.side_by_side), Text(f"\n{ABOUT}"))

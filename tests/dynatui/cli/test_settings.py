@@ -10,6 +10,7 @@ import pytest
 from decoder.config import DynaTree, Fixed, RunConfig
 from dynatui.cli import main as cli
 from dynatui.cli import settings
+from dynatui.keymap import KEYMAP
 from dynatui.session import Session, View
 from tests.dynatui.cli.test_cli import FakeScreen, recorded, screen
 
@@ -345,7 +346,7 @@ def test_the_file_to_begin_with_sets_nothing(
 ) -> None:
     assert cli.main(["config", "--print-default"]) == 0
     text = capsys.readouterr().out
-    assert tomllib.loads(text) == {}
+    assert tomllib.loads(text) == {"keys": {}}
     before = asked(screen)
     write(text)
     assert asked(screen) == before
@@ -356,7 +357,7 @@ def test_the_file_to_begin_with_names_every_setting_and_its_true_default(
 ) -> None:
     before = asked(screen)
     assert cli.main(["config", "--print-default"]) == 0
-    lines = capsys.readouterr().out.splitlines()
+    lines = capsys.readouterr().out.partition("[keys]")[0].splitlines()
     assert all(
         sum(line.startswith((f"#{key} = ", f"# {key}: ")) for line in lines) == 1
         for key in settings.options_of(cli.command())
@@ -365,3 +366,78 @@ def test_the_file_to_begin_with_names_every_setting_and_its_true_default(
     assert len(values) > 20
     write("\n".join(values))
     assert replace(asked(screen), set_for_good=before.set_for_good) == before
+
+
+def bound(session: Session, cap: str) -> str | None:
+    return session.view.keys.action_for(cap, "watch")
+
+
+def test_keys_are_bound_in_a_table_of_the_file(screen: FakeScreen, write: Write, recorded: Path) -> None:
+    write('tau_h = 0.8\n\n[keys]\npause = "f5"\ntau_h_up = ["(", "f6"]\nstep = []\n')
+    session = asked(screen)
+    assert [bound(session, cap) for cap in ("f5", "P", "(", "f6", ".")] == [
+        "pause",
+        None,
+        "turn(']')",
+        "turn(']')",
+        None,
+    ]
+    assert tau_h(session) == 0.8
+    assert session.set_for_good == {"tau_h"}
+    assert cli.main(["replay", str(recorded)]) == 0
+    assert screen.replays[-1][1].keys.action_for("f5", "watch") == "pause"
+
+
+def test_without_such_a_table_the_usual_keys_hold(screen: FakeScreen, write: Write) -> None:
+    write("tau_h = 0.8\n")
+    assert asked(screen).view.keys == KEYMAP
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ('keys = "f5"', "line 1: keys is 'f5'; write a table: [keys]"),
+        ('[keys]\npauze = "f5"', "no key is called 'pauze'; did you mean pause? dynatui config --print-default lists"),
+        ("[keys]\npause = 5", "line 2: pause is 5; give a key in quotes, or a list of such keys"),
+        ('[keys]\nstep = "f6"\npause = ["f5", 5]', "line 3: pause is ['f5', 5]; give a key in quotes"),
+        ('[keys]\npause = "h"', "line 1: pause is 'h', which is history already; give one of them another key"),
+        ("[keys]\ntau_h = 0.8", "line 2: tau_h stands below [keys] and is no key; write it above that line"),
+        ('[keys]\npause = "\\u0000"', "pause is '\\x00'; give a character"),
+        (f'[keys]\npause = "{"x" * 9999}"', 'give a character, or a key such as "f5"'),
+        ("[keys]\npause = {}", "line 2: pause is {}; give a key in quotes"),
+        ("[[keys]]", "line 1: keys is [{}]; write a table"),
+    ],
+    ids=range(10),
+)
+def test_a_table_of_keys_that_makes_no_sense_is_one_line(
+    write: Write, capsys: pytest.CaptureFixture[str], text: str, told: str
+) -> None:
+    path = write(f"{text}\n")
+    line = refused(capsys, "--headless")
+    assert told in line
+    assert str(path) in line
+    assert len(line) < 600
+
+
+def test_the_printed_defaults_name_every_key_and_bind_none(
+    capsys: pytest.CaptureFixture[str], screen: FakeScreen, write: Write
+) -> None:
+    assert cli.main(["config", "--print-default"]) == 0
+    printed = capsys.readouterr().out
+    assert tomllib.loads(printed) == {"keys": {}}
+    keys = printed.partition("[keys]\n")[2]
+    assert tomllib.loads(keys.replace("#", "", 1).replace("\n#", "\n")) == {
+        name: caps[0] if len(caps) == 1 else list(caps) for name, caps in KEYMAP.settings().items()
+    }
+    write(keys.join(("[keys]\n", "")).replace("\n#", "\n"))
+    assert asked(screen).view.keys.settings() == KEYMAP.settings()
+
+
+def test_the_settings_in_force_show_the_keys_that_are_not_the_usual_ones(
+    capsys: pytest.CaptureFixture[str], write: Write
+) -> None:
+    write('[keys]\npause = "f5"\nstep = "."\n')
+    assert cli.main(["config"]) == 0
+    printed = capsys.readouterr().out
+    assert printed.endswith('\n[keys]\npause = "f5"\n')
+    assert tomllib.loads(printed)["keys"] == {"pause": "f5"}

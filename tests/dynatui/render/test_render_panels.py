@@ -2,6 +2,7 @@
 
 import time
 from dataclasses import replace
+from io import StringIO
 from pathlib import Path
 from typing import get_args
 
@@ -9,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import structs
+from rich.console import Console, RenderableType
 
 from decoder.events import End, Knob, Summary
 from decoder.metrics import FIGURES
@@ -116,14 +118,28 @@ def test_no_figure_is_explained_by_half(height: int) -> None:
 
 
 def test_the_help_page_names_every_key_and_every_figure() -> None:
-    page = help_page().plain
-    for key in KEYMAP:
+    page = " ".join(printed(help_page(KEYMAP), 300).split())
+    for key in KEYMAP.keys:
         assert key.help in page
     for figure in FIGURES:
-        assert f"= {figure.formula}" in page
+        assert f"{figure.label} = {figure.formula}" in page
         assert figure.elsewhere in page
     for term, meaning in GUIDE:
-        assert f"{term}  {meaning}" in page
+        assert f"{term} {meaning}" in page
+
+
+def test_lines_of_the_help_page_that_do_not_fit_hang_under_their_own_beginning() -> None:
+    page = printed(help_page(KEYMAP), 60).splitlines()
+    row = next(number for number, line in enumerate(page) if "τh down, up" in line)
+    assert page[row].index("τh down") == len(page[row + 1]) - len(page[row + 1].lstrip())
+    assert all(len(line) <= 60 for line in page)
+
+
+def printed(page: RenderableType, width: int) -> str:
+    """A page as a terminal of some width shows it."""
+    console = Console(width=width, file=StringIO(), color_system=None)
+    console.print(page)
+    return console.file.getvalue() if isinstance(console.file, StringIO) else ""
 
 
 def test_the_guide_shows_whole_terms_and_where_the_others_are() -> None:

@@ -5,8 +5,10 @@ What leaves the program or stops it (q, ctrl+c, ctrl+z) is left out, in the comm
 
 import random
 from collections.abc import Iterator
+from dataclasses import replace
 
-from dynatui.keymap import KEYMAP, Key
+from dynatui.keymap import KEYMAP
+from dynatui.keys import Key, Keymap
 
 SPECIAL = {
     "left": "\x1b[D",
@@ -27,8 +29,8 @@ SPECIAL = {
 }
 """What a terminal sends for a key; escape as newer ones do, for the old way depends on what comes next and when."""
 _DOORS = {"leave", "suspend_process"}
-KEYS = tuple(SPECIAL.get(cap, cap) for key in KEYMAP if not _DOORS & set(key.actions) for cap in key.caps)
-PAGES = ("?", "E", "y", "B", "\x10")
+KEYS = tuple(SPECIAL.get(cap, cap) for key in KEYMAP.keys if not _DOORS & set(key.actions) for cap in key.caps)
+PAGES = ("?", "E", "y", "B", "/", "\x10")
 """Keys that open a page over the screen."""
 _JUNK = (
     "\x1b[I",
@@ -51,9 +53,14 @@ _ODD = "äß世🧑\u0301\u200d\u202e\u00a0\ufffd\U000e0041ﷺ"
 LARGEST = (300, 100)
 
 
-def without_the_door() -> tuple[Key, ...]:
+def without_the_door() -> Keymap:
     """The key map without what leaves the program or stops it, for the command palette."""
-    return tuple(key for key in KEYMAP if not _DOORS & set(key.actions))
+    groups = (replace(group, keys=tuple(filter(_stays, group.keys))) for group in KEYMAP.groups)
+    return replace(KEYMAP, groups=tuple(groups))
+
+
+def _stays(key: Key) -> bool:
+    return not _DOORS & set(key.actions)
 
 
 def storm(seed: int, strokes: int) -> Iterator[str]:

@@ -10,7 +10,7 @@ from dynatui.fold.state import Prompt, Record
 from dynatui.screen.app import DynaApp
 from dynatui.screen.screens.breaks import BreakScreen
 from dynatui.screen.screens.edit import EditScreen
-from dynatui.screen.screens.page import PageScreen
+from dynatui.screen.screens.page import TextPage
 from dynatui.screen.widgets.canvas import Canvas
 from dynatui.sources.playback import TraceSource
 from tests.dynatui.render.scripted import plain_round, run, story, tree_round
@@ -250,7 +250,7 @@ async def test_the_command_line_is_shown_and_copied() -> None:
         app.command_line = lambda: "dynatui --tau-h 0.8"
         await pilot.press("y")
         await pilot.pause()
-        assert isinstance(app.screen, PageScreen)
+        assert isinstance(app.screen, TextPage)
         assert app.clipboard == "dynatui --tau-h 0.8"
 
 

@@ -11,10 +11,9 @@ from textual import events
 from textual._xterm_parser import XTermParser
 from textual.geometry import Size
 
-import dynatui.screen.app
 from dynatui.keep.recording import read
 from dynatui.screen.app import DynaApp
-from dynatui.session import Models, Session
+from dynatui.session import Models, Session, View
 from dynatui.sources.engine import EngineSource
 from tests.dynatui.render.scripted import story
 from tests.dynatui.screen.pty_terminal import Start, Terminal, assert_left_clean, terminals, written
@@ -25,7 +24,8 @@ from tests.dynatui.screen.tireless import Tireless, script
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")
 
 ESCAPE = "\x1b[27u"
-NO_DOOR = "from tests.dynatui.screen.storm import without_the_door; dynatui.screen.app.KEYMAP = without_the_door()\n"
+NO_DOOR = "import dynatui.keymap; from tests.dynatui.screen.storm import without_the_door\n"
+NO_DOOR += "dynatui.keymap.KEYMAP = without_the_door()\n"
 
 
 @pytest.fixture
@@ -40,11 +40,10 @@ async def test_random_keys_and_sizes_while_it_decodes_break_nothing(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    monkeypatch.setattr(dynatui.screen.app, "KEYMAP", without_the_door())
     source = EngineSource(
         Session(("one", "two", "three"), Models("big", "small")), Tireless(rounds=300).load, rest_s=0.0
     )
-    app = DynaApp(source)
+    app = DynaApp(source, View(keys=without_the_door()))
     async with app.run_test(size=(120, 40)) as pilot:
         driver = app._driver
         assert driver is not None
@@ -113,7 +112,7 @@ def test_a_storm_in_a_terminal_while_it_decodes(start: Start, tmp_path: Path) ->
     assert len(list(tmp_path.glob("dynatui-*"))) > 3, "the keys were heard: some of them export"
 
 
-SHOWN = f"import sys, dynatui.screen.app\n{NO_DOOR}from dynatui.cli.main import main\nsys.exit(main(sys.argv[1:]))"
+SHOWN = f"import sys\n{NO_DOOR}from dynatui.cli.main import main\nsys.exit(main(sys.argv[1:]))"
 
 
 @pytest.mark.parametrize("arguments", [("replay",), ("--follow",)], ids=["replay", "follow"])
