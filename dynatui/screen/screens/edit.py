@@ -9,13 +9,13 @@ from rich.text import Text
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
-from textual.screen import ModalScreen
 from textual.widgets import Static, TextArea
 
 from dynatui.clean import clean
+from dynatui.screen.screens.modal import Modal
 
 
-class EditScreen(ModalScreen[str | None]):
+class EditScreen(Modal[str | None]):
     """Gives back the new prompt, or None."""
 
     BINDINGS: ClassVar[list[BindingType]] = [

@@ -11,17 +11,17 @@ from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
-from textual.screen import ModalScreen
 from textual.widgets import Static
 
 from dynatui.clean import clean
 from dynatui.keys import Keymap, Mode
 from dynatui.screen.caps import cap_of
+from dynatui.screen.screens.modal import Modal
 
 _QUITS = "leave"
 
 
-class Page(ModalScreen[None]):
+class Page(Modal[None]):
     """Something to read."""
 
     BINDINGS: ClassVar[list[BindingType]] = [

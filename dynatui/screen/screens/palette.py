@@ -1,12 +1,18 @@
-"""Textual's command palette, made to bear a terminal that shrinks while it is open."""
+"""Textual's command palette, made to bear a terminal that shrinks and keys that close it while it opens."""
 
-from textual.command import CommandPalette
+from typing import Any, cast
+
+from textual import work
+from textual.command import CommandList, CommandPalette
 from textual.errors import NoWidget
 from textual.geometry import Region
+from textual.types import CallbackType
 from textual.widget import Widget
 
+from dynatui.screen.screens.modal import Modal
 
-class Palette(CommandPalette):
+
+class Palette(Modal[CallbackType], CommandPalette):
     """Closes when it is clicked beside, wherever that is."""
 
     def get_widget_at(self, x: int, y: int) -> tuple[Widget, Region]:
@@ -15,3 +21,9 @@ class Palette(CommandPalette):
             return super().get_widget_at(x, y)
         except NoWidget:
             return self, self.region
+
+    @work(exclusive=True, group=CommandPalette._GATHER_COMMANDS_GROUP)  # noqa: SLF001 - cancelled by this name
+    async def _gather_commands(self, search_value: str) -> None:
+        """See Textual's, which fails where it begins after the palette was closed: then there is no list to fill."""
+        if self.query(CommandList):
+            await cast("Any", CommandPalette._gather_commands).__wrapped__(self, search_value)  # noqa: SLF001

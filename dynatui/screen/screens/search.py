@@ -5,11 +5,12 @@ from typing import ClassVar
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal
-from textual.screen import ModalScreen
 from textual.widgets import Input, Static
 
+from dynatui.screen.screens.modal import Modal
 
-class SearchScreen(ModalScreen[str | None]):
+
+class SearchScreen(Modal[str | None]):
     """Gives back the words, or None."""
 
     BINDINGS: ClassVar[list[BindingType]] = [

@@ -1,14 +1,17 @@
 """Random input from a seed: every key of the key map, pages opened and left, clicks, drags, odd characters, odd bytes.
 
-What leaves the program or stops it (q, ctrl+c, ctrl+z) is left out, in the command palette too: see `without_the_door`.
+What leaves the program or stops it (q, ctrl+c, ctrl+z) is left out, of the command palette too: `commands_that_stay`.
 """
 
 import random
 from collections.abc import Iterator
-from dataclasses import replace
+from typing import Any
+
+from textual.app import SystemCommand
+from textual.screen import Screen
 
 from dynatui.keymap import KEYMAP
-from dynatui.keys import Key, Keymap
+from dynatui.screen.app import DynaApp
 
 SPECIAL = {
     "left": "\x1b[D",
@@ -29,6 +32,7 @@ SPECIAL = {
 }
 """What a terminal sends for a key; escape as newer ones do, for the old way depends on what comes next and when."""
 _DOORS = {"leave", "suspend_process"}
+_COMMANDS = DynaApp.get_system_commands
 KEYS = tuple(SPECIAL.get(cap, cap) for key in KEYMAP.keys if not _DOORS & set(key.actions) for cap in key.caps)
 PAGES = ("?", "E", "y", "B", "/", "\x10")
 """Keys that open a page over the screen."""
@@ -53,14 +57,9 @@ _ODD = "äß世🧑\u0301\u200d\u202e\u00a0\ufffd\U000e0041ﷺ"
 LARGEST = (300, 100)
 
 
-def without_the_door() -> Keymap:
-    """The key map without what leaves the program or stops it, for the command palette."""
-    groups = (replace(group, keys=tuple(filter(_stays, group.keys))) for group in KEYMAP.groups)
-    return replace(KEYMAP, groups=tuple(groups))
-
-
-def _stays(key: Key) -> bool:
-    return not _DOORS & set(key.actions)
+def commands_that_stay(app: DynaApp, screen: Screen[Any]) -> Iterator[SystemCommand]:
+    """What the command palette offers, without what leaves the program or stops it."""
+    return (command for command in _COMMANDS(app, screen) if command.title not in ("quit", "suspend"))
 
 
 def storm(seed: int, strokes: int) -> Iterator[str]:

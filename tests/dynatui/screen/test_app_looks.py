@@ -11,6 +11,7 @@ from dynatui.screen.app import DynaApp
 from dynatui.screen.screens.breaks import BreakScreen
 from dynatui.screen.screens.edit import EditScreen
 from dynatui.screen.screens.page import TextPage
+from dynatui.screen.screens.palette import Palette
 from dynatui.screen.widgets.canvas import Canvas
 from dynatui.sources.playback import TraceSource
 from tests.dynatui.render.scripted import plain_round, run, story, tree_round
@@ -237,7 +238,7 @@ async def test_a_click_on_a_slider_turns_it() -> None:
 async def test_the_palette_finds_commands_by_name() -> None:
     async with shown() as (app, _, pilot):
         titles = {command.title for command in app.get_system_commands(app.screen)}
-        assert {"freeze", "τh: less", "panel: work", "quit"} <= titles
+        assert {"freeze", "τh: down", "panel: work", "quit"} <= titles
         await pilot.press("ctrl+p")
         await pilot.pause()
         await pilot.press(*"mask", "enter")
@@ -315,3 +316,16 @@ async def test_a_recording_is_stepped_by_rounds() -> None:
         before = app.scene.place.round
         await pilot.press(".", ".")
         assert app.scene.place.round == before + 2
+
+
+async def test_a_palette_that_is_closed_while_it_opens_ends_in_nothing() -> None:
+    async with shown() as (app, _, pilot):
+        palette = Palette(id="--command-palette")
+        await app.push_screen(palette)
+        await palette.remove_children()
+        palette._gather_commands("")
+        await pilot.pause()
+        assert app.is_running
+        await pilot.press("escape")
+        await pilot.pause()
+        assert not isinstance(app.screen, Palette)

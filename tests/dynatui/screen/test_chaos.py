@@ -13,19 +13,22 @@ from textual.geometry import Size
 
 from dynatui.keep.recording import read
 from dynatui.screen.app import DynaApp
-from dynatui.session import Models, Session, View
+from dynatui.session import Models, Session
 from dynatui.sources.engine import EngineSource
 from tests.dynatui.render.scripted import story
 from tests.dynatui.screen.pty_terminal import Start, Terminal, assert_left_clean, terminals, written
-from tests.dynatui.screen.storm import LARGEST, PAGES, sizes, storm, without_the_door
+from tests.dynatui.screen.storm import LARGEST, PAGES, commands_that_stay, sizes, storm
 from tests.dynatui.screen.terminal_grammar import strangers
 from tests.dynatui.screen.tireless import Tireless, script
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")
 
 ESCAPE = "\x1b[27u"
-NO_DOOR = "import dynatui.keymap; from tests.dynatui.screen.storm import without_the_door\n"
-NO_DOOR += "dynatui.keymap.KEYMAP = without_the_door()\n"
+NO_DOOR = """
+from dynatui.screen.app import DynaApp
+from tests.dynatui.screen.storm import commands_that_stay
+DynaApp.get_system_commands = commands_that_stay
+"""
 
 
 @pytest.fixture
@@ -40,10 +43,11 @@ async def test_random_keys_and_sizes_while_it_decodes_break_nothing(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.setattr(DynaApp, "get_system_commands", commands_that_stay)
     source = EngineSource(
         Session(("one", "two", "three"), Models("big", "small")), Tireless(rounds=300).load, rest_s=0.0
     )
-    app = DynaApp(source, View(keys=without_the_door()))
+    app = DynaApp(source)
     async with app.run_test(size=(120, 40)) as pilot:
         driver = app._driver
         assert driver is not None
@@ -87,7 +91,7 @@ def weather(terminal: Terminal, home: Path, seed: int, strokes: int, resizes: in
         terminal.send(ESCAPE * 3)
         terminal.read(0.2)
         terminal.send("?")
-        if "the arrow keys scroll" in terminal.read(0.3):
+        if "arrow keys, j k g G scroll" in terminal.read(0.3):
             return
         if not terminal.child.isalive():
             break

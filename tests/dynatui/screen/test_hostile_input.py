@@ -51,7 +51,7 @@ def assert_goes_on(terminal: Terminal, sent: bytes) -> None:
     terminal.send(sent)
     terminal.read(0.4)
     terminal.send("?")
-    terminal.wait_for("the arrow keys scroll")
+    terminal.wait_for("arrow keys, j k g G scroll")
     terminal.send("\x1b[27u")
     terminal.read(0.3)
 

@@ -244,3 +244,16 @@ async def test_a_key_of_the_settings_does_what_its_name_says_and_the_screen_show
         await pilot.press("Q")
         await pilot.pause()
         assert not app.is_running
+
+
+@pytest.mark.parametrize("key", ["?", "B", "/", "E", "ctrl+p"])
+async def test_quick_keys_close_a_page_once(key: str) -> None:
+    async with shown() as (app, _, pilot):
+        await pilot.press(key)
+        page = app.screen
+        page.dismiss()
+        page.dismiss()
+        await pilot.pause()
+        assert len(app.screen_stack) == 1
+        await pilot.press("k")
+        assert app.scene.place.round == 5
