@@ -24,6 +24,8 @@ GUIDE: tuple[tuple[str, str], ...] = (
      "most."),
     ("= ar", "The text is the one of plain decoding, as far as both are. ~ it differs, and where; a near tie is a "
      "difference within rounding. ! it differs by more than rounding."),
+    ("Tree", "Each guess with its probability, then that of its whole path, as the draft sees them. repeats 12 tokens: "
+     "the path is a copy; so many tokens up to its end stand earlier in the text. The target often agrees, even at 0 %."),
     ("Curves", "▲ you turned a knob. ┊ the round that is looked at. ┄ A, as you pinned it."),
     ("A/B", f"What the settings that you pinned (A) and those in force now (B) yield. {ASSUMPTION}."),
     ("Time line", "● is the round that is shown, ▲ a turn of yours. Left of the end the work goes on unseen."),
