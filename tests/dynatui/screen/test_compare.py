@@ -147,9 +147,12 @@ def states() -> tuple[RunState, RunState]:
 def test_the_table_has_both_figures_and_their_ratio(states: tuple[RunState, RunState]) -> None:
     _, head, a, b, ratio, verdict, _ = lines(versus.table(states, (110, 7)))
     assert head.split()[1:-1] == [
+        "whole",
+        "run",
         "tokens/s",
         "L-bar",
-        "acceptance",
+        "acc.",
+        "rate",
         "ms/round",
         "tokens",
         "rounds",
