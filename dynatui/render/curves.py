@@ -23,7 +23,7 @@ def scale_of(scene: Scene) -> Scale:
     if scene.scale is not None:
         return scene.scale
     run = scene.state.run
-    return Scale(run.max_new_tokens if run else 1, deepest(scene))
+    return Scale(run.max_new_tokens if run else 1, deepest(scene), scene.state.lane.committed)
 
 
 def deepest(scene: Scene) -> float:
@@ -119,7 +119,8 @@ def _named(lines: Sequence[Line], names: Sequence[str]) -> Row:
 
 def _framed(scene: Scene, title: Row, lines: tuple[Line, ...], size: tuple[int, int], *, labelled: bool) -> Rows:
     flags = [Flag(mark.token, _label(mark) if labelled else "") for mark in scene.state.lane.marks]
-    axis = Axis(*window(scale_of(scene).tokens, scene.state.lane.committed), flags, looked_at(scene))
+    scale = scale_of(scene)
+    axis = Axis(*window(scale.tokens, scale.newest), flags, looked_at(scene))
     left, right, *others = lines
     return frame(title, chart(left, right, others, axis, inside(size), scene.symbols), size)
 
