@@ -268,9 +268,10 @@ def test_the_same_rounds_are_no_clear_difference_however_they_are_summed() -> No
 
 
 def test_what_a_turn_pinned_follows_a_place_before_it_and_what_a_hand_pinned_does_not() -> None:
-    events = [run(), *(tree_round(number) for number in range(6))]
+    events: list[Event] = [run(), *(tree_round(number) for number in range(6))]
     whole, earlier = state_of(events), state_of(events[:4])
-    other = state_of([structs.replace(run(), started_at="later"), *events[1:4]])
+    later: Event = structs.replace(run(), started_at="later")
+    other = state_of([later, *events[1:4]])
     pin = Pin.of(whole, "dynatree")
     assert [pin.follows(state) for state in (earlier, whole, other)] == [True, False, False]
     assert not Pin.of(whole, "dynatree", by_hand=True).follows(earlier)
