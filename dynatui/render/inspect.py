@@ -118,7 +118,7 @@ def _who(token: Token) -> list[Row]:
 
 
 def _draft(event: Round, token: Token) -> list[Row]:
-    """What the draft thought of the token."""
+    """The probability and the rank that the draft gave the token."""
     if event.draft_forwards is None:
         return [_said("this method does not show its draft")]
     if drafted_nodes(event) == 0:

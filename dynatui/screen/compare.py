@@ -257,5 +257,7 @@ def side_by_side(left: Recording, right: Recording, view: View) -> int:
             app.run(mouse=False)
             gone = line.lost
     if gone:
-        os._exit(app.return_code or 128 + signal.SIGHUP)  # there is nobody to be told, and a flush could wait for ever
+        os._exit(
+            app.return_code or 128 + signal.SIGHUP
+        )  # nobody is left to read a message, and a flush could wait for ever
     return app.return_code or 0

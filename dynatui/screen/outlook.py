@@ -1,6 +1,6 @@
 """Brings the scene up to date: what is known, where the user looks, what is held, what it costs.
 
-What is dear to find out, a GPU's load or an estimate, is found out seldom. Knows no widget.
+What is expensive to compute, a GPU's load or an estimate, is refreshed seldom. Knows no widget.
 """
 
 from collections.abc import Callable
