@@ -257,7 +257,5 @@ def side_by_side(left: Recording, right: Recording, view: View) -> int:
             app.run(mouse=False)
             gone = line.lost
     if gone:
-        os._exit(
-            app.return_code or 128 + signal.SIGHUP
-        )  # nobody is left to read a message, and a flush could wait for ever
+        os._exit(app.return_code or 128 + signal.SIGHUP)  # nobody reads any more, and a flush could wait for ever
     return app.return_code or 0
