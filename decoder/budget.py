@@ -24,7 +24,7 @@ FORESIGHT = 0.9
 PLAIN_EVERY = 64
 """So many rounds after the last plain one another is run, to know what it costs."""
 REMEMBERED = 4096
-"""Tokens of a prompt in which what is said again is looked for."""
+"""Tokens of a prompt, the newest, in which repetitions are looked for."""
 _SLOPE_ROWS = 8
 
 
@@ -123,7 +123,7 @@ class NodeBudget:
 
     def _begin(self, behind: int) -> None:
         costs, price = self.costs, self.price
-        # Not round by round: where the draft is silent, a round costs no more than one of `ar`.
+        # Not round by round: without a draft, a round must cost no more than one of `ar`.
         self._repeats.extend(self._unread)
         self._unread.clear()
         slope_s = costs.verify.seconds(1 + _SLOPE_ROWS) - costs.verify.seconds(1)

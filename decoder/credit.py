@@ -1,7 +1,7 @@
-"""Whether drafting is worth a try: how many tokens a text may still lose to guesses, and when a silent draft is heard.
+"""Whether drafting is worth a try: how many tokens guesses may still lose, and when an unused draft is tested.
 
 A text begins with some credit; guesses that fail spend it and guesses that hold earn it. Without credit, or where
-guesses have become hopeless, rounds go without a draft. Now and then the draft is heard: it reads what it has missed,
+guesses have become hopeless, rounds go without a draft. Now and then the draft is tested: it reads what it has missed,
 and what it would have guessed decides whether it is given credit again. Knows chances and costs, neither trees nor
 clocks.
 """
@@ -28,9 +28,9 @@ LEAST_STAKE = 0.8
 HOPE = 1.5
 """Drafting may pay where it would if guesses were likelier by this than they have been lately."""
 PATIENCE = 12
-"""Plain rounds after which the draft is heard; two thirds where other texts have shown that drafting pays."""
+"""Plain rounds after which the draft is tested; two thirds where other texts have shown that drafting pays."""
 MOST_PATIENCE = 256
-"""It is heard less often the longer its guesses fail, since reading what it missed takes time; but not less often."""
+"""It is tested less often the longer its guesses fail, since reading what it missed takes time; but not less often."""
 LONGEST_CHAIN = 8
 
 
@@ -50,7 +50,7 @@ class Credit:
         self.tokens = CREDIT + self._trust * TRUST_CREDIT
         """That drafting may lose from here on."""
         self.patience = self._least_patience
-        """The draft is heard when it has missed so many rows."""
+        """The draft is tested when it has missed so many rows."""
         self.hopeful = self._may_pay()
         """Whether drafting may pay, as far as guesses of late tell."""
 
@@ -73,7 +73,7 @@ class Credit:
         """Takes note of what the draft would have guessed for the latest tokens of a text that went without it.
 
         What was easy or hard long ago says little of what comes. Where the guesses would have paid, they are given
-        credit again; where not, they are heard less often.
+        credit again; where not, the draft is tested less often.
 
         Args:
             guesses: Its best tokens and their log-probabilities.

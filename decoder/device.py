@@ -1,4 +1,4 @@
-"""Where models run and what time and memory that takes: the only module that speaks to torch.cuda."""
+"""Where models run and what time and memory that takes: the only module that uses torch.cuda."""
 
 import gc
 import os

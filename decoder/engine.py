@@ -29,7 +29,7 @@ from decoder.tree import TokenTree
 from decoder.verify.greedy import accept
 
 HEARD_FROM, HEARD = 4, 32
-"""Rows; a draft that lags behind by more has missed rounds, and is heard for so many of the latest."""
+"""Rows; a draft that lags behind by more has missed rounds, and is tested on so many of the latest."""
 Reason = Literal["length", "eos"]
 
 
@@ -61,7 +61,7 @@ AtStage = Callable[[Literal["drafted", "verified"], Outcome], float]
 
 
 def go_on(_stage: str, _outcome: Outcome) -> float:
-    """Nobody holds the round up."""
+    """Does not hold the round up."""
     return 0.0
 
 
@@ -208,7 +208,7 @@ class TreeSession:
         return grown, self.drafter.forwards - before
 
     def _catch_up(self, drafter: Drafter, behind: int, count: int) -> Children:
-        """The draft's best next tokens; after rounds without it, its budget hears what it would have guessed."""
+        """The draft's best next tokens; after rounds without it, its budget learns what it would have guessed."""
         if self._nodes is None or behind <= HEARD_FROM:
             return drafter.catch_up(self.text, count)
         *missed, last = drafter.catch_up_aloud(self.text, count, HEARD)

@@ -49,7 +49,7 @@ FIGURES = (
         "block efficiency, mean acceptance length (vLLM), spec accept length (SGLang), MAT (Spec-Bench)",
     ),
     Figure("path_length", "l-bar", "accepted / rounds, without the bonus token"),
-    Figure("acceptance_rate", "acceptance", "accepted / drafted", "draft acceptance rate (vLLM)"),
+    Figure("acceptance_rate", "acceptance rate", "accepted / drafted", "draft acceptance rate (vLLM)"),
     Figure("depth_acceptance", "depth acceptance", "mean over rounds of accepted depth / depth of the tree"),
     Figure("decode_s", "decode s", "own decode time, prompt excluded"),
     Figure("tokens_per_second", "tokens/s", "committed / decode_s"),

@@ -126,14 +126,14 @@ class LanguageModel:
     def release_module(self) -> Any:
         """The module, which nobody else may hold, for one who takes it apart.
 
-        The model cannot run until it is told by what else it does.
+        The model cannot run until it is given another forward form.
         """
         module, self._module = self.module, None
         self.drop_forward()
         return module
 
     def drop_forward(self) -> None:
-        """Lets go of what it runs by, until it is told by what else it runs."""
+        """Drops the forward form that it runs by; it cannot run until it is given another."""
         vars(self).pop("_forward", None)
 
     def run_by(self, forward: Forward) -> None:

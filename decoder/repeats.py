@@ -1,9 +1,9 @@
-"""Where a text says again what it has said before: how long the end of it is that has been there already.
+"""Repetition in a text: the length of its longest suffix that occurs in it before.
 
-Greedy text falls into loops; code, lists and names repeat. A guess that goes on as the text did before is far likelier
-to be right than the draft thinks, and the more so the longer the piece that is said again. A suffix automaton (Blumer
-and others, 1985) tells the length of that piece for the text and for every path of a tree, in the same time however
-long the text is. Knows tokens as numbers, and neither models nor trees.
+Greedy text falls into loops; code, lists and names repeat. A guess that continues a repetition is far likelier to be
+right than its draft probability says, and the more so the longer the repeated suffix. A suffix automaton (Blumer and
+others, 1985) gives the length of that suffix for the text and for every path of a tree, in a time that does not depend
+on the length of the text. Knows tokens as numbers, and neither models nor trees.
 """
 
 from collections.abc import Iterable

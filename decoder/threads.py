@@ -21,7 +21,7 @@ from decoder.models import LanguageModel, Pair
 
 Result = TypeVar("Result")
 AWAKE_S = 0.005
-"""Torch's threads go to sleep when they have had nothing to do for about so long."""
+"""Idle time after which torch's threads sleep, about."""
 ROUSING = 1 << 16
 """Numbers that one thread is given to write; for fewer torch would not ask another."""
 REPEATS = 5

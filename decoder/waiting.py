@@ -1,7 +1,6 @@
-"""Everything that the engine's thread sleeps for: a paused run, a step, slow motion.
+"""All waiting of the engine's thread: a paused run, a step, slow motion.
 
-Whoever waits here looks again every few hundredths of a second, so that the user's next word is heard at once. Knows no
-models.
+Every wait polls `Steering` each 20 ms, so a command of the user takes effect within that time. Knows no models.
 """
 
 import time
@@ -10,11 +9,11 @@ from collections.abc import Callable
 from decoder.steering import Stage, Steering
 
 Idle = Callable[[], bool]
-"""Does something useful while nobody waits; returns whether there was anything to do."""
+"""Work for the time of a wait; returns whether there was any to do."""
 
 NAP_S = 0.02
 SLEEP_S = 0.08
-"""No shorter sleep is worth its cold start."""
+"""Shortest sleep: the round after a sleep is slowed by cold caches, so shorter ones would cost more than they wait."""
 
 
 def no_work() -> bool:
@@ -50,7 +49,7 @@ class SlowMotion:
     """Sleeps as long as the chosen speed asks for, after a few rounds at once.
 
     A round after a sleep takes several times as long as one that follows another, since threads and caches have gone
-    cold. So it sleeps seldom, though often enough for a fluent picture.
+    cold. So it sleeps seldom, though often enough for a smooth picture.
     """
 
     def __init__(self, steering: Steering) -> None:

@@ -57,7 +57,7 @@ def read(index: int) -> GpuLoad | None:
 
 
 def gpus() -> list[Gpu]:
-    """All GPUs of this machine; none where NVML is silent."""
+    """All GPUs of this machine; none where NVML does not answer."""
     nvml = _library()
     if nvml is None:
         return []

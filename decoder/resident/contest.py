@@ -108,7 +108,7 @@ def _compile(
 
 def _quietly(form: Compiled, sizes: Sequence[int]) -> None:
     with warnings.catch_warnings():
-        # What a compiler thinks of our operations is told by the time that they take.
+        # How well a compiler handles our operations shows only in the time that they take.
         warnings.simplefilter("ignore")
         form.compile(sizes)
 

@@ -1,4 +1,4 @@
-"""What a session asks of its seat: work that flies on the device, and the reports that it sends home.
+"""What a session asks of its seat: work that is queued on the device, and the results that are copied to the host.
 
 The only place where a round's work, its times and its one wait meet. Knows neither rules nor texts.
 """

@@ -131,7 +131,7 @@ class Pace:
         """The best size, and how many more rounds may take it."""
 
     def begin(self) -> None:
-        """A new text: what was learnt from others weighs less, and a small draft asks how it is."""
+        """A new text: what was learnt from others weighs less, and small drafts test how predictable it is."""
         self.odds.fade(FADED)
         self._resting, self._rest, self._chosen = 0, FIRST_REST, None
         # Times may have been odd: where no draft could pay by them, one round looks again.

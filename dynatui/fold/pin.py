@@ -110,6 +110,11 @@ class Pin:
         lane = state.lanes.get(self.method, LaneState())
         return samples_of(lane, since=max(self.rounds if _started(state) == self.started_at else 0, lane.last_turn))
 
+    def follows(self, state: RunState) -> bool:
+        """Whether a turn made it that comes later in the run than what is shown."""
+        shown = len(state.lanes.get(self.method, LaneState()).past)
+        return not self.by_hand and _started(state) == self.started_at and self.rounds > shown
+
     def after_turn(self, state: RunState) -> "Pin":
         """The pin once another knob was turned; `state` is what was known before.
 

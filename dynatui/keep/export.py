@@ -1,4 +1,4 @@
-"""What a user takes home of a run: its figures, rounds and text as files that other programs read.
+"""A run as files that other programs read: its figures, rounds and text.
 
 Pure functions make the contents, `export` alone writes them: all into one new folder that only its owner can open, or
 nothing. The figures are those that `--json` prints for the recorded run. Knows nothing of the screen: the picture comes

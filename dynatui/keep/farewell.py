@@ -17,7 +17,7 @@ from dynatui.render.ink import column, percent, short
 
 __all__ = ["SessionLog", "lines", "options"]
 
-_WIDTHS = (7, 7, 6, 9, 9, 9, 11)
+_WIDTHS = (7, 7, 6, 11, 9, 9, 11)
 """Cells of the columns beside the first."""
 _LEAST_NAME = 10
 
@@ -41,7 +41,7 @@ def _table(log: SessionLog, width: int) -> Iterator[str]:
         return
     room = max(_LEAST_NAME, min(OPENING, width - sum(_WIDTHS)))
     methods = sorted({line.method for line in runs})
-    heads = ("rounds", "tokens", "L-bar", "accepted", "tokens/s", "speed-up", "same as ar")
+    heads = ("rounds", "tokens", "L-bar", "acc. rate", "tokens/s", "speed-up", "same as ar")
     yield _row(column(f"{', '.join(methods)} on", room), heads)
     for line in runs:
         yield _row(column(f"{line.number} {line.opening}", room), _cells(line.figures))

@@ -76,7 +76,7 @@ class Recorder:
     def close(self) -> None:
         """Ends the recording; a second call does nothing.
 
-        While another thread writes a line, this waits for a moment only: a pipe that nobody reads takes it never.
+        While another thread writes a line, this waits for a moment only: a pipe without a reader never takes it.
         """
         self._ended = True
         if self._writing.acquire(timeout=_PATIENCE_S):

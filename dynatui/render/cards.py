@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from dynatui.fold.lane import Curve
 from dynatui.render.curves import deepest, recent, scale_of
-from dynatui.render.ink import Ink, Row, Rows, best, column, fit, fitting, short, trend
+from dynatui.render.ink import Ink, Row, Rows, best, column, fit, fitting, short, trend, width_of
 from dynatui.render.scene import Scene
 from dynatui.render.words import limited
 
@@ -147,11 +147,15 @@ def _line(scene: Scene, width: int) -> Row:
     figures, knobs = state.figures().get(state.watched), state.knobs
     if figures is None:
         return fit(((" a small model guesses, a large one checks", "dim"),), width)
-    parts: list[Row] = [
-        ((f" {short(figures.tokens_per_second, 0)}/s ", "first"),),
-        ((f"L-bar {short(figures.tokens_per_round)} ", "first"),),
-    ]
-    if knobs is not None:
-        parts.append(((f"D0 {short(knobs.d0, 1)} τh {short(knobs.tau_h)} τl {short(knobs.tau_l)} ", "second"),))
-    parts.append(((f"depth acc. {short(figures.depth_acceptance)}", "first"),))
-    return fitting(parts, width)
+    rate, yielded = f" {short(figures.tokens_per_second, 0)}/s ", short(figures.tokens_per_round)
+    acceptance = f"depth acc., run {short(figures.depth_acceptance)}"
+    set_to = f"D0 {short(knobs.d0, 1)} τh {short(knobs.tau_h)} τl {short(knobs.tau_l)} " if knobs is not None else ""
+    plainly = f"{rate}L-bar, run {yielded} {set_to}"
+    name = "L-bar, run" if width_of(((plainly, "plain"),)) <= width else "L-bar"
+    texts: tuple[tuple[str, Ink], ...] = (
+        (rate, "first"),
+        (f"{name} {yielded} ", "first"),
+        (set_to, "second"),
+        (acceptance, "first"),
+    )
+    return fitting([(text,) for text in texts if text[0]], width)

@@ -15,7 +15,6 @@ from dynatui.render.chart import Axis, Flag, Line, chart, window
 from dynatui.render.ink import Row, Rows, fit, frame, inside, joined, short, trend, width_of
 from dynatui.render.scene import Scale, Scene
 
-_WIDE = 54
 _LARGEST = 1e6
 
 
@@ -24,7 +23,7 @@ def scale_of(scene: Scene) -> Scale:
     if scene.scale is not None:
         return scene.scale
     run = scene.state.run
-    return Scale(run.max_new_tokens if run else 1, deepest(scene))
+    return Scale(run.max_new_tokens if run else 1, deepest(scene), scene.state.lane.committed)
 
 
 def deepest(scene: Scene) -> float:
@@ -42,7 +41,8 @@ def acceptance(scene: Scene, width: int, height: int) -> Rows:
     left = Line(curves.acceptance, 0.0, 1.0, "first")
     right = Line(curves.tokens, 1.0, scale_of(scene).top, "second", "dotted")
     behind = (_behind(ghosts.acceptance, left), _behind(ghosts.tokens, right))
-    title = _title(scene, width, (("Depth acceptance", left), ("L-bar", right)), recent(scene))
+    wordings = (("Depth acceptance", "L-bar"), recent(scene)), (("Depth acc.", "L-bar"), _last(scene))
+    title = _title(scene, width, (left, right), wordings)
     return _framed(scene, title, (left, right, *behind), (width, height), labelled=False)
 
 
@@ -53,24 +53,25 @@ def depth(scene: Scene, width: int, height: int) -> Rows:
     drafted = Line(curves.depth, 0.0, most, "third", "dashed", digits=0)
     if not curves.d0.points:
         behind = [_behind(ghosts.depth, drafted)]
-        title = _title(scene, width, (("Depth drafted", drafted),), recent(scene))
+        title = _title(scene, width, (drafted,), ((("Depth drafted",), recent(scene)), (("Depth",), _last(scene))))
         empty = Line(Curve(), 0.0, most, "third", digits=0)
         return _framed(scene, title, (drafted, empty, *behind), (width, height), labelled=True)
     left = Line(curves.d0, 0.0, most, "first", digits=0)
     right = Line(curves.tau_h, 0.0, 1.0, "second", "dotted")
     behind = [_behind(ghosts.d0, left), _behind(ghosts.tau_h, right), _behind(ghosts.depth, drafted)]
-    names = ("D0 base depth", "τh sure from", "depth drafted") if width >= _WIDE else ("D0", "τh", "drafted")
-    title = _title(scene, width, tuple(zip(names, (left, right, drafted), strict=True)), "▲ your turns")
+    note = "▲ your turns"
+    wordings = (("D0 base depth", "τh sure from", "depth drafted"), note), (("D0", "τh", "drafted"), note)
+    title = _title(scene, width, (left, right, drafted), wordings)
     return _framed(scene, title, (left, right, *behind, drafted), (width, height), labelled=True)
 
 
 def trends(scene: Scene, width: int, height: int) -> Rows:
     """The same on a single line, for small terminals."""
     del height
-    curves, scale = scene.state.lane.curves, scale_of(scene)
-    room = max(0, (width - 36) // 3)
+    curves, scale, head = scene.state.lane.curves, scale_of(scene), f" {_last(scene)}: "
+    room = max(0, (width - 36 - len(head)) // 3)
     parts: list[Row] = [
-        ((" depth acc. ", "dim"), (trend(curves.acceptance.points, room, 0.0, 1.0), "first")),
+        ((f"{head}depth acc. ", "dim"), (trend(curves.acceptance.points, room, 0.0, 1.0), "first")),
         (("L-bar ", "dim"), (trend(curves.tokens.points, room, 1.0, scale.top), "second")),
         (("depth ", "dim"), (trend(curves.depth.points, room, 0.0, scale.deepest), "third")),
     ]
@@ -80,6 +81,11 @@ def trends(scene: Scene, width: int, height: int) -> Rows:
 def recent(scene: Scene) -> str:
     """What the curves are means of."""
     return f"last {scene.state.lane.window} rounds"
+
+
+def _last(scene: Scene) -> str:
+    """The same in fewer cells."""
+    return f"last {scene.state.lane.window}"
 
 
 def looked_at(scene: Scene) -> int | None:
@@ -94,24 +100,27 @@ def looked_at(scene: Scene) -> int | None:
     return past[number].position if 0 <= number < len(past) else None
 
 
-def _title(scene: Scene, width: int, lines: Sequence[tuple[str, Line]], note: str) -> Row:
-    """Which line is which; the note and then A give way where they do not fit."""
+def _title(scene: Scene, width: int, lines: Sequence[Line], wordings: Sequence[tuple[Sequence[str], str]]) -> Row:
+    """Which line is which and a note, in the first wording that fits, A before the note where both do."""
+    a: Row = (("  A", "title"), (" ┄┄", "ghost")) if scene.pinned is not None else ()
+    made: list[tuple[Row, Row]] = [(_named(lines, names), ((f" ─ {note}", "dim"),)) for names, note in wordings]
+    fitting: list[Row] = [(*named, *ghost, *note) for ghost in (a, ()) for named, note in made]
+    fitting += [made[-1][0], made[-1][0][:2]]
+    return next((row for row in fitting if width_of(row) <= max(0, width - 6)), fitting[-1])
+
+
+def _named(lines: Sequence[Line], names: Sequence[str]) -> Row:
     signs = {"solid": "━━", "dotted": "┅┅", "dashed": "╍╍", "sparse": "┄┄"}
     parts: list[Row] = [
-        ((name if place == 0 else f"  {name}", "title"), (f" {signs[line.stroke]}", line.ink))
-        for place, (name, line) in enumerate(lines)
+        ((f"  {name}", "title"), (f" {signs[line.stroke]}", line.ink)) for name, line in zip(names, lines, strict=True)
     ]
-    if scene.pinned is not None:
-        parts.append((("  A", "title"), (" ┄┄", "ghost")))
-    row: Row = ()
-    for part in (*parts, ((f" ─ {note}", "dim"),)):
-        row = (*row, *part) if width_of((*row, *part)) <= max(0, width - 6) or not row else row
-    return row
+    return ((names[0], "title"), parts[0][1], *joined(parts[1:], ()))
 
 
 def _framed(scene: Scene, title: Row, lines: tuple[Line, ...], size: tuple[int, int], *, labelled: bool) -> Rows:
     flags = [Flag(mark.token, _label(mark) if labelled else "") for mark in scene.state.lane.marks]
-    axis = Axis(*window(scale_of(scene).tokens, scene.state.lane.committed), flags, looked_at(scene))
+    scale = scale_of(scene)
+    axis = Axis(*window(scale.tokens, scale.newest), flags, looked_at(scene))
     left, right, *others = lines
     return frame(title, chart(left, right, others, axis, inside(size), scene.symbols), size)
 

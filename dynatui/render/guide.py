@@ -12,8 +12,10 @@ GUIDE: tuple[tuple[str, str], ...] = (
      "would have written itself, and one token of its own, become text."),
     ("L-bar", "Tokens per round: what one pass of the target yields. 1 is decoding without a draft. Text that repeats "
      "itself inflates it, so the share of distinct 8-grams stands beside it."),
-    ("Depth acceptance", "How far down the tree the target agreed: accepted depth over the depth of the tree. A round "
-     "without a draft counts as 0 in the mean of a run; curve and history leave it out."),
+    ("Depth acceptance", "How far down the tree the target agreed: accepted depth over the depth of the tree. Run: the "
+     "mean of the whole run, a round without a draft counts as 0. Last 10: the mean of the newest rounds that drafted, "
+     "which curves and history go by."),
+    ("Acceptance rate", "Accepted guesses over drafted ones, always of the whole run. Short: acc. rate and depth acc."),
     ("History", "Past rounds move D0 and τh so that depth acceptance comes to its aim: above it deeper trees and a "
      "lower τh, below it the other way."),
     ("τh", "Where the draft's best guess is at least this probable, it makes the fewest guesses."),
@@ -24,6 +26,8 @@ GUIDE: tuple[tuple[str, str], ...] = (
      "most."),
     ("= ar", "The text is the one of plain decoding, as far as both are. ~ it differs, and where; a near tie is a "
      "difference within rounding. ! it differs by more than rounding."),
+    ("Tree", "Each guess with its probability, then that of its whole path, as the draft sees them. repeats 12 tokens: "
+     "so many tokens up to the end of the path stand earlier in the text; the target often agrees, even at 0 %."),
     ("Curves", "▲ you turned a knob. ┊ the round that is looked at. ┄ A, as you pinned it."),
     ("A/B", f"What the settings that you pinned (A) and those in force now (B) yield. {ASSUMPTION}."),
     ("Time line", "● is the round that is shown, ▲ a turn of yours. Left of the end the work goes on unseen."),

@@ -12,15 +12,13 @@ from decoder.metrics import Tally, first_difference
 from dynatui.fold.state import RunState
 from dynatui.fold.tokens import Token
 from dynatui.render.ink import Row, Rows, fit, fitting, frame, inside, joined, percent, share, short, width_of
-from dynatui.render.rounds import piece_text, probability, round_of
+from dynatui.render.rounds import LEAST_SHOWN, piece_text, probability, round_of
 from dynatui.render.scene import Scene
 from dynatui.render.wrap import wrapped
 
 _ALL = 7
 """Rows from which on each fact has a row of its own."""
 _LABEL = 8
-_SURE = 0.005
-"""Least probability that does not round to 0 %."""
 _TENTH_MS = 1e-4
 _DOT: Row = ((" · ", "dim"),)
 
@@ -120,7 +118,7 @@ def _who(token: Token) -> list[Row]:
 
 
 def _draft(event: Round, token: Token) -> list[Row]:
-    """What the draft thought of the token."""
+    """The probability and the rank that the draft gave the token."""
     if event.draft_forwards is None:
         return [_said("this method does not show its draft")]
     if drafted_nodes(event) == 0:
@@ -206,4 +204,4 @@ def _counted(guesses: int) -> str:
 
 
 def _chance(value: float) -> str:
-    return "<1%" if not math.isfinite(value) or value < _SURE else f"{100 * value:.0f}%"
+    return "<1%" if not math.isfinite(value) or value < LEAST_SHOWN else f"{100 * value:.0f}%"

@@ -8,7 +8,7 @@ from dynatui.fold.state import RunState
 from dynatui.fold.tokens import entry_of
 from dynatui.render.ink import Ink, Row, Rows, column, frame, inside
 from dynatui.render.scene import Scene
-from dynatui.render.words import continues, joint, reason, target, turned, versus
+from dynatui.render.words import continues, joint, reasons, turned
 
 Reason: TypeAlias = Literal["length", "eos", "stopped", "error"]
 _WHEN, _WHEN_BRIEF, _WHO = 15, 8, 10
@@ -77,10 +77,9 @@ def _changes(lane: LaneState) -> list[Entry]:
 
 
 def _change(first: int, change: Change, lane: LaneState) -> Entry:
-    why = reason(change, lane)
-    brief = f"acceptance {versus(change.acceptance, target(lane))}" if why and change.acceptance is not None else ""
+    why = reasons(change, lane)
     who = "you" if change.by_user else "history"
-    return Entry((first, change.mark.round), who, turned(change), (why, brief))
+    return Entry((first, change.mark.round), who, turned(change), why)
 
 
 def _difference(state: RunState) -> list[Entry]:

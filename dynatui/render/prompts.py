@@ -10,6 +10,7 @@ from dynatui.render.explain import explained
 from dynatui.render.ink import Ink, Row, Rows, best, column, frame, inside, short
 from dynatui.render.scene import Scene
 
+_TITLE = len("╭─ Prompts  ─╮")
 _NUMBER = 5
 _LEAST_OPENING = 12
 _LEAST_TOTALS = 4
@@ -28,7 +29,8 @@ def prompts(scene: Scene, width: int, height: int) -> Rows:
     """The table, scrolled to the prompt that is decoded now."""
     inner, room = inside((width, height))
     results = noted(scene.results, scene.state)
-    title: Row = (("Prompts", "title"), (" ─ n next, N previous, R again, E edit", "dim"))
+    keys = " ─ n next, N previous, R again, E edit"
+    title: Row = (("Prompts", "title"), (best(width - _TITLE, f" ─ figures of whole runs{keys}", keys), "dim"))
     if not results:
         return frame(title, [(("the first figures come with the first round", "dim"),)], (width, height))
     columns = _columns(inner)

@@ -69,7 +69,7 @@ def _warm(scene: Scene, name: str, entry: Figures | None) -> bool:
 def _table(scene: Scene, figures: Mapping[str, Figures], width: int) -> Rows:
     """How each method comes to its rate, where there is height to spare."""
     columns = _COLUMNS[: max(0, (width - _NAME) // _CELLS)]
-    rows: Rows = [((" " * _NAME, "dim"), *((f"{head:>{_CELLS}}", "dim") for head, _ in columns))]
+    rows: Rows = [((column("whole run", _NAME), "dim"), *((f"{head:>{_CELLS}}", "dim") for head, _ in columns))]
     for name, entry in figures.items():
         ink: Ink = "strong" if name == scene.state.watched else "plain"
         rows.append(((column(name, _NAME), ink), *((f"{value(entry):>{_CELLS}}", ink) for _, value in columns)))
@@ -97,7 +97,7 @@ def _ms(seconds: float | None) -> str:
 _CELLS = 14
 _COLUMNS: tuple[tuple[str, Callable[[Figures], str]], ...] = (
     ("tokens/round", lambda one: short(one.tokens_per_round)),
-    ("acceptance", lambda one: percent(one.acceptance_rate)),
+    ("acc. rate", lambda one: percent(one.acceptance_rate)),
     ("drafted", lambda one: _known(one.drafted)),
     ("text of ar", _same),
     ("depth acc.", lambda one: short(one.depth_acceptance)),

@@ -1,4 +1,4 @@
-"""Which round a picture is of, which of its nodes there is room for, and how a node is called.
+"""Which round a picture is of, which of its nodes there is room for, what it continues, and how a node is called.
 
 A tree may have more nodes than a panel has rows. Then the accepted path stays with the guesses that lost beside it,
 and of the rest the most probable nodes: their ancestors are never less probable, so what is shown is always a tree.
@@ -13,9 +13,13 @@ from msgspec import structs
 from decoder.events import Round
 from decoder.levels import ROOT_IS_DRAFTED
 from dynatui.clean import clean_line
+from dynatui.fold.copied import FARTHEST
 from dynatui.fold.state import RunState
 from dynatui.fold.tokens import Token
 from dynatui.render.scene import Scene
+
+LEAST_SHOWN = 0.005
+"""Least probability that does not round to 0 %."""
 
 
 def shown_round(scene: Scene) -> Round | None:
@@ -63,6 +67,23 @@ def chosen(event: Round, paths: Sequence[float], room: int) -> set[int]:
     rest = (node for node in range(len(paths)) if node not in first)
     ranked = sorted(rest, key=lambda node: (event.parents[node] not in first, -paths[node], node))
     return first | set(ranked[: max(0, room - len(first))])
+
+
+def before(scene: Scene, event: Round) -> Sequence[int]:
+    """The newest tokens of the text that a round continues, those of the prompt included."""
+    state = scene.state
+    tally, prompt = state.race.tallies.get(event.method), state.run.prompt_tokens if state.run else []
+    written = tally.tokens[max(0, event.position - FARTHEST) : event.position] if tally else ()
+    return (*prompt[-FARTHEST:], *written)
+
+
+def path_to(event: Round, node: int) -> list[int]:
+    """The drafted nodes from the root to a node."""
+    found = list[int]()
+    while node >= 0 and is_drafted(event, node):
+        found.append(node)
+        node = event.parents[node]
+    return found[::-1]
 
 
 def is_drafted(event: Round, node: int) -> bool:

@@ -45,6 +45,8 @@ class Scale:
     """Of the text."""
     deepest: float
     """Levels of a tree."""
+    newest: int = 0
+    """Tokens that the text has so far: a window that rolls ends there."""
 
     @property
     def top(self) -> float:
@@ -53,7 +55,7 @@ class Scale:
 
     def joined(self, other: "Scale") -> "Scale":
         """Axes that hold both."""
-        return Scale(max(self.tokens, other.tokens), max(self.deepest, other.deepest))
+        return Scale(max(self.tokens, other.tokens), max(self.deepest, other.deepest), max(self.newest, other.newest))
 
 
 @dataclass(frozen=True)

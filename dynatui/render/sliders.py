@@ -208,4 +208,5 @@ def _now(lane: LaneState, width: int) -> Row:
     steps = {"=": "holds", ">": "D0 up, τh down", "<": "D0 down, τh up"}[verdict]
     figures = versus(mean, aim)
     long = f"depth acceptance {figures} over the last {lane.window} rounds: {steps}"
-    return ((best(width, long, f"depth acceptance {figures}: {steps}") if width else f"{figures}: {steps}", "plain"),)
+    brief = f"depth acc. {figures}, last {lane.window}: {steps}"
+    return ((best(width, long, brief) if width else f"{figures}: {steps}", "plain"),)

@@ -4,13 +4,17 @@ from collections.abc import Mapping, Sequence
 
 from decoder.events import Limit, Round
 from decoder.levels import drafted_nodes
+from dynatui.fold.copied import copied
 from dynatui.render.ink import Ink, Row, Rows, bar, best, column, fit, frame, inside
 from dynatui.render.mask import mask
 from dynatui.render.rounds import (
+    LEAST_SHOWN,
+    before,
     bonus_of,
     chosen,
     is_drafted,
     path_logprobs,
+    path_to,
     piece_text,
     probability,
     shown_round,
@@ -22,6 +26,8 @@ _BAR = 8
 _NUMBERS = 6
 _WIDEST_NAME = 36
 _ROOM_FOR_NOTE = 18
+_LEAST_COPY = 4
+"""Tokens of a path from which on a repetition is no accident."""
 _ALONE: Mapping[Limit | None, str] = {
     "cost": "the target goes on alone: guesses would cost more time than they save",
     "context": "the target goes on alone: the context has no room for guesses",
@@ -42,7 +48,7 @@ def tree(scene: Scene, width: int, height: int) -> Rows:
     progress = best(width - _TITLE, *_progress(scene, event))
     title: Row = (("Tree", "title"), (f" ─ {progress}", "dim"))
     token = scene.inspected
-    body = nodes(event, inner, room - 1, marked=token.node if token else None)
+    body = nodes(event, inner, room - 1, before(scene, event), marked=token.node if token else None)
     if drafted_nodes(event) == 0 and event.knobs is not None:
         why = _ALONE.get(event.limited_by, _ALONE[None])
         body += wrapped(((why, "dim"),), inner)[: max(0, room - 1 - len(body))]
@@ -51,18 +57,35 @@ def tree(scene: Scene, width: int, height: int) -> Rows:
     return frame(title, body, (width, height))
 
 
-def nodes(event: Round, width: int, height: int, *, marked: int | None = None) -> Rows:
-    """The tree's rows, at most `height`; the last says what was left out."""
+def nodes(event: Round, width: int, height: int, text: Sequence[int] = (), *, marked: int | None = None) -> Rows:
+    """The tree's rows, at most `height`; the last says what was left out. `text` is what the round continues."""
     paths = path_logprobs(event)
     total = len(event.tokens)
     shown = chosen(event, paths, height if total <= height else height - 1)
+    copies = copies_among(event, paths, shown, text)
     rows = [
-        _node(event, node, guide, paths[node], width, marked=node == marked)
+        _node(event, node, guide, paths[node], width, copies.get(node, 0), marked=node == marked)
         for node, guide in walk(event.parents, shown)
     ]
     if total > len(shown) and height > 0:
         rows.append(((f"+ {total - len(shown)} more nodes", "dim"),))
     return rows[: max(0, height)]
+
+
+def copies_among(event: Round, paths: Sequence[float], shown: set[int], text: Sequence[int]) -> dict[int, int]:
+    """The shown leaves at the end of an improbable path that the text holds already: tokens of the longest repetition.
+
+    A path that repeats the text is often right although the draft gives it next to nothing; so `auto` keeps it.
+    """
+    inner = set(event.parents)
+    found = {}
+    for leaf in shown - inner:
+        path = path_to(event, leaf)
+        if _LEAST_COPY <= len(path) <= len(text) and probability(paths[leaf]) < LEAST_SHOWN:
+            length = copied(text, [event.tokens[node] for node in path])
+            if length >= len(path):
+                found[leaf] = length
+    return found
 
 
 def walk(parents: Sequence[int], shown: set[int]) -> list[tuple[int, str]]:
@@ -81,7 +104,7 @@ def walk(parents: Sequence[int], shown: set[int]) -> list[tuple[int, str]]:
     return order
 
 
-def _node(event: Round, node: int, guide: str, path: float, width: int, *, marked: bool) -> Row:
+def _node(event: Round, node: int, guide: str, path: float, width: int, copy: int, *, marked: bool) -> Row:
     accepted = node in event.accepted
     drafted = is_drafted(event, node)
     mark = ("● " if accepted else "○ ") if drafted else ""
@@ -96,13 +119,19 @@ def _node(event: Round, node: int, guide: str, path: float, width: int, *, marke
         note = "  last token" if room >= _ROOM_FOR_NOTE else ""
         return (*fit(((name, ink), (note, "dim")), room), (heading, "dim"))
     own = probability(event.logprobs[node])
+    drawn = bar(own, length) if copy == 0 else best(length, *_repeats(copy)).ljust(length)
+    drawn_ink: Ink = "warn" if copy else "good" if accepted else "bar"
     return (
         (guide, "frame"),
         (column(name, room), ink),
         (f" {_percent(own)} ", ink),
-        (bar(own, length), "good" if accepted else "bar"),
+        (drawn, drawn_ink),
         (f"  {_percent(probability(path))}", "dim"),
     )
+
+
+def _repeats(tokens: int) -> tuple[str, ...]:
+    return f"repeats {tokens} tokens", f"repeats {tokens}", f"rep. {tokens}"
 
 
 def _percent(probability: float) -> str:

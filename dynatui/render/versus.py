@@ -68,7 +68,7 @@ def _ms_per_round(found: Figures) -> float | None:
 _COLUMNS = (
     _Column("tokens/s", lambda found: found.tokens_per_second, lambda value: short(value, 1)),
     _Column("L-bar", lambda found: found.tokens_per_round, short),
-    _Column("acceptance", lambda found: found.acceptance_rate, percent),
+    _Column("acc. rate", lambda found: found.acceptance_rate, percent),
     _Column("ms/round", _ms_per_round, short),
     _Column("tokens", lambda found: found.committed, lambda value: f"{value or 0:.0f}"),
     _Column("rounds", lambda found: found.rounds, lambda value: f"{value or 0:.0f}"),
@@ -124,7 +124,7 @@ def table(states: Sequence[RunState], size: tuple[int, int]) -> Rows:
     left, right = (state.figures().get(state.watched) or Figures() for state in states)
     name = min(_NAME, max(3, inner // 3))
     shown = _COLUMNS[: max(1, (inner - name) // _COLUMN)]
-    rows: Rows = [_line(column("", name), [(each.title, "dim") for each in shown])]
+    rows: Rows = [_line(column(best(name - 1, "whole run", "run"), name), [(each.title, "dim") for each in shown])]
     for side, found in enumerate((left, right)):
         values: list[tuple[str, Ink]] = [(each.written(each.value(found)), _INKS[side]) for each in shown]
         rows.append(_line(column(f"{LETTERS[side]}  {states[side].watched}", name), values, _INKS[side]))

@@ -43,10 +43,15 @@ def value(change: Change, number: float) -> str:
 
 def reason(change: Change, lane: LaneState) -> str:
     """What moved history: depth acceptance .78 > .70 over 10 rounds; nothing for a user's turn."""
+    return next(iter(reasons(change, lane)), "")
+
+
+def reasons(change: Change, lane: LaneState) -> tuple[str, ...]:
+    """The same in wordings from the longest to the shortest."""
     if change.by_user or change.acceptance is None:
-        return ""
-    rounds = min(lane.window, max(1, change.mark.round))
-    return f"depth acceptance {versus(change.acceptance, target(lane))} over {rounds} rounds"
+        return ()
+    figures, rounds = versus(change.acceptance, target(lane)), min(lane.window, max(1, change.mark.round))
+    return f"depth acceptance {figures} over {rounds} rounds", f"depth acc. {figures}, {rounds} rounds"
 
 
 def versus(mean: float, aim: float) -> str:

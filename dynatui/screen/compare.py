@@ -21,7 +21,7 @@ from decoder.events import Event
 from dynatui.keymap import ALWAYS, SIDE_BY_SIDE, PanelName
 from dynatui.render import cards, curves, tree, versus
 from dynatui.render.ink import Rows
-from dynatui.render.scene import Place, Scene
+from dynatui.render.scene import Place, Scale, Scene
 from dynatui.render.text import TextPanel
 from dynatui.screen import terminal
 from dynatui.screen.driver import TerminalDriver
@@ -135,7 +135,8 @@ class CompareApp(App[None]):
     def draw(self, *, everything: bool = False) -> None:
         """Hands each panel its side of the show."""
         self._states = self.show.states()
-        scenes = [self._scene(side) for side in range(len(versus.LETTERS))]
+        left, right = (curves.scale_of(Scene(state)) for state in self._states)
+        scenes = [self._scene(side, left.joined(right)) for side in range(len(versus.LETTERS))]
 
         def scene_of(canvas: Canvas) -> Scene:
             return scenes[(canvas.id or "").startswith(versus.LETTERS[1])]
@@ -202,7 +203,7 @@ class CompareApp(App[None]):
         canvas.add_class(panel)
         return canvas
 
-    def _scene(self, side: int) -> Scene:
+    def _scene(self, side: int, scale: Scale) -> Scene:
         recording, state = self.show.sides[side], self._states[side]
         return Scene(
             state=state,
@@ -212,6 +213,7 @@ class CompareApp(App[None]):
             paused=self.show.paused,
             replaying=True,
             place=Place(state.rounds, recording.rounds, self.show.played_s),
+            scale=scale,
         )
 
     def _moment(self, _scene: Scene, width: int, _height: int) -> Rows:
@@ -267,5 +269,5 @@ def side_by_side(left: Recording, right: Recording, view: View) -> int:
             app.run(mouse=False)
             gone = line.lost
     if gone:
-        os._exit(app.return_code or 128 + signal.SIGHUP)  # there is nobody to be told, and a flush could wait for ever
+        os._exit(app.return_code or 128 + signal.SIGHUP)  # nobody reads any more, and a flush could wait for ever
     return app.return_code or 0

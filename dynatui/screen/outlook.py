@@ -1,6 +1,6 @@
 """Brings the scene up to date: what is known, where the user looks, what is held, what it costs.
 
-What is dear to find out, a GPU's load or an estimate, is found out seldom. Knows no widget.
+What is expensive to compute, a GPU's load or an estimate, is refreshed seldom. Knows no widget.
 """
 
 from collections.abc import Callable
@@ -11,6 +11,7 @@ from decoder.config import Auto, DynaTree
 from decoder.knobs import KnobName
 from decoder.steering import Stage
 from decoder.whatif import WhatIf, what_if
+from dynatui.fold.pin import Pin
 from dynatui.fold.search import hits
 from dynatui.fold.state import RunState
 from dynatui.gpu import GpuLoad, open_meter
@@ -73,11 +74,16 @@ class Outlook:
             wanted=desk.wanted(state) if desk else {},
             stage=_stage(controls, state) if controls and gaze.live else None,
             broke=controls.broke if controls else "",
-            pinned=self._intake.pins.get(state.watched),
+            pinned=self._pinned(state),
             results=self._intake.results,
             gpu=self._gpu.at(now),
             whatif=self._estimate.at(now) if estimate else None,
         )
+
+    def _pinned(self, state: RunState) -> Pin | None:
+        """A of the watched method, where the picture has come to it."""
+        pin = self._intake.pins.get(state.watched)
+        return None if pin is not None and pin.follows(state) else pin
 
     def _read_gpu(self) -> GpuLoad | None:
         run = self._intake.gaze.work.state.run

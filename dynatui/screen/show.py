@@ -73,7 +73,7 @@ def _closed(app: DynaApp, code: int, log: Path, command: Callable[[], str], *, g
     app.kept(app.source.recorded)
     ended = app.source.close(_WAIT_S)
     if gone:
-        os._exit(code)  # there is nobody to be told, and a flush could wait for ever
+        os._exit(code)  # nobody reads any more, and a flush could wait for ever
     with suppress(OSError):  # a terminal that is gone reads no farewell
         if code == _FAULT:
             sys.stderr.write(f"dynatui stopped because of a fault of its own; please report what {log} says\n")

@@ -21,18 +21,18 @@ LABELS: Mapping[Break, str] = {
     "rejected": "nothing accepted",
     "full": "tree full",
     "bound": "D0 at a bound",
-    "under": "acceptance under x",
+    "under": "depth acceptance of the last rounds under x",
     "difference": "first difference from ar",
 }
 EXPLANATIONS: Mapping[Break, str] = {
     "rejected": "guesses were made in a round, and the target wanted none of them",
     "full": "the tree has N_max nodes: more would have been drafted; auto has no N_max",
     "bound": "the used base depth arrives at 1 or at D_max - 1, where history can go no further",
-    "under": "the mean depth acceptance over the window falls below x",
+    "under": "the mean depth acceptance of the newest rounds that drafted, a window of them, falls below x",
     "difference": "the watched text and that of ar differ for the first time",
 }
 LIMIT = 0.3
-"""The x of "acceptance under x" unless the user gives another."""
+"""The x of that label unless the user gives another."""
 _LARGEST = 1e6
 
 
@@ -42,7 +42,7 @@ class Conditions:
 
     on: frozenset[Break] = frozenset()
     limit: float = LIMIT
-    """The x of "acceptance under x"."""
+    """The x of the label that has one."""
 
     def toggled(self, name: Break) -> "Conditions":
         """The same with one condition on instead of off, or off instead of on."""

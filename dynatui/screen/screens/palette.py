@@ -3,17 +3,25 @@
 from typing import Any, cast
 
 from textual import work
+from textual.await_complete import AwaitComplete
 from textual.command import CommandList, CommandPalette
 from textual.errors import NoWidget
 from textual.geometry import Region
 from textual.types import CallbackType
 from textual.widget import Widget
 
-from dynatui.screen.screens.modal import Modal
 
-
-class Palette(Modal[CallbackType], CommandPalette):
+class Palette(CommandPalette):
     """Closes when it is clicked beside, wherever that is."""
+
+    _asked_to_close = False
+
+    def dismiss(self, result: CallbackType | None = None) -> AwaitComplete:
+        """See Textual's; nothing the second time, as of any page of ours."""
+        if self._asked_to_close:
+            return AwaitComplete()
+        self._asked_to_close = True
+        return super().dismiss(result)
 
     def get_widget_at(self, x: int, y: int) -> tuple[Widget, Region]:
         """What is there; where there is nothing any more, the palette itself."""

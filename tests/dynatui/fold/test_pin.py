@@ -27,7 +27,7 @@ from dynatui.fold.pin import (
     verdict,
 )
 from dynatui.fold.state import RunState, apply
-from tests.dynatui.render.scripted import plain_round, run, tree_round
+from tests.dynatui.render.scripted import plain_round, run, state_of, tree_round
 
 WATCHED = "dynatree"
 
@@ -265,3 +265,13 @@ def test_the_same_rounds_are_no_clear_difference_however_they_are_summed() -> No
         found = compared(samples[:cut], samples[cut:])
         assert found
         assert not [one.figure for one in found if one.clear]
+
+
+def test_what_a_turn_pinned_follows_a_place_before_it_and_what_a_hand_pinned_does_not() -> None:
+    events: list[Event] = [run(), *(tree_round(number) for number in range(6))]
+    whole, earlier = state_of(events), state_of(events[:4])
+    later: Event = structs.replace(run(), started_at="later")
+    other = state_of([later, *events[1:4]])
+    pin = Pin.of(whole, "dynatree")
+    assert [pin.follows(state) for state in (earlier, whole, other)] == [True, False, False]
+    assert not Pin.of(whole, "dynatree", by_hand=True).follows(earlier)

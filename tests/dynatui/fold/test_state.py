@@ -109,6 +109,16 @@ def test_a_turn_belongs_to_the_method_that_tells_it() -> None:
     assert state.lanes["fixed"].settings["tau"] == 0.1
 
 
+def test_a_turn_is_marked_at_the_round_and_token_of_the_method_that_tells_it() -> None:
+    """Another method may be rounds ahead."""
+    ahead: list[Event] = [tree_round(number) for number in range(5)]
+    behind = structs.replace(tree_round(0), method="fixed")
+    turned = Knob(method="fixed", round=1, name="fixed_depth", old=5, new=3, source="user")
+    state = state_of([run(("dynatree", "fixed")), *ahead, behind, turned])
+    assert state.lanes["dynatree"].marks == ()
+    assert [(mark.round, mark.token) for mark in state.lanes["fixed"].marks] == [(1, 3)]
+
+
 def turn(number: int, old: float, new: float, name: KnobName = "d0") -> Knob:
     return Knob(method="dynatree", round=number, name=name, old=old, new=new, source="user")
 

@@ -57,7 +57,7 @@ def test_a_finished_run_shows_the_engines_own_figures() -> None:
     assert isinstance(summary, Summary)
     told = structs.replace(summary.methods["dynatree"], speedup=1.44, identical_to_ar=False, near_tie=True)
     heading, line, *_ = lines(log_of([Prompt(3, 9), *before, Summary(methods={"dynatree": told})]))
-    assert words(heading) == "dynatree on rounds tokens L-bar accepted tokens/s speed-up same as ar"
+    assert words(heading) == "dynatree on rounds tokens L-bar acc. rate tokens/s speed-up same as ar"
     assert words(line) == "3 Once upon 6 18 3.00 40% 150 1.44 near tie"
 
 

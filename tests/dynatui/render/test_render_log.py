@@ -43,7 +43,7 @@ def test_small_steps_in_one_direction_are_told_as_one() -> None:
 
 def test_a_narrow_panel_gives_the_reason_in_fewer_words_or_not_at_all() -> None:
     state = state_of([run(), *(tree_round(number) for number in range(3)), moved(3, "d0", 5.4, 5.6)])
-    assert "D0 5 → 6: acceptance .67 < .70" in lines(log(Scene(state), 70, 5))[1]
+    assert "D0 5 → 6: depth acc. .67 < .70, 3 rounds" in lines(log(Scene(state), 70, 5))[1]
     assert lines(log(Scene(state), 36, 5))[1].strip("│ ") == "3       history   D0 5 → 6"
 
 

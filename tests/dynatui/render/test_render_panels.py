@@ -96,7 +96,7 @@ def test_a_rate_of_few_tokens_is_not_shown_until_there_is_no_more_to_come() -> N
 
 def test_with_room_to_spare_the_race_says_how_each_method_comes_to_its_rate() -> None:
     page = lines(race(running(), 78, 14))
-    assert page[5].split()[1:-1] == ["tokens/round", "acceptance", "drafted", "text", "of", "ar"]
+    assert page[5].split()[1:-1] == ["whole", "run", "tokens/round", "acc.", "rate", "drafted", "text", "of", "ar"]
     assert page[6].split()[1:-1] == ["dynatree", "3.00", "40%", "30", "differs"]
 
 

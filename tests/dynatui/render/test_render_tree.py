@@ -214,3 +214,67 @@ def test_a_path_of_absurd_depth_is_drawn_as_far_as_there_is_room() -> None:
 
 def test_the_mask_is_drawn_instead_where_it_is_asked_for() -> None:
     assert "who sees whom" in lines(tree(replace(running(), mask=True), 46, 10))[0]
+
+
+def _chain(probability: float, tokens: tuple[int, ...] = (11, 12, 13, 14)) -> Round:
+    """A single path of tokens, each as probable, of which nothing is accepted."""
+    count = len(tokens)
+    return structs.replace(
+        tree_round(0),
+        tokens=[2, *tokens],
+        parents=list(range(-1, count)),
+        logprobs=[0.0, *[math.log(probability)] * count],
+        pieces=["x"] * (count + 1),
+        position=2,
+        accepted=[],
+        committed=[99],
+    )
+
+
+def _told(event: Round, prompt: tuple[int, ...], size: tuple[int, int] = (46, 9)) -> str:
+    """The tree of a round after two tokens, 3 and 2, on a prompt."""
+    first = structs.replace(tree_round(0), committed=[3, 2])
+    begun = structs.replace(run(), prompt_tokens=list(prompt))
+    return "\n".join(lines(tree(Scene(state_of([begun, first, structs.replace(event, round=1)])), *size)))
+
+
+def test_an_improbable_path_that_repeats_the_prompt_says_how_many_tokens() -> None:
+    prompt = (8, 3, 2, 11, 12, 13, 14, 9)
+    assert _told(_chain(0.2), prompt, (80, 9)).count("repeats 6 tokens") == 1
+    narrow = _told(_chain(0.2), prompt).splitlines()
+    assert [row for row in narrow if "repeats 6" in row] == [row for row in narrow if "╰─○ -x" in row][-1:]
+
+
+def test_a_path_that_repeats_what_was_generated_says_so_too() -> None:
+    assert "repeats 4" in _told(_chain(0.2, (3, 2, 3, 2)), (3, 2))
+
+
+def test_a_probable_path_a_short_one_and_one_that_is_new_say_nothing_of_repetition() -> None:
+    prompt = (8, 3, 2, 11, 12, 13, 14, 9)
+    assert "repeats" not in _told(_chain(0.5), prompt)
+    assert "repeats" not in _told(_chain(0.01, (11, 12, 13)), prompt)
+    assert "repeats" not in _told(_chain(0.2, (11, 12, 13, 9)), prompt)
+
+
+def test_what_comes_after_a_round_is_nothing_that_it_repeats() -> None:
+    begun = structs.replace(run(), prompt_tokens=[8, 9])
+    first = structs.replace(_chain(0.2), position=0)
+    later = structs.replace(tree_round(1), position=1, committed=[11, 12, 13, 14])
+    state = state_of([begun, first, later])
+    assert "repeats" not in "".join(lines(tree(Scene(state, cursor=0), 46, 9)))
+
+
+def test_a_drafted_root_belongs_to_the_path_that_repeats() -> None:
+    event = structs.replace(_chain(0.2, (12, 13, 14)), method="alg1", tokens=[11, 12, 13, 14], logprobs=[-2.0] * 4)
+    begun = structs.replace(run(("alg1",)), prompt_tokens=[11, 12, 13, 14, 9])
+    assert "repeats 4" in "".join(lines(tree(Scene(state_of([begun, event])), 46, 9)))
+
+
+def test_a_held_tree_and_an_inspected_one_say_what_they_repeat() -> None:
+    prompt = [8, 3, 2, 11, 12, 13, 14, 9]
+    begun, first = structs.replace(run(), prompt_tokens=prompt), structs.replace(tree_round(0), committed=[3, 2])
+    chain = structs.replace(_chain(0.2), round=1)
+    held = Scene(state_of([begun, first]), stage=Stage("drafted", chain))
+    later = structs.replace(tree_round(2), position=3)
+    inspected = Scene(state_of([begun, first, chain, later]), cursor=2)
+    assert all("repeats 6" in "".join(lines(tree(scene, 46, 9))) for scene in (held, inspected))

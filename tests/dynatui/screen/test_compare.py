@@ -1,11 +1,15 @@
 """Two recordings side by side: what is shown of either is what it had decoded after the same time."""
 
+import re
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import pytest
 from msgspec import structs
 
+from decoder.config import Fixed
 from decoder.errors import ConfigError
 from decoder.events import Event, Round, Run
 from dynatui.fold.state import RunState
@@ -14,6 +18,7 @@ from dynatui.keymap import SIDE_BY_SIDE, PanelName
 from dynatui.render import versus
 from dynatui.screen.compare import CompareApp, panels
 from dynatui.screen.lockstep import Lockstep, Side
+from dynatui.screen.widgets.canvas import Canvas
 from dynatui.session import View
 from dynatui.sources.source import REST_S
 from tests.dynatui.render.scripted import HOSTILE, lines, plain_round, run, state_of, story, tree_round
@@ -147,9 +152,12 @@ def states() -> tuple[RunState, RunState]:
 def test_the_table_has_both_figures_and_their_ratio(states: tuple[RunState, RunState]) -> None:
     _, head, a, b, ratio, verdict, _ = lines(versus.table(states, (110, 7)))
     assert head.split()[1:-1] == [
+        "whole",
+        "run",
         "tokens/s",
         "L-bar",
-        "acceptance",
+        "acc.",
+        "rate",
         "ms/round",
         "tokens",
         "rounds",
@@ -253,6 +261,37 @@ async def test_every_key_does_what_its_line_says() -> None:
         assert app.symbols == "block"
         await pilot.press("q")
     assert app.return_code == 0
+
+
+def long_run(method: str, parameters: dict[str, Any], rounds: int, most: int) -> list[Event]:
+    """A run of so many rounds of three tokens each, under a length limit."""
+    begun = structs.replace(run((method,)), methods={method: parameters}, max_new_tokens=most)
+    return [begun, *(structs.replace(tree_round(number), method=method, knobs=None) for number in range(rounds))]
+
+
+def axes(app: CompareApp, letter: str) -> tuple[list[str], list[str]]:
+    """What stands at the right of a side's chart, and below it."""
+    canvas = app.query_one(f"#{letter}-curves", Canvas)
+    rows = [canvas.render_line(y).text for y in range(canvas.size.height)]
+    return [row[-7:-1].strip() for row in rows[1:-2]], re.findall(r"\d+", rows[-2])
+
+
+@pytest.mark.parametrize("share", [0.5, 1.0])
+async def test_curves_side_by_side_share_their_axes(share: float) -> None:
+    left = long_run("linear", {"k": 3}, 250, 1000)
+    right = long_run("fixed", asdict(Fixed(depth=9)), 200, 700)
+    show = stepping(left, right)
+    show.seek(share * show.seconds)
+    show.paused = True
+    app = CompareApp(show, ticking=False, clock=lambda: 0.0)
+    async with app.run_test(size=(200, 60)) as pilot:
+        await pilot.pause()
+        scales, tokens = zip(*(axes(app, letter) for letter in versus.LETTERS), strict=True)
+        assert scales[0] == scales[1]
+        assert scales[0][0] == "10.0"
+        newest = max(state.lane.committed for state in show.states())
+        first = max(0, newest - 512)
+        assert tokens[0] == tokens[1] == [str(first), str(first + 512)]
 
 
 async def test_play_at_the_end_begins_again() -> None:

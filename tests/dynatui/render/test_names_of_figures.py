@@ -1,0 +1,98 @@
+"""A name means one figure: acceptance says of what and over which rounds, wherever it is shown."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from decoder.events import Figures
+from decoder.metrics import FIGURES
+from dynatui.cli.transcript import table
+from dynatui.fold.pin import Pin
+from dynatui.render import (
+    cards,
+    curves,
+    drawer,
+    guide,
+    inspect,
+    log,
+    prompts,
+    race,
+    sliders,
+    tree,
+    versus,
+    whatif,
+    work,
+)
+from dynatui.render.ink import text_of
+from dynatui.screen.widgets.canvas import Painter
+from dynatui.sources.breaks import EXPLANATIONS, LABELS
+from tests.dynatui.render.odd_scenes import odd_scenes
+from tests.dynatui.render.scripted import lines, running
+
+PAINTERS: tuple[Painter, ...] = (
+    cards.cards,
+    curves.acceptance,
+    curves.depth,
+    curves.trends,
+    drawer.drawer,
+    guide.guide,
+    inspect.inspect,
+    log.log,
+    prompts.prompts,
+    race.race,
+    sliders.knobs,
+    tree.tree,
+    whatif.whatif,
+    work.work,
+)
+WIDTHS = (40, 60, 76, 120, 200)
+UNNAMED = re.compile(r"(?i)(?<!depth )acceptance(?! rate| length)|(?<!depth )acc\.(?! rate)")
+"""Acceptance of what? Other engines have lengths of it."""
+
+
+def drawn() -> Iterator[str]:
+    """Every panel of every state in many sizes, and what is printed."""
+    for painter in PAINTERS:
+        for scene in odd_scenes().values():
+            yield from (" ".join(lines(painter(scene, width, height))) for width in WIDTHS for height in (1, 8, 40))
+    state = running().state
+    yield from (" ".join(lines(versus.table((state, state), (width, 9)))) for width in WIDTHS)
+    yield "\n".join(table({"dynatree": Figures()}))
+    yield " ".join((*LABELS.values(), *EXPLANATIONS.values(), *(figure.label for figure in FIGURES)))
+
+
+def test_no_panel_speaks_of_acceptance_without_saying_of_what() -> None:
+    texts = [re.sub("[│\\s]+", " ", text) for text in drawn()]
+    assert not {text[found.start() - 30 : found.end() + 20] for text in texts for found in UNNAMED.finditer(text)}
+    assert sum("acceptance" in text for text in texts) > 50
+
+
+@pytest.mark.parametrize("painter", [curves.acceptance, curves.trends])
+@pytest.mark.parametrize("width", range(40, 200, 8))
+def test_curves_name_the_rounds_that_they_are_means_of(painter: Painter, width: int) -> None:
+    state = running().state
+    for scene in (running(), replace(running(), pinned=Pin.of(state, state.watched))):
+        assert "last 3" in lines(painter(scene, width, 8))[0]
+
+
+def test_what_moves_history_names_its_rounds_in_every_wording() -> None:
+    lane = running().state.lane
+    assert all("last 3" in text_of(sliders.history_line(lane, width)) for width in range(40, 120, 8))
+
+
+@pytest.mark.parametrize("width", [40, 76, 120])
+def test_tables_of_whole_runs_say_so(width: int) -> None:
+    state = running().state
+    assert "whole run" in lines(prompts.prompts(running(), max(width, 76), 12))[0]
+    assert any("run  " in row for row in lines(versus.table((state, state), (width, 9))))
+    assert any("whole run" in row for row in lines(race.race(running(), max(width, 60), 40)))
+
+
+def test_cards_tell_the_run_from_the_last_rounds() -> None:
+    titles, _, notes = lines(cards.cards(running(), 160, 3))
+    assert "depth acceptance, whole run" in titles
+    assert "in the last 3 rounds" in notes
+    assert "L-bar, run 3.00" in lines(cards.cards(running(), 80, 1))[0]
+    assert "depth acc., run .67" in lines(cards.cards(running(), 80, 1))[0]

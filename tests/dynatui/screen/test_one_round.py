@@ -1,0 +1,247 @@
+"""One frame, one round: header, tree, time line, curves and inspector are of the same round, however one came to it."""
+
+import random
+import re
+import threading
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
+from functools import partial
+
+import pytest
+from msgspec import structs
+from textual.pilot import Pilot
+
+from decoder.config import RunConfig
+from decoder.events import Event, Round
+from decoder.steering import Stage, StageName, Steering
+from decoder.waiting import hold, takes_step
+from dynatui.screen.app import DynaApp
+from dynatui.screen.widgets.canvas import Canvas
+from dynatui.session import Models, Session
+from dynatui.sources.engine import Decode, EngineSource
+from dynatui.sources.playback import TraceSource
+from dynatui.sources.source import Source
+from tests.dynatui.render.scripted import run, story, tree_round
+
+ROUNDS, LONGEST, PER_ROUND = 20, 64, 3
+BEAT_S = 0.1
+PATIENCE_S = 30.0
+AXIS = 5
+"""Cells of a chart's scale at either side."""
+NAMED = {
+    "status": r"(?:HELD|PAUSED|FROZEN) round (\d+)",
+    "tree": r"Tree ─ round (\d+):",
+    "timeline": r"round (\d+) of",
+    "inspect": r"round (\d+)",
+}
+"""How panels name their round."""
+
+
+class Gated:
+    """An engine that decodes as many rounds as it is let to, and is held within them as the real one is."""
+
+    def __init__(self) -> None:
+        self.gate = threading.Semaphore(0)
+
+    def load(self, report: Callable[[str], None], progress: Callable[[str], None]) -> Decode:
+        """Loads nothing."""
+        del report, progress
+        return self.decode
+
+    def decode(self, prompt: str, config: RunConfig, steering: Steering) -> Iterator[Event]:
+        """The rounds of one run."""
+        del config
+        yield run(prompt=prompt)
+        for number in range(ROUNDS):
+            while not self.gate.acquire(timeout=0.01):
+                if steering.stopped:
+                    return
+            hold(steering)
+            event = tree_round(number)
+            bare = structs.replace(event, accepted=[], committed=[], text="")
+            stages: tuple[tuple[StageName, Round], ...] = (("drafted", bare), ("verified", event))
+            for name, known in stages:
+                if takes_step(steering):
+                    hold(steering, Stage(name, known))
+            yield event
+            if takes_step(steering):
+                hold(steering, Stage("committed", event))
+
+
+class Clock:
+    """Time that passes when a test says so."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        """Now, in seconds."""
+        return self.now
+
+
+@asynccontextmanager
+async def shown(source: Source) -> AsyncIterator[tuple[DynaApp, Clock, Pilot[None]]]:
+    """The app on a source, in a terminal with room for everything."""
+    clock = Clock()
+    app = DynaApp(source, ticking=False, clock=clock)
+    async with app.run_test(size=(160, 50)) as pilot:
+        await pilot.pause()
+        yield app, clock, pilot
+    assert source.close(PATIENCE_S)
+
+
+def drawn(app: DynaApp) -> dict[str, list[str]]:
+    """The rows of every panel that is on the screen."""
+    canvases = [canvas for canvas in app.query(Canvas) if canvas.display and canvas.size.area]
+    return {canvas.id or "": [canvas.render_line(y).text for y in range(canvas.size.height)] for canvas in canvases}
+
+
+def charted(rows: list[str]) -> int:
+    """The round that a chart points at, or that its curves end with; -1 for an empty one."""
+    plot = [row[2 + AXIS : -2 - AXIS] for row in rows[1:-2]]
+    cells = len(plot[0])
+    pointed = {row.index("┊") for row in plot if "┊" in row}
+    if pointed:
+        return round(pointed.pop() * LONGEST / (cells - 1) / PER_ROUND)
+    last = max(len(row.rstrip()) for row in plot)
+    return int(last * LONGEST / cells / PER_ROUND + 1e-9) - 1
+
+
+def rounds_shown(app: DynaApp) -> dict[str, int]:
+    """The round of each panel that tells one.
+
+    A round that is held before it is committed is in no curve yet: they end with the round before.
+    """
+    panels, found = drawn(app), dict[str, int]()
+    for panel, pattern in NAMED.items():
+        told = re.search(pattern, " ".join(panels.get(panel, [])))
+        found |= {panel: int(told[1])} if told else {}
+    unfinished = re.search("tree drafted|tree verified", panels["status"][0]) is not None
+    inspecting = "inspect" in found
+    for panel in ("acceptance", "depth"):
+        number = charted(panels[panel]) + (unfinished and not inspecting)
+        found |= {panel: number} if number >= 0 else {}
+    return found
+
+
+class Witness:
+    """Looks at the screen after every change."""
+
+    def __init__(self, app: DynaApp, clock: Clock, pilot: Pilot[None]) -> None:
+        self.seen: set[int] = set()
+        """Rounds that were shown."""
+        self.told: set[str] = set()
+        """Panels that told one."""
+        self._app, self._clock, self._pilot = app, clock, pilot
+
+    def look(self) -> None:
+        """All panels that tell a round tell the same."""
+        found = rounds_shown(self._app)
+        assert len(set(found.values())) <= 1, found
+        self.seen |= set(found.values())
+        self.told |= set(found)
+
+    def beat(self, seconds: float = BEAT_S) -> None:
+        """Time passes."""
+        self._clock.now += seconds
+        self._app.tick()
+        self.look()
+
+    async def press(self, *keys: str) -> None:
+        """Keys, and the pictures that follow each."""
+        for key in keys:
+            await self._pilot.press(key)
+            self.look()
+            self.beat()
+
+
+def engine() -> tuple[EngineSource, Gated]:
+    gated = Gated()
+    return EngineSource(Session(("Once upon",), Models("big", "small")), gated.load, rest_s=PATIENCE_S), gated
+
+
+def recorded() -> TraceSource:
+    return TraceSource(story(ROUNDS), speed=1.0)
+
+
+def until(holds: Callable[[], bool]) -> None:
+    """Waits for the engine's thread."""
+    end = time.monotonic() + PATIENCE_S
+    while not holds():
+        assert time.monotonic() < end, "it never came"
+        time.sleep(0.002)
+
+
+def reached(source: EngineSource, number: int) -> bool:
+    """Whether the engine has brought a round."""
+    return any(isinstance(record, Round) and record.round == number for record in list(source.records))
+
+
+def moved_on(source: EngineSource, before: Stage | None) -> bool:
+    """Whether the engine is held at another stage."""
+    return source.stage is not None and source.stage is not before
+
+
+async def test_live_every_panel_is_of_the_same_round() -> None:
+    source, gated = engine()
+    async with shown(source) as parts:
+        witness = Witness(*parts)
+        for number in range(ROUNDS):
+            gated.gate.release()
+            until(partial(reached, source, number))
+            for _ in range(1 + number % 4):
+                witness.beat()
+        await witness.press("i", "left", "left", "up", "escape")
+    assert witness.told >= {"tree", "timeline", "inspect", "acceptance", "depth"}
+    assert len(witness.seen) > ROUNDS / 2
+
+
+async def test_stepping_every_panel_is_of_the_round_that_is_held() -> None:
+    source, gated = engine()
+    async with shown(source) as parts:
+        witness = Witness(*parts)
+        await witness.press("P")
+        gated.gate.release(ROUNDS)
+        stages = set[str]()
+        for _ in range(12):
+            before = source.stage
+            await witness.press(".")
+            until(partial(moved_on, source, before))
+            for _ in range(4):
+                witness.beat()
+            found = re.search("tree drafted|tree verified|path committed", drawn(parts[0])["status"][0])
+            stages |= {found[0]} if found else set()
+    assert stages == {"tree drafted", "tree verified", "path committed"}
+    assert {"status", "tree", "timeline", "acceptance", "depth"} <= witness.told
+
+
+async def test_a_recording_that_plays_shows_one_round_in_every_panel() -> None:
+    async with shown(recorded()) as parts:
+        witness = Witness(*parts)
+        for beat in range(60):
+            witness.beat(0.01 + 0.07 * (beat % 3))
+    assert len(witness.seen) >= 5
+
+
+async def test_stepping_and_scrubbing_a_recording_leave_no_panel_behind() -> None:
+    async with shown(recorded()) as parts:
+        witness = Witness(*parts)
+        for _ in range(6):
+            witness.beat()
+        await witness.press(".", ".", "left", "left", "shift+right", "shift+left", "right", ".", "P", "space", ".")
+        await witness.press("i", "left", "shift+left", "escape", "home", "right", "end")
+    assert witness.told == {"status", "tree", "timeline", "inspect", "acceptance", "depth"}
+
+
+@pytest.mark.parametrize("seed", range(4))
+async def test_whatever_keys_are_pressed_while_it_plays_there_is_one_round(seed: int) -> None:
+    dice = random.Random(seed)
+    async with shown(recorded()) as parts:
+        witness = Witness(*parts)
+        for _ in range(60):
+            if dice.random() < 0.5:
+                witness.beat(dice.choice((0.02, 0.1, 0.5)))
+            else:
+                await witness.press(dice.choice((".", "left", "right", "shift+left", "P", "space", "i", "escape", "<")))
+    assert witness.seen
