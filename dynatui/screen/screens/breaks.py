@@ -32,7 +32,7 @@ class BreakScreen(Page):
         self.show()
 
     def action_limit(self, steps: int) -> None:
-        """Moves the x of "acceptance under x"."""
+        """Moves the x of "under x"."""
         self._controls.break_on(self._controls.conditions.moved(steps * _STEP))
         self.show()
 

@@ -19,7 +19,7 @@ from dynatui.screen.screens.page import Page
 
 _KEYS = 15
 """Cells for the keys of a line."""
-_TERMS = 15
+_TERMS = 16
 """Cells for what is explained."""
 _STRONG, _FAINT, _HEADING = Style(bold=True), Style(dim=True), Style(bold=True, underline=True)
 _DOING: dict[Mode, str] = {

@@ -7,7 +7,6 @@ from textual.await_complete import AwaitComplete
 from textual.command import CommandList, CommandPalette
 from textual.errors import NoWidget
 from textual.geometry import Region
-from textual.types import CallbackType
 from textual.widget import Widget
 
 
@@ -16,7 +15,7 @@ class Palette(CommandPalette):
 
     _asked_to_close = False
 
-    def dismiss(self, result: CallbackType | None = None) -> AwaitComplete:
+    def dismiss(self, result: None = None) -> AwaitComplete:
         """See Textual's; nothing the second time, as of any page of ours."""
         if self._asked_to_close:
             return AwaitComplete()
