@@ -12,7 +12,7 @@ from textual._xterm_parser import XTermParser
 from textual.geometry import Size
 
 import dynatui.screen.app
-from dynatui.keep.recording import read
+from dynatui.keep.runs import read
 from dynatui.screen.app import DynaApp
 from dynatui.session import Models, Session
 from dynatui.sources.engine import EngineSource

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from decoder.events import Knob, Round
-from dynatui.keep.recording import Recorder, read
+from dynatui.keep.recording import Recorder
+from dynatui.keep.runs import read
 from tests.dynatui.render.scripted import story
 from tests.dynatui.screen.pty_terminal import ENTER, LEAVE, ROOT, Start, Terminal, assert_left_clean, terminals, written
 from tests.dynatui.screen.terminal_grammar import strangers
