@@ -22,7 +22,7 @@ from dynatui.fold.tokens import Token, tokens_of
 WINDOW = 10
 """Rounds that curves are averaged over where the run names no window of its own."""
 IN_A_ROW = 10
-"""A turn that follows one of the same knob before so many rounds have passed continues it: fewer tell nothing of a value."""
+"""A turn that follows one of the same knob after fewer rounds continues it: so few tell nothing of a value."""
 _MOST_POINTS = 512
 _MOST_MARKS = 32
 _MOST_CHANGES = 200

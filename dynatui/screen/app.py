@@ -61,7 +61,7 @@ _TYPED = {",": "comma"}
 """Signs that mean something else in Textual's bindings."""
 
 
-class DynaApp(App[None]):
+class DynaApp(App[None], inherit_bindings=False):
     """The terminal monitor."""
 
     CSS_PATH = "dynatui.tcss"

@@ -53,7 +53,7 @@ def panels(height: int, chosen: PanelName) -> tuple[PanelName, ...]:
     return (chosen,)
 
 
-class CompareApp(App[None]):
+class CompareApp(App[None], inherit_bindings=False):
     """Two recordings in two columns."""
 
     CSS_PATH = "compare.tcss"
