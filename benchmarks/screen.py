@@ -25,7 +25,7 @@ from pathlib import Path
 sys.path.append(str(Path(__file__).parents[1]))
 
 from benchmarks.traces import TRACE, steady, write
-from dynatui.keep.recording import read
+from dynatui.keep.runs import read
 
 TOKENS_PER_SECOND = 200.0
 _WARM_S = 3.0

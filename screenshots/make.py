@@ -7,12 +7,10 @@ The same trace gives the same bytes: Textual draws, and the one random name in i
 
 import asyncio
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from decoder.events import Event
-from dynatui.keep.recording import read
+from dynatui.keep.runs import Runs
 from dynatui.screen.app import DynaApp
 from dynatui.session import View
 from dynatui.sources.playback import TraceSource
@@ -47,16 +45,16 @@ SHOTS = (
 )
 
 
-def standing_at(events: Sequence[Event], share: float, view: View | None = None) -> DynaApp:
+def standing_at(runs: Runs, share: float, view: View | None = None) -> DynaApp:
     """The app, standing still at a share of the trace's first run."""
-    source = TraceSource(events, speed=0.25)
-    source.play(share * source.first_run_s)
+    source = TraceSource(runs, speed=0.25)
+    source.play(share * source.played_s[1])
     return DynaApp(source, view, ticking=False, clock=lambda: 0.0)
 
 
-async def picture(events: Sequence[Event], shot: Shot) -> str:
+async def picture(runs: Runs, shot: Shot) -> str:
     """The screen as SVG."""
-    app = standing_at(events, SHOWN, shot.view)
+    app = standing_at(runs, SHOWN, shot.view)
     async with app.run_test(size=shot.size) as pilot:
         await pilot.pause()
         await pilot.press(*shot.keys)
@@ -67,10 +65,10 @@ async def picture(events: Sequence[Event], shot: Shot) -> str:
 
 def main() -> None:
     """Writes one file a picture."""
-    events = read(TRACE)
+    runs = Runs(TRACE)
     for shot in SHOTS:
         path = HERE / f"{shot.name}.svg"
-        path.write_text(asyncio.run(picture(events, shot)), encoding="utf-8")
+        path.write_text(asyncio.run(picture(runs, shot)), encoding="utf-8")
         print(path.relative_to(HERE.parent))
 
 

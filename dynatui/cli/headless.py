@@ -92,7 +92,11 @@ def run(session: Session, transcript: Transcript, engine: Engine) -> int:
 
 
 def replay(events: Iterable[Event], transcript: Transcript) -> int:
-    """Prints recorded runs as if they had just been decoded; returns the exit code."""
+    """Prints recorded runs as if they had just been decoded; returns the exit code.
+
+    Raises:
+        RecordingError: A line is none that a run could have written; what stands before its run has been printed.
+    """
     for event in events:
         transcript.feed(event)
     transcript.finish()

@@ -6,6 +6,7 @@ place that catches DecoderError for good.
 
 import errno
 from collections.abc import Sequence
+from itertools import chain
 from pathlib import Path
 from threading import Event
 from typing import Annotated, cast
@@ -18,7 +19,7 @@ import decoder
 from decoder.errors import ConfigError, DecoderError, lacks_temporary_folder, not_importable, with_short_quotes
 from dynatui.cli import bench, headless, options, request, settings, streams, upkeep
 from dynatui.cli.transcript import Transcript
-from dynatui.keep import recording
+from dynatui.keep.runs import Runs
 from dynatui.session import Models, Session, View
 
 USAGE_ERROR = DecoderError.exit_code
@@ -198,20 +199,20 @@ def replay(
 ) -> int:
     """Show a recording again, without models, or two side by side."""
     del context
-    events = recording.read(path)
-    others = recording.read(other) if other else []
+    runs = Runs(path)
+    others = Runs(other) if other else ()
     if no_screen or as_json or not streams.can_show_screen():
-        return headless.replay([*events, *others], _transcript(as_json=as_json))
+        return headless.replay(chain.from_iterable(chain(runs, others)), _transcript(as_json=as_json))
     view = request.view(
         speed, fps, theme, symbols, no_color=no_color, mouse=mouse, log_file=log_file, keys=settings.keymap()
     )
     if other is not None:
         from dynatui.screen.compare import side_by_side  # noqa: PLC0415 - imports textual
 
-        return side_by_side((path, events), (other, others), view)
+        return side_by_side((path, runs), (other, others), view)
     from dynatui.screen.show import replay as replay_on_screen  # noqa: PLC0415 - imports textual
 
-    return replay_on_screen(events, view)
+    return replay_on_screen(runs, view)
 
 
 app.command()(upkeep.config)

@@ -22,7 +22,7 @@ from dynatui.fold.tokens import Token, tokens_of
 WINDOW = 10
 """Rounds that curves are averaged over where the run names no window of its own."""
 IN_A_ROW = 10
-"""A turn that follows one of the same knob within so many rounds continues it: fewer rounds tell nothing of a value."""
+"""A turn that follows one of the same knob after fewer rounds continues it: so few tell nothing of a value."""
 _MOST_POINTS = 512
 _MOST_MARKS = 32
 _MOST_CHANGES = 200
@@ -66,7 +66,7 @@ class Mark:
 
     def joined(self, later: "Mark") -> "Mark | None":
         """Both as one, from the value that the hand left, where the later one continues this."""
-        if later.name != self.name or later.round - self.round > IN_A_ROW:
+        if later.name != self.name or later.round - self.round >= IN_A_ROW:
             return None
         return Mark(later.round, self.name, self.old, later.new, later.token)
 

@@ -1,4 +1,4 @@
-"""Recordings on disk: events appended as they happen, and read back whole (`dynatui.sources.follow`: as they grow).
+"""Recordings on disk: events appended as they happen (`dynatui.keep.runs` reads them back).
 
 A recording must survive a crash of the program that writes it, so every line goes to the system at once, and what an
 interrupted write left behind is passed over by the reader and cut off by the next writer. Several runs follow one
@@ -7,12 +7,10 @@ another in a file; nothing that is complete is ever overwritten. Knows nothing o
 
 import errno
 import fcntl
-import gc
 import os
 import stat
 import threading
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from datetime import datetime
 from io import FileIO
 from itertools import count
@@ -24,8 +22,6 @@ from msgspec import structs
 
 from decoder.errors import RecordingError, shortened
 from decoder.events import End, Event, Knob, Round, Run, Start, Summary, decode_line, encode
-from dynatui.files import opened
-from dynatui.keep.checks import Checker
 
 LONGEST_LINE = 64 * 2**20
 """Bytes; no event comes near it, and a file without line ends must not fill the memory."""
@@ -102,14 +98,14 @@ class Recorder:
             opening = file.readline(LONGEST_LINE)
             if not opening:
                 return
-            if not opening.endswith(b"\n") or not isinstance(_event(opening), Run):
+            if not opening.endswith(b"\n") or not isinstance(event_on(opening), Run):
                 raise RecordingError(
                     f"{shortened(self.path)} exists and is no recording, so it stays as it is; give --record a new name"
                 )
             size = file.seek(0, os.SEEK_END)
             file.seek(max(0, size - LONGEST_LINE))
             torn = file.read().rpartition(b"\n")[2]
-        if torn and _event(torn):
+        if torn and event_on(torn):
             self._file.write(b"\n")
         elif torn:
             self._file.truncate(size - len(torn))
@@ -166,52 +162,8 @@ def numbered(folder: Path, stem: str, suffix: str) -> Iterator[Path]:
     yield from (folder / f"{stem}-{number}{suffix}" for number in count(2))
 
 
-def read(path: Path) -> list[Event]:
-    """All complete events of a recording, which begins with a run.
-
-    Raises:
-        RecordingError: The file cannot be read or is no recording; the message names file and line.
-    """
-    try:
-        with opened(path) as file, _uncollected():
-            events = list(_events(path, iter(lambda: file.readline(LONGEST_LINE), b"")))
-    except OSError as error:
-        raise RecordingError(
-            f"cannot read {shortened(path)}: {error.strerror}; give a file that --record has written"
-        ) from None
-    if not events:
-        raise RecordingError(f"{shortened(path)} holds no complete event; give a file that --record has written")
-    return events
-
-
-def _events(path: Path, lines: Iterator[bytes]) -> Iterator[Event]:
-    checker = Checker()
-    for number, line in enumerate(lines, 1):
-        if not line.endswith(b"\n") and not _event(line):
-            if len(line) < LONGEST_LINE:
-                return
-            raise RecordingError(
-                f"{shortened(path)}: line {number}: longer than any event; give a file that --record has written"
-            )
-        try:
-            yield checker.event(line, number)
-        except RecordingError as error:
-            raise RecordingError(f"{shortened(path)}: {error}") from None
-
-
-@contextmanager
-def _uncollected() -> Iterator[None]:
-    """Within, the collector rests: everything read is kept, and looking through it again and again takes most time."""
-    collecting = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if collecting:
-            gc.enable()
-
-
-def _event(line: bytes) -> Event | None:
+def event_on(line: bytes) -> Event | None:
+    """The event on a line, whatever comes before it; None where the line holds no whole one."""
     try:
         return decode_line(line, 0)
     except RecordingError:

@@ -63,7 +63,7 @@ _TYPED = {",": "comma"}
 _BEFORE_WIDGETS = frozenset(("ctrl+c", "q", "tab", "shift+tab"))
 
 
-class DynaApp(App[None]):
+class DynaApp(App[None], inherit_bindings=False):
     """The terminal monitor."""
 
     CSS_PATH = "dynatui.tcss"

@@ -8,7 +8,7 @@ import logging
 import os
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import ClassVar, TypeAlias, get_args
@@ -33,7 +33,7 @@ from dynatui.screen.screens.versus import KeysScreen
 from dynatui.screen.widgets.canvas import Canvas
 from dynatui.session import Symbols, View
 
-Recording: TypeAlias = tuple[Path, list[Event]]
+Recording: TypeAlias = tuple[Path, Sequence[Sequence[Event]]]
 
 _TALL, _TALLEST = 30, 50
 """Heights from which two panels, and all three, stand above each other."""
@@ -55,7 +55,7 @@ def panels(height: int, chosen: PanelName) -> tuple[PanelName, ...]:
     return (chosen,)
 
 
-class CompareApp(App[None]):
+class CompareApp(App[None], inherit_bindings=False):
     """Two recordings in two columns."""
 
     CSS_PATH = "compare.tcss"

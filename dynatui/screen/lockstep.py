@@ -8,27 +8,31 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from itertools import accumulate
 
+from decoder.errors import RecordingError
 from decoder.events import Event, Round, Run
 from dynatui.clean import clean_line
-from dynatui.fold.state import Prompt, RunState
+from dynatui.fold.state import Failure, Prompt, RunState
 from dynatui.fold.timeline import Timeline
-from dynatui.sources.playback import reels
+from dynatui.sources.playback import Reel, reel
 from dynatui.sources.source import REST_S, bounded_speed, readable_speed
 
 
 class Side:
-    """One recording, opened at one of its runs."""
+    """One recording, opened at one of its runs.
 
-    def __init__(self, name: str, events: Sequence[Event]) -> None:
+    Raises:
+        RecordingError: The first run cannot be read; one that follows it is a state of failure.
+    """
+
+    def __init__(self, name: str, runs: Sequence[Sequence[Event]]) -> None:
         self.name = clean_line(name)
-        self._events = events
-        self._reels = tuple(reels(events))
-        self.open(0)
+        self._runs = runs
+        self._begin(0, reel(runs[0]))
 
     @property
     def runs(self) -> int:
         """How many there are."""
-        return len(self._reels)
+        return len(self._runs)
 
     @property
     def rounds(self) -> int:
@@ -43,33 +47,39 @@ class Side:
     @property
     def rate(self) -> float:
         """Tokens a second in the opened run."""
-        rounds = [self._events[place] for place in self._places]
+        rounds = [self._reel.events[place] for place in self._places]
         tokens = sum(len(event.committed) for event in rounds if isinstance(event, Round))
         return tokens / self.seconds if self.seconds > 0 else 0.0
 
     def open(self, number: int) -> None:
         """Goes to the beginning of a run, counted from 0."""
-        reel = self._reel = self._reels[number]
-        run = self._events[reel.begin]
-        watched = next(iter(run.methods), "") if isinstance(run, Run) else ""
-        self._places = reel.rounds.get(clean_line(watched), ())
-        rounds = [self._events[place] for place in self._places]
-        self.times = list(accumulate((event.t for event in rounds if isinstance(event, Round)), max))
-        """When the watched method's rounds end."""
-        self._timeline = Timeline()
-        self._timeline.take(Prompt(number + 1, len(self._reels)))
-        self._next = reel.begin
+        try:
+            self._begin(number, reel(self._runs[number]))
+        except RecordingError as error:
+            self._begin(number, reel(()))
+            self._timeline.take(Failure(str(error), error.exit_code))
 
     def at(self, seconds: float) -> RunState:
         """The opened run after so much decode time; after all of it, with its end and its summary."""
         rounds = bisect_right(self.times, seconds)
         over = rounds == self.rounds
-        end = self._reel.end if over else self._places[rounds]
+        end = len(self._reel.events) if over else self._places[rounds]
         while self._next < end:
-            self._timeline.take(self._events[self._next])
+            self._timeline.take(self._reel.events[self._next])
             self._next += 1
         state = self._timeline.state
         return state if over and self._next == end else self._timeline.at(state.watched, rounds)
+
+    def _begin(self, number: int, opened: Reel) -> None:
+        self._reel, self._next = opened, 0
+        run = opened.events[0] if opened.events else None
+        watched = next(iter(run.methods), "") if isinstance(run, Run) else ""
+        self._places = opened.rounds.get(clean_line(watched), ())
+        rounds = [opened.events[place] for place in self._places]
+        self.times = list(accumulate((event.t for event in rounds if isinstance(event, Round)), max))
+        """When the watched method's rounds end."""
+        self._timeline = Timeline()
+        self._timeline.take(Prompt(number + 1, len(self._runs)))
 
 
 class Lockstep:

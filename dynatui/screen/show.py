@@ -5,7 +5,7 @@ import os
 import shutil
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -39,7 +39,7 @@ def watch(session: Session) -> int:
     return show(source, session.view, lambda: _command(source))
 
 
-def replay(runs: list[Event], view: View) -> int:
+def replay(runs: Sequence[Sequence[Event]], view: View) -> int:
     """Plays a recording; the exit code."""
     return show(TraceSource(runs, view.speed), view)
 

@@ -1,69 +1,95 @@
 """A recording, shown as if it happened now: takes the engine's place behind the screen.
 
-Knows no models and needs no thread: what is due is appended when the screen asks for it. Records only ever grow by
-what follows, so a way back within a run is told as that run anew, from its beginning up to there.
+Knows no models and needs no thread: what is due is appended when the screen asks for it. One run of the recording is
+held at a time. Records only ever grow by what follows, so a way back within a run is told as that run anew, from its
+beginning up to there.
 """
 
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
+from decoder.errors import RecordingError
 from decoder.events import Event, Round, Run
 from dynatui.clean import clean, clean_line
-from dynatui.fold.state import Prompt, Record
+from dynatui.fold.state import Failure, Prompt, Record
 from dynatui.sources.source import REST_S, bounded_speed, readable_speed
 
 
 @dataclass(frozen=True)
 class Reel:
-    """Where one run lies among the events of a recording."""
+    """The events of one run, and where in it they are."""
 
-    begin: int
-    end: int
-    """One past its last event."""
+    events: Sequence[Event]
+    due_s: Sequence[float]
+    """When each is shown, in seconds since the first: rounds by their wall time, the rest with its neighbour."""
     rounds: Mapping[str, tuple[int, ...]]
     """Where the rounds of each method are."""
 
+    @property
+    def seconds(self) -> float:
+        """How long the run is shown at speed 1."""
+        return self.due_s[-1] if self.due_s else 0.0
+
+
+def reel(events: Sequence[Event]) -> Reel:
+    """A run that is ready to be shown."""
+    places = defaultdict[str, list[int]](list)
+    for place, event in enumerate(events):
+        if isinstance(event, Round):
+            places[clean_line(event.method)].append(place)
+    due_s = list(accumulate((event.wall_s if isinstance(event, Round) else 0.0 for event in events), max))
+    return Reel(events, due_s, {method: tuple(found) for method, found in places.items()})
+
 
 class TraceSource:
-    """Plays recorded events by the wall time that they carry."""
+    """Plays recorded runs by the wall time that they carry.
 
-    def __init__(self, events: Sequence[Event], speed: float | None = None) -> None:
+    Raises:
+        RecordingError: The first run cannot be read; one that follows it becomes a record of failure.
+    """
+
+    def __init__(self, runs: Sequence[Sequence[Event]], speed: float | None = None) -> None:
         self.records: list[Record] = []
         self.controls = None
         self.playback = self
         self.recorded = None
         self.paused = False
-        self.speed = bounded_speed(speed or readable_speed(_shown_rate(events)))
-        self._events = events
-        self._reels = tuple(reels(events))
-        self._due = _due_times(events)
+        self._runs = runs
+        self._number = 0
+        """Which run is shown, counted from 0."""
+        self._reel = reel(runs[0])
+        self.speed = bounded_speed(speed or readable_speed(_shown_rate(self._reel.events)))
         self._next = 0
         self._played_s = 0.0
         self._last: float | None = None
 
     @property
-    def first_run_s(self) -> float:
-        """Wall time of the first run."""
-        return self._seconds(self._reels[0])
+    def number(self) -> int:
+        """Which run is shown, counted from 0."""
+        return self._number
 
     @property
-    def number(self) -> int:
-        """Which run is shown, from 0."""
-        return self._number - 1
+    def count(self) -> int:
+        """How many runs there are."""
+        return len(self._runs)
 
-    def texts(self, method: str) -> list[str]:
-        """What a method wrote in each run; cleaned."""
-        return [
-            clean("".join(_text(self._events[place]) for place in reel.rounds.get(method, ()))) for reel in self._reels
-        ]
+    def text(self, method: str, number: int) -> str:
+        """What a method wrote in a run; cleaned.
+
+        Raises:
+            RecordingError: The run cannot be read.
+        """
+        events = self._reel.events if number == self._number else self._runs[number]
+        rounds = (event for event in events if isinstance(event, Round) and clean_line(event.method) == method)
+        return clean("".join(event.text for event in rounds))
 
     def length(self, method: str) -> tuple[int, float]:
         """Rounds of a method in the present run, and their decode time in seconds."""
         rounds = self._reel.rounds.get(method, ())
-        last = self._events[rounds[-1]] if rounds else None
+        last = self._reel.events[rounds[-1]] if rounds else None
         return len(rounds), last.t if isinstance(last, Round) else 0.0
 
     def reached(self, method: str) -> int:
@@ -73,8 +99,7 @@ class TraceSource:
     @property
     def played_s(self) -> tuple[float, float]:
         """How much of the present run has been played, and how much there is, in seconds of the show at speed 1."""
-        whole = self._seconds(self._reel)
-        return min(max(0.0, self._played_s - self._due[self._reel.begin]), whole), whole
+        return min(self._played_s, self._reel.seconds), self._reel.seconds
 
     def start(self) -> None:
         """Nothing: `advance` does the work."""
@@ -87,19 +112,20 @@ class TraceSource:
             self.play(passed * self.speed)
 
     def play(self, seconds: float) -> None:
-        """Appends what the next `seconds` of the recording hold."""
+        """Appends what the next `seconds` of the recording hold; a run that is over stays for a while."""
         self._played_s += seconds
-        while self._next < len(self._events) and self._due[self._next] <= self._played_s:
-            self._append()
+        self._append_due()
+        while self._over and (ahead_s := self._played_s - self._reel.seconds - REST_S) >= 0:
+            self._open(self._number + 1)
+            self._played_s = ahead_s
+            self._append_due()
 
     def seek(self, seconds: float) -> None:
         """Goes to a time within the present run, forward or back, and plays on from there."""
-        reel = self._reel
-        target_s = self._due[reel.begin] + min(max(0.0, seconds), self._seconds(reel))
-        if self._next > reel.begin and self._due[self._next - 1] > target_s:
-            self._next = reel.begin
-        self._played_s = target_s
-        self.play(0.0)
+        self._played_s = min(max(0.0, seconds), self._reel.seconds)
+        if self._next > 0 and self._reel.due_s[self._next - 1] > self._played_s:
+            self._next = 0
+        self._append_due()
 
     def seek_round(self, method: str, rounds: int) -> None:
         """Goes to the place in the present run after so many rounds of a method; 0 is its beginning."""
@@ -114,15 +140,15 @@ class TraceSource:
 
         From the end of a run, a step leads to the first round of the next one.
         """
-        reel, target = self._reel, self.reached(method) + rounds
+        target, end = self.reached(method) + rounds, len(self._reel.events)
         if rounds < 0 or target <= self.length(method)[0]:
             self.seek_round(method, target)
-        elif self._next < reel.end:
-            self._show_until(reel.end)
-        elif self._number < len(self._reels):
-            following = self._reels[self._number]
-            first = following.rounds.get(method, ())
-            self._show_until(first[0] + 1 if first else following.end)
+        elif self._next < end:
+            self._show_until(end)
+        elif self._number + 1 < len(self._runs):
+            self._open(self._number + 1)
+            first = self._reel.rounds.get(method, ())
+            self._show_until(first[0] + 1 if first else len(self._reel.events))
 
     def set_speed(self, speed: float) -> None:
         """Changes the speed of the show."""
@@ -134,9 +160,8 @@ class TraceSource:
 
     def go(self, step: int) -> None:
         """Jumps to the beginning of another run, round and round."""
-        self._next = self._reels[(self._number - 1 + step) % len(self._reels)].begin
-        self._played_s = self._due[self._next]
-        self.play(0.0)
+        self._open((self._number + step) % len(self._runs))
+        self._append_due()
 
     def stop(self) -> None:
         """Nothing runs by itself."""
@@ -147,59 +172,37 @@ class TraceSource:
         return True
 
     @property
-    def _number(self) -> int:
-        """Which run was shown last, counted from 1."""
-        return bisect_left(self._reels, self._next, key=lambda reel: reel.end) + 1
+    def _over(self) -> bool:
+        """Whether the whole run has been shown, and another follows; where one cannot be read, the show stays."""
+        return 0 < len(self._reel.events) == self._next and self._number + 1 < len(self._runs)
 
-    @property
-    def _reel(self) -> Reel:
-        return self._reels[self._number - 1]
+    def _open(self, number: int) -> None:
+        """Goes to the beginning of a run."""
+        self._number, self._next, self._played_s = number, 0, 0.0
+        try:
+            self._reel = reel(self._runs[number])
+        except RecordingError as error:
+            self._reel = reel(())
+            self.records += [Prompt(number + 1, len(self._runs)), Failure(str(error), error.exit_code)]
 
-    def _seconds(self, reel: Reel) -> float:
-        return self._due[reel.end - 1] - self._due[reel.begin]
+    def _append_due(self) -> None:
+        while self._next < len(self._reel.events) and self._reel.due_s[self._next] <= self._played_s:
+            self._append()
 
     def _show_until(self, place: int) -> None:
         """Appends all events before `place`, once more from the beginning of the run where it lies behind."""
         if place < self._next:
-            self._next = self._reel.begin
+            self._next = 0
         while self._next < place:
             self._append()
-        self._played_s = self._due[place - 1]
+        self._played_s = self._reel.due_s[place - 1] if place else 0.0
 
     def _append(self) -> None:
-        event = self._events[self._next]
+        event = self._reel.events[self._next]
         self._next += 1
         if isinstance(event, Run):
-            self.records.append(Prompt(self._number, len(self._reels)))
+            self.records.append(Prompt(self._number + 1, len(self._runs)))
         self.records.append(event)
-
-
-def _text(event: Event) -> str:
-    return event.text if isinstance(event, Round) else ""
-
-
-def reels(events: Sequence[Event]) -> Iterator[Reel]:
-    """The runs of a recording, which begins with one."""
-    begins = [place for place, event in enumerate(events) if isinstance(event, Run)]
-    for begin, end in pairwise((*begins, len(events))):
-        places = defaultdict[str, list[int]](list)
-        for place in range(begin, end):
-            event = events[place]
-            if isinstance(event, Round):
-                places[clean_line(event.method)].append(place)
-        yield Reel(begin, end, {method: tuple(found) for method, found in places.items()})
-
-
-def _due_times(events: Sequence[Event]) -> list[float]:
-    """When each event is shown, in seconds since the first: rounds by their wall time, the rest with its neighbour."""
-    due, began, latest = list[float](), 0.0, 0.0
-    for place, event in enumerate(events):
-        if isinstance(event, Run) and place > 0:
-            began = latest = latest + REST_S
-        if isinstance(event, Round):
-            latest = max(latest, began + event.wall_s)
-        due.append(latest)
-    return due
 
 
 def _shown_rate(events: Sequence[Event]) -> float:

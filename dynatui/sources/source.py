@@ -79,8 +79,16 @@ class Playback(Protocol):
     def number(self) -> int:
         """Which run is shown, from 0."""
 
-    def texts(self, method: str) -> list[str]:
-        """What a method wrote in each run; cleaned."""
+    @property
+    def count(self) -> int:
+        """How many runs there are."""
+
+    def text(self, method: str, number: int) -> str:
+        """What a method wrote in a run; cleaned.
+
+        Raises:
+            RecordingError: The run cannot be read.
+        """
 
     def length(self, method: str) -> tuple[int, float]:
         """Rounds of a method in the present run, and their decode time in seconds."""

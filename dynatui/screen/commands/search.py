@@ -1,7 +1,9 @@
 """Finding words in the watched method's text; of a recording, in what is still to be shown and in its other runs."""
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from decoder.errors import RecordingError
 from dynatui.clean import clean_line
 from dynatui.fold.search import hits
 from dynatui.screen.screens.search import SearchScreen
@@ -43,7 +45,7 @@ def _find(app: "DynaApp", query: str) -> None:
     playback, watched = app.source.playback, app.gaze.state.watched
     lane = app.gaze.shown.state.lanes.get(watched)
     shown = [token.text for token in lane.tokens] if lane else []
-    here = [playback.texts(watched)[playback.number]] if playback else shown
+    here = [playback.text(watched, playback.number)] if playback else shown
     if hits(query, here):
         _show_all(app)
         _put(app, query, 0)
@@ -59,10 +61,12 @@ def _find(app: "DynaApp", query: str) -> None:
 
 def _run_with(query: str, app: "DynaApp", playback: "Playback", step: int) -> int | None:
     """How many runs away the nearest other one is in which the words stand."""
-    texts = playback.texts(app.gaze.state.watched)
-    for away in range(1, len(texts)):
-        if hits(query, [texts[(playback.number + step * away) % len(texts)]]):
-            return step * away
+    watched = app.gaze.state.watched
+    for away in range(1, playback.count):
+        number = (playback.number + step * away) % playback.count
+        with suppress(RecordingError):  # it is told as a failure when it is shown
+            if hits(query, [playback.text(watched, number)]):
+                return step * away
     return None
 
 

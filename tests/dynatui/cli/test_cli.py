@@ -7,10 +7,11 @@ import shutil
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
+from typing import TypeAlias
 
 import pytest
 
@@ -26,29 +27,32 @@ from dynatui.prompts import load
 from dynatui.session import Models, Session, View
 from tests.dynatui.fake_engine import FakeEngine, story
 
+Recording: TypeAlias = tuple[Path, Iterable[list[Event]]]
+
 
 @dataclass
 class FakeScreen:
     """Stands for `dynatui.screen.show`, and remembers what it was to show."""
 
     sessions: list[Session] = field(default_factory=list)
-    replays: list[tuple[list[Event], View]] = field(default_factory=list)
+    replays: list[tuple[list[list[Event]], View]] = field(default_factory=list)
     followed: list[tuple[Path, View]] = field(default_factory=list)
-    compared: list[tuple[tuple[Path, list[Event]], tuple[Path, list[Event]], View]] = field(default_factory=list)
+    compared: list[tuple[Recording, Recording, View]] = field(default_factory=list)
 
     def watch(self, session: Session) -> int:
         self.sessions.append(session)
         return 0
 
-    def replay(self, events: list[Event], view: View) -> int:
-        self.replays.append((events, view))
+    def replay(self, runs: Iterable[list[Event]], view: View) -> int:
+        self.replays.append((list(runs), view))
         return 0
 
     def follow(self, path: Path, view: View) -> int:
         self.followed.append((path, view))
         return 0
 
-    def side_by_side(self, left: tuple[Path, list[Event]], right: tuple[Path, list[Event]], view: View) -> int:
+    def side_by_side(self, left: Recording, right: Recording, view: View) -> int:
+        left, right = ((path, list(runs)) for path, runs in (left, right))
         self.compared.append((left, right, view))
         return 0
 
@@ -212,14 +216,14 @@ def test_the_screen_gets_the_place_of_the_recording(screen: FakeScreen, tmp_path
 
 def test_replay_hands_the_events_to_the_screen(screen: FakeScreen, recorded: Path) -> None:
     assert cli.main(["replay", str(recorded), "--speed", "4"]) == 0
-    assert screen.replays == [(story(), View(speed=4))]
+    assert screen.replays == [([story()], View(speed=4))]
 
 
 def test_two_recordings_are_shown_side_by_side(screen: FakeScreen, recorded: Path, tmp_path: Path) -> None:
     other = tmp_path / "other.jsonl"
     shutil.copy(recorded, other)
     assert cli.main(["replay", str(recorded), str(other), "--no-mouse"]) == 0
-    assert screen.compared == [((recorded, story()), (other, story()), View(mouse=False))]
+    assert screen.compared == [((recorded, [story()]), (other, [story()]), View(mouse=False))]
 
 
 def test_two_recordings_without_a_screen_are_printed_in_turn(
@@ -318,8 +322,11 @@ def test_a_reader_that_left_is_no_error(monkeypatch: pytest.MonkeyPatch, engine:
         ("--preset mine", "give one of tuned, paper"),
         ("--selection all", "give bfs or best"),
         ("--symbols runes", "Invalid value for '--symbols'"),
-        ("--speed 0", "Invalid value for '--speed'"),
-        ("--speed nan", "Invalid value for '--speed'"),
+        ("--speed 0", "--speed is '0'; give 0.001 to 1"),
+        ("--speed nan", "--speed is 'nan'; give 0.001 to 1"),
+        ("--speed 2/1", "--speed is '2/1'; give 0.001 to 1"),
+        ("--speed 1/0", "--speed is '1/0'; give a number, or a fraction such as 1/2"),
+        ("--speed fast", "--speed is 'fast'; give a number, or a fraction such as 1/2"),
         ("--fps 0", "Invalid value for '--fps'"),
         ("--prompt-file nowhere.txt", "cannot read nowhere.txt"),
         ("--record .", "cannot write ."),
@@ -407,3 +414,8 @@ def test_the_shell_completes(
         cli.main([])
     assert ended.value.code == 0
     assert capsys.readouterr().out.split() == offered
+
+
+@pytest.mark.parametrize(("given", "speed"), [("1/2", 0.5), ("1/4x", 0.25), ("0.5", 0.5), ("1", 1.0), (".5x", 0.5)])
+def test_a_speed_may_be_written_as_the_screen_writes_it(screen: FakeScreen, given: str, speed: float) -> None:
+    assert asked(screen, "--speed", given).view.speed == speed

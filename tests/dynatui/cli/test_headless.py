@@ -18,7 +18,7 @@ from decoder.steering import Steering
 from dynatui.cli import headless
 from dynatui.cli.streams import OutputError, ReaderLeftError
 from dynatui.cli.transcript import Transcript, table
-from dynatui.keep.recording import read
+from dynatui.keep.runs import read
 from dynatui.session import Models, Session, View
 from tests.dynatui.fake_engine import FakeEngine, round_, run, story
 

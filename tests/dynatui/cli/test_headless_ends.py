@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from dynatui.keep.recording import read
+from dynatui.keep.runs import read
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs signals and pipes")
 

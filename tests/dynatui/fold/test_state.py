@@ -130,8 +130,8 @@ def test_turns_of_one_knob_in_a_row_are_one_mark_from_the_value_that_the_hand_le
 
 
 def test_turns_of_one_knob_far_from_each_other_are_two_marks() -> None:
-    rounds = [tree_round(number) for number in range(1, IN_A_ROW + 2)]
-    marks = state_of([run(), tree_round(0), turn(1, 5, 4), *rounds, turn(IN_A_ROW + 2, 4, 3)]).lane.marks
+    rounds = [tree_round(number) for number in range(1, IN_A_ROW + 1)]
+    marks = state_of([run(), tree_round(0), turn(1, 5, 4), *rounds, turn(IN_A_ROW + 1, 4, 3)]).lane.marks
     assert [(mark.old, mark.new) for mark in marks] == [(5, 4), (4, 3)]
 
 

@@ -14,7 +14,7 @@ from decoder.events import Event, Figures, Round, Run, Summary
 from dynatui.cli.headless import replay
 from dynatui.cli.transcript import Transcript
 from dynatui.keep.export import ROUND_COLUMNS, ExportError, export, figures_csv, figures_json, rounds_csv, text
-from dynatui.keep.recording import read
+from dynatui.keep.runs import read
 from tests.dynatui.render.scripted import HOSTILE, run, story
 
 NOON = datetime(2026, 3, 1, 12, 30, 5, tzinfo=UTC)

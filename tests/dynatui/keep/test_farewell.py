@@ -15,9 +15,9 @@ from decoder.knobs import KnobName, Turnable
 from dynatui.fold.session_log import FEWEST_ROUNDS, Setting
 from dynatui.fold.state import Failure, Loading, Prompt, Record, RunState, apply
 from dynatui.keep.farewell import SessionLog, lines, options
-from dynatui.keep.recording import read
+from dynatui.keep.runs import read
 from dynatui.sources.playback import TraceSource
-from tests.dynatui.render.scripted import HOSTILE, plain_round, run, story, tree_round
+from tests.dynatui.render.scripted import HOSTILE, plain_round, run, runs_of, story, tree_round
 
 DEMO = read(Path(__file__).parents[2] / "traces" / "demo.jsonl")
 
@@ -170,7 +170,7 @@ def test_a_run_stands_under_the_number_of_its_own_prompt() -> None:
 
 
 def test_a_replay_that_goes_back_counts_a_run_once() -> None:
-    straight, scrubbed = TraceSource(DEMO), TraceSource(DEMO)
+    straight, scrubbed = TraceSource(runs_of(DEMO)), TraceSource(runs_of(DEMO))
     straight.step("dynatree", 10_000)
     for _ in range(3):
         scrubbed.seek_round("dynatree", 50)

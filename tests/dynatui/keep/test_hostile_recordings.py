@@ -28,14 +28,14 @@ from dynatui.fold.state import RunState, apply
 from dynatui.keep import checks
 from dynatui.keep.export import contents
 from dynatui.keep.farewell import SessionLog, lines
-from dynatui.keep.recording import read
+from dynatui.keep.runs import read
 from dynatui.render import cards, curves, race, status, tree, versus
 from dynatui.render.scene import Scene
 from dynatui.render.text import TextPanel
 from dynatui.screen.lockstep import Lockstep, Side
 from dynatui.sources.follow import Tail
 from dynatui.sources.playback import TraceSource
-from tests.dynatui.render.scripted import HOSTILE, plain_round, run, story, tree_round
+from tests.dynatui.render.scripted import HOSTILE, plain_round, run, runs_of, story, tree_round
 
 Json = dict[str, Any]
 
@@ -254,7 +254,7 @@ PAINTERS = (cards.cards, tree.tree, curves.acceptance, curves.depth, race.race, 
 
 
 def play(events: list[Event]) -> None:
-    source = TraceSource(events)
+    source = TraceSource(runs_of(events))
     source.advance(0.0)
     watched = next((event.method for event in events if isinstance(event, Round)), "")
     source.step(watched)
@@ -262,7 +262,7 @@ def play(events: list[Event]) -> None:
     source.seek_round(watched, 1)
     source.go(1)
     source.play(1e12)
-    both = Lockstep(Side("a", events), Side("b", story()))
+    both = Lockstep(Side("a", runs_of(events)), Side("b", runs_of(story())))
     for seconds in (0.0, 1e9, 0.01):
         both.seek(seconds)
         versus.table(both.states(), (80, 7))

@@ -19,8 +19,9 @@ from msgspec import structs
 from decoder.errors import RecordingError
 from decoder.events import SCHEMA, Event, Run, encode
 from dynatui.fold.state import Loading, Prompt
-from dynatui.keep import recording
-from dynatui.keep.recording import Recorder, new_recording_path, read, run_so_far
+from dynatui.keep import recording, runs
+from dynatui.keep.recording import Recorder, new_recording_path, run_so_far
+from dynatui.keep.runs import read
 from tests.dynatui.fake_engine import round_, run, story
 
 
@@ -243,7 +244,7 @@ def test_a_newer_schema_is_refused_by_both_numbers(path: Path) -> None:
 
 
 def test_a_line_without_end_does_not_fill_the_memory(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(recording, "LONGEST_LINE", 1000)
+    monkeypatch.setattr(runs, "LONGEST_LINE", 1000)
     path.write_bytes(encode(run()) + b" " * 5000)
     assert "line 2: longer than any event" in refusal(path)
 

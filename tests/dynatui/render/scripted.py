@@ -38,6 +38,16 @@ def run(methods: Iterable[str] = ("dynatree", "ar"), prompt: str = "Once upon") 
     )
 
 
+def runs_of(events: Iterable[Event]) -> list[list[Event]]:
+    """The runs that follow one another, as `dynatui.keep.runs` finds them in a file."""
+    found: list[list[Event]] = []
+    for event in events:
+        if isinstance(event, Run):
+            found.append([])
+        found[-1].append(event)
+    return found
+
+
 def tree_round(number: int, text: str = " a time", d0: float = 5.0, tau_h: float = 0.9) -> Round:
     """A tree of five drafted nodes, the path 1-3 accepted, and one token of the target's."""
     return Round(

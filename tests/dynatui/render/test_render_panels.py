@@ -18,7 +18,7 @@ from decoder.steering import Stage
 from dynatui.fold.pin import Pin
 from dynatui.fold.state import Failure, Loading, Prompt, RunState
 from dynatui.gpu import GpuLoad
-from dynatui.keep.recording import read
+from dynatui.keep.runs import read
 from dynatui.keymap import KEYMAP, PANELS, PanelName
 from dynatui.render.badge import badge
 from dynatui.render.cards import cards

@@ -6,7 +6,7 @@ import pytest
 
 from dynatui.fold.state import Prompt
 from dynatui.keep import farewell
-from dynatui.keep.recording import read
+from dynatui.keep.runs import read
 from tests.dynatui.render.scripted import story
 from tests.dynatui.screen.test_app import screen_text, shown
 

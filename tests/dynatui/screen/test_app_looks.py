@@ -14,7 +14,7 @@ from dynatui.screen.screens.page import TextPage
 from dynatui.screen.screens.palette import Palette
 from dynatui.screen.widgets.canvas import Canvas
 from dynatui.sources.playback import TraceSource
-from tests.dynatui.render.scripted import plain_round, run, story, tree_round
+from tests.dynatui.render.scripted import plain_round, run, runs_of, story, tree_round
 from tests.dynatui.screen.test_app import FULL, TABBED, screen_text, shown, visible
 
 
@@ -274,7 +274,7 @@ async def test_other_symbols_are_in_every_cell_at_once() -> None:
 
 
 def playing() -> TraceSource:
-    source = TraceSource([*story(30)], speed=1.0)
+    source = TraceSource(runs_of([*story(30)]), speed=1.0)
     source.play(1.0)
     return source
 

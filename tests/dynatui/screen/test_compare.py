@@ -13,7 +13,7 @@ from decoder.config import Fixed
 from decoder.errors import ConfigError
 from decoder.events import Event, Round, Run
 from dynatui.fold.state import RunState
-from dynatui.keep.recording import read
+from dynatui.keep.runs import read
 from dynatui.keymap import SIDE_BY_SIDE, PanelName
 from dynatui.render import versus
 from dynatui.screen.compare import CompareApp, panels
@@ -21,7 +21,7 @@ from dynatui.screen.lockstep import Lockstep, Side
 from dynatui.screen.widgets.canvas import Canvas
 from dynatui.session import View
 from dynatui.sources.source import REST_S
-from tests.dynatui.render.scripted import HOSTILE, lines, plain_round, run, state_of, story, tree_round
+from tests.dynatui.render.scripted import HOSTILE, lines, plain_round, run, runs_of, state_of, story, tree_round
 
 TRACE = read(Path(__file__).parents[2] / "traces" / "lighthouse.jsonl")
 SIZES = [(80, 24), (120, 40), (200, 60), (40, 10)]
@@ -43,7 +43,9 @@ def slower(events: list[Event], factor: float = 2.0) -> list[Event]:
 
 
 def stepping(left: list[Event] | None = None, right: list[Event] | None = None) -> Lockstep:
-    return Lockstep(Side("a.jsonl", left or story()), Side("b.jsonl", right or slower(story())), speed=1.0)
+    return Lockstep(
+        Side("a.jsonl", runs_of(left or story())), Side("b.jsonl", runs_of(right or slower(story()))), speed=1.0
+    )
 
 
 def rounds(show: Lockstep) -> tuple[int, ...]:
@@ -137,9 +139,9 @@ def test_a_run_without_rounds_is_over_at_once() -> None:
 
 
 def test_the_first_speed_lets_the_faster_text_be_read() -> None:
-    fast = Side("a", story())
+    fast = Side("a", runs_of(story()))
     assert fast.rate == 150.0
-    assert Lockstep(fast, Side("b", slower(story(), 100.0))).speed == 0.125
+    assert Lockstep(fast, Side("b", runs_of(slower(story(), 100.0)))).speed == 0.125
 
 
 @pytest.fixture
@@ -227,7 +229,10 @@ def test_higher_terminals_show_more_panels(height: int, chosen: PanelName, shown
 
 
 def app_at(share: float = 0.5, view: View | None = None, runs: int = 1) -> CompareApp:
-    left, right = Side("paper.jsonl", TRACE * runs), Side("fixed-5-2.jsonl", watching(TRACE, "fixed") * runs)
+    left, right = (
+        Side("paper.jsonl", runs_of(TRACE * runs)),
+        Side("fixed-5-2.jsonl", runs_of(watching(TRACE, "fixed") * runs)),
+    )
     show = Lockstep(left, right, speed=0.0625)
     show.seek(share * show.seconds)
     show.paused = True
@@ -323,7 +328,9 @@ async def test_it_survives_any_size() -> None:
 
 async def test_foreign_names_steer_nothing() -> None:
     events = [structs.replace(e, target=HOSTILE) if isinstance(e, Run) else e for e in story()]
-    app = CompareApp(Lockstep(Side(HOSTILE, events), Side("b", events)), ticking=False, clock=lambda: 0.0)
+    app = CompareApp(
+        Lockstep(Side(HOSTILE, runs_of(events)), Side("b", runs_of(events))), ticking=False, clock=lambda: 0.0
+    )
     async with app.run_test() as pilot:
         await pilot.pause()
         told = "".join(s.text for strip in app.screen._compositor.render_strips() for s in strip)

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from decoder.events import Round, Run
-from dynatui.keep.recording import Recorder, read
+from dynatui.keep.recording import Recorder
+from dynatui.keep.runs import read
 from tests.dynatui.render.scripted import story
 from tests.dynatui.screen.pty_terminal import Start, Terminal, assert_left_clean, terminals
 from tests.dynatui.screen.tireless import script

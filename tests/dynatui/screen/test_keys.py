@@ -31,7 +31,7 @@ def tale(texts: list[str], prompt: str = "Once upon") -> list[Event]:
 @asynccontextmanager
 async def replayed(*tales: list[Event]) -> AsyncIterator[tuple[DynaApp, TraceSource, Pilot[None]]]:
     """A recording at its beginning."""
-    source = TraceSource([event for each in tales for event in each])
+    source = TraceSource(tales)
     app = DynaApp(source, ticking=False, clock=lambda: 0.0)
     async with app.run_test(size=(120, 40)) as pilot:
         await pilot.pause()

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from decoder.events import Round
-from dynatui.keep.recording import read
+from dynatui.keep.runs import read
 from tests.dynatui.screen.pty_terminal import ENTER, Start, Terminal, assert_left_clean, terminals
 from tests.dynatui.screen.tireless import script
 

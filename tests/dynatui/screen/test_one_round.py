@@ -162,7 +162,7 @@ def engine() -> tuple[EngineSource, Gated]:
 
 
 def recorded() -> TraceSource:
-    return TraceSource(story(ROUNDS), speed=1.0)
+    return TraceSource([story(ROUNDS)], speed=1.0)
 
 
 def until(holds: Callable[[], bool]) -> None:

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from decoder.events import Knob, Round
-from dynatui.keep.recording import Recorder, read
+from dynatui.keep.recording import Recorder
+from dynatui.keep.runs import read
 from tests.dynatui.render.scripted import story
 from tests.dynatui.screen.pty_terminal import ENTER, LEAVE, ROOT, Start, Terminal, assert_left_clean, terminals, written
 from tests.dynatui.screen.terminal_grammar import strangers
@@ -67,7 +68,7 @@ SLOWLY = ("--speed", "0.05")
 @pytest.mark.parametrize("key", ["q", "\x03"])
 def test_a_key_leaves_a_clean_terminal(start: Start, recording: str, key: str) -> None:
     terminal = start("-m", "dynatui", "replay", recording, *SLOWLY)
-    terminal.wait_for("tokens/round")
+    terminal.wait_for("L-bar")
     terminal.send(key)
     assert terminal.end() == 0
     assert_left_clean(terminal)
@@ -75,21 +76,21 @@ def test_a_key_leaves_a_clean_terminal(start: Start, recording: str, key: str) -
 
 def test_a_garbled_screen_is_drawn_anew(start: Start, recording: str) -> None:
     terminal = start("-m", "dynatui", "replay", recording, *SLOWLY)
-    terminal.wait_for("tokens/round")
+    terminal.wait_for("L-bar")
     terminal.send("P")
     terminal.wait_for("PAUSED")
     terminal.read(0.5)
     terminal.screen.reset()
     assert "tokens/round" not in terminal.read(0.5)
     terminal.send("\x0c")
-    terminal.wait_for("tokens/round")
+    terminal.wait_for("L-bar")
     assert "PAUSED" in terminal.shown
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_leaves_a_clean_terminal(start: Start, recording: str, number: signal.Signals) -> None:
     terminal = start("-m", "dynatui", "replay", recording, *SLOWLY)
-    terminal.wait_for("tokens/round")
+    terminal.wait_for("L-bar")
     terminal.child.kill(number)
     assert terminal.end() == 128 + number
     assert_left_clean(terminal)

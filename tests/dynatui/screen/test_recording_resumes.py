@@ -8,7 +8,7 @@ from textual.pilot import Pilot
 
 from dynatui.screen.app import DynaApp
 from dynatui.sources.playback import TraceSource
-from tests.dynatui.render.scripted import story
+from tests.dynatui.render.scripted import runs_of, story
 from tests.dynatui.screen.test_app import FULL
 
 RESUME = ("space", "P")
@@ -17,7 +17,7 @@ RESUME = ("space", "P")
 @asynccontextmanager
 async def standing(*looks: str) -> AsyncIterator[tuple[DynaApp, TraceSource, Pilot[None]]]:
     """A recording in its middle that was paused, and then looked at with these keys."""
-    source = TraceSource([*story(30)], speed=1.0)
+    source = TraceSource(runs_of([*story(30)]), speed=1.0)
     source.play(1.0)
     app = DynaApp(source, ticking=False, clock=lambda: 0.0)
     async with app.run_test(size=FULL) as pilot:

@@ -12,7 +12,7 @@ import pyte
 import pytest
 
 from benchmarks.screen import FRAME, SCREENS, Terminal, cost, steady_recording
-from dynatui.keep.recording import read
+from dynatui.keep.runs import read
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
 
@@ -34,7 +34,7 @@ from msgspec import structs
 from benchmarks.traces import TRACE, steady
 from decoder.events import Round
 from dynatui.screen import show
-from dynatui.keep.recording import read
+from dynatui.keep.runs import read
 from dynatui.session import Models, Session, View
 
 def load(report, progress):

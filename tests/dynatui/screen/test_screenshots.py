@@ -2,7 +2,7 @@
 
 import pytest
 
-from dynatui.keep.recording import read
+from dynatui.keep.runs import Runs
 from screenshots.make import HERE, SHOTS, TRACE, Shot, picture
 
 
@@ -15,7 +15,7 @@ def _in_colour(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("shot", SHOTS, ids=lambda shot: shot.name)
 async def test_a_screenshot_is_current(shot: Shot) -> None:
     kept = (HERE / f"{shot.name}.svg").read_text(encoding="utf-8")
-    assert await picture(read(TRACE), shot) == kept, "python screenshots/make.py draws them anew"
+    assert await picture(Runs(TRACE), shot) == kept, "python screenshots/make.py draws them anew"
 
 
 def test_no_picture_is_left_over() -> None:

@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 
 from decoder.errors import PairError
-from decoder.events import Event
 from dynatui.fold.state import Failure, Loading
-from dynatui.keep.recording import read
+from dynatui.keep.runs import Runs
 from dynatui.screen.app import DynaApp
 from dynatui.session import View
 from screenshots.make import standing_at
@@ -28,8 +27,8 @@ def _same_everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(scope="module")
-def events() -> list[Event]:
-    return read(TRACE)
+def runs() -> Runs:
+    return Runs(TRACE)
 
 
 SIZES = [(80, 24), (120, 40), (200, 60)]
@@ -47,41 +46,41 @@ def named(size: tuple[int, int]) -> str:
 
 @pytest.mark.parametrize("look", LOOKS)
 @pytest.mark.parametrize("size", SIZES, ids=named)
-def test_the_main_screen(events: list[Event], size: tuple[int, int], look: str, snap_compare: Compare) -> None:
-    assert snap_compare(standing_at(events, 0.5, LOOKS[look]), terminal_size=size)
+def test_the_main_screen(runs: Runs, size: tuple[int, int], look: str, snap_compare: Compare) -> None:
+    assert snap_compare(standing_at(runs, 0.5, LOOKS[look]), terminal_size=size)
 
 
 @pytest.mark.parametrize("size", [(40, 10), (36, 8)], ids=named)
-def test_a_terminal_of_a_few_lines(events: list[Event], size: tuple[int, int], snap_compare: Compare) -> None:
-    assert snap_compare(standing_at(events, 0.5), terminal_size=size)
+def test_a_terminal_of_a_few_lines(runs: Runs, size: tuple[int, int], snap_compare: Compare) -> None:
+    assert snap_compare(standing_at(runs, 0.5), terminal_size=size)
 
 
 @pytest.mark.parametrize("key", ["2", "3", "4", "5", "6", "7", "8"])
-def test_the_tabs_of_a_small_terminal(events: list[Event], key: str, snap_compare: Compare) -> None:
-    assert snap_compare(standing_at(events, 0.5), press=[key], terminal_size=(80, 24))
+def test_the_tabs_of_a_small_terminal(runs: Runs, key: str, snap_compare: Compare) -> None:
+    assert snap_compare(standing_at(runs, 0.5), press=[key], terminal_size=(80, 24))
 
 
 @pytest.mark.parametrize("size", SIZES, ids=named)
-def test_an_inspected_token(events: list[Event], size: tuple[int, int], snap_compare: Compare) -> None:
-    assert snap_compare(standing_at(events, 0.5), press=["i", *["left"] * 6, "o"], terminal_size=size)
+def test_an_inspected_token(runs: Runs, size: tuple[int, int], snap_compare: Compare) -> None:
+    assert snap_compare(standing_at(runs, 0.5), press=["i", *["left"] * 6, "o"], terminal_size=size)
 
 
 @pytest.mark.parametrize("size", SIZES, ids=named)
-def test_the_drawer_of_all_knobs(events: list[Event], size: tuple[int, int], snap_compare: Compare) -> None:
+def test_the_drawer_of_all_knobs(runs: Runs, size: tuple[int, int], snap_compare: Compare) -> None:
     keys = ["k", *["down"] * 7, "0", ".", "4"]
-    assert snap_compare(standing_at(events, 0.5), press=keys, terminal_size=size)
+    assert snap_compare(standing_at(runs, 0.5), press=keys, terminal_size=size)
 
 
-def test_a_look_back_at_the_mask_of_a_round(events: list[Event], snap_compare: Compare) -> None:
-    assert snap_compare(standing_at(events, 0.5), press=["left", "left", "t", "5"], terminal_size=(120, 40))
+def test_a_look_back_at_the_mask_of_a_round(runs: Runs, snap_compare: Compare) -> None:
+    assert snap_compare(standing_at(runs, 0.5), press=["left", "left", "t", "5"], terminal_size=(120, 40))
 
 
-def test_a_panel_alone(events: list[Event], snap_compare: Compare) -> None:
-    assert snap_compare(standing_at(events, 0.5), press=["4", "e"], terminal_size=(120, 40))
+def test_a_panel_alone(runs: Runs, snap_compare: Compare) -> None:
+    assert snap_compare(standing_at(runs, 0.5), press=["4", "e"], terminal_size=(120, 40))
 
 
-def test_help(events: list[Event], snap_compare: Compare) -> None:
-    assert snap_compare(standing_at(events, 0.5), press=["?"], terminal_size=(80, 24))
+def test_help(runs: Runs, snap_compare: Compare) -> None:
+    assert snap_compare(standing_at(runs, 0.5), press=["?"], terminal_size=(80, 24))
 
 
 def test_loading(snap_compare: Compare) -> None:

@@ -10,7 +10,7 @@ from msgspec import structs
 from decoder.events import Event, Round, Run, Summary
 from dynatui.fold.state import Prompt, Record
 from dynatui.sources.playback import TraceSource
-from tests.dynatui.render.scripted import run, state_of, story
+from tests.dynatui.render.scripted import run, runs_of, state_of, story
 
 WATCHED = "dynatree"
 SECOND: list[Event] = [run(prompt="second"), *story()[1:]]
@@ -19,7 +19,7 @@ TWO_RUNS = [*story(), *SECOND]
 
 @pytest.fixture
 def source() -> TraceSource:
-    return TraceSource(TWO_RUNS, speed=1.0)
+    return TraceSource(runs_of(TWO_RUNS), speed=1.0)
 
 
 def newest_run(records: Iterable[Record]) -> list[Record]:
@@ -138,7 +138,7 @@ def test_the_length_is_that_of_the_present_run_in_rounds_and_decode_time(source:
     assert source.length(WATCHED) == (6, 0.12)
     source.go(1)
     assert source.length(WATCHED) == (6, 0.12)
-    assert TraceSource([run()]).length(WATCHED) == (0, 0.0)
+    assert TraceSource(runs_of([run()])).length(WATCHED) == (0, 0.0)
 
 
 def test_another_run_begins_at_once_even_while_held(source: TraceSource) -> None:
@@ -151,7 +151,7 @@ def test_another_run_begins_at_once_even_while_held(source: TraceSource) -> None
 
 
 def test_after_the_last_run_the_show_stays() -> None:
-    source = TraceSource(story(), speed=1.0)
+    source = TraceSource(runs_of(story()), speed=1.0)
     for now in (0.0, 1.0, 1e6):
         source.advance(now)
     assert source.records == [Prompt(1, 1), *story()]
@@ -159,7 +159,7 @@ def test_after_the_last_run_the_show_stays() -> None:
 
 
 def test_a_run_without_rounds_can_be_stepped_over() -> None:
-    source = TraceSource([run(), *story()], speed=1.0)
+    source = TraceSource(runs_of([run(), *story()]), speed=1.0)
     source.seek_round(WATCHED, 3)
     source.step(WATCHED)
     assert last_round(source) == 0
@@ -183,7 +183,7 @@ MOVES: tuple[Callable[[TraceSource], None], ...] = (
 @given(st.lists(st.sampled_from(range(len(MOVES))), max_size=30))
 @settings(max_examples=60, deadline=None)
 def test_wherever_it_was_put_the_screen_shows_what_a_straight_play_would(moves: list[int]) -> None:
-    source = TraceSource(TWO_RUNS, speed=1.0)
+    source = TraceSource(runs_of(TWO_RUNS), speed=1.0)
     source.play(0.0)
     for move in moves:
         MOVES[move](source)

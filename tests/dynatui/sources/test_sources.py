@@ -17,14 +17,15 @@ from decoder.events import Event, Round, Run, Summary
 from decoder.resident.passes import of_run
 from decoder.steering import Steering
 from dynatui.fold.state import Failure, Loading, Prompt
-from dynatui.keep.recording import Recorder, read
+from dynatui.keep.recording import Recorder
+from dynatui.keep.runs import read
 from dynatui.session import Models, Session, View
 from dynatui.sources.breaks import Conditions
 from dynatui.sources.engine import Decode, EngineSource, load_engine
 from dynatui.sources.playback import TraceSource
 from dynatui.sources.source import bounded_speed, readable_speed
 from tests.dynatui.fake_engine import FakeEngine
-from tests.dynatui.render.scripted import run, story, tree_round
+from tests.dynatui.render.scripted import run, runs_of, story, tree_round
 
 OWN_PAIR = Models(target="big", draft="small")
 PATIENCE_S = 60.0
@@ -304,7 +305,7 @@ def test_readable_speeds_are_powers_of_two() -> None:
 
 
 def test_a_recording_is_played_by_its_wall_time() -> None:
-    source = TraceSource(story(), speed=1.0)
+    source = TraceSource(runs_of(story()), speed=1.0)
     source.advance(100.0)
     assert [type(record).__name__ for record in source.records] == ["Prompt", "Run", "Start", "Start"]
     source.advance(100.15)
@@ -314,7 +315,7 @@ def test_a_recording_is_played_by_its_wall_time() -> None:
 
 
 def test_a_recording_can_be_slowed_and_held() -> None:
-    source = TraceSource(story(), speed=0.5)
+    source = TraceSource(runs_of(story()), speed=0.5)
     source.advance(0.0)
     source.advance(0.15)
     assert len(source.records) == 4
@@ -329,7 +330,7 @@ def test_a_recording_can_be_slowed_and_held() -> None:
 
 def test_the_runs_of_a_recording_can_be_chosen() -> None:
     second = [structs.replace(story()[0], prompt="second"), *story()[1:]]
-    source = TraceSource([*story(), *second], speed=1.0)
+    source = TraceSource(runs_of([*story(), *second]), speed=1.0)
     source.advance(0.0)
     source.go(1)
     source.advance(0.01)
@@ -347,7 +348,7 @@ def _prompts(source: TraceSource) -> list[str]:
 
 
 def test_a_recording_has_no_knobs_and_ends_at_once() -> None:
-    source = TraceSource(story())
+    source = TraceSource(runs_of(story()))
     source.start()
     assert source.controls is None
     source.stop()
@@ -360,7 +361,7 @@ def test_a_fast_recording_starts_at_a_readable_speed() -> None:
         [structs.replace(e, wall_s=e.wall_s * factor) if hasattr(e, "wall_s") else e for e in story()]
         for factor in (10, 0.01)
     )
-    assert TraceSource(fast).speed < TraceSource(slow).speed == 1.0
+    assert TraceSource(runs_of(fast)).speed < TraceSource(runs_of(slow)).speed == 1.0
 
 
 def test_a_recording_begun_late_has_the_whole_run(source: EngineSource, script: Script, tmp_path: Path) -> None:
