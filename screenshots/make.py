@@ -19,6 +19,8 @@ from dynatui.sources.playback import TraceSource
 
 HERE = Path(__file__).parent
 TRACE = HERE.parent / "tests" / "traces" / "demo.jsonl"
+SPEED = 0.25
+"""Of the show, as the header tells it."""
 SHOWN = 0.62
 """Share of the first run that has been played."""
 
@@ -38,7 +40,7 @@ SHOTS = (
     Shot("dynatui-120x40"),
     Shot("dynatui-200x60", (200, 60)),
     Shot("inspect", keys=("i", *["left"] * 8, "o")),
-    Shot("knobs", keys=("k",)),
+    Shot("knobs", keys=("d",)),
     Shot("work", keys=("5",)),
     Shot("whatif", keys=("6",)),
     Shot("mask", keys=("t", "8")),
@@ -49,7 +51,7 @@ SHOTS = (
 
 def standing_at(events: Sequence[Event], share: float, view: View | None = None) -> DynaApp:
     """The app, standing still at a share of the trace's first run."""
-    source = TraceSource(events, speed=0.25)
+    source = TraceSource(events, speed=SPEED)
     source.play(share * source.first_run_s)
     return DynaApp(source, view, ticking=False, clock=lambda: 0.0)
 
