@@ -17,6 +17,8 @@ from dynatui.sources.playback import TraceSource
 
 HERE = Path(__file__).parent
 TRACE = HERE.parent / "tests" / "traces" / "demo.jsonl"
+SPEED = 0.25
+"""Of the show, as the header tells it."""
 SHOWN = 0.62
 """Share of the first run that has been played."""
 
@@ -36,7 +38,7 @@ SHOTS = (
     Shot("dynatui-120x40"),
     Shot("dynatui-200x60", (200, 60)),
     Shot("inspect", keys=("i", *["left"] * 8, "o")),
-    Shot("knobs", keys=("k",)),
+    Shot("knobs", keys=("d",)),
     Shot("work", keys=("5",)),
     Shot("whatif", keys=("6",)),
     Shot("mask", keys=("t", "8")),
@@ -47,7 +49,7 @@ SHOTS = (
 
 def standing_at(runs: Runs, share: float, view: View | None = None) -> DynaApp:
     """The app, standing still at a share of the trace's first run."""
-    source = TraceSource(runs, speed=0.25)
+    source = TraceSource(runs, speed=SPEED)
     source.play(share * source.played_s[1])
     return DynaApp(source, view, ticking=False, clock=lambda: 0.0)
 

@@ -1,9 +1,11 @@
-"""Records the trace that the screenshots and the snapshot tests are drawn from.
+"""Records the trace that pictures and tests are drawn from.
 
     python screenshots/record.py                          the embedded pair
     python screenshots/record.py TARGET DRAFT             another one
 
-Two prompts of our own; in each, tau_h is turned down once, so that a turned knob is to be seen.
+Two prompts of our own, decoded in float32 by the default methods. In each, D0 of DynaTree is turned down to 1, which
+leaves trees of few levels, and up again twelve rounds later: what a knob does is to be seen in tree and curves. Times
+are those of the machine, so for a race that means something nothing else may run on it.
 """
 
 import sys
@@ -11,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from decoder import decode, load_pair
-from decoder.config import RunConfig
+from decoder.config import RulesName, RunConfig
 from decoder.events import Event, Round
 from decoder.steering import Steering
 from dynatui.keep.recording import Recorder
@@ -19,21 +21,21 @@ from dynatui.prompts.load import embedded
 
 TRACE = Path(__file__).parent.parent / "tests" / "traces" / "demo.jsonl"
 CONFIG = RunConfig(max_new_tokens=160)
-PROMPTS = (0, 1)
-TURNED_AT = 24
-TAU_H = 0.75
+METHOD: RulesName = "dynatree"
+PROMPTS = (embedded()[2], '"Gentlemen," said the judge, "I have listened to all that')
+D0_BY_ROUND = {10: 1.0, 22: 5.0}
+"""Which value is in force from which round on."""
 
 
 def events(target: str | None, draft: str | None) -> Iterator[Event]:
     """Every event of both prompts."""
-    pair = load_pair(target, draft, report=print)
-    prompts = embedded()
-    for number in PROMPTS:
+    pair = load_pair(target, draft, dtype="float32", report=print)
+    for prompt in PROMPTS:
         steering = Steering()
-        for event in decode(pair, prompts[number], CONFIG, steering):
+        for event in decode(pair, prompt, CONFIG, steering):
             yield event
-            if isinstance(event, Round) and event.method == "dynatree" and event.round == TURNED_AT:
-                steering.turn("tau_h", TAU_H)
+            if isinstance(event, Round) and event.method == METHOD and event.round + 1 in D0_BY_ROUND:
+                steering.turn("d0", D0_BY_ROUND[event.round + 1], METHOD)
 
 
 def main() -> None:

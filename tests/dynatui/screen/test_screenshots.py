@@ -1,9 +1,15 @@
 """The pictures of the README are what the program draws from the recorded trace."""
 
+from collections import Counter
+
 import pytest
 
+from decoder.events import Knob, Round, Run
+from decoder.levels import depths
 from dynatui.keep.runs import Runs
-from screenshots.make import HERE, SHOTS, TRACE, Shot, picture
+from dynatui.sources.playback import TraceSource
+from screenshots import animate
+from screenshots.make import HERE, SHOTS, SHOWN, TRACE, Shot, picture
 
 
 @pytest.fixture(autouse=True)
@@ -19,4 +25,21 @@ async def test_a_screenshot_is_current(shot: Shot) -> None:
 
 
 def test_no_picture_is_left_over() -> None:
-    assert {path.stem for path in HERE.glob("*.svg")} == {shot.name for shot in SHOTS}
+    assert {path.stem for path in HERE.glob("*.svg")} == {*(shot.name for shot in SHOTS), animate.FILE.stem}
+
+
+def test_where_the_recording_is_shown_there_is_something_to_see() -> None:
+    """DynaTree leads over a chain and over plain decoding, its tree is wide, and a knob was turned by hand."""
+    source = TraceSource(Runs(TRACE))
+    source.play(SHOWN * source.played_s[1])
+    last = {record.method: record for record in source.records if isinstance(record, Round)}
+    rates = {name: (event.position + len(event.committed)) / event.t for name, event in last.items()}
+    assert rates["dynatree"] > 1.1 * rates["linear"]
+    assert rates["dynatree"] > 1.3 * rates["ar"]
+    levels = Counter(depths(last["dynatree"].parents))
+    assert min(levels[1], levels[2]) >= 3
+    assert any(isinstance(record, Knob) and record.source == "user" for record in source.records)
+    run = source.records[1]
+    assert isinstance(run, Run)
+    assert (run.schema, run.target) == (2, "books-16m")
+    assert list(run.methods) == ["dynatree", "auto", "ar", "linear", "fixed"]

@@ -1,0 +1,227 @@
+"""Writes the animated picture: the recorded trace round by round, as an SVG that moves without a script.
+
+    python screenshots/animate.py
+
+Textual draws every frame, as it does the other pictures. What stays the same from frame to frame is written once, in a
+group that a style sheet shows from its first frame to its last, so the file holds changes and no repetitions. It needs
+no font of its own: each piece of text is stretched to its cells in whatever monospaced font there is. The same trace
+gives the same bytes.
+"""
+
+import asyncio
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from html import escape, unescape
+
+from dynatui.keep.runs import Runs
+from dynatui.screen.app import DynaApp
+from dynatui.sources.playback import TraceSource
+from screenshots.make import HERE, SPEED, TRACE
+
+FILE = HERE / "animated.svg"
+ABOUT = "dynatui replays a recording: text, draft tree, race, curves and knobs, round by round"
+SIZE = (120, 40)
+METHOD = "dynatree"
+ROUNDS = 38
+"""How much of the recording is shown: a little more than the other pictures show."""
+FRAME_S = 0.22
+HELD = 8
+"""How often the last frame is repeated before all begins anew."""
+
+WIDE, HIGH = 10, 20
+"""A character's cell in units of the drawing, so that all numbers are whole."""
+MARGIN, BAR = 8, 32
+"""Around the screen, and the window's title bar above it."""
+FONTS = "ui-monospace,SFMono-Regular,Menlo,Consolas,'DejaVu Sans Mono','Liberation Mono',monospace"
+_RICH_WIDE, _RICH_HIGH = 12.2, 24.4
+_RECT = re.compile(r'<rect fill="(#\w+)" x="([\d.]+)" y="([\d.]+)" width="([\d.]+)"')
+_TEXT = re.compile(
+    r'<text class="[\w-]+-(r\d+)" x="([\d.]+)" y="[\d.]+" textLength="([\d.]+)" '
+    r'clip-path="url\(#[\w-]+-(\d+)\)">(.*?)</text>',
+    re.DOTALL,
+)
+_STYLE = re.compile(r"-(r\d+) \{ (.*?);? \}")
+_BLANK = "\xa0 \n"
+
+
+@dataclass(frozen=True, order=True)
+class Piece:
+    """Some cells of one row that look alike: a background, or text."""
+
+    row: int
+    column: int
+    cells: int
+    style: str
+    """A colour for a background; for text, declarations of a style sheet."""
+    text: str = ""
+    """Empty for a background."""
+
+
+Frame = frozenset[Piece]
+
+
+@dataclass(frozen=True, order=True)
+class Span:
+    """Frames in a row, from `begin` up to and without `end`."""
+
+    begin: int
+    end: int
+
+
+async def film(runs: Runs) -> list[Frame]:
+    """A frame for each of the first rounds of the watched method; the last is held."""
+    source = TraceSource(runs, speed=SPEED)
+    app = DynaApp(source, ticking=False, clock=lambda: 0.0)
+    found = []
+    async with app.run_test(size=SIZE) as pilot:
+        for _ in range(ROUNDS):
+            source.step(METHOD)
+            app.take_in()
+            app.draw(everything=True)
+            await pilot.pause()
+            found.append(frame(app.export_screenshot()))
+    return [*found, *(found[-1:] * HELD)]
+
+
+def frame(svg: str) -> Frame:
+    """What a picture of Textual's shows."""
+    styles = dict(_STYLE.findall(svg))
+    backgrounds = (
+        Piece(int(float(y) / _RICH_HIGH), *_columns(x, width), colour) for colour, x, y, width in _RECT.findall(svg)
+    )
+    texts = (
+        _trimmed(Piece(int(row), *_columns(x, width), styles[name], unescape(text)))
+        for name, x, width, row, text in _TEXT.findall(svg)
+        if unescape(text).strip(_BLANK)
+    )
+    return frozenset((*backgrounds, *texts))
+
+
+def spans(frames: Sequence[Frame]) -> dict[Piece, list[Span]]:
+    """When each piece is to be seen."""
+    places = defaultdict[Piece, list[int]](list)
+    for place, shown in enumerate(frames):
+        for piece in shown:
+            places[piece].append(place)
+    return {piece: list(_unbroken(shown)) for piece, shown in places.items()}
+
+
+def drawing(frames: Sequence[Frame]) -> str:
+    """All frames as one SVG that shows them over and over; the last alone where nothing may move."""
+    ground = _ground(frames[-1])
+    groups = defaultdict[Span, list[Piece]](list)
+    for piece, shown in sorted(spans(frames).items()):
+        if piece.text or piece.style != ground:
+            for span in shown:
+                groups[span].append(piece)
+    ordered = sorted(groups.items())
+    styles = sorted({piece.style for found in groups.values() for piece in found if piece.text})
+    names = {style: f"s{number}" for number, style in enumerate(styles)}
+    backgrounds = (_group(span, [_rect(p) for p in found if not p.text], len(frames)) for span, found in ordered)
+    texts = (_group(span, [_words(p, names) for p in found if p.text], len(frames)) for span, found in ordered)
+    sheet = _style_sheet(names, {span.end - span.begin for span in groups}, len(frames))
+    return "\n".join([*_window(ground, sheet), *filter(None, backgrounds), *filter(None, texts), "</g>", "</svg>", ""])
+
+
+def _columns(x: str, width: str) -> tuple[int, int]:
+    """The first column and the number of cells."""
+    return round(float(x) / _RICH_WIDE), round(float(width) / _RICH_WIDE)
+
+
+def _trimmed(piece: Piece) -> Piece:
+    """Without blanks at the ends, which show nothing unless they are underlined."""
+    if "underline" in piece.style:
+        return piece
+    after = piece.text.lstrip(_BLANK)
+    lost = len(piece.text) - len(after)
+    text = after.rstrip(_BLANK)
+    return replace(piece, column=piece.column + lost, cells=piece.cells - len(piece.text) + len(text), text=text)
+
+
+def _unbroken(places: Iterable[int]) -> Iterator[Span]:
+    """Rising numbers as stretches without a gap."""
+    span: Span | None = None
+    for place in places:
+        if span and place == span.end:
+            span = Span(span.begin, place + 1)
+            continue
+        if span:
+            yield span
+        span = Span(place, place + 1)
+    if span:
+        yield span
+
+
+def _ground(shown: Frame) -> str:
+    """The colour behind most cells, which is painted once."""
+    cells = Counter[str]()
+    for piece in shown:
+        if not piece.text:
+            cells[piece.style] += piece.cells
+    return cells.most_common(1)[0][0]
+
+
+def _window(ground: str, sheet: Iterable[str]) -> Iterator[str]:
+    """All that comes before the pieces: the style sheet, a title bar, and an empty screen."""
+    width, height = SIZE[0] * WIDE + 2 * MARGIN, SIZE[1] * HIGH + BAR + MARGIN
+    yield f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img">'
+    yield f"<title>{ABOUT}</title>"
+    yield from ("<style>", *sheet, "</style>")
+    yield f'<rect width="{width}" height="{height}" rx="8" fill="#292929"/>'
+    for place, colour in enumerate(("#ff5f57", "#febc2e", "#28c840")):
+        yield f'<circle cx="{20 + 20 * place}" cy="{BAR // 2}" r="6" fill="{colour}"/>'
+    yield f'<g transform="translate({MARGIN},{BAR})">'
+    yield f'<rect width="{SIZE[0] * WIDE}" height="{SIZE[1] * HIGH}" fill="{ground}"/>'
+
+
+def _style_sheet(names: Mapping[str, str], lengths: Iterable[int], count: int) -> Iterator[str]:
+    """Looks by name, and for each number of frames a rule that shows a group for so long in each round of the film."""
+    yield f"text{{font:16.6px {FONTS};white-space:pre}}"
+    for style, name in names.items():
+        yield f".{name}{{{style}}}"
+    yield f"g[class]{{visibility:hidden;animation:{count * FRAME_S:g}s step-end infinite}}"
+    yield "g.end{visibility:visible}"
+    for length in sorted(set(lengths) - {count}):
+        share = f"{100 * length / count:.3f}"
+        yield f"g.f{length}{{animation-name:f{length}}}"
+        yield f"@keyframes f{length}{{0%{{visibility:visible}}{share}%,to{{visibility:hidden}}}}"
+    yield "@media (prefers-reduced-motion:reduce){g[class]{animation:none}}"
+
+
+def _group(span: Span, elements: Sequence[str], count: int) -> str:
+    """Elements that come and go together; empty where there are none.
+
+    Each group starts somewhere in its own round of the film: the delay is negative, so that nothing waits for a first
+    round to end.
+    """
+    inside = "".join(elements)
+    if not inside:
+        return ""
+    if span == Span(0, count):
+        return f"<g>{inside}</g>"
+    length, ahead_s = span.end - span.begin, (count - span.begin) % count * FRAME_S
+    name = f"f{length} end" if span.end == count else f"f{length}"
+    return f'<g class="{name}" style="animation-delay:{-ahead_s:.2f}s">{inside}</g>'
+
+
+def _rect(piece: Piece) -> str:
+    x, y, width = piece.column * WIDE, piece.row * HIGH, piece.cells * WIDE
+    return f'<rect x="{x}" y="{y}" width="{width}" height="{HIGH}" fill="{piece.style}"/>'
+
+
+def _words(piece: Piece, names: Mapping[str, str]) -> str:
+    x, y, width = piece.column * WIDE, piece.row * HIGH + 15, piece.cells * WIDE
+    text = escape(piece.text, quote=False)
+    return f'<text class="{names[piece.style]}" x="{x}" y="{y}" textLength="{width}">{text}</text>'
+
+
+def main() -> None:
+    """Writes the picture."""
+    FILE.write_text(drawing(asyncio.run(film(Runs(TRACE)))), encoding="utf-8")
+    print(f"{FILE.relative_to(HERE.parent)}: {FILE.stat().st_size / 1000:.0f} kB")
+
+
+if __name__ == "__main__":
+    main()
