@@ -4,7 +4,8 @@ Weights come from safetensors only and no remote code is run. Knows nothing of p
 """
 
 import functools
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,9 @@ from decoder.models import LanguageModel
 EMBEDDED = Path(__file__).parent / "pretrained"
 EMBEDDED_TARGET = EMBEDDED / "books-16m"
 EMBEDDED_DRAFT = EMBEDDED / "books-1m"
+_NUMBER = re.compile(r"(?<=\.)\d+(?=\.)")
+_OF_A_WRONG_KIND = (AttributeError, TypeError, ArithmeticError, LookupError)
+"""What fails with these has found a file, but in it something that it had not expected."""
 
 
 def display_name(name: str) -> str:
@@ -34,7 +38,7 @@ def load_config(name: str) -> Any:
         raise ModelError(
             f"there is no folder {shortened(name)}; give an existing folder or a hub id such as owner/model"
         )
-    return _from_hub(name, lambda: AutoConfig.from_pretrained(name, trust_remote_code=False))
+    return _from_hub(name, "configuration", lambda: AutoConfig.from_pretrained(name, trust_remote_code=False))
 
 
 def looks_like_a_path(name: str) -> bool:
@@ -49,16 +53,32 @@ def load_model(name: str, device: torch.device, dtype: torch.dtype) -> LanguageM
 
 
 def load_module(name: str, dtype: torch.dtype, device: torch.device) -> Any:
-    """Weights in safetensors, in evaluation mode; refuses a checkpoint that lacks some."""
+    """Weights in safetensors, in evaluation mode; refuses those that are not what the configuration says."""
     module, info = _from_hub(
         name,
+        "weights",
         lambda: AutoModelForCausalLM.from_pretrained(
-            name, dtype=dtype, use_safetensors=True, trust_remote_code=False, output_loading_info=True
+            name,
+            dtype=dtype,
+            use_safetensors=True,
+            trust_remote_code=False,
+            output_loading_info=True,
+            ignore_mismatched_sizes=True,  # or a traceback refers to a report that nobody is shown
         ),
     )
     if missing := sorted(info["missing_keys"]):
         raise ModelError(
             f"{shortened(name)}: the checkpoint lacks {len(missing)} weights, {missing[0]} first; download it again"
+        )
+    if strange := sorted(key for key, *_ in info["mismatched_keys"]):
+        raise ModelError(
+            f"{shortened(name)}: {len(strange)} weights have not the size that the configuration says, {strange[0]} "
+            "first; download it again"
+        )
+    if left := _of_further_layers(info["unexpected_keys"], module.state_dict()):
+        raise ModelError(
+            f"{shortened(name)}: the checkpoint has weights of more layers than the configuration says, {left[0]} "
+            "first; download it again"
         )
     try:
         return module.eval().to(device)
@@ -71,17 +91,24 @@ def load_module(name: str, dtype: torch.dtype, device: torch.device) -> Any:
 def load_tokenizer(name: str) -> PreTrainedTokenizerBase:
     """The tokenizer of a hub id or folder."""
     tokenizer: PreTrainedTokenizerBase = _from_hub(
-        name, lambda: AutoTokenizer.from_pretrained(name, trust_remote_code=False)
+        name, "tokenizer", lambda: AutoTokenizer.from_pretrained(name, trust_remote_code=False)
     )
     return tokenizer
 
 
-def _from_hub(name: str, load: Callable[[], Any]) -> Any:
+def _of_further_layers(unexpected: Iterable[str], known: Iterable[str]) -> list[str]:
+    """Names that only the number of a layer tells from those of the model."""
+    forms = {_NUMBER.sub("#", name) for name in known}
+    return sorted(name for name in unexpected if _NUMBER.sub("#", name) in forms)
+
+
+def _from_hub(name: str, part: str, load: Callable[[], Any]) -> Any:
     """Runs a loader and says in one line why it could not."""
     try:
         return load()
     except Exception as error:  # each family checks its fields in its own way, and some only by failing
+        kind = "a value of a wrong kind: " if isinstance(error, _OF_A_WRONG_KIND) else ""
         raise ModelError(
-            f"cannot load {shortened(name)}: {first_line(error)}; give a hub id, or a folder with config.json, "
-            "tokenizer and safetensors weights"
+            f"cannot load the {part} of {shortened(name)}: {kind}{first_line(error)}; give a hub id, or a folder with "
+            "config.json, tokenizer and safetensors weights"
         ) from error

@@ -157,6 +157,47 @@ def test_a_config_with_values_of_a_wrong_kind_is_refused(lab: Lab, tmp_path: Pat
     assert refusal.value.exit_code == 3
 
 
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"vocab_size": 7}, "weights have not the size that the configuration says, "),
+        ({"intermediate_size": 1}, "weights have not the size that the configuration says, "),
+        ({"num_hidden_layers": 1}, "weights of more layers than the configuration says, "),
+    ],
+    ids=str,
+)
+def test_weights_that_are_not_what_the_config_says_are_refused(
+    lab: Lab, tmp_path: Path, changes: dict[str, Any], reason: str
+) -> None:
+    pair = lab.pair("llama")
+    broken = tmp_path / "broken"
+    shutil.copytree(pair.target, broken)
+    config = json.loads((broken / "config.json").read_text(encoding="utf-8"))
+    (broken / "config.json").write_text(json.dumps(config | changes), encoding="utf-8")
+    with pytest.raises(ModelError, match=reason) as refusal:
+        load(broken, pair.draft)
+    assert one_sentence(refusal)
+
+
+@pytest.mark.parametrize("content", ["[1, 2]", "{}", "", "\0"], ids=repr)
+def test_a_tokenizer_that_is_none_is_refused_by_its_part(lab: Lab, tmp_path: Path, content: str) -> None:
+    pair = lab.pair("llama")
+    broken = tmp_path / "broken"
+    shutil.copytree(pair.target, broken)
+    (broken / "tokenizer.json").write_text(content, encoding="utf-8")
+    with pytest.raises(ModelError, match=r"^cannot load the tokenizer of .*; give a hub id") as refusal:
+        load(broken, pair.draft)
+    assert one_sentence(refusal)
+
+
+def test_what_fails_within_a_loader_is_told_as_a_value_of_a_wrong_kind(lab: Lab, tmp_path: Path) -> None:
+    broken = tmp_path / "broken"
+    shutil.copytree(lab.pair("llama").target, broken)
+    (broken / "tokenizer_config.json").write_text("[1, 2]", encoding="utf-8")
+    with pytest.raises(ModelError, match=r"the tokenizer of .*: a value of a wrong kind: 'list' object has no"):
+        load(broken, broken)
+
+
 @pytest.mark.parametrize("eos", ["x", {"a": 1}, [1, "x"], 1.5], ids=str)
 def test_a_text_must_end_with_tokens(lab: Lab, tmp_path: Path, eos: object) -> None:
     pair = lab.pair("neox")
