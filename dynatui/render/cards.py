@@ -22,10 +22,13 @@ class _Card:
     """Wordings, the longest first."""
     value: str
     notes: tuple[str, ...]
+    """Wordings, the longest first."""
     ink: Ink = "strong"
     curve: Curve | None = None
     low: float = 0.0
     high: float = 1.0
+    brief: str = ""
+    """The value where it does not fit."""
 
 
 def cards(scene: Scene, width: int, height: int) -> Rows:
@@ -43,12 +46,13 @@ def cards(scene: Scene, width: int, height: int) -> Rows:
 
 
 def _rows(card: _Card, room: int) -> tuple[Row, Row, Row]:
-    free = min(_LONGEST_TREND, room - len(card.value) - 3)
+    value = card.value if len(card.value) <= room or not card.brief else card.brief
+    free = min(_LONGEST_TREND, room - len(value) - 3)
     drawn = trend(card.curve.points, free, card.low, card.high) if card.curve and free >= _LEAST_TREND else ""
     edge: Row = (("▏", "frame"),)
     return (
         (*edge, (column(best(room, *card.titles), room), "dim")),
-        (*edge, *fit(((card.value, card.ink), ("  ", "plain"), (drawn, "bar")), room)),
+        (*edge, *fit(((value, card.ink), ("  ", "plain"), (drawn, "bar")), room)),
         (*edge, (column(best(room, *card.notes), room), "dim")),
     )
 
@@ -68,7 +72,7 @@ def _outcome(scene: Scene) -> list[_Card]:
     gains = (f"{gain} times as fast as ar", f"{gain}x ar") if figures.speedup else ("own decode time", "own time")
     return [
         _Card(
-            9, ("tokens/s",), short(figures.tokens_per_second, 1), gains, "first", curves.rate, *_around(curves.rate)
+            8, ("tokens/s",), short(figures.tokens_per_second, 1), gains, "first", curves.rate, *_around(curves.rate)
         ),
         _Card(
             13,
@@ -103,7 +107,7 @@ def _policy(scene: Scene) -> list[_Card]:
     used = math.floor(lane.knobs.d0 + 0.5)
     return [
         _Card(
-            14,
+            13,
             (f"D0 base depth, at most {most - 1:.0f}", "D0 base depth"),
             f"{short(lane.knobs.d0)}{'' if lane.knobs.d0 == used else f' as {used}'}",
             limits,
@@ -113,7 +117,7 @@ def _policy(scene: Scene) -> list[_Card]:
             most,
         ),
         _Card(
-            12,
+            11,
             ("τh sure / τl unsure", "τh / τl"),
             f"{short(lane.knobs.tau_h)} / {short(lane.knobs.tau_l)}",
             ("fewest / most guesses", "sure/unsure"),
@@ -128,9 +132,13 @@ def _policy(scene: Scene) -> list[_Card]:
 def _timing(scene: Scene) -> _Card:
     newest = scene.state.newest
     parts = (newest.draft_s, newest.verify_s, newest.commit_s) if newest else ()
-    spent = " · ".join(short(None if part is None else 1000 * part, 1) for part in parts)
+    spent = [short(None if part is None else 1000 * part, 1) for part in parts] or ["-"]
     return _Card(
-        17, ("ms of the last round", "ms last round"), spent or "-", ("draft · check · keep", "draft·check·keep")
+        14,
+        ("ms of the last round", "ms last round"),
+        " · ".join(spent),
+        ("draft · check · keep", "draft·check·keep", "draft·chk·keep"),
+        brief="·".join(spent),
     )
 
 

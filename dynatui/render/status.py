@@ -144,7 +144,8 @@ def _path(run: Run) -> list[_Part]:
     if not run.path:
         return []
     slow = run.device.startswith("cuda") and run.path != "cuda graphs"
-    wordings = (f"{run.path}: {run.path_reason}", run.path) if run.path_reason else (run.path,)
+    name = f"path: {run.path}"
+    wordings = (f"{name}, {run.path_reason}", name) if run.path_reason else (name,)
     return [_Part(5 if slow else 8, tuple(((words, "warn" if slow else "dim"),) for words in wordings), right=True)]
 
 

@@ -248,9 +248,9 @@ def decoded_by(path: str, reason: str = "", device: str = "cpu") -> Scene:
 
 def test_the_status_line_says_which_way_rounds_are_decoded_and_why() -> None:
     scene = decoded_by("host", "lean CPU kernels")
-    assert "host: lean CPU kernels" in lines(status(scene, 180, 1))[0]
+    assert "path: host, lean CPU kernels" in lines(status(scene, 180, 1))[0]
     narrow = lines(status(scene, 110, 1))[0]
-    assert " host" in narrow
+    assert "path: host" in narrow
     assert "kernels" not in narrow
     assert "host" not in lines(status(decoded_by(""), 180, 1))[0]
 
@@ -259,9 +259,9 @@ def test_the_status_line_says_which_way_rounds_are_decoded_and_why() -> None:
 def test_a_gpu_that_decodes_slower_than_it_might_is_a_warning_that_stays_longer(path: str, *, slow: bool) -> None:
     scene = decoded_by(path, device="cuda:0")
     (row,) = status(scene, 160, 1)
-    assert [ink for words, ink in row if words == path] == ["warn" if slow else "dim"]
+    assert [ink for words, ink in row if words == f"path: {path}"] == ["warn" if slow else "dim"]
     (on_a_cpu,) = status(decoded_by(path), 160, 1)
-    assert [ink for words, ink in on_a_cpu if words == path] == ["dim"]
+    assert [ink for words, ink in on_a_cpu if words == f"path: {path}"] == ["dim"]
     assert (path in lines(status(scene, 55, 1))[0]) is slow
 
 
