@@ -21,18 +21,21 @@ GUIDE: tuple[tuple[str, str], ...] = (
     ("τh", "Where the draft's best guess is at least this probable, it makes the fewest guesses."),
     ("τl", "Where it is less probable than this, the most; in between, some."),
     ("D0", "Every likely path may grow this deep; only very likely ones (rho_deep) go deeper."),
-    ("N_max", "Most guesses of a round. auto: as many as pay, by what drafting and checking were measured to take here "
-     "and by how the draft has guessed so far; a round may go without. The other knobs then say what may be drafted at "
-     "most."),
+    ("N_max", "Most guesses of a round."),
+    ("Limited by", "Which rule refused the likeliest guess that was not made: D0, rho_stop, D_max, N_max, cost or the "
+     "context. Turning another knob changes little."),
+    ("auto", "A method of its own, beside dynatree, which obeys its knobs alone: as many guesses as pay, by what "
+     "drafting and checking were measured to take here and by how the draft has guessed so far; none where none pays."),
     ("= ar", "The text is the one of plain decoding, as far as both are. ~ it differs, and where; a near tie is a "
      "difference within rounding. ! it differs by more than rounding."),
     ("Tree", "Each guess with its probability, then that of its whole path, as the draft sees them. repeats 12 tokens: "
      "so many tokens up to the end of the path stand earlier in the text; the target often agrees, even at 0 %."),
-    ("Curves", "▲ you turned a knob. ┊ the round that is looked at. ┄ A, as you pinned it."),
-    ("A/B", f"What the settings that you pinned (A) and those in force now (B) yield. {ASSUMPTION}."),
+    ("Curves", "▲ you turned a knob. ┊ the round that is looked at. ┄ A, as it was pinned."),
+    ("A/B", "What the settings before your turn of a knob, or those that you pinned, have yielded (A), and what those in "
+     f"force now yield (B). {ASSUMPTION}."),
     ("Time line", "● is the round that is shown, ▲ a turn of yours. Left of the end the work goes on unseen."),
     ("Race", "All methods decode the same prompt, each for the same time. ar is plain decoding, linear a single "
-     "chain of guesses, fixed a tree of fixed shape."),
+     "chain of guesses, fixed a tree of fixed shape. The first 30 tokens are warm-up."),
     ("Work by depth", "Nodes that were drafted at each depth, and how many of them became text: the rest is wasted."),
     ("What if", "What other knobs would have drafted and accepted in past rounds, where the record can tell: an "
      "estimate."),

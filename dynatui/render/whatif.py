@@ -23,7 +23,7 @@ _SIGNS = (
     "[ ] the knobs now · + at least: some rounds go beyond the record · ? too few judged. "
     "Each round is taken by itself, with the knobs held still."
 )
-_BY_COSTS = "N_max is auto: what did not pay is taken not to pay under other knobs either."
+_BY_COSTS = "auto drafts what pays: what did not pay is taken not to pay under other knobs either."
 
 
 def whatif(scene: Scene, width: int, height: int) -> Rows:
