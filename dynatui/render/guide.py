@@ -31,8 +31,8 @@ GUIDE: tuple[tuple[str, str], ...] = (
     ("Tree", "Each guess with its probability, then that of its whole path, as the draft sees them. repeats 12 tokens: "
      "so many tokens up to the end of the path stand earlier in the text; the target often agrees, even at 0 %."),
     ("Curves", "▲ you turned a knob. ┊ the round that is looked at. ┄ A, as it was pinned."),
-    ("A/B", "What the settings before your turn of a knob, or those that you pinned, have yielded (A), and what those in "
-     f"force now yield (B). {ASSUMPTION}."),
+    ("A/B", "What the settings before your turn of a knob, or those that you pinned, have yielded (A), and what those "
+     f"in force now yield (B). {ASSUMPTION}."),
     ("Time line", "● is the round that is shown, ▲ a turn of yours. Left of the end the work goes on unseen."),
     ("Race", "All methods decode the same prompt, each for the same time. ar is plain decoding, linear a single "
      "chain of guesses, fixed a tree of fixed shape. The first 30 tokens are warm-up."),
