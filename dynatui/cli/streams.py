@@ -72,6 +72,15 @@ def let_go_of_output() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
+def let_go_of_errors() -> None:
+    """The same for standard error, where it takes nothing: that is no reason for another exit code."""
+    if sys.stderr is not None:
+        try:
+            sys.stderr.flush()
+        except OSError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
+
+
 def say(line: str) -> None:
     """One line of the program's own on standard error."""
     if sys.stderr is not None:

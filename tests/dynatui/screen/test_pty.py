@@ -292,6 +292,20 @@ def test_a_terminal_far_too_large_is_drawn_as_far_as_it_can_be_and_obeyed(
     assert max(columns) <= 1001
 
 
+FULL_ERRORS = """
+import os, sys
+os.dup2(os.open("/dev/full", os.O_WRONLY), 2)
+os.execv(sys.executable, [sys.executable, "-m", "dynatui", *sys.argv[1:]])
+"""
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_a_standard_error_that_takes_nothing_changes_no_exit_code(start: Start, recording: str) -> None:
+    replayed, refused = start("-c", FULL_ERRORS, "replay", recording), start("-c", FULL_ERRORS, "replay", "nowhere")
+    assert (replayed.end(), refused.end()) == (0, 2)
+    assert " at a time" in replayed.shown
+
+
 def test_broken_settings_are_one_line_with_the_place(start: Start, tmp_path: Path) -> None:
     settings = tmp_path / "config.toml"
     settings.write_text("theme = [")
