@@ -91,7 +91,7 @@ def load(folder: Path, device: torch.device) -> Any:
 def publish(trained: Path, out: Path, tokenizer: PreTrainedTokenizerFast) -> None:
     """Writes the model as it is shipped: bfloat16, with its tokenizer, in Hugging Face's layout."""
     model: Any = GPTNeoXForCausalLM.from_pretrained(trained, dtype=torch.bfloat16)
-    model.config.use_cache = True
+    model.config.use_cache = model.generation_config.use_cache = True
     model.save_pretrained(out)
     tokenizer.save_pretrained(out)
 

@@ -258,7 +258,7 @@ def _text(path: Path) -> str:
         with opened(path) as file:
             content = file.read(LARGEST_FILE + 1)
     except OSError as error:
-        if isinstance(error, FileNotFoundError) and not os.environ.get(FILE_VARIABLE):
+        if isinstance(error, FileNotFoundError | NotADirectoryError) and not os.environ.get(FILE_VARIABLE):
             return ""
         remedy = (
             f"let {FILE_VARIABLE} name a file" if os.environ.get(FILE_VARIABLE) else "make it readable or remove it"

@@ -7,6 +7,7 @@ from statistics import fmean
 
 import pytest
 import torch
+from transformers import AutoConfig, GenerationConfig
 
 from decoder import RunConfig, decode, load_pair
 from decoder.checkpoints import EMBEDDED, EMBEDDED_DRAFT, EMBEDDED_TARGET
@@ -88,3 +89,9 @@ def test_dynatree_commits_several_tokens_a_round_on_unseen_books(pair: Pair, hel
     opened = [text.read_text(encoding="utf-8")[:1000] for text in held_out]
     rates = [summary(pair, prompt, config)["dynatree"].tokens_per_round for prompt in opened]
     assert fmean(rate for rate in rates if rate is not None) >= 2.7
+
+
+@pytest.mark.parametrize("folder", [EMBEDDED_TARGET, EMBEDDED_DRAFT], ids=["target", "draft"])
+def test_whoever_loads_the_embedded_pair_with_transformers_decodes_with_a_cache(folder: Path) -> None:
+    assert GenerationConfig.from_pretrained(folder).use_cache
+    assert AutoConfig.from_pretrained(folder).use_cache

@@ -117,6 +117,12 @@ def test_without_a_file_the_defaults_hold(screen: FakeScreen, write: Write) -> N
     assert asked(screen).config == RunConfig()
 
 
+def test_where_no_file_can_be_the_defaults_hold(screen: FakeScreen, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("DYNATUI_CONFIG")
+    monkeypatch.setenv("XDG_CONFIG_HOME", "/dev/null")
+    assert asked(screen).config == RunConfig()
+
+
 def test_the_session_knows_what_is_set_even_where_a_flag_comes_first(
     screen: FakeScreen, write: Write, monkeypatch: pytest.MonkeyPatch
 ) -> None:
