@@ -22,8 +22,8 @@ PAGE = Path(__file__).with_name("dynatui.1")
 _SETTINGS = """\
 A flag comes before a variable of the environment, that before the settings file, that before the default. A setting is
 called as its option, with underscores: tau_h = 0.8, history = false, symbols = "ascii", prompt = ["one", "two"].
-dynatui config prints what is in force and where it comes from. The table [keys], at the end of the file, binds keys anew:
-pause = "f5", d0_up = ["=", "+"]; dynatui config --print-default lists all names.
+dynatui config prints what is in force and where it comes from. The table [keys], at the end of the file, binds keys
+anew: pause = "f5", d0_up = ["=", "+"]; dynatui config --print-default lists all names.
 """
 _EXAMPLES = (
     ("The embedded pair of models, live:", "dynatui"),
