@@ -185,7 +185,7 @@ RulesName = Literal["dynatree", "auto", "linear", "fixed"]
 RULES: tuple[RulesName, ...] = get_args(RulesName)
 
 PRESETS: dict[str, DynaTree] = {
-    "tuned": DynaTree(d0=3, rho_stop=0.03, tau=0, history=False, n_max=9, selection="best"),
+    "tuned": DynaTree(d0=3, rho_stop=0.02, tau=0, history=False, n_max=11, selection="best"),
     "paper": DynaTree(),
 }
 """Named values of DynaTree's knobs, those that hold by default first.

@@ -98,6 +98,8 @@ def test_no_rule_but_the_named_one_can_let_the_leaf_grow(seed: int) -> None:
         others |= values if other != named else {}
     if named == "rho_stop":  # which rho_deep is never under
         others["rho_deep"] = rules.rho_stop
+    if named == "d0":  # which that is part of
+        others["rho_deep"] = rules.rho_deep
     yielded = replace(rules, **others)
     assert not growth(yielded).expandable(depth, chance)
     assert growth(replace(yielded, **YIELDING[named])).expandable(depth, chance)

@@ -116,7 +116,7 @@ def test_the_accepted_nodes_are_a_path_from_the_root(played: Played, method: str
 def test_knobs_are_written_by_methods_that_have_some(played: Played) -> None:
     with_knobs = {method for method in METHODS if all(event.knobs for event in played.rounds(method))}
     without = {method for method in METHODS if not any(event.knobs for event in played.rounds(method))}
-    assert (with_knobs, without) == ({"dynatree", "alg1"}, {"ar", "linear", "fixed", "hf"})
+    assert (with_knobs, without) == ({"dynatree", "auto", "alg1"}, {"ar", "linear", "fixed", "hf"})
 
 
 # Forward passes
@@ -399,6 +399,7 @@ def test_every_method_with_knobs_applies_a_turn_once(lab: Lab) -> None:
     played = steered(lab, CONFIG, 2, lambda steering: steering.turn("tau_l", 0.3), "float32")
     assert {method: len(played.turned(method, "user")) for method in METHODS} == {
         "dynatree": 1,
+        "auto": 1,
         "alg1": 1,
         "ar": 0,
         "linear": 0,
@@ -570,7 +571,7 @@ def test_lone_surrogates_of_a_prompt_are_replaced(lab: Lab) -> None:
 
 
 def test_an_unknown_method_is_refused_with_the_known_ones(lab: Lab) -> None:
-    with pytest.raises(ConfigError, match=r"warp.*dynatree, ar, linear, fixed, alg1, hf"):
+    with pytest.raises(ConfigError, match=r"warp.*dynatree, auto, ar, linear, fixed, alg1, hf"):
         next(decode(lab.loaded(lab.pair("neox"), "float32"), PROMPT, RunConfig(("ar", "warp"), 1)))
 
 

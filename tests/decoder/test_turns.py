@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from decoder import DynaTree, Fixed, Linear, RunConfig, Steering, decode
-from decoder.config import Selection
+from decoder.config import Auto, Selection
 from decoder.errors import ConfigError
 from decoder.events import Event, Knob, Round
 from decoder.knobs import KNOBS, KnobName
@@ -47,6 +47,7 @@ def steered(lab: Lab, name: str, dtype: str, config: RunConfig, turns: Turns) ->
 OWN: dict[str, tuple[KnobName, ...]] = {
     "dynatree": tuple(DynaTree().ends()),
     "alg1": tuple(DynaTree().ends()),
+    "auto": tuple(Auto().ends()),
     "linear": ("k",),
     "fixed": ("fixed_depth", "fixed_branching", "fixed_tau", "n_max"),
     "ar": (),
@@ -60,7 +61,9 @@ def test_the_methods_that_have_a_knob_and_no_others_tell_that_it_was_turned(lab:
     played = steered(lab, "neox", "float32", config, {1: [(name, 1.0)]})
     for method in METHODS:
         told = [(event.name, event.new) for event in played.turned(method, "user")]
-        assert told == ([(name, rules_of(config.turned(name, 1), method).knob(name))] if name in OWN[method] else [])
+        turned = config.turned(name, 1)
+        rules = turned.auto if method == "auto" else rules_of(turned, method)
+        assert told == ([(name, rules.knob(name))] if name in OWN[method] else [])
 
 
 @pytest.mark.parametrize(
