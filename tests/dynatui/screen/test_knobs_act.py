@@ -73,7 +73,7 @@ class Chart:
     def on(cls, screen: str) -> "Chart":
         """The chart of a screen."""
         lines = screen.splitlines()
-        top = next(number for number, line in enumerate(lines) if "D0 base depth ━━" in line)
+        top = next(number for number, line in enumerate(lines) if re.search("╭─ D0 (base depth )?━━", line))
         begin = lines[top].index("╭", 10)
         bottom = next(number for number, line in enumerate(lines) if number > top and line[begin : begin + 1] == "╰")
         return cls([line[begin + 7 : -7] for line in lines[top + 1 : bottom]])
