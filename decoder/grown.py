@@ -92,8 +92,10 @@ class TokenLog:
         longer.tokens = self.tokens.plus(more)
         branched = not longer.tokens.continues(self.tokens)
         longer._first_at, longer.distinct = ({}, 0) if branched else (self._first_at, self.distinct)
-        for start in range(0 if branched else self.runs, longer.runs):
-            run = longer.tokens[start : start + self.RUN]
+        begin = 0 if branched else self.runs
+        tail = longer.tokens[begin:]
+        for start in range(begin, longer.runs):
+            run = tail[start - begin : start - begin + self.RUN]
             longer.distinct += longer._first_at.setdefault(run, start) == start
         return longer
 

@@ -17,7 +17,7 @@ _TABLE |= {0x7F: "\u2421", ord("\n"): "\n", ord("\t"): "    "}
 
 def clean(text: str) -> str:
     """The text with every character that could steer a terminal made visible; line ends stay."""
-    return text.translate(_TABLE)
+    return text if text.isprintable() else text.translate(_TABLE)  # nothing in the table is printable
 
 
 def clean_line(text: str) -> str:

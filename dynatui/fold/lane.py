@@ -34,8 +34,8 @@ _KNOBS: tuple[KnobName, ...] = get_args(KnobName)
 class Curve(msgspec.Struct, frozen=True):
     """A series over a text that never grows beyond a bound: when it is full, neighbours are averaged."""
 
-    points: tuple[float, ...] = ()
-    ends: tuple[int, ...] = ()
+    points: Grown[float] = msgspec.field(default_factory=Grown)
+    ends: Grown[int] = msgspec.field(default_factory=Grown)
     """Tokens of the text at the end of each point's last round."""
     stride: int = 1
     """Rounds that one point stands for."""
@@ -46,11 +46,11 @@ class Curve(msgspec.Struct, frozen=True):
         waiting = (*self.waiting, value)
         if len(waiting) < self.stride:
             return Curve(self.points, self.ends, self.stride, waiting)
-        points, ends = (*self.points, math.fsum(waiting) / len(waiting)), (*self.ends, end)
+        points, ends = self.points.plus([math.fsum(waiting) / len(waiting)]), self.ends.plus([end])
         if len(points) < _MOST_POINTS:
             return Curve(points, ends, self.stride)
         pairs = zip(points[::2], points[1::2], strict=True)
-        return Curve(tuple((a + b) / 2 for a, b in pairs), ends[1::2], self.stride * 2)
+        return Curve(Grown((a + b) / 2 for a, b in pairs), Grown(ends[1::2]), self.stride * 2)
 
 
 @dataclass(frozen=True)
@@ -169,9 +169,9 @@ def begun(method: str, parameters: Mapping[str, Any]) -> LaneState:
 
 def decoded(lane: LaneState, event: Round, tally: Tally) -> LaneState:
     """The state after one more round; `tally` counts it already."""
-    recent, shares, levels = (*lane.recent, len(event.committed))[-lane.window :], lane.shares, len(by_depth(event))
+    window, shares, levels = lane.window, lane.shares, len(by_depth(event))
     if drafted_nodes(event):
-        shares = (*shares, share_of_depth(event.accepted, levels))[-lane.window :]
+        shares = (*shares, share_of_depth(event.accepted, levels))[-window:]
     round_s = max(0.0, event.t - (lane.newest.t if lane.newest else 0.0))
     whole = "".join(event.pieces)
     harmless = clean_line(whole) == whole  # as nearly always, and found out at once
@@ -180,8 +180,8 @@ def decoded(lane: LaneState, event: Round, tally: Tally) -> LaneState:
         lane,
         past=lane.past.plus([shown]),
         tokens=lane.tokens.plus(tokens_of(event, round_s)),
-        recent=recent,
-        depths=(*lane.depths, levels)[-lane.window :],
+        recent=(*lane.recent, len(event.committed))[-window:],
+        depths=(*lane.depths, levels)[-window:],
         shares=shares,
         knobs=event.knobs or lane.knobs,
     )

@@ -125,7 +125,7 @@ def _draw(lines: Sequence[Line], axis: Axis, plot: tuple[int, int], symbols: Sym
 
 def _pen(line: Line, axis: Axis, columns: int, rows: int) -> list[tuple[int, int]]:
     """Every dot of a series, neighbours joined by upright strokes."""
-    points, ends = line.curve.points, line.curve.ends
+    points, ends = line.curve.points[:], line.curve.ends[:]
     dots, last, drawn = list[tuple[int, int]](), -1, _DRAWN[line.stroke]
     for x in range(columns):
         index = bisect_right(ends, axis.first + x * axis.span / columns)

@@ -148,7 +148,7 @@ def _carried(curve: Curve, level: float, end: int) -> Curve:
     """A level from a curve's end on to `end`."""
     if not curve.points or end <= curve.ends[-1]:
         return curve
-    return Curve((*curve.points, level), (*curve.ends, end), curve.stride)
+    return Curve(curve.points.plus([level]), curve.ends.plus([end]), curve.stride)
 
 
 def _behind(curve: Curve, line: Line) -> Line:

@@ -289,8 +289,11 @@ class DynaApp(App[None], inherit_bindings=False):
 
     async def _beats(self) -> None:
         """A tick every so often; a timer of Textual's would cost as much as half a frame."""
+        now, tick_s = asyncio.get_running_loop().time, 1 / self._fps
+        due = now()
         while True:
-            await asyncio.sleep(1 / self._fps)
+            due = max(due + tick_s, now() + tick_s / 2)  # the work's own time is part of the tick; keys get the rest
+            await asyncio.sleep(due - now())
             self._beat()
 
     def _beat(self) -> None:

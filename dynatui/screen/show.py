@@ -1,5 +1,6 @@
 """Runs the app on a source: before it, a quiet terminal; after it, the terminal as it was, and a summary on it."""
 
+import gc
 import logging
 import os
 import shutil
@@ -61,6 +62,7 @@ def show(source: Source, view: View, command: Callable[[], str] = lambda: "") ->
             departure = Departure(line)
             watch_over.enter_context(departure.watched())
             app = DynaApp(source, view, command_line=command, line=line, departure=departure)
+            gc.freeze()  # what is imported by now stays, and a collection that walks it would be felt as a stutter
             app.run(mouse=view.mouse)
             gone = line.lost
         code = app.return_code or (_HUNG_UP if gone else 0)

@@ -52,7 +52,7 @@ def test_a_round_shares_its_own_time_among_its_tokens() -> None:
 
 def test_a_new_run_begins_afresh_but_keeps_its_place_among_the_prompts() -> None:
     state = state_of([Prompt(2, 5), *story(), run()])
-    assert (state.rounds, state.lane.marks, state.lane.curves.d0.points, state.summary) == (0, (), (), None)
+    assert (state.rounds, state.lane.marks, state.lane.curves.d0.points[:], state.summary) == (0, (), (), None)
     assert state.prompt == Prompt(2, 5)
 
 
@@ -67,14 +67,14 @@ def test_a_round_without_a_draft_leaves_acceptance_where_it_was() -> None:
     """History learns nothing from it either."""
     alone = structs.replace(plain_round("dynatree", 1), knobs=tree_round(1).knobs)
     state = state_of([run(), tree_round(0), alone, structs.replace(alone, round=2), tree_round(3)])
-    assert state.lane.curves.acceptance.points == pytest.approx([2 / 3] * 4)
+    assert state.lane.curves.acceptance.points[:] == pytest.approx((2 / 3,) * 4)
     assert state.lane.shares == pytest.approx((2 / 3, 2 / 3))
     assert state.lane.curves.tokens.points == (3, 2, 5 / 3, 5 / 3)
 
 
 def test_before_the_first_draft_acceptance_is_not_known() -> None:
     state = state_of([run(), plain_round("dynatree", 0)])
-    assert (state.lane.acceptance, state.lane.curves.acceptance.points) == (None, (0.0,))
+    assert (state.lane.acceptance, state.lane.curves.acceptance.points[:]) == (None, (0.0,))
 
 
 def test_a_turned_knob_is_marked_where_it_came_into_force() -> None:

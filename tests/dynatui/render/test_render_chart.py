@@ -1,5 +1,6 @@
 """Charts of dots."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -8,6 +9,7 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from decoder.events import Knob
+from decoder.grown import Grown
 from decoder.knobs import KNOBS
 from dynatui.fold.lane import Curve
 from dynatui.fold.pin import Pin
@@ -21,14 +23,19 @@ from dynatui.session import Symbols
 from tests.dynatui.render.scripted import lines, run, running, state_of, tree_round
 
 
+def curve_of(values: Sequence[float]) -> Curve:
+    """A series of one token a round."""
+    return Curve(Grown(values), Grown(range(1, len(values) + 1)))
+
+
 def rising(count: int) -> Curve:
     """A straight line from 0 to 1, a token a round."""
-    return Curve(tuple(number / (count - 1) for number in range(count)), tuple(range(1, count + 1)))
+    return curve_of([number / (count - 1) for number in range(count)])
 
 
 def flat(value: float, count: int = 40) -> Curve:
     """A level line."""
-    return Curve((value,) * count, tuple(range(1, count + 1)))
+    return curve_of([value] * count)
 
 
 EMPTY = Line(Curve(), 0.0, 1.0, "second")
@@ -55,7 +62,7 @@ def test_a_line_rises_from_corner_to_corner(symbols: Symbols, picture: list[str]
 
 def test_a_new_point_changes_only_the_rows_at_the_pen() -> None:
     axis, longer = Axis(0, 256), rising(60)
-    shorter = Curve(longer.points[:-1], longer.ends[:-1])
+    shorter = curve_of(longer.points[:-1])
     pages = [chart(Line(curve, 0.0, 1.0, "first"), EMPTY, [], axis, (200, 8), "braille") for curve in (shorter, longer)]
     assert sum(a != b for a, b in zip(*pages, strict=True)) == 1
 
@@ -100,7 +107,7 @@ def test_flags_point_at_their_round_and_the_last_keeps_its_label() -> None:
 def test_any_series_fits_any_size(
     values: list[float], width: int, height: int, rounds: int, symbols: Symbols, cursor: int | None
 ) -> None:
-    line = Line(Curve(tuple(values), tuple(range(1, len(values) + 1))), 0.0, 1.0, "first")
+    line = Line(curve_of(values), 0.0, 1.0, "first")
     axis = Axis(rounds // 2, abs(rounds) + 1, [Flag(rounds, "x")], cursor)
     rows = lines(chart(line, EMPTY, [line], axis, (width, height), symbols))
     assert [len(row) for row in rows] == [width] * height

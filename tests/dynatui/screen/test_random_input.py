@@ -54,7 +54,7 @@ def assert_answers(terminal: Terminal) -> None:
         terminal.send(ESCAPE * 3)
         terminal.read(0.3)
         terminal.send("?")
-        if "the arrow keys scroll" in terminal.read(0.4):
+        if "? or esc goes back" in terminal.read(0.4):
             terminal.send(ESCAPE)
             return
         if not terminal.child.isalive():

@@ -24,8 +24,8 @@ PATIENCE_S = 60.0
 """For what comes at once on an idle machine."""
 LAG_S, SOON_S = 3.0, 10.0
 """How old the picture may be, and how long the end may take; a tenth and a third of a second on an idle machine."""
-BUSY_MACHINE = 2.5
-"""CPU time a frame may take longer where other programs fight for the caches."""
+BUSY_MACHINE = 1.5
+"""CPU time a frame may take longer than what it is compared with, where others fight for the caches."""
 CLOCK = f"""
 import sys, time
 from pathlib import Path
@@ -71,7 +71,7 @@ def test_a_screen_costs_no_more_than_it_may(tmp_path: Path, size: tuple[int, int
     fps, bar = SCREENS[size]
     found = cost(steady_recording(tmp_path, 3.0), size, "braille", fps, 3.0)
     assert found.bytes_per_second <= bar.bytes_per_second
-    assert found.cpu_ms_per_frame <= BUSY_MACHINE * bar.cpu_ms_per_frame
+    assert found.reference_tasks_per_frame <= BUSY_MACHINE * bar.reference_tasks_per_frame
     assert found.frames > fps, "it was drawn at all"
 
 
