@@ -185,14 +185,15 @@ RulesName = Literal["dynatree", "auto", "linear", "fixed"]
 RULES: tuple[RulesName, ...] = get_args(RulesName)
 
 PRESETS: dict[str, DynaTree] = {
-    "tuned": DynaTree(d0=3, rho_stop=0.02, tau=0, history=False, n_max=11, selection="best"),
+    "tuned": DynaTree(d0=2, tau_l=0.05, rho_stop=0.03, rho_deep=0.3, tau=0, history=False, n_max=10, selection="best"),
     "paper": DynaTree(),
 }
 """Named values of DynaTree's knobs, those that hold by default first.
 
-`tuned` was chosen on the embedded pair so that D0, tau_h and tau_l each act: a small `n_max` bounds the cost of a
-round, and a low `rho_stop` leaves it to the knobs where the nodes are. History is off: its aim, a depth acceptance of
-.7, makes trees shallower than pays.
+`tuned` was chosen on the embedded pair so that D0, tau_h and tau_l each act, at no less than `paper`'s speed: a low
+`rho_stop` leaves it to the knobs where the nodes are, a low `tau_l` pays for that with fewer guesses a node, and a
+small `n_max` bounds the cost of a round. History is off: its aim, a depth acceptance of .7, makes trees shallower than
+pays.
 """
 
 

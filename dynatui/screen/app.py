@@ -43,6 +43,7 @@ from dynatui.render.scene import Scene
 from dynatui.render.text import TextPanel
 from dynatui.screen import commands, mouse
 from dynatui.screen.arrangement import arranged, shared_place
+from dynatui.screen.caps import bound
 from dynatui.screen.driver import TerminalDriver
 from dynatui.screen.easel import Easel, dress, frames_per_second, in_color
 from dynatui.screen.intake import Intake
@@ -58,8 +59,6 @@ from dynatui.sources.source import Source
 _NOTE_S = 6.0
 _FEW = 4
 """Methods that the race has room for without taking some from the text."""
-_TYPED = {",": "comma"}
-"""Signs that mean something else in Textual's bindings."""
 _BEFORE_WIDGETS = frozenset(("ctrl+c", "q", "tab", "shift+tab"))
 
 
@@ -69,7 +68,7 @@ class DynaApp(App[None], inherit_bindings=False):
     CSS_PATH = "dynatui.tcss"
     COMMAND_PALETTE_BINDING = "ctrl+p"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding(_TYPED.get(cap, cap), f"press({cap!r})", show=False, priority=cap in _BEFORE_WIDGETS)
+        Binding(bound(cap), f"press({cap!r})", show=False, priority=cap in _BEFORE_WIDGETS)
         for cap in dict.fromkeys(cap for key in KEYMAP.keys for cap in key.caps)
     ]
 
@@ -275,7 +274,7 @@ class DynaApp(App[None], inherit_bindings=False):
         """Keys that only the settings know."""
         usual = {cap for key in KEYMAP.keys for cap in key.caps}
         for cap in {cap for key in keys.keys for cap in key.caps} - usual:
-            self.bind(_TYPED.get(cap, cap), f"press({cap!r})", show=False)
+            self.bind(bound(cap), f"press({cap!r})", show=False)
 
     def _command(self, action: str) -> Callable[[], Any]:
         command = commands.find(action)

@@ -24,6 +24,7 @@ from dynatui.render.ink import Rows
 from dynatui.render.scene import Place, Scale, Scene
 from dynatui.render.text import TextPanel
 from dynatui.screen import terminal
+from dynatui.screen.caps import bound
 from dynatui.screen.driver import TerminalDriver
 from dynatui.screen.easel import Easel, dress, frames_per_second, in_color
 from dynatui.screen.leaving import Departure
@@ -41,8 +42,6 @@ _FLAT = 16
 """Lower than this, the table has no frame."""
 _WIDE = 166
 """Width from which both columns have room for whole cards."""
-_TYPED = {",": "comma"}
-"""Signs that mean something else in Textual's bindings."""
 _SYMBOLS: tuple[Symbols, ...] = get_args(Symbols)
 
 
@@ -89,7 +88,7 @@ class CompareApp(App[None], inherit_bindings=False):
         self.keys = view.keys
         self.leave_keys = view.keys.all_for("leave")
         for cap in {cap for key in view.keys.side_by_side.keys for cap in key.caps}:
-            self.bind(_TYPED.get(cap, cap), f"press({cap!r})", show=False)
+            self.bind(bound(cap), f"press({cap!r})", show=False)
         self._fps = frames_per_second(view)
         self._ticking = ticking
         self._clock = clock

@@ -92,14 +92,19 @@ def test_greater_thresholds_widen_trees(played: Callable[..., list[list[Round]]]
     assert nodes(played(texts(), **MORE)) >= 1.2 * nodes(played(texts(), **FEWER))
 
 
-@pytest.mark.parametrize("turned", [{"tau_h": 0.45}, {"tau_l": 0.05}, {"d0": 1.0}])
-def test_each_knob_acts_by_itself(played: Callable[..., list[list[Round]]], turned: dict[str, float]) -> None:
+@pytest.mark.parametrize("turned", [{"tau_h": 0.45}, {"tau_l": 0.01}, {"d0": 1.0}])
+def test_each_knob_shrinks_trees_by_itself(played: Callable[..., list[list[Round]]], turned: dict[str, float]) -> None:
     assert nodes(played(OURS, **turned)) < nodes(played(OURS))
+
+
+@pytest.mark.parametrize("turned", [{"tau_h": 0.99}, {"tau_l": 0.4}, {"d0": 3.0}])
+def test_each_knob_grows_trees_by_itself(played: Callable[..., list[list[Round]]], turned: dict[str, float]) -> None:
+    assert nodes(played(OURS, **turned)) > nodes(played(OURS))
 
 
 def test_every_round_says_what_limited_it(played: Callable[..., list[list[Round]]]) -> None:
     limits = [event.limited_by for prompt in played(OURS) for event in prompt]
-    assert {"d0", "rho_stop", "n_max"} <= set(limits) <= {"d0", "rho_stop", "n_max", "d_max"}
+    assert {"d0", "rho_stop"} <= set(limits) <= {"d0", "rho_stop", "n_max", "d_max"}
 
 
 def figures(cells: Iterable[Cell]) -> set[tuple[float, float]]:

@@ -31,10 +31,7 @@ def hit(app: "DynaApp", step: int) -> None:
     if ahead:
         app.look(cursor=ahead[0 if step > 0 else -1].start)
     elif (playback := app.source.playback) and (away := _run_with(app.scene.query, app, playback, step)):
-        app.source.go(away)
-        app.take_in()
-        _show_all(app)
-        _put(app, app.scene.query, 0 if step > 0 else -1)
+        _show(app, app.scene.query, away=away, place=0 if step > 0 else -1)
     elif found:
         app.look(cursor=found[0 if step > 0 else -1].start)
         app.say("from the beginning again" if step > 0 else "from the end again")
@@ -47,13 +44,9 @@ def _find(app: "DynaApp", query: str) -> None:
     shown = [token.text for token in lane.tokens] if lane else []
     here = [playback.text(watched, playback.number)] if playback else shown
     if hits(query, here):
-        _show_all(app)
-        _put(app, query, 0)
+        _show(app, query)
     elif playback and (away := _run_with(query, app, playback, 1)):
-        app.source.go(away)
-        app.take_in()
-        _show_all(app)
-        _put(app, query, 0)
+        _show(app, query, away=away)
     else:
         so_far = "" if playback or watched in app.gaze.newest.ends else " so far"
         app.say(f'"{clean_line(query)}" is not in the text of {watched or "any method"}{so_far}')
@@ -68,6 +61,15 @@ def _run_with(query: str, app: "DynaApp", playback: "Playback", step: int) -> in
             if hits(query, [playback.text(watched, number)]):
                 return step * away
     return None
+
+
+def _show(app: "DynaApp", query: str, *, away: int = 0, place: int = 0) -> None:
+    """A run so many away with all of its text, and the cursor on one of the places."""
+    if away:
+        app.source.go(away)
+        app.take_in()
+    _show_all(app)
+    _put(app, query, place)
 
 
 def _show_all(app: "DynaApp") -> None:

@@ -23,7 +23,7 @@ class BreakScreen(Page):
     ]
 
     def __init__(self, keys: Keymap, controls: Controls) -> None:
-        super().__init__(keys, "breaks")
+        super().__init__(keys, "breaks", self._conditions)
         self._controls = controls
 
     def action_switch(self, number: int) -> None:
@@ -36,7 +36,7 @@ class BreakScreen(Page):
         self._controls.break_on(self._controls.conditions.moved(steps * _STEP))
         self.show()
 
-    def page(self) -> Text:
+    def _conditions(self) -> Text:
         """The conditions, and which of them hold."""
         conditions = self._controls.conditions
         page = Text.assemble(("Pause by itself when …\n\n", "bold"))

@@ -34,11 +34,7 @@ class HelpScreen(Page):
     """The whole help."""
 
     def __init__(self, keys: Keymap) -> None:
-        super().__init__(keys, "help")
-
-    def page(self) -> Lines:
-        """All of it."""
-        return help_page(self.keys)
+        super().__init__(keys, "help", lambda: help_page(keys))
 
 
 def help_page(keys: Keymap) -> Lines:

@@ -3,6 +3,7 @@
 Knows of the key map only which key opened the page and which ones quit.
 """
 
+from collections.abc import Callable
 from typing import ClassVar
 
 from rich.console import RenderableType
@@ -33,16 +34,14 @@ class Page(Modal[None]):
         Binding("G", "scroll_to(1)", "end", show=False),
     ]
 
-    def __init__(self, keys: Keymap, opened_by: str, mode: Mode = "watch") -> None:
+    def __init__(self, keys: Keymap, opened_by: str, page: Callable[[], RenderableType], mode: Mode = "watch") -> None:
+        """Takes the action whose key opens it, and what tells what there is to read whenever it is shown."""
         super().__init__()
         self.keys = keys
+        self._page = page
         self._opened_by = opened_by
         self._mode = mode
         self._static = Static(markup=False)
-
-    def page(self) -> RenderableType:
-        """What there is to read."""
-        raise NotImplementedError
 
     def compose(self) -> ComposeResult:
         """One page."""
@@ -55,7 +54,7 @@ class Page(Modal[None]):
 
     def show(self) -> None:
         """What there is to read now."""
-        self._static.update(self.page())
+        self._static.update(self._page())
 
     def on_key(self, event: events.Key) -> None:
         """The key that opened the page closes it; what quits, quits."""
@@ -84,9 +83,5 @@ class TextPage(Page):
     """A title and a text."""
 
     def __init__(self, keys: Keymap, opened_by: str, title: str, text: str) -> None:
-        super().__init__(keys, opened_by)
-        self._title_and_text = Text.assemble((f"{title}\n\n", "bold"), clean(text), ("\n\nesc goes back", "dim"))
-
-    def page(self) -> Text:
-        """Both."""
-        return self._title_and_text
+        page = Text.assemble((f"{title}\n\n", "bold"), clean(text), ("\n\nesc goes back", "dim"))
+        super().__init__(keys, opened_by, lambda: page)

@@ -18,8 +18,4 @@ class KeysScreen(Page):
     """The keys and what is compared."""
 
     def __init__(self, keys: Keymap) -> None:
-        super().__init__(keys, "help", "compare")
-
-    def page(self) -> Lines:
-        """Both."""
-        return Lines(keys_of(self.keys.side_by_side), Text(f"\n{ABOUT}"))
+        super().__init__(keys, "help", lambda: Lines(keys_of(keys.side_by_side), Text(f"\n{ABOUT}")), "compare")
