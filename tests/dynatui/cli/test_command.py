@@ -126,8 +126,8 @@ def test_what_a_settings_file_says_otherwise_is_written_out() -> None:
     ("config", "words"),
     [
         (RunConfig(dynatree=PRESETS["paper"]), "--preset paper"),
-        (RunConfig(dynatree=PRESETS["paper"]).turned("d0", 2, "dynatree"), "--preset paper --d0 2"),
-        (RunConfig().turned("n_max", 64, "dynatree").turned("d0", 2, "dynatree"), "--d0 2 --n-max 64"),
+        (RunConfig(dynatree=PRESETS["paper"]).turned("d0", 4, "dynatree"), "--preset paper --d0 4"),
+        (RunConfig().turned("n_max", 64, "dynatree").turned("d0", 4, "dynatree"), "--d0 4 --n-max 64"),
         (RunConfig().turned("selection", 0), "--selection bfs"),
         (RunConfig().turned("history", 1, "dynatree"), "--history"),
         (RunConfig().turned("k", 7), "--k 7"),

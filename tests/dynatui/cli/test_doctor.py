@@ -263,7 +263,7 @@ def test_many_broken_things_are_as_many_problems_in_one_object(environment: dict
     broken = tmp_path / "torch"
     broken.mkdir()
     (broken / "__init__.py").write_text("raise OSError('libcuda is broken')", encoding="utf-8")
-    (tmp_path / "config.toml").write_text("tau_h = 0.2", encoding="utf-8")
+    (tmp_path / "config.toml").write_text("tau_h = 0.02", encoding="utf-8")
     broken_environment = {
         "PYTHONPATH": str(tmp_path),
         "DYNATUI_CONFIG": str(tmp_path / "config.toml"),

@@ -197,7 +197,7 @@ def test_settings_of_what_is_decoded_do_not_hinder_following(write: Write, recor
         ("d0 = 1" + "0" * 400, "line 1: d0 is a number of 401 digits"),
         ("fps = 99", "line 1: fps is 99; input should be less than or equal to 60"),
         ("symbols = 'runes'", "line 1: symbols is 'runes'; 'runes' is not one of 'braille', 'block', 'ascii'"),
-        ("tau_h = 0.2", "tau_h 0.2; give 0 < tau_l < tau_h <= 1 (tau_h from "),
+        ("tau_h = 0.02", "tau_h 0.02; give 0 < tau_l < tau_h <= 1 (tau_h from "),
         ("tau_h = nan", "(tau_h from "),
         ("methods = 'ar,dance'", "no method dance; choose from"),
         ("methods = 'ar,dance'", "(methods from "),
@@ -222,7 +222,7 @@ def test_a_wrong_file_is_one_line_that_names_place_and_remedy(
     ("name", "value", "said"),
     [
         ("TAU_H", "high", "DYNATUI_TAU_H: tau_h is 'high'; input should be a valid number"),
-        ("TAU_H", "0.2", "give 0 < tau_l < tau_h <= 1 (tau_h from DYNATUI_TAU_H)"),
+        ("TAU_H", "0.02", "give 0 < tau_l < tau_h <= 1 (tau_h from DYNATUI_TAU_H)"),
         ("HISTORY", "perhaps", "DYNATUI_HISTORY: history is 'perhaps'; input should be a valid boolean"),
         ("SYMBOLS", "runes", "DYNATUI_SYMBOLS: symbols is 'runes'"),
         ("METHODS", "ar,\x1b[2J", "no method ␛[2J; choose from"),
@@ -249,7 +249,7 @@ def test_a_flag_that_is_wrong_is_not_blamed_on_the_setting_behind_it(
     write: Write, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write("tau_h = 0.8\n")
-    assert "config.toml" not in refused(capsys, "--tau-h", "0.2")
+    assert "config.toml" not in refused(capsys, "--tau-h", "0.02")
 
 
 @pytest.mark.parametrize(
@@ -329,9 +329,9 @@ def test_config_names_a_variable_that_sets_nothing(
 
 
 def test_config_refuses_settings_that_contradict_each_other(write: Write, capsys: pytest.CaptureFixture[str]) -> None:
-    write("tau_h = 0.2\n")
+    write("tau_h = 0.02\n")
     line = refused(capsys, "config")
-    assert "tau_l is 0.4 and tau_h 0.2" in line
+    assert "tau_l is 0.05 and tau_h 0.02" in line
     assert "(tau_h from " in line
 
 

@@ -41,7 +41,7 @@ def turned(name: KnobName, value: float, at: int, source: Literal["user", "histo
 
 def rounds(numbers: Iterable[int], round_s: float = 0.02, knobs: Knobs | None = None, t: float = 0.0) -> list[Event]:
     """Rounds of three tokens that take this long each."""
-    in_force = knobs or Knobs(tau_h=0.9, tau_l=0.4, d0=5.0)
+    in_force = knobs or Knobs(tau_h=0.9, tau_l=0.05, d0=5.0)
     return [
         structs.replace(tree_round(number), t=t + round_s * (place + 1), knobs=in_force)
         for place, number in enumerate(numbers)
@@ -98,7 +98,7 @@ def best(records: Sequence[Record]) -> list[str]:
 
 
 def test_the_best_knobs_are_those_with_most_tokens_a_second() -> None:
-    fast = Knobs(tau_h=0.85, tau_l=0.4, d0=6.0)
+    fast = Knobs(tau_h=0.85, tau_l=0.05, d0=6.0)
     told = best(
         [
             begun(history=True),
@@ -119,14 +119,14 @@ def test_a_setting_that_was_hardly_tried_is_not_judged() -> None:
     hasty = [
         *rounds(range(25), 0.03),
         turned("d0", 6.0, 25),
-        *rounds(range(25, 44), 0.001, Knobs(0.9, 0.4, 6.0), t=0.75),
+        *rounds(range(25, 44), 0.001, Knobs(0.9, 0.05, 6.0), t=0.75),
     ]
     assert best([begun(), *hasty])[0] == "best knobs seen of dynatree: --d0 5"
     assert best([begun(), *rounds(range(FEWEST_ROUNDS - 1))]) == []
 
 
 def test_what_history_moves_does_not_make_another_setting() -> None:
-    moving = [turned("d0", 5.5, 10, "history"), *rounds(range(10, 25), knobs=Knobs(0.87, 0.4, 5.5), t=0.2)]
+    moving = [turned("d0", 5.5, 10, "history"), *rounds(range(10, 25), knobs=Knobs(0.87, 0.05, 5.5), t=0.2)]
     told = best([begun(history=True), *rounds(range(10)), *moving])
     assert told[0] == "best knobs seen of dynatree: --d0 5 --history"
     assert "over 25 rounds" in told[1]
