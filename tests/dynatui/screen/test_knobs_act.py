@@ -46,6 +46,10 @@ class Live:
         events = read(self.path) if self.path.exists() and self.path.stat().st_size else []
         return [event for event in events if isinstance(event, Round) and event.method == "dynatree"]
 
+    def stands_still(self) -> bool:
+        """Whether decoding is paused, between rounds or in the middle of one."""
+        return " PAUSED" in self.terminal.shown or " HELD" in self.terminal.shown
+
     def shows_the_newest(self) -> bool:
         """Whether the tree is the last round's that is recorded, or of one that was held before its end."""
         count, shown = len(self.rounds), re.search(r"Tree ─ round (\d+):", self.terminal.shown)
@@ -60,7 +64,7 @@ class Live:
     def play(self, rounds: int, enough: Callable[[list[Round]], bool] | None = None) -> str:
         """Decodes so many rounds at least, and more until they are enough, and pauses; the screen then."""
         before = len(self.rounds)
-        if " PAUSED" in self.terminal.shown:
+        if self.stands_still():
             self.terminal.send("P")
 
         def done() -> bool:
@@ -69,7 +73,7 @@ class Live:
 
         assert self.terminal.wait_until(done), self.terminal.shown
         self.terminal.send("P")
-        self.terminal.wait_for(" PAUSED")
+        assert self.terminal.wait_until(self.stands_still), self.terminal.shown
         assert self.terminal.wait_until(self.shows_the_newest), self.terminal.shown
         return self.terminal.read(0.5)
 
