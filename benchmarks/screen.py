@@ -154,7 +154,7 @@ SCREENS: dict[tuple[int, int], tuple[int, Bar]] = {
     (120, 40): (10, Bar(40_000, 20)),
     (200, 60): (10, Bar(float("inf"))),
 }
-"""Frames a second and the bar, by size."""
+"""Frames a second and the bar, by size; that of CPU time was set where a frame took 12 to 17 reference tasks."""
 
 
 def reference_s(ticks_per_second: int) -> float:

@@ -190,7 +190,7 @@ PRESETS: dict[str, DynaTree] = {
 }
 """Named values of DynaTree's knobs, those that hold by default first.
 
-`tuned` was chosen on the embedded pair so that D0, tau_h and tau_l each act, at no less than `paper`'s speed: a low
+`tuned` was chosen on the embedded pair so that D0, tau_h and tau_l each act, at about `paper`'s speed: a low
 `rho_stop` leaves it to the knobs where the nodes are, a low `tau_l` pays for that with fewer guesses a node, and a
 small `n_max` bounds the cost of a round. History is off: its aim, a depth acceptance of .7, makes trees shallower than
 pays.
