@@ -14,7 +14,6 @@ from typing import Any, ClassVar
 
 from textual import events
 from textual.app import App, ComposeResult, SystemCommand
-from textual.await_complete import AwaitComplete
 from textual.binding import Binding, BindingType
 from textual.containers import Container
 from textual.screen import Screen
@@ -239,10 +238,6 @@ class DynaApp(App[None], inherit_bindings=False):
             if "watch" in key.modes:
                 for title, action in zip(key.titles, key.different, strict=True):
                     yield SystemCommand(title, key.help, self._command(action))
-
-    def pop_screen(self) -> AwaitComplete:
-        """Closes the page in front; the second of two quick keys finds none that it could close."""
-        return super().pop_screen() if len(self.screen_stack) > 1 else AwaitComplete()
 
     def action_command_palette(self) -> None:
         """Opens the command palette."""

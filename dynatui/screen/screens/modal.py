@@ -1,4 +1,4 @@
-"""What lies over the main screen and is closed once, however many quick keys ask for it."""
+"""What lies over the main screen and closes itself, never another page, however many quick keys ask for it."""
 
 from typing import TypeVar
 
@@ -9,13 +9,8 @@ T = TypeVar("T")
 
 
 class Modal(ModalScreen[T]):
-    """Textual's, which fails where a second key closes it before it is gone."""
-
-    _asked_to_close = False
+    """Textual's, which closes whatever page is in front by then."""
 
     def dismiss(self, result: T | None = None) -> AwaitComplete:
-        """See Textual's; nothing the second time."""
-        if self._asked_to_close:
-            return AwaitComplete()
-        self._asked_to_close = True
-        return super().dismiss(result)
+        """See Textual's; nothing when another page is in front, or this one is closed already."""
+        return super().dismiss(result) if self.is_active else AwaitComplete()

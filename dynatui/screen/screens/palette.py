@@ -2,25 +2,32 @@
 
 from typing import Any, cast
 
-from textual import work
-from textual.await_complete import AwaitComplete
+from textual import events, work
+from textual.app import ComposeResult
 from textual.command import CommandList, CommandPalette
 from textual.errors import NoWidget
 from textual.geometry import Region
 from textual.widget import Widget
 
+from dynatui.screen.screens.modal import Modal
 
-class Palette(CommandPalette):
+
+class Commands(CommandList):
+    """Textual's, which fails at a click on a row that is gone when the click comes to it."""
+
+    def on_click(self, event: events.Click) -> None:
+        """Lets clicks pass on rows that are there."""
+        if event.style.meta.get("option", -1) >= self.option_count:
+            event.prevent_default()
+
+
+class Palette(CommandPalette, Modal[None]):
     """Closes when it is clicked beside, wherever that is."""
 
-    _asked_to_close = False
-
-    def dismiss(self, result: None = None) -> AwaitComplete:
-        """See Textual's; nothing the second time, as of any page of ours."""
-        if self._asked_to_close:
-            return AwaitComplete()
-        self._asked_to_close = True
-        return super().dismiss(result)
+    def compose(self) -> ComposeResult:
+        """See Textual's, with a list of our own."""
+        for widget in super().compose():
+            yield Commands() if isinstance(widget, CommandList) else widget
 
     def get_widget_at(self, x: int, y: int) -> tuple[Widget, Region]:
         """What is there; where there is nothing any more, the palette itself."""

@@ -2,6 +2,9 @@
 
 import pytest
 from msgspec import structs
+from rich.style import Style
+from textual import events
+from textual.command import CommandList
 from textual.pilot import Pilot
 
 from decoder.metrics import fold
@@ -329,3 +332,21 @@ async def test_a_palette_that_is_closed_while_it_opens_ends_in_nothing() -> None
         await pilot.press("escape")
         await pilot.pause()
         assert not isinstance(app.screen, Palette)
+
+
+async def test_a_click_on_a_command_that_is_gone_ends_in_nothing() -> None:
+    async with shown() as (app, _, pilot):
+        await pilot.press("ctrl+p")
+        await pilot.pause(0.5)
+        commands = app.screen.query_one(CommandList)
+        assert commands.option_count > 1
+        x, y, row = *commands.region.offset, Style(meta={"option": 1})
+        click = events.Click(
+            commands, 0, 0, 0, 0, 1, shift=False, meta=False, ctrl=False, screen_x=x, screen_y=y, style=row
+        )
+        commands.clear_options()
+        commands.post_message(click)
+        await pilot.pause()
+        assert app.is_running
+        assert isinstance(app.screen, Palette)
+        assert app.screen.query_one(CommandList) is commands

@@ -257,3 +257,22 @@ async def test_quick_keys_close_a_page_once(key: str) -> None:
         assert len(app.screen_stack) == 1
         await pilot.press("k")
         assert app.scene.place.round == 5
+
+
+@pytest.mark.parametrize("key", ["?", "B", "/", "E"])
+async def test_a_page_that_is_asked_to_close_behind_another_can_be_closed_afterwards(key: str) -> None:
+    async with shown() as (app, _, pilot):
+        await pilot.press(key)
+        page = app.screen
+        app.action_command_palette()
+        await pilot.pause()
+        palette = app.screen
+        page.dismiss()
+        await pilot.pause()
+        assert app.screen is palette, "only the page itself closes"
+        await pilot.press("escape")
+        await pilot.pause()
+        assert app.screen is page
+        await pilot.press("escape")
+        await pilot.pause()
+        assert len(app.screen_stack) == 1
