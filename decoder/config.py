@@ -185,7 +185,7 @@ RulesName = Literal["dynatree", "auto", "linear", "fixed"]
 RULES: tuple[RulesName, ...] = get_args(RulesName)
 
 PRESETS: dict[str, DynaTree] = {
-    "tuned": DynaTree(d0=2, tau_l=0.05, rho_stop=0.03, rho_deep=0.3, tau=0, history=False, n_max=10, selection="best"),
+    "tuned": DynaTree(d0=2, tau_l=0.05, rho_stop=0.025, rho_deep=0.3, tau=0, history=False, n_max=10, selection="best"),
     "paper": DynaTree(),
 }
 """Named values of DynaTree's knobs, those that hold by default first.
