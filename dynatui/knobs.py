@@ -43,7 +43,9 @@ class KnobInfo:
     @property
     def digits(self) -> int:
         """Decimals that it is written with."""
-        return 0 if self.integer else 2
+        if self.integer:
+            return 0
+        return 2 if self.step >= 1 else 3
 
     def written(self, value: float) -> str:
         """A value as people write it: .85, 5.3, 256, on."""
@@ -63,7 +65,7 @@ TABLE: tuple[KnobInfo, ...] = (
     KnobInfo("b_min", "B_min", "guesses where the draft is sure", 1, 2, integer=True, option="--branching"),
     KnobInfo("b_mid", "B_mid", "guesses in between", 1, 2, integer=True, option="--branching"),
     KnobInfo("b_max", "B_max", "guesses where the draft is unsure", 1, 2, integer=True, option="--branching"),
-    KnobInfo("rho_stop", "rho_stop", "less probable paths end", 0.05, 0.2, integer=False, option="--rho-stop"),
+    KnobInfo("rho_stop", "rho_stop", "less probable paths end", 0.01, 0.05, integer=False, option="--rho-stop"),
     KnobInfo("rho_deep", "rho_deep", "the same, from the base depth on", 0.05, 0.2, integer=False, option="--rho-deep"),
     KnobInfo("tau", "τ", "less probable paths end, as by rho_stop", 0.01, 0.05, integer=False, option="--tau"),
     KnobInfo("n_max", "N_max", "most guesses a round", 1, 8, integer=True, option="--n-max"),

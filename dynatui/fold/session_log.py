@@ -20,7 +20,7 @@ OPENING = 60
 """Characters of a prompt that stand for it."""
 _MOST_LINES = 20
 _MOST_SETTINGS = 64
-_DIGITS = 2
+_DIGITS = 6
 
 
 @dataclass(frozen=True)

@@ -66,6 +66,8 @@ def test_a_step_moves_a_knob_and_a_coarse_one_moves_it_further(knob: Any) -> Non
         ("selection", 0.0, "bfs"),
         ("tau", 0.0, "0"),
         ("tau", 0.1, ".1"),
+        ("tau", 0.005, ".005"),
+        ("rho_stop", 0.025, ".025"),
         ("history", 1.0, "on"),
         ("history", 0.0, "off"),
         ("k", 10.0, "10"),

@@ -133,6 +133,11 @@ def test_what_history_moves_does_not_make_another_setting() -> None:
     assert "the only setting seen" in told[2]
 
 
+def test_a_small_value_is_given_again_as_it_was() -> None:
+    records = [begun(), turned("rho_stop", 0.005, 0), *rounds(range(25))]
+    assert best(records)[0] == "best knobs seen of dynatree: --d0 5 --rho-stop 0.005"
+
+
 def test_a_setting_is_judged_over_all_prompts() -> None:
     records = [begun("1"), *rounds(range(15)), begun("2"), *rounds(range(15), 0.04)]
     assert best(records)[1] == "  100.0 tokens/s, L-bar 3.00 over 30 rounds"
