@@ -24,7 +24,7 @@ FILE = HERE / "animated.svg"
 ABOUT = "dynatui replays a recording: text, draft tree, race, curves and knobs, round by round"
 SIZE = (120, 40)
 METHOD = "dynatree"
-ROUNDS = 38
+ROUNDS = 41
 """How much of the recording is shown: a little more than the other pictures show."""
 FRAME_S = 0.22
 HELD = 8

@@ -3,18 +3,19 @@
     python screenshots/record.py                          the embedded pair
     python screenshots/record.py TARGET DRAFT             another one
 
-Two prompts of our own, decoded in float32 by the default methods. In each, D0 of DynaTree is turned down to 1, which
-leaves trees of few levels, and up again twelve rounds later: what a knob does is to be seen in tree and curves. Times
-are those of the machine, so for a race that means something nothing else may run on it.
+Two prompts of our own, decoded in float32 by the default methods. In each, tau_l of DynaTree is turned up, which makes
+trees wide, then D0 down to 1, which leaves few levels, and up again: what a knob does is to be seen in tree and curves.
+Times are those of the machine, so for a race that means something nothing else may run on it.
 """
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from decoder import decode, load_pair
 from decoder.config import RulesName, RunConfig
 from decoder.events import Event, Round
+from decoder.knobs import KnobName
 from decoder.steering import Steering
 from dynatui.keep.recording import Recorder
 from dynatui.prompts.load import embedded
@@ -23,7 +24,7 @@ TRACE = Path(__file__).parent.parent / "tests" / "traces" / "demo.jsonl"
 CONFIG = RunConfig(max_new_tokens=160)
 METHOD: RulesName = "dynatree"
 PROMPTS = (embedded()[2], '"Gentlemen," said the judge, "I have listened to all that')
-D0_BY_ROUND = {10: 1.0, 22: 5.0}
+TURNS: Mapping[int, tuple[KnobName, float]] = {4: ("tau_l", 0.4), 12: ("d0", 1.0), 22: ("d0", 3.0)}
 """Which value is in force from which round on."""
 
 
@@ -34,8 +35,8 @@ def events(target: str | None, draft: str | None) -> Iterator[Event]:
         steering = Steering()
         for event in decode(pair, prompt, CONFIG, steering):
             yield event
-            if isinstance(event, Round) and event.method == METHOD and event.round + 1 in D0_BY_ROUND:
-                steering.turn("d0", D0_BY_ROUND[event.round + 1], METHOD)
+            if isinstance(event, Round) and event.method == METHOD and event.round + 1 in TURNS:
+                steering.turn(*TURNS[event.round + 1], METHOD)
 
 
 def main() -> None:
