@@ -242,7 +242,7 @@ class DynaApp(App[None], inherit_bindings=False):
     def action_command_palette(self) -> None:
         """Opens the command palette."""
         if not isinstance(self.screen, Palette):
-            self.push_screen(Palette(id="--command-palette"))
+            self.push_screen(Palette())
 
     def action_leave(self) -> None:
         """Quits; after an error, with its exit code."""

@@ -323,7 +323,7 @@ async def test_a_recording_is_stepped_by_rounds() -> None:
 
 async def test_a_palette_that_is_closed_while_it_opens_ends_in_nothing() -> None:
     async with shown() as (app, _, pilot):
-        palette = Palette(id="--command-palette")
+        palette = Palette()
         await app.push_screen(palette)
         await palette.remove_children()
         palette._gather_commands("")
@@ -350,3 +350,15 @@ async def test_a_click_on_a_command_that_is_gone_ends_in_nothing() -> None:
         assert app.is_running
         assert isinstance(app.screen, Palette)
         assert app.screen.query_one(CommandList) is commands
+
+
+async def test_a_palette_is_opened_again_before_the_last_one_is_gone() -> None:
+    async with shown() as (app, _, pilot):
+        app.action_command_palette()
+        app.screen.dismiss()
+        app.action_command_palette()
+        await pilot.pause()
+        assert isinstance(app.screen, Palette)
+        await pilot.press("escape")
+        await pilot.pause()
+        assert len(app.screen_stack) == 1
