@@ -5,6 +5,7 @@ that of the first. A value starts from what is in force, which history may have 
 `decoder.config`.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -16,6 +17,9 @@ from decoder.knobs import KnobName
 from dynatui.fold.state import Record, RunState
 from dynatui.knobs import rules_of
 from dynatui.sources.source import Controls
+
+_DIGITS = 6
+"""Decimals that a value keeps which is moved by steps: no sum of steps looks like .9500000000000001."""
 
 
 @dataclass(frozen=True)
@@ -35,6 +39,10 @@ class Desk:
         self._first = controls.config
         self._wanted: dict[RulesName, dict[KnobName, float]] = {}
         """Turned, and not in force yet."""
+        self._sent: Counter[tuple[RulesName, KnobName]] = Counter()
+        """Turns in this run."""
+        self._told: Counter[tuple[str, KnobName]] = Counter()
+        """Of these, how many each method has told of."""
         self._steps: list[Step] = []
         begun_with = [place for place, rules in enumerate(PRESETS.values()) if rules == controls.config.dynatree]
         self._preset = begun_with[0] if begun_with else -1
@@ -43,8 +51,12 @@ class Desk:
         """Learns what has come into force."""
         if isinstance(record, Run):
             self._wanted.clear()
+            self._sent.clear()
+            self._told.clear()
         elif isinstance(record, Knob) and record.source == "user" and (of := rules_of(record.method)):
-            self._wanted.get(of, {}).pop(record.name, None)
+            self._told[record.method, record.name] += 1
+            if self._told[record.method, record.name] >= self._sent[of, record.name]:
+                self._wanted.get(of, {}).pop(record.name, None)
 
     def watched(self, state: RunState) -> str:
         """The method whose knobs are turned."""
@@ -68,7 +80,7 @@ class Desk:
         """Turns a knob from where it is, or from where it is about to be."""
         rules = self.rules(state)
         if rules is not None and rules.has(name):
-            self.set({name: rules.knob(name) + distance}, state)
+            self.set({name: round(rules.knob(name) + distance, _DIGITS)}, state)
 
     def set(self, values: Mapping[KnobName, float], state: RunState) -> bool:
         """Turns knobs to these values, or the nearest that bounds allow, as one step; whether any had another value."""
@@ -151,4 +163,5 @@ class Desk:
 
     def _turn(self, of: RulesName, name: KnobName, value: float) -> None:
         self._wanted.setdefault(of, {})[name] = value
+        self._sent[of, name] += 1
         self._controls.turn(name, value, of)

@@ -73,6 +73,34 @@ def test_presses_add_up_before_the_first_is_in_force(desk: Desk, engine: Engine)
     assert desk.wanted(at())["tau_h"] == pytest.approx(0.8)
 
 
+@pytest.mark.parametrize("preset", ["paper", "tuned"])
+def test_a_key_between_two_turns_that_come_into_force_is_not_lost(preset: str) -> None:
+    engine = Engine(RunConfig(dynatree=PRESETS[preset]))
+    desk = Desk(engine)  # type: ignore[arg-type]  # only turn and config are used
+    desk.move("tau_h", -0.05, at())
+    desk.move("tau_h", -0.05, at())
+    desk.take(Knob(method="dynatree", round=1, name="tau_h", old=0.9, new=0.85, source="user"))
+    assert desk.wanted(at(tau_h=0.85)) == {"tau_h": 0.8}
+    desk.move("tau_h", -0.05, at(tau_h=0.85))
+    assert [value for _, value in engine.turns] == [0.85, 0.8, 0.75]
+
+
+def test_another_method_of_the_same_knobs_does_not_speak_for_the_first(desk: Desk) -> None:
+    desk.move("tau_h", -0.05, at())
+    desk.move("tau_h", -0.05, at())
+    for method in ("dynatree", "alg1"):
+        desk.take(Knob(method=method, round=1, name="tau_h", old=0.9, new=0.85, source="user"))
+    assert desk.wanted(at(tau_h=0.85)) == {"tau_h": 0.8}
+
+
+def test_steps_add_up_to_the_value_that_people_write(desk: Desk, engine: Engine) -> None:
+    for _ in range(8):
+        desk.move("tau_h", -0.05, at())
+    for _ in range(9):
+        desk.move("tau_h", 0.05, at())
+    assert engine.config.dynatree.tau_h == 0.95
+
+
 def test_what_is_in_force_is_no_longer_wanted(desk: Desk) -> None:
     desk.move("tau_h", -0.05, at())
     desk.take(Knob(method="dynatree", round=1, name="tau_h", old=0.9, new=0.85, source="user"))
