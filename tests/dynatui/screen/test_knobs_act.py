@@ -193,3 +193,39 @@ def test_turns_of_d0_and_tau_h_and_back_act_within_ten_rounds(start: Start, tmp_
     assert low >= set(range(shallower + 2, deeper - 1)), "D0 went down to 1"
     assert low.isdisjoint(range(shallower - 1)), "not before"
     assert "D0 1→2" in screens[-1], "the turn back is told at its flag"
+
+
+def test_every_key_counts_that_is_typed_while_it_decodes(start: Start, tmp_path: Path) -> None:
+    path = tmp_path / "live.jsonl"
+    terminal = start("-m", "dynatui", "--record", str(path), size=(120, 40))
+    terminal.wait_for("Tree ─ round")
+    for key in "[[[[[[[[]]]]]]]]=-==":
+        terminal.send(key)
+        terminal.read(0.04)
+    terminal.wait_for("2→4")
+    terminal.send("q")
+    assert terminal.end() == 0
+    values = [round(event.new, 6) for event in read(path) if isinstance(event, Knob) and event.source == "user"]
+    assert values == [
+        0.85,
+        0.8,
+        0.75,
+        0.7,
+        0.65,
+        0.6,
+        0.55,
+        0.5,
+        0.55,
+        0.6,
+        0.65,
+        0.7,
+        0.75,
+        0.8,
+        0.85,
+        0.9,
+        3,
+        2,
+        3,
+        4,
+    ]
+    assert "dynatui" in terminal.afterwards
