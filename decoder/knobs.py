@@ -32,6 +32,8 @@ KnobName = Literal[
 KNOBS: tuple[KnobName, ...] = get_args(KnobName)
 """Every knob. `n_max` belongs to DynaTree and to the fixed tree; of switches (`SWITCHES`), the value is a place."""
 
+KNOB_DIGITS = 6
+"""Decimals that a value keeps: no sum of steps is .9500000000000001."""
 KNOB_GAP = 0.01
 """Least distance of tau_h and tau_l while they are turned, and least tau_l."""
 HIGHEST_DEPTH = 32

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from decoder.events import End, Figures, Knob, Knobs, Round, Run, Start, Summary
-from decoder.knobs import KnobName
+from decoder.knobs import KNOB_DIGITS, KnobName
 from decoder.metrics import Race, figures
 from dynatui.clean import clean_line
 from dynatui.fold.lane import begun
@@ -20,7 +20,6 @@ OPENING = 60
 """Characters of a prompt that stand for it."""
 _MOST_LINES = 20
 _MOST_SETTINGS = 64
-_DIGITS = 6
 
 
 @dataclass(frozen=True)
@@ -172,7 +171,7 @@ def _rounded(knobs: Mapping[KnobName, float], in_force: Knobs | None) -> tuple[t
     exact: dict[KnobName, float] = {}
     if in_force is not None:
         exact = {"tau_h": in_force.tau_h, "tau_l": in_force.tau_l, "d0": in_force.d0}
-    return tuple(sorted((name, round(value, _DIGITS)) for name, value in {**knobs, **exact}.items()))
+    return tuple(sorted((name, round(value, KNOB_DIGITS)) for name, value in {**knobs, **exact}.items()))
 
 
 def _knobs_of(run: Run) -> Mapping[KnobName, float]:

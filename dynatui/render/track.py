@@ -3,6 +3,7 @@
 import math
 from dataclasses import dataclass
 
+from decoder.knobs import KNOB_DIGITS
 from dynatui.knobs import KnobInfo
 from dynatui.render.ink import Ink, Row, merged, share
 
@@ -26,7 +27,7 @@ class Track:
             return None
         exact = self.low + (self.high - self.low) * (x - self.x) / max(1, self.cells - 1)
         stepped = round(exact / info.step) * info.step if math.isfinite(exact) else self.low
-        return round(min(self.high, max(self.low, stepped)), 6)
+        return round(min(self.high, max(self.low, stepped)), KNOB_DIGITS)
 
     def drawn(self, value: float, *, wanted: float | None, start: float | None, ends: tuple[float, float]) -> Row:
         """The value in force as a ball, a pending one as a ring, a stroke where the run began, bounds of the moment."""

@@ -13,13 +13,10 @@ from dataclasses import dataclass, replace
 from decoder.config import PRESETS, AdaptiveTree, Rules, RulesName
 from decoder.errors import ConfigError
 from decoder.events import Knob, Run
-from decoder.knobs import KnobName
+from decoder.knobs import KNOB_DIGITS, KnobName
 from dynatui.fold.state import Record, RunState
 from dynatui.knobs import rules_of
-from dynatui.sources.source import Controls
-
-_DIGITS = 6
-"""Decimals that a value keeps which is moved by steps: no sum of steps looks like .9500000000000001."""
+from dynatui.sources.source import KnobControls
 
 
 @dataclass(frozen=True)
@@ -34,15 +31,15 @@ class Step:
 class Desk:
     """Turns knobs through an engine's controls."""
 
-    def __init__(self, controls: Controls) -> None:
+    def __init__(self, controls: KnobControls) -> None:
         self._controls = controls
         self._first = controls.config
         self._wanted: dict[RulesName, dict[KnobName, float]] = {}
         """Turned, and not in force yet."""
         self._sent: Counter[tuple[RulesName, KnobName]] = Counter()
-        """Turns in this run."""
-        self._told: Counter[tuple[str, KnobName]] = Counter()
-        """Of these, how many each method has told of."""
+        """How many turns of each knob this run was asked for."""
+        self._applied: Counter[tuple[str, KnobName]] = Counter()
+        """How many of these each method has applied."""
         self._steps: list[Step] = []
         begun_with = [place for place, rules in enumerate(PRESETS.values()) if rules == controls.config.dynatree]
         self._preset = begun_with[0] if begun_with else -1
@@ -52,10 +49,10 @@ class Desk:
         if isinstance(record, Run):
             self._wanted.clear()
             self._sent.clear()
-            self._told.clear()
+            self._applied.clear()
         elif isinstance(record, Knob) and record.source == "user" and (of := rules_of(record.method)):
-            self._told[record.method, record.name] += 1
-            if self._told[record.method, record.name] >= self._sent[of, record.name]:
+            self._applied[record.method, record.name] += 1
+            if self._applied[record.method, record.name] >= self._sent[of, record.name]:
                 self._wanted.get(of, {}).pop(record.name, None)
 
     def watched(self, state: RunState) -> str:
@@ -80,7 +77,7 @@ class Desk:
         """Turns a knob from where it is, or from where it is about to be."""
         rules = self.rules(state)
         if rules is not None and rules.has(name):
-            self.set({name: round(rules.knob(name) + distance, _DIGITS)}, state)
+            self.set({name: round(rules.knob(name) + distance, KNOB_DIGITS)}, state)
 
     def set(self, values: Mapping[KnobName, float], state: RunState) -> bool:
         """Turns knobs to these values, or the nearest that bounds allow, as one step; whether any had another value."""

@@ -22,12 +22,19 @@ _SLOWEST = 1 / 64
 _FASTEST = 64.0
 
 
-class Controls(Protocol):
-    """What a user may do to an engine besides watching it."""
+class KnobControls(Protocol):
+    """The knobs of an engine."""
 
     @property
     def config(self) -> RunConfig:
         """The parameters with all turns of the user's, as the next prompt will begin with them."""
+
+    def turn(self, name: KnobName, value: float, of: RulesName) -> None:
+        """Turns a knob of a parameter set, for this prompt and those that follow."""
+
+
+class Controls(KnobControls, Protocol):
+    """What a user may do to an engine besides watching it."""
 
     @property
     def session(self) -> Session:
@@ -48,9 +55,6 @@ class Controls(Protocol):
     @property
     def conditions(self) -> Conditions:
         """When it shall."""
-
-    def turn(self, name: KnobName, value: float, of: RulesName) -> None:
-        """Turns a knob of a parameter set, for this prompt and those that follow."""
 
     def watch(self, method: str) -> None:
         """From now on this method is the one that is stepped, and whose rounds may pause decoding."""

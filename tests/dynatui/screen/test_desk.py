@@ -53,7 +53,7 @@ def engine() -> Engine:
 
 @pytest.fixture
 def desk(engine: Engine) -> Desk:
-    return Desk(engine)  # type: ignore[arg-type]  # only turn and config are used
+    return Desk(engine)
 
 
 def at(d0: float = 5.0, tau_h: float = 0.9) -> RunState:
@@ -76,7 +76,7 @@ def test_presses_add_up_before_the_first_is_in_force(desk: Desk, engine: Engine)
 @pytest.mark.parametrize("preset", ["paper", "tuned"])
 def test_a_key_between_two_turns_that_come_into_force_is_not_lost(preset: str) -> None:
     engine = Engine(RunConfig(dynatree=PRESETS[preset]))
-    desk = Desk(engine)  # type: ignore[arg-type]  # only turn and config are used
+    desk = Desk(engine)
     desk.move("tau_h", -0.05, at())
     desk.move("tau_h", -0.05, at())
     desk.take(Knob(method="dynatree", round=1, name="tau_h", old=0.9, new=0.85, source="user"))
@@ -85,7 +85,7 @@ def test_a_key_between_two_turns_that_come_into_force_is_not_lost(preset: str) -
     assert [value for _, value in engine.turns] == [0.85, 0.8, 0.75]
 
 
-def test_another_method_of_the_same_knobs_does_not_speak_for_the_first(desk: Desk) -> None:
+def test_a_turn_is_pending_until_one_method_has_applied_all_of_them(desk: Desk) -> None:
     desk.move("tau_h", -0.05, at())
     desk.move("tau_h", -0.05, at())
     for method in ("dynatree", "alg1"):
@@ -124,7 +124,7 @@ def test_a_turn_against_the_stop_is_none_and_leaves_nothing_to_undo(desk: Desk, 
 
 def test_the_defaults_are_what_the_program_was_started_with() -> None:
     engine = Engine(RunConfig(dynatree=replace(PAPER.dynatree, tau_h=0.7, tau_l=0.2)))
-    desk = Desk(engine)  # type: ignore[arg-type]  # only turn and config are used
+    desk = Desk(engine)
     state = at(tau_h=0.7)
     desk.set({"tau_h": 0.95}, state)
     desk.set({"tau_l": 0.9}, state)
@@ -141,7 +141,7 @@ def test_a_preset_brings_every_knob_of_dynatree(desk: Desk, engine: Engine) -> N
 
 
 def test_the_next_preset_is_not_the_one_that_is_in_force() -> None:
-    desk = Desk(Engine(RunConfig()))  # type: ignore[arg-type]  # only turn and config are used
+    desk = Desk(Engine(RunConfig()))
     assert desk.next_preset(at()) == "paper"
 
 
@@ -269,7 +269,7 @@ def test_whatever_keys_are_pressed_the_command_line_says_what_the_user_set(
 ) -> None:
     """With history off, that is what is in force."""
     engine = Engine(RunConfig(dynatree=preset))
-    desk = Desk(engine)  # type: ignore[arg-type]  # only turn and config are used
+    desk = Desk(engine)
     decoding = Controller(preset)
     for key in keys:
         knobs = decoding.knobs

@@ -205,27 +205,6 @@ def test_every_key_counts_that_is_typed_while_it_decodes(start: Start, tmp_path:
     terminal.wait_for("2→4")
     terminal.send("q")
     assert terminal.end() == 0
-    values = [round(event.new, 6) for event in read(path) if isinstance(event, Knob) and event.source == "user"]
-    assert values == [
-        0.85,
-        0.8,
-        0.75,
-        0.7,
-        0.65,
-        0.6,
-        0.55,
-        0.5,
-        0.55,
-        0.6,
-        0.65,
-        0.7,
-        0.75,
-        0.8,
-        0.85,
-        0.9,
-        3,
-        2,
-        3,
-        4,
-    ]
-    assert "dynatui" in terminal.afterwards
+    down = [0.85, 0.8, 0.75, 0.7, 0.65, 0.6, 0.55, 0.5]
+    values = [event.new for event in read(path) if isinstance(event, Knob) and event.source == "user"]
+    assert values == [*down, *down[-2::-1], 0.9, 3, 2, 3, 4]
