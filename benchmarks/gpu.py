@@ -71,7 +71,7 @@ sys.exit(subprocess.call(["nvidia-smi"]))
 def _tests(*selected: str) -> tuple[str, ...]:
     """The tests that need a GPU; the project's own options of pytest ask for plugins that these do without."""
     options = ("-m", "pytest", "-o", "addopts=", "-W", "ignore:Unknown config option", "-q", "-m", "gpu")
-    return (*options, *selected, "--durations=10", "tests/decoder/resident")
+    return (*options, *selected, "--durations=10", "tests/decoder/session/cuda_graph")
 
 
 def _rounds(shapes: str, dtype: str, context: str, trees: str, *others: str) -> tuple[str, ...]:

@@ -24,7 +24,7 @@ sys.path.append(str(Path(__file__).parents[1]))
 from benchmarks.screen import Terminal
 from decoder.config import PRESETS, RunConfig
 from decoder.events import Event, Round
-from decoder.steering import Steering
+from decoder.session.steering import Steering
 from dynatui.screen import terminal
 from dynatui.session import Session, View
 from dynatui.sources.engine import Decode, EngineSource, Load, Report, load_engine

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from decoder.knobs import bounds
     from decoder.loading import load_pair
     from decoder.race import decode
-    from decoder.steering import Stage, Steering
+    from decoder.session.steering import Stage, Steering
 
 __version__ = "0.1.0"
 __all__ = [
@@ -31,8 +31,8 @@ _HOMES = {
     "Fixed": "decoder.config",
     "Linear": "decoder.config",
     "RunConfig": "decoder.config",
-    "Stage": "decoder.steering",
-    "Steering": "decoder.steering",
+    "Stage": "decoder.session.steering",
+    "Steering": "decoder.session.steering",
     "bounds": "decoder.knobs",
     "decode": "decoder.race",
     "load_pair": "decoder.loading",

@@ -123,7 +123,7 @@ class DynaTree(AdaptiveTree):
 
 @dataclass(frozen=True)
 class Auto(AdaptiveTree):
-    """The bounds within which each round drafts as many nodes as pay (`decoder.budget`); wide by default."""
+    """The bounds within which each round drafts as many nodes as pay (`decoder.draft.tree_size`); wide by default."""
 
     d0: float = 8.0
     d_max: int = 12

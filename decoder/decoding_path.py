@@ -12,11 +12,11 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from decoder.device import has_graphs, has_room
-from decoder.lean import reader
-from decoder.models import Pair
-from decoder.resident.compiled import Compiled
-from decoder.resident.forward import StaticForward, reading_bytes
-from decoder.resident.module import ModuleStatic
+from decoder.forward.families.registry import reader
+from decoder.forward.static.hf import ModuleStatic
+from decoder.forward.static.static_forward import StaticForward, reading_bytes
+from decoder.models.pair import Pair
+from decoder.session.cuda_graph.compiled import Compiled
 
 GRAPHS: Literal["cuda graphs"] = "cuda graphs"
 STATIC: Literal["static module"] = "static module"

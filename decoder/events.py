@@ -146,7 +146,7 @@ class End(Base, tag="end", frozen=True, kw_only=True):
 
 
 class Figures(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """All figures of one method in one run; `decoder.metrics` defines each. None: cannot be known."""
+    """All figures of one method in one run; `decoder.analysis.metrics` defines each. None: cannot be known."""
 
     rounds: int = 0
     drafted: int | None = 0

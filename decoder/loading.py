@@ -9,22 +9,23 @@ from collections.abc import Callable
 from transformers import GenerationConfig, PreTrainedTokenizerBase
 from transformers.utils import logging as transformers_logging
 
-from decoder.checkpoints import EMBEDDED_DRAFT, EMBEDDED_TARGET, display_name, load_config, load_model
-from decoder.checks import check_config, common_tokenizer, probe
 from decoder.config import RunConfig
+from decoder.cpu_threads import settle_threads
 from decoder.decoding_path import STATIC, decoding_path
 from decoder.device import choose_device, choose_dtype, has_graphs, set_up
 from decoder.errors import ConfigError, ModelError, quoted
-from decoder.exact.pair import exact_pair
-from decoder.exact.trial import refuse_float64
-from decoder.lean.half import bfloat16_pays
-from decoder.models import LanguageModel, Pair
-from decoder.reading import reading
-from decoder.resident.compiled import require_compilable
-from decoder.resident.contest import compile_pair
-from decoder.resident.passes import Passes, of_run
-from decoder.resident.trial import prepare_rounds
-from decoder.threads import settle_threads
+from decoder.exact_pair import exact_pair
+from decoder.forward.batch_invariant.size_search import refuse_float64
+from decoder.forward.cpu.bfloat16_trial import bfloat16_pays
+from decoder.forward.language_model import LanguageModel
+from decoder.models.checkpoints import EMBEDDED_DRAFT, EMBEDDED_TARGET, display_name, load_config, load_model
+from decoder.models.compatibility import check_config, common_tokenizer, probe
+from decoder.models.load_progress import reading
+from decoder.models.pair import Pair
+from decoder.session.cuda_graph.compile_trial import compile_pair
+from decoder.session.cuda_graph.compiled import require_compilable
+from decoder.session.cuda_graph.pass_sizes import Passes, of_run
+from decoder.session.cuda_graph.self_test import prepare_rounds
 
 Report = Callable[[str], None]
 

@@ -11,8 +11,8 @@ from decoder.config import Rules, RulesName, RunConfig
 from decoder.errors import ConfigError, shortened
 
 if TYPE_CHECKING:
-    from decoder.engine import Session
-    from decoder.models import Pair
+    from decoder.models.pair import Pair
+    from decoder.session.protocol import Session
 
 
 @dataclass(frozen=True)
@@ -33,9 +33,9 @@ class Method:
 
 
 def _with_rules(pair: "Pair", prompt_ids: Sequence[int], config: RunConfig, rules: Rules | None) -> "Session":
-    from decoder.engine import TreeSession
-    from decoder.resident.session import ResidentSession
-    from decoder.resident.shape import fits
+    from decoder.session.cuda_graph.session import ResidentSession
+    from decoder.session.cuda_graph.static_shapes import fits
+    from decoder.session.host import TreeSession
 
     if pair.target.device.type != "cuda" or pair.exact or pair.seats.refused or not fits(rules):
         return TreeSession(pair, prompt_ids, config, rules)
@@ -43,13 +43,13 @@ def _with_rules(pair: "Pair", prompt_ids: Sequence[int], config: RunConfig, rule
 
 
 def _alg1(pair: "Pair", prompt_ids: Sequence[int], config: RunConfig) -> "Session":
-    from decoder.algorithm1 import Algorithm1Session
+    from decoder.session.algorithm1 import Algorithm1Session
 
     return Algorithm1Session(pair, prompt_ids, config)
 
 
 def _hf(pair: "Pair", prompt_ids: Sequence[int], config: RunConfig) -> "Session":
-    from decoder.assisted import AssistedSession
+    from decoder.session.hf_assisted import AssistedSession
 
     return AssistedSession(pair, prompt_ids, config)
 

@@ -15,22 +15,22 @@ import msgspec
 import torch
 
 import decoder
+from decoder.analysis.metrics import Race
 from decoder.config import RunConfig
-from decoder.controller import Turned
+from decoder.cpu_threads import Awake, quick_switches, settle_threads
 from decoder.decoding_path import decoding_path
 from decoder.device import memory_is_full, peak_bytes, release_memory
-from decoder.engine import AtStage, Outcome, Prepares, Session
+from decoder.draft.tree_rules import limit
 from decoder.errors import DeviceError
 from decoder.events import End, Event, Figures, Knob, Round, Run, Start, Summary
+from decoder.forward.near_tie import Judge
 from decoder.methods import Method, chosen
-from decoder.metrics import Race
-from decoder.models import Pair
-from decoder.neartie import Judge
-from decoder.policy import limit
-from decoder.steering import Stage, StageName, Steering, Turn
-from decoder.text import Pieces, TextStream, as_chat, encode_prompt, without_surrogates
-from decoder.threads import Awake, quick_switches, settle_threads
-from decoder.waiting import SlowMotion, hold, takes_step
+from decoder.models.pair import Pair
+from decoder.models.text import Pieces, TextStream, as_chat, encode_prompt, without_surrogates
+from decoder.session.knob_state import Turned
+from decoder.session.pausing import SlowMotion, hold, takes_step
+from decoder.session.protocol import AtStage, Outcome, Prepares, Session
+from decoder.session.steering import Stage, StageName, Steering, Turn
 
 
 @dataclass

@@ -16,7 +16,7 @@ from decoder import decode, load_pair
 from decoder.config import RulesName, RunConfig
 from decoder.events import Event, Round
 from decoder.knobs import KnobName
-from decoder.steering import Steering
+from decoder.session.steering import Steering
 from dynatui.keep.recording import Recorder
 from dynatui.prompts.load import embedded
 

@@ -10,14 +10,14 @@ from typing import Any
 
 import torch
 
+from decoder.analysis.metrics import Tally, tally_round
 from decoder.bench.watched import Seen, WatchedPair, kv_bytes, waits
 from decoder.config import DynaTree, Fixed, Linear, RunConfig
 from decoder.device import Stopwatch
-from decoder.engine import Outcome
 from decoder.events import Round
 from decoder.methods import METHODS
-from decoder.metrics import Tally, tally_round
-from decoder.models import Pair
+from decoder.models.pair import Pair
+from decoder.session.protocol import Outcome
 
 PromptRead = Callable[[torch.device], None]
 """Called on a device between the prompt and the first round, outside of all that is timed."""
@@ -153,7 +153,7 @@ def decoded(
 
 
 def as_round(method: str, number: int, outcome: Outcome, t: float) -> Round:
-    """A round as `decoder.metrics` counts it, without what only a reader needs."""
+    """A round as `decoder.analysis.metrics` counts it, without what only a reader needs."""
     return Round(
         method=method,
         round=number,

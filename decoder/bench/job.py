@@ -17,11 +17,11 @@ from decoder.bench.shapes import loaded_pair, random_prompt
 from decoder.bench.sizes import Size
 from decoder.config import DynaTree, Fixed, Linear, RunConfig
 from decoder.errors import PromptError
-from decoder.exact.pair import inexact_pair
+from decoder.exact_pair import inexact_pair
 from decoder.loading import load_pair
-from decoder.models import Pair
-from decoder.resident.passes import passes
-from decoder.text import encode_prompt, without_surrogates
+from decoder.models.pair import Pair
+from decoder.models.text import encode_prompt, without_surrogates
+from decoder.session.cuda_graph.pass_sizes import passes
 
 Note = Callable[[str], None]
 Told = TypeVar("Told", report.Report, report.RoundsReport)

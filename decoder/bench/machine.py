@@ -14,7 +14,7 @@ import transformers
 
 import decoder
 from decoder.device import Stopwatch, device_name, peak_bytes, release_memory, restart_peak
-from decoder.models import LanguageModel
+from decoder.forward.language_model import LanguageModel
 
 COPIED_BYTES = 1 << 30
 COPIES = 10

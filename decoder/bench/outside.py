@@ -13,12 +13,12 @@ from typing import Any
 import torch
 from transformers.generation.streamers import BaseStreamer
 
-from decoder.assisted import as_wide_as
+from decoder.analysis.metrics import Tally, tally_round
 from decoder.bench.contenders import Contender, Trial, as_round
 from decoder.device import Stopwatch
-from decoder.engine import Outcome
-from decoder.metrics import Tally, tally_round
-from decoder.models import Pair
+from decoder.models.pair import Pair
+from decoder.session.hf_assisted import as_wide_as
+from decoder.session.protocol import Outcome
 from decoder.tree import TokenTree
 
 CACHES = ("dynamic", "static")

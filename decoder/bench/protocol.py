@@ -14,13 +14,13 @@ from random import Random
 
 from msgspec import structs
 
+from decoder.analysis.metrics import Tally
 from decoder.bench.contenders import Contender, Trial
 from decoder.bench.machine import peak_during, waited_s
 from decoder.bench.watched import Seen
 from decoder.device import memory_is_full
 from decoder.errors import DeviceError
-from decoder.metrics import Tally
-from decoder.models import Pair
+from decoder.models.pair import Pair
 
 DISTURBED = 0.03
 """A turn whose threads waited longer for a processor, as a share of its time, is taken again."""

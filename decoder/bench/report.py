@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from decoder.analysis.metrics import figures
 from decoder.bench.arithmetic import Arithmetic, Work, shape
 from decoder.bench.contenders import BASELINE, Contender
 from decoder.bench.machine import Machine, load, read_bytes
@@ -16,9 +17,8 @@ from decoder.bench.summary import Bandwidth, Comparison, Difference, Row, compar
 from decoder.config import RunConfig
 from decoder.decoding_path import decoding_path
 from decoder.events import Figures
-from decoder.metrics import figures
-from decoder.models import Pair
-from decoder.neartie import Judge, Verdict
+from decoder.forward.near_tie import Judge, Verdict
+from decoder.models.pair import Pair
 
 SCHEMA = 1
 

@@ -11,12 +11,12 @@ from statistics import median
 
 import msgspec
 
+from decoder.analysis.metrics import figures
 from decoder.bench.arithmetic import Arithmetic
 from decoder.bench.protocol import Sample
 from decoder.bench.samples import Samples
 from decoder.bench.statistics import Estimate, estimate
 from decoder.bench.summary import Bandwidth
-from decoder.metrics import figures
 
 LENGTHS = (1.0, 2.0, 3.0, 4.0, 6.0, 7.08)
 """Tokens a round for which tokens a second are told; the last is the paper's best."""

@@ -6,11 +6,11 @@ Knows nothing of how it is reported.
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 
+from decoder.analysis.metrics import figures
 from decoder.bench.contenders import BASELINE, Contender
 from decoder.bench.protocol import Sample
 from decoder.bench.statistics import Estimate, Groups, estimate, ratios
 from decoder.events import Figures
-from decoder.metrics import figures
 
 Measure = Callable[[Figures], float | None]
 """One figure of a text; None: it is not known."""

@@ -18,17 +18,18 @@ from tokenizers import Tokenizer, models
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedTokenizerFast
 from transformers.utils import logging as transformers_logging
 
-from decoder.calibration import Calibration
-from decoder.checks import check_architecture
+from decoder.cpu_threads import settle_threads
 from decoder.device import choose_device, choose_dtype, has_graphs, memory_is_full, set_up
+from decoder.draft.tree_size.acceptance_model import Calibration
 from decoder.errors import ConfigError, DeviceError, quoted, shortened
-from decoder.exact.pair import exact_pair
-from decoder.lean.half import bfloat16_pays
+from decoder.exact_pair import exact_pair
+from decoder.forward.cpu.bfloat16_trial import bfloat16_pays
+from decoder.forward.language_model import LanguageModel, Load
 from decoder.loading import Report, compile_rounds, load_pair, make_pair, try_rounds
-from decoder.models import LanguageModel, Load, Pair
-from decoder.resident.compiled import require_compilable
-from decoder.resident.passes import Passes
-from decoder.threads import settle_threads
+from decoder.models.compatibility import check_architecture
+from decoder.models.pair import Pair
+from decoder.session.cuda_graph.compiled import require_compilable
+from decoder.session.cuda_graph.pass_sizes import Passes
 
 SEED = 0
 CERTAINTY = 40.0

@@ -7,8 +7,8 @@ from decoder.bench.contenders import BASELINE, Contender, own
 from decoder.bench.machine import begin_peak
 from decoder.config import DynaTree, Fixed, RunConfig
 from decoder.errors import ConfigError
-from decoder.resident.passes import Passes, of_sizes
-from decoder.resident.shape import MOST_NODES, fits
+from decoder.session.cuda_graph.pass_sizes import Passes, of_sizes
+from decoder.session.cuda_graph.static_shapes import MOST_NODES, fits
 
 OVERALL = 1e-9
 """Paths that are this improbable still grow."""

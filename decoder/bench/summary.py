@@ -14,7 +14,7 @@ from decoder.bench.protocol import Sample
 from decoder.bench.samples import Measure, Samples, tokens_per_second
 from decoder.bench.statistics import Estimate, estimate, ratios
 from decoder.events import Figures
-from decoder.neartie import Verdict
+from decoder.forward.near_tie import Verdict
 
 Judge = Callable[[int, Sequence[int], tuple[int, int], bool], Verdict]
 """(prompt's number, tokens before the difference, the two tokens, whether transformers wrote one) -> the verdict."""

@@ -2,13 +2,13 @@
 
 from collections.abc import Callable, Sequence
 
+from decoder.analysis.metrics import FIGURES
 from decoder.bench.contenders import INEXACT
 from decoder.bench.protocol import DISTURBED
 from decoder.bench.report import Report, RoundsReport
 from decoder.bench.rounds import LENGTHS, Growth, Rounds
 from decoder.bench.statistics import Estimate
 from decoder.bench.summary import Comparison, Difference, Row
-from decoder.metrics import FIGURES
 
 WIDTH = 80
 NAME = 16

@@ -10,10 +10,12 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol, cast, runtime_checkable
 
 from decoder.bench.arithmetic import Work
-from decoder.engine import Session, TreeSession
-from decoder.forward import Rows
-from decoder.lean.attention import LeanCache
-from decoder.models import LanguageModel, Pair
+from decoder.forward.families.attention import LeanCache
+from decoder.forward.language_model import LanguageModel
+from decoder.forward.protocol import Rows
+from decoder.models.pair import Pair
+from decoder.session.host import TreeSession
+from decoder.session.protocol import Session
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from transformers import GPTNeoXForCausalLM, PreTrainedTokenizerFast
 
-from decoder.checkpoints import EMBEDDED_DRAFT, EMBEDDED_TARGET
+from decoder.models.checkpoints import EMBEDDED_DRAFT, EMBEDDED_TARGET
 from decoder.training import card, corpus, loop, recipe
 
 STAGES = ("tokenizer", "target", "draft", "distil", "card")

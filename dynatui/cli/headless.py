@@ -13,8 +13,8 @@ from typing import Any, Protocol
 from decoder.config import RunConfig
 from decoder.errors import DecoderError, ModelError
 from decoder.events import Event
-from decoder.resident.passes import of_run
-from decoder.steering import Steering
+from decoder.session.cuda_graph.pass_sizes import of_run
+from decoder.session.steering import Steering
 from dynatui.cli.streams import OutputError
 from dynatui.cli.transcript import Transcript
 from dynatui.keep.recording import Recorder, placed

@@ -73,7 +73,7 @@ def versions(_case: Case) -> Iterator[Finding]:
 def devices(case: Case) -> Iterator[Finding]:
     """The device that would be used, its memory, and the dtypes that it computes in."""
     from decoder.device import choose_device, choose_dtype, cpu_computes_bf16  # noqa: PLC0415 - imports torch
-    from decoder.lean.half import bfloat16_pays  # noqa: PLC0415
+    from decoder.forward.cpu.bfloat16_trial import bfloat16_pays  # noqa: PLC0415
 
     seen = gpus()
     yield Finding("ok", f"cpu: {os.cpu_count()} cores{_memory()}, {_dtypes(cpu_computes_bf16(), _cpu_has_fp16())}")
@@ -88,11 +88,11 @@ def devices(case: Case) -> Iterator[Finding]:
     if case.models.dtype == "auto" and device.type == "cuda":
         dtype = "the checkpoint's dtype"
     if case.models.exact:
-        from decoder.exact.trial import refuse_float64  # noqa: PLC0415 - imports torch
+        from decoder.forward.batch_invariant.size_search import refuse_float64  # noqa: PLC0415 - imports torch
 
         refuse_float64(chosen)
     if case.models.compiled:
-        from decoder.resident.compiled import require_compilable  # noqa: PLC0415 - imports torch
+        from decoder.session.cuda_graph.compiled import require_compilable  # noqa: PLC0415 - imports torch
 
         require_compilable(device, exact=case.models.exact)
     ways = [", bit for bit alike"] * case.models.exact + [", compiled where that is faster"] * case.models.compiled
@@ -110,7 +110,8 @@ def models(case: Case) -> Iterator[Finding]:
         return
     forbidden = bool(os.environ.get("HF_HUB_OFFLINE"))
     os.environ["HF_HUB_OFFLINE"] = "1"  # a look, no download
-    from decoder import checkpoints, checks  # noqa: PLC0415 - they import torch and transformers
+    from decoder.models import checkpoints  # noqa: PLC0415 - they import torch and transformers
+    from decoder.models import compatibility as checks  # noqa: PLC0415 - as above
 
     names = asked.target or str(checkpoints.EMBEDDED_TARGET), asked.draft or str(checkpoints.EMBEDDED_DRAFT)
     absent = [name for name in names if _folder(name) is None and not checkpoints.looks_like_a_path(name)]
@@ -129,8 +130,9 @@ def models(case: Case) -> Iterator[Finding]:
 def rounds(case: Case) -> Iterator[Finding]:
     """How rounds would be decoded; on a GPU that is tried with the embedded pair."""
     os.environ["HF_HUB_OFFLINE"] = "1"  # a look, no download
-    from decoder import checkpoints, decoding_path, load_pair  # noqa: PLC0415 - they import torch and transformers
+    from decoder import decoding_path, load_pair  # noqa: PLC0415 - they import torch and transformers
     from decoder.device import DTYPES, choose_device, has_graphs  # noqa: PLC0415
+    from decoder.models import checkpoints  # noqa: PLC0415 - they import torch and transformers
 
     asked, device = case.models, choose_device(case.models.device)
     if (asked.target is None) != (asked.draft is None):
@@ -154,7 +156,8 @@ def rounds(case: Case) -> Iterator[Finding]:
 
 def _model(role: str, name: str) -> Iterator[Finding]:
     """A model that is on this machine: its kind and its weights."""
-    from decoder import checkpoints, checks  # noqa: PLC0415 - as above
+    from decoder.models import checkpoints  # noqa: PLC0415 - as above
+    from decoder.models import compatibility as checks  # noqa: PLC0415 - as above
 
     try:
         config = checkpoints.load_config(name)

@@ -10,8 +10,8 @@ from typing import TextIO
 
 import msgspec
 
+from decoder.analysis.metrics import FIGURES, Race
 from decoder.events import End, Event, Figures, Round, Run, Summary
-from decoder.metrics import FIGURES, Race
 from dynatui.clean import clean_line
 from dynatui.cli import streams
 

@@ -11,11 +11,11 @@ from typing import Any, get_args
 import msgspec
 from msgspec import structs
 
+from decoder.analysis.metrics import Tally
+from decoder.analysis.tree_levels import by_depth, drafted_nodes, share_of_depth
+from decoder.append_only import Grown
 from decoder.events import Knob, Knobs, Limit, Round
-from decoder.grown import Grown
 from decoder.knobs import SWITCHES, KnobName
-from decoder.levels import by_depth, drafted_nodes, share_of_depth
-from decoder.metrics import Tally
 from dynatui.clean import clean_line
 from dynatui.fold.tokens import Token, tokens_of
 

@@ -1,15 +1,15 @@
 """Totals of everything that a monitor has shown, small enough for days: its runs, and what each setting yielded.
 
-A pure fold of the same records as the screen's. Figures come from `decoder.metrics`. A replay that goes back tells a
-run again, which counts once.
+A pure fold of the same records as the screen's. Figures come from `decoder.analysis.metrics`. A replay that goes back
+tells a run again, which counts once.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from decoder.analysis.metrics import Race, figures
 from decoder.events import End, Figures, Knob, Knobs, Round, Run, Start, Summary
 from decoder.knobs import KNOB_DIGITS, KnobName
-from decoder.metrics import Race, figures
 from dynatui.clean import clean_line
 from dynatui.fold.lane import begun
 from dynatui.fold.state import Prompt, Record

@@ -1,7 +1,8 @@
 """What the screen knows: a pure fold of records into one frozen value.
 
 Records are the engine's events and three of the source's own: what is loading, which prompt begins, what failed. Each
-is cleaned on its way in. Figures come from `decoder.metrics`; nothing here knows a widget, a clock or a thread.
+is cleaned on its way in. Figures come from `decoder.analysis.metrics`; nothing here knows a widget, a clock or a
+thread.
 """
 
 from collections.abc import Mapping
@@ -11,9 +12,9 @@ from typing import TypeAlias
 import msgspec
 from msgspec import structs
 
+from decoder.analysis.metrics import Race
+from decoder.append_only import Grown
 from decoder.events import End, Event, Figures, Knob, Knobs, Round, Run, Start, Summary
-from decoder.grown import Grown
-from decoder.metrics import Race
 from dynatui.clean import clean, clean_line
 from dynatui.fold.lane import LaneState, begun, decoded, turned
 from dynatui.fold.tokens import Token

@@ -10,9 +10,9 @@ from typing import assert_never
 
 from msgspec import structs
 
+from decoder.analysis.tree_levels import ROOT_IS_DRAFTED
 from decoder.errors import RecordingError
 from decoder.events import End, Event, Knob, Round, Run, Start, Summary, decode_line
-from decoder.levels import ROOT_IS_DRAFTED
 from decoder.schema import Upgrade
 
 MOST_METHODS = 64

@@ -16,10 +16,10 @@ from pathlib import Path
 
 from msgspec import structs
 
+from decoder.analysis.metrics import fold
+from decoder.analysis.tree_levels import drafted_nodes
 from decoder.errors import DecoderError, RecordingError, shortened
 from decoder.events import Event, Figures, Round, Run, Summary, encode
-from decoder.levels import drafted_nodes
-from decoder.metrics import fold
 from dynatui.clean import clean, clean_line
 from dynatui.cli.transcript import Transcript
 from dynatui.keep.recording import numbered, recordings_folder, run_so_far

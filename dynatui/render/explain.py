@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from textwrap import wrap
 
-from decoder.metrics import FIGURES, Figure
+from decoder.analysis.metrics import FIGURES, Figure
 from dynatui.render.ink import Row, Rows, column, width_of
 
 _NAME, _LEAST = 18, 12

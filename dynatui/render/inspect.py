@@ -6,9 +6,9 @@ The less room, the fewer facts; the order is what a reader asks first.
 import math
 from collections.abc import Mapping, Sequence
 
+from decoder.analysis.metrics import Tally, first_difference
+from decoder.analysis.tree_levels import ROOT_IS_DRAFTED, drafted_nodes
 from decoder.events import Round
-from decoder.levels import ROOT_IS_DRAFTED, drafted_nodes
-from decoder.metrics import Tally, first_difference
 from dynatui.fold.state import RunState
 from dynatui.fold.tokens import Token
 from dynatui.render.ink import Row, Rows, fit, fitting, frame, inside, joined, percent, share, short, width_of

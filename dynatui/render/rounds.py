@@ -10,8 +10,8 @@ from collections.abc import Sequence
 
 from msgspec import structs
 
+from decoder.analysis.tree_levels import ROOT_IS_DRAFTED
 from decoder.events import Round
-from decoder.levels import ROOT_IS_DRAFTED
 from dynatui.clean import clean_line
 from dynatui.fold.copied import FARTHEST
 from dynatui.fold.state import RunState

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias, get_args
 
+from decoder.analysis.what_if import WhatIf
 from decoder.knobs import KnobName
-from decoder.steering import Stage
-from decoder.whatif import WhatIf
+from decoder.session.steering import Stage
 from dynatui.fold.pin import Pin
 from dynatui.fold.results import Results
 from dynatui.fold.state import RunState

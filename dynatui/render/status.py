@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from decoder.errors import shortened
 from decoder.events import Run
-from decoder.steering import StageName
+from decoder.session.steering import StageName
 from dynatui.clean import clean_line
 from dynatui.gpu import GpuLoad
 from dynatui.keymap import PANELS, PanelName

@@ -10,7 +10,7 @@ from itertools import chain, pairwise, takewhile
 
 from rich.cells import cell_len, set_cell_size
 
-from decoder.grown import Grown
+from decoder.append_only import Grown
 from dynatui.fold.state import Failure, RunState
 from dynatui.fold.tokens import Token
 from dynatui.render.heat import inks, legend

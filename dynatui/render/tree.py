@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 
+from decoder.analysis.tree_levels import drafted_nodes
 from decoder.events import Limit, Round
-from decoder.levels import drafted_nodes
 from dynatui.fold.copied import copied
 from dynatui.render.ink import Ink, Row, Rows, bar, best, column, fit, frame, inside
 from dynatui.render.mask import mask

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from rich.cells import cell_len
 
+from decoder.analysis.metrics import first_difference
 from decoder.events import Figures
-from decoder.metrics import first_difference
 from dynatui.fold.state import RunState
 from dynatui.keys import Key
 from dynatui.render import status

@@ -1,13 +1,14 @@
 """What other knobs would have done in the last rounds, as small tables: tokens a round and drafted nodes in each cell.
 
 Draws `scene.whatif` and computes nothing: what a cell is, and when it is a bound or unknown, is said in
-`decoder.whatif`. A column of growing height and the figures themselves carry the heat, so that it reads without colour.
+`decoder.analysis.what_if`. A column of growing height and the figures themselves carry the heat, so that it reads
+without colour.
 """
 
 from collections.abc import Sequence
 from itertools import zip_longest
 
-from decoder.whatif import ALIKE, Cell, Grid, WhatIf
+from decoder.analysis.what_if import ALIKE, Cell, Grid, WhatIf
 from dynatui.knobs import info
 from dynatui.render.ink import Ink, Row, Rows, best, fit, frame, inside, percent, short, width_of
 from dynatui.render.scene import Scene

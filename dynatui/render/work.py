@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from functools import lru_cache
 from itertools import zip_longest
 
-from decoder.levels import Levels
-from decoder.metrics import Tally
+from decoder.analysis.metrics import Tally
+from decoder.analysis.tree_levels import Levels
 from dynatui.fold.state import RunState
 from dynatui.fold.tokens import Token
 from dynatui.render.ink import Row, Rows, best, fit, frame, inside, joined, percent, share, short, trend

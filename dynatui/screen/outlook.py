@@ -7,10 +7,10 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Generic, TypeVar
 
+from decoder.analysis.what_if import WhatIf, what_if
 from decoder.config import Auto, DynaTree
 from decoder.knobs import KnobName
-from decoder.steering import Stage
-from decoder.whatif import WhatIf, what_if
+from decoder.session.steering import Stage
 from dynatui.fold.pin import Pin
 from dynatui.fold.search import hits
 from dynatui.fold.state import RunState

@@ -12,8 +12,8 @@ from decoder.config import RulesName, RunConfig
 from decoder.errors import DecoderError, RecordingError, not_importable
 from decoder.events import Event, Round
 from decoder.knobs import KnobName
-from decoder.resident.passes import of_run
-from decoder.steering import Stage, Steering
+from decoder.session.cuda_graph.pass_sizes import of_run
+from decoder.session.steering import Stage, Steering
 from dynatui.fold.state import Failure, Loading, Prompt, Record
 from dynatui.keep.recording import Recorder, placed, run_so_far
 from dynatui.session import Session

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from decoder.config import RulesName, RunConfig
 from decoder.knobs import KnobName
-from decoder.steering import Stage
+from decoder.session.steering import Stage
 from dynatui.fold.state import Record
 from dynatui.session import Session
 from dynatui.sources.breaks import Conditions

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from tests.decoder.lab import Lab
+from tests.decoder.makers import Lab
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -11,15 +11,16 @@ from msgspec import structs
 from decoder import RunConfig, decode, load_pair, methods
 from decoder.bench import table
 from decoder.bench.job import OnTexts, measure_texts
-from decoder.checkpoints import load_config
 from decoder.decoding_path import EXACT, LEAN, MODULE, DecodingPath, decoding_path, expected_path
 from decoder.events import Run
-from decoder.models import LanguageModel, Pair
-from decoder.resident.compiled import Compiled
-from decoder.resident.forward import reading_bytes, static_forward
-from decoder.resident.module import ModuleStatic
-from decoder.resident.seat import Seats
-from tests.decoder.lab import Lab
+from decoder.forward.language_model import LanguageModel
+from decoder.forward.static.hf import ModuleStatic
+from decoder.forward.static.static_forward import reading_bytes, static_forward
+from decoder.models.checkpoints import load_config
+from decoder.models.pair import Pair
+from decoder.session.cuda_graph.compiled import Compiled
+from decoder.session.cuda_graph.slots import Seats
+from tests.decoder.makers import Lab
 
 CPU = torch.device("cpu")
 UNKNOWN = "Qwen3ForCausalLM has no lean form"
@@ -139,8 +140,8 @@ def test_sessions_go_the_way_that_is_told(
     pair = replace(settled(lab, "neox"), exact=exact)
     pair.seats.refused = refused
     monkeypatch.setattr(pair.target, "device", torch.device("cuda"))
-    monkeypatch.setattr("decoder.resident.session.ResidentSession", lambda *_: "the device's")
-    monkeypatch.setattr("decoder.engine.TreeSession", lambda *_: "the host's")
+    monkeypatch.setattr("decoder.session.cuda_graph.session.ResidentSession", lambda *_: "the device's")
+    monkeypatch.setattr("decoder.session.host.TreeSession", lambda *_: "the host's")
     opened: Any = methods.METHODS["ar"].open(pair, [1, 2], RunConfig())
     assert opened == ("the host's" if decoding_path(pair).name == "host" else "the device's")
     assert (opened == "the host's") is bool(exact or refused)

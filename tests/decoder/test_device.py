@@ -9,7 +9,7 @@ import torch
 from decoder import load_pair, loading
 from decoder.bench import shapes
 from decoder.device import CUDNN_RANK, set_up
-from tests.decoder.lab import Lab
+from tests.decoder.makers import Lab
 
 CUDA, CPU = torch.device("cuda"), torch.device("cpu")
 

@@ -14,9 +14,9 @@ from transformers import AutoModelForCausalLM, BloomConfig
 from decoder import RunConfig, decode, load_pair, loading
 from decoder.errors import ConfigError, ModelError, PairError, PromptError, first_line
 from decoder.events import Round
-from decoder.models import Pair
+from decoder.models.pair import Pair
 from tests import tiny
-from tests.decoder.lab import Lab
+from tests.decoder.makers import Lab
 
 
 def load(target: Path | None, draft: Path | None, dtype: str = "float32", device: str = "cpu") -> None:

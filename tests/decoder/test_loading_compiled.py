@@ -9,8 +9,8 @@ import torch
 from decoder import load_pair, loading
 from decoder.bench import shapes
 from decoder.errors import ConfigError
-from decoder.models import Pair
-from tests.decoder.lab import Lab
+from decoder.models.pair import Pair
+from tests.decoder.makers import Lab
 
 SHAPE = {
     "model_type": "gpt_neox",

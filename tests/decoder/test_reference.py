@@ -3,7 +3,7 @@
 import pytest
 
 from decoder.config import DynaTree, Fixed, Linear
-from tests.decoder.lab import Lab
+from tests.decoder.makers import Lab
 from tests.reference import greedy, simulate
 from tests.tiny import FAMILIES
 

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 from msgspec import structs
 
+from decoder.analysis.metrics import fold
 from decoder.config import Auto
 from decoder.events import SCHEMA, Event, Knob, Round, Run, Start, Summary, decode_line
-from decoder.metrics import fold
 from decoder.schema import Upgrade
 
 TRACE = Path(__file__).parents[1] / "traces" / "schema-1-auto.jsonl"

@@ -3,10 +3,10 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+from decoder.analysis.metrics import Race
 from decoder.config import RunConfig
 from decoder.events import End, Event, Round, Run, Start, Summary
-from decoder.metrics import Race
-from decoder.steering import Steering
+from decoder.session.steering import Steering
 
 WORDS = ("Once ", "upon ", "a ", "time")
 

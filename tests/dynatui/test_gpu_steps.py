@@ -264,7 +264,7 @@ def test_tests_are_found_where_plugins_of_the_project_are_missing(step: Step) ->
     assert collected.returncode == 0, collected.stdout + collected.stderr
     found = [line for line in collected.stdout.splitlines() if "::" in line]
     assert len(found) > (80 if step.name == "tests" else 3)
-    assert all("test_resident_graphs.py" in line for line in found)
+    assert all("test_graphs.py" in line for line in found)
 
 
 def test_the_profile_s_options_exist_and_the_machine_s_program_is_one() -> None:

@@ -15,7 +15,8 @@ from tests.dynatui.fake_engine import story
 
 ENGINE_ONLY = {"torch", "transformers", "datasets", "jaxtyping"}
 SCREEN_ONLY = {"dynatui", "textual", "rich", "typer"}
-LIGHT = ["decoder", *(f"decoder.{name}" for name in ("config", "errors", "events", "methods", "metrics", "steering"))]
+LIGHT_MODULES = ("config", "errors", "events", "methods", "analysis.metrics", "session.steering")
+LIGHT = ["decoder", *(f"decoder.{name}" for name in LIGHT_MODULES)]
 
 
 def loaded(code: str, cwd: Path) -> set[str]:

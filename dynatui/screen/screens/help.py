@@ -11,7 +11,7 @@ from rich.style import Style
 from rich.table import Table
 from rich.text import Text
 
-from decoder.metrics import FIGURES, Figure
+from decoder.analysis.metrics import FIGURES, Figure
 from dynatui.keys import Group, Key, Keymap, Mode
 from dynatui.render.guide import GUIDE
 from dynatui.render.status import caps

@@ -307,7 +307,7 @@ def test_what_would_be_loaded_is_looked_for_but_not_fetched(
 
 
 def test_a_folder_without_weights_is_a_problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from decoder.checkpoints import EMBEDDED_DRAFT  # noqa: PLC0415 - imports torch
+    from decoder.models.checkpoints import EMBEDDED_DRAFT  # noqa: PLC0415 - imports torch
 
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     for path in EMBEDDED_DRAFT.glob("*.json"):

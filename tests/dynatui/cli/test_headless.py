@@ -13,8 +13,8 @@ from msgspec import structs
 from decoder.config import RunConfig
 from decoder.errors import DeviceError, PairError, RecordingError
 from decoder.events import End, Event, Figures, Run, Summary
-from decoder.resident.passes import of_run
-from decoder.steering import Steering
+from decoder.session.cuda_graph.pass_sizes import of_run
+from decoder.session.steering import Steering
 from dynatui.cli import headless
 from dynatui.cli.streams import OutputError, ReaderLeftError
 from dynatui.cli.transcript import Transcript, table

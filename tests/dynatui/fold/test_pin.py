@@ -9,9 +9,9 @@ import pytest
 from msgspec import structs
 from numpy.typing import NDArray
 
+from decoder.analysis.metrics import fold
+from decoder.append_only import Grown
 from decoder.events import Event, Knob
-from decoder.grown import Grown
-from decoder.metrics import fold
 from dynatui.fold.lane import LaneState
 from dynatui.fold.pin import (
     LEAST,

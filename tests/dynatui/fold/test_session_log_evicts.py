@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable, Sequence
 
+from decoder.analysis.metrics import Race
 from decoder.events import Event, Knob
-from decoder.metrics import Race
 from dynatui.fold import session_log
 from dynatui.fold.session_log import SessionLog
 from tests.dynatui.render.scripted import run, tree_round

@@ -5,10 +5,10 @@ from dataclasses import asdict
 import pytest
 from msgspec import structs
 
+from decoder.analysis.metrics import fold
 from decoder.config import DynaTree, Fixed, Linear
 from decoder.events import End, Event, Knob, Round, Summary
 from decoder.knobs import KnobName
-from decoder.metrics import fold
 from dynatui.fold.lane import IN_A_ROW, Curve
 from dynatui.fold.state import Failure, Loading, Prompt, RunState, apply
 from tests.dynatui.render.scripted import HOSTILE, plain_round, run, state_of, story, tree_round

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from decoder.events import Event
-from decoder.steering import Stage, StageName
+from decoder.session.steering import Stage, StageName
 from dynatui.fold.state import RunState
 from dynatui.render.ink import Rows, in_ascii, width_of
 from dynatui.render.scene import HEATS, Scene

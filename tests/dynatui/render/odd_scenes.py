@@ -6,7 +6,7 @@ from typing import Any
 from msgspec import structs
 
 from decoder.events import End, Figures, Knob, Knobs, Round
-from decoder.steering import Stage
+from decoder.session.steering import Stage
 from dynatui.fold.pin import Pin
 from dynatui.fold.results import Results, noted
 from dynatui.fold.state import Failure, Loading, Prompt, RunState

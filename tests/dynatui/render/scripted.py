@@ -5,11 +5,11 @@ from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
 
+from decoder.analysis.metrics import fold
 from decoder.config import DynaTree, RulesName, RunConfig
 from decoder.events import End, Event, Knob, Knobs, Round, Run, Start, Summary
 from decoder.knobs import KnobName
-from decoder.metrics import fold
-from decoder.steering import Stage
+from decoder.session.steering import Stage
 from dynatui.fold.state import Prompt, Record, RunState, apply
 from dynatui.render.ink import Row, text_of
 from dynatui.render.scene import Scene

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
+from decoder.analysis.metrics import FIGURES
 from decoder.events import Figures
-from decoder.metrics import FIGURES
 from dynatui.cli.transcript import table
 from dynatui.fold.pin import Pin
 from dynatui.render import (

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
+from decoder.append_only import Grown
 from decoder.events import Knob
-from decoder.grown import Grown
 from decoder.knobs import KNOBS
 from dynatui.fold.lane import Curve
 from dynatui.fold.pin import Pin

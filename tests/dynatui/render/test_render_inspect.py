@@ -5,8 +5,8 @@ import math
 from hypothesis import given
 from msgspec import structs
 
+from decoder.append_only import Grown
 from decoder.events import Event, Knobs
-from decoder.grown import Grown
 from dynatui.fold.state import RunState
 from dynatui.render.inspect import inspect
 from dynatui.render.scene import Scene

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from decoder.events import Round
-from decoder.steering import Stage
+from decoder.session.steering import Stage
 from dynatui.render.ink import text_of
 from dynatui.render.mask import ancestors, mask
 from dynatui.render.scene import Scene

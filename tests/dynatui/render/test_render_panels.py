@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from msgspec import structs
 from rich.console import Console, RenderableType
 
+from decoder.analysis.metrics import FIGURES
 from decoder.events import End, Knob, Summary
-from decoder.metrics import FIGURES
-from decoder.steering import Stage
+from decoder.session.steering import Stage
 from dynatui.fold.pin import Pin
 from dynatui.fold.state import Failure, Loading, Prompt, RunState
 from dynatui.gpu import GpuLoad

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from decoder.events import Limit, Round
-from decoder.steering import Stage
+from decoder.session.steering import Stage
 from dynatui.render.rounds import chosen, path_logprobs, piece_text, round_of
 from dynatui.render.scene import Scene
 from dynatui.render.tree import nodes, tree, walk

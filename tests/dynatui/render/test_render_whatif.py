@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from decoder.whatif import Cell, Grid, WhatIf
+from decoder.analysis.what_if import Cell, Grid, WhatIf
 from dynatui.fold.state import RunState, apply
 from dynatui.render.ink import in_ascii, text_of
 from dynatui.render.scene import Scene

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
-from decoder.metrics import Tally
+from decoder.analysis.metrics import Tally
 from dynatui.fold.tokens import Token
 from dynatui.render.ink import text_of, width_of
 from dynatui.render.scene import Scene

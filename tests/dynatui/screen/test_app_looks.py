@@ -7,8 +7,8 @@ from textual import events
 from textual.command import CommandList
 from textual.pilot import Pilot
 
-from decoder.metrics import fold
-from decoder.steering import Stage
+from decoder.analysis.metrics import fold
+from decoder.session.steering import Stage
 from dynatui.fold.state import Prompt, Record
 from dynatui.screen.app import DynaApp
 from dynatui.screen.screens.breaks import BreakScreen

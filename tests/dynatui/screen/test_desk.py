@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from decoder.config import PRESETS, DynaTree, RulesName, RunConfig
-from decoder.controller import Controller
 from decoder.events import Knob
 from decoder.knobs import KnobName
-from decoder.steering import Turn
+from decoder.session.knob_state import Controller
+from decoder.session.steering import Turn
 from dynatui.cli import headless
 from dynatui.cli import main as cli
 from dynatui.cli.command_line import command_line

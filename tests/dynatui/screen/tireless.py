@@ -10,11 +10,11 @@ from typing import Any
 
 from msgspec import structs
 
+from decoder.analysis.metrics import fold
 from decoder.config import RunConfig
 from decoder.events import End, Event, Knob, Start, Summary
-from decoder.metrics import fold
-from decoder.steering import Stage, Steering
-from decoder.waiting import hold, takes_step
+from decoder.session.pausing import hold, takes_step
+from decoder.session.steering import Stage, Steering
 from tests.dynatui.render.scripted import plain_round, run, tree_round
 
 _SCRIPT = """

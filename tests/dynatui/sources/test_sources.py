@@ -14,8 +14,8 @@ import decoder
 from decoder.config import RunConfig
 from decoder.errors import PairError, PromptError, RecordingError
 from decoder.events import Event, Round, Run, Summary
-from decoder.resident.passes import of_run
-from decoder.steering import Steering
+from decoder.session.cuda_graph.pass_sizes import of_run
+from decoder.session.steering import Steering
 from dynatui.fold.state import Failure, Loading, Prompt
 from dynatui.keep.recording import Recorder
 from dynatui.keep.runs import read

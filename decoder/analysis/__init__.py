@@ -1,0 +1,1 @@
+"""What recorded rounds tell: figures, levels of trees, other knobs. Imports no torch."""

@@ -1,0 +1,234 @@
+"""Every figure, defined here and only here: a pure fold of events.
+
+Knows neither models nor screens. Rates are totals over the run, so a long round weighs as much as it lasted.
+"""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TypeVar
+
+import msgspec
+from msgspec import structs
+
+from decoder.analysis.tree_levels import Levels, by_depth, drafted_nodes, level_by_level
+from decoder.append_only import TokenLog
+from decoder.events import End, Event, Figures, Round, Run, Start
+
+Count = TypeVar("Count", int, float)
+
+
+@dataclass(frozen=True)
+class Figure:
+    """How a figure explains itself."""
+
+    key: str
+    label: str
+    formula: str
+    elsewhere: str = ""
+    """What other engines call it."""
+
+
+FIGURES = (
+    Figure("rounds", "rounds", "target verifications", "num_drafts (vLLM)"),
+    Figure("drafted", "drafted", "drafted nodes that were verified", "num_draft_tokens (vLLM), draft_n (llama.cpp)"),
+    Figure(
+        "accepted",
+        "accepted",
+        "drafted nodes that were accepted",
+        "num_accepted_tokens (vLLM), draft_n_accepted (llama.cpp)",
+    ),
+    Figure("committed", "committed", "tokens that became text"),
+    Figure("target_forwards", "target forwards", "forward passes of the target, prompt excluded"),
+    Figure("draft_forwards", "draft forwards", "forward passes of the draft, prompt excluded"),
+    Figure(
+        "tokens_per_round",
+        "L-bar",
+        "committed / rounds",
+        "block efficiency, mean acceptance length (vLLM), spec accept length (SGLang), MAT (Spec-Bench)",
+    ),
+    Figure("path_length", "l-bar", "accepted / rounds, without the bonus token"),
+    Figure("acceptance_rate", "acceptance rate", "accepted / drafted", "draft acceptance rate (vLLM)"),
+    Figure("depth_acceptance", "depth acceptance", "mean over rounds of accepted depth / depth of the tree"),
+    Figure("decode_s", "decode s", "own decode time, prompt excluded"),
+    Figure("tokens_per_second", "tokens/s", "committed / decode_s"),
+    Figure("prefill_s", "prefill s", "time to read the prompt"),
+    Figure("ttft_s", "TTFT s", "prefill_s + first round", "time to first token"),
+    Figure("tpot_s", "TPOT s", "decode_s / committed", "time per output token"),
+    Figure("draft_s", "draft s", "time spent drafting"),
+    Figure("verify_s", "verify s", "time spent in the target"),
+    Figure("commit_s", "commit s", "time spent accepting and moving keys and values"),
+    Figure("host_s", "host s", "decode_s - draft_s - verify_s - commit_s"),
+    Figure("speedup", "speed-up", "tokens_per_second / that of ar in the same run"),
+    Figure("identical_to_ar", "same as ar", "tokens equal those of ar on the common length"),
+    Figure("first_difference", "first difference", "index of the first token that differs from ar"),
+    Figure(
+        "near_tie",
+        "near tie",
+        "at the first difference both tokens score alike in float32, within twice the logit error",
+    ),
+    Figure(
+        "first_difference_gap",
+        "gap at it",
+        "float32 logit of the higher of the two tokens at the first difference minus the other's",
+    ),
+    Figure("peak_bytes", "peak bytes", "largest memory in use"),
+    Figure(
+        "distinct_8grams", "distinct 8-grams", "share of distinct runs of 8 tokens; loops lower it and inflate L-bar"
+    ),
+)
+
+
+class Tally(msgspec.Struct, frozen=True):
+    """Running totals of one method; `figures` turns them into what is shown."""
+
+    prefill_s: float | None = None
+    first_round_s: float | None = None
+    rounds: int = 0
+    drafted: int = 0
+    accepted: int = 0
+    depth_shares: float = 0.0
+    timed_tokens: int = 0
+    """Committed tokens that the decode time pays for: a burst at t = 0 came out of the prompt's time."""
+    target_forwards: int | None = 0
+    draft_forwards: int | None = 0
+    decode_s: float = 0.0
+    draft_s: float | None = 0.0
+    verify_s: float | None = 0.0
+    commit_s: float | None = 0.0
+    by_depth: Levels = ()
+    knows_tree: bool = True
+    log: TokenLog = msgspec.field(default_factory=TokenLog)
+    peak_bytes: int | None = None
+    ended: bool = False
+
+    @property
+    def tokens(self) -> Sequence[int]:
+        """What the method has committed."""
+        return self.log.tokens
+
+
+def tally_round(tally: Tally, event: Round) -> Tally:
+    """The totals after one more round."""
+    levels = by_depth(event)
+    return structs.replace(
+        tally,
+        first_round_s=event.t if tally.first_round_s is None else tally.first_round_s,
+        rounds=tally.rounds + 1,
+        drafted=tally.drafted + drafted_nodes(event),
+        accepted=tally.accepted + len(event.accepted),
+        depth_shares=tally.depth_shares + (len(event.accepted) / len(levels) if levels else 0.0),
+        timed_tokens=tally.timed_tokens + (len(event.committed) if event.t > tally.decode_s else 0),
+        target_forwards=_plus(tally.target_forwards, event.target_forwards),
+        draft_forwards=_plus(tally.draft_forwards, event.draft_forwards),
+        decode_s=event.t,
+        draft_s=_plus(tally.draft_s, event.draft_s),
+        verify_s=_plus(tally.verify_s, event.verify_s),
+        commit_s=_plus(tally.commit_s, event.commit_s),
+        by_depth=level_by_level(tally.by_depth, levels),
+        knows_tree=tally.knows_tree and event.draft_forwards is not None,
+        log=tally.log.plus(event.committed),
+    )
+
+
+def figures(tally: Tally, ar: Tally | None) -> Figures:
+    """All figures of a method, compared with ar's where there is one.
+
+    `near_tie` and `first_difference_gap` need models and stay None.
+    """
+    rate = _ratio(tally.timed_tokens, tally.decode_s)
+    ar_rate = _ratio(ar.timed_tokens, ar.decode_s) if ar else None
+    difference = first_difference(tally.tokens, ar.tokens) if ar else None
+    known = tally.knows_tree
+    parts = (tally.draft_s, tally.verify_s, tally.commit_s)
+    return Figures(
+        rounds=tally.rounds,
+        drafted=tally.drafted if known else None,
+        accepted=tally.accepted if known else None,
+        committed=len(tally.tokens),
+        target_forwards=tally.target_forwards,
+        draft_forwards=tally.draft_forwards,
+        tokens_per_round=_ratio(len(tally.tokens), tally.rounds),
+        path_length=_ratio(tally.accepted, tally.rounds) if known else None,
+        acceptance_rate=_ratio(tally.accepted, tally.drafted) if known else None,
+        depth_acceptance=_ratio(tally.depth_shares, tally.rounds) if known and tally.drafted else None,
+        decode_s=tally.decode_s,
+        tokens_per_second=rate,
+        prefill_s=tally.prefill_s,
+        ttft_s=None
+        if tally.prefill_s is None or tally.first_round_s is None
+        else tally.prefill_s + tally.first_round_s,
+        tpot_s=_ratio(tally.decode_s, tally.timed_tokens),
+        draft_s=tally.draft_s,
+        verify_s=tally.verify_s,
+        commit_s=tally.commit_s,
+        host_s=None if None in parts else tally.decode_s - math.fsum(part for part in parts if part is not None),
+        speedup=_ratio(rate, ar_rate) if rate is not None and ar_rate is not None else None,
+        identical_to_ar=None if ar is None else difference is None,
+        first_difference=difference,
+        peak_bytes=tally.peak_bytes,
+        distinct_8grams=_ratio(tally.log.distinct, tally.log.runs),
+    )
+
+
+def first_difference(tokens: Sequence[int], reference: Sequence[int]) -> int | None:
+    """Index of the first token that differs, on the common length; None when there is none."""
+    common = min(len(tokens), len(reference))
+    if tuple(tokens[:common]) == tuple(reference[:common]):  # as nearly always, and quickly
+        return None
+    return next(index for index in range(common) if tokens[index] != reference[index])
+
+
+@dataclass(frozen=True)
+class Race:
+    """The fold over one run's events."""
+
+    run: Run | None = None
+    tallies: Mapping[str, Tally] = field(default_factory=dict)
+
+    def apply(self, event: Event) -> "Race":
+        """The state after one more event; a `Run` begins anew."""
+        match event:
+            case Run():
+                return Race(event, {name: Tally() for name in event.methods})
+            case Start(method=method, prefill_s=prefill_s):
+                return self._with(method, structs.replace(self._of(method), prefill_s=prefill_s))
+            case Round(method=method):
+                return self._with(method, tally_round(self._of(method), event))
+            case End(method=method, peak_bytes=peak_bytes):
+                return self._with(method, structs.replace(self._of(method), peak_bytes=peak_bytes, ended=True))
+            case _:
+                return self
+
+    def figures(self) -> dict[str, Figures]:
+        """Figures of every method so far."""
+        return dict(self._figures)
+
+    @cached_property
+    def _figures(self) -> dict[str, Figures]:
+        # A screen asks several times a frame, and whole texts are compared.
+        ar = self.tallies.get("ar")
+        return {name: figures(tally, ar) for name, tally in self.tallies.items()}
+
+    def _of(self, method: str) -> Tally:
+        return self.tallies.get(method, Tally())
+
+    def _with(self, method: str, tally: Tally) -> "Race":
+        return Race(self.run, {**self.tallies, method: tally})
+
+
+def fold(events: Iterable[Event]) -> Race:
+    """The state after all events; figures are those of the last run in them."""
+    race = Race()
+    for event in events:
+        race = race.apply(event)
+    return race
+
+
+def _plus(total: Count | None, part: Count | None) -> Count | None:
+    return None if total is None or part is None else total + part
+
+
+def _ratio(part: float, whole: float | None) -> float | None:
+    return part / whole if whole else None

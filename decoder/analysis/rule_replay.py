@@ -1,0 +1,263 @@
+"""The growth rule of `decoder.draft.tree_rules` replayed on recorded trees, for all nodes of many rounds at once.
+
+Says for each round what these rules would have accepted, committed and drafted, and which of it is known; what is not
+known is a lower bound. In rounds of `auto`, costs have cut the recorded trees; what they cut in a round is taken to be
+cut under other rules too. Knows only arrays: which rounds, which rules and what it is for is said
+in `decoder.analysis.what_if`.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from decoder.config import AdaptiveTree, Auto, DynaTree
+from decoder.draft.tree_rules import used_depth
+from decoder.events import Round
+
+Ints: TypeAlias = NDArray[np.int64]
+Floats: TypeAlias = NDArray[np.float64]
+Bools: TypeAlias = NDArray[np.bool_]
+
+_SLACK = 1 + 1e-9
+"""Products of probabilities may be off by the last digits."""
+_FLOAT32 = 1e-6
+"""Probabilities of all tokens add up to 1 within this."""
+
+
+class Record:
+    """Recorded rounds as arrays over all their nodes, one round after the other."""
+
+    def __init__(self, rounds: Sequence[Round]) -> None:
+        sizes = np.array([len(event.tokens) for event in rounds])
+        self.starts: Ints = np.cumsum(sizes) - sizes
+        """Each round's root."""
+        self.round: Ints = np.repeat(np.arange(len(rounds)), sizes)
+        local = np.concatenate([event.parents for event in rounds])
+        self.parent: Ints = np.maximum(local, 0) + self.starts[self.round]
+        """A root is its own parent."""
+        logprobs = np.minimum(np.concatenate([event.logprobs for event in rounds]).astype(float), 0.0)
+        self.levels: list[Ints] = []
+        """The nodes below the roots, level by level."""
+        self.depth: Ints = np.zeros(len(logprobs), dtype=np.int64)
+        path = np.zeros(len(logprobs))
+        is_root = np.zeros(len(logprobs), dtype=np.bool_)
+        is_root[self.starts] = True
+        reached, left = is_root.copy(), np.flatnonzero(~is_root)
+        while len(left):
+            level = left[reached[self.parent[left]]]
+            self.depth[level] = self.depth[self.parent[level]] + 1
+            path[level] = path[self.parent[level]] + logprobs[level]
+            self.levels.append(level)
+            left = left[~reached[self.parent[left]]]
+            reached[level] = True
+        self.p: Floats = np.exp(path)
+        self._children(np.exp(logprobs), ~is_root)
+        self.paths = self._paths(rounds)
+        self.steps: Ints = np.array([len(event.accepted) for event in rounds])
+        """Accepted nodes of each round."""
+        self.committed: Ints = np.array([len(event.committed) for event in rounds])
+        knobs = [(event.knobs.tau_h, event.knobs.tau_l, event.knobs.d0) for event in rounds if event.knobs]
+        own: Floats = np.array(knobs, dtype=float).T[:, self.round] if len(knobs) == len(rounds) else np.empty((3, 0))
+        self.tau_h, self.tau_l, self.d0 = own
+        """The knobs that each node was drafted under."""
+
+    def _children(self, q: Floats, drafted: Bools) -> None:
+        nodes = np.arange(len(q))
+        below, above = nodes[drafted], self.parent[drafted]
+        self.kids: Ints = np.bincount(above, minlength=len(q))
+        """Recorded children of each node."""
+        first = np.zeros(len(q), dtype=np.int64)
+        first[above[::-1]] = below[::-1]
+        self.rank: Ints = np.where(drafted, nodes - first[self.parent], 0)
+        """Place among the siblings, the most probable first."""
+        self.c: Floats = np.where(self.kids > 0, q[first], np.nan)
+        """The draft's largest probability after each node, where it was recorded."""
+        rest = 1 + _FLOAT32 - np.bincount(above, weights=q[drafted], minlength=len(q))
+        least = q[np.minimum(first + self.kids - 1, len(q) - 1)]
+        self.tail: Floats = np.where(self.kids > 0, np.clip(np.minimum(least, rest), 0.0, 1.0), 1.0)
+        """No token after the node that was not recorded is more probable than this."""
+        self.below: Ints = np.searchsorted(np.maximum.accumulate(self.parent), nodes, side="right")
+        """The first node of the round that stands behind the node's children in the order of drafting."""
+
+    def _paths(self, rounds: Sequence[Round]) -> Ints:
+        """Root and accepted nodes of each round in a row, filled up with -1."""
+        longest = max(len(event.accepted) for event in rounds)
+        paths = np.full((len(rounds), longest + 2), -1)
+        for row, (event, start) in enumerate(zip(rounds, self.starts.tolist(), strict=True)):
+            paths[row, : len(event.accepted) + 1] = [start, *(start + node for node in event.accepted)]
+        return paths
+
+    def total(self, values: NDArray[np.generic]) -> Ints:
+        """Sum over each round's nodes."""
+        found: Ints = np.add.reduceat(values, self.starts, dtype=np.int64)
+        return found
+
+    def running(self, values: NDArray[np.generic]) -> Ints:
+        """Sum over the nodes of the same round up to each, the node itself included."""
+        sums: Ints = np.cumsum(values, dtype=np.int64)
+        before = sums[self.starts] - values[self.starts].astype(np.int64)
+        return sums - before[self.round]
+
+
+@dataclass(frozen=True)
+class Judged:
+    """One entry a round; a count that is not known is a lower bound."""
+
+    accepted: Ints
+    accepted_known: Bools
+    tokens: Ints
+    tokens_known: Bools
+    drafted: Ints
+    drafted_known: Bools
+
+
+@dataclass(frozen=True)
+class _Growth:
+    """How far the recorded nodes would have grown."""
+
+    alive: Bools
+    """Nodes that would have been drafted as well, if there were room for all; roots included."""
+    more: Bools
+    """Nodes that would have had children which the record lacks."""
+    further: Ints
+    """So many more children, where that is known."""
+    open: Bools
+    """Nodes below which the record cannot tell how many nodes there would have been."""
+
+
+_Choice: TypeAlias = tuple[Bools, Bools, Callable[[Ints], Bools]]
+"""Which nodes surely stay, which surely do not, and which of some nodes surely have no room for further children."""
+
+
+def judged(record: Record, rules: DynaTree | Auto) -> Judged:
+    """What these rules would have done in each round, as far as the record can tell."""
+    growth = _grown(record, rules)
+    most = math.inf
+    if isinstance(rules, Auto):
+        growth = _as_costs_allow(record, rules, growth)
+        kept, cut, shut = _whole(growth)
+    else:
+        most = float(rules.n_max)
+        kept, cut, shut = (_best if rules.selection == "best" else _breadth_first)(record, rules, growth)
+    sure = record.total(growth.alive) - 1 + record.total(growth.further)
+    drafted_known = (record.total(growth.open) == 0) | (sure >= most)
+    rows = np.arange(len(record.steps))
+    there = (record.paths >= 0) & kept[record.paths]
+    accepted = np.argmin(there, axis=1) - 1
+    last, following = record.paths[rows, accepted], record.paths[rows, accepted + 1]
+    at_end = accepted == record.steps
+    ends = np.where(at_end, ~growth.more[last] | shut(last), ~growth.alive[following] | cut[following])
+    # A text that was cut ends at the same token under all rules.
+    was_cut = record.committed <= record.steps
+    return Judged(
+        accepted=accepted,
+        accepted_known=ends,
+        tokens=np.where(was_cut, np.minimum(accepted + 1, record.committed), accepted + 1),
+        tokens_known=ends | (was_cut & (accepted + 1 >= record.committed)),
+        drafted=np.minimum(sure, most).astype(np.int64),
+        drafted_known=drafted_known,
+    )
+
+
+def _grown(record: Record, rules: AdaptiveTree) -> _Growth:
+    """The rules of `policy.least_probability` and `policy.breadth`, for all nodes at once."""
+    low, mid, high = rules.branching
+    expandable = _expandable(rules, record.depth, record.p)
+    width = np.where(record.c >= rules.tau_h, low, np.where(record.c < rules.tau_l, high, mid))
+    recorded = record.kids > 0
+    follows = expandable[record.parent] & (record.rank < width[record.parent])
+    alive = np.zeros(len(follows), dtype=np.bool_)
+    alive[record.starts] = True
+    for level in record.levels:
+        alive[level] = follows[level] & alive[record.parent[level]]
+    grows = alive & expandable
+    further = np.where(grows & recorded, np.maximum(width - record.kids, 0), 0)
+    deeper = (further > 0) & _expandable(rules, record.depth + 1, record.p * record.tail * _SLACK)
+    return _Growth(alive, (grows & ~recorded) | (further > 0), further, (grows & ~recorded) | deeper)
+
+
+def _as_costs_allow(record: Record, rules: AdaptiveTree, growth: _Growth) -> _Growth:
+    """The same where a node that had fewer children than its own rules allowed gets no more: they cost too much."""
+    more = growth.more & ~_lacks_children(record, rules)
+    return _Growth(growth.alive, more, np.zeros_like(growth.further), more)
+
+
+def _lacks_children(record: Record, rules: AdaptiveTree) -> Bools:
+    """Nodes that had fewer children than their own rules allowed: these, but for the knobs that each round tells."""
+    low, mid, high = rules.branching
+    width = np.where(record.c >= record.tau_h, low, np.where(record.c < record.tau_l, high, mid))
+    shallow = (record.depth < np.floor(record.d0 + 0.5)) | (record.p >= rules.rho_deep)
+    likely = (record.depth < rules.d_max) & (record.p >= max(rules.rho_stop, rules.tau))
+    found: Bools = likely & shallow & (record.kids < width)
+    return found
+
+
+def _expandable(rules: AdaptiveTree, depth: Ints, p: Floats) -> Bools:
+    shallow = (depth < used_depth(rules.d0)) | (p >= rules.rho_deep)
+    found: Bools = (depth < rules.d_max) & (p >= max(rules.rho_stop, rules.tau)) & shallow
+    return found
+
+
+def _whole(growth: _Growth) -> _Choice:
+    """Where there is no N_max."""
+    nowhere = np.zeros_like(growth.alive)
+    return growth.alive, nowhere, nowhere.__getitem__
+
+
+def _breadth_first(record: Record, rules: DynaTree, growth: _Growth) -> _Choice:
+    """Where the first N_max nodes in breadth-first order stay."""
+    further_before = record.running(growth.further) - growth.further
+    open_before = record.running(growth.open) - growth.open
+    drafted = record.running(growth.alive) - 1
+    place = drafted + further_before[record.parent]
+    most = np.where(open_before[record.parent] > 0, _most_nodes(rules, record.depth), place)
+    place_of_next = drafted[record.below - 1] + further_before + 1
+    shut = place_of_next > rules.n_max
+    return growth.alive & (most <= rules.n_max), place > rules.n_max, shut.__getitem__
+
+
+def _best(record: Record, rules: DynaTree, growth: _Growth) -> _Choice:
+    """Where the N_max most probable nodes stay; ties in the order of drafting."""
+    order = np.lexsort((-record.p, ~growth.alive, record.round))
+    place = np.empty(len(order), dtype=np.int64)
+    place[order] = np.arange(len(order)) - record.starts[record.round[order]]
+    unknown = np.where(growth.more, _most_probable_child(record, rules), 0.0)
+    highest = np.maximum.reduceat(unknown, record.starts)[record.round]
+    with np.errstate(divide="ignore"):
+        # Disjoint paths: at any depth at most 1/p of them are at least p probable.
+        most = np.where(highest >= record.p, rules.d_max / record.p * _SLACK, place)
+    kept = growth.alive & (most <= rules.n_max)
+
+    def shut(nodes: Ints) -> Bools:
+        """One node a round: whether as many nodes as stay are more probable than its unknown children."""
+        better = growth.alive & (record.p > unknown[nodes][record.round])
+        found: Bools = record.total(better) - 1 >= rules.n_max
+        return found
+
+    return kept, place > rules.n_max, shut
+
+
+def _most_probable_child(record: Record, rules: DynaTree) -> Floats:
+    """No unknown child of a node has a path more probable than this, if `n_max` and selection were those of the record.
+
+    Where a full tree lacks a child that its own rules allowed, that child lost to every node which stayed.
+    """
+    full = record.total(np.ones_like(record.p)) - 1 >= rules.n_max
+    least = np.where(full, np.nextafter(np.minimum.reduceat(record.p, record.starts), 0.0), np.inf)[record.round]
+    child: Floats = record.p * record.tail * _SLACK
+    return np.where(_lacks_children(record, rules), np.minimum(child, least), child)
+
+
+def _most_nodes(rules: DynaTree, depth: Ints) -> Floats:
+    """As many nodes as there can be down to each depth: of a level, at most 1/rho_stop nodes have children."""
+    widest = float(max(rules.branching))
+    with np.errstate(divide="ignore", over="ignore"):
+        most = widest * np.floor(np.divide(1.0, max(rules.rho_stop, rules.tau)) + _FLOAT32)
+        levels = np.minimum(widest ** np.arange(int(depth.max()) + 1, dtype=float), most)
+    levels[0] = 0.0
+    found: Floats = np.cumsum(levels)[depth]
+    return found

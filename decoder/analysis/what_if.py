@@ -1,0 +1,253 @@
+"""What other tau_h, tau_l and D0 would have drafted and accepted in recorded rounds, where the record can tell.
+
+A recorded tree holds the draft's probabilities of the tokens that it drafted and of no others. The growth rule of
+`decoder.draft.tree_rules` is replayed on it: where the new rule asks for less than was recorded, all is known; where it
+asks for more, the tree is known up to there. What cannot be known is None, never a guess; what is sure all the same
+stands beside it as a lower bound. Along the accepted path the target's choice is recorded, so children that were not
+drafted there do not matter before its end; at its end the target chose a token that was not drafted, and whether a
+wider or deeper tree would have held it is not in the record.
+
+Where only the most probable nodes stay, what a full tree lacks lost to all that it holds. In rounds of `auto`, costs
+have cut the recorded trees besides: what did not pay in a round is taken not to pay under other knobs either, so a cell
+says what these allow of what would pay.
+
+An estimate all the same: every round is taken by itself, from the place where it began, while under other rules the
+rounds would have begun at other places; and history is taken to stand still. Knows neither models nor screens, and
+works on all rounds at once: one pass costs a fraction of a millisecond.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal, TypeAlias
+
+from decoder.analysis.rule_replay import Judged, Record, judged
+from decoder.analysis.tree_levels import ROOT_IS_DRAFTED, depths
+from decoder.config import Auto, DynaTree
+from decoder.draft.tree_rules import used_depth
+from decoder.events import Round
+from decoder.knobs import KNOB_GAP
+
+ROUNDS = 50
+"""So many of the newest rounds are looked at."""
+LEAST_SHARE = 0.5
+"""A cell is shown when at least this share of the rounds could be judged."""
+LEAST_ROUNDS = 5
+"""A cell is shown when at least so many rounds could be judged."""
+ALIKE = 0.005
+"""Tokens a round that differ by less are the same."""
+_NODES = 6000
+"""Fewer rounds are looked at when their trees are larger than this together."""
+_DEEPEST = 128
+"""No tree of ours is as deep."""
+_LINES = 5
+"""Rows and columns of a table, where the bounds have room for them."""
+_SLACK = 1e-6
+"""Steps add up to a bound within this."""
+
+Axis: TypeAlias = Literal["tau_h", "tau_l", "d0"]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What other rules would have done in one round; None: the record cannot tell."""
+
+    accepted: int | None
+    accepted_at_least: int
+    tokens: int | None
+    """Committed tokens: what is accepted and the target's own, cut where the text ended."""
+    tokens_at_least: int
+    drafted: int | None
+    drafted_at_least: int
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What one pair of values would have done, over all rounds of the record.
+
+    The means count in every round; a round that could not be judged counts with what is sure. So a mean is exact when
+    every round was judged, and a lower bound else: leaving such rounds out would flatter or wrong the cell, since a
+    record can tell least about the rounds that went best.
+    """
+
+    rounds: int
+    judged: int
+    """Rounds whose tokens are known."""
+    tokens: float
+    """Tokens per round (L-bar), or at least so many."""
+    drafted_judged: int
+    """Rounds whose drafted nodes are known."""
+    drafted: float
+    """Drafted nodes a round, or at least so many."""
+
+    @property
+    def share(self) -> float:
+        """Share of the rounds whose tokens are known."""
+        return self.judged / self.rounds if self.rounds else 0.0
+
+    @property
+    def exact(self) -> bool:
+        """Whether `tokens` is a value and no bound."""
+        return 0 < self.rounds == self.judged
+
+    @property
+    def drafted_exact(self) -> bool:
+        """Whether `drafted` is a value and no bound."""
+        return 0 < self.rounds == self.drafted_judged
+
+    @property
+    def known(self) -> bool:
+        """Whether enough rounds were judged to say anything."""
+        return self.judged >= LEAST_ROUNDS and self.share >= LEAST_SHARE
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Cells over two knobs: a row for each value of one, a column for each value of the other."""
+
+    down: Axis
+    rows: tuple[float, ...]
+    """Rising values of `down`."""
+    across: Axis
+    columns: tuple[float, ...]
+    """Rising values of `across`; D0 as it is used, a whole number."""
+    cells: tuple[tuple[Cell, ...], ...]
+    present: tuple[int, int]
+    """Row and column of the values in force."""
+
+    @property
+    def here(self) -> Cell:
+        """The cell of the values in force."""
+        row, column = self.present
+        return self.cells[row][column]
+
+    def places(self) -> list[tuple[int, int]]:
+        """Row and column of the cells of which enough is known."""
+        return [(i, j) for i, row in enumerate(self.cells) for j, cell in enumerate(row) if cell.known]
+
+
+@dataclass(frozen=True)
+class WhatIf:
+    """The tables that the screen shows, both around the values in force."""
+
+    breadth: Grid
+    """tau_h down, D0 across."""
+    doubt: Grid
+    """tau_l down, D0 across."""
+    rounds: int
+    """Rounds that were looked at."""
+    by_costs: bool = False
+    """Whether costs have cut the trees."""
+
+    @property
+    def grids(self) -> tuple[Grid, Grid]:
+        """Both tables."""
+        return self.breadth, self.doubt
+
+    @property
+    def cells(self) -> tuple[Cell, ...]:
+        """All cells of both tables."""
+        return tuple(cell for grid in self.grids for row in grid.cells for cell in row)
+
+    def best(self) -> tuple[Grid, int, int] | None:
+        """Table, row and column of the known cell with the most tokens a round.
+
+        Among those that are alike: where the drafted nodes are known, then the fewest of them, then what is next to the
+        values in force.
+        """
+        places = [(grid, row, column) for grid in self.grids for row, column in grid.places()]
+        return max(places, key=lambda place: _merit(*place), default=None)
+
+
+def what_if(past: Sequence[Round], rules: DynaTree | Auto) -> WhatIf | None:
+    """Both tables from the newest rounds of one method; None when there is nothing to judge.
+
+    Args:
+        past: Rounds of one method, the oldest first, under these rules but for tau_h, tau_l and D0, of which each round
+            tells its own.
+        rules: Those in force; the tables are built around them.
+    """
+    rounds = _newest(past)
+    if not rounds:
+        return None
+    record = Record(rounds)
+    return WhatIf(_grid(record, rules, "tau_h"), _grid(record, rules, "tau_l"), len(rounds), isinstance(rules, Auto))
+
+
+def replayed(event: Round, rules: DynaTree | Auto) -> Verdict | None:
+    """What these rules would have done in a recorded round; None for a round without DynaTree's tree.
+
+    Under the rules of the record itself the verdict is the record, but for a case that an event cannot tell from
+    others: the context had no room for a deeper tree.
+    """
+    if not _has_tree(event):
+        return None
+    found = judged(Record([event]), rules)
+    accepted, drafted = int(found.accepted[0]), int(found.drafted[0])
+    tokens = int(found.tokens[0])
+    return Verdict(
+        accepted=accepted if found.accepted_known[0] else None,
+        accepted_at_least=accepted,
+        tokens=tokens if found.tokens_known[0] else None,
+        tokens_at_least=tokens,
+        drafted=drafted if found.drafted_known[0] else None,
+        drafted_at_least=drafted,
+    )
+
+
+def _has_tree(event: Round) -> bool:
+    """Whether the round drafted a tree by these rules, with an accepted path in it; a recording may claim anything."""
+    if event.knobs is None or event.method in ROOT_IS_DRAFTED:
+        return False
+    if max(depths(event.parents)) > _DEEPEST:
+        return False
+    above = [0, *event.accepted]
+    return all(event.parents[node] == parent for parent, node in zip(above, event.accepted, strict=False))
+
+
+def _newest(past: Sequence[Round]) -> list[Round]:
+    rounds: list[Round] = []
+    nodes = 0
+    for event in reversed(past[-ROUNDS:]):
+        nodes += len(event.tokens)
+        if nodes > _NODES and rounds:
+            break
+        if _has_tree(event):
+            rounds.append(event)
+    return rounds[::-1]
+
+
+def _around(value: float, low: float, high: float, step: float) -> tuple[float, ...]:
+    """The value and its nearest neighbours at whole steps within the bounds, rising."""
+    apart = [step * count for count in range(-_LINES, _LINES + 1)]
+    inside = [value + way for way in apart if low - _SLACK <= value + way <= high + _SLACK or way == 0]
+    nearest = sorted(inside, key=lambda other: abs(other - value))[:_LINES]
+    return tuple(sorted(other if other == value else min(high, max(low, other)) for other in nearest))
+
+
+def _grid(record: Record, rules: DynaTree | Auto, down: Literal["tau_h", "tau_l"]) -> Grid:
+    value, low, high = rules.tau_h, rules.tau_l + KNOB_GAP, 1.0
+    if down == "tau_l":
+        value, low, high = rules.tau_l, KNOB_GAP, rules.tau_h - KNOB_GAP
+    used = float(used_depth(rules.d0))
+    rows, columns = _around(value, low, high, 0.1), _around(used, 1.0, rules.d_max - 1.0, 1.0)
+    cells = []
+    for row in rows:
+        turned = replace(rules, tau_h=row) if down == "tau_h" else replace(rules, tau_l=row)
+        cells.append(tuple(_cell(judged(record, replace(turned, d0=d0))) for d0 in columns))
+    return Grid(down, rows, "d0", columns, tuple(cells), (rows.index(value), columns.index(used)))
+
+
+def _cell(found: Judged) -> Cell:
+    return Cell(
+        rounds=len(found.tokens),
+        judged=int(found.tokens_known.sum()),
+        tokens=float(found.tokens.mean()),
+        drafted_judged=int(found.drafted_known.sum()),
+        drafted=float(found.drafted.mean()),
+    )
+
+
+def _merit(grid: Grid, row: int, column: int) -> tuple[int, bool, float, int]:
+    cell, (here_row, here_column) = grid.cells[row][column], grid.present
+    way = abs(row - here_row) + abs(column - here_column)
+    return round(cell.tokens / ALIKE), cell.drafted_exact, -round(cell.drafted, 1), -way

@@ -1,0 +1,211 @@
+"""The draft model's side of a round: it catches up with the text, then grows a tree level by level.
+
+Keeps its keys and values across rounds: a drafted node that was accepted is not computed again. Knows nothing of the
+target. One forward pass brings the next-token distributions of a whole level (DynaTree paper, section 3.1).
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from decoder.draft.tree_rules import Growth
+from decoder.draft.tree_size.controller import NodeBudget
+from decoder.forward.language_model import LanguageModel
+from decoder.tree import TokenTree, visibility
+
+MORE_ROWS = 1024
+"""Room that is made at once: a cache that grew level by level would be copied level by level."""
+
+
+@dataclass(slots=True)
+class Children:
+    """The best next tokens after one node."""
+
+    tokens: list[int]
+    logprobs: list[float]
+
+    @property
+    def confidence(self) -> float:
+        """Largest next-token probability."""
+        return math.exp(self.logprobs[0])
+
+
+class Drafter:
+    """The draft, its cache and a count of its forward passes."""
+
+    def __init__(self, model: LanguageModel, vocabulary: int, capacity: int) -> None:
+        self.cache = model.new_cache(capacity)
+        self.forwards = 0
+        self._capacity = capacity
+        self._model = model
+        self._vocabulary = vocabulary
+        self._rows: dict[int, int] = {}
+        """Cache row of each node that was forwarded in this round."""
+        self._seen: dict[int, list[int]] = {}
+        """The rows of such a node and its ancestors, counted from the first row that does not belong to the text."""
+
+    def reserve(self, capacity: int) -> None:
+        """Makes room for `capacity` rows of the text and of a tree; a tree of which more is tried makes room itself."""
+        self._capacity = max(self._capacity, capacity)
+        self.cache.reserve(capacity)
+
+    def read(self, tokens: Sequence[int]) -> None:
+        """Takes in the prompt."""
+        self._model.read(self.cache, tokens)
+
+    def catch_up(self, text: Sequence[int], count: int) -> Children:
+        """Forwards what the cache lacks of `text`; returns the `count` best tokens after it."""
+        logits = self._model.read(self.cache, text[self.cache.length :])
+        self.forwards += 1
+        return best_children(self._known(logits[None]), count)[0]
+
+    def catch_up_aloud(self, text: Sequence[int], count: int, latest: int) -> list[Children]:
+        """The same, but returns the `count` best tokens after each of the `latest` tokens at most that it lacked."""
+        start = max(self.cache.length, len(text) - latest)
+        if start > self.cache.length:
+            self._model.read(self.cache, text[self.cache.length : start])
+            self.forwards += 1
+        positions = range(start, len(text))
+        visible = np.tri(len(positions), dtype=np.bool_)
+        logits = self._model.forward(self.cache, text[start:], positions, visible)
+        self.cache.keep(positions)
+        self.forwards += 1
+        return best_children(self._known(logits), count)
+
+    def grow(
+        self,
+        tree: TokenTree,
+        growth: Growth,
+        children: Children | None,
+        deepest: int,
+        budget: NodeBudget | None = None,
+    ) -> TokenTree:
+        """Grows `tree`, which holds its root alone.
+
+        Args:
+            tree: The root.
+            growth: The method's rules.
+            children: The best tokens after the root when it belongs to the text; None when it must be forwarded.
+            deepest: Largest depth that the models' context has room for.
+            budget: What decides, after the rules, which nodes are worth their time; it chooses the best.
+
+        Returns:
+            The tree that is to be verified.
+        """
+        self._rows, self._seen = {}, {}
+        best = growth.selection == "best"
+        level = [0]
+        while level and tree.depths[level[0]] < deepest and (best or len(tree) <= growth.n_max):
+            parents = _parents(tree, level if budget else _staying(tree, level, growth), growth)
+            if budget and not children:
+                parents = budget.worth_growing(parents)
+            if not parents:
+                break
+            found = [children] if children else self._forward_level(tree, parents, growth.widest)
+            children = None
+            level = []
+            for parent, options in zip(parents, found, strict=True):
+                width = growth.breadth(options.confidence)
+                if budget:
+                    budget.grown(parent, options.tokens, options.logprobs, width)
+                room = width if best else min(width, max(0, growth.n_max + 1 - len(tree)))
+                level += tree.grow(parent, options.tokens[:room], options.logprobs[:room])
+        if budget:
+            return self._select(tree, budget.keep())
+        return self._select(tree, tree.most_probable(growth.n_max)) if best else tree
+
+    def keep(self, rows: Sequence[int]) -> None:
+        """Keeps these cache rows of the drafted nodes and drops the others."""
+        self.cache.keep(rows)
+        self._rows = {}
+
+    def rows_of(self, path: Sequence[int]) -> list[int]:
+        """Cache rows of the nodes of an accepted path, as far as they were forwarded."""
+        rows = []
+        for node in path:
+            if node not in self._rows:
+                break
+            rows.append(self._rows[node])
+        return rows
+
+    def _select(self, tree: TokenTree, kept: Sequence[int]) -> TokenTree:
+        if len(kept) == len(tree):
+            return tree
+        self._rows = {new: self._rows[old] for new, old in enumerate(kept) if old in self._rows}
+        return tree.subtree(kept)
+
+    def _known(self, logits: Float[Tensor, "N W"]) -> Float[Tensor, "N V"]:
+        """Without the ids that only one of the models has."""
+        return logits if logits.shape[1] == self._vocabulary else logits[:, : self._vocabulary]
+
+    def _forward_level(self, tree: TokenTree, nodes: Sequence[int], count: int) -> list[Children]:
+        """Forwards these nodes, all of one level, and returns the `count` best tokens after each."""
+        drafted = self.cache.used - self.cache.length
+        if self.cache.used + len(nodes) > self._capacity:
+            self.reserve(self.cache.used + len(nodes) + MORE_ROWS)
+        for index, node in enumerate(nodes):
+            self._rows[node] = self.cache.used + index
+            self._seen[node] = [*self._seen.get(tree.parents[node], ()), drafted + index]
+        visible = visibility([self._seen[node] for node in nodes], drafted + len(nodes))
+        # A root that belongs to the text is its last committed row.
+        root = self.cache.length - (0 not in self._rows)
+        positions = [root + tree.depths[node] for node in nodes]
+        logits = self._model.forward(self.cache, [tree.tokens[node] for node in nodes], positions, visible)
+        self.forwards += 1
+        return best_children(self._known(logits), count)
+
+
+def _staying(tree: TokenTree, level: list[int], growth: Growth) -> list[int]:
+    """The nodes of a level that may stay: where the best are chosen, none beyond `n_max` can come back in later."""
+    if growth.selection == "bfs" or len(tree) - 1 <= growth.n_max:
+        return level
+    return [node for node in tree.most_probable(growth.n_max) if node >= level[0]]
+
+
+def _parents(tree: TokenTree, level: Sequence[int], growth: Growth) -> list[int]:
+    """The nodes of a level that the rules give children."""
+    if growth.selection == "best" and len(level) > growth.n_max:
+        level = sorted(sorted(level, key=lambda node: -tree.path_logprobs[node])[: growth.n_max])
+    least = growth.least(tree.depths[level[0]]) if level else math.inf
+    return [node for node in level if tree.path_probability(node) >= least]
+
+
+def best_children(logits: Float[Tensor, "N V"], count: int) -> list[Children]:
+    """The `count` most probable tokens of each row, ties by the lower id; probabilities in float32."""
+    logprobs = logits.log_softmax(-1, torch.float32)
+    best = _best_on_cpu if logprobs.device.type == "cpu" else _best_on_device
+    tokens, values = best(logprobs, min(count, logprobs.shape[-1]))
+    return [Children(ids, scores) for ids, scores in zip(tokens, values, strict=True)]
+
+
+def _best_on_cpu(logprobs: Float[Tensor, "N V"], count: int) -> tuple[list[list[int]], list[list[float]]]:
+    tokens, values = [], []
+    for left in logprobs.numpy():
+        best, scores = [], []
+        for _ in range(count):
+            # On a few thousand numbers, numpy's argmax costs a tenth of torch's, and of a sort; it takes the first of
+            # equals.
+            token = int(left.argmax())
+            best.append(token)
+            scores.append(float(left[token]))
+            left[token] = -np.inf
+        tokens.append(best)
+        values.append(scores)
+    return tokens, values
+
+
+def _best_on_device(logprobs: Float[Tensor, "N V"], count: int) -> tuple[list[list[int]], list[list[float]]]:
+    tokens, values = [], []
+    for _ in range(count):
+        # argmax takes the first of equal values, which topk does not promise.
+        best = logprobs.argmax(-1, keepdim=True)
+        tokens.append(best)
+        values.append(logprobs.gather(-1, best))
+        logprobs = logprobs.scatter(-1, best, -torch.inf)
+    ids, scores = torch.stack([torch.cat(tokens, -1).double(), torch.cat(values, -1).double()]).tolist()
+    return [[int(token) for token in row] for row in ids], scores

@@ -1,0 +1,1 @@
+"""How many nodes a round drafts and verifies: expected tokens against measured time."""

@@ -1,0 +1,126 @@
+"""How likely the target chooses one of the draft's best tokens, learnt from what it chose, over all texts of a pair.
+
+The draft's probabilities do not say that by themselves: greedy verification knows only the target's most probable
+token, so what the draft finds likely is likelier still, and every pair differs. Two numbers turn probabilities into
+chances: an exponent that sharpens or flattens them, and the weight of all tokens that were not drafted. They follow the
+text by Newton steps, forget what is long past, and begin from what is usual. A token that goes on as the text did
+before weighs more, by how much is learnt for each familiarity (`decoder.draft.suffix_automaton`). Beside these stand
+how good guesses have been lately, and what drafting has gained. Knows neither trees nor models.
+"""
+
+import math
+from collections.abc import Sequence
+
+from decoder.draft.suffix_automaton import FAMILIARITIES
+
+SHARPNESS = 2.0
+"""The exponent to begin with; 1 takes the draft at its word."""
+OTHERS = -5.0
+"""Logarithm of the weight of all other tokens to begin with."""
+SURENESS = (2.0, 1.0)
+"""How firmly these two hold before anything was seen, as the precision of a prior."""
+FAMILIAR = 0.8
+"""Logarithm of the weight that each kind of familiarity adds to the last, to begin with."""
+FAMILIAR_STEP = 0.2
+_UNFAMILIAR, _MOST_FAMILIAR = math.exp(-1.0), math.exp(8.0)
+MOST_GAINED = 64.0
+"""Gains and losses beyond this are forgotten."""
+USUAL = (0.6, 0.15)
+"""Chances of a first and of a second guess to begin with."""
+SEEN_BEFORE = 4.0
+"""Nodes that this is worth."""
+KEPT = 0.98
+"""Share of what was known that one more observation leaves."""
+_LEAST_LOGPROB = -60.0
+_SHARPEST, _FLATTEST = 8.0, 0.1
+_HEAVIEST, _LIGHTEST = 20.0, -40.0
+
+
+class Calibration:
+    """What is known of one pair's guesses so far."""
+
+    def __init__(self) -> None:
+        self.sharpness = SHARPNESS
+        self.others = OTHERS
+        self._heavier = [math.exp(FAMILIAR * familiarity) for familiarity in range(FAMILIARITIES)]
+        """How many times as much a token weighs, by its familiarity."""
+        self._seen = SEEN_BEFORE
+        self._sums = tuple(chance * SEEN_BEFORE for chance in USUAL)
+        """Running sums of the chances of first and second guesses."""
+        self.gained = 0.0
+        """Tokens that drafting has brought in all texts, beyond those of plain decoding in its time."""
+        self._precision = (SURENESS[0], 0.0, SURENESS[1])
+        """Of sharpness, of both together, of others."""
+
+    def shares(self, logprobs: Sequence[float], familiar: Sequence[int] = ()) -> list[float]:
+        """The chance of each of a node's best tokens to be the target's choice, given that the node is right.
+
+        Args:
+            logprobs: The draft's, best first.
+            familiar: How familiar each of these tokens is, and then the likeliest of all others; none: not at all.
+
+        Returns:
+            One chance a token, and then that of all others together.
+        """
+        weights = [math.exp(self.sharpness * logprob) for logprob in logprobs]
+        weights.append(math.exp(self.others))
+        if familiar:
+            weights = [weight * self._heavier[kind] for weight, kind in zip(weights, familiar, strict=True)]
+        whole = sum(weights)
+        return [weight / whole for weight in weights]
+
+    def learn(
+        self,
+        logprobs: Sequence[float],
+        shares: Sequence[float],
+        chosen: int | None,
+        familiar: Sequence[int] = (),
+    ) -> None:
+        """Takes note of which of these tokens, best first, the target chose; None: of none.
+
+        Args:
+            logprobs: As in `shares`.
+            shares: What it returned.
+            chosen: Index of the token.
+            familiar: As in `shares`.
+        """
+        if logprobs[-1] < _LEAST_LOGPROB:
+            # A token that the draft rules out entirely would make infinite numbers of it.
+            logprobs = [max(_LEAST_LOGPROB, logprob) for logprob in logprobs]
+        *chances, other = shares
+        mean = square = 0.0
+        for chance, logprob in zip(chances, logprobs, strict=True):
+            mean += chance * logprob
+            square += chance * logprob * logprob
+        ways = ((0.0 if chosen is None else logprobs[chosen]) - mean, (chosen is None) - other)
+        one, both, two = self._precision
+        one = SURENESS[0] + KEPT * (one - SURENESS[0]) + square - mean**2
+        both = KEPT * both - mean * other
+        two = SURENESS[1] + KEPT * (two - SURENESS[1]) + other * (1 - other)
+        self._precision = one, both, two
+        span = one * two - both**2
+        self.sharpness += (two * ways[0] - both * ways[1]) / span
+        self.others += (one * ways[1] - both * ways[0]) / span
+        self.sharpness = min(_SHARPEST, max(_FLATTEST, self.sharpness))
+        self.others = min(_HEAVIEST, max(_LIGHTEST, self.others))
+        right = len(logprobs) if chosen is None else chosen
+        for index, kind in enumerate(familiar):
+            if kind:
+                heavier = self._heavier[kind] * math.exp(FAMILIAR_STEP * ((index == right) - shares[index]))
+                self._heavier[kind] = min(_MOST_FAMILIAR, max(_UNFAMILIAR, heavier))
+
+    @property
+    def usual(self) -> tuple[float, float]:
+        """What the chances of a node's first and second guess have been lately."""
+        first, second = self._sums
+        return first / self._seen, second / self._seen
+
+    def see(self, shares: Sequence[float], count: int) -> None:
+        """Takes note of the chances of a node's best tokens, `count` of which became nodes."""
+        first, second = self._sums
+        self._sums = KEPT * first + shares[0], KEPT * second + (shares[1] if count > 1 else 0.0)
+        self._seen = KEPT * self._seen + 1
+
+    def earn(self, tokens: float) -> None:
+        """Takes note of what a round has gained over plain decoding; what is long past counts no more."""
+        self.gained = min(MOST_GAINED, max(-MOST_GAINED, self.gained + tokens))

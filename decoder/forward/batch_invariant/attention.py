@@ -1,0 +1,123 @@
+"""Attention that adds up in float64 and rounds once, for lean models and for Hugging Face's modules.
+
+A drafted node's keys lie elsewhere in the cache than they would in plain text, so its sums are taken in another order.
+In float64 that changes about the sixteenth digit; rounded to half precision, the same bits come out but for a chance
+that no run will ever meet.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from transformers import AttentionInterface
+
+from decoder.errors import PairError
+from decoder.forward.families.attention import gathered
+from decoder.forward.families.model import LeanModel
+from decoder.forward.hf import ModuleForward
+from decoder.forward.kv_cache import TreeCache
+
+NAME = "dynatui_float64"
+"""Of this attention, as transformers knows it."""
+EXTRAS = ("softcap", "s_aux", "position_bias")
+"""What some families ask of an attention besides the usual."""
+
+
+def exact_lean(model: LeanModel, dtype: torch.dtype) -> LeanModel:
+    """The same with attention in float64, rounded to `dtype`; keys and values are held in float64, which is faster."""
+    return replace(model, attention=partial(_of_lean, dtype=dtype), stored=torch.float64)
+
+
+class ExactModule:
+    """A Hugging Face module as a `Forward` with attention in float64; for everybody else it attends as before."""
+
+    def __init__(self, module: Any) -> None:
+        """Prepares a module.
+
+        Raises:
+            PairError: Its attention cannot be replaced.
+        """
+        self._module = module
+        self._inner = ModuleForward(module)
+        AttentionInterface.register(NAME, _of_module)
+        with self._attending():
+            if _attention(module) != NAME:
+                raise PairError(
+                    f"{type(module).__name__} has an attention of its own, which no other can replace; "
+                    "leave out --exact, or choose models of another family"
+                )
+
+    def new_cache(self, capacity: int) -> TreeCache:
+        """See `Forward`."""
+        return self._inner.new_cache(capacity)
+
+    def forward(
+        self, cache: TreeCache, tokens: Sequence[int], positions: Sequence[int], visible: NDArray[np.bool_]
+    ) -> Float[Tensor, "N V"]:
+        """See `Forward`."""
+        with self._attending():
+            return self._inner.forward(cache, tokens, positions, visible)
+
+    def read(self, cache: TreeCache, tokens: Sequence[int]) -> Float[Tensor, "V"]:
+        """See `Forward`."""
+        return self._inner.read(cache, tokens)
+
+    @contextmanager
+    def _attending(self) -> Iterator[None]:
+        before = _attention(self._module)
+        self._module.set_attn_implementation(NAME)
+        try:
+            yield
+        finally:
+            self._module.set_attn_implementation(before)
+
+
+def _attention(module: Any) -> str:
+    name: str = module.config._attn_implementation  # noqa: SLF001 - it can be read nowhere else
+    return name
+
+
+def _of_lean(
+    queries: Float[Tensor, "H GN D"],
+    keys: Float[Tensor, "H D S"],
+    values: Float[Tensor, "H S D"],
+    bias: Float[Tensor, "GN M"] | None,
+    *,
+    dtype: torch.dtype,
+) -> Float[Tensor, "H GN D"]:
+    """An `Attention`."""
+    return gathered(queries.double(), keys, values, bias).to(dtype)
+
+
+def _of_module(
+    module: nn.Module,
+    query: Float[Tensor, "1 GH N D"],
+    key: Float[Tensor, "1 H S D"],
+    value: Float[Tensor, "1 H S D"],
+    attention_mask: Float[Tensor, "1 1 N S"],
+    scaling: float | None = None,
+    **others: Any,
+) -> tuple[Float[Tensor, "1 N GH D"], None]:
+    """What transformers calls; queries of one key-value head are stacked as further rows."""
+    if strange := [name for name in EXTRAS if others.get(name) is not None]:
+        raise PairError(
+            f"{type(module).__name__} asks for {', '.join(strange)}, which exact attention does not compute; "
+            "leave out --exact, or choose models of another family"
+        )
+    heads, rows = query.shape[1:3]
+    kept = key.shape[1]
+    scaled = query[0].double() * (query.shape[3] ** -0.5 if scaling is None else scaling)
+    found = gathered(
+        scaled.reshape(kept, -1, query.shape[3]),
+        key[0].double().transpose(1, 2),
+        value[0].double(),
+        attention_mask[0, 0].double().repeat(heads // kept, 1),
+    )
+    return found.to(query.dtype).reshape(heads, rows, -1).transpose(0, 1)[None].contiguous(), None

@@ -1,0 +1,73 @@
+"""A lean model as the engine runs it: rows in, logits out. The families differ only in their layers."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from numpy.typing import NDArray
+from torch import Tensor
+
+from decoder.forward.cpu.packed import Linear
+from decoder.forward.families.attention import Attention, LeanCache, Pass, Rotation, gathered, prepare
+
+
+class Layer(Protocol):
+    """One layer: rows in, rows out."""
+
+    def __call__(self, rows: Float[Tensor, "N X"], given: Pass, index: int) -> Float[Tensor, "N X"]:
+        """The rows after this layer, which is number `index`; `rows` may be overwritten."""
+
+
+@dataclass(frozen=True)
+class LeanModel:
+    """All weights of a model, laid out for a CPU."""
+
+    embedding: Float[Tensor, "V X"]
+    layers: Sequence[Layer]
+    normalise: Callable[[Tensor], Tensor]
+    """The last norm without its affine part, which is folded into the head."""
+    head: Linear
+    rotation: Rotation
+    rows: torch.dtype
+    """Of everything but matrices."""
+    heads: int
+    """Key-value heads."""
+    groups: int
+    """Query heads of one key-value head."""
+    head_width: int
+    attention: Attention = gathered
+    stored: torch.dtype | None = None
+    """Of keys and values; None: as `rows`."""
+
+    def new_cache(self, capacity: int) -> LeanCache:
+        """An empty cache of `capacity` rows."""
+        shape = (len(self.layers), 2, self.heads, capacity, self.head_width)
+        return LeanCache(torch.zeros(shape, dtype=self.stored or self.rows), self.rotation.width)
+
+    def forward(
+        self, cache: LeanCache, tokens: Sequence[int], positions: Sequence[int], visible: NDArray[np.bool_]
+    ) -> Float[Tensor, "N V"]:
+        """Logits of N new rows, which are appended to the cache; see `LanguageModel.forward`."""
+        return self._logits(self._hidden(cache, tokens, positions, visible))
+
+    def read(self, cache: LeanCache, tokens: Sequence[int]) -> Float[Tensor, "V"]:
+        """Appends and commits plain text, and returns the logits after its last token."""
+        positions = range(cache.length, cache.length + len(tokens))
+        rows = self._hidden(cache, tokens, positions, np.tri(len(tokens), dtype=np.bool_))
+        cache.keep(positions)
+        return self._logits(rows[-1:])[0]
+
+    def _hidden(
+        self, cache: LeanCache, tokens: Sequence[int], positions: Sequence[int], visible: NDArray[np.bool_]
+    ) -> Float[Tensor, "N X"]:
+        given = prepare(cache, self.rotation, positions, visible, self.groups, self.attention)
+        rows = self.embedding.index_select(0, torch.tensor(tokens)).to(self.rows)
+        for index, layer in enumerate(self.layers):
+            rows = layer(rows, given, index)
+        return rows
+
+    def _logits(self, rows: Float[Tensor, "N X"]) -> Float[Tensor, "N V"]:
+        return self.head(self.normalise(rows)).to(self.rows)

@@ -1,0 +1,196 @@
+"""A language model and a pair of them as the engine sees them: rows in, logits out.
+
+Knows neither where models come from nor whether they fit (`decoder.models.checkpoints`,
+`decoder.models.compatibility`), and nothing of drafting.
+"""
+
+import copy
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from numpy.typing import NDArray
+from torch import Tensor
+from transformers import AutoModelForCausalLM, GenerationConfig
+
+from decoder.forward.batch_invariant.attention import ExactModule, exact_lean
+from decoder.forward.batch_invariant.size_search import exactly
+from decoder.forward.context_probe import has_room
+from decoder.forward.families.registry import lean
+from decoder.forward.hf import ModuleForward
+from decoder.forward.protocol import Forward, Rows
+
+NO_LIMIT = 1 << 20
+"""Tokens that a model can hold whose configuration names no number."""
+LENGTHS = ("max_position_embeddings", "max_target_positions", "max_seq_len")
+"""What configurations call that number; the first that is there counts."""
+Load = Callable[[torch.device], Any]
+"""Loads a Hugging Face module."""
+
+
+def longest_text(config: Any) -> int:
+    """Tokens that a model can hold at the same rotary positions.
+
+    Where longrope scales a text that has outgrown the original length, it turns all positions otherwise, those of keys
+    that are already kept too; a text would then depend on how many rows were computed at a time.
+    """
+    named = next((length for name in LENGTHS if (length := getattr(config, name, None))), NO_LIMIT)
+    original = getattr(config, "original_max_position_embeddings", None)
+    rotary = getattr(config, "rope_parameters", None) or {}
+    by_layers = [rotary, *(inner for inner in rotary.values() if isinstance(inner, dict))]
+    switching = [each for each in by_layers if each.get("rope_type") == "longrope"]
+    return min([named, *(each.get("original_max_position_embeddings") or original or named for each in switching)])
+
+
+class LanguageModel:
+    """A causal language model as the engine sees it: rows in, logits out, keys and values appended to a cache.
+
+    On a CPU, families that `decoder.forward.families.registry` knows run through it, and on CUDA through what
+    `decoder.session.cuda_graph` makes of them. Their Hugging Face module is then needed only by transformers' own
+    methods and to judge near ties, and is loaded when one of these asks for it.
+    """
+
+    def __init__(self, module: Any, name: str, load: Load | None = None) -> None:
+        """Prepares a loaded module.
+
+        Args:
+            module: A Hugging Face module in evaluation mode.
+            name: Hub id or folder name, as it is told.
+            load: Loads the module again, on a device; None: it must be held.
+        """
+        self.name = name
+        config = module.config.get_text_config()
+        self.layers: int = config.num_hidden_layers
+        self.width: int = config.vocab_size
+        """Width of the logits; may exceed the vocabulary."""
+        self.context = longest_text(config)
+        weight = next(module.parameters())
+        self.device = weight.device
+        self.dtype = weight.dtype
+        self.generation: GenerationConfig = module.generation_config
+        """What transformers' own methods go by."""
+        self._config: Any = module.config
+        self._module: Any = module
+        self._load = load
+        self._lean = lean(module)
+        self._forward: Forward = self._lean or ModuleForward(module)
+        self.runs_without_module = self._lean is not None
+        """Whether passes run without the module."""
+
+    @property
+    def module(self) -> Any:
+        """The Hugging Face module, which is loaded and held from now on if it was let go of."""
+        if self._module is None:
+            self._module = self.loaded(self.device)
+        return self._module
+
+    @property
+    def held(self) -> Any:
+        """The Hugging Face module; None where it was let go of."""
+        return self._module
+
+    @property
+    def can_load(self) -> bool:
+        """Whether the module can be loaded again."""
+        return self._load is not None
+
+    def loaded(self, device: torch.device) -> Any:
+        """The module once more, held by nobody else, in the model's dtype.
+
+        Raises:
+            DeviceError: It does not fit in the device's memory.
+        """
+        assert self._load is not None, "a module that cannot be loaded again is held"  # noqa: S101 - a programmer's mistake
+        module = self._load(device)
+        module.generation_config = self.generation
+        return module
+
+    @property
+    def skeleton(self) -> Any:
+        """The module, or one without weights that has the same parts and shapes."""
+        if self._module is not None:
+            return self._module
+        with torch.device("meta"):
+            return AutoModelForCausalLM.from_config(self._config, dtype=self.dtype)
+
+    def slim(self) -> None:
+        """Lets go of weights that are held twice, where they can be loaded again."""
+        if self.runs_without_module and self._load:
+            self._module = None
+
+    def release_module(self) -> Any:
+        """The module, which nobody else may hold, for one who takes it apart.
+
+        The model cannot run until it is given another forward form.
+        """
+        module, self._module = self.module, None
+        self.drop_forward()
+        return module
+
+    def drop_forward(self) -> None:
+        """Drops the forward form that it runs by; it cannot run until it is given another."""
+        vars(self).pop("_forward", None)
+
+    def run_by(self, forward: Forward) -> None:
+        """Runs by this from now on, which needs no module."""
+        self._forward, self.runs_without_module = forward, True
+
+    def run_by_module(self) -> None:
+        """Runs by the Hugging Face module from now on."""
+        self._forward, self.runs_without_module = ModuleForward(self.module), False
+
+    def generate_by(self, settings: GenerationConfig) -> None:
+        """Gives transformers' own methods other settings."""
+        self.generation = settings
+        if self._module is not None:
+            self._module.generation_config = settings
+
+    def new_cache(self, capacity: int) -> Rows:
+        """An empty cache of `capacity` rows."""
+        return self._forward.new_cache(capacity)
+
+    def forward(
+        self, cache: Rows, tokens: Sequence[int], positions: Sequence[int], visible: NDArray[np.bool_]
+    ) -> Float[Tensor, "N V"]:
+        """Logits of N new rows, which are appended to the cache.
+
+        Args:
+            cache: All its committed rows are visible to every new row.
+            tokens: Token ids of the new rows, N of them.
+            positions: Their positions in the text, which siblings share.
+            visible: Shape (N, M): which of the last M rows, drafted and new, each new row attends to.
+        """
+        return self._forward.forward(cache, tokens, positions, visible)
+
+    def read(self, cache: Rows, tokens: Sequence[int], chunk: int = 512) -> Float[Tensor, "V"]:
+        """Appends and commits plain text, and returns the logits after its last token."""
+        last = max(0, len(tokens) - 1) // chunk * chunk
+        for start in range(0, last, chunk):
+            self._forward.read(cache, tokens[start : start + chunk])
+        return self._forward.read(cache, tokens[last:])
+
+    def has_room(self, rows: int) -> bool:
+        """Whether so many rows can be computed together after the longest text."""
+        # Lean models hold nothing that is as long as a text.
+        return self._lean is not None or has_room(self.module, self.context, rows)
+
+    def exact(self) -> "LanguageModel":
+        """The same weights, run so that a row has the same bits whatever is computed beside it; see
+        `decoder.forward.batch_invariant`.
+
+        Raises:
+            PairError: This model cannot be run so.
+        """
+        forward = exact_lean(self._lean, self.dtype) if self._lean else ExactModule(self.module)
+        return self._run_by(exactly(forward, self.width, cuda=self.device.type == "cuda"))
+
+    def inexact(self) -> "LanguageModel":
+        """The same weights, run as fast as possible."""
+        return self._run_by(self._lean or ModuleForward(self.module))
+
+    def _run_by(self, forward: Forward) -> "LanguageModel":
+        twin = copy.copy(self)
+        twin._forward = forward  # noqa: SLF001 - another of the same class
+        return twin

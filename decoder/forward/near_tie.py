@@ -1,0 +1,181 @@
+"""Was the first token that differs from plain decoding a tie? Judged in float32, on the same weights.
+
+In bfloat16 and float16 a row's logits depend a little on how many rows are computed together; two tokens whose scores
+differ by less than that rounding may change places. Anything else is a bug. A model in float32 may not fit beside the
+one that decodes, so only one layer at a time is, and where even that fails, the CPU scores.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from decoder.device import has_room, memory_is_full
+from decoder.errors import DeviceError
+from decoder.forward.language_model import LanguageModel
+
+CHUNK = 512
+"""Tokens that go through the model together."""
+CPU = torch.device("cpu")
+MARGIN = 1.25
+"""Memory that a module loaded again should find, over that of its weights."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What float32 says of two tokens."""
+
+    near_tie: bool
+    """Whether their scores differ by at most twice the largest error that the model's own dtype makes in any logit."""
+    gap: float
+    """The higher of their scores minus the other."""
+
+
+class Judge:
+    """Scores tokens by one model; a module that it has to load for that is gone when the judge is."""
+
+    def __init__(self, model: LanguageModel) -> None:
+        self._model = model
+        self._loaded: Any = None
+        self._places = list(dict.fromkeys((model.device, CPU)))
+        """Where float32 is computed: the first of these, until its memory does not suffice."""
+
+    @torch.inference_mode()
+    def __call__(self, prefix: Sequence[int], rivals: tuple[int, int], *, by_module: bool = False) -> Verdict:
+        """Scores two tokens after `prefix` in float32 and in the model's own dtype.
+
+        Args:
+            prefix: The tokens before the two.
+            rivals: The two.
+            by_module: Whether the Hugging Face module itself wrote the other.
+
+        Raises:
+            DeviceError: Neither the model's device nor the CPU has the memory for it.
+        """
+        while self._places:
+            try:
+                return self._verdict(prefix, rivals, by_module=by_module)
+            except (RuntimeError, MemoryError, DeviceError) as error:
+                if not (isinstance(error, DeviceError) or memory_is_full(error)):
+                    raise
+                self._loaded = None
+                del self._places[0]
+        raise DeviceError(
+            f"the memory does not suffice to score tokens of {self._model.name} in float32, in which near ties are "
+            "judged; choose a smaller model or fewer --max-new-tokens"
+        )
+
+    def _verdict(self, prefix: Sequence[int], rivals: tuple[int, int], *, by_module: bool) -> Verdict:
+        module, place = self._module(), self._places[0]
+        own = [_logits(self._model, prefix)]
+        if by_module:
+            own.append(_by_module(module, prefix, next(module.parameters()).device))
+        in_float32 = _by_module(module, prefix, place, partial(in_float32_by_layer, module, place))
+        error, scores = 0.0, torch.empty(0)
+        for exact, *rounded in zip(in_float32, *own, strict=True):
+            error = max(error, *(float((logits.to(exact.device) - exact).abs().max()) for logits in rounded))
+            scores = exact[-1]
+        first, second = rivals
+        gap = float((scores[first] - scores[second]).abs())
+        return Verdict(near_tie=gap <= 2 * error, gap=gap)
+
+    def _module(self) -> Any:
+        """The module that the model holds, or one that was loaded to where there is room for it."""
+        if self._model.held is not None:
+            return self._model.held
+        if self._loaded is None:
+            needed = sum(weight.nbytes for weight in self._model.skeleton.parameters())
+            fits = has_room(self._places[0], int(MARGIN * needed))
+            self._loaded = self._model.loaded(self._places[0] if fits else CPU)
+        return self._loaded
+
+
+def judged(model: LanguageModel, prefix: Sequence[int], rivals: tuple[int, int], *, by_module: bool = False) -> Verdict:
+    """What a new `Judge` says."""
+    return Judge(model)(prefix, rivals, by_module=by_module)
+
+
+def _chunks(prefix: Sequence[int]) -> Iterator[tuple[int, Sequence[int]]]:
+    return ((start, prefix[start : start + CHUNK]) for start in range(0, len(prefix), CHUNK))
+
+
+def _logits(model: LanguageModel, prefix: Sequence[int]) -> Iterator[Float[Tensor, "P V"]]:
+    """After each token, as the engine computes them, chunk by chunk."""
+    cache = model.new_cache(len(prefix))
+    for start, part in _chunks(prefix):
+        positions = range(start, start + len(part))
+        yield model.forward(cache, part, positions, np.tri(len(part), dtype=np.bool_)).float()
+        cache.keep(positions)
+
+
+def _by_module(
+    module: Any,
+    prefix: Sequence[int],
+    device: torch.device,
+    each: Callable[[], AbstractContextManager[None]] = nullcontext,
+) -> Iterator[Float[Tensor, "P V"]]:
+    """The same, as the module computes them from inputs on a device; `each`: around each of its passes."""
+    cache = None
+    for _, part in _chunks(prefix):
+        ids = torch.tensor([list(part)], device=device)
+        with each():
+            output = module(input_ids=ids, past_key_values=cache, use_cache=True)
+        cache = output.past_key_values
+        yield output.logits[0].float()
+
+
+@contextmanager
+def in_float32_by_layer(module: nn.Module, device: torch.device) -> Iterator[None]:
+    """Within, each layer of a module computes in float32 on a device; before and after its turn it is as it was."""
+    handles = [hook for called, members in _layers(module) for hook in _InFloat32(members, device).hooks(called)]
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def _layers(module: nn.Module) -> Iterator[tuple[nn.Module, list[nn.Module]]]:
+    """(what is called, whose weights it then needs), so that all weights of a module are named once."""
+    yield module, [module]
+    for child in module.children():
+        if isinstance(child, nn.ModuleList):
+            yield from ((layer, list(layer.modules())) for layer in child)
+        elif any(isinstance(inner, nn.ModuleList) for inner in child.modules()):
+            yield from _layers(child)
+        else:
+            yield child, list(child.modules())
+
+
+class _InFloat32:
+    """Modules whose weights become others when one is called, and come back when it returns or fails."""
+
+    def __init__(self, members: Sequence[nn.Module], device: torch.device) -> None:
+        self._members, self._device = members, device
+        self._was: list[tuple[dict[str, Any], str, Tensor]] = []
+
+    def hooks(self, called: nn.Module) -> list[Any]:
+        """Begins with each call of a module, until these are removed."""
+        return [
+            called.register_forward_pre_hook(self._begin),
+            called.register_forward_hook(self._end, always_call=True),
+        ]
+
+    def _begin(self, *_: object) -> None:
+        for part in self._members:
+            tables: tuple[dict[str, Any], ...] = (part._parameters, part._buffers)  # noqa: SLF001 - the only way to them
+            for table in tables:
+                self._was += [(table, name, tensor) for name, tensor in table.items() if tensor is not None]
+        for table, name, tensor in self._was:
+            table[name] = tensor.to(self._device, torch.float32 if tensor.is_floating_point() else tensor.dtype)
+
+    def _end(self, *_: object) -> None:
+        for table, name, tensor in self._was:
+            table[name] = tensor
+        self._was = []

@@ -1,0 +1,1 @@
+"""Checkpoints, tokenizers and pairs: what is loaded, and whether it fits."""

@@ -1,0 +1,1 @@
+"""Sessions: one method decoding one text, a round at a time."""

@@ -1,0 +1,140 @@
+"""The paper's Algorithm 1 as printed, for the rows that reproduce the paper: two target passes a round.
+
+The root is the draft's guess, not the target's token, so a wrong root wastes the tree; and the accepted text is
+forwarded once more to rebuild the cache. Positions and branches are right here, as they are everywhere in this engine.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import torch
+
+from decoder.analysis.tree_levels import depth_acceptance
+from decoder.config import RunConfig
+from decoder.device import Stopwatch
+from decoder.draft.model_drafter import Drafter
+from decoder.draft.tree_rules import Growth, growth
+from decoder.models.pair import Pair
+from decoder.session.host import most_probable
+from decoder.session.knob_state import Controller, Turned
+from decoder.session.protocol import AtStage, Budget, Outcome, go_on
+from decoder.session.steering import Turn
+from decoder.tree import TokenTree
+from decoder.verify.greedy import accept
+
+
+class Algorithm1Session:
+    """Algorithm 1: draft a root and its tree, verify, roll back, rebuild."""
+
+    def __init__(self, pair: Pair, prompt_ids: Sequence[int], config: RunConfig) -> None:
+        self.text = list(prompt_ids)
+        self._pair = pair
+        self._controller = Controller(config.dynatree)
+        self._budget = Budget(pair.eos, config.max_new_tokens)
+        self._stopwatch = Stopwatch(pair.target.device)
+        self._longest = len(prompt_ids) + config.max_new_tokens
+        self.target_cache = pair.target.new_cache(self._longest)
+        self.drafter = Drafter(pair.draft, pair.vocabulary, self._longest)
+        self._reserve()
+        self._next_choice = -1
+        """The target's own token after the text."""
+
+    @torch.inference_mode()
+    def prefill(self) -> float:
+        """Reads the whole prompt, its last token as each round reads what it has committed."""
+        start = self._stopwatch.now()
+        if self.text[:-1]:
+            self._pair.target.read(self.target_cache, self.text[:-1])
+            self.drafter.read(self.text[:-1])
+        self._rebuild(self.text[-1:])
+        return self._stopwatch.now() - start
+
+    @torch.inference_mode()
+    def step(self, turns: tuple[Turn, ...], at_stage: AtStage = go_on) -> Outcome:
+        """One round of Algorithm 1."""
+        clock = self._stopwatch
+        start = clock.now()
+        turned = self._turn(turns)
+        forwards = self.drafter.forwards
+        drafting = clock.now()
+        tree = self._draft()
+        verifying = clock.now()
+        outcome = Outcome(
+            tree=tree,
+            round_s=verifying - start,
+            draft_s=verifying - drafting,
+            draft_forwards=self.drafter.forwards - forwards,
+            knobs=self._controller.knobs,
+            rules=self._controller.rules,
+            room=self._room,
+            turned_before=turned,
+        )
+        clock.leave_out(at_stage("drafted", outcome))
+        choices = self._verify(tree)
+        committing = clock.now()
+        self._accept(outcome, choices)
+        outcome.target_forwards, outcome.verify_s = 1, committing - verifying
+        outcome.round_s = clock.now() - start
+        clock.leave_out(at_stage("verified", outcome))
+        self._commit(outcome)
+        outcome.target_forwards, outcome.commit_s = 2, clock.now() - committing
+        share = depth_acceptance(tree.parents, outcome.accepted, root_is_drafted=True)
+        outcome.turned_after = self._controller.learn(share)
+        outcome.round_s = clock.now() - start
+        return outcome
+
+    def close(self) -> None:
+        """Nothing runs between rounds."""
+
+    def _turn(self, turns: tuple[Turn, ...]) -> list[Turned]:
+        turned = self._controller.apply(turns)
+        if turned:
+            self._reserve()
+        return turned
+
+    def _reserve(self) -> None:
+        rows = self._longest + 2 + self._growth().n_max
+        self.target_cache.reserve(rows)
+        self.drafter.reserve(rows)
+
+    def _growth(self) -> Growth:
+        # The root is a drafted node here and takes one place of the budget.
+        rules = growth(self._controller.rules)
+        return replace(rules, n_max=rules.n_max - 1, selection="bfs")
+
+    @property
+    def _room(self) -> int:
+        """Levels below the root, itself drafted, that the context leaves room for."""
+        return self._pair.context - 1 - len(self.text)
+
+    def _draft(self) -> TokenTree:
+        root = self.drafter.catch_up(self.text, 1)
+        tree = TokenTree([root.tokens[0]], logprobs=[root.logprobs[0]], path_logprobs=[root.logprobs[0]])
+        return self.drafter.grow(tree, self._growth(), None, deepest=self._room)
+
+    def _verify(self, tree: TokenTree) -> list[int]:
+        positions = [len(self.text) + depth for depth in tree.depths]
+        logits = self._pair.target.forward(self.target_cache, tree.tokens, positions, tree.visible())
+        return most_probable(logits, self._pair.vocabulary)
+
+    def _accept(self, outcome: Outcome, choices: list[int]) -> None:
+        tree, bonus = outcome.tree, self._next_choice
+        if tree.tokens[0] == self._next_choice:
+            path, bonus = accept(tree, choices)
+            outcome.accepted = [0, *path]
+        burst = [*(tree.tokens[node] for node in outcome.accepted), bonus]
+        outcome.committed, outcome.finished = self._budget.cut(burst)
+
+    def _commit(self, outcome: Outcome) -> None:
+        self.target_cache.keep([])
+        self._rebuild(outcome.committed)
+        self.drafter.keep(self.drafter.rows_of(outcome.accepted[: len(outcome.committed)]))
+        self.text.extend(outcome.committed)
+
+    def _rebuild(self, tokens: Sequence[int]) -> None:
+        first = self.target_cache.length
+        positions = range(first, first + len(tokens))
+        logits = self._pair.target.forward(self.target_cache, tokens, positions, np.tri(len(tokens), dtype=np.bool_))
+        self.target_cache.keep(positions)
+        self._next_choice = most_probable(logits[-1:], self._pair.vocabulary)[0]

@@ -1,0 +1,155 @@
+"""Whether compiled passes are faster on this device: found out by graphs of both, turn by turn, on the models' weights.
+
+A compiler may fail, may round otherwise than is right, or be slower than the libraries' own kernels. Then the passes
+stay as they are, and what was found is told in a line.
+"""
+
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import TYPE_CHECKING
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from decoder.device import Mark, without_gradients
+from decoder.forward.static.static_forward import StaticForward
+from decoder.session.cuda_graph.compiled import Compile, Compiled, by_torch, example
+from decoder.session.cuda_graph.pass_sizes import Passes
+from decoder.session.cuda_graph.self_test import refusal
+from decoder.session.cuda_graph.slots import Seats
+
+if TYPE_CHECKING:
+    from decoder.forward.language_model import LanguageModel
+    from decoder.models.pair import Pair
+
+TEXT = 100
+"""Rows that are there before."""
+REPEATS = 30
+PAYS = 0.97
+"""Of the time: less is not worth that two forms of a model exist."""
+ROUNDING = 32.0
+"""How many times a dtype's own rounding, of the largest logit, two ways of computing may differ by."""
+Report = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Found:
+    """How a compiled form did beside the plain one."""
+
+    share: float
+    """Of the plain form's time."""
+    difference: float
+    """Of logits, as a share of the largest."""
+    allowed: float
+
+    @property
+    def right(self) -> bool:
+        """Whether it computes the same."""
+        return self.difference <= self.allowed
+
+    @property
+    def pays(self) -> bool:
+        """Whether it is better."""
+        return self.right and self.share < PAYS
+
+    def __str__(self) -> str:
+        """For one line."""
+        if not self.right:
+            return f"logits differ by {self.difference:.1%}, not kept"
+        return f"{self.share:.2f} x the time, {'kept' if self.pays else 'not kept'}"
+
+
+def compile_pair(pair: "Pair", report: Report, passes: Passes, compile_pass: Compile = by_torch) -> None:
+    """Compiles the draft's passes, then the target's, and leaves with the pair's seats what is faster.
+
+    Of each model's passes, the smallest and the largest are tried, and the others compiled where that pays. Where
+    rounds of the compiled forms write another text than the host's, both are as before.
+    """
+    seats = pair.seats
+    before = {model: seats.forward(model) for model in (pair.draft, pair.target)}
+    _compile("draft", pair.draft, seats, passes.draft, report, compile_pass)
+    _compile("target", pair.target, seats, passes.target, report, compile_pass)
+    if all(seats.forward(model) is form for model, form in before.items()):
+        return
+    refused = refusal(pair)
+    if refused:
+        for model, form in before.items():
+            seats.run(model, form)
+        report(f"compiled passes are not kept: {refused}")
+
+
+def _compile(
+    role: str,
+    model: "LanguageModel",
+    seats: Seats,
+    sizes: Sequence[int],
+    report: Report,
+    compile_pass: Compile,
+) -> None:
+    if not sizes:
+        return
+    tried = sorted({min(sizes), max(sizes)})
+    plain = seats.forward(model)
+    report(f"compiling the {role}")
+    try:
+        form = Compiled(plain, compile_pass)
+        _quietly(form, tried)
+        found = compared(plain, form, tried, seats)
+        if found.pays:
+            _quietly(form, sizes)
+            seats.run(model, form)
+        report(f"compiled {role}: {found}")
+    except Exception as error:  # noqa: BLE001 - a compiler may fail in any way, and none concerns the user's text
+        why = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        report(f"the {role} was not compiled: {why}")
+
+
+def _quietly(form: Compiled, sizes: Sequence[int]) -> None:
+    with warnings.catch_warnings():
+        # How well a compiler handles our operations shows only in the time that they take.
+        warnings.simplefilter("ignore")
+        form.compile(sizes)
+
+
+def compared(plain: StaticForward, form: StaticForward, sizes: Sequence[int], seats: Seats) -> Found:
+    """How a form does beside the plain one in passes of these sizes."""
+    both = [_Passes(each, sizes) for each in (plain, form)]
+    device = both[0].logits[0].device
+    seconds: tuple[list[float], list[float]] = [], []
+    with without_gradients():
+        works = [seats.repeatable(passes, device) for passes in both]
+        for _ in range(REPEATS):
+            for work, times in zip(works, seconds, strict=True):
+                begun = Mark(device)
+                work()
+                done = Mark(device)
+                done.wait()
+                times.append(done.seconds_since(begun))
+    right, other = both[0].logits, both[1].logits
+    return Found(
+        share=median(seconds[1]) / median(seconds[0]),
+        difference=max(_difference(*logits) for logits in zip(right, other, strict=True)),
+        allowed=ROUNDING * torch.finfo(right[0].dtype).eps,
+    )
+
+
+def _difference(right: Tensor, other: Tensor) -> float:
+    largest = right.double().abs().max().clamp(min=1e-30)
+    return float((right.double() - other.double()).abs().max() / largest)
+
+
+class _Passes:
+    """One after the other; what they compute stays where it is."""
+
+    def __init__(self, forward: StaticForward, sizes: Sequence[int]) -> None:
+        self._forward = forward
+        self._given = [example(forward, rows, TEXT) for rows in sizes]
+        with without_gradients():
+            self.logits: list[Float[Tensor, "N V"]] = [forward.computed(*given).clone() for given in self._given]
+
+    def __call__(self) -> None:
+        for given, logits in zip(self._given, self.logits, strict=True):
+            logits.copy_(self._forward.computed(*given))

@@ -1,0 +1,59 @@
+"""Which forward passes rounds are made of, by their rows: what compiled forms of both models are made and tried for.
+
+Pure; knows neither tensors nor models.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from decoder.config import Auto, Linear, Rules, RunConfig
+from decoder.session.cuda_graph.static_shapes import BUCKETS, Shape, beam, bucket, fits, most_nodes, shape
+
+DEPTHS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
+"""Levels of a draft whose size each round chooses."""
+SIZES = (2, 4, 8, 16, 32, 64)
+"""Rows of its verification, the root among them."""
+MOST_USUAL = SIZES[-1]
+"""Rows of a verification: where rules leave the size of a tree open, larger ones are seldom."""
+
+
+@dataclass(frozen=True)
+class Passes:
+    """Rows of the passes of each model, from the fewest to the most."""
+
+    draft: tuple[int, ...]
+    target: tuple[int, ...]
+
+
+def passes(rules: Iterable[Rules | None]) -> Passes:
+    """The passes of rounds that run on the device under these rules; None drafts nothing."""
+    fitting = [each for each in rules if each is not None and fits(each)]
+    return of_sizes(fitting, (rows for each in fitting for rows in _verified(each)))
+
+
+def of_run(config: RunConfig) -> Passes:
+    """The passes of all methods of a run."""
+    return passes(vars(config).get(name) for name in config.methods)
+
+
+def of_sizes(rules: Iterable[Rules], verified: Iterable[int]) -> Passes:
+    """The passes of plain rounds, of drafts under these rules, and of verifications of trees of so many rows."""
+    drafted = {rows for each in rules for size in _shapes(each) for rows in (size.first, *size.widths[1:])}
+    return Passes(tuple(sorted(drafted)), tuple(sorted({1, *map(bucket, verified)})))
+
+
+def _shapes(rules: Rules) -> Iterator[Shape]:
+    if isinstance(rules, Auto):
+        yield from (beam(rules, depth) for depth in {*DEPTHS, rules.d_max} if depth <= rules.d_max)
+    else:
+        yield shape(rules)
+
+
+def _verified(rules: Rules) -> Iterator[int]:
+    """Rows of the trees that these rules grow."""
+    if isinstance(rules, Auto):
+        yield from SIZES
+    elif isinstance(rules, Linear):
+        yield most_nodes(rules)
+    else:
+        yield from (rows for rows in BUCKETS if rows <= min(bucket(most_nodes(rules)), MOST_USUAL))

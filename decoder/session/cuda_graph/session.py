@@ -1,0 +1,262 @@
+"""A session whose rounds live on the device; the host waits for it once a round.
+
+While the device verifies one tree it is already asked for what follows: the draft of the next tree or, where nothing is
+drafted, the next token. Then the host waits, and knows what became of the one and what the other looks like. A knob
+that the user turns makes it draft again. Rules that outgrow fixed shapes hand the text over to `TreeSession`.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from decoder.analysis.tree_levels import depth_acceptance
+from decoder.config import Auto, Rules, RunConfig
+from decoder.device import without_gradients
+from decoder.models.pair import Pair
+from decoder.session.cuda_graph.clock import Clock
+from decoder.session.cuda_graph.device_state import drafted, verified
+from decoder.session.cuda_graph.pending_rounds import Flight, Flights
+from decoder.session.cuda_graph.size_controller import Plan, ranks
+from decoder.session.cuda_graph.slots import AHEAD
+from decoder.session.cuda_graph.static_shapes import FIRST_ROWS, Shape, beam, first_rows, fits, rule, shape
+from decoder.session.host import TreeSession
+from decoder.session.knob_state import Controller, Turned
+from decoder.session.protocol import AtStage, Budget, Outcome, go_on
+from decoder.session.steering import Turn
+from decoder.tree import TokenTree
+
+
+@dataclass(frozen=True)
+class _Draft:
+    """A tree that is asked for."""
+
+    shape: Shape
+    plan: Plan | None
+    """Its size, where that was chosen for this round."""
+
+    @property
+    def most(self) -> int | None:
+        """Its nodes below the root, where they were chosen for this round."""
+        return self.plan.nodes - 1 if self.plan else None
+
+
+class ResidentSession:
+    """Autoregressive, linear, fixed-tree and DynaTree decoding, as `TreeSession` does it, on the device.
+
+    A round's time holds the draft of its own tree, wherever that ran; its commit is part of the verification.
+    """
+
+    def __init__(self, pair: Pair, prompt_ids: Sequence[int], config: RunConfig, rules: Rules | None) -> None:
+        """Takes a seat of the pair's until the text ends.
+
+        Args:
+            pair: The models.
+            prompt_ids: The prompt, at least one token.
+            config: Only its length limit is read.
+            rules: How trees grow until a knob is turned, `fits` them; None drafts nothing.
+        """
+        self._text = list(prompt_ids)
+        self._pair = pair
+        self._config = config
+        self._controller = Controller(rules) if rules else None
+        self._budget = Budget(pair.eos, config.max_new_tokens)
+        self._longest = len(prompt_ids) + config.max_new_tokens
+        self._seat = pair.seats.take(pair, self._longest)
+        self._seated = True
+        self._flights = Flights(self._seat)
+        self._tree = TokenTree([self._text[-1]])
+        self._draft: _Draft | None = None
+        """How the tree was drafted; None: it is its root alone."""
+        self._flight: Flight | None = None
+        """The verification of the tree, if the device was asked for it already."""
+        self._read = len(prompt_ids) - 1
+        """Tokens of the text that the draft has read."""
+        self._told: tuple[Plan, list[int]] | None = None
+        """The last tree's size and the ranks of what was accepted of it, unless that was learnt from."""
+        self._draft_s, self._draft_forwards = 0.0, 0
+        """What drafts have cost that no round was charged for yet."""
+        self._host_s = self._device_s = self._charged_s = 0.0
+        self._instead: TreeSession | None = None
+
+    @property
+    def text(self) -> Sequence[int]:
+        """The prompt and what was committed."""
+        return self._instead.text if self._instead else self._text
+
+    @property
+    def waits(self) -> int:
+        """How often the host has waited for the device in rounds so far."""
+        return self._flights.waits
+
+    @without_gradients()
+    def prefill(self) -> float:
+        """Reads the prompt without its last token; then drafts the first tree, for which the first round pays."""
+        begun = self._seat.mark()
+        self._seat.begin(self._text, rule(self._controller.rules) if self._controller else None)
+        done = self._seat.mark()
+        done.wait()
+        if self._is_automatic:
+            self._pair.seats.pace.begin()
+        self._draft = self._next_draft(1)
+        if self._draft:
+            self._draft_again(self._draft, Clock())
+        self._flights.waits = 0
+        return done.seconds_since(begun)
+
+    @without_gradients()
+    def step(self, turns: tuple[Turn, ...], at_stage: AtStage = go_on) -> Outcome:
+        """Verify and commit the tree that is known, and ask for what follows meanwhile."""
+        if self._instead:
+            return self._instead.step(turns, at_stage)
+        self._pair.seats.settle(self)
+        clock, owed_s = Clock(), self._draft_s
+        turned = self._controller.apply(turns) if self._controller else []
+        if self._controller and turned:
+            if not fits(self._controller.rules):
+                return self._hand_over(turns, turned, at_stage)
+            self._turn(clock)
+        outcome = Outcome(
+            tree=self._tree,
+            draft_s=self._draft_s,
+            draft_forwards=self._draft_forwards,
+            knobs=self._controller.knobs if self._controller else None,
+            rules=self._controller.rules if self._controller else None,
+            room=self._pair.context - len(self._text),
+            turned_before=turned,
+            round_s=owed_s + clock.seconds(),
+        )
+        clock.leave_out(at_stage("drafted", outcome))
+        plan = self._draft.plan if self._draft else None
+        owed_s -= self._fly(outcome, clock)
+        outcome.round_s = owed_s + clock.seconds()
+        clock.leave_out(at_stage("verified", outcome))
+        outcome.turned_after = self._learn(outcome)
+        if outcome.finished:
+            owed_s += self._draft_s
+            self._charge_draft(outcome)
+            self.close()
+        outcome.round_s = self._charge(owed_s + clock.seconds(), (outcome.draft_s or 0.0) + (outcome.verify_s or 0.0))
+        if self._is_automatic and not turned:
+            self._pair.seats.pace.timed(plan, outcome.draft_s or 0.0, outcome.verify_s or 0.0, outcome.round_s)
+        return outcome
+
+    @without_gradients()
+    def prepare(self) -> bool:
+        """Captures one graph that the text needs when it has grown; returns whether there was one."""
+        return self._seated and self._seat.capture_ahead(min(len(self._text) + AHEAD, self._longest))
+
+    def close(self) -> None:
+        """Gives the seat back."""
+        if self._seated:
+            self._pair.seats.give_back(self._seat)
+            self._seated = False
+
+    @property
+    def _is_automatic(self) -> bool:
+        return self._controller is not None and isinstance(self._controller.rules, Auto)
+
+    def _turn(self, clock: Clock) -> None:
+        """Tells the device of turned knobs; a tree that was drafted under the old ones is drafted anew."""
+        if self._controller:
+            self._seat.board.knobs.turn(rule(self._controller.rules))
+        if self._draft:
+            self._tree, self._draft = TokenTree([self._text[-1]]), self._next_draft(1)
+            if self._draft:
+                self._draft_again(self._draft, clock)
+
+    def _next_draft(self, lacking: int) -> _Draft | None:
+        """What is drafted next, if anything, where the draft lacks at most so many tokens besides the last."""
+        if self._controller is None:
+            return None
+        rules = self._controller.rules
+        first = first_rows(min(lacking + 1, FIRST_ROWS[-1]))
+        if not isinstance(rules, Auto):
+            return _Draft(replace(shape(rules), first=first), None)
+        pace = self._pair.seats.pace
+        if self._told:
+            pace.learn(*self._told)
+            self._told = None
+        plan = pace.choose(rules.d_max)
+        return _Draft(replace(beam(rules, plan.depth), first=first), plan) if plan else None
+
+    def _draft_again(self, draft: _Draft, clock: Clock) -> None:
+        """Drafts the tree that is verified next, and waits for it."""
+        flight = self._flights.draft(draft.shape, len(self._text), clock, draft.most)
+        self._tree = drafted(self._flights.land(flight), self._text[-1])
+        self._read = len(self._text)
+        self._draft_s += flight.seconds
+        self._draft_forwards += draft.shape.deepest
+
+    def _fly(self, outcome: Outcome, clock: Clock) -> float:
+        """Verifies and commits the tree, asks for what follows, and waits once.
+
+        Returns:
+            Seconds of the wait in which the next tree was drafted.
+        """
+        tree, draft = outcome.tree, self._draft
+        flight = self._flight or self._flights.verification(len(tree), len(self._text), clock)
+        length = len(self._text) + max(tree.depths) + 1
+        follows, ahead = None, None
+        if len(self._text) + 1 < self._longest:
+            follows = self._next_draft(1 if draft else length - 1 - self._read)
+            if follows:
+                if not draft and length - self._read > FIRST_ROWS[-1]:
+                    self._seat.catch_up(self._text, self._read)
+                ahead = self._flights.draft(follows.shape, length, clock, follows.most)
+            else:
+                ahead = self._flights.verification(1, length, clock)
+                self._pair.seats.ahead = self, ahead.sent
+        report = self._flights.land(ahead if follows and ahead else flight)
+        told = verified(report)
+        outcome.accepted, outcome.target_forwards = told.accepted, 1
+        outcome.verify_s, outcome.commit_s = flight.seconds, 0.0
+        outcome.committed, outcome.finished = self._budget.cut(
+            [*(tree.tokens[node] for node in told.accepted), told.bonus]
+        )
+        self._text.extend(outcome.committed)
+        if draft:
+            # The last accepted node may have been a leaf, which the draft never reads.
+            self._read = len(self._text) - 2
+            self._told = (draft.plan, ranks(tree.path_logprobs, told.accepted)) if draft.plan else None
+        if follows:
+            self._read = len(self._text)
+        self._tree = drafted(report, told.bonus) if follows else TokenTree([told.bonus])
+        self._draft, self._flight = follows, None if follows else ahead
+        self._draft_s = ahead.seconds if follows and ahead else 0.0
+        self._draft_forwards = follows.shape.deepest if follows else 0
+        return self._draft_s
+
+    def _charge_draft(self, outcome: Outcome) -> None:
+        """A tree that nobody verifies any more was paid for all the same."""
+        outcome.draft_s = (outcome.draft_s or 0.0) + self._draft_s
+        outcome.draft_forwards = (outcome.draft_forwards or 0) + self._draft_forwards
+        self._draft_s, self._draft_forwards = 0.0, 0
+
+    def _charge(self, host_s: float, device_s: float) -> float:
+        """What the round costs: while verifications are asked for ahead, the host's time or the device's, if longer."""
+        self._host_s += host_s
+        self._device_s += device_s
+        before_s, self._charged_s = self._charged_s, max(self._host_s, self._device_s)
+        charged_s = self._charged_s - before_s
+        if self._flight is None:
+            self._host_s = self._device_s = self._charged_s = 0.0
+        return charged_s
+
+    def _learn(self, outcome: Outcome) -> list[Turned]:
+        if self._controller is None or len(outcome.tree) == 1:
+            return []
+        share = depth_acceptance(outcome.tree.parents, outcome.accepted, root_is_drafted=False)
+        return self._controller.learn(share)
+
+    def _hand_over(self, turns: tuple[Turn, ...], turned: list[Turned], at_stage: AtStage) -> Outcome:
+        """Goes on as `TreeSession`, which reads the text anew."""
+        self.close()
+        left = replace(self._config, max_new_tokens=self._longest - len(self._text))
+        self._instead = TreeSession(self._pair, self._text, left, self._controller.rules if self._controller else None)
+        # What history and the user have done so far goes on from there.
+        self._instead._controller = self._controller  # noqa: SLF001 - a session in place of this one
+        read_s = self._instead.prefill()
+        outcome = self._instead.step(turns, at_stage)
+        outcome.turned_before = turned
+        outcome.round_s += self._draft_s + read_s
+        self._charge_draft(outcome)
+        return outcome

@@ -1,0 +1,266 @@
+"""Where one text at a time is decoded: caches and numbers at fixed addresses, and the graphs that go with them.
+
+A session takes a seat and gives it back, so that graphs are captured once a pair and lane and not once a text. What
+several lanes at once need is as many seats; weights are shared.
+"""
+
+import time
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from decoder.device import Graphs, Mailbox, Mark, without_gradients
+from decoder.forward.static.static_forward import StaticForward, static_forward, visibility
+from decoder.session.cuda_graph.capture_guard import refuse_waits
+from decoder.session.cuda_graph.device_state import REPORT, Board
+from decoder.session.cuda_graph.draft import Side, grow
+from decoder.session.cuda_graph.size_controller import Pace
+from decoder.session.cuda_graph.static_shapes import DEEPEST, MOST_NODES, MOST_ROWS, Rule, Shape, levels, slots
+from decoder.session.cuda_graph.verify import verify
+
+if TYPE_CHECKING:
+    from decoder.forward.language_model import LanguageModel
+    from decoder.models.pair import Pair
+
+CHUNK = 512
+"""Tokens of a prompt that are read at once."""
+BEYOND = 8
+"""Slots that no attention reads."""
+AHEAD = 64
+"""Tokens: graphs that a text needs when it has grown by so many are captured while nothing else is to be done."""
+Work = Callable[[], None]
+
+
+class Seat:
+    """Two models' keys and values, one board, and all that was captured over them."""
+
+    def __init__(self, target: Side, draft: Side, graphs: Graphs | None, capturable: set[Hashable]) -> None:
+        """Takes two models' stores.
+
+        Args:
+            target: The target's side.
+            draft: The draft's side.
+            graphs: Captures work; None: everything is computed by plain calls.
+            capturable: Kinds of work in which the host was found not to wait; shared by all seats of these forwards.
+        """
+        device = target.store.device
+        self.target = target
+        self.draft = draft
+        self.board = Board(device, target.store.shape[3])
+        self.mailboxes = Mailbox(device, REPORT), Mailbox(device, REPORT)
+        self.capturing_s = 0.0
+        """Time that captures have taken so far."""
+        self._graphs = graphs
+        self._capturable = capturable
+        self._captured: dict[tuple[object, ...], Work] = {}
+        self._in_use: dict[Shape | int, None] = {}
+        """Drafts and rows of verifications that this text has asked for so far, in their order."""
+
+    def mark(self) -> Mark:
+        """Here, in the device's stream of work."""
+        return Mark(self.target.store.device)
+
+    def fits(self, models: tuple[StaticForward, StaticForward], longest: int, *, graphs: bool) -> bool:
+        """Whether it serves a text of so many tokens."""
+        rooms = self.target.store.shape[3] - MOST_NODES, self.draft.store.shape[3] - MOST_ROWS
+        alike = (self.target.forward, self.draft.forward) == models
+        return alike and graphs == (self._graphs is not None) and min(rooms) - BEYOND - DEEPEST - 1 >= longest
+
+    def begin(self, text: Sequence[int], rule: Rule | None) -> None:
+        """Reads a new text, all but its last token."""
+        self._in_use.clear()
+        self.board.begin(text, rule)
+        for side in (self.target, self.draft) if rule else (self.target,):
+            # What another text has left there may be infinite, and poison what is masked.
+            side.store.zero_()
+            _read(side, text[:-1])
+
+    def catch_up(self, text: Sequence[int], read: int) -> None:
+        """Lets the draft read the text from here on, where it lacks more than a draft reads by itself."""
+        _read(self.draft, text, read)
+
+    def drafting(self, shape: Shape, length: int) -> Work:
+        """What drafts a tree after a text of at most so many tokens and reports it."""
+        visible = slots(length + shape.rows)
+        self._in_use[shape] = None
+        return self._repeatable(
+            ("draft", shape.widest == 1), (shape, visible), lambda: grow(self.draft, self.board, shape, visible)
+        )
+
+    def verification(self, nodes: int, length: int) -> Work:
+        """What verifies and commits a tree of at most so many nodes after a text of at most so many tokens."""
+        visible, draft = slots(length - 1 + nodes), self.draft if nodes > 1 else None
+        self._in_use[nodes] = None
+        return self._repeatable(
+            ("verification", nodes == 1),
+            (nodes, visible),
+            lambda: verify(self.target, draft, self.board, nodes, levels(nodes), visible),
+        )
+
+    def capture_ahead(self, length: int) -> bool:
+        """Captures one graph, if any, that this text lacks when it is so long; returns whether there was one."""
+        before = len(self._captured)
+        for size in list(self._in_use):
+            if isinstance(size, Shape):
+                self.drafting(size, length)
+            else:
+                self.verification(size, length)
+            if len(self._captured) > before:
+                return True
+        return False
+
+    def _repeatable(self, kind: Hashable, key: tuple[object, ...], work: Work) -> Work:
+        if self._graphs is None:
+            return work
+        if key not in self._captured:
+            # What was asked for before is part of the round that waits, and capturing is not.
+            self.mark().wait()
+            started, device, undo = time.perf_counter(), self.target.store.device, self._undo()
+            if kind not in self._capturable:
+                tried(work, undo, device)
+                self._capturable.add(kind)
+            self._captured[key] = captured(self._graphs, work, undo)
+            self.mark().wait()
+            self.capturing_s += time.perf_counter() - started
+        return self._captured[key]
+
+    def _undo(self) -> Work:
+        """What puts back all that is needed again; verified rows are not, since they are computed before they move."""
+        saved, store = self.board.saved(), self.draft.store
+        places = (self.board.length + torch.arange(MOST_ROWS, device=store.device)).clamp(max=store.shape[3] - 1)
+        rows = store.index_select(3, places)
+
+        def undo() -> None:
+            saved.restore()
+            store.index_copy_(3, places, rows)
+
+        return undo
+
+
+def repeated(graphs: Graphs, work: Work, undo: Work, device: torch.device) -> Work:
+    """What does work again from a graph; `undo` puts back what it changes.
+
+    Raises:
+        NotCapturableError: A graph cannot do it.
+    """
+    tried(work, undo, device)
+    return captured(graphs, work, undo)
+
+
+def tried(work: Work, undo: Work, device: torch.device) -> None:
+    """Does work and undoes it.
+
+    Raises:
+        NotCapturableError: A graph cannot do it.
+    """
+    try:
+        refuse_waits(work, device)
+    finally:
+        undo()
+
+
+def captured(graphs: Graphs, work: Work, undo: Work) -> Work:
+    """A graph of work in which the host does not wait, replayed once: its first replay uploads it, which takes time."""
+    replay = graphs.capture(work, undo)
+    replay()
+    undo()
+    return replay
+
+
+def new_store(forward: StaticForward, capacity: int) -> Float[Tensor, "L 2 H S D"]:
+    """A model's keys and values, of one kind wherever it is asked for: compiled passes tell inference tensors apart."""
+    with torch.inference_mode(mode=False):
+        return forward.new_store(capacity)
+
+
+def _read(side: Side, text: Sequence[int], start: int = 0) -> None:
+    device = side.store.device
+    for first in range(start, len(text), CHUNK):
+        tokens = torch.tensor(text[first : first + CHUNK], device=device)
+        places = torch.arange(first, first + len(tokens), device=device)
+        seen = torch.ones((len(tokens), len(tokens)), dtype=torch.bool, device=device).tril()
+        bias = visibility(places[0], seen, slots(first + len(tokens)), side.store.dtype)
+        side.logits(tokens, places, places, bias)
+
+
+@dataclass
+class Seats:
+    """A pair's seats that are free, and what all its seats share."""
+
+    graphs: bool = True
+    """False: seats made from now on repeat nothing from a graph, they compute the same by plain calls."""
+    refused: str | None = None
+    """Why rounds do not run here, but from the host."""
+    ahead: tuple[object, Mark] | None = None
+    """Who has asked the device for work ahead of its turn, and where that ends."""
+    pace: Pace = field(default_factory=Pace)
+    """What automatic rounds have taken and brought."""
+    _free: list[Seat] = field(default_factory=list)
+    _forwards: "dict[LanguageModel, StaticForward]" = field(default_factory=dict)
+    _capturable: dict[tuple[StaticForward, ...], set[Hashable]] = field(default_factory=dict)
+    """Kinds of work in which the host does not wait, by the forwards that do it."""
+    _captures: Graphs | None = None
+
+    @without_gradients()
+    def take(self, pair: "Pair", longest: int) -> Seat:
+        """A free seat for a text of so many tokens, or a new one."""
+        models = self.forward(pair.target), self.forward(pair.draft)
+        # One that is too small is not kept: its memory is needed for a larger one.
+        self._free = [seat for seat in self._free if seat.fits(models, longest, graphs=self.graphs)]
+        if self._free:
+            return self._free.pop()
+        room = longest + DEEPEST + 1
+        target, draft = (
+            Side(forward, new_store(forward, slots(room + rows) + BEYOND), pair.vocabulary, pair.context)
+            for forward, rows in zip(models, (MOST_NODES, MOST_ROWS), strict=True)
+        )
+        graphs = self._shared(pair.target.device) if self.graphs else None
+        return Seat(target, draft, graphs, self._capturable.setdefault(models, set()))
+
+    def settle(self, mine: object) -> None:
+        """Waits until what another session has asked for ahead of its turn is done."""
+        if self.ahead and self.ahead[0] is not mine:
+            self.ahead[1].wait()
+            self.ahead = None
+
+    def give_back(self, seat: Seat) -> None:
+        """Frees a seat for another text."""
+        self._free.append(seat)
+
+    def forward(self, model: "LanguageModel") -> StaticForward:
+        """How a model runs here."""
+        if model not in self._forwards:
+            self._forwards[model] = static_forward(model)
+        return self._forwards[model]
+
+    def anew(self, model: "LanguageModel") -> "Seats":
+        """Those of another pair with this model, which runs there as it runs here."""
+        forms = {model: self._forwards[model]} if model in self._forwards else {}
+        return Seats(refused=self.refused, _forwards=forms)
+
+    def form(self, model: "LanguageModel") -> StaticForward | None:
+        """How a model runs here; None: that was not settled yet."""
+        return self._forwards.get(model)
+
+    def forget(self) -> None:
+        """Lets go of all seats and forms of models."""
+        self._free, self._captures = [], None
+        self._forwards.clear()
+        self._capturable.clear()
+
+    def run(self, model: "LanguageModel", forward: StaticForward) -> None:
+        """Lets a model run in another way in all seats that are taken from now on."""
+        self._forwards[model] = forward
+
+    def repeatable(self, work: Work, device: torch.device) -> Work:
+        """What does again some work that undoes itself, as seats repeat theirs."""
+        return repeated(self._shared(device), work, lambda: None, device) if self.graphs else work
+
+    def _shared(self, device: torch.device) -> Graphs:
+        if self._captures is None:
+            self._captures = Graphs(device)
+        return self._captures

@@ -1,0 +1,155 @@
+"""transformers' own assisted generation as one more method: its blocking loop, one burst at a time.
+
+`generate` runs in a thread of its own that waits inside the streamer until the engine's thread asks for the next burst;
+the two never run at once. What happens inside a burst cannot be seen, so an outcome knows little.
+"""
+
+import copy
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from transformers import StoppingCriteria, StoppingCriteriaList
+from transformers.generation.streamers import BaseStreamer
+
+from decoder.config import RunConfig
+from decoder.device import Stopwatch
+from decoder.errors import ModelError, first_line
+from decoder.forward.language_model import LanguageModel
+from decoder.models.pair import Pair
+from decoder.session.protocol import AtStage, Budget, Outcome, go_on
+from decoder.session.steering import Turn
+from decoder.tree import TokenTree
+
+CLOSE_TIMEOUT_S = 2.0
+
+
+class _Bursts(BaseStreamer, StoppingCriteria):
+    """Hands bursts from generate's thread to the engine's, one by one, and says when generate should stop."""
+
+    def __init__(self) -> None:
+        self.stopping = False
+        self.burst: list[int] | None = None
+        self.error: BaseException | None = None
+        self.asked = threading.Semaphore(0)
+        self.answered = threading.Semaphore(0)
+        self._prompt_seen = False
+
+    def put(self, value: torch.Tensor) -> None:
+        """Called by generate with the prompt first, then with each burst."""
+        if not self._prompt_seen:
+            self._prompt_seen = True
+            return
+        self.burst = value.flatten().tolist()
+        self.answered.release()
+        self.asked.acquire()
+
+    def end(self) -> None:
+        """Called by generate when its text is finished; the thread itself says so."""
+
+    def __call__(self, input_ids: torch.Tensor, scores: Any, **_: Any) -> torch.Tensor:
+        """Whether each sequence is done: all of them once the session closes."""
+        del scores
+        return torch.full((input_ids.shape[0],), self.stopping, dtype=torch.bool, device=input_ids.device)
+
+    def next(self) -> list[int] | None:
+        """Lets generate run until its next burst; None when it has ended.
+
+        Raises:
+            BaseException: Whatever ended generate.
+        """
+        self.burst = None
+        self.asked.release()
+        self.answered.acquire()
+        if self.error is not None:
+            raise self.error
+        return self.burst
+
+
+def as_wide_as(draft: LanguageModel, width: int) -> Any:
+    """The draft's module with this many logits: transformers takes other widths for another tokenizer.
+
+    Rows that are added are suppressed during generation, rows that are dropped name no token of the target.
+    """
+    if draft.width == width:
+        return draft.module
+    module = copy.deepcopy(draft.module)
+    module.resize_token_embeddings(width, mean_resizing=False)
+    return module
+
+
+class AssistedSession:
+    """Assisted generation with the settings that transformers starts with."""
+
+    def __init__(self, pair: Pair, prompt_ids: Sequence[int], config: RunConfig) -> None:
+        self.text = list(prompt_ids)
+        self._pair = pair
+        self._max_new_tokens = config.max_new_tokens
+        self._budget = Budget(pair.eos, config.max_new_tokens)
+        self._stopwatch = Stopwatch(pair.target.device)
+        self._bursts = _Bursts()
+        self._first: list[int] | None = None
+        self._assistant = as_wide_as(pair.draft, pair.target.width)
+        self._thread = threading.Thread(target=self._generate, name="hf-assisted", daemon=True)
+
+    def prefill(self) -> float:
+        """Starts generate and waits for its first burst, which contains the prompt's time."""
+        start = self._stopwatch.now()
+        self._thread.start()
+        self._first = self._bursts.next()
+        return self._stopwatch.now() - start
+
+    def step(self, turns: tuple[Turn, ...], at_stage: AtStage = go_on) -> Outcome:
+        """The next burst; there are neither knobs nor stages to be seen."""
+        del turns, at_stage
+        start = self._stopwatch.now()
+        burst, self._first, round_s = self._first, None, 0.0
+        if burst is None:
+            burst = self._bursts.next()
+            round_s = self._stopwatch.now() - start
+        if burst is None:
+            raise RuntimeError("transformers' generate ended before end-of-text and before its length limit")
+        root = TokenTree([self.text[-1]])
+        committed, finished = self._budget.cut(burst)
+        self.text.extend(committed)
+        return Outcome(
+            tree=root, accepted=[], committed=committed, round_s=round_s, target_forwards=1, finished=finished
+        )
+
+    def close(self) -> None:
+        """Ends generate within one burst."""
+        self._bursts.stopping = True
+        self._bursts.asked.release()
+        if self._thread.is_alive():
+            self._thread.join(CLOSE_TIMEOUT_S)
+
+    def _generate(self) -> None:
+        self._bursts.asked.acquire()
+        try:
+            if not self._bursts.stopping:
+                self._run()
+        except BaseException as error:  # noqa: BLE001 - carried to the engine's thread, which raises it
+            self._bursts.error = error
+        self._bursts.answered.release()
+
+    def _run(self) -> None:
+        pair = self._pair
+        unused = list(range(pair.vocabulary, max(pair.target.width, pair.draft.width)))
+        ids = torch.tensor([self.text], device=pair.target.device)
+        try:
+            pair.target.module.generate(
+                ids,
+                attention_mask=torch.ones_like(ids),
+                assistant_model=self._assistant,
+                do_sample=False,
+                max_new_tokens=self._max_new_tokens,
+                suppress_tokens=unused or None,
+                streamer=self._bursts,
+                stopping_criteria=StoppingCriteriaList([self._bursts]),
+            )
+        except ValueError as error:  # with which transformers refuses a model
+            raise ModelError(
+                f"hf does not run with {pair.target_name} and {pair.draft_name}: {first_line(error)}; "
+                "leave hf out of --methods"
+            ) from error

@@ -1,0 +1,77 @@
+"""One method's knobs during a run: the user's turns and history's steps, in force from the next round.
+
+Knows neither models nor trees.
+"""
+
+from dataclasses import dataclass
+
+from decoder.config import AdaptiveTree, Rules
+from decoder.draft.tree_rules import adapted, used_depth
+from decoder.events import Knobs
+from decoder.knobs import KnobName
+from decoder.session.steering import Turn
+
+NOTED_STEP = 0.01
+"""History's tau_h is written as an event when it has moved this far."""
+
+
+@dataclass(frozen=True)
+class Turned:
+    """A knob that has a new value."""
+
+    name: KnobName
+    old: float
+    new: float
+    by_user: bool
+
+
+class Controller:
+    """The rules in force, and what changed them."""
+
+    def __init__(self, rules: Rules) -> None:
+        self.rules = rules
+        self._turns_seen = 0
+        self._depth_acceptances: list[float] = []
+        self._noted: dict[KnobName, float] = {}
+        """The knobs that history moves, as events have told them."""
+        if isinstance(rules, AdaptiveTree):
+            self._noted = {"d0": rules.d0, "tau_h": rules.tau_h}
+
+    @property
+    def knobs(self) -> Knobs | None:
+        """The exact values in force, for an adaptive tree."""
+        rules = self.rules
+        return Knobs(rules.tau_h, rules.tau_l, rules.d0) if isinstance(rules, AdaptiveTree) else None
+
+    def apply(self, turns: tuple[Turn, ...]) -> list[Turned]:
+        """Takes over the user's turns that are new, as far as these rules have such knobs; called before a round."""
+        changes = []
+        for turn in turns[self._turns_seen :]:
+            if self.rules.has(turn.name):
+                old = self.rules.knob(turn.name)
+                self.rules = self.rules.turned(turn.name, turn.value)
+                changes.append(Turned(turn.name, old, self.rules.knob(turn.name), by_user=True))
+        self._turns_seen = len(turns)
+        self._noted |= {change.name: change.new for change in changes if change.name in self._noted}
+        return changes
+
+    def learn(self, depth_acceptance: float) -> list[Turned]:
+        """Lets history act on an adaptive tree's rules after a round that drafted; returns what is worth an event.
+
+        A round without a draft says nothing about what would have been accepted.
+        """
+        if not isinstance(self.rules, AdaptiveTree):
+            return []
+        self._depth_acceptances.append(depth_acceptance)
+        self.rules = adapted(self.rules, self._depth_acceptances)
+        changes = []
+        if used_depth(self.rules.d0) != used_depth(self._noted["d0"]):
+            changes.append(self._note("d0"))
+        if abs(self.rules.tau_h - self._noted["tau_h"]) >= NOTED_STEP:
+            changes.append(self._note("tau_h"))
+        return changes
+
+    def _note(self, name: KnobName) -> Turned:
+        old, new = self._noted[name], self.rules.knob(name)
+        self._noted[name] = new
+        return Turned(name, old, new, by_user=False)

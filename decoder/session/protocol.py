@@ -1,0 +1,85 @@
+"""What every decoding method gives the race: a session that decodes one text round by round, and what a round did."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, Protocol, runtime_checkable
+
+from decoder.config import Rules
+from decoder.events import Knobs
+from decoder.session.knob_state import Turned
+from decoder.session.steering import Turn
+from decoder.tree import TokenTree
+
+Reason = Literal["length", "eos"]
+
+
+@dataclass
+class Outcome:
+    """What one round has done so far. None: not done yet, or this method cannot know."""
+
+    tree: TokenTree
+    accepted: list[int] = field(default_factory=list)
+    committed: list[int] = field(default_factory=list)
+    round_s: float = 0.0
+    draft_s: float | None = None
+    verify_s: float | None = None
+    commit_s: float | None = None
+    target_forwards: int | None = None
+    draft_forwards: int | None = None
+    knobs: Knobs | None = None
+    rules: Rules | None = None
+    """Under which the tree was drafted; None for a method without a tree."""
+    room: int = 0
+    """Levels that the context left room for."""
+    turned_before: list[Turned] = field(default_factory=list)
+    turned_after: list[Turned] = field(default_factory=list)
+    finished: Reason | None = None
+
+
+AtStage = Callable[[Literal["drafted", "verified"], Outcome], float]
+"""Called in the middle of a round with what is known by then; returns the seconds that it held the round up."""
+
+
+def go_on(_stage: str, _outcome: Outcome) -> float:
+    """Does not hold the round up."""
+    return 0.0
+
+
+class Session(Protocol):
+    """One method decoding one text."""
+
+    def prefill(self) -> float:
+        """Reads the prompt; returns the seconds it took."""
+
+    def step(self, turns: tuple[Turn, ...], at_stage: AtStage = go_on) -> Outcome:
+        """Decodes one round under the user's turns so far."""
+
+    def close(self) -> None:
+        """Ends the session before its text is finished."""
+
+
+@runtime_checkable
+class Prepares(Protocol):
+    """A session that can do work before it is needed."""
+
+    def prepare(self) -> bool:
+        """Does a part of it, between two rounds; returns whether there was any."""
+
+
+class Budget:
+    """Where a text ends: at an end-of-text token or at its length limit."""
+
+    def __init__(self, eos: frozenset[int], max_new_tokens: int) -> None:
+        self._eos = eos
+        self._left = max_new_tokens
+
+    def cut(self, tokens: Sequence[int]) -> tuple[list[int], Reason | None]:
+        """The tokens that still belong to the text, and why it ends with them if it does."""
+        kept = list(tokens[: self._left])
+        end = next((index for index, token in enumerate(kept) if token in self._eos), None)
+        if end is not None:
+            kept = kept[: end + 1]
+        self._left -= len(kept)
+        if end is not None:
+            return kept, "eos"
+        return kept, None if self._left else "length"

@@ -1,0 +1,284 @@
+"""Every figure on rounds written by hand, with the value computed by hand."""
+
+import time
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from decoder.analysis.metrics import FIGURES, Race, first_difference, fold
+from decoder.analysis.tree_levels import by_depth, depth_acceptance
+from decoder.events import End, Event, Figures, Knob, Round, Run, Start
+
+RUN = Run(
+    version="0",
+    started_at="2026-01-01T00:00:00Z",
+    target="t",
+    draft="d",
+    device="cpu",
+    dtype="float32",
+    seed=0,
+    prompt="p",
+    prompt_tokens=[1],
+    max_new_tokens=8,
+    methods={"dynatree": {}, "ar": {}},
+)
+
+
+def a_round(method: str = "dynatree", **changes: Any) -> Round:
+    """A round of a root, or of what `changes` says."""
+    nodes = len(changes.get("tokens", [0]))
+    plain: dict[str, Any] = {
+        "method": method,
+        "round": 0,
+        "position": 0,
+        "t": 1.0,
+        "wall_s": 1.0,
+        "draft_s": 0.25,
+        "verify_s": 0.5,
+        "commit_s": 0.125,
+        "target_forwards": 1,
+        "draft_forwards": 2,
+        "tokens": [0],
+        "parents": [-1],
+        "logprobs": [0.0] * nodes,
+        "pieces": ["x"] * nodes,
+        "accepted": [],
+        "committed": [5],
+        "text": "x",
+    }
+    return Round(**(plain | changes))
+
+
+FIRST = a_round(tokens=[0, 5, 6, 7, 8], parents=[-1, 0, 0, 1, 3], accepted=[1, 3], committed=[5, 7, 9], t=1.0)
+"""Four drafted nodes, three levels, two accepted."""
+SECOND = a_round(tokens=[9, 1, 2], parents=[-1, 0, 0], committed=[3], t=1.5, round=1, position=3, draft_forwards=1)
+"""Two drafted nodes, one level, none accepted."""
+DYNATREE: list[Event] = [Start(method="dynatree", prefill_s=0.5), FIRST, SECOND]
+AR: list[Event] = [
+    Start(method="ar", prefill_s=0.25),
+    *(
+        a_round("ar", round=index, position=index, t=index + 1.0, committed=[token], draft_s=0.0, draft_forwards=0)
+        for index, token in enumerate([5, 7, 9, 3, 4])
+    ),
+]
+
+
+def figures(events: list[Event], method: str = "dynatree") -> Figures:
+    return fold([RUN, *events]).figures()[method]
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    {
+        "rounds": 2,
+        "drafted": 6,
+        "accepted": 2,
+        "committed": 4,
+        "target_forwards": 2,
+        "draft_forwards": 3,
+        "tokens_per_round": 4 / 2,
+        "path_length": 2 / 2,
+        "acceptance_rate": 2 / 6,
+        "depth_acceptance": (2 / 3 + 0 / 1) / 2,
+        "decode_s": 1.5,
+        "tokens_per_second": 4 / 1.5,
+        "prefill_s": 0.5,
+        "ttft_s": 0.5 + 1.0,
+        "tpot_s": 1.5 / 4,
+        "draft_s": 0.5,
+        "verify_s": 1.0,
+        "commit_s": 0.25,
+        "host_s": 1.5 - 0.5 - 1.0 - 0.25,
+        "speedup": None,
+        "identical_to_ar": True,
+        "first_difference": None,
+        "near_tie": None,
+        "first_difference_gap": None,
+        "peak_bytes": 77,
+        "distinct_8grams": None,
+    }.items(),
+)
+def test_each_figure_of_two_rounds(key: str, value: float | None) -> None:
+    end = End(method="dynatree", reason="stopped", peak_bytes=77)
+    ar = AR[:1] if key == "speedup" else AR
+    found = getattr(figures([*DYNATREE, end, *ar]), key)
+    assert found == (value if value is None else pytest.approx(value))
+
+
+def test_the_table_of_figures_names_each_figure_once_and_in_order() -> None:
+    assert [figure.key for figure in FIGURES] == [item.name for item in msgspec.structs.fields(Figures)]
+
+
+def test_speedup_is_the_rate_over_that_of_ar() -> None:
+    assert figures([*DYNATREE, *AR]).speedup == pytest.approx((4 / 1.5) / (5 / 5))
+
+
+def test_ar_is_as_fast_as_ar() -> None:
+    assert figures([*DYNATREE, *AR], "ar").speedup == 1
+
+
+def test_without_ar_nothing_is_compared() -> None:
+    alone = msgspec.structs.replace(RUN, methods={"dynatree": {}})
+    found = fold([alone, *DYNATREE]).figures()["dynatree"]
+    assert (found.speedup, found.identical_to_ar, found.first_difference, found.near_tie) == (None, None, None, None)
+
+
+def test_a_different_token_is_found_on_the_common_length() -> None:
+    other = [msgspec.structs.replace(event, committed=[8]) if event is AR[3] else event for event in AR]
+    found = figures([*DYNATREE, *other])
+    assert (found.identical_to_ar, found.first_difference) == (False, 2)
+
+
+def test_a_longer_text_is_no_difference() -> None:
+    assert first_difference([1, 2, 3], [1, 2]) is None
+    assert first_difference([], [1]) is None
+
+
+def test_asking_twice_gives_figures_that_nobody_else_can_change() -> None:
+    race = fold([RUN, *DYNATREE])
+    race.figures().clear()
+    assert race.figures()["dynatree"].rounds == 2
+    assert race == fold([RUN, *DYNATREE])
+
+
+def test_the_first_of_several_differences_counts() -> None:
+    assert first_difference([1, 5, 6], [1, 2, 3]) == 1
+
+
+def test_the_root_of_algorithm_1_is_a_drafted_node_and_a_level() -> None:
+    run = msgspec.structs.replace(RUN, methods={"alg1": {}})
+    event = a_round("alg1", tokens=[5, 6, 7], parents=[-1, 0, 0], accepted=[0], committed=[5, 1])
+    found = fold([run, event]).figures()["alg1"]
+    assert (found.drafted, found.accepted, found.acceptance_rate) == (3, 1, 1 / 3)
+    assert found.depth_acceptance == 1 / 2
+
+
+def test_a_lone_root_of_algorithm_1_is_one_level() -> None:
+    run = msgspec.structs.replace(RUN, methods={"alg1": {}})
+    right = a_round("alg1", accepted=[0], committed=[0, 1])
+    wrong = a_round("alg1", committed=[1], t=2.0)
+    found = fold([run, right, wrong]).figures()["alg1"]
+    assert (found.drafted, found.depth_acceptance) == (2, 0.5)
+
+
+def test_depth_acceptance_is_0_in_a_round_that_drafted_nothing() -> None:
+    found = figures([a_round(), FIRST])
+    assert found.depth_acceptance == pytest.approx((0 + 2 / 3) / 2)
+
+
+def test_a_method_that_never_drafts_has_no_acceptance() -> None:
+    found = figures([*DYNATREE, *AR], "ar")
+    assert (found.drafted, found.acceptance_rate, found.depth_acceptance) == (0, None, None)
+    assert (found.tokens_per_round, found.path_length) == (1, 0)
+
+
+def test_what_a_method_cannot_know_stays_unknown() -> None:
+    run = msgspec.structs.replace(RUN, methods={"hf": {}})
+    unknown = {"draft_s": None, "verify_s": None, "commit_s": None, "target_forwards": None, "draft_forwards": None}
+    found = fold([run, a_round("hf", committed=[1, 2], **unknown)]).figures()["hf"]
+    keys = ("drafted", "accepted", "path_length", "acceptance_rate", "depth_acceptance", "target_forwards")
+    assert {key: getattr(found, key) for key in (*keys, "draft_s", "host_s")} == dict.fromkeys(
+        (*keys, "draft_s", "host_s")
+    )
+    assert (found.rounds, found.committed, found.tokens_per_round) == (1, 2, 2)
+
+
+def test_the_burst_that_came_with_the_prompt_is_no_part_of_the_rates() -> None:
+    run = msgspec.structs.replace(RUN, methods={"hf": {}})
+    bursts = [a_round("hf", committed=[1, 2, 3], t=0.0), a_round("hf", committed=[4, 5], t=1.0, round=1, position=3)]
+    found = fold([run, Start(method="hf", prefill_s=2.0), *bursts]).figures()["hf"]
+    assert (found.committed, found.tokens_per_second, found.tpot_s) == (5, 2.0, 0.5)
+    assert found.ttft_s == 2.0
+
+
+def test_drafted_and_accepted_nodes_are_counted_depth_by_depth() -> None:
+    assert by_depth(FIRST) == ((2, 1), (1, 1), (1, 0))
+    assert by_depth(SECOND) == ((2, 0),)
+    assert by_depth(a_round("ar")) == ()
+
+
+def test_the_root_of_algorithm_1_is_depth_1() -> None:
+    right = a_round("alg1", tokens=[5, 6, 7], parents=[-1, 0, 0], accepted=[0, 2], committed=[5, 7, 1])
+    assert by_depth(right) == ((1, 1), (2, 1))
+    assert by_depth(a_round("alg1")) == ((1, 0),)
+
+
+def test_the_depths_of_all_rounds_add_up() -> None:
+    race = fold([RUN, *DYNATREE, *AR])
+    assert race.tallies["dynatree"].by_depth == ((4, 1), (1, 1), (1, 0))
+    assert race.tallies["ar"].by_depth == ()
+    assert fold([RUN, SECOND, FIRST]).tallies["dynatree"].by_depth == ((4, 1), (1, 1), (1, 0))
+
+
+def test_an_accepted_root_that_nobody_drafted_counts_nowhere() -> None:
+    """A recording from elsewhere may claim it."""
+    assert by_depth(msgspec.structs.replace(SECOND, accepted=[0])) == ((2, 0),)
+
+
+@settings(max_examples=200, deadline=None, derandomize=True, database=None)
+@given(data=st.data(), method=st.sampled_from(["dynatree", "alg1"]))
+def test_depths_agree_with_the_totals(data: st.DataObject, method: str) -> None:
+    """Any tree, any accepted path of it."""
+    parents = [-1, *(data.draw(st.integers(0, node)) for node in range(data.draw(st.integers(0, 12))))]
+    node, path = data.draw(st.integers(0, len(parents) - 1)), list[int]()
+    while node > 0 or (node == 0 and method == "alg1"):
+        path.insert(0, node)
+        node = parents[node]
+    nodes = len(parents)
+    event = a_round(method, tokens=[0] * nodes, parents=parents, accepted=path, committed=[0] * (len(path) + 1))
+    run = msgspec.structs.replace(RUN, methods={method: {}})
+    found, levels = fold([run, event]).figures()[method], by_depth(event)
+    assert (found.drafted, found.accepted) == (sum(pair[0] for pair in levels), sum(pair[1] for pair in levels))
+    assert [kept for _, kept in levels] == [1] * len(path) + [0] * (len(levels) - len(path))
+    share = depth_acceptance(parents, path, root_is_drafted=method == "alg1")
+    assert found.depth_acceptance == (share if found.drafted else None)
+
+
+def test_long_runs_are_folded_quickly() -> None:
+    """Many times slower than this would be seen on the screen."""
+    tree: dict[str, Any] = {"tokens": list(range(65)), "parents": [-1, *range(16), *[16] * 48], "accepted": [1, 2, 3]}
+    rounds = [a_round(round=index, committed=[1, 2, 3, 4], t=index + 1.0, **tree) for index in range(2000)]
+    events = [msgspec.structs.replace(event, method=name) for event in rounds for name in ("dynatree", "linear")]
+    began = time.process_time()
+    race = fold([RUN, *events])
+    assert time.process_time() - began < 2
+    assert race.tallies["dynatree"].by_depth[0] == (2000, 2000)
+
+
+def test_rates_are_totals_over_the_run_not_means_of_rounds() -> None:
+    slow = a_round(committed=[1], t=9.0)
+    fast = a_round(committed=[1, 2, 3], t=10.0, round=1, position=1)
+    assert figures([slow, fast]).tokens_per_second == 4 / 10
+
+
+def test_before_the_first_round_nothing_is_known() -> None:
+    found = figures([])
+    assert (found.rounds, found.committed, found.decode_s) == (0, 0, 0)
+    rates = ("tokens_per_round", "acceptance_rate", "tokens_per_second", "prefill_s", "ttft_s", "tpot_s")
+    assert [getattr(found, key) for key in rates] == [None] * 6
+
+
+def test_distinct_8grams_look_across_rounds() -> None:
+    bursts = [a_round(committed=[1, 2], t=float(index + 1), round=index, position=2 * index) for index in range(8)]
+    assert figures(list(bursts)).distinct_8grams == 2 / 9
+
+
+def test_a_new_run_begins_from_nothing() -> None:
+    assert fold([RUN, *DYNATREE, RUN]) == Race(RUN, fold([RUN]).tallies)
+    assert figures([*DYNATREE, RUN, SECOND]).rounds == 1
+
+
+def test_the_fold_does_not_change_the_state_before() -> None:
+    before = fold([RUN, *DYNATREE])
+    copy = replace(before, tallies=dict(before.tallies))
+    before.apply(SECOND)
+    assert before == copy
+
+
+def test_knob_events_change_no_figure() -> None:
+    knob = Knob(method="dynatree", round=1, name="tau_h", old=0.9, new=0.8, source="user")
+    assert figures([*DYNATREE, knob]) == figures(DYNATREE)

@@ -1,0 +1,98 @@
+"""How many rounds what-if estimates look at, and how many nodes it takes for granted that there may be."""
+
+import math
+from dataclasses import replace
+
+import pytest
+
+from decoder.analysis import what_if as whatif
+from decoder.analysis.what_if import ROUNDS, replayed, what_if
+from decoder.config import DynaTree
+from decoder.events import Knobs, Round
+
+WIDE = DynaTree(d0=1.0, d_max=2, branching=(4, 4, 4), rho_stop=0.3, rho_deep=0.3, tau=0)
+"""More children everywhere than any record here has."""
+
+
+def told(parents: list[int], probabilities: list[float], accepted: list[int]) -> Round:
+    """A round with this tree, in which each token is its node's number and the target's own is one more."""
+    nodes = range(len(parents))
+    return Round(
+        method="dynatree",
+        round=0,
+        position=0,
+        t=1.0,
+        wall_s=1.0,
+        draft_s=0.0,
+        verify_s=0.0,
+        commit_s=0.0,
+        target_forwards=1,
+        draft_forwards=1,
+        knobs=Knobs(WIDE.tau_h, WIDE.tau_l, WIDE.d0),
+        tokens=list(nodes),
+        parents=parents,
+        logprobs=[0.0, *map(math.log, probabilities)],
+        pieces=["" for _ in nodes],
+        accepted=accepted,
+        committed=[*accepted, len(parents)],
+        text="",
+    )
+
+
+def star(nodes: int, accepted: int = 0) -> Round:
+    """So many nodes, the root with all others as children."""
+    return told([-1, *[0] * (nodes - 1)], [1 / nodes] * (nodes - 1), [1] * accepted)
+
+
+def chain(depth: int) -> Round:
+    """A path, all of it accepted."""
+    return told([-1, *range(depth)], [0.99] * depth, [*range(1, depth + 1)])
+
+
+# Rounds
+
+
+def test_as_many_of_the_newest_rounds_are_looked_at_as_have_so_many_nodes_together() -> None:
+    count = whatif._NODES // 1000
+    found = what_if([*[star(1000)] * 9, *[star(1000, accepted=1)] * count], replace(WIDE, branching=(1, 1, 1)))
+    assert found
+    assert found.rounds == count
+    assert found.breadth.here.tokens == 2
+
+
+def test_the_newest_round_is_looked_at_however_large_its_tree_is() -> None:
+    found = what_if([star(2), star(whatif._NODES + 1)], WIDE)
+    assert found
+    assert found.rounds == 1
+
+
+def test_no_more_than_so_many_rounds_are_looked_at_however_small_they_are() -> None:
+    found = what_if([star(2)] * (ROUNDS + 30), WIDE)
+    assert found
+    assert found.rounds == ROUNDS
+
+
+def test_a_tree_that_is_deeper_than_any_of_ours_is_not_judged() -> None:
+    assert replayed(chain(whatif._DEEPEST), WIDE)
+    assert replayed(chain(whatif._DEEPEST + 1), WIDE) is None
+
+
+# Nodes
+
+
+@pytest.mark.parametrize(("n_max", "accepted"), [(16, 2), (15, None)])
+def test_a_node_is_kept_for_sure_where_all_nodes_down_to_its_depth_have_room(n_max: int, accepted: int | None) -> None:
+    """Four children of the root, and four of at most three of these, since no fourth can be .3 probable."""
+    verdict = replayed(told([-1, 0, 1], [0.7, 0.9], [1, 2]), replace(WIDE, n_max=n_max))
+    assert verdict
+    assert (verdict.accepted, verdict.accepted_at_least) == (accepted, 2 if accepted else 1)
+
+
+@pytest.mark.parametrize(("n_max", "accepted"), [(8, 2), (7, None)])
+def test_of_the_best_a_node_is_kept_for_sure_where_all_that_can_be_as_probable_have_room(
+    n_max: int, accepted: int | None
+) -> None:
+    """The path is .28 probable, a child of the root that was not drafted may be .3; 2 / .28 may be at both depths."""
+    verdict = replayed(told([-1, 0, 1], [0.7, 0.4], [1, 2]), replace(WIDE, n_max=n_max, selection="best"))
+    assert verdict
+    assert (verdict.accepted, verdict.accepted_at_least) == (accepted, 2 if accepted else 1)

@@ -1,0 +1,172 @@
+"""Who decodes when, on a clock of our own: warm-up, interleaving, contenders that fail."""
+
+from collections import Counter
+from collections.abc import Callable
+from itertools import pairwise
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from decoder.analysis.metrics import Tally
+from decoder.append_only import TokenLog
+from decoder.bench.contenders import Contender, Trial
+from decoder.bench.protocol import Sample, Turn, measured, mixed, schedule, warmed_up
+from decoder.bench.samples import Samples
+from decoder.errors import DeviceError
+
+PAIR: Any = SimpleNamespace(target=SimpleNamespace(device=torch.device("cpu")), device="cpu")
+PROMPTS = [[1], [2], [3]]
+
+
+def contender(name: str, run: Callable[[list[int]], Tally], *, foreign: bool = False) -> Contender:
+    return Contender(name, name, lambda _pair, ids: Trial(run(list(ids))), {}, foreign=foreign)
+
+
+def took(decode_s: float) -> Tally:
+    """Four tokens in four rounds."""
+    return Tally(rounds=4, timed_tokens=4, log=TokenLog().plus((1, 2, 3, 4)), decode_s=decode_s)
+
+
+def turns(found: list[Turn], repeat: int, prompt: int) -> list[int]:
+    return [turn.contender for turn in found if (turn.repeat, turn.prompt) == (repeat, prompt)]
+
+
+def test_everyone_decodes_a_prompt_before_anyone_decodes_the_next() -> None:
+    found = list(schedule(contenders=4, prompts=3, repeats=2, seed=0))
+    blocks = [{(turn.repeat, turn.prompt) for turn in found[start : start + 4]} for start in range(0, 24, 4)]
+    assert blocks == [{(repeat, prompt)} for repeat in range(2) for prompt in range(3)]
+    assert all(sorted(turns(found, repeat, prompt)) == [0, 1, 2, 3] for repeat in range(2) for prompt in range(3))
+
+
+def test_nobody_always_follows_the_same_one() -> None:
+    found = list(schedule(contenders=5, prompts=10, repeats=3, seed=0))
+    followers = Counter(after.contender for before, after in pairwise(found) if before.contender == 0)
+    assert len(followers) == 5
+    assert max(followers.values()) < 15
+
+
+def test_the_order_hangs_on_the_seed_alone() -> None:
+    first, again, other = (list(schedule(5, 4, 2, seed)) for seed in (1, 1, 2))
+    assert first == again != other
+
+
+def test_where_prompts_are_compared_turns_on_all_of_them_are_mixed_within_a_repeat() -> None:
+    found = list(mixed(contenders=4, prompts=3, repeats=20, seed=0))
+    repeats = [found[start : start + 12] for start in range(0, 240, 12)]
+    everyone = sorted((prompt, contender) for prompt in range(3) for contender in range(4))
+    for repeat, turns in enumerate(repeats):
+        assert {turn.repeat for turn in turns} == {repeat}
+        assert sorted((turn.prompt, turn.contender) for turn in turns) == everyone
+    first_prompts = Counter(turn.prompt for turns in repeats for turn in turns[:4])
+    assert all(first_prompts[prompt] > 10 for prompt in range(3))
+
+
+def test_everyone_is_warmed_up_on_every_prompt_that_is_given() -> None:
+    calls: list[list[int]] = []
+
+    def run(ids: list[int]) -> Tally:
+        calls.append(ids)
+        return took(1.0)
+
+    warmed_up(PAIR, [contender("ar", run)], PROMPTS, report=pytest.fail)
+    assert calls == PROMPTS
+
+
+def test_drift_of_the_machine_does_not_reach_the_ratios() -> None:
+    """The machine slows down a hundredfold; one contender stays three times as fast as the other."""
+    slowness = iter(1.01**step for step in range(1000))
+    ar = contender("ar", lambda _: took(3.0 * next(slowness)))
+    fast = contender("fast", lambda _: took(1.0 * next(slowness)))
+    samples = Samples(measured(PAIR, [ar, fast], [[1]] * 25, schedule(2, 25, repeats=9, seed=0)), [ar, fast])
+    ratio = samples.ratio("fast", "ar", seed=0)
+    assert ratio is not None
+    assert ratio.low is not None
+    assert ratio.high is not None
+    assert 2.95 < ratio.low <= ratio.high < 3.05
+
+
+def test_the_warm_up_is_no_sample(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("decoder.bench.protocol.waited_s", lambda: 0.0)  # a busy machine takes turns again
+    calls: list[list[int]] = []
+
+    def run(ids: list[int]) -> Tally:
+        calls.append(ids)
+        return took(100.0 if len(calls) == 1 else 1.0)
+
+    ready = warmed_up(PAIR, [contender("ar", run)], PROMPTS[:1], report=pytest.fail)
+    samples = list(measured(PAIR, ready, PROMPTS, schedule(1, 3, repeats=2, seed=0)))
+    assert len(calls) == 7
+    assert calls[0] == [1]
+    assert [sample.tally.decode_s for sample in samples] == [1.0] * 6
+    assert [(sample.repeat, sample.prompt) for sample in samples] == [(r, p) for r in range(2) for p in range(3)]
+
+
+def refuses(_ids: list[int]) -> Tally:
+    raise ValueError("no static cache for this model\nand more")
+
+
+def test_a_foreign_contender_that_fails_is_left_out_and_named() -> None:
+    told: list[str] = []
+    both = [contender("ar", lambda _: took(1.0)), contender("generate static", refuses, foreign=True)]
+    assert [ready.name for ready in warmed_up(PAIR, both, PROMPTS[:1], told.append)] == ["ar"]
+    assert told == ["generate static is left out: no static cache for this model"]
+
+
+def test_a_method_of_our_own_that_fails_fails_the_measurement() -> None:
+    with pytest.raises(ValueError, match="no static cache"):
+        warmed_up(PAIR, [contender("ar", refuses)], PROMPTS[:1], report=pytest.fail)
+
+
+FULL = (torch.OutOfMemoryError(), MemoryError(), RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried"))
+
+
+@pytest.mark.parametrize("error", FULL, ids=lambda error: type(error).__name__)
+@pytest.mark.parametrize("foreign", [True, False])
+def test_full_memory_is_told_as_such(foreign: bool, error: Exception) -> None:  # noqa: FBT001 - a parameter of the test
+    def overflow(_ids: list[int]) -> Tally:
+        raise error
+
+    with pytest.raises(DeviceError, match="memory of cpu is full; choose smaller models"):
+        warmed_up(PAIR, [contender("ar", overflow, foreign=foreign)], PROMPTS[:1], report=pytest.fail)
+
+
+def test_every_sample_has_its_peak_memory() -> None:
+    (sample,) = measured(PAIR, [contender("ar", lambda _: took(1.0))], [[1]], schedule(1, 1, repeats=1, seed=0))
+    assert sample.tally.peak_bytes is not None
+    assert sample.tally.peak_bytes > 10_000_000
+
+
+def waits(monkeypatch: pytest.MonkeyPatch, *seconds: float | None) -> list[Sample]:
+    """The samples of turns that each take a second and wait so long for a processor."""
+    clock, waited = iter(range(100)), 0.0
+    reports: list[float | None] = []
+    for wait in seconds:
+        reports += [waited, None if wait is None else waited + wait]
+        waited += wait or 0.0
+    ticks = iter(reports)
+    monkeypatch.setattr("decoder.bench.protocol.waited_s", lambda: next(ticks))
+    monkeypatch.setattr("decoder.bench.protocol.time.perf_counter", lambda: float(next(clock)))
+    decode_s = iter(float(turn) for turn in range(1, 100))
+    return list(
+        measured(PAIR, [contender("ar", lambda _: took(next(decode_s)))], [[1]], schedule(1, 1, repeats=1, seed=0))
+    )
+
+
+def test_a_turn_that_was_disturbed_is_taken_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    (sample,) = waits(monkeypatch, 0.5, 0.01)
+    assert sample.tally.decode_s == 2.0
+    assert sample.waited == pytest.approx(0.01)
+
+
+def test_where_there_is_no_quiet_the_least_disturbed_turn_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which of them was the fastest plays no part."""
+    (sample,) = waits(monkeypatch, 0.5, 0.2, 0.4)
+    assert sample.tally.decode_s == 2.0
+    assert sample.waited == pytest.approx(0.2)
+
+
+def test_where_the_system_tells_no_waits_every_turn_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    (sample,) = waits(monkeypatch, None)
+    assert (sample.tally.decode_s, sample.waited) == (1.0, None)

@@ -1,0 +1,417 @@
+"""Whole measurements on tiny models: figures that hang together, texts that are checked, tables that fit."""
+
+import os
+import platform
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import msgspec
+import pytest
+import torch
+from transformers import AutoConfig, AutoModelForCausalLM
+
+from decoder.bench import job, machine, table
+from decoder.bench.contenders import Trial, decoded, own, sweep
+from decoder.bench.job import Done, OnTexts, measure_texts
+from decoder.bench.outside import ASSISTED, baselines
+from decoder.bench.protocol import Sample
+from decoder.bench.report import Report
+from decoder.bench.samples import Samples
+from decoder.bench.statistics import Estimate
+from decoder.bench.summary import Difference, rows
+from decoder.config import DynaTree, Fixed, Linear, RunConfig
+from decoder.device import device_name
+from decoder.errors import PromptError
+from decoder.methods import Method
+from decoder.models.pair import Pair
+from decoder.session.protocol import Outcome
+from decoder.session.steering import Turn
+from decoder.tree import TokenTree
+from tests import tiny
+from tests.decoder.makers import Lab
+
+CONFIG = RunConfig(max_new_tokens=12)
+
+
+def on_texts(pair: tiny.TinyPair, **changes: Any) -> OnTexts:
+    given: dict[str, Any] = {
+        "prompts": ("The tree grows", "A small model guesses"),
+        "config": CONFIG,
+        "methods": ("dynatree", "ar", "linear", "fixed", "alg1"),
+        "dynatrees": {"paper": DynaTree()},
+        "chains": (Linear(2), Linear(3)),
+        "trees": (Fixed(2, 2),),
+        "target": str(pair.target),
+        "draft": str(pair.draft),
+        "device": "cpu",
+        "dtype": "float32",
+        "repeats": 2,
+    }
+    return OnTexts(**given | changes)
+
+
+@pytest.fixture(scope="module")
+def done(lab: Lab) -> Done[Report]:
+    return measure_texts(on_texts(lab.pair("neox")), lambda _: None)
+
+
+def test_every_method_and_both_baselines_are_measured_on_every_prompt(done: Done[Report]) -> None:
+    names = ["ar", "dynatree", "linear 2", "linear 3", "fixed 2x2", "alg1", "generate dynamic", "generate static"]
+    names += [f"assisted {name}" for name in ASSISTED]
+    assert [row.name for row in done.report.rows] == names
+    assert len(done.report.samples) == len(names) * 2 * 2
+    assert not done.interrupted
+
+
+def test_all_texts_are_those_of_plain_decoding_and_of_transformers(lab: Lab, done: Done[Report]) -> None:
+    report = done.report
+    assert [(row.same, row.prompts) for row in report.rows] == [(2, 2)] * len(report.rows)
+    assert report.differences == []
+    assert report.texts[0] == lab.generate(lab.pair("neox"), "float32", "The tree grows", 12)
+
+
+def test_rates_count_every_token_but_those_that_came_with_the_prompt(done: Done[Report]) -> None:
+    for record in done.report.samples:
+        found = record.figures
+        assert found.committed == 12
+        assert found.tokens_per_second is not None
+        timed = found.tokens_per_second * found.decode_s
+        if record.group == "assisted":
+            assert 0 < timed < 12
+        else:
+            assert timed == pytest.approx(11 if record.group == "generate" else 12)
+
+
+def test_the_parts_of_a_round_add_up_to_the_time_outside_of_it(done: Done[Report]) -> None:
+    for row in done.report.rows:
+        if row.group in ("generate", "assisted"):
+            assert (row.draft_ms, row.host_ms, row.host_share) == (None, None, None)
+            continue
+        parts = (row.draft_ms, row.verify_ms, row.commit_ms, row.host_ms)
+        assert all(part is not None and part >= 0 for part in parts)
+        assert row.round_ms == pytest.approx(sum(part for part in parts if part is not None), rel=0.2)
+
+
+def test_what_is_outside_of_the_models_is_less_than_all_and_more_than_the_host(done: Done[Report]) -> None:
+    for row in done.report.rows:
+        if row.group in ("generate", "assisted"):
+            assert row.rest_share is None
+            continue
+        assert row.rest_share is not None
+        assert row.host_share is not None
+        assert row.rest_share < 1
+        if row.name != "alg1":  # whose commit has a forward pass
+            assert row.host_share < row.rest_share
+
+
+def test_forward_passes_and_tokens_a_round_are_told(done: Done[Report]) -> None:
+    found = {row.name: row for row in done.report.rows}
+    assert (found["ar"].target_forwards, found["ar"].draft_forwards, found["ar"].tokens_per_round) == (1, 0, 1)
+    assert found["linear 3"].target_forwards == 1
+    assert found["alg1"].target_forwards == 2
+    assert found["generate static"].tokens_per_round == 1
+    assert (found["dynatree"].tokens_per_round or 0) > 1.2
+    assert (found["assisted 3/0"].tokens_per_round or 0) > 1.2
+
+
+def test_the_report_can_be_kept_and_read_again(done: Done[Report]) -> None:
+    kept = msgspec.json.encode(done.report)
+    again = msgspec.json.decode(kept, type=Report)
+    assert msgspec.json.encode(again) == kept
+    assert again.setup.contenders["linear 3"] == {"k": 3}
+    assert again.setup.contenders["assisted 5/.4"]["num_assistant_tokens"] == 5
+    assert again.setup.machine.versions["torch"] == str(torch.__version__)
+    assert again.setup.dtype == "float32"
+
+
+def test_the_tables_fit_80_columns_and_name_everyone(done: Done[Report]) -> None:
+    text = table.on_texts(done.report)
+    assert max(map(len, text.splitlines())) <= 80
+    assert all(text.count(f"\n{row.name} ") >= 2 for row in done.report.rows)
+    for label in ("tokens/s", "L-bar", "same as ar", "dynatree over linear (linear ", "best of 3"):
+        assert label in text
+
+
+def test_the_tables_fit_when_everything_is_large_and_on_a_gpu(done: Done[Report]) -> None:
+    wide = Estimate(12345.67, 123.45, 234.56)
+    row = msgspec.structs.replace(
+        done.report.rows[0],
+        name="generate dynamic",
+        tokens_per_second=wide,
+        over_ar=Estimate(12.34, 11.22, 13.44),
+        over_generate=Estimate(12.34, 11.22, 13.44),
+        round_ms=1234.5678,
+        draft_ms=1234.5678,
+        bandwidth_share=0.987,
+        waits=1.25,
+        peak_bytes=123_456_000_000,
+    )
+    missing = Difference(name="generate dynamic", prompt=9, index=255, near_tie=False, gap=0.123)
+    gpu = msgspec.structs.replace(done.report.setup.machine, accelerator="NVIDIA H200", copy_bytes_per_s=4.1e12)
+    setup = msgspec.structs.replace(done.report.setup, machine=gpu)
+    text = table.on_texts(msgspec.structs.replace(done.report, setup=setup, rows=[row], differences=[missing]))
+    assert max(map(len, text.splitlines())) <= 80
+    assert "NVIDIA H200, copies 4.10 TB/s" in text
+    assert " 98.7" in text
+    assert "  syncs" in text
+    assert "  1.25" in text
+    assert "generate dynamic, prompt 10, from token 255 on: NO TIE, gap 0.12" in text
+    speeds = next(line for line in text.splitlines() if line.startswith("generate dynamic"))
+    assert speeds.split()[2:] == [
+        "12345.7",
+        "1.00",
+        "12.3",
+        "11.2-13.4",
+        "12.3",
+        "11.2-13.4",
+        "2",
+        "of",
+        "2",
+        "98.7",
+    ]
+
+
+def test_what_was_not_measured_is_a_dash(lab: Lab) -> None:
+    job = on_texts(
+        lab.pair("neox"), methods=("linear",), with_baselines=False, repeats=1, config=RunConfig(max_new_tokens=2)
+    )
+    found = measure_texts(job, lambda _: None).report
+    assert [row.name for row in found.rows] == ["ar", "linear 2", "linear 3"]
+    assert found.best_generate is None
+    line = next(line for line in table.on_texts(found).splitlines() if line.startswith("linear 2"))
+    assert line.split()[-4:] == ["-", "2", "of", "2"]
+
+
+def test_a_text_of_one_token_leaves_the_baselines_without_a_rate(lab: Lab) -> None:
+    job = on_texts(lab.pair("neox"), methods=("ar",), repeats=1, config=RunConfig(max_new_tokens=1))
+    found = {row.name: row for row in measure_texts(job, lambda _: None).report.rows}
+    assert found["ar"].tokens_per_second is not None
+    assert found["generate static"].tokens_per_second is None
+    assert found["generate static"].same == 2
+
+
+def test_a_draft_of_another_width_is_measured_all_the_same(lab: Lab) -> None:
+    job = on_texts(lab.pair("wide-target"), methods=("dynatree",), repeats=1)
+    assert all(row.same == 2 for row in measure_texts(job, lambda _: None).report.rows)
+
+
+def test_assistants_settings_stay_as_they_were(lab: Lab) -> None:
+    pair: Pair = lab.loaded(lab.pair("neox"), "float32")
+    before = pair.draft.module.generation_config
+    for contender in baselines(pair, 4):
+        contender.run(pair, [1, 2, 3])
+    assert pair.draft.module.generation_config is before
+    assert before.num_assistant_tokens is None
+
+
+def test_the_prompts_time_is_no_decode_time(lab: Lab) -> None:
+    pair: Pair = lab.loaded(lab.pair("neox"), "float32")
+    for contender in [*sweep((), CONFIG, {}, (), ()), *baselines(pair, 4)]:
+        start = time.perf_counter()
+        tally = contender.run(pair, list(range(100))).tally
+        assert 0 < (tally.prefill_s or 0) + tally.decode_s <= time.perf_counter() - start
+
+
+def test_the_clock_stands_outside_of_the_session(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Time that a session does not own up to is host time."""
+    from decoder.session.host import TreeSession  # noqa: PLC0415 - beside what it is changed for
+
+    pair: Pair = lab.loaded(lab.pair("neox"), "float32")
+    honest = TreeSession.step
+
+    def dawdling(self: TreeSession, *arguments: Any) -> Any:
+        outcome = honest(self, *arguments)
+        torch._standard_gamma(torch.ones(300_000))  # a few milliseconds that no part accounts for
+        return outcome
+
+    quick = decoded(pair, [1, 2, 3], "ar", CONFIG).tally
+    monkeypatch.setattr(TreeSession, "step", dawdling)
+    slow = decoded(pair, [1, 2, 3], "ar", CONFIG).tally
+    assert slow.tokens == quick.tokens
+    assert slow.decode_s - (slow.verify_s or 0) > 2 * (quick.decode_s - (quick.verify_s or 0))
+
+
+class Ahead:
+    """A session whose first tree is drafted before the first round, which owns up to it, and which counts its waits."""
+
+    kv_bytes = 1234
+
+    def __init__(self) -> None:
+        self.waits = 0
+
+    def prefill(self) -> float:
+        return 0.0
+
+    def step(self, _turns: tuple[Turn, ...]) -> Outcome:
+        self.waits += 2
+        return Outcome(
+            TokenTree([1]),
+            committed=[7],
+            round_s=50.0,
+            draft_s=49.0,
+            verify_s=1.0,
+            commit_s=0.0,
+            target_forwards=1,
+            draft_forwards=1,
+            finished="length" if self.waits == 6 else None,
+        )
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.fixture
+def ahead(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> Trial:
+    session: Any = Ahead()
+    method = Method("ar", "", None, lambda *_: session)
+    monkeypatch.setattr("decoder.bench.contenders.METHODS", {"ar": method})
+    return decoded(lab.loaded(lab.pair("neox"), "float32"), [1, 2, 3], "ar", CONFIG)
+
+
+def test_work_that_was_done_before_the_clock_started_counts(ahead: Trial) -> None:
+    assert ahead.tally.decode_s == 150.0
+
+
+def test_a_session_s_waits_and_memory_are_taken_over(ahead: Trial) -> None:
+    assert (ahead.waits, ahead.kv_bytes) == (6, 1234)
+    sample = Sample("ar", "ar", 0, 0, ahead.tally, waits=ahead.waits)
+    (row,) = rows(Samples([sample], [own("ar", "ar", "ar", CONFIG)]), 0, None)
+    assert row.waits == 2.0
+
+
+def test_a_session_that_counts_no_waits_has_none(done: Done[Report]) -> None:
+    assert {row.waits for row in done.report.rows} == {None}
+
+
+@pytest.mark.parametrize(("kind", "lengths"), [("cpu", [2]), ("cuda", [9, 5, 2])])
+def test_an_accelerator_is_warmed_up_on_every_prompt_and_the_longest_first(kind: str, lengths: list[int]) -> None:
+    pair: Any = SimpleNamespace(target=SimpleNamespace(device=torch.device(kind)))
+    prompts = [[1] * 2, [1] * 9, [1] * 5]
+    assert [len(prompt) for prompt in job._warm_up(pair, prompts)] == lengths
+
+
+def test_every_preset_is_a_dynatree_of_its_own() -> None:
+    found = sweep(("ar", "dynatree"), CONFIG, {"paper": DynaTree(), "shallow": DynaTree(d0=1, d_max=2)}, (), ())
+    assert [contender.name for contender in found] == ["ar", "dynatree paper", "dynatree shallow"]
+    assert {contender.group for contender in found[1:]} == {"dynatree"}
+    assert found[2].settings["d_max"] == 2
+
+
+def test_prompts_that_do_not_fit_are_refused(lab: Lab) -> None:
+    with pytest.raises(PromptError, match="give --max-new-tokens"):
+        measure_texts(on_texts(lab.pair("neox"), config=RunConfig(max_new_tokens=500)), lambda _: None)
+
+
+def test_an_interruption_reports_what_is_complete(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(job, "measured", lambda *given: interrupted(given, after=3))
+    found = measure_texts(on_texts(lab.pair("neox"), methods=("ar",), with_baselines=False), lambda _: None)
+    assert found.interrupted
+    assert [(record.repeat, record.prompt) for record in found.report.samples] == [(0, 0), (0, 1), (1, 0)]
+    assert "INTERRUPTED: what follows rests on 3 of 4 turns" in table.on_texts(found.report)
+
+
+def test_an_interruption_before_anything_is_complete_is_one(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(job, "measured", lambda *given: interrupted(given, after=0))
+    with pytest.raises(KeyboardInterrupt):
+        measure_texts(on_texts(lab.pair("neox"), methods=("ar",), with_baselines=False), lambda _: None)
+
+
+def interrupted(given: tuple[Any, ...], after: int) -> Iterator[Sample]:
+    from decoder.bench.protocol import measured  # noqa: PLC0415 - the one that the test has replaced elsewhere
+
+    for number, sample in enumerate(measured(*given)):
+        if number == after:
+            raise KeyboardInterrupt
+        yield sample
+
+
+def test_an_accelerator_is_called_by_its_name_and_a_cpu_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: f"accelerator {device.index}")
+    assert device_name(torch.device("cuda:3")) == "accelerator 3"
+    assert device_name(torch.device("cpu")) is None
+    assert machine.examined(torch.device("cpu")).accelerator is None
+
+
+def test_an_embedding_that_is_the_head_too_is_read_and_another_is_not(lab: Lab) -> None:
+    pair: Pair = lab.loaded(lab.pair("neox"), "float32")
+    weights = sum(weight.numel() for weight in pair.target.module.parameters())
+    assert machine.read_bytes(pair.target) == 4 * (weights - 288 * 32)
+    tied: Any = AutoModelForCausalLM.from_config(
+        AutoConfig.for_model(
+            "gpt_neox", vocab_size=288, hidden_size=32, num_hidden_layers=1, num_attention_heads=2,
+            intermediate_size=64, tie_word_embeddings=True,
+        )
+    )  # fmt: skip
+    from decoder.forward.language_model import LanguageModel  # noqa: PLC0415 - only here
+
+    assert machine.read_bytes(LanguageModel(tied, "tied")) == 4 * sum(weight.numel() for weight in tied.parameters())
+
+
+@pytest.mark.skipif(not Path("/proc/self/schedstat").exists(), reason="this system tells no waits")
+def test_threads_that_share_a_processor_are_seen_to_wait() -> None:
+    if not hasattr(os, "sched_setaffinity"):
+        pytest.skip("threads cannot be put on one processor here")
+    allowed = os.sched_getaffinity(0)
+    before = machine.waited_s()
+    script = "import os, time\nend = time.time() + 0.3\nwhile time.time() < end: pass"
+    try:
+        os.sched_setaffinity(0, {min(allowed)})
+        with subprocess.Popen([sys.executable, "-c", script]) as other:
+            while other.poll() is None:
+                pass
+    finally:
+        os.sched_setaffinity(0, allowed)
+    after = machine.waited_s()
+    assert before is not None
+    assert after is not None
+    assert after - before > 0.05
+
+
+def test_copies_are_timed_by_bytes_read_and_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    ticks = iter(float(tick) for tick in range(1000))
+    monkeypatch.setattr("decoder.bench.machine.Stopwatch.now", lambda _: next(ticks))
+    assert machine.copy_bandwidth(torch.device("cpu"), size=1000) == 2000.0 * machine.COPIES
+
+
+@pytest.mark.skipif(
+    not os.access("/proc/self/clear_refs", os.W_OK) or platform.libc_ver()[0] != "glibc",
+    reason="this system restarts no peak, or its allocator gives nothing back",
+)
+@pytest.mark.parametrize("blocks", [1, 2000])
+def test_a_new_peak_knows_nothing_of_what_was_given_back(blocks: int) -> None:
+    """Small blocks stay with the allocator where one among them is still in use."""
+    device = torch.device("cpu")
+    much = [torch.ones(200_000_000 // blocks, dtype=torch.uint8) for _ in range(blocks)]
+    used = much[1000:1001]
+    with machine.peak_during(device) as peak:
+        high = peak()
+        del much
+        machine.begin_peak(device)
+        assert peak() < high - 150_000_000
+    del used
+
+
+def test_exactness_is_measured_beside_the_same_without_it(lab: Lab) -> None:
+    job = on_texts(
+        lab.pair("gpt2"), methods=("dynatree",), dtype="bfloat16", exact=True, repeats=1, with_baselines=False
+    )
+    report = measure_texts(job, lambda _: None).report
+    assert report.setup.exact
+    assert [(row.name, row.group) for row in report.rows] == [
+        ("ar", "ar"),
+        ("dynatree", "dynatree"),
+        ("ar ~", "not exact"),
+        ("dynatree ~", "not exact"),
+    ]
+    assert report.rows[1].same == 2
+    assert [line.than for line in report.comparisons] == ["ar", "ar ~", "dynatree ~"]
+    assert report.setup.contenders["dynatree ~"]["exact"] is False
+    page = table.on_texts(report)
+    assert "on cpu in bfloat16 exact, greedy" in page
+    assert "~: the same without exactness" in page
+    assert max(map(len, page.splitlines())) <= 80

@@ -1,0 +1,121 @@
+"""Which rule ended a tree: named in each round, for its most probable leaf, and the one that would have to yield."""
+
+import random
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, get_args
+
+import pytest
+
+from decoder import DynaTree, Fixed, Linear, RunConfig, decode
+from decoder.config import Auto, Rules
+from decoder.draft.tree_rules import growth, limit
+from decoder.events import Limit
+from decoder.tree import TokenTree
+from tests.decoder.makers import Lab, Played
+
+PROMPT = "The tree grows"
+FAR = 99
+"""Levels that no tree of these tests has."""
+WIDE = DynaTree(d0=5, rho_stop=0.01, rho_deep=0.5, tau=0, n_max=99, selection="best")
+
+
+def chain(*logprobs: float) -> TokenTree:
+    """A path of drafted nodes."""
+    tree = TokenTree([0])
+    for logprob in logprobs:
+        tree.add(len(tree) - 1, 1, logprob)
+    return tree
+
+
+LIMITS: dict[str, tuple[Rules, Sequence[float], int, Limit]] = {
+    "too deep for all": (replace(WIDE, d_max=6), [0.0] * 6, FAR, "d_max"),
+    "too deep for an improbable path": (replace(WIDE, d0=2), [-1.0, -1.0], FAR, "d0"),
+    "as deep as D0 and probable, but the tree is full": (replace(WIDE, d0=2), [-0.1, -0.1], FAR, "n_max"),
+    "too improbable": (WIDE, [-1.0, -4.0], FAR, "rho_stop"),
+    "too improbable for tau": (replace(WIDE, tau=0.2), [-1.0, -1.0], FAR, "tau"),
+    "rho_stop and tau alike": (replace(WIDE, tau=0.2, rho_stop=0.2), [-1.0, -1.0], FAR, "rho_stop"),
+    "too improbable and as deep as D0: a greater D0 would not help": (replace(WIDE, d0=1), [-5.0], FAR, "rho_stop"),
+    "no room in the context": (WIDE, [-0.1, -0.1], 2, "context"),
+    "neither room nor permission": (replace(WIDE, d_max=6), [0.0] * 6, 6, "context"),
+    "allowed, but it does not pay": (Auto(), [-0.1], FAR, "cost"),
+    "nothing drafted, since nothing pays": (Auto(), [], FAR, "cost"),
+    "a bound of the automatic tree": (Auto(d0=1, rho_deep=0.5), [-1.0], FAR, "d0"),
+    "a whole chain": (Linear(2), [-9.0, -9.0], FAR, "k"),
+    "a chain at the end of the context": (Linear(9), [-9.0, -9.0], 2, "context"),
+    "a whole fixed tree": (Fixed(depth=2), [-0.1, -0.1], FAR, "fixed_depth"),
+    "an improbable path of a fixed tree": (Fixed(), [-1.0, -4.0], FAR, "fixed_tau"),
+    "a full fixed tree": (Fixed(n_max=2), [-0.1, -0.1], FAR, "n_max"),
+}
+
+
+@pytest.mark.parametrize(("rules", "logprobs", "room", "expected"), LIMITS.values(), ids=LIMITS)
+def test_the_rule_that_ended_a_path_is_named(
+    rules: Rules, logprobs: Sequence[float], room: int, expected: Limit
+) -> None:
+    assert limit(rules, chain(*logprobs), room) == expected
+
+
+def test_these_cases_name_every_limit() -> None:
+    assert {expected for *_, expected in LIMITS.values()} == set(get_args(Limit))
+
+
+def test_of_several_leaves_the_most_probable_one_counts() -> None:
+    tree = TokenTree([0])
+    likely, unlikely = tree.grow(0, [1, 2], [-0.2, -6.0])
+    tree.grow(likely, [3, 4], [-1.0, -1.5])
+    assert limit(replace(WIDE, d0=2), tree, FAR) == "d0"
+    assert limit(replace(WIDE, d0=2), tree.subtree([0, unlikely]), FAR) == "rho_stop"
+
+
+YIELDING: dict[Limit, dict[str, Any]] = {
+    "d_max": {"d_max": 9},
+    "d0": {"rho_deep": 0.0},
+    "rho_stop": {"rho_stop": 0.0, "rho_deep": 0.0},
+    "tau": {"tau": 0.0},
+}
+"""Values under which a rule refuses no node of these trees."""
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_no_rule_but_the_named_one_can_let_the_leaf_grow(seed: int) -> None:
+    luck = random.Random(seed)
+    tree = chain(*(luck.choice([-0.05, -0.7, -2.0]) for _ in range(luck.randint(1, 4))))
+    d_max = luck.randint(2, 4)
+    rules = DynaTree(
+        d0=luck.randint(1, d_max - 1),
+        d_max=d_max,
+        rho_stop=luck.choice([0.0, 0.1, 0.4]),
+        rho_deep=luck.choice([0.4, 0.9]),
+        tau=luck.choice([0.0, 0.05, 0.5]),
+    )
+    named, depth, chance = limit(rules, tree, FAR), tree.depths[-1], tree.path_probability(len(tree) - 1)
+    if named == "n_max":
+        assert growth(rules).expandable(depth, chance)
+        return
+    others: dict[str, Any] = {}
+    for other, values in YIELDING.items():
+        others |= values if other != named else {}
+    if named == "rho_stop":  # which rho_deep is never under
+        others["rho_deep"] = rules.rho_stop
+    if named == "d0":  # which that is part of
+        others["rho_deep"] = rules.rho_deep
+    yielded = replace(rules, **others)
+    assert not growth(yielded).expandable(depth, chance)
+    assert growth(replace(yielded, **YIELDING[named])).expandable(depth, chance)
+
+
+def test_every_round_of_a_method_with_a_tree_says_what_limited_it(lab: Lab) -> None:
+    config = RunConfig(("dynatree", "auto", "ar", "linear", "fixed", "alg1"), 24)
+    played = Played(list(decode(lab.loaded(lab.pair("neox"), "float32"), PROMPT, config)))
+    for method in config.methods:
+        assert all((event.limited_by is None) == (method == "ar") for event in played.rounds(method))
+
+
+def test_the_end_of_the_context_limits_the_last_trees(lab: Lab) -> None:
+    pair = lab.loaded(lab.pair("neox"), "float32")
+    short = replace(pair, context=len(lab.prompt_tokens(lab.pair("neox"), PROMPT)) + 12)
+    config = RunConfig(("linear",), 12, linear=Linear(11))
+    played = Played(list(decode(short, PROMPT, config)))
+    assert played.rounds("linear")[0].limited_by == "k"
+    assert played.rounds("linear")[-1].limited_by == "context"

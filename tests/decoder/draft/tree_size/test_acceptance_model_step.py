@@ -1,0 +1,66 @@
+"""One observation moves sharpness and the others' weight by a Newton step; guesses count by their place."""
+
+import math
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from decoder.draft.tree_size.acceptance_model import KEPT, SEEN_BEFORE, SHARPNESS, SURENESS, USUAL, Calibration
+
+LOGPROBS = (-0.4, -1.6, -2.3)
+OTHERS = -1.0
+"""Logarithm of the others' weight to begin with here: so likely that they and the sharpness depend on each other."""
+STEP = 1e-4
+"""Of finite differences."""
+
+
+def log_share(at: NDArray[np.float64], chosen: int | None) -> float:
+    """Log-likelihood of the target's choice under a sharpness and a weight of others."""
+    calibration = Calibration()
+    calibration.sharpness, calibration.others = at.tolist()
+    return math.log(calibration.shares(LOGPROBS)[-1 if chosen is None else chosen])
+
+
+def gradient(value: Callable[[NDArray[np.float64]], float], at: NDArray[np.float64]) -> NDArray[np.float64]:
+    """By central differences."""
+    return np.array([(value(at + way) - value(at - way)) / (2 * STEP) for way in STEP * np.eye(2)])
+
+
+def newton_step(chosen: int | None) -> NDArray[np.float64]:
+    """From where the test begins, with the prior's precision beside that of the one observation."""
+    start = np.array([SHARPNESS, OTHERS])
+
+    def slope(at: NDArray[np.float64]) -> NDArray[np.float64]:
+        return gradient(lambda place: log_share(place, chosen), at)
+
+    curvature = np.array([(slope(start + way) - slope(start - way)) / (2 * STEP) for way in STEP * np.eye(2)])
+    step: NDArray[np.float64] = np.linalg.solve(np.diag(SURENESS) - curvature, slope(start))
+    return step
+
+
+@pytest.mark.parametrize("chosen", [0, 1, 2, None])
+def test_one_choice_moves_both_numbers_by_a_newton_step(chosen: int | None) -> None:
+    calibration = Calibration()
+    calibration.others = OTHERS
+    calibration.learn(LOGPROBS, calibration.shares(LOGPROBS), chosen)
+    moved = (calibration.sharpness - SHARPNESS, calibration.others - OTHERS)
+    assert moved == pytest.approx(newton_step(chosen), rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("shares", "count", "second"),
+    [
+        pytest.param((0.7, 0.2, 0.1), 1, 0.0, id="an only child"),
+        pytest.param((0.7, 0.2, 0.1), 2, 0.2, id="the first of two"),
+        pytest.param((0.7, 0.3), 1, 0.0, id="the one token that is known, with all others"),
+    ],
+)
+def test_a_second_guess_counts_where_it_became_a_node(shares: Sequence[float], count: int, second: float) -> None:
+    calibration = Calibration()
+    calibration.see(shares, count)
+    weight = KEPT * SEEN_BEFORE + 1
+    before = KEPT * SEEN_BEFORE
+    expected = ((before * USUAL[0] + shares[0]) / weight, (before * USUAL[1] + second) / weight)
+    assert calibration.usual == pytest.approx(expected)

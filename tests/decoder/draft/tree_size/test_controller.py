@@ -1,0 +1,491 @@
+"""What a round drafts is what brings most tokens a second. Time is only counted here, so no test depends on it."""
+
+import itertools
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from decoder.draft.tree_size.acceptance_model import MOST_GAINED, Calibration
+from decoder.draft.tree_size.controller import MOST_NODES, PLAIN_EVERY, REMEMBERED, NodeBudget, most_worth
+from decoder.draft.tree_size.cost_model import SETTLED, Costs, Curve
+from decoder.draft.tree_size.loss_limit import CREDIT, MUCH, PATIENCE
+
+CHEAP, FLAT, STEEP = {1: 0.22, 8: 0.3, 32: 0.5}, {1: 0.1, 32: 0.1}, {1: 0.6, 32: 1.0}
+"""Seconds of a draft level, in plain rounds."""
+VERIFY = {
+    "packed weights": {1: 1.0, 2: 1.1, 4: 1.27, 8: 1.5, 16: 1.95, 32: 3.1},
+    "a large GPU": {1: 1.0, 64: 1.1},
+    "plain weights": {1: 1.0, 2: 1.5, 4: 2.5, 8: 4.0, 16: 8.0},
+    "buckets": {1: 1.0, 2: 1.3, 8: 1.3, 9: 2.0, 16: 2.0},
+}
+LEVEL = {"packed weights": CHEAP, "a large GPU": FLAT, "plain weights": CHEAP, "buckets": STEEP}
+MACHINES = tuple(VERIFY)
+DEEP = {"packed weights": 12, "a large GPU": 12, "plain weights": 3, "buckets": 7}
+"""How far a draft that is always right is worth following."""
+CHILDREN = 3
+DEEPEST = 12
+OTHER = -1
+"""A token that the draft does not think of."""
+
+
+def costs(machine: str) -> Costs:
+    return Costs(
+        Curve({1: 1.0}), Curve(LEVEL[machine]), Curve(LEVEL[machine]), Curve(VERIFY[machine]), Curve({1: 0.04})
+    )
+
+
+@dataclass
+class Text:
+    """A text that a draft guesses at; time passes only as the costs say."""
+
+    machine: str
+    guesses: Callable[[random.Random], Sequence[float]]
+    """Log-probabilities of the best tokens after a node."""
+    chosen: Callable[[random.Random, Sequence[float]], int]
+    """Which of these the target chooses; OTHER: none."""
+    seed: int = 0
+    tokens: int = 0
+    seconds: float = 0.0
+    behind: int = 1
+    """Rows that the draft has to catch up with."""
+    drafted: list[bool] = field(default_factory=list)
+    """Of each round, whether it drafted."""
+    depths: list[int] = field(default_factory=list)
+    kept: list[int] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.random = random.Random(self.seed)
+        self.budget = NodeBudget(costs(self.machine), Calibration())
+        self.truth = costs(self.machine)
+
+    def decode(self, count: int) -> "Text":
+        """Rounds until so many more tokens are there."""
+        ends = self.tokens + count
+        while self.tokens < ends:
+            if self.budget.drafts(self.behind):
+                self._hear()
+                self._draft()
+                self.behind = 1
+            else:
+                self.behind += 1
+                self.drafted.append(False)
+                self._pass(1, 1.0)
+                self.budget.learn([OTHER])
+        return self
+
+    def _hear(self) -> None:
+        if self.behind > 1:
+            guesses = [self.guesses(self.random) for _ in range(self.behind - 1)]
+            text = [self.chosen(self.random, logprobs) for logprobs in guesses]
+            self.budget.hear([(range(CHILDREN), logprobs) for logprobs in guesses], text)
+
+    def _draft(self) -> None:
+        budget, tree, right = self.budget, [(-1, OTHER)], {0}
+        calls, level, depth = [self.behind], [0], 0
+        outcomes: dict[int, int] = {}
+        while level and depth < DEEPEST:
+            parents = budget.worth_growing(level) if depth else level
+            calls += [len(parents)] if depth and parents else []
+            level = []
+            for parent in parents:
+                logprobs = self.guesses(self.random)
+                outcomes[parent] = self.chosen(self.random, logprobs)
+                budget.grown(parent, range(CHILDREN), logprobs, CHILDREN)
+                for token in range(CHILDREN):
+                    if parent in right and token == outcomes[parent]:
+                        right.add(len(tree))
+                    level.append(len(tree))
+                    tree.append((parent, token))
+            depth += bool(parents)
+        kept = budget.keep()
+        assert all(tree[node][0] in kept for node in kept[1:])
+        node, burst = 0, list[int]()
+        while (token := outcomes.get(node, OTHER)) != OTHER:
+            child = tree.index((node, token))
+            burst.append(token)
+            if child not in kept:
+                break
+            node = child
+        else:
+            burst.append(OTHER)
+        self.drafted.append(True)
+        self.depths.append(depth)
+        self.kept.append(len(kept) - 1)
+        self._pass(len(burst), sum(map(self.truth.draft.seconds, calls)) + self.truth.verify.seconds(len(kept)) + 0.04)
+        budget.learn(burst)
+
+    def _pass(self, tokens: int, seconds: float) -> None:
+        self.tokens += tokens
+        self.seconds += seconds
+
+    @property
+    def rate(self) -> float:
+        """Tokens a second; that of plain decoding is 1."""
+        return self.tokens / self.seconds
+
+
+def sure(_: random.Random) -> Sequence[float]:
+    """A draft that thinks it knows."""
+    return (-0.05, -4.0, -5.0)
+
+
+def mixed(luck: random.Random) -> Sequence[float]:
+    """Now sure, now not."""
+    return luck.choice([(-0.05, -4.0, -5.0), (-0.7, -1.5, -2.5), (-1.6, -1.9, -2.1)])
+
+
+def never(_luck: random.Random, _logprobs: Sequence[float]) -> int:
+    return OTHER
+
+
+def always(_luck: random.Random, _logprobs: Sequence[float]) -> int:
+    return 0
+
+
+def one_in(count: int) -> Callable[[random.Random, Sequence[float]], int]:
+    return lambda luck, _: 0 if luck.random() < 1 / count else OTHER
+
+
+# What is taken
+
+
+@given(
+    gains=st.lists(st.floats(0, 1), max_size=7),
+    price=st.floats(0, 3),
+    steps=st.lists(st.floats(0, 1), min_size=8, max_size=8),
+)
+def test_no_other_choice_of_things_is_worth_more(gains: list[float], price: float, steps: list[float]) -> None:
+    seconds = list(itertools.accumulate(steps))
+
+    def worth(taken: Sequence[int]) -> float:
+        return sum(gains[index] for index in taken) - price * seconds[len(taken)]
+
+    every = itertools.chain.from_iterable(itertools.combinations(range(len(gains)), n) for n in range(len(gains) + 1))
+    assert worth(most_worth(gains, price, seconds)) == pytest.approx(max(map(worth, every)))
+
+
+@given(data=st.data())
+def test_of_all_subtrees_the_kept_one_brings_most_beyond_the_price_of_its_time(data: st.DataObject) -> None:
+    budget = NodeBudget(costs(data.draw(st.sampled_from(MACHINES))), Calibration())
+    budget.drafts(1)
+    parents = [-1]
+    for node in range(2):
+        logprobs = sorted(data.draw(st.lists(st.floats(-6, -0.1), min_size=3, max_size=3)), reverse=True)
+        budget.grown(node, range(3), logprobs, 3)
+        parents += [node] * 3
+    chances, verify = budget.chances, budget.costs.verify
+
+    def worth(nodes: Sequence[int]) -> float:
+        return sum(chances[node] for node in nodes) - budget.price * verify.seconds(1 + len(nodes))
+
+    drafted = range(1, len(parents))
+    subsets = itertools.chain.from_iterable(itertools.combinations(drafted, n) for n in range(len(parents)))
+    subtrees = [nodes for nodes in subsets if all(parents[node] in (0, *nodes) for node in nodes)]
+    root, *kept = budget.keep()
+    assert root == 0
+    assert tuple(kept) in subtrees
+    assert worth(kept) == pytest.approx(max(map(worth, subtrees)))
+
+
+def test_a_tree_never_has_more_nodes_than_there_is_room_for() -> None:
+    budget = NodeBudget(
+        Costs(Curve({1: 1.0}), Curve({1: 1e-6}), Curve({1: 1e-6}), Curve({1: 1.0, 64: 1.0}), Curve({1: 0.01})),
+        Calibration(),
+    )
+    budget.drafts(1)
+    for node in range(40):
+        budget.grown(node, range(3), (-1.0, -1.1, -1.2), 3)
+    assert len(budget.keep()) - 1 == MOST_NODES
+
+
+# A text on which nothing can be gained
+
+
+@pytest.mark.parametrize("guesses", [sure, mixed])
+@pytest.mark.parametrize("machine", MACHINES)
+@pytest.mark.parametrize("seed", range(3))
+def test_a_draft_that_is_always_wrong_costs_less_than_three_percent(
+    machine: str, guesses: Callable[[random.Random], Sequence[float]], seed: int
+) -> None:
+    assert Text(machine, guesses, never, seed).decode(256).rate > 0.97
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+def test_a_draft_that_is_seldom_right_costs_less_than_three_percent(machine: str) -> None:
+    assert Text(machine, mixed, one_in(12)).decode(512).rate > 0.97
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+def test_when_the_text_becomes_easy_it_is_drafted_again(machine: str) -> None:
+    text = Text(machine, sure, never).decode(300)
+    text.chosen = always
+    text.decode(400)
+    assert sum(text.drafted[-10:]) >= 9
+
+
+@pytest.mark.parametrize("believed", [1.3, 2.0])
+def test_a_plain_round_that_was_measured_too_dear_is_seen_through(believed: float) -> None:
+    """Else drafting for nothing would seem to cost nothing."""
+    text = Text("packed weights", sure, never)
+    text.budget = NodeBudget(replace(text.truth, plain=Curve({1: believed})), Calibration())
+    assert text.decode(256).rate > 0.97
+
+
+# A text on which much can be gained
+
+
+def test_even_where_all_goes_well_a_plain_round_is_run_now_and_then() -> None:
+    text = Text("packed weights", sure, always).decode(4000)
+    plain = [number for number, drafted in enumerate(text.drafted) if not drafted]
+    assert {after - before for before, after in itertools.pairwise(plain)} == {PLAIN_EVERY}
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+def test_a_draft_that_is_always_right_is_followed_deeply(machine: str) -> None:
+    text = Text(machine, sure, always).decode(400)
+    assert min(text.depths[-20:]) >= DEEP[machine]
+
+
+def chain(machine: str, accepted: float, length: int) -> float:
+    """Tokens a second of a chain of this length where each token is right with this chance."""
+    truth = costs(machine)
+    tokens = sum(accepted**depth for depth in range(length + 1))
+    return tokens / (length * truth.draft.seconds(1) + truth.verify.seconds(length + 1) + 0.04)
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+@pytest.mark.parametrize("one_in_", [1.25, 1.6, 3])
+def test_it_is_about_as_fast_as_the_best_chain_where_every_guess_is_as_likely(machine: str, one_in_: float) -> None:
+    chances = 1 / one_in_
+    text = Text(machine, sure, lambda luck, _: 0 if luck.random() < chances else OTHER).decode(4000)
+    best = max(1.0, *(chain(machine, chances, length) for length in range(1, 13)))
+    assert text.rate > 0.93 * best
+
+
+def test_a_doubtful_level_gets_no_children_where_levels_are_dear() -> None:
+    dear = Text("buckets", mixed, one_in(2)).decode(500)
+    cheap = Text("a large GPU", mixed, one_in(2)).decode(500)
+    assert sum(dear.depths) / len(dear.depths) < sum(cheap.depths) / len(cheap.depths)
+
+
+# What is learnt
+
+
+def test_costs_follow_the_rounds() -> None:
+    known = costs("packed weights")
+    budget = NodeBudget(known, Calibration())
+    for _ in range(PLAIN_EVERY - 1):
+        assert budget.drafts(1)
+        budget.grown(0, range(3), (-0.1, -3.0, -4.0), 3)
+        assert budget.keep() == [0, 1]
+        budget.learn([0, 0])
+        budget.timed(draft_s=0.3, verify_s=1.6, round_s=2.0)
+    assert known.catch_up.seconds(1) == pytest.approx(0.3, rel=0.05)
+    assert known.verify.seconds(2) == pytest.approx(1.6, rel=0.05)
+    assert known.host.seconds(1) == pytest.approx(0.1, rel=0.05)
+
+
+def verified_in(seconds: float, rounds: int, known: Costs) -> float:
+    """What a plain round is taken to cost after so many rounds with verifications that took so long."""
+    for _ in range(rounds):
+        budget = NodeBudget(known, Calibration())
+        assert budget.drafts(1)
+        budget.grown(0, range(3), (-0.1, -3.0, -4.0), 3)
+        assert budget.keep() == [0, 1]
+        budget.timed(draft_s=0.22, verify_s=seconds, round_s=seconds + 0.3)
+    return known.plain.seconds(1)
+
+
+def test_plain_rounds_are_taken_to_slow_down_with_verification() -> None:
+    known = costs("packed weights")
+    assert verified_in(1.1, SETTLED, known) == 1.0
+    assert verified_in(2.2, 60, known) > 1.5
+
+
+def test_putting_right_what_was_measured_beforehand_leaves_plain_rounds_alone() -> None:
+    assert verified_in(1.3, SETTLED, costs("packed weights")) == 1.0
+
+
+def test_a_plain_round_tells_what_plain_rounds_cost() -> None:
+    known = costs("packed weights")
+    budget = NodeBudget(known, Calibration())
+    budget.credit.tokens = -1.0
+    for _ in range(50):
+        assert not budget.drafts(1)
+        budget.timed(draft_s=0.0, verify_s=1.9, round_s=2.0)
+    assert known.plain.seconds(1) == pytest.approx(2.0, rel=0.05)
+    assert known.verify.seconds(1) == 1.0
+
+
+def kept_with(credit: float) -> list[int]:
+    budget = NodeBudget(costs("packed weights"), Calibration())
+    budget.credit.tokens = credit
+    budget.drafts(PATIENCE)
+    budget.grown(0, range(3), (-1.0, -1.1, -1.2), 3)
+    return budget.keep()
+
+
+def test_no_more_is_verified_than_there_is_credit_for() -> None:
+    truth, kept = costs("packed weights"), kept_with(0.6)
+    assert len(kept_with(12.0)) == 4
+    assert 1 < len(kept) < 4
+    assert truth.catch_up.seconds(PATIENCE) + truth.verify.seconds(len(kept)) + 0.04 <= 1.6
+    assert kept_with(-1.0) == [0]
+
+
+def test_a_path_s_chance_is_that_of_all_its_nodes() -> None:
+    budget = NodeBudget(costs("a large GPU"), Calibration())
+    budget.drafts(1)
+    budget.grown(0, (5, 6), (-1.0, -1.3), 2)
+    budget.grown(1, (7, 8), (-1.0, -1.3), 2)
+    first, second, _ = budget.calibration.shares((-1.0, -1.3))
+    assert budget.chances == pytest.approx([1, first, second, first * first, first * second])
+
+
+def drafted_after(text: Sequence[int], *levels: Sequence[int]) -> list[float]:
+    """The chances of a chain's tokens, each the second best of its level, whose best have never been there."""
+    budget, chances = NodeBudget(costs("a large GPU"), Calibration(), text), list[float]()
+    budget.drafts(1)
+    for level in levels:
+        budget.grown(2 * len(chances), level, (-1.0, -1.3), 2)
+        chances.append(budget.chances[-1])
+    return chances
+
+
+def test_a_path_that_goes_on_as_the_text_did_before_is_likelier() -> None:
+    said_again = drafted_after([1, 2, 3, 4, 5, 1, 2], (70, 3), (70, 4))
+    never_said = drafted_after([1, 2, 3, 4, 5, 1, 2], (70, 71), (70, 72))
+    assert said_again[0] > 1.5 * never_said[0]
+    assert said_again[1] / said_again[0] > 1.5 * never_said[1] / never_said[0]
+
+
+def test_a_path_that_leaves_what_the_text_did_before_is_unlikelier() -> None:
+    assert drafted_after([*range(40), *range(36)], (70, 71))[0] < 0.8 * drafted_after([*range(76)], (90, 91))[0]
+
+
+def test_what_was_committed_can_be_said_again() -> None:
+    budget = NodeBudget(costs("a large GPU"), Calibration(), [1, 2, 3])
+    chances = []
+    for _ in range(2):
+        budget.drafts(1)
+        budget.grown(0, (4, 9), (-1.0, -1.3), 2)
+        chances.append(budget.chances[1])
+        budget.keep()
+        budget.learn([4, 5, 6, 1, 2, 3])
+    assert chances[1] > 1.2 * chances[0]
+
+
+def test_of_a_long_prompt_only_the_latest_tokens_are_remembered() -> None:
+    far = [1, 2, 3, 4, *range(100, 100 + REMEMBERED), 1, 2, 3]
+    assert drafted_after(far, (70, 4)) == drafted_after([*range(100, 200), 1, 2, 3], (70, 4))
+
+
+def test_a_token_that_the_draft_thought_of_but_did_not_draft_ends_the_path() -> None:
+    budget = NodeBudget(costs("a large GPU"), Calibration())
+    budget.drafts(1)
+    budget.grown(0, range(3), (-1.0, -1.3, -1.4), 1)
+    budget.grown(1, range(3), (-0.1, -3.0, -4.0), 3)
+    budget.keep()
+    budget.learn([2, 0])
+    alone = Calibration()
+    alone.learn((-1.0, -1.3, -1.4), alone.shares((-1.0, -1.3, -1.4)), 2)
+    found = budget.calibration
+    assert (found.sharpness, found.others) == (alone.sharpness, alone.others)
+
+
+# Rounds without a draft
+
+
+def test_a_draft_that_is_far_behind_must_be_worth_catching_up() -> None:
+    budget = NodeBudget(costs("packed weights"), Calibration())
+    budget.credit.tokens = 0.4
+    assert not budget.drafts(PATIENCE - 1)
+    assert budget.drafts(1)
+
+
+def test_a_draft_that_was_long_silent_is_heard_whatever_credit_there_is() -> None:
+    budget = NodeBudget(costs("packed weights"), Calibration())
+    budget.credit.tokens = 0.0
+    assert budget.drafts(PATIENCE)
+
+
+def test_a_silent_draft_whose_guesses_would_have_paid_is_given_credit_again() -> None:
+    budget = NodeBudget(costs("packed weights"), Calibration())
+    budget.credit.tokens = 0.0
+    assert budget.drafts(PATIENCE)
+    budget.hear([((5, 6), (-0.1, -3.0))] * 40, [5] * 40)
+    assert budget.credit.tokens >= CREDIT
+    assert budget.drafts(1)
+
+
+def test_a_silent_draft_whose_guesses_would_have_failed_is_heard_less_often() -> None:
+    budget = NodeBudget(costs("packed weights"), Calibration())
+    budget.credit.tokens = 0.0
+    assert budget.drafts(PATIENCE)
+    budget.hear([((5, 6), (-0.1, -3.0))] * 40, [7] * 40)
+    assert budget.credit.tokens == 0
+    assert not budget.drafts(PATIENCE)
+    assert budget.drafts(2 * PATIENCE)
+
+
+def test_what_a_silent_draft_would_have_guessed_teaches_how_far_to_trust_it() -> None:
+    budget = NodeBudget(costs("packed weights"), Calibration())
+    assert budget.drafts(PATIENCE)
+    before = budget.calibration.shares((-0.7, -0.8))[0]
+    budget.hear([((5, 6), (-0.7, -0.8))] * 40, [6] * 40)
+    assert budget.calibration.shares((-0.7, -0.8))[0] < before
+
+
+def test_one_round_stakes_only_a_part_of_the_credit() -> None:
+    """A few bad guesses at the beginning of a text would end all drafting otherwise."""
+    for machine in MACHINES:
+        text = Text(machine, sure, never)
+        before = text.budget.credit.tokens
+        text.decode(1)
+        assert text.budget.credit.tokens > 0.35 * before
+
+
+# What other texts have told
+
+
+def after_texts(gained: float) -> Calibration:
+    """What is known of a draft that has gained so many tokens in other texts."""
+    known = Calibration()
+    known.earn(gained)
+    return known
+
+
+def test_a_draft_that_has_paid_in_other_texts_has_more_credit_and_is_heard_sooner() -> None:
+    trusted = NodeBudget(costs("packed weights"), after_texts(MUCH))
+    assert trusted.credit.tokens > CREDIT
+    trusted.credit.tokens = 0.0
+    assert trusted.drafts(round(PATIENCE * 2 / 3))
+
+
+def test_a_draft_that_has_cost_other_texts_time_has_less_credit() -> None:
+    assert 0 < NodeBudget(costs("packed weights"), after_texts(-MUCH)).credit.tokens < CREDIT
+
+
+def test_a_draft_whose_guesses_are_hopeless_is_not_even_tried() -> None:
+    known = Calibration()
+    for _ in range(200):
+        known.see((0.01, 0.0, 0.0), 3)
+    budget = NodeBudget(costs("packed weights"), known)
+    assert budget.credit.tokens == CREDIT
+    assert not budget.drafts(1)
+
+
+def test_gains_and_losses_of_texts_long_past_are_forgotten() -> None:
+    known = after_texts(-1000.0)
+    known.earn(2 * MOST_GAINED)
+    assert NodeBudget(costs("packed weights"), known).credit.tokens > CREDIT
+
+
+def test_a_round_s_gain_counts_for_other_texts() -> None:
+    text = Text("packed weights", sure, always).decode(20)
+    assert text.budget.calibration.gained > 0
+    assert Text("packed weights", sure, never).decode(20).budget.calibration.gained < 0

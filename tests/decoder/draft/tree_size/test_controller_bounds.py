@@ -1,0 +1,132 @@
+"""What a round may stake and what a text is remembered by, at the very edges."""
+
+import math
+from collections.abc import Sequence
+
+import pytest
+
+from decoder.draft.tree_size.acceptance_model import Calibration
+from decoder.draft.tree_size.controller import REMEMBERED, NodeBudget
+from decoder.draft.tree_size.cost_model import Costs, Curve
+from decoder.draft.tree_size.loss_limit import CREDIT_A_TOKEN, MOST_CREDIT, PATIENCE, Credit
+
+CALL_S = 0.01
+"""Of each of the draft's passes, and of the host, in plain rounds."""
+ROW_S = 0.1
+"""Of each row of a verification after the root."""
+SURE = (-0.05, -4.0)
+LEAST_S = 1e-6
+
+
+def costs(host_s: float = CALL_S) -> Costs:
+    verify = Curve({rows: 1 + ROW_S * (rows - 1) for rows in range(1, 17)})
+    return Costs(
+        Curve({1: 1.0}), Curve({1: CALL_S, 16: CALL_S}), Curve({1: CALL_S, 16: CALL_S}), verify, Curve({1: host_s})
+    )
+
+
+def with_limit(seconds: float, host_s: float = CALL_S) -> NodeBudget:
+    """A budget whose next round may take so long, all in all."""
+    budget = NodeBudget(costs(host_s), Calibration())
+    budget.credit.tokens = seconds - 1
+    return budget
+
+
+def round_s(rows: int, calls: int, host_s: float = CALL_S) -> float:
+    """How long a round takes whose draft makes so many passes and whose target verifies so many rows."""
+    return calls * CALL_S + host_s + 1 + ROW_S * (rows - 1)
+
+
+# What is remembered
+
+
+def chance_after(text: Sequence[int], token: int) -> float:
+    """Of a token to come next, which is the draft's second guess; its first was never there."""
+    budget = NodeBudget(costs(), Calibration(), text)
+    budget.drafts(1)
+    budget.grown(0, (-1, token), (-1.0, -1.3), 2)
+    return budget.chances[-1]
+
+
+def filler(count: int) -> range:
+    """Tokens that stand nowhere else."""
+    return range(1000, 1000 + count)
+
+
+def test_of_a_long_prompt_the_end_is_remembered_and_not_the_beginning() -> None:
+    text = [1, 2, 3, 4, *filler(REMEMBERED), 1, 2, 3, 5, 6, 1, 2, 3]
+    never = chance_after(text, 70)
+    assert chance_after(text, 5) > 1.5 * never
+    assert chance_after(text, 4) == never
+
+
+def test_a_piece_is_remembered_as_far_as_it_lies_within_so_many_tokens() -> None:
+    """A piece of four tokens says more than one of three."""
+    whole, torn, forgotten = (
+        chance_after([*range(300, 400), 1, 2, 3, 4, *filler(REMEMBERED - 7 + further), 1, 2, 3], 4)
+        for further in (0, 1, 3)
+    )
+    assert whole > torn > forgotten
+
+
+# What may be staked
+
+
+@pytest.mark.parametrize(("spare_s", "drafts"), [(LEAST_S, True), (-LEAST_S, False)])
+def test_a_round_drafts_where_the_verification_of_one_guess_can_be_staked(spare_s: float, *, drafts: bool) -> None:
+    assert with_limit(round_s(rows=2, calls=1) + spare_s).drafts(1) == drafts
+
+
+@pytest.mark.parametrize("level", [1, 2, 3])
+@pytest.mark.parametrize(("spare_s", "grows"), [(LEAST_S, True), (-LEAST_S, False)])
+def test_a_level_grows_where_the_verification_of_a_path_through_it_can_be_staked(
+    level: int, spare_s: float, *, grows: bool
+) -> None:
+    """The root, a node of each level above and one of its own; the first level has grown without being asked."""
+    budget = with_limit(round_s(rows=level + 2, calls=level + 1) + spare_s)
+    assert budget.drafts(1)
+    budget.grown(0, (1, 2), SURE, 1)
+    for node in range(1, level):
+        assert budget.worth_growing([node]) == [node]
+        budget.grown(node, (1, 2), SURE, 1)
+    assert budget.worth_growing([level]) == ([level] if grows else [])
+
+
+def test_the_host_s_time_is_part_of_what_a_round_may_take() -> None:
+    host_s, limit_s = 0.25, 1.6
+    budget = with_limit(limit_s, host_s)
+    assert budget.drafts(1)
+    budget.grown(0, range(9), [math.log(0.11)] * 9, 9)
+    kept = len(budget.keep())
+    assert round_s(kept, 1, host_s) <= limit_s < round_s(kept + 1, 1, host_s)
+
+
+# Credit
+
+
+def test_credit_grows_token_by_token_while_it_waits() -> None:
+    credit = Credit(costs(), Calibration())
+    before = credit.tokens
+    credit.wait(10)
+    assert credit.tokens == pytest.approx(before + 10 * CREDIT_A_TOKEN)
+
+
+def test_however_long_a_text_waits_its_credit_has_a_cap() -> None:
+    credit = Credit(costs(), Calibration())
+    for _ in range(3):
+        credit.wait(round(MOST_CREDIT / CREDIT_A_TOKEN))
+    assert credit.tokens == MOST_CREDIT
+
+
+def test_however_much_was_gained_credit_has_a_cap() -> None:
+    credit = Credit(costs(), Calibration())
+    credit.earn(100, 90.0)
+    assert credit.tokens == MOST_CREDIT
+
+
+def test_rounds_without_a_draft_add_to_credit_up_to_the_cap() -> None:
+    budget = NodeBudget(costs(), Calibration())
+    budget.credit.tokens, budget.credit.hopeful = MOST_CREDIT - CREDIT_A_TOKEN / 2, False
+    assert not budget.drafts(PATIENCE - 1)
+    budget.learn([7])
+    assert budget.credit.tokens == MOST_CREDIT

@@ -1,0 +1,520 @@
+"""In exact mode a row has the same bits wherever it is computed, so that no near tie falls otherwise."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from transformers import Gemma2Config, GPTJConfig
+
+from decoder import Fixed, Linear, RunConfig, decode, load_pair
+from decoder.config import DynaTree
+from decoder.errors import ConfigError, PairError
+from decoder.events import Run, Summary
+from decoder.exact_pair import exact_pair, inexact_pair
+from decoder.forward import language_model as models
+from decoder.forward.batch_invariant.attention import ExactModule, exact_lean
+from decoder.forward.batch_invariant.passes import Exact, padded, parts
+from decoder.forward.batch_invariant.size_search import CUDA_ROWS, PADDED_ROWS, UNPADDED_ROWS, exactly
+from decoder.forward.hf import ModuleForward
+from decoder.forward.language_model import LanguageModel
+from decoder.methods import METHODS
+from decoder.models.checkpoints import EMBEDDED_TARGET, load_model
+from decoder.models.pair import Pair
+from dynatui.prompts import load
+from tests import tiny
+from tests.decoder.forward.families import test_families as lean_models
+from tests.decoder.makers import Lab
+
+HALF = ("bfloat16", "float16")
+LEAN = ("neox", "neox, odd heads", "llama", "llama, one head for all")
+THROUGH_MODULES = ("neox", "llama", "qwen3", "gpt2")
+OWN = ("ar", "dynatree", "linear", "fixed", "alg1")
+TREES = RunConfig(OWN, 40, dynatree=DynaTree(rho_stop=0.02), linear=Linear(7), fixed=Fixed(4, 2))
+
+
+def lean_model(name: str, dtype: str) -> LanguageModel:
+    return LanguageModel(lean_models.made(name, getattr(torch, dtype)), name)
+
+
+def module_model(name: str, dtype: str) -> LanguageModel:
+    """A model that is run by its module, also where it could run lean."""
+    module = tiny.build(tiny.FAMILIES[name](), seed=1).to(getattr(torch, dtype))
+    return LanguageModel(module, name)._run_by(ModuleForward(module))
+
+
+def exact_module_model(name: str, dtype: str) -> LanguageModel:
+    model = module_model(name, dtype)
+    model._lean = None
+    return model.exact()
+
+
+@dataclass(frozen=True)
+class Grown:
+    """A text and a tree after it; paths of nodes from the root on."""
+
+    text: list[int]
+    tokens: list[int]
+    paths: list[list[int]]
+    visible: NDArray[np.bool_]
+
+    @classmethod
+    def at_random(cls, seed: int, text: int, nodes: int, words: int) -> "Grown":
+        random = np.random.default_rng(seed)
+        paths = [[0]]
+        for node in range(1, nodes):
+            paths.append([*paths[int(random.integers(max(0, node - 5), node))], node])
+        visible = np.zeros((nodes, nodes), dtype=np.bool_)
+        for node, path in enumerate(paths):
+            visible[node, path] = True
+        return cls(random.integers(0, words, text).tolist(), random.integers(0, words, nodes).tolist(), paths, visible)
+
+
+@torch.inference_mode()
+def as_tree(model: LanguageModel, grown: Grown) -> tuple[Tensor, Tensor]:
+    """Logits of all nodes, and their keys and values."""
+    cache = model.new_cache(len(grown.text) + len(grown.tokens))
+    model.read(cache, grown.text)
+    positions = [len(grown.text) + len(path) - 1 for path in grown.paths]
+    logits = model.forward(cache, grown.tokens, positions, grown.visible)
+    assert cache.used == len(grown.text) + len(grown.tokens)
+    cache.keep(range(len(grown.text), cache.used))
+    return logits, cache.keys_values()[..., len(grown.text) :, :]
+
+
+@torch.inference_mode()
+def as_text(model: LanguageModel, grown: Grown) -> dict[int, tuple[Tensor, Tensor]]:
+    """For each node logits, and keys and values, when its path is decoded token by token."""
+    cache: Any = model.new_cache(len(grown.text) + len(grown.tokens))
+    model.read(cache, grown.text)
+    found: dict[int, tuple[Tensor, Tensor]] = {}
+    for path in reversed(grown.paths):
+        if path[-1] in found:
+            continue
+        cache.length = cache.used = len(grown.text)
+        for at, node in enumerate(path, len(grown.text)):
+            logits = model.forward(cache, [grown.tokens[node]], [at], np.ones((1, 1), dtype=np.bool_))[0]
+            cache.keep([at])
+            found[node] = (logits, cache.keys_values()[..., -1, :].clone())
+    return found
+
+
+def differing(model: LanguageModel, grown: Grown) -> list[int]:
+    """Nodes whose logits, keys or values are not those of plain text, bit for bit."""
+    logits, kept = as_tree(model, grown)
+    return [
+        node
+        for node, (scores, rows) in as_text(model, grown).items()
+        if not torch.equal(scores, logits[node]) or not torch.equal(rows, kept[..., node, :])
+    ]
+
+
+SHAPES = [(1, 2), (2, 9), (37, 25), (150, 38)]
+"""Tokens of the text and nodes of the tree; 16 and 8 nodes go through a model together."""
+
+
+@pytest.mark.parametrize("dtype", [*HALF, "float32"])
+@pytest.mark.parametrize("name", LEAN)
+def test_lean_nodes_have_the_bits_of_plain_text(name: str, dtype: str) -> None:
+    model = lean_model(name, dtype).exact()
+    for seed, (text, nodes) in enumerate(SHAPES):
+        assert not differing(model, Grown.at_random(seed, text, nodes, 90))
+
+
+@pytest.mark.parametrize("dtype", HALF)
+@pytest.mark.parametrize("name", THROUGH_MODULES)
+def test_nodes_that_a_module_computes_have_the_bits_of_plain_text(name: str, dtype: str) -> None:
+    model = exact_module_model(name, dtype)
+    for seed, (text, nodes) in enumerate(SHAPES):
+        assert not differing(model, Grown.at_random(seed, text, nodes, 90))
+
+
+@pytest.mark.parametrize("dtype", HALF)
+@pytest.mark.parametrize("make", [lean_model, module_model])
+@pytest.mark.parametrize("name", ["neox", "llama"])
+def test_otherwise_they_have_not(make: Callable[[str, str], LanguageModel], name: str, dtype: str) -> None:
+    """Or else the tests above would not test anything."""
+    assert differing(make(name, dtype), Grown.at_random(2, 37, 25, 90))
+
+
+@pytest.mark.parametrize("dtype", HALF)
+def test_long_texts_change_nothing(dtype: str) -> None:
+    target = load_model(str(EMBEDDED_TARGET), torch.device("cpu"), getattr(torch, dtype)).exact()
+    for seed, text in enumerate((300, 1900)):
+        assert not differing(target, Grown.at_random(seed, text, 12, target.width))
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
+def test_what_is_attended_to_is_rounded_once_to_the_model_s_dtype(dtype: torch.dtype) -> None:
+    """To a finer one, the order of the keys would show again."""
+    model = exact_lean(lean_models.lean_of(lean_models.made("llama", dtype)), dtype)
+    queries, keys, values = torch.rand(2, 3, 8), torch.rand(2, 8, 5).double(), torch.rand(2, 5, 8).double()
+    found = model.attention(queries, keys, values, None)
+    right = torch.softmax(queries.double() @ keys, -1) @ values
+    assert found.dtype is dtype
+    assert torch.equal(found, right.to(dtype))
+
+
+def test_every_query_of_a_group_looks_where_its_row_may() -> None:
+    """Otherwise the trial would find that places matter, and all rows would go one by one."""
+    exact = exact_module_model("llama", "bfloat16")._forward
+    assert isinstance(exact, Exact)
+    plain, grown = module_model("llama", "bfloat16"), Grown.at_random(6, 20, 8, 90)
+    found = [as_tree(model, grown)[0].float() for model in (plain._run_by(exact.inner), plain)]
+    assert float((found[0] - found[1]).abs().max()) < 0.1 * float(found[1].abs().max())
+
+
+@pytest.mark.parametrize("groups", [1, 8])
+def test_passes_as_wide_as_on_a_gpu_are_exact_too(groups: int) -> None:
+    config = tiny.FAMILIES["llama"](hidden_size=64, num_attention_heads=8, num_key_value_heads=8 // groups)
+    module = tiny.build(config, seed=1).bfloat16()
+    exact = exactly(ExactModule(module), tiny.VOCABULARY, cuda=True)
+    assert not differing(LanguageModel(module, "wide")._run_by(exact), Grown.at_random(5, 37, 70, 90))
+
+
+def test_a_node_is_as_exact_where_each_round_brings_some_more() -> None:
+    """Nodes that were drafted before are seen by those that come after them in another pass."""
+    model = lean_model("llama", "bfloat16").exact()
+    grown = Grown.at_random(3, 20, 30, 90)
+    whole, _ = as_tree(model, grown)
+    cache = model.new_cache(50)
+    model.read(cache, grown.text)
+    found = []
+    for start, stop in ((0, 1), (1, 7), (7, 25), (25, 30)):
+        positions = [20 + len(path) - 1 for path in grown.paths[start:stop]]
+        found.append(model.forward(cache, grown.tokens[start:stop], positions, grown.visible[start:stop, :stop]))
+    assert torch.equal(torch.cat(found), whole)
+
+
+# Which passes agree
+
+
+@dataclass
+class Text:
+    """A cache that only knows what it holds."""
+
+    rows: list[tuple[int, int]] = field(default_factory=list)
+    """Token and position."""
+    length: int = 0
+    used: int = 0
+
+    def keep(self, rows: Sequence[int]) -> None:
+        kept = [self.rows[row] for row in rows]
+        self.rows = self.rows[: self.length] + kept
+        self.length = self.used = len(self.rows)
+
+    def reserve(self, capacity: int) -> None:
+        """There is always room."""
+
+
+Quirk = Callable[[int, int, int], float]
+"""(rows of the pass, place of the row in it, first row of the cache that the pass takes) -> an error."""
+
+
+@dataclass(frozen=True)
+class Calculated:
+    """A forward whose logits tell what a row sees, and an error that a test chooses."""
+
+    quirk: Quirk = lambda _rows, _place, _first: 0.0
+    digits: torch.dtype = torch.float32
+    touchy: Callable[[int, int], float] = lambda _rows, _token: 0.0
+    """(rows of the pass, token) -> a further error."""
+    sizes: list[int] = field(default_factory=list)
+    """Of its passes."""
+
+    def new_cache(self, capacity: int) -> Any:
+        del capacity
+        return Text()
+
+    def forward(
+        self, cache: Any, tokens: Sequence[int], positions: Sequence[int], visible: NDArray[np.bool_]
+    ) -> Tensor:
+        self.sizes.append(len(tokens))
+        first, recent = cache.used, visible.shape[1]
+        cache.rows = [*cache.rows[:first], *zip(tokens, positions, strict=True)]
+        cache.used = len(cache.rows)
+        logits = []
+        for place in range(len(tokens)):
+            shown = (row for row, seen in zip(cache.rows[-recent:], visible[place], strict=True) if seen)
+            seen = sorted([*cache.rows[: cache.used - recent], *shown], key=lambda row: row[1])
+            score = sum(token * 0.9**position for token, position in seen) / 3
+            error = self.quirk(len(tokens), place, first) + self.touchy(len(tokens), tokens[place])
+            logits.append([score + error, 1 / (1 + score)])
+        return torch.tensor(logits, dtype=torch.float64).to(self.digits).float()
+
+    def read(self, cache: Any, tokens: Sequence[int]) -> Tensor:
+        positions = range(cache.length, cache.length + len(tokens))
+        logits = self.forward(cache, tokens, positions, np.tri(len(tokens), dtype=np.bool_))[-1]
+        cache.keep(positions)
+        return logits
+
+
+def found_sizes(*, cuda: bool = False, **about: Any) -> tuple[int, ...]:
+    return exactly(Calculated(**about), 500, cuda=cuda).sizes
+
+
+def test_where_every_number_of_rows_agrees_nothing_is_padded() -> None:
+    assert found_sizes() == tuple(range(1, UNPADDED_ROWS + 1))
+
+
+def test_a_number_of_rows_that_differs_is_left_out() -> None:
+    assert found_sizes(quirk=lambda rows, _place, _first: float(rows == 1)) == tuple(range(2, UNPADDED_ROWS + 1))
+    assert found_sizes(quirk=lambda rows, _place, _first: float(rows % 4)) == (4, 8, 12, 16)
+    assert found_sizes(quirk=lambda rows, _place, _first: float(rows)) == (UNPADDED_ROWS,)
+
+
+def test_a_number_of_rows_that_differs_for_some_tokens_alone_is_left_out() -> None:
+    widest: list[int] = []
+
+    def touchy(rows: int, token: int) -> float:
+        if rows == UNPADDED_ROWS and len(widest) < UNPADDED_ROWS:
+            widest.append(token)
+        return float(rows == 5 and token == widest[-1])
+
+    assert found_sizes(touchy=touchy) == tuple(rows for rows in range(1, UNPADDED_ROWS + 1) if rows != 5)
+
+
+def test_where_passes_agreed_by_chance_alone_all_get_one_size() -> None:
+    def later(rows: int, _place: int, first: int) -> float:
+        return float(rows == 1 and first > 3)
+
+    assert found_sizes(quirk=later) == (UNPADDED_ROWS,)
+
+
+@pytest.mark.parametrize("dtype", [*HALF, "float32"])
+def test_a_model_whose_widths_fill_no_register_is_exact_too(dtype: str) -> None:
+    """Its activation treats the last few numbers of a pass otherwise: which those are hangs on its rows."""
+    shape = {"hidden_size": 8, "num_attention_heads": 2, "num_hidden_layers": 1, "intermediate_size": 98}
+    module = tiny.build(tiny.FAMILIES["neox"](**shape, use_parallel_residual=False), seed=2).to(getattr(torch, dtype))
+    model = LanguageModel(module, "narrow").exact()
+    for seed, (text, nodes) in enumerate(SHAPES):
+        assert not differing(model, Grown.at_random(seed, text, nodes, 90))
+
+
+def test_passes_are_no_wider_than_a_row_s_place_does_not_matter() -> None:
+    assert found_sizes(quirk=lambda _rows, place, _first: float(place > 5)) == (1, 2, 3, 4)
+    assert found_sizes(quirk=lambda _rows, place, _first: float(place)) == (1,)
+
+
+def test_half_precision_hides_differences_so_that_all_passes_get_one_size() -> None:
+    assert found_sizes(digits=torch.bfloat16) == (PADDED_ROWS,)
+    assert found_sizes(digits=torch.float16) == (PADDED_ROWS,)
+
+
+def test_a_gpu_always_computes_as_many_rows_as_cost_it_nothing() -> None:
+    assert found_sizes(cuda=True) == found_sizes(cuda=True, digits=torch.float16) == (CUDA_ROWS,)
+
+
+def test_a_model_whose_logits_depend_on_where_keys_lie_is_refused() -> None:
+    with pytest.raises(PairError, match=r"other bits for a draft tree than for plain text.*leave out --exact"):
+        found_sizes(quirk=lambda _rows, _place, first: first * 1e-3)
+
+
+def test_the_sizes_of_a_machine_are_those_that_agree_on_it() -> None:
+    """Lean rows are float32, so every other order of sums shows; the embedded pair's numbers of rows differ nowhere."""
+    target = load_model(str(EMBEDDED_TARGET), torch.device("cpu"), torch.bfloat16).exact()
+    exact = target._forward
+    assert isinstance(exact, Exact)
+    logits = []
+    with torch.inference_mode():
+        for rows in exact.sizes:
+            cache = exact.inner.new_cache(40)
+            exact.inner.read(cache, [5, 6, 7])
+            logits.append(exact.inner.forward(cache, [9] * rows, [3] * rows, np.eye(rows, dtype=np.bool_)))
+    assert all(torch.equal(row, logits[0][0]) for found in logits for row in found)
+
+
+# Parts and padding
+
+
+@pytest.mark.parametrize(
+    ("rows", "sizes", "expected"),
+    [
+        (1, (1, 2, 3), [(0, 1, 1)]),
+        (3, (2, 4), [(0, 3, 4)]),
+        (4, (2, 4), [(0, 4, 4)]),
+        (5, (2, 4), [(0, 4, 4), (4, 5, 2)]),
+        (17, (8,), [(0, 8, 8), (8, 16, 8), (16, 17, 8)]),
+    ],
+)
+def test_more_rows_go_in_parts_and_fewer_are_padded(
+    rows: int, sizes: tuple[int, ...], expected: list[tuple[int, int, int]]
+) -> None:
+    assert list(parts(rows, sizes)) == expected
+
+
+def test_padding_sees_itself_and_is_seen_by_nobody() -> None:
+    visible = np.array([[1, 1, 0], [1, 0, 1]], dtype=np.bool_)
+    wider = padded(visible, 2).astype(int)
+    assert wider.tolist() == [[1, 1, 0, 0, 0], [1, 0, 1, 0, 0], [0, 0, 0, 1, 0], [0, 0, 0, 0, 1]]
+
+
+def test_a_pass_has_no_other_size() -> None:
+    inner = Calculated()
+    exact = Exact(inner, (3, 5))
+    cache = exact.new_cache(100)
+    for rows in (1, 3, 4, 5, 6, 13):
+        exact.forward(cache, [7] * rows, [0] * rows, np.eye(rows, dtype=np.bool_))
+    assert inner.sizes == [3, 3, 5, 5, 5, 3, 5, 5, 3]
+    assert cache.used == 32
+
+
+@pytest.mark.parametrize("make", [lean_model, exact_module_model])
+@torch.inference_mode()
+def test_padding_finds_room_where_the_cache_is_full(make: Callable[[str, str], LanguageModel]) -> None:
+    model = make("llama", "bfloat16")
+    inner = model._forward.inner if isinstance(model._forward, Exact) else model._forward
+    small, large = Exact(inner, (8,)), Exact(inner, (8,))
+    text = list(range(20))
+    kept = []
+    for forward, room in ((small, 0), (large, 100)):
+        cache = inner.new_cache(20 + room)
+        forward.read(cache, text[:11])
+        for at in range(11, 20):
+            forward.forward(cache, [text[at]], [at], np.ones((1, 1), dtype=np.bool_))
+            cache.keep([at])
+        kept.append(cache.keys_values())
+    assert torch.equal(*kept)
+
+
+# Methods
+
+
+@dataclass
+class Decoded:
+    """What the methods made of a prompt."""
+
+    tokens: dict[str, list[int]]
+    kept: dict[str, Tensor]
+    """The target's keys and values at the end."""
+
+
+def decoded(pair: Pair, ids: Sequence[int], config: RunConfig) -> Decoded:
+    found = Decoded({}, {})
+    for name in config.methods:
+        session: Any = METHODS[name].open(pair, ids, config)
+        session.prefill()
+        while not session.step(()).finished:
+            pass
+        found.tokens[name] = session.text[len(ids) :]
+        found.kept[name] = session.target_cache.keys_values()
+    return found
+
+
+def assert_alike(found: Decoded) -> None:
+    assert {name: tokens for name, tokens in found.tokens.items() if tokens != found.tokens["ar"]} == {}
+    for name, kept in found.kept.items():
+        rows = min(kept.shape[3], found.kept["ar"].shape[3])
+        assert torch.equal(kept[..., :rows, :], found.kept["ar"][..., :rows, :]), name
+
+
+@pytest.mark.parametrize("dtype", HALF)
+@pytest.mark.parametrize("name", ["neox", "llama", "qwen3", "gpt2", "neox-strange"])
+def test_all_methods_write_the_same_and_keep_the_same_bits(lab: Lab, name: str, dtype: str) -> None:
+    pair = lab.pair(name)
+    loaded = load_pair(str(pair.target), str(pair.draft), device="cpu", dtype=dtype, exact=True)
+    assert loaded.exact
+    for prompt in ("The tree grows", "T", "A small model guesses; "):
+        assert_alike(decoded(loaded, lab.prompt_tokens(pair, prompt), TREES))
+
+
+@pytest.mark.parametrize("name", ["neox", "gpt2"])
+def test_a_text_that_fills_the_context_ends_as_plain_decoding_ends(lab: Lab, name: str) -> None:
+    """No padding has a position that the model lacks, nor a row that the cache lacks."""
+    pair = lab.pair(name)
+    loaded = load_pair(str(pair.target), str(pair.draft), device="cpu", dtype="bfloat16", exact=True)
+    ids = np.random.default_rng(4).integers(0, 90, tiny.CONTEXT - 30).tolist()
+    found = decoded(loaded, ids, replace(TREES, max_new_tokens=30))
+    assert len(found.tokens["ar"]) == 30
+    assert_alike(found)
+
+
+@pytest.fixture(scope="module")
+def by_module() -> dict[str, Pair]:
+    """The embedded pair in half precision, exact and run by its modules."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(models, "lean", lambda _: None)
+        return {dtype: load_pair(device="cpu", dtype=dtype, exact=True) for dtype in HALF}
+
+
+@pytest.mark.parametrize("dtype", HALF)
+def test_a_text_that_forks_otherwise_is_the_same_for_all_methods(by_module: dict[str, Pair], dtype: str) -> None:
+    pair, config = by_module[dtype], RunConfig(("ar", "dynatree", "fixed"), 18, dynatree=DynaTree())
+    ids = pair.tokenizer(load.embedded()[4]).input_ids
+    assert_alike(decoded(pair, ids, config))
+    otherwise = decoded(inexact_pair(pair), ids, config).tokens
+    if all(tokens == otherwise["ar"] for tokens in otherwise.values()):
+        pytest.skip("on this machine the text does not fork, exact or not")
+
+
+def test_the_embedded_pair_is_exact_as_it_runs_by_itself() -> None:
+    pair = load_pair(device="cpu", dtype="bfloat16", exact=True)
+    for prompt in load.embedded()[:2]:
+        assert_alike(decoded(pair, pair.tokenizer(prompt).input_ids, RunConfig(OWN, 64)))
+
+
+# What is told and refused
+
+
+def test_a_run_says_that_it_is_exact_and_hf_is_judged_as_ever(lab: Lab) -> None:
+    pair = lab.pair("gpt2")
+    loaded = load_pair(str(pair.target), str(pair.draft), device="cpu", dtype="bfloat16", exact=True)
+    run, *_, summary = decode(loaded, "The tree grows", RunConfig(("ar", "dynatree", "hf"), 40))
+    assert isinstance(run, Run)
+    assert isinstance(summary, Summary)
+    assert run.exact
+    assert summary.methods["dynatree"].identical_to_ar
+    assert summary.methods["hf"].identical_to_ar or summary.methods["hf"].near_tie
+
+
+def test_a_run_that_is_not_exact_says_so(lab: Lab) -> None:
+    run = next(decode(lab.loaded(lab.pair("neox"), "float32"), "The tree grows", RunConfig(("ar",), 1)))
+    assert isinstance(run, Run)
+    assert not run.exact
+
+
+def test_float64_leaves_nothing_to_round_to(lab: Lab) -> None:
+    pair = lab.pair("neox")
+    with pytest.raises(ConfigError, match=r"--exact .* float64 .*; give --dtype float32, bfloat16 or float16"):
+        load_pair(str(pair.target), str(pair.draft), device="cpu", dtype="float64", exact=True)
+    with pytest.raises(ConfigError, match="leave out --exact"):
+        exact_pair(lab.loaded(pair, "float64"))
+
+
+def test_a_family_with_an_attention_of_its_own_is_refused() -> None:
+    module = tiny.build(GPTJConfig(n_embd=32, n_layer=1, n_head=2, rotary_dim=8, vocab_size=96, n_positions=64), seed=1)
+    with pytest.raises(PairError, match="GPTJForCausalLM has an attention of its own"):
+        LanguageModel(module.bfloat16(), "tiny").exact()
+
+
+def test_an_attention_with_more_to_it_is_refused() -> None:
+    shape: dict[str, Any] = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "head_dim": 16}
+    shape |= {"num_key_value_heads": 1, "intermediate_size": 32, "layer_types": ["full_attention"], "vocab_size": 96}
+    config = Gemma2Config(**shape)
+    module = tiny.build(config, seed=1)
+    with pytest.raises(PairError, match="asks for softcap, which exact attention does not compute"):
+        LanguageModel(module.bfloat16(), "tiny").exact()
+
+
+def test_for_everybody_else_a_module_attends_as_before() -> None:
+    model = exact_module_model("llama", "bfloat16")
+    assert model.module.config._attn_implementation == "sdpa"
+    cache = model.new_cache(4)
+    with pytest.raises(IndexError):
+        model.forward(cache, [10**6], [0], np.ones((1, 1), dtype=np.bool_))
+    assert model.module.config._attn_implementation == "sdpa"
+
+
+def test_a_pair_can_be_made_exact_and_inexact_again(lab: Lab) -> None:
+    pair = lab.loaded(lab.pair("neox"), "bfloat16")
+    exact = exact_pair(pair)
+    again = inexact_pair(exact)
+    assert (pair.exact, exact.exact, again.exact) == (False, True, False)
+    assert exact.costs is not pair.costs
+    ids = lab.prompt_tokens(lab.pair("neox"), "The tree grows")
+    first, last = (decoded(one, ids, RunConfig(("linear",), 30)) for one in (pair, again))
+    assert torch.equal(first.kept["linear"], last.kept["linear"])

@@ -1,0 +1,132 @@
+"""Every kind of packed matrix computes what torch's `linear` does, and where one is missing the next one serves."""
+
+import platform
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from decoder.forward.cpu import packed
+from decoder.forward.cpu.packed import FbgemmLinear, Linear, OneDnnLinear, PublicLinear, pack, works
+
+ROUNDING = {torch.float64: 1e-12, torch.float32: 1e-5, torch.float16: 4e-3, torch.bfloat16: 3e-2}
+HALF = (torch.float16, torch.bfloat16)
+COMBINATIONS = [
+    *((FbgemmLinear, dtype) for dtype in HALF),
+    *((OneDnnLinear, dtype) for dtype in (torch.float32, *HALF)),
+    *((PublicLinear, dtype) for dtype in ROUNDING),
+]
+
+
+def weights(outputs: int, inputs: int, dtype: torch.dtype = torch.float32) -> tuple[Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(outputs)
+    matrix = torch.randn(outputs, inputs, generator=generator, dtype=torch.float64) / inputs**0.5
+    bias = torch.randn(outputs, generator=generator, dtype=torch.float64)
+    return matrix.to(dtype), bias.to(dtype)
+
+
+def rows(count: int, width: int, dtype: torch.dtype = torch.float32) -> Tensor:
+    generator = torch.Generator().manual_seed(count)
+    return torch.randn(count, width, generator=generator, dtype=torch.float64).to(dtype)
+
+
+def rows_dtype(dtype: torch.dtype) -> torch.dtype:
+    return torch.float64 if dtype is torch.float64 else torch.float32
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 7, 16, 65])
+@pytest.mark.parametrize(("kind", "dtype"), COMBINATIONS)
+def test_every_kind_computes_what_linear_does(kind: type, dtype: torch.dtype, count: int) -> None:
+    if kind is not PublicLinear and not works(kind, dtype):
+        pytest.skip(f"{kind.__name__} does not run here in {dtype}")
+    high = rows_dtype(dtype)
+    weight, bias = weights(70, 33, high)
+    layer: Linear = kind(weight, bias, dtype)
+    # A slice of wider rows, as the layers hand them over.
+    given = rows(count, 50, high)[:, 17:]
+    expected = functional.linear(given, weight, bias)
+    assert float((layer(given).to(high) - expected).abs().max()) < ROUNDING[dtype] * 2
+    residual = rows(count, 70, high)
+    total = layer.added_to(residual.clone(), given)
+    assert total.dtype is high
+    assert float((total - expected - residual).abs().max()) < ROUNDING[dtype] * 2
+
+
+@pytest.mark.parametrize(("kind", "dtype"), COMBINATIONS)
+def test_a_bias_may_be_missing(kind: type, dtype: torch.dtype) -> None:
+    if kind is not PublicLinear and not works(kind, dtype):
+        pytest.skip(f"{kind.__name__} does not run here in {dtype}")
+    weight, _ = weights(8, 16, rows_dtype(dtype))
+    given = rows(3, 16, rows_dtype(dtype))
+    found = kind(weight, None, dtype)(given).to(given.dtype)
+    assert float((found - functional.linear(given, weight)).abs().max()) < ROUNDING[dtype] * 2
+
+
+@pytest.mark.skipif(not works(FbgemmLinear, torch.bfloat16), reason="no FBGEMM here")
+def test_bfloat16_weights_lose_nothing_in_float16() -> None:
+    weight, bias = weights(40, 64)
+    rounded, given = weight.bfloat16().float(), rows(4, 64)
+    found = FbgemmLinear(rounded, bias, torch.bfloat16)(given)
+    assert float((found - functional.linear(given, rounded, bias)).abs().max()) < ROUNDING[torch.float32]
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_weights_beyond_float16_are_not_cut(dtype: torch.dtype) -> None:
+    # FBGEMM would cut them in place.
+    large = 1e5 if dtype is torch.bfloat16 else 6e4
+    found = pack(torch.full((8, 8), large), None, dtype)(torch.full((1, 8), 1e-2)).float()
+    assert float((found / (8e-2 * large) - 1).abs().max()) < 1e-2
+
+
+@pytest.mark.skipif(
+    platform.machine() != "x86_64" or not torch.backends.mkldnn.is_available(), reason="packed operators are x86's"
+)
+def test_packed_operators_work_where_torch_has_them() -> None:
+    """Otherwise everything above would be right, and slow."""
+    assert works(OneDnnLinear, torch.float32)
+
+
+def test_nothing_is_packed_in_float64() -> None:
+    assert isinstance(pack(*weights(8, 16, torch.float64), torch.float64), PublicLinear)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_without_any_operator_the_public_one_serves(monkeypatch: pytest.MonkeyPatch, dtype: torch.dtype) -> None:
+    monkeypatch.setattr(packed, "works", lambda *_: False)
+    assert isinstance(pack(*weights(8, 16), dtype), PublicLinear)
+
+
+def test_without_any_operator_float16_is_computed_in_float32(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(packed, "works", lambda *_: False)
+    weight, bias = weights(8, 16)
+    assert pack(weight, bias, torch.float16)(rows(2, 16)).dtype is torch.float32
+
+
+class Missing(OneDnnLinear):
+    def __init__(self, *_: object) -> None:
+        raise AttributeError("'_OpNamespace' 'mkldnn' object has no attribute '_linear_pointwise'")
+
+
+class Refusing(OneDnnLinear):
+    def __call__(self, _: Tensor) -> Tensor:
+        raise RuntimeError("this CPU is too old")
+
+
+class Wrong(PublicLinear):
+    def __call__(self, rows: Tensor) -> Tensor:
+        return super().__call__(rows) * 1.5
+
+
+class WrongSum(PublicLinear):
+    def added_to(self, residual: Tensor, rows: Tensor) -> Tensor:
+        return residual + 0 * self(rows)
+
+
+@pytest.mark.parametrize("kind", [Missing, Refusing, Wrong, WrongSum])
+def test_an_operator_that_is_missing_or_wrong_is_not_used(kind: type) -> None:
+    assert not works(kind, torch.float32)
+
+
+def test_an_operator_that_is_right_is_used() -> None:
+    assert works(PublicLinear, torch.float32)

@@ -1,0 +1,256 @@
+"""Lean forward passes give the logits of Hugging Face's modules, on any tree, and are used where that is certain."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from transformers import AutoModelForCausalLM, MistralConfig, Qwen2Config
+
+from decoder.forward.families.registry import LeanModel, lean
+from decoder.forward.language_model import LanguageModel
+from decoder.models.checkpoints import EMBEDDED_DRAFT, EMBEDDED_TARGET, load_model
+from tests import tiny
+from tests.decoder.makers import Lab
+
+LLAMA_SHAPE = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 48}
+SCALED = {"rope_type": "linear", "factor": 2.0, "rope_theta": 10000.0}
+LLAMA3 = {
+    "rope_type": "llama3",
+    "rope_theta": 10000.0,
+    "factor": 8.0,
+    "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 64,
+}
+MODELS: dict[str, Callable[[], Any]] = {
+    "neox": lambda: tiny.FAMILIES["neox"](),
+    "neox, one after the other": lambda: tiny.FAMILIES["neox"](use_parallel_residual=False),
+    "neox without biases, tied": lambda: tiny.FAMILIES["neox"](attention_bias=False, tie_word_embeddings=True),
+    "neox, all rotated": lambda: tiny.FAMILIES["neox"](rope_parameters=_rotated(1.0), hidden_act="gelu_new"),
+    "neox, odd heads": lambda: tiny.FAMILIES["neox"](
+        hidden_size=60, num_attention_heads=3, rope_parameters=_rotated(0.2)
+    ),
+    "llama": lambda: tiny.FAMILIES["llama"](),
+    "llama, one head for all": lambda: tiny.FAMILIES["llama"](num_key_value_heads=1),
+    "llama without groups, tied": lambda: tiny.FAMILIES["llama"](num_key_value_heads=4, tie_word_embeddings=True),
+    "llama with biases and wide heads": lambda: tiny.FAMILIES["llama"](attention_bias=True, mlp_bias=True, head_dim=12),
+    "llama, positions scaled": lambda: tiny.FAMILIES["llama"](rope_parameters=SCALED),
+    "llama 3": lambda: tiny.FAMILIES["llama"](rope_parameters=LLAMA3),
+    "mistral": lambda: _common(MistralConfig, sliding_window=None),
+    "qwen2": lambda: _common(Qwen2Config, use_sliding_window=False),
+}
+
+
+def _rotated(share: float) -> dict[str, Any]:
+    return {"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": share}
+
+
+def _common(kind: Any, **changes: Any) -> Any:
+    shape = {**LLAMA_SHAPE, "num_key_value_heads": 2, "vocab_size": 96, "max_position_embeddings": 192}
+    return kind(**shape, **changes)
+
+
+def made(name: str, dtype: torch.dtype = torch.float32) -> Any:
+    """A tiny module whose norms and biases matter too."""
+    module = tiny.build(MODELS[name](), seed=1)
+    generator = torch.Generator().manual_seed(7)
+    with torch.no_grad():
+        for weight in module.parameters():
+            if weight.dim() == 1:
+                weight.add_(torch.randn(weight.shape, generator=generator) * 0.3)
+    return module.to(dtype)
+
+
+def grown(seed: int, words: int) -> tuple[list[int], list[int], list[int], NDArray[np.bool_]]:
+    """A text of which all but the last token was read, and a random tree after it: tokens, parents, what each sees."""
+    random = np.random.default_rng(seed)
+    text = random.integers(0, words, int(random.integers(1, 90))).tolist()
+    nodes = int(random.integers(1, 24))
+    parents = [-1, *(int(random.integers(0, node)) for node in range(1, nodes))]
+    visible = np.eye(nodes, dtype=np.bool_)
+    for node in range(1, nodes):
+        visible[node] |= visible[parents[node]]
+    return text, [text[-1], *random.integers(0, words, nodes - 1).tolist()], parents, visible
+
+
+def path(parents: list[int], node: int) -> list[int]:
+    return [*path(parents, parents[node]), node] if node >= 0 else []
+
+
+@torch.inference_mode()
+def errors(model: LeanModel, module: Any, seed: int, judge: Any) -> tuple[float, float]:
+    """Largest error of the lean logits and of the module's, as `judge` sees them, over the nodes of one tree."""
+    text, tokens, parents, visible = grown(seed, module.config.vocab_size)
+    cache = model.new_cache(len(text) + len(tokens))
+    if text[:-1]:
+        model.read(cache, text[:-1])
+    depths = [len(path(parents, node)) - 1 for node in range(len(tokens))]
+    found = model.forward(cache, tokens, [len(text) - 1 + depth for depth in depths], visible)
+    mine, its = 0.0, 0.0
+    for node in range(len(tokens)):
+        ids = torch.tensor([[*text[:-1], *(tokens[above] for above in path(parents, node))]])
+        right = judge(ids).logits[0, -1].double()
+        mine = max(mine, float((found[node].double() - right).abs().max()))
+        its = max(its, float((module(ids).logits[0, -1].double() - right).abs().max()))
+    return mine, its
+
+
+def lean_of(module: Any) -> LeanModel:
+    model = lean(module)
+    assert model is not None
+    return model
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_logits_of_random_trees_are_the_module_s_in_float64(name: str) -> None:
+    module = made(name, torch.float64)
+    model = lean_of(module)
+    for seed in range(5):
+        assert errors(model, module, seed, module)[0] < 1e-11
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_in_float32_the_error_is_no_larger_than_the_module_s_own(name: str) -> None:
+    module, judge = made(name), made(name, torch.float64)
+    model = lean_of(module)
+    found = [errors(model, module, seed, judge) for seed in range(5)]
+    assert max(mine for mine, _ in found) < max(2e-5, 2 * max(its for _, its in found))
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("name", MODELS)
+def test_in_half_precision_the_error_is_smaller_than_the_module_s_own(name: str, dtype: torch.dtype) -> None:
+    module = made(name, dtype)
+    judge = made(name, dtype).double()
+    model = lean_of(module)
+    found = [errors(model, module, seed, judge) for seed in range(5)]
+    assert max(mine for mine, _ in found) < max(its for _, its in found)
+
+
+@pytest.mark.parametrize("folder", [EMBEDDED_TARGET, EMBEDDED_DRAFT], ids=["target", "draft"])
+def test_logits_of_the_embedded_pair_are_the_module_s(folder: Path) -> None:
+    module = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
+    model = lean_of(module)
+    assert max(errors(model, module, seed, module)[0] for seed in range(3)) < 5e-5
+
+
+@pytest.mark.parametrize("name", ["neox", "llama"])
+@torch.inference_mode()
+def test_long_texts_are_read_as_the_module_reads_them(name: str) -> None:
+    module = made(name)
+    module.config.max_position_embeddings = 700
+    model = lean_of(module)
+    text = np.random.default_rng(3).integers(0, 90, 600).tolist()
+    cache = model.new_cache(600)
+    model.read(cache, text[:20])
+    model.read(cache, text[20:310])
+    last = model.read(cache, text[310:])
+    right = module(torch.tensor([text]), use_cache=True)
+    assert float((last - right.logits[0, -1]).abs().max()) < 1e-3
+    layers = right.past_key_values.layers
+    expected = torch.stack([torch.stack([layer.keys[0], layer.values[0]]) for layer in layers])
+    assert float((cache.keys_values() - expected).abs().max()) < 1e-3
+
+
+@torch.inference_mode()
+def test_a_cache_keeps_what_it_is_told_to_and_survives_growth() -> None:
+    model = lean_of(made("llama"))
+    cache = model.new_cache(6)
+    model.read(cache, [1, 2])
+    model.forward(cache, [3, 4, 5, 6], [2, 3, 3, 4], np.tri(4, dtype=np.bool_))
+    before = cache.store.clone()
+    cache.reserve(9)
+    assert cache.store.shape[3] == 9
+    assert torch.equal(cache.store[..., :6, :], before)
+    cache.keep([2, 4, 5])
+    assert (cache.length, cache.used) == (5, 5)
+    assert torch.equal(cache.store[..., :5, :], before[..., [0, 1, 2, 4, 5], :])
+    cache.reserve(4)
+    assert cache.store.shape[3] == 9
+
+
+# Which models run lean
+
+
+@pytest.mark.parametrize("family", ["qwen3", "gpt2"])
+def test_other_families_run_through_their_modules(family: str) -> None:
+    module = tiny.build(tiny.FAMILIES[family](), seed=1)
+    assert lean(module) is None
+    assert LanguageModel(module, family).module is module
+
+
+class Adapted(nn.Linear):
+    """A linear layer with something else inside."""
+
+
+def _adapt(module: Any) -> None:
+    module.gpt_neox.layers[0].mlp.dense_h_to_4h = Adapted(32, 64).eval()
+
+
+def _hook(module: Any) -> None:
+    module.gpt_neox.layers[1].register_forward_hook(lambda *_: None)
+
+
+def _mix(module: Any) -> None:
+    module.gpt_neox.layers[1].double()
+
+
+CHANGES: dict[str, Callable[[Any], Any]] = {
+    "an adapter": _adapt,
+    "a hook": _hook,
+    "a layer of another dtype": _mix,
+    "dropout that is on": lambda module: module.train(),
+    "weights on another device": lambda module: module.to("meta"),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+def test_a_changed_model_runs_through_its_module(change: Callable[[Any], Any]) -> None:
+    module = made("neox")
+    assert lean(module) is not None
+    change(module)
+    assert lean(module) is None
+
+
+OTHERS: dict[str, Callable[[], Any]] = {
+    "another activation": lambda: tiny.FAMILIES["neox"](hidden_act="relu"),
+    "positions that depend on the length": lambda: tiny.FAMILIES["llama"](
+        rope_parameters={"rope_type": "dynamic", "rope_theta": 10000.0, "factor": 2.0}
+    ),
+    "an odd width": lambda: tiny.FAMILIES["neox"](intermediate_size=63),
+    "a sliding window": lambda: _common(MistralConfig, sliding_window=8),
+}
+
+
+@pytest.mark.parametrize("config", OTHERS.values(), ids=OTHERS)
+def test_what_was_not_proved_runs_through_its_module(config: Callable[[], Any]) -> None:
+    assert lean(tiny.build(config(), seed=1)) is None
+
+
+def test_weights_are_held_once_and_the_module_comes_back_when_asked_for(lab: Lab) -> None:
+    pair = lab.pair("neox")
+    model = load_model(str(pair.target), torch.device("cpu"), torch.float32)
+    ids = torch.tensor([[1, 2, 3]])
+    before: Tensor = model.module(ids).logits
+    model.slim()
+    assert model._module is None
+    assert torch.equal(model.module(ids).logits, before)
+
+
+def test_a_module_that_cannot_be_loaded_again_is_held() -> None:
+    module = made("neox")
+    model = LanguageModel(module, "tiny")
+    model.slim()
+    assert model.module is module
+
+
+def test_what_runs_through_its_module_holds_it(lab: Lab) -> None:
+    model = load_model(str(lab.pair("gpt2").target), torch.device("cpu"), torch.float32)
+    held = model.module
+    model.slim()
+    assert model._module is held

@@ -1,0 +1,131 @@
+"""Families by what they are made of, as users load them: exact to the last token, or refused in one line."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from transformers import (
+    AutoModelForCausalLM,
+    FalconConfig,
+    Gemma2Config,
+    GenerationConfig,
+    GPTJConfig,
+    GPTNeoConfig,
+    GptOssConfig,
+    MambaConfig,
+    MixtralConfig,
+    MptConfig,
+    OPTConfig,
+    Phi3Config,
+    WhisperConfig,
+)
+
+from decoder import DynaTree, Fixed, RunConfig, decode, load_pair
+from decoder.errors import PairError
+from decoder.events import Round
+from decoder.models.compatibility import REMEDY
+from decoder.models.pair import Pair
+from tests import tiny
+
+CONTEXT = 64
+PROMPT = "The tree grows"
+METHODS = ("dynatree", "fixed", "ar", "hf")
+BUSHY = DynaTree(branching=(3, 3, 3), rho_stop=0, rho_deep=0, tau=0, d0=3, d_max=4, n_max=90)
+"""Trees with more nodes than the context has positions."""
+BARE: dict[str, Any] = {"vocab_size": tiny.VOCABULARY, "tie_word_embeddings": False}
+BARE |= dict.fromkeys(("bos_token_id", "eos_token_id", "pad_token_id"))
+SHAPE: dict[str, Any] = BARE | {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4}
+LLAMA: dict[str, Any] = SHAPE | {"intermediate_size": 64, "num_key_value_heads": 2, "max_position_embeddings": CONTEXT}
+EXACT: dict[str, Callable[[], Any]] = {
+    "learned positions with an offset": lambda: OPTConfig(
+        **SHAPE | {"ffn_dim": 64, "word_embed_proj_dim": 32, "max_position_embeddings": CONTEXT, "pad_token_id": 1}
+    ),
+    "a table of rotations": lambda: GPTJConfig(
+        **BARE, n_embd=32, n_layer=2, n_head=4, rotary_dim=4, n_positions=CONTEXT
+    ),
+    "one key for all heads": lambda: FalconConfig(**SHAPE, max_position_embeddings=CONTEXT),
+    "experts": lambda: MixtralConfig(**LLAMA, num_local_experts=4),
+    "one matrix for queries, keys and values": lambda: Phi3Config(**LLAMA),
+    "a window as wide as the context in every other layer": lambda: Gemma2Config(
+        **LLAMA, head_dim=8, query_pre_attn_scalar=8, sliding_window=CONTEXT
+    ),
+    "attention sinks": lambda: GptOssConfig(
+        **LLAMA, head_dim=8, num_local_experts=4, sliding_window=8, layer_types=["full_attention"] * 2
+    ),
+    "another word for the context": lambda: WhisperConfig(
+        **BARE, d_model=32, decoder_layers=2, encoder_layers=2, decoder_attention_heads=4, decoder_ffn_dim=64,
+        encoder_attention_heads=4, encoder_ffn_dim=64, max_target_positions=CONTEXT, is_encoder_decoder=False,
+    ),
+}  # fmt: skip
+REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
+    "state spaces": (
+        lambda: MambaConfig(vocab_size=tiny.VOCABULARY, hidden_size=16, num_hidden_layers=1, state_size=4),
+        "target has layers of type linear_attention",
+    ),
+    "local windows": (
+        lambda: GPTNeoConfig(
+            **BARE, hidden_size=32, num_layers=2, num_heads=4, attention_types=[[["global", "local"], 1]],
+            window_size=CONTEXT - 1, max_position_embeddings=CONTEXT,
+        ),
+        f"target attends to local windows of {CONTEXT - 1} tokens, not to its whole text",
+    ),
+    "a mask as wide as the context": (
+        lambda: GPTNeoConfig(
+            **BARE, hidden_size=32, num_layers=2, num_heads=4, attention_types=[[["global"], 2]],
+            max_position_embeddings=CONTEXT,
+        ),
+        f"target cannot run a draft tree: it has no room for one beside a text of {CONTEXT} tokens",
+    ),
+    "no positions": (
+        lambda: MptConfig(vocab_size=tiny.VOCABULARY, d_model=32, n_layers=2, n_heads=2, max_seq_len=CONTEXT),
+        "target computes other logits for a draft tree of 34 nodes than for plain text",
+    ),
+}  # fmt: skip
+
+
+def saved(home: Path, config: Any) -> tiny.TinyPair:
+    target = tiny.build(config, seed=1)
+    return tiny.save_pair(home, target, tiny.kin(target, seed=2))
+
+
+def load(pair: tiny.TinyPair) -> Pair:
+    return load_pair(str(pair.target), str(pair.draft), device="cpu", dtype="float32")
+
+
+def greedy(path: Path, prompt: list[int], count: int) -> list[int]:
+    """What transformers' plain greedy search continues the prompt with."""
+    module: Any = AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32).eval()
+    ids = torch.tensor([prompt])
+    module.generation_config = GenerationConfig()
+    settings = GenerationConfig(do_sample=False, max_new_tokens=count, pad_token_id=0)
+    out = module.generate(ids, attention_mask=torch.ones_like(ids), generation_config=settings)
+    found: list[int] = out[0, len(prompt) :].tolist()
+    return found
+
+
+@pytest.mark.parametrize("family", EXACT)
+def test_a_family_writes_the_text_of_greedy_search_to_the_end_of_its_context(family: str, tmp_path: Path) -> None:
+    files = saved(tmp_path, EXACT[family]())
+    pair = load(files)
+    prompt = pair.tokenizer(PROMPT).input_ids
+    count = CONTEXT - len(prompt)
+    texts: dict[str, list[int]] = {method: [] for method in METHODS}
+    for event in decode(pair, PROMPT, RunConfig(METHODS, count, dynatree=BUSHY, fixed=Fixed(tau=0.01, n_max=40))):
+        if isinstance(event, Round):
+            texts[event.method] += event.committed
+    assert pair.context == CONTEXT
+    assert texts == dict.fromkeys(METHODS, greedy(files.target, prompt, count))
+
+
+@pytest.mark.parametrize("family", REFUSED)
+def test_a_family_that_does_not_fit_is_refused_with_name_reason_and_remedy(family: str, tmp_path: Path) -> None:
+    config, reason = REFUSED[family]
+    files = saved(tmp_path, config())
+    with pytest.raises(PairError) as refusal:
+        load(files)
+    told = str(refusal.value)
+    assert told.startswith(reason)
+    assert told.endswith(f"; {REMEDY}")
+    assert "\n" not in told

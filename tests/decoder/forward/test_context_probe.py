@@ -1,0 +1,59 @@
+"""Room for a tree after the longest text is tried by shapes: at once, however long that is, and without a trace."""
+
+from typing import Any
+
+import pytest
+import torch
+from transformers import GPTNeoConfig, Qwen3Config
+
+from decoder.config import MOST
+from decoder.forward.context_probe import has_room
+from decoder.forward.language_model import LanguageModel
+from tests import tiny
+
+LENGTH = 64
+
+
+def neo() -> Any:
+    """A family with a mask of its own, which is as wide as its longest text."""
+    config = GPTNeoConfig(
+        hidden_size=32, num_layers=2, num_heads=4, attention_types=[[["global"], 2]], max_position_embeddings=LENGTH,
+        vocab_size=96,
+    )  # fmt: skip
+    return tiny.build(config, seed=1)
+
+
+@pytest.mark.parametrize(("text", "rows", "room"), [(LENGTH - 8, 8, True), (LENGTH - 8, 9, False), (0, LENGTH, True)])
+def test_there_is_room_as_far_as_a_mask_goes(text: int, rows: int, *, room: bool) -> None:
+    assert has_room(neo(), text, rows) == room
+
+
+@pytest.mark.parametrize("tied", [False, True])
+def test_a_family_without_such_a_mask_has_room_however_long_its_text_is(*, tied: bool) -> None:
+    context = 1 << 20
+    config = Qwen3Config(
+        hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=64, head_dim=8, vocab_size=96,
+        max_position_embeddings=context, tie_word_embeddings=tied,
+    )  # fmt: skip
+    assert LanguageModel(tiny.build(config, seed=1), "qwen3").has_room(1 + MOST)
+
+
+def test_what_a_forward_pass_leaves_behind_in_its_module_is_not_left_in_this_one() -> None:
+    """As rotary positions do that depend on the length of the text: without numbers they would be of no use."""
+    module, passes = neo(), list[torch.device]()
+
+    def remember(part: Any, _given: Any, _output: Any) -> None:
+        part.remembered = part.wte.weight * 2
+        passes.append(part.remembered.device)
+
+    module.transformer.register_forward_hook(remember)
+    assert has_room(module, LENGTH - 8, 8)
+    assert {device.type for device in passes} == {"meta"}
+    assert not hasattr(module.transformer, "remembered")
+    assert {weight.device.type for weight in module.state_dict().values()} == {"cpu"}
+
+
+def test_a_family_that_looks_at_its_numbers_is_not_refused_for_that() -> None:
+    module = tiny.build(tiny.FAMILIES["gpt2"](), seed=1)
+    module.transformer.register_forward_hook(lambda _part, _given, output: float(output[0].sum()) and output)
+    assert has_room(module, tiny.CONTEXT, 1 + MOST)

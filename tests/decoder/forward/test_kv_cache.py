@@ -1,0 +1,65 @@
+"""After every round the engine's keys and values are those of a fresh forward pass over the committed text."""
+
+from typing import Any
+
+import pytest
+import torch
+
+from decoder import DynaTree, Fixed, RunConfig
+from decoder.methods import chosen
+from tests.decoder.makers import Lab
+from tests.tiny import FAMILIES
+
+PROMPT = "The tree grows"
+TOLERANCE = {"float32": 1e-5, "float64": 1e-10}
+BUSHY = DynaTree(branching=(3, 3, 3), rho_stop=0, rho_deep=0, tau=0, d0=4, d_max=5, n_max=30)
+CONFIGS = {
+    "dynatree": RunConfig(("dynatree",), 24, dynatree=BUSHY),
+    "dynatree best": RunConfig(
+        ("dynatree",), 24, dynatree=DynaTree(rho_stop=0, rho_deep=0, tau=0, n_max=9, selection="best")
+    ),
+    "dynatree as in the paper": RunConfig(("dynatree",), 24, dynatree=DynaTree()),
+    "alg1": RunConfig(("alg1",), 24, dynatree=BUSHY),
+    "fixed": RunConfig(("fixed",), 24, fixed=Fixed(tau=0.01, branching=3, n_max=40)),
+    "linear": RunConfig(("linear",), 24),
+    "ar": RunConfig(("ar",), 24),
+}
+
+
+def fresh(module: Any, text: list[int]) -> torch.Tensor:
+    """Keys and values of a plain forward pass: layers, key or value, heads, positions, width."""
+    with torch.inference_mode():
+        layers = module(torch.tensor([text]), use_cache=True).past_key_values.layers
+    return torch.stack([torch.stack([layer.keys[0], layer.values[0]]) for layer in layers])
+
+
+def largest_error(kept: torch.Tensor, right: torch.Tensor) -> float:
+    assert kept.shape == right.shape
+    return float((kept - right).abs().max())
+
+
+@pytest.mark.parametrize("dtype", TOLERANCE)
+@pytest.mark.parametrize("config", CONFIGS.values(), ids=CONFIGS)
+@pytest.mark.parametrize("name", [*FAMILIES, "begin", "neox-strange"])
+def test_committed_keys_and_values_are_those_of_a_fresh_forward(
+    lab: Lab, name: str, config: RunConfig, dtype: str
+) -> None:
+    pair = lab.pair(name)
+    text = lab.prompt_tokens(pair, PROMPT)
+    (method,) = chosen(config.methods)
+    session: Any = method.open(lab.loaded(pair, dtype), text, config)
+    session.prefill()
+    finished = None
+    while not finished:
+        outcome = session.step(())
+        text = text + outcome.committed
+        finished = outcome.finished
+        # The last committed token is the next root, except in Algorithm 1, which reads it at once.
+        known = text if method.name == "alg1" else text[:-1]
+        right = fresh(lab.plain(pair.target, dtype), known)
+        assert largest_error(session.target_cache.keys_values(), right) < TOLERANCE[dtype]
+        if session.drafter:
+            kept = session.drafter.cache.keys_values()
+            assert kept.shape[3] in (len(text) - 1, len(text) - 2) or finished
+            right = fresh(lab.plain(pair.draft, dtype), text[: kept.shape[3]])
+            assert largest_error(kept, right) < TOLERANCE[dtype]

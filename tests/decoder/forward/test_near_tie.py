@@ -1,0 +1,252 @@
+"""Near ties are judged in float32 a layer at a time, wherever there is room, and by the same scores as ever."""
+
+import copy
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from decoder import RunConfig, decode, race
+from decoder.config import DynaTree
+from decoder.errors import DeviceError
+from decoder.events import Summary
+from decoder.forward import near_tie as neartie
+from decoder.forward.language_model import LanguageModel
+from decoder.forward.near_tie import Judge, in_float32_by_layer, judged
+from tests.decoder.makers import Lab
+from tests.decoder.session.cuda_graph.stand_in_device import ELSEWHERE
+
+PROMPT = "The tree grows where the draft is sure"
+FAMILIES = ("neox", "llama", "qwen3", "gpt2")
+CUDA, CPU = torch.device("cuda"), torch.device("cpu")
+
+
+def scores(module: Any, prefix: list[int]) -> Tensor:
+    """As a whole copy of the module in float32 scores them."""
+    with torch.inference_mode():
+        found: Tensor = copy.deepcopy(module).float()(torch.tensor([prefix])).logits[0]
+    return found
+
+
+def layers(module: Any) -> list[Any]:
+    return [layer for part in module.modules() if isinstance(part, nn.ModuleList) for layer in part]
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float32", "float64"])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_layer_by_layer_a_module_computes_what_a_copy_in_float32_does(lab: Lab, family: str, dtype: str) -> None:
+    pair = lab.pair(family)
+    module = lab.loaded(pair, dtype).target.module
+    prefix = lab.prompt_tokens(pair, PROMPT)
+    with torch.inference_mode(), in_float32_by_layer(module, CPU):
+        found = module(torch.tensor([prefix])).logits[0]
+    assert found.dtype is torch.float32
+    assert torch.equal(found, scores(module, prefix))
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_no_more_than_one_layer_is_in_float32_and_each_has_its_own_weights_back(lab: Lab, family: str) -> None:
+    module = copy.deepcopy(lab.loaded(lab.pair(family), "bfloat16").target.module)
+    before, wide = list(module.named_parameters()), list[int]()
+
+    def count(*_: object) -> None:
+        wide.append(sum(any(weight.dtype is torch.float32 for weight in part.parameters()) for part in layers(module)))
+
+    handles = [layer.register_forward_hook(count, prepend=True) for layer in layers(module)]
+    with torch.inference_mode(), in_float32_by_layer(module, CPU):
+        module(torch.tensor([[1, 2, 3]]))
+    assert wide == [1] * len(layers(module))
+    for handle in handles:
+        handle.remove()
+    assert all(now is was for (_, now), (_, was) in zip(module.named_parameters(), before, strict=True))
+    assert not [part for part in module.modules() if part._forward_hooks or part._forward_pre_hooks]
+
+
+def test_a_layer_that_fails_has_its_own_weights_back(lab: Lab) -> None:
+    module = copy.deepcopy(lab.loaded(lab.pair("neox"), "bfloat16").target.module)
+    before = dict(module.named_parameters())
+
+    class Broken(nn.Module):
+        def forward(self, *_: object, **__: object) -> None:
+            raise RuntimeError("broken")
+
+    layers(module)[1].mlp = Broken()
+    with torch.inference_mode(), in_float32_by_layer(module, CPU), pytest.raises(RuntimeError, match="broken"):
+        module(torch.tensor([[1, 2, 3]]))
+    assert all(weight is before[name] for name, weight in module.named_parameters())
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_layers_are_scored_on_another_device_with_all_that_is_theirs(lab: Lab, family: str) -> None:
+    """Whatever stayed where it was would meet tensors of the other device there."""
+    module = copy.deepcopy(lab.loaded(lab.pair(family), "bfloat16").target.module)
+    with torch.inference_mode(), in_float32_by_layer(module, ELSEWHERE):
+        found = module(input_ids=torch.tensor([[1, 2, 3]], device=ELSEWHERE)).logits
+    assert (found.device, found.dtype) == (ELSEWHERE, torch.float32)
+    assert {weight.device for weight in module.parameters()} == {CPU}
+
+
+def test_weights_beside_the_layers_are_widened_too() -> None:
+    seen: list[torch.dtype] = []
+
+    class Own(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layers = nn.ModuleList([nn.Linear(2, 2, dtype=torch.bfloat16)])
+            self.scale = nn.Parameter(torch.full((2,), 1.5, dtype=torch.bfloat16))
+
+        def forward(self, rows: Tensor) -> Tensor:
+            for layer in self.layers:
+                rows = layer(rows)
+            seen.append(self.scale.dtype)
+            return rows * self.scale
+
+    module = nn.Sequential(Own())
+    with in_float32_by_layer(module, CPU):
+        module(torch.ones(1, 2))
+    module(torch.ones(1, 2, dtype=torch.bfloat16))
+    assert seen == [torch.float32, torch.bfloat16]
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("by_module", [False, True])
+def test_a_long_text_is_judged_chunk_by_chunk_as_it_is_in_one(
+    lab: Lab, family: str, monkeypatch: pytest.MonkeyPatch, *, by_module: bool
+) -> None:
+    pair = lab.pair(family)
+    model, prefix = lab.loaded(pair, "bfloat16").target, lab.prompt_tokens(pair, PROMPT)
+    assert len(prefix) > 16
+    order = scores(model.module, prefix)[-1].argsort().tolist()
+    rivals = [(order[0], order[-1]), (order[-1], order[-2]), (order[3], order[4])]
+    whole = [judged(model, prefix, each, by_module=by_module) for each in rivals]
+    monkeypatch.setattr(neartie, "CHUNK", 5)
+    for verdict, each in zip(whole, rivals, strict=True):
+        found = judged(model, prefix, each, by_module=by_module)
+        assert found.gap == pytest.approx(verdict.gap, abs=1e-4)
+        assert found.near_tie is verdict.near_tie
+
+
+# Where there is room
+
+
+class Loads:
+    """A model whose module was let go of, and where it is loaded to."""
+
+    def __init__(self, model: LanguageModel, patch: pytest.MonkeyPatch) -> None:
+        self.model = model
+        self.asked: list[torch.device] = []
+        self.full: set[torch.device] = set()
+        model.slim()
+        right = model.loaded
+        patch.setattr(model, "device", CUDA)
+        patch.setattr(model, "loaded", lambda device: self._loaded(device, right))
+
+    def _loaded(self, device: torch.device, right: Any) -> Any:
+        self.asked.append(device)
+        if device in self.full:
+            raise DeviceError("it does not fit")
+        return right(CPU)
+
+
+@pytest.fixture
+def loads(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> Loads:
+    model = copy.copy(lab.loaded(lab.pair("neox"), "bfloat16").target)
+    found = Loads(model, monkeypatch)
+    right = neartie._by_module
+    monkeypatch.setattr(neartie, "_by_module", lambda module, prefix, _, *each: right(module, prefix, CPU, *each))
+    monkeypatch.setattr(neartie, "in_float32_by_layer", lambda module, _: in_float32_by_layer(module, CPU))
+    return found
+
+
+def test_a_module_that_was_let_go_of_is_loaded_to_the_model_s_device_once_a_judge(
+    loads: Loads, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(neartie, "has_room", lambda *_: True)
+    judge = Judge(loads.model)
+    verdicts = [judge([1, 2, 3], (4, 5)) for _ in range(3)]
+    assert loads.asked == [CUDA]
+    assert len({verdict.gap for verdict in verdicts}) == 1
+    assert loads.model.held is None
+
+
+def test_where_it_would_not_fit_it_is_loaded_to_the_cpu(loads: Loads, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[torch.device, int]] = []
+    monkeypatch.setattr(neartie, "has_room", lambda *given: asked.append(given))
+    Judge(loads.model)([1, 2, 3], (4, 5))
+    assert loads.asked == [CPU]
+    weights = sum(weight.nbytes for weight in loads.model.skeleton.parameters())
+    assert asked == [(CUDA, int(1.25 * weights))]
+
+
+def test_where_it_turns_out_not_to_fit_the_cpu_scores_from_then_on(
+    loads: Loads, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(neartie, "has_room", lambda *_: True)
+    expected = judged(loads.model, [1, 2, 3], (4, 5))
+    loads.asked.clear()
+    loads.full.add(CUDA)
+    judge = Judge(loads.model)
+    assert judge([1, 2, 3], (4, 5)) == expected
+    judge([1, 2], (4, 5))
+    assert loads.asked == [CUDA, CPU]
+
+
+@pytest.mark.parametrize("error", [torch.OutOfMemoryError("CUDA out of memory"), MemoryError()])
+def test_memory_that_runs_out_while_it_scores_leaves_it_to_the_cpu(
+    loads: Loads, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    monkeypatch.setattr(neartie, "has_room", lambda *_: True)
+    places: list[torch.device] = []
+    right = neartie.in_float32_by_layer
+
+    def full(module: Any, place: torch.device) -> Any:
+        places.append(place)
+        if place == CUDA:
+            raise error
+        return right(module, place)
+
+    monkeypatch.setattr(neartie, "in_float32_by_layer", full)
+    Judge(loads.model)([1, 2, 3], (4, 5))
+    assert places == [CUDA, CPU]
+
+
+def test_what_is_no_lack_of_memory_is_a_fault(loads: Loads, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> None:
+        raise RuntimeError("a fault")
+
+    monkeypatch.setattr(neartie, "has_room", lambda *_: True)
+    monkeypatch.setattr(neartie, "in_float32_by_layer", broken)
+    with pytest.raises(RuntimeError, match="a fault"):
+        Judge(loads.model)([1, 2, 3], (4, 5))
+
+
+def test_where_no_memory_suffices_that_is_told_in_one_line(loads: Loads, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(neartie, "has_room", lambda *_: True)
+    loads.full |= {CUDA, CPU}
+    with pytest.raises(
+        DeviceError, match=r"the memory does not suffice to score tokens of target in float32.*; choose"
+    ):
+        Judge(loads.model)([1, 2, 3], (4, 5))
+
+
+def test_a_held_module_is_used_as_it_is(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = lab.loaded(lab.pair("gpt2"), "bfloat16").target
+    monkeypatch.setattr(LanguageModel, "loaded", lambda *_: pytest.fail("it is held"))
+    judged(model, [1, 2, 3], (4, 5), by_module=True)
+
+
+def test_all_differences_of_a_run_share_one_judge(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[LanguageModel] = []
+
+    class Counted(Judge):
+        def __init__(self, model: LanguageModel) -> None:
+            made.append(model)
+            super().__init__(model)
+
+    monkeypatch.setattr(race, "Judge", Counted)
+    pair = lab.loaded(lab.pair("gpt2"), "bfloat16")
+    config = RunConfig(("dynatree", "ar", "linear", "hf"), 48, dynatree=DynaTree())
+    (summary,) = (event for event in decode(pair, "The tree grows", config) if isinstance(event, Summary))
+    assert sum(figures.near_tie is True for figures in summary.methods.values()) > 1
+    assert made == [pair.target]

@@ -1,0 +1,23 @@
+"""Long texts are scored in parts; each part goes on where the one before has ended."""
+
+import random
+
+import pytest
+import torch
+
+from decoder.forward.near_tie import CHUNK, judged
+from tests import tiny
+from tests.decoder.makers import Lab
+
+
+@pytest.mark.parametrize("length", [CHUNK, CHUNK + 1, 2 * CHUNK + 88])
+def test_a_clear_choice_far_into_a_text_is_no_near_tie(lab: Lab, length: int) -> None:
+    """A part at other positions would come out otherwise, which would be taken for the error of the model's dtype."""
+    model = lab.loaded(lab.pair("long"), "float32").target
+    dice = random.Random(0)
+    prefix = [dice.randrange(tiny.VOCABULARY) for _ in range(length)]
+    with torch.inference_mode():
+        scores = model.module(torch.tensor([prefix])).logits[0, -1]
+    (first, second, *_) = scores.argsort(descending=True).tolist()
+    assert float(scores[first] - scores[second]) > 0.01
+    assert not judged(model, prefix, (first, second)).near_tie

@@ -1,0 +1,102 @@
+"""A prompt as a user's message: wrapped once, begun once, and told as it was fed."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from decoder import RunConfig, decode, load_pair
+from decoder.errors import ConfigError, PromptError
+from decoder.events import Run
+from tests import tiny
+from tests.decoder.makers import METHODS, Lab
+
+PROMPT = "The tree grows"
+CHAT = RunConfig(METHODS, 12, chat=True)
+
+
+def run_event(lab: Lab, prompt: str, *, chat: bool) -> Run:
+    event = lab.play(lab.pair("chat"), "float32", prompt, RunConfig(("ar",), 12, chat=chat)).events[0]
+    assert isinstance(event, Run)
+    return event
+
+
+def test_the_prompt_is_fed_as_the_template_wraps_it(lab: Lab) -> None:
+    assert run_event(lab, PROMPT, chat=True).prompt == "<|begin|>[user] The tree grows\n[assistant] "
+
+
+def test_the_prompt_that_is_told_says_what_its_tokens_say(lab: Lab) -> None:
+    run, tokenizer = run_event(lab, "Äöü 🌳 {{ 1 }}", chat=True), lab.loaded(lab.pair("chat"), "float32").tokenizer
+    assert tokenizer.decode(run.prompt_tokens) == run.prompt
+    assert tokenizer(run.prompt, add_special_tokens=False).input_ids == run.prompt_tokens
+
+
+@pytest.mark.parametrize("chat", [True, False])
+def test_the_special_token_that_begins_a_text_is_fed_once(lab: Lab, *, chat: bool) -> None:
+    assert run_event(lab, PROMPT, chat=chat).prompt_tokens.count(0) == 1
+
+
+def test_without_chat_a_template_is_left_alone(lab: Lab) -> None:
+    run = run_event(lab, PROMPT, chat=False)
+    assert run.prompt == PROMPT
+    assert run.prompt_tokens == lab.prompt_tokens(lab.pair("begin"), PROMPT)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_method_answers_as_plain_greedy_search_does(lab: Lab, method: str) -> None:
+    pair = lab.pair("chat")
+    fed = "[user] The tree grows\n[assistant] "  # to which the tokenizer adds its beginning
+    assert lab.play(pair, "float32", PROMPT, CHAT).tokens(method) == lab.generate(pair, "float32", fed, 12)
+
+
+def test_lone_surrogates_of_a_message_are_replaced(lab: Lab) -> None:
+    assert "[user] a\N{REPLACEMENT CHARACTER}b\n" in run_event(lab, "a\ud800b", chat=True).prompt
+
+
+def test_the_template_counts_towards_the_context(lab: Lab) -> None:
+    room = tiny.CONTEXT - len(run_event(lab, "", chat=True).prompt_tokens)
+    pair, digits = lab.loaded(lab.pair("chat"), "float32"), "0123456789" * 20
+    next(decode(pair, digits[: room - 12], CHAT))
+    with pytest.raises(PromptError, match=f"{tiny.CONTEXT - 11} tokens.*give --max-new-tokens 11 or less"):
+        next(decode(pair, digits[: room - 11], CHAT))
+
+
+def refused(pair: Any) -> str:
+    """What the user is told."""
+    with pytest.raises(ConfigError) as refusal:
+        next(decode(pair, PROMPT, CHAT))
+    assert refusal.value.exit_code == 2
+    message = str(refusal.value)
+    assert "\n" not in message
+    assert message.endswith("leave --chat out, or choose models that were tuned for chat")
+    return message
+
+
+def test_a_tokenizer_without_a_template_is_refused(lab: Lab) -> None:
+    assert "has no chat template" in refused(lab.loaded(lab.pair("neox"), "float32"))
+
+
+def test_the_embedded_pair_takes_no_chat() -> None:
+    assert "has no chat template" in refused(load_pair(device="cpu", dtype="float32"))
+
+
+TEMPLATES = {
+    "a template that refuses": "{{ raise_exception('Only\\ntools may speak.') }}",
+    "a template that does not parse": "{% for %}",
+    "a template that asks for what is not there": "{{ messages[7].content }}",
+    "a template that computes nonsense": "{{ 1 / 0 }}",
+    "templates for other purposes": {"rag": tiny.TEMPLATE, "tool_use": tiny.TEMPLATE},
+}
+
+
+@pytest.mark.parametrize("template", TEMPLATES.values(), ids=TEMPLATES)
+def test_a_template_that_does_not_take_a_message_is_refused(tmp_path: Path, template: Any) -> None:
+    pair = tiny.chat_pair(tmp_path, template)
+    message = refused(load_pair(str(pair.target), str(pair.draft), device="cpu", dtype="float32"))
+    assert "chat template does not take a prompt (" in message
+
+
+def test_a_template_that_writes_nothing_leaves_an_empty_prompt(tmp_path: Path) -> None:
+    pair = tiny.chat_pair(tmp_path, "{{ '' }}")
+    with pytest.raises(PromptError, match="empty"):
+        next(decode(load_pair(str(pair.target), str(pair.draft), device="cpu", dtype="float32"), PROMPT, CHAT))

@@ -1,0 +1,240 @@
+"""What the engine could not decode exactly is noticed by its configuration, its tokenizer, or a small tree."""
+
+import math
+import re
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from transformers import (
+    BigBirdConfig,
+    BloomConfig,
+    CLIPConfig,
+    DeepseekV2Config,
+    Gemma2Config,
+    GPTNeoConfig,
+    GptOssConfig,
+    Llama4TextConfig,
+    MistralConfig,
+    MptConfig,
+    T5Config,
+    ViTConfig,
+)
+
+from decoder.errors import DeviceError, PairError
+from decoder.forward.hf import ModuleForward
+from decoder.forward.language_model import LanguageModel
+from decoder.models.compatibility import REMEDY, check_architecture, check_config, common_tokenizer, probe
+from tests import tiny
+
+REFUSED: dict[str, Callable[[], Any]] = {
+    "an encoder-decoder": T5Config,
+    "layers of type linear_attention": lambda: SimpleNamespace(layer_types=["full_attention", "linear_attention"]),
+    "local windows of 256 tokens": lambda: GPTNeoConfig(num_layers=2, attention_types=[[["global", "local"], 1]]),
+    "a sliding window of 8 tokens": lambda: MistralConfig(sliding_window=8, max_position_embeddings=64),
+    "a sliding window of 4096 tokens": lambda: Gemma2Config(max_position_embeddings=4097, sliding_window=4096),
+    "a sliding window of 128 tokens": lambda: GptOssConfig(layer_types=["sliding_attention"], num_hidden_layers=1),
+    "chunks of 16 tokens": lambda: Llama4TextConfig(attention_chunk_size=16, max_position_embeddings=64),
+    "a sliding window of 0 tokens": lambda: SimpleNamespace(layer_types=["sliding_attention"]),
+    "no attention heads": SimpleNamespace,
+}
+ACCEPTED: dict[str, dict[str, Any]] = {
+    "full attention in every layer": {"layer_types": ["full_attention"] * 2},
+    "global attention in every layer": {"attention_layers": ["global"] * 2},
+    "a window that is switched off": {"sliding_window": 8, "use_sliding_window": False},
+    "a window as wide as the context": {"sliding_window": 64},
+    "layers with a window as wide as the context": {"sliding_window": 64, "layer_types": ["sliding_attention"]},
+    "layers with chunks as wide as the context": {"attention_chunk_size": 64, "layer_types": ["chunked_attention"]},
+    "local windows as wide as the context": {"window_size": 64, "attention_layers": ["global", "local"]},
+    "a window that no layer has": {"sliding_window": 8, "layer_types": ["full_attention"] * 2},
+}
+
+
+class Heterogeneous(SimpleNamespace):
+    """A configuration whose layers differ, as transformers makes them: what differs cannot be read from the whole."""
+
+    @property
+    def num_attention_heads(self) -> int:
+        raise RuntimeError("may vary across layers")
+
+    @property
+    def sliding_window(self) -> int:
+        raise RuntimeError("may vary across layers")
+
+
+def by_layers(*windows: int) -> Heterogeneous:
+    layers = [SimpleNamespace(num_attention_heads=4, sliding_window=window) for window in windows]
+    kinds = ["sliding_attention"] * len(windows)
+    return Heterogeneous(per_layer_config=layers, layer_types=kinds, max_position_embeddings=64)
+
+
+@pytest.mark.parametrize(("kind", "config"), REFUSED.items(), ids=REFUSED)
+def test_a_configuration_tells_what_the_engine_cannot_decode(kind: str, config: Callable[[], Any]) -> None:
+    with pytest.raises(PairError, match=f"owner/model (is|has|attends to) {kind}.*; choose a decoder-only model"):
+        check_architecture("owner/model", config())
+
+
+@pytest.mark.parametrize("settings", ACCEPTED.values(), ids=ACCEPTED)
+def test_full_attention_is_accepted_however_it_is_written(settings: dict[str, Any]) -> None:
+    check_architecture("owner/model", SimpleNamespace(num_attention_heads=4, max_position_embeddings=64, **settings))
+
+
+@pytest.mark.parametrize(("config", "kind"), [(ViTConfig, "vit"), (CLIPConfig, "clip")])
+def test_a_model_that_is_none_of_language_is_refused_by_its_type(config: Callable[[], Any], kind: str) -> None:
+    with pytest.raises(
+        PairError, match=f"owner/model is a model of type {kind}, which writes no text by itself; choose"
+    ):
+        check_config("owner/model", config())
+
+
+@pytest.mark.parametrize("config", [MistralConfig(sliding_window=8), T5Config()], ids=["a window", "t5"])
+def test_a_language_model_is_refused_for_what_limits_it(config: Any) -> None:
+    with pytest.raises(PairError, match=r"owner/model (attends to a sliding window|is an encoder-decoder)"):
+        check_config("owner/model", config)
+
+
+def test_layers_that_differ_are_looked_at_one_by_one() -> None:
+    check_architecture("owner/model", by_layers(64, 80))
+    with pytest.raises(PairError, match="a sliding window of 8 tokens"):
+        check_architecture("owner/model", by_layers(64, 8))
+
+
+def test_one_vocabulary_is_not_enough_when_texts_are_cut_differently(tmp_path: Path) -> None:
+    for name, begin in (("target", True), ("draft", False)):
+        tiny.train_tokenizer(begin=begin).save_pretrained(tmp_path / name)
+    with pytest.raises(PairError, match="different tokenizers"):
+        common_tokenizer(str(tmp_path / "target"), str(tmp_path / "draft"))
+
+
+def test_a_text_that_is_cut_alike_is_not_enough_when_one_vocabulary_has_more(tmp_path: Path) -> None:
+    tokenizer = tiny.train_tokenizer()
+    tokenizer.save_pretrained(tmp_path / "target")
+    tokenizer.add_tokens(["<|more|>"])
+    tokenizer.save_pretrained(tmp_path / "draft")
+    with pytest.raises(PairError, match="different tokenizers"):
+        common_tokenizer(str(tmp_path / "target"), str(tmp_path / "draft"))
+
+
+def deaf(family: str, dtype: torch.dtype, missed: str) -> LanguageModel:
+    """A model that does not listen to one of the things it is told of a tree."""
+    module = tiny.build(tiny.FAMILIES[family](), seed=1).to(dtype)
+    hearing = module.forward
+
+    def forward(past_key_values: Any = None, **told: Any) -> Any:
+        kept = told if past_key_values is None else {name: value for name, value in told.items() if name != missed}
+        return hearing(past_key_values=past_key_values, **kept)
+
+    module.forward = forward
+    return LanguageModel(module, family)._run_by(ModuleForward(module))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("missed", ["attention_mask", "position_ids"])
+@pytest.mark.parametrize("family", tiny.FAMILIES)
+def test_a_model_that_ignores_where_nodes_stand_is_refused(family: str, missed: str, dtype: torch.dtype) -> None:
+    probe(deaf(family, dtype, missed="nothing"))
+    with pytest.raises(PairError, match=rf"{family} computes other logits for a draft tree of 34 nodes .*by \d"):
+        probe(deaf(family, dtype, missed))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+def test_a_model_that_counts_rows_for_its_biases_is_refused_in_half_precision_too(dtype: torch.dtype) -> None:
+    config = MptConfig(d_model=32, n_layers=2, n_heads=2, max_seq_len=64, vocab_size=96)
+    with pytest.raises(PairError, match="mpt computes other logits for a draft tree"):
+        probe(LanguageModel(tiny.build(config, seed=1).to(dtype), "mpt"))
+
+
+@pytest.mark.parametrize("family", tiny.FAMILIES)
+def test_a_model_that_overflows_in_its_dtype_is_refused(family: str) -> None:
+    module = tiny.build(tiny.FAMILIES[family](), seed=1)
+    module.get_output_embeddings().weight.data.mul_(1e5)
+    probe(LanguageModel(module, family))
+    with pytest.raises(PairError, match=f"{family} computes logits in float16 that are no finite numbers; .*float32"):
+        probe(LanguageModel(module.to(torch.float16), family))
+
+
+def test_a_tree_without_numbers_where_plain_text_has_some_is_refused() -> None:
+    model = deaf("llama", torch.float32, missed="nothing")
+    plain = model.forward
+    model.forward = lambda *given: plain(*given) * math.nan  # type: ignore[method-assign]
+    with pytest.raises(PairError, match="llama computes other logits for a draft tree"):
+        probe(model)
+
+
+def unfit(fault: str) -> str:
+    """What a model is refused with, in whole."""
+    return re.escape(f"tiny cannot run a draft tree: {fault}; {REMEDY}") + "$"
+
+
+def of_module(module: Any) -> LanguageModel:
+    return LanguageModel(module, "tiny")
+
+
+def test_a_model_that_takes_no_tree_mask_is_refused() -> None:
+    module = tiny.build(BloomConfig(hidden_size=32, n_layer=2, n_head=2, vocab_size=96), seed=1)
+    fault = "it does not take the attention mask, or the positions, that a tree needs"
+    with pytest.raises(PairError, match=unfit(fault)):
+        probe(of_module(module))
+
+
+def test_a_model_that_keeps_no_plain_keys_and_values_is_refused() -> None:
+    config = DeepseekV2Config(
+        hidden_size=32, num_hidden_layers=1, num_attention_heads=2, num_key_value_heads=2, intermediate_size=32,
+        vocab_size=96, q_lora_rank=8, kv_lora_rank=8, qk_rope_head_dim=4, qk_nope_head_dim=4, v_head_dim=8,
+        first_k_dense_replace=1, max_position_embeddings=64, bos_token_id=None, eos_token_id=None,
+    )  # fmt: skip
+    fault = "it keeps something else than keys and values of one shape for all layers"
+    with pytest.raises(PairError, match=unfit(fault)):
+        probe(of_module(tiny.build(config, seed=1)))
+
+
+def test_a_model_that_reads_no_plain_text_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = deaf("gpt2", torch.float32, missed="nothing")
+    monkeypatch.setattr(model.module, "forward", lambda **given: given["pixels"])
+    with pytest.raises(PairError, match=r"gpt2 cannot .*: it reads no text that is given as tokens alone; choose"):
+        probe(model)
+
+
+def test_memory_that_is_full_is_no_fault_of_the_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(**_: Any) -> None:
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    model = deaf("gpt2", torch.float32, missed="nothing")
+    monkeypatch.setattr(model.module, "forward", full)
+    with pytest.raises(DeviceError, match="the memory of cpu is full with gpt2; choose a smaller model"):
+        probe(model)
+
+
+# As far as rounds can reach
+
+
+def test_a_model_with_fewer_positions_than_its_configuration_names_is_refused() -> None:
+    module = tiny.build(tiny.FAMILIES["gpt2"](), seed=1)
+    module.config.max_position_embeddings = tiny.CONTEXT + 1
+    fault = f"it has fewer positions than the {tiny.CONTEXT + 1} that its configuration names"
+    with pytest.raises(PairError, match=unfit(fault)):
+        probe(of_module(module))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_model_whose_own_mask_ends_with_its_longest_text_is_refused(dtype: torch.dtype) -> None:
+    """Its rounds would fail where the text and the nodes of a tree are together longer than that."""
+    config = GPTNeoConfig(
+        hidden_size=32, num_layers=2, num_heads=4, attention_types=[[["global"], 2]], max_position_embeddings=64,
+        vocab_size=96,
+    )  # fmt: skip
+    with pytest.raises(PairError, match=unfit("it has no room for one beside a text of 64 tokens")):
+        probe(of_module(tiny.build(config, seed=1).to(dtype)))
+
+
+def test_a_model_that_counts_kinds_of_tokens_as_far_as_its_longest_text_is_refused() -> None:
+    """Its rounds would fail where a tree alone has more nodes than that."""
+    config = BigBirdConfig(
+        hidden_size=32, num_hidden_layers=1, num_attention_heads=4, intermediate_size=32, vocab_size=96,
+        max_position_embeddings=64, is_decoder=True, attention_type="original_full",
+    )  # fmt: skip
+    with pytest.raises(PairError, match=unfit("it has no room for one beside a text of 64 tokens")):
+        probe(of_module(tiny.build(config, seed=1)))

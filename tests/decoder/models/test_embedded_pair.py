@@ -1,0 +1,97 @@
+"""The pair that is shipped: small, exact, and worth its place. Texts that are not shipped are read where they are."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from statistics import fmean
+
+import pytest
+import torch
+from transformers import AutoConfig, GenerationConfig
+
+from decoder import RunConfig, decode, load_pair
+from decoder.config import PRESETS
+from decoder.events import Figures, Summary
+from decoder.models.checkpoints import EMBEDDED, EMBEDDED_DRAFT, EMBEDDED_TARGET
+from decoder.models.pair import Pair
+from decoder.training.measure import measure
+
+PROMPT = "The old man put down his lantern and looked at the boy for a long time without speaking. At last he said,"
+
+
+@pytest.fixture(scope="module")
+def pair() -> Pair:
+    return load_pair(dtype="float32", device="cpu")
+
+
+@pytest.fixture(scope="module")
+def held_out() -> list[Path]:
+    """Ten books that the pair was not trained on."""
+    folder = Path(os.environ.get("DYNATUI_DATA", "no folder was named")) / "books_test"
+    texts = sorted(folder.glob("*.txt"))
+    if not texts:
+        pytest.skip("DYNATUI_DATA names no folder with books_test/")
+    return texts
+
+
+@pytest.fixture
+def two_threads() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    yield
+    torch.set_num_threads(before)
+
+
+def summary(pair: Pair, prompt: str, config: RunConfig) -> dict[str, Figures]:
+    return next(event.methods for event in decode(pair, prompt, config) if isinstance(event, Summary))
+
+
+def test_both_models_together_are_small_enough_to_ship() -> None:
+    assert sum(file.stat().st_size for file in EMBEDDED.rglob("*") if file.is_file()) <= 40_000_000
+
+
+def test_models_are_in_hugging_face_s_layout() -> None:
+    for folder in (EMBEDDED_TARGET, EMBEDDED_DRAFT):
+        assert {"config.json", "model.safetensors", "tokenizer.json"} <= {file.name for file in folder.iterdir()}
+
+
+def test_the_card_tells_how_the_pair_was_made_and_what_it_is_worth() -> None:
+    card = (EMBEDDED / "README.md").read_text(encoding="utf-8")
+    for fact in ("bits per byte", "agreement", "seed", "steps", "minutes", "Loss by position", "A sample"):
+        assert fact in card
+
+
+def test_every_method_writes_the_same_text_in_float32(pair: Pair) -> None:
+    methods = ("ar", "dynatree", "linear", "fixed", "alg1", "hf")
+    figures = summary(pair, PROMPT, RunConfig(methods, max_new_tokens=64))
+    assert all(figures[name].identical_to_ar for name in methods)
+
+
+def test_speculation_saves_target_passes(pair: Pair) -> None:
+    config = RunConfig(("dynatree",), max_new_tokens=64, dynatree=PRESETS["paper"])
+    figures = summary(pair, PROMPT, config)["dynatree"]
+    assert figures.tokens_per_round is not None
+    assert figures.tokens_per_round > 1.5
+
+
+@pytest.mark.shared
+@pytest.mark.usefixtures("two_threads")
+def test_the_target_predicts_and_the_draft_agrees_on_unseen_books(held_out: list[Path]) -> None:
+    quality = measure(EMBEDDED_TARGET, EMBEDDED_DRAFT, held_out, torch.device("cpu"), stride=40)
+    assert quality.target_bits_per_byte <= 1.50
+    assert quality.agreement >= 0.57
+
+
+@pytest.mark.shared
+@pytest.mark.usefixtures("two_threads")
+def test_dynatree_commits_several_tokens_a_round_on_unseen_books(pair: Pair, held_out: list[Path]) -> None:
+    config = RunConfig(("dynatree",), max_new_tokens=256, dynatree=PRESETS["paper"])
+    opened = [text.read_text(encoding="utf-8")[:1000] for text in held_out]
+    rates = [summary(pair, prompt, config)["dynatree"].tokens_per_round for prompt in opened]
+    assert fmean(rate for rate in rates if rate is not None) >= 2.7
+
+
+@pytest.mark.parametrize("folder", [EMBEDDED_TARGET, EMBEDDED_DRAFT], ids=["target", "draft"])
+def test_whoever_loads_the_embedded_pair_with_transformers_decodes_with_a_cache(folder: Path) -> None:
+    assert GenerationConfig.from_pretrained(folder).use_cache
+    assert AutoConfig.from_pretrained(folder).use_cache

@@ -1,0 +1,96 @@
+"""Plays one text on the device's side and by `TreeSession`, round by round, and requires that every round is equal."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from decoder.config import AdaptiveTree, Rules, RunConfig
+from decoder.forward.static.hf import ModuleStatic
+from decoder.knobs import KnobName
+from decoder.models.pair import Pair
+from decoder.session.cuda_graph.session import ResidentSession
+from decoder.session.cuda_graph.slots import Seats
+from decoder.session.host import TreeSession
+from decoder.session.protocol import Outcome
+from decoder.session.steering import Turn
+from tests.decoder.session.cuda_graph.operations import Recorded
+
+Turns = Mapping[int, Sequence[tuple[KnobName, float]]]
+"""Round number to the knobs that are turned just before it."""
+FAR = 1e-4
+"""Log-probabilities of float32 logits differ by less, by whatever kernel they were computed."""
+
+
+def seated(pair: Pair, *, by_module: bool = False) -> Pair:
+    """The pair with no seats yet; where asked for, all its models run as Hugging Face modules."""
+    seats = Seats(graphs=False)
+    if by_module:
+        seats._forwards = {model: ModuleStatic(model) for model in (pair.target, pair.draft)}
+    return replace(pair, seats=seats)
+
+
+def recorded(pair: Pair, *, by_module: bool = False) -> Pair:
+    """The same, whose rounds are repeated from records, as a GPU repeats graphs."""
+    found = seated(pair, by_module=by_module)
+    found.seats.graphs, found.seats._captures = True, Recorded([])  # type: ignore[assignment]  # acts as Graphs does
+    return found
+
+
+def records(pair: Pair) -> int:
+    """How many were made so far."""
+    captures: Any = pair.seats._captures
+    return len(captures.records)
+
+
+def resident(pair: Pair, prompt: Sequence[int], limit: int, rules: Rules | None) -> ResidentSession:
+    """A session on the device."""
+    return ResidentSession(pair, prompt, RunConfig(max_new_tokens=limit), rules)
+
+
+def match(
+    pair: Pair, prompt: Sequence[int], limit: int, rules: Rules | None, turns: Turns | None = None
+) -> list[Outcome]:
+    """All rounds of a text, as both play them."""
+    host = TreeSession(pair, prompt, RunConfig(max_new_tokens=limit), rules)
+    device = resident(pair, prompt, limit, rules)
+    host.prefill()
+    device.prefill()
+    found: list[Outcome] = []
+    turned: tuple[Turn, ...] = ()
+    while not found or not found[-1].finished:
+        turned += tuple(Turn(name, value) for name, value in (turns or {}).get(len(found), ()))
+        expected, outcome = host.step(turned), device.step(turned)
+        check(outcome, expected)
+        _check_knobs(device)
+        found.append(outcome)
+    assert device.text == host.text
+    return found
+
+
+def _check_knobs(session: ResidentSession) -> None:
+    """History has moved the device's knobs as it has moved the host's, to the last bit."""
+    rules = session._controller.rules if session._controller else None
+    if isinstance(rules, AdaptiveTree) and not session._instead:
+        knobs = session._seat.board.knobs
+        assert (float(knobs["d0"]), float(knobs["tau_h"])) == (rules.d0, rules.tau_h)
+
+
+def check(outcome: Outcome, expected: Outcome) -> None:
+    """Both tell of the same round, whatever it took."""
+    assert outcome.tree.tokens == expected.tree.tokens
+    assert outcome.tree.parents == expected.tree.parents
+    assert outcome.tree.logprobs == pytest.approx(expected.tree.logprobs, abs=FAR)
+    for name in (
+        "accepted",
+        "committed",
+        "knobs",
+        "rules",
+        "room",
+        "finished",
+        "turned_before",
+        "turned_after",
+        "target_forwards",
+    ):
+        assert getattr(outcome, name) == getattr(expected, name), name

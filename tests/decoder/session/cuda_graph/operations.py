@@ -1,0 +1,177 @@
+"""What a CUDA graph does, on a CPU: records the operations of some work, and repeats them without its Python.
+
+As on a device, to record computes nothing that lasts, numbers cannot be read back, sizes cannot depend on data, and
+what was made meanwhile is overwritten afterwards: whoever kept it reads garbage. Stricter than a device, a record
+notices at once that memory which it reads or writes was freed.
+"""
+
+import weakref
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves, tree_map_only
+
+from decoder.device import WARM_UPS, without_gradients
+from decoder.session.cuda_graph.capture_guard import BY_DATA, FROM_THE_HOST, NotCapturableError
+
+READS = frozenset({Tensor.tolist, Tensor.numpy, Tensor.cpu, Tensor.__array__, Tensor.__dlpack__})
+"""What looks into memory, or leaves the device, without an operation that could be recorded."""
+BY_INDEX = frozenset({torch.ops.aten.index.Tensor, torch.ops.aten.index_put.default, torch.ops.aten.index_put_.default})
+GARBAGE = 0x7F
+"""In each byte: larger than any index, and than what a probability or a logit may be."""
+
+
+@dataclass(frozen=True)
+class _Made:
+    """A tensor that the record makes, by its number."""
+
+    number: int
+
+
+@dataclass(frozen=True)
+class _Outside:
+    """A tensor that was there before; the record does not keep it alive."""
+
+    tensor: "weakref.ref[Tensor]"
+
+
+@dataclass(frozen=True)
+class _Call:
+    operation: Any
+    args: Sequence[Any]
+    kwargs: Mapping[str, Any]
+    results: Sequence[int | None]
+    """Numbers of the results; None: one that had a number, or is none of the record's."""
+
+
+@dataclass(frozen=True)
+class Record:
+    """Operations in their order."""
+
+    calls: Sequence[_Call]
+
+    def __call__(self) -> None:
+        """Does them again, on the same tensors."""
+        made: dict[int, Tensor] = {}
+
+        def found(place: Any) -> Tensor:
+            if isinstance(place, _Made):
+                return made[place.number]
+            tensor: Tensor | None = place.tensor()
+            if tensor is None:
+                raise NotCapturableError("what a graph reads or writes was freed")
+            return tensor
+
+        with without_gradients():
+            for call in self.calls:
+                args, kwargs = tree_map_only((_Made, _Outside), found, (call.args, call.kwargs))
+                results = tree_leaves(call.operation(*args, **kwargs))
+                numbered = zip(call.results, results, strict=True)
+                made.update((number, result) for number, result in numbered if number is not None)
+
+
+class _NoReads(TorchFunctionMode):
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func in READS:
+            raise NotCapturableError(f"{func.__name__} reads a number back")
+        return func(*args, **(kwargs or {}))
+
+
+class _Recorder(TorchDispatchMode):
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]  # of torch
+        self.calls: list[_Call] = []
+        self._made: list[Tensor] = []
+        self._numbers: dict[int, int] = {}
+        """Of tensors that were made, by their identity."""
+        self._own: dict[int, Any] = {}
+        """Memory that was made meanwhile, by its address."""
+        self._others: dict[int, tuple[Any, Any]] = {}
+        """Other memory that was written to, and what was in it."""
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Does one operation and takes note of it."""
+        kwargs = kwargs or {}
+        _refuse(func, args)
+        for tensor in _written(func, args, kwargs):
+            self._save(tensor.untyped_storage())
+        places, named = tree_map_only(Tensor, self._place, (args, kwargs))
+        result = func(*args, **kwargs)
+        given = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
+        self.calls.append(_Call(func, places, named, [self._number(leaf, given) for leaf in tree_leaves(result)]))
+        return result
+
+    def undo(self) -> None:
+        """Nothing was computed, and what was made belongs to others now."""
+        for storage, was in self._others.values():
+            storage.copy_(was)
+        for storage in self._own.values():
+            storage.fill_(GARBAGE)
+
+    def _place(self, tensor: Tensor) -> _Made | _Outside:
+        number = self._numbers.get(id(tensor))
+        return _Outside(weakref.ref(tensor)) if number is None else _Made(number)
+
+    def _number(self, leaf: Any, given: Sequence[Tensor]) -> int | None:
+        if not isinstance(leaf, Tensor) or any(leaf is tensor for tensor in given):
+            return None
+        storage = leaf.untyped_storage()
+        if all(storage._cdata != tensor.untyped_storage()._cdata for tensor in given):
+            self._own[storage._cdata] = storage
+        number = self._numbers[id(leaf)] = len(self._made)
+        self._made.append(leaf)
+        return number
+
+    def _save(self, storage: Any) -> None:
+        if storage._cdata not in self._own and storage._cdata not in self._others:
+            self._others[storage._cdata] = storage, storage.clone()
+
+
+def _refuse(func: Any, args: Sequence[Any]) -> None:
+    if func not in BY_INDEX and BY_DATA.intersection(func.tags):
+        raise NotCapturableError(f"{func} depends on data: it reads a number back, or its size is unknown")
+    if func in FROM_THE_HOST:
+        raise NotCapturableError(f"{func} copies from the host's memory")
+    masks = args[1] if func in BY_INDEX else ()
+    if any(mask is not None and mask.dtype in (torch.bool, torch.uint8) for mask in masks):
+        raise NotCapturableError(f"{func} by a mask has a size that depends on data")
+
+
+def _written(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Iterator[Tensor]:
+    for index, argument in enumerate(func._schema.arguments):
+        if argument.alias_info is not None and argument.alias_info.is_write:
+            given = args[index] if index < len(args) else kwargs.get(argument.name)
+            yield from (leaf for leaf in tree_leaves(given) if isinstance(leaf, Tensor))
+
+
+def record(work: Callable[[], object]) -> Record:
+    """What a device would capture of this work, which changes nothing.
+
+    Raises:
+        NotCapturableError: A device would refuse it.
+    """
+    recorder = _Recorder()
+    with without_gradients(), _NoReads(), recorder:
+        work()
+    recorder.undo()
+    return Record(recorder.calls)
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """Stands in place of `decoder.device.Graphs`."""
+
+    records: list[Record]
+
+    def capture(self, work: Callable[[], None], undo: Callable[[], None]) -> Callable[[], None]:
+        """See `decoder.device.Graphs`."""
+        for _ in range(WARM_UPS):
+            work()
+            undo()
+        self.records.append(record(work))
+        return self.records[-1]

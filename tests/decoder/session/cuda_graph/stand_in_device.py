@@ -1,0 +1,55 @@
+"""A device that only remembers shapes, apart from the host: torch's meta device, on a machine without any other.
+
+What runs there shows that it touches nothing of the host's memory and asks for no number. It computes nothing.
+"""
+
+import copy
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+import pytest
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from decoder.device import without_gradients
+from decoder.session.cuda_graph.capture_guard import NotCapturableError
+
+T = TypeVar("T")
+ELSEWHERE = torch.device("meta")
+
+
+class _Apart(TorchDispatchMode):
+    """Refuses operations that touch the memory of another device."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]  # of torch
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        result = func(*args, **kwargs)
+        for leaf in tree_leaves((args, kwargs, result)):
+            if isinstance(leaf, Tensor) and leaf.device != ELSEWHERE:
+                raise NotCapturableError(f"{func} touches the memory of {leaf.device}")
+        return result
+
+
+@contextmanager
+def apart() -> Iterator[None]:
+    """Here, work must be that of the other device alone."""
+    with without_gradients(), _Apart():
+        yield
+
+
+def moved(thing: T) -> T:
+    """A copy whose tensors are on the other device."""
+
+    def copied(tensor: Tensor, _: Any) -> Tensor:
+        return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=ELSEWHERE)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(torch.nn.Parameter, "__deepcopy__", copied)
+        patch.setattr(Tensor, "__deepcopy__", copied)
+        return copy.deepcopy(thing)

@@ -1,0 +1,76 @@
+"""What a graph cannot repeat is refused before it is captured, and nothing else is."""
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor
+
+from decoder.device import Graphs
+from decoder.session.cuda_graph.capture_guard import NotCapturableError, refuse_waits
+from decoder.session.cuda_graph.slots import repeated
+from tests.decoder.session.cuda_graph.stand_in_device import ELSEWHERE
+
+CPU = torch.device("cpu")
+
+
+@pytest.mark.parametrize("mode", [torch.inference_mode, torch.no_grad])
+@pytest.mark.parametrize(
+    "work",
+    [
+        lambda numbers: numbers[0].item(),
+        lambda numbers: bool(numbers.any()),
+        lambda numbers: numbers.nonzero(),
+        lambda numbers: torch.where(numbers > 0),
+        lambda numbers: numbers[numbers > 0],
+        lambda numbers: numbers.unique(),
+        lambda numbers: numbers + torch.tensor([1.0, 2.0]),
+        lambda numbers: numbers + numbers.new_tensor(3.0),
+        lambda numbers: numbers[[0, 1]],
+        lambda numbers: numbers.to(ELSEWHERE),
+        lambda numbers: numbers + numbers.to(ELSEWHERE).shape[0],
+        lambda numbers: torch.zeros(2, device=ELSEWHERE).copy_(numbers),
+    ],
+)
+def test_where_the_host_would_wait_work_is_refused(
+    work: Callable[[Tensor], object], mode: Callable[[], object]
+) -> None:
+    numbers = torch.ones(2)
+    with mode(), pytest.raises(NotCapturableError):  # type: ignore[attr-defined]
+        refuse_waits(lambda: work(numbers), CPU)
+
+
+@pytest.mark.parametrize(
+    "work",
+    [
+        lambda numbers: numbers[numbers.long()],
+        lambda numbers: numbers.to(torch.float64).copy_(numbers),
+        lambda numbers: torch.where(numbers > 0, numbers, 0.0),
+        lambda numbers: numbers.masked_fill(numbers > 0, 2.0),
+        lambda numbers: torch.nn.functional.scaled_dot_product_attention(*[numbers.view(1, 1, 2, 1)] * 3),
+    ],
+)
+def test_all_else_is_done(work: Callable[[Tensor], Tensor]) -> None:
+    found = torch.zeros(2, dtype=torch.float64)
+    with torch.inference_mode():
+        refuse_waits(lambda: found.copy_(work(torch.ones(2)).flatten()), CPU)
+    assert bool(found.any())
+
+
+def test_numbers_of_the_host_s_own_may_be_read_while_work_is_done_elsewhere() -> None:
+    refuse_waits(lambda: torch.ones(2).sum().item(), ELSEWHERE)
+
+
+def test_what_refused_work_has_done_is_undone_and_nothing_is_captured() -> None:
+    number, captured = torch.zeros(()), list[object]()
+
+    class Watched(Graphs):
+        def capture(self, *work: object) -> Callable[[], None]:
+            captured.append(work)
+            return lambda: None
+
+    with pytest.raises(NotCapturableError):
+        repeated(Watched(CPU), lambda: [number.add_(1), number.item()], number.zero_, CPU)  # type: ignore[arg-type]
+    assert (float(number), captured) == (0, [])
+    repeated(Watched(CPU), lambda: number.add_(1), number.zero_, CPU)  # type: ignore[arg-type]
+    assert (float(number), len(captured)) == (0, 1)

@@ -1,0 +1,322 @@
+"""Compiled passes are kept where they are right and pay, and no round waits for a compiler."""
+
+import shutil
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from decoder.config import DynaTree
+from decoder.device import without_gradients
+from decoder.errors import ConfigError
+from decoder.forward.language_model import LanguageModel
+from decoder.forward.static.hf import ModuleStatic
+from decoder.forward.static.layers import LeanStatic
+from decoder.forward.static.static_forward import StaticForward, static_forward
+from decoder.models.pair import Pair
+from decoder.session.cuda_graph import compile_trial as contest
+from decoder.session.cuda_graph.compile_trial import compared, compile_pair
+from decoder.session.cuda_graph.compiled import Compile, Compiled, Pass, by_torch, example, require_compilable
+from decoder.session.cuda_graph.pass_sizes import Passes, passes
+from decoder.session.cuda_graph.slots import Seats
+from tests import tiny
+from tests.decoder.makers import Lab
+from tests.decoder.session.cuda_graph.matching import match, recorded, seated
+
+PROMPT = "The tree grows"
+RULES = DynaTree(selection="best", n_max=15)
+PASSES = passes([None, RULES])
+NOTHING_NEW: Compile = lambda function: function  # noqa: E731 - a type's only value here
+
+
+class Compiler:
+    """Does what torch's does short of writing kernels; counts what it makes and how often that runs."""
+
+    def __init__(self) -> None:
+        self.made: list[torch.fx.GraphModule] = []
+        self.runs = 0
+
+    def __call__(self, function: Pass) -> Pass:
+        return torch.compile(function, fullgraph=True, dynamic=False, backend=self._made)
+
+    def _made(self, graph: torch.fx.GraphModule, _: list[Tensor]) -> Callable[..., Any]:
+        self.made.append(graph)
+
+        def run(*given: Tensor) -> Any:
+            self.runs += 1
+            return graph(*given)
+
+        return run
+
+
+def told(pair: Pair, compile_pass: Compile) -> list[str]:
+    lines: list[str] = []
+    compile_pair(pair, lines.append, PASSES, compile_pass)
+    return [line for line in lines if "compiling" not in line]
+
+
+def forms(pair: Pair) -> list[type]:
+    return [type(pair.seats.forward(model)) for model in (pair.draft, pair.target)]
+
+
+@pytest.fixture
+def _pays(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(contest, "PAYS", float("inf"))
+
+
+# What is compiled
+
+
+@pytest.mark.parametrize(
+    ("family", "form_of"), [("neox", static_forward), ("llama", static_forward), ("llama", ModuleStatic)]
+)
+def test_a_compiled_pass_is_that_of_plain_calls_with_the_keys_and_values_that_it_leaves(
+    lab: Lab, family: str, form_of: Callable[[LanguageModel], StaticForward]
+) -> None:
+    plain = form_of(lab.loaded(lab.pair(family), "float64").target)
+    form = Compiled(plain, lambda function: torch.compile(function, fullgraph=True, dynamic=False, backend="aot_eager"))
+    form.compile([3])
+    for length in (0, 7, 250, 600):
+        given = example(form, 3, length)
+        same = example(plain, 3, length)
+        with without_gradients():
+            assert torch.allclose(form.computed(*given), plain.computed(*same), atol=1e-12)
+        assert torch.allclose(given[0], same[0], atol=1e-12)
+        assert bool(given[0].any())
+
+
+def test_one_compilation_of_each_size_serves_all_lengths_of_all_texts(lab: Lab) -> None:
+    compiler = Compiler()
+    plain = static_forward(lab.loaded(lab.pair("llama"), "float64").target)
+    form = Compiled(plain, compiler)
+    form.compile([1, 4])
+    assert len(compiler.made) == 2
+    before = compiler.runs
+    for length in (5, 300, 700, 900):
+        for rows in (1, 4):
+            with without_gradients():
+                form.computed(*example(form, rows, length))
+    assert (len(compiler.made), compiler.runs - before) == (2, 8)
+
+
+def test_other_sizes_are_computed_by_plain_calls(lab: Lab) -> None:
+    compiler = Compiler()
+    form = Compiled(static_forward(lab.loaded(lab.pair("llama"), "float64").target), compiler)
+    form.compile([4])
+    before = compiler.runs
+    with without_gradients():
+        form.computed(*example(form, 5, 9))
+    assert (len(compiler.made), compiler.runs) == (1, before)
+
+
+def test_a_pass_of_another_kind_does_not_stop_a_round_for_the_compiler(lab: Lab) -> None:
+    compiler = Compiler()
+    form = Compiled(static_forward(lab.loaded(lab.pair("llama"), "float64").target), compiler)
+    form.compile([4])
+    before = compiler.runs
+    store, *others = example(form, 4, 9)
+    with torch.inference_mode():
+        form.computed(store.clone(), *others)
+    assert (len(compiler.made), compiler.runs) == (1, before)
+
+
+def test_a_compiler_does_not_see_how_a_store_is_written(lab: Lab) -> None:
+    """It would make a new store of it in every layer, and copy all of it."""
+    model = lab.loaded(lab.pair("neox"), "float64").target
+    for plain in (ModuleStatic(model), static_forward(model)):
+        compiler = Compiler()
+        Compiled(plain, compiler).compile([2])
+        called = [str(node.target) for node in compiler.made[0].graph.nodes]
+        assert called.count("decoder.write.default") + called.count("decoder.write") == model.layers
+        assert not [name for name in called if "index_copy" in name or "index_put" in name]
+
+
+@pytest.mark.parametrize("parallel", [True, False], ids=["parallel", "sequential"])
+@pytest.mark.parametrize(("dtype", "far"), [("float64", 1e-13), ("float32", 1e-5), ("bfloat16", 0.1), ("float16", 0.1)])
+def test_layers_for_a_compiler_compute_what_the_lean_ones_do(dtype: str, far: float, parallel: bool) -> None:  # noqa: FBT001 - a parameter
+    module = tiny.build(tiny.FAMILIES["neox"](use_parallel_residual=parallel), seed=4).to(getattr(torch, dtype))
+    lean = static_forward(LanguageModel(module, "neox"))
+    assert isinstance(lean, LeanStatic)
+    given, same = example(lean, 5, 20), example(lean, 5, 20)
+    with without_gradients():
+        right, found = lean.computed(*given), lean.for_a_compiler().computed(*same)
+    assert float((right - found).abs().max()) < far
+    assert float((given[0] - same[0]).abs().max()) < far
+    assert float(right.abs().max()) > 10 * far
+
+
+@pytest.mark.usefixtures("_pays")
+@pytest.mark.parametrize("family", ["neox-strange", "llama-strange"])
+def test_rounds_in_any_thread_run_through_what_was_compiled_and_never_wait_for_more(lab: Lab, family: str) -> None:
+    pair, compiler = seated(lab.loaded(lab.pair(family), "float64")), Compiler()
+    told(pair, compiler)
+    assert forms(pair) == [Compiled, Compiled]
+    made, runs, asked = len(compiler.made), compiler.runs, [0]
+    right = Compiled.computed
+
+    def counted(form: Compiled, *given: Tensor) -> Tensor:
+        asked[0] += len(given[1]) in form._sizes
+        return right(form, *given)
+
+    with pytest.MonkeyPatch.context() as patch, ThreadPoolExecutor() as others:
+        patch.setattr(Compiled, "computed", counted)
+        others.submit(match, pair, lab.prompt_tokens(lab.pair(family), PROMPT), 40, RULES).result()
+    assert asked[0] > 40  # a round has several passes
+    assert (len(compiler.made), compiler.runs - runs) == (made, asked[0])
+
+
+@pytest.mark.usefixtures("_pays")
+@pytest.mark.parametrize("family", ["neox", "llama-strange"])
+def test_rounds_of_compiled_forms_are_repeated_from_records(lab: Lab, family: str) -> None:
+    pair = recorded(lab.loaded(lab.pair(family), "float64"))
+    told(pair, NOTHING_NEW)
+    assert forms(pair) == [Compiled, Compiled]
+    match(pair, lab.prompt_tokens(lab.pair(family), PROMPT), 40, RULES)
+
+
+@pytest.mark.skipif(shutil.which("c++") is None, reason="needs a C++ compiler, which torch compiles for a CPU with")
+@pytest.mark.filterwarnings("ignore")
+def test_torch_s_own_compiler_computes_the_same(lab: Lab) -> None:
+    plain = static_forward(lab.loaded(lab.pair("neox-strange"), "bfloat16").draft)
+    form = Compiled(plain, by_torch)
+    form.compile([2])
+    found = compared(plain, form, [2], Seats(graphs=False))
+    assert found.right
+
+
+# What is kept
+
+
+class Slow:
+    """A form whose passes take a while; compiled, they do not."""
+
+    def __init__(self, plain: Any) -> None:
+        self.new_store, self.rotation, self.quick = plain.new_store, plain.rotation, plain.computed
+
+    def computed(self, *given: Tensor) -> Tensor:
+        time.sleep(0.002)
+        return self.quick(*given)  # type: ignore[no-any-return]
+
+
+def quick(function: Any) -> Pass:
+    found: Pass = function.__self__.quick
+    return found
+
+
+@pytest.fixture
+def slow(lab: Lab) -> Pair:
+    pair = seated(lab.loaded(lab.pair("neox"), "float64"))
+    for model in (pair.draft, pair.target):
+        pair.seats.run(model, Slow(static_forward(model)))
+    return pair
+
+
+def test_what_is_faster_is_kept(slow: Pair) -> None:
+    lines = told(slow, quick)
+    assert [line.split(":")[0] for line in lines] == ["compiled draft", "compiled target"]
+    assert all(" x the time, kept" in line for line in lines)
+    assert forms(slow) == [Compiled, Compiled]
+
+
+def test_what_is_slower_is_not(lab: Lab) -> None:
+    def dawdling(function: Pass) -> Pass:
+        return lambda *given: time.sleep(0.002) or function(*given)  # type: ignore[func-returns-value]
+
+    pair = seated(lab.loaded(lab.pair("neox"), "float64"))
+    lines = told(pair, dawdling)
+    assert all(" x the time, not kept" in line for line in lines)
+    assert forms(pair) == [LeanStatic, LeanStatic]
+
+
+def test_what_computes_something_else_is_not_kept_however_fast_it_is(slow: Pair) -> None:
+    def off(function: Any) -> Pass:
+        right = quick(function)
+        return lambda *given: right(*given) * 1.001
+
+    before = forms(slow)
+    assert told(slow, off) == [f"compiled {role}: logits differ by 0.1%, not kept" for role in ("draft", "target")]
+    assert forms(slow) == before
+
+
+def test_a_compiler_that_fails_is_told_of_and_nothing_else(slow: Pair) -> None:
+    def broken(_: Pass) -> Pass:
+        raise ImportError("there is no triton\nand more about it")
+
+    before = forms(slow)
+    assert told(slow, broken) == [f"the {role} was not compiled: there is no triton" for role in ("draft", "target")]
+    assert forms(slow) == before
+
+
+def test_where_texts_come_out_otherwise_all_is_as_before(slow: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(contest, "refusal", lambda _: "they wrote the tokens [1] instead of [2]")
+    before = forms(slow)
+    assert told(slow, quick)[-1] == "compiled passes are not kept: they wrote the tokens [1] instead of [2]"
+    assert forms(slow) == before
+
+
+def test_a_draft_alone_may_be_kept(slow: Pair, lab: Lab) -> None:
+    slow.seats.run(slow.target, static_forward(slow.target))
+
+    def mixed(function: Any) -> Pass:
+        if isinstance(function.__self__, Slow):
+            return quick(function)
+        raise RuntimeError("not this one")
+
+    lines = told(slow, mixed)
+    assert "kept" in lines[0]
+    assert "not this one" in lines[1]
+    assert forms(slow) == [Compiled, LeanStatic]
+    match(slow, lab.prompt_tokens(lab.pair("neox"), PROMPT), 20, RULES)
+
+
+def test_the_smallest_and_the_largest_are_tried_and_all_are_compiled_where_that_pays(slow: Pair) -> None:
+    tried: list[tuple[int, ...]] = []
+    right = contest.compared
+
+    def noted(plain: Any, form: Compiled, sizes: Any, seats: Seats) -> Any:
+        tried.append(tuple(sorted(form._sizes)))
+        return right(plain, form, sizes, seats)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(contest, "compared", noted)
+        compile_pair(slow, lambda _: None, Passes((2, 3, 5), (1, 4, 8, 16)), quick)
+    assert tried == [(2, 5), (1, 16)]
+    kept: list[Any] = [slow.seats.forward(model) for model in (slow.draft, slow.target)]
+    assert [form._sizes for form in kept] == [{2, 3, 5}, {1, 4, 8, 16}]
+
+
+def test_a_draft_that_no_round_runs_is_not_compiled(slow: Pair) -> None:
+    lines: list[str] = []
+    compile_pair(slow, lines.append, passes([None]), quick)
+    assert [line.split(":")[0] for line in lines] == ["compiling the target", "compiled target"]
+
+
+def test_elsewhere_than_on_cuda_there_is_nothing_to_compile() -> None:
+    require_compilable(torch.device("cuda"), exact=False)
+    with pytest.raises(ConfigError, match="--compile is for CUDA"):
+        require_compilable(torch.device("cpu"), exact=False)
+
+
+def test_exact_passes_are_not_compiled() -> None:
+    with pytest.raises(ConfigError, match="no effect beside --exact"):
+        require_compilable(torch.device("cuda"), exact=True)
+
+
+def test_a_seat_that_is_taken_in_inference_mode_is_no_other(slow: Pair) -> None:
+    with torch.inference_mode():
+        seat = slow.seats.take(slow, 20)
+    assert not seat.target.store.is_inference()
+    assert not seat.draft.store.is_inference()
+
+
+def test_seats_of_a_pair_are_taken_with_the_forms_that_are_kept(slow: Pair) -> None:
+    small = slow.seats.take(slow, 20)
+    slow.seats.give_back(small)
+    told(slow, quick)
+    assert slow.seats.take(slow, 20) is not small
+    assert replace(slow).seats is slow.seats

@@ -1,0 +1,225 @@
+"""Graphs are few, captured once, replayed before anybody counts their time, and ready when a text grows into them."""
+
+import gc
+import weakref
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+import torch
+
+from decoder.config import DynaTree, Fixed, Linear, Rules, RunConfig
+from decoder.device import Graphs
+from decoder.methods import METHODS
+from decoder.models.pair import Pair
+from decoder.models.text import TextStream
+from decoder.race import Lane, _prepare
+from decoder.session.cuda_graph import capture_guard as capturable
+from decoder.session.cuda_graph import slots as seats
+from decoder.session.cuda_graph import verify
+from decoder.session.cuda_graph.device_state import Board
+from decoder.session.cuda_graph.slots import AHEAD, captured
+from decoder.session.cuda_graph.static_shapes import DEEPEST, levels
+from decoder.session.host import TreeSession
+from tests.decoder.makers import Lab
+from tests.decoder.session.cuda_graph.matching import check, match, recorded, records, resident
+from tests.decoder.session.cuda_graph.scripted_models import WIDE, Dice
+
+PROMPT = "The tree grows"
+CPU = torch.device("cpu")
+
+
+def verified_sizes(pair: Pair) -> list[object]:
+    (seat,) = pair.seats._free
+    return [key[0] for key in seat._captured if isinstance(key[0], int)]
+
+
+def test_trees_of_one_size_share_one_verification_however_deep_they_are(lab: Lab) -> None:
+    pair = recorded(lab.loaded(lab.pair("neox"), "float64"))
+    prompt = lab.prompt_tokens(lab.pair("neox"), PROMPT)
+    for rules in (Linear(7), Linear(5), Fixed(depth=2, branching=2, tau=0.0)):
+        assert {len(outcome.tree) for outcome in match(pair, prompt, 30, rules)} <= {1, 6, 7, 8}
+    sizes = verified_sizes(pair)
+    assert 8 in sizes
+    assert len(sizes) == len(set(sizes))
+
+
+@pytest.mark.parametrize(("nodes", "most"), [(1, 0), (2, 1), (8, 7), (32, 31), (64, DEEPEST), (264, DEEPEST)])
+def test_a_verification_allows_for_the_deepest_tree_of_its_size(nodes: int, most: int) -> None:
+    assert levels(nodes) == most
+
+
+def test_a_graph_is_replayed_once_and_undone_before_a_round_has_it() -> None:
+    log: list[str] = []
+
+    class Logged(Graphs):
+        def capture(self, work: Callable[[], None], undo: Callable[[], None]) -> Callable[[], None]:
+            del work, undo
+            log.append("capture")
+            return lambda: log.append("replay")
+
+    replay = captured(Logged(CPU), lambda: None, lambda: log.append("undo"))
+    assert log == ["capture", "replay", "undo"]
+    replay()
+    assert log[3:] == ["replay"]
+
+
+def test_the_host_s_waits_are_looked_for_once_a_kind_and_not_once_a_graph(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[object] = []
+    right = capturable.refuse_waits
+    monkeypatch.setattr(seats, "refuse_waits", lambda *given: asked.append(given) or right(*given))  # type: ignore[func-returns-value]
+    pair = recorded(lab.loaded(lab.pair("neox"), "float64"))
+    pair.seats.pace = Dice(3)
+    prompt = lab.prompt_tokens(lab.pair("neox"), PROMPT)
+    first, second = (resident(pair, prompt, 40, WIDE) for _ in range(2))
+    for session in (first, second):
+        session.prefill()
+        while not session.step(()).finished:
+            pass
+    assert records(pair) > 10
+    assert len(asked) == 3  # a draft, a verification, a plain round
+
+
+def test_other_forwards_are_looked_at_anew(lab: Lab) -> None:
+    neox, llama = (lab.loaded(lab.pair(name), "float64") for name in ("neox", "llama"))
+    pair = recorded(neox)
+    llama = replace(llama, seats=pair.seats)
+    match(pair, lab.prompt_tokens(lab.pair("neox"), PROMPT), 12, Linear(2))
+    match(llama, lab.prompt_tokens(lab.pair("llama"), PROMPT), 12, Linear(2))
+    assert [len(kinds) for kinds in pair.seats._capturable.values()] == [2, 2]
+
+
+def test_captures_wait_for_the_device_so_that_a_round_pays_for_its_own_work_alone(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log: list[str] = []
+
+    class Passed:
+        def wait(self) -> None:
+            log.append("wait")
+
+    pair = recorded(lab.loaded(lab.pair("neox"), "float64"))
+    seat = resident(pair, [1, 2, 3], 20, None)._seat
+    monkeypatch.setattr(seat, "mark", Passed)
+    monkeypatch.setattr(seats, "tried", lambda *_: log.append("try"))
+    monkeypatch.setattr(seats, "captured", lambda *_: log.append("capture"))
+    seat.verification(1, 3)
+    seat.verification(1, 3)
+    assert log == ["wait", "try", "capture", "wait"]
+
+
+# While nobody waits
+
+
+@pytest.mark.parametrize("rules", [None, Linear(3), Fixed(depth=2, branching=2, tau=0.0)])
+def test_a_text_finds_what_it_grows_into_captured_where_there_was_time_for_that(lab: Lab, rules: Rules | None) -> None:
+    pair = recorded(lab.loaded(lab.pair("long"), "float64"))
+    session = resident(pair, [7 * place % 260 for place in range(150)], 140, rules)
+    session.prefill()
+    fresh: list[int] = []
+    while True:
+        before = records(pair)
+        finished = session.step(()).finished
+        if len(session.text) > 180:  # by now every size of a round was asked for
+            fresh.append(records(pair) - before)
+        while session.prepare():
+            pass
+        if finished:
+            break
+    grown_into = [key for key in session._seat._captured if key[1] == 384]
+    assert grown_into
+    assert len(fresh) > 20
+    assert sum(fresh) == 0
+
+
+def test_to_capture_ahead_changes_no_round_even_while_one_is_under_way(lab: Lab) -> None:
+    pair = recorded(lab.loaded(lab.pair("long"), "float64"))
+    prompt = [7 * place % 260 for place in range(230)]
+    for rules in (None, DynaTree(selection="best", n_max=9)):
+        host, device = TreeSession(pair, prompt, RunConfig(max_new_tokens=40), rules), resident(pair, prompt, 40, rules)
+        host.prefill()
+        device.prefill()
+        ahead = 0
+        while True:
+            expected = host.step(())
+            check(device.step(()), expected)
+            ahead += device.prepare()
+            if expected.finished:
+                break
+        assert ahead > 0
+
+
+def test_one_graph_a_call_is_captured_ahead_and_none_beyond_the_end_of_the_text(lab: Lab) -> None:
+    pair = recorded(lab.loaded(lab.pair("long"), "float64"))
+    session = resident(pair, [1] * (256 - AHEAD), AHEAD - 20, Linear(2))
+    session.prefill()
+    session.step(())
+    assert not session.prepare()
+    session.close()
+    session = resident(pair, [1] * (256 - AHEAD), 3 * AHEAD, Linear(2))
+    session.prefill()
+    session.step(())
+    before = records(pair)
+    assert session.prepare()
+    assert records(pair) == before + 1
+    assert session.prepare()
+    assert not session.prepare()
+    session.close()
+    assert not session.prepare()
+
+
+def test_a_seat_that_is_dropped_is_gone_at_once_with_its_memory(lab: Lab) -> None:
+    pair = recorded(lab.loaded(lab.pair("long"), "float32"))
+    pair.seats.graphs = False
+    session = resident(pair, [1, 2, 3], 20, WIDE)
+    session.prefill()
+    session.step(())
+    session.close()
+    seat = weakref.ref(session._seat)
+    del session
+    gc.disable()
+    try:
+        pair.seats.take(pair, 500)
+        assert seat() is None
+    finally:
+        gc.enable()
+
+
+def test_only_lanes_that_run_and_can_prepare_are_asked_to(lab: Lab) -> None:
+    pair = lab.loaded(lab.pair("neox"), "float64")
+    asked: list[str] = []
+
+    class Preparing(TreeSession):
+        def prepare(self) -> bool:
+            asked.append("asked")
+            return True
+
+    def lane(kind: type[TreeSession], *, ended: bool) -> Lane:
+        session = kind(pair, [1, 2], RunConfig(max_new_tokens=3), None)
+        return Lane(METHODS["ar"], session, TextStream(pair.tokenizer, [1, 2]), ended=ended)
+
+    assert not _prepare([lane(TreeSession, ended=False), lane(Preparing, ended=True)])
+    assert not asked
+    assert _prepare([lane(TreeSession, ended=False), lane(Preparing, ended=False)])
+    assert asked == ["asked"]
+
+
+# Modes of torch
+
+
+def test_rounds_make_no_inference_tensors_whoever_asks_for_them(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    pair, modes = recorded(lab.loaded(lab.pair("neox"), "float64")), set[tuple[bool, bool]]()
+    right = verify.verify
+    monkeypatch.setattr(
+        seats,
+        "verify",
+        lambda *given: modes.add((torch.is_inference_mode_enabled(), torch.is_grad_enabled())) or right(*given),  # type: ignore[func-returns-value]
+    )
+    with torch.inference_mode():
+        match(pair, lab.prompt_tokens(lab.pair("neox"), PROMPT), 12, Linear(2))
+    assert modes == {(False, False)}
+    (seat,) = pair.seats._free
+    made = [seat.target.store, seat.draft.store, *Board._all(seat.board), seat.mailboxes[0]._host]
+    assert not any(tensor.is_inference() for tensor in made)

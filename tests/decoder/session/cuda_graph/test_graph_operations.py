@@ -1,0 +1,243 @@
+"""The stand-ins for a GPU notice what a GPU would refuse or repeat wrongly, and rounds give them nothing to notice."""
+
+import ctypes
+import gc
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from transformers import Qwen2Config
+
+from decoder.config import Auto, DynaTree, Linear, Rules
+from decoder.forward.language_model import LanguageModel
+from decoder.forward.static import static_forward as forward
+from decoder.forward.static.hf import ModuleStatic
+from decoder.forward.static.static_forward import static_forward, visibility
+from decoder.models.pair import Pair
+from decoder.session.cuda_graph.capture_guard import NotCapturableError
+from decoder.session.cuda_graph.device_state import Board
+from decoder.session.cuda_graph.draft import Side, grow
+from decoder.session.cuda_graph.static_shapes import beam, shape, slots
+from decoder.session.cuda_graph.verify import verify
+from tests import tiny
+from tests.decoder.makers import Lab
+from tests.decoder.session.cuda_graph.matching import match, recorded, records, seated
+from tests.decoder.session.cuda_graph.operations import record
+from tests.decoder.session.cuda_graph.stand_in_device import ELSEWHERE, apart, moved
+
+PROMPT = "The tree grows"
+
+
+# What a record is
+
+
+def test_a_record_repeats_operations_on_the_tensors_that_were_there() -> None:
+    total, step = torch.zeros(3), torch.ones(3)
+    repeated = record(lambda: total.add_(step * 2)[1:].mul_(-1).neg_())
+    step.fill_(5)
+    repeated()
+    repeated()
+    assert total.tolist() == [20, 20, 20]
+
+
+def test_what_is_chosen_by_indices_is_chosen_anew() -> None:
+    numbers, places, found = torch.arange(4), torch.tensor([0, 2]), torch.zeros(2, dtype=torch.int64)
+    repeated = record(lambda: found.copy_(numbers[places]))
+    places.add_(1)
+    repeated()
+    assert found.tolist() == [1, 3]
+
+
+def test_to_record_changes_nothing() -> None:
+    total = torch.arange(4)
+    record(lambda: total.view(2, 2)[1].fill_(7))
+    assert total.tolist() == [0, 1, 2, 3]
+
+
+def test_what_was_made_meanwhile_is_garbage_afterwards() -> None:
+    kept: list[Tensor] = []
+    number = torch.ones(2)
+    repeated = record(lambda: kept.append(number + 1))
+    repeated()
+    assert (kept[0] > 1e30).all()
+
+
+@pytest.mark.parametrize(
+    "work",
+    [
+        lambda numbers: numbers[0].item(),
+        lambda numbers: int(numbers[0]),
+        lambda numbers: bool(numbers.any()),
+        lambda numbers: 2.0 in numbers,
+        lambda numbers: range(3)[numbers[0].long()],
+        lambda numbers: numbers.tolist(),
+        lambda numbers: numbers.numpy(),
+        lambda numbers: numbers.cpu(),
+        lambda numbers: torch.equal(numbers, numbers),
+        lambda numbers: numbers.nonzero(),
+        lambda numbers: torch.where(numbers > 0),
+        lambda numbers: numbers[numbers > 0],
+        lambda numbers: numbers.masked_select(numbers > 0),
+        lambda numbers: numbers.unique(),
+        lambda numbers: numbers.repeat_interleave(numbers.long()),
+        lambda numbers: numbers.index_put_((numbers > 0,), numbers[:1]),
+        lambda numbers: numbers + torch.tensor([1.0, 2.0]),
+        lambda numbers: numbers[[0, 1]],
+        lambda numbers: numbers + torch.as_tensor(3.0),
+        lambda numbers: torch.asarray([1.0]) + numbers,
+        lambda numbers: numbers.new_tensor(3.0),
+    ],
+)
+def test_numbers_that_go_to_the_host_or_come_from_it_are_refused(work: Callable[[Tensor], object]) -> None:
+    numbers = torch.ones(2)
+    for mode in (torch.inference_mode, torch.no_grad):
+        with mode(), pytest.raises(NotCapturableError):
+            record(lambda: work(numbers))
+
+
+def test_memory_that_was_freed_is_noticed() -> None:
+    held = {"number": torch.ones(2)}
+    total = torch.zeros(2)
+    repeated = record(lambda: total.add_(held["number"][:1]))
+    repeated()
+    held["number"] = torch.ones(2)
+    gc.collect()
+    with pytest.raises(NotCapturableError, match="freed"):
+        repeated()
+
+
+@pytest.mark.parametrize(
+    "work",
+    [
+        lambda: torch.arange(3),
+        lambda: torch.zeros(2, device=ELSEWHERE) + torch.ones(()),
+        lambda: torch.zeros(2, device=ELSEWHERE).cpu(),
+        lambda: torch.zeros(2, device=ELSEWHERE)[0].item(),
+        lambda: torch.zeros(2, device=ELSEWHERE).nonzero(),
+    ],
+)
+def test_work_on_another_device_does_not_touch_the_host_s_memory(work: Callable[[], object]) -> None:
+    with apart(), pytest.raises((NotCapturableError, RuntimeError)):
+        work()
+
+
+# Mistakes that plain calls would not show
+
+
+def played(lab: Lab, place: Callable[[Pair], Pair]) -> None:
+    pair = lab.pair("neox")
+    match(place(lab.loaded(pair, "float64")), lab.prompt_tokens(pair, PROMPT), 12, None)
+
+
+def with_start(patch: pytest.MonkeyPatch, start_of: Callable[[Tensor], float]) -> None:
+    """The target's rows see what is before a place that the host knows."""
+    right = forward.visibility
+
+    def visible(start: Tensor, *others: Any) -> Tensor:
+        return right(torch.full_like(start, start_of(start)), *others)
+
+    patch.setattr("decoder.session.cuda_graph.verify.visibility", visible)
+
+
+def test_a_number_that_the_host_put_in_is_stale_in_the_next_round(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    with_start(monkeypatch, lambda start: ctypes.c_int64.from_address(start.data_ptr()).value)
+    played(lab, seated)
+    with pytest.raises(AssertionError):
+        played(lab, recorded)
+
+
+def test_a_number_that_is_read_back_is_noticed(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    with_start(monkeypatch, lambda start: start.item())
+    played(lab, seated)
+    with pytest.raises(NotCapturableError):
+        played(lab, recorded)
+
+
+def test_a_tensor_that_another_takes_the_place_of_is_noticed(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    right = Board.begin
+
+    def elsewhere(board: Board, *text: Any) -> None:
+        board.report = torch.zeros_like(board.report)
+        right(board, *text)
+
+    monkeypatch.setattr(Board, "begin", elsewhere)
+    for place in (seated, recorded):
+        pair = place(lab.loaded(lab.pair("neox"), "float64"))
+        match(pair, [1, 2, 3], 12, None)
+        if place is seated:
+            match(pair, [1, 2, 3], 12, None)
+            continue
+        with pytest.raises(NotCapturableError, match="freed"):
+            match(pair, [1, 2, 3], 12, None)
+
+
+# Rounds
+
+
+def test_a_text_grows_from_one_range_of_slots_to_the_next_within_its_records(lab: Lab) -> None:
+    pair = recorded(lab.loaded(lab.pair("long"), "float64"))
+    rounds = [match(pair, [7 * place % 260 for place in range(start)], 60, DynaTree()) for start in (150, 240, 350)]
+    assert records(pair) < sum(map(len, rounds)) / 2
+
+
+@pytest.mark.parametrize("rules", [None, DynaTree(selection="best", n_max=9)], ids=["ar", "best"])
+def test_the_module_of_another_family_is_repeated_too(lab: Lab, rules: Rules | None) -> None:
+    pair = qwen2(lab)
+    match(recorded(pair, by_module=True), [1, 2, 3, 4], 30, rules)
+
+
+def qwen2(lab: Lab) -> Pair:
+    settings = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2}
+    config = Qwen2Config(**tiny._common(settings | {"intermediate_size": 64}))
+    target = tiny.build(config, seed=1)
+    models = [LanguageModel(module.double(), "qwen2") for module in (tiny.kin(target, seed=2), target)][::-1]
+    loaded: Pair = lab.loaded(lab.pair("llama"), "float64")
+    return Pair(
+        target=models[0],
+        draft=models[1],
+        tokenizer=loaded.tokenizer,
+        vocabulary=models[0].width,
+        eos=frozenset(),
+        context=models[0].context,
+    )
+
+
+@pytest.mark.parametrize(
+    ("family", "dtype", "by_module"),
+    [
+        *((family, dtype, False) for family in ("neox", "llama") for dtype in ("float32", "bfloat16")),
+        *((family, "float32", True) for family in ("neox", "llama", "gpt2", "qwen3")),
+    ],
+)
+def test_no_work_touches_the_host_s_memory(lab: Lab, family: str, dtype: str, by_module: bool) -> None:  # noqa: FBT001 - a parameter
+    pair: Pair = lab.loaded(lab.pair(family), dtype)
+    target, draft = (moved(side(model, pair, by_module=by_module)) for model in (pair.target, pair.draft))
+    board = Board(ELSEWHERE, 512)
+    with apart():
+        for size in (shape(Linear(2)), shape(DynaTree(d_max=4, d0=3)), beam(Auto(), 4)):
+            grow(draft, board, size, slots(300))
+        for nodes, deepest in ((1, 0), (8, 3), (64, 8)):
+            verify(target, draft if deepest else None, board, nodes, deepest, slots(300))
+
+
+def side(model: LanguageModel, pair: Pair, *, by_module: bool) -> Side:
+    passes = ModuleStatic(model) if by_module else static_forward(model)
+    return Side(passes, passes.new_store(1500), pair.vocabulary, pair.context)
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+@pytest.mark.parametrize("family", ["neox", "llama"])
+def test_lean_layers_are_as_right_in_half_precision_as_the_module_is(lab: Lab, family: str, dtype: str) -> None:
+    right = logits(lab, family, "float64", by_module=True)
+    lean, module = (logits(lab, family, dtype, by_module=by_module) for by_module in (False, True))
+    assert 0 < float((lean - right).abs().max()) < 2 * float((module - right).abs().max())
+
+
+@torch.inference_mode()
+def logits(lab: Lab, family: str, dtype: str, *, by_module: bool) -> Tensor:
+    pair: Pair = lab.loaded(lab.pair(family), dtype)
+    target, places = side(pair.target, pair, by_module=by_module), torch.arange(12)
+    bias = visibility(places[0], torch.ones(12, 12).tril().bool(), 256, target.store.dtype)
+    return target.logits(places + 3, places, places, bias).double()

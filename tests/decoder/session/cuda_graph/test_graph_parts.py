@@ -1,0 +1,325 @@
+"""Shapes, masks, acceptance and history on the device, each against the plain function that it stands for."""
+
+import random
+from dataclasses import replace
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from decoder.config import Auto, DynaTree, Fixed, Linear, Rules
+from decoder.draft.model_drafter import best_children
+from decoder.draft.tree_rules import growth
+from decoder.forward.static.static_forward import visibility
+from decoder.knobs import KNOB_GAP
+from decoder.session.cuda_graph.device_state import DEPTH, PARENT, ROW, TOKEN, Board, drafted, verified
+from decoder.session.cuda_graph.draft import Side, best_tokens, by_probability
+from decoder.session.cuda_graph.static_shapes import (
+    BUCKETS,
+    DEEPEST,
+    WINDOW,
+    bucket,
+    fits,
+    most_nodes,
+    rule,
+    shape,
+    slots,
+)
+from decoder.session.cuda_graph.verify import _learn, ancestors, verify
+from decoder.session.knob_state import Controller
+from decoder.tree import TokenTree
+from decoder.verify.greedy import accept
+
+CPU = torch.device("cpu")
+VOCABULARY = 7
+
+
+# Shapes
+
+
+def test_the_paper_s_rules_have_narrow_levels() -> None:
+    found = shape(DynaTree())
+    assert found.widths == (1, 3, 9, 16, 16, 16, 16, 16)
+    assert (found.widest, found.deepest, found.rows) == (3, 8, 92)
+    assert most_nodes(DynaTree()) == 1 + 3 * (1 + 3 + 9 + 10 * 5)
+
+
+@pytest.mark.parametrize(
+    ("rules", "widths"),
+    [
+        (Linear(4), (1, 1, 1, 1)),
+        (Fixed(depth=5, branching=2, tau=0.05), (1, 2, 4, 8, 16)),
+        (Fixed(depth=4, branching=3, tau=0, n_max=5), (1, 3, 8, 8)),
+        (DynaTree(d_max=3, d0=2, rho_stop=1, rho_deep=1), (1, 1, 1)),
+    ],
+)
+def test_a_level_is_as_wide_as_its_probabilities_allow(rules: Rules, widths: tuple[int, ...]) -> None:
+    assert shape(rules).widths == widths
+
+
+def test_probabilities_that_are_rounded_up_still_find_room() -> None:
+    """Ten nodes of 0.1 in float32 are more than a level's sum allows a threshold just above 0.1."""
+    assert shape(DynaTree(rho_stop=0.1 + 1e-9, d_max=6, branching=(3, 3, 3))).widths[-1] >= 10
+
+
+@pytest.mark.parametrize(
+    ("rules", "expected"),
+    [
+        (None, True),
+        (Linear(), True),
+        (Linear(32), True),
+        (Linear(33), False),
+        (Fixed(), True),
+        (Fixed(tau=0, depth=12, n_max=256), False),
+        (Fixed(tau=0, n_max=256), True),
+        (Fixed(tau=0, branching=4, n_max=300), False),
+        (DynaTree(), True),
+        (DynaTree(window=WINDOW), True),
+        (DynaTree(window=WINDOW + 1), False),
+        (DynaTree(rho_stop=0, rho_deep=0, tau=0), True),
+        (DynaTree(d_max=12, rho_stop=0, rho_deep=0, tau=0), False),
+        (Auto(), True),
+        (Auto(d_max=33), False),
+        (Auto(window=64), False),
+    ],
+)
+def test_rules_fit_where_their_tensors_stay_small(rules: Rules | None, expected: bool) -> None:  # noqa: FBT001 - a parameter
+    assert fits(rules) == expected
+
+
+@pytest.mark.parametrize("rules", [Linear(3), Fixed(), DynaTree(), DynaTree(d0=2.5, tau=0.3, rho_deep=0.9)])
+def test_all_rules_are_one_form(rules: Rules) -> None:
+    given, plain = rule(rules), growth(rules)
+    for depth in range(12):
+        for chance in (0.0, 0.04, 0.05, 0.1, 0.3, 0.5, 0.9, 1.0):
+            base = int(given.d0 + 0.5)
+            grows = depth < given.deepest and chance >= given.stop and (depth < base or chance >= given.deep)
+            assert grows == plain.expandable(depth, chance)
+            breadth = given.narrow if chance >= given.tau_h else given.wide if chance < given.tau_l else given.middle
+            assert breadth == plain.breadth(chance)
+
+
+def test_buckets_and_ranges_of_slots_are_the_next_larger_ones() -> None:
+    assert [bucket(nodes) for nodes in (1, 2, 3, 4, 5, 64, 65, 129, 257)] == [1, 2, 4, 4, 8, 64, 128, 264, 264]
+    assert [slots(rows) for rows in (1, 256, 257, 385, 513, 769, 1025, 2049)] == [
+        *(256, 256, 384, 512, 768, 1024, 1536, 3072)
+    ]
+
+
+# Choices
+
+
+@given(st.lists(st.lists(st.sampled_from([-1.0, 0.0, 0.5, 2.0]), min_size=6, max_size=6), min_size=1, max_size=4))
+def test_the_best_tokens_are_the_host_s_also_where_scores_are_equal(scores: list[list[float]]) -> None:
+    tokens, logprobs = best_tokens(torch.tensor(scores), 4)
+    expected = best_children(torch.tensor(scores), 4)
+    assert tokens.tolist() == [children.tokens for children in expected]
+    assert logprobs.tolist() == [children.logprobs for children in expected]
+
+
+@given(st.lists(st.tuples(st.sampled_from([-3.0, -2.0, -0.5, 0.0]), st.booleans()), min_size=1, max_size=40))
+def test_the_most_probable_come_first_and_equals_in_their_order(nodes: list[tuple[float, bool]]) -> None:
+    paths, among = (torch.tensor(column) for column in zip(*nodes, strict=True))
+    ranks = by_probability(paths.double(), among).tolist()
+    chosen = [place for place in range(len(nodes)) if nodes[place][1]]
+    ranked = sorted(chosen, key=lambda place: -nodes[place][0])
+    assert [ranks[place] for place in ranked] == list(range(len(ranked)))
+
+
+@pytest.mark.parametrize("start", [0, 1, 3, 9])
+def test_rows_see_the_text_and_what_they_are_said_to_see(start: int) -> None:
+    seen = torch.tensor([[True, False, False], [True, True, False], [False, False, True]])
+    bias = visibility(torch.tensor(start), seen, 12, torch.float16)
+    visible = bias == 0
+    assert bias[~visible].unique().tolist() in ([], [torch.finfo(torch.float16).min])
+    for row in range(3):
+        expected = [
+            column < start or column == 0 or (column - start < 3 and bool(seen[row, column - start]))
+            for column in range(12)
+        ]
+        assert visible[row].tolist() == expected
+
+
+# Acceptance
+
+
+def some_tree(seed: int, nodes: int) -> TokenTree:
+    """Siblings differ; nodes are numbered level by level."""
+    luck = random.Random(seed)
+    tree = TokenTree([luck.randrange(VOCABULARY)])
+    level = [0]
+    while len(tree) < nodes and level:
+        below = []
+        for parent in level:
+            tokens = luck.sample(range(VOCABULARY), luck.randint(0 if parent else 1, 3))[: nodes - len(tree)]
+            below += [tree.add(parent, token, -luck.random()) for token in tokens]
+        level = below
+    return tree
+
+
+class Fake:
+    """A target whose choices are given, and which notes what it was asked."""
+
+    def __init__(self, choices: list[int]) -> None:
+        self.choices = choices
+        self.seen = torch.zeros(0)
+        self.asked: list[list[int]] = []
+
+    def new_store(self, capacity: int) -> torch.Tensor:
+        """Row s holds s."""
+        return torch.arange(capacity, dtype=torch.float64).view(1, 1, 1, -1, 1).repeat(2, 2, 3, 1, 2)
+
+    def rotation(self, store: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:  # noqa: ARG002 - none are rotated
+        return positions
+
+    def computed(
+        self,
+        store: torch.Tensor,  # noqa: ARG002 - computes nothing
+        tokens: torch.Tensor,
+        rotation: torch.Tensor,
+        slots: torch.Tensor,
+        bias: torch.Tensor,
+    ) -> torch.Tensor:
+        self.asked = [tokens.tolist(), rotation.tolist(), slots.tolist()]
+        self.seen = bias == 0
+        padded = self.choices + [0] * (len(tokens) - len(self.choices))
+        return torch.nn.functional.one_hot(torch.tensor(padded), VOCABULARY).double()
+
+
+def laid_out(tree: TokenTree, text: list[int]) -> Board:
+    board = Board(CPU, 600)
+    board.begin(text, rule(DynaTree(window=1)))
+    count = len(tree)
+    board.nodes[TOKEN, :count] = torch.tensor(tree.tokens)
+    board.nodes[PARENT, 1:count] = torch.tensor(tree.parents[1:], dtype=torch.int64)
+    board.nodes[DEPTH, :count] = torch.tensor(tree.depths)
+    board.nodes[ROW] = torch.arange(board.nodes.shape[1]) * 2
+    board.count.fill_(count)
+    return board
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 10**6), st.integers(1, 40), st.integers(1, 6))
+def test_what_is_accepted_is_what_the_host_accepts_and_its_rows_follow_the_text(
+    seed: int, nodes: int, length: int
+) -> None:
+    tree = some_tree(seed, nodes)
+    luck = random.Random(seed)
+    # Half of the choices follow a child, so that paths are accepted.
+    choices = []
+    for node in range(len(tree)):
+        children = [child for child in range(len(tree)) if tree.parents[child] == node]
+        follows = children and luck.random() < 0.7
+        choices.append(tree.tokens[luck.choice(children)] if follows else luck.randrange(VOCABULARY))
+    path, bonus = accept(tree, choices)
+    text = [*[3] * (length - 1), tree.tokens[0]]
+    board = laid_out(tree, text)
+    fake, other = Fake(choices), Fake([])
+    target, draft = (Side(model, model.new_store(600), VOCABULARY, 500) for model in (fake, other))
+    deepest = max(tree.depths)
+    verify(target, draft, board, bucket(len(tree)), deepest, 256)
+
+    told = verified(board.report.numpy())
+    assert (told.accepted, told.bonus) == (path, bonus)
+    count = len(path)
+    assert int(board.length) == length + count + 1
+    assert board.text[: length + count + 1].tolist() == [*text, *(tree.tokens[node] for node in path), bonus]
+    assert target.store[1, 0, 2, : length + count, 1].tolist() == [
+        *range(length),
+        *(length - 1 + node for node in path),
+    ]
+    assert draft.store[0, 1, 0, : length + count, 0].tolist() == [*range(length), *(length + 2 * node for node in path)]
+    own = range(length - 1, length - 1 + bucket(len(tree)))
+    assert fake.asked[0][: len(tree)] == tree.tokens
+    assert fake.asked[1][: len(tree)] == [length - 1 + depth for depth in tree.depths]
+    assert fake.asked[2] == list(own)
+    within = fake.seen[: len(tree), length - 1 : length - 1 + len(tree)]
+    if length > 1:
+        assert (within.numpy() == tree.visible()).all()
+    assert fake.seen[:, : length - 1].all()
+
+
+@pytest.mark.parametrize("nodes", BUCKETS[:-2])
+def test_a_node_s_ancestors_are_those_above_it(nodes: int) -> None:
+    tree = some_tree(nodes, nodes)
+    found = ancestors(torch.tensor([0, *tree.parents[1:]]), max(tree.depths))
+    assert (found.numpy() == tree.visible()).all()
+
+
+def test_a_chain_s_ancestors_are_all_before_it() -> None:
+    chain = TokenTree([0])
+    for node in range(DEEPEST):
+        chain.add(node, 1, -0.1)
+    found = ancestors(torch.tensor([0, *chain.parents[1:]]), DEEPEST)
+    assert (found.numpy() == chain.visible()).all()
+
+
+def test_a_report_without_a_tree_is_its_root_alone() -> None:
+    board = Board(CPU, 600)
+    board.begin([1, 2], None)
+    assert len(drafted(board.report.numpy(), 2)) == 1
+
+
+# History
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(1, DEEPEST), st.integers(0, DEEPEST)), min_size=1, max_size=90),
+    st.integers(1, WINDOW),
+    st.booleans(),
+    st.sampled_from([0.1, 0.3, 1.0, 3.0]),
+    st.sampled_from([0.0, 0.3, 0.7]),
+)
+def test_history_moves_the_knobs_as_on_the_host_to_the_last_bit(
+    rounds: list[tuple[int, int]],
+    window: int,
+    history: bool,  # noqa: FBT001 - a parameter
+    eta: float,
+    target: float,
+) -> None:
+    rules = DynaTree(history=history, window=window, eta_d=eta, eta_h=eta / 7, target_acceptance=target)
+    controller, board = Controller(rules), Board(CPU, 600)
+    board.begin([1, 2], rule(rules))
+    for levels, accepted in rounds:
+        accepted = min(accepted, levels)  # noqa: PLW2901 - no path is longer than the tree
+        controller.learn(accepted / levels)
+        _learn(board, torch.tensor(accepted), torch.tensor(levels))
+        now = controller.rules
+        assert isinstance(now, DynaTree)
+        assert (float(board.knobs["d0"]), float(board.knobs["tau_h"])) == (now.d0, now.tau_h)
+
+
+def test_a_round_without_a_tree_teaches_history_nothing() -> None:
+    board = Board(CPU, 600)
+    board.begin([1, 2], rule(DynaTree(window=1)))
+    _learn(board, torch.tensor(0), torch.tensor(0))
+    assert int(board.rounds) == 0
+    assert float(board.knobs["tau_h"]) == DynaTree().tau_h
+
+
+def test_history_keeps_the_knobs_within_their_bounds() -> None:
+    rules = DynaTree(window=1, eta_d=50, eta_h=50)
+    board = Board(CPU, 600)
+    board.begin([1, 2], rule(rules))
+    _learn(board, torch.tensor(4), torch.tensor(4))
+    assert float(board.knobs["d0"]) == rules.d_max - 1
+    assert float(board.knobs["tau_h"]) == rules.tau_l + KNOB_GAP
+    _learn(board, torch.tensor(0), torch.tensor(4))
+    assert (float(board.knobs["d0"]), float(board.knobs["tau_h"])) == (1, 1)
+
+
+def test_what_was_tried_out_is_undone() -> None:
+    board = Board(CPU, 600)
+    board.begin([1, 2, 3], rule(DynaTree()))
+    before = [tensor.clone() for tensor in board._all()]
+    saved = board.saved()
+    for tensor in board._all():
+        tensor.add_(1)
+    saved.restore()
+    assert all(bool((now == was).all()) for now, was in zip(board._all(), before, strict=True))
+
+
+def test_the_bounds_of_the_automatic_tree_are_those_of_a_tree_without_nodes_until_a_round_has_a_size() -> None:
+    assert rule(Auto(d0=3)) == replace(rule(DynaTree(d0=3, d_max=12, rho_stop=0, tau=0)), n_max=0)

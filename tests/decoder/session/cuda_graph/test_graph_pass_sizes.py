@@ -1,0 +1,158 @@
+"""What is compiled is what runs: the rows of all passes that a session asks for, and few others."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from torch import Tensor
+
+from decoder import load_pair, loading
+from decoder.bench import job, shapes, sizes
+from decoder.bench.job import OnRounds, OnTexts, measure_rounds, measure_texts
+from decoder.bench.sizes import Size
+from decoder.config import DynaTree, Fixed, Linear, Rules, RunConfig
+from decoder.forward.static.layers import LeanStatic
+from decoder.models.pair import Pair
+from decoder.session.cuda_graph.pass_sizes import Passes, of_run, passes
+from tests.decoder.makers import Lab
+from tests.decoder.session.cuda_graph.matching import resident, seated
+from tests.decoder.session.cuda_graph.scripted_models import WIDE, Dice
+
+PROMPT = "The tree grows"
+EVERY: dict[str, Rules | None] = {
+    "ar": None,
+    "linear": Linear(3),
+    "fixed": Fixed(depth=3, branching=2),
+    "paper": DynaTree(),
+    "best": DynaTree(selection="best", n_max=9),
+    "automatic": WIDE,
+}
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_all_passes_of_a_text_s_rounds_are_listed(lab: Lab, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    pair = seated(lab.loaded(lab.pair("neox"), "float32"))
+    pair.seats.pace = Dice(3, plain=0.0)
+    session = resident(pair, lab.prompt_tokens(lab.pair("neox"), PROMPT), 60, EVERY[name])
+    forms: dict[Any, set[int]] = {pair.seats.forward(model): set() for model in (pair.draft, pair.target)}
+    draft, target = forms.values()
+    session.prefill()
+    right = LeanStatic.computed
+
+    def noted(form: LeanStatic, *given: Tensor) -> Tensor:
+        forms[form].add(len(given[1]))
+        return right(form, *given)
+
+    monkeypatch.setattr(LeanStatic, "computed", noted)
+    while not session.step(()).finished:
+        pass
+    listed = passes([EVERY[name]])
+    assert draft <= set(listed.draft)
+    assert target <= set(listed.target)
+    assert bool(draft) == bool(listed.draft)
+
+
+def test_a_tree_of_sixty_four_rows_has_its_own_widths() -> None:
+    found = sizes.passes(RunConfig(), [Size(8, 64)])
+    assert found == Passes(draft=(2, 8, 64), target=(1, 64))
+
+
+def test_all_sizes_of_a_measurement_are_listed_once() -> None:
+    found = sizes.passes(RunConfig(), [Size(1, 2), Size(2, 4), Size(4, 16), Size(8, 64)])
+    assert found.target == (1, 2, 4, 16, 64)
+    assert found.draft == (2, 4, 8, 16, 64)
+
+
+def test_a_tree_that_the_device_does_not_hold_is_not_listed() -> None:
+    assert sizes.passes(RunConfig(), [Size(2, 600)]) == Passes((), (1,))
+    assert passes([replace(WIDE, window=64)]) == Passes((), (1,))
+
+
+def test_the_paper_s_rules_ask_for_few_sizes() -> None:
+    assert passes([DynaTree()]) == Passes((2, 3, 9, 16), (1, 2, 4, 8, 16, 32, 64))
+
+
+def test_a_chain_is_verified_in_one_size() -> None:
+    assert passes([Linear(5)]) == Passes((1, 2), (1, 8))
+
+
+def test_a_run_compiles_for_its_own_methods_alone() -> None:
+    config = RunConfig(("ar", "linear", "hf"), linear=Linear(2), fixed=Fixed(depth=5, branching=9))
+    assert of_run(config) == passes([None, Linear(2)])
+    assert of_run(replace(config, methods=("ar",))) == Passes((), (1,))
+
+
+# Who asks for them
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[Passes]:
+    """What compiled forms were asked for; the device of this test is as good as any."""
+    found: list[Passes] = []
+    monkeypatch.setattr(loading, "compile_pair", lambda _pair, _report, wanted: found.append(wanted))
+    for module in (loading, shapes):
+        monkeypatch.setattr(module, "require_compilable", lambda *_, **__: None)
+    return found
+
+
+class LoadedError(Exception):
+    """Ends a measurement."""
+
+
+@pytest.fixture
+def _not_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    def stop(*_: object) -> None:
+        raise LoadedError
+
+    monkeypatch.setattr(job, "_measured", stop)
+
+
+def test_a_pair_is_compiled_for_what_it_is_loaded_for(lab: Lab, asked: list[Passes]) -> None:
+    pair, wanted = lab.pair("neox"), Passes((2,), (1, 8))
+    for given in (wanted, None):
+        load_pair(str(pair.target), str(pair.draft), device="cpu", dtype="float32", compiled=True, passes=given)
+    assert asked == [wanted, of_run(RunConfig())]
+
+
+@pytest.mark.usefixtures("_not_measured")
+def test_a_measurement_of_texts_compiles_for_its_contenders(lab: Lab, asked: list[Passes]) -> None:
+    pair = lab.pair("neox")
+    rules: tuple[Rules, ...] = (DynaTree(), Linear(2), Linear(9), Fixed(2, 2))
+    with pytest.raises(LoadedError):
+        measure_texts(
+            OnTexts(
+                prompts=(PROMPT,),
+                config=RunConfig(max_new_tokens=4),
+                methods=("dynatree", "linear", "fixed"),
+                dynatrees={"paper": DynaTree()},
+                chains=(Linear(2), Linear(9)),
+                trees=(Fixed(2, 2),),
+                target=str(pair.target),
+                draft=str(pair.draft),
+                device="cpu",
+                dtype="float32",
+                compiled=True,
+            ),
+            lambda _: None,
+        )
+    assert asked == [passes((None, *rules))]
+
+
+@pytest.mark.usefixtures("_not_measured")
+@pytest.mark.parametrize("random", [True, False], ids=["shapes", "loaded"])
+def test_a_measurement_of_rounds_compiles_for_its_sizes(
+    lab: Lab, asked: list[Passes], tmp_path: Path, *, random: bool
+) -> None:
+    pair, config = lab.pair("neox"), tmp_path / "config.json"
+    config.write_text((pair.target / "config.json").read_text(encoding="utf-8"), encoding="utf-8")
+
+    def load(**given: Any) -> Pair:
+        make = shapes.random_pair if random else shapes.loaded_pair
+        names = (str(config),) * 2 if random else (str(pair.target), str(pair.draft))
+        return make(*names, device="cpu", dtype="float32", compiled=True, **given)
+
+    wanted, run = (Size(1, 2), Size(3, 12)), RunConfig(max_new_tokens=4)
+    with pytest.raises(LoadedError):
+        measure_rounds(OnRounds(load, wanted, (16,), run), lambda _: None)
+    assert asked == [sizes.passes(run, wanted)]

@@ -1,0 +1,140 @@
+"""Sessions on the device in a whole run, as the race, the screen and recordings know them."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from decoder import RunConfig, Steering, decode, methods
+from decoder.analysis.metrics import fold
+from decoder.config import PRESETS, Auto, DynaTree, Rules
+from decoder.events import Event, Round
+from decoder.models.pair import Pair
+from decoder.session.cuda_graph.session import ResidentSession
+from decoder.session.cuda_graph.slots import Seats
+from decoder.session.host import TreeSession
+from tests.decoder.makers import METHODS, Lab, Played
+from tests.decoder.session.cuda_graph.matching import recorded, seated
+
+PROMPT = "The tree grows"
+
+
+@pytest.fixture
+def _on_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on CUDA, but on a CPU."""
+
+    def opened(pair: Pair, prompt_ids: Sequence[int], config: RunConfig, rules: Rules | None) -> ResidentSession:
+        return ResidentSession(pair, prompt_ids, config, rules)
+
+    monkeypatch.setattr(methods, "_with_rules", opened)
+
+
+@pytest.mark.usefixtures("_on_the_device")
+@pytest.mark.parametrize("rules", PRESETS.values(), ids=PRESETS)
+def test_all_methods_race_and_write_the_same_text(lab: Lab, rules: DynaTree) -> None:
+    pair = lab.pair("neox")
+    loaded = recorded(lab.loaded(pair, "float64"))
+    played = Played(list(decode(loaded, PROMPT, RunConfig(METHODS, 60, dynatree=rules))))
+    expected = lab.generate(pair, "float64", PROMPT, 60)
+    for method in METHODS:
+        assert played.tokens(method) == expected
+        assert played.figures(method).identical_to_ar
+    assert len(loaded.seats._free) == 5
+
+
+@pytest.mark.usefixtures("_on_the_device")
+def test_figures_know_all_parts_of_a_round(lab: Lab) -> None:
+    pair = seated(lab.loaded(lab.pair("neox"), "float32"))
+    found = fold(decode(pair, PROMPT, RunConfig(("dynatree", "ar"), 40, dynatree=DynaTree()))).figures()
+    for figures in found.values():
+        assert figures.draft_s is not None
+        assert figures.verify_s
+        assert figures.commit_s == 0
+        assert figures.host_s is not None
+        assert figures.host_s >= 0
+        assert figures.target_forwards == figures.rounds
+
+
+@pytest.mark.usefixtures("_on_the_device")
+def test_a_run_that_is_stopped_gives_all_seats_back(lab: Lab) -> None:
+    pair = seated(lab.loaded(lab.pair("neox"), "float32"))
+    steering, events = Steering(), list[Event]()
+    for event in decode(pair, PROMPT, RunConfig(("dynatree", "ar", "linear"), 60, dynatree=DynaTree()), steering):
+        events.append(event)
+        steering.stopped = sum(isinstance(each, Round) for each in events) >= 4
+    assert len(pair.seats._free) == 3
+
+
+@pytest.mark.usefixtures("_on_the_device")
+def test_a_run_that_nobody_reads_to_its_end_gives_all_seats_back(lab: Lab) -> None:
+    pair = seated(lab.loaded(lab.pair("neox"), "float32"))
+    run: Any = decode(pair, PROMPT, RunConfig(("dynatree", "ar"), 60, dynatree=DynaTree()))
+    for event in run:
+        if isinstance(event, Round):
+            break
+    run.close()
+    assert len(pair.seats._free) == 2
+
+
+@pytest.mark.parametrize(
+    ("device", "exact", "rules", "kind"),
+    [
+        ("cuda", False, None, "resident"),
+        ("cuda", False, DynaTree(), "resident"),
+        ("cuda", False, Auto(), "resident"),
+        ("cuda", True, DynaTree(), "tree"),
+        ("cuda", False, DynaTree(d_max=40), "tree"),
+        ("cpu", False, DynaTree(), "tree"),
+        ("cpu", False, None, "tree"),
+    ],
+)
+def test_cuda_pairs_are_decoded_on_the_device_unless_they_must_be_exact_or_trees_are_too_large(
+    monkeypatch: pytest.MonkeyPatch,
+    device: str,
+    exact: bool,  # noqa: FBT001 - a parameter
+    rules: Rules | None,
+    kind: str,
+) -> None:
+    class Opened(SimpleNamespace):
+        pass
+
+    monkeypatch.setattr("decoder.session.cuda_graph.session.ResidentSession", lambda *_: "resident")
+    monkeypatch.setattr("decoder.session.host.TreeSession", lambda *_: "tree")
+    pair: Any = Opened(target=Opened(device=torch.device(device)), exact=exact, seats=Seats())
+    assert methods._with_rules(pair, [1], RunConfig(), rules) == kind  # type: ignore[comparison-overlap]
+
+
+def test_on_a_cpu_the_registry_opens_the_host_s_session(lab: Lab) -> None:
+    session = methods.METHODS["dynatree"].open(lab.loaded(lab.pair("neox"), "float32"), [1, 2], RunConfig())
+    assert isinstance(session, TreeSession)
+
+
+@pytest.mark.usefixtures("_on_the_device")
+def test_knobs_that_are_turned_on_the_way_are_told_as_by_the_host(lab: Lab) -> None:
+    pair = lab.pair("neox")
+    config = RunConfig(("dynatree",), 40, dynatree=replace(DynaTree(), window=2, eta_d=2, target_acceptance=0.4))
+    told = []
+    for hosted in (False, True):
+        steering, events = Steering(), list[Event]()
+        loaded = seated(lab.loaded(pair, "float64"))
+        if hosted:
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(methods, "_with_rules", TreeSession)
+                events = list(_turning(loaded, config, steering))
+        else:
+            events = list(_turning(loaded, config, steering))
+        told.append([event for event in events if type(event).__name__ == "Knob"])
+    assert told[0] == told[1]
+    assert len(told[0]) > 2
+
+
+def _turning(pair: Pair, config: RunConfig, steering: Steering) -> list[Event]:
+    events = []
+    for event in decode(pair, PROMPT, config, steering):
+        events.append(event)
+        if isinstance(event, Round) and event.round == 3:
+            steering.turn("tau_h", 0.6)
+    return events

@@ -1,0 +1,248 @@
+"""Rounds on the device, from graphs, are those of `TreeSession`, tree for tree and knob for knob."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from decoder.analysis.tree_levels import depths
+from decoder.config import DynaTree, Fixed, Linear, Rules, RunConfig
+from decoder.forward.static.layers import LeanStatic
+from decoder.knobs import KnobName
+from decoder.session.cuda_graph import slots as seats
+from decoder.session.cuda_graph.session import ResidentSession
+from decoder.session.cuda_graph.static_shapes import BUCKETS, fits
+from decoder.session.steering import Turn
+from tests.decoder.makers import Lab
+from tests.decoder.session.cuda_graph.matching import match, recorded, resident, seated
+from tests.reference import simulate
+
+PROMPT = "The tree grows"
+LIVELY = DynaTree(window=2, eta_d=2, eta_h=0.3, target_acceptance=0.4, rho_stop=0.02, tau=0.02, rho_deep=0.1, n_max=40)
+"""History moves knobs often."""
+BUSHY = DynaTree(d0=3, d_max=4, branching=(3, 4, 4), rho_stop=0.01, rho_deep=0.01, tau=0, history=False, n_max=200)
+METHODS: dict[str, Rules | None] = {
+    "ar": None,
+    "linear": Linear(),
+    "a chain of one": Linear(1),
+    "fixed": Fixed(),
+    "fixed, cut": Fixed(depth=4, branching=3, tau=0.02, n_max=11),
+    "paper": DynaTree(),
+    "history off": DynaTree(history=False),
+    "lively": LIVELY,
+    "best": replace(LIVELY, selection="best", n_max=9),
+    "a few of the best": replace(BUSHY, selection="best", n_max=3),
+    "first few": replace(BUSHY, n_max=5),
+    "certain paths only": DynaTree(rho_stop=1, rho_deep=1, tau=1),
+}
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("by_module", [False, True], ids=["lean", "module"])
+@pytest.mark.parametrize("family", ["neox", "llama"])
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_every_round_is_that_of_the_host(lab: Lab, dtype: str, family: str, by_module: bool, method: str) -> None:  # noqa: FBT001 - a parameter
+    pair = lab.pair(family)
+    loaded = recorded(lab.loaded(pair, dtype), by_module=by_module)
+    match(loaded, lab.prompt_tokens(pair, PROMPT), 30, METHODS[method])
+
+
+@pytest.mark.parametrize("name", ["gpt2", "qwen3", "twins", "wide-draft", "wide-target", "llama-strange", "begin"])
+def test_so_it_is_for_pairs_with_a_peculiarity(lab: Lab, name: str) -> None:
+    pair = lab.pair(name)
+    for rules in (None, LIVELY, METHODS["best"]):
+        match(recorded(lab.loaded(pair, "float32")), lab.prompt_tokens(pair, PROMPT), 24, rules)
+
+
+def test_families_that_are_known_run_through_their_lean_layers(lab: Lab) -> None:
+    pair = seated(lab.loaded(lab.pair("llama"), "float32"))
+    session = resident(pair, [1, 2], 4, None)
+    assert isinstance(session._seat.target.forward, LeanStatic)
+
+
+def test_the_text_is_that_of_plain_greedy_search(lab: Lab) -> None:
+    pair = lab.pair("neox")
+    prompt = lab.prompt_tokens(pair, PROMPT)
+    rounds = match(recorded(lab.loaded(pair, "float64")), prompt, 100, LIVELY)
+    tokens = [token for outcome in rounds for token in outcome.committed]
+    assert tokens == lab.generate(pair, "float64", PROMPT, 100)
+    assert len(rounds) < 50
+
+
+def test_the_rounds_are_those_of_the_plain_reference(lab: Lab) -> None:
+    pair = lab.pair("llama")
+    prompt = lab.prompt_tokens(pair, PROMPT)
+    rounds = match(recorded(lab.loaded(pair, "float64")), prompt, 24, LIVELY)
+    steps = simulate(lab.oracle(pair, "float64"), prompt, "dynatree", LIVELY, 24, {})
+    assert [outcome.tree.tokens for outcome in rounds] == [step.tokens for step in steps]
+    assert [outcome.accepted for outcome in rounds] == [step.accepted for step in steps]
+
+
+@st.composite
+def some_rules(draw: st.DrawFn) -> Rules:
+    kind = draw(st.sampled_from(["linear", "fixed", "dynatree", "dynatree", "dynatree"]))
+    chances = st.sampled_from([0.0, 0.01, 0.03, 0.1, 0.3, 0.5, 1.0])
+    if kind == "linear":
+        return Linear(draw(st.integers(1, 12)))
+    n_max = draw(st.sampled_from([1, 2, 3, 5, 8, 16, 31, 60]))
+    if kind == "fixed":
+        return Fixed(draw(st.integers(1, 5)), draw(st.integers(1, 4)), draw(chances), n_max)
+    d_max = draw(st.integers(2, 9))
+    low, mid, high = sorted(draw(st.tuples(*[st.integers(1, 5)] * 3)))
+    stop, deep = sorted((draw(chances), draw(chances)))
+    tau_l = draw(st.sampled_from([0.01, 0.2, 0.6]))
+    return DynaTree(
+        d0=draw(st.floats(1, d_max - 1)),
+        d_max=d_max,
+        branching=(low, mid, high),
+        tau_l=tau_l,
+        tau_h=draw(st.sampled_from([0.65, 0.9, 1.0])),
+        rho_stop=stop,
+        rho_deep=deep,
+        tau=draw(chances),
+        n_max=n_max,
+        selection=draw(st.sampled_from(["bfs", "best"])),
+        history=draw(st.booleans()),
+        window=draw(st.integers(1, 4)),
+        target_acceptance=draw(st.sampled_from([0.0, 0.2, 0.7])),
+        eta_d=draw(st.sampled_from([0.5, 1.0, 3.0])),
+        eta_h=draw(st.sampled_from([0.05, 0.4])),
+    )
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(rules=some_rules().filter(fits), family=st.sampled_from(["neox", "llama", "neox-strange"]))
+def test_random_rules_grow_the_same_trees(lab: Lab, rules: Rules, family: str) -> None:
+    pair = lab.pair(family)
+    match(recorded(lab.loaded(pair, "float64")), lab.prompt_tokens(pair, PROMPT), 16, rules)
+
+
+def test_trees_of_every_bucket_and_on_both_sides_of_its_end_are_verified(lab: Lab) -> None:
+    pair = lab.pair("neox-strange")
+    loaded, prompt = recorded(lab.loaded(pair, "float64")), lab.prompt_tokens(pair, PROMPT)
+    sizes = set()
+    for edge in BUCKETS[1:]:
+        for nodes in {max(2, edge - 1), edge, edge + 1}:
+            rules = replace(BUSHY, d_max=5, d0=4, branching=(4, 4, 4), rho_stop=0.001, rho_deep=0.001, n_max=nodes - 1)
+            if fits(rules):
+                sizes |= {len(outcome.tree) for outcome in match(loaded, prompt, 2, rules)}
+    assert sizes >= {2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 65, 127, 128, 129, 263, 264}
+
+
+def test_text_crosses_from_one_range_of_slots_to_the_next(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With ranges that are exactly as wide as they must be, a row too few would show at once."""
+    monkeypatch.setattr(seats, "slots", lambda rows: rows)
+    pair = lab.pair("llama")
+    for rules in (None, Linear(4), LIVELY, METHODS["best"]):
+        match(seated(lab.loaded(pair, "float64")), lab.prompt_tokens(pair, PROMPT), 60, rules)
+
+
+def test_a_long_prompt_is_read_in_several_parts(lab: Lab) -> None:
+    pair = lab.pair("long")
+    prompt = [7 * place % 260 for place in range(1100)]
+    match(recorded(lab.loaded(pair, "float64")), prompt, 12, LIVELY)
+
+
+@pytest.mark.parametrize("method", ["ar", "linear", "lively"])
+def test_a_prompt_of_one_token_is_enough(lab: Lab, method: str) -> None:
+    match(recorded(lab.loaded(lab.pair("llama"), "float64")), [5], 20, METHODS[method])
+
+
+@pytest.mark.parametrize("method", ["ar", "linear", "lively", "best"])
+def test_trees_shrink_towards_the_end_of_the_context(lab: Lab, method: str) -> None:
+    pair = recorded(lab.loaded(lab.pair("neox"), "float64"))
+    rounds = match(pair, [7 * place % 260 for place in range(pair.context - 12)], 12, METHODS[method])
+    assert max(depths(rounds[-1].tree.parents)) <= 12
+
+
+@pytest.mark.parametrize("limit", [1, 2, 3, 4, 5, 6, 7])
+@pytest.mark.parametrize("method", ["ar", "linear", "lively"])
+def test_a_text_ends_at_its_limit(lab: Lab, method: str, limit: int) -> None:
+    pair = lab.pair("neox")
+    rounds = match(recorded(lab.loaded(pair, "float64")), lab.prompt_tokens(pair, PROMPT), limit, METHODS[method])
+    assert rounds[-1].finished == "length"
+    assert sum(len(outcome.committed) for outcome in rounds) == limit
+
+
+@pytest.mark.parametrize("method", ["ar", "linear", "lively"])
+def test_a_text_ends_with_the_end_of_text_token_wherever_in_a_burst_it_comes(lab: Lab, method: str) -> None:
+    pair = lab.pair("neox")
+    prompt, loaded = lab.prompt_tokens(pair, PROMPT), recorded(lab.loaded(pair, "float64"))
+    tokens = lab.generate(pair, "float64", PROMPT, 12)
+    within = 0
+    for token in dict.fromkeys(tokens):
+        rounds = match(replace(loaded, eos=frozenset({token})), prompt, 30, METHODS[method])
+        assert rounds[-1].finished == "eos"
+        assert rounds[-1].committed[-1] == token
+        within += len(rounds[-1].committed) <= len(rounds[-1].accepted)
+    assert within or method == "ar"
+
+
+@pytest.mark.parametrize(
+    ("rules", "name", "value"),
+    [
+        (Linear(), "k", 11),
+        (Linear(), "k", 1),
+        (Fixed(), "n_max", 3),
+        (Fixed(), "fixed_depth", 2),
+        (Fixed(), "fixed_branching", 3),
+        (Fixed(), "fixed_tau", 0.4),
+        (LIVELY, "tau_h", 0.5),
+        (LIVELY, "tau_l", 0.8),
+        (LIVELY, "d0", 1),
+        (LIVELY, "history", 0),
+        (LIVELY, "d_max", 12),
+        (LIVELY, "n_max", 12),
+        (LIVELY, "b_max", 4),
+        (LIVELY, "rho_stop", 0.1),
+        (LIVELY, "rho_deep", 0.6),
+        (LIVELY, "tau", 0.3),
+    ],
+)
+def test_a_turned_knob_acts_from_the_next_round_on(lab: Lab, rules: Rules, name: KnobName, value: float) -> None:
+    pair = lab.pair("neox")
+    loaded, prompt = recorded(lab.loaded(pair, "float64")), lab.prompt_tokens(pair, PROMPT)
+    rounds = match(loaded, prompt, 40, rules, {0: [("n_max", 50)], 3: [(name, value)], 5: [(name, rules.knob(name))]})
+    assert [turned.name for turned in rounds[3].turned_before] == [name]
+
+
+def test_history_goes_on_while_the_user_switches_it_off_and_on(lab: Lab) -> None:
+    pair = lab.pair("llama")
+    rules = replace(LIVELY, window=3)
+    turns = {2: [("history", 0.0)], 6: [("history", 1.0), ("tau_h", 0.7)]}
+    rounds = match(recorded(lab.loaded(pair, "float64")), lab.prompt_tokens(pair, PROMPT), 60, rules, turns)  # type: ignore[arg-type]
+    knobs = [outcome.knobs.tau_h for outcome in rounds if outcome.knobs]
+    assert len(set(knobs[2:6])) == 1
+    assert len(set(knobs[6:])) > 1
+
+
+@pytest.mark.parametrize("turn", [("n_max", 1024.0), ("rho_stop", 0.001), ("b_max", 16.0)])
+def test_rules_that_outgrow_fixed_shapes_go_on_all_the_same(lab: Lab, turn: tuple[KnobName, float]) -> None:
+    pair = lab.pair("neox")
+    small = replace(LIVELY, d_max=6, branching=(1, 4, 4), tau=0)
+    rules = {
+        "n_max": replace(small, n_max=200, rho_stop=0.001),
+        "rho_stop": replace(small, n_max=400, rho_stop=0.2, rho_deep=0.2),
+        "b_max": replace(small, n_max=400, rho_stop=0.2, rho_deep=0.2),
+    }[turn[0]]
+    assert fits(rules)
+    assert not fits(rules.turned(*turn))
+    loaded, prompt = recorded(lab.loaded(pair, "float64")), lab.prompt_tokens(pair, PROMPT)
+    rounds = match(loaded, prompt, 40, rules, {2: [turn], 4: [("tau_h", 0.7)]})
+    assert len(rounds) > 5
+
+
+def test_a_session_that_was_handed_over_has_given_its_seat_back(lab: Lab) -> None:
+    pair = lab.pair("neox")
+    loaded, prompt = recorded(lab.loaded(pair, "float64")), lab.prompt_tokens(pair, PROMPT)
+    rules = replace(LIVELY, d_max=6, branching=(1, 4, 4), n_max=400, rho_stop=0.2, rho_deep=0.2, tau=0)
+    session = ResidentSession(loaded, prompt, RunConfig(max_new_tokens=30), rules)
+    session.prefill()
+    session.step(())
+    assert not loaded.seats._free
+    outcome = session.step((Turn("b_max", 16.0),))
+    assert [turned.name for turned in outcome.turned_before] == ["b_max"]
+    assert loaded.seats._free == [session._seat]
+    session.close()
+    assert len(loaded.seats._free) == 1

@@ -1,0 +1,481 @@
+"""Weights are held once: rounds on the device take the place of the modules, or leave all as it was and say why."""
+
+import weakref
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from decoder import RunConfig, decode, load_pair, loading
+from decoder.bench import shapes
+from decoder.bench.arithmetic import shape
+from decoder.bench.machine import read_bytes
+from decoder.config import DynaTree, Rules
+from decoder.events import Round, Summary
+from decoder.forward.families import weights
+from decoder.forward.hf import ModuleForward
+from decoder.forward.language_model import LanguageModel
+from decoder.forward.near_tie import judged
+from decoder.forward.static import static_forward as forward
+from decoder.forward.static.hf import ModuleStatic
+from decoder.forward.static.host_driven import LeanHost
+from decoder.forward.static.layers import LeanStatic
+from decoder.forward.static.static_forward import reading_bytes, static_forward, static_in_place
+from decoder.models.pair import Pair
+from decoder.session.cuda_graph import self_test as trial
+from decoder.session.cuda_graph.self_test import Reference, prepare_rounds, refusal
+from decoder.session.cuda_graph.slots import Seats
+from tests import tiny
+from tests.decoder.makers import METHODS, Lab
+from tests.decoder.session.cuda_graph.matching import match, recorded
+from tests.decoder.session.cuda_graph.stand_in_device import ELSEWHERE
+
+PROMPT = "The tree grows"
+
+
+@pytest.fixture
+def _as_on_cuda(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Models run by their modules, as they do elsewhere than on a CPU."""
+    monkeypatch.setattr("decoder.forward.language_model.lean", lambda _: None)
+
+
+@pytest.fixture
+def pair(lab: Lab, _as_on_cuda: None) -> Pair:
+    return fresh(lab, "neox", "float32")
+
+
+def fresh(lab: Lab, family: str, dtype: str) -> Pair:
+    """A pair that this test may take apart."""
+    saved = lab.pair(family)
+    return load_pair(str(saved.target), str(saved.draft), device="cpu", dtype=dtype)
+
+
+def models(pair: Pair) -> Iterator[LanguageModel]:
+    return iter((pair.target, pair.draft))
+
+
+def texts(pair: Pair, methods: tuple[str, ...] = METHODS) -> dict[str, list[int]]:
+    found: dict[str, list[int]] = {name: [] for name in methods}
+    for event in decode(pair, PROMPT, RunConfig(methods, 40, dynatree=DynaTree())):
+        if isinstance(event, Round):
+            found[event.method] += event.committed
+    return found
+
+
+# Where rounds run
+
+
+@pytest.mark.parametrize("family", ["neox", "llama", "neox-strange"])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
+@pytest.mark.usefixtures("_as_on_cuda")
+def test_a_pair_that_decodes_on_the_device_holds_its_weights_once(lab: Lab, family: str, dtype: str) -> None:
+    pair = fresh(lab, family, dtype)
+    assert all(model.held is not None for model in models(pair))
+    assert prepare_rounds(pair) is None
+    assert all(model.held is None for model in models(pair))
+    assert all(isinstance(pair.seats.forward(model), LeanStatic) for model in models(pair))
+    assert all(isinstance(model._forward, LeanHost) for model in models(pair))
+
+
+def test_everything_that_the_host_drives_runs_by_the_same_weights(pair: Pair, lab: Lab) -> None:
+    assert prepare_rounds(pair) is None
+    without_modules = tuple(name for name in METHODS if name != "hf")
+    expected = lab.generate(lab.pair("neox"), "float32", PROMPT, 40)
+    assert texts(pair, without_modules) == dict.fromkeys(without_modules, expected)
+    assert all(model.held is None for model in models(pair))
+    match(recorded(pair), lab.prompt_tokens(lab.pair("neox"), PROMPT), 30, DynaTree())
+
+
+def test_what_needs_a_module_loads_it_and_it_can_be_let_go_of_again(pair: Pair, lab: Lab) -> None:
+    assert prepare_rounds(pair) is None
+    assert texts(pair, ("ar", "hf"))["hf"] == lab.generate(lab.pair("neox"), "float32", PROMPT, 40)
+    assert pair.target.held is not None
+    for model in models(pair):
+        model.slim()
+    assert all(model.held is None for model in models(pair))
+
+
+@pytest.mark.usefixtures("_as_on_cuda")
+def test_near_ties_are_judged_as_by_modules(lab: Lab) -> None:
+    pair, prefix = fresh(lab, "gpt2", "bfloat16"), lab.prompt_tokens(lab.pair("gpt2"), PROMPT)
+    before = judged(pair.target, prefix, (7, 9))
+    assert prepare_rounds(pair) is None
+    assert judged(pair.target, prefix, (7, 9)) == before
+    lean = fresh(lab, "neox", "bfloat16")
+    before = judged(lean.target, prefix, (7, 9))
+    assert prepare_rounds(lean) is None
+    after = judged(lean.target, prefix, (7, 9))
+    assert after.near_tie is before.near_tie
+    assert after.gap == pytest.approx(before.gap, abs=1e-5)
+    assert lean.target.held is None
+
+
+@pytest.mark.usefixtures("_as_on_cuda")
+def test_a_family_without_a_lean_form_runs_by_its_module_and_holds_it(lab: Lab) -> None:
+    pair = fresh(lab, "qwen3", "float32")
+    held = [model.held for model in models(pair)]
+    assert prepare_rounds(pair) is None
+    forms = [pair.seats.forward(model) for model in models(pair)]
+    assert [getattr(form, "reason", None) for form in forms] == ["Qwen3ForCausalLM has no lean form"] * 2
+    for model in models(pair):
+        model.slim()
+    assert [model.held for model in models(pair)] == held
+    assert texts(pair, ("ar", "alg1"))["alg1"] == lab.generate(lab.pair("qwen3"), "float32", PROMPT, 40)
+
+
+@pytest.mark.usefixtures("_as_on_cuda")
+def test_a_module_that_cannot_be_loaded_again_stays_as_it_is() -> None:
+    module = tiny.build(tiny.FAMILIES["neox"](), seed=1)
+    model, before = LanguageModel(module, "tiny"), {name: weight.clone() for name, weight in module.named_parameters()}
+    form = static_in_place(model)
+    assert isinstance(form, LeanStatic)
+    model.slim()
+    assert model.module is module
+    assert isinstance(model._forward, ModuleForward)
+    assert all(torch.equal(weight, before[name]) for name, weight in module.named_parameters())
+
+
+@pytest.mark.usefixtures("_as_on_cuda")
+def test_the_shapes_and_bytes_of_a_model_are_known_without_its_weights(lab: Lab) -> None:
+    for family in ("neox", "llama"):
+        pair = fresh(lab, family, "bfloat16")
+        before = [(read_bytes(model), shape(model.skeleton)) for model in models(pair)]
+        assert prepare_rounds(pair) is None
+        assert [(read_bytes(model), shape(model.skeleton)) for model in models(pair)] == before
+        assert all(model.held is None for model in models(pair))
+
+
+# Memory
+
+
+class Live(TorchDispatchMode):
+    """Counts the bytes of all tensors that are alive, from some on."""
+
+    def __init__(self, module: Any) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]  # of torch
+        self.bytes = self.most = 0
+        self._known: set[int] = set()
+        for weight in module.parameters():
+            self._see(weight)
+        self.before = self.bytes
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        for leaf in tree_leaves(result):
+            if isinstance(leaf, Tensor):
+                self._see(leaf)
+        return result
+
+    def _see(self, tensor: Tensor) -> None:
+        storage = tensor.untyped_storage()
+        key, size = storage._cdata, storage.nbytes()
+        if key not in self._known:
+            self._known.add(key)
+            self.bytes += size
+            self.most = max(self.most, self.bytes)
+            weakref.finalize(storage, self._lose, key, size)
+
+    def _lose(self, key: int, size: int) -> None:
+        self._known.discard(key)
+        self.bytes -= size
+
+
+@pytest.mark.usefixtures("_as_on_cuda")
+@pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
+@pytest.mark.parametrize("family", ["neox", "llama"])
+def test_a_form_is_made_layer_by_layer_and_never_twice(family: str, dtype: str, tmp_path: Path) -> None:
+    config = tiny.FAMILIES[family](hidden_size=64, num_hidden_layers=16, intermediate_size=256)
+    saved = tiny.save_pair(tmp_path, *(tiny.build(config, seed=1) for _ in range(2)))
+    most: dict[str, float] = {}
+    held: dict[str, float] = {}
+    for name, make in (("beside", static_forward), ("in place", static_in_place)):
+        model = load_pair(str(saved.target), str(saved.draft), device="cpu", dtype=dtype).target
+        room = reading_bytes(model.module)
+        with Live(model.module) as live:
+            form = make(model)
+        assert isinstance(form, LeanStatic)
+        assert live.most <= live.before + room + (name == "beside") * live.before
+        assert room < live.before / 2
+        most[name], held[name] = live.most / live.before, live.bytes / live.before
+    assert most["beside"] > held["beside"] > 1.6
+    assert held["in place"] < 1.1
+    assert most["in place"] < 1.5
+
+
+def test_where_there_is_no_room_the_module_stays_and_the_reason_is_kept(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[torch.device, int]] = []
+    monkeypatch.setattr(forward, "has_room", lambda *given: asked.append(given))
+    assert prepare_rounds(pair) is None
+    form = pair.seats.forward(pair.target)
+    assert isinstance(form, ModuleStatic)
+    assert form.reason == "0.0 GiB more memory would be needed to make the lean form of target"
+    assert asked == [(torch.device("cpu"), reading_bytes(model.module)) for model in models(pair)]
+    assert pair.target.held is not None
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pair.target, "_load", None)
+        asked.clear()
+        static_in_place(pair.target)
+        whole = sum(weight.nbytes for weight in pair.target.module.parameters())
+        assert asked == [(torch.device("cpu"), whole + reading_bytes(pair.target.module))]
+
+
+def test_why_the_slower_way_is_taken_is_reported_when_a_pair_is_loaded(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: list[str] = []
+    monkeypatch.setattr("decoder.decoding_path.has_graphs", lambda _: True)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(forward, "has_room", lambda *_: False)
+        loading.try_rounds(pair, said.append)
+    reason = "0.0 GiB more memory would be needed to make the lean form of"
+    assert said[1:] == [
+        f"graphs run through a Hugging Face module, which is slower: target: {reason} target; draft: {reason} draft"
+    ]
+    said.clear()
+    loading.try_rounds(replace(pair, seats=Seats()), said.append)
+    assert said == ["trying rounds on the device"]
+
+
+# Where rounds are refused
+
+
+def broken_after(count: int) -> Any:
+    """Reading fails in the middle of the layers."""
+    right, seen = weights.empty, list[object]()
+
+    def empty(layer: Any) -> None:
+        right(layer)
+        seen.append(layer)
+        if len(seen) == count:
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB")
+
+    return empty
+
+
+@pytest.mark.parametrize("layers", [1, 2, 3], ids=["target's first", "target's last", "draft's first"])
+def test_a_form_that_cannot_be_made_leaves_the_modules(
+    pair: Pair, lab: Lab, monkeypatch: pytest.MonkeyPatch, layers: int
+) -> None:
+    monkeypatch.setattr(forward, "empty", broken_after(layers))
+    assert prepare_rounds(pair) == "CUDA out of memory. Tried to allocate 2.00 GiB"
+    assert all(isinstance(model._forward, ModuleForward) for model in models(pair))
+    assert not any(pair.seats.form(model) for model in models(pair))
+    expected = lab.generate(lab.pair("neox"), "float32", PROMPT, 40)
+    assert texts(pair) == dict.fromkeys(METHODS, expected)
+
+
+def test_rounds_that_fail_leave_the_modules_and_no_seats(pair: Pair, lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trial, "refusal", lambda *_: pair.seats.take(pair, 20) and "they do not run")
+    assert prepare_rounds(pair) == "they do not run"
+    assert pair.seats._free == []
+    assert pair.seats._forwards == {}
+    assert texts(pair, ("ar",))["ar"] == lab.generate(lab.pair("neox"), "float32", PROMPT, 40)
+
+
+def test_what_was_made_is_gone_before_modules_come_back(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    forms: list[weakref.ref[Any]] = []
+    right = LanguageModel.loaded
+
+    def refuse(pair: Pair, _: object) -> str:
+        forms.extend(weakref.ref(pair.seats.forward(model)) for model in models(pair))
+        return "they do not run"
+
+    def loaded(model: LanguageModel, device: torch.device) -> Any:
+        assert [form() for form in forms] == [None, None]
+        assert released
+        return right(model, device)
+
+    released: list[torch.device] = []
+    monkeypatch.setattr(trial, "release_memory", released.append)
+    monkeypatch.setattr(trial, "refusal", refuse)
+    monkeypatch.setattr(LanguageModel, "loaded", loaded)
+    assert prepare_rounds(pair) == "they do not run"
+    assert len(forms) == 2
+
+
+# What is right
+
+
+@pytest.fixture
+def half(lab: Lab, _as_on_cuda: None) -> Pair:
+    return replace(fresh(lab, "neox", "bfloat16"), seats=Seats(graphs=False))
+
+
+def scored(*rows: tuple[float, ...]) -> Reference:
+    return Reference((1,), (0,) * len(rows), torch.tensor(rows), torch.zeros(0))
+
+
+@pytest.mark.parametrize(
+    ("found", "tie"),
+    [((1, 5, 5), True), ((2, 0, 0), False), ((0, 1, 0), False), ((0, 0, 1), True), ((0, 0), False)],
+)
+def test_only_the_first_token_that_differs_is_judged_by_its_score(found: tuple[int, ...], *, tie: bool) -> None:
+    right = scored((4.0, 3.9, 3.0), (4.0, 3.0, 3.9), (4.0, 3.9, 3.0))
+    assert right.tie(found, 0.06) is tie
+
+
+def altered(patch: pytest.MonkeyPatch, change: Any, rules: list[Rules | None] | None = None) -> list[object]:
+    """Texts of the device, changed; returns the prompts."""
+    right, prompts = trial._text, list[object]()
+
+    def text(session: Any) -> Any:
+        found = list(right(session))
+        if type(session).__name__ != "ResidentSession":
+            return found
+        prompts.append(tuple(session.text[:6]))
+        return change(found, prompts[-1])
+
+    patch.setattr(trial, "_text", text)
+    if rules:
+        patch.setattr(trial, "TRIED", tuple(rules))
+    return prompts
+
+
+def test_a_near_tie_is_no_fault_and_another_prompt_is_tried(half: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    right = {reference.prompt: reference for reference in trial.references(half)}
+
+    def second(found: list[int], prompt: Any) -> list[int]:
+        """Another token in the place of the third, in the first prompt."""
+        return [*found[:2], found[2] + 1, *found[3:]] if prompt == trial.PROMPTS[0] else found
+
+    monkeypatch.setattr(trial, "_error", lambda *_: (0.01, 20.0))
+    prompts = altered(monkeypatch, second, [None])
+    token = right[trial.PROMPTS[0]].text[2]
+    near = right[trial.PROMPTS[0]].target.clone()
+    near[7, token + 1] = near[7, token] - 1e-3
+    references = [replace(right[trial.PROMPTS[0]], target=near), *list(right.values())[1:]]
+    assert refusal(half, references) is None
+    assert prompts == list(trial.PROMPTS[:2])
+    far = near.clone()
+    far[7, token + 1] = far[7, token] - 5.0
+    assert "instead of" in (refusal(half, [replace(references[0], target=far), *references[1:]]) or "")
+
+
+def test_a_tie_is_as_near_as_the_logits_are_off(half: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    errors: list[float] = []
+
+    def never(_: object, __: object, error: float) -> bool:
+        errors.append(error)
+        return False
+
+    monkeypatch.setattr(Reference, "tie", never)
+    altered(monkeypatch, lambda found, _: [found[0] + 1, *found[1:]], [None])
+    right = trial.references(half)
+    assert "instead of" in (refusal(half, right) or "")
+    off, largest = trial._error(half, half.target, right, [each.target for each in right])
+    assert errors == [max(off, largest * torch.finfo(torch.bfloat16).eps)]
+    assert errors[0] < 0.05 * largest
+
+
+@pytest.mark.parametrize("role", ["target", "draft"])
+def test_forms_whose_logits_are_far_off_are_refused_whatever_they_write(
+    half: Pair, monkeypatch: pytest.MonkeyPatch, role: str
+) -> None:
+    right, form = LeanStatic.computed, half.seats.forward(half.target if role == "target" else half.draft)
+
+    def off(self: LeanStatic, *given: Any) -> Tensor:
+        logits = right(self, *given)
+        return logits * 1.3 if self is form else logits
+
+    monkeypatch.setattr(LeanStatic, "computed", off)
+    assert (refusal(half) or "").startswith(f"the {role}'s logits differ by ")
+    monkeypatch.setattr(LeanStatic, "computed", lambda self, *given: right(self, *given) * torch.nan)
+    assert (refusal(half) or "").startswith("the target's logits differ by nan")
+
+
+# Pairs of the benchmarks
+
+
+@pytest.fixture
+def _as_if_it_had_graphs(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (shapes, loading):
+        monkeypatch.setattr(module, "has_graphs", lambda _: True)
+
+
+@pytest.fixture
+def config(lab: Lab, tmp_path: Path) -> str:
+    path = tmp_path / "config.json"
+    path.write_text((lab.pair("neox").target / "config.json").read_text(encoding="utf-8"), encoding="utf-8")
+    return str(path)
+
+
+@pytest.mark.usefixtures("_as_on_cuda", "_as_if_it_had_graphs")
+def test_random_weights_are_tried_and_held_once(config: str) -> None:
+    said: list[str] = []
+    pair = shapes.random_pair(config, config, device="cpu", dtype="bfloat16", report=said.append)
+    assert "trying rounds on the device" in said
+    assert pair.seats.refused is None
+    assert all(pair.seats.form(model) and model.held is None for model in models(pair))
+
+
+@pytest.mark.usefixtures("_as_on_cuda", "_as_if_it_had_graphs")
+def test_random_weights_come_back_as_they_were(config: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loading, "prepare_rounds", lambda _: None)
+    pair = shapes.random_pair(config, config, device="cpu", dtype="bfloat16")
+    for model in models(pair):
+        again = dict(model.loaded(torch.device("cpu")).named_parameters())
+        assert all(torch.equal(weight, again[name]) for name, weight in model.held.named_parameters())
+
+
+def test_random_weights_are_made_on_one_device_wherever_they_are_wanted() -> None:
+    asked: list[torch.device] = []
+
+    def make(device: torch.device) -> Any:
+        asked.append(device)
+        return torch.nn.Linear(1, 1)
+
+    made = shapes._made_on(torch.device("cpu"), make)(ELSEWHERE)
+    assert asked == [torch.device("cpu")]
+    assert made.weight.device == ELSEWHERE
+
+
+@pytest.mark.usefixtures("_as_on_cuda", "_as_if_it_had_graphs")
+def test_a_capture_that_fails_leaves_a_benchmark_of_random_weights_to_the_host(
+    config: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise RuntimeError("operation not permitted when stream is capturing")
+
+    said: list[str] = []
+    monkeypatch.setattr("decoder.session.cuda_graph.slots.captured", fail)
+    pair = shapes.random_pair(config, config, device="cpu", dtype="float32", report=said.append)
+    assert pair.seats.refused == "operation not permitted when stream is capturing"
+    assert pair.seats.refused in said[-1]
+    assert all(isinstance(model._forward, ModuleForward) for model in models(pair))
+
+
+@pytest.mark.usefixtures("_as_on_cuda", "_as_if_it_had_graphs")
+def test_a_random_draft_takes_the_place_of_its_module_and_the_target_keeps_its_form(lab: Lab) -> None:
+    saved, forms = lab.pair("neox"), list[Any]()
+    right = static_in_place
+
+    def noted(model: LanguageModel) -> Any:
+        forms.append(model.name)
+        return right(model)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(trial, "static_in_place", noted)
+        pair = shapes.loaded_pair(str(saved.target), str(saved.draft), device="cpu", dtype="float32")
+    assert forms == ["target", "draft", "draft (random head)"]
+    assert all(pair.seats.form(model) and model.held is None for model in models(pair))
+    (summary,) = (
+        event for event in decode(pair, PROMPT, RunConfig(("linear", "ar"), 30)) if isinstance(event, Summary)
+    )
+    assert summary.methods["linear"].identical_to_ar
+
+
+@pytest.mark.usefixtures("_as_on_cuda", "_as_if_it_had_graphs")
+def test_a_random_draft_of_a_refused_pair_is_not_tried(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Pair] = []
+    monkeypatch.setattr(loading, "prepare_rounds", lambda pair: asked.append(pair) or "it does not")  # type: ignore[func-returns-value]
+    saved = lab.pair("neox")
+    pair = shapes.loaded_pair(str(saved.target), str(saved.draft), device="cpu", dtype="float32")
+    assert (len(asked), pair.seats.refused) == (1, "it does not")

@@ -1,0 +1,368 @@
+"""What a graph repeats is what plain calls compute: recorded on a CPU, captured on a GPU."""
+
+import threading
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+
+import pytest
+import torch
+
+from decoder import RunConfig, Steering, decode, load_pair, methods
+from decoder.config import DynaTree, Linear, Rules
+from decoder.decoding_path import decoding_path
+from decoder.device import Graphs, without_gradients
+from decoder.events import Round
+from decoder.forward.near_tie import judged
+from decoder.models.pair import Pair
+from decoder.session.cuda_graph.compile_trial import compile_pair
+from decoder.session.cuda_graph.pass_sizes import passes
+from decoder.session.cuda_graph.session import ResidentSession
+from decoder.session.cuda_graph.slots import Seats
+from decoder.session.cuda_graph.static_shapes import Shape
+from decoder.session.protocol import Outcome
+from tests.decoder.makers import Lab
+from tests.decoder.session.cuda_graph.matching import Turns, match, recorded, records, resident
+from tests.decoder.session.cuda_graph.scripted_models import WIDE, Dice
+
+PROMPT = "The tree grows"
+SMALL = DynaTree(d0=2, d_max=3, window=2, eta_d=1, eta_h=0.3, target_acceptance=0.4, rho_stop=0.1, rho_deep=0.2)
+METHODS: dict[str, Rules | None] = {
+    "ar": None,
+    "linear": Linear(3),
+    "bfs": SMALL,
+    "best": replace(SMALL, selection="best", n_max=5),
+}
+gpu = pytest.mark.skipif(
+    not torch.cuda.is_available(),
+    reason="needs a CUDA device: torch sees none, so there is nothing to capture graphs on",
+)
+
+
+@pytest.mark.parametrize(
+    ("family", "by_module", "method"),
+    [
+        *(("neox", False, method) for method in METHODS),
+        ("neox", True, "best"),
+        ("llama", False, "best"),
+        ("llama", True, "bfs"),
+        ("qwen3", True, "bfs"),
+        ("gpt2", True, "linear"),
+    ],
+)
+def test_a_record_of_the_device_s_work_repeats_every_round(lab: Lab, family: str, by_module: bool, method: str) -> None:  # noqa: FBT001 - a parameter
+    """A record knows no Python: a number that the host put into it would be the same in every round."""
+    pair = lab.pair(family)
+    loaded = recorded(lab.loaded(pair, "float64"), by_module=by_module)
+    rounds = match(loaded, lab.prompt_tokens(pair, PROMPT), 24, METHODS[method])
+    assert records(loaded) < len(rounds)
+
+
+def test_the_next_text_is_decoded_by_the_records_of_the_first_whatever_knobs_are_turned(lab: Lab) -> None:
+    pair = lab.pair("neox")
+    loaded = recorded(lab.loaded(pair, "float64"))
+    prompt = lab.prompt_tokens(pair, PROMPT)
+    match(loaded, prompt, 30, METHODS["best"])
+    before = records(loaded)
+    turns: Turns = {
+        1: [("tau_h", 0.6), ("tau_l", 0.5)],
+        3: [("rho_stop", 0.11)],
+        4: [("rho_deep", 0.3), ("d0", 1.0)],
+        5: [("n_max", 8), ("history", 0)],
+    }
+    match(loaded, prompt[2:], 30, METHODS["best"], turns)
+    (seat,) = loaded.seats._free
+    assert len([key for key in seat._captured if isinstance(key[0], Shape)]) == 1
+    assert records(loaded) <= before + 1  # a larger tree may need a larger verification
+
+
+def test_to_capture_a_verification_leaves_everything_as_it_was(lab: Lab) -> None:
+    """Tried out, it moves the draft's rows, which nobody computes again, and commits tokens."""
+    pair = lab.pair("neox")
+    loaded = recorded(lab.loaded(pair, "float64"))
+    session = resident(loaded, lab.prompt_tokens(pair, PROMPT), 20, METHODS["best"])
+    session.prefill()
+    seat = session._seat
+    length = len(session.text)
+    with without_gradients():
+        # As if the second of several siblings were accepted, so that its row must move.
+        seat.board.nodes[3, 1:] += 3
+        state = [seat.draft.store, *seat.board._all()]
+        before = [tensor.clone() for tensor in state]
+        repeated = seat.verification(8, length)
+        assert all(bool((now == was).all()) for now, was in zip(state, before, strict=True))
+        repeated()
+        assert int(seat.board.length) > length
+        assert bool((seat.draft.store != before[0]).any())
+
+
+def test_elsewhere_than_on_cuda_work_is_just_done() -> None:
+    done: list[str] = []
+    graphs = Graphs(torch.device("cpu"))
+    repeated = graphs.capture(lambda: done.append("work"), lambda: done.append("undone"))
+    assert done == []
+    repeated()
+    assert done == ["work"]
+
+
+# On a GPU
+
+
+def on_gpu(lab: Lab, name: str, dtype: str, *, graphs: bool = True) -> Pair:
+    pair = lab.pair(name)
+    loaded: Pair = lab._once(
+        ("on the GPU", pair, dtype), lambda: load_pair(str(pair.target), str(pair.draft), device="cuda", dtype=dtype)
+    )
+    return replace(loaded, seats=Seats(graphs=graphs))
+
+
+def played(pair: Pair, prompt: Sequence[int], limit: int, rules: Rules | None) -> list[Outcome]:
+    session = resident(pair, prompt, limit, rules)
+    session.prefill()
+    found = [session.step(())]
+    while not found[-1].finished:
+        found.append(session.step(()))
+    return found
+
+
+@contextmanager
+def no_hidden_waits() -> Iterator[None]:
+    """Every call that waits for the device, other than for an event, is an error."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch calls the mode a prototype
+        torch.cuda.set_sync_debug_mode("error")
+        try:
+            yield
+        finally:
+            torch.cuda.set_sync_debug_mode("default")
+
+
+@gpu
+@pytest.mark.gpu
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "bfloat16"])
+@pytest.mark.parametrize("family", ["neox", "llama", "gpt2"])
+def test_graphs_give_the_rounds_of_plain_calls(lab: Lab, family: str, dtype: str, method: str) -> None:
+    prompt = lab.prompt_tokens(lab.pair(family), PROMPT)
+    by_graph = played(on_gpu(lab, family, dtype), prompt, 60, METHODS[method])
+    by_call = played(on_gpu(lab, family, dtype, graphs=False), prompt, 60, METHODS[method])
+    assert [outcome.tree for outcome in by_graph] == [outcome.tree for outcome in by_call]
+    assert [outcome.committed for outcome in by_graph] == [outcome.committed for outcome in by_call]
+    assert [outcome.knobs for outcome in by_graph] == [outcome.knobs for outcome in by_call]
+
+
+@gpu
+@pytest.mark.gpu
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("family", ["neox", "llama", "gpt2", "qwen3"])
+def test_graphs_give_the_rounds_of_the_host(lab: Lab, family: str, method: str) -> None:
+    prompt = lab.prompt_tokens(lab.pair(family), PROMPT)
+    match(on_gpu(lab, family, "float64"), prompt, 100, METHODS[method])
+
+
+@gpu
+@pytest.mark.gpu
+@pytest.mark.parametrize("dtype", ["float64", "float16"])
+@pytest.mark.parametrize("family", ["neox", "llama", "gpt2"])
+def test_graphs_of_chosen_sizes_give_the_rounds_of_plain_calls(lab: Lab, family: str, dtype: str) -> None:
+    prompt = lab.prompt_tokens(lab.pair(family), PROMPT)
+    rounds = []
+    for graphs in (True, False):
+        pair = on_gpu(lab, family, dtype, graphs=graphs)
+        pair.seats.pace = Dice(7)
+        rounds.append(played(pair, prompt, 100, WIDE))
+    by_graph, by_call = rounds
+    assert [outcome.tree for outcome in by_graph] == [outcome.tree for outcome in by_call]
+    assert [outcome.committed for outcome in by_graph] == [outcome.committed for outcome in by_call]
+    assert {len(outcome.tree) > 1 for outcome in by_graph} == {False, True}
+
+
+@gpu
+@pytest.mark.gpu
+@pytest.mark.parametrize("family", ["neox", "llama-strange"])
+def test_rounds_that_choose_their_size_by_real_times_write_the_text(lab: Lab, family: str) -> None:
+    pair = on_gpu(lab, family, "float64")
+    for start in range(3):
+        prompt = lab.prompt_tokens(lab.pair(family), PROMPT)[start:]
+        plain = [token for outcome in played(pair, prompt, 100, None) for token in outcome.committed]
+        chosen = [token for outcome in played(pair, prompt, 100, WIDE) for token in outcome.committed]
+        assert chosen == plain
+
+
+@gpu
+@pytest.mark.gpu
+@pytest.mark.parametrize("method", METHODS)
+def test_a_second_text_and_a_turned_knob_use_the_same_graphs(lab: Lab, method: str) -> None:
+    prompt = lab.prompt_tokens(lab.pair("neox"), PROMPT)
+    pair = on_gpu(lab, "neox", "float64")
+    for text in (prompt, prompt[1:], prompt[2:]):
+        match(pair, text, 60, METHODS[method], {2: [("tau_h", 0.7), ("rho_stop", 0.12)]})
+    assert len(pair.seats._free) == 1
+
+
+@gpu
+@pytest.mark.gpu
+@pytest.mark.parametrize("method", METHODS)
+def test_a_round_waits_for_the_device_once_and_nowhere_else(lab: Lab, method: str) -> None:
+    prompt = lab.prompt_tokens(lab.pair("neox"), PROMPT)
+    pair = on_gpu(lab, "neox", "float32")
+    played(pair, prompt, 60, METHODS[method])  # captures all graphs
+    session = resident(pair, prompt, 60, METHODS[method])
+    session.prefill()
+    rounds, finished = 0, None
+    with no_hidden_waits():
+        while not finished:
+            finished = session.step(()).finished
+            rounds += 1
+    assert session.waits == rounds
+
+
+@gpu
+@pytest.mark.gpu
+def test_a_hidden_wait_would_be_noticed() -> None:
+    number = torch.ones(1, device="cuda")
+    with no_hidden_waits(), pytest.raises(RuntimeError):
+        number.item()
+
+
+@gpu
+@pytest.mark.gpu
+def test_later_texts_take_no_more_memory(lab: Lab) -> None:
+    prompt = lab.prompt_tokens(lab.pair("llama"), PROMPT)
+    pair = on_gpu(lab, "llama", "float32")
+    for rules in METHODS.values():
+        played(pair, prompt, 60, rules)
+    used = torch.cuda.memory_allocated()
+    for rules in METHODS.values():
+        played(pair, prompt, 60, rules)
+    assert torch.cuda.memory_allocated() <= used
+
+
+@gpu
+@pytest.mark.gpu
+def test_graphs_are_captured_while_another_thread_uses_the_device(lab: Lab) -> None:
+    prompt = lab.prompt_tokens(lab.pair("neox"), PROMPT)
+    stopped, failed = threading.Event(), list[BaseException]()
+
+    def meter() -> None:
+        try:
+            while not stopped.is_set():
+                torch.zeros(8, device="cuda").sum().item()
+        except RuntimeError as error:
+            failed.append(error)
+
+    other = threading.Thread(target=meter)
+    other.start()
+    try:
+        match(on_gpu(lab, "neox", "float64"), prompt, 40, SMALL)
+    finally:
+        stopped.set()
+        other.join()
+    assert not failed
+
+
+@gpu
+@pytest.mark.gpu
+@pytest.mark.parametrize("method", METHODS)
+def test_parts_of_a_round_take_no_longer_than_the_round(lab: Lab, method: str) -> None:
+    prompt = lab.prompt_tokens(lab.pair("neox"), PROMPT)
+    rounds = played(on_gpu(lab, "neox", "float32"), prompt, 60, METHODS[method])
+    assert all(outcome.verify_s and outcome.verify_s > 0 for outcome in rounds)
+    parts = sum((outcome.draft_s or 0) + (outcome.verify_s or 0) for outcome in rounds)
+    assert parts <= sum(outcome.round_s for outcome in rounds) * 1.001
+
+
+@gpu
+@pytest.mark.gpu
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("dtype", ["float64", "float16", "bfloat16"])
+@pytest.mark.parametrize("family", ["neox", "llama", "gpt2"])
+def test_compiled_passes_are_captured_too(lab: Lab, monkeypatch: pytest.MonkeyPatch, family: str, dtype: str) -> None:
+    """Kept whatever they take; in half precision they round otherwise, so that only texts of one form are compared."""
+    monkeypatch.setattr("decoder.session.cuda_graph.compile_trial.PAYS", float("inf"))
+    pair, lines = on_gpu(lab, family, dtype), list[str]()
+    compile_pair(pair, lines.append, passes(METHODS.values()))
+    assert [line.split(":")[0] for line in lines if "x the time, kept" in line] == ["compiled draft", "compiled target"]
+    prompt = lab.prompt_tokens(lab.pair(family), PROMPT)
+    if dtype == "float64":
+        match(pair, prompt, 60, METHODS["best"])
+    plain = [token for outcome in played(pair, prompt, 60, None) for token in outcome.committed]
+    assert len(plain) == 60
+
+
+@gpu
+@pytest.mark.gpu
+def test_the_embedded_pair_is_held_once_and_decoded_by_graphs() -> None:
+    before = torch.cuda.memory_allocated()
+    pair = load_pair(device="cuda", dtype="float32")
+    assert decoding_path(pair).name == "cuda graphs"
+    assert (pair.target.held, pair.draft.held) == (None, None)
+    models = (pair.target.skeleton, pair.draft.skeleton)
+    weights = sum(weight.nbytes for module in models for weight in module.parameters())
+    (seat,) = pair.seats._free
+    stores = seat.target.store.nbytes + seat.draft.store.nbytes
+    assert torch.cuda.memory_allocated() - before < 1.3 * weights + stores + 2**27
+
+
+@gpu
+@pytest.mark.gpu
+@pytest.mark.parametrize("by_module", [False, True])
+def test_both_devices_find_the_same_gap_between_two_tokens(lab: Lab, by_module: bool) -> None:  # noqa: FBT001 - a parameter
+    prefix, pair = lab.prompt_tokens(lab.pair("neox"), PROMPT), lab.pair("neox")
+    verdicts = [
+        judged(
+            load_pair(str(pair.target), str(pair.draft), device=device, dtype="float16").target,
+            prefix,
+            (7, 9),
+            by_module=by_module,
+        )
+        for device in ("cpu", "cuda")
+    ]
+    assert verdicts[0].gap == pytest.approx(verdicts[1].gap, abs=1e-4)
+
+
+@gpu
+@pytest.mark.gpu
+def test_all_methods_race_on_the_device_and_write_the_same_text(lab: Lab) -> None:
+    names = ("dynatree", "ar", "linear", "fixed", "alg1", "hf")
+    config = RunConfig(names, 60, dynatree=DynaTree())
+    pair = on_gpu(lab, "neox", "float64")
+    events = list(decode(pair, PROMPT, config, Steering()))
+    texts = {
+        method: [
+            token
+            for event in events
+            if isinstance(event, Round) and event.method == method
+            for token in event.committed
+        ]
+        for method in names
+    }
+    assert texts == dict.fromkeys(names, lab.generate(lab.pair("neox"), "float64", PROMPT, 60))
+    assert len(pair.seats._free) == 4
+
+
+@gpu
+@pytest.mark.gpu
+def test_cuda_pairs_are_decoded_on_the_device_unless_they_must_be_exact(lab: Lab) -> None:
+    pair = on_gpu(lab, "neox", "float32")
+    config = RunConfig(dynatree=DynaTree())
+    assert isinstance(methods.METHODS["ar"].open(pair, [1, 2], config), ResidentSession)
+    assert isinstance(methods.METHODS["dynatree"].open(pair, [1, 2], config), ResidentSession)
+    exact = replace(pair, exact=True)
+    assert not isinstance(methods.METHODS["dynatree"].open(exact, [1, 2], config), ResidentSession)
+
+
+@gpu
+@pytest.mark.gpu
+@pytest.mark.parametrize(
+    ("method", "rules"),
+    [("ar", DynaTree()), ("linear", DynaTree()), ("fixed", DynaTree()), ("dynatree", DynaTree()), ("auto", DynaTree())],
+)
+def test_the_embedded_pair_writes_the_same_text_on_both_devices_in_float32(method: str, rules: DynaTree) -> None:
+    config = RunConfig((method,), 128, dynatree=rules, auto=WIDE)
+    texts = []
+    for device in ("cpu", "cuda"):
+        events = decode(load_pair(device=device, dtype="float32"), "The old man looked at the sea and", config)
+        texts.append([token for event in events if isinstance(event, Round) for token in event.committed])
+    assert texts[0] == texts[1]

@@ -1,0 +1,119 @@
+"""What the host drives by the weights of graphs is what modules compute, row for row."""
+
+import random
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from decoder.config import DynaTree, Rules, RunConfig
+from decoder.forward.hf import ModuleForward
+from decoder.forward.protocol import Forward
+from decoder.forward.static.host_driven import LeanHost, aligned
+from decoder.forward.static.layers import LeanStatic
+from decoder.forward.static.static_forward import static_forward
+from decoder.models.pair import Pair
+from decoder.session.host import TreeSession
+from tests.decoder.makers import Lab
+from tests.decoder.session.cuda_graph.matching import check
+from tests.decoder.session.cuda_graph.stand_in_device import ELSEWHERE, moved
+
+PROMPT = "The tree grows"
+
+
+def host(pair: Pair, *, draft: bool = False) -> LeanHost:
+    form = static_forward(pair.draft if draft else pair.target)
+    assert isinstance(form, LeanStatic)
+    return LeanHost(form)
+
+
+def grown(forward: Forward) -> list[Tensor]:
+    """Logits of a text, of trees after it that are kept in part, and of more text than there was room for."""
+    luck, cache = random.Random(4), forward.new_cache(9)
+    found = [forward.read(cache, [5, 6, 7])]
+    for size in (4, 1, 6):
+        parents = [-1, *(luck.randrange(node) for node in range(1, size))]
+        paths: list[list[int]] = []
+        for node, parent in enumerate(parents):
+            paths.append([*(paths[parent] if parent >= 0 else []), node])
+        visible = np.zeros((size, size), dtype=np.bool_)
+        for node, path in enumerate(paths):
+            visible[node, path] = True
+        positions = [cache.length + len(path) - 1 for path in paths]
+        cache.reserve(cache.used + size)
+        found.append(forward.forward(cache, [luck.randrange(200) for _ in parents], positions, visible))
+        cache.keep([cache.length + node for node in max(paths, key=len)])
+    cache.reserve(cache.used + 20)
+    found.append(forward.read(cache, list(range(20, 40))))
+    found.append(cache.keys_values())
+    return found
+
+
+@pytest.mark.parametrize("family", ["neox", "llama", "neox-strange", "llama-strange"])
+@torch.inference_mode()
+def test_trees_and_texts_have_the_logits_keys_and_values_of_the_module(lab: Lab, family: str) -> None:
+    pair: Pair = lab.loaded(lab.pair(family), "float64")
+    right, found = grown(ModuleForward(pair.target.module)), grown(host(pair))
+    far = 1e-4 if family.startswith("llama") else 1e-10  # whose module computes norms in float32
+    for one, other in zip(right, found, strict=True):
+        assert one.shape == other.shape
+        assert float((one - other).abs().max()) < far
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+@torch.inference_mode()
+def test_in_half_precision_they_are_those_of_graphs(lab: Lab, dtype: str) -> None:
+    pair: Pair = lab.loaded(lab.pair("neox"), dtype)
+    right, found = grown(ModuleForward(pair.target.module)), grown(host(pair))
+    for one, other in zip(right, found, strict=True):
+        assert one.dtype == other.dtype
+        assert 0 <= float((one - other).abs().max()) < 0.1 * float(one.abs().max())
+
+
+@pytest.mark.parametrize("rules", [None, DynaTree(), DynaTree(selection="best", n_max=7)], ids=["ar", "bfs", "best"])
+def test_rounds_of_the_host_are_those_of_modules(lab: Lab, rules: Rules | None) -> None:
+    pair: Pair = lab.loaded(lab.pair("neox"), "float64")
+    prompt, rounds = lab.prompt_tokens(lab.pair("neox"), PROMPT), list[list[Any]]()
+    for forwards in (
+        (ModuleForward(pair.target.module), ModuleForward(pair.draft.module)),
+        (host(pair), host(pair, draft=True)),
+    ):
+        with pytest.MonkeyPatch.context() as patch:
+            for model, forward in zip((pair.target, pair.draft), forwards, strict=True):
+                patch.setattr(model, "_forward", forward)
+            session, played = TreeSession(pair, prompt, RunConfig(max_new_tokens=40), rules), list[Any]()
+            session.prefill()
+            while not played or not played[-1].finished:
+                played.append(session.step(()))
+            rounds.append(played)
+    for one, other in zip(*rounds, strict=True):
+        check(one, other)
+
+
+@torch.inference_mode()
+def test_what_the_host_asks_for_is_computed_where_the_weights_are(lab: Lab) -> None:
+    pair: Pair = lab.loaded(lab.pair("neox"), "float32")
+    form = moved(static_forward(pair.target))
+    assert isinstance(form, LeanStatic)
+    forward = LeanHost(form)
+    cache = forward.new_cache(20)
+    assert cache.store.device == ELSEWHERE
+    assert forward.read(cache, [1, 2, 3]).device == ELSEWHERE
+    assert forward.forward(cache, [4, 5, 6], [3, 4, 4], np.tri(3, dtype=np.bool_)).device == ELSEWHERE
+    cache.keep([3, 5])
+    assert (cache.length, cache.used) == (5, 5)
+
+
+@pytest.mark.parametrize(("rows", "wanted"), [(1, 8), (8, 8), (9, 16), (250, 256)])
+def test_a_mask_is_as_wide_as_kernels_want_it(rows: int, wanted: int) -> None:
+    assert aligned(rows) == wanted
+
+
+def test_a_cache_takes_no_rotations_that_graphs_would_keep(lab: Lab) -> None:
+    forward = host(lab.loaded(lab.pair("neox"), "float32"))
+    before = dict(forward._form._rotations)
+    with torch.inference_mode():
+        forward.new_cache(77)
+    assert forward._form._rotations == before

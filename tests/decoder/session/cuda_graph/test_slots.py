@@ -1,0 +1,261 @@
+"""Seats, waits and clocks of rounds on the device."""
+
+import random
+import time
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from decoder.config import DynaTree, Fixed, Linear, Rules, RunConfig
+from decoder.session.cuda_graph.session import ResidentSession
+from decoder.session.cuda_graph.static_shapes import DEEPEST, MOST_NODES, MOST_ROWS, slots
+from decoder.session.host import TreeSession
+from decoder.session.protocol import Outcome
+from decoder.session.steering import Turn
+from tests.decoder.makers import Lab
+from tests.decoder.session.cuda_graph.matching import check, match, recorded, resident, seated
+
+PROMPT = "The tree grows"
+METHODS: dict[str, Rules | None] = {"ar": None, "linear": Linear(), "fixed": Fixed(), "dynatree": DynaTree()}
+ASKS_THE_DEVICE = {"aten::_local_scalar_dense", "aten::nonzero", "aten::masked_select", "aten::equal", "aten::_unique2"}
+
+
+class Watch(TorchDispatchMode):
+    """Notes which operations run."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]  # of torch
+        self.names: list[str] = []
+        self.made: list[int] = []
+        """Bytes of each new tensor."""
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.names.append(func._schema.name)
+        result = func(*args, **(kwargs or {}))
+        if isinstance(result, torch.Tensor) and not func.is_view and not func._schema.is_mutable:
+            self.made.append(result.nbytes)
+        return result
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_round_waits_once(lab: Lab, method: str) -> None:
+    pair = lab.pair("neox")
+    session = resident(seated(lab.loaded(pair, "float32")), lab.prompt_tokens(pair, PROMPT), 60, METHODS[method])
+    session.prefill()
+    rounds, finished = 0, None
+    while not finished:
+        finished = session.step(()).finished
+        rounds += 1
+        assert session.waits == rounds
+
+
+@pytest.mark.parametrize("by_module", [False, True], ids=["lean", "module"])
+@pytest.mark.parametrize("method", METHODS)
+def test_no_operation_of_a_round_asks_the_device_for_a_number(lab: Lab, method: str, by_module: bool) -> None:  # noqa: FBT001 - a parameter
+    pair = lab.pair("llama")
+    loaded = seated(lab.loaded(pair, "float32"), by_module=by_module)
+    session = resident(loaded, lab.prompt_tokens(pair, PROMPT), 20, METHODS[method])
+    session.prefill()
+    with Watch() as watch:
+        session.step(())
+        session.step(())
+    assert "aten::index_copy_" in watch.names
+    assert not ASKS_THE_DEVICE & set(watch.names)
+
+
+def test_that_an_operation_asks_for_a_number_would_be_noticed() -> None:
+    with Watch() as watch:
+        torch.ones(3).sum().item()
+        torch.ones(3).nonzero()
+    assert set(watch.names) >= {"aten::_local_scalar_dense", "aten::nonzero"}
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_no_round_makes_room_for_keys_and_values(lab: Lab, method: str) -> None:
+    pair = lab.pair("long")
+    prompt = [7 * place % 260 for place in range(1000)]
+    session = resident(seated(lab.loaded(pair, "float32")), prompt, 20, METHODS[method])
+    session.prefill()
+    with Watch() as watch:
+        session.step(())
+    assert max(watch.made) < session._seat.target.store.nbytes / 2
+
+
+def test_a_text_leaves_its_seat_to_the_next(lab: Lab) -> None:
+    pair = lab.pair("neox")
+    loaded, prompt = recorded(lab.loaded(pair, "float64")), lab.prompt_tokens(pair, PROMPT)
+    seen = set()
+    for method in ("dynatree", "ar", "fixed", "linear", "dynatree"):
+        match(loaded, prompt, 30, METHODS[method])
+        (seat,) = loaded.seats._free
+        seen.add((seat.target.store.data_ptr(), seat.draft.store.data_ptr(), seat.board.report.data_ptr()))
+    assert len(seen) == 1
+
+
+def test_what_an_earlier_text_left_behind_poisons_nothing(lab: Lab) -> None:
+    pair = lab.pair("llama")
+    loaded, prompt = recorded(lab.loaded(pair, "float64")), lab.prompt_tokens(pair, PROMPT)
+    match(loaded, prompt, 30, DynaTree())
+    (seat,) = loaded.seats._free
+    for store in (seat.target.store, seat.draft.store):
+        store.fill_(torch.nan)
+    match(loaded, prompt, 30, DynaTree())
+
+
+def test_several_sessions_at_once_do_not_disturb_each_other(lab: Lab) -> None:
+    pair = lab.pair("neox")
+    loaded, prompt = recorded(lab.loaded(pair, "float64")), lab.prompt_tokens(pair, PROMPT)
+    config = RunConfig(max_new_tokens=40)
+    lanes = {
+        method: (TreeSession(loaded, prompt, config, rules), resident(loaded, prompt, 40, rules))
+        for method, rules in METHODS.items()
+    }
+    for sessions in lanes.values():
+        for session in sessions:
+            session.prefill()
+    luck = random.Random(1)
+    while lanes:
+        method = luck.choice(sorted(lanes))
+        host, device = lanes[method]
+        expected = host.step(())
+        check(device.step(()), expected)
+        if expected.finished:
+            del lanes[method]
+    assert len(loaded.seats._free) == len(METHODS)
+
+
+def test_a_longer_text_takes_a_larger_seat_in_place_of_the_small_one(lab: Lab) -> None:
+    loaded = seated(lab.loaded(lab.pair("long"), "float32"))
+    small = resident(loaded, [1, 2, 3], 8, DynaTree())
+    small.close()
+    large = resident(loaded, [1] * 900, 100, DynaTree())
+    assert large._seat is not small._seat
+    assert loaded.seats._free == []
+    large.close()
+    again = resident(loaded, [1, 2, 3], 8, DynaTree())
+    assert again._seat is large._seat
+
+
+def test_a_seat_has_room_for_both_models_rows(lab: Lab) -> None:
+    """Both stores are as long as the ranges that are read, so one of them may end sooner."""
+    loaded = seated(lab.loaded(lab.pair("long"), "float32"))
+    for longest in range(100, 1100, 37):
+        session = resident(loaded, [1] * (longest - 50), 50, DynaTree())
+        seat = session._seat
+        assert seat.target.store.shape[3] >= slots(longest + DEEPEST + 1 + MOST_NODES)
+        assert seat.draft.store.shape[3] >= slots(longest + DEEPEST + 1 + MOST_ROWS)
+        session.close()
+        larger = resident(loaded, [1] * (longest - 30), 50, DynaTree())
+        assert larger._seat.draft.store.shape[3] >= slots(longest + 20 + DEEPEST + 1 + MOST_ROWS)
+        larger.close()
+
+
+def test_a_session_gives_its_seat_back_once(lab: Lab) -> None:
+    pair = lab.pair("neox")
+    loaded = seated(lab.loaded(pair, "float32"))
+    for rules in METHODS.values():
+        session = resident(loaded, lab.prompt_tokens(pair, PROMPT), 3, rules)
+        session.prefill()
+        while not session.step(()).finished:
+            pass
+        session.close()
+        session.close()
+        assert len(loaded.seats._free) == 1
+
+
+def test_other_models_do_not_take_each_other_s_seats(lab: Lab) -> None:
+    neox, llama = (recorded(lab.loaded(lab.pair(name), "float64")) for name in ("neox", "llama"))
+    llama = replace(llama, seats=neox.seats)
+    for pair, name in ((neox, "neox"), (llama, "llama"), (neox, "neox")):
+        match(pair, lab.prompt_tokens(lab.pair(name), PROMPT), 20, DynaTree())
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_stages_are_told_in_their_order_with_what_is_known_by_then(lab: Lab, method: str) -> None:
+    pair = lab.pair("neox")
+    session = resident(seated(lab.loaded(pair, "float64")), lab.prompt_tokens(pair, PROMPT), 20, METHODS[method])
+    session.prefill()
+    told: list[tuple[str, int, int]] = []
+
+    def at_stage(name: str, outcome: Outcome) -> float:
+        told.append((name, len(outcome.tree), len(outcome.committed)))
+        assert (outcome.verify_s is None) == (name == "drafted")
+        return 0.0
+
+    outcome = session.step((), at_stage)
+    assert told == [("drafted", len(outcome.tree), 0), ("verified", len(outcome.tree), len(outcome.committed))]
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_time_that_a_round_is_held_is_no_part_of_it(lab: Lab, monkeypatch: pytest.MonkeyPatch, method: str) -> None:
+    passed, held = time.perf_counter, [0.0]
+    monkeypatch.setattr(time, "perf_counter", lambda: passed() + held[0])
+    pair = lab.pair("neox")
+    session = resident(seated(lab.loaded(pair, "float32")), lab.prompt_tokens(pair, PROMPT), 20, METHODS[method])
+    session.prefill()
+
+    def at_stage(*_: object) -> float:
+        held[0] += 1000.0
+        return 1000.0
+
+    assert 0 < session.step((), at_stage).round_s < 500
+    assert 0 < session.step((), at_stage).round_s < 500
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_parts_add_up_to_no_more_than_rounds_and_rounds_to_no_more_than_passed(lab: Lab, method: str) -> None:
+    pair = lab.pair("neox")
+    session = resident(seated(lab.loaded(pair, "float32")), lab.prompt_tokens(pair, PROMPT), 60, METHODS[method])
+    since = time.perf_counter()
+    session.prefill()
+    rounds = [session.step(())]
+    while not rounds[-1].finished:
+        rounds.append(session.step(()))
+    passed_s = time.perf_counter() - since
+    assert all(outcome.round_s > 0 for outcome in rounds)
+    parts = sum((outcome.draft_s or 0) + (outcome.verify_s or 0) + (outcome.commit_s or 0) for outcome in rounds)
+    assert 0 < parts <= sum(outcome.round_s for outcome in rounds) <= passed_s
+
+
+@pytest.mark.parametrize("limit", [1, 5, 12])
+def test_plain_decoding_asks_for_as_many_passes_as_there_are_tokens(lab: Lab, limit: int) -> None:
+    pair = lab.pair("neox")
+    session = resident(seated(lab.loaded(pair, "float32")), lab.prompt_tokens(pair, PROMPT), limit, None)
+    session.prefill()
+    for _ in range(limit):
+        session.step(())
+    assert session._flights._asked == limit
+
+
+def test_every_draft_is_paid_for_when_a_text_ends_by_surprise(lab: Lab) -> None:
+    pair = lab.pair("neox")
+    loaded, prompt = seated(lab.loaded(pair, "float64")), lab.prompt_tokens(pair, PROMPT)
+    ending = replace(loaded, eos=frozenset({lab.generate(pair, "float64", PROMPT, 12)[-1]}))
+    session = resident(ending, prompt, 100, Linear(3))
+    session.prefill()
+    rounds = [session.step(())]
+    while not rounds[-1].finished:
+        rounds.append(session.step(()))
+    assert rounds[-1].finished == "eos"
+    drafts = session._flights._asked - len(rounds)
+    assert drafts == len(rounds) + 1
+    assert sum(outcome.draft_forwards or 0 for outcome in rounds) == 3 * drafts
+
+
+def test_a_tree_that_was_drafted_for_nothing_is_paid_for(lab: Lab) -> None:
+    """The first tree, one ahead in each round but perhaps the last, and one anew for the turn."""
+    pair = lab.pair("neox")
+    loaded, prompt = seated(lab.loaded(pair, "float32")), lab.prompt_tokens(pair, PROMPT)
+    session = ResidentSession(loaded, prompt, RunConfig(max_new_tokens=40), Linear(3))
+    session.prefill()
+    turns = (Turn("k", 2.0),)
+    rounds = [session.step(()), session.step(())]
+    while not rounds[-1].finished:
+        rounds.append(session.step(turns))
+    forwards = [outcome.draft_forwards for outcome in rounds]
+    assert forwards[:3] == [3, 3, 3 + 2]
+    assert set(forwards[3:-1]) == {2}
+    assert forwards[-1] in (2, 4)

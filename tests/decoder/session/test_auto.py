@@ -1,0 +1,177 @@
+"""The method auto in the engine: the text is that of plain decoding whatever drafting costs."""
+
+import random
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from decoder import RunConfig, decode
+from decoder.analysis.tree_levels import depths
+from decoder.config import Auto
+from decoder.draft.model_drafter import Drafter
+from decoder.draft.tree_size.acceptance_model import Calibration
+from decoder.draft.tree_size.controller import PLAIN_EVERY, NodeBudget
+from decoder.draft.tree_size.cost_model import Costs, Curve
+from decoder.draft.tree_size.cost_profile import measured
+from decoder.draft.tree_size.loss_limit import PATIENCE
+from decoder.models.pair import Pair
+from decoder.session.host import HEARD
+from tests.decoder.makers import Lab, Played
+from tests.tiny import FAMILIES
+
+PROMPT = "The tree grows"
+WIDE = Auto()
+FREE = Costs(Curve({1: 1.0}), Curve({1: 1e-6}), Curve({1: 1e-6}), Curve({1: 1.0, 64: 1.0}), Curve({1: 1e-6}))
+"""Drafting costs nothing."""
+DEAR = Costs(Curve({1: 1e-9}), Curve({1: 1.0}), Curve({1: 1.0}), Curve({1: 1.0, 64: 64.0}), Curve({1: 1.0}))
+"""Drafting costs more than anything can bring."""
+
+
+def priced(pair: Pair, costs: Costs) -> Pair:
+    """The pair as if these costs had been measured; learnt from by this test alone."""
+    own = Costs(*(Curve(dict(enumerate(curve.by_rows()[1:], 1))) for curve in vars(costs).values()))
+    return replace(pair, costs={1 << power: own for power in range(12)}, calibration=Calibration())
+
+
+def some_costs(luck: random.Random) -> Costs:
+    """Anything from a draft for nothing to one that is dearer than the target, and any shape over the rows."""
+    plain = 10 ** luck.uniform(-5, -1)
+
+    def curve(least: float, most: float) -> Curve:
+        return Curve({rows: plain * 10 ** luck.uniform(least, most) for rows in (1, 2, 4, 8, 16, 32, 64)})
+
+    return Costs(Curve({1: plain}), curve(-3, 0.5), curve(-3, 0.5), curve(-0.2, 0.6), curve(-3, 0))
+
+
+def some_rules(luck: random.Random) -> Auto:
+    low, mid, high = sorted(luck.choices((1, 2, 3, 5), k=3))
+    stop = luck.choice((0.0, 0.0, 0.05))
+    d_max = luck.randint(2, 9)
+    return replace(
+        WIDE,
+        d_max=d_max,
+        d0=luck.randint(1, d_max - 1),
+        branching=(low, mid, high),
+        rho_stop=stop,
+        rho_deep=max(stop, luck.choice((0.0, 0.5))),
+    )
+
+
+def play(pair: Pair, rules: Auto, limit: int = 32) -> Played:
+    return Played(list(decode(pair, PROMPT, RunConfig(("auto",), limit, auto=rules))))
+
+
+@pytest.mark.parametrize("kinship", ["", "-strange"])
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("seed", range(3))
+def test_the_text_is_that_of_plain_greedy_search_whatever_rounds_cost(
+    lab: Lab, seed: int, family: str, kinship: str
+) -> None:
+    luck = random.Random(f"{seed} {family} {kinship}")
+    pair = lab.pair(family + kinship)
+    for _ in range(4):
+        played = play(priced(lab.loaded(pair, "float64"), some_costs(luck)), some_rules(luck))
+        assert played.tokens("auto") == lab.generate(pair, "float64", PROMPT, 32)
+
+
+def test_some_of_these_rounds_drafted_and_some_did_not(lab: Lab) -> None:
+    """Otherwise the test above would not test much."""
+    luck = random.Random(0)
+    pair = lab.loaded(lab.pair("neox"), "float64")
+    rounds = [
+        event for _ in range(12) for event in play(priced(pair, some_costs(luck)), some_rules(luck)).rounds("auto")
+    ]
+    sizes = {len(event.tokens) for event in rounds}
+    assert 1 in sizes
+    assert max(sizes) > 8
+
+
+def test_costs_that_are_measured_here_give_the_same_text(lab: Lab) -> None:
+    pair = lab.pair("neox")
+    loaded = replace(lab.loaded(pair, "float32"), costs={})
+    assert play(loaded, WIDE, 100).tokens("auto") == lab.generate(pair, "float32", PROMPT, 100)
+    assert loaded.costs
+
+
+def test_where_drafting_is_too_dear_every_round_is_plain(lab: Lab) -> None:
+    rounds = play(priced(lab.loaded(lab.pair("neox"), "float32"), DEAR), WIDE, PATIENCE - 2).rounds("auto")
+    assert len(rounds) == PATIENCE - 2
+    assert {(len(event.tokens), event.draft_forwards, len(event.committed)) for event in rounds} == {(1, 0, 1)}
+
+
+def test_where_drafting_costs_nothing_every_round_drafts(lab: Lab) -> None:
+    rounds = play(priced(lab.loaded(lab.pair("neox"), "float32"), FREE), WIDE).rounds("auto")
+    assert all(len(event.tokens) > 1 for event in rounds)
+    assert len(rounds) < PLAIN_EVERY
+
+
+@pytest.mark.parametrize(
+    ("rules", "deepest", "widest"),
+    [
+        (replace(WIDE, d0=1, d_max=2), 2, 3),
+        (replace(WIDE, branching=(1, 1, 1), rho_deep=0), 12, 1),
+        (replace(WIDE, rho_stop=1, rho_deep=1), 1, 3),
+        (replace(WIDE, d0=2, rho_deep=1), 2, 3),
+    ],
+    ids=["D_max", "branching", "rho_stop", "D0"],
+)
+def test_what_a_knob_cuts_stays_cut(lab: Lab, rules: Auto, deepest: int, widest: int) -> None:
+    rounds = play(priced(lab.loaded(lab.pair("neox"), "float32"), FREE), rules).rounds("auto")
+    assert max(max(depths(event.parents)) for event in rounds) == deepest
+    assert max(event.parents.count(node) for event in rounds for node in event.parents) == widest
+
+
+def test_rounds_without_a_draft_leave_history_alone(lab: Lab) -> None:
+    rules = replace(WIDE, history=True, window=2)
+    played = play(priced(lab.loaded(lab.pair("neox"), "float32"), DEAR), rules)
+    assert played.turned("auto", "history") == []
+    assert {event.knobs.d0 for event in played.rounds("auto") if event.knobs} == {rules.d0}
+
+
+@pytest.mark.wall_time
+def test_costs_are_measured_once_for_texts_of_about_one_length(lab: Lab) -> None:
+    pair = replace(lab.loaded(lab.pair("neox"), "float32"), costs={})
+    started = time.perf_counter()
+    short = measured(pair, 20)
+    # A second on an idle machine.
+    assert time.perf_counter() - started < 10
+    assert measured(pair, 30) is short
+    assert measured(pair, 100) is not short
+
+
+def test_every_cost_that_is_measured_is_above_zero(lab: Lab) -> None:
+    pair = replace(lab.loaded(lab.pair("neox"), "float32"), costs={})
+    for rows in (1, pair.context):
+        found = measured(pair, rows)
+        assert all(seconds > 0 for curve in vars(found).values() for seconds in curve.by_rows()[1:])
+
+
+@pytest.mark.parametrize("missed", [HEARD // 2, 2 * HEARD])
+def test_a_silent_draft_is_judged_by_what_it_would_have_guessed_for_the_latest_tokens(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch, missed: int
+) -> None:
+    heard: list[tuple[list[int], list[int]]] = []
+
+    def hear(_: NodeBudget, guesses: Sequence[tuple[Sequence[int], object]], text: Sequence[int]) -> None:
+        heard.append(([tokens[0] for tokens, _ in guesses], list(text)))
+
+    monkeypatch.setattr(NodeBudget, "hear", hear)
+    monkeypatch.setattr("decoder.draft.tree_size.loss_limit.Credit._least_patience", missed)
+    pair = priced(lab.loaded(lab.pair("neox"), "float64"), DEAR)
+    text = play(replace(pair, draft=pair.target), WIDE, missed + 1).tokens("auto")
+    guessed, chosen = heard[0]
+    assert guessed == chosen
+    assert chosen == text[max(0, missed - HEARD) : missed - 1]
+
+
+def test_a_draft_that_caught_up_in_two_passes_guesses_as_in_one(lab: Lab) -> None:
+    pair = lab.loaded(lab.pair("neox"), "float64")
+    text, found = [5, 9, 2, 7, 7, 3, 8, 1], list[list[list[int]]]()
+    for latest in (3, 8):
+        drafter = Drafter(pair.draft, pair.vocabulary, 20)
+        drafter.read(text[:2])
+        found.append([guess.tokens for guess in drafter.catch_up_aloud(text, 2, latest)])
+        assert drafter.cache.length == len(text)
+    assert found[0] == found[1][-3:]

@@ -1,0 +1,344 @@
+"""A paused run is held where it may be held, goes on by one stage a step, and takes none of that time for decoding.
+
+No thread takes part: whoever waits sleeps, and the sleep of these tests is the moment in which the user acts.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from decoder import DynaTree, RunConfig, Stage, Steering, decode
+from decoder.events import End, Event, Round, Start, Summary, decode_line, encode
+from tests.decoder.makers import METHODS, Lab, Played
+
+PROMPT = "The tree grows"
+LONG_S = 1000.0
+"""What a nap takes; longer than all decoding of a test together."""
+STAGED = [method for method in METHODS if method != "hf"]
+NAMES = ("drafted", "verified", "committed")
+
+
+@dataclass
+class Bench:
+    """A run whose clock stands in the test's hand."""
+
+    lab: Lab
+    steering: Steering = field(default_factory=Steering)
+    events: list[Event] = field(default_factory=list)
+    seen: list[Stage | None] = field(default_factory=list)
+    """Where the run was held at each nap."""
+    now: float = 0.0
+    user: Callable[["Bench"], None] = lambda _: None
+    """Acts during each nap."""
+
+    def perf_counter(self) -> float:
+        self.now += 1e-6
+        return self.now
+
+    def sleep(self, _seconds: float) -> None:
+        self.now += LONG_S
+        self.seen.append(self.steering.stage)
+        self.user(self)
+
+    def run(self, methods: tuple[str, ...], limit: int = 12) -> "Bench":
+        for event in self.decoding(methods, limit):
+            self.events.append(event)
+        return self
+
+    def decoding(self, methods: tuple[str, ...], limit: int = 12) -> Iterator[Event]:
+        config = RunConfig(methods, limit, dynatree=DynaTree(rho_stop=0.05))
+        return decode(self.lab.loaded(self.lab.pair("neox"), "float32"), PROMPT, config, self.steering)
+
+    @property
+    def stages(self) -> list[Stage]:
+        return [stage for stage in self.seen if stage]
+
+    @property
+    def played(self) -> Played:
+        return Played(self.events)
+
+
+@pytest.fixture
+def bench(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> Bench:
+    """A paused run, and a clock that only sleep moves much."""
+    made = Bench(lab)
+    for module in ("device", "race", "waiting"):
+        monkeypatch.setattr(f"decoder.{module}.time", made)
+    made.steering.paused = True
+    return made
+
+
+def stepping(bench: Bench) -> None:
+    """A user who steps at each nap."""
+    bench.steering.step()
+
+
+# What each stage shows
+
+
+@pytest.mark.parametrize("method", STAGED)
+def test_stepping_goes_through_the_stages_of_every_round(bench: Bench, method: str) -> None:
+    bench.user = stepping
+    rounds = bench.run((method,)).played.rounds(method)
+    told = [(stage.name, stage.event.round) for stage in bench.stages]
+    assert told == [(name, event.round) for event in rounds for name in NAMES]
+
+
+@pytest.mark.parametrize("method", STAGED)
+def test_each_stage_knows_what_has_happened_and_nothing_more(bench: Bench, method: str) -> None:
+    bench.user = stepping
+    rounds = bench.run((method,)).played.rounds(method)
+    for stage in bench.stages:
+        now, final = stage.event, rounds[stage.event.round]
+        assert (now.tokens, now.parents, now.logprobs, now.pieces) == (
+            final.tokens,
+            final.parents,
+            final.logprobs,
+            final.pieces,
+        )
+        assert (now.method, now.position, now.knobs) == (final.method, final.position, final.knobs)
+        if stage.name == "committed":
+            assert now is final
+        else:
+            assert (now.text, now.commit_s, now.draft_s) == ("", None, final.draft_s)
+
+
+@pytest.mark.parametrize("method", STAGED)
+def test_a_drafted_tree_is_not_judged_yet_and_a_verified_one_is(bench: Bench, method: str) -> None:
+    copies: list[tuple[str, int, list[int], list[int], float | None]] = []
+
+    def look(bench: Bench) -> None:
+        if (stage := bench.steering.stage) and stage.name != "committed":
+            event = stage.event
+            copies.append((stage.name, event.round, list(event.accepted), list(event.committed), event.verify_s))
+        bench.steering.step()
+
+    bench.user = look
+    rounds = bench.run((method,)).played.rounds(method)
+    for name, number, accepted, committed, verify_s in copies:
+        final = rounds[number]
+        right = ([], [], None) if name == "drafted" else (final.accepted, final.committed, final.verify_s)
+        assert (accepted, committed, verify_s) == right
+
+
+def test_the_event_of_a_stage_survives_a_line_like_any_other(bench: Bench) -> None:
+    def write(bench: Bench) -> None:
+        if stage := bench.steering.stage:
+            assert decode_line(encode(stage.event), 1) == stage.event
+        bench.steering.step()
+
+    bench.user = write
+    assert bench.run(("dynatree",)).stages
+
+
+def test_hf_is_held_before_and_after_its_bursts_only(bench: Bench) -> None:
+    bench.user = stepping
+    rounds = bench.run(("hf",)).played.rounds("hf")
+    assert [(stage.name, stage.event) for stage in bench.stages] == [("committed", event) for event in rounds]
+
+
+def test_only_the_first_method_is_watched(bench: Bench) -> None:
+    bench.user = stepping
+    bench.run(("linear", "ar", "dynatree"))
+    assert {stage.event.method for stage in bench.stages} == {"linear"}
+
+
+def test_the_others_run_on_while_the_first_is_stepped(bench: Bench) -> None:
+    bench.user = stepping
+    bench.run(("dynatree", "ar", "linear"))
+    between = [event for event in bench.events if isinstance(event, Round)]
+    methods = [event.method for event in between]
+    assert methods[:3] == ["dynatree", "ar", "linear"]
+    assert methods.count("dynatree") * 3 == len(bench.stages)
+
+
+@pytest.mark.parametrize("methods", [("dynatree", "ar"), ("alg1", "hf", "fixed"), ("hf", "linear")])
+def test_a_stepped_run_writes_the_same_text(bench: Bench, methods: tuple[str, ...]) -> None:
+    bench.user = stepping
+    bench.run(methods)
+    expected = bench.lab.generate(bench.lab.pair("neox"), "float32", PROMPT, 12)
+    assert {method: bench.played.tokens(method) for method in methods} == dict.fromkeys(methods, expected)
+
+
+# How far a step goes
+
+
+def test_a_held_run_stays_where_it_is_until_it_is_stepped(bench: Bench) -> None:
+    def patient(bench: Bench) -> None:
+        if len(bench.seen) % 4 == 0:
+            bench.steering.step()
+
+    bench.user = patient
+    bench.run(("dynatree", "ar", "linear"))
+    held = [(stage.name, stage.event.round) if stage else None for stage in bench.seen]
+    places = [None, *((name, number) for number in (0, 1) for name in NAMES)]
+    assert held[: 4 * len(places)] == [place for place in places for _ in range(4)]
+
+
+def test_a_pause_holds_every_method_before_its_round(bench: Bench) -> None:
+    bench.user = lambda bench: setattr(bench.steering, "stopped", len(bench.seen) == 3)
+    bench.run(("dynatree", "ar"))
+    assert bench.seen == [None] * 3
+    assert not any(isinstance(event, Round) for event in bench.events)
+
+
+def test_two_steps_go_two_stages(bench: Bench) -> None:
+    def hasty(bench: Bench) -> None:
+        bench.steering.step()
+        bench.steering.step()
+
+    bench.user = hasty
+    bench.run(("dynatree",), 24)
+    assert [stage.name for stage in bench.stages][:6] == ["verified", "drafted", "committed"] * 2
+
+
+def test_going_on_forgets_the_steps_that_were_left(bench: Bench) -> None:
+    def change_of_mind(bench: Bench) -> None:
+        for _ in range(50 if len(bench.seen) == 1 else 1):
+            bench.steering.step()
+        if len(bench.seen) == 1:
+            bench.steering.paused = False
+            bench.steering.paused = True
+
+    bench.user = change_of_mind
+    bench.run(("dynatree",))
+    assert [stage and stage.name for stage in bench.seen[:4]] == [None, *NAMES]
+
+
+def test_going_on_and_pausing_at_once_is_a_release_all_the_same(bench: Bench) -> None:
+    def twitch(bench: Bench) -> None:
+        bench.steering.paused = False
+        bench.steering.paused = len(bench.seen) < 4
+
+    bench.user = twitch
+    bench.run(("dynatree", "ar"))
+    assert [stage and stage.name for stage in bench.seen] == [None, *NAMES]
+
+
+def test_a_run_that_goes_on_is_held_no_more(bench: Bench) -> None:
+    def enough(bench: Bench) -> None:
+        bench.steering.step()
+        bench.steering.paused = len(bench.stages) < 2
+
+    bench.user = enough
+    bench.run(("dynatree", "ar"))
+    assert [stage.name for stage in bench.stages] == ["drafted", "verified"]
+    assert len(bench.played.tokens("ar")) == 12
+
+
+def test_a_step_of_a_run_that_is_not_paused_is_no_promise(bench: Bench) -> None:
+    bench.steering.paused = False
+    bench.steering.step()
+    bench.steering.paused = True
+    bench.user = lambda bench: setattr(bench.steering, "stopped", True)
+    assert not bench.run(("dynatree",)).played.rounds("dynatree")
+
+
+def test_pausing_twice_is_pausing_once(bench: Bench) -> None:
+    bench.steering.step()
+    bench.steering.paused = True
+    bench.user = lambda bench: setattr(bench.steering, "stopped", True)
+    bench.run(("dynatree",))
+    assert [stage.name for stage in bench.stages] == ["drafted"]
+
+
+def test_a_run_that_is_paused_when_a_round_is_told_is_held_at_that_round(bench: Bench) -> None:
+    """This is how a screen breaks on a condition."""
+    bench.steering.paused = False
+    bench.user = lambda bench: setattr(bench.steering, "stopped", True)
+    for event in bench.decoding(("dynatree", "ar"), 24):
+        bench.events.append(event)
+        if isinstance(event, Round) and (event.method, event.round) == ("dynatree", 2):
+            bench.steering.paused = True
+    (stage,) = bench.stages
+    assert (stage.name, stage.event) == ("committed", bench.played.rounds("dynatree")[-1])
+    assert stage.event.round == 2
+
+
+def test_once_the_first_has_ended_a_step_is_one_round_of_another(bench: Bench) -> None:
+    counts: list[int] = []
+
+    def count(bench: Bench) -> None:
+        if any(isinstance(event, End) for event in bench.events):
+            counts.append(sum(isinstance(event, Round) for event in bench.events))
+        bench.steering.step()
+
+    bench.user = count
+    bench.run(("dynatree", "ar"), 24)
+    assert len(counts) > 3
+    assert counts == list(range(counts[0], counts[0] + len(counts)))
+
+
+def test_no_stage_is_left_standing(bench: Bench) -> None:
+    bench.user = stepping
+    for event in bench.decoding(("dynatree", "ar")):
+        assert bench.steering.stage is None, event
+
+
+def test_a_run_that_nobody_holds_builds_no_stage(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    def never(*_: Any) -> None:
+        raise AssertionError
+
+    monkeypatch.setattr("decoder.race.Stage", never)
+    assert isinstance(Bench(lab).run(("dynatree", "alg1")).events[-1], Summary)
+
+
+# Time
+
+
+@pytest.mark.parametrize("method", STAGED)
+def test_time_that_a_run_is_held_is_no_time_of_decoding(bench: Bench, method: str) -> None:
+    bench.user = stepping
+    rounds = bench.run((method, "ar") if method != "ar" else ("ar",)).played.rounds(method)
+    for event in rounds:
+        parts = (event.draft_s, event.verify_s, event.commit_s)
+        assert all(part is not None and 0 < part < LONG_S / 2 for part in parts)
+    assert rounds[-1].t < LONG_S / 2
+    assert rounds[-1].wall_s > 3 * LONG_S
+    assert bench.played.figures(method).decode_s == rounds[-1].t
+
+
+def test_a_stage_tells_the_time_so_far(bench: Bench) -> None:
+    bench.user = stepping
+    bench.run(("dynatree",))
+    clocks = [stage.event.t for stage in bench.stages]
+    assert clocks == sorted(clocks)
+    assert 0 < clocks[0] < clocks[1] < clocks[2] < LONG_S / 2
+
+
+def test_slow_motion_does_not_hold_a_step_up(bench: Bench) -> None:
+    bench.steering.speed = 1e-9
+    bench.user = stepping
+    bench.run(("dynatree", "ar"), 6)
+    assert len(bench.seen) == len(bench.stages) + bench.seen.count(None)
+    assert bench.seen.count(None) <= 1 + len(bench.played.rounds("ar"))
+
+
+# Stopping
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("methods", [("dynatree", "ar", "linear"), ("alg1", "ar"), ("linear", "dynatree"), ("ar",)])
+def test_a_stop_releases_a_run_from_any_stage_and_its_round_is_finished(
+    bench: Bench, methods: tuple[str, ...], name: str
+) -> None:
+    def stop(bench: Bench) -> None:
+        bench.steering.step()
+        if (stage := bench.steering.stage) and (stage.name, stage.event.round) == (name, 1):
+            bench.steering.stopped = True
+
+    bench.user = stop
+    bench.run(methods, 24)
+    expected = bench.lab.generate(bench.lab.pair("neox"), "float32", PROMPT, 24)
+    for method in methods:
+        written = bench.played.tokens(method)
+        assert written == expected[: len(written)]
+        assert bench.played.end(method).reason == "stopped"
+        kinds = [type(event) for event in bench.events if getattr(event, "method", None) == method]
+        assert (kinds[0], kinds[-1]) == (Start, End)
+    assert len(bench.played.rounds(methods[0])) == 2
+    assert bench.stages[-1].name == name
+    assert isinstance(bench.events[-1], Summary)
+    assert bench.played.figures(methods[0]).identical_to_ar in (True, None)

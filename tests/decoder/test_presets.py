@@ -1,0 +1,126 @@
+"""Under the preset `tuned`, with history off, each knob acts on the embedded pair."""
+
+import os
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import pytest
+
+from decoder import RunConfig, decode, load_pair
+from decoder.analysis.tree_levels import depths
+from decoder.analysis.what_if import Cell, what_if
+from decoder.config import PRESETS, DynaTree
+from decoder.events import Round
+from decoder.models.pair import Pair
+
+TUNED = PRESETS["tuned"]
+FEWER, MORE = {"tau_h": 0.45, "tau_l": 0.05}, {"tau_h": 0.99, "tau_l": 0.9}
+PROMPTS = Path(__file__).parents[2] / "dynatui" / "prompts"
+
+
+@dataclass(frozen=True)
+class Texts:
+    """Prompts, and how far they are continued."""
+
+    prompts: tuple[str, ...]
+    tokens: int
+
+
+OURS = Texts(tuple(path.read_text(encoding="utf-8").rstrip("\n") for path in sorted(PROMPTS.glob("*.txt"))), 96)
+
+
+def books() -> Texts:
+    """The beginnings of ten books that the pair was not trained on."""
+    folder = Path(os.environ.get("DYNATUI_DATA", "no folder was named")) / "books_test"
+    texts = sorted(folder.glob("*.txt"))
+    if not texts:
+        pytest.skip("DYNATUI_DATA names no folder with books_test/")
+    return Texts(tuple(text.read_text(encoding="utf-8")[:1000] for text in texts), 64)
+
+
+both = pytest.mark.parametrize(
+    "texts", [pytest.param(lambda: OURS, id="ours"), pytest.param(books, id="books", marks=pytest.mark.shared)]
+)
+
+
+@pytest.fixture(scope="module")
+def pair() -> Pair:
+    return load_pair(dtype="float32", device="cpu")
+
+
+@pytest.fixture(scope="module")
+def played(pair: Pair) -> Callable[..., list[list[Round]]]:
+    """The rounds on each prompt under `tuned` with some knobs turned; decoded once."""
+    known: dict[tuple[Texts, DynaTree], list[list[Round]]] = {}
+
+    def play(texts: Texts, **turned: Any) -> list[list[Round]]:
+        rules = replace(TUNED, **turned)
+        if (texts, rules) not in known:
+            config = RunConfig(("dynatree",), texts.tokens, dynatree=rules)
+            known[texts, rules] = [
+                [event for event in decode(pair, prompt, config) if isinstance(event, Round)]
+                for prompt in texts.prompts
+            ]
+        return known[texts, rules]
+
+    return play
+
+
+def depth(rounds: list[list[Round]]) -> float:
+    return fmean(max(depths(event.parents)) for prompt in rounds for event in prompt)
+
+
+def nodes(rounds: list[list[Round]]) -> float:
+    return fmean(len(event.tokens) - 1 for prompt in rounds for event in prompt)
+
+
+@both
+def test_a_greater_base_depth_deepens_trees(
+    played: Callable[..., list[list[Round]]], texts: Callable[[], Texts]
+) -> None:
+    found = {d0: depth(played(texts(), d0=float(d0))) for d0 in (1, 2, 3, 5)}
+    assert found[2] - found[1] >= 0.4
+    assert found[3] - found[2] >= 0.4
+    assert found[5] - found[1] >= 1
+
+
+@both
+def test_greater_thresholds_widen_trees(played: Callable[..., list[list[Round]]], texts: Callable[[], Texts]) -> None:
+    assert nodes(played(texts(), **MORE)) >= 1.2 * nodes(played(texts(), **FEWER))
+
+
+@pytest.mark.parametrize("turned", [{"tau_h": 0.45}, {"tau_l": 0.01}, {"d0": 1.0}])
+def test_each_knob_shrinks_trees_by_itself(played: Callable[..., list[list[Round]]], turned: dict[str, float]) -> None:
+    assert nodes(played(OURS, **turned)) < nodes(played(OURS))
+
+
+@pytest.mark.parametrize("turned", [{"tau_h": 0.99}, {"tau_l": 0.4}, {"d0": 3.0}])
+def test_each_knob_grows_trees_by_itself(played: Callable[..., list[list[Round]]], turned: dict[str, float]) -> None:
+    assert nodes(played(OURS, **turned)) > nodes(played(OURS))
+
+
+def test_every_round_says_what_limited_it(played: Callable[..., list[list[Round]]]) -> None:
+    limits = [event.limited_by for prompt in played(OURS) for event in prompt]
+    assert {"d0", "rho_stop"} <= set(limits) <= {"d0", "rho_stop", "n_max", "d_max"}
+
+
+def figures(cells: Iterable[Cell]) -> set[tuple[float, float]]:
+    return {(round(cell.tokens, 3), round(cell.drafted, 3)) for cell in cells}
+
+
+def test_what_if_says_other_things_of_other_knobs(played: Callable[..., list[list[Round]]]) -> None:
+    """And of the knobs in force it says what happened; two columns are alike where no text went that deep."""
+    depths_told, thresholds = [], []
+    for rounds in played(OURS):
+        found = what_if(rounds, TUNED)
+        assert found is not None
+        assert all(grid.here.exact for grid in found.grids)
+        row, column = found.breadth.present
+        depths_told.append(len(figures(found.breadth.cells[row][: column + 1])) / (column + 1))
+        thresholds.append(len(figures(cells[grid.present[1]] for grid in found.grids for cells in grid.cells)))
+    assert fmean(depths_told) > 0.85
+    assert min(thresholds) >= 2
+    assert fmean(thresholds) >= 4
