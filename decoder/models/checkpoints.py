@@ -15,7 +15,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTra
 from decoder.errors import DeviceError, ModelError, first_line, shortened
 from decoder.forward.language_model import LanguageModel
 
-EMBEDDED = Path(__file__).parent / "pretrained"
+EMBEDDED = Path(__file__).parents[1] / "pretrained"
 EMBEDDED_TARGET = EMBEDDED / "books-16m"
 EMBEDDED_DRAFT = EMBEDDED / "books-1m"
 _NUMBER = re.compile(r"(?<=\.)\d+(?=\.)")
