@@ -10,7 +10,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Self, get_args
 
 from decoder.errors import quoted, require
+from decoder.events import Limit
 from decoder.knobs import HIGHEST_BRANCHING, HIGHEST_DEPTH, HIGHEST_NODES, KNOB_GAP, KnobName, Turnable, bounds
+from decoder.tree_rules import MOST_NODES, TreeRule, fixed_rule, used_depth
 
 Selection = Literal["bfs", "best"]
 MOST = 1 << 12
@@ -99,6 +101,35 @@ class AdaptiveTree(Turnable):
             "tau": (0.0, 1.0),
         }
 
+    def _rule(self, n_max: int, *, best: bool, by_cost: bool = False) -> TreeRule[float]:
+        return TreeRule(
+            deepest=self.d_max,
+            stop=max(self.rho_stop, self.tau),
+            deep=self.rho_deep,
+            d0=self.d0,
+            tau_h=self.tau_h,
+            tau_l=self.tau_l,
+            narrow=self.branching[0],
+            middle=self.branching[1],
+            wide=self.branching[2],
+            n_max=n_max,
+            best=best,
+            by_cost=by_cost,
+            history=self.history,
+            window=self.window,
+            target=self.target_acceptance,
+            eta_d=self.eta_d,
+            eta_h=self.eta_h,
+        )
+
+    def _limit(self, depth: int, chance: float) -> Limit | None:
+        """The rule that refuses children to a node of this depth and path probability; None where it may grow."""
+        if depth >= self.d_max:
+            return "d_max"
+        if chance < max(self.rho_stop, self.tau):
+            return "rho_stop" if self.rho_stop >= self.tau else "tau"
+        return "d0" if depth >= used_depth(self.d0) and chance < self.rho_deep else None
+
 
 @dataclass(frozen=True)
 class DynaTree(AdaptiveTree):
@@ -120,6 +151,14 @@ class DynaTree(AdaptiveTree):
         most = float(max(HIGHEST_NODES, self.n_max))
         return super().ends() | {"n_max": (1.0, most), "selection": (0.0, 1.0)}
 
+    def rule(self) -> TreeRule[float]:
+        """How trees grow."""
+        return self._rule(self.n_max, best=self.selection == "best")
+
+    def limit(self, depth: int, chance: float) -> Limit:
+        """Which of these rules refused children to a leaf of this depth and path probability."""
+        return self._limit(depth, chance) or "n_max"
+
 
 @dataclass(frozen=True)
 class Auto(AdaptiveTree):
@@ -129,6 +168,14 @@ class Auto(AdaptiveTree):
     d_max: int = 12
     rho_stop: float = 0.0
     tau: float = 0.0
+
+    def rule(self) -> TreeRule[float]:
+        """How trees grow, as far as costs allow."""
+        return self._rule(MOST_NODES, best=True, by_cost=True)
+
+    def limit(self, depth: int, chance: float) -> Limit:
+        """See `DynaTree.limit`."""
+        return self._limit(depth, chance) or "cost"
 
 
 @dataclass(frozen=True)
@@ -144,6 +191,14 @@ class Linear(Turnable):
     def ends(self) -> dict[KnobName, tuple[float, float]]:
         """The one knob and how far it can be turned."""
         return {"k": (1.0, float(max(HIGHEST_DEPTH, self.k)))}
+
+    def rule(self) -> TreeRule[float]:
+        """A chain."""
+        return fixed_rule(self.k, 0, 1, self.k)
+
+    def limit(self, depth: int, chance: float) -> Limit:  # noqa: ARG002 - a chain knows one limit
+        """See `DynaTree.limit`."""
+        return "k"
 
 
 @dataclass(frozen=True)
@@ -177,9 +232,26 @@ class Fixed(Turnable):
             "n_max": (1.0, float(max(HIGHEST_NODES, self.n_max))),
         }
 
+    def rule(self) -> TreeRule[float]:
+        """How trees grow."""
+        return fixed_rule(self.depth, self.tau, self.branching, self.n_max)
+
+    def limit(self, depth: int, chance: float) -> Limit:
+        """See `DynaTree.limit`."""
+        if depth >= self.depth:
+            return "fixed_depth"
+        return "fixed_tau" if chance < self.tau else "n_max"
+
 
 Rules = DynaTree | Auto | Linear | Fixed
 """What decides how a method's trees grow."""
+
+
+def tree_rule(rules: Rules | None) -> TreeRule[float] | None:
+    """How trees of these parameters grow; None for a method that drafts nothing."""
+    return rules.rule() if rules else None
+
+
 RulesName = Literal["dynatree", "auto", "linear", "fixed"]
 """The parameter sets of a run, each a field of `RunConfig`; methods may share one."""
 RULES: tuple[RulesName, ...] = get_args(RulesName)

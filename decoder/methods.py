@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from decoder.config import Rules, RulesName, RunConfig
+from decoder.config import Rules, RulesName, RunConfig, tree_rule
 from decoder.errors import ConfigError, shortened
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def _with_rules(pair: "Pair", prompt_ids: Sequence[int], config: RunConfig, rule
     from decoder.session.cuda_graph.static_shapes import fits
     from decoder.session.host import TreeSession
 
-    if pair.target.device.type != "cuda" or pair.exact or pair.seats.refused or not fits(rules):
+    if pair.target.device.type != "cuda" or pair.exact or pair.seats.refused or not fits(tree_rule(rules)):
         return TreeSession(pair, prompt_ids, config, rules)
     return ResidentSession(pair, prompt_ids, config, rules)
 

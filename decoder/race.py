@@ -16,13 +16,12 @@ import torch
 
 import decoder
 from decoder.analysis.metrics import Race
-from decoder.config import RunConfig
+from decoder.config import Rules, RunConfig
 from decoder.cpu_threads import Awake, quick_switches, settle_threads
 from decoder.decoding_path import decoding_path
 from decoder.device import memory_is_full, peak_bytes, release_memory
-from decoder.draft.tree_rules import limit
 from decoder.errors import DeviceError
-from decoder.events import End, Event, Figures, Knob, Round, Run, Start, Summary
+from decoder.events import End, Event, Figures, Knob, Limit, Round, Run, Start, Summary
 from decoder.forward.near_tie import Judge
 from decoder.methods import Method, chosen
 from decoder.models.pair import Pair
@@ -31,6 +30,7 @@ from decoder.session.knob_state import Turned
 from decoder.session.pausing import SlowMotion, hold, takes_step
 from decoder.session.protocol import AtStage, Outcome, Prepares, Session
 from decoder.session.steering import Stage, StageName, Steering, Turn
+from decoder.tree import TokenTree
 
 
 @dataclass
@@ -208,8 +208,24 @@ def _round(lane: Lane, outcome: Outcome, pieces: Pieces, started: float, text: s
         accepted=outcome.accepted,
         committed=outcome.committed,
         text=text,
-        limited_by=limit(outcome.rules, outcome.tree, outcome.room) if outcome.rules else None,
+        limited_by=limited_by(outcome.rules, outcome.tree, outcome.room) if outcome.rules else None,
     )
+
+
+def limited_by(rules: Rules, tree: TokenTree, room: int) -> Limit:
+    """Which rule refused children to the most probable leaf of a drafted tree.
+
+    Where several did, the one that would have to yield first: no knob but that one lets this leaf grow.
+
+    Args:
+        rules: Those that the tree was drafted under.
+        tree: As it is verified.
+        room: Levels that the context leaves room for.
+    """
+    parents = set(tree.parents)
+    leaf = max((node for node in range(len(tree)) if node not in parents), key=tree.path_logprobs.__getitem__)
+    depth = tree.depths[leaf]
+    return "context" if depth >= room else rules.limit(depth, tree.path_probability(leaf))
 
 
 def _after(lane: Lane, outcome: Outcome, device: torch.device) -> Iterator[Event]:

@@ -23,9 +23,9 @@ from typing import Literal, TypeAlias
 from decoder.analysis.rule_replay import Judged, Record, judged
 from decoder.analysis.tree_levels import ROOT_IS_DRAFTED, depths
 from decoder.config import Auto, DynaTree
-from decoder.draft.tree_rules import used_depth
 from decoder.events import Round
 from decoder.knobs import KNOB_GAP
+from decoder.tree_rules import used_depth
 
 ROUNDS = 50
 """So many of the newest rounds are looked at."""
@@ -181,7 +181,7 @@ def replayed(event: Round, rules: DynaTree | Auto) -> Verdict | None:
     """
     if not _has_tree(event):
         return None
-    found = judged(Record([event]), rules)
+    found = judged(Record([event]), rules.rule())
     accepted, drafted = int(found.accepted[0]), int(found.drafted[0])
     tokens = int(found.tokens[0])
     return Verdict(
@@ -233,7 +233,7 @@ def _grid(record: Record, rules: DynaTree | Auto, down: Literal["tau_h", "tau_l"
     cells = []
     for row in rows:
         turned = replace(rules, tau_h=row) if down == "tau_h" else replace(rules, tau_l=row)
-        cells.append(tuple(_cell(judged(record, replace(turned, d0=d0))) for d0 in columns))
+        cells.append(tuple(_cell(judged(record, replace(turned, d0=d0).rule())) for d0 in columns))
     return Grid(down, rows, "d0", columns, tuple(cells), (rows.index(value), columns.index(used)))
 
 

@@ -15,7 +15,7 @@ from decoder.bench.protocol import Sample, Turn, measured, mixed, schedule, warm
 from decoder.bench.samples import Samples
 from decoder.bench.shapes import loaded_pair, random_prompt
 from decoder.bench.sizes import Size
-from decoder.config import DynaTree, Fixed, Linear, RunConfig
+from decoder.config import DynaTree, Fixed, Linear, RunConfig, tree_rule
 from decoder.errors import PromptError
 from decoder.exact_pair import inexact_pair
 from decoder.loading import load_pair
@@ -100,7 +100,7 @@ def measure_texts(job: OnTexts, note: Note) -> Done[report.Report]:
         dtype=job.dtype,
         exact=job.exact,
         compiled=job.compiled,
-        passes=passes((None, *job.dynatrees.values(), *job.chains, *job.trees)),
+        passes=passes(map(tree_rule, (None, *job.dynatrees.values(), *job.chains, *job.trees))),
         report=note,
     )
     length = job.config.max_new_tokens

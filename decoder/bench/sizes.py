@@ -38,8 +38,8 @@ def contenders(config: RunConfig, sizes: Sequence[Size]) -> list[Contender]:
 def passes(config: RunConfig, sizes: Sequence[Size]) -> Passes:
     """What those rounds are made of."""
     runs = (run_of(size, config) for size in sizes)
-    rules = [each for each in (run.fixed if method == "fixed" else run.dynatree for method, run in runs) if fits(each)]
-    return of_sizes(rules, (size.rows for size in sizes if size.rows <= MOST_NODES))
+    rules = [(run.fixed if method == "fixed" else run.dynatree).rule() for method, run in runs]
+    return of_sizes(filter(fits, rules), (size.rows for size in sizes if size.rows <= MOST_NODES))
 
 
 def refuse_wider(sizes: Sequence[Size], vocabulary: int) -> None:

@@ -13,10 +13,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from decoder.draft.tree_rules import Growth
 from decoder.draft.tree_size.controller import NodeBudget
 from decoder.forward.language_model import LanguageModel
 from decoder.tree import TokenTree, visibility
+from decoder.tree_rules import TreeRule, breadth, least_probability
 
 MORE_ROWS = 1024
 """Room that is made at once: a cache that grew level by level would be copied level by level."""
@@ -80,7 +80,7 @@ class Drafter:
     def grow(
         self,
         tree: TokenTree,
-        growth: Growth,
+        rule: TreeRule[float],
         children: Children | None,
         deepest: int,
         budget: NodeBudget | None = None,
@@ -89,35 +89,35 @@ class Drafter:
 
         Args:
             tree: The root.
-            growth: The method's rules.
+            rule: The method's.
             children: The best tokens after the root when it belongs to the text; None when it must be forwarded.
             deepest: Largest depth that the models' context has room for.
-            budget: What decides, after the rules, which nodes are worth their time; it chooses the best.
+            budget: What decides, after the rule, which nodes are worth their time; it chooses the best.
 
         Returns:
             The tree that is to be verified.
         """
         self._rows, self._seen = {}, {}
-        best = growth.selection == "best"
+        n_max, widest = int(rule.n_max), int(rule.wide)
         level = [0]
-        while level and tree.depths[level[0]] < deepest and (best or len(tree) <= growth.n_max):
-            parents = _parents(tree, level if budget else _staying(tree, level, growth), growth)
+        while level and tree.depths[level[0]] < deepest and (rule.best or len(tree) <= n_max):
+            parents = _parents(tree, level if budget else _staying(tree, level, rule), rule)
             if budget and not children:
                 parents = budget.worth_growing(parents)
             if not parents:
                 break
-            found = [children] if children else self._forward_level(tree, parents, growth.widest)
+            found = [children] if children else self._forward_level(tree, parents, widest)
             children = None
             level = []
             for parent, options in zip(parents, found, strict=True):
-                width = growth.breadth(options.confidence)
+                width: int = breadth(rule, options.confidence)
                 if budget:
                     budget.grown(parent, options.tokens, options.logprobs, width)
-                room = width if best else min(width, max(0, growth.n_max + 1 - len(tree)))
+                room = width if rule.best else min(width, max(0, n_max + 1 - len(tree)))
                 level += tree.grow(parent, options.tokens[:room], options.logprobs[:room])
         if budget:
             return self._select(tree, budget.keep())
-        return self._select(tree, tree.most_probable(growth.n_max)) if best else tree
+        return self._select(tree, tree.most_probable(n_max)) if rule.best else tree
 
     def keep(self, rows: Sequence[int]) -> None:
         """Keeps these cache rows of the drafted nodes and drops the others."""
@@ -160,18 +160,18 @@ class Drafter:
         return best_children(self._known(logits), count)
 
 
-def _staying(tree: TokenTree, level: list[int], growth: Growth) -> list[int]:
+def _staying(tree: TokenTree, level: list[int], rule: TreeRule[float]) -> list[int]:
     """The nodes of a level that may stay: where the best are chosen, none beyond `n_max` can come back in later."""
-    if growth.selection == "bfs" or len(tree) - 1 <= growth.n_max:
+    if not rule.best or len(tree) - 1 <= rule.n_max:
         return level
-    return [node for node in tree.most_probable(growth.n_max) if node >= level[0]]
+    return [node for node in tree.most_probable(int(rule.n_max)) if node >= level[0]]
 
 
-def _parents(tree: TokenTree, level: Sequence[int], growth: Growth) -> list[int]:
-    """The nodes of a level that the rules give children."""
-    if growth.selection == "best" and len(level) > growth.n_max:
-        level = sorted(sorted(level, key=lambda node: -tree.path_logprobs[node])[: growth.n_max])
-    least = growth.least(tree.depths[level[0]]) if level else math.inf
+def _parents(tree: TokenTree, level: Sequence[int], rule: TreeRule[float]) -> list[int]:
+    """The nodes of a level that the rule gives children."""
+    if rule.best and len(level) > rule.n_max:
+        level = sorted(sorted(level, key=lambda node: -tree.path_logprobs[node])[: int(rule.n_max)])
+    least = least_probability(rule, tree.depths[level[0]]) if level else math.inf
     return [node for node in level if tree.path_probability(node) >= least]
 
 

@@ -14,13 +14,13 @@ from decoder.analysis.tree_levels import depth_acceptance
 from decoder.config import RunConfig
 from decoder.device import Stopwatch
 from decoder.draft.model_drafter import Drafter
-from decoder.draft.tree_rules import Growth, growth
 from decoder.models.pair import Pair
 from decoder.session.host import most_probable
 from decoder.session.knob_state import Controller, Turned
 from decoder.session.protocol import AtStage, Budget, Outcome, go_on
 from decoder.session.steering import Turn
 from decoder.tree import TokenTree
+from decoder.tree_rules import TreeRule
 from decoder.verify.greedy import accept
 
 
@@ -94,14 +94,14 @@ class Algorithm1Session:
         return turned
 
     def _reserve(self) -> None:
-        rows = self._longest + 2 + self._growth().n_max
+        rows = self._longest + 2 + int(self._rule().n_max)
         self.target_cache.reserve(rows)
         self.drafter.reserve(rows)
 
-    def _growth(self) -> Growth:
+    def _rule(self) -> TreeRule[float]:
         # The root is a drafted node here and takes one place of the budget.
-        rules = growth(self._controller.rules)
-        return replace(rules, n_max=rules.n_max - 1, selection="bfs")
+        rule = self._controller.rule
+        return replace(rule, n_max=rule.n_max - 1, best=0)
 
     @property
     def _room(self) -> int:
@@ -111,7 +111,7 @@ class Algorithm1Session:
     def _draft(self) -> TokenTree:
         root = self.drafter.catch_up(self.text, 1)
         tree = TokenTree([root.tokens[0]], logprobs=[root.logprobs[0]], path_logprobs=[root.logprobs[0]])
-        return self.drafter.grow(tree, self._growth(), None, deepest=self._room)
+        return self.drafter.grow(tree, self._rule(), None, deepest=self._room)
 
     def _verify(self, tree: TokenTree) -> list[int]:
         positions = [len(self.text) + depth for depth in tree.depths]

@@ -13,10 +13,9 @@ from jaxtyping import Float
 from torch import Tensor
 
 from decoder.analysis.tree_levels import share_of_depth
-from decoder.config import Auto, Rules, RunConfig
+from decoder.config import Rules, RunConfig
 from decoder.device import Stopwatch
 from decoder.draft.model_drafter import Children, Drafter
-from decoder.draft.tree_rules import growth
 from decoder.draft.tree_size.controller import NodeBudget
 from decoder.draft.tree_size.cost_profile import measured
 from decoder.models.pair import Pair
@@ -51,7 +50,7 @@ class TreeSession:
         self.target_cache = pair.target.new_cache(self._longest)
         self.drafter = Drafter(pair.draft, pair.vocabulary, self._longest) if rules else None
         self._nodes: NodeBudget | None = None
-        if isinstance(rules, Auto):
+        if rules and rules.rule().by_cost:
             self._nodes = NodeBudget(measured(pair, len(self.text)), pair.calibration, self.text)
         self._reserve()
 
@@ -113,9 +112,9 @@ class TreeSession:
         if self._controller is None or self.drafter is None:
             self.target_cache.reserve(self._longest + 1)
             return
-        grown = growth(self._controller.rules)
-        self.target_cache.reserve(self._longest + 1 + grown.n_max)
-        self.drafter.reserve(self._longest + 1 + grown.n_max)
+        rows = self._longest + 1 + int(self._controller.rule.n_max)
+        self.target_cache.reserve(rows)
+        self.drafter.reserve(rows)
 
     def _draft(self) -> tuple[TokenTree, int]:
         tree = TokenTree([self.text[-1]])
@@ -126,10 +125,10 @@ class TreeSession:
         pays = self._nodes is None or self._nodes.drafts(behind)
         if room < 1 or not pays:
             return tree, 0
-        rules = growth(self._controller.rules)
+        rule = self._controller.rule
         before = self.drafter.forwards
-        children = self._catch_up(self.drafter, behind, rules.widest)
-        grown = self.drafter.grow(tree, rules, children, deepest=room, budget=self._nodes)
+        children = self._catch_up(self.drafter, behind, int(rule.wide))
+        grown = self.drafter.grow(tree, rule, children, deepest=room, budget=self._nodes)
         return grown, self.drafter.forwards - before
 
     def _catch_up(self, drafter: Drafter, behind: int, count: int) -> Children:

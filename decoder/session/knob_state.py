@@ -3,13 +3,14 @@
 Knows neither models nor trees.
 """
 
+import math
 from dataclasses import dataclass
 
 from decoder.config import AdaptiveTree, Rules
-from decoder.draft.tree_rules import adapted, used_depth
 from decoder.events import Knobs
 from decoder.knobs import KnobName
 from decoder.session.steering import Turn
+from decoder.tree_rules import TreeRule, adapted, used_depth
 
 NOTED_STEP = 0.01
 """History's tau_h is written as an event when it has moved this far."""
@@ -38,6 +39,11 @@ class Controller:
             self._noted = {"d0": rules.d0, "tau_h": rules.tau_h}
 
     @property
+    def rule(self) -> TreeRule[float]:
+        """How trees grow under the values in force."""
+        return self.rules.rule()
+
+    @property
     def knobs(self) -> Knobs | None:
         """The exact values in force, for an adaptive tree."""
         rules = self.rules
@@ -62,8 +68,12 @@ class Controller:
         """
         if not isinstance(self.rules, AdaptiveTree):
             return []
+        rule = self.rules.rule()
         self._depth_acceptances.append(depth_acceptance)
-        self.rules = adapted(self.rules, self._depth_acceptances)
+        latest = self._depth_acceptances[-self.rules.window :]
+        if not rule.history or len(latest) < rule.window:
+            return []
+        self.rules = self.rules.moved(*adapted(rule, math.fsum(latest) / rule.window))
         changes = []
         if used_depth(self.rules.d0) != used_depth(self._noted["d0"]):
             changes.append(self._note("d0"))

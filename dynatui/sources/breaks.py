@@ -11,8 +11,8 @@ from typing import Any, Literal, TypeAlias, get_args
 
 from decoder.analysis.tree_levels import ROOT_IS_DRAFTED, depth_acceptance, drafted_nodes
 from decoder.config import DynaTree
-from decoder.draft.tree_rules import used_depth
 from decoder.events import Event, Knob, Round, Run
+from decoder.tree_rules import used_depth
 
 Break: TypeAlias = Literal["rejected", "full", "bound", "under", "difference"]
 

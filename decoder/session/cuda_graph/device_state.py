@@ -12,8 +12,9 @@ from jaxtyping import Float, Int
 from numpy.typing import NDArray
 from torch import Tensor
 
-from decoder.session.cuda_graph.static_shapes import DEEPEST, MOST_NODES, WINDOW, Rule
+from decoder.session.cuda_graph.static_shapes import DEEPEST, MOST_NODES, WINDOW
 from decoder.tree import TokenTree
+from decoder.tree_rules import TreeRule
 
 TOKEN, PARENT, DEPTH, ROW = range(4)
 """Lines of `Board.nodes`; ROW: which of the draft's rows a node was, of no meaning if it did not grow."""
@@ -22,21 +23,36 @@ OUTCOME = 1 + DEEPEST + 1
 REPORT = OUTCOME + 1 + 3 * MOST_NODES
 
 
-class Knobs:
-    """A `Rule` whose numbers are device tensors."""
+class DeviceRule:
+    """A growth rule whose numbers are device tensors."""
 
     def __init__(self, device: torch.device) -> None:
-        names = [field.name for field in fields(Rule)]
-        self.vector: Float[Tensor, K] = torch.zeros(len(names), dtype=torch.float64, device=device)
-        self._index = {name: index for index, name in enumerate(names)}
+        self.vector: Float[Tensor, K] = torch.zeros(len(fields(TreeRule)), dtype=torch.float64, device=device)
+        self.numbers: TreeRule[Float[Tensor, ""]] = TreeRule(*self.vector.unbind())
+        """Each in place."""
 
-    def turn(self, rule: Rule) -> None:
+    def turn(self, rule: TreeRule[float]) -> None:
         """Takes over all numbers."""
         self.vector.copy_(torch.tensor(astuple(rule), dtype=torch.float64))
 
-    def __getitem__(self, name: str) -> Float[Tensor, ""]:
-        """One number, in place."""
-        return self.vector[self._index[name]]
+
+class OnDevice:
+    """What `tree_rules` computes with where its numbers are tensors and constants are not."""
+
+    def where(self, condition: Tensor, yes: Tensor | float, no: Tensor | float, /) -> Tensor:
+        """See `Arrays`."""
+        return torch.where(condition, yes, no)
+
+    def maximum(self, one: Tensor, other: Tensor | float, /) -> Tensor:
+        """See `Arrays`."""
+        return one.clamp(min=other)
+
+    def minimum(self, one: Tensor, other: Tensor | float, /) -> Tensor:
+        """See `Arrays`."""
+        return one.clamp(max=other)
+
+
+XP = OnDevice()
 
 
 class Board:
@@ -46,7 +62,7 @@ class Board:
         def whole(*shape: int) -> Tensor:
             return torch.zeros(shape, dtype=torch.int64, device=device)
 
-        self.knobs = Knobs(device)
+        self.rule = DeviceRule(device)
         self.length: Int[Tensor, ""] = whole()
         """Tokens of the text; all but the last have keys and values in the target."""
         self.text: Int[Tensor, S] = whole(capacity)
@@ -60,7 +76,7 @@ class Board:
         """Rounds that drafted."""
         self.report: Float[Tensor, R] = torch.zeros(REPORT, dtype=torch.float64, device=device)
 
-    def begin(self, text: Sequence[int], rule: Rule | None) -> None:
+    def begin(self, text: Sequence[int], rule: TreeRule[float] | None) -> None:
         """A new text."""
         for tensor in self._all():
             tensor.zero_()
@@ -68,7 +84,7 @@ class Board:
         self.length.fill_(len(text))
         self.count.fill_(1)
         if rule:
-            self.knobs.turn(rule)
+            self.rule.turn(rule)
 
     def saved(self) -> "Saved":
         """What puts the present state back."""
@@ -76,7 +92,7 @@ class Board:
 
     def _all(self) -> list[Tensor]:
         return [
-            self.knobs.vector,
+            self.rule.vector,
             self.length,
             self.text,
             self.nodes,

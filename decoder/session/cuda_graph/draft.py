@@ -11,8 +11,9 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from decoder.forward.static.static_forward import StaticForward, visibility
-from decoder.session.cuda_graph.device_state import OUTCOME, PARENT, TOKEN, Board
+from decoder.session.cuda_graph.device_state import OUTCOME, PARENT, TOKEN, XP, Board
 from decoder.session.cuda_graph.static_shapes import MOST_NODES, Shape
+from decoder.tree_rules import breadth, least_probability
 
 
 @dataclass(frozen=True)
@@ -104,11 +105,9 @@ def _catch_up(side: Side, board: Board, rows: int, slots: int) -> Float[Tensor, 
 
 def _thresholds(board: Board, shape: Shape, context: int) -> Float[Tensor, "D"]:
     """The path probability by depth from which a node grows; infinite where none may."""
-    knobs = board.knobs
-    depths = torch.arange(shape.deepest, device=board.length.device)
-    base = (knobs["d0"] + 0.5).floor()
-    chances = torch.where(depths < base, knobs["stop"], torch.maximum(knobs["stop"], knobs["deep"]))
-    return chances.masked_fill(depths >= torch.minimum(knobs["deepest"], context - board.length), torch.inf)
+    depths = torch.arange(shape.deepest, dtype=torch.float64, device=board.length.device)
+    chances: Float[Tensor, D] = least_probability(board.rule.numbers, depths, XP)
+    return chances.masked_fill(depths >= context - board.length, torch.inf)
 
 
 def best_tokens(logits: Float[Tensor, "W V"], count: int) -> tuple[Int[Tensor, "W B"], Float[Tensor, "W B"]]:
@@ -126,15 +125,13 @@ def best_tokens(logits: Float[Tensor, "W V"], count: int) -> tuple[Int[Tensor, "
 
 
 def _children(logits: Float[Tensor, "W V"], level: _Level, board: Board, shape: Shape) -> _Children:
-    knobs, count = board.knobs, min(shape.widest, logits.shape[1])
+    count = min(shape.widest, logits.shape[1])
     tokens, logprobs = best_tokens(logits, count)
     valid = level.valid
     if count > 1:
-        confidence = logprobs[:, 0].exp()
-        unsure = torch.where(confidence < knobs["tau_l"], knobs["wide"], knobs["middle"])
-        breadth = torch.where(confidence >= knobs["tau_h"], knobs["narrow"], unsure)
+        width = breadth(board.rule.numbers, logprobs[:, 0].exp(), XP)
         ranks = torch.arange(count, device=tokens.device)
-        valid = (level.valid[:, None] & (ranks < breadth[:, None])).flatten()
+        valid = (level.valid[:, None] & (ranks < width[:, None])).flatten()
     return _Children(
         valid=valid,
         tokens=tokens.flatten(),
@@ -150,7 +147,7 @@ def _growing(
     """Which of these nodes grow: the first is 1, the next 2, and so on; 0 for those that do not."""
     grows = children.valid & (children.paths.exp() >= threshold)
     if shape.best:
-        most = board.knobs["n_max"].clamp(max=width)
+        most = board.rule.numbers.n_max.clamp(max=width)
         grows = grows & (by_probability(children.paths, grows) < most)
     return grows.cumsum(0) * grows
 
@@ -190,7 +187,7 @@ def _pack(board: Board, shape: Shape, grown: list[_Children], rows: Int[Tensor, 
     depths = torch.cat([torch.full_like(children.tokens, depth) for depth, children in enumerate(grown, 1)])
     # In breadth-first order a node that is cut has only descendants that are cut too.
     ranks = by_probability(paths, valid) if shape.best else valid.cumsum(0) - 1
-    kept = valid & (ranks < board.knobs["n_max"])
+    kept = valid & (ranks < board.rule.numbers.n_max)
     numbers = kept.cumsum(0)
     places = numbers.masked_fill(~kept, MOST_NODES).clamp(max=MOST_NODES)
     renumbered = torch.cat([numbers.new_zeros(1), numbers])

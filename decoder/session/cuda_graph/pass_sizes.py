@@ -6,8 +6,9 @@ Pure; knows neither tensors nor models.
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from decoder.config import Auto, Linear, Rules, RunConfig
+from decoder.config import RunConfig, tree_rule
 from decoder.session.cuda_graph.static_shapes import BUCKETS, Shape, beam, bucket, fits, most_nodes, shape
+from decoder.tree_rules import TreeRule
 
 DEPTHS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
 """Levels of a draft whose size each round chooses."""
@@ -25,7 +26,7 @@ class Passes:
     target: tuple[int, ...]
 
 
-def passes(rules: Iterable[Rules | None]) -> Passes:
+def passes(rules: Iterable[TreeRule[float] | None]) -> Passes:
     """The passes of rounds that run on the device under these rules; None drafts nothing."""
     fitting = [each for each in rules if each is not None and fits(each)]
     return of_sizes(fitting, (rows for each in fitting for rows in _verified(each)))
@@ -33,27 +34,28 @@ def passes(rules: Iterable[Rules | None]) -> Passes:
 
 def of_run(config: RunConfig) -> Passes:
     """The passes of all methods of a run."""
-    return passes(vars(config).get(name) for name in config.methods)
+    return passes(tree_rule(vars(config).get(name)) for name in config.methods)
 
 
-def of_sizes(rules: Iterable[Rules], verified: Iterable[int]) -> Passes:
+def of_sizes(rules: Iterable[TreeRule[float]], verified: Iterable[int]) -> Passes:
     """The passes of plain rounds, of drafts under these rules, and of verifications of trees of so many rows."""
     drafted = {rows for each in rules for size in _shapes(each) for rows in (size.first, *size.widths[1:])}
     return Passes(tuple(sorted(drafted)), tuple(sorted({1, *map(bucket, verified)})))
 
 
-def _shapes(rules: Rules) -> Iterator[Shape]:
-    if isinstance(rules, Auto):
-        yield from (beam(rules, depth) for depth in {*DEPTHS, rules.d_max} if depth <= rules.d_max)
+def _shapes(rule: TreeRule[float]) -> Iterator[Shape]:
+    if rule.by_cost:
+        deepest = int(rule.deepest)
+        yield from (beam(rule, depth) for depth in {*DEPTHS, deepest} if depth <= deepest)
     else:
-        yield shape(rules)
+        yield shape(rule)
 
 
-def _verified(rules: Rules) -> Iterator[int]:
-    """Rows of the trees that these rules grow."""
-    if isinstance(rules, Auto):
+def _verified(rule: TreeRule[float]) -> Iterator[int]:
+    """Rows of the trees that a rule grows."""
+    if rule.by_cost:
         yield from SIZES
-    elif isinstance(rules, Linear):
-        yield most_nodes(rules)
+    elif rule.wide == 1:
+        yield most_nodes(rule)
     else:
-        yield from (rows for rows in BUCKETS if rows <= min(bucket(most_nodes(rules)), MOST_USUAL))
+        yield from (rows for rows in BUCKETS if rows <= min(bucket(most_nodes(rule)), MOST_USUAL))

@@ -43,7 +43,7 @@ class Flights:
     def draft(self, shape: Shape, length: int, clock: Clock, most: int | None = None) -> Flight:
         """Asks for a tree after a text of at most so many tokens; `most`: its nodes, where that is not the rules'."""
         if most is not None:
-            self._seat.board.knobs["n_max"].fill_(most)
+            self._seat.board.rule.numbers.n_max.fill_(most)
         return self._ask(lambda: self._seat.drafting(shape, length), clock)
 
     def verification(self, nodes: int, length: int, clock: Clock) -> Flight:

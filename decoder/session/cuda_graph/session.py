@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from decoder.analysis.tree_levels import depth_acceptance
-from decoder.config import Auto, Rules, RunConfig
+from decoder.config import Rules, RunConfig
 from decoder.device import without_gradients
 from decoder.models.pair import Pair
 from decoder.session.cuda_graph.clock import Clock
@@ -17,7 +17,7 @@ from decoder.session.cuda_graph.device_state import drafted, verified
 from decoder.session.cuda_graph.pending_rounds import Flight, Flights
 from decoder.session.cuda_graph.size_controller import Plan, ranks
 from decoder.session.cuda_graph.slots import AHEAD
-from decoder.session.cuda_graph.static_shapes import FIRST_ROWS, Shape, beam, first_rows, fits, rule, shape
+from decoder.session.cuda_graph.static_shapes import FIRST_ROWS, Shape, beam, first_rows, fits, shape
 from decoder.session.host import TreeSession
 from decoder.session.knob_state import Controller, Turned
 from decoder.session.protocol import AtStage, Budget, Outcome, go_on
@@ -91,7 +91,7 @@ class ResidentSession:
     def prefill(self) -> float:
         """Reads the prompt without its last token; then drafts the first tree, for which the first round pays."""
         begun = self._seat.mark()
-        self._seat.begin(self._text, rule(self._controller.rules) if self._controller else None)
+        self._seat.begin(self._text, self._controller.rule if self._controller else None)
         done = self._seat.mark()
         done.wait()
         if self._is_automatic:
@@ -111,7 +111,7 @@ class ResidentSession:
         clock, owed_s = Clock(), self._draft_s
         turned = self._controller.apply(turns) if self._controller else []
         if self._controller and turned:
-            if not fits(self._controller.rules):
+            if not fits(self._controller.rule):
                 return self._hand_over(turns, turned, at_stage)
             self._turn(clock)
         outcome = Outcome(
@@ -152,12 +152,12 @@ class ResidentSession:
 
     @property
     def _is_automatic(self) -> bool:
-        return self._controller is not None and isinstance(self._controller.rules, Auto)
+        return self._controller is not None and bool(self._controller.rule.by_cost)
 
     def _turn(self, clock: Clock) -> None:
         """Tells the device of turned knobs; a tree that was drafted under the old ones is drafted anew."""
         if self._controller:
-            self._seat.board.knobs.turn(rule(self._controller.rules))
+            self._seat.board.rule.turn(self._controller.rule)
         if self._draft:
             self._tree, self._draft = TokenTree([self._text[-1]]), self._next_draft(1)
             if self._draft:
@@ -167,16 +167,16 @@ class ResidentSession:
         """What is drafted next, if anything, where the draft lacks at most so many tokens besides the last."""
         if self._controller is None:
             return None
-        rules = self._controller.rules
+        rule = self._controller.rule
         first = first_rows(min(lacking + 1, FIRST_ROWS[-1]))
-        if not isinstance(rules, Auto):
-            return _Draft(replace(shape(rules), first=first), None)
+        if not rule.by_cost:
+            return _Draft(replace(shape(rule), first=first), None)
         pace = self._pair.seats.pace
         if self._told:
             pace.learn(*self._told)
             self._told = None
-        plan = pace.choose(rules.d_max)
-        return _Draft(replace(beam(rules, plan.depth), first=first), plan) if plan else None
+        plan = pace.choose(int(rule.deepest))
+        return _Draft(replace(beam(rule, plan.depth), first=first), plan) if plan else None
 
     def _draft_again(self, draft: _Draft, clock: Clock) -> None:
         """Drafts the tree that is verified next, and waits for it."""

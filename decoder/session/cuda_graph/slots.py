@@ -19,8 +19,9 @@ from decoder.session.cuda_graph.capture_guard import refuse_waits
 from decoder.session.cuda_graph.device_state import REPORT, Board
 from decoder.session.cuda_graph.draft import Side, grow
 from decoder.session.cuda_graph.size_controller import Pace
-from decoder.session.cuda_graph.static_shapes import DEEPEST, MOST_NODES, MOST_ROWS, Rule, Shape, levels, slots
+from decoder.session.cuda_graph.static_shapes import DEEPEST, MOST_NODES, MOST_ROWS, Shape, levels, slots
 from decoder.session.cuda_graph.verify import verify
+from decoder.tree_rules import TreeRule
 
 if TYPE_CHECKING:
     from decoder.forward.language_model import LanguageModel
@@ -70,7 +71,7 @@ class Seat:
         alike = (self.target.forward, self.draft.forward) == models
         return alike and graphs == (self._graphs is not None) and min(rooms) - BEYOND - DEEPEST - 1 >= longest
 
-    def begin(self, text: Sequence[int], rule: Rule | None) -> None:
+    def begin(self, text: Sequence[int], rule: TreeRule[float] | None) -> None:
         """Reads a new text, all but its last token."""
         self._in_use.clear()
         self.board.begin(text, rule)

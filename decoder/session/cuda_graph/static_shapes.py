@@ -1,4 +1,4 @@
-"""All methods' rules in one form: numbers that a device may read, and the few that decide how large its tensors are.
+"""How large a device's tensors are under a growth rule: whatever else the rule says is numbers that a device reads.
 
 Pure; knows neither tensors nor models. A level's width is fixed and still exact: the probabilities of a level's paths
 sum to 1 at most, so no more than 1 / stop of them reach `stop` and grow.
@@ -8,7 +8,7 @@ import math
 from dataclasses import dataclass
 from functools import cached_property
 
-from decoder.config import AdaptiveTree, Auto, DynaTree, Fixed, Linear, Rules
+from decoder.tree_rules import TreeRule
 
 MOST_ROWS = 1024
 """Rows that one draft may forward."""
@@ -25,66 +25,6 @@ FIRST_ROWS = (2, 16, 64, 256)
 """Rows of the draft's first pass: the last tokens, of which it may lack one or two, or more after plain rounds."""
 BEAM = 16
 """Nodes of one level that grow where each round decides how many nodes pay."""
-
-
-@dataclass(frozen=True)
-class Rule:
-    """A node of depth d grows iff d < deepest, p >= stop, and d < d0 or p >= deep."""
-
-    deepest: float
-    stop: float
-    deep: float
-    d0: float
-    """Real-valued; used as floor(d0 + 0.5)."""
-    tau_h: float
-    tau_l: float
-    narrow: float
-    """Children where the largest next-token probability is at least `tau_h`."""
-    middle: float
-    wide: float
-    """Children where it is under `tau_l`."""
-    n_max: float
-    history: float = 0.0
-    """1 where past rounds move `d0` and `tau_h`."""
-    window: float = 1.0
-    target: float = 0.0
-    """Depth acceptance that history steers towards."""
-    eta_d: float = 0.0
-    eta_h: float = 0.0
-
-
-def rule(rules: Rules) -> Rule:
-    """These rules as numbers."""
-    match rules:
-        case Linear(k=k):
-            return Rule(k, 0, 0, k, 1, 0, 1, 1, 1, k)
-        case Fixed(depth=depth, branching=width, tau=tau, n_max=n_max):
-            return Rule(depth, tau, 0, depth, 1, 0, width, width, width, n_max)
-        case DynaTree(n_max=n_max):
-            return _adaptive(rules, n_max)
-        case Auto():
-            return _adaptive(rules, 0)
-
-
-def _adaptive(rules: AdaptiveTree, n_max: int) -> Rule:
-    """An adaptive tree of at most `n_max` nodes."""
-    return Rule(
-        deepest=rules.d_max,
-        stop=max(rules.rho_stop, rules.tau),
-        deep=rules.rho_deep,
-        d0=rules.d0,
-        tau_h=rules.tau_h,
-        tau_l=rules.tau_l,
-        narrow=rules.branching[0],
-        middle=rules.branching[1],
-        wide=rules.branching[2],
-        n_max=n_max,
-        history=float(rules.history),
-        window=rules.window,
-        target=rules.target_acceptance,
-        eta_d=rules.eta_d,
-        eta_h=rules.eta_h,
-    )
 
 
 @dataclass(frozen=True)
@@ -116,49 +56,45 @@ class Shape:
         return self.widest * sum(self.widths)
 
 
-def shape(rules: Rules) -> Shape:
-    """The shape of these rules' drafts; knobs that leave it alone may be turned at no cost."""
-    given = rule(rules)
-    widest, deepest = int(given.wide), int(given.deepest)
-    most = 1 << (_growing(given) - 1).bit_length()
+def shape(rule: TreeRule[float]) -> Shape:
+    """The shape of a rule's drafts; knobs that leave it alone may be turned at no cost."""
+    widest, deepest = int(rule.wide), int(rule.deepest)
+    most = 1 << (_growing(rule) - 1).bit_length()
     widths = [1]
     while len(widths) < deepest:
         widths.append(min(widths[-1] * widest, most))
-    return Shape(widest, tuple(widths), isinstance(rules, DynaTree) and rules.selection == "best")
+    return Shape(widest, tuple(widths), bool(rule.best))
 
 
-def beam(rules: Auto, depth: int) -> Shape:
+def beam(rule: TreeRule[float], depth: int) -> Shape:
     """The shape of a draft of so many levels, whose most probable nodes stay."""
-    widest, widths = rules.branching[-1], [1]
+    widest, widths = int(rule.wide), [1]
     while len(widths) < depth:
         widths.append(min(widths[-1] * widest, BEAM))
     return Shape(widest, tuple(widths), best=True)
 
 
-def _growing(given: Rule) -> int:
+def _growing(rule: TreeRule[float]) -> int:
     """Most nodes of one level that grow."""
-    return int(given.n_max if given.stop == 0 else min(given.n_max, math.floor((1 + SLACK) / given.stop)))
+    return int(rule.n_max if rule.stop == 0 else min(rule.n_max, math.floor((1 + SLACK) / rule.stop)))
 
 
-def most_nodes(rules: Rules) -> int:
-    """The largest tree of these rules, its root included."""
-    given = rule(rules)
+def most_nodes(rule: TreeRule[float]) -> int:
+    """The largest tree of a rule, its root included."""
     width, nodes = 1, 0
-    for _ in range(int(given.deepest)):
-        nodes += width * int(given.wide)
-        width = min(width * int(given.wide), _growing(given))
-    return 1 + min(nodes, int(given.n_max))
+    for _ in range(int(rule.deepest)):
+        nodes += width * int(rule.wide)
+        width = min(width * int(rule.wide), _growing(rule))
+    return 1 + min(nodes, int(rule.n_max))
 
 
-def fits(rules: Rules | None) -> bool:
-    """Whether rounds of these rules are best drafted in tensors of fixed size."""
-    if rules is None:
+def fits(rule: TreeRule[float] | None) -> bool:
+    """Whether rounds of this rule, or without a draft, are best drafted in tensors of fixed size."""
+    if rule is None:
         return True
-    if rule(rules).deepest > DEEPEST or rule(rules).window > WINDOW:
+    if rule.deepest > DEEPEST or rule.window > WINDOW:
         return False
-    if isinstance(rules, Auto):
-        return True
-    return most_nodes(rules) <= MOST_NODES and shape(rules).rows <= MOST_ROWS
+    return bool(rule.by_cost) or (most_nodes(rule) <= MOST_NODES and shape(rule).rows <= MOST_ROWS)
 
 
 def first_rows(lacking: int) -> int:

@@ -11,10 +11,10 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 
 from decoder.forward.static.static_forward import visibility
-from decoder.knobs import KNOB_GAP
-from decoder.session.cuda_graph.device_state import DEPTH, PARENT, ROW, TOKEN, Board
+from decoder.session.cuda_graph.device_state import DEPTH, PARENT, ROW, TOKEN, XP, Board
 from decoder.session.cuda_graph.draft import Side
 from decoder.session.cuda_graph.static_shapes import WINDOW
+from decoder.tree_rules import adapted
 
 SHARE_BITS = 57
 """A share of at most 32 levels is a whole number of 2^-57; up to 63 of them add up in 64 bits without rounding."""
@@ -107,17 +107,14 @@ def _commit(board: Board, tokens: Int[Tensor, "D"], path: _Path) -> None:
 
 
 def _learn(board: Board, accepted: Int[Tensor, ""], levels: Int[Tensor, ""]) -> None:
-    """History's step, as `decoder.draft.tree_rules.adapted` makes it: the same numbers to the last bit."""
-    knobs = board.knobs
+    """History's step: the same numbers as the host's, to the last bit."""
+    rule = board.rule.numbers
     drafted = levels > 0
     share = accepted.double() / levels.clamp(min=1)
-    place = (board.rounds % knobs["window"].long()).masked_fill(~drafted, WINDOW)
+    place = (board.rounds % rule.window.long()).masked_fill(~drafted, WINDOW)
     board.shares.index_copy_(0, place[None], (share * 2.0**SHARE_BITS).long()[None])
     board.rounds.add_(drafted)
     total = board.shares[:WINDOW].sum().double() * 2.0**-SHARE_BITS
-    excess = total / knobs["window"] - knobs["target"]
-    acts = drafted & (board.rounds >= knobs["window"]) & (knobs["history"] > 0)
-    d0 = (knobs["d0"] + knobs["eta_d"] * excess).clamp(min=1.0)
-    tau_h = torch.maximum(knobs["tau_h"] - knobs["eta_h"] * excess, knobs["tau_l"] + KNOB_GAP)
-    knobs["d0"].copy_(torch.where(acts, torch.minimum(d0, knobs["deepest"] - 1), knobs["d0"]))
-    knobs["tau_h"].copy_(torch.where(acts, tau_h.clamp(max=1.0), knobs["tau_h"]))
+    acts = drafted & (board.rounds >= rule.window) & (rule.history > 0)
+    for now, after in zip((rule.d0, rule.tau_h), adapted(rule, total / rule.window, XP), strict=True):
+        now.copy_(torch.where(acts, after, now))

@@ -14,7 +14,6 @@ import pytest
 from decoder.analysis.what_if import Cell, Grid, WhatIf, replayed, what_if
 from decoder.config import AdaptiveTree, Auto, DynaTree
 from decoder.draft.model_drafter import Children, Drafter
-from decoder.draft.tree_rules import growth
 from decoder.events import Knobs, Round, Run, decode_line
 from decoder.tree import TokenTree
 from decoder.verify.greedy import accept
@@ -49,8 +48,8 @@ class World(Drafter):
 
     def round(self, rules: DynaTree, left: int = 99, room: int = 99) -> Round:
         """What one round does under these rules, with so many tokens left and so much room in the context."""
-        grown = growth(rules)
-        tree = self.grow(TokenTree([0]), grown, self.children([], grown.widest), deepest=room)
+        rule = rules.rule()
+        tree = self.grow(TokenTree([0]), rule, self.children([], int(rule.wide)), deepest=room)
         accepted, bonus = accept(tree, [self.choice(_path(tree, node)) for node in range(len(tree))])
         return Round(
             method="dynatree",

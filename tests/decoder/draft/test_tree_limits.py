@@ -9,9 +9,10 @@ import pytest
 
 from decoder import DynaTree, Fixed, Linear, RunConfig, decode
 from decoder.config import Auto, Rules
-from decoder.draft.tree_rules import growth, limit
 from decoder.events import Limit
+from decoder.race import limited_by
 from decoder.tree import TokenTree
+from decoder.tree_rules import least_probability
 from tests.decoder.makers import Lab, Played
 
 PROMPT = "The tree grows"
@@ -53,7 +54,7 @@ LIMITS: dict[str, tuple[Rules, Sequence[float], int, Limit]] = {
 def test_the_rule_that_ended_a_path_is_named(
     rules: Rules, logprobs: Sequence[float], room: int, expected: Limit
 ) -> None:
-    assert limit(rules, chain(*logprobs), room) == expected
+    assert limited_by(rules, chain(*logprobs), room) == expected
 
 
 def test_these_cases_name_every_limit() -> None:
@@ -64,8 +65,8 @@ def test_of_several_leaves_the_most_probable_one_counts() -> None:
     tree = TokenTree([0])
     likely, unlikely = tree.grow(0, [1, 2], [-0.2, -6.0])
     tree.grow(likely, [3, 4], [-1.0, -1.5])
-    assert limit(replace(WIDE, d0=2), tree, FAR) == "d0"
-    assert limit(replace(WIDE, d0=2), tree.subtree([0, unlikely]), FAR) == "rho_stop"
+    assert limited_by(replace(WIDE, d0=2), tree, FAR) == "d0"
+    assert limited_by(replace(WIDE, d0=2), tree.subtree([0, unlikely]), FAR) == "rho_stop"
 
 
 YIELDING: dict[Limit, dict[str, Any]] = {
@@ -89,9 +90,9 @@ def test_no_rule_but_the_named_one_can_let_the_leaf_grow(seed: int) -> None:
         rho_deep=luck.choice([0.4, 0.9]),
         tau=luck.choice([0.0, 0.05, 0.5]),
     )
-    named, depth, chance = limit(rules, tree, FAR), tree.depths[-1], tree.path_probability(len(tree) - 1)
+    named, depth, chance = limited_by(rules, tree, FAR), tree.depths[-1], tree.path_probability(len(tree) - 1)
     if named == "n_max":
-        assert growth(rules).expandable(depth, chance)
+        assert chance >= least_probability(rules.rule(), depth)
         return
     others: dict[str, Any] = {}
     for other, values in YIELDING.items():
@@ -101,8 +102,8 @@ def test_no_rule_but_the_named_one_can_let_the_leaf_grow(seed: int) -> None:
     if named == "d0":  # which that is part of
         others["rho_deep"] = rules.rho_deep
     yielded = replace(rules, **others)
-    assert not growth(yielded).expandable(depth, chance)
-    assert growth(replace(yielded, **YIELDING[named])).expandable(depth, chance)
+    assert not chance >= least_probability(yielded.rule(), depth)
+    assert chance >= least_probability(replace(yielded, **YIELDING[named]).rule(), depth)
 
 
 def test_every_round_of_a_method_with_a_tree_says_what_limited_it(lab: Lab) -> None:

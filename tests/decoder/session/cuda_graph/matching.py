@@ -73,8 +73,8 @@ def _check_knobs(session: ResidentSession) -> None:
     """History has moved the device's knobs as it has moved the host's, to the last bit."""
     rules = session._controller.rules if session._controller else None
     if isinstance(rules, AdaptiveTree) and not session._instead:
-        knobs = session._seat.board.knobs
-        assert (float(knobs["d0"]), float(knobs["tau_h"])) == (rules.d0, rules.tau_h)
+        numbers = session._seat.board.rule.numbers
+        assert (float(numbers.d0), float(numbers.tau_h)) == (rules.d0, rules.tau_h)
 
 
 def check(outcome: Outcome, expected: Outcome) -> None:

@@ -30,7 +30,7 @@ from tests.decoder.session.cuda_graph.matching import match, recorded, seated
 
 PROMPT = "The tree grows"
 RULES = DynaTree(selection="best", n_max=15)
-PASSES = passes([None, RULES])
+PASSES = passes([None, RULES.rule()])
 NOTHING_NEW: Compile = lambda function: function  # noqa: E731 - a type's only value here
 
 

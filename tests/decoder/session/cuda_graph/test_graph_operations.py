@@ -216,7 +216,7 @@ def test_no_work_touches_the_host_s_memory(lab: Lab, family: str, dtype: str, by
     target, draft = (moved(side(model, pair, by_module=by_module)) for model in (pair.target, pair.draft))
     board = Board(ELSEWHERE, 512)
     with apart():
-        for size in (shape(Linear(2)), shape(DynaTree(d_max=4, d0=3)), beam(Auto(), 4)):
+        for size in (shape(Linear(2).rule()), shape(DynaTree(d_max=4, d0=3).rule()), beam(Auto().rule(), 4)):
             grow(draft, board, size, slots(300))
         for nodes, deepest in ((1, 0), (8, 3), (64, 8)):
             verify(target, draft if deepest else None, board, nodes, deepest, slots(300))

@@ -1,16 +1,14 @@
 """Shapes, masks, acceptance and history on the device, each against the plain function that it stands for."""
 
 import random
-from dataclasses import replace
 
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from decoder.config import Auto, DynaTree, Fixed, Linear, Rules
+from decoder.config import Auto, DynaTree, Fixed, Linear, Rules, tree_rule
 from decoder.draft.model_drafter import best_children
-from decoder.draft.tree_rules import growth
 from decoder.forward.static.static_forward import visibility
 from decoder.knobs import KNOB_GAP
 from decoder.session.cuda_graph.device_state import DEPTH, PARENT, ROW, TOKEN, Board, drafted, verified
@@ -22,7 +20,6 @@ from decoder.session.cuda_graph.static_shapes import (
     bucket,
     fits,
     most_nodes,
-    rule,
     shape,
     slots,
 )
@@ -39,10 +36,10 @@ VOCABULARY = 7
 
 
 def test_the_paper_s_rules_have_narrow_levels() -> None:
-    found = shape(DynaTree())
+    found = shape(DynaTree().rule())
     assert found.widths == (1, 3, 9, 16, 16, 16, 16, 16)
     assert (found.widest, found.deepest, found.rows) == (3, 8, 92)
-    assert most_nodes(DynaTree()) == 1 + 3 * (1 + 3 + 9 + 10 * 5)
+    assert most_nodes(DynaTree().rule()) == 1 + 3 * (1 + 3 + 9 + 10 * 5)
 
 
 @pytest.mark.parametrize(
@@ -55,12 +52,12 @@ def test_the_paper_s_rules_have_narrow_levels() -> None:
     ],
 )
 def test_a_level_is_as_wide_as_its_probabilities_allow(rules: Rules, widths: tuple[int, ...]) -> None:
-    assert shape(rules).widths == widths
+    assert shape(rules.rule()).widths == widths
 
 
 def test_probabilities_that_are_rounded_up_still_find_room() -> None:
     """Ten nodes of 0.1 in float32 are more than a level's sum allows a threshold just above 0.1."""
-    assert shape(DynaTree(rho_stop=0.1 + 1e-9, d_max=6, branching=(3, 3, 3))).widths[-1] >= 10
+    assert shape(DynaTree(rho_stop=0.1 + 1e-9, d_max=6, branching=(3, 3, 3)).rule()).widths[-1] >= 10
 
 
 @pytest.mark.parametrize(
@@ -85,19 +82,7 @@ def test_probabilities_that_are_rounded_up_still_find_room() -> None:
     ],
 )
 def test_rules_fit_where_their_tensors_stay_small(rules: Rules | None, expected: bool) -> None:  # noqa: FBT001 - a parameter
-    assert fits(rules) == expected
-
-
-@pytest.mark.parametrize("rules", [Linear(3), Fixed(), DynaTree(), DynaTree(d0=2.5, tau=0.3, rho_deep=0.9)])
-def test_all_rules_are_one_form(rules: Rules) -> None:
-    given, plain = rule(rules), growth(rules)
-    for depth in range(12):
-        for chance in (0.0, 0.04, 0.05, 0.1, 0.3, 0.5, 0.9, 1.0):
-            base = int(given.d0 + 0.5)
-            grows = depth < given.deepest and chance >= given.stop and (depth < base or chance >= given.deep)
-            assert grows == plain.expandable(depth, chance)
-            breadth = given.narrow if chance >= given.tau_h else given.wide if chance < given.tau_l else given.middle
-            assert breadth == plain.breadth(chance)
+    assert fits(tree_rule(rules)) == expected
 
 
 def test_buckets_and_ranges_of_slots_are_the_next_larger_ones() -> None:
@@ -189,7 +174,7 @@ class Fake:
 
 def laid_out(tree: TokenTree, text: list[int]) -> Board:
     board = Board(CPU, 600)
-    board.begin(text, rule(DynaTree(window=1)))
+    board.begin(text, DynaTree(window=1).rule())
     count = len(tree)
     board.nodes[TOKEN, :count] = torch.tensor(tree.tokens)
     board.nodes[PARENT, 1:count] = torch.tensor(tree.parents[1:], dtype=torch.int64)
@@ -281,45 +266,41 @@ def test_history_moves_the_knobs_as_on_the_host_to_the_last_bit(
 ) -> None:
     rules = DynaTree(history=history, window=window, eta_d=eta, eta_h=eta / 7, target_acceptance=target)
     controller, board = Controller(rules), Board(CPU, 600)
-    board.begin([1, 2], rule(rules))
+    board.begin([1, 2], rules.rule())
     for levels, accepted in rounds:
         accepted = min(accepted, levels)  # noqa: PLW2901 - no path is longer than the tree
         controller.learn(accepted / levels)
         _learn(board, torch.tensor(accepted), torch.tensor(levels))
         now = controller.rules
         assert isinstance(now, DynaTree)
-        assert (float(board.knobs["d0"]), float(board.knobs["tau_h"])) == (now.d0, now.tau_h)
+        assert (float(board.rule.numbers.d0), float(board.rule.numbers.tau_h)) == (now.d0, now.tau_h)
 
 
 def test_a_round_without_a_tree_teaches_history_nothing() -> None:
     board = Board(CPU, 600)
-    board.begin([1, 2], rule(DynaTree(window=1)))
+    board.begin([1, 2], DynaTree(window=1).rule())
     _learn(board, torch.tensor(0), torch.tensor(0))
     assert int(board.rounds) == 0
-    assert float(board.knobs["tau_h"]) == DynaTree().tau_h
+    assert float(board.rule.numbers.tau_h) == DynaTree().tau_h
 
 
 def test_history_keeps_the_knobs_within_their_bounds() -> None:
     rules = DynaTree(window=1, eta_d=50, eta_h=50)
     board = Board(CPU, 600)
-    board.begin([1, 2], rule(rules))
+    board.begin([1, 2], rules.rule())
     _learn(board, torch.tensor(4), torch.tensor(4))
-    assert float(board.knobs["d0"]) == rules.d_max - 1
-    assert float(board.knobs["tau_h"]) == rules.tau_l + KNOB_GAP
+    assert float(board.rule.numbers.d0) == rules.d_max - 1
+    assert float(board.rule.numbers.tau_h) == rules.tau_l + KNOB_GAP
     _learn(board, torch.tensor(0), torch.tensor(4))
-    assert (float(board.knobs["d0"]), float(board.knobs["tau_h"])) == (1, 1)
+    assert (float(board.rule.numbers.d0), float(board.rule.numbers.tau_h)) == (1, 1)
 
 
 def test_what_was_tried_out_is_undone() -> None:
     board = Board(CPU, 600)
-    board.begin([1, 2, 3], rule(DynaTree()))
+    board.begin([1, 2, 3], DynaTree().rule())
     before = [tensor.clone() for tensor in board._all()]
     saved = board.saved()
     for tensor in board._all():
         tensor.add_(1)
     saved.restore()
     assert all(bool((now == was).all()) for now, was in zip(board._all(), before, strict=True))
-
-
-def test_the_bounds_of_the_automatic_tree_are_those_of_a_tree_without_nodes_until_a_round_has_a_size() -> None:
-    assert rule(Auto(d0=3)) == replace(rule(DynaTree(d0=3, d_max=12, rho_stop=0, tau=0)), n_max=0)

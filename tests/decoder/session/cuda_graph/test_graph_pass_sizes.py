@@ -11,7 +11,7 @@ from decoder import load_pair, loading
 from decoder.bench import job, shapes, sizes
 from decoder.bench.job import OnRounds, OnTexts, measure_rounds, measure_texts
 from decoder.bench.sizes import Size
-from decoder.config import DynaTree, Fixed, Linear, Rules, RunConfig
+from decoder.config import DynaTree, Fixed, Linear, Rules, RunConfig, tree_rule
 from decoder.forward.static.layers import LeanStatic
 from decoder.models.pair import Pair
 from decoder.session.cuda_graph.pass_sizes import Passes, of_run, passes
@@ -47,7 +47,7 @@ def test_all_passes_of_a_text_s_rounds_are_listed(lab: Lab, name: str, monkeypat
     monkeypatch.setattr(LeanStatic, "computed", noted)
     while not session.step(()).finished:
         pass
-    listed = passes([EVERY[name]])
+    listed = passes([tree_rule(EVERY[name])])
     assert draft <= set(listed.draft)
     assert target <= set(listed.target)
     assert bool(draft) == bool(listed.draft)
@@ -66,20 +66,20 @@ def test_all_sizes_of_a_measurement_are_listed_once() -> None:
 
 def test_a_tree_that_the_device_does_not_hold_is_not_listed() -> None:
     assert sizes.passes(RunConfig(), [Size(2, 600)]) == Passes((), (1,))
-    assert passes([replace(WIDE, window=64)]) == Passes((), (1,))
+    assert passes([replace(WIDE, window=64).rule()]) == Passes((), (1,))
 
 
 def test_the_paper_s_rules_ask_for_few_sizes() -> None:
-    assert passes([DynaTree()]) == Passes((2, 3, 9, 16), (1, 2, 4, 8, 16, 32, 64))
+    assert passes([DynaTree().rule()]) == Passes((2, 3, 9, 16), (1, 2, 4, 8, 16, 32, 64))
 
 
 def test_a_chain_is_verified_in_one_size() -> None:
-    assert passes([Linear(5)]) == Passes((1, 2), (1, 8))
+    assert passes([Linear(5).rule()]) == Passes((1, 2), (1, 8))
 
 
 def test_a_run_compiles_for_its_own_methods_alone() -> None:
     config = RunConfig(("ar", "linear", "hf"), linear=Linear(2), fixed=Fixed(depth=5, branching=9))
-    assert of_run(config) == passes([None, Linear(2)])
+    assert of_run(config) == passes([None, Linear(2).rule()])
     assert of_run(replace(config, methods=("ar",))) == Passes((), (1,))
 
 
@@ -136,7 +136,7 @@ def test_a_measurement_of_texts_compiles_for_its_contenders(lab: Lab, asked: lis
             ),
             lambda _: None,
         )
-    assert asked == [passes((None, *rules))]
+    assert asked == [passes((None, *(each.rule() for each in rules)))]
 
 
 @pytest.mark.usefixtures("_not_measured")

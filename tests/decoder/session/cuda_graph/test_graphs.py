@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from decoder import RunConfig, Steering, decode, load_pair, methods
-from decoder.config import DynaTree, Linear, Rules
+from decoder.config import DynaTree, Linear, Rules, tree_rule
 from decoder.decoding_path import decoding_path
 from decoder.device import Graphs, without_gradients
 from decoder.events import Round
@@ -282,7 +282,7 @@ def test_compiled_passes_are_captured_too(lab: Lab, monkeypatch: pytest.MonkeyPa
     """Kept whatever they take; in half precision they round otherwise, so that only texts of one form are compared."""
     monkeypatch.setattr("decoder.session.cuda_graph.compile_trial.PAYS", float("inf"))
     pair, lines = on_gpu(lab, family, dtype), list[str]()
-    compile_pair(pair, lines.append, passes(METHODS.values()))
+    compile_pair(pair, lines.append, passes(tree_rule(rules) for rules in METHODS.values()))
     assert [line.split(":")[0] for line in lines if "x the time, kept" in line] == ["compiled draft", "compiled target"]
     prompt = lab.prompt_tokens(lab.pair(family), PROMPT)
     if dtype == "float64":

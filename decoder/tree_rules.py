@@ -1,0 +1,129 @@
+"""The growth rule of draft trees, and the step by which history moves it: each written once, for everybody.
+
+The same lines work on plain numbers (the host), numpy arrays (replays of recordings) and tensors inside a CUDA graph.
+A chain and a fixed tree are special cases of the rule. Knows no methods and no models. Sources: DynaTree paper,
+sections 3.2 (breadth), 3.3 (depth), 3.4 (history).
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Any, Generic, Protocol, TypeVar
+
+from decoder.knobs import KNOB_GAP
+
+N = TypeVar("N")
+MOST_NODES = 64
+"""No tree whose size costs decide keeps more drafted nodes."""
+
+
+class Arrays(Protocol):
+    """What a kind of numbers is computed with: numpy and torch have it, `PLAIN` has it for Python's own numbers."""
+
+    def where(self, condition: Any, yes: Any, no: Any, /) -> Any:
+        """`yes` where the condition holds, else `no`."""
+
+    def maximum(self, one: Any, other: Any, /) -> Any:
+        """The larger of two."""
+
+    def minimum(self, one: Any, other: Any, /) -> Any:
+        """The smaller of two."""
+
+
+class _Plain:
+    def where(self, condition: Any, yes: Any, no: Any, /) -> Any:
+        return yes if condition else no
+
+    def maximum(self, one: Any, other: Any, /) -> Any:
+        return max(one, other)
+
+    def minimum(self, one: Any, other: Any, /) -> Any:
+        return min(one, other)
+
+
+PLAIN: Arrays = _Plain()
+
+
+@dataclass(frozen=True)
+class TreeRule(Generic[N]):
+    """Which nodes get children, how many, and how many nodes stay.
+
+    A node of depth d and path probability p grows iff d < deepest, p >= stop, and d < floor(d0 + 0.5) or p >= deep.
+    """
+
+    deepest: N
+    """No node is deeper."""
+    stop: N
+    deep: N
+    d0: N
+    """Base depth, real-valued; history moves it."""
+    tau_h: N
+    """History moves it."""
+    tau_l: N
+    narrow: N
+    """Children where the draft's largest next-token probability is at least `tau_h`."""
+    middle: N
+    wide: N
+    """Children where it is under `tau_l`."""
+    n_max: N
+    """Most drafted nodes that stay."""
+    best: N
+    """1 where the most probable nodes stay, 0 where the first in breadth-first order do."""
+    by_cost: N
+    """1 where costs decide, within this rule, how many nodes a round drafts."""
+    history: N
+    """1 where past rounds move `d0` and `tau_h`."""
+    window: N
+    """Rounds that the mean depth acceptance is taken over."""
+    target: N
+    """Depth acceptance that history steers towards."""
+    eta_d: N
+    eta_h: N
+
+
+def fixed_rule(deepest: int, stop: float, width: int, n_max: int) -> TreeRule[float]:
+    """Every node above a depth whose path is probable enough gets so many children."""
+    return TreeRule(
+        deepest=deepest,
+        stop=stop,
+        deep=0,
+        d0=deepest,
+        tau_h=1,
+        tau_l=0,
+        narrow=width,
+        middle=width,
+        wide=width,
+        n_max=n_max,
+        best=0,
+        by_cost=0,
+        history=0,
+        window=1,
+        target=0,
+        eta_d=0,
+        eta_h=0,
+    )
+
+
+def least_probability(rule: TreeRule[Any], depth: Any, xp: Arrays = PLAIN) -> Any:
+    """The path probability from which nodes of a depth grow: greater for deep ones, infinite where none does."""
+    # With whole depths and d0 from 1 up, depth + 0.5 <= d0 says the same as depth < floor(d0 + 0.5).
+    anywhere = xp.where(depth + 0.5 <= rule.d0, rule.stop, xp.maximum(rule.stop, rule.deep))
+    return xp.where(depth < rule.deepest, anywhere, math.inf)
+
+
+def breadth(rule: TreeRule[Any], confidence: Any, xp: Arrays = PLAIN) -> Any:
+    """Children of a node, by the draft's largest next-token probability there: few where sure, many where unsure."""
+    unsure = xp.where(confidence < rule.tau_l, rule.wide, rule.middle)
+    return xp.where(confidence >= rule.tau_h, rule.narrow, unsure)
+
+
+def adapted(rule: TreeRule[Any], mean_depth_acceptance: Any, xp: Arrays = PLAIN) -> tuple[Any, Any]:
+    """History's step: (d0, tau_h) after a round, by the mean depth acceptance of a full window."""
+    excess = mean_depth_acceptance - rule.target
+    d0 = xp.minimum(xp.maximum(rule.d0 + rule.eta_d * excess, 1.0), rule.deepest - 1)
+    tau_h = xp.minimum(xp.maximum(rule.tau_h - rule.eta_h * excess, rule.tau_l + KNOB_GAP), 1.0)
+    return d0, tau_h
+
+
+def used_depth(d0: float) -> int:
+    """The base depth in force: d0 is real-valued, trees are not."""
+    return math.floor(d0 + 0.5)

@@ -1,0 +1,89 @@
+"""The growth rule and history's step are the paper's, and alike on plain numbers, numpy arrays and tensors."""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from decoder.config import Auto, DynaTree, Fixed, Linear, Rules
+from decoder.session.cuda_graph.device_state import XP, DeviceRule
+from decoder.tree_rules import adapted, breadth, least_probability
+
+CPU = torch.device("cpu")
+EVERY: Sequence[Rules] = (
+    Linear(3),
+    Fixed(),
+    Fixed(depth=4, branching=3, tau=0, n_max=5),
+    DynaTree(),
+    DynaTree(d0=2.5, tau=0.3, rho_deep=0.9),
+    DynaTree(d0=2.49, branching=(2, 2, 5)),
+    DynaTree(d0=1.4999999999),
+    DynaTree(d0=1.5),
+    Auto(),
+)
+
+
+def grows(rules: Rules, depth: int, chance: float) -> bool:
+    """Whether a node gets children, written out method by method."""
+    match rules:
+        case Linear(k=k):
+            return depth < k
+        case Fixed(depth=deepest, tau=tau):
+            return depth < deepest and chance >= tau
+        case _:
+            deep_enough = depth >= math.floor(rules.d0 + 0.5)
+            likely = chance >= rules.rho_stop and chance >= rules.tau
+            return depth < rules.d_max and likely and (not deep_enough or chance >= rules.rho_deep)
+
+
+def children(rules: Rules, confidence: float) -> int:
+    """How many, written out method by method."""
+    match rules:
+        case Linear():
+            return 1
+        case Fixed(branching=branching):
+            return branching
+        case _:
+            low, mid, high = rules.branching
+            return low if confidence >= rules.tau_h else high if confidence < rules.tau_l else mid
+
+
+@pytest.mark.parametrize("rules", EVERY, ids=str)
+def test_the_rule_of_every_method_is_what_the_method_says(rules: Rules) -> None:
+    rule = rules.rule()
+    for depth in range(14):
+        for chance in (0.0, 0.04, 0.05, 0.1, 0.3, 0.5, 0.9, 1.0):
+            assert (chance >= least_probability(rule, depth)) == grows(rules, depth, chance)
+            assert breadth(rule, chance) == children(rules, chance)
+
+
+@pytest.mark.parametrize("rules", EVERY, ids=str)
+def test_arrays_and_tensors_say_what_plain_numbers_say(rules: Rules) -> None:
+    rule, device = rules.rule(), DeviceRule(CPU)
+    device.turn(rule)
+    depths, chances = range(14), [0.0, 0.05, 0.3, 0.4, 0.5, 0.9, 1.0]
+    least = [least_probability(rule, depth) for depth in depths]
+    wide = [breadth(rule, chance) for chance in chances]
+    assert least_probability(rule, np.array(depths), np).tolist() == least
+    assert breadth(rule, np.array(chances), np).tolist() == wide
+    assert least_probability(device.numbers, torch.arange(14, dtype=torch.float64), XP).tolist() == least
+    assert breadth(device.numbers, torch.tensor(chances, dtype=torch.float64), XP).tolist() == wide
+
+
+@given(st.floats(1, 7), st.floats(0, 1), st.sampled_from([0.1, 1.0, 50.0]))
+def test_history_moves_d0_and_tau_h_by_the_excess_within_their_bounds(d0: float, share: float, eta: float) -> None:
+    rules = DynaTree(d0=d0, eta_d=eta, eta_h=eta / 10)
+    excess = share - rules.target_acceptance
+    expected = (
+        min(7.0, max(1.0, d0 + eta * excess)),
+        min(1.0, max(rules.tau_l + 0.01, rules.tau_h - eta / 10 * excess)),
+    )
+    device = DeviceRule(CPU)
+    device.turn(rules.rule())
+    moved = adapted(device.numbers, torch.tensor(share, dtype=torch.float64), XP)
+    assert adapted(rules.rule(), share) == expected
+    assert tuple(map(float, moved)) == expected
