@@ -12,11 +12,8 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from decoder.device import has_graphs, has_room
+from decoder.engine import Engine
 from decoder.forward.families.registry import reader
-from decoder.forward.static.hf import ModuleStatic
-from decoder.forward.static.static_forward import StaticForward, reading_bytes
-from decoder.models.pair import Pair
-from decoder.session.cuda_graph.compiled import Compiled
 
 GRAPHS: Literal["cuda graphs"] = "cuda graphs"
 STATIC: Literal["static module"] = "static module"
@@ -35,19 +32,24 @@ class DecodingPath:
     """Why not a faster one; where there is none, what computes."""
 
 
-def decoding_path(pair: Pair) -> DecodingPath:
+def decoding_path(engine: Engine) -> DecodingPath:
     """How this pair's rounds are decoded."""
+    pair = engine.pair
     models = {"target": pair.target, "draft": pair.draft}
     if not has_graphs(pair.target.device):
         return DecodingPath(
             HOST, _together({role: LEAN if model.runs_without_module else MODULE for role, model in models.items()})
         )
-    if pair.exact:
+    if engine.exact:
         return DecodingPath(HOST, EXACT)
-    if pair.seats.refused:
-        return DecodingPath(HOST, pair.seats.refused)
-    forms = {role: pair.seats.form(model) for role, model in models.items()}
-    slow = {role: form.reason for role, each in forms.items() if isinstance(form := plain(each), ModuleStatic)}
+    if engine.slots is None or engine.slots.refused:
+        return DecodingPath(HOST, engine.slots.refused or "" if engine.slots else "not tried yet")
+    from decoder.forward.static.hf import ModuleStatic
+    from decoder.session.cuda_graph.compiled import Compiled
+
+    forms = {role: engine.slots.form(model) for role, model in models.items()}
+    plain = {role: form.plain if isinstance(form, Compiled) else form for role, form in forms.items()}
+    slow = {role: form.reason for role, form in plain.items() if isinstance(form, ModuleStatic)}
     if slow:
         return DecodingPath(STATIC, "; ".join(f"{role}: {reason}" for role, reason in slow.items()))
     kinds = {role: "compiled" if isinstance(form, Compiled) else "lean form" for role, form in forms.items()}
@@ -78,6 +80,8 @@ def expected_path(
     slow = [f"{role}: {name} has no lean form" for role, name in unknown.items() if name]
     if slow:
         return DecodingPath(STATIC, "; ".join(slow))
+    from decoder.forward.static.static_forward import reading_bytes
+
     held = sum(weight.nbytes for module in modules.values() for weight in module.parameters())
     needed = held + max(map(reading_bytes, modules.values()))
     if not has_room(device, needed):
@@ -85,11 +89,6 @@ def expected_path(
             STATIC, f"lean forms of both would need {needed / 2**30:.1f} GiB of memory, more than is free"
         )
     return DecodingPath(GRAPHS, "lean form")
-
-
-def plain(form: StaticForward | None) -> StaticForward | None:
-    """What was compiled, where something was."""
-    return form.plain if isinstance(form, Compiled) else form
 
 
 def _together(kinds: Mapping[str, str]) -> str:

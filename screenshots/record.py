@@ -30,10 +30,10 @@ TURNS: Mapping[int, tuple[KnobName, float]] = {4: ("tau_l", 0.4), 12: ("d0", 1.0
 
 def events(target: str | None, draft: str | None) -> Iterator[Event]:
     """Every event of both prompts."""
-    pair = load_pair(target, draft, dtype="float32", report=print)
+    engine = load_pair(target, draft, dtype="float32", report=print)
     for prompt in PROMPTS:
         steering = Steering()
-        for event in decode(pair, prompt, CONFIG, steering):
+        for event in decode(engine, prompt, CONFIG, steering):
             yield event
             if isinstance(event, Round) and event.method == METHOD and event.round + 1 in TURNS:
                 steering.turn(*TURNS[event.round + 1], METHOD)

@@ -21,10 +21,11 @@ from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
 from decoder.analysis.rule_replay import Judged, Record, judged
-from decoder.analysis.tree_levels import ROOT_IS_DRAFTED, depths
+from decoder.analysis.tree_levels import ROOT_IS_DRAFTED
 from decoder.config import Auto, DynaTree
 from decoder.events import Round
 from decoder.knobs import KNOB_GAP
+from decoder.tree import depths
 from decoder.tree_rules import used_depth
 
 ROUNDS = 50

@@ -13,7 +13,6 @@ from typing import Any, Protocol
 from decoder.config import RunConfig
 from decoder.errors import DecoderError, ModelError
 from decoder.events import Event
-from decoder.session.cuda_graph.pass_sizes import of_run
 from decoder.session.steering import Steering
 from dynatui.cli.streams import OutputError
 from dynatui.cli.transcript import Transcript
@@ -56,14 +55,14 @@ def run(session: Session, transcript: Transcript, engine: Engine) -> int:
     models = session.models
     with Recorder(session.record) if session.record else nullcontext() as recorder, _interruptible(steering) as begin:
         try:
-            pair = engine.load_pair(
+            ready = engine.load_pair(
                 models.target,
                 models.draft,
                 device=models.device,
                 dtype=models.dtype,
                 exact=models.exact,
                 compiled=models.compiled,
-                passes=of_run(session.config),
+                run=session.config,
                 report=transcript.note,
             )
             begin()
@@ -72,7 +71,7 @@ def run(session: Session, transcript: Transcript, engine: Engine) -> int:
                 if steering.stopped:
                     break
                 transcript.note(f"prompt {number} of {count}")
-                for decoded in engine.decode(pair, prompt, session.config, steering):
+                for decoded in engine.decode(ready, prompt, session.config, steering):
                     event = placed(decoded, number, count)
                     if recorder:
                         recorder.write(event)

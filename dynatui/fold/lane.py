@@ -12,10 +12,11 @@ import msgspec
 from msgspec import structs
 
 from decoder.analysis.metrics import Tally
-from decoder.analysis.tree_levels import by_depth, drafted_nodes, share_of_depth
+from decoder.analysis.tree_levels import by_depth, drafted_nodes
 from decoder.append_only import Grown
 from decoder.events import Knob, Knobs, Limit, Round
 from decoder.knobs import SWITCHES, KnobName
+from decoder.tree import share_of_depth
 from dynatui.clean import clean_line
 from dynatui.fold.tokens import Token, tokens_of
 

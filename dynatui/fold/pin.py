@@ -17,8 +17,9 @@ from typing import Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from decoder.analysis.tree_levels import by_depth, drafted_nodes, share_of_depth
+from decoder.analysis.tree_levels import by_depth, drafted_nodes
 from decoder.events import Knobs, Round
+from decoder.tree import share_of_depth
 from dynatui.fold.lane import Curves, LaneState
 from dynatui.fold.state import RunState
 from dynatui.render.ink import short

@@ -12,7 +12,6 @@ from decoder.config import RulesName, RunConfig
 from decoder.errors import DecoderError, RecordingError, not_importable
 from decoder.events import Event, Round
 from decoder.knobs import KnobName
-from decoder.session.cuda_graph.pass_sizes import of_run
 from decoder.session.steering import Stage, Steering
 from dynatui.fold.state import Failure, Loading, Prompt, Record
 from dynatui.keep.recording import Recorder, placed, run_so_far
@@ -44,18 +43,18 @@ def load_engine(session: Session) -> Load:
             raise not_importable(error) from error
 
         models = session.models
-        pair = load_pair(
+        ready = load_pair(
             models.target,
             models.draft,
             device=models.device,
             dtype=models.dtype,
             exact=models.exact,
             compiled=models.compiled,
-            passes=of_run(session.config),
+            run=session.config,
             report=report,
             progress=progress,
         )
-        return lambda prompt, config, steering: decode(pair, prompt, config, steering)
+        return lambda prompt, config, steering: decode(ready, prompt, config, steering)
 
     return load
 

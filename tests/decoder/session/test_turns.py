@@ -8,11 +8,11 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from decoder import DynaTree, Fixed, Linear, RunConfig, Steering, decode
-from decoder.analysis.tree_levels import depths
 from decoder.config import Auto, Selection
 from decoder.errors import ConfigError
 from decoder.events import Event, Knob, Round
 from decoder.knobs import KNOBS, KnobName
+from decoder.tree import depths
 from tests.decoder.makers import METHODS, Lab, Played
 from tests.decoder.session.test_whole_rounds import check
 from tests.reference import simulate

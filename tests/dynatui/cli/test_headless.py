@@ -13,7 +13,6 @@ from msgspec import structs
 from decoder.config import RunConfig
 from decoder.errors import DeviceError, PairError, RecordingError
 from decoder.events import End, Event, Figures, Run, Summary
-from decoder.session.cuda_graph.pass_sizes import of_run
 from decoder.session.steering import Steering
 from dynatui.cli import headless
 from dynatui.cli.streams import OutputError, ReaderLeftError
@@ -104,7 +103,7 @@ def test_the_engine_gets_what_was_asked_for() -> None:
     )
     Desk().run(engine, session)
     assert engine.pairs == [("t", "d", "cpu", "float32", True, True)]
-    assert engine.passes == [of_run(TWO_METHODS)]
+    assert engine.runs == [TWO_METHODS]
     assert engine.configs == [TWO_METHODS]
     assert engine.speeds == [0.5]
 
@@ -220,7 +219,7 @@ def test_a_signal_while_models_load_interrupts() -> None:
             dtype: str,
             exact: bool,
             compiled: bool,
-            passes: object,
+            run: RunConfig,
             report: Callable[[str], None],
             progress: Callable[[str], None] = lambda _: None,
         ) -> str:
@@ -232,7 +231,7 @@ def test_a_signal_while_models_load_interrupts() -> None:
                 dtype=dtype,
                 exact=exact,
                 compiled=compiled,
-                passes=passes,
+                run=run,
                 report=report,
                 progress=progress,
             )

@@ -272,7 +272,7 @@ def test_whatever_keys_are_pressed_the_command_line_says_what_the_user_set(
     desk = Desk(engine)
     decoding = Controller(preset)
     for key in keys:
-        knobs = decoding.knobs
+        knobs = decoding.adaptive
         assert knobs is not None
         state = state_of([run(), structs.replace(tree_round(0), knobs=knobs)])
         if key == "rounds":

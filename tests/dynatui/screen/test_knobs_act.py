@@ -15,8 +15,8 @@ from statistics import fmean
 
 import pytest
 
-from decoder.analysis.tree_levels import depths
 from decoder.events import Knob, Round
+from decoder.tree import depths
 from dynatui.keep.runs import read
 from tests.dynatui.screen.pty_terminal import Start, Terminal, assert_left_clean, terminals
 

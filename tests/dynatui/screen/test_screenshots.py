@@ -4,8 +4,8 @@ from collections import Counter
 
 import pytest
 
-from decoder.analysis.tree_levels import depths
 from decoder.events import Knob, Round, Run
+from decoder.tree import depths
 from dynatui.keep.runs import Runs
 from dynatui.sources.playback import TraceSource
 from screenshots import animate

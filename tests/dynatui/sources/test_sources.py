@@ -14,7 +14,6 @@ import decoder
 from decoder.config import RunConfig
 from decoder.errors import PairError, PromptError, RecordingError
 from decoder.events import Event, Round, Run, Summary
-from decoder.session.cuda_graph.pass_sizes import of_run
 from decoder.session.steering import Steering
 from dynatui.fold.state import Failure, Loading, Prompt
 from dynatui.keep.recording import Recorder
@@ -432,4 +431,4 @@ def test_the_engine_is_loaded_for_what_the_session_decodes_by(monkeypatch: pytes
     config = RunConfig(("ar", "linear"))
     load_engine(Session(("x",), models, config))(print, print)
     assert engine.pairs == [("t", "d", "cpu", "float32", True, True)]
-    assert engine.passes == [of_run(config)]
+    assert engine.runs == [config]

@@ -5,13 +5,15 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
-from decoder import RunConfig, cpu_threads, decode, race
-from decoder.cpu_threads import SWITCH_S, choose_threads, fewest_worth_it, quick_switches, settle_threads, usable_cores
-from decoder.models.pair import Pair
+from decoder import RunConfig, decode, race
+from decoder.engine import Engine
+from decoder.forward import cpu_threads
+from decoder.forward.cpu_threads import SWITCH_S, choose_threads, fewest_worth_it, quick_switches, usable_cores
 from tests.decoder.makers import Lab
 
 
@@ -166,37 +168,38 @@ def test_threads_that_did_not_pay_once_are_tried_again_where_they_were_given() -
 
 @pytest.mark.parametrize(("now", "known"), [(1, {}), (4, {512: "costs"})])
 def test_costs_with_another_number_of_threads_are_forgotten(
-    lab: Lab, monkeypatch: pytest.MonkeyPatch, now: int, known: dict[int, str]
+    lab: Lab, monkeypatch: pytest.MonkeyPatch, now: int, known: dict[int, Any]
 ) -> None:
-    pair = replace(lab.loaded(lab.pair("neox"), "float64"), costs={512: "costs"})
+    costs: Any = {512: "costs"}
+    pair = replace(lab.loaded(lab.pair("neox"), "float64"), costs=costs)
     torch.set_num_threads(4)
-    monkeypatch.setattr(cpu_threads, "choose_threads", lambda *_: now)
-    settle_threads(pair)
+    monkeypatch.setattr("decoder.engine.choose_threads", lambda *_: now)
+    pair.settle_threads()
     assert pair.costs == known
 
 
 def test_as_many_threads_are_tried_as_the_pair_was_given(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     given: list[int] = []
-    monkeypatch.setattr(cpu_threads, "choose_threads", lambda _, most: given.append(most))
-    settle_threads(replace(lab.loaded(lab.pair("neox"), "float64"), threads=7))
+    monkeypatch.setattr("decoder.engine.choose_threads", lambda _, most: given.append(most))
+    replace(lab.loaded(lab.pair("neox"), "float64"), threads=7).settle_threads()
     assert given == [7]
 
 
 def test_a_gpu_is_not_asked_for_threads(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     pair = lab.loaded(lab.pair("neox"), "float64")
-    monkeypatch.setattr(pair.target, "device", torch.device("cuda"))
-    monkeypatch.setattr(cpu_threads, "choose_threads", lambda *_: pytest.fail("were tried"))
-    settle_threads(pair)
+    monkeypatch.setattr(pair.pair.target, "device", torch.device("cuda"))
+    monkeypatch.setattr("decoder.engine.choose_threads", lambda *_: pytest.fail("were tried"))
+    pair.settle_threads()
 
 
 def test_an_exact_pair_keeps_its_threads(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cpu_threads, "choose_threads", lambda *_: pytest.fail("were tried"))
-    settle_threads(replace(lab.loaded(lab.pair("neox"), "float64"), exact=True))
+    monkeypatch.setattr("decoder.engine.choose_threads", lambda *_: pytest.fail("were tried"))
+    replace(lab.loaded(lab.pair("neox"), "float64"), exact=True).settle_threads()
 
 
 def test_every_text_begins_with_as_many_threads_as_are_free(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    pair, settled = lab.loaded(lab.pair("neox"), "float64"), list[Pair]()
-    monkeypatch.setattr(race, "settle_threads", settled.append)
+    pair, settled = lab.loaded(lab.pair("neox"), "float64"), list[Engine]()
+    monkeypatch.setattr(Engine, "settle_threads", lambda engine: settled.append(engine))
     for _ in range(2):
         list(decode(pair, "The tree grows", RunConfig(("ar",), 2)))
     assert settled == [pair, pair]
@@ -205,16 +208,16 @@ def test_every_text_begins_with_as_many_threads_as_are_free(lab: Lab, monkeypatc
 def test_after_a_sleep_threads_are_woken_before_the_round(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     """Else the round would pay for it, and look slower than it is."""
     told: list[str] = []
-    monkeypatch.setattr("decoder.cpu_threads.rouse", lambda _: told.append("roused"))
-    monkeypatch.setattr("decoder.cpu_threads.AWAKE_S", 0.0)
+    monkeypatch.setattr("decoder.forward.cpu_threads.rouse", lambda _: told.append("roused"))
+    monkeypatch.setattr("decoder.forward.cpu_threads.AWAKE_S", 0.0)
     list(decode(lab.loaded(lab.pair("neox"), "float32"), "a b c", RunConfig(methods=("ar",), max_new_tokens=4)))
     assert told == ["roused"] * 4
 
 
 def test_a_round_right_after_another_finds_threads_awake(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[str] = []
-    monkeypatch.setattr("decoder.cpu_threads.rouse", lambda _: told.append("roused"))
-    monkeypatch.setattr("decoder.cpu_threads.AWAKE_S", 60.0)
+    monkeypatch.setattr("decoder.forward.cpu_threads.rouse", lambda _: told.append("roused"))
+    monkeypatch.setattr("decoder.forward.cpu_threads.AWAKE_S", 60.0)
     list(decode(lab.loaded(lab.pair("neox"), "float32"), "a b c", RunConfig(methods=("ar",), max_new_tokens=4)))
     assert told == []
 

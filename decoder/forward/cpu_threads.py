@@ -4,7 +4,6 @@ More threads than free cores wait for each other in every product and cost a mul
 lose by a second thread even where a core is free.
 """
 
-import functools
 import os
 import statistics
 import sys
@@ -14,11 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
 
-import numpy as np
 import torch
-
-from decoder.forward.language_model import LanguageModel
-from decoder.models.pair import Pair
 
 Result = TypeVar("Result")
 AWAKE_S = 0.005
@@ -32,24 +27,6 @@ WORTH = 0.95
 """More threads must cut the time at least to this share."""
 SWITCH_S = 0.0005
 """How long another thread may keep the interpreter from a round's; Python's own interval is as long as a round."""
-
-
-def settle_threads(pair: Pair) -> None:
-    """Chooses the number of threads for this pair, where a CPU computes: as many as are free to compute just now.
-
-    An exact pair keeps those that it was found to be exact with.
-    """
-    if pair.target.device.type != "cpu" or pair.exact:
-        return
-    before = torch.get_num_threads()
-    if choose_threads(functools.partial(_try_out, pair.target), pair.threads) != before:
-        pair.costs.clear()
-
-
-@torch.inference_mode()
-def _try_out(model: LanguageModel, rows: int = 4) -> None:
-    """What a verification of a small tree takes."""
-    model.forward(model.new_cache(rows), [0] * rows, range(rows), np.tri(rows, dtype=np.bool_))
 
 
 @contextmanager
@@ -67,23 +44,23 @@ def quick_switches(device: torch.device) -> Iterator[None]:
 class Awake:
     """Wakes torch's threads after a sleep: the next product would pay for that, on a CPU often more than for itself."""
 
-    def __init__(self, pair: Pair) -> None:
-        self._pair = pair
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
         self._left_s = time.perf_counter()
         """When the last work was left."""
 
     def run(self, work: Callable[[], Result]) -> Result:
         """Does the work with threads that are awake."""
         if time.perf_counter() - self._left_s > AWAKE_S:
-            rouse(self._pair)
+            rouse(self._device)
         result = work()
         self._left_s = time.perf_counter()
         return result
 
 
-def rouse(pair: Pair) -> None:
+def rouse(device: torch.device) -> None:
     """Gives all of torch's threads something to do, where a CPU computes."""
-    if pair.target.device.type == "cpu":
+    if device.type == "cpu":
         torch.empty(ROUSING * torch.get_num_threads()).zero_()
 
 
