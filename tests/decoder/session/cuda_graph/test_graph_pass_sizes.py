@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from torch import Tensor
 
-from decoder import load_pair, loading
+from decoder import device_rounds, load_pair, loading
 from decoder.bench import job, shapes, sizes
 from decoder.bench.job import OnRounds, OnTexts, measure_rounds, measure_texts
 from decoder.bench.sizes import Size
@@ -15,6 +15,7 @@ from decoder.config import DynaTree, Fixed, Linear, Rules, RunConfig, tree_rule
 from decoder.device_rounds import passes_of
 from decoder.engine import Engine
 from decoder.forward.static.layers import LeanStatic
+from decoder.session.cuda_graph import compiled
 from decoder.session.cuda_graph.pass_sizes import Passes, passes
 from tests.decoder.makers import Lab, graph_slots
 from tests.decoder.session.cuda_graph.matching import resident, seated
@@ -93,8 +94,10 @@ def test_a_run_compiles_for_its_own_methods_alone() -> None:
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[Passes]:
     """What compiled forms were asked for; the device of this test is as good as any."""
     found: list[Passes] = []
-    monkeypatch.setattr(loading, "compile_pair", lambda _pair, _report, wanted: found.append(wanted))
-    for module in (loading, shapes):
+    monkeypatch.setattr(device_rounds, "compile_rounds", lambda _engine, _slots, wanted, _report: found.append(wanted))
+    monkeypatch.setattr(device_rounds, "try_rounds", lambda *_: None)
+    monkeypatch.setattr(loading, "has_graphs", lambda _: True)
+    for module in (compiled, shapes):
         monkeypatch.setattr(module, "require_compilable", lambda *_, **__: None)
     return found
 

@@ -15,7 +15,7 @@ from decoder.engine import Engine
 from decoder.events import Event, Round
 from decoder.session.cuda_graph.slots import Seats
 from decoder.session.host import HostSession
-from tests.decoder.makers import METHODS, Lab, Played, graph_slots
+from tests.decoder.makers import METHODS, Lab, Played, graph_slots, host_session
 from tests.decoder.session.cuda_graph.matching import recorded, resident, seated
 
 PROMPT = "The tree grows"
@@ -116,7 +116,7 @@ def test_knobs_that_are_turned_on_the_way_are_told_as_by_the_host(lab: Lab) -> N
         loaded = seated(lab.loaded(pair, "float64"))
         if hosted:
             with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(methods, "_with_rules", HostSession)
+                patch.setattr(Engine, "session", host_session)
                 events = list(_turning(loaded, config, steering))
         else:
             events = list(_turning(loaded, config, steering))

@@ -33,6 +33,7 @@ from decoder.session.cuda_graph.self_test import Reference
 from decoder.session.cuda_graph.slots import Seats
 from tests import tiny
 from tests.decoder.makers import METHODS, Lab, graph_slots
+from tests.decoder.session.cuda_graph import matching
 from tests.decoder.session.cuda_graph.matching import match, prepared, recorded, refused
 from tests.decoder.session.cuda_graph.stand_in_device import ELSEWHERE
 
@@ -53,7 +54,7 @@ def pair(lab: Lab, _as_on_cuda: None) -> Engine:
 def fresh(lab: Lab, family: str, dtype: str) -> Engine:
     """A pair that this test may take apart."""
     saved = lab.pair(family)
-    return load_pair(str(saved.target), str(saved.draft), device="cpu", dtype=dtype)
+    return replace(load_pair(str(saved.target), str(saved.draft), device="cpu", dtype=dtype), slots=Seats())
 
 
 def models(pair: Engine) -> Iterator[LanguageModel]:
@@ -287,8 +288,8 @@ def test_what_was_made_is_gone_before_modules_come_back(pair: Engine, monkeypatc
     forms: list[weakref.ref[Any]] = []
     right = LanguageModel.loaded
 
-    def refuse(pair: Engine, _: object) -> str:
-        forms.extend(weakref.ref(graph_slots(pair).forward(model)) for model in models(pair))
+    def refuse(_: object, slots: Seats, *__: object) -> str:
+        forms.extend(weakref.ref(slots.forward(model)) for model in models(pair))
         return "they do not run"
 
     def loaded(model: LanguageModel, device: torch.device) -> Any:
@@ -338,7 +339,7 @@ def altered(patch: pytest.MonkeyPatch, change: Any, rules: list[Rules | None] | 
 
     patch.setattr(trial, "_text", text)
     if rules:
-        patch.setattr(trial, "TRIED", tuple(rules))
+        patch.setattr(matching, "TRIED", tuple(rules))
     return prompts
 
 
@@ -402,8 +403,7 @@ def test_forms_whose_logits_are_far_off_are_refused_whatever_they_write(
 
 @pytest.fixture
 def _as_if_it_had_graphs(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (shapes, loading):
-        monkeypatch.setattr(module, "has_graphs", lambda _: True)
+    monkeypatch.setattr(loading, "has_graphs", lambda _: True)
 
 
 @pytest.fixture
