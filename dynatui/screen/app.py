@@ -91,7 +91,7 @@ class DynaApp(App[None], inherit_bindings=False):
         dress(self, view.theme, color=self._color)
         self.source = source
         self.intake = Intake(source)
-        self.gaze, self.desk = self.intake.gaze, self.intake.desk
+        self.gaze, self.desk, self.pins = self.intake.gaze, self.intake.desk, self.intake.pins
         self.scene = Scene(symbols=view.symbols, keys=view.keys)
         self.leave_keys = view.keys.all_for("leave")
         self._bind_others(view.keys)
@@ -250,12 +250,12 @@ class DynaApp(App[None], inherit_bindings=False):
 
     def on_mouse_down(self, event: events.MouseDown) -> None:
         """A click on a slider, the time line, the text or a tab."""
-        mouse.pressed(self, event)
+        self._clicked(event)
 
     def on_mouse_move(self, event: events.MouseMove) -> None:
         """A slider that is dragged."""
         if event.button:
-            mouse.pressed(self, event)
+            self._clicked(event)
 
     def on_mouse_scroll_up(self) -> None:
         """The wheel moves the cursor in the text."""
@@ -264,6 +264,10 @@ class DynaApp(App[None], inherit_bindings=False):
     def on_mouse_scroll_down(self) -> None:
         """The same downwards."""
         mouse.wheel(self, 1)
+
+    def _clicked(self, event: events.MouseEvent) -> None:
+        if len(self.screen_stack) == 1 and (found := mouse.panel_at(self.screen, event)):
+            mouse.click(self, *found)
 
     def _bind_others(self, keys: Keymap) -> None:
         """Keys that only the settings know."""

@@ -1,0 +1,81 @@
+"""What commands and clicks know of the app: what is shown and watched, and the few things that they ask it to do."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+from textual.screen import ModalScreen
+
+from dynatui.fold.gaze import Gaze
+from dynatui.fold.pin import Pin
+from dynatui.render.scene import Scene
+from dynatui.render.text import TextPanel
+from dynatui.screen.desk import Desk
+from dynatui.sources.source import Source
+
+T = TypeVar("T")
+
+
+class Screen(Protocol):
+    """The main screen."""
+
+    @property
+    def source(self) -> Source:
+        """What is watched."""
+
+    @property
+    def scene(self) -> Scene:
+        """What the panels are drawn from."""
+
+    @property
+    def gaze(self) -> Gaze:
+        """Which run and round are shown, and of which method."""
+
+    @property
+    def desk(self) -> Desk | None:
+        """The knobs; None of a recording."""
+
+    @property
+    def pins(self) -> dict[str, Pin]:
+        """A of each method that has one."""
+
+    @property
+    def text_panel(self) -> TextPanel:
+        """Where each token of the text is drawn."""
+
+    @property
+    def command_line(self) -> Callable[[], str]:
+        """Gives the command line of the present settings; an empty one where not all are known."""
+
+    def look(self, **changes: Any) -> None:
+        """Changes fields of the scene, and draws it."""
+
+    def say(self, note: str) -> None:
+        """Shows one line for a few seconds."""
+
+    def take_in(self) -> None:
+        """Folds the source's new records."""
+
+    def draw(self, *, everything: bool = False) -> None:
+        """Draws the panels that are due, or all of them."""
+
+    def redraw(self) -> None:
+        """Sends every cell again."""
+
+    def watch_method(self, method: str) -> None:
+        """Shows another method."""
+
+    def next_theme(self) -> None:
+        """Takes the next theme."""
+
+    def kept(self, path: Path | None) -> None:
+        """Remembers a file that was written."""
+
+    def push_screen(self, screen: ModalScreen[T], callback: Callable[[T | None], None] | None = None) -> object:
+        """Opens a page over the main screen; the callback takes what it gives back."""
+
+    def export_screenshot(self, *, title: str | None = None) -> str:
+        """The picture as SVG."""
+
+    def copy_to_clipboard(self, text: str) -> None:
+        """Sends a text to the terminal's clipboard."""
