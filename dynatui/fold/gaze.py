@@ -3,12 +3,27 @@
 A run that is looked at stays, even when the next has begun. Knows no widget and no source.
 """
 
+from dataclasses import dataclass
+
 from msgspec import structs
 
 from decoder.events import Run
 from dynatui.fold.state import Record, RunState
 from dynatui.fold.timeline import Timeline
-from dynatui.render.scene import Place
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where in the run the picture is."""
+
+    round: int = 0
+    """Rounds of the watched method that are shown."""
+    rounds: int = 0
+    """Rounds that there are; of a recording, all that it holds."""
+    seconds: float = 0.0
+    """Own decode time at that round."""
+    live: bool = True
+    """Whether the picture follows the work."""
 
 
 class Gaze:

@@ -21,7 +21,7 @@ from decoder.analysis.tree_levels import by_depth, drafted_nodes, share_of_depth
 from decoder.events import Knobs, Round
 from dynatui.fold.lane import Curves, LaneState
 from dynatui.fold.state import RunState
-from dynatui.render.ink import short
+from dynatui.number_format import short
 
 Compared: TypeAlias = Literal["tokens_per_round", "depth_acceptance", "tokens_per_second"]
 

@@ -3,10 +3,11 @@
 States share their parts, so every so many records one is kept, and a place in between is folded anew from there.
 """
 
-from decoder.events import Event, Round
+from collections.abc import Sequence
+
+from decoder.events import End, Event, Knob, Round, Run, Start, Summary
 from dynatui.clean import clean_line
 from dynatui.fold.state import Record, RunState, apply
-from dynatui.keep.recording import run_so_far
 
 _EVERY = 64
 
@@ -52,3 +53,9 @@ class Timeline:
         for record in self._records[count - count % _EVERY : count]:
             state = apply(state, record)
         return state
+
+
+def run_so_far(records: Sequence[object]) -> list[Event]:
+    """The events of the newest run among a source's records; none before the first run."""
+    begin = next((place for place in range(len(records) - 1, -1, -1) if isinstance(records[place], Run)), len(records))
+    return [r for r in records[begin:] if isinstance(r, Run | Start | Round | Knob | End | Summary)]

@@ -22,7 +22,8 @@ from decoder.errors import DecoderError, RecordingError, shortened
 from decoder.events import Event, Figures, Round, Run, Summary, encode
 from dynatui.clean import clean, clean_line
 from dynatui.cli.transcript import Transcript
-from dynatui.keep.recording import numbered, recordings_folder, run_so_far
+from dynatui.fold.timeline import run_so_far
+from dynatui.keep.recording import numbered, recordings_folder
 
 ROUND_COLUMNS = (
     "method",

@@ -13,7 +13,8 @@ from dynatui.clean import clean_line
 from dynatui.cli.command_line import rule_options
 from dynatui.fold.session_log import FEWEST_ROUNDS, OPENING, SessionLog, Setting
 from dynatui.knobs import rules_of
-from dynatui.render.ink import column, percent, short
+from dynatui.number_format import percent, short
+from dynatui.render.ink import column
 
 __all__ = ["SessionLog", "lines", "options"]
 

@@ -10,7 +10,7 @@ import fcntl
 import os
 import stat
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from datetime import datetime
 from io import FileIO
 from itertools import count
@@ -21,7 +21,7 @@ from typing import Self
 from msgspec import structs
 
 from decoder.errors import RecordingError, shortened
-from decoder.events import End, Event, Knob, Round, Run, Start, Summary, decode_line, encode
+from decoder.events import Event, Run, decode_line, encode
 
 LONGEST_LINE = 64 * 2**20
 """Bytes; no event comes near it, and a file without line ends must not fill the memory."""
@@ -114,12 +114,6 @@ class Recorder:
 def placed(event: Event, number: int, count: int) -> Event:
     """The event; a run is told as prompt `number` of `count`."""
     return structs.replace(event, prompt_number=number, prompt_count=count) if isinstance(event, Run) else event
-
-
-def run_so_far(records: Sequence[object]) -> list[Event]:
-    """The events of the newest run among a source's records; none before the first run."""
-    begin = next((place for place in range(len(records) - 1, -1, -1) if isinstance(records[place], Run)), len(records))
-    return [r for r in records[begin:] if isinstance(r, Run | Start | Round | Knob | End | Summary)]
 
 
 def recordings_folder() -> Path:

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from dynatui.fold.lane import Curve
-from dynatui.render.ink import Ink, Row, Rows, Span, fit, merged, share, short
+from dynatui.number_format import short
+from dynatui.render.ink import Ink, Row, Rows, Span, fit, merged, share
 from dynatui.session import Symbols
 
 LONGEST_WINDOW = 512

@@ -10,7 +10,8 @@ from decoder.knobs import KNOBS, KnobName
 from dynatui.fold.lane import begun
 from dynatui.fold.state import RunState
 from dynatui.knobs import KnobInfo, info, rules_in_force
-from dynatui.render.ink import Ink, Row, Rows, best, column, frame, inside, short
+from dynatui.number_format import short
+from dynatui.render.ink import Ink, Row, Rows, best, column, frame, inside
 from dynatui.render.scene import Scene
 from dynatui.render.sliders import notes
 from dynatui.render.track import Track

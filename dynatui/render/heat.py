@@ -10,7 +10,8 @@ from collections.abc import Callable, Sequence
 
 from dynatui.fold.state import RunState
 from dynatui.fold.tokens import Origin, Token
-from dynatui.render.ink import Ink, Row, Span, joined, short, width_of
+from dynatui.number_format import short
+from dynatui.render.ink import Ink, Row, Span, joined, width_of
 from dynatui.render.scene import Heat, Scene
 
 HOT: tuple[Ink, ...] = ("heat1", "heat2", "heat3", "heat4", "heat5")

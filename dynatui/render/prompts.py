@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 from decoder.events import Figures
 from dynatui.fold.results import Result, noted
+from dynatui.number_format import short
 from dynatui.render.explain import explained
-from dynatui.render.ink import Ink, Row, Rows, best, column, frame, inside, short
+from dynatui.render.ink import Ink, Row, Rows, best, column, frame, inside
 from dynatui.render.scene import Scene
 
 _TITLE = len("╭─ Prompts  ─╮")

@@ -7,6 +7,7 @@ from typing import Literal, TypeAlias, get_args
 from decoder.analysis.what_if import WhatIf
 from decoder.knobs import KnobName
 from decoder.session.steering import Stage
+from dynatui.fold.gaze import Place
 from dynatui.fold.pin import Pin
 from dynatui.fold.results import Results
 from dynatui.fold.state import RunState
@@ -21,20 +22,6 @@ Heat: TypeAlias = Literal["origin", "probability", "round", "time"]
 HEATS: tuple[Heat, ...] = get_args(Heat)
 LEAST_TOP = 4.0
 """Tokens a round that every scale reaches."""
-
-
-@dataclass(frozen=True)
-class Place:
-    """Where in the run the picture is."""
-
-    round: int = 0
-    """Rounds of the watched method that are shown."""
-    rounds: int = 0
-    """Rounds that there are; of a recording, all that it holds."""
-    seconds: float = 0.0
-    """Own decode time at that round."""
-    live: bool = True
-    """Whether the picture follows the work."""
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,8 @@ from itertools import zip_longest
 
 from decoder.analysis.what_if import ALIKE, Cell, Grid, WhatIf
 from dynatui.knobs import info
-from dynatui.render.ink import Ink, Row, Rows, best, fit, frame, inside, percent, short, width_of
+from dynatui.number_format import percent, short
+from dynatui.render.ink import Ink, Row, Rows, best, fit, frame, inside, width_of
 from dynatui.render.scene import Scene
 from dynatui.render.text import Wrapped
 

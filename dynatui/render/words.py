@@ -7,7 +7,7 @@ from dataclasses import replace
 from decoder.events import Limit
 from dynatui.fold.lane import Change, LaneState
 from dynatui.knobs import info, limit_name
-from dynatui.render.ink import short
+from dynatui.number_format import short
 
 TARGET = 0.7
 """Depth acceptance that history aims at, where the run names none."""

@@ -18,10 +18,11 @@ from textual.binding import Binding, BindingType
 from textual.containers import Container
 
 from decoder.events import Event
+from dynatui.fold.gaze import Place
 from dynatui.keymap import ALWAYS, SIDE_BY_SIDE, PanelName
 from dynatui.render import cards, curves, tree, versus
 from dynatui.render.ink import Rows
-from dynatui.render.scene import Place, Scale, Scene
+from dynatui.render.scene import Scale, Scene
 from dynatui.render.text import TextPanel
 from dynatui.screen import terminal
 from dynatui.screen.caps import bound

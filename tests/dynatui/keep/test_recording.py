@@ -19,8 +19,9 @@ from msgspec import structs
 from decoder.errors import RecordingError
 from decoder.events import SCHEMA, Event, Run, encode
 from dynatui.fold.state import Loading, Prompt
+from dynatui.fold.timeline import run_so_far
 from dynatui.keep import recording, runs
-from dynatui.keep.recording import Recorder, new_recording_path, run_so_far
+from dynatui.keep.recording import Recorder, new_recording_path
 from dynatui.keep.runs import read
 from tests.dynatui.fake_engine import round_, run, story
 

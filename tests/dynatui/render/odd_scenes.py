@@ -7,11 +7,12 @@ from msgspec import structs
 
 from decoder.events import End, Figures, Knob, Knobs, Round
 from decoder.session.steering import Stage
+from dynatui.fold.gaze import Place
 from dynatui.fold.pin import Pin
 from dynatui.fold.results import Results, noted
 from dynatui.fold.state import Failure, Loading, Prompt, RunState
 from dynatui.gpu import GpuLoad
-from dynatui.render.scene import Meters, Place, Scene
+from dynatui.render.scene import Meters, Scene
 from tests.dynatui.render.scripted import HOSTILE, plain_round, run, running, state_of, story, tree_round
 
 HUGE = 1e308

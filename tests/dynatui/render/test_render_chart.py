@@ -11,13 +11,14 @@ from msgspec import structs
 from decoder.append_only import Grown
 from decoder.events import Knob
 from decoder.knobs import KNOBS
+from dynatui.fold.gaze import Place
 from dynatui.fold.lane import Curve
 from dynatui.fold.pin import Pin
 from dynatui.knobs import info
 from dynatui.render.chart import LONGEST_WINDOW, Axis, Flag, Line, Stroke, chart, window
 from dynatui.render.curves import acceptance, depth, looked_at, scale_of, trends
 from dynatui.render.ink import text_of
-from dynatui.render.scene import Place, Scale, Scene
+from dynatui.render.scene import Scale, Scene
 from dynatui.screen.widgets.canvas import Painter
 from dynatui.session import Symbols
 from tests.dynatui.render.scripted import lines, run, running, state_of, tree_round

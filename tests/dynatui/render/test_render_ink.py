@@ -6,21 +6,8 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from dynatui.clean import clean_line
-from dynatui.render.ink import (
-    Row,
-    bar,
-    best,
-    column,
-    fit,
-    fitting,
-    frame,
-    in_ascii,
-    short,
-    spread,
-    text_of,
-    trend,
-    width_of,
-)
+from dynatui.number_format import short
+from dynatui.render.ink import Row, bar, best, column, fit, fitting, frame, in_ascii, spread, text_of, trend, width_of
 from tests.dynatui.render.scripted import lines
 
 

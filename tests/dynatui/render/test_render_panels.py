@@ -15,6 +15,7 @@ from rich.console import Console, RenderableType
 from decoder.analysis.metrics import FIGURES
 from decoder.events import End, Knob, Summary
 from decoder.session.steering import Stage
+from dynatui.fold.gaze import Place
 from dynatui.fold.pin import Pin
 from dynatui.fold.state import Failure, Loading, Prompt, RunState
 from dynatui.gpu import GpuLoad
@@ -32,7 +33,7 @@ from dynatui.render.log import log
 from dynatui.render.palette import palette
 from dynatui.render.prompts import prompts
 from dynatui.render.race import race
-from dynatui.render.scene import Meters, Place, Scene
+from dynatui.render.scene import Meters, Scene
 from dynatui.render.sliders import history_line, knobs
 from dynatui.render.status import essentials, footer, gpu_wordings, speed_text, status, tab_at, tabs
 from dynatui.render.timeline import timeline

@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from decoder.events import Knob
+from dynatui.fold.gaze import Place
 from dynatui.render.ink import text_of
-from dynatui.render.scene import Place, Scene
+from dynatui.render.scene import Scene
 from dynatui.render.timeline import hit, timeline
 from tests.dynatui.render.scripted import lines, running
 

@@ -4,8 +4,9 @@ from dataclasses import replace
 
 import pytest
 
+from dynatui.fold.gaze import Place
 from dynatui.keymap import PANELS
-from dynatui.render.scene import Place, Scene
+from dynatui.render.scene import Scene
 from dynatui.screen.arrangement import arranged, shared_place
 
 AROUND = {"status", "cards", "footer"}
