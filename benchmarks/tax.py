@@ -25,9 +25,9 @@ from benchmarks.screen import Terminal
 from decoder.config import PRESETS, RunConfig
 from decoder.events import Event, Round
 from decoder.session.steering import Steering
-from dynatui.screen import terminal
 from dynatui.session import Session, View
 from dynatui.sources.engine import Decode, EngineSource, Load, Report, load_engine
+from dynatui.terminal import guard
 
 BAR = 0.05
 _SIZE, _FPS = (120, 40), 10
@@ -107,7 +107,7 @@ def inside(pairs: int, notes: Path) -> None:
 
     session = Session(prompts=(_PROMPT,), config=_CONFIG, view=View(speed=1.0))
     source = EngineSource(session, trial.loader(session), rest_s=0.0)
-    with terminal.screen_only(Path(os.devnull)) as line:
+    with guard.screen_only(Path(os.devnull)) as line:
         Observed(source, View(speed=1.0, fps=_FPS), line=line).run(mouse=False)
     os._exit(0)  # the engine's thread sleeps in the middle of a prompt
 

@@ -31,7 +31,7 @@ def main() -> int:
 
 def _run() -> int:
     from dynatui.cli.main import main as run  # noqa: PLC0415 - this is the import that takes long
-    from dynatui.cli.streams import let_go_of_errors  # noqa: PLC0415 - is imported by then
+    from dynatui.terminal.streams import let_go_of_errors  # noqa: PLC0415 - is imported by then
 
     if signal.getsignal(signal.SIGINT) is _leave:
         signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from html import escape, unescape
 
-from dynatui.keep.runs import Runs
+from dynatui.record.reader import Runs
 from dynatui.screen.app import DynaApp
 from dynatui.sources.playback import TraceSource
 from screenshots.make import HERE, SPEED, TRACE

@@ -14,8 +14,9 @@ import typer
 from decoder.config import Fixed, Linear, RunConfig
 from decoder.errors import ConfigError, PromptError, quoted, require
 from decoder.methods import chosen
-from dynatui.cli import bench_options, options, request, settings, streams
+from dynatui.cli import bench_options, options, request, settings
 from dynatui.cli.bench_result import Measured, told
+from dynatui.terminal import streams
 
 ONLY_TEXTS = ("methods", "linear", "fixed", "baselines", "hostile")
 """Parameters that say nothing to rounds of given sizes; nor do those under these headings:"""

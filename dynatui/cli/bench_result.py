@@ -14,9 +14,9 @@ from types import FrameType
 import msgspec
 
 from decoder.errors import ConfigError, shortened
-from dynatui.cli import streams
 from dynatui.cli.headless import INTERRUPTED, STOP_SIGNALS
 from dynatui.files import to_append
+from dynatui.terminal import streams
 
 
 @dataclass(frozen=True)

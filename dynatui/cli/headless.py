@@ -15,10 +15,10 @@ from decoder.errors import DecoderError, ModelError
 from decoder.events import Event
 from decoder.session.cuda_graph.pass_sizes import of_run
 from decoder.session.steering import Steering
-from dynatui.cli.streams import OutputError
-from dynatui.cli.transcript import Transcript
-from dynatui.keep.recording import Recorder, placed
+from dynatui.record.recording import Recorder, placed
+from dynatui.record.transcript import Transcript
 from dynatui.session import Session
+from dynatui.terminal.streams import OutputError
 
 INTERRUPTED = 130
 STOP_SIGNALS = (

@@ -17,10 +17,11 @@ from typer.main import get_command
 
 import decoder
 from decoder.errors import ConfigError, DecoderError, lacks_temporary_folder, not_importable, with_short_quotes
-from dynatui.cli import bench, headless, options, request, settings, streams, upkeep
-from dynatui.cli.transcript import Transcript
-from dynatui.keep.runs import Runs
+from dynatui.cli import admin, bench, headless, options, request, settings
+from dynatui.record.reader import Runs
+from dynatui.record.transcript import Transcript
 from dynatui.session import Models, Session, View
+from dynatui.terminal import streams
 
 USAGE_ERROR = DecoderError.exit_code
 
@@ -175,7 +176,7 @@ def watch(
     )
     if not on_screen:
         return headless.run(session, _transcript(as_json=as_json), decoder)
-    from dynatui.screen.show import watch as watch_on_screen  # noqa: PLC0415 - imports textual
+    from dynatui.screen.run import watch as watch_on_screen  # noqa: PLC0415 - imports textual
 
     return watch_on_screen(session)
 
@@ -210,19 +211,19 @@ def replay(
         from dynatui.screen.compare import side_by_side  # noqa: PLC0415 - imports textual
 
         return side_by_side((path, runs), (other, others), view)
-    from dynatui.screen.show import replay as replay_on_screen  # noqa: PLC0415 - imports textual
+    from dynatui.screen.run import replay as replay_on_screen  # noqa: PLC0415 - imports textual
 
     return replay_on_screen(runs, view)
 
 
-app.command()(upkeep.config)
-app.command()(upkeep.doctor)
+app.command()(admin.config)
+app.command()(admin.doctor)
 app.add_typer(bench.app, name="bench")
 
 
 def _follow(path: Path, view: View, transcript: Transcript, *, on_screen: bool) -> int:
     if on_screen:
-        from dynatui.screen.show import follow as follow_on_screen  # noqa: PLC0415 - imports textual
+        from dynatui.screen.run import follow as follow_on_screen  # noqa: PLC0415 - imports textual
 
         return follow_on_screen(path, view)
     from dynatui.sources.follow import events  # noqa: PLC0415 - no other command needs it

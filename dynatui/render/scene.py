@@ -7,15 +7,15 @@ from typing import Literal, TypeAlias, get_args
 from decoder.analysis.what_if import WhatIf
 from decoder.knobs import KnobName
 from decoder.session.steering import Stage
-from dynatui.fold.gaze import Place
-from dynatui.fold.pin import Pin
-from dynatui.fold.results import Results
-from dynatui.fold.state import RunState
-from dynatui.fold.tokens import Token
 from dynatui.gpu import GpuLoad
 from dynatui.keymap import KEYMAP, PanelName
 from dynatui.keys import Keymap, Mode
 from dynatui.session import Symbols
+from dynatui.state.ab_comparison import Pin
+from dynatui.state.results import Results
+from dynatui.state.run_state import RunState
+from dynatui.state.tokens import Token
+from dynatui.state.viewpoint import Place
 
 Heat: TypeAlias = Literal["origin", "probability", "round", "time"]
 """What the text's inks stand for."""

@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 
 from decoder.analysis.tree_levels import drafted_nodes
 from decoder.events import Limit, Round
-from dynatui.fold.copied import copied
 from dynatui.render.ink import Ink, Row, Rows, bar, best, column, fit, frame, inside
 from dynatui.render.mask import mask
 from dynatui.render.rounds import (
@@ -21,6 +20,7 @@ from dynatui.render.rounds import (
 )
 from dynatui.render.scene import Scene
 from dynatui.render.wrap import wrapped
+from dynatui.state.repetition import copied
 
 _BAR = 8
 _NUMBERS = 6

@@ -21,7 +21,7 @@ from textual.screen import Screen
 from dynatui.clean import clean_line
 from dynatui.keymap import KEYMAP, PanelName
 from dynatui.keys import Keymap
-from dynatui.render import (
+from dynatui.render import (  # fmt: skip
     cards,
     curves,
     drawer,
@@ -34,26 +34,26 @@ from dynatui.render import (
     status,
     timeline,
     tree,
-    whatif,
+    what_if,
     work,
-)  # fmt: skip
+)
 from dynatui.render.layout import LAYOUTS, Layout, layout
 from dynatui.render.scene import Scene
 from dynatui.render.text import TextPanel
 from dynatui.screen import commands, mouse
 from dynatui.screen.arrangement import arranged, shared_place
-from dynatui.screen.caps import bound
-from dynatui.screen.driver import TerminalDriver
-from dynatui.screen.easel import Easel, dress, frames_per_second, in_color
-from dynatui.screen.intake import Intake
-from dynatui.screen.leaving import Departure
-from dynatui.screen.line import Line
-from dynatui.screen.outlook import Outlook
-from dynatui.screen.pace import Pace
-from dynatui.screen.screens.palette import Palette
+from dynatui.screen.event_reader import Intake
+from dynatui.screen.frame_rate import Pace
+from dynatui.screen.pages.palette import Palette
+from dynatui.screen.painter import Easel, dress, frames_per_second, in_color
+from dynatui.screen.scene_builder import Outlook
 from dynatui.screen.widgets.canvas import Canvas
 from dynatui.session import View
 from dynatui.sources.source import Source
+from dynatui.terminal.driver import TerminalDriver
+from dynatui.terminal.key_names import bound
+from dynatui.terminal.output import Line
+from dynatui.terminal.shutdown import Departure
 
 _NOTE_S = 6.0
 _FEW = 4
@@ -121,7 +121,7 @@ class DynaApp(App[None], inherit_bindings=False):
                 yield Canvas(inspect.inspect, panel="inspect")
                 yield Canvas(race.race, panel="race")
                 yield Canvas(work.work, panel="work")
-                yield Canvas(whatif.whatif, panel="whatif")
+                yield Canvas(what_if.whatif, panel="whatif")
                 yield Canvas(prompts.prompts, panel="prompts")
                 yield Canvas(log.log, panel="log")
                 yield Canvas(drawer.drawer, panel="drawer")

@@ -18,22 +18,22 @@ from textual.binding import Binding, BindingType
 from textual.containers import Container
 
 from decoder.events import Event
-from dynatui.fold.gaze import Place
 from dynatui.keymap import ALWAYS, SIDE_BY_SIDE, PanelName
 from dynatui.render import cards, curves, tree, versus
 from dynatui.render.ink import Rows
 from dynatui.render.scene import Scale, Scene
 from dynatui.render.text import TextPanel
-from dynatui.screen import terminal
-from dynatui.screen.caps import bound
-from dynatui.screen.driver import TerminalDriver
-from dynatui.screen.easel import Easel, dress, frames_per_second, in_color
-from dynatui.screen.leaving import Departure
-from dynatui.screen.line import Line
-from dynatui.screen.lockstep import Lockstep, Side
-from dynatui.screen.screens.versus import KeysScreen
+from dynatui.screen.pages.versus import KeysScreen
+from dynatui.screen.painter import Easel, dress, frames_per_second, in_color
 from dynatui.screen.widgets.canvas import Canvas
 from dynatui.session import Symbols, View
+from dynatui.sources.lockstep import Lockstep, Side
+from dynatui.state.viewpoint import Place
+from dynatui.terminal import guard
+from dynatui.terminal.driver import TerminalDriver
+from dynatui.terminal.key_names import bound
+from dynatui.terminal.output import Line
+from dynatui.terminal.shutdown import Departure
 
 Recording: TypeAlias = tuple[Path, Sequence[Sequence[Event]]]
 
@@ -257,12 +257,12 @@ def side_by_side(left: Recording, right: Recording, view: View) -> int:
     alike = first.name == second.name
     names = [f"{path.resolve().parent.name}/{path.name}" if alike else path.name for path in (first, second)]
     show = Lockstep(Side(names[0], ours), Side(names[1], theirs), view.speed)
-    terminal.check_variables()
+    guard.check_variables()
     if not view.color:
         os.environ["NO_COLOR"] = "1"  # where Textual looks for it
-    log = terminal.log_path(view.log)
+    log = guard.log_path(view.log)
     logging.basicConfig(filename=log)
-    with terminal.screen_only(log) as line:
+    with guard.screen_only(log) as line:
         departure = Departure(line)
         with departure.watched():
             app = CompareApp(show, view, line=line, departure=departure)

@@ -10,7 +10,7 @@ from decoder.knobs import KnobName
 from dynatui.keymap import CURSOR
 from dynatui.keys import Mode
 from dynatui.render import drawer, sliders, status, timeline
-from dynatui.screen.commands import text, time
+from dynatui.screen.commands import time, view
 from dynatui.screen.protocol import Screen
 from dynatui.screen.widgets.canvas import Canvas
 
@@ -40,21 +40,21 @@ def click(screen: Screen, panel: str, at: tuple[int, int], size: tuple[int, int]
         case "text":
             _inspected(screen, screen.text_panel.token_at(x, y))
         case "acceptance" | "depth":
-            text.panel(screen, "curves")
+            view.panel(screen, "curves")
         case "tabs":
             tab = status.tab_at(screen.scene, size[0], x)
             if tab:
-                text.panel(screen, tab)
+                view.panel(screen, tab)
         case "tree" | "race" | "work" | "whatif" | "prompts" | "log":
-            text.panel(screen, panel)
+            view.panel(screen, panel)
 
 
 def wheel(screen: Screen, lines: int) -> None:
     """The cursor in the text, three lines at a time."""
     if screen.scene.mode in CURSOR:
-        text.cursor_line(screen, 3 * lines)
+        view.cursor_line(screen, 3 * lines)
     elif lines < 0:
-        text.inspect(screen)
+        view.inspect(screen)
 
 
 def _turned(screen: Screen, hit: tuple[KnobName, float] | None) -> None:

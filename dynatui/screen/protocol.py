@@ -6,12 +6,12 @@ from typing import Any, Protocol, TypeVar
 
 from textual.screen import ModalScreen
 
-from dynatui.fold.gaze import Gaze
-from dynatui.fold.pin import Pin
 from dynatui.render.scene import Scene
 from dynatui.render.text import TextPanel
-from dynatui.screen.desk import Desk
+from dynatui.screen.knob_editor import Desk
 from dynatui.sources.source import Source
+from dynatui.state.ab_comparison import Pin
+from dynatui.state.viewpoint import Gaze
 
 T = TypeVar("T")
 

@@ -14,12 +14,12 @@ from decoder.events import Event, Round
 from decoder.knobs import KnobName
 from decoder.session.cuda_graph.pass_sizes import of_run
 from decoder.session.steering import Stage, Steering
-from dynatui.fold.state import Failure, Loading, Prompt, Record
-from dynatui.fold.timeline import run_so_far
-from dynatui.keep.recording import Recorder, placed
+from dynatui.record.recording import Recorder, placed
 from dynatui.session import Session
-from dynatui.sources.breaks import Conditions, Watch, met
+from dynatui.sources.breakpoints import Conditions, Watch, met
 from dynatui.sources.source import REST_S, bounded_speed, readable_speed
+from dynatui.state.run_state import Failure, Loading, Prompt, Record
+from dynatui.state.timeline import run_so_far
 
 logger = logging.getLogger(__name__)
 

@@ -14,8 +14,8 @@ from itertools import accumulate, pairwise
 from decoder.errors import RecordingError
 from decoder.events import Event, Round, Run
 from dynatui.clean import clean, clean_line
-from dynatui.fold.state import Failure, Prompt, Record
 from dynatui.sources.source import REST_S, bounded_speed, readable_speed
+from dynatui.state.run_state import Failure, Prompt, Record
 
 
 @dataclass(frozen=True)

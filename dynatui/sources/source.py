@@ -10,9 +10,9 @@ from typing import Protocol
 from decoder.config import RulesName, RunConfig
 from decoder.knobs import KnobName
 from decoder.session.steering import Stage
-from dynatui.fold.state import Record
 from dynatui.session import Session
-from dynatui.sources.breaks import Conditions
+from dynatui.sources.breakpoints import Conditions
+from dynatui.state.run_state import Record
 
 SHOWN_PER_SECOND = 15.0
 """Tokens a second at which the text can be read, and history be seen at work."""

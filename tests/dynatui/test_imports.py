@@ -10,7 +10,7 @@ import pytest
 
 import decoder
 import dynatui
-from dynatui.keep.recording import Recorder
+from dynatui.record.recording import Recorder
 from tests.dynatui.fake_engine import story
 
 ENGINE_ONLY = {"torch", "transformers", "datasets", "jaxtyping"}

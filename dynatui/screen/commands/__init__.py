@@ -8,10 +8,10 @@ from collections.abc import Callable
 from functools import partial
 from types import ModuleType
 
-from dynatui.screen.commands import keep, knobs, search, text, time
+from dynatui.screen.commands import knobs, record, search, time, view
 from dynatui.screen.protocol import Screen
 
-_MODULES: tuple[ModuleType, ...] = (knobs, time, text, search, keep)
+_MODULES: tuple[ModuleType, ...] = (knobs, time, view, search, record)
 
 
 def find(action: str) -> Callable[[Screen], None] | None:

@@ -4,12 +4,12 @@ from contextlib import suppress
 
 from decoder.config import AdaptiveTree
 from decoder.methods import METHODS
-from dynatui.fold.pin import Pin
 from dynatui.knobs import info, sliders_of
 from dynatui.render.drawer import shown
 from dynatui.render.words import moved_back
-from dynatui.screen.desk import Desk
+from dynatui.screen.knob_editor import Desk
 from dynatui.screen.protocol import Screen
+from dynatui.state.ab_comparison import Pin
 
 _LONGEST_VALUE = 7
 _FEW = 4

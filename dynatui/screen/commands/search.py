@@ -4,10 +4,10 @@ from contextlib import suppress
 
 from decoder.errors import RecordingError
 from dynatui.clean import clean_line
-from dynatui.fold.search import hits
+from dynatui.screen.pages.search import SearchScreen
 from dynatui.screen.protocol import Screen
-from dynatui.screen.screens.search import SearchScreen
 from dynatui.sources.source import Playback
+from dynatui.state.search import hits
 
 
 def search(screen: Screen) -> None:

@@ -3,9 +3,9 @@
 import sys
 
 from dynatui.render import log
+from dynatui.screen.pages.breakpoints import BreakScreen
+from dynatui.screen.pages.edit import EditScreen
 from dynatui.screen.protocol import Screen
-from dynatui.screen.screens.breaks import BreakScreen
-from dynatui.screen.screens.edit import EditScreen
 
 
 def freeze(screen: Screen) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from decoder.errors import ConfigError
 from dynatui.cli.bench_result import Measured, _append, told
-from dynatui.cli.streams import OutputError, ReaderLeftError
+from dynatui.terminal.streams import OutputError, ReaderLeftError
 
 DONE = Measured(table="a table\n", report={"rows": [1]}, interrupted=False)
 LINE = '{"rows":[1]}\n'

@@ -16,10 +16,10 @@ from decoder.events import End, Event, Figures, Run, Summary
 from decoder.session.cuda_graph.pass_sizes import of_run
 from decoder.session.steering import Steering
 from dynatui.cli import headless
-from dynatui.cli.streams import OutputError, ReaderLeftError
-from dynatui.cli.transcript import Transcript, table
-from dynatui.keep.runs import read
+from dynatui.record.reader import read
+from dynatui.record.transcript import Transcript, table
 from dynatui.session import Models, Session, View
+from dynatui.terminal.streams import OutputError, ReaderLeftError
 from tests.dynatui.fake_engine import FakeEngine, round_, run, story
 
 TWO_METHODS = RunConfig(methods=("dynatree", "ar"))

@@ -11,9 +11,6 @@ from msgspec import structs
 from decoder.append_only import Grown
 from decoder.events import Knob
 from decoder.knobs import KNOBS
-from dynatui.fold.gaze import Place
-from dynatui.fold.lane import Curve
-from dynatui.fold.pin import Pin
 from dynatui.knobs import info
 from dynatui.render.chart import LONGEST_WINDOW, Axis, Flag, Line, Stroke, chart, window
 from dynatui.render.curves import acceptance, depth, looked_at, scale_of, trends
@@ -21,7 +18,10 @@ from dynatui.render.ink import text_of
 from dynatui.render.scene import Scale, Scene
 from dynatui.screen.widgets.canvas import Painter
 from dynatui.session import Symbols
-from tests.dynatui.render.scripted import lines, run, running, state_of, tree_round
+from dynatui.state.ab_comparison import Pin
+from dynatui.state.lane import Curve
+from dynatui.state.viewpoint import Place
+from tests.dynatui.scripted_runs import lines, run, running, state_of, tree_round
 
 
 def curve_of(values: Sequence[float]) -> Curve:

@@ -1,52 +1,20 @@
 """The app: every key, the cadence, the layouts, freezing, failing and leaving. The source is scripted."""
 
 import re
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
 
 import pytest
-from textual.pilot import Pilot
 
 from decoder.errors import ConfigError
 from decoder.events import Knob
-from dynatui.fold.state import Failure, Loading, Prompt, Record
 from dynatui.keymap import PANELS
 from dynatui.render.layout import layout
 from dynatui.screen.app import DynaApp
-from dynatui.screen.screens.help import HelpScreen
+from dynatui.screen.pages.help import HelpScreen
 from dynatui.screen.widgets.canvas import Canvas
 from dynatui.session import View
-from tests.dynatui.render.scripted import ScriptedSource, run, story, tree_round
-
-FULL, TABBED, SMALL = (120, 40), (80, 24), (40, 10)
-MIDWAY: tuple[Record, ...] = (Prompt(1, 2), *story()[:-3])
-
-
-@asynccontextmanager
-async def shown(
-    records: Sequence[Record] = MIDWAY,
-    size: tuple[int, int] = FULL,
-    *,
-    steerable: bool = True,
-    view: View | None = None,
-) -> AsyncIterator[tuple[DynaApp, ScriptedSource, Pilot[None]]]:
-    """The app on a scripted source, without timers."""
-    source = ScriptedSource(records, steerable=steerable)
-    app = DynaApp(source, view, ticking=False, clock=lambda: 0.0)
-    async with app.run_test(size=size) as pilot:
-        await pilot.pause()
-        yield app, source, pilot
-
-
-def screen_text(app: DynaApp) -> str:
-    """What a user sees."""
-    strips = app.screen_stack[0]._compositor.render_strips()
-    return "\n".join("".join(segment.text for segment in strip) for strip in strips)
-
-
-def visible(app: DynaApp) -> set[str]:
-    """The panels that have room."""
-    return {canvas.id or "" for canvas in app.query(Canvas) if canvas.region.area}
+from dynatui.state.run_state import Failure, Loading, Prompt
+from tests.dynatui.screen.shown_app import FULL, MIDWAY, SMALL, TABBED, screen_text, shown, visible
+from tests.dynatui.scripted_runs import ScriptedSource, run, story, tree_round
 
 
 @pytest.mark.parametrize(

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from dynatui.fold.state import Prompt
-from dynatui.keep import farewell
-from dynatui.keep.runs import read
-from tests.dynatui.render.scripted import story
-from tests.dynatui.screen.test_app import screen_text, shown
+from dynatui.record.reader import read
+from dynatui.screen import exit_summary
+from dynatui.state.run_state import Prompt
+from tests.dynatui.screen.shown_app import screen_text, shown
+from tests.dynatui.scripted_runs import story
 
 
 @pytest.fixture(autouse=True)
@@ -63,7 +63,7 @@ async def test_an_export_that_cannot_be_written_is_said_and_nothing_else_happens
 
 async def test_the_farewell_names_what_was_seen() -> None:
     async with shown([Prompt(1, 1), *story(30)]) as (app, _, _pilot):
-        lines = farewell.lines(app.intake.session_log, command="dynatui --tau-h 0.8", kept=[Path("run.jsonl")])
+        lines = exit_summary.lines(app.intake.session_log, command="dynatui --tau-h 0.8", kept=[Path("run.jsonl")])
     assert any("Once upon" in line for line in lines)
     assert any("run.jsonl" in line for line in lines)
     assert any("--tau-h 0.8" in line for line in lines)

@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from dynatui.fold.gaze import Place
 from dynatui.keymap import PANELS
 from dynatui.render.scene import Scene
 from dynatui.screen.arrangement import arranged, shared_place
+from dynatui.state.viewpoint import Place
 
 AROUND = {"status", "cards", "footer"}
 

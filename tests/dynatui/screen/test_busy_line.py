@@ -6,12 +6,12 @@ from dataclasses import dataclass, field
 
 from textual.pilot import Pilot
 
-from dynatui.fold.state import Prompt
 from dynatui.screen.app import DynaApp
-from dynatui.screen.line import Line
 from dynatui.session import View
-from tests.dynatui.render.scripted import ScriptedSource, story, tree_round
-from tests.dynatui.screen.test_app import FULL, screen_text
+from dynatui.state.run_state import Prompt
+from dynatui.terminal.output import Line
+from tests.dynatui.screen.shown_app import FULL, screen_text
+from tests.dynatui.scripted_runs import ScriptedSource, story, tree_round
 
 FPS = 10
 BEATS = 12

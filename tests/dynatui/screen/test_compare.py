@@ -12,16 +12,16 @@ from msgspec import structs
 from decoder.config import Fixed
 from decoder.errors import ConfigError
 from decoder.events import Event, Round, Run
-from dynatui.fold.state import RunState
-from dynatui.keep.runs import read
 from dynatui.keymap import SIDE_BY_SIDE, PanelName
+from dynatui.record.reader import read
 from dynatui.render import versus
 from dynatui.screen.compare import CompareApp, panels
-from dynatui.screen.lockstep import Lockstep, Side
 from dynatui.screen.widgets.canvas import Canvas
 from dynatui.session import View
+from dynatui.sources.lockstep import Lockstep, Side
 from dynatui.sources.source import REST_S
-from tests.dynatui.render.scripted import HOSTILE, lines, plain_round, run, runs_of, state_of, story, tree_round
+from dynatui.state.run_state import RunState
+from tests.dynatui.scripted_runs import HOSTILE, lines, plain_round, run, runs_of, state_of, story, tree_round
 
 TRACE = read(Path(__file__).parents[2] / "traces" / "lighthouse.jsonl")
 SIZES = [(80, 24), (120, 40), (200, 60), (40, 10)]

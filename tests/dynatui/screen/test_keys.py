@@ -8,17 +8,17 @@ from textual.containers import VerticalScroll
 from textual.pilot import Pilot
 
 from decoder.events import Event, Knob
-from dynatui.fold.state import Prompt
 from dynatui.keymap import KEYMAP
 from dynatui.screen.app import DynaApp
-from dynatui.screen.screens.breaks import BreakScreen
-from dynatui.screen.screens.help import HelpScreen
-from dynatui.screen.screens.page import Page, TextPage
-from dynatui.screen.screens.search import SearchScreen
+from dynatui.screen.pages.breakpoints import BreakScreen
+from dynatui.screen.pages.help import HelpScreen
+from dynatui.screen.pages.page import Page, TextPage
+from dynatui.screen.pages.search import SearchScreen
 from dynatui.session import View
 from dynatui.sources.playback import TraceSource
-from tests.dynatui.render.scripted import run, story, tree_round
-from tests.dynatui.screen.test_app import TABBED, screen_text, shown
+from dynatui.state.run_state import Prompt
+from tests.dynatui.screen.shown_app import TABBED, screen_text, shown
+from tests.dynatui.scripted_runs import run, story, tree_round
 
 TEXTS = [" the moon", " was full", " and", " the Moon", " slept", " end"]
 

@@ -17,8 +17,8 @@ import pytest
 
 from decoder.analysis.tree_levels import depths
 from decoder.events import Knob, Round
-from dynatui.keep.runs import read
-from tests.dynatui.screen.pty_terminal import Start, Terminal, assert_left_clean, terminals
+from dynatui.record.reader import read
+from tests.dynatui.pty_terminal import Start, Terminal, assert_left_clean, terminals
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")
 

@@ -22,7 +22,7 @@ from dynatui.session import Models, Session
 from dynatui.sources.engine import Decode, EngineSource
 from dynatui.sources.playback import TraceSource
 from dynatui.sources.source import Source
-from tests.dynatui.render.scripted import run, story, tree_round
+from tests.dynatui.scripted_runs import run, story, tree_round
 
 ROUNDS, LONGEST, PER_ROUND = 20, 64, 3
 BEAT_S = 0.1

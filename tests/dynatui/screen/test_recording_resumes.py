@@ -8,8 +8,8 @@ from textual.pilot import Pilot
 
 from dynatui.screen.app import DynaApp
 from dynatui.sources.playback import TraceSource
-from tests.dynatui.render.scripted import runs_of, story
-from tests.dynatui.screen.test_app import FULL
+from tests.dynatui.screen.shown_app import FULL
+from tests.dynatui.scripted_runs import runs_of, story
 
 RESUME = ("space", "P")
 

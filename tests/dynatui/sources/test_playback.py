@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from decoder.events import Event, Round, Run, Summary
-from dynatui.fold.state import Prompt, Record
 from dynatui.sources.playback import TraceSource
-from tests.dynatui.render.scripted import run, runs_of, state_of, story
+from dynatui.state.run_state import Prompt, Record
+from tests.dynatui.scripted_runs import run, runs_of, state_of, story
 
 WATCHED = "dynatree"
 SECOND: list[Event] = [run(prompt="second"), *story()[1:]]
