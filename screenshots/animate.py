@@ -78,7 +78,7 @@ async def film(runs: Runs) -> list[Frame]:
     async with app.run_test(size=SIZE) as pilot:
         for _ in range(ROUNDS):
             source.step(METHOD)
-            app.take_in()
+            app.read_events()
             app.draw(everything=True)
             await pilot.pause()
             found.append(frame(app.export_screenshot()))

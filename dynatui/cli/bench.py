@@ -15,7 +15,7 @@ from decoder.config import Fixed, Linear, RunConfig
 from decoder.errors import ConfigError, PromptError, quoted, require
 from decoder.methods import chosen
 from dynatui.cli import bench_options, options, request, settings
-from dynatui.cli.bench_result import Measured, told
+from dynatui.cli.bench_result import Measured, run_and_report
 from dynatui.terminal import streams
 
 ONLY_TEXTS = ("methods", "linear", "fixed", "baselines", "hostile")
@@ -128,7 +128,7 @@ def speed(
             random_draft=hostile,
             repeats=repeats or bench_options.TEXT_REPEATS,
         )
-    return told(measure, json_file)
+    return run_and_report(measure, json_file)
 
 
 def _on_texts(**given: Any) -> Measured:

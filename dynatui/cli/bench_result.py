@@ -1,4 +1,4 @@
-"""What becomes of a measurement: it is printed and kept, however it ends.
+"""Prints a measurement and appends it to a file, however it ends.
 
 A measurement takes minutes, so nothing that it brought may be lost: neither to a signal, nor to a full disk, nor to a
 reader who leaves.
@@ -28,7 +28,7 @@ class Measured:
     interrupted: bool
 
 
-def told(measure: Callable[[], Measured], path: Path | None) -> int:
+def run_and_report(measure: Callable[[], Measured], path: Path | None) -> int:
     """Measures, keeps and prints; returns the exit code. Whether the file can be written shows before."""
     if path is not None:
         _append(path, b"")
@@ -49,16 +49,16 @@ def told(measure: Callable[[], Measured], path: Path | None) -> int:
 
 @contextmanager
 def _interruptible() -> Iterator[None]:
-    """Within, every signal to stop interrupts but the second: by then, what was measured is being told.
+    """Within, every signal to stop interrupts but the second: by then, the result is being printed.
 
     A signal that was ignored from the start, as under nohup, stays ignored.
     """
-    heard = 0
+    signals = 0
 
     def stop(_signal: int, _frame: FrameType | None) -> None:
-        nonlocal heard
-        heard += 1
-        if heard != 2:
+        nonlocal signals
+        signals += 1
+        if signals != 2:
             raise KeyboardInterrupt
 
     heeded = [number for number in STOP_SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]

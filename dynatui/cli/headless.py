@@ -15,7 +15,7 @@ from decoder.errors import DecoderError, ModelError
 from decoder.events import Event
 from decoder.session.cuda_graph.pass_sizes import of_run
 from decoder.session.steering import Steering
-from dynatui.record.recording import Recorder, placed
+from dynatui.record.recording import Recorder, numbered_run
 from dynatui.record.transcript import Transcript
 from dynatui.session import Session
 from dynatui.terminal.streams import OutputError
@@ -73,7 +73,7 @@ def run(session: Session, transcript: Transcript, engine: Engine) -> int:
                     break
                 transcript.note(f"prompt {number} of {count}")
                 for decoded in engine.decode(pair, prompt, session.config, steering):
-                    event = placed(decoded, number, count)
+                    event = numbered_run(decoded, number, count)
                     if recorder:
                         recorder.write(event)
                     transcript.feed(event)

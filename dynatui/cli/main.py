@@ -38,18 +38,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _refused(f"{said}; see {command} --help", USAGE_ERROR)
     except DecoderError as error:
         if isinstance(error, streams.OutputError):
-            streams.let_go_of_output()
+            streams.discard_output()
         return _refused(settings.with_places(error), error.exit_code)
     except streams.ReaderLeftError:
-        streams.let_go_of_output()
+        streams.discard_output()
         return 0
     except OSError as error:
         if error.errno != errno.ENOSPC:
             raise
-        streams.let_go_of_output()
+        streams.discard_output()
         return _refused(f"cannot write: {error.strerror}; send the output to a place with free space", USAGE_ERROR)
     except (KeyboardInterrupt, typer.Abort):
-        streams.let_go_of_output()  # which may be what was stuck
+        streams.discard_output()  # which may be what was stuck
         return headless.INTERRUPTED
 
 

@@ -111,7 +111,7 @@ class Recorder:
             self._file.truncate(size - len(torn))
 
 
-def placed(event: Event, number: int, count: int) -> Event:
+def numbered_run(event: Event, number: int, count: int) -> Event:
     """The event; a run is told as prompt `number` of `count`."""
     return structs.replace(event, prompt_number=number, prompt_count=count) if isinstance(event, Run) else event
 

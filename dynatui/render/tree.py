@@ -20,7 +20,7 @@ from dynatui.render.rounds import (
 )
 from dynatui.render.scene import Scene
 from dynatui.render.wrap import wrapped
-from dynatui.state.repetition import copied
+from dynatui.state.repetition import repeated_length
 
 _BAR = 8
 _NUMBERS = 6
@@ -82,7 +82,7 @@ def copies_among(event: Round, paths: Sequence[float], shown: set[int], text: Se
     for leaf in shown - inner:
         path = path_to(event, leaf)
         if _LEAST_COPY <= len(path) <= len(text) and probability(paths[leaf]) < LEAST_SHOWN:
-            length = copied(text, [event.tokens[node] for node in path])
+            length = repeated_length(text, [event.tokens[node] for node in path])
             if length >= len(path):
                 found[leaf] = length
     return found

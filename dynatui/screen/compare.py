@@ -24,7 +24,7 @@ from dynatui.render.ink import Rows
 from dynatui.render.scene import Scale, Scene
 from dynatui.render.text import TextPanel
 from dynatui.screen.pages.versus import KeysScreen
-from dynatui.screen.painter import Easel, dress, frames_per_second, in_color
+from dynatui.screen.painter import Painter, frames_per_second, in_color, set_theme
 from dynatui.screen.widgets.canvas import Canvas
 from dynatui.session import Symbols, View
 from dynatui.sources.lockstep import Lockstep, Side
@@ -32,8 +32,8 @@ from dynatui.state.viewpoint import Place
 from dynatui.terminal import guard
 from dynatui.terminal.driver import TerminalDriver
 from dynatui.terminal.key_names import bound
-from dynatui.terminal.output import Line
-from dynatui.terminal.shutdown import Departure
+from dynatui.terminal.output import Output
+from dynatui.terminal.shutdown import Shutdown
 
 Recording: TypeAlias = tuple[Path, Sequence[Sequence[Event]]]
 
@@ -73,16 +73,16 @@ class CompareApp(App[None], inherit_bindings=False):
         *,
         ticking: bool = True,
         clock: Callable[[], float] = time.monotonic,
-        line: Line | None = None,
-        departure: Departure | None = None,
+        output: Output | None = None,
+        shutdown: Shutdown | None = None,
     ) -> None:
         view = view or View()
         self._color = in_color(view)
         super().__init__(driver_class=TerminalDriver, ansi_color=None if self._color else True)
         self.animation_level = "none"
-        self._easel = Easel(line)
-        self.departure = departure or Departure(self._easel.line)
-        dress(self, view.theme, color=self._color)
+        self._painter = Painter(output)
+        self.shutdown = shutdown or Shutdown(self._painter.output)
+        set_theme(self, view.theme, color=self._color)
         self.show = show
         self.chosen: PanelName = "text"
         self.symbols = view.symbols
@@ -111,10 +111,10 @@ class CompareApp(App[None], inherit_bindings=False):
 
     def on_mount(self) -> None:
         """Starts the timer."""
-        self._easel.mix(self, color=self._color)
+        self._painter.update_inks(self, color=self._color)
         if self._ticking:
             loop = asyncio.get_running_loop()
-            self.departure.ready(lambda code: loop.call_soon_threadsafe(self._leave, code))
+            self.shutdown.ready(lambda code: loop.call_soon_threadsafe(self._leave, code))
             self.set_interval(1 / self._fps, self.tick)
         self._arrange()
         self.tick()
@@ -126,7 +126,7 @@ class CompareApp(App[None], inherit_bindings=False):
 
     def tick(self) -> None:
         """Plays on, and draws the panels that are due; ends when the terminal is gone."""
-        if self._easel.line.lost:
+        if self._painter.output.lost:
             self._leave(128 + signal.SIGHUP)
             return
         self.show.advance(self._clock())
@@ -141,7 +141,7 @@ class CompareApp(App[None], inherit_bindings=False):
         def scene_of(canvas: Canvas) -> Scene:
             return scenes[(canvas.id or "").startswith(versus.LETTERS[1])]
 
-        self._easel.draw(self, scene_of, self._clock(), everything=everything)
+        self._painter.draw(self, scene_of, self._clock(), everything=everything)
 
     async def action_press(self, cap: str) -> None:
         """Does what the key map says of a key."""
@@ -247,7 +247,7 @@ class CompareApp(App[None], inherit_bindings=False):
         self.call_after_refresh(self.draw, everything=True)
 
     def _leave(self, code: int) -> None:
-        self.departure.begin(code)
+        self.shutdown.begin(code)
         self.exit(return_code=code)
 
 
@@ -262,12 +262,12 @@ def side_by_side(left: Recording, right: Recording, view: View) -> int:
         os.environ["NO_COLOR"] = "1"  # where Textual looks for it
     log = guard.log_path(view.log)
     logging.basicConfig(filename=log)
-    with guard.screen_only(log) as line:
-        departure = Departure(line)
-        with departure.watched():
-            app = CompareApp(show, view, line=line, departure=departure)
+    with guard.screen_only(log) as output:
+        shutdown = Shutdown(output)
+        with shutdown.watched():
+            app = CompareApp(show, view, output=output, shutdown=shutdown)
             app.run(mouse=False)
-            gone = line.lost
+            gone = output.lost
     if gone:
         os._exit(app.return_code or 128 + signal.SIGHUP)  # nobody reads any more, and a flush could wait for ever
     return app.return_code or 0

@@ -1,4 +1,4 @@
-"""What stands on the normal screen after the monitor is gone: results, the best knobs seen, how to get them again.
+"""What is printed when the app has ended: results, the best knobs seen, and the command line that repeats them.
 
 Text made of a session's totals; all of it is clean, and none of it is longer than the terminal is wide, unless it is
 there to be copied. Prints nothing itself.
@@ -23,15 +23,15 @@ _WIDTHS = (7, 7, 6, 11, 9, 9, 11)
 _LEAST_NAME = 10
 
 
-def lines(log: SessionLog, kept: Sequence[Path] = (), command: str = "", width: int = 80) -> list[str]:
-    """The farewell: `kept` are the files and folders that were written, `command` is what gives the settings again.
+def lines(log: SessionLog, written: Sequence[Path] = (), command: str = "", width: int = 80) -> list[str]:
+    """The lines: `written` are the files and folders that were written, `command` is what gives the settings again.
 
     Only a path and the command may be longer than `width`, so that they can be copied.
     """
     return [
         *_table(log, width),
         *_best(log),
-        *(f"written: {clean_line(str(path))}" for path in kept),
+        *(f"written: {clean_line(str(path))}" for path in written),
         *(("these settings again:", f"  {clean_line(command)}") if command else ()),
     ]
 

@@ -1,8 +1,8 @@
 """When the next frame is due, and what the screen costs.
 
-A slow line must not fall behind: a frame waits until the one before is out, and a line that keeps frames waiting gets
-fewer of them, until it has kept up for a while. Only drawing waits; what happens is taken in at every tick. Pure: time
-and readings are handed in. Knows neither terminal nor app.
+On a slow connection a frame waits until the one before is sent; when frames have to wait, the rate is halved, and it is
+doubled again after the terminal has kept up for a while. Only drawing waits; events are read at every tick. Pure: time
+and readings are arguments. Knows no terminal and no app.
 """
 
 from collections import deque
@@ -27,8 +27,8 @@ class _Reading:
     sent_bytes: int
 
 
-class Pace:
-    """Frames at the wanted rate, or as fast as the line takes them."""
+class FrameRate:
+    """Frames at the wanted rate, or as fast as the terminal takes them."""
 
     def __init__(self, fps: float) -> None:
         self._tick_s = 1 / fps

@@ -1,4 +1,4 @@
-"""The knobs under the user's hand: what was turned, what is not in force yet, and the way back.
+"""Turning knobs: what the user turned, what is not in force yet, and undo.
 
 Knows neither keys nor widgets. Turns act on the parameter set of the watched method; before the models are loaded, on
 that of the first. A value starts from what is in force, which history may have moved; the bounds are those of
@@ -21,14 +21,14 @@ from dynatui.state.run_state import Record, RunState
 
 @dataclass(frozen=True)
 class Step:
-    """What one key did, and what it takes to undo it."""
+    """The turns of one key press, and the values that undo them."""
 
     of: RulesName
     before: tuple[tuple[KnobName, float], ...]
     """Knobs in the order in which they were turned, with the value before."""
 
 
-class Desk:
+class KnobEditor:
     """Turns knobs through an engine's controls."""
 
     def __init__(self, controls: KnobControls) -> None:
@@ -45,7 +45,7 @@ class Desk:
         self._preset = begun_with[0] if begun_with else -1
 
     def take(self, record: Record) -> None:
-        """Learns what has come into force."""
+        """Notes which turns have come into force."""
         if isinstance(record, Run):
             self._wanted.clear()
             self._sent.clear()

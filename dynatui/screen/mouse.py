@@ -58,9 +58,9 @@ def wheel(screen: Screen, lines: int) -> None:
 
 
 def _turned(screen: Screen, hit: tuple[KnobName, float] | None) -> None:
-    if hit and screen.desk:
-        screen.look(slider=hit[0])
-        screen.desk.set({hit[0]: hit[1]}, screen.gaze.newest)
+    if hit and screen.knob_editor:
+        screen.change_view(slider=hit[0])
+        screen.knob_editor.set({hit[0]: hit[1]}, screen.viewpoint.newest)
         screen.draw(everything=True)
 
 
@@ -71,6 +71,6 @@ def _looked_at(screen: Screen, rounds: int | None) -> None:
 
 def _inspected(screen: Screen, place: int | None) -> None:
     if place is not None:
-        screen.gaze.hold()
+        screen.viewpoint.hold()
         mode: Mode = "search" if screen.scene.mode == "search" else "inspect"
-        screen.look(mode=mode, cursor=place, panel="text")
+        screen.change_view(mode=mode, cursor=place, panel="text")

@@ -1,4 +1,4 @@
-"""What both apps draw with: scenes onto the canvases that are due, their cells onto the terminal's line.
+"""What both apps draw with: scenes onto the canvases that are due, their cells onto the terminal.
 
 Canvases that nothing covers are patched past Textual's compositor; the others are left to it. Knows no panel by name.
 """
@@ -13,26 +13,26 @@ from decoder.errors import quoted, require
 from dynatui.render.ink import Ink
 from dynatui.render.palette import THEME, palette
 from dynatui.render.scene import Scene
-from dynatui.screen.widgets.canvas import Canvas, in_the_open
+from dynatui.screen.widgets.canvas import Canvas, uncovered
 from dynatui.screen.widgets.wire import SYNC_END, SYNC_START, Frame
 from dynatui.session import View
-from dynatui.terminal.output import Line
+from dynatui.terminal.output import Output
 
 FPS, FPS_OVER_SSH = 10, 5
 TOGETHER_S = 0.3
 """Least time between two pictures of all panels: terminals behind slow lines pay for each."""
 
 
-class Easel:
-    """Draws an app's canvases, and none while the line is busy.
+class Painter:
+    """Draws an app's canvases, and none while the output is busy.
 
     All that tells figures is drawn from one scene at one time, so that no two panels ever show different rounds; only
     text flows from frame to frame.
     """
 
-    def __init__(self, line: Line | None) -> None:
-        self.line = line or Line()
-        self.owed = False
+    def __init__(self, output: Output | None) -> None:
+        self.output = output or Output()
+        self.all_due = False
         """Whether all canvases are to be drawn at the next frame, due or not."""
         self.inks: Mapping[Ink, Style] = {}
         self._canvases: list[Canvas] = []
@@ -40,19 +40,19 @@ class Easel:
         self._drawn = float("-inf")
         """When all of them were drawn."""
 
-    def mix(self, app: App[None], *, color: bool) -> None:
+    def update_inks(self, app: App[None], *, color: bool) -> None:
         """Takes the inks from the theme of an app that runs."""
         self.inks = palette(app.theme_variables, color=color)
 
     def draw(self, app: App[None], scene_of: Callable[[Canvas], Scene], now: float, *, everything: bool) -> None:
-        """Hands the canvases their scenes, all of them when it is time; on a busy line it waits for the next frame."""
-        self.owed |= everything or now - self._drawn >= TOGETHER_S
-        if self.line.busy:
+        """Hands the canvases their scenes, all of them when it is time, and none while the output is busy."""
+        self.all_due |= everything or now - self._drawn >= TOGETHER_S
+        if self.output.busy:
             return
-        everything, self.owed = self.owed, False
+        everything, self.all_due = self.all_due, False
         self._drawn = now if everything else self._drawn
         screen, frame = app.screen_stack[0], Frame()
-        places = in_the_open(screen) if app.screen is screen else {}
+        places = uncovered(screen) if app.screen is screen else {}
         self._canvases = self._canvases or list(screen.query(Canvas))
         for canvas in self._canvases:
             if everything or canvas.flowing:
@@ -79,7 +79,7 @@ def frames_per_second(view: View) -> int:
     return view.fps or (FPS_OVER_SSH if "SSH_CONNECTION" in os.environ else FPS)
 
 
-def dress(app: App[None], theme: str | None, *, color: bool) -> None:
+def set_theme(app: App[None], theme: str | None, *, color: bool) -> None:
     """Gives an app its theme.
 
     Raises:

@@ -8,10 +8,10 @@ from textual.screen import ModalScreen
 
 from dynatui.render.scene import Scene
 from dynatui.render.text import TextPanel
-from dynatui.screen.knob_editor import Desk
+from dynatui.screen.knob_editor import KnobEditor
 from dynatui.sources.source import Source
 from dynatui.state.ab_comparison import Pin
-from dynatui.state.viewpoint import Gaze
+from dynatui.state.viewpoint import Viewpoint
 
 T = TypeVar("T")
 
@@ -28,11 +28,11 @@ class Screen(Protocol):
         """What the panels are drawn from."""
 
     @property
-    def gaze(self) -> Gaze:
+    def viewpoint(self) -> Viewpoint:
         """Which run and round are shown, and of which method."""
 
     @property
-    def desk(self) -> Desk | None:
+    def knob_editor(self) -> KnobEditor | None:
         """The knobs; None of a recording."""
 
     @property
@@ -47,13 +47,13 @@ class Screen(Protocol):
     def command_line(self) -> Callable[[], str]:
         """Gives the command line of the present settings; an empty one where not all are known."""
 
-    def look(self, **changes: Any) -> None:
+    def change_view(self, **changes: Any) -> None:
         """Changes fields of the scene, and draws it."""
 
-    def say(self, note: str) -> None:
+    def show_note(self, note: str) -> None:
         """Shows one line for a few seconds."""
 
-    def take_in(self) -> None:
+    def read_events(self) -> None:
         """Folds the source's new records."""
 
     def draw(self, *, everything: bool = False) -> None:
@@ -68,7 +68,7 @@ class Screen(Protocol):
     def next_theme(self) -> None:
         """Takes the next theme."""
 
-    def kept(self, path: Path | None) -> None:
+    def remember_file(self, path: Path | None) -> None:
         """Remembers a file that was written."""
 
     def push_screen(self, screen: ModalScreen[T], callback: Callable[[T | None], None] | None = None) -> object:

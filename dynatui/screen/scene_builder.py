@@ -1,6 +1,6 @@
-"""Brings the scene up to date: what is known, where the user looks, what is held, what it costs.
+"""Builds the scene that the panels are drawn from: state, viewpoint, knobs, pause, estimates.
 
-What is expensive to compute, a GPU's load or an estimate, is refreshed seldom. Knows no widget.
+The GPU load and the what-if estimate are expensive and cached for a while. Knows no widget.
 """
 
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from decoder.session.steering import Stage
 from dynatui.gpu import GpuLoad, open_meter
 from dynatui.knobs import rules_in_force
 from dynatui.render.scene import Scene
-from dynatui.screen.event_reader import Intake
+from dynatui.screen.event_reader import EventReader
 from dynatui.sources.source import Controls, Source
 from dynatui.state.ab_comparison import Pin
 from dynatui.state.run_state import RunState
@@ -27,8 +27,8 @@ _IN_ROUNDS: frozenset[KnobName] = frozenset(("tau_h", "tau_l", "d0", "history"))
 T = TypeVar("T")
 
 
-class Seldom(Generic[T]):
-    """A value that is found out anew after some time."""
+class Cached(Generic[T]):
+    """A value that is computed again once it is too old."""
 
     def __init__(self, every_s: float, find: Callable[[], T]) -> None:
         self._every_s = every_s
@@ -42,57 +42,57 @@ class Seldom(Generic[T]):
         return self._found[1]
 
 
-class Outlook:
-    """What the user sees of a source."""
+class SceneBuilder:
+    """Builds scenes from a source and what was read of it."""
 
-    def __init__(self, source: Source, intake: Intake) -> None:
+    def __init__(self, source: Source, event_reader: EventReader) -> None:
         self._source = source
-        self._intake = intake
+        self._event_reader = event_reader
         self._began: float | None = None
         """When the screen was drawn first."""
         self._meter: Callable[[], GpuLoad | None] | None = None
-        self._gpu = Seldom(_GPU_S, self._read_gpu)
-        self._estimate = Seldom(_WHATIF_S, self._what_if)
+        self._gpu = Cached(_GPU_S, self._read_gpu)
+        self._estimate = Cached(_WHATIF_S, self._what_if)
 
     def scene(self, before: Scene, now: float, *, estimate: bool) -> Scene:
         """The scene as it is now; `estimate` when anybody looks at what other knobs would have done."""
-        source, gaze, desk = self._source, self._intake.gaze, self._intake.desk
-        controls, playback, state = source.controls, source.playback, gaze.state
+        source, viewpoint, editor = self._source, self._event_reader.viewpoint, self._event_reader.knob_editor
+        controls, playback, state = source.controls, source.playback, viewpoint.state
         self._began = now if self._began is None else self._began
         return replace(
             before,
             state=state,
-            place=gaze.place(playback.length(state.watched)[0] if playback else 0),
+            place=viewpoint.place(playback.length(state.watched)[0] if playback else 0),
             waited_s=now - self._began if state.run is None else 0.0,
             speed=source.speed,
             paused=source.paused,
-            frozen=not gaze.live,
+            frozen=not viewpoint.live,
             recording=source.recorded is not None,
             replaying=playback is not None,
             following=controls is None and playback is None,
             hits=hits(before.query, [token.text for token in state.tokens]) if before.mode == "search" else (),
-            wanted=desk.wanted(state) if desk else {},
-            stage=_stage(controls, state) if controls and gaze.live else None,
+            wanted=editor.wanted(state) if editor else {},
+            stage=_stage(controls, state) if controls and viewpoint.live else None,
             broke=controls.broke if controls else "",
             pinned=self._pinned(state),
-            results=self._intake.results,
+            results=self._event_reader.results,
             gpu=self._gpu.at(now),
             whatif=self._estimate.at(now) if estimate else None,
         )
 
     def _pinned(self, state: RunState) -> Pin | None:
         """A of the watched method, where the picture has come to it."""
-        pin = self._intake.pins.get(state.watched)
+        pin = self._event_reader.pins.get(state.watched)
         return None if pin is not None and pin.follows(state) else pin
 
     def _read_gpu(self) -> GpuLoad | None:
-        run = self._intake.gaze.work.state.run
+        run = self._event_reader.viewpoint.work.state.run
         if self._meter is None and run is not None:
             self._meter = open_meter(run.device)
         return self._meter() if self._meter else None
 
     def _what_if(self) -> WhatIf | None:
-        state = self._intake.gaze.state
+        state = self._event_reader.viewpoint.state
         rules = rules_in_force(state)
         if not isinstance(rules, DynaTree | Auto):
             return None

@@ -9,7 +9,7 @@ FARTHEST = 1 << 15
 """Tokens of the text, the newest, that are searched: keeps the time for a picture bounded."""
 
 
-def copied(text: Sequence[int], path: Sequence[int]) -> int:
+def repeated_length(text: Sequence[int], path: Sequence[int]) -> int:
     """Tokens of the longest suffix of `text` and `path` together that occurs within `text`; 0 where none does."""
     code: dict[int, str] = {}
     # Strings are searched in linear time; a character a token, whatever numbers a recording claims.

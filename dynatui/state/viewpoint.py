@@ -1,4 +1,4 @@
-"""Where the user looks: which method is watched, and whether the work is followed or an earlier round is looked at.
+"""What the user looks at: the watched method, and the newest round or an earlier one.
 
 A run that is looked at stays, even when the next has begun. Knows no widget and no source.
 """
@@ -26,7 +26,7 @@ class Place:
     """Whether the picture follows the work."""
 
 
-class Gaze:
+class Viewpoint:
     """The run that is at work, the run that is shown, the place in it, and the method that is watched."""
 
     def __init__(self) -> None:

@@ -20,7 +20,7 @@ from textual.message import Message
 
 from dynatui.terminal.key_names import cap_of
 from dynatui.terminal.keyboard import Keyboard, Pasted, Piece
-from dynatui.terminal.shutdown import Departure
+from dynatui.terminal.shutdown import Shutdown
 
 LARGEST = (1000, 400)
 """Columns and lines; what is beyond them stays blank."""
@@ -32,7 +32,7 @@ _AT_ONCE = 2**12
 class Leavable(Protocol):
     """An app whose end is watched over."""
 
-    departure: Departure
+    shutdown: Shutdown
     leave_keys: frozenset[str]
 
 
@@ -82,7 +82,7 @@ class TerminalDriver(LinuxDriver):
             and isinstance(app, Leavable)
             and _leaves(cap_of(message), app.leave_keys, app)
         ):
-            app.departure.ask(0)
+            app.shutdown.request(0)
         elif not isinstance(message, events.Resize):
             super().process_message(message)
         elif self._in_band_window_resize and message.size:

@@ -1,7 +1,7 @@
-"""The terminal around the app: native code must not write into the picture, and every exit must leave it as it was.
+"""Redirects other output while the app draws, and restores the terminal on every exit.
 
-Textual draws on standard error and reads standard input. CUDA and tokenizers write to both outputs from C, behind
-Python's back; while the app runs, the file descriptors 1 and 2 therefore lead to a log file.
+Textual draws on standard error and reads standard input. CUDA and tokenizers write to descriptors 1 and 2 from C; while
+the app runs, both therefore lead to a log file.
 """
 
 import errno
@@ -18,7 +18,7 @@ from rich.console import COLOR_SYSTEMS
 from decoder.errors import ConfigError, quoted, require, shortened
 from dynatui.files import to_append
 from dynatui.terminal.driver import LARGEST
-from dynatui.terminal.output import Line
+from dynatui.terminal.output import Output
 
 _STDIN, _STDOUT, _STDERR = 0, 1, 2
 _LARGEST_LOG = 2**20
@@ -29,14 +29,14 @@ _QUIET = {
 }
 
 
-def quieten() -> None:
-    """Asks libraries that draw progress bars to leave it; the user's own settings stand."""
+def silence_libraries() -> None:
+    """Turns off progress bars and warnings of libraries; variables that the user has set stand."""
     for name, value in _QUIET.items():
         os.environ.setdefault(name, value)
 
 
 def check_variables() -> None:
-    """Looks at the variables that Textual obeys and would fail on.
+    """Checks the variables that Textual reads and would fail on.
 
     Raises:
         ConfigError: One of them is set to what cannot be; the line says to what it can.
@@ -80,31 +80,31 @@ def log_path(named: Path | None = None) -> Path:
 
 
 @contextmanager
-def screen_only(log: Path) -> Iterator[Line]:
+def screen_only(log: Path) -> Iterator[Output]:
     """Leaves the terminal to the app: other output goes to the log, and standard input is the keyboard."""
     saved = {number: os.dup(number) for number in (_STDIN, _STDOUT, _STDERR)}
     names = sys.__stdout__, sys.__stderr__
-    line = Line(_STDERR if os.isatty(_STDERR) else _STDOUT)
+    output = Output(_STDERR if os.isatty(_STDERR) else _STDOUT)
     noise = os.open(log, os.O_WRONLY | os.O_APPEND)
     try:
         # Textual asks the first name for the size of the terminal, and draws where the second leads.
-        sys.__stdout__ = sys.__stderr__ = line  # type: ignore[misc,assignment]
+        sys.__stdout__ = sys.__stderr__ = output  # type: ignore[misc,assignment]
         os.dup2(noise, _STDOUT)
         os.dup2(noise, _STDERR)
         if not os.isatty(_STDIN):
             _read_keyboard()
-        yield line
+        yield output
     finally:
         for number, copy in saved.items():
             os.dup2(copy, number)
             os.close(copy)
         os.close(noise)
         sys.__stdout__, sys.__stderr__ = names  # type: ignore[misc]
-        line.close()
+        output.close()
 
 
 def _open_log(path: Path) -> int:
-    """Makes the file if need be, for its owner only; its size in bytes. A pipe could stop all who log."""
+    """Makes the file if need be, for its owner only; its size in bytes. A pipe could block every logger."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
     try:
         found = os.fstat(descriptor)

@@ -1,7 +1,7 @@
-"""The way to the terminal: counts what is sent, and knows when the terminal cannot keep up or is gone.
+"""The stream to the terminal: counts bytes, and knows when the terminal is busy or gone.
 
 Textual writes to a file in a thread of its own. This one never raises, for an error there would leave the screen
-without a writer and the app waiting for ever: a terminal that is gone swallows everything, and the app asks `lost`.
+without a writer and the app waiting for ever: a terminal that is gone discards everything, and the app reads `lost`.
 """
 
 import os
@@ -23,8 +23,8 @@ _GIVE_BACK = (
 """What Textual sends when it ends, at once."""
 
 
-class Line:
-    """A file for Textual to write to; without a terminal everything vanishes."""
+class Output:
+    """A file for Textual to write to; without a terminal everything is discarded."""
 
     def __init__(self, terminal: int | None = None) -> None:
         self.sent_bytes = 0
@@ -48,7 +48,7 @@ class Line:
         return self._lost
 
     def leave(self) -> None:
-        """The program ends: from now on a terminal that takes nothing is waited for no longer than a second."""
+        """The program ends: a terminal that takes nothing is waited for at most one more second."""
         self._leaving_since = time.monotonic()
 
     def write(self, text: str) -> int:
@@ -63,7 +63,7 @@ class Line:
         return len(text)
 
     def restore(self) -> None:
-        """Gives the terminal back as it was found, unless the app has done so; nothing can be written after that."""
+        """Restores the terminal, unless the app has done so; nothing can be written after that."""
         self._lost = True
         if self._descriptor is None or not self._entered:
             return
@@ -76,7 +76,7 @@ class Line:
                 termios.tcsetattr(self._descriptor, termios.TCSANOW, self._modes)
 
     def flush(self) -> None:
-        """Nothing waits here."""
+        """Nothing is buffered."""
 
     def fileno(self) -> int:
         """The terminal, of which Textual asks the size."""
@@ -89,7 +89,7 @@ class Line:
         return self._descriptor is not None
 
     def close(self) -> None:
-        """Lets go of the terminal."""
+        """Closes the descriptor."""
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
@@ -111,7 +111,7 @@ class Line:
 
 
 def _modes(terminal: int) -> list[Any] | None:
-    """How it treats what is typed; None where it cannot be told."""
+    """Its termios modes; None where they cannot be read."""
     try:
         return termios.tcgetattr(terminal)
     except termios.error:

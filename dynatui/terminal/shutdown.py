@@ -1,8 +1,8 @@
-"""The end of the program: soon, whatever it is doing, with the terminal as it was.
+"""Ends the program within a deadline, whatever it is doing, and restores the terminal.
 
-A key or a signal asks the app, before all that waits in its queue, and it ends in good order. Its thread may be stuck,
-in a write that nobody takes or in a long piece of work: then another thread gives the terminal back and ends the
-process. Knows no app and no engine.
+A key or a signal asks the app to leave, ahead of the messages in its queue. If the app's thread is blocked, in a write
+or in a long computation, a timer thread restores the terminal and ends the process at the deadline. Knows no app and no
+engine.
 """
 
 import os
@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-from dynatui.terminal.output import Line
+from dynatui.terminal.output import Output
 
 WITHIN_S = 2.5
-"""What is not over by then is ended."""
+"""The deadline: a process that still runs is ended."""
 SIGNALS = (
     signal.SIGINT,
     signal.SIGTERM,
@@ -26,11 +26,11 @@ SIGNALS = (
 )
 
 
-class Departure:
-    """Watches over the end of one app; only within `watched` does it ever end the process."""
+class Shutdown:
+    """Ends one app within the deadline; outside of `watched` it never ends the process."""
 
-    def __init__(self, line: Line, end: Callable[[int], object] = os._exit) -> None:
-        self._line = line
+    def __init__(self, output: Output, end: Callable[[int], object] = os._exit) -> None:
+        self._output = output
         self._end = end
         self._leave: Callable[[int], object] | None = None
         self._watching = False
@@ -42,11 +42,11 @@ class Departure:
         return self._deadline is not None
 
     def ready(self, leave: Callable[[int], object]) -> None:
-        """From now on the app is asked; `leave` takes the exit code and may be called by any thread."""
+        """Registers how the app is asked to leave; `leave` takes the exit code and may be called by any thread."""
         self._leave = leave
 
-    def ask(self, code: int) -> None:
-        """Asks the app to end, once; one that is not ready yet ends at once."""
+    def request(self, code: int) -> None:
+        """Asks the app to leave, once; an app that is not ready yet is ended at once."""
         if self.begun:
             return
         self.begin(code)
@@ -56,8 +56,8 @@ class Departure:
             self._leave(code)
 
     def begin(self, code: int) -> None:
-        """The program ends with this code: in good order, or at once when its time is up."""
-        self._line.leave()
+        """Starts the deadline, after which the process ends with this code."""
+        self._output.leave()
         if self._deadline is None:
             self._deadline = threading.Timer(WITHIN_S, self._end_now, (code,))
             self._deadline.daemon = True
@@ -66,7 +66,7 @@ class Departure:
 
     @contextmanager
     def watched(self) -> Iterator[None]:
-        """Within, signals are heeded, except those that were ignored from the start, and time is limited."""
+        """Handles signals and enforces the deadline; signals that were ignored from the start stay ignored."""
         heeded = [number for number in SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
         before = [signal.signal(number, self._signalled) for number in heeded]
         self._watching = True
@@ -80,9 +80,9 @@ class Departure:
     def _signalled(self, number: int, _frame: FrameType | None) -> None:
         if self.begun:
             self._end_now(128 + number)
-        self.ask(128 + number)
+        self.request(128 + number)
 
     def _end_now(self, code: int) -> None:
         if self._watching:
-            self._line.restore()
+            self._output.restore()
             self._end(code)

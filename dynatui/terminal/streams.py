@@ -66,13 +66,13 @@ def show(text: str, out: TextIO) -> None:
         ) from None
 
 
-def let_go_of_output() -> None:
+def discard_output() -> None:
     """Sends what a broken standard output still holds to nowhere, or Python would complain about it at the end."""
     with suppress(OSError, ValueError, AttributeError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def let_go_of_errors() -> None:
+def discard_errors() -> None:
     """The same for standard error, where it takes nothing: that is no reason for another exit code."""
     if sys.stderr is not None:
         try:

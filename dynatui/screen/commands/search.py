@@ -26,18 +26,18 @@ def hit(screen: Screen, step: int) -> None:
     found, cursor = screen.scene.hits, screen.scene.cursor or 0
     ahead = [each for each in found if (each.start > cursor if step > 0 else each.stop <= cursor)]
     if ahead:
-        screen.look(cursor=ahead[0 if step > 0 else -1].start)
+        screen.change_view(cursor=ahead[0 if step > 0 else -1].start)
     elif (playback := screen.source.playback) and (away := _run_with(screen.scene.query, screen, playback, step)):
         _show(screen, screen.scene.query, away=away, place=0 if step > 0 else -1)
     elif found:
-        screen.look(cursor=found[0 if step > 0 else -1].start)
-        screen.say("from the beginning again" if step > 0 else "from the end again")
+        screen.change_view(cursor=found[0 if step > 0 else -1].start)
+        screen.show_note("from the beginning again" if step > 0 else "from the end again")
 
 
 def _find(screen: Screen, query: str) -> None:
     """Shows all of the text, with the cursor on the first place at or after where it was."""
-    playback, watched = screen.source.playback, screen.gaze.state.watched
-    lane = screen.gaze.shown.state.lanes.get(watched)
+    playback, watched = screen.source.playback, screen.viewpoint.state.watched
+    lane = screen.viewpoint.shown.state.lanes.get(watched)
     shown = [token.text for token in lane.tokens] if lane else []
     here = [playback.text(watched, playback.number)] if playback else shown
     if hits(query, here):
@@ -45,13 +45,13 @@ def _find(screen: Screen, query: str) -> None:
     elif playback and (away := _run_with(query, screen, playback, 1)):
         _show(screen, query, away=away)
     else:
-        so_far = "" if playback or watched in screen.gaze.newest.ends else " so far"
-        screen.say(f'"{clean_line(query)}" is not in the text of {watched or "any method"}{so_far}')
+        so_far = "" if playback or watched in screen.viewpoint.newest.ends else " so far"
+        screen.show_note(f'"{clean_line(query)}" is not in the text of {watched or "any method"}{so_far}')
 
 
 def _run_with(query: str, screen: Screen, playback: Playback, step: int) -> int | None:
     """How many runs away the nearest other one is in which the words stand."""
-    watched = screen.gaze.state.watched
+    watched = screen.viewpoint.state.watched
     for away in range(1, playback.count):
         number = (playback.number + step * away) % playback.count
         with suppress(RecordingError):  # it is told as a failure when it is shown
@@ -64,7 +64,7 @@ def _show(screen: Screen, query: str, *, away: int = 0, place: int = 0) -> None:
     """A run so many away with all of its text, and the cursor on one of the places."""
     if away:
         screen.source.go(away)
-        screen.take_in()
+        screen.read_events()
     _show_all(screen)
     _put(screen, query, place)
 
@@ -72,17 +72,17 @@ def _show(screen: Screen, query: str, *, away: int = 0, place: int = 0) -> None:
 def _show_all(screen: Screen) -> None:
     """The whole text of the run, as far as it is known; the show stands still."""
     if playback := screen.source.playback:
-        screen.gaze.follow()
-        watched = screen.gaze.newest.watched
+        screen.viewpoint.follow()
+        watched = screen.viewpoint.newest.watched
         screen.source.set_paused(paused=True)
         playback.seek_round(watched, playback.length(watched)[0])
-        screen.take_in()
-    screen.gaze.look_at(screen.gaze.shown.rounds(screen.gaze.state.watched))
+        screen.read_events()
+    screen.viewpoint.look_at(screen.viewpoint.shown.rounds(screen.viewpoint.state.watched))
 
 
 def _put(screen: Screen, query: str, place: int) -> None:
     """The cursor on one of the places, the first from where it was if there is any."""
-    found = hits(query, [token.text for token in screen.gaze.state.tokens])
+    found = hits(query, [token.text for token in screen.viewpoint.state.tokens])
     cursor = screen.scene.cursor if screen.scene.mode == "inspect" else None
     ahead = [each for each in found if cursor is not None and each.stop > cursor] or found
-    screen.look(mode="search", query=query, cursor=ahead[place].start, panel="text")
+    screen.change_view(mode="search", query=query, cursor=ahead[place].start, panel="text")

@@ -12,32 +12,32 @@ def freeze(screen: Screen) -> None:
     """Holds the picture, or goes back to now; a recording plays or stands."""
     if screen.source.playback:
         pause(screen)
-    elif screen.gaze.live:
-        screen.gaze.hold()
+    elif screen.viewpoint.live:
+        screen.viewpoint.hold()
     else:
-        screen.gaze.follow()
+        screen.viewpoint.follow()
     screen.draw(everything=True)
 
 
 def pause(screen: Screen) -> None:
     """Holds the work, or goes on; a recording goes on from the place that is looked at."""
-    playback, watched = screen.source.playback, screen.gaze.state.watched
+    playback, watched = screen.source.playback, screen.viewpoint.state.watched
     if playback and screen.source.paused:
-        if not screen.gaze.live and screen.scene.place.round < screen.gaze.work.rounds(watched):
+        if not screen.viewpoint.live and screen.scene.place.round < screen.viewpoint.work.rounds(watched):
             playback.seek_round(watched, screen.scene.place.round)
-            screen.take_in()
-        screen.gaze.follow()
+            screen.read_events()
+        screen.viewpoint.follow()
     screen.source.set_paused(paused=not screen.source.paused)
     screen.draw(everything=True)
 
 
 def step(screen: Screen) -> None:
     """One stage on, or in a recording one round; the first press pauses."""
-    screen.gaze.follow()
+    screen.viewpoint.follow()
     if screen.source.playback:
         scrub(screen, 1)
     elif screen.source.controls is None:
-        screen.say("another process decodes; it cannot be stepped from here")
+        screen.show_note("another process decodes; it cannot be stepped from here")
     elif screen.source.paused:
         _say_whose_round(screen)
         screen.source.controls.step()
@@ -47,12 +47,12 @@ def step(screen: Screen) -> None:
 
 
 def _scroll_log(screen: Screen, below: int) -> None:
-    screen.look(log_end=min(max(0, below), max(0, len(log.entries(screen.gaze.state)) - 1)))
+    screen.change_view(log_end=min(max(0, below), max(0, len(log.entries(screen.viewpoint.state)) - 1)))
 
 
 def _say_whose_round(screen: Screen) -> None:
     """Once the watched method has ended, a step is a round of another."""
-    state = screen.gaze.newest
+    state = screen.viewpoint.newest
     if state.watched in state.ends:
         left = [name for name in state.lanes if name not in state.ends]
         rest = (
@@ -60,7 +60,7 @@ def _say_whose_round(screen: Screen) -> None:
             if left
             else "so are all others"
         )
-        screen.say(f"{state.watched} has finished its text; {rest}")
+        screen.show_note(f"{state.watched} has finished its text; {rest}")
 
 
 def breaks(screen: Screen) -> None:
@@ -68,7 +68,7 @@ def breaks(screen: Screen) -> None:
     if controls := screen.source.controls:
         screen.push_screen(BreakScreen(screen.scene.keys, controls))
     else:
-        screen.say("only decoding can be stopped at something")
+        screen.show_note("only decoding can be stopped at something")
 
 
 def speed(screen: Screen, direction: int) -> None:
@@ -84,13 +84,13 @@ def scrub(screen: Screen, rounds: int) -> None:
 
 def scrub_to(screen: Screen, rounds: int) -> None:
     """After so many rounds; a recording stands still there."""
-    rounds, watched = max(0, rounds), screen.gaze.state.watched
+    rounds, watched = max(0, rounds), screen.viewpoint.state.watched
     if playback := screen.source.playback:
         screen.source.set_paused(paused=True)
-        if rounds > screen.gaze.work.rounds(watched) and screen.gaze.shown is screen.gaze.work:
+        if rounds > screen.viewpoint.work.rounds(watched) and screen.viewpoint.shown is screen.viewpoint.work:
             playback.seek_round(watched, min(rounds, playback.length(watched)[0]))
-            screen.take_in()
-    screen.gaze.look_at(rounds)
+            screen.read_events()
+    screen.viewpoint.look_at(rounds)
     screen.draw(everything=True)
 
 
@@ -119,8 +119,8 @@ def last(screen: Screen) -> None:
 
 def live(screen: Screen) -> None:
     """Back to now."""
-    screen.gaze.follow()
-    screen.look(mode="watch", cursor=None)
+    screen.viewpoint.follow()
+    screen.change_view(mode="watch", cursor=None)
 
 
 def prompt(screen: Screen, step: int) -> None:
@@ -133,7 +133,7 @@ def edit(screen: Screen) -> None:
     """Opens the prompt for changes."""
     controls = screen.source.controls
     if controls is None:
-        screen.say("what was recorded cannot be edited")
+        screen.show_note("what was recorded cannot be edited")
         return
 
     def run(text: str | None) -> None:

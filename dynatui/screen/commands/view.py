@@ -24,13 +24,13 @@ def inspect(screen: Screen) -> None:
     if screen.scene.mode in CURSOR:
         back(screen)
         return
-    tokens = screen.gaze.state.tokens
+    tokens = screen.viewpoint.state.tokens
     if not tokens:
-        screen.say("there is no text to inspect yet")
+        screen.show_note("there is no text to inspect yet")
         return
-    screen.gaze.hold()
+    screen.viewpoint.hold()
     panel = screen.scene.panel if screen.scene.panel in ("text", "tree") else "text"
-    screen.look(mode="inspect", cursor=len(tokens) - 1, panel=panel)
+    screen.change_view(mode="inspect", cursor=len(tokens) - 1, panel=panel)
 
 
 def cursor(screen: Screen, step: int) -> None:
@@ -40,7 +40,7 @@ def cursor(screen: Screen, step: int) -> None:
 
 def cursor_to(screen: Screen, place: int) -> None:
     """A token by its place; -1 is the last."""
-    _put(screen, place if place >= 0 else len(screen.gaze.state.tokens) - 1)
+    _put(screen, place if place >= 0 else len(screen.viewpoint.state.tokens) - 1)
 
 
 def cursor_line(screen: Screen, lines: int) -> None:
@@ -50,7 +50,7 @@ def cursor_line(screen: Screen, lines: int) -> None:
 
 def cursor_round(screen: Screen, rounds: int) -> None:
     """The first token of the round before or after."""
-    tokens, inspected = screen.gaze.state.tokens, screen.scene.inspected
+    tokens, inspected = screen.viewpoint.state.tokens, screen.scene.inspected
     if inspected is None:
         return
     numbers = sorted({token.round for token in tokens})
@@ -60,68 +60,68 @@ def cursor_round(screen: Screen, rounds: int) -> None:
 
 def difference(screen: Screen) -> None:
     """Goes to the first token that differs from ar's."""
-    state = screen.gaze.state
+    state = screen.viewpoint.state
     figures = state.figures().get(state.watched)
     place = figures.first_difference if figures else None
     entry = None if place is None else entry_of(place, state.tokens, state.past)
     if entry is None:
         same = figures is not None and figures.identical_to_ar
-        screen.say("the text is that of ar so far" if same else "there is no ar lane to compare with")
+        screen.show_note("the text is that of ar so far" if same else "there is no ar lane to compare with")
         return
-    screen.gaze.hold()
-    screen.look(mode="inspect", cursor=entry, panel="text")
+    screen.viewpoint.hold()
+    screen.change_view(mode="inspect", cursor=entry, panel="text")
 
 
 def heat(screen: Screen) -> None:
     """The next meaning of the text's colours."""
     name = HEATS[(HEATS.index(screen.scene.heat) + 1) % len(HEATS)]
-    screen.look(heat=name)
-    screen.say(f"colours of the text: {_HEAT_NAMES[name]}")
+    screen.change_view(heat=name)
+    screen.show_note(f"colours of the text: {_HEAT_NAMES[name]}")
 
 
 def mask(screen: Screen) -> None:
     """The tree as a matrix, or as a tree again."""
-    screen.look(mask=not screen.scene.mask)
+    screen.change_view(mask=not screen.scene.mask)
 
 
 def panel(screen: Screen, name: PanelName) -> None:
     """Chooses a panel."""
-    screen.look(panel=name)
+    screen.change_view(panel=name)
 
 
 def next_panel(screen: Screen, step: int) -> None:
     """The next panel, or the one before."""
-    screen.look(panel=PANELS[(PANELS.index(screen.scene.panel) + step) % len(PANELS)])
+    screen.change_view(panel=PANELS[(PANELS.index(screen.scene.panel) + step) % len(PANELS)])
 
 
 def maximise(screen: Screen) -> None:
     """The chosen panel alone, or all of them."""
-    screen.look(maximised=not screen.scene.maximised)
+    screen.change_view(maximised=not screen.scene.maximised)
 
 
 def back(screen: Screen) -> None:
     """One thing less: the slider, the cursor, the single panel, the look back."""
     scene = screen.scene
     if scene.mode == "knobs":
-        screen.look(mode="watch", typed="")
+        screen.change_view(mode="watch", typed="")
     elif scene.mode in CURSOR:
         if not screen.source.playback:
-            screen.gaze.follow()
+            screen.viewpoint.follow()
         elif scene.mode == "search" and scene.inspected:
-            screen.gaze.look_at(scene.inspected.round + 1)
-        screen.look(mode="watch", cursor=None)
+            screen.viewpoint.look_at(scene.inspected.round + 1)
+        screen.change_view(mode="watch", cursor=None)
     elif scene.maximised:
-        screen.look(maximised=False)
+        screen.change_view(maximised=False)
     else:
-        screen.gaze.follow()
+        screen.viewpoint.follow()
         screen.draw(everything=True)
 
 
 def symbols(screen: Screen) -> None:
     """The next set of signs."""
     name = _SYMBOLS[(_SYMBOLS.index(screen.scene.symbols) + 1) % len(_SYMBOLS)]
-    screen.look(symbols=name)
-    screen.say(f"symbols: {clean_line(name)}")
+    screen.change_view(symbols=name)
+    screen.show_note(f"symbols: {clean_line(name)}")
 
 
 def theme(screen: Screen) -> None:
@@ -140,4 +140,4 @@ def help(screen: Screen) -> None:  # noqa: A001 - the name of the command
 
 
 def _put(screen: Screen, place: int) -> None:
-    screen.look(cursor=min(max(0, place), max(0, len(screen.gaze.state.tokens) - 1)))
+    screen.change_view(cursor=min(max(0, place), max(0, len(screen.viewpoint.state.tokens) - 1)))

@@ -25,13 +25,13 @@ from dynatui.render import (
     work,
 )
 from dynatui.render.ink import text_of
-from dynatui.screen.widgets.canvas import Painter
+from dynatui.screen.widgets.canvas import DrawPanel
 from dynatui.sources.breakpoints import EXPLANATIONS, LABELS
 from dynatui.state.ab_comparison import Pin
 from tests.dynatui.render.extreme_scenes import extreme_scenes
 from tests.dynatui.scripted_runs import lines, running
 
-PAINTERS: tuple[Painter, ...] = (
+PAINTERS: tuple[DrawPanel, ...] = (
     cards.cards,
     curves.acceptance,
     curves.depth,
@@ -71,7 +71,7 @@ def test_no_panel_speaks_of_acceptance_without_saying_of_what() -> None:
 
 @pytest.mark.parametrize("painter", [curves.acceptance, curves.trends])
 @pytest.mark.parametrize("width", range(40, 200, 8))
-def test_curves_name_the_rounds_that_they_are_means_of(painter: Painter, width: int) -> None:
+def test_curves_name_the_rounds_that_they_are_means_of(painter: DrawPanel, width: int) -> None:
     state = running().state
     for scene in (running(), replace(running(), pinned=Pin.of(state, state.watched))):
         assert "last 3" in lines(painter(scene, width, 8))[0]

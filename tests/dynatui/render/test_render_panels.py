@@ -35,7 +35,7 @@ from dynatui.render.sliders import history_line, knobs
 from dynatui.render.status import essentials, footer, gpu_wordings, speed_text, status, tab_at, tabs
 from dynatui.render.timeline import timeline
 from dynatui.screen.pages.help import help_page
-from dynatui.screen.widgets.canvas import Painter
+from dynatui.screen.widgets.canvas import DrawPanel
 from dynatui.session import Symbols
 from dynatui.state.ab_comparison import Pin
 from dynatui.state.run_state import Failure, Loading, Prompt, RunState
@@ -418,7 +418,7 @@ def test_the_layout_follows_the_size(size: tuple[int, int], name: str) -> None:
     assert layout(*size) == name
 
 
-PAINTERS: dict[str, Painter] = {
+PAINTERS: dict[str, DrawPanel] = {
     "acceptance": acceptance,
     "cards": cards,
     "depth": depth,

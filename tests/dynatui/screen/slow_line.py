@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from dynatui.render.scene import Meters
-from dynatui.screen.frame_rate import Pace
+from dynatui.screen.frame_rate import FrameRate
 
 FPS = 10.0
 
@@ -13,7 +13,7 @@ class SlowLine:
     """Takes so many frames a second, one after the other."""
 
     frames_per_second: float
-    pace: Pace = field(default_factory=lambda: Pace(FPS))
+    frame_rate: FrameRate = field(default_factory=lambda: FrameRate(FPS))
     now: float = 0.0
     free_at: float = 0.0
 
@@ -22,7 +22,7 @@ class SlowLine:
         drawn = 0
         for _ in range(round(seconds * FPS)):
             self.now += 1 / FPS
-            if self.pace.due(self.now, busy=self.now < self.free_at):
+            if self.frame_rate.due(self.now, busy=self.now < self.free_at):
                 drawn += 1
                 self.free_at = self.now + 1 / self.frames_per_second
         return drawn
@@ -30,4 +30,4 @@ class SlowLine:
     def meters(self) -> Meters:
         """What is shown now, past the second for which meters stand still."""
         self.now += 2.0
-        return self.pace.meters(self.now, cpu_s=0.0, sent_bytes=0)
+        return self.frame_rate.meters(self.now, cpu_s=0.0, sent_bytes=0)

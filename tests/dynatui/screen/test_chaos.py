@@ -63,7 +63,7 @@ async def test_random_keys_and_sizes_while_it_decodes_break_nothing(
                 await pilot.pause()
         await pilot.pause()
         assert app.is_running
-        assert app.gaze.work.state.failure is None
+        assert app.viewpoint.work.state.failure is None
     assert source.close(5.0)
     assert app.return_code in (None, 0)
     for path in tmp_path.rglob("*.jsonl"):

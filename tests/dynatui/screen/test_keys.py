@@ -90,7 +90,7 @@ async def test_a_search_for_nothing_repeats_the_last_one() -> None:
 async def test_words_that_are_not_there_leave_everything_as_it_was() -> None:
     async with shown([Prompt(1, 1), *tale(TEXTS)]) as (app, _, pilot):
         await find(pilot, "sun")
-        assert (app.scene.mode, app.scene.cursor, app.gaze.live) == ("watch", None, True)
+        assert (app.scene.mode, app.scene.cursor, app.viewpoint.live) == ("watch", None, True)
         assert '"sun" is not in the text of dynatree so far' in screen_text(app)
 
 
@@ -155,7 +155,7 @@ async def test_j_and_k_are_arrow_keys_while_watching() -> None:
         await pilot.press("g")
         assert app.scene.place.round == 0
         await pilot.press("G")
-        assert app.gaze.live
+        assert app.viewpoint.live
 
 
 async def test_in_the_log_they_move_its_lines() -> None:

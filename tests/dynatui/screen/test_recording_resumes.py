@@ -30,9 +30,9 @@ async def standing(*looks: str) -> AsyncIterator[tuple[DynaApp, TraceSource, Pil
 @pytest.mark.parametrize("key", RESUME)
 async def test_the_view_goes_on_from_the_place_that_is_looked_at_and_then_with_the_recording(key: str) -> None:
     async with standing("home", "right", "right") as (app, source, pilot):
-        assert not app.gaze.live
+        assert not app.viewpoint.live
         await pilot.press(key)
-        assert (source.paused, app.gaze.live) == (False, True)
+        assert (source.paused, app.viewpoint.live) == (False, True)
         assert (app.scene.place.round, source.reached("dynatree")) == (2, 2)
         source.play(0.5)
         app.tick()
@@ -44,9 +44,9 @@ async def test_at_the_place_that_was_reached_nothing_is_told_again(key: str, mon
     async with standing("left", "right") as (app, source, pilot):
         monkeypatch.setattr(source, "seek_round", lambda *_: pytest.fail("was told again"))
         reached = source.reached("dynatree")
-        assert (app.gaze.live, app.scene.place.round) == (False, reached)
+        assert (app.viewpoint.live, app.scene.place.round) == (False, reached)
         await pilot.press(key)
-        assert app.gaze.live
+        assert app.viewpoint.live
         source.play(0.5)
         app.tick()
         assert app.scene.place.round == source.reached("dynatree") > reached
@@ -57,7 +57,7 @@ async def test_where_nobody_looked_back_it_goes_on_where_it_stood(key: str) -> N
     async with standing() as (app, source, pilot):
         reached = source.reached("dynatree")
         await pilot.press(key)
-        assert (source.paused, app.gaze.live, source.reached("dynatree")) == (False, True, reached)
+        assert (source.paused, app.viewpoint.live, source.reached("dynatree")) == (False, True, reached)
         source.play(0.5)
         app.tick()
         assert app.scene.place.round == source.reached("dynatree") > reached

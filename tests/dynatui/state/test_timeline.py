@@ -4,7 +4,7 @@ import pytest
 
 from dynatui.state.run_state import Prompt, Record, RunState, apply
 from dynatui.state.timeline import Timeline
-from dynatui.state.viewpoint import Gaze
+from dynatui.state.viewpoint import Viewpoint
 from tests.dynatui.scripted_runs import plain_round, run, story, tree_round
 
 WATCHED = "dynatree"
@@ -48,56 +48,56 @@ def test_places_beyond_the_ends_are_the_ends() -> None:
     assert timeline.at(WATCHED, 99) == timeline.at(WATCHED, 4)
 
 
-def gazing(*records: Record) -> Gaze:
-    gaze = Gaze()
+def gazing(*records: Record) -> Viewpoint:
+    viewpoint = Viewpoint()
     for record in records:
-        gaze.take(record)
-    return gaze
+        viewpoint.take(record)
+    return viewpoint
 
 
 def test_a_view_that_is_held_stands_still_while_the_work_goes_on() -> None:
-    gaze = gazing(run(), tree_round(0))
-    gaze.hold()
-    before = gaze.state
-    gaze.take(tree_round(1))
-    assert gaze.state is before
-    assert gaze.work.rounds(WATCHED) == 2
-    gaze.follow()
-    assert gaze.state.rounds == 2
+    viewpoint = gazing(run(), tree_round(0))
+    viewpoint.hold()
+    before = viewpoint.state
+    viewpoint.take(tree_round(1))
+    assert viewpoint.state is before
+    assert viewpoint.work.rounds(WATCHED) == 2
+    viewpoint.follow()
+    assert viewpoint.state.rounds == 2
 
 
 def test_another_method_is_watched_at_the_same_place() -> None:
-    gaze = gazing(run(), tree_round(0), plain_round("ar", 0), tree_round(1), plain_round("ar", 1))
-    gaze.look_at(1)
-    gaze.choose("ar")
-    assert (gaze.state.watched, gaze.state.rounds, gaze.place().rounds) == ("ar", 0, 2)
-    gaze.look_at(1)
-    assert (gaze.state.rounds, len(gaze.state.lanes["dynatree"].past)) == (1, 1)
-    gaze.follow()
-    assert (gaze.state.watched, gaze.state.rounds) == ("ar", 2)
+    viewpoint = gazing(run(), tree_round(0), plain_round("ar", 0), tree_round(1), plain_round("ar", 1))
+    viewpoint.look_at(1)
+    viewpoint.choose("ar")
+    assert (viewpoint.state.watched, viewpoint.state.rounds, viewpoint.place().rounds) == ("ar", 0, 2)
+    viewpoint.look_at(1)
+    assert (viewpoint.state.rounds, len(viewpoint.state.lanes["dynatree"].past)) == (1, 1)
+    viewpoint.follow()
+    assert (viewpoint.state.watched, viewpoint.state.rounds) == ("ar", 2)
 
 
 def test_the_method_that_is_watched_stays_so_in_the_next_run() -> None:
-    gaze = gazing(run(), tree_round(0))
-    gaze.choose("ar")
-    gaze.take(run(prompt="Another"))
-    assert gaze.state.watched == "ar"
+    viewpoint = gazing(run(), tree_round(0))
+    viewpoint.choose("ar")
+    viewpoint.take(run(prompt="Another"))
+    assert viewpoint.state.watched == "ar"
 
 
 def test_a_run_that_is_looked_at_stays_when_the_next_begins() -> None:
-    gaze = gazing(run(), tree_round(0), tree_round(1))
-    gaze.look_at(1)
-    gaze.take(run(prompt="Another"))
-    gaze.take(tree_round(0))
-    assert (gaze.state.prompt_text, gaze.state.rounds) == ("Once upon", 1)
-    gaze.look_at(2)
-    assert gaze.state.rounds == 2
-    gaze.follow()
-    assert gaze.state.prompt_text == "Another"
+    viewpoint = gazing(run(), tree_round(0), tree_round(1))
+    viewpoint.look_at(1)
+    viewpoint.take(run(prompt="Another"))
+    viewpoint.take(tree_round(0))
+    assert (viewpoint.state.prompt_text, viewpoint.state.rounds) == ("Once upon", 1)
+    viewpoint.look_at(2)
+    assert viewpoint.state.rounds == 2
+    viewpoint.follow()
+    assert viewpoint.state.prompt_text == "Another"
 
 
 def test_the_place_says_where_one_looks_and_how_much_there_is() -> None:
-    gaze = gazing(run(), tree_round(0), tree_round(1))
-    assert (gaze.place().round, gaze.place().rounds, gaze.place().live) == (2, 2, True)
-    gaze.look_at(1)
-    assert (gaze.place(7).round, gaze.place(7).rounds, gaze.place(7).live) == (1, 7, False)
+    viewpoint = gazing(run(), tree_round(0), tree_round(1))
+    assert (viewpoint.place().round, viewpoint.place().rounds, viewpoint.place().live) == (2, 2, True)
+    viewpoint.look_at(1)
+    assert (viewpoint.place(7).round, viewpoint.place(7).rounds, viewpoint.place(7).live) == (1, 7, False)

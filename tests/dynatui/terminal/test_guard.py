@@ -50,6 +50,6 @@ def test_a_named_log_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
 def test_the_users_own_settings_stand(monkeypatch: pytest.MonkeyPatch) -> None:
     environment = {"TRANSFORMERS_VERBOSITY": "debug"}
     monkeypatch.setattr(os, "environ", environment)
-    guard.quieten()
+    guard.silence_libraries()
     assert environment["TRANSFORMERS_VERBOSITY"] == "debug"
     assert environment["TOKENIZERS_PARALLELISM"] == "false"

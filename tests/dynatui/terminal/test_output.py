@@ -12,7 +12,7 @@ from itertools import cycle
 
 import pytest
 
-from dynatui.terminal.output import Line
+from dynatui.terminal.output import Output
 
 MUCH = "x" * 100_000
 PATIENCE_S = 60.0
@@ -25,7 +25,7 @@ class Terminal:
 
     outer: int
     inner: int
-    line: Line
+    output: Output
 
     def read(self, count: int) -> bytes:
         """So many bytes as the terminal gets them."""
@@ -44,10 +44,10 @@ class Terminal:
 def terminal() -> Iterator[Terminal]:
     """A terminal that nobody reads."""
     outer, inner = pty.openpty()
-    made = Terminal(outer, inner, Line(inner))
+    made = Terminal(outer, inner, Output(inner))
     yield made
-    made.line.leave()
-    made.line.close()
+    made.output.leave()
+    made.output.close()
     os.close(inner)
     if made.outer >= 0:
         os.close(outer)
@@ -62,45 +62,45 @@ def wait_until(condition: Callable[[], bool]) -> None:
 
 
 def test_what_is_written_arrives_and_is_counted(terminal: Terminal) -> None:
-    assert terminal.line.write("τ = ▌") == 5
+    assert terminal.output.write("τ = ▌") == 5
     assert terminal.read(8) == "τ = ▌".encode()
-    assert terminal.line.sent_bytes == 8
-    assert not terminal.line.busy
+    assert terminal.output.sent_bytes == 8
+    assert not terminal.output.busy
 
 
 def test_it_is_busy_until_the_terminal_has_taken_everything(terminal: Terminal) -> None:
-    writer = threading.Thread(target=terminal.line.write, args=(MUCH,))
+    writer = threading.Thread(target=terminal.output.write, args=(MUCH,))
     writer.start()
-    wait_until(lambda: terminal.line.sent_bytes > 0)
+    wait_until(lambda: terminal.output.sent_bytes > 0)
     time.sleep(0.05)
-    assert terminal.line.busy
+    assert terminal.output.busy
     assert terminal.read(len(MUCH)) == MUCH.encode()
     writer.join(PATIENCE_S)
-    assert not terminal.line.busy
+    assert not terminal.output.busy
 
 
 def test_a_terminal_that_is_gone_swallows_everything(terminal: Terminal) -> None:
-    assert not terminal.line.lost
+    assert not terminal.output.lost
     terminal.hang_up()
-    assert terminal.line.lost
-    terminal.line.write(MUCH)
-    assert not terminal.line.busy
+    assert terminal.output.lost
+    terminal.output.write(MUCH)
+    assert not terminal.output.busy
 
 
 def test_a_terminal_that_goes_away_during_a_write_ends_it(terminal: Terminal) -> None:
-    writer = threading.Thread(target=terminal.line.write, args=(MUCH,))
+    writer = threading.Thread(target=terminal.output.write, args=(MUCH,))
     writer.start()
-    wait_until(lambda: terminal.line.sent_bytes > 0)
+    wait_until(lambda: terminal.output.sent_bytes > 0)
     terminal.hang_up()
     writer.join(PATIENCE_S)
     assert not writer.is_alive()
 
 
 def test_a_terminal_that_takes_nothing_does_not_hold_up_the_end(terminal: Terminal) -> None:
-    writer = threading.Thread(target=terminal.line.write, args=(MUCH,))
+    writer = threading.Thread(target=terminal.output.write, args=(MUCH,))
     writer.start()
-    wait_until(lambda: terminal.line.sent_bytes > 0)
-    terminal.line.leave()
+    wait_until(lambda: terminal.output.sent_bytes > 0)
+    terminal.output.leave()
     writer.join(PATIENCE_S)
     assert not writer.is_alive()
 
@@ -108,9 +108,9 @@ def test_a_terminal_that_takes_nothing_does_not_hold_up_the_end(terminal: Termin
 def test_a_terminal_is_given_back_as_it_was_found_and_left_alone_then(terminal: Terminal) -> None:
     before = termios.tcgetattr(terminal.inner)
     tty.setraw(terminal.inner)
-    terminal.line.write("\x1b[?1049h")
-    terminal.line.restore()
-    terminal.line.write("more")
+    terminal.output.write("\x1b[?1049h")
+    terminal.output.restore()
+    terminal.output.write("more")
     assert termios.tcgetattr(terminal.inner) == before
     sent = os.read(terminal.outer, 4096)
     assert b"\x1b[?1049l" in sent
@@ -119,21 +119,21 @@ def test_a_terminal_is_given_back_as_it_was_found_and_left_alone_then(terminal: 
 
 
 def test_a_terminal_that_was_given_back_already_is_not_touched(terminal: Terminal) -> None:
-    terminal.line.write("\x1b[?1049h")
-    terminal.line.write("\x1b[?1049l")
-    terminal.line.restore()
+    terminal.output.write("\x1b[?1049h")
+    terminal.output.write("\x1b[?1049l")
+    terminal.output.restore()
     assert terminal.read(16) == b"\x1b[?1049h\x1b[?1049l"
-    assert terminal.line.sent_bytes == 16
+    assert terminal.output.sent_bytes == 16
 
 
 def test_a_terminal_that_takes_nothing_does_not_hold_up_its_return(terminal: Terminal) -> None:
-    terminal.line.write("\x1b[?1049h")
-    writer = threading.Thread(target=terminal.line.write, args=(MUCH,))
+    terminal.output.write("\x1b[?1049h")
+    writer = threading.Thread(target=terminal.output.write, args=(MUCH,))
     writer.start()
-    wait_until(lambda: terminal.line.busy)
+    wait_until(lambda: terminal.output.busy)
     time.sleep(0.1)
     began = time.monotonic()
-    terminal.line.restore()
+    terminal.output.restore()
     assert time.monotonic() - began < 1
     writer.join(3)
     assert not writer.is_alive()
@@ -141,11 +141,11 @@ def test_a_terminal_that_takes_nothing_does_not_hold_up_its_return(terminal: Ter
 
 def test_the_shells_own_descriptor_goes_on_to_block(terminal: Terminal) -> None:
     assert os.get_blocking(terminal.inner)
-    assert not os.get_blocking(terminal.line.fileno())
+    assert not os.get_blocking(terminal.output.fileno())
 
 
 def test_without_a_terminal_everything_vanishes() -> None:
-    line = Line()
+    line = Output()
     assert line.write("text") == 4
     assert not line.lost
     assert not line.isatty()
@@ -172,16 +172,16 @@ def taken(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> li
 def test_a_text_that_is_taken_in_parts_arrives_whole(terminal: Terminal, taken: list[int]) -> None:
     text = "τ = ▌" * 40 + "\x1b[0m end"
     whole = text.encode()
-    assert terminal.line.write(text) == len(text)
-    assert sum(taken) == terminal.line.sent_bytes == len(whole)
+    assert terminal.output.write(text) == len(text)
+    assert sum(taken) == terminal.output.sent_bytes == len(whole)
     assert terminal.read(len(whole)) == whole
-    assert not terminal.line.busy
+    assert not terminal.output.busy
 
 
 def test_texts_that_are_taken_in_parts_keep_their_order(terminal: Terminal, taken: list[int]) -> None:
     parts = [f"{number:03d}|" for number in range(60)]
     for part in parts:
-        terminal.line.write(part)
+        terminal.output.write(part)
     whole = "".join(parts).encode()
     assert sum(taken) == len(whole)
     assert terminal.read(len(whole)) == whole

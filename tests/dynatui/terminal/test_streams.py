@@ -86,7 +86,7 @@ def test_closed_streams_take_everything(monkeypatch: pytest.MonkeyPatch) -> None
         print("text", file=out, flush=True)
         print("progress", file=err, flush=True)
     streams.say("nobody hears this")
-    streams.let_go_of_output()
+    streams.discard_output()
 
 
 def test_a_pipe_gets_utf_8_whatever_the_locale(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -103,5 +103,5 @@ def test_what_a_broken_output_holds_goes_nowhere(monkeypatch: pytest.MonkeyPatch
     with path.open("w", encoding="utf-8") as output:
         monkeypatch.setattr(sys, "stdout", output)
         output.write("held")
-        streams.let_go_of_output()
+        streams.discard_output()
     assert path.read_bytes() == b""

@@ -11,7 +11,7 @@ from textual.screen import ModalScreen
 
 from dynatui.render.ink import Ink, Rows
 from dynatui.render.scene import Scene
-from dynatui.screen.widgets.canvas import Canvas, in_the_open
+from dynatui.screen.widgets.canvas import Canvas, uncovered
 from dynatui.screen.widgets.wire import Frame
 
 INKS: dict[Ink, Style] = {"plain": Style.parse("#ffffff"), "good": Style.parse("#00ff00")}
@@ -85,11 +85,11 @@ async def test_panels_are_in_the_open_until_something_lies_over_them() -> None:
     app = Panels()
     async with app.run_test(size=(90, 20), notifications=True) as pilot:
         screen = app.screen
-        assert in_the_open(screen) == {app.panel("left"): Offset(0, 0), app.panel("right"): Offset(45, 0)}
+        assert uncovered(screen) == {app.panel("left"): Offset(0, 0), app.panel("right"): Offset(45, 0)}
         app.notify("at the bottom, which only the right one reaches", timeout=60)
         app.panel("right").styles.height = 20
         await pilot.pause()
-        assert in_the_open(screen) == {app.panel("left"): Offset(0, 0)}
+        assert uncovered(screen) == {app.panel("left"): Offset(0, 0)}
 
 
 async def test_a_hidden_panel_is_not_in_the_open() -> None:
@@ -97,7 +97,7 @@ async def test_a_hidden_panel_is_not_in_the_open() -> None:
     async with app.run_test(size=(90, 20)) as pilot:
         app.panel("left").display = False
         await pilot.pause()
-        assert list(in_the_open(app.screen)) == [app.panel("right")]
+        assert list(uncovered(app.screen)) == [app.panel("right")]
 
 
 async def test_a_page_over_the_screen_shows_the_newest_rows_behind_it() -> None:
@@ -146,7 +146,7 @@ async def test_a_panel_beside_others_never_scrolls() -> None:
     app = Panels()
     async with app.run_test(size=(20, 12)) as pilot:
         left = app.panel("left")
-        left._painter = counted
+        left._draw_panel = counted
         left.styles.height = 12
         await pilot.pause()
         left.show(Scene(speed=10), INKS)
