@@ -49,7 +49,7 @@ KILLED = """
 import itertools, sys
 from pathlib import Path
 from decoder.config import RunConfig
-from decoder.steering import Steering
+from decoder.session.steering import Steering
 from dynatui.record.recording import Recorder
 from tests.dynatui.endless_engine import EndlessEngine
 with Recorder(Path("run.jsonl")) as recorder:

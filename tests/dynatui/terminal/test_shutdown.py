@@ -114,8 +114,8 @@ def test_it_ends_soon_before_its_screen_is_there(start: Start, way: str | signal
     assert_ends_soon(terminal, way)
 
 
-def test_a_signal_during_the_farewell_ends_it(start: Start) -> None:
-    terminal = start("-c", script("show.lines = lambda *_, **__: time.sleep(60)\n"))
+def test_a_signal_while_the_summary_is_printed_ends_it(start: Start) -> None:
+    terminal = start("-c", script("run.lines = lambda *_, **__: time.sleep(60)\n"))
     terminal.wait_for(" w9")
     terminal.send("q")
     terminal.read(0.5)
