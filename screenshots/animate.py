@@ -76,8 +76,8 @@ async def film(runs: Runs) -> list[Frame]:
     app = DynaApp(source, ticking=False, clock=lambda: 0.0)
     found = []
     async with app.run_test(size=SIZE) as pilot:
-        for _ in range(ROUNDS):
-            source.step(METHOD)
+        for rounds in range(1, ROUNDS + 1):
+            source.seek_round(METHOD, rounds)
             app.read_events()
             app.draw(everything=True)
             await pilot.pause()

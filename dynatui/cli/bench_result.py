@@ -4,7 +4,6 @@ A measurement takes minutes, so nothing that it brought may be lost: neither to 
 reader who leaves.
 """
 
-import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -14,9 +13,10 @@ from types import FrameType
 import msgspec
 
 from decoder.errors import ConfigError, shortened
-from dynatui.cli.headless import INTERRUPTED, STOP_SIGNALS
+from dynatui.cli.headless import INTERRUPTED, INTERRUPTING
 from dynatui.files import to_append
 from dynatui.terminal import streams
+from dynatui.terminal.signals import handled
 
 
 @dataclass(frozen=True)
@@ -49,10 +49,7 @@ def run_and_report(measure: Callable[[], Measured], path: Path | None) -> int:
 
 @contextmanager
 def _interruptible() -> Iterator[None]:
-    """Within, every signal to stop interrupts but the second: by then, the result is being printed.
-
-    A signal that was ignored from the start, as under nohup, stays ignored.
-    """
+    """Within, every signal to stop interrupts but the second: by then, the result is being printed."""
     signals = 0
 
     def stop(_signal: int, _frame: FrameType | None) -> None:
@@ -61,13 +58,8 @@ def _interruptible() -> Iterator[None]:
         if signals != 2:
             raise KeyboardInterrupt
 
-    heeded = [number for number in STOP_SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
-    before = [signal.signal(number, stop) for number in heeded]
-    try:
+    with handled(INTERRUPTING, stop):
         yield
-    finally:
-        for number, handler in zip(heeded, before, strict=True):
-            signal.signal(number, handler)
 
 
 def _append(path: Path, content: bytes) -> None:

@@ -208,9 +208,9 @@ def replay(
         speed, fps, theme, symbols, no_color=no_color, mouse=mouse, log_file=log_file, keys=settings.keymap()
     )
     if other is not None:
-        from dynatui.screen.compare import side_by_side  # noqa: PLC0415 - imports textual
+        from dynatui.screen.run import compare  # noqa: PLC0415 - imports textual
 
-        return side_by_side((path, runs), (other, others), view)
+        return compare((path, runs), (other, others), view)
     from dynatui.screen.run import replay as replay_on_screen  # noqa: PLC0415 - imports textual
 
     return replay_on_screen(runs, view)

@@ -26,11 +26,6 @@ _ASCII |= str.maketrans("↑↓◀▶┼┊┄╍ρη▸", "^v<>+:.-rn>")
 _MIN_FRAME = (8, 3)
 
 
-def text_of(row: Row) -> str:
-    """The row without its inks."""
-    return "".join(text for text, _ in row)
-
-
 def width_of(row: Row) -> int:
     """Terminal cells that the row takes."""
     return sum(cell_len(text) for text, _ in row)

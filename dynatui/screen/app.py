@@ -186,7 +186,7 @@ class DynaApp(App[None], inherit_bindings=False):
         self.draw(everything=True)
         self.call_after_refresh(self.draw, everything=True)
 
-    def redraw(self) -> None:
+    def action_redraw(self) -> None:
         """Draws every panel anew and sends every cell."""
         for canvas in self.screen_stack[0].query(Canvas):
             canvas.redraw()
@@ -211,7 +211,7 @@ class DynaApp(App[None], inherit_bindings=False):
         if path is not None and path not in self.written_paths:
             self.written_paths.append(path)
 
-    def next_theme(self) -> None:
+    def action_theme(self) -> None:
         """The theme after this one; without colours there is only one."""
         if not self._color:
             self.show_note("colours are off")

@@ -4,38 +4,31 @@ An app of its own: it has no engine, nothing to steer and one mode. `lockstep` p
 """
 
 import asyncio
-import logging
-import os
 import signal
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
-from pathlib import Path
-from typing import ClassVar, TypeAlias, get_args
+from typing import ClassVar, get_args
 
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Container
 
-from decoder.events import Event
 from dynatui.keymap import ALWAYS, SIDE_BY_SIDE, PanelName
 from dynatui.render import cards, curves, tree, versus
 from dynatui.render.ink import Rows
 from dynatui.render.scene import Scale, Scene
 from dynatui.render.text import TextPanel
-from dynatui.screen.pages.versus import KeysScreen
+from dynatui.screen.pages.help import CompareHelp
 from dynatui.screen.painter import Painter, frames_per_second, in_color, set_theme
 from dynatui.screen.widgets.canvas import Canvas
 from dynatui.session import Symbols, View
-from dynatui.sources.lockstep import Lockstep, Side
+from dynatui.sources.lockstep import Lockstep
 from dynatui.state.viewpoint import Place
-from dynatui.terminal import guard
 from dynatui.terminal.driver import TerminalDriver
 from dynatui.terminal.key_names import bound
 from dynatui.terminal.output import Output
 from dynatui.terminal.shutdown import Shutdown
-
-Recording: TypeAlias = tuple[Path, Sequence[Sequence[Event]]]
 
 _TALL, _TALLEST = 30, 50
 """Heights from which two panels, and all three, stand above each other."""
@@ -190,7 +183,7 @@ class CompareApp(App[None], inherit_bindings=False):
 
     def action_help(self) -> None:
         """Opens the page of keys."""
-        self.push_screen(KeysScreen(self.keys))
+        self.push_screen(CompareHelp(self.keys))
 
     def action_leave(self) -> None:
         """Quits."""
@@ -249,25 +242,3 @@ class CompareApp(App[None], inherit_bindings=False):
     def _leave(self, code: int) -> None:
         self.shutdown.begin(code)
         self.exit(return_code=code)
-
-
-def side_by_side(left: Recording, right: Recording, view: View) -> int:
-    """Plays two recordings next to each other; the exit code."""
-    (first, ours), (second, theirs) = left, right
-    alike = first.name == second.name
-    names = [f"{path.resolve().parent.name}/{path.name}" if alike else path.name for path in (first, second)]
-    show = Lockstep(Side(names[0], ours), Side(names[1], theirs), view.speed)
-    guard.check_variables()
-    if not view.color:
-        os.environ["NO_COLOR"] = "1"  # where Textual looks for it
-    log = guard.log_path(view.log)
-    logging.basicConfig(filename=log)
-    with guard.screen_only(log) as output:
-        shutdown = Shutdown(output)
-        with shutdown.watched():
-            app = CompareApp(show, view, output=output, shutdown=shutdown)
-            app.run(mouse=False)
-            gone = output.lost
-    if gone:
-        os._exit(app.return_code or 128 + signal.SIGHUP)  # nobody reads any more, and a flush could wait for ever
-    return app.return_code or 0

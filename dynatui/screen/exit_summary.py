@@ -16,8 +16,6 @@ from dynatui.record.command_line import rule_options
 from dynatui.render.ink import column
 from dynatui.state.session_log import FEWEST_ROUNDS, OPENING, SessionLog, Setting
 
-__all__ = ["SessionLog", "lines", "options"]
-
 _WIDTHS = (7, 7, 6, 11, 9, 9, 11)
 """Cells of the columns beside the first."""
 _LEAST_NAME = 10

@@ -19,33 +19,20 @@ T = TypeVar("T")
 class Screen(Protocol):
     """The main screen."""
 
-    @property
-    def source(self) -> Source:
-        """What is watched."""
-
-    @property
-    def scene(self) -> Scene:
-        """What the panels are drawn from."""
-
-    @property
-    def viewpoint(self) -> Viewpoint:
-        """Which run and round are shown, and of which method."""
-
-    @property
-    def knob_editor(self) -> KnobEditor | None:
-        """The knobs; None of a recording."""
-
-    @property
-    def pins(self) -> dict[str, Pin]:
-        """A of each method that has one."""
-
-    @property
-    def text_panel(self) -> TextPanel:
-        """Where each token of the text is drawn."""
-
-    @property
-    def command_line(self) -> Callable[[], str]:
-        """Gives the command line of the present settings; an empty one where not all are known."""
+    source: Source
+    """What is watched."""
+    scene: Scene
+    """What the panels are drawn from."""
+    viewpoint: Viewpoint
+    """Which run and round are shown, and of which method."""
+    knob_editor: KnobEditor | None
+    """The knobs; None of a recording."""
+    pins: dict[str, Pin]
+    """A of each method that has one."""
+    text_panel: TextPanel
+    """Where each token of the text is drawn."""
+    command_line: Callable[[], str]
+    """Gives the command line of the present settings; an empty one where not all are known."""
 
     def change_view(self, **changes: Any) -> None:
         """Changes fields of the scene, and draws it."""
@@ -59,14 +46,8 @@ class Screen(Protocol):
     def draw(self, *, everything: bool = False) -> None:
         """Draws the panels that are due, or all of them."""
 
-    def redraw(self) -> None:
-        """Sends every cell again."""
-
     def watch_method(self, method: str) -> None:
         """Shows another method."""
-
-    def next_theme(self) -> None:
-        """Takes the next theme."""
 
     def remember_file(self, path: Path | None) -> None:
         """Remembers a file that was written."""

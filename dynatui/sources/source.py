@@ -97,9 +97,6 @@ class Playback(Protocol):
     def length(self, method: str) -> tuple[int, float]:
         """Rounds of a method in the present run, and their decode time in seconds."""
 
-    def step(self, method: str) -> None:
-        """Shows the next round of a method."""
-
     def seek_round(self, method: str, rounds: int) -> None:
         """Goes to the place in the present run after so many rounds of a method.
 

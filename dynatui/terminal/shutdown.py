@@ -6,24 +6,16 @@ engine.
 """
 
 import os
-import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
 from dynatui.terminal.output import Output
+from dynatui.terminal.signals import STOP_SIGNALS, handled
 
 WITHIN_S = 2.5
 """The deadline: a process that still runs is ended."""
-SIGNALS = (
-    signal.SIGINT,
-    signal.SIGTERM,
-    signal.SIGHUP,
-    signal.SIGQUIT,
-    signal.SIGUSR1,
-    signal.SIGUSR2,
-)
 
 
 class Shutdown:
@@ -67,15 +59,12 @@ class Shutdown:
     @contextmanager
     def watched(self) -> Iterator[None]:
         """Handles signals and enforces the deadline; signals that were ignored from the start stay ignored."""
-        heeded = [number for number in SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
-        before = [signal.signal(number, self._signalled) for number in heeded]
-        self._watching = True
-        try:
-            yield
-        finally:
-            self._watching = False
-            for number, handler in zip(heeded, before, strict=True):
-                signal.signal(number, handler)
+        with handled(STOP_SIGNALS, self._signalled):
+            self._watching = True
+            try:
+                yield
+            finally:
+                self._watching = False
 
     def _signalled(self, number: int, _frame: FrameType | None) -> None:
         if self.begun:

@@ -10,7 +10,7 @@ from decoder.config import DynaTree, RulesName, RunConfig
 from decoder.events import End, Event, Knob, Knobs, Round, Run, Start, Summary
 from decoder.knobs import KnobName
 from decoder.session.steering import Stage
-from dynatui.render.ink import Row, text_of
+from dynatui.render.ink import Row
 from dynatui.render.scene import Scene
 from dynatui.session import Models, Session
 from dynatui.sources.breakpoints import Conditions
@@ -46,6 +46,17 @@ def runs_of(events: Iterable[Event]) -> list[list[Event]]:
             found.append([])
         found[-1].append(event)
     return found
+
+
+def rounds_shown(records: Iterable[Record], method: str = "dynatree") -> int:
+    """Rounds of a method in the newest run of a source's records."""
+    count = 0
+    for record in records:
+        if isinstance(record, Run):
+            count = 0
+        elif isinstance(record, Round) and record.method == method:
+            count += 1
+    return count
 
 
 def tree_round(number: int, text: str = " a time", d0: float = 5.0, tau_h: float = 0.9) -> Round:
@@ -118,6 +129,11 @@ def state_of(records: Iterable[Record]) -> RunState:
 def running() -> Scene:
     """The scene in the middle of the story."""
     return Scene(state_of([Prompt(1, 2), *story()[:-3]]))
+
+
+def text_of(row: Row) -> str:
+    """The row without its inks."""
+    return "".join(text for text, _ in row)
 
 
 def lines(rows: Iterable[Row]) -> list[str]:

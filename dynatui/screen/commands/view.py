@@ -1,8 +1,7 @@
-"""How the work is looked at: the cursor in the text, panels, colours, symbols and themes."""
+"""How the work is looked at: the cursor in the text, panels, colours and symbols."""
 
 from typing import get_args
 
-from dynatui.clean import clean_line
 from dynatui.keymap import CURSOR, PANELS, PanelName
 from dynatui.render.scene import HEATS
 from dynatui.screen.pages.help import HelpScreen
@@ -121,17 +120,7 @@ def symbols(screen: Screen) -> None:
     """The next set of signs."""
     name = _SYMBOLS[(_SYMBOLS.index(screen.scene.symbols) + 1) % len(_SYMBOLS)]
     screen.change_view(symbols=name)
-    screen.show_note(f"symbols: {clean_line(name)}")
-
-
-def theme(screen: Screen) -> None:
-    """The next theme."""
-    screen.next_theme()
-
-
-def redraw(screen: Screen) -> None:
-    """Draws every cell once more."""
-    screen.redraw()
+    screen.show_note(f"symbols: {name}")
 
 
 def help(screen: Screen) -> None:  # noqa: A001 - the name of the command

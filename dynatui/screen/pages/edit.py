@@ -12,7 +12,7 @@ from textual.containers import Vertical
 from textual.widgets import Static, TextArea
 
 from dynatui.clean import clean
-from dynatui.screen.pages.modal import Modal
+from dynatui.screen.pages.page import Modal
 
 
 class EditScreen(Modal[str | None]):

@@ -28,6 +28,11 @@ _DOING: dict[Mode, str] = {
     "search": "searching",
     "knobs": "all knobs are open",
 }
+_COMPARED = (
+    "Both are shown after the same decode time of their watched method, the first of the run: neither pauses, nor the "
+    "speed of the show, nor other methods of the race count. So the one with more text is the faster one. Runs are "
+    "paired in the order of the files: first with first, second with second."
+)
 
 
 class HelpScreen(Page):
@@ -35,6 +40,13 @@ class HelpScreen(Page):
 
     def __init__(self, keys: Keymap) -> None:
         super().__init__(keys, "help", lambda: help_page(keys))
+
+
+class CompareHelp(Page):
+    """The keys of two recordings side by side, and what is compared."""
+
+    def __init__(self, keys: Keymap) -> None:
+        super().__init__(keys, "help", lambda: Lines(keys_of(keys.side_by_side), Text(f"\n{_COMPARED}")), "compare")
 
 
 def help_page(keys: Keymap) -> Lines:

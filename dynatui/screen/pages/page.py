@@ -1,25 +1,35 @@
-"""A page over the main screen that scrolls: by arrow keys and as in vim and less, and is closed by any key people try.
+"""Pages over the main screen; those to be read scroll as in vim and less, and close by the keys that people try.
 
 Knows of the key map only which key opened the page and which ones quit.
 """
 
 from collections.abc import Callable
-from typing import ClassVar
+from typing import ClassVar, TypeVar
 
 from rich.console import RenderableType
 from rich.text import Text
 from textual import events
 from textual.app import ComposeResult
+from textual.await_complete import AwaitComplete
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
+from textual.screen import ModalScreen
 from textual.widgets import Static
 
 from dynatui.clean import clean
 from dynatui.keys import Keymap, Mode
-from dynatui.screen.pages.modal import Modal
 from dynatui.terminal.key_names import cap_of
 
 _QUITS = "leave"
+T = TypeVar("T")
+
+
+class Modal(ModalScreen[T]):
+    """A page that closes itself, never another page, however many keys are waiting."""
+
+    def dismiss(self, result: T | None = None) -> AwaitComplete:
+        """See Textual's; nothing when another page is in front, or this one is closed already."""
+        return super().dismiss(result) if self.is_active else AwaitComplete()
 
 
 class Page(Modal[None]):

@@ -9,7 +9,7 @@ from textual.errors import NoWidget
 from textual.geometry import Region
 from textual.widget import Widget
 
-from dynatui.screen.pages.modal import Modal
+from dynatui.screen.pages.page import Modal
 
 
 class Commands(CommandList):

@@ -7,7 +7,7 @@ from textual.binding import Binding, BindingType
 from textual.containers import Horizontal
 from textual.widgets import Input, Static
 
-from dynatui.screen.pages.modal import Modal
+from dynatui.screen.pages.page import Modal
 
 
 class SearchScreen(Modal[str | None]):

@@ -27,9 +27,8 @@ def screen(monkeypatch: pytest.MonkeyPatch) -> FakeScreen:
     """A terminal with a screen that draws nothing."""
     fake = FakeScreen()
     monkeypatch.setattr(streams, "can_show_screen", lambda: True)
-    app = SimpleNamespace(watch=fake.watch, replay=fake.replay, follow=fake.follow)
+    app = SimpleNamespace(watch=fake.watch, replay=fake.replay, follow=fake.follow, compare=fake.compare)
     monkeypatch.setitem(sys.modules, "dynatui.screen.run", app)
-    monkeypatch.setitem(sys.modules, "dynatui.screen.compare", SimpleNamespace(side_by_side=fake.side_by_side))
     return fake
 
 

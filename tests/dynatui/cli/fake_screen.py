@@ -32,7 +32,7 @@ class FakeScreen:
         self.followed.append((path, view))
         return 0
 
-    def side_by_side(self, left: Recording, right: Recording, view: View) -> int:
+    def compare(self, left: Recording, right: Recording, view: View) -> int:
         left, right = ((path, list(runs)) for path, runs in (left, right))
         self.compared.append((left, right, view))
         return 0

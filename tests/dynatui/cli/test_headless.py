@@ -245,9 +245,9 @@ def test_a_signal_while_models_load_interrupts() -> None:
 
 
 def test_signals_do_afterwards_what_they_did_before() -> None:
-    before = [signal.getsignal(number) for number in headless.STOP_SIGNALS]
+    before = [signal.getsignal(number) for number in headless.INTERRUPTING]
     CapturedRun().run(FakeEngine(), Session(("one",), config=TWO_METHODS))
-    assert [signal.getsignal(number) for number in headless.STOP_SIGNALS] == before
+    assert [signal.getsignal(number) for number in headless.INTERRUPTING] == before
 
 
 def test_a_hangup_that_was_ignored_stays_ignored() -> None:

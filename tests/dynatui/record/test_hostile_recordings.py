@@ -30,11 +30,12 @@ from dynatui.record.transcript import Transcript
 from dynatui.render import cards, curves, race, status, tree, versus
 from dynatui.render.scene import Scene
 from dynatui.render.text import TextPanel
-from dynatui.screen.exit_summary import SessionLog, lines
+from dynatui.screen.exit_summary import lines
 from dynatui.sources.follow import Tail
 from dynatui.sources.lockstep import Lockstep, Side
 from dynatui.sources.playback import TraceSource
 from dynatui.state.run_state import RunState, apply
+from dynatui.state.session_log import SessionLog
 from tests.dynatui.scripted_runs import HOSTILE, plain_round, run, runs_of, story, tree_round
 
 Json = dict[str, Any]
@@ -257,7 +258,6 @@ def play(events: list[Event]) -> None:
     source = TraceSource(runs_of(events))
     source.advance(0.0)
     watched = next((event.method for event in events if isinstance(event, Round)), "")
-    source.step(watched)
     source.seek(1e9)
     source.seek_round(watched, 1)
     source.go(1)

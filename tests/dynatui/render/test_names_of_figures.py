@@ -24,12 +24,11 @@ from dynatui.render import (
     what_if,
     work,
 )
-from dynatui.render.ink import text_of
 from dynatui.screen.widgets.canvas import DrawPanel
 from dynatui.sources.breakpoints import EXPLANATIONS, LABELS
 from dynatui.state.ab_comparison import Pin
 from tests.dynatui.render.extreme_scenes import extreme_scenes
-from tests.dynatui.scripted_runs import lines, running
+from tests.dynatui.scripted_runs import lines, running, text_of
 
 PAINTERS: tuple[DrawPanel, ...] = (
     cards.cards,

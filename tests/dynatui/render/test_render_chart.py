@@ -14,14 +14,13 @@ from decoder.knobs import KNOBS
 from dynatui.knobs import info
 from dynatui.render.chart import LONGEST_WINDOW, Axis, Flag, Line, Stroke, chart, window
 from dynatui.render.curves import acceptance, depth, looked_at, scale_of, trends
-from dynatui.render.ink import text_of
 from dynatui.render.scene import Scale, Scene
 from dynatui.screen.widgets.canvas import DrawPanel
 from dynatui.session import Symbols
 from dynatui.state.ab_comparison import Pin
 from dynatui.state.lane import Curve
 from dynatui.state.viewpoint import Place
-from tests.dynatui.scripted_runs import lines, run, running, state_of, tree_round
+from tests.dynatui.scripted_runs import lines, run, running, state_of, text_of, tree_round
 
 
 def curve_of(values: Sequence[float]) -> Curve:

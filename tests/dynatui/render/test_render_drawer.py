@@ -14,13 +14,12 @@ from decoder.events import Knob, Limit
 from decoder.knobs import KnobName
 from dynatui.knobs import info, rules_in_force
 from dynatui.render import cards, drawer, sliders
-from dynatui.render.ink import text_of
 from dynatui.render.scene import Scene
 from dynatui.render.words import limited, limits, moved_back
 from dynatui.state.ab_comparison import Pin
 from dynatui.state.run_state import RunState
 from tests.dynatui.render.extreme_scenes import extreme_scenes
-from tests.dynatui.scripted_runs import lines, plain_round, run, running, state_of, tree_round
+from tests.dynatui.scripted_runs import lines, plain_round, run, running, state_of, text_of, tree_round
 
 FULL = {
     "d0": 5.0,

@@ -8,11 +8,10 @@ from hypothesis import strategies as st
 from textual.theme import BUILTIN_THEMES
 
 from dynatui.render.heat import HOT, inks, legend, time_edges
-from dynatui.render.ink import text_of
 from dynatui.render.palette import palette
 from dynatui.render.scene import HEATS, Heat, Scene
 from dynatui.state.tokens import Token
-from tests.dynatui.scripted_runs import plain_round, run, running, state_of
+from tests.dynatui.scripted_runs import plain_round, run, running, state_of, text_of
 
 
 def token(probability: float | None = None, spent_s: float = 0.01, number: int = 0) -> Token:

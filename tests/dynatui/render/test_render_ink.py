@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from dynatui.clean import clean_line
-from dynatui.render.ink import Row, bar, best, column, fit, fitting, frame, in_ascii, spread, text_of, trend, width_of
-from tests.dynatui.scripted_runs import lines
+from dynatui.render.ink import Row, bar, best, column, fit, fitting, frame, in_ascii, spread, trend, width_of
+from tests.dynatui.scripted_runs import lines, text_of
 
 
 @given(st.text(max_size=30), st.integers(0, 40))

@@ -24,7 +24,7 @@ from dynatui.render.curves import acceptance, depth, trends
 from dynatui.render.drawer import drawer
 from dynatui.render.explain import explained, led_by
 from dynatui.render.guide import GUIDE, guide
-from dynatui.render.ink import Ink, in_ascii, text_of, width_of
+from dynatui.render.ink import Ink, in_ascii, width_of
 from dynatui.render.layout import layout
 from dynatui.render.log import log
 from dynatui.render.palette import palette
@@ -41,7 +41,7 @@ from dynatui.state.ab_comparison import Pin
 from dynatui.state.run_state import Failure, Loading, Prompt, RunState
 from dynatui.state.viewpoint import Place
 from tests.dynatui.render.extreme_scenes import extreme_scenes
-from tests.dynatui.scripted_runs import lines, plain_round, run, running, state_of, story, tree_round
+from tests.dynatui.scripted_runs import lines, plain_round, run, running, state_of, story, text_of, tree_round
 
 
 def test_cards_show_the_figures_and_what_they_mean() -> None:

@@ -5,11 +5,11 @@ from dataclasses import replace
 import pytest
 
 from decoder.analysis.what_if import Cell, Grid, WhatIf
-from dynatui.render.ink import in_ascii, text_of
+from dynatui.render.ink import in_ascii
 from dynatui.render.scene import Scene
 from dynatui.render.what_if import whatif
 from dynatui.state.run_state import RunState, apply
-from tests.dynatui.scripted_runs import lines, plain_round, run, running
+from tests.dynatui.scripted_runs import lines, plain_round, run, running, text_of
 
 SURE = Cell(20, 20, 3.0, 20, 9.0)
 TAU_H = (0.5, 0.6, 0.7, 0.8, 0.9)
