@@ -20,14 +20,19 @@ PACKAGES = ("decoder", "dynatui")
 FOLDERS = sorted(
     {path.parent.relative_to(ROOT).as_posix() for package in PACKAGES for path in (ROOT / package).rglob("*.py")}
 )
-NOT_FOR_THE_ENGINE = {"dynatui", "textual", "rich"}
+NOT_FOR_THE_ENGINE = {"dynatui", "textual", "rich", "typer"}
 
 Imports: TypeAlias = Mapping[str, frozenset[str]]
 """By file, the files that it imports; as paths from the root."""
 
 
-def imported_names(path: Path, root: Path) -> Iterator[tuple[str, str]]:
+@cache
+def imported_names(path: Path, root: Path) -> tuple[tuple[str, str], ...]:
     """Every import as a module and the name that is taken from it, if any."""
+    return tuple(_imported_names(path, root))
+
+
+def _imported_names(path: Path, root: Path) -> Iterator[tuple[str, str]]:
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
             yield from ((alias.name, "") for alias in node.names)
@@ -111,6 +116,16 @@ def test_the_engine_imports_nothing_of_the_screen() -> None:
         for path in (ROOT / "decoder").rglob("*.py")
         if (taken := {module.partition(".")[0] for module, _ in imported_names(path, ROOT)} & NOT_FOR_THE_ENGINE)
     }
+    assert not found
+
+
+def test_no_test_of_the_screen_imports_another_test() -> None:
+    tests = (ROOT / "tests" / "dynatui").rglob("test_*.py")
+    names = {
+        path.stem: {part for module, name in imported_names(path, ROOT) for part in (*module.split("."), name)}
+        for path in tests
+    }
+    found = {stem: taken for stem, parts in names.items() if (taken := parts & names.keys())}
     assert not found
 
 

@@ -61,7 +61,7 @@ class CompareApp(App[None], inherit_bindings=False):
 
     def __init__(
         self,
-        show: Lockstep,
+        lockstep: Lockstep,
         view: View | None = None,
         *,
         ticking: bool = True,
@@ -76,7 +76,7 @@ class CompareApp(App[None], inherit_bindings=False):
         self._painter = Painter(output)
         self.shutdown = shutdown or Shutdown(self._painter.output)
         set_theme(self, view.theme, color=self._color)
-        self.show = show
+        self.lockstep = lockstep
         self.chosen: PanelName = "text"
         self.symbols = view.symbols
         self.keys = view.keys
@@ -86,7 +86,7 @@ class CompareApp(App[None], inherit_bindings=False):
         self._fps = frames_per_second(view)
         self._ticking = ticking
         self._clock = clock
-        self._states = show.states()
+        self._states = lockstep.states()
 
     def compose(self) -> ComposeResult:
         """Both columns; `_arrange` hides what has no room."""
@@ -122,12 +122,12 @@ class CompareApp(App[None], inherit_bindings=False):
         if self._painter.output.lost:
             self._leave(128 + signal.SIGHUP)
             return
-        self.show.advance(self._clock())
+        self.lockstep.advance(self._clock())
         self.draw()
 
     def draw(self, *, everything: bool = False) -> None:
-        """Hands each panel its side of the show."""
-        self._states = self.show.states()
+        """Hands each panel the scene of its recording."""
+        self._states = self.lockstep.states()
         left, right = (curves.scale_of(Scene(state)) for state in self._states)
         scenes = [self._scene(side, left.joined(right)) for side in range(len(versus.LETTERS))]
 
@@ -142,32 +142,32 @@ class CompareApp(App[None], inherit_bindings=False):
             await self.run_action(action)
 
     def action_pause(self) -> None:
-        """Holds the show, or goes on; from the end it begins again."""
-        if self.show.ended and not self.show.paused:
-            self.show.seek(0.0)
+        """Pauses or plays; from the end it begins again."""
+        if self.lockstep.ended and not self.lockstep.paused:
+            self.lockstep.seek(0.0)
         else:
-            self.show.paused = not self.show.paused
+            self.lockstep.paused = not self.lockstep.paused
         self.draw(everything=True)
 
     def action_speed(self, direction: int) -> None:
         """Doubles or halves the speed."""
-        self.show.set_speed(self.show.speed * 2.0**direction)
+        self.lockstep.set_speed(self.lockstep.speed * 2.0**direction)
         self.draw(everything=True)
 
     def action_step(self, rounds: int) -> None:
-        """Holds the show some rounds farther."""
-        self.show.paused = True
-        self.show.step(rounds)
+        """Pauses some rounds farther."""
+        self.lockstep.paused = True
+        self.lockstep.step(rounds)
         self.draw(everything=True)
 
     def action_seek(self, share: float) -> None:
         """Goes to a share of the run."""
-        self.show.seek(share * self.show.seconds)
+        self.lockstep.seek(share * self.lockstep.seconds)
         self.draw(everything=True)
 
     def action_go(self, step: int) -> None:
         """Goes to another pair of runs."""
-        self.show.go(step)
+        self.lockstep.go(step)
         self.draw(everything=True)
 
     def action_panel(self, name: PanelName) -> None:
@@ -197,27 +197,27 @@ class CompareApp(App[None], inherit_bindings=False):
         return canvas
 
     def _scene(self, side: int, scale: Scale) -> Scene:
-        recording, state = self.show.sides[side], self._states[side]
+        recording, state = self.lockstep.sides[side], self._states[side]
         return Scene(
             state=state,
             symbols=self.symbols,
             keys=self.keys,
-            speed=self.show.speed,
-            paused=self.show.paused,
+            speed=self.lockstep.speed,
+            paused=self.lockstep.paused,
             replaying=True,
-            place=Place(state.rounds, recording.rounds, self.show.played_s),
+            place=Place(state.rounds, recording.rounds, self.lockstep.played_s),
             scale=scale,
         )
 
     def _moment(self, _scene: Scene, width: int, _height: int) -> Rows:
-        show = self.show
+        both = self.lockstep
         now = versus.Moment(
-            show.played_s, show.seconds, show.number + 1, show.pairs, show.speed, show.paused, show.ended
+            both.played_s, both.seconds, both.number + 1, both.pairs, both.speed, both.paused, both.ended
         )
         return [versus.moment(now, width)]
 
     def _heading(self, side: int, scene: Scene, width: int, _height: int) -> Rows:
-        return [versus.heading(side, self.show.sides[side].name, scene.state, width)]
+        return [versus.heading(side, self.lockstep.sides[side].name, scene.state, width)]
 
     def _table(self, _scene: Scene, width: int, height: int) -> Rows:
         return versus.table(self._states, (width, height))

@@ -36,14 +36,14 @@ def click(screen: Screen, panel: str, at: tuple[int, int], size: tuple[int, int]
         case "drawer":
             _turned(screen, drawer.hit(screen.scene, *size, x, y))
         case "timeline":
-            _looked_at(screen, timeline.hit(screen.scene, size[0], x))
+            if (rounds := timeline.hit(screen.scene, size[0], x)) is not None:
+                time.scrub_to(screen, rounds)
         case "text":
             _inspected(screen, screen.text_panel.token_at(x, y))
         case "acceptance" | "depth":
             view.panel(screen, "curves")
         case "tabs":
-            tab = status.tab_at(screen.scene, size[0], x)
-            if tab:
+            if tab := status.tab_at(screen.scene, size[0], x):
                 view.panel(screen, tab)
         case "tree" | "race" | "work" | "whatif" | "prompts" | "log":
             view.panel(screen, panel)
@@ -62,11 +62,6 @@ def _turned(screen: Screen, hit: tuple[KnobName, float] | None) -> None:
         screen.change_view(slider=hit[0])
         screen.knob_editor.set({hit[0]: hit[1]}, screen.viewpoint.newest)
         screen.draw(everything=True)
-
-
-def _looked_at(screen: Screen, rounds: int | None) -> None:
-    if rounds is not None:
-        time.scrub_to(screen, rounds)
 
 
 def _inspected(screen: Screen, place: int | None) -> None:

@@ -242,7 +242,7 @@ def app_at(share: float = 0.5, view: View | None = None, runs: int = 1) -> Compa
 async def test_every_key_does_what_its_line_says() -> None:
     app = app_at(runs=2)
     async with app.run_test(size=(80, 24)) as pilot:
-        show, places = app.show, list[float]()
+        show, places = app.lockstep, list[float]()
         for key in ("home", "right", "right", "left", "shift+right", "end"):
             await pilot.press(key)
             places.append(show.played_s)
@@ -303,7 +303,7 @@ async def test_play_at_the_end_begins_again() -> None:
     app = app_at(1.0)
     async with app.run_test() as pilot:
         await pilot.press("space", "space")
-        assert (app.show.paused, app.show.played_s) == (False, 0.0)
+        assert (app.lockstep.paused, app.lockstep.played_s) == (False, 0.0)
 
 
 async def test_help_opens_and_closes_and_quits() -> None:
