@@ -1,4 +1,4 @@
-"""The knobs under the user's hand."""
+"""Turning knobs: what reaches the engine, what is pending, undo, presets and defaults."""
 
 import os
 import random
@@ -52,7 +52,7 @@ def engine() -> Engine:
 
 
 @pytest.fixture
-def knob_editor(engine: Engine) -> KnobEditor:
+def editor(engine: Engine) -> KnobEditor:
     return KnobEditor(engine)
 
 
