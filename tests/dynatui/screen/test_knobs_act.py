@@ -138,7 +138,7 @@ def grows_where_unlikely(rounds: list[Round]) -> bool:
 
 def gain(screen: str) -> float:
     """B - A of L-bar, as the knobs panel writes it."""
-    found = re.search(r"L-bar: B - A ([+-][\d.]+) \(", screen)
+    found = re.search(r"L-bar: B - A ([+-]?[\d.]+) \(", screen)
     assert found, screen
     return float(found[1])
 
