@@ -14,7 +14,6 @@ from typing import Any
 import msgspec
 import torch
 
-import decoder
 from decoder.analysis.metrics import Race
 from decoder.config import RunConfig
 from decoder.decoding_path import decoding_path
@@ -32,6 +31,7 @@ from decoder.session.pausing import SlowMotion, hold, takes_step
 from decoder.session.protocol import AtStage, Outcome, Prepares, Session
 from decoder.session.steering import Stage, StageName, Steering, Turn
 from decoder.tree import TokenTree
+from decoder.version import VERSION
 
 
 @dataclass
@@ -145,7 +145,7 @@ def _run_event(engine: Engine, prompt: str, prompt_ids: list[int], config: RunCo
     path, pair = decoding_path(engine), engine.pair
     parameters: dict[str, dict[str, Any]] = {method.name: method.parameters(config) for method in methods}
     return Run(
-        version=decoder.__version__,
+        version=VERSION,
         started_at=datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
         target=pair.target_name,
         draft=pair.draft_name,

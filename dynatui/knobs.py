@@ -12,8 +12,8 @@ from decoder.errors import ConfigError
 from decoder.events import Limit
 from decoder.knobs import KNOBS, SWITCHES, KnobName, parameter_of
 from decoder.methods import METHODS
-from dynatui.fold.lane import LaneState
-from dynatui.fold.state import RunState
+from dynatui.state.lane import LaneState
+from dynatui.state.run_state import RunState
 
 _SWITCHES: Mapping[KnobName, tuple[str, str]] = {"history": ("off", "on"), "selection": ("bfs", "best")}
 _BRANCHES: tuple[KnobName, ...] = ("b_min", "b_mid", "b_max")

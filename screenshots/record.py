@@ -17,8 +17,8 @@ from decoder.config import RulesName, RunConfig
 from decoder.events import Event, Round
 from decoder.knobs import KnobName
 from decoder.session.steering import Steering
-from dynatui.keep.recording import Recorder
 from dynatui.prompts.load import embedded
+from dynatui.record.recording import Recorder
 
 TRACE = Path(__file__).parent.parent / "tests" / "traces" / "demo.jsonl"
 CONFIG = RunConfig(max_new_tokens=160)

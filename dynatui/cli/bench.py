@@ -14,8 +14,9 @@ import typer
 from decoder.config import Fixed, Linear, RunConfig
 from decoder.errors import ConfigError, PromptError, quoted, require
 from decoder.methods import chosen
-from dynatui.cli import bench_options, options, request, settings, streams
-from dynatui.cli.bench_result import Measured, told
+from dynatui.cli import bench_options, options, request, settings
+from dynatui.cli.bench_result import Measured, run_and_report
+from dynatui.terminal import streams
 
 ONLY_TEXTS = ("methods", "linear", "fixed", "baselines", "hostile")
 """Parameters that say nothing to rounds of given sizes; nor do those under these headings:"""
@@ -127,7 +128,7 @@ def speed(
             random_draft=hostile,
             repeats=repeats or bench_options.TEXT_REPEATS,
         )
-    return told(measure, json_file)
+    return run_and_report(measure, json_file)
 
 
 def _on_texts(**given: Any) -> Measured:

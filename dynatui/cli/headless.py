@@ -14,21 +14,14 @@ from decoder.config import RunConfig
 from decoder.errors import DecoderError, ModelError
 from decoder.events import Event
 from decoder.session.steering import Steering
-from dynatui.cli.streams import OutputError
-from dynatui.cli.transcript import Transcript
-from dynatui.keep.recording import Recorder, placed
+from dynatui.record.recording import Recorder, numbered_run
+from dynatui.record.transcript import Transcript
 from dynatui.session import Session
+from dynatui.terminal.signals import STOP_SIGNALS, handled
+from dynatui.terminal.streams import OutputError
 
 INTERRUPTED = 130
-STOP_SIGNALS = (
-    signal.SIGINT,
-    signal.SIGTERM,
-    signal.SIGHUP,
-    signal.SIGQUIT,
-    signal.SIGUSR1,
-    signal.SIGUSR2,
-    signal.SIGALRM,
-)
+INTERRUPTING = (*STOP_SIGNALS, signal.SIGALRM)
 _PATIENCE_S, _AGAIN_S = 2.0, 0.2
 """How long a signal lets the round go on, and what comes after it be stuck. An interruption from the keyboard waits."""
 
@@ -72,7 +65,7 @@ def run(session: Session, transcript: Transcript, engine: Engine) -> int:
                     break
                 transcript.note(f"prompt {number} of {count}")
                 for decoded in engine.decode(ready, prompt, session.config, steering):
-                    event = placed(decoded, number, count)
+                    event = numbered_run(decoded, number, count)
                     if recorder:
                         recorder.write(event)
                     transcript.feed(event)
@@ -123,10 +116,7 @@ def follow(events: Iterable[Event], transcript: Transcript) -> int:
 
 @contextmanager
 def _interruptible(steering: Steering) -> Iterator[Callable[[], None]]:
-    """Within, a signal to stop interrupts; once the yielded function was called, the first lets the round end in time.
-
-    A signal that was ignored from the start, as under nohup, stays ignored.
-    """
+    """Within, a signal to stop interrupts; after the yielded function was called, the first lets the round end."""
     decoding = False
 
     def begin() -> None:
@@ -140,11 +130,8 @@ def _interruptible(steering: Steering) -> Iterator[Callable[[], None]]:
         if number != signal.SIGINT:
             signal.setitimer(signal.ITIMER_REAL, _PATIENCE_S, _AGAIN_S)
 
-    heeded = [number for number in STOP_SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
-    before = [signal.signal(number, stop) for number in heeded]
-    try:
-        yield begin
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        for number, handler in zip(heeded, before, strict=True):
-            signal.signal(number, handler)
+    with handled(INTERRUPTING, stop):
+        try:
+            yield begin
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)

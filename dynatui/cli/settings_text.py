@@ -13,10 +13,10 @@ from typing import Any
 from typer.core import TyperOption
 
 from decoder.config import RunConfig
-from dynatui.cli.command_line import auto_bounds, fixed_tree
 from dynatui.cli.settings import KEYS, KINDS, key_of, kinds, options_of
 from dynatui.keymap import KEYMAP
 from dynatui.keys import Keymap
+from dynatui.record.command_line import auto_bounds, fixed_tree
 
 _WIDEST = 40
 _HEAD = """\

@@ -11,9 +11,9 @@ from decoder.events import Knob, Knobs
 from decoder.knobs import KNOBS, SWITCHES, KnobName, bounds
 from decoder.methods import METHODS
 from dynatui.cli import main as cli
-from dynatui.fold.state import RunState, apply
 from dynatui.knobs import TABLE, info, rules_in_force, sliders_of
-from tests.dynatui.render.scripted import run, tree_round
+from dynatui.state.run_state import RunState, apply
+from tests.dynatui.scripted_runs import run, tree_round
 
 
 def test_every_knob_is_in_the_table_once_and_in_order() -> None:

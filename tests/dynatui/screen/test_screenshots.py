@@ -6,7 +6,7 @@ import pytest
 
 from decoder.events import Knob, Round, Run
 from decoder.tree import depths
-from dynatui.keep.runs import Runs
+from dynatui.record.reader import Runs
 from dynatui.sources.playback import TraceSource
 from screenshots import animate
 from screenshots.make import HERE, SHOTS, SHOWN, TRACE, Shot, picture

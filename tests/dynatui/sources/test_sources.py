@@ -15,16 +15,16 @@ from decoder.config import RunConfig
 from decoder.errors import PairError, PromptError, RecordingError
 from decoder.events import Event, Round, Run, Summary
 from decoder.session.steering import Steering
-from dynatui.fold.state import Failure, Loading, Prompt
-from dynatui.keep.recording import Recorder
-from dynatui.keep.runs import read
+from dynatui.record.reader import read
+from dynatui.record.recording import Recorder
 from dynatui.session import Models, Session, View
-from dynatui.sources.breaks import Conditions
+from dynatui.sources.breakpoints import Conditions
 from dynatui.sources.engine import Decode, EngineSource, load_engine
 from dynatui.sources.playback import TraceSource
 from dynatui.sources.source import bounded_speed, readable_speed
+from dynatui.state.run_state import Failure, Loading, Prompt
 from tests.dynatui.fake_engine import FakeEngine
-from tests.dynatui.render.scripted import run, runs_of, story, tree_round
+from tests.dynatui.scripted_runs import run, runs_of, story, tree_round
 
 OWN_PAIR = Models(target="big", draft="small")
 PATIENCE_S = 60.0
