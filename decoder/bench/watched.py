@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol, cast, runtime_checkable
 
 from decoder.bench.arithmetic import Work
-from decoder.forward.families.attention import LeanCache
 from decoder.forward.language_model import LanguageModel
 from decoder.forward.protocol import Rows
 from decoder.models.pair import Pair
@@ -121,5 +120,4 @@ def waits(session: Session) -> int | None:
 
 def allocated_bytes(cache: Rows) -> int:
     """Bytes of the tensor that holds a cache's keys and values."""
-    held = cache.store if isinstance(cache, LeanCache) else cache.keys_values()
-    return held.untyped_storage().nbytes()
+    return cache.store.untyped_storage().nbytes()

@@ -14,7 +14,7 @@ from transformers import MODEL_FOR_CAUSAL_LM_MAPPING, PreTrainedTokenizerBase
 
 from decoder.config import MOST
 from decoder.errors import DeviceError, PairError, quoted
-from decoder.forward.kv_cache import TreeCache
+from decoder.forward.hf import appending, unknown_cache
 from decoder.forward.language_model import LanguageModel, longest_text
 from decoder.models.checkpoints import load_tokenizer
 
@@ -139,7 +139,8 @@ def probe(model: LanguageModel) -> None:
         return torch.stack([_by_module(model, [*prefix, *path]) for path in ([first], [second], [first, third])])
 
     def as_kept_text() -> Tensor:
-        return _by_module(model, prefix, past_key_values=TreeCache(model.layers, len(prefix)), use_cache=True)
+        kept = appending(unknown_cache(model.layers, len(prefix)))
+        return _by_module(model, prefix, past_key_values=kept, use_cache=True)
 
     def as_tree() -> Tensor:
         cache = model.new_cache(len(prefix) + len(tokens))

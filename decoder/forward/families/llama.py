@@ -13,9 +13,10 @@ from torch import Tensor
 from torch.nn import functional
 
 from decoder.forward.cpu.packed import Linear
-from decoder.forward.families.attention import Pass, Rotation, attend, side_by_side, turn
+from decoder.forward.families.attention import Pass, Rotation, attend, turn
 from decoder.forward.families.model import LeanModel
 from decoder.forward.families.weights import Arithmetic, Matrix, read_layers, stacked
+from decoder.forward.kv_cache import side_by_side
 
 
 @dataclass(frozen=True)

@@ -15,9 +15,10 @@ from torch import Tensor
 from torch.nn import functional
 
 from decoder.forward.cpu.packed import Linear
-from decoder.forward.families.attention import Pass, Rotation, attend, side_by_side
+from decoder.forward.families.attention import Pass, Rotation, attend
 from decoder.forward.families.model import Layer, LeanModel
 from decoder.forward.families.weights import Arithmetic, Matrix, read_layers, stacked, summed
+from decoder.forward.kv_cache import side_by_side
 
 GELU = {"gelu": "none", "gelu_new": "tanh", "gelu_fast": "tanh", "gelu_pytorch_tanh": "tanh"}
 """Activation to torch's name of its approximation."""

@@ -8,7 +8,7 @@ from jaxtyping import Float
 from numpy.typing import NDArray
 from torch import Tensor
 
-from decoder.forward.families.attention import LeanCache
+from decoder.forward.kv_cache import KvCache
 from decoder.forward.static.layers import LeanStatic
 
 ALIGNED = 8
@@ -21,12 +21,12 @@ class LeanHost:
     def __init__(self, form: LeanStatic) -> None:
         self._form = form
 
-    def new_cache(self, capacity: int) -> LeanCache:
+    def new_cache(self, capacity: int) -> KvCache:
         """See `Forward`."""
-        return LeanCache(self._form.rows(aligned(capacity)), self._form.rotation_table.width)
+        return KvCache(self._form.rows(aligned(capacity)), self._form.rotation_table.width)
 
     def forward(
-        self, cache: LeanCache, tokens: Sequence[int], positions: Sequence[int], visible: NDArray[np.bool_]
+        self, cache: KvCache, tokens: Sequence[int], positions: Sequence[int], visible: NDArray[np.bool_]
     ) -> Float[Tensor, "N V"]:
         """See `Forward`."""
         store, first, rows = cache.store, cache.used, len(tokens)
@@ -40,7 +40,7 @@ class LeanHost:
         given = torch.tensor(tokens, device=store.device)
         return self._form.computed(store, given, rotation, slots, bias.to(store.device))
 
-    def read(self, cache: LeanCache, tokens: Sequence[int]) -> Float[Tensor, "V"]:
+    def read(self, cache: KvCache, tokens: Sequence[int]) -> Float[Tensor, "V"]:
         """See `Forward`."""
         positions = range(cache.length, cache.length + len(tokens))
         logits = self.forward(cache, tokens, positions, np.tri(len(tokens), dtype=np.bool_))[-1]
