@@ -5,9 +5,7 @@ Stands above all that decodes, because it tries it; nothing that decodes may imp
 """
 
 from collections.abc import Callable
-
-from transformers import GenerationConfig, PreTrainedTokenizerBase
-from transformers.utils import logging as transformers_logging
+from typing import TYPE_CHECKING
 
 from decoder.config import RunConfig
 from decoder.cpu_threads import settle_threads
@@ -20,12 +18,11 @@ from decoder.forward.cpu.bfloat16_trial import bfloat16_pays
 from decoder.forward.language_model import LanguageModel
 from decoder.models.checkpoints import EMBEDDED_DRAFT, EMBEDDED_TARGET, display_name, load_config, load_model
 from decoder.models.compatibility import check_config, common_tokenizer, probe
-from decoder.models.load_progress import reading
 from decoder.models.pair import Pair
-from decoder.session.cuda_graph.compile_trial import compile_pair
-from decoder.session.cuda_graph.compiled import require_compilable
-from decoder.session.cuda_graph.pass_sizes import Passes, of_run
-from decoder.session.cuda_graph.self_test import prepare_rounds
+from decoder.models.tokenizer import TextTokenizer
+
+if TYPE_CHECKING:
+    from decoder.session.cuda_graph.pass_sizes import Passes
 
 Report = Callable[[str], None]
 
@@ -38,7 +35,7 @@ def load_pair(
     dtype: str = "auto",
     exact: bool = False,
     compiled: bool = False,
-    passes: Passes | None = None,
+    passes: "Passes | None" = None,
     report: Report = lambda _: None,
     progress: Report = lambda _: None,
 ) -> Pair:
@@ -65,10 +62,10 @@ def load_pair(
     if (target is None) != (draft is None):
         raise ConfigError("a target needs a draft and a draft a target; give both --target and --draft, or neither")
     target, draft = target or str(EMBEDDED_TARGET), draft or str(EMBEDDED_DRAFT)
-    transformers_logging.set_verbosity_error()
-    transformers_logging.disable_progress_bar()
     chosen_device = choose_device(device)
     if compiled:
+        from decoder.session.cuda_graph.compiled import require_compilable  # noqa: PLC0415 - not for a run on a CPU
+
         require_compilable(chosen_device, exact=exact)
     configs = {name: load_config(name) for name in (target, draft)}
     for name, config in configs.items():
@@ -81,8 +78,7 @@ def load_pair(
     models = []
     for role, name in (("target", target), ("draft", draft)):
         report(f"loading {role} {display_name(name)}")
-        with reading(name, progress):
-            models.append(load_model(name, chosen_device, chosen_dtype))
+        models.append(load_model(name, chosen_device, chosen_dtype, progress))
     pair = make_pair(models[0], models[1], tokenizer)
     settle_threads(pair)
     if exact:
@@ -99,6 +95,8 @@ def load_pair(
 
 def try_rounds(pair: Pair, report: Report) -> None:
     """Finds out whether rounds run on the pair's accelerator, and says why if they do not."""
+    from decoder.session.cuda_graph.self_test import prepare_rounds  # noqa: PLC0415 - not for a run on a CPU
+
     report("trying rounds on the device")
     pair.seats.refused = prepare_rounds(pair)
     path = decoding_path(pair)
@@ -108,21 +106,23 @@ def try_rounds(pair: Pair, report: Report) -> None:
         report(f"graphs run through a Hugging Face module, which is slower: {path.reason}")
 
 
-def compile_rounds(pair: Pair, report: Report, passes: Passes | None = None) -> None:
+def compile_rounds(pair: Pair, report: Report, passes: "Passes | None" = None) -> None:
     """Compiles the passes of rounds on the device, where there are such rounds and that is faster."""
+    from decoder.session.cuda_graph.compile_trial import compile_pair  # noqa: PLC0415 - not for a run on a CPU
+    from decoder.session.cuda_graph.pass_sizes import of_run  # noqa: PLC0415 - as above
+
     if pair.seats.refused is None:
         compile_pair(pair, report, passes or of_run(RunConfig()))
 
 
-def make_pair(target: LanguageModel, draft: LanguageModel, tokenizer: PreTrainedTokenizerBase) -> Pair:
+def make_pair(target: LanguageModel, draft: LanguageModel, tokenizer: TextTokenizer) -> Pair:
     """A pair of two loaded models, after the tree probe of both."""
     for model in (target, draft):
         probe(model)
     ids = _ends(target)
-    eos = target.generation.eos_token_id if ids else None
     for model in (target, draft):
         # Penalties, bans and sampling settings that a checkpoint brings along are off for every method.
-        model.generate_by(GenerationConfig(eos_token_id=eos, pad_token_id=ids[0] if ids else None))
+        model.end_with(target.eos if ids else None, pad=ids[0] if ids else None)
     return Pair(
         target=target,
         draft=draft,
@@ -135,7 +135,7 @@ def make_pair(target: LanguageModel, draft: LanguageModel, tokenizer: PreTrained
 
 def _ends(target: LanguageModel) -> list[int]:
     """The tokens that end a text; none where the model names none."""
-    named = target.generation.eos_token_id
+    named = target.eos
     ids = named if isinstance(named, list) else [] if named is None else [named]
     if not all(isinstance(token, int) for token in ids):
         raise ModelError(

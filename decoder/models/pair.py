@@ -3,11 +3,11 @@
 from dataclasses import dataclass, field
 
 import torch
-from transformers import PreTrainedTokenizerBase
 
 from decoder.draft.tree_size.acceptance_model import Calibration
 from decoder.draft.tree_size.cost_model import Costs
 from decoder.forward.language_model import LanguageModel
+from decoder.models.tokenizer import TextTokenizer
 from decoder.session.cuda_graph.slots import Seats
 
 
@@ -17,7 +17,7 @@ class Pair:
 
     target: LanguageModel
     draft: LanguageModel
-    tokenizer: PreTrainedTokenizerBase
+    tokenizer: TextTokenizer
     vocabulary: int
     """Ids below this are used: the smaller of the two logits widths."""
     eos: frozenset[int]

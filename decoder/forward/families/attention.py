@@ -6,7 +6,7 @@ as further rows: keys and values are never repeated.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -36,11 +36,11 @@ Attention = Callable[
 class Rotation:
     """Rotary positions of a model as one table of complex numbers, as long as was needed so far."""
 
-    def __init__(self, embedding: Any, dtype: torch.dtype) -> None:
-        self._embedding = embedding
+    def __init__(self, frequencies: Float[Tensor, "R"], dtype: torch.dtype) -> None:
+        self._frequencies = frequencies.float()
         self._dtype = dtype
         self._table = self._numbers(range(256))
-        self.width = 2 * self._table.shape[-1]
+        self.width = 2 * len(frequencies)
         """Dimensions of a head that are rotated."""
 
     def at(self, positions: Sequence[int]) -> Complex[Tensor, "N 1 1 R"]:
@@ -55,12 +55,10 @@ class Rotation:
         return self._table.index_select(0, torch.tensor(positions, device=self._table.device))
 
     def _numbers(self, positions: range) -> Complex[Tensor, "P 1 1 R"]:
-        # The module's own numbers, as it computes them for plain text.
-        device = next((buffer.device for buffer in self._embedding.buffers()), None)
-        rows = torch.empty(0, dtype=self._dtype, device=device)
-        cos, sin = self._embedding(rows, torch.tensor([positions], device=device))
-        half = cos.shape[-1] // 2
-        return torch.complex(cos[0, :, :half].contiguous(), sin[0, :, :half].contiguous())[:, None, None]
+        # In float32, whatever the model's dtype, as Hugging Face computes them.
+        places = torch.tensor(positions, dtype=torch.float, device=self._frequencies.device)
+        angles = places[:, None] * self._frequencies
+        return torch.complex(angles.cos().to(self._dtype), angles.sin().to(self._dtype))[:, None, None]
 
 
 class Place(Protocol):

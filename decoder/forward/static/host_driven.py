@@ -19,11 +19,12 @@ class LeanHost:
     """A `decoder.forward.protocol.Forward`."""
 
     def __init__(self, form: LeanStatic) -> None:
-        self._form = form
+        self.form = form
+        """What graphs run by."""
 
     def new_cache(self, capacity: int) -> KvCache:
         """See `Forward`."""
-        return KvCache(self._form.rows(aligned(capacity)), self._form.rotation_table.width)
+        return KvCache(self.form.rows(aligned(capacity)), self.form.rotation_table.width)
 
     def forward(
         self, cache: KvCache, tokens: Sequence[int], positions: Sequence[int], visible: NDArray[np.bool_]
@@ -35,10 +36,10 @@ class LeanHost:
         hidden = torch.from_numpy(~visible)
         bias[:, end - visible.shape[1] : end].masked_fill_(hidden, torch.finfo(store.dtype).min)
         bias[:, end:] = torch.finfo(store.dtype).min
-        rotation = self._form.rotation_table.at(positions)
+        rotation = self.form.rotation_table.at(positions)
         slots = torch.arange(first, end, device=store.device)
         given = torch.tensor(tokens, device=store.device)
-        return self._form.computed(store, given, rotation, slots, bias.to(store.device))
+        return self.form.computed(store, given, rotation, slots, bias.to(store.device))
 
     def read(self, cache: KvCache, tokens: Sequence[int]) -> Float[Tensor, "V"]:
         """See `Forward`."""

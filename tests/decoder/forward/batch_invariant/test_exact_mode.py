@@ -27,7 +27,7 @@ from decoder.models.checkpoints import EMBEDDED_TARGET, load_model
 from decoder.models.pair import Pair
 from dynatui.prompts import load
 from tests import tiny
-from tests.decoder.forward.families import test_families as lean_models
+from tests.decoder import family_models as lean_models
 from tests.decoder.makers import Lab
 
 HALF = ("bfloat16", "float16")

@@ -18,7 +18,8 @@ from decoder.bench.arithmetic import shape
 from decoder.bench.machine import read_bytes
 from decoder.config import DynaTree, Rules
 from decoder.events import Round, Summary
-from decoder.forward.families import weights
+from decoder.forward.families import registry
+from decoder.forward.families.modules import source_of
 from decoder.forward.hf import ModuleForward
 from decoder.forward.language_model import LanguageModel
 from decoder.forward.near_tie import judged
@@ -26,7 +27,7 @@ from decoder.forward.static import static_forward as forward
 from decoder.forward.static.hf import ModuleStatic
 from decoder.forward.static.host_driven import LeanHost
 from decoder.forward.static.layers import LeanStatic
-from decoder.forward.static.static_forward import reading_bytes, static_forward, static_in_place
+from decoder.forward.static.static_forward import static_forward, static_in_place
 from decoder.models.pair import Pair
 from decoder.session.cuda_graph import self_test as trial
 from decoder.session.cuda_graph.self_test import Reference, prepare_rounds, refusal
@@ -42,7 +43,8 @@ PROMPT = "The tree grows"
 @pytest.fixture
 def _as_on_cuda(monkeypatch: pytest.MonkeyPatch) -> None:
     """Models run by their modules, as they do elsewhere than on a CPU."""
-    monkeypatch.setattr("decoder.forward.language_model.lean", lambda _: None)
+    monkeypatch.setattr("decoder.models.checkpoints.known_traits", lambda *_: None)
+    monkeypatch.setattr("decoder.forward.language_model.lean", lambda *_: None)
 
 
 @pytest.fixture
@@ -54,6 +56,12 @@ def fresh(lab: Lab, family: str, dtype: str) -> Pair:
     """A pair that this test may take apart."""
     saved = lab.pair(family)
     return load_pair(str(saved.target), str(saved.draft), device="cpu", dtype=dtype)
+
+
+def reading_bytes(module: Any) -> int:
+    source = source_of(module)
+    assert source is not None
+    return registry.reading_bytes(source.architecture, module.dtype)
 
 
 def models(pair: Pair) -> Iterator[LanguageModel]:
@@ -249,7 +257,7 @@ def test_why_the_slower_way_is_taken_is_reported_when_a_pair_is_loaded(
 
 def broken_after(count: int) -> Any:
     """Reading fails in the middle of the layers."""
-    right, seen = weights.empty, list[object]()
+    right, seen = forward.empty, list[object]()
 
     def empty(layer: Any) -> None:
         right(layer)
