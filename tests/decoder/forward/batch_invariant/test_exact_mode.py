@@ -437,7 +437,8 @@ def test_a_text_that_fills_the_context_ends_as_plain_decoding_ends(lab: Lab, nam
 def by_module() -> dict[str, Pair]:
     """The embedded pair in half precision, exact and run by its modules."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(models, "lean", lambda _: None)
+        patch.setattr("decoder.models.checkpoints.known_traits", lambda *_: None)
+        patch.setattr(models, "lean", lambda *_: None)
         return {dtype: load_pair(device="cpu", dtype=dtype, exact=True) for dtype in HALF}
 
 

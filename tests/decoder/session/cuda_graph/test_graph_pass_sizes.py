@@ -90,7 +90,9 @@ def test_a_run_compiles_for_its_own_methods_alone() -> None:
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[Passes]:
     """What compiled forms were asked for; the device of this test is as good as any."""
     found: list[Passes] = []
-    monkeypatch.setattr(loading, "compile_pair", lambda _pair, _report, wanted: found.append(wanted))
+    monkeypatch.setattr(
+        "decoder.session.cuda_graph.compile_trial.compile_pair", lambda _pair, _report, wanted: found.append(wanted)
+    )
     for module in (loading, shapes):
         monkeypatch.setattr(module, "require_compilable", lambda *_, **__: None)
     return found

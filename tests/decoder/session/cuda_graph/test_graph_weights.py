@@ -426,7 +426,7 @@ def test_random_weights_are_tried_and_held_once(config: str) -> None:
 
 @pytest.mark.usefixtures("_as_on_cuda", "_as_if_it_had_graphs")
 def test_random_weights_come_back_as_they_were(config: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loading, "prepare_rounds", lambda _: None)
+    monkeypatch.setattr("decoder.session.cuda_graph.self_test.prepare_rounds", lambda _: None)
     pair = shapes.random_pair(config, config, device="cpu", dtype="bfloat16")
     for model in models(pair):
         again = dict(model.loaded(torch.device("cpu")).named_parameters())
@@ -483,7 +483,9 @@ def test_a_random_draft_takes_the_place_of_its_module_and_the_target_keeps_its_f
 @pytest.mark.usefixtures("_as_on_cuda", "_as_if_it_had_graphs")
 def test_a_random_draft_of_a_refused_pair_is_not_tried(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[Pair] = []
-    monkeypatch.setattr(loading, "prepare_rounds", lambda pair: asked.append(pair) or "it does not")  # type: ignore[func-returns-value]
+    monkeypatch.setattr(
+        "decoder.session.cuda_graph.self_test.prepare_rounds", lambda pair: asked.append(pair) or "it does not"
+    )  # type: ignore[func-returns-value]
     saved = lab.pair("neox")
     pair = shapes.loaded_pair(str(saved.target), str(saved.draft), device="cpu", dtype="float32")
     assert (len(asked), pair.seats.refused) == (1, "it does not")

@@ -61,7 +61,7 @@ def test_another_text_than_the_host_s_is_noticed(pair: Pair, monkeypatch: pytest
 
 
 def test_a_refused_device_leaves_the_rounds_to_the_host(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loading, "prepare_rounds", lambda _: "it does not")
+    monkeypatch.setattr("decoder.session.cuda_graph.self_test.prepare_rounds", lambda _: "it does not")
     told: list[str] = []
     loading.try_rounds(pair, told.append)
     assert "the host" in told[-1]
