@@ -105,7 +105,7 @@ def test_no_module_is_made_before_somebody_asks_for_it(
 ) -> None:
     right, asked = checkpoints._hf, list[object]()
     monkeypatch.setattr(language_model, "_hf", lambda: pytest.fail("nobody asks"))
-    monkeypatch.setattr(checkpoints, "_hf", lambda: asked.append(None) or right())
+    monkeypatch.setattr(checkpoints, "_hf", lambda: (asked.append(None), right())[1])  # type: ignore[func-returns-value]
     model = load_model(str(folders("neox")), CPU, torch.float32)
     assert (model.held, model.runs_without_module, asked) == (None, True, [])
     assert model.module is model.held
@@ -312,6 +312,10 @@ def _cut(path: Path) -> None:
     path.write_bytes(path.read_bytes()[:1000])
 
 
+def _empty(path: Path) -> None:
+    path.write_bytes(b"")
+
+
 def _resaved(change: Callable[[dict[str, Tensor]], object], metadata: dict[str, str] | None = None) -> Any:
     def resave(path: Path) -> None:
         weights = load_file(path)
@@ -324,7 +328,7 @@ def _resaved(change: Callable[[dict[str, Tensor]], object], metadata: dict[str, 
 NAME = "model.layers.1.mlp.up_proj.weight"
 FAULTS: dict[str, Callable[[Path], None]] = {
     "a file that broke off": _cut,
-    "an empty file": lambda path: path.write_bytes(b"") and None,
+    "an empty file": _empty,
     "no file": Path.unlink,
     "a weight less": _resaved(lambda weights: weights.pop(NAME)),
     "a weight more": _resaved(lambda weights: weights.update({"model.layers.2.mlp.up_proj.weight": torch.ones(2)})),

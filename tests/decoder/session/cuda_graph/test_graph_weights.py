@@ -484,8 +484,9 @@ def test_a_random_draft_takes_the_place_of_its_module_and_the_target_keeps_its_f
 def test_a_random_draft_of_a_refused_pair_is_not_tried(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[Pair] = []
     monkeypatch.setattr(
-        "decoder.session.cuda_graph.self_test.prepare_rounds", lambda pair: asked.append(pair) or "it does not"
-    )  # type: ignore[func-returns-value]
+        "decoder.session.cuda_graph.self_test.prepare_rounds",
+        lambda pair: asked.append(pair) or "it does not",  # type: ignore[func-returns-value]
+    )
     saved = lab.pair("neox")
     pair = shapes.loaded_pair(str(saved.target), str(saved.draft), device="cpu", dtype="float32")
     assert (len(asked), pair.seats.refused) == (1, "it does not")
