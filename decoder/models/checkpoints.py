@@ -91,7 +91,7 @@ def known_traits(name: str, device: torch.device, dtype: torch.dtype, tell: Tell
         context=longest_text(look),
         device=device,
         dtype=dtype,
-        eos=ends.eos,
+        eos=ends.eos_token_id,
         skeleton=lambda: _hf().skeleton(name, dtype),
         source=Source(look, weights, look.frequencies.to(device)),
     )

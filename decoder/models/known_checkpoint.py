@@ -4,32 +4,19 @@ Only what is understood to the last field and the last weight is read here. Wher
 these functions return None, and `decoder.models.hf_checkpoints` reads the checkpoint or says what is wrong with it.
 """
 
-import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from decoder.forward.families.architecture import Architecture
 from decoder.forward.families.registry import FAMILIES, HEAD, shapes
-from decoder.models.known_config import (
-    Fields,
-    architecture,
-    are_tokens,
-    is_count,
-    is_count_or_zero,
-    is_flag,
-    is_number,
-    is_text,
-    is_token,
-    just,
-    understood,
-)
+from decoder.models.known_config import Count, Known, Number, Token, architecture, decoded
 from decoder.models.load_progress import Share, Tell
 
 UNUSED = re.compile(r"(rotary_emb\.inv_freq|attention\.(masked_)?bias)$")
@@ -37,48 +24,55 @@ UNUSED = re.compile(r"(rotary_emb\.inv_freq|attention\.(masked_)?bias)$")
 OLD_HEAD = {"gpt_neox": "embed_out.weight"}
 FILES = {"F64", "F32", "F16", "BF16"}
 """Dtypes of weights in files."""
-GENERATION: Fields = {
-    "eos_token_id": are_tokens,
-    "bos_token_id": is_token,
-    "pad_token_id": is_token,
-    "do_sample": is_flag,
-    "temperature": is_number,
-    "top_p": is_number,
-    "top_k": is_count_or_zero,
-    "repetition_penalty": is_number,
-    "max_length": is_count,
-    "max_new_tokens": is_count,
-    "use_cache": is_flag,
-    "output_attentions": just(False),
-    "output_hidden_states": just(False),
-    "transformers_version": is_text,
-    "_from_model_config": is_flag,
-}
-"""Of generation_config.json; only the first is used."""
-NOT_FOUND = object()
+
+
+class Generation(Known, frozen=True):
+    """generation_config.json; only the first field is used."""
+
+    eos_token_id: Token | list[Token] | None = None
+    bos_token_id: Token | None = None
+    pad_token_id: Token | None = None
+    do_sample: bool = False
+    temperature: Number = 1.0
+    top_p: Number = 1.0
+    top_k: Token = 0
+    repetition_penalty: Number = 1.0
+    max_length: Count = 1
+    max_new_tokens: Count = 1
+    use_cache: bool = True
+    transformers_version: str = ""
+    from_model_config: bool = msgspec.field(default=False, name="_from_model_config")
+    # They would ask for more than tokens.
+    output_attentions: bool = False
+    output_hidden_states: bool = False
+
+
+class Ends(msgspec.Struct, frozen=True):
+    """The tokens that end a text, as a checkpoint names them."""
+
+    eos_token_id: Any = None
+
+
+class Index(msgspec.Struct, frozen=True):
+    """Which weights are in which file."""
+
+    weight_map: dict[str, str]
 
 
 def known_architecture(name: str) -> Architecture | None:
     """What the configuration of a hub id or folder says."""
     # Beside an adapter, weights are not all there is of a model.
-    return None if _file(name, "adapter_config.json") else architecture(_read(name, "config.json"))
-
-
-@dataclass(frozen=True)
-class Ends:
-    """The tokens that end a text, as a checkpoint names them."""
-
-    eos: Any
+    return None if _file(name, "adapter_config.json") else architecture(_content(name, "config.json") or b"")
 
 
 def known_ends(name: str) -> Ends | None:
     """What generation_config.json says of them, or where there is none, config.json."""
-    settings = _read(name, "generation_config.json")
-    if settings is NOT_FOUND:
-        settings = {"eos_token_id": _read(name, "config.json").get("eos_token_id")}
-    return (
-        Ends(settings.get("eos_token_id")) if isinstance(settings, dict) and understood(settings, GENERATION) else None
-    )
+    content = _content(name, "generation_config.json")
+    if content is None:
+        return Ends(decoded(_content(name, "config.json") or b"", Ends).eos_token_id)
+    found: Generation | None = decoded(content, Generation)
+    more = found is None or found.output_attentions or found.output_hidden_states
+    return None if found is None or more else Ends(found.eos_token_id)
 
 
 class Weights(Mapping[str, Tensor]):
@@ -155,25 +149,19 @@ def _files(name: str) -> list[Path]:
     """The files of weights, one or several."""
     if single := _file(name, "model.safetensors"):
         return [single]
-    index = _read(name, "model.safetensors.index.json")
-    parts = index.get("weight_map") if isinstance(index, dict) else None
-    if not isinstance(parts, dict) or not all(isinstance(part, str) and "/" not in part for part in parts.values()):
+    index: Index | None = decoded(_content(name, "model.safetensors.index.json") or b"", Index)
+    if index is None or any("/" in part for part in index.weight_map.values()):
         raise _UnknownError
-    found = [_file(name, part) for part in sorted(set(parts.values()))]
-    if not all(found):
+    found = [_file(name, part) for part in sorted(set(index.weight_map.values()))]
+    if not found or not all(found):
         raise _UnknownError
     return [path for path in found if path]
 
 
-def _read(name: str, part: str) -> Any:
-    """What a file of JSON says; `NOT_FOUND` where there is none, None where it is no JSON."""
+def _content(name: str, part: str) -> bytes | None:
+    """What a file says; None where there is none."""
     path = _file(name, part)
-    if path is None:
-        return NOT_FOUND
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
-        return None
+    return path.read_bytes() if path else None
 
 
 def _file(name: str, part: str) -> Path | None:

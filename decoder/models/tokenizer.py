@@ -4,15 +4,15 @@ A folder whose tokenizer has a chat template, or anything else of which it is no
 is read by `decoder.models.hf_checkpoints`.
 """
 
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
+import msgspec
 from tokenizers import Tokenizer
 
-from decoder.models.known_config import Fields, is_flag, is_number, just, understood
+from decoder.models.known_config import Known, Number, decoded
 
 
 class TextTokenizer(Protocol):
@@ -62,16 +62,48 @@ class PlainTokenizer:
 
 FAMILIES = frozenset({"gpt_neox", "llama"})
 """Types of models whose tokenizers transformers takes from the file, as far as the class below is named."""
-NAMED = ("bos_token", "eos_token", "unk_token", "pad_token")
-SETTINGS: Fields = {
-    "tokenizer_class": just("TokenizersBackend"),
-    "backend": just("tokenizers"),
-    "is_local": is_flag,
-    "local_files_only": is_flag,
-    "model_max_length": is_number,
-    **dict.fromkeys(NAMED, lambda value: value is None or isinstance(value, str)),
-}
-"""Of tokenizer_config.json."""
+
+
+class Settings(Known, frozen=True):
+    """tokenizer_config.json."""
+
+    tokenizer_class: Literal["TokenizersBackend"]
+    backend: Literal["tokenizers"] = "tokenizers"
+    is_local: bool = False
+    local_files_only: bool = False
+    model_max_length: Number = 1.0
+    bos_token: str | None = None
+    eos_token: str | None = None
+    unk_token: str | None = None
+    pad_token: str | None = None
+
+
+class Added(msgspec.Struct, frozen=True):
+    """A token that is looked for before a text is cut."""
+
+    content: str
+    special: bool
+    normalized: bool
+    single_word: bool
+    lstrip: bool
+    rstrip: bool
+
+
+class Algorithm(msgspec.Struct, frozen=True):
+    """How a text is cut."""
+
+    type: Literal["BPE"]
+
+
+class File(msgspec.Struct, frozen=True):
+    """tokenizer.json, as far as transformers might change what it says; no text is cut off or padded."""
+
+    added_tokens: list[Added]
+    model: Algorithm
+    truncation: None
+    padding: None
+
+
 OTHERS = (
     "special_tokens_map.json",
     "added_tokens.json",
@@ -84,31 +116,32 @@ OTHERS = (
 """Files that say more."""
 MOST_WORDS = 100_000
 """Transformers looks into larger vocabularies for faults of some models."""
-SPECIAL = {"special": True, "normalized": False, "single_word": False, "lstrip": False, "rstrip": False}
 
 
 def known_tokenizer(folder: Path, model_type: str) -> PlainTokenizer | None:
     """The tokenizer of a folder; None where any of it is not understood."""
-    if model_type not in FAMILIES or any((folder / name).exists() for name in OTHERS):
+    paths = folder / "tokenizer_config.json", folder / "tokenizer.json"
+    if (
+        model_type not in FAMILIES
+        or any((folder / name).exists() for name in OTHERS)
+        or not all(map(Path.is_file, paths))
+    ):
+        return None
+    said, content = (path.read_bytes() for path in paths)
+    settings, file = decoded(said, Settings), decoded(content, File)
+    if settings is None or file is None or not _special(settings) <= set(file.added_tokens):
         return None
     try:
-        settings = json.loads((folder / "tokenizer_config.json").read_text(encoding="utf-8"))
-        text = (folder / "tokenizer.json").read_text(encoding="utf-8")
-        if not _plain(json.loads(text), settings):
-            return None
-        inner = Tokenizer.from_str(text)
+        inner = Tokenizer.from_buffer(content)
     except Exception:  # noqa: BLE001 - the library has no narrower error; transformers tells what is wrong
         return None
     return PlainTokenizer(inner) if inner.get_vocab_size() <= MOST_WORDS else None
 
 
-def _plain(content: Mapping[str, Any], settings: Any) -> bool:
-    """Whether a tokenizer neither cuts nor pads texts, and has the tokens that its settings name as special ones."""
-    special = {token["content"] for token in content["added_tokens"] if SPECIAL.items() <= token.items()}
-    return (
-        isinstance(settings, dict)
-        and understood(settings, SETTINGS, frozenset({"tokenizer_class"}))
-        and content["truncation"] is content["padding"] is None
-        and content["model"]["type"] == "BPE"
-        and {settings[name] for name in NAMED if settings.get(name) is not None} <= special
-    )
+def _special(settings: Settings) -> set[Added]:
+    """The tokens that settings name, as transformers would add them where they are not there."""
+    named = {settings.bos_token, settings.eos_token, settings.unk_token, settings.pad_token} - {None}
+    return {
+        Added(str(token), special=True, normalized=False, single_word=False, lstrip=False, rstrip=False)
+        for token in named
+    }

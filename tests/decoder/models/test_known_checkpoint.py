@@ -274,7 +274,7 @@ def test_a_text_ends_as_transformers_reads_it(
     right = AutoModelForCausalLM.from_pretrained(folder).generation_config.eos_token_id
     found = known_ends(str(folder))
     assert found is not None
-    assert found.eos == right
+    assert found.eos_token_id == right
 
 
 @pytest.mark.parametrize(

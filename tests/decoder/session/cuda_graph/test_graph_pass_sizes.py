@@ -7,13 +7,14 @@ from typing import Any
 import pytest
 from torch import Tensor
 
-from decoder import load_pair, loading
+from decoder import load_pair
 from decoder.bench import job, shapes, sizes
 from decoder.bench.job import OnRounds, OnTexts, measure_rounds, measure_texts
 from decoder.bench.sizes import Size
 from decoder.config import DynaTree, Fixed, Linear, Rules, RunConfig
 from decoder.forward.static.layers import LeanStatic
 from decoder.models.pair import Pair
+from decoder.session.cuda_graph import compiled
 from decoder.session.cuda_graph.pass_sizes import Passes, of_run, passes
 from tests.decoder.makers import Lab
 from tests.decoder.session.cuda_graph.matching import resident, seated
@@ -93,7 +94,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[Passes]:
     monkeypatch.setattr(
         "decoder.session.cuda_graph.compile_trial.compile_pair", lambda _pair, _report, wanted: found.append(wanted)
     )
-    for module in (loading, shapes):
+    for module in (compiled, shapes):
         monkeypatch.setattr(module, "require_compilable", lambda *_, **__: None)
     return found
 
