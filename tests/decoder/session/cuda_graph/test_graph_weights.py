@@ -9,8 +9,6 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
 
 from decoder import RunConfig, decode, load_pair, loading
 from decoder.bench import shapes
@@ -33,6 +31,7 @@ from decoder.session.cuda_graph import self_test as trial
 from decoder.session.cuda_graph.self_test import Reference, prepare_rounds, refusal
 from decoder.session.cuda_graph.slots import Seats
 from tests import tiny
+from tests.decoder.live_tensors import Live
 from tests.decoder.makers import METHODS, Lab
 from tests.decoder.session.cuda_graph.matching import match, recorded
 from tests.decoder.session.cuda_graph.stand_in_device import ELSEWHERE
@@ -162,38 +161,6 @@ def test_the_shapes_and_bytes_of_a_model_are_known_without_its_weights(lab: Lab)
 # Memory
 
 
-class Live(TorchDispatchMode):
-    """Counts the bytes of all tensors that are alive, from some on."""
-
-    def __init__(self, module: Any) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]  # of torch
-        self.bytes = self.most = 0
-        self._known: set[int] = set()
-        for weight in module.parameters():
-            self._see(weight)
-        self.before = self.bytes
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        result = func(*args, **(kwargs or {}))
-        for leaf in tree_leaves(result):
-            if isinstance(leaf, Tensor):
-                self._see(leaf)
-        return result
-
-    def _see(self, tensor: Tensor) -> None:
-        storage = tensor.untyped_storage()
-        key, size = storage._cdata, storage.nbytes()
-        if key not in self._known:
-            self._known.add(key)
-            self.bytes += size
-            self.most = max(self.most, self.bytes)
-            weakref.finalize(storage, self._lose, key, size)
-
-    def _lose(self, key: int, size: int) -> None:
-        self._known.discard(key)
-        self.bytes -= size
-
-
 @pytest.mark.usefixtures("_as_on_cuda")
 @pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
 @pytest.mark.parametrize("family", ["neox", "llama"])
@@ -205,7 +172,7 @@ def test_a_form_is_made_layer_by_layer_and_never_twice(family: str, dtype: str, 
     for name, make in (("beside", static_forward), ("in place", static_in_place)):
         model = load_pair(str(saved.target), str(saved.draft), device="cpu", dtype=dtype).target
         room = reading_bytes(model.module)
-        with Live(model.module) as live:
+        with Live(model.module.parameters()) as live:
             form = make(model)
         assert isinstance(form, LeanStatic)
         assert live.most <= live.before + room + (name == "beside") * live.before
