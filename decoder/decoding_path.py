@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 import torch
 
+from decoder.deferred import imported
 from decoder.device import has_graphs, has_room
 from decoder.forward.families.architecture import Architecture
 from decoder.forward.families.registry import reading_bytes, weight_bytes
@@ -92,9 +93,8 @@ def _look(config: Any) -> Architecture | str:
     """A model of a fast family, or the name of its class in transformers."""
     if isinstance(config, Architecture):
         return config
-    from decoder.forward import hf_model  # noqa: PLC0415 - imports transformers, which most models do without
-
-    return hf_model.architecture_of(config)
+    found: Architecture | str = imported("decoder.forward.hf_model").architecture_of(config)
+    return found
 
 
 def _together(kinds: Mapping[str, str]) -> str:

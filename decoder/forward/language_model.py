@@ -16,6 +16,7 @@ from jaxtyping import Float
 from numpy.typing import NDArray
 from torch import Tensor
 
+from decoder.deferred import imported
 from decoder.forward.batch_invariant.size_search import exactly
 from decoder.forward.families.registry import lean
 from decoder.forward.families.weights import Arithmetic, Source
@@ -240,6 +241,4 @@ class LanguageModel:
 
 def _hf() -> ModuleType:
     """What needs transformers."""
-    from decoder.forward import hf_model  # noqa: PLC0415 - imports transformers, which most models do without
-
-    return hf_model
+    return imported("decoder.forward.hf_model")

@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from decoder.deferred import imported
 from decoder.device import has_room
 from decoder.errors import DeviceError, ModelError, shortened
 from decoder.forward.families.registry import reading_bytes, weight_bytes
@@ -122,6 +123,4 @@ def _load_module(name: str, dtype: torch.dtype, device: torch.device) -> Any:
 
 def _hf() -> ModuleType:
     """What reads everything else."""
-    from decoder.models import hf_checkpoints  # noqa: PLC0415 - imports transformers, which most models do without
-
-    return hf_checkpoints
+    return imported("decoder.models.hf_checkpoints")

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from decoder.config import MOST
+from decoder.deferred import imported
 from decoder.errors import DeviceError, PairError, quoted
 from decoder.forward.families.architecture import Architecture
 from decoder.forward.language_model import LanguageModel, longest_text
@@ -57,10 +58,8 @@ def check_config(name: str, config: Any) -> None:
     if isinstance(config, Architecture):
         check_architecture(name, config)
         return
-    from decoder.models import hf_checkpoints  # noqa: PLC0415 - whoever has such a configuration has transformers
-
     encodes = getattr(config, "is_encoder_decoder", False)
-    if not encodes and not hf_checkpoints.writes_text(config):
+    if not encodes and not imported("decoder.models.hf_checkpoints").writes_text(config):
         raise PairError(f"{name} is a model of type {config.model_type}, which writes no text by itself; {REMEDY}")
     check_architecture(name, config.get_text_config())
 
@@ -174,9 +173,8 @@ def _texts_of_module(model: LanguageModel, prefix: Sequence[int], paths: Sequenc
         return torch.stack([_by_module(model, [*prefix, *path]) for path in paths])
 
     def as_kept_text() -> Tensor:
-        from decoder.forward.hf import appending, unknown_cache  # noqa: PLC0415 - needs transformers, as modules do
-
-        kept = appending(unknown_cache(model.layers, len(prefix)))
+        hf = imported("decoder.forward.hf")
+        kept = hf.appending(hf.unknown_cache(model.layers, len(prefix)))
         return _by_module(model, prefix, past_key_values=kept, use_cache=True)
 
     text = _tried(model, as_text, NO_TEXT)
