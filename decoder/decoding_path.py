@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
-from transformers import AutoModelForCausalLM
 
+from decoder.deferred import imported
 from decoder.device import has_graphs, has_room
 from decoder.engine import Engine
-from decoder.forward.families.registry import reader
+from decoder.forward.families.architecture import Architecture
+from decoder.forward.families.registry import reading_bytes, weight_bytes
 
 GRAPHS: Literal["cuda graphs"] = "cuda graphs"
 STATIC: Literal["static module"] = "static module"
@@ -44,15 +45,19 @@ def decoding_path(engine: Engine) -> DecodingPath:
         return DecodingPath(HOST, EXACT)
     if engine.slots is None or engine.slots.refused:
         return DecodingPath(HOST, engine.slots.refused or "" if engine.slots else "not tried yet")
+    return _on_device({role: engine.slots.form(model) for role, model in models.items()})
+
+
+def _on_device(forms: Mapping[str, Any]) -> DecodingPath:
+    """How models of these static forms are decoded."""
     from decoder.forward.static.hf import ModuleStatic
     from decoder.session.cuda_graph.compiled import Compiled
 
-    forms = {role: engine.slots.form(model) for role, model in models.items()}
-    plain = {role: form.plain if isinstance(form, Compiled) else form for role, form in forms.items()}
-    slow = {role: form.reason for role, form in plain.items() if isinstance(form, ModuleStatic)}
-    if slow:
-        return DecodingPath(STATIC, "; ".join(f"{role}: {reason}" for role, reason in slow.items()))
     kinds = {role: "compiled" if isinstance(form, Compiled) else "lean form" for role, form in forms.items()}
+    plain = {role: form.plain if isinstance(form, Compiled) else form for role, form in forms.items()}
+    slow = [f"{role}: {form.reason}" for role, form in plain.items() if isinstance(form, ModuleStatic)]
+    if slow:
+        return DecodingPath(STATIC, "; ".join(slow))
     return DecodingPath(GRAPHS, _together(kinds) if all(forms.values()) else "not tried yet")
 
 
@@ -67,12 +72,8 @@ def expected_path(
         exact: Whether methods must agree bit for bit.
         dtype: None: as the configurations say.
     """
-    with torch.device("meta"):
-        modules = {
-            role: AutoModelForCausalLM.from_config(config, dtype=dtype or config.dtype).eval()
-            for role, config in configs.items()
-        }
-    unknown = {role: "" if reader(module) else type(module).__name__ for role, module in modules.items()}
+    looks = {role: _look(config) for role, config in configs.items()}
+    unknown = {role: look if isinstance(look, str) else "" for role, look in looks.items()}
     if not has_graphs(device):
         return DecodingPath(HOST, _together({role: MODULE if name else LEAN for role, name in unknown.items()}))
     if exact:
@@ -80,15 +81,21 @@ def expected_path(
     slow = [f"{role}: {name} has no lean form" for role, name in unknown.items() if name]
     if slow:
         return DecodingPath(STATIC, "; ".join(slow))
-    from decoder.forward.static.static_forward import reading_bytes
-
-    held = sum(weight.nbytes for module in modules.values() for weight in module.parameters())
-    needed = held + max(map(reading_bytes, modules.values()))
+    known = [(look, dtype or look.dtype or torch.float32) for look in looks.values() if isinstance(look, Architecture)]
+    needed = sum(weight_bytes(*each) for each in known) + max(reading_bytes(*each) for each in known)
     if not has_room(device, needed):
         return DecodingPath(
             STATIC, f"lean forms of both would need {needed / 2**30:.1f} GiB of memory, more than is free"
         )
     return DecodingPath(GRAPHS, "lean form")
+
+
+def _look(config: Any) -> Architecture | str:
+    """A model of a fast family, or the name of its class in transformers."""
+    if isinstance(config, Architecture):
+        return config
+    found: Architecture | str = imported("decoder.forward.hf_model").architecture_of(config)
+    return found
 
 
 def _together(kinds: Mapping[str, str]) -> str:

@@ -7,9 +7,6 @@ Stands above all that decodes, because it tries it; nothing that decodes may imp
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from transformers import GenerationConfig, PreTrainedTokenizerBase
-from transformers.utils import logging as transformers_logging
-
 from decoder.config import RunConfig
 from decoder.device import choose_device, choose_dtype, has_graphs, set_up
 from decoder.engine import Engine
@@ -19,8 +16,8 @@ from decoder.forward.cpu.bfloat16_trial import bfloat16_pays
 from decoder.forward.language_model import LanguageModel
 from decoder.models.checkpoints import EMBEDDED_DRAFT, EMBEDDED_TARGET, display_name, load_config, load_model
 from decoder.models.compatibility import check_config, common_tokenizer, probe
-from decoder.models.load_progress import reading
 from decoder.models.pair import Pair
+from decoder.models.tokenizer import TextTokenizer
 
 if TYPE_CHECKING:
     from decoder.session.cuda_graph.pass_sizes import Passes
@@ -65,8 +62,6 @@ def load_pair(
     if (target is None) != (draft is None):
         raise ConfigError("a target needs a draft and a draft a target; give both --target and --draft, or neither")
     target, draft = target or str(EMBEDDED_TARGET), draft or str(EMBEDDED_DRAFT)
-    transformers_logging.set_verbosity_error()
-    transformers_logging.disable_progress_bar()
     chosen_device = choose_device(device)
     if compiled:
         from decoder.session.cuda_graph.compiled import require_compilable
@@ -83,8 +78,7 @@ def load_pair(
     models = []
     for role, name in (("target", target), ("draft", draft)):
         report(f"loading {role} {display_name(name)}")
-        with reading(name, progress):
-            models.append(load_model(name, chosen_device, chosen_dtype))
+        models.append(load_model(name, chosen_device, chosen_dtype, progress))
     engine = make_engine(make_pair(models[0], models[1], tokenizer), exact=exact, report=report)
     if compiled:
         compile_rounds(engine, report, passes, run)
@@ -128,15 +122,14 @@ def compile_rounds(
         device_rounds.compile_rounds(engine, engine.slots, wanted, report)
 
 
-def make_pair(target: LanguageModel, draft: LanguageModel, tokenizer: PreTrainedTokenizerBase) -> Pair:
+def make_pair(target: LanguageModel, draft: LanguageModel, tokenizer: TextTokenizer) -> Pair:
     """A pair of two loaded models, after the tree probe of both."""
     for model in (target, draft):
         probe(model)
     ids = _ends(target)
-    eos = target.generation.eos_token_id if ids else None
     for model in (target, draft):
         # Penalties, bans and sampling settings that a checkpoint brings along are off for every method.
-        model.generate_by(GenerationConfig(eos_token_id=eos, pad_token_id=ids[0] if ids else None))
+        model.end_with(target.eos if ids else None, pad=ids[0] if ids else None)
     return Pair(
         target=target,
         draft=draft,
@@ -149,7 +142,7 @@ def make_pair(target: LanguageModel, draft: LanguageModel, tokenizer: PreTrained
 
 def _ends(target: LanguageModel) -> list[int]:
     """The tokens that end a text; none where the model names none."""
-    named = target.generation.eos_token_id
+    named = target.eos
     ids = named if isinstance(named, list) else [] if named is None else [named]
     if not all(isinstance(token, int) for token in ids):
         raise ModelError(

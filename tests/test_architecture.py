@@ -1,10 +1,11 @@
 """Imports point one way: between files, between the parts of every folder, and from the screen to the engine.
 
-Every import counts: those in functions, and those for type checkers alone. That a package's `__init__` runs before its
+Every import counts: those in functions, those for type checkers alone, and modules that a string names. That a package's `__init__` runs before its
 modules does not count.
 """
 
 import ast
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
@@ -20,6 +21,8 @@ PACKAGES = ("decoder", "dynatui")
 FOLDERS = sorted(
     {path.parent.relative_to(ROOT).as_posix() for package in PACKAGES for path in (ROOT / package).rglob("*.py")}
 )
+MODULE = re.compile(rf"({'|'.join(PACKAGES)})(\.\w+)+")
+"""The name of a module that is imported when it is needed."""
 NOT_FOR_THE_ENGINE = {"dynatui", "textual", "rich", "typer"}
 
 Imports: TypeAlias = Mapping[str, frozenset[str]]
@@ -40,6 +43,8 @@ def _imported_names(path: Path, root: Path) -> Iterator[tuple[str, str]]:
             parents = path.relative_to(root).parts[: -node.level] if node.level else ()
             module = ".".join((*parents, *filter(None, (node.module,))))
             yield from ((module, alias.name) for alias in node.names)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and MODULE.fullmatch(node.value):
+            yield node.value, ""
 
 
 def file_of(module: str, name: str, files: Iterable[str]) -> str | None:

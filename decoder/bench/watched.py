@@ -12,7 +12,6 @@ from typing import Any, Protocol, cast, runtime_checkable
 from decoder.bench.arithmetic import Work
 from decoder.draft.model_proposer import ModelProposer
 from decoder.engine import Engine
-from decoder.forward.families.attention import LeanCache
 from decoder.forward.language_model import LanguageModel
 from decoder.forward.protocol import Rows
 from decoder.session.host import HostSession
@@ -122,5 +121,4 @@ def waits(session: Session) -> int | None:
 
 def allocated_bytes(cache: Rows) -> int:
     """Bytes of the tensor that holds a cache's keys and values."""
-    held = cache.store if isinstance(cache, LeanCache) else cache.keys_values()
-    return held.untyped_storage().nbytes()
+    return cache.store.untyped_storage().nbytes()

@@ -4,9 +4,9 @@ from dataclasses import dataclass
 
 from jaxtyping import Float
 from torch import Tensor
-from transformers import PreTrainedTokenizerBase
 
 from decoder.forward.language_model import LanguageModel
+from decoder.models.tokenizer import TextTokenizer
 
 
 @dataclass(frozen=True)
@@ -15,7 +15,7 @@ class Pair:
 
     target: LanguageModel
     draft: LanguageModel
-    tokenizer: PreTrainedTokenizerBase
+    tokenizer: TextTokenizer
     vocabulary: int
     """Ids below this are used: the smaller of the two logits widths."""
     eos: frozenset[int]

@@ -14,9 +14,11 @@ from decoder.bench.job import OnTexts, measure_texts
 from decoder.decoding_path import EXACT, LEAN, MODULE, DecodingPath, decoding_path, expected_path
 from decoder.engine import Engine
 from decoder.events import Run
+from decoder.forward.families.modules import source_of
+from decoder.forward.families.registry import reading_bytes
 from decoder.forward.language_model import LanguageModel
 from decoder.forward.static.hf import ModuleStatic
-from decoder.forward.static.static_forward import reading_bytes, static_forward
+from decoder.forward.static.static_forward import static_forward
 from decoder.models.checkpoints import load_config
 from decoder.session.cuda_graph.compiled import Compiled
 from decoder.session.cuda_graph.slots import Seats
@@ -129,7 +131,8 @@ def test_memory_that_does_not_suffice_is_foreseen(lab: Lab, monkeypatch: pytest.
     assert found == DecodingPath("static module", "lean forms of both would need 0.0 GiB of memory, more than is free")
     modules = [loaded.pair.target.module, loaded.pair.draft.module]
     held = sum(weight.nbytes for module in modules for weight in module.parameters())
-    assert asked == [held + max(map(reading_bytes, modules))]
+    sources = [source_of(module) for module in modules]
+    assert asked == [held + max(reading_bytes(source.architecture, torch.bfloat16) for source in sources if source)]
 
 
 @pytest.mark.parametrize("refused", [None, "it does not run"])

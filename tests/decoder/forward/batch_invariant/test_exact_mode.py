@@ -26,7 +26,7 @@ from decoder.methods import METHODS
 from decoder.models.checkpoints import EMBEDDED_TARGET, load_model
 from dynatui.prompts import load
 from tests import tiny
-from tests.decoder.forward.families import test_families as lean_models
+from tests.decoder import family_models as lean_models
 from tests.decoder.makers import Lab
 
 HALF = ("bfloat16", "float16")
@@ -436,7 +436,8 @@ def test_a_text_that_fills_the_context_ends_as_plain_decoding_ends(lab: Lab, nam
 def by_module() -> dict[str, Engine]:
     """The embedded pair in half precision, exact and run by its modules."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(models, "lean", lambda _: None)
+        patch.setattr("decoder.models.checkpoints.known_traits", lambda *_: None)
+        patch.setattr(models, "lean", lambda *_: None)
         return {dtype: load_pair(device="cpu", dtype=dtype, exact=True) for dtype in HALF}
 
 

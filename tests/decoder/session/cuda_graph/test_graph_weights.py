@@ -9,8 +9,6 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
 
 from decoder import RunConfig, decode, device_rounds, load_pair, loading
 from decoder.bench import shapes
@@ -19,7 +17,8 @@ from decoder.bench.machine import read_bytes
 from decoder.config import DynaTree, Rules
 from decoder.engine import Engine
 from decoder.events import Round, Summary
-from decoder.forward.families import weights
+from decoder.forward.families import registry
+from decoder.forward.families.modules import source_of
 from decoder.forward.hf import ModuleForward
 from decoder.forward.language_model import LanguageModel
 from decoder.forward.near_tie import judged
@@ -27,11 +26,12 @@ from decoder.forward.static import static_forward as forward
 from decoder.forward.static.hf import ModuleStatic
 from decoder.forward.static.host_driven import LeanHost
 from decoder.forward.static.layers import LeanStatic
-from decoder.forward.static.static_forward import reading_bytes, static_forward, static_in_place
+from decoder.forward.static.static_forward import static_forward, static_in_place
 from decoder.session.cuda_graph import self_test as trial
 from decoder.session.cuda_graph.self_test import Reference
 from decoder.session.cuda_graph.slots import Seats
 from tests import tiny
+from tests.decoder.live_tensors import Live
 from tests.decoder.makers import METHODS, Lab, graph_slots
 from tests.decoder.session.cuda_graph import matching
 from tests.decoder.session.cuda_graph.matching import match, prepared, recorded, refused
@@ -43,7 +43,8 @@ PROMPT = "The tree grows"
 @pytest.fixture
 def _as_on_cuda(monkeypatch: pytest.MonkeyPatch) -> None:
     """Models run by their modules, as they do elsewhere than on a CPU."""
-    monkeypatch.setattr("decoder.forward.language_model.lean", lambda _: None)
+    monkeypatch.setattr("decoder.models.checkpoints.known_traits", lambda *_: None)
+    monkeypatch.setattr("decoder.forward.language_model.lean", lambda *_: None)
 
 
 @pytest.fixture
@@ -55,6 +56,12 @@ def fresh(lab: Lab, family: str, dtype: str) -> Engine:
     """A pair that this test may take apart."""
     saved = lab.pair(family)
     return replace(load_pair(str(saved.target), str(saved.draft), device="cpu", dtype=dtype), slots=Seats())
+
+
+def reading_bytes(module: Any) -> int:
+    source = source_of(module)
+    assert source is not None
+    return registry.reading_bytes(source.architecture, module.dtype)
 
 
 def models(pair: Engine) -> Iterator[LanguageModel]:
@@ -155,38 +162,6 @@ def test_the_shapes_and_bytes_of_a_model_are_known_without_its_weights(lab: Lab)
 # Memory
 
 
-class Live(TorchDispatchMode):
-    """Counts the bytes of all tensors that are alive, from some on."""
-
-    def __init__(self, module: Any) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]  # of torch
-        self.bytes = self.most = 0
-        self._known: set[int] = set()
-        for weight in module.parameters():
-            self._see(weight)
-        self.before = self.bytes
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        result = func(*args, **(kwargs or {}))
-        for leaf in tree_leaves(result):
-            if isinstance(leaf, Tensor):
-                self._see(leaf)
-        return result
-
-    def _see(self, tensor: Tensor) -> None:
-        storage = tensor.untyped_storage()
-        key, size = storage._cdata, storage.nbytes()
-        if key not in self._known:
-            self._known.add(key)
-            self.bytes += size
-            self.most = max(self.most, self.bytes)
-            weakref.finalize(storage, self._lose, key, size)
-
-    def _lose(self, key: int, size: int) -> None:
-        self._known.discard(key)
-        self.bytes -= size
-
-
 @pytest.mark.usefixtures("_as_on_cuda")
 @pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
 @pytest.mark.parametrize("family", ["neox", "llama"])
@@ -198,7 +173,7 @@ def test_a_form_is_made_layer_by_layer_and_never_twice(family: str, dtype: str, 
     for name, make in (("beside", static_forward), ("in place", static_in_place)):
         model = load_pair(str(saved.target), str(saved.draft), device="cpu", dtype=dtype).pair.target
         room = reading_bytes(model.module)
-        with Live(model.module) as live:
+        with Live(model.module.parameters()) as live:
             form = make(model)
         assert isinstance(form, LeanStatic)
         assert live.most <= live.before + room + (name == "beside") * live.before
@@ -251,7 +226,7 @@ def test_why_the_slower_way_is_taken_is_reported_when_a_pair_is_loaded(
 
 def broken_after(count: int) -> Any:
     """Reading fails in the middle of the layers."""
-    right, seen = weights.empty, list[object]()
+    right, seen = forward.empty, list[object]()
 
     def empty(layer: Any) -> None:
         right(layer)

@@ -112,7 +112,7 @@ def test_a_mask_is_as_wide_as_kernels_want_it(rows: int, wanted: int) -> None:
 
 def test_a_cache_takes_no_rotations_that_graphs_would_keep(lab: Lab) -> None:
     forward = host(lab.loaded(lab.pair("neox"), "float32"))
-    before = dict(forward._form._rotations)
+    before = dict(forward.form._rotations)
     with torch.inference_mode():
         forward.new_cache(77)
-    assert forward._form._rotations == before
+    assert forward.form._rotations == before
