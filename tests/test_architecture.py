@@ -1,7 +1,7 @@
 """Imports point one way: between files, between the parts of every folder, and from the screen to the engine.
 
-Every import counts: those in functions, those for type checkers alone, and modules that a string names. That a package's `__init__` runs before its
-modules does not count.
+Every import counts: those in functions, those for type checkers alone, and modules that a string names. That a
+package's `__init__` runs before its modules does not count.
 """
 
 import ast

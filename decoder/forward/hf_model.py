@@ -14,7 +14,7 @@ from decoder.forward.context_probe import has_room
 from decoder.forward.families.architecture import Architecture
 from decoder.forward.families.modules import source_of
 from decoder.forward.hf import ModuleForward
-from decoder.forward.language_model import Traits, longest_text
+from decoder.forward.traits import Traits, longest_text
 
 __all__ = ["ExactModule", "ModuleForward", "exact_lean", "has_room", "settings", "skeleton", "source_of", "traits_of"]
 

@@ -1,4 +1,4 @@
-"""A language model and a pair of them as the engine sees them: rows in, logits out.
+"""A language model as the engine sees it: rows in, logits out.
 
 Knows neither where models come from nor whether they fit (`decoder.models.checkpoints`,
 `decoder.models.compatibility`), and nothing of drafting.
@@ -6,7 +6,6 @@ Knows neither where models come from nor whether they fit (`decoder.models.check
 
 import copy
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
@@ -19,48 +18,12 @@ from torch import Tensor
 from decoder.deferred import imported
 from decoder.forward.batch_invariant.size_search import exactly
 from decoder.forward.families.registry import lean
-from decoder.forward.families.weights import Arithmetic, Source
+from decoder.forward.families.weights import Arithmetic
 from decoder.forward.protocol import Forward, Rows
+from decoder.forward.traits import Traits
 
-NO_LIMIT = 1 << 20
-"""Tokens that a model can hold whose configuration names no number."""
-LENGTHS = ("max_position_embeddings", "max_target_positions", "max_seq_len")
-"""What configurations call that number; the first that is there counts."""
 Load = Callable[[torch.device], Any]
 """Loads a Hugging Face module."""
-
-
-def longest_text(config: Any) -> int:
-    """Tokens that a model can hold at the same rotary positions.
-
-    Where longrope scales a text that has outgrown the original length, it turns all positions otherwise, those of keys
-    that are already kept too; a text would then depend on how many rows were computed at a time.
-    """
-    named = next((length for name in LENGTHS if (length := getattr(config, name, None))), NO_LIMIT)
-    original = getattr(config, "original_max_position_embeddings", None)
-    rotary = getattr(config, "rope_parameters", None) or {}
-    by_layers = [rotary, *(inner for inner in rotary.values() if isinstance(inner, dict))]
-    switching = [each for each in by_layers if each.get("rope_type") == "longrope"]
-    return min([named, *(each.get("original_max_position_embeddings") or original or named for each in switching)])
-
-
-@dataclass(frozen=True)
-class Traits:
-    """What is known of a model before it runs."""
-
-    layers: int
-    width: int
-    """Of the logits; may exceed the vocabulary."""
-    context: int
-    """Tokens that it can hold."""
-    device: torch.device
-    dtype: torch.dtype
-    eos: Any
-    """The tokens that end a text, as the checkpoint names them."""
-    skeleton: Callable[[], Any]
-    """Makes a Hugging Face module without weights that has the model's parts and shapes."""
-    source: Source | None
-    """Its weights, where it is of a family that runs without the module."""
 
 
 class LanguageModel:

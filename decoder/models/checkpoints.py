@@ -16,7 +16,8 @@ from decoder.device import has_room
 from decoder.errors import DeviceError, ModelError, shortened
 from decoder.forward.families.registry import reading_bytes, weight_bytes
 from decoder.forward.families.weights import Source
-from decoder.forward.language_model import LanguageModel, Traits, longest_text
+from decoder.forward.language_model import LanguageModel
+from decoder.forward.traits import Traits, longest_text
 from decoder.models.known_checkpoint import known_architecture, known_ends, known_weights
 from decoder.models.load_progress import Tell, downloading
 from decoder.models.tokenizer import TextTokenizer, known_tokenizer

@@ -15,7 +15,8 @@ from decoder.config import MOST
 from decoder.deferred import imported
 from decoder.errors import DeviceError, PairError, quoted
 from decoder.forward.families.architecture import Architecture
-from decoder.forward.language_model import LanguageModel, longest_text
+from decoder.forward.language_model import LanguageModel
+from decoder.forward.traits import longest_text
 from decoder.models.checkpoints import load_tokenizer
 from decoder.models.tokenizer import TextTokenizer
 
