@@ -53,7 +53,6 @@ def test_a_run_on_a_cpu_imports_nothing_of_torch_s_compiler(modules: set[str]) -
     assert of("torch._dynamo", modules) + of("torch._inductor", modules) == []
 
 
-@pytest.mark.xfail(reason="a pair holds the slots of its graphs", strict=True)
 def test_a_run_on_a_cpu_imports_nothing_of_the_graphs(modules: set[str]) -> None:
     assert of("decoder.session.cuda_graph", modules) + of("decoder.forward.static", modules) == []
 
