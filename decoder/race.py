@@ -23,7 +23,8 @@ from decoder.device import memory_is_full, peak_bytes, release_memory
 from decoder.errors import DeviceError
 from decoder.events import End, Event, Figures, Knob, Limit, Round, Run, Start, Summary
 from decoder.forward.near_tie import Judge
-from decoder.methods import Method, chosen
+from decoder.methods import METHODS, chosen
+from decoder.methods.method import Method
 from decoder.models.pair import Pair
 from decoder.models.text import Pieces, TextStream, as_chat, encode_prompt, without_surrogates
 from decoder.session.knob_state import Turned
@@ -259,6 +260,6 @@ def _judged(pair: Pair, prompt_ids: list[int], race: Race) -> dict[str, Figures]
         if index is not None:
             prefix = [*prompt_ids, *race.tallies["ar"].tokens[:index]]
             rivals = (race.tallies["ar"].tokens[index], race.tallies[name].tokens[index])
-            verdict = judge(prefix, rivals, by_module=name == "hf")
+            verdict = judge(prefix, rivals, by_module=METHODS[name].by_module)
             final[name] = msgspec.structs.replace(found, near_tie=verdict.near_tie, first_difference_gap=verdict.gap)
     return final

@@ -8,12 +8,10 @@ from itertools import zip_longest
 from typing import TypeAlias
 
 from decoder.events import Round
+from decoder.methods import root_is_drafted
 
 Levels: TypeAlias = tuple[tuple[int, int], ...]
 """(drafted, accepted) nodes at depth 1, 2, ..."""
-
-ROOT_IS_DRAFTED = frozenset({"alg1"})
-"""Methods whose node 0 is a drafted token; everywhere else it is the last committed one."""
 
 
 def depths(parents: Sequence[int]) -> list[int]:
@@ -39,7 +37,7 @@ def by_depth(event: Round) -> Levels:
 
     Depth 1 is the first drafted level: the root's children, and the root itself where it is drafted.
     """
-    first = event.method not in ROOT_IS_DRAFTED
+    first = not root_is_drafted(event.method)
     levels = depths(event.parents)
     drafted = [0] * (max(levels) + 1)
     accepted = [0] * len(drafted)
@@ -52,7 +50,7 @@ def by_depth(event: Round) -> Levels:
 
 def drafted_nodes(event: Round) -> int:
     """Drafted nodes that this round verified."""
-    return len(event.tokens) - (event.method not in ROOT_IS_DRAFTED)
+    return len(event.tokens) - (not root_is_drafted(event.method))
 
 
 def level_by_level(totals: Levels, levels: Levels) -> Levels:

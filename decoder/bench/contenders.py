@@ -12,9 +12,10 @@ import torch
 
 from decoder.analysis.metrics import Tally, tally_round
 from decoder.bench.watched import Seen, WatchedPair, kv_bytes, waits
-from decoder.config import DynaTree, Fixed, Linear, RunConfig
+from decoder.config import RunConfig
 from decoder.device import Stopwatch
 from decoder.events import Round
+from decoder.knobs import Turnable
 from decoder.methods import METHODS
 from decoder.models.pair import Pair
 from decoder.session.protocol import Outcome
@@ -70,36 +71,23 @@ def own(name: str, group: str, method: str, config: RunConfig, prompt_read: Prom
 def sweep(
     methods: Sequence[str],
     config: RunConfig,
-    dynatrees: dict[str, DynaTree],
-    chains: Sequence[Linear],
-    trees: Sequence[Fixed],
+    settings: Mapping[str, Mapping[str, Turnable]],
 ) -> list[Contender]:
     """Every method once with each of its settings; ar first, whether it is named or not.
 
     Args:
         methods: Names from the registry.
-        config: The length limit, and parameters of methods that are not listed below.
-        dynatrees: Settings of dynatree, by the name of their preset.
-        chains: Settings of linear.
-        trees: Settings of the fixed tree.
+        config: The length limit, and parameters of methods without settings.
+        settings: Parameters by method, then by what tells them apart in a contender's name.
     """
     found = [own(BASELINE, BASELINE, BASELINE, config)]
     for method in methods:
-        match method:
-            case "ar":
-                continue
-            case "dynatree":
-                settings = {
-                    method if len(dynatrees) == 1 else f"{method} {name}": replace(config, dynatree=rules)
-                    for name, rules in dynatrees.items()
-                }
-            case "linear":
-                settings = {f"linear {rules.k}": replace(config, linear=rules) for rules in chains}
-            case "fixed":
-                settings = {f"fixed {rules.depth}x{rules.branching}": replace(config, fixed=rules) for rules in trees}
-            case _:
-                settings = {method: config}
-        found += [own(name, method, method, config) for name, config in settings.items()]
+        if method == BASELINE:
+            continue
+        runs = {label: config.with_rules(method, rules) for label, rules in settings.get(method, {}).items()}
+        found += [
+            own(f"{method} {label}".strip(), method, method, run) for label, run in (runs or {"": config}).items()
+        ]
     return found
 
 

@@ -12,10 +12,10 @@ import torch
 from torch import Tensor
 from transformers import MODEL_FOR_CAUSAL_LM_MAPPING, PreTrainedTokenizerBase
 
-from decoder.config import MOST
 from decoder.errors import DeviceError, PairError, quoted
 from decoder.forward.kv_cache import TreeCache
 from decoder.forward.language_model import LanguageModel, longest_text
+from decoder.knobs import MOST
 from decoder.models.checkpoints import load_tokenizer
 
 REMEDY = "choose a decoder-only model with full multi-head or grouped-query attention"

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from decoder.analysis.tree_levels import depth_acceptance
-from decoder.config import RunConfig
+from decoder.config import DynaTree, RunConfig
 from decoder.device import Stopwatch
 from decoder.draft.model_drafter import Drafter
 from decoder.models.pair import Pair
@@ -30,7 +30,7 @@ class Algorithm1Session:
     def __init__(self, pair: Pair, prompt_ids: Sequence[int], config: RunConfig) -> None:
         self.text = list(prompt_ids)
         self._pair = pair
-        self._controller = Controller(config.dynatree)
+        self._controller = Controller(config.of(DynaTree))
         self._budget = Budget(pair.eos, config.max_new_tokens)
         self._stopwatch = Stopwatch(pair.target.device)
         self._longest = len(prompt_ids) + config.max_new_tokens

@@ -8,8 +8,8 @@ from dataclasses import replace
 from typing import Generic, TypeVar
 
 from decoder.analysis.what_if import WhatIf, what_if
-from decoder.config import Auto, DynaTree
 from decoder.knobs import KnobName
+from decoder.methods.adaptive import AdaptiveTree
 from decoder.session.steering import Stage
 from dynatui.fold.pin import Pin
 from dynatui.fold.search import hits
@@ -94,7 +94,7 @@ class Outlook:
     def _what_if(self) -> WhatIf | None:
         state = self._intake.gaze.state
         rules = rules_in_force(state)
-        if not isinstance(rules, DynaTree | Auto):
+        if not isinstance(rules, AdaptiveTree):
             return None
         # What a round lacks can be told apart only under the rules that it obeyed.
         changes = state.lane.changes

@@ -34,7 +34,7 @@ def passes(rules: Iterable[TreeRule[float] | None]) -> Passes:
 
 def of_run(config: RunConfig) -> Passes:
     """The passes of all methods of a run."""
-    return passes(tree_rule(vars(config).get(name)) for name in config.methods)
+    return passes(tree_rule(config.parameters.get(name)) for name in config.methods)
 
 
 def of_sizes(rules: Iterable[TreeRule[float]], verified: Iterable[int]) -> Passes:

@@ -3,8 +3,8 @@
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from decoder.config import AdaptiveTree
 from decoder.methods import METHODS
+from decoder.methods.adaptive import AdaptiveTree
 from dynatui.fold.pin import Pin
 from dynatui.knobs import info, sliders_of
 from dynatui.render.drawer import shown
@@ -142,7 +142,8 @@ def preset(app: "DynaApp") -> None:
     if desk := _desk(app):
         name = desk.next_preset(app.gaze.newest)
         method = desk.watched(app.gaze.newest)
-        others = f"presets are values of dynatree's knobs, and {method} is watched"
+        whose = " and ".join(name for name, each in METHODS.items() if each.presets)
+        others = f"presets are values of {whose}'s knobs, and {method} is watched"
         app.say(f"knobs of the preset {name}; {_key(app, 'undo')} undoes" if name else others)
 
 

@@ -8,10 +8,12 @@ from typing import Any
 import pytest
 import torch
 
-from decoder import RunConfig, Steering, decode, methods
+from decoder import RunConfig, Steering, decode
+from decoder import methods as registry
 from decoder.analysis.metrics import fold
 from decoder.config import PRESETS, Auto, DynaTree, Rules
 from decoder.events import Event, Round
+from decoder.methods.method import by_rules
 from decoder.models.pair import Pair
 from decoder.session.cuda_graph.session import ResidentSession
 from decoder.session.cuda_graph.slots import Seats
@@ -29,7 +31,7 @@ def _on_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
     def opened(pair: Pair, prompt_ids: Sequence[int], config: RunConfig, rules: Rules | None) -> ResidentSession:
         return ResidentSession(pair, prompt_ids, config, rules)
 
-    monkeypatch.setattr(methods, "_with_rules", opened)
+    monkeypatch.setattr("decoder.methods.method.by_rules", opened)
 
 
 @pytest.mark.usefixtures("_on_the_device")
@@ -104,11 +106,11 @@ def test_cuda_pairs_are_decoded_on_the_device_unless_they_must_be_exact_or_trees
     monkeypatch.setattr("decoder.session.cuda_graph.session.ResidentSession", lambda *_: "resident")
     monkeypatch.setattr("decoder.session.host.TreeSession", lambda *_: "tree")
     pair: Any = Opened(target=Opened(device=torch.device(device)), exact=exact, seats=Seats())
-    assert methods._with_rules(pair, [1], RunConfig(), rules) == kind  # type: ignore[comparison-overlap]
+    assert by_rules(pair, [1], RunConfig(), rules) == kind  # type: ignore[comparison-overlap]
 
 
 def test_on_a_cpu_the_registry_opens_the_host_s_session(lab: Lab) -> None:
-    session = methods.METHODS["dynatree"].open(lab.loaded(lab.pair("neox"), "float32"), [1, 2], RunConfig())
+    session = registry.METHODS["dynatree"].open(lab.loaded(lab.pair("neox"), "float32"), [1, 2], RunConfig())
     assert isinstance(session, TreeSession)
 
 
@@ -122,7 +124,7 @@ def test_knobs_that_are_turned_on_the_way_are_told_as_by_the_host(lab: Lab) -> N
         loaded = seated(lab.loaded(pair, "float64"))
         if hosted:
             with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(methods, "_with_rules", TreeSession)
+                patch.setattr("decoder.methods.method.by_rules", TreeSession)
                 events = list(_turning(loaded, config, steering))
         else:
             events = list(_turning(loaded, config, steering))
