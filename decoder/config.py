@@ -46,15 +46,7 @@ class RunConfig:
         parameters: Mapping[RulesName, Turnable] | None = None,
         **own: Turnable,
     ) -> None:
-        """Checks a run.
-
-        Args:
-            methods: The usual ones unless given.
-            max_new_tokens: At least 1.
-            seed: Of everything that is random.
-            chat: Whether the prompt is one message of a user.
-            parameters: Parameter sets by the names of their methods; the usual ones where there is none.
-            own: The same, as keywords, which come first: `RunConfig(linear=Linear(3))`.
+        """Takes the usual methods and parameters where none are given; sets as keywords too: `linear=Linear(3)`.
 
         Raises:
             ConfigError: A value is out of its bounds, or no method has such parameters.

@@ -4,7 +4,6 @@ What a knob is called, what it does and how far it goes is said where its method
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from decoder.errors import ConfigError
@@ -26,27 +25,9 @@ def info(name: KnobName) -> KnobInfo:
     return known or KnobInfo(name, shown, "", "real", lambda _: (0.0, 1.0))
 
 
-@dataclass(frozen=True)
-class Slider:
-    """A knob that has keys of its own."""
-
-    info: KnobInfo
-
-    @property
-    def knob(self) -> KnobName:
-        """The knob's name."""
-        return self.info.name
-
-    @property
-    def caps(self) -> tuple[str, str]:
-        """Keys that turn it down and up, unless they are bound anew."""
-        return self.info.keys[0], self.info.keys[1]
-
-    @property
-    def actions(self) -> tuple[str, str]:
-        """What these keys do, as the key map names it."""
-        down, up = self.caps
-        return f"turn({down!r})", f"turn({up!r})"
+def turns(knob: KnobInfo) -> tuple[str, str]:
+    """What the keys of a knob do, as the key map names it: down, up."""
+    return f"turn({knob.keys[0]!r})", f"turn({knob.keys[1]!r})"
 
 
 def rules_of(method: str) -> RulesName | None:
@@ -54,11 +35,11 @@ def rules_of(method: str) -> RulesName | None:
     return METHODS[method].rules if method in METHODS else None
 
 
-def sliders_of(method: str) -> tuple[Slider, ...]:
+def sliders_of(method: str) -> tuple[KnobInfo, ...]:
     """The knobs of a method that have keys of their own, in the order of these."""
     rules = rules_of(method)
     own = [knob for knob in knobs_of(METHODS[rules]) if knob.keys] if rules else []
-    return tuple(map(Slider, sorted(own, key=lambda knob: _KEYS.index(knob.keys))))
+    return tuple(sorted(own, key=lambda knob: _KEYS.index(knob.keys)))
 
 
 def limit_name(limit: Limit) -> str:

@@ -3,9 +3,9 @@
 A method is one file of this folder. Importing the registry imports no torch.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
-from decoder.errors import ConfigError, shortened
+from decoder.errors import ConfigError, require, shortened
 from decoder.knobs import KnobInfo, KnobName
 from decoder.methods import alg1, ar, auto, dynatree, fixed, hf, linear
 from decoder.methods.method import Method
@@ -28,7 +28,7 @@ def register(method: Method) -> None:
         ("knob", {knob.name for knob in knobs_of(method) if known.get(knob.name, knob) is not knob}),
     ):
         if clash:
-            raise ValueError(f"there is a {what} {', '.join(sorted(clash))} already; call that of {method.name} else")
+            raise ValueError(f"{what} {', '.join(sorted(clash))} is another method's; give {method.name} another name")
     if method.obeys is not None and method.obeys not in METHODS:
         raise ValueError(f"{method.name} obeys {method.obeys}, which is no method; register that first")
     METHODS[method.name] = method
@@ -58,6 +58,13 @@ def knobs_of(method: Method) -> tuple[KnobInfo, ...]:
 def all_knobs() -> Mapping[KnobName, KnobInfo]:
     """Every knob by its name, in the order of the methods."""
     return {knob.name: knob for method in METHODS.values() for knob in knobs_of(method)}
+
+
+def require_known(names: Iterable[KnobName]) -> None:
+    """Raises ConfigError where no method has a knob of some name."""
+    known = all_knobs()
+    unknown = [name for name in names if name not in known]
+    require(not unknown, f"no knob is called {shortened(', '.join(unknown))}; choose from {', '.join(known)}")
 
 
 def root_is_drafted(method: str) -> bool:

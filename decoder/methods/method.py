@@ -5,7 +5,7 @@ Everything else that knows methods (race, command line, settings, screen) reads 
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from decoder.knobs import HIGHEST_NODES, KnobInfo, RulesName, Turnable
 from decoder.methods.option import Option, nearest
@@ -16,19 +16,12 @@ if TYPE_CHECKING:
     from decoder.session.protocol import Session
 
 Open = Callable[["Pair", Sequence[int], Any, Turnable | None], "Session"]
-"""(pair, prompt ids, run, its parameters) -> a session that has read nothing yet."""
+"""(pair, prompt ids, run as `decoder.config` has it, its parameters) -> a session that has read nothing yet."""
 
 N_MAX = KnobInfo(
     "n_max", "N_max", "most guesses a round", "whole", lambda own: (1.0, float(max(HIGHEST_NODES, own.n_max))), coarse=8
 )
 """A knob of several methods."""
-
-
-class Parameters(Protocol):
-    """The parameters of every method, as a run has them."""
-
-    def rules(self, name: RulesName) -> Turnable:
-        """One of the parameter sets."""
 
 
 def by_rules(pair: "Pair", prompt_ids: Sequence[int], run: Any, rules: Turnable | None) -> "Session":
@@ -91,7 +84,7 @@ class Method:
         opened = self.opened or by_rules
         return opened(pair, prompt_ids, run, run.rules(self.rules) if self.rules else None)
 
-    def parameters(self, run: Parameters) -> dict[str, Any]:
+    def parameters(self, run: Any) -> dict[str, Any]:
         """All its parameters, as a recording keeps them."""
         return asdict(run.rules(self.rules)) if self.rules else {}
 

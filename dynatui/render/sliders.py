@@ -12,7 +12,7 @@ from dynatui.fold.pin import LABELS, LEAST, Pin, compared, sentence, verdict
 from dynatui.fold.state import RunState
 from dynatui.keymap import KEYMAP
 from dynatui.keys import Keymap
-from dynatui.knobs import info, rules_in_force, sliders_of
+from dynatui.knobs import info, rules_in_force, sliders_of, turns
 from dynatui.render.ink import Ink, Row, Rows, best, fit, fitting, frame, inside, short, width_of
 from dynatui.render.scene import Scene
 from dynatui.render.track import Track
@@ -95,10 +95,9 @@ def _places(scene: Scene, width: int) -> list[_Place]:
         return []
     each = max(1, (width - _TAIL) // max(3, len(sliders)))
     places = []
-    for number, slider in enumerate(sliders):
-        knob = slider.info
+    for number, knob in enumerate(sliders):
         label = f"{knob.symbol} {knob.brief} " if each >= _LONG + 2 else f"{knob.symbol} "
-        keys = f"{' '.join(map(scene.keys.cap, slider.actions))} " if each >= _SHORT else ""
+        keys = f"{' '.join(map(scene.keys.cap, turns(knob)))} " if each >= _SHORT else ""
         low, high = (0.0, 1.0) if knob.kind == "probability" else bounds(rules, knob.name)
         before = len(label) + len(keys)
         cells = max(0, each - 2 - before - _FIGURE)

@@ -38,9 +38,9 @@ def test_no_two_knobs_of_a_method_are_called_the_same(rules: Rules) -> None:
 @pytest.mark.parametrize("method", METHODS)
 def test_every_key_of_a_method_turns_a_knob_that_it_has(method: str) -> None:
     rules = METHODS[method].rules
-    caps = [cap for slider in sliders_of(method) for cap in slider.caps]
+    caps = [cap for slider in sliders_of(method) for cap in slider.keys]
     assert len(set(caps)) == len(caps)
-    assert all(rules and RunConfig().rules(rules).has(slider.knob) for slider in sliders_of(method))
+    assert all(rules and RunConfig().rules(rules).has(slider.name) for slider in sliders_of(method))
     assert (rules is None) == (sliders_of(method) == ())
 
 

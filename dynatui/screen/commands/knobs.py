@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from decoder.methods import METHODS
 from decoder.methods.adaptive import AdaptiveTree
 from dynatui.fold.pin import Pin
-from dynatui.knobs import info, sliders_of
+from dynatui.knobs import info, sliders_of, turns
 from dynatui.render.drawer import shown
 from dynatui.render.words import moved_back
 from dynatui.screen.desk import Desk
@@ -23,15 +23,14 @@ def turn(app: "DynaApp", cap: str) -> None:
     if not (desk := _desk(app)):
         return
     method = desk.watched(app.gaze.newest)
-    slider = next((each for each in sliders_of(method) if cap in each.caps), None)
-    if slider is None:
-        keys = {each.knob: " ".join(map(app.scene.keys.cap, each.actions)) for each in sliders_of(method)}
-        others = ", ".join(f"{caps} {info(knob).symbol}" for knob, caps in keys.items())
+    knob = next((each for each in sliders_of(method) if cap in each.keys), None)
+    if knob is None:
+        keys = {each.symbol: " ".join(map(app.scene.keys.cap, turns(each))) for each in sliders_of(method)}
+        others = ", ".join(f"{caps} {symbol}" for symbol, caps in keys.items())
         none = f"{method} has no knobs; {_key(app, 'watch(1)')} watches another method"
         app.say(f"{method} has no such knob; its own: {others}" if others else none)
         return
-    step = info(slider.knob).step
-    desk.move(slider.knob, -step if cap == slider.caps[0] else step, app.gaze.newest)
+    desk.move(knob.name, -knob.step if cap == knob.keys[0] else knob.step, app.gaze.newest)
     app.draw(everything=True)
 
 

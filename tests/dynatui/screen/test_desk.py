@@ -22,7 +22,7 @@ from dynatui.cli import headless
 from dynatui.cli import main as cli
 from dynatui.cli.command_line import command_line
 from dynatui.fold.state import RunState
-from dynatui.knobs import info, sliders_of
+from dynatui.knobs import sliders_of
 from dynatui.prompts import load
 from dynatui.screen.desk import Desk, Step
 from dynatui.session import Session
@@ -251,10 +251,10 @@ def press(desk: Desk, key: str, state: RunState) -> None:
         "H": lambda: desk.hold("d0", 2.0, state),
     }
     for slider in sliders_of("dynatree"):
-        step = info(slider.knob).step
-        down, up = slider.caps
-        actions[down] = partial(desk.move, slider.knob, -step, state)
-        actions[up] = partial(desk.move, slider.knob, step, state)
+        step = slider.step
+        down, up = slider.keys[0], slider.keys[1]
+        actions[down] = partial(desk.move, slider.name, -step, state)
+        actions[up] = partial(desk.move, slider.name, step, state)
     actions[key]()
 
 
