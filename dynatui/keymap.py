@@ -6,7 +6,7 @@ nothing of widgets; an action is the name of a method of the app, with its argum
 
 from typing import Literal, TypeAlias, get_args
 
-from decoder.methods import METHODS, knobs_of
+from decoder.methods import METHODS
 from dynatui.keys import Group, Key, Keymap, Mode
 
 PanelName: TypeAlias = Literal["text", "tree", "curves", "race", "work", "whatif", "prompts", "log"]
@@ -32,7 +32,7 @@ def _pair(back: str, on: str) -> tuple[str, str, str, str]:
 
 def _turned_by(keys: str) -> str:
     """What two keys turn, method by method."""
-    knobs = [knob for method in METHODS.values() for knob in knobs_of(method) if knob.keys == keys]
+    knobs = [knob for method in METHODS.values() for knob in method.knobs if knob.keys == keys]
     first, *others = dict.fromkeys(knob.key_help for knob in knobs if knob.key_help)
     return "; ".join(filter(None, (first, ", ".join(others))))
 

@@ -9,7 +9,7 @@ from typing import Any
 from decoder.errors import ConfigError
 from decoder.events import OTHER_LIMITS, Limit
 from decoder.knobs import KnobInfo, KnobName, RulesName, Turnable
-from decoder.methods import METHODS, all_knobs, knobs_of
+from decoder.methods import METHODS, all_knobs
 from dynatui.clean import clean_line
 from dynatui.fold.state import RunState
 
@@ -21,8 +21,7 @@ _LONGEST_NAME = 24
 def info(name: KnobName) -> KnobInfo:
     """What is known of one knob; of a recorded one that no method has here, its name."""
     known = all_knobs().get(name)
-    shown = clean_line(name)[:_LONGEST_NAME]
-    return known or KnobInfo(name, shown, "", "real", lambda _: (0.0, 1.0))
+    return known or KnobInfo(name, clean_line(name)[:_LONGEST_NAME], "", "real", lambda _: (0.0, 1.0))
 
 
 def turns(knob: KnobInfo) -> tuple[str, str]:
@@ -38,7 +37,7 @@ def rules_of(method: str) -> RulesName | None:
 def sliders_of(method: str) -> tuple[KnobInfo, ...]:
     """The knobs of a method that have keys of their own, in the order of these."""
     rules = rules_of(method)
-    own = [knob for knob in knobs_of(METHODS[rules]) if knob.keys] if rules else []
+    own = [knob for knob in METHODS[rules].knobs if knob.keys] if rules else []
     return tuple(sorted(own, key=lambda knob: _KEYS.index(knob.keys)))
 
 

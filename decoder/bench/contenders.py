@@ -17,6 +17,7 @@ from decoder.device import Stopwatch
 from decoder.events import Round
 from decoder.knobs import Turnable
 from decoder.methods import METHODS
+from decoder.methods.adaptive import AdaptiveTree
 from decoder.models.pair import Pair
 from decoder.session.protocol import Outcome
 
@@ -24,8 +25,6 @@ PromptRead = Callable[[torch.device], None]
 """Called on a device between the prompt and the first round, outside of all that is timed."""
 BASELINE = "ar"
 """What every other contender's text and speed are compared with."""
-ADAPTIVE = frozenset({"dynatree", "auto"})
-"""The groups of adaptive trees."""
 INEXACT = "not exact"
 """The group of those that show what exactness costs."""
 
@@ -60,6 +59,11 @@ class Contender:
 
 def nothing(_device: torch.device) -> None:
     """Nobody has anything to do between the prompt and the rounds."""
+
+
+def is_adaptive(group: str) -> bool:
+    """Whether a group is a method that drafts adaptive trees."""
+    return group in METHODS and isinstance(METHODS[group].own, AdaptiveTree)
 
 
 def own(name: str, group: str, method: str, config: RunConfig, prompt_read: PromptRead = nothing) -> Contender:
@@ -100,7 +104,7 @@ def inexact(contenders: Sequence[Contender], pair: Pair) -> list[Contender]:
     return [
         replace(one, name=f"{one.name} ~", group=INEXACT, run=run(one), settings={**one.settings, "exact": False})
         for one in contenders
-        if one.group in {BASELINE, *ADAPTIVE}
+        if one.group == BASELINE or is_adaptive(one.group)
     ]
 
 

@@ -25,7 +25,7 @@ def register(method: Method) -> None:
     for what, clash in (
         ("method", {method.name} & METHODS.keys()),
         ("option", {option.name for option in method.options} & taken),
-        ("knob", {knob.name for knob in knobs_of(method) if known.get(knob.name, knob) is not knob}),
+        ("knob", {knob.name for knob in method.knobs if known.get(knob.name, knob) is not knob}),
     ):
         if clash:
             raise ValueError(f"{what} {', '.join(sorted(clash))} is another method's; give {method.name} another name")
@@ -50,14 +50,9 @@ def racing() -> tuple[str, ...]:
     return tuple(name for name, method in METHODS.items() if method.races)
 
 
-def knobs_of(method: Method) -> tuple[KnobInfo, ...]:
-    """The knobs of a method's own parameters."""
-    return method.own.knobs if method.own is not None else ()
-
-
 def all_knobs() -> Mapping[KnobName, KnobInfo]:
     """Every knob by its name, in the order of the methods."""
-    return {knob.name: knob for method in METHODS.values() for knob in knobs_of(method)}
+    return {knob.name: knob for method in METHODS.values() for knob in method.knobs}
 
 
 def require_known(names: Iterable[KnobName]) -> None:

@@ -79,6 +79,11 @@ class Method:
         """The parameter set that it obeys; None: it has no parameters."""
         return self.obeys if self.own is None else self.name
 
+    @property
+    def knobs(self) -> tuple[KnobInfo, ...]:
+        """The knobs of its own parameters."""
+        return self.own.knobs if self.own is not None else ()
+
     def open(self, pair: "Pair", prompt_ids: Sequence[int], run: Any) -> "Session":
         """A session that has read nothing yet."""
         opened = self.opened or by_rules

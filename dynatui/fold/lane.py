@@ -16,7 +16,7 @@ from decoder.analysis.tree_levels import by_depth, drafted_nodes, share_of_depth
 from decoder.append_only import Grown
 from decoder.events import Knob, Knobs, Limit, Round
 from decoder.knobs import KnobName
-from decoder.methods import METHODS, all_knobs, knobs_of
+from decoder.methods import METHODS, all_knobs
 from dynatui.clean import clean_line
 from dynatui.fold.tokens import Token, tokens_of
 
@@ -233,7 +233,7 @@ def _extended(lane: LaneState, event: Round, tally: Tally) -> Curves:
 def _knobs_of(method: str, parameters: Mapping[str, Any]) -> dict[KnobName, float]:
     """The knobs among a method's parameters; of a method that is not known here, those with a name that is."""
     rules = METHODS[method].rules if method in METHODS else None
-    known = knobs_of(METHODS[rules]) if rules else tuple(all_knobs().values())
+    known = METHODS[rules].knobs if rules else tuple(all_knobs().values())
     values = {knob.name: knob.value_of(parameters.get(knob.parameter)) for knob in known}
     return {name: float(value) for name, value in values.items() if _is_sane(value)}
 

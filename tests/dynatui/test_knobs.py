@@ -9,7 +9,7 @@ from msgspec import structs
 from decoder.config import Auto, DynaTree, Fixed, Linear, Rules, RunConfig
 from decoder.events import Knob, Knobs
 from decoder.knobs import KnobInfo, KnobName, bounds
-from decoder.methods import METHODS, all_knobs, knobs_of
+from decoder.methods import METHODS, all_knobs
 from dynatui.cli import main as cli
 from dynatui.fold.state import RunState, apply
 from dynatui.knobs import info, rules_in_force, sliders_of
@@ -48,7 +48,7 @@ def test_every_key_of_a_method_turns_a_knob_that_it_has(method: str) -> None:
 def test_every_knob_of_a_method_is_explained_in_few_words_and_set_by_an_option(name: str) -> None:
     method, options = METHODS[name], {flag for parameter in cli.command().params for flag in parameter.opts}
     set_by = {parameter: option.flag for option in method.options for parameter in option.parameters}
-    for knob in knobs_of(method):
+    for knob in method.knobs:
         assert set_by[knob.parameter] in options
         assert 5 < len(knob.meaning) <= 40
 

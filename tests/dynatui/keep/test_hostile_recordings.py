@@ -175,6 +175,11 @@ SHOWN: dict[str, list[bytes]] = {
         line(ROUND, method=HOSTILE, pieces=[HOSTILE] * 6, text=HOSTILE),
         line(END, method=HOSTILE, reason="error", error=HOSTILE),
     ],
+    "knobs and limits of a method that is not known here": [
+        line(RUN, methods={"strange": {"d0": 2.0}}),
+        line(ROUND, method="strange", limited_by=HOSTILE),
+        line(KNOB, method="strange", name=HOSTILE),
+    ],
     "names that are the same once cleaned": [
         line(RUN, methods={"a\x1b": {}, "a\u241b": {}}),
         line(ROUND, method="a\x1b"),
