@@ -36,4 +36,4 @@ def compile_rounds(engine: Engine, slots: Seats, listed: Passes, report: Report)
 
 def passes_of(run: RunConfig) -> Passes:
     """The passes of all methods of a run."""
-    return passes(tree_rule(vars(run).get(name)) for name in run.methods)
+    return passes(tree_rule(run.parameters.get(name)) for name in run.methods)

@@ -14,10 +14,10 @@ from decoder.knobs import KnobName
 
 SCHEMA = 2
 
-Limit: TypeAlias = Literal[
-    "d0", "rho_stop", "tau", "d_max", "n_max", "k", "fixed_depth", "fixed_tau", "cost", "context"
-]
-"""What may end a tree: a knob by its name, the cost of more nodes, or the models' context."""
+Limit: TypeAlias = str
+"""What may end a tree: a knob by its name, or one of `OTHER_LIMITS`."""
+OTHER_LIMITS: frozenset[Limit] = frozenset(("cost", "context"))
+"""The cost of more nodes, and the models' context."""
 
 Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=1 << 53)]
 Seconds: TypeAlias = Annotated[float, msgspec.Meta(ge=0)]

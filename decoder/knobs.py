@@ -1,36 +1,19 @@
-"""What can be turned while a run goes on: the names of all knobs, and how parameters are turned within their bounds.
+"""What a knob is: how a parameter is turned mid-run within its bounds, and how people see and write its value.
 
-Knows no method's rules: which knobs a method has, and how far each can be turned, its parameters say themselves.
+Knows no method's parameters: each parameter set lists its knobs itself.
 """
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Any, Literal, Protocol, Self, get_args
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Literal, Protocol, Self, TypeAlias
 
 from decoder.errors import require
 
-KnobName = Literal[
-    "tau_h",
-    "tau_l",
-    "d0",
-    "history",
-    "d_max",
-    "b_min",
-    "b_mid",
-    "b_max",
-    "rho_stop",
-    "rho_deep",
-    "tau",
-    "n_max",
-    "selection",
-    "k",
-    "fixed_depth",
-    "fixed_branching",
-    "fixed_tau",
-]
-KNOBS: tuple[KnobName, ...] = get_args(KnobName)
-"""Every knob. `n_max` belongs to DynaTree and to the fixed tree; of switches (`SWITCHES`), the value is a place."""
+KnobName: TypeAlias = str
+"""A knob by its name, which events and recordings carry; one name is one knob in all methods that have it."""
+RulesName: TypeAlias = str
+"""A parameter set by the name of the method that it belongs to; other methods may obey it too."""
 
 KNOB_DIGITS = 6
 """Decimals that a value keeps: no sum of steps is .9500000000000001."""
@@ -40,42 +23,104 @@ HIGHEST_DEPTH = 32
 HIGHEST_BRANCHING = 16
 HIGHEST_NODES = 1024
 """As far as these are turned, unless they began higher; a chain's length counts as a depth."""
-
-BRANCHES: tuple[KnobName, ...] = ("b_min", "b_mid", "b_max")
-"""The knobs that turn one of the three values of `branching`."""
-_FIELDS: dict[KnobName, str] = {
-    **dict.fromkeys(BRANCHES, "branching"),
-    "fixed_depth": "depth",
-    "fixed_branching": "branching",
-    "fixed_tau": "tau",
-}
-"""The parameter that a knob turns, where it has another name."""
-SWITCHES: Mapping[KnobName, tuple[object, ...]] = {"history": (False, True), "selection": ("bfs", "best")}
-"""Values of the knobs that are no numbers, each turned to by its place: history on is 1, selection best is 1."""
-_UNEVEN = frozenset[KnobName](("tau_h", "tau_l", "d0", "rho_stop", "rho_deep", "tau", "fixed_tau"))
-WHOLE = frozenset(KNOBS) - _UNEVEN - frozenset(SWITCHES)
-"""Knobs that are whole numbers."""
+MOST = 1 << 12
+"""No whole number of the rules is larger: what is kept for a tree, and counted level by level, must stay feasible."""
 
 
-def parameter_of(name: KnobName) -> str:
-    """The parameter that a knob turns."""
-    return _FIELDS.get(name, name)
+def require_feasible(given: Mapping[str, int]) -> None:
+    """Raises ConfigError where a whole number, given by its name in messages, is larger than `MOST`."""
+    for name, value in given.items():
+        require(value <= MOST, f"{name} is {value}; give {MOST} or less")
+
+
+@dataclass(frozen=True)
+class KnobInfo:
+    """One knob: the parameter that it turns, and how people see it."""
+
+    name: KnobName
+    symbol: str
+    """As in the paper."""
+    meaning: str
+    """In plain words, at most 40 characters."""
+    kind: Literal["whole", "real", "probability", "switch"]
+    """A probability is drawn on a scale from 0 to 1, whatever its bounds of the moment are."""
+    ends: Callable[[Any], tuple[float, float]]
+    """The lowest and highest value that it can be turned to while the other parameters stay; its own is among them."""
+    step: float = 1
+    coarse: float = 4
+    """The step with shift."""
+    turns: str = ""
+    """The parameter that it turns, where that has another name."""
+    part: int | None = None
+    """Which value of that parameter, where it has several."""
+    values: Mapping[str, object] = field(default_factory=dict)
+    """Of a switch: what the parameter can be, as people write it; the knob's value is the place, from 0."""
+    keys: str = ""
+    """Two keys of its own that turn it down and up, unless they are bound anew: [], {} or -=."""
+    brief: str = ""
+    """Beside its slider, of a knob with keys: its meaning in two words."""
+    key_help: str = ""
+    """Of a knob with keys: what the key map says of them."""
+
+    @property
+    def parameter(self) -> str:
+        """The parameter that it turns."""
+        return self.turns or self.name
+
+    @property
+    def integer(self) -> bool:
+        """Whether it has no values between whole numbers."""
+        return self.kind in ("whole", "switch")
+
+    @property
+    def digits(self) -> int:
+        """Decimals that it is written with."""
+        if self.integer:
+            return 0
+        return 2 if self.step >= 1 else 3
+
+    def written(self, value: float) -> str:
+        """A value as people write it: .85, 5.3, 256, on."""
+        if self.values:
+            return list(self.values)[value >= 0.5]
+        text = f"{value:.{self.digits}f}"
+        text = text.rstrip("0").rstrip(".") if "." in text else text
+        return text[1:] if text.startswith("0.") else text
+
+    def value_of(self, parameter: Any) -> Any:
+        """The knob's value where its parameter has this one; nothing is sure of what a recording gives as parameter."""
+        if self.part is not None:
+            several = isinstance(parameter, list | tuple) and len(parameter) > self.part
+            return parameter[self.part] if several else None
+        places = list(self.values.values())
+        return places.index(parameter) if parameter in places else parameter
+
+    def put(self, value: float, parameter: Any) -> Any:
+        """What its parameter becomes, from what it is, when the knob has this value."""
+        changed: Any = math.floor(value + 0.5) if self.integer else value
+        if self.values:
+            return list(self.values.values())[changed > 0]
+        if self.part is not None:
+            return (*parameter[: self.part], changed, *parameter[self.part + 1 :])
+        return changed
 
 
 @dataclass(frozen=True)
 class Turnable:
     """Parameters of which some can be turned mid-run."""
 
+    knobs: ClassVar[tuple[KnobInfo, ...]] = ()
+
     def ends(self) -> dict[KnobName, tuple[float, float]]:
         """The knobs, each with the lowest and highest value that it can be turned to while the others stay.
 
         The present value is always among them.
         """
-        return {}
+        return {knob.name: knob.ends(self) for knob in self.knobs}
 
     def has(self, name: KnobName) -> bool:
         """Whether there is such a knob here."""
-        return name in self.ends()
+        return any(knob.name == name for knob in self.knobs)
 
     def knob(self, name: KnobName) -> float:
         """The value of one knob.
@@ -84,10 +129,7 @@ class Turnable:
             ConfigError: There is no such knob here.
         """
         bounds(self, name)
-        value = getattr(self, parameter_of(name))
-        if name in SWITCHES:
-            return float(SWITCHES[name].index(value))
-        return float(value[BRANCHES.index(name)] if name in BRANCHES else value)
+        return next(float(knob.value_of(getattr(self, knob.parameter))) for knob in self.knobs if knob.name == name)
 
     def turned(self, name: KnobName, value: float) -> Self:
         """These parameters with one knob at `value`, moved to the nearest value that its bounds allow.
@@ -97,15 +139,20 @@ class Turnable:
         """
         require(not math.isnan(value), f"{name} cannot be turned to a value that is no number; give a number")
         low, high = bounds(self, name)
-        nearest: float = min(high, max(low, value))
-        changed: Any = nearest if name in _UNEVEN else math.floor(nearest + 0.5)
-        parameter = parameter_of(name)
-        if name in SWITCHES:
-            changed = SWITCHES[name][changed]
-        elif name in BRANCHES:
-            now = getattr(self, parameter)
-            changed = tuple(changed if branch == name else old for branch, old in zip(BRANCHES, now, strict=True))
-        return replace(self, **{parameter: changed})
+        return self.with_knobs({name: min(high, max(low, value))})
+
+    def with_knobs(self, values: Mapping[KnobName, float]) -> Self:
+        """These parameters with several knobs set at once, since one may be possible only beside another.
+
+        Raises:
+            ConfigError: These values are not possible.
+        """
+        changed: dict[str, Any] = {}
+        for knob in self.knobs:
+            if knob.name in values:
+                now = changed.get(knob.parameter, getattr(self, knob.parameter))
+                changed[knob.parameter] = knob.put(values[knob.name], now)
+        return replace(self, **changed)
 
 
 class Bounded(Protocol):

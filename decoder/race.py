@@ -23,14 +23,16 @@ from decoder.errors import DeviceError
 from decoder.events import End, Event, Figures, Knob, Limit, Round, Run, Start, Summary
 from decoder.forward.cpu_threads import Awake, quick_switches
 from decoder.forward.near_tie import Judge
-from decoder.methods import Method, chosen
+from decoder.methods import METHODS, chosen, require_known
+from decoder.methods.method import Method
 from decoder.models.pair import Pair
 from decoder.models.text import Pieces, TextStream, as_chat, encode_prompt, without_surrogates
-from decoder.session.knob_state import Rules, Turned
+from decoder.session.knob_state import Turned
 from decoder.session.pausing import SlowMotion, hold, takes_step
 from decoder.session.protocol import AtStage, Outcome, Prepares, Session
 from decoder.session.steering import Stage, StageName, Steering, Turn
 from decoder.tree import TokenTree
+from decoder.tree_rules import Rules
 from decoder.version import VERSION
 
 
@@ -53,6 +55,7 @@ class Lane:
 
     def turns(self, turns: tuple[Turn, ...]) -> tuple[Turn, ...]:
         """Those of the user's turns that concern the method."""
+        require_known(turn.name for turn in turns)
         return tuple(turn for turn in turns if turn.of in (None, self.method.rules))
 
 
@@ -261,6 +264,6 @@ def _judged(pair: Pair, prompt_ids: list[int], race: Race) -> dict[str, Figures]
         if index is not None:
             prefix = [*prompt_ids, *race.tallies["ar"].tokens[:index]]
             rivals = (race.tallies["ar"].tokens[index], race.tallies[name].tokens[index])
-            verdict = judge(prefix, rivals, by_module=name == "hf")
+            verdict = judge(prefix, rivals, by_module=METHODS[name].by_module)
             final[name] = msgspec.structs.replace(found, near_tie=verdict.near_tie, first_difference_gap=verdict.gap)
     return final

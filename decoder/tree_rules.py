@@ -6,10 +6,12 @@ sections 3.2 (breadth), 3.3 (depth), 3.4 (history).
 """
 
 import math
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
-from decoder.knobs import KNOB_GAP
+from decoder.events import Limit
+from decoder.knobs import KNOB_GAP, Turnable
 
 N = TypeVar("N")
 MOST_NODES = 64
@@ -101,6 +103,24 @@ def fixed_rule(deepest: int, stop: float, width: int, n_max: int) -> TreeRule[fl
         eta_d=0,
         eta_h=0,
     )
+
+
+@dataclass(frozen=True)
+class Rules(Turnable, ABC):
+    """Parameters that decide how a method's trees grow."""
+
+    @abstractmethod
+    def rule(self) -> TreeRule[float]:
+        """How trees grow."""
+
+    @abstractmethod
+    def limit(self, depth: int, chance: float) -> Limit:
+        """Which of these rules refused children to a leaf of this depth and path probability."""
+
+
+def tree_rule(parameters: Turnable | None) -> TreeRule[float] | None:
+    """How trees of these parameters grow; None for a method that drafts no tree."""
+    return parameters.rule() if isinstance(parameters, Rules) else None
 
 
 def least_probability(rule: TreeRule[Any], depth: Any, xp: Arrays = PLAIN) -> Any:

@@ -6,6 +6,7 @@ nothing of widgets; an action is the name of a method of the app, with its argum
 
 from typing import Literal, TypeAlias, get_args
 
+from decoder.methods import METHODS
 from dynatui.keys import Group, Key, Keymap, Mode
 
 PanelName: TypeAlias = Literal["text", "tree", "curves", "race", "work", "whatif", "prompts", "log"]
@@ -29,13 +30,20 @@ def _pair(back: str, on: str) -> tuple[str, str, str, str]:
     return back, on, back, on
 
 
+def _turned_by(keys: str) -> str:
+    """What two keys turn, method by method."""
+    knobs = [knob for method in METHODS.values() for knob in method.knobs if knob.keys == keys]
+    first, *others = dict.fromkeys(knob.key_help for knob in knobs if knob.key_help)
+    return "; ".join(filter(None, (first, ", ".join(others))))
+
+
 GROUPS = (
     Group(
         "Knobs",
         (
-            Key(("[", "]"), ("turn('[')", "turn(']')"), "τh", "τh down, up: where the draft is as sure as this, fewest guesses; of the fixed tree, guesses a node", _EVERYWHERE, 30, names=("tau_h_down", "tau_h_up")),
-            Key(("{", "}"), ("turn('{')", "turn('}')"), "τl", "τl down, up: where it is less sure than this, most guesses; of the fixed tree, its threshold", _EVERYWHERE, 40, names=("tau_l_down", "tau_l_up")),
-            Key(("-", "="), ("turn('-')", "turn('=')"), "D0", "D0 down, up: how deep likely paths may grow; of linear the chain's length, of the fixed tree its depth", _EVERYWHERE, 50),
+            Key(("[", "]"), ("turn('[')", "turn(']')"), "τh", _turned_by("[]"), _EVERYWHERE, 30, names=("tau_h_down", "tau_h_up")),
+            Key(("{", "}"), ("turn('{')", "turn('}')"), "τl", _turned_by("{}"), _EVERYWHERE, 40, names=("tau_l_down", "tau_l_up")),
+            Key(("-", "="), ("turn('-')", "turn('=')"), "D0", _turned_by("-="), _EVERYWHERE, 50),
             Key(("h",), ("history",), "history", "history on, off: recent rounds move D0 and τh", _EVERYWHERE, 80),
             Key(("H",), ("hold",), "hold", "hold the knob that history has moved back from where you set it", _EVERYWHERE),
             Key(("w", "W"), ("watch(1)", "watch(-1)"), "watch", "watch the next, the previous method: text, tree, curves and knobs are its", _EVERYWHERE, 65, ("next", "previous")),

@@ -8,13 +8,11 @@ from itertools import zip_longest
 from typing import TypeAlias
 
 from decoder.events import Round
+from decoder.methods import root_is_drafted
 from decoder.tree import depths, share_of_depth
 
 Levels: TypeAlias = tuple[tuple[int, int], ...]
 """(drafted, accepted) nodes at depth 1, 2, ..."""
-
-ROOT_IS_DRAFTED = frozenset({"alg1"})
-"""Methods whose node 0 is a drafted token; everywhere else it is the last committed one."""
 
 
 def depth_acceptance(parents: Sequence[int], accepted: Sequence[int], *, root_is_drafted: bool) -> float:
@@ -27,7 +25,7 @@ def by_depth(event: Round) -> Levels:
 
     Depth 1 is the first drafted level: the root's children, and the root itself where it is drafted.
     """
-    first = event.method not in ROOT_IS_DRAFTED
+    first = not root_is_drafted(event.method)
     levels = depths(event.parents)
     drafted = [0] * (max(levels) + 1)
     accepted = [0] * len(drafted)
@@ -40,7 +38,7 @@ def by_depth(event: Round) -> Levels:
 
 def drafted_nodes(event: Round) -> int:
     """Drafted nodes that this round verified."""
-    return len(event.tokens) - (event.method not in ROOT_IS_DRAFTED)
+    return len(event.tokens) - (not root_is_drafted(event.method))
 
 
 def level_by_level(totals: Levels, levels: Levels) -> Levels:

@@ -21,10 +21,10 @@ from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
 from decoder.analysis.rule_replay import Judged, Record, judged
-from decoder.analysis.tree_levels import ROOT_IS_DRAFTED
-from decoder.config import Auto, DynaTree
 from decoder.events import Round
 from decoder.knobs import KNOB_GAP
+from decoder.methods import root_is_drafted
+from decoder.methods.adaptive import AdaptiveTree
 from decoder.tree import depths
 from decoder.tree_rules import used_depth
 
@@ -159,7 +159,7 @@ class WhatIf:
         return max(places, key=lambda place: _merit(*place), default=None)
 
 
-def what_if(past: Sequence[Round], rules: DynaTree | Auto) -> WhatIf | None:
+def what_if(past: Sequence[Round], rules: AdaptiveTree) -> WhatIf | None:
     """Both tables from the newest rounds of one method; None when there is nothing to judge.
 
     Args:
@@ -171,10 +171,10 @@ def what_if(past: Sequence[Round], rules: DynaTree | Auto) -> WhatIf | None:
     if not rounds:
         return None
     record = Record(rounds)
-    return WhatIf(_grid(record, rules, "tau_h"), _grid(record, rules, "tau_l"), len(rounds), isinstance(rules, Auto))
+    return WhatIf(_grid(record, rules, "tau_h"), _grid(record, rules, "tau_l"), len(rounds), bool(rules.rule().by_cost))
 
 
-def replayed(event: Round, rules: DynaTree | Auto) -> Verdict | None:
+def replayed(event: Round, rules: AdaptiveTree) -> Verdict | None:
     """What these rules would have done in a recorded round; None for a round without DynaTree's tree.
 
     Under the rules of the record itself the verdict is the record, but for a case that an event cannot tell from
@@ -197,7 +197,7 @@ def replayed(event: Round, rules: DynaTree | Auto) -> Verdict | None:
 
 def _has_tree(event: Round) -> bool:
     """Whether the round drafted a tree by these rules, with an accepted path in it; a recording may claim anything."""
-    if event.knobs is None or event.method in ROOT_IS_DRAFTED:
+    if event.knobs is None or root_is_drafted(event.method):
         return False
     if max(depths(event.parents)) > _DEEPEST:
         return False
@@ -225,7 +225,7 @@ def _around(value: float, low: float, high: float, step: float) -> tuple[float, 
     return tuple(sorted(other if other == value else min(high, max(low, other)) for other in nearest))
 
 
-def _grid(record: Record, rules: DynaTree | Auto, down: Literal["tau_h", "tau_l"]) -> Grid:
+def _grid(record: Record, rules: AdaptiveTree, down: Literal["tau_h", "tau_l"]) -> Grid:
     value, low, high = rules.tau_h, rules.tau_l + KNOB_GAP, 1.0
     if down == "tau_l":
         value, low, high = rules.tau_l, KNOB_GAP, rules.tau_h - KNOB_GAP

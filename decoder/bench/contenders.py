@@ -12,19 +12,19 @@ import torch
 
 from decoder.analysis.metrics import Tally, tally_round
 from decoder.bench.watched import Seen, WatchedEngine, kv_bytes, waits
-from decoder.config import DynaTree, Fixed, Linear, RunConfig
+from decoder.config import RunConfig
 from decoder.device import Stopwatch
 from decoder.engine import Engine
 from decoder.events import Round
+from decoder.knobs import Turnable
 from decoder.methods import METHODS
+from decoder.methods.adaptive import AdaptiveTree
 from decoder.session.protocol import Outcome
 
 PromptRead = Callable[[torch.device], None]
 """Called on a device between the prompt and the first round, outside of all that is timed."""
 BASELINE = "ar"
 """What every other contender's text and speed are compared with."""
-ADAPTIVE = frozenset({"dynatree", "auto"})
-"""The groups of adaptive trees."""
 INEXACT = "not exact"
 """The group of those that show what exactness costs."""
 
@@ -61,6 +61,11 @@ def nothing(_device: torch.device) -> None:
     """Nobody has anything to do between the prompt and the rounds."""
 
 
+def is_adaptive(group: str) -> bool:
+    """Whether a group is a method that drafts adaptive trees."""
+    return group in METHODS and isinstance(METHODS[group].own, AdaptiveTree)
+
+
 def own(name: str, group: str, method: str, config: RunConfig, prompt_read: PromptRead = nothing) -> Contender:
     """A method of this engine with its parameters; `prompt_read` is called each time that one was."""
     parameters = METHODS[method].parameters(config)
@@ -70,36 +75,23 @@ def own(name: str, group: str, method: str, config: RunConfig, prompt_read: Prom
 def sweep(
     methods: Sequence[str],
     config: RunConfig,
-    dynatrees: dict[str, DynaTree],
-    chains: Sequence[Linear],
-    trees: Sequence[Fixed],
+    settings: Mapping[str, Mapping[str, Turnable]],
 ) -> list[Contender]:
     """Every method once with each of its settings; ar first, whether it is named or not.
 
     Args:
         methods: Names from the registry.
-        config: The length limit, and parameters of methods that are not listed below.
-        dynatrees: Settings of dynatree, by the name of their preset.
-        chains: Settings of linear.
-        trees: Settings of the fixed tree.
+        config: The length limit, and parameters of methods without settings.
+        settings: Parameters by method, then by what tells them apart in a contender's name.
     """
     found = [own(BASELINE, BASELINE, BASELINE, config)]
     for method in methods:
-        match method:
-            case "ar":
-                continue
-            case "dynatree":
-                settings = {
-                    method if len(dynatrees) == 1 else f"{method} {name}": replace(config, dynatree=rules)
-                    for name, rules in dynatrees.items()
-                }
-            case "linear":
-                settings = {f"linear {rules.k}": replace(config, linear=rules) for rules in chains}
-            case "fixed":
-                settings = {f"fixed {rules.depth}x{rules.branching}": replace(config, fixed=rules) for rules in trees}
-            case _:
-                settings = {method: config}
-        found += [own(name, method, method, config) for name, config in settings.items()]
+        if method == BASELINE:
+            continue
+        runs = {label: config.with_rules(method, rules) for label, rules in settings.get(method, {}).items()}
+        found += [
+            own(f"{method} {label}".strip(), method, method, run) for label, run in (runs or {"": config}).items()
+        ]
     return found
 
 
@@ -112,7 +104,7 @@ def inexact(contenders: Sequence[Contender], engine: Engine) -> list[Contender]:
     return [
         replace(one, name=f"{one.name} ~", group=INEXACT, run=run(one), settings={**one.settings, "exact": False})
         for one in contenders
-        if one.group in {BASELINE, *ADAPTIVE}
+        if one.group == BASELINE or is_adaptive(one.group)
     ]
 
 

@@ -3,8 +3,9 @@
 An interruption ends it early; what everyone went through until then is reported.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Generic, TypeVar
 
 from decoder.bench import report, sizes
@@ -15,13 +16,15 @@ from decoder.bench.protocol import Sample, Turn, measured, mixed, schedule, warm
 from decoder.bench.samples import Samples
 from decoder.bench.shapes import loaded_pair, random_prompt
 from decoder.bench.sizes import Size
-from decoder.config import DynaTree, Fixed, Linear, RunConfig, tree_rule
+from decoder.config import RunConfig
 from decoder.engine import Engine
 from decoder.errors import PromptError
+from decoder.knobs import Turnable
 from decoder.loading import load_pair
 from decoder.models.pair import Pair
 from decoder.models.text import encode_prompt, without_surrogates
 from decoder.session.cuda_graph.pass_sizes import passes
+from decoder.tree_rules import tree_rule
 
 Note = Callable[[str], None]
 Told = TypeVar("Told", report.Report, report.RoundsReport)
@@ -34,9 +37,8 @@ class OnTexts:
     prompts: tuple[str, ...]
     config: RunConfig
     methods: tuple[str, ...]
-    dynatrees: dict[str, DynaTree]
-    chains: tuple[Linear, ...]
-    trees: tuple[Fixed, ...]
+    settings: Mapping[str, Mapping[str, Turnable]]
+    """Parameters by method, then by what tells them apart."""
     target: str | None = None
     draft: str | None = None
     device: str = "auto"
@@ -100,12 +102,12 @@ def measure_texts(job: OnTexts, note: Note) -> Done[report.Report]:
         dtype=job.dtype,
         exact=job.exact,
         compiled=job.compiled,
-        passes=passes(map(tree_rule, (None, *job.dynatrees.values(), *job.chains, *job.trees))),
+        passes=passes(map(tree_rule, (None, *chain.from_iterable(each.values() for each in job.settings.values())))),
         report=note,
     )
     length = job.config.max_new_tokens
     pair, prompts = engine.pair, _encoded(engine.pair, job.prompts, length)
-    contenders = sweep(job.methods, job.config, job.dynatrees, job.chains, job.trees)
+    contenders = sweep(job.methods, job.config, job.settings)
     if job.exact:
         contenders += inexact(contenders, engine.fastest())
     if job.with_baselines:

@@ -1,7 +1,7 @@
 """Trees of given depth and size, as rules that grow no other while the draft is sure of itself."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from decoder.bench.contenders import BASELINE, Contender, own
 from decoder.bench.machine import begin_peak
@@ -9,6 +9,7 @@ from decoder.config import DynaTree, Fixed, RunConfig
 from decoder.errors import ConfigError
 from decoder.session.cuda_graph.pass_sizes import Passes, of_sizes
 from decoder.session.cuda_graph.static_shapes import MOST_NODES, fits
+from decoder.tree_rules import tree_rule
 
 OVERALL = 1e-9
 """Paths that are this improbable still grow."""
@@ -38,8 +39,10 @@ def contenders(config: RunConfig, sizes: Sequence[Size]) -> list[Contender]:
 def passes(config: RunConfig, sizes: Sequence[Size]) -> Passes:
     """What those rounds are made of."""
     runs = (run_of(size, config) for size in sizes)
-    rules = [(run.fixed if method == "fixed" else run.dynatree).rule() for method, run in runs]
-    return of_sizes(filter(fits, rules), (size.rows for size in sizes if size.rows <= MOST_NODES))
+    rules = (tree_rule(run.rules(method)) for method, run in runs)
+    return of_sizes(
+        (rule for rule in rules if rule and fits(rule)), (size.rows for size in sizes if size.rows <= MOST_NODES)
+    )
 
 
 def refuse_wider(sizes: Sequence[Size], vocabulary: int) -> None:
@@ -68,7 +71,7 @@ def run_of(size: Size, config: RunConfig) -> tuple[str, RunConfig]:
             f"no tree has {depth} levels in {size.rows} rows, its root among them; give DxN with D from 1 to N-1"
         )
     if depth == 1:
-        return "fixed", replace(config, fixed=Fixed(depth=1, branching=drafted, tau=0.0, n_max=drafted))
+        return "fixed", config.with_rules("fixed", Fixed(depth=1, branching=drafted, tau=0.0, n_max=drafted))
     rules = DynaTree(
         d0=depth - 1,
         d_max=depth,
@@ -80,4 +83,4 @@ def run_of(size: Size, config: RunConfig) -> tuple[str, RunConfig]:
         selection="best",
         history=False,
     )
-    return "dynatree", replace(config, dynatree=rules)
+    return "dynatree", config.with_rules("dynatree", rules)

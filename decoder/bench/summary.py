@@ -9,12 +9,13 @@ from dataclasses import dataclass
 
 import msgspec
 
-from decoder.bench.contenders import ADAPTIVE, BASELINE, INEXACT
+from decoder.bench.contenders import BASELINE, INEXACT, is_adaptive
 from decoder.bench.protocol import Sample
 from decoder.bench.samples import Measure, Samples, tokens_per_second
 from decoder.bench.statistics import Estimate, estimate, ratios
 from decoder.events import Figures
 from decoder.forward.near_tie import Verdict
+from decoder.methods import METHODS
 
 Judge = Callable[[int, Sequence[int], tuple[int, int], bool], Verdict]
 """(prompt's number, tokens before the difference, the two tokens, whether transformers wrote one) -> the verdict."""
@@ -99,9 +100,10 @@ def rows(samples: Samples, seed: int, bandwidth: Bandwidth | None) -> list[Row]:
 
 def comparisons(samples: Samples, seed: int) -> list[Comparison]:
     """What the table closes with: ar and every adaptive tree against the best of each other kind."""
-    trees = [name for name, group in samples.groups.items() if group in ADAPTIVE]
+    trees = [name for name, group in samples.groups.items() if is_adaptive(group)]
     pairs: list[tuple[str, tuple[str, ...]]] = [(BASELINE, ("generate",))]
-    kinds = ((BASELINE,), ("generate",), ("assisted",), ("linear",), ("fixed",), ("linear", "fixed"))
+    others = tuple(name for name, method in METHODS.items() if method.own is not None and not is_adaptive(name))
+    kinds = ((BASELINE,), ("generate",), ("assisted",), *((name,) for name in others), others)
     pairs += [(name, kind) for name in trees for kind in kinds]
     found = []
     for name, kind in pairs:

@@ -11,12 +11,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from decoder.config import MOST
 from decoder.deferred import imported
 from decoder.errors import DeviceError, PairError, quoted
 from decoder.forward.families.architecture import Architecture
 from decoder.forward.language_model import LanguageModel
 from decoder.forward.traits import longest_text
+from decoder.knobs import MOST
 from decoder.models.checkpoints import load_tokenizer
 from decoder.models.tokenizer import TextTokenizer
 

@@ -4,7 +4,6 @@ Both must help where something is broken, so neither lets the user's settings st
 """
 
 from contextlib import suppress
-from inspect import signature
 from typing import Any, cast
 
 import msgspec
@@ -71,7 +70,8 @@ def _in_force(live: typer.Context) -> str:
     found = settings.applied(live)
     given = live.params | settings.values(live, found)
     with settings.named(found):
-        run = request.run_config(**{name: given[name] for name in signature(request.run_config).parameters})
+        named = {name: given[name] for name in ("methods", "max_new_tokens", "seed", "chat")}
+        run = request.run_config(**named, rules=given)
     places = {name: setting.place for name, setting in found.items()}
     return settings_text.in_force(live.command, given, run, places, settings.keymap())
 

@@ -3,7 +3,7 @@
 What is measured, and how, is decided in `decoder.bench`. Imports no torch before it is known what to do.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -11,34 +11,39 @@ from typing import Any
 
 import typer
 
-from decoder.config import Fixed, Linear, RunConfig
+from decoder.config import RunConfig
 from decoder.errors import ConfigError, PromptError, quoted, require
-from decoder.methods import chosen
+from decoder.knobs import Turnable
+from decoder.methods import METHODS, chosen
 from dynatui.cli import bench_options, options, request, settings
 from dynatui.cli.bench_result import Measured, run_and_report
+from dynatui.cli.method_options import Given, expanded
 from dynatui.terminal import streams
 
-ONLY_TEXTS = ("methods", "linear", "fixed", "baselines", "hostile")
-"""Parameters that say nothing to rounds of given sizes; nor do those under these headings:"""
+ONLY_TEXTS = ("methods", "baselines", "hostile")
+"""Parameters that say nothing to rounds of given sizes; nor do sweeps and those under these headings:"""
 ABOUT_TEXTS = (options.PROMPTS, options.TREE)
 ONLY_ROUNDS = ("trees",)
 ONLY_LOADED = ("target", "draft")
 """Parameters that say nothing to random weights."""
-OF_A_METHOD = ("linear", "fixed")
-"""Parameters that say nothing where the method of this name is not measured."""
 LARGEST = 1 << 20
 """Of all numbers in lists; beyond every model's context."""
 
-app = typer.Typer()
+
+def commands() -> typer.Typer:
+    """`dynatui bench`, with the methods that there are now."""
+    app = typer.Typer()
+    places = {"sweeps": bench_options.sweeps(), "rules": bench_options.rules()}
+    measured = expanded(speed, places, [bench_options.methods(), bench_options.presets()])
+    app.callback()(bench)
+    app.command()(settings.configured(measured))
+    return app
 
 
-@app.callback()
 def bench() -> None:
     """Measure decoding speed."""
 
 
-@app.command()
-@settings.configured
 def speed(
     context: typer.Context,
     *,
@@ -52,9 +57,8 @@ def speed(
     prompt_files: options.PromptFiles = None,
     prompt_texts: options.PromptTexts = None,
     prompt_chars: bench_options.PromptChars = None,
-    methods: bench_options.Methods = bench_options.ALL_METHODS,
-    linear: bench_options.Chains = str(Linear.k),
-    fixed: bench_options.Trees = f"{Fixed.depth}x{Fixed.branching}",
+    methods: str,
+    sweeps: Given,
     trees: bench_options.Sizes = "1x2,2x4,4x8,4x16,8x32,8x64",
     context_length: bench_options.Contexts = None,
     max_new_tokens: options.MaxNewTokens = None,
@@ -63,18 +67,8 @@ def speed(
     baselines: bench_options.Baselines = True,
     hostile: bench_options.Hostile = False,
     json_file: bench_options.JsonFile = None,
-    preset: bench_options.Presets = "tuned,paper",
-    history: options.History = None,
-    tau_h: options.TauH = None,
-    tau_l: options.TauL = None,
-    d0: options.D0 = None,
-    d_max: options.DMax = None,
-    branching: options.Branching = None,
-    rho_stop: options.RhoStop = None,
-    rho_deep: options.RhoDeep = None,
-    tau: options.Tau = None,
-    n_max: options.NMax = None,
-    selection: options.Selection = None,
+    preset: str,
+    rules: Given,
 ) -> int:
     """Measure every method, and transformers' own generation, side by side on the same prompts.
 
@@ -85,10 +79,8 @@ def speed(
     with_shapes = shapes is not None
     idle = _idle_for_rounds(context, with_shapes=with_shapes) if on_rounds else _idle_for_texts(_methods(methods))
     _refuse_idle(context, idle)
-    rules = {"history": history, "tau_h": tau_h, "tau_l": tau_l, "d0": d0, "d_max": d_max, "branching": branching}
-    rules |= {"rho_stop": rho_stop, "rho_deep": rho_deep, "tau": tau, "n_max": n_max, "selection": selection}
     length = bench_options.ROUNDS if on_rounds and max_new_tokens is None else max_new_tokens
-    runs = _runs(preset, {"max_new_tokens": length, "seed": seed, **rules})
+    runs = _runs(preset, rules, max_new_tokens=length, seed=seed)
     config = next(iter(runs.values()))
     measure: Callable[[], Measured]
     if on_rounds:
@@ -113,11 +105,7 @@ def speed(
             prompts=texts,
             config=config,
             methods=_methods(methods),
-            dynatrees={name: run.dynatree for name, run in runs.items()},
-            chains=tuple(Linear(k) for (k,) in _lists("--linear", linear, example="5")),
-            trees=tuple(
-                replace(config.fixed, depth=d, branching=b) for d, b in _lists("--fixed", fixed, example="5x2")
-            ),
+            settings=_settings(runs, sweeps),
             target=target,
             draft=draft,
             device=device,
@@ -164,14 +152,19 @@ def _on_rounds(
 def _idle_for_rounds(context: typer.Context, *, with_shapes: bool) -> dict[str, str]:
     """Parameters that would say nothing, each with the reason."""
     about = {str(each.name) for each in context.command.params if getattr(each, "rich_help_panel", "") in ABOUT_TEXTS}
-    idle = {*ONLY_TEXTS, *about, *(ONLY_LOADED if with_shapes else ())}
+    idle = {*ONLY_TEXTS, *_sweeping(), *about, *(ONLY_LOADED if with_shapes else ())}
     return dict.fromkeys(idle, "beside --shapes" if with_shapes else "beside --context")
 
 
 def _idle_for_texts(methods: tuple[str, ...]) -> dict[str, str]:
     """The same where texts are measured."""
-    unmeasured = {name: f"where {name} is not measured" for name in OF_A_METHOD if name not in methods}
+    unmeasured = {name: f"where {name} is not measured" for name in _sweeping() if name not in methods}
     return dict.fromkeys(ONLY_ROUNDS, "without --context or --shapes") | unmeasured
+
+
+def _sweeping() -> list[str]:
+    """The methods whose settings are listed by an option of their name."""
+    return [name for name, method in METHODS.items() if method.sweep]
 
 
 def _refuse_idle(context: typer.Context, idle: dict[str, str]) -> None:
@@ -181,15 +174,34 @@ def _refuse_idle(context: typer.Context, idle: dict[str, str]) -> None:
             raise ConfigError(f"{parameter.opts[0]} has no effect {idle[parameter.name]}; leave it out")
 
 
-def _runs(presets: str, given: dict[str, Any]) -> dict[str, RunConfig]:
+def _runs(presets: str, rules: Given, **given: Any) -> dict[str, RunConfig]:
     """The parameters of each preset that was named."""
-    nothing: dict[str, Any] = dict.fromkeys(("methods", "chat", "k", "fixed", "auto"))
-    return {name: request.run_config(preset=name, **nothing, **given) for name in map(str.strip, presets.split(","))}
+    return {
+        name: request.run_config(methods=None, chat=None, rules={**rules, "preset": name}, **given)
+        for name in map(str.strip, presets.split(","))
+    }
+
+
+def _settings(runs: Mapping[str, RunConfig], sweeps: Given) -> dict[str, dict[str, Turnable]]:
+    """What each method is measured with, by what tells these settings apart."""
+    several, config = len(runs) > 1, next(iter(runs.values()))
+    found: dict[str, dict[str, Turnable]] = {
+        name: {preset if several else "": run.rules(name) for preset, run in runs.items()}
+        for name, method in METHODS.items()
+        if method.presets
+    }
+    for name, method in METHODS.items():
+        if method.sweep:
+            groups = _lists(f"--{name}", sweeps[name], example=method.sweep.example)
+            rules, changes = config.rules(name), method.sweep.changes
+            found[name] = {"x".join(map(str, group)): replace(rules, **changes(*group)) for group in groups}
+    return found
 
 
 def _methods(names: str) -> tuple[str, ...]:
     found = tuple(method.name for method in chosen([name.strip() for name in names.split(",")]))
-    require("hf" not in found, "hf is measured as the baseline assisted; leave it out of --methods")
+    for name in found:
+        require(not METHODS[name].by_module, f"{name} is measured as the baseline assisted; leave it out of --methods")
     return tuple(dict.fromkeys(found))
 
 

@@ -1,16 +1,14 @@
 """The options of `dynatui bench` that no other command has, and what holds where they are not given."""
 
+from inspect import Parameter
 from pathlib import Path
 from typing import Annotated
 
 from typer import Option
 
-from decoder.config import PRESETS
 from decoder.methods import METHODS
-from dynatui.cli import options
+from dynatui.cli import method_options, options
 
-ALL_METHODS = ",".join(name for name in METHODS if name != "hf")
-"""hf is among the baselines, which run without a thread of their own."""
 OTHERS = "Measurement"
 TEXT_REPEATS, ROUND_REPEATS = 3, 9
 ROUNDS = 32
@@ -28,25 +26,6 @@ Shapes = Annotated[
 PromptChars = Annotated[
     int | None,
     Option(metavar="N", min=1, rich_help_panel=options.PROMPTS, help="Only the first N characters of each prompt."),
-]
-Methods = Annotated[
-    str,
-    Option(
-        metavar="NAMES",
-        rich_help_panel=OTHERS,
-        show_default="all",
-        help=f"Which to measure beside ar, of {ALL_METHODS.replace(',', ', ')}.",
-    ),
-]
-Presets = Annotated[
-    str,
-    Option("--preset", metavar="NAMES", rich_help_panel=options.TREE, help=f"One or more of {', '.join(PRESETS)}."),
-]
-Chains = Annotated[
-    str, Option("--linear", metavar="K,K,..", rich_help_panel=OTHERS, help="Lengths of linear's chain to measure.")
-]
-Trees = Annotated[
-    str, Option("--fixed", metavar="DxB,..", rich_help_panel=OTHERS, help="Depths and branchings of fixed trees.")
 ]
 Sizes = Annotated[
     str,
@@ -102,3 +81,39 @@ JsonFile = Annotated[
         help="Add a line to FILE with every sample, all settings and the machine.",
     ),
 ]
+
+
+def all_methods() -> str:
+    """The methods that can be measured: where transformers decodes, that is among the baselines."""
+    return ",".join(name for name, method in METHODS.items() if not method.by_module)
+
+
+def methods() -> Parameter:
+    """The option that names the methods to measure."""
+    shown = Option(
+        metavar="NAMES",
+        rich_help_panel=OTHERS,
+        show_default="all",
+        help=f"Which to measure beside ar, of {all_methods().replace(',', ', ')}.",
+    )
+    return method_options.parameter("methods", str, shown, all_methods())
+
+
+def sweeps() -> list[Parameter]:
+    """The options that list settings of methods to measure."""
+    return [method_options.sweep(name, each.sweep, OTHERS) for name, each in METHODS.items() if each.sweep]
+
+
+def presets() -> Parameter:
+    """The option that names presets to measure."""
+    names = tuple(preset for method in METHODS.values() for preset in method.presets)
+    shown = Option(
+        "--preset", metavar="NAMES", rich_help_panel=options.TREE, help=f"One or more of {', '.join(names)}."
+    )
+    return method_options.parameter("preset", str, shown, ",".join(names))
+
+
+def rules() -> list[Parameter]:
+    """The options that change every preset that is measured."""
+    changing = {option.name for method in METHODS.values() if method.presets for option in method.options} - {"preset"}
+    return [method_options.declared(option) for option in method_options.every() if option.name in changing]

@@ -17,15 +17,13 @@ from typer.main import get_command
 
 import decoder
 from decoder.errors import ConfigError, DecoderError, lacks_temporary_folder, not_importable, with_short_quotes
-from dynatui.cli import admin, bench, headless, options, request, settings
+from dynatui.cli import admin, bench, headless, method_options, options, request, settings
 from dynatui.record.reader import Runs
 from dynatui.record.transcript import Transcript
 from dynatui.session import Models, Session, View
 from dynatui.terminal import streams
 
 USAGE_ERROR = DecoderError.exit_code
-
-app = typer.Typer(context_settings={"help_option_names": ["-h", "--help"]})
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -54,7 +52,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def command() -> TyperGroup:
-    """The whole command line, for those that describe it."""
+    """The whole command line, with the methods that there are now."""
+    app = typer.Typer(context_settings={"help_option_names": ["-h", "--help"]})
+    rules = map(method_options.declared, method_options.every())
+    live = method_options.expanded(watch, {"rules": rules}, [method_options.methods()])
+    app.callback(invoke_without_command=True)(settings.configured(live))
+    app.command()(settings.configured(replay))
+    app.command()(admin.config)
+    app.command()(admin.doctor)
+    app.add_typer(bench.commands(), name="bench")
     return cast("TyperGroup", get_command(app))
 
 
@@ -82,8 +88,6 @@ def _show_version(wanted: bool) -> None:  # noqa: FBT001 - typer calls it with t
         raise typer.Exit
 
 
-@app.callback(invoke_without_command=True)
-@settings.configured
 def watch(
     context: typer.Context,
     *,
@@ -96,26 +100,12 @@ def watch(
     prompt_files: options.PromptFiles = None,
     prompt_texts: options.PromptTexts = None,
     chat: options.Chat = None,
-    methods: options.Methods = None,
+    methods: str | None,
     max_new_tokens: options.MaxNewTokens = None,
     seed: options.Seed = 0,
     record: options.Record = None,
     follow: options.Follow = None,
-    preset: options.Preset = options.FIRST_PRESET,
-    history: options.History = None,
-    tau_h: options.TauH = None,
-    tau_l: options.TauL = None,
-    d0: options.D0 = None,
-    d_max: options.DMax = None,
-    branching: options.Branching = None,
-    rho_stop: options.RhoStop = None,
-    rho_deep: options.RhoDeep = None,
-    tau: options.Tau = None,
-    n_max: options.NMax = None,
-    selection: options.Selection = None,
-    k: options.ChainLength = None,
-    fixed: options.FixedTree = None,
-    auto: options.AutoBounds = None,
+    rules: method_options.Given,
     no_screen: options.Headless = False,
     as_json: options.Json = False,
     speed: options.LiveSpeed = None,
@@ -153,21 +143,7 @@ def watch(
             max_new_tokens=max_new_tokens,
             seed=seed,
             chat=chat,
-            preset=preset,
-            history=history,
-            tau_h=tau_h,
-            tau_l=tau_l,
-            d0=d0,
-            d_max=d_max,
-            branching=branching,
-            rho_stop=rho_stop,
-            rho_deep=rho_deep,
-            tau=tau,
-            n_max=n_max,
-            selection=selection,
-            k=k,
-            fixed=fixed,
-            auto=auto,
+            rules=rules,
         ),
         record=record,
         view=view,
@@ -181,8 +157,6 @@ def watch(
     return watch_on_screen(session)
 
 
-@app.command()
-@settings.configured
 def replay(
     context: typer.Context,
     path: options.RecordingFile,
@@ -214,11 +188,6 @@ def replay(
     from dynatui.screen.run import replay as replay_on_screen  # noqa: PLC0415 - imports textual
 
     return replay_on_screen(runs, view)
-
-
-app.command()(admin.config)
-app.command()(admin.doctor)
-app.add_typer(bench.app, name="bench")
 
 
 def _follow(path: Path, view: View, transcript: Transcript, *, on_screen: bool) -> int:

@@ -1,7 +1,7 @@
-"""Every option of the command line, once: its name, its help and the panel of `--help` it stands in.
+"""Every option of the command line but those of methods, once: its name, its help and the panel of `--help` it is in.
 
-Only declarations. What the values mean is decided where they are used, above all in `decoder.config`, whose checks give
-the error messages; an option that was not given is None, so that presets and defaults live in one place.
+Only declarations. What the values mean is decided where they are used; an option that was not given is None, so that
+defaults live in one place.
 """
 
 from pathlib import Path
@@ -9,10 +9,8 @@ from typing import Annotated, get_args
 
 from typer import Argument, Option
 
-from decoder.config import PRESETS, Auto, RunConfig
-from decoder.config import Selection as SelectionName
+from decoder.config import RunConfig
 from decoder.errors import ConfigError, quoted
-from decoder.methods import METHODS
 from dynatui.session import Symbols
 
 MODELS = "Models"
@@ -23,29 +21,7 @@ OUTPUT = "Without a screen"
 SCREEN = "Screen"
 DECODING = frozenset({MODELS, PROMPTS, RUN, TREE})
 """Panels whose options settle what is decoded."""
-AUTO_IS_A_METHOD = "auto is a method: --methods auto"
-"""What those are told who ask for an automatic number of nodes, as earlier versions had it."""
 _SLOWEST = 0.001
-FIRST_PRESET = next(iter(PRESETS))
-"""The preset that holds by default."""
-
-
-def _presets() -> list[str]:
-    return list(PRESETS)
-
-
-def _methods(incomplete: str) -> list[str]:
-    begun = incomplete.split(",")[:-1]
-    return [",".join([*begun, name]) for name in METHODS if name not in begun]
-
-
-def _nodes(text: str) -> int:
-    """A number of nodes."""
-    try:
-        return int(text)
-    except ValueError:
-        remedy = AUTO_IS_A_METHOD if text == "auto" else "give a whole number from 1 up"
-        raise ConfigError(f"--n-max is {quoted(text)}; {remedy}") from None
 
 
 def _live_speed(text: str) -> float:
@@ -66,10 +42,6 @@ def _speed(text: str, fastest: float) -> float:
     if not _SLOWEST <= speed <= fastest:
         raise ConfigError(f"--speed is {quoted(text)}; give {_SLOWEST} to {fastest:g}")
     return speed
-
-
-def _selections() -> list[str]:
-    return list(get_args(SelectionName))
 
 
 def _devices() -> list[str]:
@@ -143,23 +115,13 @@ Chat = Annotated[
     ),
 ]
 
-Methods = Annotated[
-    str | None,
-    Option(
-        metavar="NAMES",
-        rich_help_panel=RUN,
-        autocompletion=_methods,
-        help=f"The methods that race, of {', '.join(METHODS)}; the first is the one that is watched.",
-        show_default=", ".join(RunConfig.methods),
-    ),
-]
 MaxNewTokens = Annotated[
     int | None,
     Option(
         metavar="N",
         rich_help_panel=RUN,
         help="Most tokens that follow a prompt.",
-        show_default=str(RunConfig.max_new_tokens),
+        show_default=str(RunConfig().max_new_tokens),
     ),
 ]
 Seed = Annotated[
@@ -179,82 +141,6 @@ Follow = Annotated[
         metavar="FILE",
         rich_help_panel=RUN,
         help="Watch a recording that another process is writing, instead of decoding.",
-    ),
-]
-
-Preset = Annotated[
-    str,
-    Option(
-        metavar="NAME",
-        rich_help_panel=TREE,
-        autocompletion=_presets,
-        help="Values of DynaTree's knobs to begin with. tuned: D0, tau_h and tau_l each act. paper: as published.",
-    ),
-]
-History = Annotated[
-    bool | None,
-    Option("--history/--no-history", rich_help_panel=TREE, help="Whether past rounds move D0 and tau_h."),
-]
-TauH = Annotated[
-    float | None, Option(metavar="P", rich_help_panel=TREE, help="From this probability on the draft is confident.")
-]
-TauL = Annotated[
-    float | None, Option(metavar="P", rich_help_panel=TREE, help="Under this probability the draft is unsure.")
-]
-D0 = Annotated[float | None, Option("--d0", metavar="D", rich_help_panel=TREE, help="Base depth of the tree.")]
-DMax = Annotated[int | None, Option("--d-max", metavar="D", rich_help_panel=TREE, help="No node is deeper.")]
-Branching = Annotated[
-    str | None,
-    Option(metavar="B,B,B", rich_help_panel=TREE, help="Children where the draft is confident, in between, unsure."),
-]
-RhoStop = Annotated[
-    float | None, Option(metavar="P", rich_help_panel=TREE, help="Less probable paths are not continued.")
-]
-RhoDeep = Annotated[float | None, Option(metavar="P", rich_help_panel=TREE, help="The same, from the base depth on.")]
-Tau = Annotated[
-    float | None,
-    Option(
-        metavar="P",
-        rich_help_panel=TREE,
-        help="A lower bound on rho_stop.",
-    ),
-]
-NMax = Annotated[
-    int | None,
-    Option(
-        "--n-max",
-        metavar="N",
-        rich_help_panel=TREE,
-        parser=_nodes,
-        help="Most drafted nodes of DynaTree's tree. As many as pay: --methods auto.",
-    ),
-]
-Selection = Annotated[
-    str | None,
-    Option(
-        metavar="NAME",
-        rich_help_panel=TREE,
-        autocompletion=_selections,
-        help="Which nodes stay when there are more: bfs or best.",
-    ),
-]
-ChainLength = Annotated[int | None, Option("--k", metavar="K", rich_help_panel=TREE, help="Length of linear's chain.")]
-FixedTree = Annotated[
-    str | None,
-    Option(
-        "--fixed",
-        metavar="D,B[,P[,N]]",
-        rich_help_panel=TREE,
-        help="Depth and branching of the fixed tree, the path probability from which nodes grow, and its most nodes.",
-    ),
-]
-AutoBounds = Annotated[
-    str | None,
-    Option(
-        "--auto",
-        metavar="KNOB=X,..",
-        rich_help_panel=TREE,
-        help=f"Bounds within which auto drafts what pays, for example d0=6,b_max=4; of {', '.join(Auto().ends())}.",
     ),
 ]
 

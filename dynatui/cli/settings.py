@@ -6,7 +6,6 @@ themselves, so that there is no second list. Knows nothing of what a setting mea
 """
 
 import difflib
-import inspect
 import os
 import re
 import tomllib
@@ -23,7 +22,7 @@ import typer
 from typer.core import TyperOption
 
 from decoder.errors import ConfigError, DecoderError, quoted, shortened, with_short_quotes
-from dynatui.cli.options import AUTO_IS_A_METHOD
+from dynatui.cli import method_options
 from dynatui.files import opened
 from dynatui.keymap import KEYMAP
 from dynatui.keys import Keymap
@@ -207,7 +206,7 @@ def _from_file(path: Path, known: Mapping[str, Any]) -> dict[str, Setting]:
             msgspec.convert(value, known[key])
         except (msgspec.ValidationError, OverflowError):
             example = f': {key} = "{value}"' if known[key] is str and type(value) in (int, float) else ""
-            remedy = AUTO_IS_A_METHOD if (key, value) == ("n_max", "auto") else f"give {KINDS[known[key]]}{example}"
+            remedy = method_options.instead(key, value) or f"give {KINDS[known[key]]}{example}"
             raise ConfigError(f"{place}: {key} is {quoted(value)}; {remedy}") from None
         found[key] = Setting(key, value, place)
     return found
@@ -284,7 +283,7 @@ def _line(text: str, key: str) -> int:
 
 def kinds(live: Any) -> dict[str, Any]:
     """What type each setting has in a file: what is typed into an option as text is text there."""
-    hints = get_type_hints(inspect.unwrap(live.callback))
+    hints = get_type_hints(live.callback)
     return {key: _kind(hints[option.name]) for key, option in options_of(live).items()}
 
 

@@ -13,10 +13,10 @@ from typing import Any
 from typer.core import TyperOption
 
 from decoder.config import RunConfig
+from decoder.methods import METHODS
 from dynatui.cli.settings import KEYS, KINDS, key_of, kinds, options_of
 from dynatui.keymap import KEYMAP
 from dynatui.keys import Keymap
-from dynatui.record.command_line import auto_bounds, fixed_tree
 
 _WIDEST = 40
 _HEAD = """\
@@ -100,11 +100,12 @@ def _panel(option: TyperOption) -> str:
 
 def _effective(key: str, given: object, config: RunConfig) -> object:
     """What holds where an option was not given: the parameters know their defaults themselves."""
-    if given is None or given in ([], ()):
-        parts = (config.dynatree, config.linear, config)
-        given = next((getattr(part, key) for part in parts if hasattr(part, key)), None)
-    if key == "fixed":  # in full: what it leaves open has its usual values
-        given = fixed_tree(config.fixed)
-    if key == "auto":
-        given = auto_bounds(config.auto) or None
-    return ",".join(map(str, given)) if isinstance(given, tuple) else given
+    owner = next((name for name, method in METHODS.items() if any(each.name == key for each in method.options)), None)
+    missing = given is None or given in ([], ())
+    if owner is None:
+        found = getattr(config, key, None) if missing else given
+        return ",".join(found) if isinstance(found, tuple) else found
+    option = next(each for each in METHODS[owner].options if each.name == key)
+    if option.write and option.default is None:  # in full: what it leaves open has its usual values
+        return option.value(config.rules(owner)) or None
+    return option.value(config.rules(owner)) if missing else given

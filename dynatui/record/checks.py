@@ -10,9 +10,9 @@ from typing import assert_never
 
 from msgspec import structs
 
-from decoder.analysis.tree_levels import ROOT_IS_DRAFTED
 from decoder.errors import RecordingError
-from decoder.events import End, Event, Knob, Round, Run, Start, Summary, decode_line
+from decoder.events import OTHER_LIMITS, End, Event, Knob, Limit, Round, Run, Start, Summary, decode_line
+from decoder.methods import METHODS, all_knobs, root_is_drafted
 from decoder.schema import Upgrade
 
 MOST_METHODS = 64
@@ -79,7 +79,9 @@ class Checker:
             case Start():
                 return _beyond("prefill_s", (event.prefill_s,), 0, _LARGEST)
             case Knob():
-                return _beyond(event.name, (event.old, event.new), -_LARGEST, _LARGEST)
+                return _no_knob(event.method, event.name) or _beyond(
+                    event.name, (event.old, event.new), -_LARGEST, _LARGEST
+                )
             case End():
                 return _too_long("error", event.error or "", LONGEST_TEXT)
             case _:
@@ -119,7 +121,7 @@ def _off_the_tree(event: Round) -> str:
     """Whether the accepted nodes are no path from the root, or the committed tokens not theirs."""
     if len(event.tokens) > MOST_NODES:
         return f"a tree of {len(event.tokens)} nodes, where {MOST_NODES} are possible"
-    above = -1 if event.method in ROOT_IS_DRAFTED else 0
+    above = -1 if root_is_drafted(event.method) else 0
     for node in event.accepted:
         if event.parents[node] != above:
             return "the accepted nodes are no path from the root"
@@ -141,7 +143,19 @@ def _unbounded(event: Round) -> str:
         or _beyond("a log-probability", (min(event.logprobs), max(event.logprobs)), -_LARGEST, _ROUNDING)
         or _too_long("text", event.text, LONGEST_TEXT)
         or _too_long("a piece", max(event.pieces, key=len), LONGEST_PIECE)
+        or _no_limit(event.method, event.limited_by)
     )
+
+
+def _no_limit(method: str, limit: Limit | None) -> str:
+    return "" if limit is None or limit in OTHER_LIMITS else _no_knob(method, limit)
+
+
+def _no_knob(method: str, name: str) -> str:
+    """Methods that are known here have knobs that are known here; of others, a name is as good as another."""
+    if method in METHODS and name not in all_knobs():
+        return f"{name[:LONGEST_NAME]} is no knob"
+    return _too_long("a name", name, LONGEST_NAME)
 
 
 def _beyond(name: str, values: Iterable[float | None], low: float, high: float) -> str:

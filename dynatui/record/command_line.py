@@ -5,16 +5,14 @@ steer a terminal stands in it as an escape of the shell's. Where the run is reco
 of it. Knows option names, and nothing of the screen.
 """
 
-import re
 import shlex
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
-from typing import Any
 
-from decoder.config import PRESETS, Auto, DynaTree, Fixed, RunConfig
-from decoder.knobs import KnobName
+from decoder.config import RunConfig
+from decoder.methods import METHODS
+from decoder.methods.option import differing
 from dynatui.clean import clean_line
-from dynatui.knobs import TABLE
 from dynatui.prompts import load
 from dynatui.session import Models, Session
 
@@ -126,57 +124,17 @@ def _run(config: RunConfig, always: Collection[str]) -> Iterator[str]:
 
 
 def rule_options(config: RunConfig, always: Collection[str] = ()) -> Iterator[str]:
-    """DynaTree's nearest preset and what differs from it, then what differs from the other methods' usual values."""
-    preset = min(PRESETS, key=lambda name: len(_differing(config.dynatree, PRESETS[name])))
-    if preset != next(iter(PRESETS)) or "preset" in always:
-        yield from ("--preset", preset)
-    differing = _differing(config.dynatree, PRESETS[preset])
-    for parameter, option in _DYNATREE.items():
-        if parameter in differing or option in always:
-            yield from _dynatree(option, getattr(config.dynatree, parameter))
-    usual = RunConfig()
-    if config.linear != usual.linear or "k" in always:
-        yield from ("--k", str(config.linear.k))
-    if config.fixed != usual.fixed or "fixed" in always:
-        yield from ("--fixed", fixed_tree(config.fixed))
-    if config.auto != usual.auto or "auto" in always:
-        yield from ("--auto", auto_bounds(config.auto))
+    """Of each method that has parameters, in the order of the help: what differs from its usual ones or a preset."""
+    for name in sorted(config.parameters, key=_rank):
+        method, rules = METHODS[name], config.rules(name)
+        changed = differing(rules, method.base(rules))
+        for option in method.options:
+            differs = changed & {*option.parameters}
+            if option.default is not None:
+                differs = option.value(rules) != option.default
+            if differs or option.name in always:
+                yield from option.words(rules)
 
 
-_DYNATREE = {
-    knob.parameter: knob.option.removeprefix("--").replace("-", "_") for knob in TABLE if DynaTree().has(knob.name)
-}
-"""DynaTree's parameters and the names of their options."""
-
-
-def _differing(one: DynaTree, other: DynaTree) -> set[str]:
-    return {name for name, value in asdict(one).items() if value != asdict(other)[name]}
-
-
-def _dynatree(option: str, value: Any) -> tuple[str, ...]:
-    if option == "history":
-        return ("--history" if value else "--no-history",)
-    written = ",".join(map(str, value)) if isinstance(value, tuple) else _number(value)
-    return (f"--{option.replace('_', '-')}", written)
-
-
-def fixed_tree(fixed: Fixed) -> str:
-    """A fixed tree as its option takes it; the number of nodes where it is not the usual one."""
-    parts = [str(fixed.depth), str(fixed.branching), _number(fixed.tau)]
-    return ",".join(parts if fixed.n_max == Fixed.n_max else [*parts, str(fixed.n_max)])
-
-
-def auto_bounds(bounds: Auto) -> str:
-    """What differs from the usual bounds of `auto`, as its option takes it."""
-    usual = Auto()
-    changed = [name for name in bounds.ends() if bounds.knob(name) != usual.knob(name)]
-    return ",".join(f"{name}={_bound(name, bounds.knob(name))}" for name in changed)
-
-
-def _bound(name: KnobName, value: float) -> str:
-    return ("off", "on")[value > 0] if name == "history" else _number(value)
-
-
-def _number(value: float | str) -> str:
-    """A number that is read back as it was."""
-    return re.sub(r"\.0$", "", str(value))
+def _rank(method: str) -> int:
+    return max((option.rank for option in METHODS[method].options), default=0)

@@ -7,7 +7,7 @@ knobs. Scales are those of the rules, so that they do not move with the figures.
 import math
 from collections.abc import Sequence
 
-from decoder.config import AdaptiveTree, Fixed, Linear
+from decoder.tree_rules import tree_rule
 from dynatui.knobs import info, rules_in_force
 from dynatui.number_format import short
 from dynatui.render.chart import Axis, Flag, Line, chart, window
@@ -29,11 +29,10 @@ def scale_of(scene: Scene) -> Scale:
 
 def deepest(scene: Scene) -> float:
     """Levels that the watched method's trees may have."""
-    match rules_in_force(scene.state):
-        case AdaptiveTree(d_max=depth) | Linear(k=depth) | Fixed(depth=depth):
-            return float(depth)
-        case _:
-            return max((curve.points[-1] for curve in (scene.state.lane.curves.depth,) if curve.points), default=1.0)
+    rule = tree_rule(rules_in_force(scene.state))
+    if rule is not None:
+        return float(rule.deepest)
+    return max((curve.points[-1] for curve in (scene.state.lane.curves.depth,) if curve.points), default=1.0)
 
 
 def acceptance(scene: Scene, width: int, height: int) -> Rows:

@@ -6,8 +6,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from decoder.knobs import KNOBS, KnobName
-from dynatui.knobs import KnobInfo, info, rules_in_force
+from decoder.knobs import KnobInfo, KnobName
+from dynatui.knobs import info, rules_in_force
 from dynatui.number_format import short
 from dynatui.render.ink import Ink, Row, Rows, best, column, frame, inside
 from dynatui.render.scene import Scene
@@ -24,9 +24,6 @@ _LEAST_HELP = 3
 _NOTES = 2
 """Rows for what history does and for the comparison of A and B."""
 _LARGEST = 1e6
-_UNIT: frozenset[KnobName] = frozenset(("tau_h", "tau_l", "rho_stop", "rho_deep", "tau", "fixed_tau"))
-"""Probabilities: their scale is 0 to 1, whatever the bounds of the moment are."""
-_BRANCHES: tuple[KnobName, ...] = ("b_min", "b_mid", "b_max")
 
 
 @dataclass(frozen=True)
@@ -77,7 +74,7 @@ def hit(scene: Scene, width: int, height: int, x: int, y: int) -> tuple[KnobName
 def shown(state: RunState) -> tuple[KnobName, ...]:
     """Knobs of the watched method, in the order of the drawer."""
     rules = rules_in_force(state)
-    return tuple(name for name in KNOBS if rules is not None and rules.has(name))
+    return tuple(knob.name for knob in rules.knobs) if rules is not None else ()
 
 
 @dataclass(frozen=True)
@@ -104,11 +101,13 @@ def _columns(width: int) -> _Columns:
 
 
 def _track(name: KnobName, settings: _Settings, width: int) -> Track:
-    low, high = settings.ends[name]
-    if name in _UNIT:
-        low, high = 0.0, 1.0
-    elif name in _BRANCHES:
-        low, high = 1.0, settings.ends["b_max"][1]
+    ends = settings.ends
+    scale = [*ends[name]]
+    if info(name).kind == "probability":
+        scale = [0.0, 1.0]
+    elif info(name).part is not None:  # values of one parameter share a scale
+        scale = [end for other in ends if info(other).parameter == info(name).parameter for end in ends[other]]
+    low, high = min(scale), max(scale)
     return Track(_MARK + _SYMBOL, _columns(width).track, low, high)
 
 

@@ -7,8 +7,9 @@ import math
 from collections.abc import Mapping, Sequence
 
 from decoder.analysis.metrics import Tally, first_difference
-from decoder.analysis.tree_levels import ROOT_IS_DRAFTED, drafted_nodes
+from decoder.analysis.tree_levels import drafted_nodes
 from decoder.events import Round
+from decoder.methods import root_is_drafted
 from dynatui.number_format import percent, short
 from dynatui.render.ink import Row, Rows, fit, fitting, frame, inside, joined, share, width_of
 from dynatui.render.rounds import LEAST_SHOWN, piece_text, probability, round_of
@@ -54,7 +55,7 @@ def rivals(event: Round, token: Token) -> list[int]:
     elif event.accepted:
         parent = event.accepted[-1]
     else:
-        parent = -1 if event.method in ROOT_IS_DRAFTED else 0
+        parent = -1 if root_is_drafted(event.method) else 0
     found = [node for node in range(len(event.parents)) if event.parents[node] == parent and node not in (own, 0)]
     if parent == -1 and own is None:
         found = [0]

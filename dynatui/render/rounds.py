@@ -10,8 +10,8 @@ from collections.abc import Sequence
 
 from msgspec import structs
 
-from decoder.analysis.tree_levels import ROOT_IS_DRAFTED
 from decoder.events import Round
+from decoder.methods import root_is_drafted
 from dynatui.clean import clean_line
 from dynatui.render.scene import Scene
 from dynatui.state.repetition import FARTHEST
@@ -88,7 +88,7 @@ def path_to(event: Round, node: int) -> list[int]:
 
 def is_drafted(event: Round, node: int) -> bool:
     """Whether the node is a guess: the root is the last committed token, unless the method drafts that too."""
-    return node > 0 or event.method in ROOT_IS_DRAFTED
+    return node > 0 or root_is_drafted(event.method)
 
 
 def probability(logprob: float) -> float:

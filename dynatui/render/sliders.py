@@ -6,10 +6,10 @@ A and B compare.
 
 from dataclasses import dataclass
 
-from decoder.knobs import KnobName, bounds
+from decoder.knobs import KnobInfo, KnobName, bounds
 from dynatui.keymap import KEYMAP
 from dynatui.keys import Keymap
-from dynatui.knobs import KnobInfo, info, rules_in_force, sliders_of
+from dynatui.knobs import info, rules_in_force, sliders_of, turns
 from dynatui.number_format import short
 from dynatui.render.ink import Ink, Row, Rows, best, fit, fitting, frame, inside, width_of
 from dynatui.render.scene import Scene
@@ -27,8 +27,6 @@ _LONG = 30
 """Cells from which a slider says what it means."""
 _SHORT = 18
 """Cells from which it names its keys."""
-_UNIT: frozenset[KnobName] = frozenset(("tau_h", "tau_l", "fixed_tau"))
-"""Probabilities: their scale is 0 to 1, whatever the bounds of the moment are."""
 _LARGEST = 1e6
 
 
@@ -98,11 +96,10 @@ def _places(scene: Scene, width: int) -> list[_Place]:
         return []
     each = max(1, (width - _TAIL) // max(3, len(sliders)))
     places = []
-    for number, slider in enumerate(sliders):
-        knob = info(slider.knob)
-        label = f"{knob.symbol} {slider.meaning} " if each >= _LONG + 2 else f"{knob.symbol} "
-        keys = f"{' '.join(map(scene.keys.cap, slider.actions))} " if each >= _SHORT else ""
-        low, high = (0.0, 1.0) if slider.knob in _UNIT else bounds(rules, slider.knob)
+    for number, knob in enumerate(sliders):
+        label = f"{knob.symbol} {knob.brief} " if each >= _LONG + 2 else f"{knob.symbol} "
+        keys = f"{' '.join(map(scene.keys.cap, turns(knob)))} " if each >= _SHORT else ""
+        low, high = (0.0, 1.0) if knob.kind == "probability" else bounds(rules, knob.name)
         before = len(label) + len(keys)
         cells = max(0, each - 2 - before - _FIGURE)
         places.append(_Place(knob, label, keys, Track(number * each + before, cells, low, high), each))

@@ -3,8 +3,7 @@
 import math
 from dataclasses import dataclass
 
-from decoder.knobs import KNOB_DIGITS
-from dynatui.knobs import KnobInfo
+from decoder.knobs import KNOB_DIGITS, KnobInfo
 from dynatui.render.ink import Ink, Row, merged, share
 
 

@@ -10,10 +10,11 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from decoder.config import PRESETS, AdaptiveTree, Rules, RulesName
 from decoder.errors import ConfigError
 from decoder.events import Knob, Run
-from decoder.knobs import KNOB_DIGITS, KnobName
+from decoder.knobs import KNOB_DIGITS, KnobName, RulesName, Turnable
+from decoder.methods import METHODS
+from decoder.methods.adaptive import AdaptiveTree
 from dynatui.knobs import rules_of
 from dynatui.sources.source import KnobControls
 from dynatui.state.run_state import Record, RunState
@@ -41,8 +42,11 @@ class KnobEditor:
         self._applied: Counter[tuple[str, KnobName]] = Counter()
         """How many of these each method has applied."""
         self._steps: list[Step] = []
-        begun_with = [place for place, rules in enumerate(PRESETS.values()) if rules == controls.config.dynatree]
-        self._preset = begun_with[0] if begun_with else -1
+        self._presets = {
+            of: list(METHODS[of].presets.values()).index(rules) if rules in METHODS[of].presets.values() else -1
+            for of, rules in controls.config.parameters.items()
+        }
+        """The preset that each parameter set was turned to last; -1 for none."""
 
     def take(self, record: Record) -> None:
         """Notes which turns have come into force."""
@@ -68,7 +72,7 @@ class KnobEditor:
         of = self.of(state)
         return dict(self._wanted.get(of, {})) if of else {}
 
-    def rules(self, state: RunState) -> Rules | None:
+    def rules(self, state: RunState) -> Turnable | None:
         """The watched method's rules as they are about to be in force."""
         of = self.of(state)
         return self._rules(of, state) if of else None
@@ -114,12 +118,14 @@ class KnobEditor:
         return of is not None and self._turn_to(of, self._first.rules(of), state)
 
     def next_preset(self, state: RunState) -> str | None:
-        """Turns DynaTree's knobs to those of the next preset; its name, or None where another method is watched."""
-        if self.of(state) != "dynatree":
+        """Turns all knobs to those of the next preset; its name, or None where the watched method has no presets."""
+        of = self.of(state)
+        if of is None or not METHODS[of].presets:
             return None
-        self._preset = (self._preset + 1) % len(PRESETS)
-        name, rules = list(PRESETS.items())[self._preset]
-        self._turn_to("dynatree", rules, state)
+        presets = list(METHODS[of].presets.items())
+        self._presets[of] = (self._presets[of] + 1) % len(presets)
+        name, rules = presets[self._presets[of]]
+        self._turn_to(of, rules, state)
         return name
 
     def _hold(self, values: Mapping[KnobName, float], state: RunState) -> None:
@@ -128,7 +134,7 @@ class KnobEditor:
         if of is not None:
             self._step(of, [({"history": 0.0}, False), (values, True)], state)
 
-    def _rules(self, of: RulesName, state: RunState) -> Rules:
+    def _rules(self, of: RulesName, state: RunState) -> Turnable:
         rules = self._controls.config.rules(of)
         lane = state.lane if rules_of(state.watched) == of else state.lanes.get(of)
         if isinstance(rules, AdaptiveTree) and lane is not None and lane.knobs is not None:
@@ -139,7 +145,7 @@ class KnobEditor:
             rules = rules.turned(name, value)
         return rules
 
-    def _turn_to(self, of: RulesName, rules: Rules, state: RunState) -> bool:
+    def _turn_to(self, of: RulesName, rules: Turnable, state: RunState) -> bool:
         """Twice over, since a knob may stand in the way of one that comes before it."""
         values = {name: rules.knob(name) for name in rules.ends()}
         return self._step(of, [(values, False), (values, False)], state)

@@ -8,8 +8,8 @@ from dataclasses import replace
 from typing import Generic, TypeVar
 
 from decoder.analysis.what_if import WhatIf, what_if
-from decoder.config import Auto, DynaTree
 from decoder.knobs import KnobName
+from decoder.methods.adaptive import AdaptiveTree
 from decoder.session.steering import Stage
 from dynatui.gpu import GpuLoad, open_meter
 from dynatui.knobs import rules_in_force
@@ -94,7 +94,7 @@ class SceneBuilder:
     def _what_if(self) -> WhatIf | None:
         state = self._event_reader.viewpoint.state
         rules = rules_in_force(state)
-        if not isinstance(rules, DynaTree | Auto):
+        if not isinstance(rules, AdaptiveTree):
             return None
         # What a round lacks can be told apart only under the rules that it obeyed.
         changes = state.lane.changes

@@ -9,9 +9,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias, get_args
 
-from decoder.analysis.tree_levels import ROOT_IS_DRAFTED, depth_acceptance, drafted_nodes
-from decoder.config import DynaTree
+from decoder.analysis.tree_levels import depth_acceptance, drafted_nodes
 from decoder.events import Event, Knob, Round, Run
+from decoder.methods import root_is_drafted
+from decoder.methods.adaptive import AdaptiveTree
 from decoder.tree_rules import used_depth
 
 Break: TypeAlias = Literal["rejected", "full", "bound", "under", "difference"]
@@ -191,13 +192,12 @@ def _begun(run: Run, chosen: str) -> Watch:
         raced="ar" in run.methods and watched != "ar",
         n_max=_whole(own.get("n_max")),
         d_max=_whole(own.get("d_max")),
-        window=max(1, window) if window is not None else DynaTree.window,
+        window=max(1, window) if window is not None else AdaptiveTree.window,
     )
 
 
 def _share(event: Round) -> float:
-    rooted = event.method in ROOT_IS_DRAFTED
-    return depth_acceptance(event.parents, event.accepted, root_is_drafted=rooted)
+    return depth_acceptance(event.parents, event.accepted, root_is_drafted=root_is_drafted(event.method))
 
 
 def _whole(value: Any) -> int | None:

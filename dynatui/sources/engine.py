@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from decoder.config import RulesName, RunConfig
+from decoder.config import RunConfig
 from decoder.errors import DecoderError, RecordingError, not_importable
 from decoder.events import Event, Round
-from decoder.knobs import KnobName
+from decoder.knobs import KnobName, RulesName
 from decoder.session.steering import Stage, Steering
 from dynatui.record.recording import Recorder, numbered_run
 from dynatui.session import Session

@@ -7,8 +7,8 @@ in, so nothing is lost and neither side waits. Commands go the other way.
 from pathlib import Path
 from typing import Protocol
 
-from decoder.config import RulesName, RunConfig
-from decoder.knobs import KnobName
+from decoder.config import RunConfig
+from decoder.knobs import KnobName, RulesName
 from decoder.session.steering import Stage
 from dynatui.session import Session
 from dynatui.sources.breakpoints import Conditions

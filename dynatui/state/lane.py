@@ -6,7 +6,7 @@ Every method of a race has a state of its own, so that any of them can be watche
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, get_args
+from typing import Any
 
 import msgspec
 from msgspec import structs
@@ -15,7 +15,8 @@ from decoder.analysis.metrics import Tally
 from decoder.analysis.tree_levels import by_depth, drafted_nodes
 from decoder.append_only import Grown
 from decoder.events import Knob, Knobs, Limit, Round
-from decoder.knobs import SWITCHES, KnobName
+from decoder.knobs import KnobName
+from decoder.methods import METHODS, all_knobs
 from decoder.tree import share_of_depth
 from dynatui.clean import clean_line
 from dynatui.state.tokens import Token, tokens_of
@@ -29,7 +30,6 @@ _MOST_MARKS = 32
 _MOST_CHANGES = 200
 _LARGEST = 1e6
 _LONGEST_WINDOW = 1000
-_KNOBS: tuple[KnobName, ...] = get_args(KnobName)
 
 
 class Curve(msgspec.Struct, frozen=True):
@@ -232,16 +232,11 @@ def _extended(lane: LaneState, event: Round, tally: Tally) -> Curves:
 
 
 def _knobs_of(method: str, parameters: Mapping[str, Any]) -> dict[KnobName, float]:
-    """The knobs among a method's parameters."""
-    own: dict[str, Any] = dict(parameters)
-    if method == "fixed":
-        tau = own.pop("tau", None)
-        own |= {"fixed_depth": own.get("depth"), "fixed_branching": own.get("branching"), "fixed_tau": tau}
-    branching = own.get("branching")
-    if isinstance(branching, list | tuple):
-        own |= zip(("b_min", "b_mid", "b_max"), branching, strict=False)
-    own |= {name: values.index(own[name]) for name, values in SWITCHES.items() if own.get(name) in values}
-    return {name: float(own[name]) for name in _KNOBS if _is_sane(own.get(name))}
+    """The knobs among a method's parameters; of a method that is not known here, those with a name that is."""
+    rules = METHODS[method].rules if method in METHODS else None
+    known = METHODS[rules].knobs if rules else tuple(all_knobs().values())
+    values = {knob.name: knob.value_of(parameters.get(knob.parameter)) for knob in known}
+    return {name: float(value) for name, value in values.items() if _is_sane(value)}
 
 
 def _is_sane(value: object) -> bool:

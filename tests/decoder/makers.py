@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig
 
-from decoder import RunConfig, decode, load_pair
+from decoder import RunConfig, decode, load_pair, methods
 from decoder.config import Rules
 from decoder.engine import Engine
 from decoder.events import End, Event, Figures, Knob, Round, Summary
@@ -20,7 +20,7 @@ from tests.reference import Oracle
 
 T = TypeVar("T")
 
-METHODS = ("dynatree", "auto", "ar", "linear", "fixed", "alg1", "hf")
+METHODS = tuple(methods.METHODS)
 
 DTYPES = {"float32": torch.float32, "float64": torch.float64, "bfloat16": torch.bfloat16}
 

@@ -9,9 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from decoder.config import MOST, PRESETS, Auto, DynaTree, Fixed, Linear, RunConfig
+from decoder.config import PRESETS, Auto, DynaTree, Fixed, Linear, RunConfig
 from decoder.errors import ConfigError, DecoderError
-from decoder.knobs import KNOB_GAP, KNOBS, KnobName, Turnable, bounds
+from decoder.knobs import KNOB_GAP, MOST, KnobName, Turnable, bounds
+from decoder.methods import all_knobs
+
+KNOBS = tuple(all_knobs())
 
 OUTSIDE: dict[str, dict[str, Any]] = {
     "d0 under 1": {"d0": 0.9},
@@ -193,21 +196,21 @@ def test_a_branch_is_turned_between_its_neighbours() -> None:
 
 def test_a_knob_of_several_parameter_sets_is_turned_in_all_unless_one_is_named() -> None:
     config = RunConfig().turned("n_max", 17).turned("d0", 3)
-    assert (config.dynatree.n_max, config.fixed.n_max, config.linear) == (17, 17, Linear())
-    assert (config.dynatree.d0, config.auto.d0) == (3, 3)
+    assert (config.of(DynaTree).n_max, config.of(Fixed).n_max, config.of(Linear)) == (17, 17, Linear())
+    assert (config.of(DynaTree).d0, config.of(Auto).d0) == (3, 3)
 
 
 def test_the_fixed_tree_s_threshold_is_its_own() -> None:
     """DynaTree's may be 0 where the fixed tree must not grow everything."""
     config = RunConfig().turned("tau", 0.3).turned("fixed_tau", 0.2)
-    assert (config.dynatree.tau, config.fixed.tau) == (0.3, 0.2)
+    assert (config.of(DynaTree).tau, config.of(Fixed).tau) == (0.3, 0.2)
     assert (config.knob("tau"), config.knob("fixed_tau")) == (0.3, 0.2)
 
 
 def test_a_knob_can_be_turned_in_one_parameter_set_alone() -> None:
     config = RunConfig().turned("d0", 2, "auto")
-    assert (config.auto, config.dynatree) == (Auto(d0=2), RunConfig().dynatree)
-    assert RunConfig().turned("n_max", 9, "fixed").fixed == Fixed(n_max=9)
+    assert (config.of(Auto), config.of(DynaTree)) == (Auto(d0=2), RunConfig().of(DynaTree))
+    assert RunConfig().turned("n_max", 9, "fixed").of(Fixed) == Fixed(n_max=9)
 
 
 def test_a_parameter_set_without_a_knob_cannot_be_turned_by_it() -> None:
@@ -216,7 +219,7 @@ def test_a_parameter_set_without_a_knob_cannot_be_turned_by_it() -> None:
 
 
 def test_auto_has_wide_bounds_and_no_number_of_nodes() -> None:
-    rules = RunConfig().auto
+    rules = RunConfig().of(Auto)
     assert (rules.d0, rules.d_max, rules.rho_stop, rules.tau, rules.history) == (8, 12, 0, 0, True)
     assert not rules.has("n_max")
 
@@ -228,7 +231,7 @@ def test_no_number_of_nodes_is_refused(rules: Callable[..., Turnable]) -> None:
 
 
 def test_a_run_begins_with_the_first_preset() -> None:
-    assert next(iter(PRESETS.items())) == ("tuned", RunConfig().dynatree)
+    assert next(iter(PRESETS.items())) == ("tuned", RunConfig().of(DynaTree))
     assert list(PRESETS) == ["tuned", "paper"]
 
 

@@ -9,7 +9,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from decoder.config import Auto, DynaTree, Fixed, Linear, Rules
+from decoder.config import AdaptiveTree, Auto, DynaTree, Fixed, Linear, Rules
 from decoder.session.cuda_graph.device_state import XP, DeviceRule
 from decoder.tree_rules import adapted, breadth, least_probability
 
@@ -35,6 +35,7 @@ def grows(rules: Rules, depth: int, chance: float) -> bool:
         case Fixed(depth=deepest, tau=tau):
             return depth < deepest and chance >= tau
         case _:
+            assert isinstance(rules, AdaptiveTree)
             deep_enough = depth >= math.floor(rules.d0 + 0.5)
             likely = chance >= rules.rho_stop and chance >= rules.tau
             return depth < rules.d_max and likely and (not deep_enough or chance >= rules.rho_deep)
@@ -48,6 +49,7 @@ def children(rules: Rules, confidence: float) -> int:
         case Fixed(branching=branching):
             return branching
         case _:
+            assert isinstance(rules, AdaptiveTree)
             low, mid, high = rules.branching
             return low if confidence >= rules.tau_h else high if confidence < rules.tau_l else mid
 

@@ -8,17 +8,25 @@ from msgspec import structs
 
 from decoder.config import Auto, DynaTree, Fixed, Linear, Rules, RunConfig
 from decoder.events import Knob, Knobs
-from decoder.knobs import KNOBS, SWITCHES, KnobName, bounds
-from decoder.methods import METHODS
+from decoder.knobs import KnobInfo, KnobName, bounds
+from decoder.methods import METHODS, all_knobs
 from dynatui.cli import main as cli
-from dynatui.knobs import TABLE, info, rules_in_force, sliders_of
+from dynatui.knobs import info, rules_in_force, sliders_of
 from dynatui.state.run_state import RunState, apply
 from tests.dynatui.scripted_runs import run, tree_round
 
+KNOBS = tuple(all_knobs().values())
 
-def test_every_knob_is_in_the_table_once_and_in_order() -> None:
-    assert tuple(knob.name for knob in TABLE) == KNOBS
+
+def test_a_knob_is_found_by_its_name() -> None:
+    assert [info(knob.name) for knob in KNOBS] == [*KNOBS]
     assert info("tau_h").symbol == "τh"
+
+
+def test_a_recorded_knob_that_no_method_has_is_called_by_its_name() -> None:
+    assert info("volume").symbol == "volume"
+    assert info("\x1b[2J").symbol == "␛[2J"
+    assert len(info("v" * 999).symbol) < 30
 
 
 @pytest.mark.parametrize("rules", [DynaTree(), Auto(), Linear(), Fixed()])
@@ -30,25 +38,27 @@ def test_no_two_knobs_of_a_method_are_called_the_same(rules: Rules) -> None:
 @pytest.mark.parametrize("method", METHODS)
 def test_every_key_of_a_method_turns_a_knob_that_it_has(method: str) -> None:
     rules = METHODS[method].rules
-    caps = [cap for slider in sliders_of(method) for cap in slider.caps]
+    caps = [cap for slider in sliders_of(method) for cap in slider.keys]
     assert len(set(caps)) == len(caps)
-    assert all(rules and RunConfig().rules(rules).has(slider.knob) for slider in sliders_of(method))
+    assert all(rules and RunConfig().rules(rules).has(slider.name) for slider in sliders_of(method))
     assert (rules is None) == (sliders_of(method) == ())
 
 
-@pytest.mark.parametrize("knob", TABLE, ids=lambda knob: knob.name)
-def test_a_knob_is_explained_in_few_words_and_has_an_option(knob: Any) -> None:
-    options = {option for parameter in cli.command().params for option in parameter.opts}
-    assert knob.option in options
-    assert 5 < len(knob.meaning) <= 40
+@pytest.mark.parametrize("name", [name for name, method in METHODS.items() if method.own])
+def test_every_knob_of_a_method_is_explained_in_few_words_and_set_by_an_option(name: str) -> None:
+    method, options = METHODS[name], {flag for parameter in cli.command().params for flag in parameter.opts}
+    set_by = {parameter: option.flag for option in method.options for parameter in option.parameters}
+    for knob in method.knobs:
+        assert set_by[knob.parameter] in options
+        assert 5 < len(knob.meaning) <= 40
 
 
-@pytest.mark.parametrize("knob", TABLE, ids=lambda knob: knob.name)
-def test_a_step_moves_a_knob_and_a_coarse_one_moves_it_further(knob: Any) -> None:
+@pytest.mark.parametrize("knob", KNOBS, ids=lambda knob: knob.name)
+def test_a_step_moves_a_knob_and_a_coarse_one_moves_it_further(knob: KnobInfo) -> None:
     config = RunConfig()
     low, high = bounds(config, knob.name)
     assert 0 < knob.step <= high - low
-    assert knob.coarse > knob.step or knob.name in SWITCHES
+    assert knob.coarse > knob.step or knob.values
     turned = config.turned(knob.name, low).turned(knob.name, low + knob.step)
     assert turned.knob(knob.name) == pytest.approx(low + knob.step)
     assert not knob.integer or knob.step == int(knob.step)

@@ -2,9 +2,9 @@
 
 from contextlib import suppress
 
-from decoder.config import AdaptiveTree
 from decoder.methods import METHODS
-from dynatui.knobs import info, sliders_of
+from decoder.methods.adaptive import AdaptiveTree
+from dynatui.knobs import info, sliders_of, turns
 from dynatui.render.drawer import shown
 from dynatui.render.words import moved_back
 from dynatui.screen.knob_editor import KnobEditor
@@ -20,15 +20,14 @@ def turn(screen: Screen, cap: str) -> None:
     if not (editor := _editor(screen)):
         return
     method = editor.watched(screen.viewpoint.newest)
-    slider = next((each for each in sliders_of(method) if cap in each.caps), None)
-    if slider is None:
-        keys = {each.knob: " ".join(map(screen.scene.keys.cap, each.actions)) for each in sliders_of(method)}
-        others = ", ".join(f"{caps} {info(knob).symbol}" for knob, caps in keys.items())
+    knob = next((each for each in sliders_of(method) if cap in each.keys), None)
+    if knob is None:
+        keys = {each.symbol: " ".join(map(screen.scene.keys.cap, turns(each))) for each in sliders_of(method)}
+        others = ", ".join(f"{caps} {symbol}" for symbol, caps in keys.items())
         none = f"{method} has no knobs; {_key(screen, 'watch(1)')} watches another method"
         screen.show_note(f"{method} has no such knob; its own: {others}" if others else none)
         return
-    step = info(slider.knob).step
-    editor.move(slider.knob, -step if cap == slider.caps[0] else step, screen.viewpoint.newest)
+    editor.move(knob.name, -knob.step if cap == knob.keys[0] else knob.step, screen.viewpoint.newest)
     screen.draw(everything=True)
 
 
@@ -142,7 +141,8 @@ def preset(screen: Screen) -> None:
     if editor := _editor(screen):
         name = editor.next_preset(screen.viewpoint.newest)
         method = editor.watched(screen.viewpoint.newest)
-        others = f"presets are values of dynatree's knobs, and {method} is watched"
+        whose = " and ".join(name for name, each in METHODS.items() if each.presets)
+        others = f"presets are values of {whose}'s knobs, and {method} is watched"
         screen.show_note(f"knobs of the preset {name}; {_key(screen, 'undo')} undoes" if name else others)
 
 

@@ -28,7 +28,7 @@ from decoder.config import DynaTree, Fixed, Linear, RunConfig
 from decoder.device import device_name
 from decoder.engine import Engine
 from decoder.errors import PromptError
-from decoder.methods import Method
+from decoder.methods.method import Method
 from decoder.session.protocol import Outcome
 from decoder.session.steering import Turn
 from decoder.tree import TokenTree
@@ -43,9 +43,11 @@ def on_texts(pair: tiny.TinyPair, **changes: Any) -> OnTexts:
         "prompts": ("The tree grows", "A small model guesses"),
         "config": CONFIG,
         "methods": ("dynatree", "ar", "linear", "fixed", "alg1"),
-        "dynatrees": {"paper": DynaTree()},
-        "chains": (Linear(2), Linear(3)),
-        "trees": (Fixed(2, 2),),
+        "settings": {
+            "dynatree": {"": DynaTree()},
+            "linear": {"2": Linear(2), "3": Linear(3)},
+            "fixed": {"2x2": Fixed(2, 2)},
+        },
         "target": str(pair.target),
         "draft": str(pair.draft),
         "device": "cpu",
@@ -211,7 +213,7 @@ def test_assistants_settings_stay_as_they_were(lab: Lab) -> None:
 
 def test_the_prompts_time_is_no_decode_time(lab: Lab) -> None:
     pair: Engine = lab.loaded(lab.pair("neox"), "float32")
-    for contender in [*sweep((), CONFIG, {}, (), ()), *baselines(pair.pair, 4)]:
+    for contender in [*sweep((), CONFIG, {}), *baselines(pair.pair, 4)]:
         start = time.perf_counter()
         tally = contender.run(pair, list(range(100))).tally
         assert 0 < (tally.prefill_s or 0) + tally.decode_s <= time.perf_counter() - start
@@ -268,7 +270,7 @@ class Ahead:
 @pytest.fixture
 def ahead(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> Trial:
     session: Any = Ahead()
-    method = Method("ar", "", None, lambda *_: session)
+    method = Method("ar", "", opened=lambda *_: session)
     monkeypatch.setattr("decoder.bench.contenders.METHODS", {"ar": method})
     return decoded(lab.loaded(lab.pair("neox"), "float32"), [1, 2, 3], "ar", CONFIG)
 
@@ -296,7 +298,8 @@ def test_an_accelerator_is_warmed_up_on_every_prompt_and_the_longest_first(kind:
 
 
 def test_every_preset_is_a_dynatree_of_its_own() -> None:
-    found = sweep(("ar", "dynatree"), CONFIG, {"paper": DynaTree(), "shallow": DynaTree(d0=1, d_max=2)}, (), ())
+    settings = {"dynatree": {"paper": DynaTree(), "shallow": DynaTree(d0=1, d_max=2)}}
+    found = sweep(("ar", "dynatree"), CONFIG, settings)
     assert [contender.name for contender in found] == ["ar", "dynatree paper", "dynatree shallow"]
     assert {contender.group for contender in found[1:]} == {"dynatree"}
     assert found[2].settings["d_max"] == 2

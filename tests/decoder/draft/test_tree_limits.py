@@ -3,13 +3,13 @@
 import random
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, get_args
+from typing import Any
 
 import pytest
 
 from decoder import DynaTree, Fixed, Linear, RunConfig, decode
 from decoder.config import Auto, Rules
-from decoder.events import Limit
+from decoder.events import OTHER_LIMITS, Limit
 from decoder.race import limited_by
 from decoder.tree import TokenTree
 from decoder.tree_rules import least_probability
@@ -58,7 +58,17 @@ def test_the_rule_that_ended_a_path_is_named(
 
 
 def test_these_cases_name_every_limit() -> None:
-    assert {expected for *_, expected in LIMITS.values()} == set(get_args(Limit))
+    assert {expected for *_, expected in LIMITS.values()} == {
+        "d_max",
+        "d0",
+        "n_max",
+        "rho_stop",
+        "tau",
+        "k",
+        "fixed_depth",
+        "fixed_tau",
+        *OTHER_LIMITS,
+    }
 
 
 def test_of_several_leaves_the_most_probable_one_counts() -> None:

@@ -6,9 +6,9 @@ import pytest
 import torch
 from transformers import GPTNeoConfig, Qwen3Config
 
-from decoder.config import MOST
 from decoder.forward.context_probe import has_room
 from decoder.forward.language_model import LanguageModel
+from decoder.knobs import MOST
 from tests import tiny
 
 LENGTH = 64

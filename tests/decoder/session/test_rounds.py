@@ -15,14 +15,13 @@ import pytest
 import torch
 from transformers import AutoTokenizer
 
-from decoder import DynaTree, Fixed, RunConfig, Steering, decode
+from decoder import DynaTree, Fixed, Linear, RunConfig, Steering, decode
 from decoder.analysis.metrics import fold
-from decoder.config import MOST
 from decoder.draft.model_proposer import ModelProposer
 from decoder.errors import ConfigError, DeviceError, ModelError, PromptError
 from decoder.events import End, Event, Round, Run, Start, Summary, decode_line, encode
 from decoder.forward.near_tie import judged
-from decoder.knobs import KnobName
+from decoder.knobs import MOST, KnobName
 from decoder.session.host import HostSession
 from decoder.tree import depths
 from tests.decoder.makers import METHODS, Lab, Played, host_session
@@ -367,7 +366,7 @@ def test_turned_knobs_leave_the_text_alone(lab: Lab, turns: list[tuple[KnobName,
 
 
 def test_a_turned_knob_is_told_before_its_first_round(lab: Lab) -> None:
-    config = replace(CONFIG, methods=("dynatree",), dynatree=replace(LIVELY, history=False))
+    config = replace(CONFIG, methods=("dynatree",)).with_rules("dynatree", replace(LIVELY, history=False))
     played = steered(lab, config, 4, lambda steering: steering.turn("tau_h", 0.6))
     (knob,) = played.turned("dynatree", "user")
     assert (knob.round, knob.name, knob.old, knob.new) == (4, "tau_h", 0.9, 0.6)
@@ -378,7 +377,7 @@ def test_a_turned_knob_is_told_before_its_first_round(lab: Lab) -> None:
 
 
 def test_a_knob_turned_beyond_its_bounds_tells_the_value_that_it_took(lab: Lab) -> None:
-    config = replace(CONFIG, methods=("dynatree",), dynatree=replace(LIVELY, history=False))
+    config = replace(CONFIG, methods=("dynatree",)).with_rules("dynatree", replace(LIVELY, history=False))
     played = steered(lab, config, 1, lambda steering: steering.turn("d0", 99))
     (knob,) = played.turned("dynatree", "user")
     assert (knob.old, knob.new) == (5.0, 7.0)
@@ -529,7 +528,12 @@ def test_trees_are_as_deep_as_the_context_allows_and_no_deeper(lab: Lab, method:
     tree = DynaTree(rho_stop=0, rho_deep=0, tau=0, n_max=20, history=False)
     config = RunConfig((method,), 12, dynatree=tree, fixed=Fixed(tau=0, n_max=20))
     played = lab.play(pair, "float64", prompt, config)
-    parameters: dict[str, Any] = {"dynatree": tree, "alg1": tree, "fixed": config.fixed, "linear": config.linear}
+    parameters: dict[str, Any] = {
+        "dynatree": tree,
+        "alg1": tree,
+        "fixed": config.of(Fixed),
+        "linear": config.of(Linear),
+    }
     ids = lab.prompt_tokens(pair, prompt)
     check(played.rounds(method), simulate(lab.oracle(pair, "float64"), ids, method, parameters[method], 12))
     for event in played.rounds(method):

@@ -8,10 +8,12 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from decoder import DynaTree, Fixed, Linear, RunConfig, Steering, decode
-from decoder.config import Auto, Selection
+from decoder.config import Auto
 from decoder.errors import ConfigError
 from decoder.events import Event, Knob, Round
-from decoder.knobs import KNOBS, KnobName
+from decoder.knobs import KnobName
+from decoder.methods import all_knobs
+from decoder.methods.dynatree import Selection
 from decoder.tree import depths
 from tests.decoder.makers import METHODS, Lab, Played
 from tests.decoder.session.test_whole_rounds import check
@@ -25,7 +27,7 @@ Turns = Mapping[int, Sequence[tuple[KnobName, float]]]
 
 
 def rules_of(config: RunConfig, method: str) -> DynaTree | Linear | Fixed:
-    return config.linear if method == "linear" else config.fixed if method == "fixed" else config.dynatree
+    return config.of(Linear) if method == "linear" else config.of(Fixed) if method == "fixed" else config.of(DynaTree)
 
 
 def steered(lab: Lab, name: str, dtype: str, config: RunConfig, turns: Turns) -> Played:
@@ -55,14 +57,14 @@ OWN: dict[str, tuple[KnobName, ...]] = {
 }
 
 
-@pytest.mark.parametrize("name", KNOBS)
+@pytest.mark.parametrize("name", all_knobs())
 def test_the_methods_that_have_a_knob_and_no_others_tell_that_it_was_turned(lab: Lab, name: KnobName) -> None:
     config = RunConfig(METHODS, 24, dynatree=DynaTree())
     played = steered(lab, "neox", "float32", config, {1: [(name, 1.0)]})
     for method in METHODS:
         told = [(event.name, event.new) for event in played.turned(method, "user")]
         turned = config.turned(name, 1)
-        rules = turned.auto if method == "auto" else rules_of(turned, method)
+        rules = turned.of(Auto) if method == "auto" else rules_of(turned, method)
         assert told == ([(name, rules.knob(name))] if name in OWN[method] else [])
 
 
@@ -135,8 +137,8 @@ def test_several_turns_of_one_round_act_in_their_order(lab: Lab) -> None:
 @pytest.mark.parametrize("selection", ["bfs", "best"])
 @pytest.mark.parametrize("method", TREES)
 def test_trees_may_outgrow_the_room_that_they_began_with(lab: Lab, method: str, selection: Selection) -> None:
-    tree = replace(SMALL.dynatree, selection=selection, history=False, rho_stop=0, rho_deep=0, tau=0, d0=2, d_max=3)
-    config = replace(SMALL, methods=(method,), dynatree=tree)
+    tree = replace(SMALL.of(DynaTree), selection=selection, history=False, rho_stop=0, rho_deep=0, tau=0, d0=2, d_max=3)
+    config = replace(SMALL, methods=(method,)).with_rules("dynatree", tree)
     more: list[tuple[KnobName, float]] = [("n_max", 300), ("b_max", 16), ("b_mid", 16), ("b_min", 16), ("tau", 0)]
     more += [("fixed_branching", 16), ("k", 32)]
     played = steered(lab, "neox", "float32", config, {2: more, 4: [("d_max", 12), ("d0", 11), ("n_max", 1024)]})
@@ -171,7 +173,9 @@ def test_what_is_no_number_is_refused_before_it_reaches_the_engine() -> None:
 
 
 values = st.one_of(st.floats(allow_nan=False), st.floats(-0.2, 1.2), st.integers(-1, 40).map(float))
-anything = st.dictionaries(st.integers(0, 9), st.lists(st.tuples(st.sampled_from(KNOBS), values), max_size=4))
+anything = st.dictionaries(
+    st.integers(0, 9), st.lists(st.tuples(st.sampled_from(tuple(all_knobs())), values), max_size=4)
+)
 
 
 @settings(max_examples=60, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
@@ -179,7 +183,7 @@ anything = st.dictionaries(st.integers(0, 9), st.lists(st.tuples(st.sampled_from
 def test_whatever_is_turned_whenever_every_method_writes_the_text_of_plain_greedy_search(
     lab: Lab, turns: Turns, selection: Selection, name: str
 ) -> None:
-    config = RunConfig(METHODS, 20, dynatree=replace(SMALL.dynatree, selection=selection), fixed=SMALL.fixed)
+    config = RunConfig(METHODS, 20, dynatree=replace(SMALL.of(DynaTree), selection=selection), fixed=SMALL.of(Fixed))
     played = steered(lab, name, "float32", config, turns)
     expected = lab.generate(lab.pair(name), "float32", PROMPT, config.max_new_tokens)
     assert {method: played.tokens(method) for method in METHODS} == dict.fromkeys(METHODS, expected)
@@ -212,7 +216,8 @@ SCORE = {"rounds": 0, "turned": 0}
 def test_whatever_is_turned_whenever_every_round_is_the_reference_s_round(
     lab: Lab, turns: Turns, method: str, dtype: str
 ) -> None:
-    config = replace(SMALL, methods=(method,), dynatree=replace(SMALL.dynatree, window=2, eta_h=0.3))
+    rules = replace(SMALL.of(DynaTree), window=2, eta_h=0.3)
+    config = replace(SMALL, methods=(method,)).with_rules("dynatree", rules)
     pair = lab.pair("neox")
     played = steered(lab, "neox", dtype, config, turns)
     prompt, oracle = lab.prompt_tokens(pair, PROMPT), lab.oracle(pair, dtype)

@@ -8,8 +8,8 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from decoder import DynaTree, Fixed, Linear, RunConfig, decode
-from decoder.config import Selection
 from decoder.events import Round
+from decoder.methods.dynatree import Selection
 from tests.decoder.makers import Lab
 from tests.reference import AMBIGUOUS, Step, simulate
 from tests.tiny import FAMILIES
@@ -56,8 +56,8 @@ def compare(lab: Lab, name: str, dtype: str, prompt: str, config: RunConfig, amb
     pair = lab.pair(name)
     (method,) = config.methods
     rounds = [event for event in decode(lab.loaded(pair, dtype), prompt, config) if isinstance(event, Round)]
-    parameters: dict[str, DynaTree | Fixed | Linear] = {"dynatree": config.dynatree, "alg1": config.dynatree}
-    parameters |= {"fixed": config.fixed, "linear": config.linear}
+    parameters: dict[str, DynaTree | Fixed | Linear] = {"dynatree": config.of(DynaTree), "alg1": config.of(DynaTree)}
+    parameters |= {"fixed": config.of(Fixed), "linear": config.of(Linear)}
     oracle = lab.oracle(pair, dtype)
     steps = simulate(oracle, lab.prompt_tokens(pair, prompt), method, parameters.get(method), config.max_new_tokens)
     check(rounds, steps, ambiguous)

@@ -76,7 +76,7 @@ def test_every_parameter_of_dynatree_has_an_option(screen: FakeScreen) -> None:
         *("--tau-h", "0.8", "--tau-l", "0.3", "--d0", "4.5", "--d-max", "9", "--branching", "2,3,4"),
         *("--rho-stop", "0.2", "--rho-deep", "0.6", "--selection", "best", "--no-history", "--preset", "paper"),
     )
-    assert session.config.dynatree == DynaTree(
+    assert session.config.of(DynaTree) == DynaTree(
         d0=4.5,
         d_max=9,
         branching=(2, 3, 4),
@@ -91,26 +91,26 @@ def test_every_parameter_of_dynatree_has_an_option(screen: FakeScreen) -> None:
 
 def test_the_other_methods_have_options_too(screen: FakeScreen) -> None:
     config = asked(screen, "--k", "7", "--fixed", "3,4").config
-    assert (config.linear, config.fixed) == (Linear(k=7), Fixed(depth=3, branching=4))
+    assert (config.of(Linear), config.of(Fixed)) == (Linear(k=7), Fixed(depth=3, branching=4))
 
 
 def test_without_options_a_run_has_the_tuned_knobs_and_the_usual_methods(screen: FakeScreen) -> None:
     config = asked(screen).config
     assert config == RunConfig()
-    assert config.dynatree == PRESETS["tuned"]
+    assert config.of(DynaTree) == PRESETS["tuned"]
     assert config.methods == ("dynatree", "auto", "ar", "linear", "fixed")
 
 
 def test_options_of_a_tree_are_dynatree_s_alone(screen: FakeScreen) -> None:
     config = asked(screen, "--tau", "0.02", "--n-max", "64", "--d0", "3", "--fixed", "3,4,0.1,99").config
-    assert (config.dynatree.tau, config.dynatree.n_max, config.dynatree.d0) == (0.02, 64, 3)
-    assert (config.fixed, config.auto) == (Fixed(3, 4, 0.1, 99), Auto())
+    assert (config.of(DynaTree).tau, config.of(DynaTree).n_max, config.of(DynaTree).d0) == (0.02, 64, 3)
+    assert (config.of(Fixed), config.of(Auto)) == (Fixed(3, 4, 0.1, 99), Auto())
 
 
 def test_auto_has_bounds_of_its_own(screen: FakeScreen) -> None:
     config = asked(screen, "--auto", "d0=6, tau_h=.8, b_max=4, history=off").config
-    assert config.auto == Auto(d0=6, tau_h=0.8, branching=(1, 2, 4), history=False)
-    assert config.dynatree == PRESETS["tuned"]
+    assert config.of(Auto) == Auto(d0=6, tau_h=0.8, branching=(1, 2, 4), history=False)
+    assert config.of(DynaTree) == PRESETS["tuned"]
 
 
 def test_who_asks_for_an_automatic_number_of_nodes_is_told_of_the_method(capsys: pytest.CaptureFixture[str]) -> None:

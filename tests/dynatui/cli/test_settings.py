@@ -48,11 +48,11 @@ def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
 
 
 def tau_h(session: Session) -> object:
-    return session.config.dynatree.tau_h
+    return session.config.of(DynaTree).tau_h
 
 
 def history(session: Session) -> object:
-    return session.config.dynatree.history
+    return session.config.of(DynaTree).history
 
 
 def mouse(session: Session) -> object:
@@ -137,7 +137,7 @@ def test_an_empty_variable_sets_nothing(screen: FakeScreen, monkeypatch: pytest.
 def test_another_file_can_be_named(screen: FakeScreen, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "mine.toml").write_text("d0 = 3\n", encoding="utf-8")
     monkeypatch.setenv("DYNATUI_CONFIG", str(tmp_path / "mine.toml"))
-    assert asked(screen).config.dynatree.d0 == 3.0
+    assert asked(screen).config.of(DynaTree).d0 == 3.0
 
 
 def test_every_option_of_a_live_run_can_be_set() -> None:
@@ -300,7 +300,7 @@ def test_what_config_prints_can_be_the_file(
     assert cli.main(["config"]) == 0
     write(capsys.readouterr().out)
     assert replace(asked(screen), set_for_good=before.set_for_good) == before
-    assert before.config.fixed.depth == 3
+    assert before.config.of(Fixed).depth == 3
 
 
 def test_what_config_prints_of_the_defaults_sets_the_defaults(
@@ -309,10 +309,10 @@ def test_what_config_prints_of_the_defaults_sets_the_defaults(
     before = asked(screen)
     assert cli.main(["config"]) == 0
     told = capsys.readouterr().out
-    assert f"n_max = {before.config.dynatree.n_max} " in told
+    assert f"n_max = {before.config.of(DynaTree).n_max} " in told
     write(told)
     assert asked(screen).config == before.config
-    assert before.config.fixed.tau == Fixed.tau > before.config.dynatree.tau
+    assert before.config.of(Fixed).tau == Fixed.tau > before.config.of(DynaTree).tau
 
 
 def test_config_names_a_variable_that_sets_nothing(

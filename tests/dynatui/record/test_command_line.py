@@ -10,9 +10,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from decoder.config import PRESETS, RULES, Auto, RulesName, RunConfig
-from decoder.knobs import KNOBS, KnobName
-from decoder.methods import METHODS
+from decoder.config import PRESETS, Auto, RulesName, RunConfig
+from decoder.knobs import KnobName
+from decoder.methods import METHODS, all_knobs
 from dynatui.clean import clean_line
 from dynatui.cli import headless
 from dynatui.cli import main as cli
@@ -64,10 +64,15 @@ def _configs(draw: st.DrawFn) -> RunConfig:
         seed=draw(st.sampled_from([0, 7])),
         chat=draw(st.booleans()),
     )
-    config = replace(config, dynatree=draw(st.sampled_from(list(PRESETS.values()))))
+    config = config.with_rules("dynatree", draw(st.sampled_from(list(PRESETS.values()))))
     turns: list[tuple[RulesName, KnobName, float]] = draw(
         st.lists(
-            st.tuples(st.sampled_from(RULES), st.sampled_from(KNOBS), st.floats(0, 1) | st.floats(0, 40)), max_size=9
+            st.tuples(
+                st.sampled_from(list(config.parameters)),
+                st.sampled_from(list(all_knobs())),
+                st.floats(0, 1) | st.floats(0, 40),
+            ),
+            max_size=9,
         )
     )
     for of, name, value in turns:
@@ -163,7 +168,7 @@ def test_bounds_of_auto_that_cannot_be_are_one_line(capsys: pytest.CaptureFixtur
 
 def test_bounds_that_are_possible_only_together_are_taken_together(started: list[Session]) -> None:
     session = _again("dynatui --auto d0=15,d_max=20,b_max=1,b_mid=1", started)
-    assert session.config.auto == Auto(d0=15, d_max=20, branching=(1, 1, 1))
+    assert session.config.of(Auto) == Auto(d0=15, d_max=20, branching=(1, 1, 1))
 
 
 def test_prompts_of_a_known_file_are_named_by_it(started: list[Session], tmp_path: Path) -> None:

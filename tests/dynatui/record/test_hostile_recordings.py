@@ -101,7 +101,8 @@ REFUSED: dict[str, tuple[list[bytes], str]] = {
     "negative drafting": ([encode(RUN), line(ROUND, draft_s=-1e300)], "a time is -1e+300"),
     "a huge knob": ([encode(RUN), line(ROUND, knobs={"tau_h": 1, "tau_l": 1, "d0": 1e308})], "a knob is 1e+308"),
     "a huge turn": ([encode(RUN), line(KNOB, new=-1e308)], "tau_h is -1e+308"),
-    "a turn of no knob": ([encode(RUN), line(KNOB, name="volume")], "Invalid enum value 'volume'"),
+    "a turn of no knob": ([encode(RUN), line(KNOB, name="volume")], "volume is no knob"),
+    "a tree that no knob has limited": ([encode(RUN), line(ROUND, limited_by="volume")], "volume is no knob"),
     "an impossible probability": (
         [encode(RUN), line(ROUND, logprobs=[0, 900, 0, 0, 0, 0])],
         "a log-probability is 900",
@@ -174,6 +175,11 @@ SHOWN: dict[str, list[bytes]] = {
         line(RUN, methods={HOSTILE: {}, "": {}}, target=HOSTILE, draft=HOSTILE, device=HOSTILE, prompt=HOSTILE),
         line(ROUND, method=HOSTILE, pieces=[HOSTILE] * 6, text=HOSTILE),
         line(END, method=HOSTILE, reason="error", error=HOSTILE),
+    ],
+    "knobs and limits of a method that is not known here": [
+        line(RUN, methods={"strange": {"d0": 2.0}}),
+        line(ROUND, method="strange", limited_by=HOSTILE),
+        line(KNOB, method="strange", name=HOSTILE),
     ],
     "names that are the same once cleaned": [
         line(RUN, methods={"a\x1b": {}, "a\u241b": {}}),

@@ -10,7 +10,7 @@ from msgspec import structs
 
 from decoder.append_only import Grown
 from decoder.events import Knob
-from decoder.knobs import KNOBS
+from decoder.methods import all_knobs
 from dynatui.knobs import info
 from dynatui.render.chart import LONGEST_WINDOW, Axis, Flag, Line, Stroke, chart, window
 from dynatui.render.curves import acceptance, depth, looked_at, scale_of, trends
@@ -192,7 +192,7 @@ def test_a_method_without_knobs_shows_the_depth_that_it_drafts() -> None:
 
 
 def test_every_knob_has_a_marker_of_its_own() -> None:
-    for name in KNOBS:
+    for name in all_knobs():
         turn = structs.replace(Knob(method="dynatree", round=1, name="d0", old=0.0, new=1.0, source="user"), name=name)
         page = "\n".join(lines(depth(Scene(state_of([run(), tree_round(0), turn])), 76, 12)))
         old, new = (info(name).written(value) for value in (0.0, 1.0))

@@ -4,6 +4,7 @@ import re
 
 import pytest
 
+from decoder.config import DynaTree
 from decoder.errors import ConfigError
 from decoder.events import Knob
 from dynatui.keymap import PANELS
@@ -131,7 +132,7 @@ async def test_knobs_that_are_turned_while_the_models_load_wait_for_the_first_ro
     async with shown([Loading("importing torch")]) as (app, source, pilot):
         await pilot.press("[", "-", "space", "P", "n")
         assert source.turns == [("tau_h", 0.85), ("d0", 4.0)]
-        assert source.steering.config.dynatree.d0 == 4
+        assert source.steering.config.of(DynaTree).d0 == 4
         assert "importing torch" in screen_text(app)
 
 

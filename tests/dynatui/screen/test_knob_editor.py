@@ -20,7 +20,7 @@ from decoder.session.knob_state import Controller
 from decoder.session.steering import Turn
 from dynatui.cli import headless
 from dynatui.cli import main as cli
-from dynatui.knobs import info, sliders_of
+from dynatui.knobs import sliders_of
 from dynatui.prompts import load
 from dynatui.record.command_line import command_line
 from dynatui.screen.knob_editor import KnobEditor, Step
@@ -98,7 +98,7 @@ def test_steps_add_up_to_the_value_that_people_write(editor: KnobEditor, engine:
         editor.move("tau_h", -0.05, at())
     for _ in range(9):
         editor.move("tau_h", 0.05, at())
-    assert engine.config.dynatree.tau_h == 0.95
+    assert engine.config.of(DynaTree).tau_h == 0.95
 
 
 def test_what_is_in_force_is_no_longer_wanted(editor: KnobEditor) -> None:
@@ -123,21 +123,25 @@ def test_a_turn_against_the_stop_is_none_and_leaves_nothing_to_undo(editor: Knob
 
 
 def test_the_defaults_are_what_the_program_was_started_with() -> None:
-    engine = Engine(RunConfig(dynatree=replace(PAPER.dynatree, tau_h=0.7, tau_l=0.2)))
+    engine = Engine(RunConfig(dynatree=replace(PAPER.of(DynaTree), tau_h=0.7, tau_l=0.2)))
     editor = KnobEditor(engine)
     state = at(tau_h=0.7)
     editor.set({"tau_h": 0.95}, state)
     editor.set({"tau_l": 0.9}, state)
     editor.set({"d0": 3}, state)
     editor.defaults(state)
-    assert (engine.config.dynatree.tau_h, engine.config.dynatree.tau_l, engine.config.dynatree.d0) == (0.7, 0.2, 5.0)
+    assert (engine.config.of(DynaTree).tau_h, engine.config.of(DynaTree).tau_l, engine.config.of(DynaTree).d0) == (
+        0.7,
+        0.2,
+        5.0,
+    )
 
 
 def test_a_preset_brings_every_knob_of_dynatree(editor: KnobEditor, engine: Engine) -> None:
     editor.set({"tau_h": 0.5}, at())
     editor.set({"d_max": 12}, at())
     assert [editor.next_preset(at()) for _ in range(2)] == ["tuned", "paper"]
-    assert engine.config.dynatree == PRESETS["paper"]
+    assert engine.config.of(DynaTree) == PRESETS["paper"]
 
 
 def test_the_next_preset_is_not_the_one_that_is_in_force() -> None:
@@ -149,7 +153,7 @@ def test_a_preset_is_undone_at_once(editor: KnobEditor, engine: Engine) -> None:
     editor.set({"tau_h": 0.5}, at())
     before = engine.config
     editor.next_preset(at())
-    assert engine.config.dynatree == PRESETS["tuned"]
+    assert engine.config.of(DynaTree) == PRESETS["tuned"]
     editor.undo(at())
     assert engine.config == before
 
@@ -209,14 +213,14 @@ def test_undo_goes_back_in_the_method_that_was_turned(editor: KnobEditor, engine
 
 def test_before_the_models_are_loaded_the_first_method_is_turned(editor: KnobEditor, engine: Engine) -> None:
     editor.move("d0", -1, RunState())
-    assert engine.config.dynatree.d0 == 4
+    assert engine.config.of(DynaTree).d0 == 4
     assert editor.wanted(RunState()) == {"d0": 4}
 
 
 def test_history_that_is_switched_off_leaves_its_knobs_where_they_are(editor: KnobEditor, engine: Engine) -> None:
     """The round in progress may still move them, and the next prompt begins with them."""
     editor.history(at(d0=6.4, tau_h=0.8))
-    rules = engine.config.dynatree
+    rules = engine.config.of(DynaTree)
     assert (rules.history, rules.d0, rules.tau_h) == (False, 6.4, 0.8)
     assert engine.turns == [("history", 0.0), ("d0", 6.4), ("tau_h", 0.8)]
 
@@ -224,15 +228,15 @@ def test_history_that_is_switched_off_leaves_its_knobs_where_they_are(editor: Kn
 def test_history_that_is_switched_on_again_begins_there(editor: KnobEditor, engine: Engine) -> None:
     editor.history(at(d0=6.4))
     editor.history(at(d0=6.4))
-    assert (engine.config.dynatree.history, engine.config.dynatree.d0) == (True, 6.4)
+    assert (engine.config.of(DynaTree).history, engine.config.of(DynaTree).d0) == (True, 6.4)
 
 
 def test_a_knob_is_held_where_the_hand_had_put_it(editor: KnobEditor, engine: Engine) -> None:
     editor.hold("d0", 2.0, at(d0=3.7, tau_h=0.85))
-    rules = engine.config.dynatree
+    rules = engine.config.of(DynaTree)
     assert (rules.history, rules.d0, rules.tau_h) == (False, 2.0, 0.85)
     editor.undo(at(d0=2.0, tau_h=0.85))
-    assert engine.config.dynatree.history
+    assert engine.config.of(DynaTree).history
 
 
 KEYS = st.sampled_from(["rounds", "h", "[", "]", "{", "}", "-", "=", "s", "0", "u", "H", "rounds", "h"])
@@ -247,10 +251,10 @@ def press(editor: KnobEditor, key: str, state: RunState) -> None:
         "H": lambda: editor.hold("d0", 2.0, state),
     }
     for slider in sliders_of("dynatree"):
-        step = info(slider.knob).step
-        down, up = slider.caps
-        actions[down] = partial(editor.move, slider.knob, -step, state)
-        actions[up] = partial(editor.move, slider.knob, step, state)
+        step = slider.step
+        down, up = slider.keys[0], slider.keys[1]
+        actions[down] = partial(editor.move, slider.name, -step, state)
+        actions[up] = partial(editor.move, slider.name, step, state)
     actions[key]()
 
 
@@ -280,8 +284,8 @@ def test_whatever_keys_are_pressed_the_command_line_says_what_the_user_set(
         else:
             press(editor, key, state)
     decoding.apply(tuple(Turn(name, value) for name, value in engine.turns))
-    if not engine.config.dynatree.history:
-        assert decoding.rules == engine.config.dynatree
+    if not engine.config.of(DynaTree).history:
+        assert decoding.rules == engine.config.of(DynaTree)
     line = command_line(Session(load.embedded(), config=engine.config))
     assert parsed(line) == engine.config
 

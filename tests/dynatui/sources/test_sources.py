@@ -11,7 +11,7 @@ import pytest
 from msgspec import structs
 
 import decoder
-from decoder.config import RunConfig
+from decoder.config import DynaTree, RunConfig
 from decoder.errors import PairError, PromptError, RecordingError
 from decoder.events import Event, Round, Run, Summary
 from decoder.session.steering import Steering
@@ -151,7 +151,7 @@ def test_a_turned_knob_steers_this_prompt_and_begins_the_next(source: EngineSour
     source.go(1)
     until(lambda: len(script.calls) == 2)
     _, config, steering = script.calls[1]
-    assert (config.dynatree.tau_h, config.dynatree.history) == (0.8, False)
+    assert (config.of(DynaTree).tau_h, config.of(DynaTree).history) == (0.8, False)
     assert steering.turns == ()
 
 

@@ -213,7 +213,7 @@ def test_history_goes_on_while_the_user_switches_it_off_and_on(lab: Lab) -> None
     pair = lab.pair("llama")
     rules = replace(LIVELY, window=3)
     turns = {2: [("history", 0.0)], 6: [("history", 1.0), ("tau_h", 0.7)]}
-    rounds = match(recorded(lab.loaded(pair, "float64")), lab.prompt_tokens(pair, PROMPT), 60, rules, turns)  # type: ignore[arg-type]
+    rounds = match(recorded(lab.loaded(pair, "float64")), lab.prompt_tokens(pair, PROMPT), 60, rules, turns)
     knobs = [outcome.knobs.tau_h for outcome in rounds if outcome.knobs]
     assert len(set(knobs[2:6])) == 1
     assert len(set(knobs[6:])) > 1

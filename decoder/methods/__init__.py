@@ -1,0 +1,71 @@
+"""Every decoding method by name: the registry that race, command line, settings, screen and documents are made from.
+
+A method is one file of this folder. Importing the registry imports no torch.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from decoder.errors import ConfigError, require, shortened
+from decoder.knobs import KnobInfo, KnobName
+from decoder.methods import alg1, ar, auto, dynatree, fixed, hf, linear
+from decoder.methods.method import Method
+
+METHODS: dict[str, Method] = {}
+"""In the order of help texts; `register` adds one."""
+
+
+def register(method: Method) -> None:
+    """Adds a method.
+
+    Raises:
+        ValueError: Its name, an option or a knob is another method's, or there is no method that it obeys.
+    """
+    taken = {option.name for other in METHODS.values() for option in other.options}
+    known = all_knobs()
+    for what, clash in (
+        ("method", {method.name} & METHODS.keys()),
+        ("option", {option.name for option in method.options} & taken),
+        ("knob", {knob.name for knob in method.knobs if known.get(knob.name, knob) is not knob}),
+    ):
+        if clash:
+            raise ValueError(f"{what} {', '.join(sorted(clash))} is another method's; give {method.name} another name")
+    if method.obeys is not None and method.obeys not in METHODS:
+        raise ValueError(f"{method.name} obeys {method.obeys}, which is no method; register that first")
+    METHODS[method.name] = method
+
+
+def chosen(names: Sequence[str]) -> list[Method]:
+    """The methods of these names, in their order.
+
+    Raises:
+        ConfigError: There is none of that name.
+    """
+    if unknown := [name for name in names if name not in METHODS]:
+        raise ConfigError(f"no method {shortened(', '.join(unknown))}; choose from {', '.join(METHODS)}")
+    return [METHODS[name] for name in names]
+
+
+def racing() -> tuple[str, ...]:
+    """The methods that race where none are named."""
+    return tuple(name for name, method in METHODS.items() if method.races)
+
+
+def all_knobs() -> Mapping[KnobName, KnobInfo]:
+    """Every knob by its name, in the order of the methods."""
+    return {knob.name: knob for method in METHODS.values() for knob in method.knobs}
+
+
+def require_known(names: Iterable[KnobName]) -> None:
+    """Raises ConfigError where no method has a knob of some name."""
+    known = all_knobs()
+    unknown = [name for name in names if name not in known]
+    require(not unknown, f"no knob is called {shortened(', '.join(unknown))}; choose from {', '.join(known)}")
+
+
+def root_is_drafted(method: str) -> bool:
+    """Whether node 0 of a method's trees is a drafted token; of a method that is not known here, it is not."""
+    return method in METHODS and METHODS[method].root_is_drafted
+
+
+for _module in (dynatree, auto, ar, linear, fixed, alg1, hf):
+    register(_module.METHOD)

@@ -1,0 +1,133 @@
+"""What dynatree and auto share: parameters that decide where a tree grows, and the knobs that turn them.
+
+Names and defaults follow the DynaTree paper (section 3 and appendix A). The paper's ablations need no switches:
+adaptive breadth is off when the three branchings are equal, adaptive depth when `rho_stop` and `rho_deep` are 0,
+history when `history` is False.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar, Self
+
+from decoder.errors import require
+from decoder.events import Limit
+from decoder.knobs import HIGHEST_BRANCHING, HIGHEST_DEPTH, KNOB_GAP, KnobInfo, require_feasible
+from decoder.tree_rules import Rules, TreeRule, used_depth
+
+
+@dataclass(frozen=True)
+class AdaptiveTree(Rules):
+    """What decides where an adaptive tree grows: breadth by confidence, depth by path probability, history.
+
+    The defaults are the paper's.
+    """
+
+    d0: float = 5.0
+    """Base depth: up to floor(d0 + 0.5) levels, a node needs only `rho_stop` to be expanded. History moves it."""
+    d_max: int = 8
+    """No node is deeper."""
+    branching: tuple[int, int, int] = (1, 2, 3)
+    """Children of a node where the draft is confident, in between, unsure."""
+    tau_h: float = 0.9
+    """The draft is confident when its largest probability is at least this. History moves it."""
+    tau_l: float = 0.4
+    """The draft is unsure when its largest probability is under this."""
+    rho_stop: float = 0.1
+    """A node whose path is less probable than this is not expanded."""
+    rho_deep: float = 0.5
+    """From the base depth on, a node's path must be at least this probable."""
+    tau: float = 0.05
+    """A lower bound on `rho_stop`; in the paper it is the fixed tree's threshold too."""
+    history: bool = True
+    """Whether past rounds move `d0` and `tau_h`."""
+    window: int = 10
+    """Rounds that the mean depth acceptance is taken over."""
+    target_acceptance: float = 0.7
+    """The depth acceptance that history steers towards."""
+    eta_d: float = 1.0
+    """Step of `d0` per unit of excess depth acceptance."""
+    eta_h: float = 0.1
+    """Step of `tau_h` per unit of excess depth acceptance."""
+
+    knobs: ClassVar[tuple[KnobInfo, ...]] = (
+        KnobInfo("tau_h", "τh", "draft sure from here on: fewest guesses", "probability",
+                 lambda own: (min(own.tau_h, own.tau_l + KNOB_GAP), 1.0), 0.05, 0.2, keys="[]", brief="sure from",
+                 key_help="τh down, up: where the draft is as sure as this, fewest guesses"),
+        KnobInfo("tau_l", "τl", "draft unsure below this: most guesses", "probability",
+                 lambda own: (min(own.tau_l, KNOB_GAP), max(own.tau_l, own.tau_h - KNOB_GAP)), 0.05, 0.2, keys="{}",
+                 brief="unsure below", key_help="τl down, up: where it is less sure than this, most guesses"),
+        KnobInfo("d0", "D0", "base depth: likely paths reach it", "real", lambda own: (1.0, own.d_max - 1.0), coarse=2,
+                 keys="-=", brief="base depth", key_help="D0 down, up: how deep likely paths may grow"),
+        KnobInfo("history", "history", "past rounds move D0 and τh", "switch", lambda _: (0.0, 1.0), coarse=1,
+                 values={"off": False, "on": True}),
+        KnobInfo("d_max", "D_max", "no path is deeper", "whole",
+                 lambda own: (max(2.0, math.ceil(own.d0) + 1.0), float(max(HIGHEST_DEPTH, own.d_max)))),
+        KnobInfo("b_min", "B_min", "guesses where the draft is sure", "whole",
+                 lambda own: (1.0, float(own.branching[1])), coarse=2, turns="branching", part=0),
+        KnobInfo("b_mid", "B_mid", "guesses in between", "whole",
+                 lambda own: (float(own.branching[0]), float(own.branching[2])), coarse=2, turns="branching", part=1),
+        KnobInfo("b_max", "B_max", "guesses where the draft is unsure", "whole",
+                 lambda own: (float(own.branching[1]), float(max(HIGHEST_BRANCHING, own.branching[2]))), coarse=2,
+                 turns="branching", part=2),
+        KnobInfo("rho_stop", "rho_stop", "less probable paths end", "probability",
+                 lambda own: (0.0, own.rho_deep), 0.01, 0.05),
+        KnobInfo("rho_deep", "rho_deep", "the same, from the base depth on", "probability",
+                 lambda own: (own.rho_stop, 1.0), 0.05, 0.2),
+        KnobInfo("tau", "τ", "less probable paths end, as by rho_stop", "probability",
+                 lambda _: (0.0, 1.0), 0.01, 0.05),
+    )  # fmt: skip
+
+    def __post_init__(self) -> None:
+        low, mid, high = self.branching
+        require(self.d_max >= 2, f"d_max is {self.d_max}; give 2 or more")
+        require(1 <= self.d0 <= self.d_max - 1, f"D0 is {self.d0:g}; give 1 to {self.d_max - 1} (D_max - 1)")
+        require(
+            0 < self.tau_l < self.tau_h <= 1,
+            f"tau_l is {self.tau_l:g} and tau_h {self.tau_h:g}; give 0 < tau_l < tau_h <= 1",
+        )
+        require(
+            0 <= self.rho_stop <= self.rho_deep <= 1,
+            f"rho_stop is {self.rho_stop:g} and rho_deep {self.rho_deep:g}; give 0 <= rho_stop <= rho_deep <= 1",
+        )
+        require(1 <= low <= mid <= high, f"branching is {low},{mid},{high}; give three rising numbers from 1 up")
+        require(0 <= self.tau <= 1, f"tau is {self.tau:g}; give 0 to 1")
+        require(self.window >= 1, f"window is {self.window}; give 1 or more")
+        require_feasible({"d_max": self.d_max, "the largest branching": high, "window": self.window})
+
+    def moved(self, d0: float, tau_h: float) -> Self:
+        """These parameters with the values that history gives them, which lie within their bounds.
+
+        Not by `replace`: checking all parameters anew would take ten times as long, in every round.
+        """
+        found = object.__new__(type(self))
+        vars(found).update(vars(self), d0=d0, tau_h=tau_h)
+        return found
+
+    def _rule(self, n_max: int, *, best: bool, by_cost: bool = False) -> TreeRule[float]:
+        return TreeRule(
+            deepest=self.d_max,
+            stop=max(self.rho_stop, self.tau),
+            deep=self.rho_deep,
+            d0=self.d0,
+            tau_h=self.tau_h,
+            tau_l=self.tau_l,
+            narrow=self.branching[0],
+            middle=self.branching[1],
+            wide=self.branching[2],
+            n_max=n_max,
+            best=best,
+            by_cost=by_cost,
+            history=self.history,
+            window=self.window,
+            target=self.target_acceptance,
+            eta_d=self.eta_d,
+            eta_h=self.eta_h,
+        )
+
+    def _limit(self, depth: int, chance: float) -> Limit | None:
+        """The rule that refuses children to a node of this depth and path probability; None where it may grow."""
+        if depth >= self.d_max:
+            return "d_max"
+        if chance < max(self.rho_stop, self.tau):
+            return "rho_stop" if self.rho_stop >= self.tau else "tau"
+        return "d0" if depth >= used_depth(self.d0) and chance < self.rho_deep else None

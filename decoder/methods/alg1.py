@@ -1,0 +1,26 @@
+"""alg1: DynaTree's Algorithm 1 as printed, under dynatree's parameters."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from decoder.methods.method import Method
+from decoder.tree_rules import Rules
+
+if TYPE_CHECKING:
+    from decoder.engine import Engine
+    from decoder.session.protocol import Session
+
+
+def _opened(engine: "Engine", prompt_ids: Sequence[int], max_new_tokens: int, rules: Rules) -> "Session":
+    from decoder.session.algorithm1 import Algorithm1Session  # noqa: PLC0415 - imports torch
+
+    return Algorithm1Session(engine.pair, prompt_ids, max_new_tokens, rules)
+
+
+METHOD = Method(
+    "alg1",
+    "DynaTree's Algorithm 1 as printed: two target passes",
+    obeys="dynatree",
+    opened=_opened,
+    root_is_drafted=True,
+)

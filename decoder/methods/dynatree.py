@@ -1,0 +1,85 @@
+"""DynaTree: an adaptive tree that obeys its knobs alone."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar, Literal, get_args
+
+from decoder.errors import quoted, require
+from decoder.events import Limit
+from decoder.knobs import KnobInfo, require_feasible
+from decoder.methods.adaptive import AdaptiveTree
+from decoder.methods.method import N_MAX, Method
+from decoder.methods.option import Option, preset, whole_numbers
+from decoder.tree_rules import TreeRule
+
+Selection = Literal["bfs", "best"]
+
+
+@dataclass(frozen=True)
+class DynaTree(AdaptiveTree):
+    """DynaTree's parameters; the defaults are the paper's. Algorithm 1 obeys the same, breadth first."""
+
+    n_max: int = 256
+    """Most drafted nodes of a tree."""
+    selection: Selection = "bfs"
+    """Which nodes stay when more than `n_max` could: the first in breadth-first order, or the most probable."""
+
+    knobs: ClassVar[tuple[KnobInfo, ...]] = (
+        *AdaptiveTree.knobs,
+        N_MAX,
+        KnobInfo("selection", "choice", "who stays: first come, or likeliest", "switch", lambda _: (0.0, 1.0), coarse=1,
+                 values={name: name for name in get_args(Selection)}),
+    )  # fmt: skip
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(self.n_max >= 1, f"n_max is {self.n_max}; give 1 or more")
+        require(self.selection in get_args(Selection), f"selection is {quoted(self.selection)}; give bfs or best")
+        require_feasible({"n_max": self.n_max})
+
+    def rule(self) -> TreeRule[float]:
+        """How trees grow."""
+        return self._rule(self.n_max, best=self.selection == "best")
+
+    def limit(self, depth: int, chance: float) -> Limit:
+        """Which of these rules refused children to a leaf of this depth and path probability."""
+        return self._limit(depth, chance) or "n_max"
+
+
+PRESETS: Mapping[str, DynaTree] = {
+    "tuned": DynaTree(d0=2, tau_l=0.05, rho_stop=0.025, rho_deep=0.3, tau=0, history=False, n_max=10, selection="best"),
+    "paper": DynaTree(),
+}
+"""Named values of DynaTree's knobs, those that hold by default first.
+
+`tuned` was chosen on the embedded pair so that D0, tau_h and tau_l each act, at about `paper`'s speed: a low
+`rho_stop` leaves it to the knobs where the nodes are, a low `tau_l` pays for that with fewer guesses a node, and a
+small `n_max` bounds the cost of a round. History is off: its aim, a depth acceptance of .7, makes trees shallower than
+pays.
+"""
+
+METHOD = Method(
+    "dynatree",
+    "adaptive tree by its knobs",
+    PRESETS["tuned"],
+    presets=PRESETS,
+    races=True,
+    options=(
+        preset(PRESETS, "Values of DynaTree's knobs to begin with. tuned: D0, tau_h and tau_l each act. "
+               "paper: as published."),
+        Option("tau_h", float, "P", "From this probability on the draft is confident."),
+        Option("tau_l", float, "P", "Under this probability the draft is unsure."),
+        Option("d0", float, "D", "Base depth of the tree."),
+        Option("history", bool, "", "Whether past rounds move D0 and tau_h.", rank=-1),
+        Option("d_max", int, "D", "No node is deeper."),
+        Option("branching", str, "B,B,B", "Children where the draft is confident, in between, unsure.",
+               read=lambda text: {"branching": whole_numbers("--branching", text, example="1,2,3")}),
+        Option("rho_stop", float, "P", "Less probable paths are not continued."),
+        Option("rho_deep", float, "P", "The same, from the base depth on."),
+        Option("tau", float, "P", "A lower bound on rho_stop."),
+        Option("n_max", int, "N", "Most drafted nodes of DynaTree's tree. As many as pay: --methods auto.",
+               instead={"auto": "auto is a method: --methods auto"}),
+        Option("selection", str, "NAME", "Which nodes stay when there are more: bfs or best.",
+               choices=get_args(Selection)),
+    ),
+)  # fmt: skip

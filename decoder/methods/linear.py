@@ -1,0 +1,45 @@
+"""linear: a chain of drafted tokens, speculative decoding as first published."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from decoder.errors import require
+from decoder.events import Limit
+from decoder.knobs import HIGHEST_DEPTH, KnobInfo, require_feasible
+from decoder.methods.method import Method, Sweep
+from decoder.methods.option import Option
+from decoder.tree_rules import Rules, TreeRule, fixed_rule
+
+
+@dataclass(frozen=True)
+class Linear(Rules):
+    """A chain of `k` drafted tokens."""
+
+    k: int = 5
+
+    knobs: ClassVar[tuple[KnobInfo, ...]] = (
+        KnobInfo("k", "K", "length of the chain", "whole", lambda own: (1.0, float(max(HIGHEST_DEPTH, own.k))),
+                 keys="-=", brief="chain length", key_help="of linear the chain's length"),
+    )  # fmt: skip
+
+    def __post_init__(self) -> None:
+        require(self.k >= 1, f"K is {self.k}; give 1 or more")
+        require_feasible({"K": self.k})
+
+    def rule(self) -> TreeRule[float]:
+        """A chain."""
+        return fixed_rule(self.k, 0, 1, self.k)
+
+    def limit(self, depth: int, chance: float) -> Limit:  # noqa: ARG002 - a chain knows one limit
+        """Its length."""
+        return "k"
+
+
+METHOD = Method(
+    "linear",
+    "a chain of K drafted tokens",
+    Linear(),
+    races=True,
+    options=(Option("k", int, "K", "Length of linear's chain."),),
+    sweep=Sweep("K,K,..", "Lengths of linear's chain to measure.", str(Linear.k), "5", lambda k: {"k": k}),
+)

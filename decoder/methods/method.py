@@ -1,0 +1,91 @@
+"""What a decoding method is: its name and title, its parameters with their options, and how it decodes one text.
+
+Everything else that knows methods (race, command line, settings, screen) reads it from here. Knows none by name.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from decoder.knobs import HIGHEST_NODES, KnobInfo, RulesName, Turnable
+from decoder.methods.option import Option, nearest
+from decoder.tree_rules import Rules
+
+if TYPE_CHECKING:
+    from decoder.engine import Engine
+    from decoder.session.protocol import Session
+
+Open = Callable[["Engine", Sequence[int], int, Any], "Session"]
+"""(engine, prompt ids, most new tokens, the method's parameters) -> a session that has read nothing yet."""
+
+N_MAX = KnobInfo(
+    "n_max", "N_max", "most guesses a round", "whole", lambda own: (1.0, float(max(HIGHEST_NODES, own.n_max))), coarse=8
+)
+"""A knob of several methods."""
+
+
+def by_rules(engine: "Engine", prompt_ids: Sequence[int], max_new_tokens: int, rules: Turnable | None) -> "Session":
+    """Decodes by drafted trees that grow as the parameters say; without parameters nothing is drafted."""
+    return engine.session(prompt_ids, max_new_tokens, rules if isinstance(rules, Rules) else None)
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """How a benchmark measures several settings of a method: --NAME of the method, a group of numbers a setting."""
+
+    metavar: str
+    help: str
+    usual: str
+    example: str
+    """One group: numbers with x between them."""
+    changes: Callable[..., Mapping[str, Any]]
+    """The numbers of a group -> the parameters that they set."""
+
+
+@dataclass(frozen=True)
+class Method:
+    """How one method is called, described, set and opened."""
+
+    name: str
+    title: str
+    """One line for help texts."""
+    own: Turnable | None = None
+    """Its parameters as they usually are; None where it has none of its own."""
+    obeys: RulesName | None = None
+    """The method whose parameters it obeys instead."""
+    options: tuple[Option, ...] = ()
+    """Of the command line, in the order in which a command line is written."""
+    presets: Mapping[str, Turnable] = field(default_factory=dict)
+    """Named values of its parameters, those that hold by default first."""
+    opened: Open | None = None
+    """None: by drafted trees, as its parameters say."""
+    races: bool = False
+    """Whether it races where no methods are named."""
+    root_is_drafted: bool = False
+    """Whether node 0 of its trees is a drafted token; else it is the last committed one."""
+    by_module: bool = False
+    """Whether transformers decodes, through the models' own modules and in a thread of its own."""
+    sweep: Sweep | None = None
+
+    @property
+    def rules(self) -> RulesName | None:
+        """The parameter set that it obeys; None: it has no parameters."""
+        return self.obeys if self.own is None else self.name
+
+    @property
+    def knobs(self) -> tuple[KnobInfo, ...]:
+        """The knobs of its own parameters."""
+        return self.own.knobs if self.own is not None else ()
+
+    def open(self, engine: "Engine", prompt_ids: Sequence[int], run: Any) -> "Session":
+        """A session that has read nothing yet."""
+        opened = self.opened or by_rules
+        return opened(engine, prompt_ids, run.max_new_tokens, run.rules(self.rules) if self.rules else None)
+
+    def parameters(self, run: Any) -> dict[str, Any]:
+        """All its parameters, as a recording keeps them."""
+        return asdict(run.rules(self.rules)) if self.rules else {}
+
+    def base(self, rules: Turnable) -> Turnable:
+        """What parameters are written as differing from: the nearest preset, or the usual ones."""
+        return self.presets[nearest(self.presets, rules)] if self.presets else self.own or rules
