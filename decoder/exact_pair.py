@@ -17,7 +17,7 @@ def exact_pair(pair: Pair) -> Pair:
     """
     refuse_float64(pair.target.dtype)
     target = pair.target.exact()
-    probe(target)
+    probe(target, plain=pair.target)
     return replace(pair, target=target, exact=True, seats=Seats(), costs={})
 
 
