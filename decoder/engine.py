@@ -99,7 +99,7 @@ class Engine:
         """
         refuse_float64(self.pair.target.dtype)
         target = self.pair.target.exact()
-        probe(target)
+        probe(target, plain=self.pair.target)
         return replace(self, pair=replace(self.pair, target=target), exact=True, costs={})
 
     def fastest(self) -> "Engine":

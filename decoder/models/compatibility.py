@@ -128,8 +128,12 @@ def common_tokenizer(target: str, draft: str) -> TextTokenizer:
 
 
 @torch.inference_mode()
-def probe(model: LanguageModel) -> None:
+def probe(model: LanguageModel, plain: LanguageModel | None = None) -> None:
     """Runs a small tree and some of its paths as plain text, which must agree; then tries how far both can go.
+
+    Args:
+        model: What is tried.
+        plain: The same weights in another form, which reads plain text where there is no module; None: as `model` does.
 
     Raises:
         PairError: This model cannot be verified as a tree; the sentence says why.
@@ -148,7 +152,7 @@ def probe(model: LanguageModel) -> None:
         return model.forward(cache, tokens, positions, visible)[[0, 1, SIBLINGS, SIBLINGS + 1]].float()
 
     held = model.held is not None
-    text = _texts_of_module(model, prefix, paths) if held else _texts_of_form(model, prefix, paths)
+    text = _texts_of_module(model, prefix, paths) if held else _texts_of_form(plain or model, prefix, paths)
     tree = _tried(model, as_tree, "it does not take the attention mask, or the positions, that a tree needs")
     _agree(model, tree, text)
     if held:

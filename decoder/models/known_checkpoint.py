@@ -170,7 +170,9 @@ def _file(name: str, part: str) -> Path | None:
         path = Path(name, part)
         return path if path.is_file() else None
     from huggingface_hub import hf_hub_download  # noqa: PLC0415 - a folder needs no hub
+    from huggingface_hub.utils.tqdm import disable_progress_bars  # noqa: PLC0415 - as above
 
+    disable_progress_bars()  # or they are drawn across a screen
     try:
         return Path(hf_hub_download(name, part))
     except Exception:  # noqa: BLE001 - names, networks and servers fail in many ways; transformers tells them apart

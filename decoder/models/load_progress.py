@@ -18,7 +18,7 @@ def downloading(name: str, tell: Tell) -> Iterator[None]:
     if not folders:
         yield
         return
-    watcher = threading.Thread(target=_watch, args=(folders, tell, done), daemon=True)
+    watcher = threading.Thread(target=_watch, args=(folders, _bytes(folders), tell, done), daemon=True)
     watcher.start()
     try:
         yield
@@ -41,9 +41,9 @@ class Share:
             self._tell(f"{100 * number // self._total} % of its weights")
 
 
-def _watch(folders: Iterable[Path], tell: Tell, done: threading.Event) -> None:
-    """Tells how much a download has brought, while it grows."""
-    first = before = _bytes(folders)
+def _watch(folders: Iterable[Path], first: int, tell: Tell, done: threading.Event) -> None:
+    """Tells how much a download has brought since there were `first` bytes, while it grows."""
+    before = first
     while not done.wait(_EVERY_S):
         now = _bytes(folders)
         if now > before:

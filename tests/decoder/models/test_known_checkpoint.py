@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from huggingface_hub.utils.tqdm import are_progress_bars_disabled, enable_progress_bars
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 from transformers import AutoConfig, AutoModelForCausalLM, GenerationConfig
@@ -425,12 +426,14 @@ def test_a_checkpoint_of_the_hub_is_found_in_its_cache(
     asked: list[tuple[str, str]] = []
 
     def download(name: str, part: str) -> str:
+        assert are_progress_bars_disabled()
         asked.append((name, part))
         path = folders("llama") / part
         if not path.is_file():
             raise FileNotFoundError(part)
         return str(path)
 
+    enable_progress_bars()
     monkeypatch.setattr("huggingface_hub.hf_hub_download", download)
     monkeypatch.setattr(checkpoints, "_hf", lambda: SimpleNamespace())
     model = load_model("owner/model", CPU, torch.float32)
