@@ -64,7 +64,7 @@ class Bench:
 def bench(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> Bench:
     """A paused run, and a clock that only sleep moves much."""
     made = Bench(lab)
-    for module in ("device", "race", "waiting"):
+    for module in ("device", "race", "session.pausing"):
         monkeypatch.setattr(f"decoder.{module}.time", made)
     made.steering.paused = True
     return made
