@@ -165,22 +165,21 @@ def measured(wanted: argparse.Namespace) -> tuple[Profile, dict[str, str]]:
     from decoder.methods import METHODS  # noqa: PLC0415
 
     size = Size(*wanted.tree)
-    pair = random_pair(*wanted.shapes, device=wanted.device, dtype=wanted.dtype, report=_say)
+    engine = random_pair(*wanted.shapes, device=wanted.device, dtype=wanted.dtype, report=_say)
     method, config = run_of(size, RunConfig(max_new_tokens=4 * (WARM + wanted.rounds)))
-    session = METHODS[method].open(
-        pair, random_prompt(pair, wanted.context, config.max_new_tokens + size.depth), config
-    )
+    prompt = random_prompt(engine.pair, wanted.context, config.max_new_tokens + size.depth)
+    session = METHODS[method].open(engine, prompt, config)
     session.prefill()
     for _ in range(WARM):
         session.step(())
     activities = [torch.profiler.ProfilerActivity.CPU]
-    if pair.target.device.type == "cuda":
+    if engine.pair.target.device.type == "cuda":
         activities.append(torch.profiler.ProfilerActivity.CUDA)
     with torch.profiler.profile(activities=activities) as profiler:
         for _ in range(wanted.rounds):
             session.step(())
     session.close()
-    path = decoding_path(pair)
+    path, pair = decoding_path(engine), engine.pair
     about = {"target": pair.target_name, "draft": pair.draft_name, "device": pair.device, "dtype": pair.dtype}
     about |= {"tree": f"{size.depth}x{size.rows}", "path": path.name, "path_reason": path.reason}
     events = profiler.profiler.kineto_results.events() if profiler.profiler else []

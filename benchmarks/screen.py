@@ -28,7 +28,7 @@ from pathlib import Path
 sys.path.append(str(Path(__file__).parents[1]))
 
 from benchmarks.traces import TRACE, steady, write
-from dynatui.keep.runs import read
+from dynatui.record.reader import read
 
 TOKENS_PER_SECOND = 200.0
 _WARM_S = 3.0

@@ -25,9 +25,9 @@ from benchmarks.screen import Terminal
 from decoder.config import PRESETS, RunConfig
 from decoder.events import Event, Round
 from decoder.session.steering import Steering
-from dynatui.screen import terminal
 from dynatui.session import Session, View
 from dynatui.sources.engine import Decode, EngineSource, Load, Report, load_engine
+from dynatui.terminal import guard
 
 BAR = 0.05
 _SIZE, _FPS = (120, 40), 10
@@ -97,18 +97,18 @@ def inside(pairs: int, notes: Path) -> None:
 
         CSS_PATH = str(Path(app.__file__).with_name("dynatui.tcss"))
 
-        def _beat(self) -> None:
+        def _timed_tick(self) -> None:
             if trial.done:
                 self.action_leave()
             elif trial.drawing:
                 began_s = time.thread_time()
-                super()._beat()
+                super()._timed_tick()
                 trial.ui_s += time.thread_time() - began_s
 
     session = Session(prompts=(_PROMPT,), config=_CONFIG, view=View(speed=1.0))
     source = EngineSource(session, trial.loader(session), rest_s=0.0)
-    with terminal.screen_only(Path(os.devnull)) as line:
-        Observed(source, View(speed=1.0, fps=_FPS), line=line).run(mouse=False)
+    with guard.screen_only(Path(os.devnull)) as output:
+        Observed(source, View(speed=1.0, fps=_FPS), output=output).run(mouse=False)
     os._exit(0)  # the engine's thread sleeps in the middle of a prompt
 
 

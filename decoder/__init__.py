@@ -3,6 +3,8 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from decoder.version import VERSION
+
 if TYPE_CHECKING:
     from decoder.config import DynaTree, Fixed, Linear, RunConfig
     from decoder.errors import DecoderError
@@ -11,7 +13,7 @@ if TYPE_CHECKING:
     from decoder.race import decode
     from decoder.session.steering import Stage, Steering
 
-__version__ = "0.1.0"
+__version__ = VERSION
 __all__ = [
     "DecoderError",
     "DynaTree",

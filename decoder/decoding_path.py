@@ -9,14 +9,12 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
-from transformers import AutoModelForCausalLM
 
+from decoder.deferred import imported
 from decoder.device import has_graphs, has_room
-from decoder.forward.families.registry import reader
-from decoder.forward.static.hf import ModuleStatic
-from decoder.forward.static.static_forward import StaticForward, reading_bytes
-from decoder.models.pair import Pair
-from decoder.session.cuda_graph.compiled import Compiled
+from decoder.engine import Engine
+from decoder.forward.families.architecture import Architecture
+from decoder.forward.families.registry import reading_bytes, weight_bytes
 
 GRAPHS: Literal["cuda graphs"] = "cuda graphs"
 STATIC: Literal["static module"] = "static module"
@@ -35,22 +33,31 @@ class DecodingPath:
     """Why not a faster one; where there is none, what computes."""
 
 
-def decoding_path(pair: Pair) -> DecodingPath:
+def decoding_path(engine: Engine) -> DecodingPath:
     """How this pair's rounds are decoded."""
+    pair = engine.pair
     models = {"target": pair.target, "draft": pair.draft}
     if not has_graphs(pair.target.device):
         return DecodingPath(
             HOST, _together({role: LEAN if model.runs_without_module else MODULE for role, model in models.items()})
         )
-    if pair.exact:
+    if engine.exact:
         return DecodingPath(HOST, EXACT)
-    if pair.seats.refused:
-        return DecodingPath(HOST, pair.seats.refused)
-    forms = {role: pair.seats.form(model) for role, model in models.items()}
-    slow = {role: form.reason for role, each in forms.items() if isinstance(form := plain(each), ModuleStatic)}
-    if slow:
-        return DecodingPath(STATIC, "; ".join(f"{role}: {reason}" for role, reason in slow.items()))
+    if engine.slots is None or engine.slots.refused:
+        return DecodingPath(HOST, engine.slots.refused or "" if engine.slots else "not tried yet")
+    return _on_device({role: engine.slots.form(model) for role, model in models.items()})
+
+
+def _on_device(forms: Mapping[str, Any]) -> DecodingPath:
+    """How models of these static forms are decoded."""
+    from decoder.forward.static.hf import ModuleStatic
+    from decoder.session.cuda_graph.compiled import Compiled
+
     kinds = {role: "compiled" if isinstance(form, Compiled) else "lean form" for role, form in forms.items()}
+    plain = {role: form.plain if isinstance(form, Compiled) else form for role, form in forms.items()}
+    slow = [f"{role}: {form.reason}" for role, form in plain.items() if isinstance(form, ModuleStatic)]
+    if slow:
+        return DecodingPath(STATIC, "; ".join(slow))
     return DecodingPath(GRAPHS, _together(kinds) if all(forms.values()) else "not tried yet")
 
 
@@ -65,12 +72,8 @@ def expected_path(
         exact: Whether methods must agree bit for bit.
         dtype: None: as the configurations say.
     """
-    with torch.device("meta"):
-        modules = {
-            role: AutoModelForCausalLM.from_config(config, dtype=dtype or config.dtype).eval()
-            for role, config in configs.items()
-        }
-    unknown = {role: "" if reader(module) else type(module).__name__ for role, module in modules.items()}
+    looks = {role: _look(config) for role, config in configs.items()}
+    unknown = {role: look if isinstance(look, str) else "" for role, look in looks.items()}
     if not has_graphs(device):
         return DecodingPath(HOST, _together({role: MODULE if name else LEAN for role, name in unknown.items()}))
     if exact:
@@ -78,8 +81,8 @@ def expected_path(
     slow = [f"{role}: {name} has no lean form" for role, name in unknown.items() if name]
     if slow:
         return DecodingPath(STATIC, "; ".join(slow))
-    held = sum(weight.nbytes for module in modules.values() for weight in module.parameters())
-    needed = held + max(map(reading_bytes, modules.values()))
+    known = [(look, dtype or look.dtype or torch.float32) for look in looks.values() if isinstance(look, Architecture)]
+    needed = sum(weight_bytes(*each) for each in known) + max(reading_bytes(*each) for each in known)
     if not has_room(device, needed):
         return DecodingPath(
             STATIC, f"lean forms of both would need {needed / 2**30:.1f} GiB of memory, more than is free"
@@ -87,9 +90,12 @@ def expected_path(
     return DecodingPath(GRAPHS, "lean form")
 
 
-def plain(form: StaticForward | None) -> StaticForward | None:
-    """What was compiled, where something was."""
-    return form.plain if isinstance(form, Compiled) else form
+def _look(config: Any) -> Architecture | str:
+    """A model of a fast family, or the name of its class in transformers."""
+    if isinstance(config, Architecture):
+        return config
+    found: Architecture | str = imported("decoder.forward.hf_model").architecture_of(config)
+    return found
 
 
 def _together(kinds: Mapping[str, str]) -> str:

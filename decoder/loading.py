@@ -5,27 +5,22 @@ Stands above all that decodes, because it tries it; nothing that decodes may imp
 """
 
 from collections.abc import Callable
-
-from transformers import GenerationConfig, PreTrainedTokenizerBase
-from transformers.utils import logging as transformers_logging
+from typing import TYPE_CHECKING
 
 from decoder.config import RunConfig
-from decoder.cpu_threads import settle_threads
-from decoder.decoding_path import STATIC, decoding_path
 from decoder.device import choose_device, choose_dtype, has_graphs, set_up
+from decoder.engine import Engine
 from decoder.errors import ConfigError, ModelError, quoted
-from decoder.exact_pair import exact_pair
 from decoder.forward.batch_invariant.size_search import refuse_float64
 from decoder.forward.cpu.bfloat16_trial import bfloat16_pays
 from decoder.forward.language_model import LanguageModel
 from decoder.models.checkpoints import EMBEDDED_DRAFT, EMBEDDED_TARGET, display_name, load_config, load_model
 from decoder.models.compatibility import check_config, common_tokenizer, probe
-from decoder.models.load_progress import reading
 from decoder.models.pair import Pair
-from decoder.session.cuda_graph.compile_trial import compile_pair
-from decoder.session.cuda_graph.compiled import require_compilable
-from decoder.session.cuda_graph.pass_sizes import Passes, of_run
-from decoder.session.cuda_graph.self_test import prepare_rounds
+from decoder.models.tokenizer import TextTokenizer
+
+if TYPE_CHECKING:
+    from decoder.session.cuda_graph.pass_sizes import Passes
 
 Report = Callable[[str], None]
 
@@ -38,11 +33,12 @@ def load_pair(
     dtype: str = "auto",
     exact: bool = False,
     compiled: bool = False,
-    passes: Passes | None = None,
+    run: RunConfig | None = None,
+    passes: "Passes | None" = None,
     report: Report = lambda _: None,
     progress: Report = lambda _: None,
-) -> Pair:
-    """Loads two models from hub ids or local folders; with neither, the embedded pair.
+) -> Engine:
+    """Loads two models from hub ids or local folders, ready to decode; with neither, the embedded pair.
 
     Args:
         target: Hub id or folder.
@@ -51,7 +47,8 @@ def load_pair(
         dtype: auto, or a dtype's name.
         exact: Whether every method must write the text of `ar` bit for bit, in half precision too; takes longer.
         compiled: Whether torch.compile is tried on the passes of both, and kept where it is faster; for CUDA.
-        passes: What is compiled; None: what `RunConfig()` decodes by.
+        run: What is going to be decoded by, where that is compiled; None: `RunConfig()`.
+        passes: What is compiled; None: what `run` decodes by.
         report: Told in a few words what is under way.
         progress: Told how far that has come, where it takes long.
 
@@ -65,14 +62,14 @@ def load_pair(
     if (target is None) != (draft is None):
         raise ConfigError("a target needs a draft and a draft a target; give both --target and --draft, or neither")
     target, draft = target or str(EMBEDDED_TARGET), draft or str(EMBEDDED_DRAFT)
-    transformers_logging.set_verbosity_error()
-    transformers_logging.disable_progress_bar()
     chosen_device = choose_device(device)
     if compiled:
+        from decoder.session.cuda_graph.compiled import require_compilable
+
         require_compilable(chosen_device, exact=exact)
     configs = {name: load_config(name) for name in (target, draft)}
-    for name, config in configs.items():
-        check_config(display_name(name), config)
+    for name, found in configs.items():
+        check_config(display_name(name), found)
     chosen_dtype = choose_dtype(dtype, chosen_device, getattr(configs[target], "dtype", None), bfloat16_pays)
     if exact:
         refuse_float64(chosen_dtype)
@@ -81,48 +78,58 @@ def load_pair(
     models = []
     for role, name in (("target", target), ("draft", draft)):
         report(f"loading {role} {display_name(name)}")
-        with reading(name, progress):
-            models.append(load_model(name, chosen_device, chosen_dtype))
-    pair = make_pair(models[0], models[1], tokenizer)
-    settle_threads(pair)
+        models.append(load_model(name, chosen_device, chosen_dtype, progress))
+    engine = make_engine(make_pair(models[0], models[1], tokenizer), exact=exact, report=report)
+    if compiled:
+        compile_rounds(engine, report, passes, run)
+    for model in (engine.pair.target, engine.pair.draft):
+        model.slim()
+    return engine
+
+
+def make_engine(pair: Pair, *, exact: bool = False, report: Report = lambda _: None) -> Engine:
+    """A pair, ready to decode with as many threads as pay, and tried on its accelerator unless it is to be exact."""
+    slots = None
+    if has_graphs(pair.target.device):
+        from decoder.session.cuda_graph.slots import Seats
+
+        slots = Seats()
+    engine = Engine(pair, slots=slots)
+    engine.settle_threads()
     if exact:
         report("finding passes that agree bit for bit")
-        pair = exact_pair(pair)
-    elif has_graphs(chosen_device):
-        try_rounds(pair, report)
-    if compiled:
-        compile_rounds(pair, report, passes)
-    for model in (pair.target, pair.draft):
-        model.slim()
-    return pair
+        return engine.batch_invariant()
+    try_rounds(engine, report)
+    return engine
 
 
-def try_rounds(pair: Pair, report: Report) -> None:
-    """Finds out whether rounds run on the pair's accelerator, and says why if they do not."""
-    report("trying rounds on the device")
-    pair.seats.refused = prepare_rounds(pair)
-    path = decoding_path(pair)
-    if pair.seats.refused:
-        report(f"rounds are driven by the host, which is slower: on the device, {pair.seats.refused}")
-    elif path.name == STATIC:
-        report(f"graphs run through a Hugging Face module, which is slower: {path.reason}")
+def try_rounds(engine: Engine, report: Report) -> None:
+    """Finds out whether rounds run on the pair's accelerator, if it has one that repeats work from graphs."""
+    if engine.slots is not None and not engine.slots.refused:
+        from decoder import device_rounds
+
+        device_rounds.try_rounds(engine, engine.slots, report)
 
 
-def compile_rounds(pair: Pair, report: Report, passes: Passes | None = None) -> None:
-    """Compiles the passes of rounds on the device, where there are such rounds and that is faster."""
-    if pair.seats.refused is None:
-        compile_pair(pair, report, passes or of_run(RunConfig()))
+def compile_rounds(
+    engine: Engine, report: Report, passes: "Passes | None" = None, run: RunConfig | None = None
+) -> None:
+    """Compiles the passes of rounds on the device, by default those of a run, where that is faster."""
+    if engine.slots is not None and not engine.slots.refused:
+        from decoder import device_rounds
+
+        wanted = passes or device_rounds.passes_of(run or RunConfig())
+        device_rounds.compile_rounds(engine, engine.slots, wanted, report)
 
 
-def make_pair(target: LanguageModel, draft: LanguageModel, tokenizer: PreTrainedTokenizerBase) -> Pair:
+def make_pair(target: LanguageModel, draft: LanguageModel, tokenizer: TextTokenizer) -> Pair:
     """A pair of two loaded models, after the tree probe of both."""
     for model in (target, draft):
         probe(model)
     ids = _ends(target)
-    eos = target.generation.eos_token_id if ids else None
     for model in (target, draft):
         # Penalties, bans and sampling settings that a checkpoint brings along are off for every method.
-        model.generate_by(GenerationConfig(eos_token_id=eos, pad_token_id=ids[0] if ids else None))
+        model.end_with(target.eos if ids else None, pad=ids[0] if ids else None)
     return Pair(
         target=target,
         draft=draft,
@@ -135,7 +142,7 @@ def make_pair(target: LanguageModel, draft: LanguageModel, tokenizer: PreTrained
 
 def _ends(target: LanguageModel) -> list[int]:
     """The tokens that end a text; none where the model names none."""
-    named = target.generation.eos_token_id
+    named = target.eos
     ids = named if isinstance(named, list) else [] if named is None else [named]
     if not all(isinstance(token, int) for token in ids):
         raise ModelError(

@@ -14,24 +14,25 @@ from typing import Any
 import msgspec
 import torch
 
-import decoder
 from decoder.analysis.metrics import Race
-from decoder.config import Rules, RunConfig
-from decoder.cpu_threads import Awake, quick_switches, settle_threads
+from decoder.config import RunConfig
 from decoder.decoding_path import decoding_path
 from decoder.device import memory_is_full, peak_bytes, release_memory
+from decoder.engine import Engine
 from decoder.errors import DeviceError
 from decoder.events import End, Event, Figures, Knob, Limit, Round, Run, Start, Summary
+from decoder.forward.cpu_threads import Awake, quick_switches
 from decoder.forward.near_tie import Judge
 from decoder.methods import METHODS, chosen, require_knobs
 from decoder.methods.method import Method
 from decoder.models.pair import Pair
 from decoder.models.text import Pieces, TextStream, as_chat, encode_prompt, without_surrogates
-from decoder.session.knob_state import Turned
+from decoder.session.knob_state import Rules, Turned
 from decoder.session.pausing import SlowMotion, hold, takes_step
 from decoder.session.protocol import AtStage, Outcome, Prepares, Session
 from decoder.session.steering import Stage, StageName, Steering, Turn
 from decoder.tree import TokenTree
+from decoder.version import VERSION
 
 
 @dataclass
@@ -58,12 +59,12 @@ class Lane:
 
 
 def decode(
-    pair: Pair, prompt: str, config: RunConfig | None = None, steering: Steering | None = None
+    engine: Engine, prompt: str, config: RunConfig | None = None, steering: Steering | None = None
 ) -> Iterator[Event]:
     """Decodes one prompt with every method of `config`; yields what happens, from `Run` to `Summary`.
 
     Args:
-        pair: Two models from `load_pair`.
+        engine: A pair from `load_pair`.
         prompt: Plain text; a user's message where `config.chat` is set.
         config: Methods and their parameters.
         steering: Through it another thread may turn knobs, pause, step, slow down and stop.
@@ -73,23 +74,23 @@ def decode(
         ConfigError: A method's name is unknown, or there is no chat template to wrap the prompt in.
         DeviceError: The device's memory is full.
     """
-    config = config or RunConfig()
+    config, pair = config or RunConfig(), engine.pair
     methods = chosen(config.methods)
     text = as_chat(pair.tokenizer, prompt) if config.chat else without_surrogates(prompt)
     prompt_ids = encode_prompt(pair.tokenizer, text, config.max_new_tokens, pair.context, special=not config.chat)
     # What else runs on the machine comes and goes; a thread that waits for a busy core costs more than it brings.
-    settle_threads(pair)
+    engine.settle_threads()
     started = time.perf_counter()
     race = Race()
     with quick_switches(pair.target.device):
-        for event in _events(pair, text, prompt_ids, config, methods, steering or Steering(), started):
+        for event in _events(engine, text, prompt_ids, config, methods, steering or Steering(), started):
             race = race.apply(event)
             yield event
     yield Summary(methods=_judged(pair, prompt_ids, race))
 
 
 def _events(
-    pair: Pair,
+    engine: Engine,
     prompt: str,
     prompt_ids: list[int],
     config: RunConfig,
@@ -97,18 +98,19 @@ def _events(
     steering: Steering,
     started: float,
 ) -> Iterator[Event]:
+    pair = engine.pair
     release_memory(pair.target.device)
-    yield _run_event(pair, prompt, prompt_ids, config, methods)
+    yield _run_event(engine, prompt, prompt_ids, config, methods)
     pieces = Pieces(pair.tokenizer)
     lanes: list[Lane] = []
     current = methods[0].name
     try:
         for method in methods:
             current = method.name
-            session = method.open(pair, prompt_ids, config)
+            session = method.open(engine, prompt_ids, config)
             lanes.append(Lane(method, session, TextStream(pair.tokenizer, prompt_ids)))
             yield Start(method=method.name, prefill_s=session.prefill())
-        awake, motion, idle = Awake(pair), SlowMotion(steering), partial(_prepare, lanes)
+        awake, motion, idle = Awake(pair.target.device), SlowMotion(steering), partial(_prepare, lanes)
         while running := [lane for lane in lanes if not lane.ended]:
             hold(steering, idle=idle)
             if steering.stopped:
@@ -141,17 +143,17 @@ def _events(
             yield End(method=lane.name, reason="stopped", peak_bytes=peak_bytes(pair.target.device))
 
 
-def _run_event(pair: Pair, prompt: str, prompt_ids: list[int], config: RunConfig, methods: Sequence[Method]) -> Run:
-    path = decoding_path(pair)
+def _run_event(engine: Engine, prompt: str, prompt_ids: list[int], config: RunConfig, methods: Sequence[Method]) -> Run:
+    path, pair = decoding_path(engine), engine.pair
     parameters: dict[str, dict[str, Any]] = {method.name: method.parameters(config) for method in methods}
     return Run(
-        version=decoder.__version__,
+        version=VERSION,
         started_at=datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
         target=pair.target_name,
         draft=pair.draft_name,
         device=pair.device,
         dtype=pair.dtype,
-        exact=pair.exact,
+        exact=engine.exact,
         path=path.name,
         path_reason=path.reason,
         seed=config.seed,

@@ -94,3 +94,16 @@ def visibility(seen: Sequence[Sequence[int]], width: int) -> NDArray[np.bool_]:
         for place in places:
             visible[row * width + place] = True
     return np.frombuffer(visible, dtype=np.bool_).reshape(len(seen), width)
+
+
+def depths(parents: Sequence[int]) -> list[int]:
+    """Depth of each node; the root's is 0."""
+    found = [0] * len(parents)
+    for node in range(1, len(parents)):
+        found[node] = found[parents[node]] + 1
+    return found
+
+
+def share_of_depth(accepted: Sequence[int], levels: int) -> float:
+    """Depth acceptance: accepted depth over the depth of a tree of so many drafted levels, in [0, 1]; 0 for none."""
+    return len(accepted) / levels if levels else 0.0

@@ -31,14 +31,14 @@ def main() -> int:
 
 def _run() -> int:
     from dynatui.cli.main import main as run  # noqa: PLC0415 - this is the import that takes long
-    from dynatui.cli.streams import let_go_of_errors  # noqa: PLC0415 - is imported by then
+    from dynatui.terminal.streams import discard_errors  # noqa: PLC0415 - is imported by then
 
     if signal.getsignal(signal.SIGINT) is _leave:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         return run()
     finally:
-        let_go_of_errors()
+        discard_errors()
 
 
 def _report(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:

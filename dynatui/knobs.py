@@ -11,7 +11,7 @@ from decoder.events import OTHER_LIMITS, Limit
 from decoder.knobs import KnobInfo, KnobName, RulesName, Turnable
 from decoder.methods import METHODS, all_knobs
 from dynatui.clean import clean_line
-from dynatui.fold.state import RunState
+from dynatui.state.run_state import RunState
 
 _KEYS = ("[]", "{}", "-=")
 """The keys of sliders, from the left."""

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from html import escape, unescape
 
-from dynatui.keep.runs import Runs
+from dynatui.record.reader import Runs
 from dynatui.screen.app import DynaApp
 from dynatui.sources.playback import TraceSource
 from screenshots.make import HERE, SPEED, TRACE
@@ -76,9 +76,9 @@ async def film(runs: Runs) -> list[Frame]:
     app = DynaApp(source, ticking=False, clock=lambda: 0.0)
     found = []
     async with app.run_test(size=SIZE) as pilot:
-        for _ in range(ROUNDS):
-            source.step(METHOD)
-            app.take_in()
+        for rounds in range(1, ROUNDS + 1):
+            source.seek_round(METHOD, rounds)
+            app.read_events()
             app.draw(everything=True)
             await pilot.pause()
             found.append(frame(app.export_screenshot()))

@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from dynatui.keep.runs import Runs
+from dynatui.record.reader import Runs
 from dynatui.screen.app import DynaApp
 from dynatui.session import View
 from dynatui.sources.playback import TraceSource

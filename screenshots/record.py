@@ -17,8 +17,8 @@ from decoder.config import RulesName, RunConfig
 from decoder.events import Event, Round
 from decoder.knobs import KnobName
 from decoder.session.steering import Steering
-from dynatui.keep.recording import Recorder
 from dynatui.prompts.load import embedded
+from dynatui.record.recording import Recorder
 
 TRACE = Path(__file__).parent.parent / "tests" / "traces" / "demo.jsonl"
 CONFIG = RunConfig(max_new_tokens=160)
@@ -30,10 +30,10 @@ TURNS: Mapping[int, tuple[KnobName, float]] = {4: ("tau_l", 0.4), 12: ("d0", 1.0
 
 def events(target: str | None, draft: str | None) -> Iterator[Event]:
     """Every event of both prompts."""
-    pair = load_pair(target, draft, dtype="float32", report=print)
+    engine = load_pair(target, draft, dtype="float32", report=print)
     for prompt in PROMPTS:
         steering = Steering()
-        for event in decode(pair, prompt, CONFIG, steering):
+        for event in decode(engine, prompt, CONFIG, steering):
             yield event
             if isinstance(event, Round) and event.method == METHOD and event.round + 1 in TURNS:
                 steering.turn(*TURNS[event.round + 1], METHOD)

@@ -9,27 +9,15 @@ from typing import TypeAlias
 
 from decoder.events import Round
 from decoder.methods import root_is_drafted
+from decoder.tree import depths, share_of_depth
 
 Levels: TypeAlias = tuple[tuple[int, int], ...]
 """(drafted, accepted) nodes at depth 1, 2, ..."""
 
 
-def depths(parents: Sequence[int]) -> list[int]:
-    """Depth of each node; the root's is 0."""
-    found = [0] * len(parents)
-    for node in range(1, len(parents)):
-        found[node] = found[parents[node]] + 1
-    return found
-
-
 def depth_acceptance(parents: Sequence[int], accepted: Sequence[int], *, root_is_drafted: bool) -> float:
     """Accepted depth over the depth of the verified tree, in [0, 1]; 0 when nothing was drafted."""
     return share_of_depth(accepted, max(depths(parents)) + root_is_drafted)
-
-
-def share_of_depth(accepted: Sequence[int], levels: int) -> float:
-    """Depth acceptance of a tree of so many drafted levels."""
-    return len(accepted) / levels if levels else 0.0
 
 
 def by_depth(event: Round) -> Levels:

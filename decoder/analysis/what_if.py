@@ -21,11 +21,11 @@ from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
 from decoder.analysis.rule_replay import Judged, Record, judged
-from decoder.analysis.tree_levels import depths
 from decoder.events import Round
 from decoder.knobs import KNOB_GAP
 from decoder.methods import root_is_drafted
 from decoder.methods.adaptive import AdaptiveTree
+from decoder.tree import depths
 from decoder.tree_rules import used_depth
 
 ROUNDS = 50

@@ -11,14 +11,14 @@ from typing import Any
 import torch
 
 from decoder.analysis.metrics import Tally, tally_round
-from decoder.bench.watched import Seen, WatchedPair, kv_bytes, waits
+from decoder.bench.watched import Seen, WatchedEngine, kv_bytes, waits
 from decoder.config import RunConfig
 from decoder.device import Stopwatch
+from decoder.engine import Engine
 from decoder.events import Round
 from decoder.knobs import Turnable
 from decoder.methods import METHODS
 from decoder.methods.adaptive import AdaptiveTree
-from decoder.models.pair import Pair
 from decoder.session.protocol import Outcome
 
 PromptRead = Callable[[torch.device], None]
@@ -49,8 +49,8 @@ class Contender:
     name: str
     group: str
     """What it is one setting of, for example linear; its own name where there is but one."""
-    run: Callable[[Pair, Sequence[int]], Trial]
-    """(pair, prompt ids) -> what decoding the text to its end took."""
+    run: Callable[[Engine, Sequence[int]], Trial]
+    """(engine, prompt ids) -> what decoding the text to its end took."""
     settings: Mapping[str, Any]
     """All its parameters."""
     foreign: bool = False
@@ -69,7 +69,7 @@ def is_adaptive(group: str) -> bool:
 def own(name: str, group: str, method: str, config: RunConfig, prompt_read: PromptRead = nothing) -> Contender:
     """A method of this engine with its parameters; `prompt_read` is called each time that one was."""
     parameters = METHODS[method].parameters(config)
-    return Contender(name, group, lambda pair, ids: decoded(pair, ids, method, config, prompt_read), parameters)
+    return Contender(name, group, lambda engine, ids: decoded(engine, ids, method, config, prompt_read), parameters)
 
 
 def sweep(
@@ -95,11 +95,11 @@ def sweep(
     return found
 
 
-def inexact(contenders: Sequence[Contender], pair: Pair) -> list[Contender]:
+def inexact(contenders: Sequence[Contender], engine: Engine) -> list[Contender]:
     """The same for ar and every adaptive tree, on a pair that is not exact."""
 
-    def run(contender: Contender) -> Callable[[Pair, Sequence[int]], Trial]:
-        return lambda _, prompt_ids: contender.run(pair, prompt_ids)
+    def run(contender: Contender) -> Callable[[Engine, Sequence[int]], Trial]:
+        return lambda _, prompt_ids: contender.run(engine, prompt_ids)
 
     return [
         replace(one, name=f"{one.name} ~", group=INEXACT, run=run(one), settings={**one.settings, "exact": False})
@@ -109,7 +109,7 @@ def inexact(contenders: Sequence[Contender], pair: Pair) -> list[Contender]:
 
 
 def decoded(
-    pair: Pair,
+    engine: Engine,
     prompt_ids: Sequence[int],
     method: str,
     config: RunConfig,
@@ -121,14 +121,14 @@ def decoded(
     of the parts of its rounds is taken over. The device is waited for at the beginning and at the end alone. Where the
     rounds own up to more time than this clock saw, some of it lay before it started, and counts.
     """
-    clock, watched = Stopwatch(pair.target.device), WatchedPair(pair)
+    clock, watched = Stopwatch(engine.pair.target.device), WatchedEngine(engine)
     opened = clock.now()
-    session = METHODS[method].open(watched.pair, prompt_ids, config)
+    session = METHODS[method].open(watched.engine, prompt_ids, config)
     outcomes: list[tuple[Outcome, float]] = []
     try:
         session.prefill()
         prefill_s = clock.now() - opened
-        prompt_read(pair.target.device)
+        prompt_read(engine.pair.target.device)
         started, before = clock.now(), watched.seen()
         while not outcomes or not outcomes[-1][0].finished:
             outcome = session.step(())

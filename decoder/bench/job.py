@@ -17,8 +17,8 @@ from decoder.bench.samples import Samples
 from decoder.bench.shapes import loaded_pair, random_prompt
 from decoder.bench.sizes import Size
 from decoder.config import RunConfig
+from decoder.engine import Engine
 from decoder.errors import PromptError
-from decoder.exact_pair import inexact_pair
 from decoder.knobs import Turnable
 from decoder.loading import load_pair
 from decoder.models.pair import Pair
@@ -57,7 +57,7 @@ class OnTexts:
 class OnRounds:
     """Rounds of given sizes after random texts of given lengths, with a draft that guesses at random."""
 
-    load: Callable[..., Pair]
+    load: Callable[..., Engine]
     """(passes=..., report=...) -> such a pair."""
     sizes: tuple[Size, ...]
     contexts: tuple[int, ...]
@@ -95,7 +95,7 @@ def measure_texts(job: OnTexts, note: Note) -> Done[report.Report]:
         KeyboardInterrupt: Nothing was complete yet when it came.
     """
     load = loaded_pair if job.random_draft else load_pair
-    pair = load(
+    engine = load(
         job.target,
         job.draft,
         device=job.device,
@@ -106,14 +106,14 @@ def measure_texts(job: OnTexts, note: Note) -> Done[report.Report]:
         report=note,
     )
     length = job.config.max_new_tokens
-    prompts = _encoded(pair, job.prompts, length)
+    pair, prompts = engine.pair, _encoded(engine.pair, job.prompts, length)
     contenders = sweep(job.methods, job.config, job.settings)
     if job.exact:
-        contenders += inexact(contenders, inexact_pair(pair))
+        contenders += inexact(contenders, engine.fastest())
     if job.with_baselines:
         contenders += baselines(pair, length)
     plan = Plan(contenders, prompts, _warm_up(pair, prompts), schedule, job.repeats)
-    setup, samples, interrupted = _measured(pair, plan, job.config, note)
+    setup, samples, interrupted = _measured(engine, plan, job.config, note)
     return Done(report.of_texts(setup, pair, samples), interrupted)
 
 
@@ -126,12 +126,13 @@ def measure_rounds(job: OnRounds, note: Note) -> Done[report.RoundsReport]:
     """
     contenders = sizes.contenders(job.config, job.sizes)
     loaded = job.load(passes=sizes.passes(job.config, job.sizes), report=note)
-    pair = replace(loaded, eos=frozenset())  # every turn has as many rounds
+    pair = replace(loaded.pair, eos=frozenset())  # every turn has as many rounds
+    engine = replace(loaded, pair=pair)
     sizes.refuse_wider(job.sizes, pair.vocabulary)
     more = job.config.max_new_tokens + max((size.depth for size in job.sizes), default=0)
     prompts = [random_prompt(pair, length, more) for length in job.contexts]
     plan = Plan(contenders, prompts, _longest_first(prompts), mixed, job.repeats)
-    setup, samples, interrupted = _measured(pair, plan, job.config, note)
+    setup, samples, interrupted = _measured(engine, plan, job.config, note)
     return Done(report.of_rounds(setup, pair, samples), interrupted)
 
 
@@ -156,16 +157,16 @@ def _longest_first(prompts: Sequence[Sequence[int]]) -> Sequence[Sequence[int]]:
     return sorted(prompts, key=len, reverse=True)
 
 
-def _measured(pair: Pair, plan: Plan, config: RunConfig, note: Note) -> tuple[report.Setup, Samples, bool]:
-    machine = examined(pair.target.device)
+def _measured(engine: Engine, plan: Plan, config: RunConfig, note: Note) -> tuple[report.Setup, Samples, bool]:
+    machine = examined(engine.pair.target.device)
     note(f"warming up: {', '.join(contender.name for contender in plan.contenders)}")
-    ready = warmed_up(pair, plan.contenders, plan.warm_up, note)
-    setup = report.setup(pair, machine, ready, plan.prompts, config, plan.repeats)
+    ready = warmed_up(engine, plan.contenders, plan.warm_up, note)
+    setup = report.setup(engine, machine, ready, plan.prompts, config, plan.repeats)
     turns = list(plan.order(len(ready), len(plan.prompts), plan.repeats, config.seed))
     found: list[Sample] = []
     interrupted = False
     try:
-        for sample in measured(pair, ready, plan.prompts, turns):
+        for sample in measured(engine, ready, plan.prompts, turns):
             found.append(sample)
             if len(found) % len(ready) == 0:
                 note(f"{len(found)} of {len(turns)} turns")

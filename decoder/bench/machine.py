@@ -12,9 +12,9 @@ import msgspec
 import torch
 import transformers
 
-import decoder
 from decoder.device import Stopwatch, device_name, peak_bytes, release_memory, restart_peak
 from decoder.forward.language_model import LanguageModel
+from decoder.version import VERSION
 
 COPIED_BYTES = 1 << 30
 COPIES = 10
@@ -46,7 +46,7 @@ def examined(device: torch.device) -> Machine:
         threads=torch.get_num_threads(),
         accelerator=device_name(device),
         versions={
-            "dynatui": decoder.__version__,
+            "dynatui": VERSION,
             "python": platform.python_version(),
             "torch": str(torch.__version__),
             "transformers": transformers.__version__,

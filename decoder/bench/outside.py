@@ -16,6 +16,7 @@ from transformers.generation.streamers import BaseStreamer
 from decoder.analysis.metrics import Tally, tally_round
 from decoder.bench.contenders import Contender, Trial, as_round
 from decoder.device import Stopwatch
+from decoder.engine import Engine
 from decoder.models.pair import Pair
 from decoder.session.hf_assisted import as_wide_as
 from decoder.session.protocol import Outcome
@@ -74,8 +75,9 @@ def baselines(pair: Pair, max_new_tokens: int) -> list[Contender]:
 
 
 @torch.inference_mode()
-def _generated(pair: Pair, prompt_ids: Sequence[int], *, max_new_tokens: int, **settings: Any) -> Trial:
+def _generated(engine: Engine, prompt_ids: Sequence[int], *, max_new_tokens: int, **settings: Any) -> Trial:
     """What generate does with these settings on top of plain greedy search."""
+    pair = engine.pair
     unused = list(range(pair.vocabulary, max(pair.target.width, pair.draft.width)))
     ids = torch.tensor([list(prompt_ids)], device=pair.target.device)
     clock, streamer = Stopwatch(pair.target.device), _Bursts()
@@ -102,13 +104,13 @@ def _generated(pair: Pair, prompt_ids: Sequence[int], *, max_new_tokens: int, **
 
 
 def _assisted(
-    pair: Pair, prompt_ids: Sequence[int], *, max_new_tokens: int, assistant: Any, drafting: dict[str, float]
+    engine: Engine, prompt_ids: Sequence[int], *, max_new_tokens: int, assistant: Any, drafting: dict[str, float]
 ) -> Trial:
     """The same with an assistant, which keeps its settings beside its weights."""
     before = assistant.generation_config
     assistant.generation_config = copy.deepcopy(before)
     assistant.generation_config.update(**drafting)
     try:
-        return _generated(pair, prompt_ids, max_new_tokens=max_new_tokens, assistant_model=assistant)
+        return _generated(engine, prompt_ids, max_new_tokens=max_new_tokens, assistant_model=assistant)
     finally:
         assistant.generation_config = before

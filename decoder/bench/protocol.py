@@ -19,8 +19,8 @@ from decoder.bench.contenders import Contender, Trial
 from decoder.bench.machine import peak_during, waited_s
 from decoder.bench.watched import Seen
 from decoder.device import memory_is_full
+from decoder.engine import Engine
 from decoder.errors import DeviceError
-from decoder.models.pair import Pair
 
 DISTURBED = 0.03
 """A turn whose threads waited longer for a processor, as a share of its time, is taken again."""
@@ -73,18 +73,20 @@ def mixed(contenders: int, prompts: int, repeats: int, seed: int) -> Iterator[Tu
 
 
 def warmed_up(
-    pair: Pair, contenders: Sequence[Contender], prompts: Sequence[Sequence[int]], report: Callable[[str], None]
+    engine: Engine, contenders: Sequence[Contender], prompts: Sequence[Sequence[int]], report: Callable[[str], None]
 ) -> list[Contender]:
     """Lets every contender decode these prompts for nothing; a foreign one that fails is reported and left out.
 
     Raises:
         DeviceError: The device's memory is full.
     """
-    return [contender for contender in contenders if all(_works(pair, contender, prompt, report) for prompt in prompts)]
+    return [
+        contender for contender in contenders if all(_works(engine, contender, prompt, report) for prompt in prompts)
+    ]
 
 
 def measured(
-    pair: Pair, contenders: Sequence[Contender], prompts: Sequence[Sequence[int]], turns: Iterable[Turn]
+    engine: Engine, contenders: Sequence[Contender], prompts: Sequence[Sequence[int]], turns: Iterable[Turn]
 ) -> Iterator[Sample]:
     """Samples as they come, in the order of the turns.
 
@@ -96,7 +98,7 @@ def measured(
     try:
         for turn in turns:
             contender = contenders[turn.contender]
-            trial, waited = _undisturbed(pair, contender, prompts[turn.prompt])
+            trial, waited = _undisturbed(engine, contender, prompts[turn.prompt])
             yield Sample(
                 contender.name,
                 contender.group,
@@ -112,7 +114,7 @@ def measured(
         gc.unfreeze()
 
 
-def _undisturbed(pair: Pair, contender: Contender, prompt: Sequence[int]) -> tuple[Trial, float | None]:
+def _undisturbed(engine: Engine, contender: Contender, prompt: Sequence[int]) -> tuple[Trial, float | None]:
     """A turn that other processes hardly disturbed, or the least disturbed of a few, and what share of it was waiting.
 
     What decides is how long threads waited for a processor, never how fast the turn was.
@@ -120,7 +122,7 @@ def _undisturbed(pair: Pair, contender: Contender, prompt: Sequence[int]) -> tup
     found: list[tuple[float, Trial]] = []
     while len(found) < ATTEMPTS:
         before, start = waited_s(), time.perf_counter()
-        trial = _alone(pair, contender, prompt)
+        trial = _alone(engine, contender, prompt)
         after, took = waited_s(), time.perf_counter() - start
         if before is None or after is None:
             return trial, None
@@ -131,9 +133,9 @@ def _undisturbed(pair: Pair, contender: Contender, prompt: Sequence[int]) -> tup
     return trial, waited
 
 
-def _works(pair: Pair, contender: Contender, prompt: Sequence[int], report: Callable[[str], None]) -> bool:
+def _works(engine: Engine, contender: Contender, prompt: Sequence[int], report: Callable[[str], None]) -> bool:
     try:
-        _alone(pair, contender, prompt)
+        _alone(engine, contender, prompt)
     except DeviceError:
         raise
     except Exception as error:
@@ -144,17 +146,17 @@ def _works(pair: Pair, contender: Contender, prompt: Sequence[int], report: Call
     return True
 
 
-def _alone(pair: Pair, contender: Contender, prompt: Sequence[int]) -> Trial:
+def _alone(engine: Engine, contender: Contender, prompt: Sequence[int]) -> Trial:
     """One turn, on a machine that has nothing left to tidy up."""
     gc.collect(1)
-    with peak_during(pair.target.device) as peak:
+    with peak_during(engine.pair.target.device) as peak:
         try:
-            trial = contender.run(pair, prompt)
+            trial = contender.run(engine, prompt)
         except (RuntimeError, MemoryError) as error:
             if not memory_is_full(error):
                 raise
             raise DeviceError(
-                f"the memory of {pair.device} is full; choose smaller models, smaller trees, --dtype float16 or fewer "
-                "--max-new-tokens"
+                f"the memory of {engine.pair.device} is full; choose smaller models, smaller trees, --dtype float16 "
+                "or fewer --max-new-tokens"
             ) from error
     return replace(trial, tally=structs.replace(trial.tally, peak_bytes=peak()))

@@ -16,6 +16,7 @@ from decoder.bench.samples import Samples
 from decoder.bench.summary import Bandwidth, Comparison, Difference, Row, comparisons, differences, rows
 from decoder.config import RunConfig
 from decoder.decoding_path import decoding_path
+from decoder.engine import Engine
 from decoder.events import Figures
 from decoder.forward.near_tie import Judge, Verdict
 from decoder.models.pair import Pair
@@ -96,7 +97,7 @@ class RoundsReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def setup(
-    pair: Pair,
+    engine: Engine,
     machine: Machine,
     contenders: Sequence[Contender],
     prompts: Sequence[Sequence[int]],
@@ -104,7 +105,7 @@ def setup(
     repeats: int,
 ) -> Setup:
     """What is about to be measured."""
-    path = decoding_path(pair)
+    path, pair = decoding_path(engine), engine.pair
     return Setup(
         started_at=datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z"),
         machine=machine,
@@ -112,7 +113,7 @@ def setup(
         draft=pair.draft_name,
         device=pair.device,
         dtype=pair.dtype,
-        exact=pair.exact,
+        exact=engine.exact,
         path=path.name,
         path_reason=path.reason,
         contenders={contender.name: dict(contender.settings) for contender in contenders},

@@ -18,14 +18,13 @@ from tokenizers import Tokenizer, models
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedTokenizerFast
 from transformers.utils import logging as transformers_logging
 
-from decoder.cpu_threads import settle_threads
-from decoder.device import choose_device, choose_dtype, has_graphs, memory_is_full, set_up
+from decoder.device import choose_device, choose_dtype, memory_is_full, set_up
 from decoder.draft.tree_size.acceptance_model import Calibration
+from decoder.engine import Engine
 from decoder.errors import ConfigError, DeviceError, quoted, shortened
-from decoder.exact_pair import exact_pair
 from decoder.forward.cpu.bfloat16_trial import bfloat16_pays
 from decoder.forward.language_model import LanguageModel, Load
-from decoder.loading import Report, compile_rounds, load_pair, make_pair, try_rounds
+from decoder.loading import Report, compile_rounds, load_pair, make_engine, make_pair, try_rounds
 from decoder.models.compatibility import check_architecture
 from decoder.models.pair import Pair
 from decoder.session.cuda_graph.compiled import require_compilable
@@ -53,7 +52,7 @@ def random_pair(
     compiled: bool = False,
     passes: Passes | None = None,
     report: Report = lambda _: None,
-) -> Pair:
+) -> Engine:
     """Two models of these shapes with random weights.
 
     Args:
@@ -86,15 +85,11 @@ def random_pair(
     made = [
         LanguageModel(make(where), Path(name).name, make) for make, name in zip(makers, (target, draft), strict=True)
     ]
-    pair = make_pair(made[0], made[1], PreTrainedTokenizerFast(tokenizer_object=Tokenizer(models.BPE())))
-    settle_threads(pair)
-    if exact:
-        return exact_pair(pair)
-    if has_graphs(where):
-        try_rounds(pair, report)
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=Tokenizer(models.BPE()))
+    engine = make_engine(make_pair(made[0], made[1], tokenizer), exact=exact, report=report)
     if compiled:
-        compile_rounds(pair, report, passes)
-    return pair
+        compile_rounds(engine, report, passes)
+    return engine
 
 
 def loaded_pair(
@@ -107,30 +102,31 @@ def loaded_pair(
     compiled: bool = False,
     passes: Passes | None = None,
     report: Report = lambda _: None,
-) -> Pair:
+) -> Engine:
     """A pair as `load_pair` loads it, but with a random draft, which is compiled instead of the loaded one."""
     if compiled:
         require_compilable(choose_device(device), exact=exact)
-    pair = with_random_draft(load_pair(target, draft, device=device, dtype=dtype, exact=exact, report=report))
-    if has_graphs(pair.target.device) and not (exact or pair.seats.refused):
-        try_rounds(pair, report)
+    engine = with_random_draft(load_pair(target, draft, device=device, dtype=dtype, exact=exact, report=report))
+    if not exact:
+        try_rounds(engine, report)
     if compiled:
-        compile_rounds(pair, report, passes)
-    return pair
+        compile_rounds(engine, report, passes)
+    return engine
 
 
-def with_random_draft(pair: Pair) -> Pair:
+def with_random_draft(engine: Engine) -> Engine:
     """The same pair, but that the draft's output matrix is random: its time is the same, its help is chance.
 
     What was compiled is not compiled here.
     """
+    pair, slots = engine.pair, engine.slots and engine.slots.anew(engine.pair.target)
     held, name = pair.draft, f"{pair.draft.name} (random head)"
     if held.can_load:
         make = _made_on(held.device, lambda device: _with_random_head(held.loaded(device)))
         draft = LanguageModel(make(held.device), name, make)
     else:
         draft = LanguageModel(_with_random_head(copy.deepcopy(held.module)), name)
-    return replace(pair, draft=draft, seats=pair.seats.anew(pair.target), costs={}, calibration=Calibration())
+    return replace(engine, pair=replace(pair, draft=draft), slots=slots, costs={}, acceptance=Calibration())
 
 
 def _made_on(where: torch.device, make: Load) -> Load:

@@ -10,11 +10,11 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol, cast, runtime_checkable
 
 from decoder.bench.arithmetic import Work
-from decoder.forward.families.attention import LeanCache
+from decoder.draft.model_proposer import ModelProposer
+from decoder.engine import Engine
 from decoder.forward.language_model import LanguageModel
 from decoder.forward.protocol import Rows
-from decoder.models.pair import Pair
-from decoder.session.host import TreeSession
+from decoder.session.host import HostSession
 from decoder.session.protocol import Session
 
 
@@ -73,16 +73,16 @@ class _Watched:
         self.scored += scored
 
 
-class WatchedPair:
-    """A pair whose models are watched, on a CPU; elsewhere the pair as it is."""
+class WatchedEngine:
+    """An engine whose models are watched, on a CPU; elsewhere the engine as it is."""
 
-    def __init__(self, pair: Pair) -> None:
+    def __init__(self, engine: Engine) -> None:
         self._models: tuple[_Watched, ...] = ()
-        self.pair = pair
+        self.engine, pair = engine, engine.pair
         if pair.target.device.type == "cpu":
             self._models = _Watched(pair.target), _Watched(pair.draft)
             target, draft = cast("tuple[LanguageModel, LanguageModel]", self._models)
-            self.pair = replace(pair, target=target, draft=draft)
+            self.engine = replace(engine, pair=replace(pair, target=target, draft=draft))
 
     def seen(self) -> Seen | None:
         """What both models have done so far; None where it cannot be known."""
@@ -101,9 +101,9 @@ class TellsMemory(Protocol):
 
 def kv_bytes(session: Session) -> int | None:
     """Bytes of a session's keys and values as allocated, unused rows included; None where it does not show them."""
-    if isinstance(session, TreeSession):
-        drafter = session.drafter
-        return sum(map(allocated_bytes, [session.target_cache, *([drafter.cache] if drafter else [])]))
+    if isinstance(session, HostSession):
+        drafting = [session.proposer.drafter.cache] if isinstance(session.proposer, ModelProposer) else []
+        return sum(map(allocated_bytes, [session.target_cache, *drafting]))
     return session.kv_bytes if isinstance(session, TellsMemory) else None
 
 
@@ -121,5 +121,4 @@ def waits(session: Session) -> int | None:
 
 def allocated_bytes(cache: Rows) -> int:
     """Bytes of the tensor that holds a cache's keys and values."""
-    held = cache.store if isinstance(cache, LeanCache) else cache.keys_values()
-    return held.untyped_storage().nbytes()
+    return cache.store.untyped_storage().nbytes()

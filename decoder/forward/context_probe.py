@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from decoder.forward.kv_cache import TreeCache
+from decoder.forward.hf import appending, unknown_cache
 
 META = torch.device("meta")
 FEW = 2
@@ -34,7 +34,7 @@ def has_room(module: Any, text: int, rows: int) -> bool:
 
 
 def _runs(module: Any, text: int, rows: int) -> bool:
-    cache = TreeCache(module.config.get_text_config().num_hidden_layers, text + rows)
+    cache = unknown_cache(module.config.get_text_config().num_hidden_layers, text + rows)
     try:
         shapes = _without_numbers(module)
         # The first pass makes room in the cache.
@@ -44,7 +44,7 @@ def _runs(module: Any, text: int, rows: int) -> bool:
                 input_ids=torch.zeros((1, count), dtype=torch.long, device=META),
                 position_ids=torch.zeros((1, count), dtype=torch.long, device=META),
                 attention_mask=torch.zeros((1, 1, count, start + count), dtype=torch.bfloat16, device=META),
-                past_key_values=cache,
+                past_key_values=appending(cache),
                 use_cache=True,
             )
     except Exception:  # noqa: BLE001 - each family fails in its own way where it has no room

@@ -1,44 +1,42 @@
-"""Keys and values of one model and one text: the only module that touches Hugging Face's cache classes.
+"""Keys and values of one model and one text: one tensor for all layers, so that moving the accepted path is one gather.
 
-One tensor holds all layers, so that moving the accepted path is one gather. Rows up to `length` belong to the text;
-rows after it are drafted nodes, in the order in which they were forwarded. Knows nothing of trees.
+Rows up to `length` belong to the text; rows after it are drafted nodes, in the order in which they were forwarded.
+Knows nothing of trees, and no library of models.
 """
 
 from collections.abc import Sequence
-from typing import Any
 
+import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
-from transformers.cache_utils import Cache
 
 
-class TreeCache(Cache):
+class KvCache:
     """A static cache whose rows can be kept or dropped one by one."""
 
-    def __init__(self, layers: int, capacity: int) -> None:
-        super().__init__(layers=[])
+    def __init__(self, store: Float[Tensor, "L 2 H S D"], rotated: int = 0) -> None:
+        """Takes a tensor of zeros: after `empty`, a NaN in a masked row would still poison the output.
+
+        Args:
+            store: Without heads, where only the first pass tells how many there are; see `hold`.
+            rotated: Dimensions of a key whose rotated pairs lie side by side, which Hugging Face keeps apart.
+        """
         self.length = 0
         """Committed rows."""
         self.used = 0
         """Rows in use; a forward pass appends here."""
-        self._layers = layers
-        self._capacity = capacity
-        self._store: Tensor | None = None
+        self._rotated = rotated
+        self.hold(store)
 
-    def update(
-        self, key_states: Tensor, value_states: Tensor, layer_idx: int, *_: Any, **__: Any
-    ) -> tuple[Tensor, Tensor]:
-        """Appends this layer's new rows and returns all rows in use; shapes (1, H, rows, D)."""
-        end = self.used + key_states.shape[2]
-        store = self._allocated(key_states, value_states)
-        store[layer_idx, 0, :, self.used : end] = key_states[0]
-        store[layer_idx, 1, :, self.used : end] = value_states[0]
-        return store[layer_idx, 0, None, :, :end], store[layer_idx, 1, None, :, :end]
-
-    def get_seq_length(self, layer_idx: int = 0) -> int:  # noqa: ARG002 - all layers have the same rows
-        """Rows that the next forward pass finds."""
-        return self.used
+    def hold(self, store: Float[Tensor, "L 2 H S D"]) -> None:
+        """Goes on with another tensor."""
+        self.store = store
+        # Taken once: a small model's pass consists of such steps.
+        self.keys = store[:, 0].transpose(2, 3)
+        """Shape (L, H, D, S)."""
+        self.values = store[:, 1]
+        """Shape (L, H, S, D)."""
 
     def keep(self, rows: Sequence[int]) -> None:
         """Commits these rows, in this order, directly after the committed ones and drops all other drafted rows.
@@ -46,31 +44,31 @@ class TreeCache(Cache):
         `rows` are rising indices from `length` on.
         """
         end = self.length + len(rows)
-        if self._store is not None and list(rows) != list(range(self.length, end)):
-            index = torch.tensor(rows, device=self._store.device)
-            self._store[..., self.length : end, :] = self._store.index_select(3, index)
+        # Rows at the beginning that are in place already need no move.
+        moved = next((index for index, row in enumerate(rows, self.length) if row != index), end)
+        if moved < end:
+            index = torch.tensor(rows[moved - self.length :], device=self.store.device)
+            self.store.narrow(3, moved, end - moved).copy_(self.store.index_select(3, index))
         self.length = self.used = end
 
     def reserve(self, capacity: int) -> None:
         """Makes room for `capacity` rows in all, if there is less; what is in use stays."""
-        if capacity <= self._capacity:
+        if capacity <= self.store.shape[3]:
             return
-        self._capacity = capacity
-        if self._store is not None:
-            small = self._store
-            self._store = small.new_zeros((*small.shape[:3], capacity, small.shape[4]))
-            self._store[..., : self.used, :] = small[..., : self.used, :]
+        small = self.store
+        self.hold(small.new_zeros((*small.shape[:3], capacity, small.shape[4])))
+        self.store[..., : self.used, :] = small[..., : self.used, :]
 
     def keys_values(self) -> Float[Tensor, "L 2 H P D"]:
-        """The committed rows of all layers."""
-        assert self._store is not None, "nothing was forwarded yet"  # noqa: S101 - a programmer's mistake
-        return self._store[..., : self.length, :]
+        """The committed rows of all layers, as Hugging Face orders them."""
+        held = self.store[..., : self.length, :]
+        if not self._rotated:
+            return held
+        keys, values = held.unbind(1)
+        order = np.argsort(side_by_side(self._rotated)).tolist()
+        return torch.stack([torch.cat([keys[..., order], keys[..., self._rotated :]], -1), values], 1)
 
-    def _allocated(self, keys: Tensor, values: Tensor) -> Tensor:
-        if self._store is None:
-            if keys.shape != values.shape:
-                raise ValueError(f"keys and values differ in shape: {tuple(keys.shape)}, {tuple(values.shape)}")
-            # Zeros, not empty: a NaN in a masked row would still poison the output.
-            shape = (self._layers, 2, keys.shape[1], self._capacity, keys.shape[3])
-            self._store = torch.zeros(shape, dtype=keys.dtype, device=keys.device)
-        return self._store
+
+def side_by_side(width: int) -> list[int]:
+    """The order of a key's rotated dimensions in which both of a pair are neighbours."""
+    return [index for pair in zip(range(width // 2), range(width // 2, width), strict=True) for index in pair]

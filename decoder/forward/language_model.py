@@ -1,4 +1,4 @@
-"""A language model and a pair of them as the engine sees them: rows in, logits out.
+"""A language model as the engine sees it: rows in, logits out.
 
 Knows neither where models come from nor whether they fit (`decoder.models.checkpoints`,
 `decoder.models.compatibility`), and nothing of drafting.
@@ -6,6 +6,7 @@ Knows neither where models come from nor whether they fit (`decoder.models.check
 
 import copy
 from collections.abc import Callable, Sequence
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -13,82 +14,66 @@ import torch
 from jaxtyping import Float
 from numpy.typing import NDArray
 from torch import Tensor
-from transformers import AutoModelForCausalLM, GenerationConfig
 
-from decoder.forward.batch_invariant.attention import ExactModule, exact_lean
+from decoder.deferred import imported
 from decoder.forward.batch_invariant.size_search import exactly
-from decoder.forward.context_probe import has_room
 from decoder.forward.families.registry import lean
-from decoder.forward.hf import ModuleForward
+from decoder.forward.families.weights import Arithmetic, Source
 from decoder.forward.protocol import Forward, Rows
+from decoder.forward.traits import Traits
 
-NO_LIMIT = 1 << 20
-"""Tokens that a model can hold whose configuration names no number."""
-LENGTHS = ("max_position_embeddings", "max_target_positions", "max_seq_len")
-"""What configurations call that number; the first that is there counts."""
 Load = Callable[[torch.device], Any]
 """Loads a Hugging Face module."""
-
-
-def longest_text(config: Any) -> int:
-    """Tokens that a model can hold at the same rotary positions.
-
-    Where longrope scales a text that has outgrown the original length, it turns all positions otherwise, those of keys
-    that are already kept too; a text would then depend on how many rows were computed at a time.
-    """
-    named = next((length for name in LENGTHS if (length := getattr(config, name, None))), NO_LIMIT)
-    original = getattr(config, "original_max_position_embeddings", None)
-    rotary = getattr(config, "rope_parameters", None) or {}
-    by_layers = [rotary, *(inner for inner in rotary.values() if isinstance(inner, dict))]
-    switching = [each for each in by_layers if each.get("rope_type") == "longrope"]
-    return min([named, *(each.get("original_max_position_embeddings") or original or named for each in switching)])
 
 
 class LanguageModel:
     """A causal language model as the engine sees it: rows in, logits out, keys and values appended to a cache.
 
-    On a CPU, families that `decoder.forward.families.registry` knows run through it, and on CUDA through what
-    `decoder.session.cuda_graph` makes of them. Their Hugging Face module is then needed only by transformers' own
-    methods and to judge near ties, and is loaded when one of these asks for it.
+    Families that `decoder.forward.families.registry` knows run through it on a CPU, and on CUDA through what
+    `decoder.forward.static` makes of them. Their Hugging Face module is then needed only by transformers' own methods
+    and to judge near ties, and is loaded when one of these asks for it.
     """
 
-    def __init__(self, module: Any, name: str, load: Load | None = None) -> None:
-        """Prepares a loaded module.
+    def __init__(self, given: Any, name: str, load: Load | None = None) -> None:
+        """Prepares a loaded module, or a model that runs without one.
 
         Args:
-            module: A Hugging Face module in evaluation mode.
+            given: A Hugging Face module in evaluation mode; or the `Traits` of a model whose weights can be read, which
+                elsewhere than on a CPU runs once it is told how.
             name: Hub id or folder name, as it is told.
-            load: Loads the module again, on a device; None: it must be held.
+            load: Loads the module, on a device; None: it must be held.
         """
         self.name = name
-        config = module.config.get_text_config()
-        self.layers: int = config.num_hidden_layers
-        self.width: int = config.vocab_size
-        """Width of the logits; may exceed the vocabulary."""
-        self.context = longest_text(config)
-        weight = next(module.parameters())
-        self.device = weight.device
-        self.dtype = weight.dtype
-        self.generation: GenerationConfig = module.generation_config
-        """What transformers' own methods go by."""
-        self._config: Any = module.config
-        self._module: Any = module
+        self._module: Any = None if isinstance(given, Traits) else given
+        traits = given if isinstance(given, Traits) else _hf().traits_of(given)
+        self.layers: int = traits.layers
+        self.width: int = traits.width
+        self.context: int = traits.context
+        self.device: torch.device = traits.device
+        self.dtype: torch.dtype = traits.dtype
+        self.eos: Any = traits.eos
+        self._skeleton = traits.skeleton
+        # What is told of a module is not kept: it would hold the weights.
+        self._source = traits.source if self._module is None else None
         self._load = load
-        self._lean = lean(module)
-        self._forward: Forward = self._lean or ModuleForward(module)
+        self._settings: Any = None
+        on_cpu = traits.source if self.device.type == "cpu" else None
+        self._lean = lean(on_cpu, Arithmetic.of(self.dtype)) if on_cpu else None
         self.runs_without_module = self._lean is not None
         """Whether passes run without the module."""
+        if self._lean or self._module is not None:
+            self._forward: Forward = self._lean or _hf().ModuleForward(self._module)
 
     @property
     def module(self) -> Any:
-        """The Hugging Face module, which is loaded and held from now on if it was let go of."""
+        """The Hugging Face module, which is loaded and held from now on if it is not yet."""
         if self._module is None:
             self._module = self.loaded(self.device)
         return self._module
 
     @property
     def held(self) -> Any:
-        """The Hugging Face module; None where it was let go of."""
+        """The Hugging Face module; None where it was not loaded, or let go of."""
         return self._module
 
     @property
@@ -104,16 +89,19 @@ class LanguageModel:
         """
         assert self._load is not None, "a module that cannot be loaded again is held"  # noqa: S101 - a programmer's mistake
         module = self._load(device)
-        module.generation_config = self.generation
+        if self._settings is not None:
+            module.generation_config = self.generation
         return module
 
     @property
     def skeleton(self) -> Any:
         """The module, or one without weights that has the same parts and shapes."""
-        if self._module is not None:
-            return self._module
-        with torch.device("meta"):
-            return AutoModelForCausalLM.from_config(self._config, dtype=self.dtype)
+        return self._skeleton() if self._module is None else self._module
+
+    @property
+    def source(self) -> Source | None:
+        """Its weights, in a file or in the module; None where it is of no family that runs without the module."""
+        return self._source or _hf().source_of(self.module)
 
     def slim(self) -> None:
         """Lets go of weights that are held twice, where they can be loaded again."""
@@ -139,13 +127,28 @@ class LanguageModel:
 
     def run_by_module(self) -> None:
         """Runs by the Hugging Face module from now on."""
-        self._forward, self.runs_without_module = ModuleForward(self.module), False
+        self.drop_forward()
+        self._forward, self.runs_without_module = _hf().ModuleForward(self.module), False
 
-    def generate_by(self, settings: GenerationConfig) -> None:
-        """Gives transformers' own methods other settings."""
-        self.generation = settings
+    @property
+    def runs_by(self) -> Forward | None:
+        """The forward form that it runs by; None: it cannot run yet."""
+        return vars(self).get("_forward")
+
+    @property
+    def generation(self) -> Any:
+        """What transformers' own methods go by."""
+        if self._settings is None:
+            return self.module.generation_config
+        if isinstance(self._settings, tuple):
+            self._settings = _hf().settings(*self._settings)
+        return self._settings
+
+    def end_with(self, eos: Any, pad: int | None) -> None:
+        """Lets transformers' own methods go by these tokens and by nothing else."""
+        self._settings = eos, pad
         if self._module is not None:
-            self._module.generation_config = settings
+            self._module.generation_config = self.generation
 
     def new_cache(self, capacity: int) -> Rows:
         """An empty cache of `capacity` rows."""
@@ -174,7 +177,7 @@ class LanguageModel:
     def has_room(self, rows: int) -> bool:
         """Whether so many rows can be computed together after the longest text."""
         # Lean models hold nothing that is as long as a text.
-        return self._lean is not None or has_room(self.module, self.context, rows)
+        return self.runs_without_module or bool(_hf().has_room(self.module, self.context, rows))
 
     def exact(self) -> "LanguageModel":
         """The same weights, run so that a row has the same bits whatever is computed beside it; see
@@ -183,14 +186,22 @@ class LanguageModel:
         Raises:
             PairError: This model cannot be run so.
         """
-        forward = exact_lean(self._lean, self.dtype) if self._lean else ExactModule(self.module)
+        if self._lean is None and self.runs_without_module:
+            # What it ran by until now must be gone before the module comes.
+            self.run_by_module()
+        forward = _hf().exact_lean(self._lean, self.dtype) if self._lean else _hf().ExactModule(self.module)
         return self._run_by(exactly(forward, self.width, cuda=self.device.type == "cuda"))
 
     def inexact(self) -> "LanguageModel":
         """The same weights, run as fast as possible."""
-        return self._run_by(self._lean or ModuleForward(self.module))
+        return self._run_by(self._lean or _hf().ModuleForward(self.module))
 
     def _run_by(self, forward: Forward) -> "LanguageModel":
         twin = copy.copy(self)
         twin._forward = forward  # noqa: SLF001 - another of the same class
         return twin
+
+
+def _hf() -> ModuleType:
+    """What needs transformers."""
+    return imported("decoder.forward.hf_model")

@@ -19,6 +19,8 @@ class Rows(Protocol):
     """Committed rows."""
     used: int
     """Rows in use; a forward pass appends here."""
+    store: Float[Tensor, "L 2 H S D"]
+    """What holds them, unused rows included."""
 
     def keep(self, rows: Sequence[int]) -> None:
         """Commits these rows, in this order, directly after the committed ones and drops all other drafted rows."""

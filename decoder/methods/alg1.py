@@ -1,20 +1,21 @@
 """alg1: DynaTree's Algorithm 1 as printed, under dynatree's parameters."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, cast
 
 from decoder.knobs import Turnable
+from decoder.methods.adaptive import AdaptiveTree
 from decoder.methods.method import Method
 
 if TYPE_CHECKING:
-    from decoder.models.pair import Pair
+    from decoder.engine import Engine
     from decoder.session.protocol import Session
 
 
-def _opened(pair: "Pair", prompt_ids: Sequence[int], run: Any, _rules: Turnable | None) -> "Session":
+def _opened(engine: "Engine", prompt_ids: Sequence[int], max_new_tokens: int, rules: Turnable | None) -> "Session":
     from decoder.session.algorithm1 import Algorithm1Session  # noqa: PLC0415 - imports torch
 
-    return Algorithm1Session(pair, prompt_ids, run)
+    return Algorithm1Session(engine.pair, prompt_ids, max_new_tokens, cast("AdaptiveTree", rules))
 
 
 METHOD = Method(

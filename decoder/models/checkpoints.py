@@ -1,26 +1,30 @@
 """Models as they lie in a folder or on the Hugging Face hub: their configuration, weights and tokenizer.
 
-Weights come from safetensors only and no remote code is run. Knows nothing of pairs.
+Those of the fast families are read without transformers, whose import takes longer than torch's; all others with it.
+Knows nothing of pairs.
 """
 
 import functools
-import re
-from collections.abc import Callable, Iterable
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import torch
-from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerBase
 
-from decoder.errors import DeviceError, ModelError, first_line, shortened
+from decoder.deferred import imported
+from decoder.device import has_room
+from decoder.errors import DeviceError, ModelError, shortened
+from decoder.forward.families.registry import reading_bytes, weight_bytes
+from decoder.forward.families.weights import Source
 from decoder.forward.language_model import LanguageModel
+from decoder.forward.traits import Traits, longest_text
+from decoder.models.known_checkpoint import known_architecture, known_ends, known_weights
+from decoder.models.load_progress import Tell, downloading
+from decoder.models.tokenizer import TextTokenizer, known_tokenizer
 
 EMBEDDED = Path(__file__).parents[1] / "pretrained"
 EMBEDDED_TARGET = EMBEDDED / "books-16m"
 EMBEDDED_DRAFT = EMBEDDED / "books-1m"
-_NUMBER = re.compile(r"(?<=\.)\d+(?=\.)")
-_OF_A_WRONG_KIND = (AttributeError, TypeError, ArithmeticError, LookupError)
-"""What fails with these has found a file, but in it something that it had not expected."""
 
 
 def display_name(name: str) -> str:
@@ -28,8 +32,13 @@ def display_name(name: str) -> str:
     return Path(name).name if Path(name).exists() else name
 
 
+def looks_like_a_path(name: str) -> bool:
+    """Whether a name can only be meant as a folder: hub ids have at most one slash, inside."""
+    return name.startswith((".", "/", "~")) or name.count("/") > 1 or "\\" in name
+
+
 def load_config(name: str) -> Any:
-    """The model's configuration, fetched from the hub when it is no folder.
+    """The model's configuration, fetched from the hub when it is no folder; an `Architecture` or one of transformers.
 
     Raises:
         ModelError: It cannot be had.
@@ -38,77 +47,81 @@ def load_config(name: str) -> Any:
         raise ModelError(
             f"there is no folder {shortened(name)}; give an existing folder or a hub id such as owner/model"
         )
-    return _from_hub(name, "configuration", lambda: AutoConfig.from_pretrained(name, trust_remote_code=False))
+    return known_architecture(name) or _hf().load_config(name)
 
 
-def looks_like_a_path(name: str) -> bool:
-    """Whether a name can only be meant as a folder: hub ids have at most one slash, inside."""
-    return name.startswith((".", "/", "~")) or name.count("/") > 1 or "\\" in name
+def load_model(name: str, device: torch.device, dtype: torch.dtype, tell: Tell = lambda _: None) -> LanguageModel:
+    """A model in the form in which it runs fastest here.
+
+    Args:
+        name: Hub id or folder.
+        device: Where it runs.
+        dtype: What it computes in.
+        tell: Learns how far it has come, where that takes long.
+
+    Raises:
+        ModelError: It cannot be had.
+        DeviceError: It does not fit in the device's memory.
+    """
+    load = functools.partial(_load_module, name, dtype)
+    with downloading(name, tell):
+        traits = known_traits(name, device, dtype, tell)
+        if traits is None:
+            return LanguageModel(_hf().load_module(name, dtype, device, tell), display_name(name), load)
+        try:
+            model = LanguageModel(traits, display_name(name), load)
+            if not model.runs_without_module:
+                _run_on_device(model, traits.source)
+        except torch.OutOfMemoryError as error:
+            raise DeviceError(
+                f"{shortened(name)} does not fit in the memory of {device}; choose a smaller model or dtype"
+            ) from error
+    return model
 
 
-def load_model(name: str, device: torch.device, dtype: torch.dtype) -> LanguageModel:
-    """A model in the form in which it runs fastest here."""
-    load = functools.partial(load_module, name, dtype)
-    return LanguageModel(load(device), display_name(name), load)
-
-
-def load_module(name: str, dtype: torch.dtype, device: torch.device) -> Any:
-    """Weights in safetensors, in evaluation mode; refuses those that are not what the configuration says."""
-    module, info = _from_hub(
-        name,
-        "weights",
-        lambda: AutoModelForCausalLM.from_pretrained(
-            name,
-            dtype=dtype,
-            use_safetensors=True,
-            trust_remote_code=False,
-            output_loading_info=True,
-            ignore_mismatched_sizes=True,  # or a traceback refers to a report that nobody is shown
-        ),
+def known_traits(name: str, device: torch.device, dtype: torch.dtype, tell: Tell) -> Traits | None:
+    """What a checkpoint that is read without transformers tells; None where it is not understood."""
+    look = known_architecture(name)
+    if look is None:
+        return None
+    ends, weights = known_ends(name), known_weights(name, look, dtype, device, tell)
+    if ends is None or weights is None:
+        return None
+    return Traits(
+        layers=look.num_hidden_layers,
+        width=look.vocab_size,
+        context=longest_text(look),
+        device=device,
+        dtype=dtype,
+        eos=ends.eos_token_id,
+        skeleton=lambda: _hf().skeleton(name, dtype),
+        source=Source(look, weights, look.frequencies.to(device)),
     )
-    if missing := sorted(info["missing_keys"]):
-        raise ModelError(
-            f"{shortened(name)}: the checkpoint lacks {len(missing)} weights, {missing[0]} first; download it again"
-        )
-    if strange := sorted(key for key, *_ in info["mismatched_keys"]):
-        raise ModelError(
-            f"{shortened(name)}: {len(strange)} weights have not the size that the configuration says, {strange[0]} "
-            "first; download it again"
-        )
-    if left := _of_further_layers(info["unexpected_keys"], module.state_dict()):
-        raise ModelError(
-            f"{shortened(name)}: the checkpoint has weights of more layers than the configuration says, {left[0]} "
-            "first; download it again"
-        )
-    try:
-        return module.eval().to(device)
-    except torch.OutOfMemoryError as error:
-        raise DeviceError(
-            f"{shortened(name)} does not fit in the memory of {device}; choose a smaller model or dtype"
-        ) from error
 
 
-def load_tokenizer(name: str) -> PreTrainedTokenizerBase:
+def load_tokenizer(name: str) -> TextTokenizer:
     """The tokenizer of a hub id or folder."""
-    tokenizer: PreTrainedTokenizerBase = _from_hub(
-        name, "tokenizer", lambda: AutoTokenizer.from_pretrained(name, trust_remote_code=False)
-    )
-    return tokenizer
+    look = known_architecture(name) if Path(name).is_dir() else None
+    found: TextTokenizer = (look and known_tokenizer(Path(name), look.model_type)) or _hf().load_tokenizer(name)
+    return found
 
 
-def _of_further_layers(unexpected: Iterable[str], known: Iterable[str]) -> list[str]:
-    """Names that only the number of a layer tells from those of the model."""
-    forms = {_NUMBER.sub("#", name) for name in known}
-    return sorted(name for name in unexpected if _NUMBER.sub("#", name) in forms)
+def _run_on_device(model: LanguageModel, source: Source | None) -> None:
+    """Makes the form that graphs run by, if there is room to read it, and otherwise the module."""
+    from decoder.forward.static.static_forward import static_in_place  # noqa: PLC0415 - not for a run on a CPU
+
+    assert source is not None, "a model that is told by its traits can be read"  # noqa: S101 - a programmer's mistake
+    look = source.architecture
+    if has_room(model.device, weight_bytes(look, model.dtype) + reading_bytes(look, model.dtype)):
+        static_in_place(model)
+    else:
+        model.run_by_module()
 
 
-def _from_hub(name: str, part: str, load: Callable[[], Any]) -> Any:
-    """Runs a loader and says in one line why it could not."""
-    try:
-        return load()
-    except Exception as error:  # each family checks its fields in its own way, and some only by failing
-        kind = "a value of a wrong kind: " if isinstance(error, _OF_A_WRONG_KIND) else ""
-        raise ModelError(
-            f"cannot load the {part} of {shortened(name)}: {kind}{first_line(error)}; give a hub id, or a folder with "
-            "config.json, tokenizer and safetensors weights"
-        ) from error
+def _load_module(name: str, dtype: torch.dtype, device: torch.device) -> Any:
+    return _hf().load_module(name, dtype, device)
+
+
+def _hf() -> ModuleType:
+    """What reads everything else."""
+    return imported("decoder.models.hf_checkpoints")

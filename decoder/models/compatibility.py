@@ -10,13 +10,15 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
-from transformers import MODEL_FOR_CAUSAL_LM_MAPPING, PreTrainedTokenizerBase
 
+from decoder.deferred import imported
 from decoder.errors import DeviceError, PairError, quoted
-from decoder.forward.kv_cache import TreeCache
-from decoder.forward.language_model import LanguageModel, longest_text
+from decoder.forward.families.architecture import Architecture
+from decoder.forward.language_model import LanguageModel
+from decoder.forward.traits import longest_text
 from decoder.knobs import MOST
 from decoder.models.checkpoints import load_tokenizer
+from decoder.models.tokenizer import TextTokenizer
 
 REMEDY = "choose a decoder-only model with full multi-head or grouped-query attention"
 LIMITED = {
@@ -38,6 +40,7 @@ LARGEST = {
     "max_position_embeddings": 2**31,
 }
 """Of each size in a configuration: several times what the largest models have."""
+NO_TEXT = "it reads no text that is given as tokens alone"
 SIBLINGS = 32
 """In the probe's tree. A model that counts rows where it should go by positions is off by as many, which shows in half
 precision too; off by one would pass for rounding."""
@@ -53,8 +56,11 @@ def check_config(name: str, config: Any) -> None:
     Raises:
         PairError: The model is of another kind; the sentence says which.
     """
+    if isinstance(config, Architecture):
+        check_architecture(name, config)
+        return
     encodes = getattr(config, "is_encoder_decoder", False)
-    if not encodes and type(config) not in MODEL_FOR_CAUSAL_LM_MAPPING:
+    if not encodes and not imported("decoder.models.hf_checkpoints").writes_text(config):
         raise PairError(f"{name} is a model of type {config.model_type}, which writes no text by itself; {REMEDY}")
     check_architecture(name, config.get_text_config())
 
@@ -109,7 +115,7 @@ def _check_sizes(name: str, config: Any) -> None:
                 )
 
 
-def common_tokenizer(target: str, draft: str) -> PreTrainedTokenizerBase:
+def common_tokenizer(target: str, draft: str) -> TextTokenizer:
     """The tokenizer that both share.
 
     Raises:
@@ -130,30 +136,60 @@ def probe(model: LanguageModel) -> None:
         DeviceError: The device's memory is full.
     """
     prefix, first, second, third = [1, 2, 3], 4, 5, 6
+    paths = [first], [second], [first, third]
     tokens = [prefix[-1], *[first] * (SIBLINGS - 1), second, third]
     positions = [2, *[3] * SIBLINGS, 4]
     visible = np.eye(len(tokens), dtype=np.bool_)
     visible[:, 0] = visible[-1, 1] = True
-
-    def as_text() -> Tensor:
-        return torch.stack([_by_module(model, [*prefix, *path]) for path in ([first], [second], [first, third])])
-
-    def as_kept_text() -> Tensor:
-        return _by_module(model, prefix, past_key_values=TreeCache(model.layers, len(prefix)), use_cache=True)
 
     def as_tree() -> Tensor:
         cache = model.new_cache(len(prefix) + len(tokens))
         model.read(cache, prefix[:-1])
         return model.forward(cache, tokens, positions, visible)[[0, 1, SIBLINGS, SIBLINGS + 1]].float()
 
+    held = model.held is not None
+    text = _texts_of_module(model, prefix, paths) if held else _texts_of_form(model, prefix, paths)
+    tree = _tried(model, as_tree, "it does not take the attention mask, or the positions, that a tree needs")
+    _agree(model, tree, text)
+    if held:
+        _check_ends(model)
+
+
+def _texts_of_form(model: LanguageModel, prefix: Sequence[int], paths: Sequence[Sequence[int]]) -> Tensor:
+    """Logits after a text and each of its continuations, each read as plain text; shape (4, V).
+
+    All that a model does which runs without its module is known, but for the numbers that its weights lead to.
+    """
+
+    def after(tokens: Sequence[int]) -> Tensor:
+        return model.read(model.new_cache(len(tokens)), tokens).float()
+
+    return _tried(model, lambda: torch.stack([after([*prefix, *path]) for path in ((), *paths)]), NO_TEXT)
+
+
+def _texts_of_module(model: LanguageModel, prefix: Sequence[int], paths: Sequence[Sequence[int]]) -> Tensor:
+    """The same by the Hugging Face module itself, without mask and positions; only the first has a cache."""
+
+    def as_text() -> Tensor:
+        return torch.stack([_by_module(model, [*prefix, *path]) for path in paths])
+
+    def as_kept_text() -> Tensor:
+        hf = imported("decoder.forward.hf")
+        kept = hf.appending(hf.unknown_cache(model.layers, len(prefix)))
+        return _by_module(model, prefix, past_key_values=kept, use_cache=True)
+
+    text = _tried(model, as_text, NO_TEXT)
+    kept = _tried(model, as_kept_text, "it keeps something else than keys and values of one shape for all layers")
+    return torch.stack([kept, *text])
+
+
+def _check_ends(model: LanguageModel) -> None:
+    """Tries how far a module's positions go, and whether there is room for a tree beside the longest text."""
+
     def at_the_end() -> Tensor:
         last = [max(0, model.context - 2), model.context - 1]
-        return _by_module(model, [first, second], position_ids=torch.tensor([last], device=model.device))
+        return _by_module(model, [4, 5], position_ids=torch.tensor([last], device=model.device))
 
-    text = _tried(model, as_text, "it reads no text that is given as tokens alone")
-    kept = _tried(model, as_kept_text, "it keeps something else than keys and values of one shape for all layers")
-    tree = _tried(model, as_tree, "it does not take the attention mask, or the positions, that a tree needs")
-    _agree(model, tree, torch.stack([kept, *text]))
     _tried(model, at_the_end, f"it has fewer positions than the {model.context} that its configuration names")
     if not model.has_room(1 + MOST):
         raise _no_tree(model, f"it has no room for one beside a text of {model.context} tokens")

@@ -2,14 +2,9 @@
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sized
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
-
-from huggingface_hub.constants import HF_HUB_CACHE
-from huggingface_hub.file_download import repo_folder_name
-from transformers.utils import logging as transformers_logging
 
 _EVERY_S = 0.5
 
@@ -17,33 +12,33 @@ Tell = Callable[[str], None]
 
 
 @contextmanager
-def reading(name: str, tell: Tell) -> Iterator[None]:
-    """Within, `tell` learns how much of a model is downloaded, if it must be, and then how many weights are read."""
-
-    def counted(bar: Callable[..., Any], given: tuple[Any, ...], options: dict[str, Any]) -> Any:
-        items, *others = given or (None,)
-        return bar(_counted(items, tell) if isinstance(items, Sized) else items, *others, **options)
-
-    before = transformers_logging.set_tqdm_hook(counted)
-    done = threading.Event()
-    watcher = threading.Thread(target=_watch, args=(_downloads(name), tell, done), daemon=True)
+def downloading(name: str, tell: Tell) -> Iterator[None]:
+    """Within, `tell` learns how much of a model is downloaded, if it must be."""
+    folders, done = _downloads(name), threading.Event()
+    if not folders:
+        yield
+        return
+    watcher = threading.Thread(target=_watch, args=(folders, tell, done), daemon=True)
     watcher.start()
     try:
         yield
     finally:
         done.set()
         watcher.join()
-        transformers_logging.set_tqdm_hook(before)
 
 
-def _counted(items: Any, tell: Tell) -> Iterator[Any]:
-    """The items, with their share of all told every now and then."""
-    told_s = time.monotonic()
-    for number, item in enumerate(items):
-        if time.monotonic() - told_s >= _EVERY_S:
-            told_s = time.monotonic()
-            tell(f"{100 * number // len(items)} % of its weights")
-        yield item
+class Share:
+    """Tells every now and then which share of a model's weights is read."""
+
+    def __init__(self, total: int, tell: Tell) -> None:
+        self._total, self._tell = total, tell
+        self._told_s = time.monotonic()
+
+    def reached(self, number: int) -> None:
+        """So many are read."""
+        if time.monotonic() - self._told_s >= _EVERY_S:
+            self._told_s = time.monotonic()
+            self._tell(f"{100 * number // self._total} % of its weights")
 
 
 def _watch(folders: Iterable[Path], tell: Tell, done: threading.Event) -> None:
@@ -60,6 +55,9 @@ def _downloads(name: str) -> tuple[Path, ...]:
     """Where the hub's client puts what it has of a model, and what it has not yet all of; for a folder, nowhere."""
     if Path(name).is_dir():
         return ()
+    from huggingface_hub.constants import HF_HUB_CACHE  # noqa: PLC0415 - a folder needs no hub
+    from huggingface_hub.file_download import repo_folder_name  # noqa: PLC0415 - as above
+
     return (Path(HF_HUB_CACHE) / repo_folder_name(repo_id=name, repo_type="model") / "blobs",)
 
 

@@ -1,14 +1,12 @@
-"""A target and a draft that decode together, and what was learnt about them."""
+"""A target and a draft that share one tokenizer. What is learnt about them stands in `decoder.engine`."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-import torch
-from transformers import PreTrainedTokenizerBase
+from jaxtyping import Float
+from torch import Tensor
 
-from decoder.draft.tree_size.acceptance_model import Calibration
-from decoder.draft.tree_size.cost_model import Costs
 from decoder.forward.language_model import LanguageModel
-from decoder.session.cuda_graph.slots import Seats
+from decoder.models.tokenizer import TextTokenizer
 
 
 @dataclass(frozen=True)
@@ -17,22 +15,16 @@ class Pair:
 
     target: LanguageModel
     draft: LanguageModel
-    tokenizer: PreTrainedTokenizerBase
+    tokenizer: TextTokenizer
     vocabulary: int
     """Ids below this are used: the smaller of the two logits widths."""
     eos: frozenset[int]
     context: int
     """Tokens that both models can hold."""
-    exact: bool = False
-    """Whether every method writes what `ar` writes, bit for bit: the target's rows do not depend on each other."""
-    seats: Seats = field(default_factory=Seats, compare=False, repr=False)
-    """Where texts are decoded on an accelerator."""
-    costs: dict[int, Costs] = field(default_factory=dict, compare=False, repr=False)
-    """What rounds have cost so far, by the length of the text as a power of two; shared by all texts."""
-    threads: int = field(default_factory=torch.get_num_threads, compare=False, repr=False)
-    """Most that torch may compute with: as many as it was given before any were tried out."""
-    calibration: Calibration = field(default_factory=Calibration, compare=False, repr=False)
-    """How likely the draft's guesses are right, as far as is known; shared by all texts."""
+
+    def known(self, logits: Float[Tensor, "N W"]) -> Float[Tensor, "N V"]:
+        """Logits without the ids that only one of the models has."""
+        return logits if logits.shape[1] == self.vocabulary else logits[:, : self.vocabulary]
 
     @property
     def target_name(self) -> str:

@@ -2,10 +2,10 @@
 
 import re
 from collections.abc import Sequence
-
-from transformers import PreTrainedTokenizerBase
+from typing import Any, cast
 
 from decoder.errors import ConfigError, PromptError
+from decoder.models.tokenizer import TextTokenizer
 
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 LONE_SURROGATES = re.compile("[\ud800-\udfff]")
@@ -21,7 +21,7 @@ def without_surrogates(text: str) -> str:
     return LONE_SURROGATES.sub(REPLACEMENT, text)
 
 
-def as_chat(tokenizer: PreTrainedTokenizerBase, prompt: str) -> str:
+def as_chat(tokenizer: TextTokenizer, prompt: str) -> str:
     """The prompt as one message of a user, in the tokenizer's chat template, up to where the answer begins.
 
     Raises:
@@ -32,7 +32,7 @@ def as_chat(tokenizer: PreTrainedTokenizerBase, prompt: str) -> str:
         raise ConfigError(f"--chat was asked for, but the tokenizer has no chat template; {remedy}")
     message = {"role": "user", "content": without_surrogates(prompt)}
     try:
-        text = tokenizer.apply_chat_template([message], tokenize=False, add_generation_prompt=True)
+        text = cast("Any", tokenizer).apply_chat_template([message], tokenize=False, add_generation_prompt=True)
     except Exception as error:  # a template is a program of somebody else and may fail in any way
         why = (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")
         raise ConfigError(f"the tokenizer's chat template does not take a prompt ({why}); {remedy}") from error
@@ -40,7 +40,7 @@ def as_chat(tokenizer: PreTrainedTokenizerBase, prompt: str) -> str:
 
 
 def encode_prompt(
-    tokenizer: PreTrainedTokenizerBase, prompt: str, max_new_tokens: int, context: int, *, special: bool
+    tokenizer: TextTokenizer, prompt: str, max_new_tokens: int, context: int, *, special: bool
 ) -> list[int]:
     """Token ids of a prompt, with the special tokens that the tokenizer begins or ends a text with, or without.
 
@@ -65,7 +65,7 @@ def encode_prompt(
     return ids
 
 
-def decoded(tokenizer: PreTrainedTokenizerBase, ids: list[int], *, special: bool = False) -> str:
+def decoded(tokenizer: TextTokenizer, ids: list[int], *, special: bool = False) -> str:
     """The text of these tokens as it is, with special tokens written out or left out."""
     text = tokenizer.decode(ids, skip_special_tokens=not special, clean_up_tokenization_spaces=False)
     assert isinstance(text, str), "one list of ids is one text"  # noqa: S101 - the library's type is wider
@@ -75,7 +75,7 @@ def decoded(tokenizer: PreTrainedTokenizerBase, ids: list[int], *, special: bool
 class TextStream:
     """Turns committed tokens into text as they come; an incomplete character waits for its last byte."""
 
-    def __init__(self, tokenizer: PreTrainedTokenizerBase, prompt_ids: Sequence[int]) -> None:
+    def __init__(self, tokenizer: TextTokenizer, prompt_ids: Sequence[int]) -> None:
         self._tokenizer = tokenizer
         # A few tokens of the prompt go first: some tokenizers drop a leading space at the start of a text.
         self._shown = list(prompt_ids[-CONTEXT_TOKENS:])
@@ -108,7 +108,7 @@ class TextStream:
 class Pieces:
     """The text of single tokens, as it looks inside a text; remembered, because trees repeat their tokens."""
 
-    def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:
+    def __init__(self, tokenizer: TextTokenizer) -> None:
         self._tokenizer = tokenizer
         self._anchor: list[int] = tokenizer("a", add_special_tokens=False).input_ids[-1:]
         self._anchor_text = decoded(tokenizer, self._anchor, special=True)

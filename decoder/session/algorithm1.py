@@ -9,31 +9,32 @@ from dataclasses import replace
 
 import numpy as np
 import torch
+from jaxtyping import Float
+from torch import Tensor
 
-from decoder.analysis.tree_levels import depth_acceptance
-from decoder.config import DynaTree, RunConfig
 from decoder.device import Stopwatch
 from decoder.draft.model_drafter import Drafter
 from decoder.models.pair import Pair
-from decoder.session.host import most_probable
-from decoder.session.knob_state import Controller, Turned
-from decoder.session.protocol import AtStage, Budget, Outcome, go_on
+from decoder.session.knob_state import Controller, Rules, Turned
+from decoder.session.protocol import AtStage, Outcome, TokenLimit, go_on
 from decoder.session.steering import Turn
-from decoder.tree import TokenTree
+from decoder.tree import TokenTree, share_of_depth
 from decoder.tree_rules import TreeRule
-from decoder.verify.greedy import accept
+from decoder.verify.greedy import Greedy
+from decoder.verify.verifier import Verifier
 
 
 class Algorithm1Session:
     """Algorithm 1: draft a root and its tree, verify, roll back, rebuild."""
 
-    def __init__(self, pair: Pair, prompt_ids: Sequence[int], config: RunConfig) -> None:
+    def __init__(self, pair: Pair, prompt_ids: Sequence[int], max_new_tokens: int, rules: Rules) -> None:
         self.text = list(prompt_ids)
         self._pair = pair
-        self._controller = Controller(config.of(DynaTree))
-        self._budget = Budget(pair.eos, config.max_new_tokens)
+        self._controller = Controller(rules)
+        self._verifier: Verifier = Greedy()
+        self._budget = TokenLimit(pair.eos, max_new_tokens)
         self._stopwatch = Stopwatch(pair.target.device)
-        self._longest = len(prompt_ids) + config.max_new_tokens
+        self._longest = len(prompt_ids) + max_new_tokens
         self.target_cache = pair.target.new_cache(self._longest)
         self.drafter = Drafter(pair.draft, pair.vocabulary, self._longest)
         self._reserve()
@@ -65,22 +66,21 @@ class Algorithm1Session:
             round_s=verifying - start,
             draft_s=verifying - drafting,
             draft_forwards=self.drafter.forwards - forwards,
-            knobs=self._controller.knobs,
+            knobs=self._controller.adaptive,
             rules=self._controller.rules,
             room=self._room,
             turned_before=turned,
         )
         clock.leave_out(at_stage("drafted", outcome))
-        choices = self._verify(tree)
+        path, bonus = self._verifier.verify(tree, self._logits(tree))
         committing = clock.now()
-        self._accept(outcome, choices)
+        self._accept(outcome, path, bonus)
         outcome.target_forwards, outcome.verify_s = 1, committing - verifying
         outcome.round_s = clock.now() - start
         clock.leave_out(at_stage("verified", outcome))
         self._commit(outcome)
         outcome.target_forwards, outcome.commit_s = 2, clock.now() - committing
-        share = depth_acceptance(tree.parents, outcome.accepted, root_is_drafted=True)
-        outcome.turned_after = self._controller.learn(share)
+        outcome.turned_after = self._controller.learn(share_of_depth(outcome.accepted, 1 + max(tree.depths)))
         outcome.round_s = clock.now() - start
         return outcome
 
@@ -113,16 +113,17 @@ class Algorithm1Session:
         tree = TokenTree([root.tokens[0]], logprobs=[root.logprobs[0]], path_logprobs=[root.logprobs[0]])
         return self.drafter.grow(tree, self._rule(), None, deepest=self._room)
 
-    def _verify(self, tree: TokenTree) -> list[int]:
+    def _logits(self, tree: TokenTree) -> Float[Tensor, "N V"]:
         positions = [len(self.text) + depth for depth in tree.depths]
         logits = self._pair.target.forward(self.target_cache, tree.tokens, positions, tree.visible())
-        return most_probable(logits, self._pair.vocabulary)
+        return self._pair.known(logits)
 
-    def _accept(self, outcome: Outcome, choices: list[int]) -> None:
-        tree, bonus = outcome.tree, self._next_choice
+    def _accept(self, outcome: Outcome, path: list[int], bonus: int) -> None:
+        tree = outcome.tree
         if tree.tokens[0] == self._next_choice:
-            path, bonus = accept(tree, choices)
             outcome.accepted = [0, *path]
+        else:
+            bonus = self._next_choice
         burst = [*(tree.tokens[node] for node in outcome.accepted), bonus]
         outcome.committed, outcome.finished = self._budget.cut(burst)
 
@@ -137,4 +138,4 @@ class Algorithm1Session:
         positions = range(first, first + len(tokens))
         logits = self._pair.target.forward(self.target_cache, tokens, positions, np.tri(len(tokens), dtype=np.bool_))
         self.target_cache.keep(positions)
-        self._next_choice = most_probable(logits[-1:], self._pair.vocabulary)[0]
+        self._next_choice = self._verifier.choose(self._pair.known(logits[-1:]))[0]

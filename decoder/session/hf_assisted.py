@@ -13,12 +13,11 @@ import torch
 from transformers import StoppingCriteria, StoppingCriteriaList
 from transformers.generation.streamers import BaseStreamer
 
-from decoder.config import RunConfig
 from decoder.device import Stopwatch
 from decoder.errors import ModelError, first_line
 from decoder.forward.language_model import LanguageModel
 from decoder.models.pair import Pair
-from decoder.session.protocol import AtStage, Budget, Outcome, go_on
+from decoder.session.protocol import AtStage, Outcome, TokenLimit, go_on
 from decoder.session.steering import Turn
 from decoder.tree import TokenTree
 
@@ -82,11 +81,11 @@ def as_wide_as(draft: LanguageModel, width: int) -> Any:
 class AssistedSession:
     """Assisted generation with the settings that transformers starts with."""
 
-    def __init__(self, pair: Pair, prompt_ids: Sequence[int], config: RunConfig) -> None:
+    def __init__(self, pair: Pair, prompt_ids: Sequence[int], max_new_tokens: int) -> None:
         self.text = list(prompt_ids)
         self._pair = pair
-        self._max_new_tokens = config.max_new_tokens
-        self._budget = Budget(pair.eos, config.max_new_tokens)
+        self._max_new_tokens = max_new_tokens
+        self._budget = TokenLimit(pair.eos, max_new_tokens)
         self._stopwatch = Stopwatch(pair.target.device)
         self._bursts = _Bursts()
         self._first: list[int] | None = None

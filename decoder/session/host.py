@@ -1,9 +1,8 @@
-"""The decoding loop of one method on one text, a round at a time: draft, verify, commit.
+"""The decoding loop of one method on one text, driven by the host: draft, verify, commit.
 
-A `Session` owns its caches and nothing else; the pair is shared. It knows no text, no events and no other method.
-Node 0 of a tree is the last committed token, whose keys and values the target does not have yet: it is the first row
-of the verification, so one target pass both checks the tree and brings the next distribution, and nothing is computed
-twice.
+It owns the target's cache and nothing else; the pair is shared. It knows no text, no events and no other method. Node 0
+of a tree is the last committed token, whose keys and values the target does not have yet: it is the first row of the
+verification, so one target pass both checks the tree and brings the next distribution, and nothing is computed twice.
 """
 
 from collections.abc import Sequence
@@ -12,46 +11,65 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from decoder.analysis.tree_levels import share_of_depth
-from decoder.config import Rules, RunConfig
 from decoder.device import Stopwatch
-from decoder.draft.model_drafter import Children, Drafter
+from decoder.draft.model_drafter import Drafter
+from decoder.draft.model_proposer import ModelProposer
+from decoder.draft.proposer import Proposal, Proposer
 from decoder.draft.tree_size.controller import NodeBudget
-from decoder.draft.tree_size.cost_profile import measured
 from decoder.models.pair import Pair
 from decoder.session.knob_state import Controller, Turned
-from decoder.session.protocol import AtStage, Budget, Outcome, go_on
+from decoder.session.protocol import AtStage, Outcome, TokenLimit, go_on
 from decoder.session.steering import Turn
-from decoder.tree import TokenTree
-from decoder.verify.greedy import accept
-
-HEARD_FROM, HEARD = 4, 32
-"""Rows; a draft that lags behind by more has missed rounds, and is tested on so many of the latest."""
+from decoder.tree import TokenTree, share_of_depth
+from decoder.verify.greedy import Greedy
+from decoder.verify.verifier import Verifier
 
 
-class TreeSession:
+def model_session(
+    pair: Pair,
+    prompt_ids: Sequence[int],
+    max_new_tokens: int,
+    knobs: Controller | None,
+    sizes: NodeBudget | None = None,
+) -> "HostSession":
+    """A text that the pair's draft model drafts for.
+
+    Args:
+        pair: The models.
+        prompt_ids: The prompt, at least one token.
+        max_new_tokens: Where the text ends at the latest.
+        knobs: The rules in force; None drafts nothing.
+        sizes: What decides how many nodes of a tree pay; None: the rules alone do.
+    """
+    proposer = None
+    if knobs:
+        drafter = Drafter(pair.draft, pair.vocabulary, len(prompt_ids) + max_new_tokens)
+        proposer = ModelProposer(drafter, sizes)
+    return HostSession(pair, prompt_ids, max_new_tokens, knobs, proposer, Greedy())
+
+
+class HostSession:
     """Autoregressive, linear, fixed-tree and DynaTree decoding: one loop, other rules."""
 
-    def __init__(self, pair: Pair, prompt_ids: Sequence[int], config: RunConfig, rules: Rules | None) -> None:
-        """Prepares a session.
-
-        Args:
-            pair: The models.
-            prompt_ids: The prompt, at least one token.
-            config: Only its length limit is read.
-            rules: How trees grow until a knob is turned; None drafts nothing.
-        """
+    def __init__(
+        self,
+        pair: Pair,
+        prompt_ids: Sequence[int],
+        max_new_tokens: int,
+        knobs: Controller | None,
+        proposer: Proposer | None,
+        verifier: Verifier,
+    ) -> None:
+        """Prepares a session; without knobs and a proposer nothing is drafted."""
         self.text = list(prompt_ids)
+        self.proposer = proposer
         self._pair = pair
-        self._controller = Controller(rules) if rules else None
-        self._budget = Budget(pair.eos, config.max_new_tokens)
+        self._knobs = knobs
+        self._verifier = verifier
+        self._limit = TokenLimit(pair.eos, max_new_tokens)
         self._stopwatch = Stopwatch(pair.target.device)
-        self._longest = len(prompt_ids) + config.max_new_tokens
+        self._longest = len(prompt_ids) + max_new_tokens
         self.target_cache = pair.target.new_cache(self._longest)
-        self.drafter = Drafter(pair.draft, pair.vocabulary, self._longest) if rules else None
-        self._nodes: NodeBudget | None = None
-        if rules and rules.rule().by_cost:
-            self._nodes = NodeBudget(measured(pair, len(self.text)), pair.calibration, self.text)
         self._reserve()
 
     @torch.inference_mode()
@@ -60,8 +78,8 @@ class TreeSession:
         start = self._stopwatch.now()
         if self.text[:-1]:
             self._pair.target.read(self.target_cache, self.text[:-1])
-            if self.drafter:
-                self.drafter.read(self.text[:-1])
+            if self.proposer:
+                self.proposer.read(self.text[:-1])
         return self._stopwatch.now() - start
 
     @torch.inference_mode()
@@ -71,30 +89,30 @@ class TreeSession:
         start = clock.now()
         turned = self._turn(turns)
         drafting = clock.now()
-        tree, draft_forwards = self._draft()
+        proposal = self._propose()
         verifying = clock.now()
         outcome = Outcome(
-            tree=tree,
+            tree=proposal.tree,
             round_s=verifying - start,
             draft_s=verifying - drafting,
-            draft_forwards=draft_forwards,
-            knobs=self._controller.knobs if self._controller else None,
-            rules=self._controller.rules if self._controller else None,
+            draft_forwards=proposal.forwards,
+            knobs=self._knobs.adaptive if self._knobs else None,
+            rules=self._knobs.rules if self._knobs else None,
             room=self._pair.context - len(self.text),
             turned_before=turned,
         )
         clock.leave_out(at_stage("drafted", outcome))
-        choices = self._verify(tree)
+        accepted, bonus = self._verifier.verify(proposal.tree, self._logits(proposal.tree))
         committing = clock.now()
-        self._accept(outcome, choices)
+        self._accept(outcome, accepted, bonus)
         outcome.target_forwards, outcome.verify_s = 1, committing - verifying
         outcome.round_s = clock.now() - start
         clock.leave_out(at_stage("verified", outcome))
         self._commit(outcome)
         outcome.commit_s = clock.now() - committing
         outcome.turned_after = self._learn(outcome)
-        if self._nodes:
-            self._nodes.timed(outcome.draft_s or 0.0, outcome.verify_s, clock.now() - start)
+        if self.proposer:
+            self.proposer.timed(outcome.draft_s or 0.0, outcome.verify_s, clock.now() - start)
         outcome.round_s = clock.now() - start
         return outcome
 
@@ -102,77 +120,46 @@ class TreeSession:
         """Nothing runs between rounds."""
 
     def _turn(self, turns: tuple[Turn, ...]) -> list[Turned]:
-        turned = self._controller.apply(turns) if self._controller else []
+        turned = self._knobs.apply(turns) if self._knobs else []
         if turned:
             self._reserve()
         return turned
 
     def _reserve(self) -> None:
         """Room for the text, the root and the nodes that a tree keeps; the draft makes more where it tries more."""
-        if self._controller is None or self.drafter is None:
-            self.target_cache.reserve(self._longest + 1)
-            return
-        rows = self._longest + 1 + int(self._controller.rule.n_max)
+        rows = self._longest + 1 + int(self._knobs.rule.n_max if self._knobs else 0)
         self.target_cache.reserve(rows)
-        self.drafter.reserve(rows)
+        if self.proposer:
+            self.proposer.reserve(rows)
 
-    def _draft(self) -> tuple[TokenTree, int]:
-        tree = TokenTree([self.text[-1]])
-        room = self._pair.context - len(self.text)
-        if self.drafter is None or self._controller is None:
-            return tree, 0
-        behind = len(self.text) - self.drafter.cache.length
-        pays = self._nodes is None or self._nodes.drafts(behind)
-        if room < 1 or not pays:
-            return tree, 0
-        rule = self._controller.rule
-        before = self.drafter.forwards
-        children = self._catch_up(self.drafter, behind, int(rule.wide))
-        grown = self.drafter.grow(tree, rule, children, deepest=room, budget=self._nodes)
-        return grown, self.drafter.forwards - before
+    def _propose(self) -> Proposal:
+        if self.proposer is None or self._knobs is None:
+            return Proposal(TokenTree([self.text[-1]]))
+        return self.proposer.propose(self.text, self._knobs.rule, self._pair.context - len(self.text))
 
-    def _catch_up(self, drafter: Drafter, behind: int, count: int) -> Children:
-        """The draft's best next tokens; after rounds without it, its budget learns what it would have guessed."""
-        if self._nodes is None or behind <= HEARD_FROM:
-            return drafter.catch_up(self.text, count)
-        *missed, last = drafter.catch_up_aloud(self.text, count, HEARD)
-        self._nodes.hear([(guess.tokens, guess.logprobs) for guess in missed], self.text[-len(missed) :])
-        return last
-
-    def _verify(self, tree: TokenTree) -> list[int]:
+    def _logits(self, tree: TokenTree) -> Float[Tensor, "N V"]:
         root = len(self.text) - 1
         positions = [root + depth for depth in tree.depths]
         logits = self._pair.target.forward(self.target_cache, tree.tokens, positions, tree.visible())
-        return most_probable(logits, self._pair.vocabulary)
+        return self._pair.known(logits)
 
-    def _accept(self, outcome: Outcome, choices: list[int]) -> None:
-        tree = outcome.tree
-        outcome.accepted, bonus = accept(tree, choices)
-        burst = [*(tree.tokens[node] for node in outcome.accepted), bonus]
-        outcome.committed, outcome.finished = self._budget.cut(burst)
-        if self._nodes:
-            self._nodes.learn(burst)
+    def _accept(self, outcome: Outcome, accepted: list[int], bonus: int) -> None:
+        burst = [*(outcome.tree.tokens[node] for node in accepted), bonus]
+        outcome.accepted = accepted
+        outcome.committed, outcome.finished = self._limit.cut(burst)
+        if self.proposer:
+            self.proposer.chosen(burst)
 
     def _commit(self, outcome: Outcome) -> None:
         path = [0, *outcome.accepted][: len(outcome.committed)]
         # The last committed token has no keys and values yet; the root before them got its own in this round.
         first = self.target_cache.length
         self.target_cache.keep([first + node for node in path])
-        if self.drafter and outcome.draft_forwards:
-            self.drafter.keep(self.drafter.rows_of(outcome.accepted[: len(outcome.committed)]))
+        if self.proposer:
+            self.proposer.commit(outcome.accepted[: len(outcome.committed)])
         self.text.extend(outcome.committed)
 
     def _learn(self, outcome: Outcome) -> list[Turned]:
-        if not self._controller or len(outcome.tree) == 1:
+        if not self._knobs or len(outcome.tree) == 1:
             return []
-        return self._controller.learn(share_of_depth(outcome.accepted, max(outcome.tree.depths)))
-
-
-def most_probable(logits: Float[Tensor, "N V"], vocabulary: int) -> list[int]:
-    """The most probable token of each row, the lower id among equals; float32, as in transformers' generate."""
-    known = logits if logits.shape[1] == vocabulary else logits[:, :vocabulary]
-    scores = known.float()
-    # numpy's argmax costs a tenth of torch's on a CPU.
-    choices = scores.numpy().argmax(-1) if scores.device.type == "cpu" else scores.argmax(-1)
-    tokens: list[int] = choices.tolist()
-    return tokens
+        return self._knobs.learn(share_of_depth(outcome.accepted, max(outcome.tree.depths)))

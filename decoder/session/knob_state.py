@@ -5,15 +5,42 @@ Knows neither models nor trees.
 
 import math
 from dataclasses import dataclass
+from typing import Any, Protocol, Self, runtime_checkable
 
-from decoder.config import AdaptiveTree, Rules
-from decoder.events import Knobs
+from decoder.events import Knobs, Limit
 from decoder.knobs import KnobName
 from decoder.session.steering import Turn
 from decoder.tree_rules import TreeRule, adapted, used_depth
 
 NOTED_STEP = 0.01
 """History's tau_h is written as an event when it has moved this far."""
+
+
+class Rules(Protocol):
+    """A method's parameters, as far as a session knows them."""
+
+    def has(self, name: KnobName) -> bool:
+        """Whether there is such a knob."""
+
+    def knob(self, name: KnobName) -> float:
+        """The value of one knob."""
+
+    def turned(self, name: KnobName, value: float) -> Self:
+        """These parameters with one knob at the nearest value that its bounds allow."""
+
+    def rule(self) -> TreeRule[float]:
+        """How trees grow."""
+
+    def limit(self, depth: int, chance: float) -> Limit:
+        """Which of these rules refused children to a leaf of this depth and path probability."""
+
+
+@runtime_checkable
+class MovedByHistory(Protocol):
+    """Parameters of which history moves two."""
+
+    def moved(self, d0: float, tau_h: float) -> Any:
+        """These parameters with other values of the two."""
 
 
 @dataclass(frozen=True)
@@ -31,23 +58,27 @@ class Controller:
 
     def __init__(self, rules: Rules) -> None:
         self.rules = rules
+        self._rule = rules, rules.rule()
         self._turns_seen = 0
         self._depth_acceptances: list[float] = []
         self._noted: dict[KnobName, float] = {}
         """The knobs that history moves, as events have told them."""
-        if isinstance(rules, AdaptiveTree):
-            self._noted = {"d0": rules.d0, "tau_h": rules.tau_h}
+        if isinstance(rules, MovedByHistory):
+            rule = rules.rule()
+            self._noted = {"d0": rule.d0, "tau_h": rule.tau_h}
 
     @property
     def rule(self) -> TreeRule[float]:
         """How trees grow under the values in force."""
-        return self.rules.rule()
+        if self._rule[0] is not self.rules:
+            self._rule = self.rules, self.rules.rule()
+        return self._rule[1]
 
     @property
-    def knobs(self) -> Knobs | None:
+    def adaptive(self) -> Knobs | None:
         """The exact values in force, for an adaptive tree."""
-        rules = self.rules
-        return Knobs(rules.tau_h, rules.tau_l, rules.d0) if isinstance(rules, AdaptiveTree) else None
+        rule = self.rule
+        return Knobs(rule.tau_h, rule.tau_l, rule.d0) if self._noted else None
 
     def apply(self, turns: tuple[Turn, ...]) -> list[Turned]:
         """Takes over the user's turns that are new, as far as these rules have such knobs; called before a round."""
@@ -66,18 +97,19 @@ class Controller:
 
         A round without a draft says nothing about what would have been accepted.
         """
-        if not isinstance(self.rules, AdaptiveTree):
+        if not isinstance(self.rules, MovedByHistory):
             return []
-        rule = self.rules.rule()
+        rule = self.rule
         self._depth_acceptances.append(depth_acceptance)
-        latest = self._depth_acceptances[-self.rules.window :]
+        latest = self._depth_acceptances[-int(rule.window) :]
         if not rule.history or len(latest) < rule.window:
             return []
         self.rules = self.rules.moved(*adapted(rule, math.fsum(latest) / rule.window))
         changes = []
-        if used_depth(self.rules.d0) != used_depth(self._noted["d0"]):
+        rule = self.rule
+        if used_depth(rule.d0) != used_depth(self._noted["d0"]):
             changes.append(self._note("d0"))
-        if abs(self.rules.tau_h - self._noted["tau_h"]) >= NOTED_STEP:
+        if abs(rule.tau_h - self._noted["tau_h"]) >= NOTED_STEP:
             changes.append(self._note("tau_h"))
         return changes
 

@@ -4,9 +4,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol, runtime_checkable
 
-from decoder.config import Rules
 from decoder.events import Knobs
-from decoder.session.knob_state import Turned
+from decoder.session.knob_state import Rules, Turned
 from decoder.session.steering import Turn
 from decoder.tree import TokenTree
 
@@ -66,7 +65,7 @@ class Prepares(Protocol):
         """Does a part of it, between two rounds; returns whether there was any."""
 
 
-class Budget:
+class TokenLimit:
     """Where a text ends: at an end-of-text token or at its length limit."""
 
     def __init__(self, eos: frozenset[int], max_new_tokens: int) -> None:

@@ -8,7 +8,6 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-from decoder.config import RulesName
 from decoder.errors import require
 from decoder.events import Round
 from decoder.knobs import KnobName
@@ -22,7 +21,7 @@ class Turn:
 
     name: KnobName
     value: float
-    of: RulesName | None = None
+    of: str | None = None
     """The parameter set that it belongs to; None: every one that has such a knob."""
 
     def __post_init__(self) -> None:
@@ -86,7 +85,7 @@ class Steering:
         if self.pause:
             self.pause.asked += 1
 
-    def turn(self, name: KnobName, value: float, of: RulesName | None = None) -> None:
+    def turn(self, name: KnobName, value: float, of: str | None = None) -> None:
         """Asks for a knob's new value, from the next round on, in one parameter set or in all that have it.
 
         Raises:

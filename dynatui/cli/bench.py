@@ -15,10 +15,11 @@ from decoder.config import RunConfig
 from decoder.errors import ConfigError, PromptError, quoted, require
 from decoder.knobs import Turnable
 from decoder.methods import METHODS, chosen
-from dynatui.cli import bench_options, options, request, settings, streams
-from dynatui.cli.bench_result import Measured, told
+from dynatui.cli import bench_options, options, request, settings
+from dynatui.cli.bench_result import Measured, run_and_report
 from dynatui.cli.method_options import Given, expanded
 from dynatui.session import Models
+from dynatui.terminal import streams
 
 ONLY_TEXTS = ("methods", "baselines", "hostile")
 """Parameters that say nothing to rounds of given sizes; nor do sweeps and those under these headings:"""
@@ -107,7 +108,7 @@ def speed(
             random_draft=hostile,
             repeats=repeats or bench_options.TEXT_REPEATS,
         )
-    return told(measure, json_file)
+    return run_and_report(measure, json_file)
 
 
 def _on_texts(**given: Any) -> Measured:

@@ -1,10 +1,9 @@
-"""What becomes of a measurement: it is printed and kept, however it ends.
+"""Prints a measurement and appends it to a file, however it ends.
 
 A measurement takes minutes, so nothing that it brought may be lost: neither to a signal, nor to a full disk, nor to a
 reader who leaves.
 """
 
-import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -14,9 +13,10 @@ from types import FrameType
 import msgspec
 
 from decoder.errors import ConfigError, shortened
-from dynatui.cli import streams
-from dynatui.cli.headless import INTERRUPTED, STOP_SIGNALS
+from dynatui.cli.headless import INTERRUPTED, INTERRUPTING
 from dynatui.files import to_append
+from dynatui.terminal import streams
+from dynatui.terminal.signals import handled
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Measured:
     interrupted: bool
 
 
-def told(measure: Callable[[], Measured], path: Path | None) -> int:
+def run_and_report(measure: Callable[[], Measured], path: Path | None) -> int:
     """Measures, keeps and prints; returns the exit code. Whether the file can be written shows before."""
     if path is not None:
         _append(path, b"")
@@ -49,25 +49,17 @@ def told(measure: Callable[[], Measured], path: Path | None) -> int:
 
 @contextmanager
 def _interruptible() -> Iterator[None]:
-    """Within, every signal to stop interrupts but the second: by then, what was measured is being told.
-
-    A signal that was ignored from the start, as under nohup, stays ignored.
-    """
-    heard = 0
+    """Within, every signal to stop interrupts but the second: by then, the result is being printed."""
+    signals = 0
 
     def stop(_signal: int, _frame: FrameType | None) -> None:
-        nonlocal heard
-        heard += 1
-        if heard != 2:
+        nonlocal signals
+        signals += 1
+        if signals != 2:
             raise KeyboardInterrupt
 
-    heeded = [number for number in STOP_SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
-    before = [signal.signal(number, stop) for number in heeded]
-    try:
+    with handled(INTERRUPTING, stop):
         yield
-    finally:
-        for number, handler in zip(heeded, before, strict=True):
-            signal.signal(number, handler)
 
 
 def _append(path: Path, content: bytes) -> None:

@@ -13,23 +13,15 @@ from typing import Any, Protocol
 from decoder.config import RunConfig
 from decoder.errors import DecoderError, ModelError
 from decoder.events import Event
-from decoder.session.cuda_graph.pass_sizes import of_run
 from decoder.session.steering import Steering
-from dynatui.cli.streams import OutputError
-from dynatui.cli.transcript import Transcript
-from dynatui.keep.recording import Recorder, placed
+from dynatui.record.recording import Recorder, numbered_run
+from dynatui.record.transcript import Transcript
 from dynatui.session import Session
+from dynatui.terminal.signals import STOP_SIGNALS, handled
+from dynatui.terminal.streams import OutputError
 
 INTERRUPTED = 130
-STOP_SIGNALS = (
-    signal.SIGINT,
-    signal.SIGTERM,
-    signal.SIGHUP,
-    signal.SIGQUIT,
-    signal.SIGUSR1,
-    signal.SIGUSR2,
-    signal.SIGALRM,
-)
+INTERRUPTING = (*STOP_SIGNALS, signal.SIGALRM)
 _PATIENCE_S, _AGAIN_S = 2.0, 0.2
 """How long a signal lets the round go on, and what comes after it be stuck. An interruption from the keyboard waits."""
 
@@ -56,14 +48,14 @@ def run(session: Session, transcript: Transcript, engine: Engine) -> int:
     models = session.models
     with Recorder(session.record) if session.record else nullcontext() as recorder, _interruptible(steering) as begin:
         try:
-            pair = engine.load_pair(
+            ready = engine.load_pair(
                 models.target,
                 models.draft,
                 device=models.device,
                 dtype=models.dtype,
                 exact=models.exact,
                 compiled=models.compiled,
-                passes=of_run(session.config),
+                run=session.config,
                 report=transcript.note,
             )
             begin()
@@ -72,8 +64,8 @@ def run(session: Session, transcript: Transcript, engine: Engine) -> int:
                 if steering.stopped:
                     break
                 transcript.note(f"prompt {number} of {count}")
-                for decoded in engine.decode(pair, prompt, session.config, steering):
-                    event = placed(decoded, number, count)
+                for decoded in engine.decode(ready, prompt, session.config, steering):
+                    event = numbered_run(decoded, number, count)
                     if recorder:
                         recorder.write(event)
                     transcript.feed(event)
@@ -124,10 +116,7 @@ def follow(events: Iterable[Event], transcript: Transcript) -> int:
 
 @contextmanager
 def _interruptible(steering: Steering) -> Iterator[Callable[[], None]]:
-    """Within, a signal to stop interrupts; once the yielded function was called, the first lets the round end in time.
-
-    A signal that was ignored from the start, as under nohup, stays ignored.
-    """
+    """Within, a signal to stop interrupts; after the yielded function was called, the first lets the round end."""
     decoding = False
 
     def begin() -> None:
@@ -141,11 +130,8 @@ def _interruptible(steering: Steering) -> Iterator[Callable[[], None]]:
         if number != signal.SIGINT:
             signal.setitimer(signal.ITIMER_REAL, _PATIENCE_S, _AGAIN_S)
 
-    heeded = [number for number in STOP_SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
-    before = [signal.signal(number, stop) for number in heeded]
-    try:
-        yield begin
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        for number, handler in zip(heeded, before, strict=True):
-            signal.signal(number, handler)
+    with handled(INTERRUPTING, stop):
+        try:
+            yield begin
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)

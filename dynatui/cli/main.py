@@ -17,10 +17,11 @@ from typer.main import get_command
 
 import decoder
 from decoder.errors import ConfigError, DecoderError, lacks_temporary_folder, not_importable, with_short_quotes
-from dynatui.cli import bench, headless, method_options, options, request, settings, streams, upkeep
-from dynatui.cli.transcript import Transcript
-from dynatui.keep.runs import Runs
+from dynatui.cli import admin, bench, headless, method_options, options, request, settings
+from dynatui.record.reader import Runs
+from dynatui.record.transcript import Transcript
 from dynatui.session import Models, Session, View
+from dynatui.terminal import streams
 
 USAGE_ERROR = DecoderError.exit_code
 
@@ -35,18 +36,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _refused(f"{said}; see {command} --help", USAGE_ERROR)
     except DecoderError as error:
         if isinstance(error, streams.OutputError):
-            streams.let_go_of_output()
+            streams.discard_output()
         return _refused(settings.with_places(error), error.exit_code)
     except streams.ReaderLeftError:
-        streams.let_go_of_output()
+        streams.discard_output()
         return 0
     except OSError as error:
         if error.errno != errno.ENOSPC:
             raise
-        streams.let_go_of_output()
+        streams.discard_output()
         return _refused(f"cannot write: {error.strerror}; send the output to a place with free space", USAGE_ERROR)
     except (KeyboardInterrupt, typer.Abort):
-        streams.let_go_of_output()  # which may be what was stuck
+        streams.discard_output()  # which may be what was stuck
         return headless.INTERRUPTED
 
 
@@ -57,8 +58,8 @@ def command() -> TyperGroup:
     live = method_options.expanded(watch, {"rules": rules}, [method_options.methods()])
     app.callback(invoke_without_command=True)(settings.configured(live))
     app.command()(settings.configured(replay))
-    app.command()(upkeep.config)
-    app.command()(upkeep.doctor)
+    app.command()(admin.config)
+    app.command()(admin.doctor)
     app.add_typer(bench.commands(), name="bench")
     return cast("TyperGroup", get_command(app))
 
@@ -151,7 +152,7 @@ def watch(
     )
     if not on_screen:
         return headless.run(session, _transcript(as_json=as_json), decoder)
-    from dynatui.screen.show import watch as watch_on_screen  # noqa: PLC0415 - imports textual
+    from dynatui.screen.run import watch as watch_on_screen  # noqa: PLC0415 - imports textual
 
     return watch_on_screen(session)
 
@@ -181,17 +182,17 @@ def replay(
         speed, fps, theme, symbols, no_color=no_color, mouse=mouse, log_file=log_file, keys=settings.keymap()
     )
     if other is not None:
-        from dynatui.screen.compare import side_by_side  # noqa: PLC0415 - imports textual
+        from dynatui.screen.run import compare  # noqa: PLC0415 - imports textual
 
-        return side_by_side((path, runs), (other, others), view)
-    from dynatui.screen.show import replay as replay_on_screen  # noqa: PLC0415 - imports textual
+        return compare((path, runs), (other, others), view)
+    from dynatui.screen.run import replay as replay_on_screen  # noqa: PLC0415 - imports textual
 
     return replay_on_screen(runs, view)
 
 
 def _follow(path: Path, view: View, transcript: Transcript, *, on_screen: bool) -> int:
     if on_screen:
-        from dynatui.screen.show import follow as follow_on_screen  # noqa: PLC0415 - imports textual
+        from dynatui.screen.run import follow as follow_on_screen  # noqa: PLC0415 - imports textual
 
         return follow_on_screen(path, view)
     from dynatui.sources.follow import events  # noqa: PLC0415 - no other command needs it

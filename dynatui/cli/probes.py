@@ -15,8 +15,8 @@ from pathlib import Path
 from decoder.errors import DecoderError
 from dynatui.cli.doctor import Case, Finding, Probe, Verdict
 from dynatui.gpu import Gpu, gpus
-from dynatui.keep.recording import recordings_folder
-from dynatui.screen import terminal as terminal_around
+from dynatui.record.recording import recordings_folder
+from dynatui.terminal import guard as terminal_around
 
 _SMALL = (80, 24)
 _LITTLE_SPACE = 100 * 2**20

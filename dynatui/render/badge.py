@@ -1,7 +1,8 @@
 """Whether the text is the one that plain greedy decoding writes, in a few cells: the badge of the first line."""
 
-from dynatui.fold.state import RunState
-from dynatui.render.ink import Row, short
+from dynatui.number_format import short
+from dynatui.render.ink import Row
+from dynatui.state.run_state import RunState
 
 
 def badge(state: RunState) -> tuple[Row, ...]:

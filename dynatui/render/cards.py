@@ -3,11 +3,12 @@
 import math
 from dataclasses import dataclass, replace
 
-from dynatui.fold.lane import Curve
+from dynatui.number_format import short
 from dynatui.render.curves import deepest, recent, scale_of
-from dynatui.render.ink import Ink, Row, Rows, best, column, fit, fitting, short, trend, width_of
+from dynatui.render.ink import Ink, Row, Rows, best, column, fit, fitting, trend, width_of
 from dynatui.render.scene import Scene
 from dynatui.render.words import limited
+from dynatui.state.lane import Curve
 
 _ROWS = 3
 _LEAST_TREND = 4

@@ -10,9 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from dynatui.fold.lane import Curve
-from dynatui.render.ink import Ink, Row, Rows, Span, fit, merged, share, short
+from dynatui.number_format import short
+from dynatui.render.ink import Ink, Row, Rows, Span, fit, merged, share
 from dynatui.session import Symbols
+from dynatui.state.lane import Curve
 
 LONGEST_WINDOW = 512
 """Tokens; a longer text rolls through it."""

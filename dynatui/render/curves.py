@@ -8,12 +8,13 @@ import math
 from collections.abc import Sequence
 
 from decoder.tree_rules import tree_rule
-from dynatui.fold.lane import Curve, Curves, Mark
-from dynatui.fold.pin import Pin
 from dynatui.knobs import info, rules_in_force
+from dynatui.number_format import short
 from dynatui.render.chart import Axis, Flag, Line, chart, window
-from dynatui.render.ink import Row, Rows, fit, frame, inside, joined, short, trend, width_of
+from dynatui.render.ink import Row, Rows, fit, frame, inside, joined, trend, width_of
 from dynatui.render.scene import Scale, Scene
+from dynatui.state.ab_comparison import Pin
+from dynatui.state.lane import Curve, Curves, Mark
 
 _LARGEST = 1e6
 

@@ -7,14 +7,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from decoder.knobs import KnobInfo, KnobName
-from dynatui.fold.lane import begun
-from dynatui.fold.state import RunState
 from dynatui.knobs import info, rules_in_force
-from dynatui.render.ink import Ink, Row, Rows, best, column, frame, inside, short
+from dynatui.number_format import short
+from dynatui.render.ink import Ink, Row, Rows, best, column, frame, inside
 from dynatui.render.scene import Scene
 from dynatui.render.sliders import notes
 from dynatui.render.track import Track
 from dynatui.render.words import limited
+from dynatui.state.lane import begun
+from dynatui.state.run_state import RunState
 
 _MARK, _SYMBOL, _VALUE, _PENDING, _BOUNDS = 2, 10, 7, 8, 13
 _LEAST_TRACK, _MOST_TRACK = 6, 48

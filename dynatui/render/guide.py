@@ -2,10 +2,10 @@
 
 from functools import lru_cache
 
-from dynatui.fold.pin import ASSUMPTION
 from dynatui.render.ink import Rows, frame, inside
 from dynatui.render.scene import Scene
 from dynatui.render.wrap import wrapped
+from dynatui.state.ab_comparison import ASSUMPTION
 
 GUIDE: tuple[tuple[str, str], ...] = (
     ("Round", "The draft guesses a tree of tokens, the target checks all of it in one pass. The path that it "

@@ -8,10 +8,11 @@ import statistics
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 
-from dynatui.fold.state import RunState
-from dynatui.fold.tokens import Origin, Token
-from dynatui.render.ink import Ink, Row, Span, joined, short, width_of
+from dynatui.number_format import short
+from dynatui.render.ink import Ink, Row, Span, joined, width_of
 from dynatui.render.scene import Heat, Scene
+from dynatui.state.run_state import RunState
+from dynatui.state.tokens import Origin, Token
 
 HOT: tuple[Ink, ...] = ("heat1", "heat2", "heat3", "heat4", "heat5")
 """From calm to hot."""

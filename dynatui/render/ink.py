@@ -26,11 +26,6 @@ _ASCII |= str.maketrans("↑↓◀▶┼┊┄╍ρη▸", "^v<>+:.-rn>")
 _MIN_FRAME = (8, 3)
 
 
-def text_of(row: Row) -> str:
-    """The row without its inks."""
-    return "".join(text for text, _ in row)
-
-
 def width_of(row: Row) -> int:
     """Terminal cells that the row takes."""
     return sum(cell_len(text) for text, _ in row)
@@ -151,18 +146,3 @@ def trend(values: Sequence[float], width: int, low: float, high: float) -> str:
 def in_ascii(rows: Rows) -> Rows:
     """The same picture for a terminal or font that knows no other signs."""
     return [tuple((text.translate(_ASCII), ink) for text, ink in row) for row in rows]
-
-
-def short(value: float | None, digits: int = 2) -> str:
-    """A figure as people write it: .71, 3.41, 664; a dash for what cannot be known."""
-    if value is None or not math.isfinite(value):
-        return "-"
-    if abs(value) >= 100:
-        return f"{value:.3g}" if abs(value) >= 1e6 else f"{value:.0f}"
-    written = f"{value:.{digits}f}"
-    return written[1:] if written.startswith("0.") else written
-
-
-def percent(value: float | None) -> str:
-    """A share as a percentage."""
-    return "-" if value is None else f"{100 * value:.0f}%"

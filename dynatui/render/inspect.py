@@ -10,12 +10,13 @@ from decoder.analysis.metrics import Tally, first_difference
 from decoder.analysis.tree_levels import drafted_nodes
 from decoder.events import Round
 from decoder.methods import root_is_drafted
-from dynatui.fold.state import RunState
-from dynatui.fold.tokens import Token
-from dynatui.render.ink import Row, Rows, fit, fitting, frame, inside, joined, percent, share, short, width_of
+from dynatui.number_format import percent, short
+from dynatui.render.ink import Row, Rows, fit, fitting, frame, inside, joined, share, width_of
 from dynatui.render.rounds import LEAST_SHOWN, piece_text, probability, round_of
 from dynatui.render.scene import Scene
 from dynatui.render.wrap import wrapped
+from dynatui.state.run_state import RunState
+from dynatui.state.tokens import Token
 
 _ALL = 7
 """Rows from which on each fact has a row of its own."""

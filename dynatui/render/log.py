@@ -3,12 +3,12 @@
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from dynatui.fold.lane import Change, LaneState
-from dynatui.fold.state import RunState
-from dynatui.fold.tokens import entry_of
 from dynatui.render.ink import Ink, Row, Rows, column, frame, inside
 from dynatui.render.scene import Scene
 from dynatui.render.words import continues, joint, reasons, turned
+from dynatui.state.lane import Change, LaneState
+from dynatui.state.run_state import RunState
+from dynatui.state.tokens import entry_of
 
 Reason: TypeAlias = Literal["length", "eos", "stopped", "error"]
 _WHEN, _WHEN_BRIEF, _WHO = 15, 8, 10

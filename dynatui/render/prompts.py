@@ -5,10 +5,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from decoder.events import Figures
-from dynatui.fold.results import Result, noted
+from dynatui.number_format import short
 from dynatui.render.explain import explained
-from dynatui.render.ink import Ink, Row, Rows, best, column, frame, inside, short
+from dynatui.render.ink import Ink, Row, Rows, best, column, frame, inside
 from dynatui.render.scene import Scene
+from dynatui.state.results import Result, noted
 
 _TITLE = len("╭─ Prompts  ─╮")
 _NUMBER = 5

@@ -3,8 +3,9 @@
 from collections.abc import Callable, Mapping
 
 from decoder.events import Figures
+from dynatui.number_format import percent, short
 from dynatui.render.explain import explained, led_by
-from dynatui.render.ink import Ink, Row, Rows, bar, best, column, fit, frame, inside, percent, share, short
+from dynatui.render.ink import Ink, Row, Rows, bar, best, column, fit, frame, inside, share
 from dynatui.render.scene import Scene
 
 _NAME = 9

@@ -13,10 +13,10 @@ from msgspec import structs
 from decoder.events import Round
 from decoder.methods import root_is_drafted
 from dynatui.clean import clean_line
-from dynatui.fold.copied import FARTHEST
-from dynatui.fold.state import RunState
-from dynatui.fold.tokens import Token
 from dynatui.render.scene import Scene
+from dynatui.state.repetition import FARTHEST
+from dynatui.state.run_state import RunState
+from dynatui.state.tokens import Token
 
 LEAST_SHOWN = 0.005
 """Least probability that does not round to 0 %."""

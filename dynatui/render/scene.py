@@ -7,34 +7,21 @@ from typing import Literal, TypeAlias, get_args
 from decoder.analysis.what_if import WhatIf
 from decoder.knobs import KnobName
 from decoder.session.steering import Stage
-from dynatui.fold.pin import Pin
-from dynatui.fold.results import Results
-from dynatui.fold.state import RunState
-from dynatui.fold.tokens import Token
 from dynatui.gpu import GpuLoad
 from dynatui.keymap import KEYMAP, PanelName
 from dynatui.keys import Keymap, Mode
 from dynatui.session import Symbols
+from dynatui.state.ab_comparison import Pin
+from dynatui.state.results import Results
+from dynatui.state.run_state import RunState
+from dynatui.state.tokens import Token
+from dynatui.state.viewpoint import Place
 
 Heat: TypeAlias = Literal["origin", "probability", "round", "time"]
 """What the text's inks stand for."""
 HEATS: tuple[Heat, ...] = get_args(Heat)
 LEAST_TOP = 4.0
 """Tokens a round that every scale reaches."""
-
-
-@dataclass(frozen=True)
-class Place:
-    """Where in the run the picture is."""
-
-    round: int = 0
-    """Rounds of the watched method that are shown."""
-    rounds: int = 0
-    """Rounds that there are; of a recording, all that it holds."""
-    seconds: float = 0.0
-    """Own decode time at that round."""
-    live: bool = True
-    """Whether the picture follows the work."""
 
 
 @dataclass(frozen=True)

@@ -7,16 +7,17 @@ A and B compare.
 from dataclasses import dataclass
 
 from decoder.knobs import KnobInfo, KnobName, bounds
-from dynatui.fold.lane import Change, LaneState
-from dynatui.fold.pin import LABELS, LEAST, Pin, compared, sentence, verdict
-from dynatui.fold.state import RunState
 from dynatui.keymap import KEYMAP
 from dynatui.keys import Keymap
 from dynatui.knobs import info, rules_in_force, sliders_of, turns
-from dynatui.render.ink import Ink, Row, Rows, best, fit, fitting, frame, inside, short, width_of
+from dynatui.number_format import short
+from dynatui.render.ink import Ink, Row, Rows, best, fit, fitting, frame, inside, width_of
 from dynatui.render.scene import Scene
 from dynatui.render.track import Track
 from dynatui.render.words import limited, moved_back, reason, sign, target, turned, versus
+from dynatui.state.ab_comparison import LABELS, LEAST, Pin, compared, sentence, verdict
+from dynatui.state.lane import Change, LaneState
+from dynatui.state.run_state import RunState
 
 _BORDER = 3
 _TAIL = 14

@@ -13,8 +13,9 @@ from dynatui.clean import clean_line
 from dynatui.gpu import GpuLoad
 from dynatui.keymap import PANELS, PanelName
 from dynatui.keys import LEFT_OUT, Key
+from dynatui.number_format import percent, short
 from dynatui.render.badge import badge
-from dynatui.render.ink import Ink, Row, Rows, fit, fitting, joined, percent, short, width_of
+from dynatui.render.ink import Ink, Row, Rows, fit, fitting, joined, width_of
 from dynatui.render.layout import least
 from dynatui.render.scene import Scene
 

@@ -11,13 +11,13 @@ from itertools import chain, pairwise, takewhile
 from rich.cells import cell_len, set_cell_size
 
 from decoder.append_only import Grown
-from dynatui.fold.state import Failure, RunState
-from dynatui.fold.tokens import Token
 from dynatui.render.heat import inks, legend
 from dynatui.render.ink import Ink, Row, Rows, fit, frame, inside, width_of
 from dynatui.render.rounds import piece_text
 from dynatui.render.scene import Scene
 from dynatui.render.wrap import Flow, Line, inked, is_gap
+from dynatui.state.run_state import Failure, RunState
+from dynatui.state.tokens import Token
 
 _PROMPT = -1
 """Tag of what is no token; the text's other tags are places in the state's tokens."""

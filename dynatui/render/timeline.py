@@ -3,7 +3,8 @@
 `hit` is drawing the other way round: both go by `_length`.
 """
 
-from dynatui.render.ink import Ink, Row, Rows, Span, best, fit, merged, share, short
+from dynatui.number_format import short
+from dynatui.render.ink import Ink, Row, Rows, Span, best, fit, merged, share
 from dynatui.render.scene import Scene
 
 _BACK = "looking back"

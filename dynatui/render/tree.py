@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 
 from decoder.analysis.tree_levels import drafted_nodes
 from decoder.events import Limit, Round
-from dynatui.fold.copied import copied
 from dynatui.render.ink import Ink, Row, Rows, bar, best, column, fit, frame, inside
 from dynatui.render.mask import mask
 from dynatui.render.rounds import (
@@ -21,6 +20,7 @@ from dynatui.render.rounds import (
 )
 from dynatui.render.scene import Scene
 from dynatui.render.wrap import wrapped
+from dynatui.state.repetition import repeated_length
 
 _BAR = 8
 _NUMBERS = 6
@@ -82,7 +82,7 @@ def copies_among(event: Round, paths: Sequence[float], shown: set[int], text: Se
     for leaf in shown - inner:
         path = path_to(event, leaf)
         if _LEAST_COPY <= len(path) <= len(text) and probability(paths[leaf]) < LEAST_SHOWN:
-            length = copied(text, [event.tokens[node] for node in path])
+            length = repeated_length(text, [event.tokens[node] for node in path])
             if length >= len(path):
                 found[leaf] = length
     return found

@@ -10,26 +10,12 @@ from rich.cells import cell_len
 
 from decoder.analysis.metrics import first_difference
 from decoder.events import Figures
-from dynatui.fold.state import RunState
 from dynatui.keys import Key
+from dynatui.number_format import percent, short
 from dynatui.render import status
-from dynatui.render.ink import (
-    Ink,
-    Row,
-    Rows,
-    bar,
-    best,
-    column,
-    fit,
-    frame,
-    inside,
-    joined,
-    percent,
-    share,
-    short,
-    width_of,
-)
+from dynatui.render.ink import Ink, Row, Rows, bar, best, column, fit, frame, inside, joined, share, width_of
 from dynatui.render.status import speed_text
+from dynatui.state.run_state import RunState
 
 LETTERS = ("A", "B")
 _INKS: tuple[Ink, Ink] = ("first", "second")

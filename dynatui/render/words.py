@@ -5,9 +5,9 @@ from collections import Counter
 from dataclasses import replace
 
 from decoder.events import Limit
-from dynatui.fold.lane import Change, LaneState
 from dynatui.knobs import info, limit_name
-from dynatui.render.ink import short
+from dynatui.number_format import short
+from dynatui.state.lane import Change, LaneState
 
 TARGET = 0.7
 """Depth acceptance that history aims at, where the run names none."""

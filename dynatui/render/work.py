@@ -8,11 +8,12 @@ from itertools import zip_longest
 
 from decoder.analysis.metrics import Tally
 from decoder.analysis.tree_levels import Levels
-from dynatui.fold.state import RunState
-from dynatui.fold.tokens import Token
-from dynatui.render.ink import Row, Rows, best, fit, frame, inside, joined, percent, share, short, trend
+from dynatui.number_format import percent, short
+from dynatui.render.ink import Row, Rows, best, fit, frame, inside, joined, share, trend
 from dynatui.render.scene import Scene
 from dynatui.render.wrap import wrapped
+from dynatui.state.run_state import RunState
+from dynatui.state.tokens import Token
 
 _SIDE_BY_SIDE = 64
 _AIRY = 8

@@ -1,1 +1,1 @@
-"""The terminal: the app, its keys and panels, and the way to the terminal."""
+"""The Textual apps: their panels, what keys and clicks do, and the summary at the end."""

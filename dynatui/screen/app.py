@@ -21,7 +21,7 @@ from textual.screen import Screen
 from dynatui.clean import clean_line
 from dynatui.keymap import KEYMAP, PanelName
 from dynatui.keys import Keymap
-from dynatui.render import (
+from dynatui.render import (  # fmt: skip
     cards,
     curves,
     drawer,
@@ -34,26 +34,26 @@ from dynatui.render import (
     status,
     timeline,
     tree,
-    whatif,
+    what_if,
     work,
-)  # fmt: skip
+)
 from dynatui.render.layout import LAYOUTS, Layout, layout
 from dynatui.render.scene import Scene
 from dynatui.render.text import TextPanel
 from dynatui.screen import commands, mouse
 from dynatui.screen.arrangement import arranged, shared_place
-from dynatui.screen.caps import bound
-from dynatui.screen.driver import TerminalDriver
-from dynatui.screen.easel import Easel, dress, frames_per_second, in_color
-from dynatui.screen.intake import Intake
-from dynatui.screen.leaving import Departure
-from dynatui.screen.line import Line
-from dynatui.screen.outlook import Outlook
-from dynatui.screen.pace import Pace
-from dynatui.screen.screens.palette import Palette
+from dynatui.screen.event_reader import EventReader
+from dynatui.screen.frame_rate import FrameRate
+from dynatui.screen.pages.palette import Palette
+from dynatui.screen.painter import Painter, frames_per_second, in_color, set_theme
+from dynatui.screen.scene_builder import SceneBuilder
 from dynatui.screen.widgets.canvas import Canvas
 from dynatui.session import View
 from dynatui.sources.source import Source
+from dynatui.terminal.driver import TerminalDriver
+from dynatui.terminal.key_names import bound
+from dynatui.terminal.output import Output
+from dynatui.terminal.shutdown import Shutdown
 
 _NOTE_S = 6.0
 _FEW = 4
@@ -79,31 +79,32 @@ class DynaApp(App[None], inherit_bindings=False):
         ticking: bool = True,
         clock: Callable[[], float] = time.monotonic,
         command_line: Callable[[], str] = lambda: "",
-        line: Line | None = None,
-        departure: Departure | None = None,
+        output: Output | None = None,
+        shutdown: Shutdown | None = None,
     ) -> None:
         view = view or View()
         self._color = in_color(view)
         super().__init__(driver_class=TerminalDriver, ansi_color=None if self._color else True)
         self.animation_level = "none"
-        self._easel = Easel(line)
-        self.departure = departure or Departure(self._easel.line)
-        dress(self, view.theme, color=self._color)
+        self._painter = Painter(output)
+        self.shutdown = shutdown or Shutdown(self._painter.output)
+        set_theme(self, view.theme, color=self._color)
         self.source = source
-        self.intake = Intake(source)
-        self.gaze, self.desk = self.intake.gaze, self.intake.desk
+        self.event_reader = EventReader(source)
+        self.viewpoint, self.pins = self.event_reader.viewpoint, self.event_reader.pins
+        self.knob_editor = self.event_reader.knob_editor
         self.scene = Scene(symbols=view.symbols, keys=view.keys)
         self.leave_keys = view.keys.all_for("leave")
         self._bind_others(view.keys)
         self.text_panel = TextPanel()
         self.command_line = command_line
-        self.kept_paths: list[Path] = []
+        self.written_paths: list[Path] = []
         """Recordings and exports, for the summary at the end."""
         self._fps = frames_per_second(view)
-        self._pace = Pace(self._fps)
+        self._frame_rate = FrameRate(self._fps)
         self._ticking = ticking
         self._clock = clock
-        self._outlook = Outlook(source, self.intake)
+        self._scene_builder = SceneBuilder(source, self.event_reader)
         self._room: Layout = "full"
         self._shared: PanelName = "race"
         self._visible: frozenset[str] = frozenset()
@@ -121,7 +122,7 @@ class DynaApp(App[None], inherit_bindings=False):
                 yield Canvas(inspect.inspect, panel="inspect")
                 yield Canvas(race.race, panel="race")
                 yield Canvas(work.work, panel="work")
-                yield Canvas(whatif.whatif, panel="whatif")
+                yield Canvas(what_if.whatif, panel="whatif")
                 yield Canvas(prompts.prompts, panel="prompts")
                 yield Canvas(log.log, panel="log")
                 yield Canvas(drawer.drawer, panel="drawer")
@@ -139,13 +140,13 @@ class DynaApp(App[None], inherit_bindings=False):
 
     def on_mount(self) -> None:
         """Starts the work and the timer."""
-        self._easel.mix(self, color=self._color)
+        self._painter.update_inks(self, color=self._color)
         self._arrange()
         self.source.start()
         if self._ticking:
             loop = asyncio.get_running_loop()
-            self.departure.ready(lambda code: loop.call_soon_threadsafe(self._leave, code))
-            self.run_worker(self._beats(), exit_on_error=True)
+            self.shutdown.ready(lambda code: loop.call_soon_threadsafe(self._leave, code))
+            self.run_worker(self._run_ticks(), exit_on_error=True)
         self.tick()
 
     def on_resize(self) -> None:
@@ -157,35 +158,35 @@ class DynaApp(App[None], inherit_bindings=False):
     def tick(self) -> None:
         """Takes in what is new, and draws the panels that are due."""
         self.source.advance(self._clock())
-        self.take_in()
+        self.read_events()
         self.draw()
 
-    def take_in(self) -> None:
+    def read_events(self) -> None:
         """Folds the records that are new."""
-        news = self.intake.read()
-        self._easel.owed |= news.weighty or (news.any and self.source.paused)
+        news = self.event_reader.read()
+        self._painter.all_due |= news.important or (news.any and self.source.paused)
         if news.failed:
-            self.gaze.follow()
+            self.viewpoint.follow()
             self.scene = replace(self.scene, panel="text", mode="watch", cursor=None, maximised=False)
 
     def draw(self, *, everything: bool = False) -> None:
         """Hands the scene to each panel whose time has come."""
         now, stage = self._clock(), self.scene.stage
-        self._look_around(now)
+        self._update_scene(now)
         self._arrange()
         stepped = self.scene.stage is not stage
-        self._easel.draw(self, lambda _: self.scene, now, everything=everything or stepped)
+        self._painter.draw(self, lambda _: self.scene, now, everything=everything or stepped)
 
-    def look(self, **changes: Any) -> None:
+    def change_view(self, **changes: Any) -> None:
         """Changes how the user looks at the work, and shows it."""
         self.scene = replace(self.scene, **changes)
         self._shared = shared_place(self.scene.panel, self._shared)
-        self._look_around(self._clock())
+        self._update_scene(self._clock())
         self._arrange()
         self.draw(everything=True)
         self.call_after_refresh(self.draw, everything=True)
 
-    def redraw(self) -> None:
+    def action_redraw(self) -> None:
         """Draws every panel anew and sends every cell."""
         for canvas in self.screen_stack[0].query(Canvas):
             canvas.redraw()
@@ -193,36 +194,36 @@ class DynaApp(App[None], inherit_bindings=False):
 
     def watch_method(self, method: str) -> None:
         """Text, tree, curves and knob keys are this method's from now on."""
-        self.gaze.choose(method)
+        self.viewpoint.choose(method)
         if self.source.controls is not None:
             self.source.controls.watch(method)
-        tokens = len(self.gaze.state.tokens)
+        tokens = len(self.viewpoint.state.tokens)
         cursor = self.scene.cursor
-        self.look(cursor=None if cursor is None or not tokens else min(cursor, tokens - 1))
+        self.change_view(cursor=None if cursor is None or not tokens else min(cursor, tokens - 1))
 
-    def say(self, note: str) -> None:
+    def show_note(self, note: str) -> None:
         """Tells the user in one line what became of a key."""
         self._note_until = self._clock() + _NOTE_S
-        self.look(note=clean_line(note))
+        self.change_view(note=clean_line(note))
 
-    def kept(self, path: Path | None) -> None:
+    def remember_file(self, path: Path | None) -> None:
         """Remembers a file that was written, for the summary at the end."""
-        if path is not None and path not in self.kept_paths:
-            self.kept_paths.append(path)
+        if path is not None and path not in self.written_paths:
+            self.written_paths.append(path)
 
-    def next_theme(self) -> None:
+    def action_theme(self) -> None:
         """The theme after this one; without colours there is only one."""
         if not self._color:
-            self.say("colours are off")
+            self.show_note("colours are off")
             return
         names = sorted(self.available_themes)
-        dress(self, names[(names.index(self.theme) + 1) % len(names)], color=True)
-        self._easel.mix(self, color=True)
-        self.say(f"theme: {self.theme}")
+        set_theme(self, names[(names.index(self.theme) + 1) % len(names)], color=True)
+        self._painter.update_inks(self, color=True)
+        self.show_note(f"theme: {self.theme}")
 
     async def action_press(self, cap: str) -> None:
         """Does what the key map says of a key; nothing once the program ends."""
-        if self.departure.begun:
+        if self.shutdown.begun:
             return
         action = self.scene.keys.action_for(cap, self.scene.mode)
         command = commands.find(action) if action else None
@@ -250,12 +251,12 @@ class DynaApp(App[None], inherit_bindings=False):
 
     def on_mouse_down(self, event: events.MouseDown) -> None:
         """A click on a slider, the time line, the text or a tab."""
-        mouse.pressed(self, event)
+        self._clicked(event)
 
     def on_mouse_move(self, event: events.MouseMove) -> None:
         """A slider that is dragged."""
         if event.button:
-            mouse.pressed(self, event)
+            self._clicked(event)
 
     def on_mouse_scroll_up(self) -> None:
         """The wheel moves the cursor in the text."""
@@ -264,6 +265,10 @@ class DynaApp(App[None], inherit_bindings=False):
     def on_mouse_scroll_down(self) -> None:
         """The same downwards."""
         mouse.wheel(self, 1)
+
+    def _clicked(self, event: events.MouseEvent) -> None:
+        if len(self.screen_stack) == 1 and (found := mouse.panel_at(self.screen, event)):
+            mouse.click(self, *found)
 
     def _bind_others(self, keys: Keymap) -> None:
         """Keys that only the settings know."""
@@ -275,38 +280,38 @@ class DynaApp(App[None], inherit_bindings=False):
         command = commands.find(action)
         return (lambda: command(self)) if command else (lambda: self.call_later(self.run_action, action))
 
-    def _look_around(self, now: float) -> None:
+    def _update_scene(self, now: float) -> None:
         """Brings the scene up to date with the work."""
         note = self.scene.note if now < self._note_until else ""
         scene = replace(self.scene, note=note)
-        self.scene = self._outlook.scene(scene, now, estimate="whatif" in self._visible)
+        self.scene = self._scene_builder.scene(scene, now, estimate="whatif" in self._visible)
 
-    async def _beats(self) -> None:
+    async def _run_ticks(self) -> None:
         """A tick every so often; a timer of Textual's would cost as much as half a frame."""
         now, tick_s = asyncio.get_running_loop().time, 1 / self._fps
         due = now()
         while True:
             due = max(due + tick_s, now() + tick_s / 2)  # the work's own time is part of the tick; keys get the rest
             await asyncio.sleep(due - now())
-            self._beat()
+            self._timed_tick()
 
-    def _beat(self) -> None:
+    def _timed_tick(self) -> None:
         """A tick at the terminal's pace: everything is taken in, and drawn when the last frame is out."""
-        now, line = self._clock(), self._easel.line
-        if line.lost:
+        now, output = self._clock(), self._painter.output
+        if output.lost:
             self._leave(128 + signal.SIGHUP)
             return
         self.source.advance(now)
-        self.take_in()
-        meters = self._pace.meters(now, cpu_s=time.thread_time(), sent_bytes=line.sent_bytes)
+        self.read_events()
+        meters = self._frame_rate.meters(now, cpu_s=time.thread_time(), sent_bytes=output.sent_bytes)
         self.scene = replace(self.scene, meters=meters)
-        if self._pace.due(now, busy=line.busy):
+        if self._frame_rate.due(now, busy=output.busy):
             self.draw()
 
     def _leave(self, code: int) -> None:
-        self.departure.begin(code)
+        self.shutdown.begin(code)
         self.source.stop()
-        failure = self.gaze.work.state.failure
+        failure = self.viewpoint.work.state.failure
         self.exit(return_code=code or (failure.exit_code if failure else 0))
 
     def _arrange(self) -> None:
@@ -315,7 +320,7 @@ class DynaApp(App[None], inherit_bindings=False):
         room = layout(width, height)
         visible = arranged(room, self.scene, self._shared)
         screen = self.screen_stack[0]
-        screen.set_class(len(self.gaze.state.race.tallies) > _FEW, "crowded")
+        screen.set_class(len(self.viewpoint.state.race.tallies) > _FEW, "crowded")
         if (room, visible) == (self._room, self._visible):
             return
         self._room, self._visible = room, visible

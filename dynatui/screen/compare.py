@@ -4,37 +4,31 @@ An app of its own: it has no engine, nothing to steer and one mode. `lockstep` p
 """
 
 import asyncio
-import logging
-import os
 import signal
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
-from pathlib import Path
-from typing import ClassVar, TypeAlias, get_args
+from typing import ClassVar, get_args
 
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Container
 
-from decoder.events import Event
 from dynatui.keymap import ALWAYS, SIDE_BY_SIDE, PanelName
 from dynatui.render import cards, curves, tree, versus
 from dynatui.render.ink import Rows
-from dynatui.render.scene import Place, Scale, Scene
+from dynatui.render.scene import Scale, Scene
 from dynatui.render.text import TextPanel
-from dynatui.screen import terminal
-from dynatui.screen.caps import bound
-from dynatui.screen.driver import TerminalDriver
-from dynatui.screen.easel import Easel, dress, frames_per_second, in_color
-from dynatui.screen.leaving import Departure
-from dynatui.screen.line import Line
-from dynatui.screen.lockstep import Lockstep, Side
-from dynatui.screen.screens.versus import KeysScreen
+from dynatui.screen.pages.help import CompareHelp
+from dynatui.screen.painter import Painter, frames_per_second, in_color, set_theme
 from dynatui.screen.widgets.canvas import Canvas
 from dynatui.session import Symbols, View
-
-Recording: TypeAlias = tuple[Path, Sequence[Sequence[Event]]]
+from dynatui.sources.lockstep import Lockstep
+from dynatui.state.viewpoint import Place
+from dynatui.terminal.driver import TerminalDriver
+from dynatui.terminal.key_names import bound
+from dynatui.terminal.output import Output
+from dynatui.terminal.shutdown import Shutdown
 
 _TALL, _TALLEST = 30, 50
 """Heights from which two panels, and all three, stand above each other."""
@@ -67,22 +61,22 @@ class CompareApp(App[None], inherit_bindings=False):
 
     def __init__(
         self,
-        show: Lockstep,
+        lockstep: Lockstep,
         view: View | None = None,
         *,
         ticking: bool = True,
         clock: Callable[[], float] = time.monotonic,
-        line: Line | None = None,
-        departure: Departure | None = None,
+        output: Output | None = None,
+        shutdown: Shutdown | None = None,
     ) -> None:
         view = view or View()
         self._color = in_color(view)
         super().__init__(driver_class=TerminalDriver, ansi_color=None if self._color else True)
         self.animation_level = "none"
-        self._easel = Easel(line)
-        self.departure = departure or Departure(self._easel.line)
-        dress(self, view.theme, color=self._color)
-        self.show = show
+        self._painter = Painter(output)
+        self.shutdown = shutdown or Shutdown(self._painter.output)
+        set_theme(self, view.theme, color=self._color)
+        self.lockstep = lockstep
         self.chosen: PanelName = "text"
         self.symbols = view.symbols
         self.keys = view.keys
@@ -92,7 +86,7 @@ class CompareApp(App[None], inherit_bindings=False):
         self._fps = frames_per_second(view)
         self._ticking = ticking
         self._clock = clock
-        self._states = show.states()
+        self._states = lockstep.states()
 
     def compose(self) -> ComposeResult:
         """Both columns; `_arrange` hides what has no room."""
@@ -110,10 +104,10 @@ class CompareApp(App[None], inherit_bindings=False):
 
     def on_mount(self) -> None:
         """Starts the timer."""
-        self._easel.mix(self, color=self._color)
+        self._painter.update_inks(self, color=self._color)
         if self._ticking:
             loop = asyncio.get_running_loop()
-            self.departure.ready(lambda code: loop.call_soon_threadsafe(self._leave, code))
+            self.shutdown.ready(lambda code: loop.call_soon_threadsafe(self._leave, code))
             self.set_interval(1 / self._fps, self.tick)
         self._arrange()
         self.tick()
@@ -125,22 +119,22 @@ class CompareApp(App[None], inherit_bindings=False):
 
     def tick(self) -> None:
         """Plays on, and draws the panels that are due; ends when the terminal is gone."""
-        if self._easel.line.lost:
+        if self._painter.output.lost:
             self._leave(128 + signal.SIGHUP)
             return
-        self.show.advance(self._clock())
+        self.lockstep.advance(self._clock())
         self.draw()
 
     def draw(self, *, everything: bool = False) -> None:
-        """Hands each panel its side of the show."""
-        self._states = self.show.states()
+        """Hands each panel the scene of its recording."""
+        self._states = self.lockstep.states()
         left, right = (curves.scale_of(Scene(state)) for state in self._states)
         scenes = [self._scene(side, left.joined(right)) for side in range(len(versus.LETTERS))]
 
         def scene_of(canvas: Canvas) -> Scene:
             return scenes[(canvas.id or "").startswith(versus.LETTERS[1])]
 
-        self._easel.draw(self, scene_of, self._clock(), everything=everything)
+        self._painter.draw(self, scene_of, self._clock(), everything=everything)
 
     async def action_press(self, cap: str) -> None:
         """Does what the key map says of a key."""
@@ -148,32 +142,32 @@ class CompareApp(App[None], inherit_bindings=False):
             await self.run_action(action)
 
     def action_pause(self) -> None:
-        """Holds the show, or goes on; from the end it begins again."""
-        if self.show.ended and not self.show.paused:
-            self.show.seek(0.0)
+        """Pauses or plays; from the end it begins again."""
+        if self.lockstep.ended and not self.lockstep.paused:
+            self.lockstep.seek(0.0)
         else:
-            self.show.paused = not self.show.paused
+            self.lockstep.paused = not self.lockstep.paused
         self.draw(everything=True)
 
     def action_speed(self, direction: int) -> None:
         """Doubles or halves the speed."""
-        self.show.set_speed(self.show.speed * 2.0**direction)
+        self.lockstep.set_speed(self.lockstep.speed * 2.0**direction)
         self.draw(everything=True)
 
     def action_step(self, rounds: int) -> None:
-        """Holds the show some rounds farther."""
-        self.show.paused = True
-        self.show.step(rounds)
+        """Pauses some rounds farther."""
+        self.lockstep.paused = True
+        self.lockstep.step(rounds)
         self.draw(everything=True)
 
     def action_seek(self, share: float) -> None:
         """Goes to a share of the run."""
-        self.show.seek(share * self.show.seconds)
+        self.lockstep.seek(share * self.lockstep.seconds)
         self.draw(everything=True)
 
     def action_go(self, step: int) -> None:
         """Goes to another pair of runs."""
-        self.show.go(step)
+        self.lockstep.go(step)
         self.draw(everything=True)
 
     def action_panel(self, name: PanelName) -> None:
@@ -189,7 +183,7 @@ class CompareApp(App[None], inherit_bindings=False):
 
     def action_help(self) -> None:
         """Opens the page of keys."""
-        self.push_screen(KeysScreen(self.keys))
+        self.push_screen(CompareHelp(self.keys))
 
     def action_leave(self) -> None:
         """Quits."""
@@ -203,27 +197,27 @@ class CompareApp(App[None], inherit_bindings=False):
         return canvas
 
     def _scene(self, side: int, scale: Scale) -> Scene:
-        recording, state = self.show.sides[side], self._states[side]
+        recording, state = self.lockstep.sides[side], self._states[side]
         return Scene(
             state=state,
             symbols=self.symbols,
             keys=self.keys,
-            speed=self.show.speed,
-            paused=self.show.paused,
+            speed=self.lockstep.speed,
+            paused=self.lockstep.paused,
             replaying=True,
-            place=Place(state.rounds, recording.rounds, self.show.played_s),
+            place=Place(state.rounds, recording.rounds, self.lockstep.played_s),
             scale=scale,
         )
 
     def _moment(self, _scene: Scene, width: int, _height: int) -> Rows:
-        show = self.show
+        both = self.lockstep
         now = versus.Moment(
-            show.played_s, show.seconds, show.number + 1, show.pairs, show.speed, show.paused, show.ended
+            both.played_s, both.seconds, both.number + 1, both.pairs, both.speed, both.paused, both.ended
         )
         return [versus.moment(now, width)]
 
     def _heading(self, side: int, scene: Scene, width: int, _height: int) -> Rows:
-        return [versus.heading(side, self.show.sides[side].name, scene.state, width)]
+        return [versus.heading(side, self.lockstep.sides[side].name, scene.state, width)]
 
     def _table(self, _scene: Scene, width: int, height: int) -> Rows:
         return versus.table(self._states, (width, height))
@@ -246,27 +240,5 @@ class CompareApp(App[None], inherit_bindings=False):
         self.call_after_refresh(self.draw, everything=True)
 
     def _leave(self, code: int) -> None:
-        self.departure.begin(code)
+        self.shutdown.begin(code)
         self.exit(return_code=code)
-
-
-def side_by_side(left: Recording, right: Recording, view: View) -> int:
-    """Plays two recordings next to each other; the exit code."""
-    (first, ours), (second, theirs) = left, right
-    alike = first.name == second.name
-    names = [f"{path.resolve().parent.name}/{path.name}" if alike else path.name for path in (first, second)]
-    show = Lockstep(Side(names[0], ours), Side(names[1], theirs), view.speed)
-    terminal.check_variables()
-    if not view.color:
-        os.environ["NO_COLOR"] = "1"  # where Textual looks for it
-    log = terminal.log_path(view.log)
-    logging.basicConfig(filename=log)
-    with terminal.screen_only(log) as line:
-        departure = Departure(line)
-        with departure.watched():
-            app = CompareApp(show, view, line=line, departure=departure)
-            app.run(mouse=False)
-            gone = line.lost
-    if gone:
-        os._exit(app.return_code or 128 + signal.SIGHUP)  # nobody reads any more, and a flush could wait for ever
-    return app.return_code or 0

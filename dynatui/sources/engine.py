@@ -12,13 +12,13 @@ from decoder.config import RunConfig
 from decoder.errors import DecoderError, RecordingError, not_importable
 from decoder.events import Event, Round
 from decoder.knobs import KnobName, RulesName
-from decoder.session.cuda_graph.pass_sizes import of_run
 from decoder.session.steering import Stage, Steering
-from dynatui.fold.state import Failure, Loading, Prompt, Record
-from dynatui.keep.recording import Recorder, placed, run_so_far
+from dynatui.record.recording import Recorder, numbered_run
 from dynatui.session import Session
-from dynatui.sources.breaks import Conditions, Watch, met
+from dynatui.sources.breakpoints import Conditions, Watch, met
 from dynatui.sources.source import REST_S, bounded_speed, readable_speed
+from dynatui.state.run_state import Failure, Loading, Prompt, Record
+from dynatui.state.timeline import run_so_far
 
 logger = logging.getLogger(__name__)
 
@@ -44,18 +44,18 @@ def load_engine(session: Session) -> Load:
             raise not_importable(error) from error
 
         models = session.models
-        pair = load_pair(
+        ready = load_pair(
             models.target,
             models.draft,
             device=models.device,
             dtype=models.dtype,
             exact=models.exact,
             compiled=models.compiled,
-            passes=of_run(session.config),
+            run=session.config,
             report=report,
             progress=progress,
         )
-        return lambda prompt, config, steering: decode(pair, prompt, config, steering)
+        return lambda prompt, config, steering: decode(ready, prompt, config, steering)
 
     return load
 
@@ -261,8 +261,8 @@ class EngineSource:
         number, count = self._place + 1, len(self.session.prompts)
         self.records.append(Prompt(number, count))
         for event in decode(prompt, config, steering):
-            self._take(placed(event, number, count))
-            self._pace(event)
+            self._take(numbered_run(event, number, count))
+            self._frame_rate(event)
 
     def _take(self, event: Event) -> None:
         with self._lock:
@@ -287,7 +287,7 @@ class EngineSource:
                     self._recorder = None
             raise
 
-    def _pace(self, event: Event) -> None:
+    def _frame_rate(self, event: Event) -> None:
         """Chooses a readable speed once the machine's own is known."""
         if not (self._measuring and isinstance(event, Round) and event.round == _ROUNDS_TO_MEASURE and event.t > 0):
             return

@@ -15,9 +15,9 @@ from pathlib import Path
 
 from decoder.errors import RecordingError, shortened
 from decoder.events import Event, Run
-from dynatui.fold.state import Failure, Loading, Prompt, Record
-from dynatui.keep.checks import Checker
-from dynatui.keep.recording import LONGEST_LINE
+from dynatui.record.checks import Checker
+from dynatui.record.recording import LONGEST_LINE
+from dynatui.state.run_state import Failure, Loading, Prompt, Record
 
 RUN = b'{"type":"run",'
 """How the line of a run begins."""

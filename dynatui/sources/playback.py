@@ -5,7 +5,6 @@ held at a time. Records only ever grow by what follows, so a way back within a r
 beginning up to there.
 """
 
-from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,8 +13,8 @@ from itertools import accumulate, pairwise
 from decoder.errors import RecordingError
 from decoder.events import Event, Round, Run
 from dynatui.clean import clean, clean_line
-from dynatui.fold.state import Failure, Prompt, Record
 from dynatui.sources.source import REST_S, bounded_speed, readable_speed
+from dynatui.state.run_state import Failure, Prompt, Record
 
 
 @dataclass(frozen=True)
@@ -92,10 +91,6 @@ class TraceSource:
         last = self._reel.events[rounds[-1]] if rounds else None
         return len(rounds), last.t if isinstance(last, Round) else 0.0
 
-    def reached(self, method: str) -> int:
-        """How many of these rounds have been shown."""
-        return bisect_left(self._reel.rounds.get(method, ()), self._next)
-
     @property
     def played_s(self) -> tuple[float, float]:
         """How much of the present run has been played, and how much there is, in seconds of the show at speed 1."""
@@ -134,21 +129,6 @@ class TraceSource:
             self._show_until(places[min(rounds, len(places)) - 1] + 1)
         else:
             self.seek(0.0)
-
-    def step(self, method: str, rounds: int = 1) -> None:
-        """Goes some rounds of a method on, or back when negative; after the last to the end of the run.
-
-        From the end of a run, a step leads to the first round of the next one.
-        """
-        target, end = self.reached(method) + rounds, len(self._reel.events)
-        if rounds < 0 or target <= self.length(method)[0]:
-            self.seek_round(method, target)
-        elif self._next < end:
-            self._show_until(end)
-        elif self._number + 1 < len(self._runs):
-            self._open(self._number + 1)
-            first = self._reel.rounds.get(method, ())
-            self._show_until(first[0] + 1 if first else len(self._reel.events))
 
     def set_speed(self, speed: float) -> None:
         """Changes the speed of the show."""

@@ -10,9 +10,9 @@ from typing import Protocol
 from decoder.config import RunConfig
 from decoder.knobs import KnobName, RulesName
 from decoder.session.steering import Stage
-from dynatui.fold.state import Record
 from dynatui.session import Session
-from dynatui.sources.breaks import Conditions
+from dynatui.sources.breakpoints import Conditions
+from dynatui.state.run_state import Record
 
 SHOWN_PER_SECOND = 15.0
 """Tokens a second at which the text can be read, and history be seen at work."""
@@ -96,9 +96,6 @@ class Playback(Protocol):
 
     def length(self, method: str) -> tuple[int, float]:
         """Rounds of a method in the present run, and their decode time in seconds."""
-
-    def step(self, method: str) -> None:
-        """Shows the next round of a method."""
 
     def seek_round(self, method: str, rounds: int) -> None:
         """Goes to the place in the present run after so many rounds of a method.

@@ -1,7 +1,7 @@
 """Tiny pairs, the engine's loaded pairs and their plain Hugging Face twins, each made once."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -9,7 +9,12 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig
 
 from decoder import RunConfig, decode, load_pair, methods
+from decoder.config import Rules
+from decoder.engine import Engine
 from decoder.events import End, Event, Figures, Knob, Round, Summary
+from decoder.session.cuda_graph.slots import Seats
+from decoder.session.host import HostSession
+from decoder.session.knob_state import Controller
 from tests import tiny
 from tests.reference import Oracle
 
@@ -62,7 +67,7 @@ class Lab:
         key = ("ending", name, str(settings))
         return self._once(key, lambda: self.pair(name).with_generation(self.fresh(), **settings))
 
-    def loaded(self, pair: tiny.TinyPair, dtype: str) -> Any:
+    def loaded(self, pair: tiny.TinyPair, dtype: str) -> Engine:
         """The pair as the engine loads it."""
         return self._once(
             ("loaded", pair, dtype),
@@ -141,3 +146,19 @@ class Lab:
         out = model.generate(ids, attention_mask=torch.ones_like(ids), generation_config=settings)
         tokens: list[int] = out[0, len(prompt) :].tolist()
         return tokens
+
+
+def host_session(engine: Engine, prompt: Sequence[int], limit: int, rules: Rules | None) -> HostSession:
+    """A session that the host drives."""
+    return engine.host_session(prompt, limit, Controller(rules) if rules else None)
+
+
+def with_pair(engine: Engine, **changes: Any) -> Engine:
+    """The same engine with another target, draft, end of text or context."""
+    return replace(engine, pair=replace(engine.pair, **changes))
+
+
+def graph_slots(engine: Engine) -> Seats:
+    """Where its texts are decoded on a device."""
+    assert engine.slots is not None
+    return engine.slots

@@ -17,19 +17,19 @@ from decoder.methods.method import Method
 from decoder.methods.option import Option
 from dynatui.cli import headless
 from dynatui.cli import main as cli
-from dynatui.cli.command_line import command_line
-from dynatui.fold.state import RunState, apply
-from dynatui.keep.recording import Recorder
-from dynatui.keep.runs import read
 from dynatui.knobs import rules_in_force
 from dynatui.prompts import load
+from dynatui.record.command_line import command_line
+from dynatui.record.reader import read
+from dynatui.record.recording import Recorder
 from dynatui.render import drawer, sliders
-from dynatui.render.ink import text_of
 from dynatui.render.scene import Scene
 from dynatui.session import Session
+from dynatui.state.run_state import RunState, apply
 from tests.decoder import burst
 from tests.decoder.burst import Burst
 from tests.decoder.makers import Lab, Played
+from tests.dynatui.scripted_runs import text_of
 
 PROMPT = "The tree grows"
 

@@ -12,15 +12,17 @@ from decoder import RunConfig, decode, load_pair, methods
 from decoder.bench import table
 from decoder.bench.job import OnTexts, measure_texts
 from decoder.decoding_path import EXACT, LEAN, MODULE, DecodingPath, decoding_path, expected_path
+from decoder.engine import Engine
 from decoder.events import Run
+from decoder.forward.families.modules import source_of
+from decoder.forward.families.registry import reading_bytes
 from decoder.forward.language_model import LanguageModel
 from decoder.forward.static.hf import ModuleStatic
-from decoder.forward.static.static_forward import reading_bytes, static_forward
+from decoder.forward.static.static_forward import static_forward
 from decoder.models.checkpoints import load_config
-from decoder.models.pair import Pair
 from decoder.session.cuda_graph.compiled import Compiled
 from decoder.session.cuda_graph.slots import Seats
-from tests.decoder.makers import Lab
+from tests.decoder.makers import Lab, graph_slots, with_pair
 
 CPU = torch.device("cpu")
 UNKNOWN = "Qwen3ForCausalLM has no lean form"
@@ -31,11 +33,11 @@ def _graphs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("decoder.decoding_path.has_graphs", lambda _: True)
 
 
-def unlike(lab: Lab) -> Pair:
+def unlike(lab: Lab) -> Engine:
     """Only the target's family is known."""
-    neox: Pair = lab.loaded(lab.pair("neox"), "float32")
-    qwen: Pair = lab.loaded(lab.pair("qwen3"), "float32")
-    return replace(neox, draft=qwen.draft, seats=Seats())
+    neox: Engine = lab.loaded(lab.pair("neox"), "float32")
+    qwen: Engine = lab.loaded(lab.pair("qwen3"), "float32")
+    return replace(with_pair(neox, draft=qwen.pair.draft), slots=Seats())
 
 
 # On a CPU
@@ -59,11 +61,11 @@ def test_models_that_are_unlike_are_told_one_by_one(lab: Lab) -> None:
 # On a GPU
 
 
-def settled(lab: Lab, family: str, form: Callable[[LanguageModel], Any] = static_forward) -> Pair:
-    loaded: Pair = lab.loaded(lab.pair(family), "float32")
-    pair = replace(loaded, seats=Seats())
-    for model in (pair.target, pair.draft):
-        pair.seats.run(model, form(model))
+def settled(lab: Lab, family: str, form: Callable[[LanguageModel], Any] = static_forward) -> Engine:
+    loaded: Engine = lab.loaded(lab.pair(family), "float32")
+    pair = replace(loaded, slots=Seats())
+    for model in (pair.pair.target, pair.pair.draft):
+        graph_slots(pair).run(model, form(model))
     return pair
 
 
@@ -75,7 +77,7 @@ def test_graphs_of_lean_forms_are_the_fastest_way(lab: Lab) -> None:
 @pytest.mark.usefixtures("_graphs")
 def test_what_was_compiled_is_told(lab: Lab) -> None:
     pair = settled(lab, "neox")
-    pair.seats.run(pair.draft, Compiled(static_forward(pair.draft), lambda function: function))
+    graph_slots(pair).run(pair.pair.draft, Compiled(static_forward(pair.pair.draft), lambda function: function))
     assert decoding_path(pair) == DecodingPath("cuda graphs", "target: lean form; draft: compiled")
 
 
@@ -85,23 +87,23 @@ def test_graphs_of_modules_are_told_with_the_reason_of_each(lab: Lab) -> None:
         "static module", f"target: {UNKNOWN}; draft: {UNKNOWN}"
     )
     pair = settled(lab, "neox")
-    form = ModuleStatic(pair.draft, "44.0 GiB more memory would be needed to make the lean form of draft")
-    pair.seats.run(pair.draft, Compiled(form, lambda function: function))
+    form = ModuleStatic(pair.pair.draft, "44.0 GiB more memory would be needed to make the lean form of draft")
+    graph_slots(pair).run(pair.pair.draft, Compiled(form, lambda function: function))
     assert decoding_path(pair) == DecodingPath("static module", f"draft: {form.reason}")
 
 
 @pytest.mark.usefixtures("_graphs")
 def test_a_refusal_is_told_as_the_reason_of_the_host_s_rounds(lab: Lab) -> None:
     pair = settled(lab, "neox")
-    pair.seats.refused = "they wrote the tokens [1] instead of [2]"
+    graph_slots(pair).refused = "they wrote the tokens [1] instead of [2]"
     assert decoding_path(pair) == DecodingPath("host", "they wrote the tokens [1] instead of [2]")
     assert decoding_path(replace(pair, exact=True)) == DecodingPath("host", EXACT)
 
 
 @pytest.mark.usefixtures("_graphs")
 def test_a_pair_that_was_not_tried_says_so(lab: Lab) -> None:
-    loaded: Pair = lab.loaded(lab.pair("neox"), "float32")
-    assert decoding_path(replace(loaded, seats=Seats())) == DecodingPath("cuda graphs", "not tried yet")
+    loaded: Engine = lab.loaded(lab.pair("neox"), "float32")
+    assert decoding_path(replace(loaded, slots=Seats())) == DecodingPath("cuda graphs", "not tried yet")
 
 
 @pytest.mark.usefixtures("_graphs")
@@ -127,9 +129,10 @@ def test_memory_that_does_not_suffice_is_foreseen(lab: Lab, monkeypatch: pytest.
     configs = {"target": load_config(str(pair.target)), "draft": load_config(str(pair.draft))}
     found = expected_path(configs, CPU, exact=False, dtype=torch.bfloat16)
     assert found == DecodingPath("static module", "lean forms of both would need 0.0 GiB of memory, more than is free")
-    modules = [loaded.target.module, loaded.draft.module]
+    modules = [loaded.pair.target.module, loaded.pair.draft.module]
     held = sum(weight.nbytes for module in modules for weight in module.parameters())
-    assert asked == [held + max(map(reading_bytes, modules))]
+    sources = [source_of(module) for module in modules]
+    assert asked == [held + max(reading_bytes(source.architecture, torch.bfloat16) for source in sources if source)]
 
 
 @pytest.mark.parametrize("refused", [None, "it does not run"])
@@ -138,10 +141,10 @@ def test_sessions_go_the_way_that_is_told(
     lab: Lab, monkeypatch: pytest.MonkeyPatch, refused: str | None, *, exact: bool
 ) -> None:
     pair = replace(settled(lab, "neox"), exact=exact)
-    pair.seats.refused = refused
-    monkeypatch.setattr(pair.target, "device", torch.device("cuda"))
+    graph_slots(pair).refused = refused
+    monkeypatch.setattr(pair.pair.target, "device", torch.device("cuda"))
     monkeypatch.setattr("decoder.session.cuda_graph.session.ResidentSession", lambda *_: "the device's")
-    monkeypatch.setattr("decoder.session.host.TreeSession", lambda *_: "the host's")
+    monkeypatch.setattr("decoder.engine.model_session", lambda *_: "the host's")
     opened: Any = methods.METHODS["ar"].open(pair, [1, 2], RunConfig())
     assert opened == ("the host's" if decoding_path(pair).name == "host" else "the device's")
     assert (opened == "the host's") is bool(exact or refused)

@@ -11,10 +11,10 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM, BloomConfig
 
-from decoder import RunConfig, decode, load_pair, loading
+from decoder import RunConfig, decode, load_pair
+from decoder.engine import Engine
 from decoder.errors import ConfigError, ModelError, PairError, PromptError, first_line
 from decoder.events import Round
-from decoder.models.pair import Pair
 from tests import tiny
 from tests.decoder.makers import Lab
 
@@ -214,7 +214,7 @@ def test_a_list_of_no_tokens_ends_no_text(lab: Lab, tmp_path: Path) -> None:
     folder = tmp_path / "endless"
     shutil.copytree(pair.target, folder)
     (folder / "generation_config.json").write_text('{"eos_token_id": []}', encoding="utf-8")
-    assert load_pair(str(folder), str(pair.draft), device="cpu", dtype="float32").eos == frozenset()
+    assert load_pair(str(folder), str(pair.draft), device="cpu", dtype="float32").pair.eos == frozenset()
 
 
 def test_the_field_of_a_wrong_kind_is_named_with_its_value(lab: Lab, tmp_path: Path) -> None:
@@ -270,20 +270,20 @@ def test_an_absent_device_is_refused(lab: Lab) -> None:
 def test_weights_that_run_lean_are_held_once(lab: Lab) -> None:
     pair = lab.pair("neox")
     loaded = load_pair(str(pair.target), str(pair.draft), device="cpu", dtype="float32")
-    assert (loaded.target._module, loaded.draft._module) == (None, None)
+    assert (loaded.pair.target._module, loaded.pair.draft._module) == (None, None)
 
 
 def test_a_module_that_comes_back_goes_by_the_settings_of_its_pair(lab: Lab) -> None:
     pair = lab.ending("neox", eos_token_id=7, repetition_penalty=1.5)
-    target = load_pair(str(pair.target), str(pair.draft), device="cpu", dtype="float32").target
+    target = load_pair(str(pair.target), str(pair.draft), device="cpu", dtype="float32").pair.target
     assert target.module.generation_config is target.generation
     assert target.generation.eos_token_id == 7
     assert target.generation.repetition_penalty != 1.5
 
 
 def test_threads_are_chosen_for_a_pair_that_is_ready_to_run(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    settled = list[Pair]()
-    monkeypatch.setattr(loading, "settle_threads", settled.append)
+    settled = list[Engine]()
+    monkeypatch.setattr(Engine, "settle_threads", lambda engine: settled.append(engine))
     pair = lab.pair("neox")
     loaded = load_pair(str(pair.target), str(pair.draft), device="cpu", dtype="float32")
     assert settled == [loaded]

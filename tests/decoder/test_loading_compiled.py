@@ -6,11 +6,13 @@ from pathlib import Path
 import pytest
 import torch
 
-from decoder import load_pair, loading
+from decoder import device_rounds, load_pair, loading
 from decoder.bench import shapes
+from decoder.engine import Engine
 from decoder.errors import ConfigError
-from decoder.models.pair import Pair
-from tests.decoder.makers import Lab
+from decoder.session.cuda_graph import compiled
+from decoder.session.cuda_graph.slots import Seats
+from tests.decoder.makers import Lab, graph_slots
 
 SHAPE = {
     "model_type": "gpt_neox",
@@ -24,55 +26,57 @@ SHAPE = {
 
 
 @pytest.fixture
-def contests(monkeypatch: pytest.MonkeyPatch) -> list[Pair]:
+def contests(monkeypatch: pytest.MonkeyPatch) -> list[Engine]:
     """The pairs whose passes were to be compiled; the device of this test is as good as any."""
-    found: list[Pair] = []
-    monkeypatch.setattr(loading, "compile_pair", lambda pair, *_: found.append(pair))
-    for module in (loading, shapes):
-        monkeypatch.setattr(module, "require_compilable", lambda *_, **__: None)
+    found: list[Engine] = []
+    monkeypatch.setattr(device_rounds, "compile_rounds", lambda engine, *_: found.append(engine))
+    monkeypatch.setattr(device_rounds, "try_rounds", lambda *_: None)
+    monkeypatch.setattr(compiled, "require_compilable", lambda *_, **__: None)
+    monkeypatch.setattr(shapes, "require_compilable", lambda *_, **__: None)
+    monkeypatch.setattr(loading, "has_graphs", lambda _: True)
     return found
 
 
-def load(lab: Lab, *, compiled: bool = True, exact: bool = False, device: str = "cpu") -> Pair:
+def load(lab: Lab, *, compiled: bool = True, exact: bool = False, device: str = "cpu") -> Engine:
     pair = lab.pair("neox")
     return load_pair(str(pair.target), str(pair.draft), device=device, dtype="float32", compiled=compiled, exact=exact)
 
 
-def with_random_draft(lab: Lab, *, compiled: bool = True, exact: bool = False, device: str = "cpu") -> Pair:
+def with_random_draft(lab: Lab, *, compiled: bool = True, exact: bool = False, device: str = "cpu") -> Engine:
     pair = lab.pair("neox")
     return shapes.loaded_pair(
         str(pair.target), str(pair.draft), device=device, dtype="float32", compiled=compiled, exact=exact
     )
 
 
-def of_a_shape(tmp_path: Path, *, compiled: bool = True, exact: bool = False, device: str = "cpu") -> Pair:
+def of_a_shape(tmp_path: Path, *, compiled: bool = True, exact: bool = False, device: str = "cpu") -> Engine:
     path = tmp_path / "config.json"
     path.write_text(json.dumps(SHAPE), encoding="utf-8")
     return shapes.random_pair(str(path), str(path), device=device, dtype="float32", compiled=compiled, exact=exact)
 
 
-def test_the_passes_of_the_pair_that_was_loaded_are_compiled(lab: Lab, contests: list[Pair]) -> None:
+def test_the_passes_of_the_pair_that_was_loaded_are_compiled(lab: Lab, contests: list[Engine]) -> None:
     pair = load(lab)
     assert len(contests) == 1
     assert contests[0] is pair
 
 
 def test_the_passes_of_a_random_draft_are_compiled_and_not_those_of_the_one_that_it_replaces(
-    lab: Lab, contests: list[Pair]
+    lab: Lab, contests: list[Engine]
 ) -> None:
     pair = with_random_draft(lab)
     assert len(contests) == 1
     assert contests[0] is pair
-    assert pair.draft.name.endswith("(random head)")
+    assert pair.pair.draft.name.endswith("(random head)")
 
 
-def test_the_passes_of_random_weights_are_compiled(tmp_path: Path, contests: list[Pair]) -> None:
+def test_the_passes_of_random_weights_are_compiled(tmp_path: Path, contests: list[Engine]) -> None:
     pair = of_a_shape(tmp_path)
     assert len(contests) == 1
     assert contests[0] is pair
 
 
-def test_nothing_is_compiled_unasked(lab: Lab, tmp_path: Path, contests: list[Pair]) -> None:
+def test_nothing_is_compiled_unasked(lab: Lab, tmp_path: Path, contests: list[Engine]) -> None:
     load(lab, compiled=False)
     with_random_draft(lab, compiled=False)
     of_a_shape(tmp_path, compiled=False)
@@ -80,14 +84,14 @@ def test_nothing_is_compiled_unasked(lab: Lab, tmp_path: Path, contests: list[Pa
 
 
 def test_where_rounds_do_not_run_on_the_device_there_is_nothing_to_compile(
-    lab: Lab, contests: list[Pair], monkeypatch: pytest.MonkeyPatch
+    lab: Lab, contests: list[Engine], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(pair: Pair) -> None:
-        pair.seats.refused = "it waits for the host"
+    def refuse(_: Engine, slots: Seats, __: object) -> None:
+        slots.refused = "it waits for the host"
 
-    monkeypatch.setattr(loading, "settle_threads", refuse)
+    monkeypatch.setattr(device_rounds, "try_rounds", refuse)
     pairs = load(lab), with_random_draft(lab)
-    assert [pair.seats.refused for pair in pairs] == ["it waits for the host"] * 2
+    assert [graph_slots(pair).refused for pair in pairs] == ["it waits for the host"] * 2
     assert not contests
 
 

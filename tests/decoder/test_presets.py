@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from decoder import RunConfig, decode, load_pair
-from decoder.analysis.tree_levels import depths
 from decoder.analysis.what_if import Cell, what_if
 from decoder.config import PRESETS, DynaTree
+from decoder.engine import Engine
 from decoder.events import Round
-from decoder.models.pair import Pair
+from decoder.tree import depths
 
 TUNED = PRESETS["tuned"]
 FEWER, MORE = {"tau_h": 0.45, "tau_l": 0.05}, {"tau_h": 0.99, "tau_l": 0.9}
@@ -47,12 +47,12 @@ both = pytest.mark.parametrize(
 
 
 @pytest.fixture(scope="module")
-def pair() -> Pair:
+def pair() -> Engine:
     return load_pair(dtype="float32", device="cpu")
 
 
 @pytest.fixture(scope="module")
-def played(pair: Pair) -> Callable[..., list[list[Round]]]:
+def played(pair: Engine) -> Callable[..., list[list[Round]]]:
     """The rounds on each prompt under `tuned` with some knobs turned; decoded once."""
     known: dict[tuple[Texts, DynaTree], list[list[Round]]] = {}
 

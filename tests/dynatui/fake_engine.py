@@ -74,7 +74,7 @@ class FakeEngine:
     """Called with the count of events so far; raises or turns what the test wants to happen just there."""
     load_error: BaseException | None = None
     pairs: list[tuple[str | None, str | None, str, str, bool, bool]] = field(default_factory=list)
-    passes: list[object] = field(default_factory=list)
+    runs: list[RunConfig] = field(default_factory=list)
     prompts: list[str] = field(default_factory=list)
     configs: list[RunConfig] = field(default_factory=list)
     speeds: list[float] = field(default_factory=list)
@@ -88,13 +88,13 @@ class FakeEngine:
         dtype: str,
         exact: bool,
         compiled: bool,
-        passes: object,
+        run: RunConfig,
         report: Callable[[str], None],
         progress: Callable[[str], None] = lambda _: None,
     ) -> str:
         """Loads nothing."""
         self.pairs.append((target, draft, device, dtype, exact, compiled))
-        self.passes.append(passes)
+        self.runs.append(run)
         report("loading nothing")
         progress("all of it")
         if self.load_error:

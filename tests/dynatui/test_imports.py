@@ -1,6 +1,5 @@
 """The wall between engine and screen, and the wait for torch, are tested in fresh interpreters."""
 
-import ast
 import pkgutil
 import subprocess
 import sys
@@ -8,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-import decoder
 import dynatui
-from dynatui.keep.recording import Recorder
+from dynatui.record.recording import Recorder
 from tests.dynatui.fake_engine import story
 
 ENGINE_ONLY = {"torch", "transformers", "datasets", "jaxtyping"}
@@ -36,19 +34,6 @@ def after_main(*arguments: str) -> str:
 @pytest.mark.parametrize("module", LIGHT)
 def test_the_light_modules_of_the_engine_import_no_torch_and_no_screen(module: str, tmp_path: Path) -> None:
     assert not loaded(f"import {module}", tmp_path) & (ENGINE_ONLY | SCREEN_ONLY)
-
-
-def imported(path: Path) -> set[str]:
-    """The top-level packages that a file imports, wherever in it."""
-    nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
-    plain = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
-    return {name.partition(".")[0] for name in plain | {n.module or "" for n in nodes if isinstance(n, ast.ImportFrom)}}
-
-
-def test_no_file_of_the_engine_imports_anything_of_the_screen() -> None:
-    files = [path for folder in decoder.__path__ for path in Path(folder).rglob("*.py")]
-    assert len(files) > 10
-    assert not {path.name: found for path in files if (found := imported(path) & SCREEN_ONLY)}
 
 
 def test_no_module_of_the_screen_imports_torch(tmp_path: Path) -> None:

@@ -11,9 +11,9 @@ from decoder.events import Knob, Knobs
 from decoder.knobs import KnobInfo, KnobName, bounds
 from decoder.methods import METHODS, all_knobs
 from dynatui.cli import main as cli
-from dynatui.fold.state import RunState, apply
 from dynatui.knobs import info, rules_in_force, sliders_of
-from tests.dynatui.render.scripted import run, tree_round
+from dynatui.state.run_state import RunState, apply
+from tests.dynatui.scripted_runs import run, tree_round
 
 KNOBS = tuple(all_knobs().values())
 

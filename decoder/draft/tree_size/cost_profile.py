@@ -29,16 +29,10 @@ HOST_SHARE = 0.03
 """Of a plain round: what the rest of a round is thought to take until rounds have told."""
 
 
-def measured(pair: Pair, rows: int) -> Costs:
-    """What rounds cost on a text of about so many tokens; measured once for each power of two."""
-    size = 1 << max(rows, 1).bit_length()
-    if size not in pair.costs:
-        pair.costs[size] = _measure(pair, max(0, min(rows, pair.context - max(VERIFIED_ROWS))))
-    return pair.costs[size]
-
-
 @torch.inference_mode()
-def _measure(pair: Pair, rows: int) -> Costs:
+def measured(pair: Pair, rows: int) -> Costs:
+    """What rounds cost on a text of about so many tokens."""
+    rows = max(0, min(rows, pair.context - max(VERIFIED_ROWS)))
     clock = Stopwatch(pair.target.device)
     target, draft = _Calls(pair.target, rows, clock), _Calls(pair.draft, rows, clock)
     started = clock.now()

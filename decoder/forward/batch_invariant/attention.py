@@ -22,7 +22,7 @@ from decoder.errors import PairError
 from decoder.forward.families.attention import gathered
 from decoder.forward.families.model import LeanModel
 from decoder.forward.hf import ModuleForward
-from decoder.forward.kv_cache import TreeCache
+from decoder.forward.kv_cache import KvCache
 
 NAME = "dynatui_float64"
 """Of this attention, as transformers knows it."""
@@ -54,18 +54,18 @@ class ExactModule:
                     "leave out --exact, or choose models of another family"
                 )
 
-    def new_cache(self, capacity: int) -> TreeCache:
+    def new_cache(self, capacity: int) -> KvCache:
         """See `Forward`."""
         return self._inner.new_cache(capacity)
 
     def forward(
-        self, cache: TreeCache, tokens: Sequence[int], positions: Sequence[int], visible: NDArray[np.bool_]
+        self, cache: KvCache, tokens: Sequence[int], positions: Sequence[int], visible: NDArray[np.bool_]
     ) -> Float[Tensor, "N V"]:
         """See `Forward`."""
         with self._attending():
             return self._inner.forward(cache, tokens, positions, visible)
 
-    def read(self, cache: TreeCache, tokens: Sequence[int]) -> Float[Tensor, "V"]:
+    def read(self, cache: KvCache, tokens: Sequence[int]) -> Float[Tensor, "V"]:
         """See `Forward`."""
         return self._inner.read(cache, tokens)
 

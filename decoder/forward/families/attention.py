@@ -6,7 +6,7 @@ as further rows: keys and values are never repeated.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -16,6 +16,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from decoder.forward.cpu.packed import times
+from decoder.forward.kv_cache import KvCache
 
 MANY_SCORES = 1 << 15
 """Scores of a head, for each thread, from which heads are attended to one by one: products of that size fill all
@@ -32,60 +33,14 @@ Attention = Callable[
 """(scaled queries, keys, values, bias of the last M keys) -> what each query gathers from all values."""
 
 
-class LeanCache:
-    """Keys and values of all layers; rows up to `length` belong to the text, those after it are drafted nodes."""
-
-    def __init__(self, store: Float[Tensor, "L 2 H S D"], rotated: int) -> None:
-        """Takes a tensor of zeros: after `empty`, a NaN in a masked row would still poison the output."""
-        self.length = 0
-        """Committed rows."""
-        self.used = 0
-        """Rows in use; a forward pass appends here."""
-        self._rotated = rotated
-        self._hold(store)
-
-    def _hold(self, store: Float[Tensor, "L 2 H S D"]) -> None:
-        self.store = store
-        # Taken once: a small model's pass consists of such steps.
-        self.keys = store[:, 0].transpose(2, 3)
-        """Shape (L, H, D, S)."""
-        self.values = store[:, 1]
-        """Shape (L, H, S, D)."""
-
-    def keep(self, rows: Sequence[int]) -> None:
-        """Commits these rows, in this order, directly after the committed ones and drops all other drafted rows."""
-        end = self.length + len(rows)
-        # Rows at the beginning that are in place already need no move.
-        moved = next((index for index, row in enumerate(rows, self.length) if row != index), end)
-        if moved < end:
-            index = torch.tensor(rows[moved - self.length :], device=self.store.device)
-            self.store.narrow(3, moved, end - moved).copy_(self.store.index_select(3, index))
-        self.length = self.used = end
-
-    def reserve(self, capacity: int) -> None:
-        """Makes room for `capacity` rows in all, if there is less; what is in use stays."""
-        if capacity <= self.store.shape[3]:
-            return
-        small = self.store
-        self._hold(small.new_zeros((*small.shape[:3], capacity, small.shape[4])))
-        self.store[..., : self.used, :] = small[..., : self.used, :]
-
-    def keys_values(self) -> Float[Tensor, "L 2 H P D"]:
-        """The committed rows of all layers, as Hugging Face orders them."""
-        keys, values = self.store[..., : self.length, :].unbind(1)
-        # Back to where the halves of all pairs lie apart.
-        order = np.argsort(side_by_side(self._rotated)).tolist()
-        return torch.stack([torch.cat([keys[..., order], keys[..., self._rotated :]], -1), values], 1)
-
-
 class Rotation:
     """Rotary positions of a model as one table of complex numbers, as long as was needed so far."""
 
-    def __init__(self, embedding: Any, dtype: torch.dtype) -> None:
-        self._embedding = embedding
+    def __init__(self, frequencies: Float[Tensor, "R"], dtype: torch.dtype) -> None:
+        self._frequencies = frequencies.float()
         self._dtype = dtype
         self._table = self._numbers(range(256))
-        self.width = 2 * self._table.shape[-1]
+        self.width = 2 * len(frequencies)
         """Dimensions of a head that are rotated."""
 
     def at(self, positions: Sequence[int]) -> Complex[Tensor, "N 1 1 R"]:
@@ -100,12 +55,10 @@ class Rotation:
         return self._table.index_select(0, torch.tensor(positions, device=self._table.device))
 
     def _numbers(self, positions: range) -> Complex[Tensor, "P 1 1 R"]:
-        # The module's own numbers, as it computes them for plain text.
-        device = next((buffer.device for buffer in self._embedding.buffers()), None)
-        rows = torch.empty(0, dtype=self._dtype, device=device)
-        cos, sin = self._embedding(rows, torch.tensor([positions], device=device))
-        half = cos.shape[-1] // 2
-        return torch.complex(cos[0, :, :half].contiguous(), sin[0, :, :half].contiguous())[:, None, None]
+        # In float32, whatever the model's dtype, as Hugging Face computes them.
+        places = torch.tensor(positions, dtype=torch.float, device=self._frequencies.device)
+        angles = places[:, None] * self._frequencies
+        return torch.complex(angles.cos().to(self._dtype), angles.sin().to(self._dtype))[:, None, None]
 
 
 class Place(Protocol):
@@ -129,7 +82,7 @@ class Pass(NamedTuple):
 
 
 def prepare(
-    cache: LeanCache,
+    cache: KvCache,
     rotation: Rotation,
     positions: Sequence[int],
     visible: NDArray[np.bool_],
@@ -221,8 +174,3 @@ def _gathered_fused(
         queries[None], keys.transpose(1, 2)[None], values[None], mask, scale=1.0
     )
     return gathered[0]
-
-
-def side_by_side(width: int) -> list[int]:
-    """The order of a head's rotated dimensions in which both of a pair are neighbours."""
-    return [index for pair in zip(range(width // 2), range(width // 2, width), strict=True) for index in pair]

@@ -4,8 +4,8 @@ The norms are folded into the matrices behind them; a layer is one product for [
 for [gate | up] and one down.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -13,9 +13,15 @@ from torch import Tensor
 from torch.nn import functional
 
 from decoder.forward.cpu.packed import Linear
-from decoder.forward.families.attention import Pass, Rotation, attend, side_by_side, turn
+from decoder.forward.families.architecture import Architecture
+from decoder.forward.families.attention import Pass, Rotation, attend, turn
 from decoder.forward.families.model import LeanModel
-from decoder.forward.families.weights import Arithmetic, Matrix, read_layers, stacked
+from decoder.forward.families.weights import Arithmetic, Matrix, Shapes, Source, stacked
+from decoder.forward.kv_cache import side_by_side
+
+BODY = "model"
+"""What Hugging Face calls all but the head."""
+EMBEDDING = f"{BODY}.embed_tokens"
 
 
 @dataclass(frozen=True)
@@ -76,17 +82,17 @@ class LlamaLayer:
         return found.reshape(count, -1).to(product.dtype)
 
 
-def read_llama(module: Any, arithmetic: Arithmetic) -> LeanModel:
-    """The weights of a `LlamaForCausalLM`, or of a family with the same layers."""
-    config, body = module.config, module.model
-    rotation = Rotation(body.rotary_emb, arithmetic.rows)
-    norm = Norm((config.hidden_size,), config.rms_norm_eps)
-    shape = Shape(config.num_key_value_heads, config.num_attention_heads // config.num_key_value_heads, rotation.width)
+def read_llama(source: Source, arithmetic: Arithmetic) -> LeanModel:
+    """A `LlamaForCausalLM`, or a model of a family with the same layers."""
+    look, weights = source.architecture, source.weights
+    rotation = Rotation(source.frequencies, arithmetic.rows)
+    norm = Norm((look.hidden_size,), look.norm_eps)
+    shape = Shape(look.num_key_value_heads, look.num_attention_heads // look.num_key_value_heads, rotation.width)
     return LeanModel(
-        embedding=body.embed_tokens.weight.detach().to(arithmetic.weights),
-        layers=read_layers(body.layers, lambda layer: _layer(layer, norm, shape, arithmetic), arithmetic),
+        embedding=weights[f"{EMBEDDING}.weight"].detach().to(arithmetic.weights),
+        layers=source.layers(f"{BODY}.layers", lambda at: _layer(weights, at, norm, shape, arithmetic)),
         normalise=norm,
-        head=Matrix.read(module.lm_head, arithmetic.rows, body.norm).packed(arithmetic),
+        head=Matrix.read(weights, "lm_head", arithmetic.rows, f"{BODY}.norm").packed(arithmetic),
         rotation=rotation,
         rows=arithmetic.rows,
         heads=shape.heads,
@@ -95,21 +101,51 @@ def read_llama(module: Any, arithmetic: Arithmetic) -> LeanModel:
     )
 
 
-def _layer(layer: Any, norm: Norm, shape: Shape, arithmetic: Arithmetic) -> LlamaLayer:
-    dtype, attention, mlp = arithmetic.rows, layer.self_attn, layer.mlp
-    queries = _turned(Matrix.read(attention.q_proj, dtype, layer.input_layernorm), shape.head)
-    keys = _turned(Matrix.read(attention.k_proj, dtype, layer.input_layernorm), shape.head)
-    values = Matrix.read(attention.v_proj, dtype, layer.input_layernorm)
-    gate = Matrix.read(mlp.gate_proj, dtype, layer.post_attention_layernorm)
-    up = Matrix.read(mlp.up_proj, dtype, layer.post_attention_layernorm)
+def outer_shapes(look: Architecture) -> Shapes:
+    """Weights beside the layers."""
+    words = (look.vocab_size, look.hidden_size)
+    return {f"{EMBEDDING}.weight": words, f"{BODY}.norm.weight": words[1:], "lm_head.weight": words}
+
+
+def layer_shapes(look: Architecture) -> Shapes:
+    """Weights of one layer."""
+    width, inner = look.hidden_size, look.intermediate_size
+    queries, keys = (heads * look.head_dim for heads in (look.num_attention_heads, look.num_key_value_heads))
+    matrices = {
+        "self_attn.q_proj": (queries, width),
+        "self_attn.k_proj": (keys, width),
+        "self_attn.v_proj": (keys, width),
+        "self_attn.o_proj": (width, queries),
+        "mlp.gate_proj": (inner, width),
+        "mlp.up_proj": (inner, width),
+        "mlp.down_proj": (width, inner),
+    }
+    biased = {name for name in matrices if (look.mlp_bias if name.startswith("mlp") else look.attention_bias)}
+    if look.model_type == "qwen2":
+        biased = {f"self_attn.{part}_proj" for part in "qkv"}
+    return (
+        {f"{name}.weight": shape for name, shape in matrices.items()}
+        | {f"{name}.bias": matrices[name][:1] for name in biased}
+        | dict.fromkeys(("input_layernorm.weight", "post_attention_layernorm.weight"), (width,))
+    )
+
+
+def _layer(weights: Mapping[str, Tensor], at: str, norm: Norm, shape: Shape, arithmetic: Arithmetic) -> LlamaLayer:
+    def read(name: str, before: str | None = None) -> Matrix:
+        return Matrix.read(weights, f"{at}.{name}_proj", arithmetic.rows, before and f"{at}.{before}_layernorm")
+
+    queries, keys, values = (read(f"self_attn.{part}", "input") for part in "qkv")
+    gate, up = (read(f"mlp.{part}", "post_attention") for part in ("gate", "up"))
     return LlamaLayer(
         norm,
         shape,
         # The scale of the scores is folded into the queries.
-        inward=stacked(queries.scaled(shape.head**-0.5), keys, values).packed(arithmetic),
-        outward=Matrix.read(attention.o_proj, dtype).packed(arithmetic),
+        inward=stacked(_turned(queries, shape.head).scaled(shape.head**-0.5), _turned(keys, shape.head), values).packed(
+            arithmetic
+        ),
+        outward=read("self_attn.o").packed(arithmetic),
         gate_up=stacked(gate, up).packed(arithmetic),
-        down=Matrix.read(mlp.down_proj, dtype).packed(arithmetic),
+        down=read("mlp.down").packed(arithmetic),
     )
 
 

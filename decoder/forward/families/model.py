@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from decoder.forward.cpu.packed import Linear
-from decoder.forward.families.attention import Attention, LeanCache, Pass, Rotation, gathered, prepare
+from decoder.forward.families.attention import Attention, Pass, Rotation, gathered, prepare
+from decoder.forward.kv_cache import KvCache
 
 
 class Layer(Protocol):
@@ -42,18 +43,18 @@ class LeanModel:
     stored: torch.dtype | None = None
     """Of keys and values; None: as `rows`."""
 
-    def new_cache(self, capacity: int) -> LeanCache:
+    def new_cache(self, capacity: int) -> KvCache:
         """An empty cache of `capacity` rows."""
         shape = (len(self.layers), 2, self.heads, capacity, self.head_width)
-        return LeanCache(torch.zeros(shape, dtype=self.stored or self.rows), self.rotation.width)
+        return KvCache(torch.zeros(shape, dtype=self.stored or self.rows), self.rotation.width)
 
     def forward(
-        self, cache: LeanCache, tokens: Sequence[int], positions: Sequence[int], visible: NDArray[np.bool_]
+        self, cache: KvCache, tokens: Sequence[int], positions: Sequence[int], visible: NDArray[np.bool_]
     ) -> Float[Tensor, "N V"]:
         """Logits of N new rows, which are appended to the cache; see `LanguageModel.forward`."""
         return self._logits(self._hidden(cache, tokens, positions, visible))
 
-    def read(self, cache: LeanCache, tokens: Sequence[int]) -> Float[Tensor, "V"]:
+    def read(self, cache: KvCache, tokens: Sequence[int]) -> Float[Tensor, "V"]:
         """Appends and commits plain text, and returns the logits after its last token."""
         positions = range(cache.length, cache.length + len(tokens))
         rows = self._hidden(cache, tokens, positions, np.tri(len(tokens), dtype=np.bool_))
@@ -61,7 +62,7 @@ class LeanModel:
         return self._logits(rows[-1:])[0]
 
     def _hidden(
-        self, cache: LeanCache, tokens: Sequence[int], positions: Sequence[int], visible: NDArray[np.bool_]
+        self, cache: KvCache, tokens: Sequence[int], positions: Sequence[int], visible: NDArray[np.bool_]
     ) -> Float[Tensor, "N X"]:
         given = prepare(cache, self.rotation, positions, visible, self.groups, self.attention)
         rows = self.embedding.index_select(0, torch.tensor(tokens)).to(self.rows)

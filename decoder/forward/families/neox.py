@@ -5,9 +5,8 @@ and MLP, so a layer is one product for [keys | values | queries | mlp] and one f
 follows attention, each has two of its own.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -15,12 +14,17 @@ from torch import Tensor
 from torch.nn import functional
 
 from decoder.forward.cpu.packed import Linear
-from decoder.forward.families.attention import Pass, Rotation, attend, side_by_side
+from decoder.forward.families.architecture import Architecture
+from decoder.forward.families.attention import Pass, Rotation, attend
 from decoder.forward.families.model import Layer, LeanModel
-from decoder.forward.families.weights import Arithmetic, Matrix, read_layers, stacked, summed
+from decoder.forward.families.weights import Arithmetic, Matrix, Shapes, Source, stacked, summed
+from decoder.forward.kv_cache import side_by_side
 
 GELU = {"gelu": "none", "gelu_new": "tanh", "gelu_fast": "tanh", "gelu_pytorch_tanh": "tanh"}
 """Activation to torch's name of its approximation."""
+BODY = "gpt_neox"
+"""What Hugging Face calls all but the head."""
+EMBEDDING = f"{BODY}.embed_in"
 
 
 @dataclass(frozen=True)
@@ -120,23 +124,18 @@ class Sequential:
         return self.down.added_to(rows, activated(self.up(self.norm(rows)), self.shape))
 
 
-def read_neox(module: Any, arithmetic: Arithmetic) -> LeanModel:
-    """The weights of a `GPTNeoXForCausalLM`."""
-    config, body = module.config, module.gpt_neox
-    rotation = Rotation(body.rotary_emb, arithmetic.rows)
-    norm = Norm((config.hidden_size,), config.layer_norm_eps)
-    shape = Shape(
-        config.num_attention_heads,
-        config.hidden_size // config.num_attention_heads,
-        rotation.width,
-        GELU[config.hidden_act],
-    )
-    make: Callable[..., Layer] = _parallel if config.use_parallel_residual else _sequential
+def read_neox(source: Source, arithmetic: Arithmetic) -> LeanModel:
+    """A `GPTNeoXForCausalLM`."""
+    look, weights = source.architecture, source.weights
+    rotation = Rotation(source.frequencies, arithmetic.rows)
+    norm = Norm((look.hidden_size,), look.norm_eps)
+    shape = Shape(look.num_attention_heads, look.head_dim, rotation.width, GELU[look.hidden_act])
+    make: Callable[..., Layer] = _parallel if look.use_parallel_residual else _sequential
     return LeanModel(
-        embedding=body.embed_in.weight.detach().to(arithmetic.weights),
-        layers=read_layers(body.layers, lambda layer: make(layer, norm, shape, arithmetic), arithmetic),
+        embedding=weights[f"{EMBEDDING}.weight"].detach().to(arithmetic.weights),
+        layers=source.layers(f"{BODY}.layers", lambda at: make(weights, at, norm, shape, arithmetic)),
         normalise=norm,
-        head=Matrix.read(module.lm_head, arithmetic.rows, body.final_layer_norm).packed(arithmetic),
+        head=Matrix.read(weights, "lm_head", arithmetic.rows, f"{BODY}.final_layer_norm").packed(arithmetic),
         rotation=rotation,
         rows=arithmetic.rows,
         heads=shape.heads,
@@ -145,34 +144,59 @@ def read_neox(module: Any, arithmetic: Arithmetic) -> LeanModel:
     )
 
 
-def _parallel(layer: Any, norm: Norm, shape: Shape, arithmetic: Arithmetic) -> Layer:
+def outer_shapes(look: Architecture) -> Shapes:
+    """Weights beside the layers."""
+    width, words = (look.hidden_size,), (look.vocab_size, look.hidden_size)
+    norm = f"{BODY}.final_layer_norm"
+    return {f"{EMBEDDING}.weight": words, f"{norm}.weight": width, f"{norm}.bias": width, "lm_head.weight": words}
+
+
+def layer_shapes(look: Architecture) -> Shapes:
+    """Weights of one layer."""
+    width, inner = look.hidden_size, look.intermediate_size
+    matrices = {
+        "attention.query_key_value": (3 * width, width),
+        "attention.dense": (width, width),
+        "mlp.dense_h_to_4h": (inner, width),
+        "mlp.dense_4h_to_h": (width, inner),
+    }
+    biased = [name for name in matrices if look.attention_bias or name.startswith("mlp")]
+    norms = ("input_layernorm", "post_attention_layernorm")
+    return (
+        {f"{name}.weight": shape for name, shape in matrices.items()}
+        | {f"{name}.bias": matrices[name][:1] for name in biased}
+        | {f"{name}.{part}": (width,) for name in norms for part in ("weight", "bias")}
+    )
+
+
+def _parallel(weights: Mapping[str, Tensor], at: str, norm: Norm, shape: Shape, arithmetic: Arithmetic) -> Layer:
     dtype = arithmetic.rows
-    up = Matrix.read(layer.mlp.dense_h_to_4h, dtype, layer.post_attention_layernorm)
+    up = Matrix.read(weights, f"{at}.mlp.dense_h_to_4h", dtype, f"{at}.post_attention_layernorm")
+    back = Matrix.read(weights, f"{at}.attention.dense", dtype), Matrix.read(weights, f"{at}.mlp.dense_4h_to_h", dtype)
     return Parallel(
         norm,
         shape,
-        inward=stacked(_inward(layer, shape, dtype), up).packed(arithmetic),
-        outward=summed(Matrix.read(layer.attention.dense, dtype), Matrix.read(layer.mlp.dense_4h_to_h, dtype)).packed(
-            arithmetic
-        ),
+        inward=stacked(_inward(weights, at, shape, dtype), up).packed(arithmetic),
+        outward=summed(*back).packed(arithmetic),
     )
 
 
-def _sequential(layer: Any, norm: Norm, shape: Shape, arithmetic: Arithmetic) -> Layer:
+def _sequential(weights: Mapping[str, Tensor], at: str, norm: Norm, shape: Shape, arithmetic: Arithmetic) -> Layer:
     dtype = arithmetic.rows
+    up = Matrix.read(weights, f"{at}.mlp.dense_h_to_4h", dtype, f"{at}.post_attention_layernorm")
     return Sequential(
         norm,
         shape,
-        inward=_inward(layer, shape, dtype).packed(arithmetic),
-        outward=Matrix.read(layer.attention.dense, dtype).packed(arithmetic),
-        up=Matrix.read(layer.mlp.dense_h_to_4h, dtype, layer.post_attention_layernorm).packed(arithmetic),
-        down=Matrix.read(layer.mlp.dense_4h_to_h, dtype).packed(arithmetic),
+        inward=_inward(weights, at, shape, dtype).packed(arithmetic),
+        outward=Matrix.read(weights, f"{at}.attention.dense", dtype).packed(arithmetic),
+        up=up.packed(arithmetic),
+        down=Matrix.read(weights, f"{at}.mlp.dense_4h_to_h", dtype).packed(arithmetic),
     )
 
 
-def _inward(layer: Any, shape: Shape, dtype: torch.dtype) -> Matrix:
+def _inward(weights: Mapping[str, Tensor], at: str, shape: Shape, dtype: torch.dtype) -> Matrix:
     """The matrix of keys, values and queries, whose rows Hugging Face orders head by head."""
-    fused = Matrix.read(layer.attention.query_key_value, dtype, layer.input_layernorm)
+    fused = Matrix.read(weights, f"{at}.attention.query_key_value", dtype, f"{at}.input_layernorm")
     rows = torch.arange(len(fused.bias)).view(shape.heads, 3, shape.head)
     neighbours = [*side_by_side(shape.rotated), *range(shape.rotated, shape.head)]
     queries, keys, values = rows[:, 0, neighbours], rows[:, 1, neighbours], rows[:, 2]

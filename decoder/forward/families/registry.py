@@ -1,68 +1,107 @@
-"""Forward passes at a CPU's limit, for the families that are proved equal to Hugging Face's modules.
+"""The families of which every weight and every number of the configuration is known, so that they run without modules.
 
-`lean` recognises a model by what it is made of. Everything else (other families, changed layers, other devices) runs
-through the Hugging Face module; nothing is guessed.
+Everything else (other families, changed layers) runs through Hugging Face's modules; nothing is guessed.
 """
 
-import functools
+import math
 from collections.abc import Callable, Mapping
-from typing import Any
+from dataclasses import dataclass
 
 import torch
-from torch import nn
-from transformers.activations import ACT2FN
 
-from decoder.forward.families.llama import read_llama
+from decoder.forward.families import llama, neox
+from decoder.forward.families.architecture import Architecture
 from decoder.forward.families.model import LeanModel
-from decoder.forward.families.neox import GELU, read_neox
-from decoder.forward.families.weights import Arithmetic
+from decoder.forward.families.weights import Arithmetic, Shapes, Source
 
-__all__ = ["LeanModel", "lean", "reader"]
-
-FAMILIES: Mapping[str, tuple[Callable[[Any, Arithmetic], LeanModel], frozenset[str]]] = {
-    "GPTNeoXForCausalLM": (read_neox, frozenset(GELU)),
-    "LlamaForCausalLM": (read_llama, frozenset({"silu"})),
-    "MistralForCausalLM": (read_llama, frozenset({"silu"})),
-    "Qwen2ForCausalLM": (read_llama, frozenset({"silu"})),
-}
-"""Class to its reader and to the activations that are known."""
-PARTS = frozenset({nn.ModuleList, nn.Linear, nn.Embedding, nn.LayerNorm, nn.Dropout})
 ROTATIONS = frozenset({"default", "linear", "llama3"})
 """Kinds of rotary positions that do not depend on the length of the text."""
 DTYPES = frozenset({torch.float16, torch.bfloat16, torch.float32, torch.float64})
+HEAD = "lm_head.weight"
+COPIES = 3
+"""Of the largest layer in float32: while it is folded there are two, and what comes of it."""
 
 
-def lean(module: Any) -> LeanModel | None:
-    """The same model for this CPU; None where only the module itself is sure to compute what it computes."""
-    read = reader(module)
-    weight = next(module.parameters())
-    return read(Arithmetic.of(weight.dtype)) if read and weight.device.type == "cpu" else None
+@dataclass(frozen=True)
+class Family:
+    """One of them."""
+
+    name: str
+    """Of its class in transformers."""
+    read: Callable[[Source, Arithmetic], LeanModel]
+    outer: Callable[[Architecture], Shapes]
+    """Weights beside the layers; those of tied embeddings have two names."""
+    layer: Callable[[Architecture], Shapes]
+    """Weights of one layer, by their names in it."""
+    body: str
+    """What all but the head is called."""
+    embedding: str
+    """What the embedding is called."""
+    activations: frozenset[str]
 
 
-def reader(module: Any) -> Callable[[Arithmetic], LeanModel] | None:
-    """What reads this module's weights, wherever they are; None for a module that is not known through and through."""
-    read, activations = FAMILIES.get(type(module).__name__, (None, frozenset()))
-    return functools.partial(read, module) if read and _known(module, activations) else None
-
-
-def _known(module: Any, activations: frozenset[str]) -> bool:
-    config = module.config
-    weights = {(weight.device, weight.dtype) for weight in module.parameters()}
-    rotation = config.rope_parameters
-    return (
-        config.hidden_act in activations
-        # Rotations see pairs of numbers as complex ones, which must lie at even places.
-        and config.intermediate_size % 2 == 0
-        and config.hidden_size // config.num_attention_heads % 2 == 0
-        and rotation["rope_type"] in ROTATIONS
-        and not (getattr(config, "sliding_window", None) and getattr(config, "use_sliding_window", True))
-        and len(weights) == 1
-        and {dtype for _, dtype in weights} <= DTYPES
-        and all(_plain(part, type(module), type(ACT2FN[config.hidden_act])) for part in module.modules())
+def _of_llama(name: str) -> Family:
+    return Family(
+        name,
+        llama.read_llama,
+        llama.outer_shapes,
+        llama.layer_shapes,
+        body=llama.BODY,
+        embedding=llama.EMBEDDING,
+        activations=frozenset({"silu"}),
     )
 
 
-def _plain(part: nn.Module, family: type, activation: type) -> bool:
-    """Whether a part is as the family's own source makes it: no adapter, no quantised matrix, no hook."""
-    known = type(part) in PARTS or type(part) is activation or type(part).__module__ == family.__module__
-    return known and not part.training and not part._forward_hooks and not part._forward_pre_hooks  # noqa: SLF001 - only there
+FAMILIES: Mapping[str, Family] = {
+    "gpt_neox": Family(
+        "GPTNeoXForCausalLM",
+        neox.read_neox,
+        neox.outer_shapes,
+        neox.layer_shapes,
+        body=neox.BODY,
+        embedding=neox.EMBEDDING,
+        activations=frozenset(neox.GELU),
+    ),
+    "llama": _of_llama("LlamaForCausalLM"),
+    "mistral": _of_llama("MistralForCausalLM"),
+    "qwen2": _of_llama("Qwen2ForCausalLM"),
+}
+"""By the type of model that configurations name."""
+
+
+def runs(look: Architecture) -> bool:
+    """Whether a model of one of the families was proved to run without its module."""
+    return (
+        look.hidden_act in FAMILIES[look.model_type].activations
+        # Rotations see pairs of numbers as complex ones, which must lie at even places.
+        and look.intermediate_size % 2 == 0
+        and look.hidden_size // look.num_attention_heads % 2 == 0
+        and look.rope_parameters["rope_type"] in ROTATIONS
+    )
+
+
+def lean(source: Source, arithmetic: Arithmetic) -> LeanModel:
+    """The model, read layer by layer."""
+    return FAMILIES[source.architecture.model_type].read(source, arithmetic)
+
+
+def shapes(look: Architecture) -> Shapes:
+    """All weights; that of a head which is the embedding too has no name of its own."""
+    family = FAMILIES[look.model_type]
+    layer, outer = family.layer(look), dict(family.outer(look))
+    if look.tie_word_embeddings:
+        del outer[HEAD]
+    numbers = range(look.num_hidden_layers)
+    return outer | {f"{family.body}.layers.{number}.{name}": layer[name] for number in numbers for name in layer}
+
+
+def weight_bytes(look: Architecture, dtype: torch.dtype) -> int:
+    """Bytes of all weights."""
+    return dtype.itemsize * sum(map(math.prod, shapes(look).values()))
+
+
+def reading_bytes(look: Architecture, dtype: torch.dtype) -> int:
+    """More than the memory that reading a model takes at any time, beside what is read and what was read."""
+    layer = sum(map(math.prod, FAMILIES[look.model_type].layer(look).values()))
+    largest = max(layer, look.vocab_size * look.hidden_size)
+    return COPIES * largest * max(torch.float32.itemsize, dtype.itemsize)

@@ -1,31 +1,49 @@
-"""Reads weights of Hugging Face modules: folds norms into the matrices behind them and packs these."""
+"""Reads weights by their names: folds norms into the matrices behind them and packs these."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from decoder.forward.cpu.packed import HALF, Linear, Maker, pack
+from decoder.forward.families.architecture import Architecture
 
 Layer = TypeVar("Layer")
+Shapes = Mapping[str, tuple[int, ...]]
+"""Of weights, by their names."""
 
 
-def keep(_layer: Any) -> None:
+def keep(_layer: str) -> None:
     """Leaves a layer as it is."""
 
 
-def empty(layer: Any) -> None:
-    """Lets go of a layer's weights."""
-    for weight in layer.parameters():
-        weight.data = weight.new_empty(0)
+@dataclass(frozen=True)
+class Source:
+    """Where a model's weights are; all in one dtype and on one device."""
+
+    architecture: Architecture
+    weights: Mapping[str, Tensor]
+    """By their names in Hugging Face's module; each look may read a file."""
+    frequencies: Float[Tensor, "R"]
+    """See `Architecture.frequencies`; on the weights' device."""
+    done: Callable[[str], None] = keep
+    """Called with the name of each layer, once it was read."""
+
+    def layers(self, prefix: str, read: Callable[[str], Layer]) -> list[Layer]:
+        """All layers, read one by one by their names."""
+        found = []
+        for number in range(self.architecture.num_hidden_layers):
+            found.append(read(f"{prefix}.{number}"))
+            self.done(f"{prefix}.{number}")
+        return found
 
 
 @dataclass(frozen=True)
 class Arithmetic:
-    """How a model is read: the dtypes of its passes, and what becomes of its module."""
+    """How a model is read: the dtypes of its passes, and the layout of its matrices."""
 
     rows: torch.dtype
     """Residual, norms, rotations, attention, keys and values."""
@@ -33,8 +51,6 @@ class Arithmetic:
     """Of matrices."""
     pack: Maker = pack
     """Lays a matrix out for where it is used."""
-    done: Callable[[Any], None] = keep
-    """Called with each layer of the module, once it was read."""
 
     @classmethod
     def of(cls, dtype: torch.dtype) -> "Arithmetic":
@@ -50,15 +66,16 @@ class Matrix:
     bias: Float[Tensor, "Y"]
 
     @classmethod
-    def read(cls, linear: Any, dtype: torch.dtype, norm: Any = None) -> "Matrix":
-        """A module's weights, with the affine part of the norm before it folded in."""
-        weight = linear.weight.detach().to(dtype)
-        bias = weight.new_zeros(weight.shape[0]) if linear.bias is None else linear.bias.detach().to(dtype)
+    def read(cls, weights: Mapping[str, Tensor], name: str, dtype: torch.dtype, norm: str | None = None) -> "Matrix":
+        """A linear layer's weights, with the affine part of the norm before it folded in."""
+        weight = weights[f"{name}.weight"].detach().to(dtype)
+        own = f"{name}.bias" in weights
+        bias = weights[f"{name}.bias"].detach().to(dtype) if own else weight.new_zeros(len(weight))
         if norm is None:
             return cls(weight, bias)
-        if getattr(norm, "bias", None) is not None:
-            bias = bias + weight @ norm.bias.detach().to(dtype)
-        return cls(weight * norm.weight.detach().to(dtype), bias)
+        if f"{norm}.bias" in weights:
+            bias = bias + weight @ weights[f"{norm}.bias"].detach().to(dtype)
+        return cls(weight * weights[f"{norm}.weight"].detach().to(dtype), bias)
 
     def scaled(self, factor: float) -> "Matrix":
         """Products times a factor."""
@@ -82,12 +99,3 @@ def summed(*parts: Matrix) -> Matrix:
     """One product of the parts' inputs side by side that is the sum of their products."""
     bias = torch.stack([part.bias for part in parts]).sum(0)
     return Matrix(torch.cat([part.weight for part in parts], 1), bias)
-
-
-def read_layers(layers: Iterable[Any], read: Callable[[Any], Layer], arithmetic: Arithmetic) -> list[Layer]:
-    """All layers of a module, read one by one."""
-    found = []
-    for layer in layers:
-        found.append(read(layer))
-        arithmetic.done(layer)
-    return found

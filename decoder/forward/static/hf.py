@@ -1,37 +1,17 @@
 """Passes of fixed shape by any Hugging Face module. Knows nothing of what is drafted or verified."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
-from transformers.cache_utils import Cache
 
 from decoder.device import without_gradients
+from decoder.forward.hf import Layers, logits_of
 from decoder.forward.static.kv_write import write
 
 if TYPE_CHECKING:
     from decoder.forward.language_model import LanguageModel
-
-
-class _Slots(Cache):
-    """A cache whose new rows go into given slots."""
-
-    def __init__(self, store: Float[Tensor, "L 2 H S D"], slots: Int[Tensor, "N"], visible: int) -> None:
-        super().__init__(layers=[])
-        self._store, self._slots, self._visible = store, slots, visible
-
-    def update(
-        self, key_states: Tensor, value_states: Tensor, layer_idx: int, *_: Any, **__: Any
-    ) -> tuple[Tensor, Tensor]:
-        """Writes this layer's new rows and returns what attention may read."""
-        write(self._store, layer_idx, self._slots, torch.stack((key_states[0], value_states[0])))
-        keys, values = self._store[layer_idx]
-        return keys[None, :, : self._visible], values[None, :, : self._visible]
-
-    def get_seq_length(self, layer_idx: int = 0) -> int:  # noqa: ARG002 - all layers have the same rows
-        """Rows before the new ones; positions and mask are given, so nobody goes by it."""
-        return 0
 
 
 class ModuleStatic:
@@ -72,12 +52,11 @@ class ModuleStatic:
         bias: Float[Tensor, "N M"],
     ) -> Float[Tensor, "N V"]:
         """See `StaticForward`."""
-        output = self._module(
-            input_ids=tokens[None],
-            position_ids=rotation[None],
-            attention_mask=bias[None, None],
-            past_key_values=_Slots(store, slots, bias.shape[1]),
-            use_cache=True,
-        )
-        logits: Tensor = output.logits[0]
-        return logits
+
+        def put(layer: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+            write(store, layer, slots, torch.stack((keys, values)))
+            held = store[layer, :, :, : bias.shape[1]]
+            return held[0], held[1]
+
+        # Positions and mask are given, so nobody goes by the number of rows.
+        return logits_of(self._module, tokens, rotation, bias, Layers(put, 0))

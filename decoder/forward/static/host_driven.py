@@ -8,7 +8,7 @@ from jaxtyping import Float
 from numpy.typing import NDArray
 from torch import Tensor
 
-from decoder.forward.families.attention import LeanCache
+from decoder.forward.kv_cache import KvCache
 from decoder.forward.static.layers import LeanStatic
 
 ALIGNED = 8
@@ -19,14 +19,15 @@ class LeanHost:
     """A `decoder.forward.protocol.Forward`."""
 
     def __init__(self, form: LeanStatic) -> None:
-        self._form = form
+        self.form = form
+        """What graphs run by."""
 
-    def new_cache(self, capacity: int) -> LeanCache:
+    def new_cache(self, capacity: int) -> KvCache:
         """See `Forward`."""
-        return LeanCache(self._form.rows(aligned(capacity)), self._form.rotation_table.width)
+        return KvCache(self.form.rows(aligned(capacity)), self.form.rotation_table.width)
 
     def forward(
-        self, cache: LeanCache, tokens: Sequence[int], positions: Sequence[int], visible: NDArray[np.bool_]
+        self, cache: KvCache, tokens: Sequence[int], positions: Sequence[int], visible: NDArray[np.bool_]
     ) -> Float[Tensor, "N V"]:
         """See `Forward`."""
         store, first, rows = cache.store, cache.used, len(tokens)
@@ -35,12 +36,12 @@ class LeanHost:
         hidden = torch.from_numpy(~visible)
         bias[:, end - visible.shape[1] : end].masked_fill_(hidden, torch.finfo(store.dtype).min)
         bias[:, end:] = torch.finfo(store.dtype).min
-        rotation = self._form.rotation_table.at(positions)
+        rotation = self.form.rotation_table.at(positions)
         slots = torch.arange(first, end, device=store.device)
         given = torch.tensor(tokens, device=store.device)
-        return self._form.computed(store, given, rotation, slots, bias.to(store.device))
+        return self.form.computed(store, given, rotation, slots, bias.to(store.device))
 
-    def read(self, cache: LeanCache, tokens: Sequence[int]) -> Float[Tensor, "V"]:
+    def read(self, cache: KvCache, tokens: Sequence[int]) -> Float[Tensor, "V"]:
         """See `Forward`."""
         positions = range(cache.length, cache.length + len(tokens))
         logits = self.forward(cache, tokens, positions, np.tri(len(tokens), dtype=np.bool_))[-1]

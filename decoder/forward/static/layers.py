@@ -6,7 +6,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from decoder.forward.families.attention import Pass, Rotation
-from decoder.forward.families.registry import LeanModel
+from decoder.forward.families.model import LeanModel
 from decoder.forward.static.kv_write import write
 from decoder.forward.static.traceable import for_a_compiler
 

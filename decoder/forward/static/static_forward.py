@@ -4,26 +4,22 @@ Nothing here decides anything on the host or reads a number back. Keys and value
 owns; attention reads its first slots, as many as the bias has columns.
 """
 
-from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 from jaxtyping import Bool, Float, Int
-from torch import Tensor, nn
+from torch import Tensor
 
 from decoder.device import has_room, without_gradients
 from decoder.forward.cpu.packed import HALF
-from decoder.forward.families.registry import reader
-from decoder.forward.families.weights import Arithmetic, empty, keep
-from decoder.forward.static.hf import ModuleStatic
+from decoder.forward.families.registry import lean, reading_bytes, weight_bytes
+from decoder.forward.families.weights import Arithmetic, Source
 from decoder.forward.static.host_driven import LeanHost
 from decoder.forward.static.layers import DeviceLinear, LeanStatic
 
 if TYPE_CHECKING:
     from decoder.forward.language_model import LanguageModel
-
-COPIES = 3
-"""Of the largest layer in float32: while it is folded there are two, and what comes of it."""
 
 
 class StaticForward(Protocol):
@@ -55,51 +51,61 @@ class StaticForward(Protocol):
 
 
 def static_forward(model: "LanguageModel") -> StaticForward:
-    """The fastest form of a model beside its module, if there is room for both."""
-    lacks = _lacks(model, sum(weight.nbytes for weight in model.module.parameters()))
-    return ModuleStatic(model, lacks) if lacks else _read(model, model.module, keep)
+    """The fastest form of a model beside what it runs by, if there is room for both."""
+    source = model.source
+    lacks = _lacks(model, source, beside=True)
+    return _by_module(model, lacks) if lacks or source is None else _read(model, source)
 
 
 def static_in_place(model: "LanguageModel") -> StaticForward:
     """The fastest form of a model, in place of its module where that can be: no more than one layer is held twice.
 
-    The model then runs by that form too, and loads its module again when somebody asks for it.
+    The model then runs by that form too, and loads its module when somebody asks for it.
     """
+    if isinstance(model.runs_by, LeanHost):
+        return model.runs_by.form
     if not model.can_load:
         return static_forward(model)
-    if lacks := _lacks(model, 0):
-        return ModuleStatic(model, lacks)
-    form = _read(model, model.release_module(), empty)
+    source = model.source
+    lacks = _lacks(model, source, beside=model.held is None)
+    if lacks or source is None:
+        return _by_module(model, lacks)
+    if model.held is not None:
+        module = model.release_module()
+        source = replace(source, done=lambda layer: empty(module.get_submodule(layer)))
+    form = _read(model, source)
     model.run_by(LeanHost(form))
     return form
 
 
-def _lacks(model: "LanguageModel", more_bytes: int) -> str:
-    """Why a model has no lean form here, where so much is needed beside what the reading of one takes; else nothing."""
-    module = model.module
-    if reader(module) is None:
-        return f"{type(module).__name__} has no lean form"
-    needed = more_bytes + reading_bytes(module)
+def _by_module(model: "LanguageModel", lacks: str) -> StaticForward:
+    from decoder.forward.static.hf import ModuleStatic  # noqa: PLC0415 - imports transformers, as modules do
+
+    return ModuleStatic(model, lacks)
+
+
+def empty(layer: Any) -> None:
+    """Lets go of the weights of a module's layer."""
+    for weight in layer.parameters():
+        weight.data = weight.new_empty(0)
+
+
+def _lacks(model: "LanguageModel", source: Source | None, *, beside: bool) -> str:
+    """Why a model has no lean form here, `beside` all that is held now or instead of its module; else nothing."""
+    if source is None:
+        return f"{type(model.module).__name__} has no lean form"
+    look = source.architecture
+    needed = reading_bytes(look, model.dtype) + beside * weight_bytes(look, model.dtype)
     if not has_room(model.device, needed):
         return f"{needed / 2**30:.1f} GiB more memory would be needed to make the lean form of {model.name}"
     return ""
 
 
-def reading_bytes(module: Any) -> int:
-    """More than the memory that reading a module takes at any time, beside the module and what was read."""
-    layers = [layer for part in module.modules() if isinstance(part, nn.ModuleList) for layer in part]
-    largest = max(sum(map(Tensor.numel, part.parameters())) for part in (*layers, module.get_output_embeddings()))
-    bytes_each: int = max(torch.float32.itemsize, module.dtype.itemsize)
-    return COPIES * largest * bytes_each
-
-
 @without_gradients()
-def _read(model: "LanguageModel", module: Any, done: Callable[[Any], None]) -> LeanStatic:
-    read = reader(module)
-    assert read is not None, "a module that has no lean form"  # noqa: S101 - a programmer's mistake
+def _read(model: "LanguageModel", source: Source) -> LeanStatic:
     # Norms are folded in float32; what is computed keeps the model's dtype.
     folded = torch.float32 if model.dtype in HALF else model.dtype
-    return LeanStatic(read(Arithmetic(folded, model.dtype, DeviceLinear, done)), model.context)
+    return LeanStatic(lean(source, Arithmetic(folded, model.dtype, DeviceLinear)), model.context)
 
 
 def visibility(

@@ -13,8 +13,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from decoder.forward.families.attention import Pass, attend
+from decoder.forward.families.model import LeanModel
 from decoder.forward.families.neox import Parallel, Sequential
-from decoder.forward.families.registry import LeanModel
 
 Activation = Callable[[Tensor], Tensor]
 

@@ -8,22 +8,20 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import median
-from typing import TYPE_CHECKING
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from decoder.device import Mark, without_gradients
+from decoder.forward.language_model import LanguageModel
 from decoder.forward.static.static_forward import StaticForward
+from decoder.models.pair import Pair
 from decoder.session.cuda_graph.compiled import Compile, Compiled, by_torch, example
 from decoder.session.cuda_graph.pass_sizes import Passes
 from decoder.session.cuda_graph.self_test import refusal
 from decoder.session.cuda_graph.slots import Seats
-
-if TYPE_CHECKING:
-    from decoder.forward.language_model import LanguageModel
-    from decoder.models.pair import Pair
+from decoder.session.knob_state import Rules
 
 TEXT = 100
 """Rows that are there before."""
@@ -62,19 +60,25 @@ class Found:
         return f"{self.share:.2f} x the time, {'kept' if self.pays else 'not kept'}"
 
 
-def compile_pair(pair: "Pair", report: Report, passes: Passes, compile_pass: Compile = by_torch) -> None:
+def compile_pair(
+    pair: Pair,
+    seats: Seats,
+    tried: Sequence[Rules | None],
+    report: Report,
+    passes: Passes,
+    compile_pass: Compile = by_torch,
+) -> None:
     """Compiles the draft's passes, then the target's, and leaves with the pair's seats what is faster.
 
     Of each model's passes, the smallest and the largest are tried, and the others compiled where that pays. Where
     rounds of the compiled forms write another text than the host's, both are as before.
     """
-    seats = pair.seats
     before = {model: seats.forward(model) for model in (pair.draft, pair.target)}
     _compile("draft", pair.draft, seats, passes.draft, report, compile_pass)
     _compile("target", pair.target, seats, passes.target, report, compile_pass)
     if all(seats.forward(model) is form for model, form in before.items()):
         return
-    refused = refusal(pair)
+    refused = refusal(pair, seats, tried)
     if refused:
         for model, form in before.items():
             seats.run(model, form)
@@ -83,7 +87,7 @@ def compile_pair(pair: "Pair", report: Report, passes: Passes, compile_pass: Com
 
 def _compile(
     role: str,
-    model: "LanguageModel",
+    model: LanguageModel,
     seats: Seats,
     sizes: Sequence[int],
     report: Report,

@@ -6,7 +6,6 @@ Pure; knows neither tensors nor models.
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from decoder.config import RunConfig, tree_rule
 from decoder.session.cuda_graph.static_shapes import BUCKETS, Shape, beam, bucket, fits, most_nodes, shape
 from decoder.tree_rules import TreeRule
 
@@ -30,11 +29,6 @@ def passes(rules: Iterable[TreeRule[float] | None]) -> Passes:
     """The passes of rounds that run on the device under these rules; None drafts nothing."""
     fitting = [each for each in rules if each is not None and fits(each)]
     return of_sizes(fitting, (rows for each in fitting for rows in _verified(each)))
-
-
-def of_run(config: RunConfig) -> Passes:
-    """The passes of all methods of a run."""
-    return passes(tree_rule(config.parameters.get(name)) for name in config.methods)
 
 
 def of_sizes(rules: Iterable[TreeRule[float]], verified: Iterable[int]) -> Passes:

@@ -5,6 +5,7 @@ otherwise, the pair goes on with rounds from the host, and says why. In half pre
 different tokens where two scores are nearly equal: such a near tie is no fault.
 """
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -13,7 +14,6 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from decoder.config import PRESETS, Auto, Fixed, Linear, Rules, RunConfig
 from decoder.device import release_memory, without_gradients
 from decoder.errors import first_line
 from decoder.forward.cpu.packed import HALF
@@ -21,12 +21,12 @@ from decoder.forward.language_model import LanguageModel
 from decoder.forward.static.static_forward import StaticForward, static_in_place, visibility
 from decoder.models.pair import Pair
 from decoder.session.cuda_graph.session import ResidentSession
-from decoder.session.cuda_graph.slots import BEYOND, new_store
+from decoder.session.cuda_graph.slots import BEYOND, Seats, new_store
 from decoder.session.cuda_graph.static_shapes import slots
-from decoder.session.host import TreeSession
+from decoder.session.host import model_session
+from decoder.session.knob_state import Controller, Rules
 from decoder.session.protocol import Session
 
-TRIED: tuple[Rules | None, ...] = (None, Linear(2), Fixed(depth=2, branching=2), *PRESETS.values(), Auto())
 PROMPTS = ((1, 2, 3, 4, 5, 6), (6, 4, 2, 5, 3, 1), (2, 2, 5, 5, 3, 3))
 """The next one is decoded where a text ended in a near tie, after which it says nothing."""
 TOKENS = 6
@@ -57,7 +57,7 @@ class Reference:
         return False
 
 
-def prepare_rounds(pair: Pair) -> str | None:
+def prepare_rounds(pair: Pair, seats: Seats, tried: Sequence[Rules | None]) -> str | None:
     """Makes the forms of both models that rounds on the device run by, and tries them.
 
     Returns:
@@ -66,14 +66,14 @@ def prepare_rounds(pair: Pair) -> str | None:
     try:
         right = references(pair)
         for model in (pair.target, pair.draft):
-            if pair.seats.form(model) is None:
-                pair.seats.run(model, static_in_place(model))
-        refused = refusal(pair, right)
+            if seats.form(model) is None:
+                seats.run(model, static_in_place(model))
+        refused = refusal(pair, seats, tried, right)
     except Exception as error:  # noqa: BLE001 - whatever a model, a driver or torch objects to, the host can go on
         refused = first_line(error)
     if refused:
         # What was made must be gone before modules come back.
-        pair.seats.forget()
+        seats.forget()
         for model in (pair.target, pair.draft):
             model.drop_forward()
         release_memory(pair.target.device)
@@ -87,17 +87,21 @@ def references(pair: Pair) -> list[Reference]:
     """What the host's rounds write, as both models run now."""
     found = []
     for prompt in PROMPTS:
-        text = _text(TreeSession(pair, prompt, RunConfig(max_new_tokens=TOKENS), None))
+        text = _text(model_session(pair, prompt, TOKENS, None))
         target, draft = (_logits(model, [*prompt, *text[:-1]], pair.vocabulary) for model in (pair.target, pair.draft))
         found.append(Reference(prompt, text, target, draft))
     return found
 
 
-def refusal(pair: Pair, right: Sequence[Reference] | None = None) -> str | None:
+def refusal(
+    pair: Pair, seats: Seats, tried: Sequence[Rules | None], right: Sequence[Reference] | None = None
+) -> str | None:
     """Why rounds cannot run on this pair's device; None: they can.
 
     Args:
         pair: Its models' forms are made, where they are not yet.
+        seats: The pair's.
+        tried: The parameters of rounds that are tried; None among them: rounds without a draft.
         right: What is right; None: what the host's rounds write now.
     """
     try:
@@ -105,20 +109,22 @@ def refusal(pair: Pair, right: Sequence[Reference] | None = None) -> str | None:
         errors = {}
         for role, model in (("target", pair.target), ("draft", pair.draft)):
             wanted = [getattr(reference, role) for reference in right]
-            errors[role], largest = _error(pair, model, right, wanted)
+            errors[role], largest = _error(pair, seats, model, right, wanted)
             allowed = largest * (FAR_IN_HALF if model.dtype in HALF else FAR)
             if not errors[role] <= allowed:  # what is no number is not within it either
                 return f"the {role}'s logits differ by {errors[role]:.2g}, where the largest is {largest:.2g}"
             errors[role] = max(errors[role], largest * torch.finfo(model.dtype).eps)
-        return next(filter(None, (_differing(pair, rules, right, errors["target"]) for rules in TRIED)), None)
+        return next(filter(None, (_differing(pair, seats, rules, right, errors["target"]) for rules in tried)), None)
     except Exception as error:  # noqa: BLE001 - see above
         return first_line(error)
 
 
-def _differing(pair: Pair, rules: Rules | None, right: Sequence[Reference], error: float) -> str | None:
+def _differing(pair: Pair, seats: Seats, rules: Rules | None, right: Sequence[Reference], error: float) -> str | None:
     """How rounds on the device differ from what is right; None: they write it, but for near ties."""
     for reference in right:
-        found = _text(ResidentSession(pair, reference.prompt, RunConfig(max_new_tokens=TOKENS), rules))
+        knobs = Controller(rules) if rules else None
+        on_host = functools.partial(model_session, pair)
+        found = _text(ResidentSession(pair, seats, reference.prompt, TOKENS, knobs, on_host))
         if found == reference.text:
             return None
         if not reference.tie(found, error):
@@ -128,10 +134,10 @@ def _differing(pair: Pair, rules: Rules | None, right: Sequence[Reference], erro
 
 @without_gradients()
 def _error(
-    pair: Pair, model: LanguageModel, right: Sequence[Reference], wanted: Sequence[Float[Tensor, "P V"]]
+    pair: Pair, seats: Seats, model: LanguageModel, right: Sequence[Reference], wanted: Sequence[Float[Tensor, "P V"]]
 ) -> tuple[float, float]:
     """By how much logits on the device are off at most, and the largest of those that are right."""
-    form = pair.seats.forward(model)
+    form = seats.forward(model)
     found = [_static_logits(form, reference.tokens, pair.vocabulary) for reference in right]
     worst = max(float((one - other).abs().max()) for one, other in zip(found, wanted, strict=True))
     return worst, max(float(logits.abs().max()) for logits in wanted)

@@ -2,27 +2,28 @@
 
 While the device verifies one tree it is already asked for what follows: the draft of the next tree or, where nothing is
 drafted, the next token. Then the host waits, and knows what became of the one and what the other looks like. A knob
-that the user turns makes it draft again. Rules that outgrow fixed shapes hand the text over to `TreeSession`.
+that the user turns makes it draft again. Rules that outgrow fixed shapes hand the text over to `HostSession`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from decoder.analysis.tree_levels import depth_acceptance
-from decoder.config import Rules, RunConfig
 from decoder.device import without_gradients
 from decoder.models.pair import Pair
 from decoder.session.cuda_graph.clock import Clock
 from decoder.session.cuda_graph.device_state import drafted, verified
 from decoder.session.cuda_graph.pending_rounds import Flight, Flights
 from decoder.session.cuda_graph.size_controller import Plan, ranks
-from decoder.session.cuda_graph.slots import AHEAD
+from decoder.session.cuda_graph.slots import AHEAD, Seats
 from decoder.session.cuda_graph.static_shapes import FIRST_ROWS, Shape, beam, first_rows, fits, shape
-from decoder.session.host import TreeSession
+from decoder.session.host import HostSession
 from decoder.session.knob_state import Controller, Turned
-from decoder.session.protocol import AtStage, Budget, Outcome, go_on
+from decoder.session.protocol import AtStage, Outcome, TokenLimit, go_on
 from decoder.session.steering import Turn
-from decoder.tree import TokenTree
+from decoder.tree import TokenTree, share_of_depth
+
+OnHost = Callable[[Sequence[int], int, Controller | None], HostSession]
+"""(text, tokens that may follow, rules in force) -> a session that the host drives."""
 
 
 @dataclass(frozen=True)
@@ -40,27 +41,38 @@ class _Draft:
 
 
 class ResidentSession:
-    """Autoregressive, linear, fixed-tree and DynaTree decoding, as `TreeSession` does it, on the device.
+    """Autoregressive, linear, fixed-tree and DynaTree decoding, as `HostSession` does it, on the device.
 
     A round's time holds the draft of its own tree, wherever that ran; its commit is part of the verification.
     """
 
-    def __init__(self, pair: Pair, prompt_ids: Sequence[int], config: RunConfig, rules: Rules | None) -> None:
-        """Takes a seat of the pair's until the text ends.
+    def __init__(
+        self,
+        pair: Pair,
+        seats: Seats,
+        prompt_ids: Sequence[int],
+        max_new_tokens: int,
+        knobs: Controller | None,
+        on_host: OnHost,
+    ) -> None:
+        """Takes a seat until the text ends.
 
         Args:
             pair: The models.
+            seats: The pair's.
             prompt_ids: The prompt, at least one token.
-            config: Only its length limit is read.
-            rules: How trees grow until a knob is turned, `fits` them; None drafts nothing.
+            max_new_tokens: Where the text ends at the latest.
+            knobs: The rules in force, `fits` them; None drafts nothing.
+            on_host: Goes on with a text whose rules have outgrown fixed shapes.
         """
         self._text = list(prompt_ids)
         self._pair = pair
-        self._config = config
-        self._controller = Controller(rules) if rules else None
-        self._budget = Budget(pair.eos, config.max_new_tokens)
-        self._longest = len(prompt_ids) + config.max_new_tokens
-        self._seat = pair.seats.take(pair, self._longest)
+        self._seats = seats
+        self._on_host = on_host
+        self._controller = knobs
+        self._budget = TokenLimit(pair.eos, max_new_tokens)
+        self._longest = len(prompt_ids) + max_new_tokens
+        self._seat = seats.take(pair, self._longest)
         self._seated = True
         self._flights = Flights(self._seat)
         self._tree = TokenTree([self._text[-1]])
@@ -75,7 +87,7 @@ class ResidentSession:
         self._draft_s, self._draft_forwards = 0.0, 0
         """What drafts have cost that no round was charged for yet."""
         self._host_s = self._device_s = self._charged_s = 0.0
-        self._instead: TreeSession | None = None
+        self._instead: HostSession | None = None
 
     @property
     def text(self) -> Sequence[int]:
@@ -95,7 +107,7 @@ class ResidentSession:
         done = self._seat.mark()
         done.wait()
         if self._is_automatic:
-            self._pair.seats.pace.begin()
+            self._seats.pace.begin()
         self._draft = self._next_draft(1)
         if self._draft:
             self._draft_again(self._draft, Clock())
@@ -107,7 +119,7 @@ class ResidentSession:
         """Verify and commit the tree that is known, and ask for what follows meanwhile."""
         if self._instead:
             return self._instead.step(turns, at_stage)
-        self._pair.seats.settle(self)
+        self._seats.settle(self)
         clock, owed_s = Clock(), self._draft_s
         turned = self._controller.apply(turns) if self._controller else []
         if self._controller and turned:
@@ -118,7 +130,7 @@ class ResidentSession:
             tree=self._tree,
             draft_s=self._draft_s,
             draft_forwards=self._draft_forwards,
-            knobs=self._controller.knobs if self._controller else None,
+            knobs=self._controller.adaptive if self._controller else None,
             rules=self._controller.rules if self._controller else None,
             room=self._pair.context - len(self._text),
             turned_before=turned,
@@ -136,7 +148,7 @@ class ResidentSession:
             self.close()
         outcome.round_s = self._charge(owed_s + clock.seconds(), (outcome.draft_s or 0.0) + (outcome.verify_s or 0.0))
         if self._is_automatic and not turned:
-            self._pair.seats.pace.timed(plan, outcome.draft_s or 0.0, outcome.verify_s or 0.0, outcome.round_s)
+            self._seats.pace.timed(plan, outcome.draft_s or 0.0, outcome.verify_s or 0.0, outcome.round_s)
         return outcome
 
     @without_gradients()
@@ -147,7 +159,7 @@ class ResidentSession:
     def close(self) -> None:
         """Gives the seat back."""
         if self._seated:
-            self._pair.seats.give_back(self._seat)
+            self._seats.give_back(self._seat)
             self._seated = False
 
     @property
@@ -171,7 +183,7 @@ class ResidentSession:
         first = first_rows(min(lacking + 1, FIRST_ROWS[-1]))
         if not rule.by_cost:
             return _Draft(replace(shape(rule), first=first), None)
-        pace = self._pair.seats.pace
+        pace = self._seats.pace
         if self._told:
             pace.learn(*self._told)
             self._told = None
@@ -204,7 +216,7 @@ class ResidentSession:
                 ahead = self._flights.draft(follows.shape, length, clock, follows.most)
             else:
                 ahead = self._flights.verification(1, length, clock)
-                self._pair.seats.ahead = self, ahead.sent
+                self._seats.ahead = self, ahead.sent
         report = self._flights.land(ahead if follows and ahead else flight)
         told = verified(report)
         outcome.accepted, outcome.target_forwards = told.accepted, 1
@@ -244,16 +256,12 @@ class ResidentSession:
     def _learn(self, outcome: Outcome) -> list[Turned]:
         if self._controller is None or len(outcome.tree) == 1:
             return []
-        share = depth_acceptance(outcome.tree.parents, outcome.accepted, root_is_drafted=False)
-        return self._controller.learn(share)
+        return self._controller.learn(share_of_depth(outcome.accepted, max(outcome.tree.depths)))
 
     def _hand_over(self, turns: tuple[Turn, ...], turned: list[Turned], at_stage: AtStage) -> Outcome:
-        """Goes on as `TreeSession`, which reads the text anew."""
+        """Goes on from the host, which reads the text anew; what history and the user have done so far stays."""
         self.close()
-        left = replace(self._config, max_new_tokens=self._longest - len(self._text))
-        self._instead = TreeSession(self._pair, self._text, left, self._controller.rules if self._controller else None)
-        # What history and the user have done so far goes on from there.
-        self._instead._controller = self._controller  # noqa: SLF001 - a session in place of this one
+        self._instead = self._on_host(self._text, self._longest - len(self._text), self._controller)
         read_s = self._instead.prefill()
         outcome = self._instead.step(turns, at_stage)
         outcome.turned_before = turned

@@ -7,14 +7,15 @@ several lanes at once need is as many seats; weights are shared.
 import time
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from decoder.device import Graphs, Mailbox, Mark, without_gradients
+from decoder.forward.language_model import LanguageModel
 from decoder.forward.static.static_forward import StaticForward, static_forward, visibility
+from decoder.models.pair import Pair
 from decoder.session.cuda_graph.capture_guard import refuse_waits
 from decoder.session.cuda_graph.device_state import REPORT, Board
 from decoder.session.cuda_graph.draft import Side, grow
@@ -22,10 +23,6 @@ from decoder.session.cuda_graph.size_controller import Pace
 from decoder.session.cuda_graph.static_shapes import DEEPEST, MOST_NODES, MOST_ROWS, Shape, levels, slots
 from decoder.session.cuda_graph.verify import verify
 from decoder.tree_rules import TreeRule
-
-if TYPE_CHECKING:
-    from decoder.forward.language_model import LanguageModel
-    from decoder.models.pair import Pair
 
 CHUNK = 512
 """Tokens of a prompt that are read at once."""
@@ -201,13 +198,13 @@ class Seats:
     pace: Pace = field(default_factory=Pace)
     """What automatic rounds have taken and brought."""
     _free: list[Seat] = field(default_factory=list)
-    _forwards: "dict[LanguageModel, StaticForward]" = field(default_factory=dict)
+    _forwards: dict[LanguageModel, StaticForward] = field(default_factory=dict)
     _capturable: dict[tuple[StaticForward, ...], set[Hashable]] = field(default_factory=dict)
     """Kinds of work in which the host does not wait, by the forwards that do it."""
     _captures: Graphs | None = None
 
     @without_gradients()
-    def take(self, pair: "Pair", longest: int) -> Seat:
+    def take(self, pair: Pair, longest: int) -> Seat:
         """A free seat for a text of so many tokens, or a new one."""
         models = self.forward(pair.target), self.forward(pair.draft)
         # One that is too small is not kept: its memory is needed for a larger one.
@@ -232,18 +229,18 @@ class Seats:
         """Frees a seat for another text."""
         self._free.append(seat)
 
-    def forward(self, model: "LanguageModel") -> StaticForward:
+    def forward(self, model: LanguageModel) -> StaticForward:
         """How a model runs here."""
         if model not in self._forwards:
             self._forwards[model] = static_forward(model)
         return self._forwards[model]
 
-    def anew(self, model: "LanguageModel") -> "Seats":
+    def anew(self, model: LanguageModel) -> "Seats":
         """Those of another pair with this model, which runs there as it runs here."""
         forms = {model: self._forwards[model]} if model in self._forwards else {}
         return Seats(refused=self.refused, _forwards=forms)
 
-    def form(self, model: "LanguageModel") -> StaticForward | None:
+    def form(self, model: LanguageModel) -> StaticForward | None:
         """How a model runs here; None: that was not settled yet."""
         return self._forwards.get(model)
 
@@ -253,7 +250,7 @@ class Seats:
         self._forwards.clear()
         self._capturable.clear()
 
-    def run(self, model: "LanguageModel", forward: StaticForward) -> None:
+    def run(self, model: LanguageModel, forward: StaticForward) -> None:
         """Lets a model run in another way in all seats that are taken from now on."""
         self._forwards[model] = forward
 

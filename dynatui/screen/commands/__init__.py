@@ -1,4 +1,4 @@
-"""What the keys do: one short function a command, each told the app that it acts on.
+"""What the keys do: one short function a command, each told the screen that it acts on.
 
 `find` turns an action of the key map, such as `turn('tau_h',-1)`, into a call.
 """
@@ -7,21 +7,18 @@ import ast
 from collections.abc import Callable
 from functools import partial
 from types import ModuleType
-from typing import TYPE_CHECKING
 
-from dynatui.screen.commands import keep, knobs, search, text, time
+from dynatui.screen.commands import knobs, record, search, time, view
+from dynatui.screen.protocol import Screen
 
-if TYPE_CHECKING:
-    from dynatui.screen.app import DynaApp
-
-_ROOMS: tuple[ModuleType, ...] = (knobs, time, text, search, keep)
+_MODULES: tuple[ModuleType, ...] = (knobs, time, view, search, record)
 
 
-def find(action: str) -> "Callable[[DynaApp], None] | None":
+def find(action: str) -> Callable[[Screen], None] | None:
     """The command that an action of the key map names; None for an action of the app itself."""
     name, _, arguments = action.partition("(")
-    function = next((getattr(room, name) for room in _ROOMS if hasattr(room, name)), None)
+    function = next((getattr(module, name) for module in _MODULES if hasattr(module, name)), None)
     if function is None:
         return None
     given = ast.literal_eval(f"({arguments.removesuffix(')')},)") if arguments else ()
-    return lambda app: partial(function, app)(*given)
+    return lambda screen: partial(function, screen)(*given)

@@ -1,177 +1,177 @@
 """Turning knobs: by step, by slider, by a typed value, and back."""
 
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
 from decoder.methods import METHODS
 from decoder.methods.adaptive import AdaptiveTree
-from dynatui.fold.pin import Pin
 from dynatui.knobs import info, sliders_of, turns
 from dynatui.render.drawer import shown
 from dynatui.render.words import moved_back
-from dynatui.screen.desk import Desk
-
-if TYPE_CHECKING:
-    from dynatui.screen.app import DynaApp
+from dynatui.screen.knob_editor import KnobEditor
+from dynatui.screen.protocol import Screen
+from dynatui.state.ab_comparison import Pin
 
 _LONGEST_VALUE = 7
 _FEW = 4
 
 
-def turn(app: "DynaApp", cap: str) -> None:
+def turn(screen: Screen, cap: str) -> None:
     """Turns the knob that a key stands for, where the watched method has one."""
-    if not (desk := _desk(app)):
+    if not (editor := _editor(screen)):
         return
-    method = desk.watched(app.gaze.newest)
+    method = editor.watched(screen.viewpoint.newest)
     knob = next((each for each in sliders_of(method) if cap in each.keys), None)
     if knob is None:
-        keys = {each.symbol: " ".join(map(app.scene.keys.cap, turns(each))) for each in sliders_of(method)}
+        keys = {each.symbol: " ".join(map(screen.scene.keys.cap, turns(each))) for each in sliders_of(method)}
         others = ", ".join(f"{caps} {symbol}" for symbol, caps in keys.items())
-        none = f"{method} has no knobs; {_key(app, 'watch(1)')} watches another method"
-        app.say(f"{method} has no such knob; its own: {others}" if others else none)
+        none = f"{method} has no knobs; {_key(screen, 'watch(1)')} watches another method"
+        screen.show_note(f"{method} has no such knob; its own: {others}" if others else none)
         return
-    desk.move(knob.name, -knob.step if cap == knob.keys[0] else knob.step, app.gaze.newest)
-    app.draw(everything=True)
+    editor.move(knob.name, -knob.step if cap == knob.keys[0] else knob.step, screen.viewpoint.newest)
+    screen.draw(everything=True)
 
 
-def history(app: "DynaApp") -> None:
+def history(screen: Screen) -> None:
     """History on or off."""
-    if desk := _desk(app):
-        if isinstance(desk.rules(app.gaze.newest), AdaptiveTree):
-            desk.history(app.gaze.newest)
-            app.draw(everything=True)
+    if editor := _editor(screen):
+        if isinstance(editor.rules(screen.viewpoint.newest), AdaptiveTree):
+            editor.history(screen.viewpoint.newest)
+            screen.draw(everything=True)
         else:
-            app.say(f"{desk.watched(app.gaze.newest)} has no history; {_key(app, 'watch(1)')} watches another method")
+            method = editor.watched(screen.viewpoint.newest)
+            screen.show_note(f"{method} has no history; {_key(screen, 'watch(1)')} watches another method")
 
 
-def hold(app: "DynaApp") -> None:
+def hold(screen: Screen) -> None:
     """Holds the knob that history has moved back."""
-    if desk := _desk(app):
-        moved = moved_back(app.gaze.newest.lane)
+    if editor := _editor(screen):
+        moved = moved_back(screen.viewpoint.newest.lane)
         if moved is None:
-            app.say("history has moved back nothing that you set")
+            screen.show_note("history has moved back nothing that you set")
             return
         name, value = moved.mark.name, moved.mark.old
-        desk.hold(name, value, app.gaze.newest)
-        app.say(f"history is off; {info(name).symbol} stays at {info(name).written(value)}")
+        editor.hold(name, value, screen.viewpoint.newest)
+        screen.show_note(f"history is off; {info(name).symbol} stays at {info(name).written(value)}")
 
 
-def watch(app: "DynaApp", step: int) -> None:
+def watch(screen: Screen, step: int) -> None:
     """The next method, or the one before: its text, tree and curves; knob keys act on it."""
-    names = list(app.gaze.state.lanes)
+    names = list(screen.viewpoint.state.lanes)
     if not names:
-        app.say("methods can be watched once the models are loaded")
+        screen.show_note("methods can be watched once the models are loaded")
         return
-    name = names[(names.index(app.gaze.state.watched) + step) % len(names)]
-    app.watch_method(name)
-    app.say(f"watching {name}: {METHODS[name].title}" if name in METHODS else f"watching {name}")
+    name = names[(names.index(screen.viewpoint.state.watched) + step) % len(names)]
+    screen.watch_method(name)
+    screen.show_note(f"watching {name}: {METHODS[name].title}" if name in METHODS else f"watching {name}")
 
 
-def drawer(app: "DynaApp") -> None:
+def drawer(screen: Screen) -> None:
     """Every knob as a slider, or the panels again; of a recording they can only be read."""
-    app.look(mode="watch" if app.scene.mode == "knobs" else "knobs", typed="")
+    screen.change_view(mode="watch" if screen.scene.mode == "knobs" else "knobs", typed="")
 
 
-def slider(app: "DynaApp", step: int) -> None:
+def slider(screen: Screen, step: int) -> None:
     """The next slider, or the one before."""
-    names = shown(app.gaze.state)
+    names = shown(screen.viewpoint.state)
     if names:
-        place = names.index(app.scene.slider) if app.scene.slider in names else 0
-        app.look(slider=names[(place + step) % len(names)], typed="")
+        place = names.index(screen.scene.slider) if screen.scene.slider in names else 0
+        screen.change_view(slider=names[(place + step) % len(names)], typed="")
 
 
-def slider_to(app: "DynaApp", place: int) -> None:
+def slider_to(screen: Screen, place: int) -> None:
     """The first slider, or the last."""
-    names = shown(app.gaze.state)
+    names = shown(screen.viewpoint.state)
     if names:
-        app.look(slider=names[place], typed="")
+        screen.change_view(slider=names[place], typed="")
 
 
-def nudge(app: "DynaApp", steps: int) -> None:
+def nudge(screen: Screen, steps: int) -> None:
     """Turns the chosen slider."""
-    _nudge(app, steps * info(app.scene.slider).step)
+    _nudge(screen, steps * info(screen.scene.slider).step)
 
 
-def nudge_far(app: "DynaApp", steps: int) -> None:
+def nudge_far(screen: Screen, steps: int) -> None:
     """Turns the chosen slider in large steps."""
-    _nudge(app, steps * info(app.scene.slider).coarse)
+    _nudge(screen, steps * info(screen.scene.slider).coarse)
 
 
-def type_digit(app: "DynaApp", digit: str) -> None:
+def type_digit(screen: Screen, digit: str) -> None:
     """One more character of a value."""
-    typed = app.scene.typed + digit
+    typed = screen.scene.typed + digit
     if len(typed) <= _LONGEST_VALUE and typed.count(".") <= 1:
-        app.look(typed=typed)
+        screen.change_view(typed=typed)
 
 
-def rub_out(app: "DynaApp") -> None:
+def rub_out(screen: Screen) -> None:
     """One character less."""
-    app.look(typed=app.scene.typed[:-1])
+    screen.change_view(typed=screen.scene.typed[:-1])
 
 
-def set_typed(app: "DynaApp") -> None:
+def set_typed(screen: Screen) -> None:
     """Turns the chosen slider to the typed value."""
-    if desk := _desk(app):
+    if editor := _editor(screen):
         with suppress(ValueError):  # nothing was typed, or only a point
-            desk.set({app.scene.slider: float(app.scene.typed)}, app.gaze.newest)
-        app.look(typed="")
+            editor.set({screen.scene.slider: float(screen.scene.typed)}, screen.viewpoint.newest)
+        screen.change_view(typed="")
 
 
-def undo(app: "DynaApp") -> None:
+def undo(screen: Screen) -> None:
     """What the last key turned, back."""
-    if desk := _desk(app):
-        step = desk.undo(app.gaze.newest)
+    if editor := _editor(screen):
+        step = editor.undo(screen.viewpoint.newest)
         if step is None:
-            app.say("nothing was turned yet")
+            screen.show_note("nothing was turned yet")
             return
         names = ", ".join(dict.fromkeys(info(name).symbol for name, _ in step.before))
-        app.say(f"{names} of {step.of} as before" if len(step.before) < _FEW else f"all knobs of {step.of} as before")
+        screen.show_note(
+            f"{names} of {step.of} as before" if len(step.before) < _FEW else f"all knobs of {step.of} as before"
+        )
 
 
-def defaults(app: "DynaApp") -> None:
+def defaults(screen: Screen) -> None:
     """All knobs of the watched method as at the start."""
-    if desk := _desk(app):
-        method = desk.watched(app.gaze.newest)
-        turned = desk.defaults(app.gaze.newest)
-        app.say(f"all knobs of {method} {'' if turned else 'already '}are as the program was started")
+    if editor := _editor(screen):
+        method = editor.watched(screen.viewpoint.newest)
+        turned = editor.defaults(screen.viewpoint.newest)
+        screen.show_note(f"all knobs of {method} {'' if turned else 'already '}are as the program was started")
 
 
-def preset(app: "DynaApp") -> None:
+def preset(screen: Screen) -> None:
     """All knobs as in the next preset."""
-    if desk := _desk(app):
-        name = desk.next_preset(app.gaze.newest)
-        method = desk.watched(app.gaze.newest)
+    if editor := _editor(screen):
+        name = editor.next_preset(screen.viewpoint.newest)
+        method = editor.watched(screen.viewpoint.newest)
         whose = " and ".join(name for name, each in METHODS.items() if each.presets)
         others = f"presets are values of {whose}'s knobs, and {method} is watched"
-        app.say(f"knobs of the preset {name}; {_key(app, 'undo')} undoes" if name else others)
+        screen.show_note(f"knobs of the preset {name}; {_key(screen, 'undo')} undoes" if name else others)
 
 
-def pin(app: "DynaApp") -> None:
+def pin(screen: Screen) -> None:
     """What was measured so far becomes A, or A is given up."""
-    state = app.gaze.newest
-    before = app.intake.pins.get(state.watched)
+    state = screen.viewpoint.newest
+    before = screen.pins.get(state.watched)
     if before is not None and before.by_hand:
-        del app.intake.pins[state.watched]
-        app.say(f"A is given up; {_key(app, 'pin')} pins a new one, and so does the next turn of a knob")
+        del screen.pins[state.watched]
+        screen.show_note(f"A is given up; {_key(screen, 'pin')} pins a new one, and so does the next turn of a knob")
     elif state.rounds:
-        app.intake.pins[state.watched] = Pin.of(state, state.watched, by_hand=True)
-        app.say("A is pinned; what follows is B")
+        screen.pins[state.watched] = Pin.of(state, state.watched, by_hand=True)
+        screen.show_note("A is pinned; what follows is B")
     else:
-        app.say("there is no round to pin yet")
+        screen.show_note("there is no round to pin yet")
 
 
-def _key(app: "DynaApp", action: str) -> str:
-    return app.scene.keys.cap(action)
+def _key(screen: Screen, action: str) -> str:
+    return screen.scene.keys.cap(action)
 
 
-def _nudge(app: "DynaApp", distance: float) -> None:
-    if desk := _desk(app):
-        desk.move(app.scene.slider, distance, app.gaze.newest)
-        app.draw(everything=True)
+def _nudge(screen: Screen, distance: float) -> None:
+    if editor := _editor(screen):
+        editor.move(screen.scene.slider, distance, screen.viewpoint.newest)
+        screen.draw(everything=True)
 
 
-def _desk(app: "DynaApp") -> Desk | None:
-    """The desk, or the reason why there is none."""
-    if app.desk is None:
-        app.say("what was recorded cannot be turned")
-    return app.desk
+def _editor(screen: Screen) -> KnobEditor | None:
+    """The editor, or the reason why there is none."""
+    if screen.knob_editor is None:
+        screen.show_note("what was recorded cannot be turned")
+    return screen.knob_editor

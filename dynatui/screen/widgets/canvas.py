@@ -22,7 +22,7 @@ from dynatui.screen.widgets.wire import NOTHING, Cells, Frame, Look, cells, look
 
 Change: TypeAlias = tuple[int, Cells, Cells]
 """Number of a row, before, after."""
-Painter: TypeAlias = Callable[[Scene, int, int], Rows]
+DrawPanel: TypeAlias = Callable[[Scene, int, int], Rows]
 """Draws a scene in a width and a height."""
 
 _WORTH_SCROLLING = 4
@@ -30,16 +30,16 @@ _WORTH_SCROLLING = 4
 
 
 class Canvas(Widget):
-    """Shows what its painter makes of the newest scene; knows nothing of what it shows. It has no border of its own."""
+    """Shows the newest scene as its function draws it; knows nothing of what it shows. It has no border of its own."""
 
-    def __init__(self, painter: Painter, *, panel: str, flowing: bool = False) -> None:
+    def __init__(self, draw_panel: DrawPanel, *, panel: str, flowing: bool = False) -> None:
         super().__init__(id=panel)
         self.flowing = flowing
         """Whether it follows the work at every frame; all others change together and less often."""
-        self._painter = painter
+        self._draw_panel = draw_panel
         self._scene = Scene()
         self._drawn: Rows = []
-        """What the painter made last, before it was fitted."""
+        """What was drawn last, before it was fitted."""
         self._rows: list[Cells] = []
         self._width = 0
         """Of these rows: a size may change before Textual says so."""
@@ -95,7 +95,7 @@ class Canvas(Widget):
         width, height = self.size
         if not self.display or not width * height:
             return
-        drawn = self._painter(scene, width, height)
+        drawn = self._draw_panel(scene, width, height)
         if (width, len(drawn)) != (self._width, len(self._drawn)):
             self._width, self._drawn = width, drawn
             self._rows = [_fitted(row, width, scene) for row in drawn]
@@ -147,7 +147,7 @@ def _fitted(row: Row, width: int, scene: Scene) -> Cells:
     return made if fits else cells(fit(made.row, width))
 
 
-def in_the_open(screen: Screen[Any]) -> dict[Widget, Offset]:
+def uncovered(screen: Screen[Any]) -> dict[Widget, Offset]:
     """The canvases of a screen over which nothing lies, with their places: only these may be patched."""
     shown = screen._compositor.visible_widgets  # noqa: SLF001 - only Textual's compositor knows what covers what
     canvases = [widget for widget in shown if isinstance(widget, Canvas)]

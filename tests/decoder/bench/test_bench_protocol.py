@@ -16,7 +16,7 @@ from decoder.bench.protocol import Sample, Turn, measured, mixed, schedule, warm
 from decoder.bench.samples import Samples
 from decoder.errors import DeviceError
 
-PAIR: Any = SimpleNamespace(target=SimpleNamespace(device=torch.device("cpu")), device="cpu")
+ENGINE: Any = SimpleNamespace(pair=SimpleNamespace(target=SimpleNamespace(device=torch.device("cpu")), device="cpu"))
 PROMPTS = [[1], [2], [3]]
 
 
@@ -70,7 +70,7 @@ def test_everyone_is_warmed_up_on_every_prompt_that_is_given() -> None:
         calls.append(ids)
         return took(1.0)
 
-    warmed_up(PAIR, [contender("ar", run)], PROMPTS, report=pytest.fail)
+    warmed_up(ENGINE, [contender("ar", run)], PROMPTS, report=pytest.fail)
     assert calls == PROMPTS
 
 
@@ -79,7 +79,7 @@ def test_drift_of_the_machine_does_not_reach_the_ratios() -> None:
     slowness = iter(1.01**step for step in range(1000))
     ar = contender("ar", lambda _: took(3.0 * next(slowness)))
     fast = contender("fast", lambda _: took(1.0 * next(slowness)))
-    samples = Samples(measured(PAIR, [ar, fast], [[1]] * 25, schedule(2, 25, repeats=9, seed=0)), [ar, fast])
+    samples = Samples(measured(ENGINE, [ar, fast], [[1]] * 25, schedule(2, 25, repeats=9, seed=0)), [ar, fast])
     ratio = samples.ratio("fast", "ar", seed=0)
     assert ratio is not None
     assert ratio.low is not None
@@ -95,8 +95,8 @@ def test_the_warm_up_is_no_sample(monkeypatch: pytest.MonkeyPatch) -> None:
         calls.append(ids)
         return took(100.0 if len(calls) == 1 else 1.0)
 
-    ready = warmed_up(PAIR, [contender("ar", run)], PROMPTS[:1], report=pytest.fail)
-    samples = list(measured(PAIR, ready, PROMPTS, schedule(1, 3, repeats=2, seed=0)))
+    ready = warmed_up(ENGINE, [contender("ar", run)], PROMPTS[:1], report=pytest.fail)
+    samples = list(measured(ENGINE, ready, PROMPTS, schedule(1, 3, repeats=2, seed=0)))
     assert len(calls) == 7
     assert calls[0] == [1]
     assert [sample.tally.decode_s for sample in samples] == [1.0] * 6
@@ -110,13 +110,13 @@ def refuses(_ids: list[int]) -> Tally:
 def test_a_foreign_contender_that_fails_is_left_out_and_named() -> None:
     told: list[str] = []
     both = [contender("ar", lambda _: took(1.0)), contender("generate static", refuses, foreign=True)]
-    assert [ready.name for ready in warmed_up(PAIR, both, PROMPTS[:1], told.append)] == ["ar"]
+    assert [ready.name for ready in warmed_up(ENGINE, both, PROMPTS[:1], told.append)] == ["ar"]
     assert told == ["generate static is left out: no static cache for this model"]
 
 
 def test_a_method_of_our_own_that_fails_fails_the_measurement() -> None:
     with pytest.raises(ValueError, match="no static cache"):
-        warmed_up(PAIR, [contender("ar", refuses)], PROMPTS[:1], report=pytest.fail)
+        warmed_up(ENGINE, [contender("ar", refuses)], PROMPTS[:1], report=pytest.fail)
 
 
 FULL = (torch.OutOfMemoryError(), MemoryError(), RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried"))
@@ -129,11 +129,11 @@ def test_full_memory_is_told_as_such(foreign: bool, error: Exception) -> None:  
         raise error
 
     with pytest.raises(DeviceError, match="memory of cpu is full; choose smaller models"):
-        warmed_up(PAIR, [contender("ar", overflow, foreign=foreign)], PROMPTS[:1], report=pytest.fail)
+        warmed_up(ENGINE, [contender("ar", overflow, foreign=foreign)], PROMPTS[:1], report=pytest.fail)
 
 
 def test_every_sample_has_its_peak_memory() -> None:
-    (sample,) = measured(PAIR, [contender("ar", lambda _: took(1.0))], [[1]], schedule(1, 1, repeats=1, seed=0))
+    (sample,) = measured(ENGINE, [contender("ar", lambda _: took(1.0))], [[1]], schedule(1, 1, repeats=1, seed=0))
     assert sample.tally.peak_bytes is not None
     assert sample.tally.peak_bytes > 10_000_000
 
@@ -150,7 +150,7 @@ def waits(monkeypatch: pytest.MonkeyPatch, *seconds: float | None) -> list[Sampl
     monkeypatch.setattr("decoder.bench.protocol.time.perf_counter", lambda: float(next(clock)))
     decode_s = iter(float(turn) for turn in range(1, 100))
     return list(
-        measured(PAIR, [contender("ar", lambda _: took(next(decode_s)))], [[1]], schedule(1, 1, repeats=1, seed=0))
+        measured(ENGINE, [contender("ar", lambda _: took(next(decode_s)))], [[1]], schedule(1, 1, repeats=1, seed=0))
     )
 
 

@@ -23,13 +23,13 @@ from decoder.bench.samples import Samples
 from decoder.bench.shapes import loaded_pair, random_pair, with_random_draft
 from decoder.bench.sizes import Size
 from decoder.bench.statistics import Estimate
-from decoder.bench.watched import Seen, WatchedPair, kv_bytes
+from decoder.bench.watched import Seen, WatchedEngine, kv_bytes
 from decoder.config import Linear, RunConfig
+from decoder.engine import Engine
 from decoder.errors import ConfigError
-from decoder.models.pair import Pair
-from decoder.session.host import TreeSession
+from decoder.session.host import HostSession
 from tests import tiny
-from tests.decoder.makers import Lab
+from tests.decoder.makers import Lab, host_session, with_pair
 
 CONFIG = RunConfig(max_new_tokens=6)
 SIZES = (Size(1, 2), Size(2, 4), Size(4, 8), Size(8, 64))
@@ -135,8 +135,8 @@ def test_the_peak_begins_anew_between_the_prompt_and_the_rounds(lab: Lab, monkey
         return call
 
     monkeypatch.setattr(sizes, "begin_peak", noted("peak", lambda _: None))
-    monkeypatch.setattr(TreeSession, "prefill", noted("prompt", TreeSession.prefill))
-    monkeypatch.setattr(TreeSession, "step", noted("round", TreeSession.step))
+    monkeypatch.setattr(HostSession, "prefill", noted("prompt", HostSession.prefill))
+    monkeypatch.setattr(HostSession, "step", noted("round", HostSession.step))
     pair = lab.loaded(lab.pair("neox"), "float32")
     for contender in sizes.contenders(RunConfig(max_new_tokens=1), [Size(2, 4)]):
         contender.run(pair, [1, 2, 3])
@@ -145,8 +145,8 @@ def test_the_peak_begins_anew_between_the_prompt_and_the_rounds(lab: Lab, monkey
 
 @pytest.mark.parametrize("family", ["neox", "gpt2"])
 def test_what_a_cache_takes_is_read_from_its_tensor_unused_rows_included(lab: Lab, family: str) -> None:
-    pair: Pair = lab.loaded(lab.pair(family), "float32")
-    session = TreeSession(pair, [1, 2, 3], RunConfig(max_new_tokens=20), Linear(4))
+    pair: Engine = lab.loaded(lab.pair(family), "float32")
+    session = host_session(pair, [1, 2, 3], 20, Linear(4))
     session.prefill()
     before = kv_bytes(session)
     target = 2 * 4 * 2 * 32 * (3 + 20 + 1 + 4)
@@ -169,8 +169,8 @@ def test_a_plain_module_is_counted_as_well(lab: Lab) -> None:
 
 
 def test_a_text_that_is_read_needs_the_logits_of_its_last_row_alone(lab: Lab) -> None:
-    watched = WatchedPair(lab.loaded(lab.pair("neox"), "float32"))
-    watched.pair.draft.read(watched.pair.draft.new_cache(8), [1, 2, 3])
+    watched = WatchedEngine(lab.loaded(lab.pair("neox"), "float32"))
+    watched.engine.pair.draft.read(watched.engine.pair.draft.new_cache(8), [1, 2, 3])
     seen = watched.seen()
     assert seen is not None
     assert (seen.target, seen.draft) == (Work(), Work(calls=1, rows=3, looks=9, scored=1))
@@ -260,8 +260,8 @@ def test_loaded_models_are_measured_with_the_same_trees(lab: Lab, family: str) -
 
 
 def test_an_end_of_text_ends_no_rounds(lab: Lab) -> None:
-    def load(**_: Any) -> Pair:
-        return replace(with_random_draft(lab.loaded(lab.pair("neox"), "float32")), eos=frozenset(range(288)))
+    def load(**_: Any) -> Engine:
+        return with_pair(with_random_draft(lab.loaded(lab.pair("neox"), "float32")), eos=frozenset(range(288)))
 
     found = measure_rounds(OnRounds(load, (Size(1, 2),), (9,), CONFIG, repeats=1), lambda _: None).report
     assert {record.figures.rounds for record in found.samples} == {6}

@@ -13,7 +13,7 @@ from decoder.events import OTHER_LIMITS, Limit
 from decoder.race import limited_by
 from decoder.tree import TokenTree
 from decoder.tree_rules import least_probability
-from tests.decoder.makers import Lab, Played
+from tests.decoder.makers import Lab, Played, with_pair
 
 PROMPT = "The tree grows"
 FAR = 99
@@ -125,7 +125,7 @@ def test_every_round_of_a_method_with_a_tree_says_what_limited_it(lab: Lab) -> N
 
 def test_the_end_of_the_context_limits_the_last_trees(lab: Lab) -> None:
     pair = lab.loaded(lab.pair("neox"), "float32")
-    short = replace(pair, context=len(lab.prompt_tokens(lab.pair("neox"), PROMPT)) + 12)
+    short = with_pair(pair, context=len(lab.prompt_tokens(lab.pair("neox"), PROMPT)) + 12)
     config = RunConfig(("linear",), 12, linear=Linear(11))
     played = Played(list(decode(short, PROMPT, config)))
     assert played.rounds("linear")[0].limited_by == "k"

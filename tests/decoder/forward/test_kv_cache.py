@@ -58,8 +58,9 @@ def test_committed_keys_and_values_are_those_of_a_fresh_forward(
         known = text if method.name == "alg1" else text[:-1]
         right = fresh(lab.plain(pair.target, dtype), known)
         assert largest_error(session.target_cache.keys_values(), right) < TOLERANCE[dtype]
-        if session.drafter:
-            kept = session.drafter.cache.keys_values()
+        if method.name == "alg1" or session.proposer:
+            drafter = session.drafter if method.name == "alg1" else session.proposer.drafter
+            kept = drafter.cache.keys_values()
             assert kept.shape[3] in (len(text) - 1, len(text) - 2) or finished
             right = fresh(lab.plain(pair.draft, dtype), text[: kept.shape[3]])
             assert largest_error(kept, right) < TOLERANCE[dtype]

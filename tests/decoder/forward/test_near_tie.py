@@ -37,7 +37,7 @@ def layers(module: Any) -> list[Any]:
 @pytest.mark.parametrize("family", FAMILIES)
 def test_layer_by_layer_a_module_computes_what_a_copy_in_float32_does(lab: Lab, family: str, dtype: str) -> None:
     pair = lab.pair(family)
-    module = lab.loaded(pair, dtype).target.module
+    module = lab.loaded(pair, dtype).pair.target.module
     prefix = lab.prompt_tokens(pair, PROMPT)
     with torch.inference_mode(), in_float32_by_layer(module, CPU):
         found = module(torch.tensor([prefix])).logits[0]
@@ -47,7 +47,7 @@ def test_layer_by_layer_a_module_computes_what_a_copy_in_float32_does(lab: Lab, 
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_no_more_than_one_layer_is_in_float32_and_each_has_its_own_weights_back(lab: Lab, family: str) -> None:
-    module = copy.deepcopy(lab.loaded(lab.pair(family), "bfloat16").target.module)
+    module = copy.deepcopy(lab.loaded(lab.pair(family), "bfloat16").pair.target.module)
     before, wide = list(module.named_parameters()), list[int]()
 
     def count(*_: object) -> None:
@@ -64,7 +64,7 @@ def test_no_more_than_one_layer_is_in_float32_and_each_has_its_own_weights_back(
 
 
 def test_a_layer_that_fails_has_its_own_weights_back(lab: Lab) -> None:
-    module = copy.deepcopy(lab.loaded(lab.pair("neox"), "bfloat16").target.module)
+    module = copy.deepcopy(lab.loaded(lab.pair("neox"), "bfloat16").pair.target.module)
     before = dict(module.named_parameters())
 
     class Broken(nn.Module):
@@ -80,7 +80,7 @@ def test_a_layer_that_fails_has_its_own_weights_back(lab: Lab) -> None:
 @pytest.mark.parametrize("family", FAMILIES)
 def test_layers_are_scored_on_another_device_with_all_that_is_theirs(lab: Lab, family: str) -> None:
     """Whatever stayed where it was would meet tensors of the other device there."""
-    module = copy.deepcopy(lab.loaded(lab.pair(family), "bfloat16").target.module)
+    module = copy.deepcopy(lab.loaded(lab.pair(family), "bfloat16").pair.target.module)
     with torch.inference_mode(), in_float32_by_layer(module, ELSEWHERE):
         found = module(input_ids=torch.tensor([[1, 2, 3]], device=ELSEWHERE)).logits
     assert (found.device, found.dtype) == (ELSEWHERE, torch.float32)
@@ -115,7 +115,7 @@ def test_a_long_text_is_judged_chunk_by_chunk_as_it_is_in_one(
     lab: Lab, family: str, monkeypatch: pytest.MonkeyPatch, *, by_module: bool
 ) -> None:
     pair = lab.pair(family)
-    model, prefix = lab.loaded(pair, "bfloat16").target, lab.prompt_tokens(pair, PROMPT)
+    model, prefix = lab.loaded(pair, "bfloat16").pair.target, lab.prompt_tokens(pair, PROMPT)
     assert len(prefix) > 16
     order = scores(model.module, prefix)[-1].argsort().tolist()
     rivals = [(order[0], order[-1]), (order[-1], order[-2]), (order[3], order[4])]
@@ -151,7 +151,7 @@ class Loads:
 
 @pytest.fixture
 def loads(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> Loads:
-    model = copy.copy(lab.loaded(lab.pair("neox"), "bfloat16").target)
+    model = copy.copy(lab.loaded(lab.pair("neox"), "bfloat16").pair.target)
     found = Loads(model, monkeypatch)
     right = neartie._by_module
     monkeypatch.setattr(neartie, "_by_module", lambda module, prefix, _, *each: right(module, prefix, CPU, *each))
@@ -231,7 +231,7 @@ def test_where_no_memory_suffices_that_is_told_in_one_line(loads: Loads, monkeyp
 
 
 def test_a_held_module_is_used_as_it_is(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    model = lab.loaded(lab.pair("gpt2"), "bfloat16").target
+    model = lab.loaded(lab.pair("gpt2"), "bfloat16").pair.target
     monkeypatch.setattr(LanguageModel, "loaded", lambda *_: pytest.fail("it is held"))
     judged(model, [1, 2, 3], (4, 5), by_module=True)
 
@@ -249,4 +249,4 @@ def test_all_differences_of_a_run_share_one_judge(lab: Lab, monkeypatch: pytest.
     config = RunConfig(("dynatree", "ar", "linear", "hf"), 48, dynatree=DynaTree())
     (summary,) = (event for event in decode(pair, "The tree grows", config) if isinstance(event, Summary))
     assert sum(figures.near_tie is True for figures in summary.methods.values()) > 1
-    assert made == [pair.target]
+    assert made == [pair.pair.target]

@@ -26,7 +26,7 @@ def test_the_prompt_is_fed_as_the_template_wraps_it(lab: Lab) -> None:
 
 
 def test_the_prompt_that_is_told_says_what_its_tokens_say(lab: Lab) -> None:
-    run, tokenizer = run_event(lab, "Äöü 🌳 {{ 1 }}", chat=True), lab.loaded(lab.pair("chat"), "float32").tokenizer
+    run, tokenizer = run_event(lab, "Äöü 🌳 {{ 1 }}", chat=True), lab.loaded(lab.pair("chat"), "float32").pair.tokenizer
     assert tokenizer.decode(run.prompt_tokens) == run.prompt
     assert tokenizer(run.prompt, add_special_tokens=False).input_ids == run.prompt_tokens
 

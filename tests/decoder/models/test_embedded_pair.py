@@ -11,16 +11,16 @@ from transformers import AutoConfig, GenerationConfig
 
 from decoder import RunConfig, decode, load_pair
 from decoder.config import PRESETS
+from decoder.engine import Engine
 from decoder.events import Figures, Summary
 from decoder.models.checkpoints import EMBEDDED, EMBEDDED_DRAFT, EMBEDDED_TARGET
-from decoder.models.pair import Pair
 from decoder.training.measure import measure
 
 PROMPT = "The old man put down his lantern and looked at the boy for a long time without speaking. At last he said,"
 
 
 @pytest.fixture(scope="module")
-def pair() -> Pair:
+def pair() -> Engine:
     return load_pair(dtype="float32", device="cpu")
 
 
@@ -42,7 +42,7 @@ def two_threads() -> Iterator[None]:
     torch.set_num_threads(before)
 
 
-def summary(pair: Pair, prompt: str, config: RunConfig) -> dict[str, Figures]:
+def summary(pair: Engine, prompt: str, config: RunConfig) -> dict[str, Figures]:
     return next(event.methods for event in decode(pair, prompt, config) if isinstance(event, Summary))
 
 
@@ -61,13 +61,13 @@ def test_the_card_tells_how_the_pair_was_made_and_what_it_is_worth() -> None:
         assert fact in card
 
 
-def test_every_method_writes_the_same_text_in_float32(pair: Pair) -> None:
+def test_every_method_writes_the_same_text_in_float32(pair: Engine) -> None:
     methods = ("ar", "dynatree", "linear", "fixed", "alg1", "hf")
     figures = summary(pair, PROMPT, RunConfig(methods, max_new_tokens=64))
     assert all(figures[name].identical_to_ar for name in methods)
 
 
-def test_speculation_saves_target_passes(pair: Pair) -> None:
+def test_speculation_saves_target_passes(pair: Engine) -> None:
     config = RunConfig(("dynatree",), max_new_tokens=64, dynatree=PRESETS["paper"])
     figures = summary(pair, PROMPT, config)["dynatree"]
     assert figures.tokens_per_round is not None
@@ -84,7 +84,7 @@ def test_the_target_predicts_and_the_draft_agrees_on_unseen_books(held_out: list
 
 @pytest.mark.shared
 @pytest.mark.usefixtures("two_threads")
-def test_dynatree_commits_several_tokens_a_round_on_unseen_books(pair: Pair, held_out: list[Path]) -> None:
+def test_dynatree_commits_several_tokens_a_round_on_unseen_books(pair: Engine, held_out: list[Path]) -> None:
     config = RunConfig(("dynatree",), max_new_tokens=256, dynatree=PRESETS["paper"])
     opened = [text.read_text(encoding="utf-8")[:1000] for text in held_out]
     rates = [summary(pair, prompt, config)["dynatree"].tokens_per_round for prompt in opened]

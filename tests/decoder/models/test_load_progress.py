@@ -39,7 +39,7 @@ def test_the_share_of_the_weights_is_told_for_each_model(lab: Lab) -> None:
 
 def test_a_download_is_told_by_what_has_come_since_it_began(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reading, "_EVERY_S", 0.01)
-    monkeypatch.setattr(reading, "HF_HUB_CACHE", str(tmp_path))
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
     blobs = tmp_path / "models--owner--model" / "blobs"
     blobs.mkdir(parents=True)
     (blobs / "earlier").write_bytes(bytes(7_000_000))
@@ -49,7 +49,7 @@ def test_a_download_is_told_by_what_has_come_since_it_began(tmp_path: Path, monk
         told.append(progress)
         heard.set()
 
-    with reading.reading(HUB_ID, tell):
+    with reading.downloading(HUB_ID, tell):
         for size in (3_000_000, 5_000_000):
             heard.clear()
             (blobs / "abc.incomplete").write_bytes(bytes(size))
@@ -64,6 +64,6 @@ def test_a_folder_is_no_download(tmp_path: Path) -> None:
 def test_bars_are_as_before_when_it_is_over() -> None:
     from transformers.utils import logging  # noqa: PLC0415 - only this test looks at it
 
-    with pytest.raises(RuntimeError), reading.reading(HUB_ID, print):
+    with pytest.raises(RuntimeError), reading.downloading(HUB_ID, print):
         raise RuntimeError
     assert logging._tqdm_hook is None

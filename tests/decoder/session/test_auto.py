@@ -8,17 +8,17 @@ from dataclasses import replace
 import pytest
 
 from decoder import RunConfig, decode
-from decoder.analysis.tree_levels import depths
 from decoder.config import Auto
 from decoder.draft.model_drafter import Drafter
+from decoder.draft.model_proposer import HEARD
 from decoder.draft.tree_size.acceptance_model import Calibration
 from decoder.draft.tree_size.controller import PLAIN_EVERY, NodeBudget
 from decoder.draft.tree_size.cost_model import Costs, Curve
 from decoder.draft.tree_size.cost_profile import measured
 from decoder.draft.tree_size.loss_limit import PATIENCE
-from decoder.models.pair import Pair
-from decoder.session.host import HEARD
-from tests.decoder.makers import Lab, Played
+from decoder.engine import Engine
+from decoder.tree import depths
+from tests.decoder.makers import Lab, Played, with_pair
 from tests.tiny import FAMILIES
 
 PROMPT = "The tree grows"
@@ -29,10 +29,10 @@ DEAR = Costs(Curve({1: 1e-9}), Curve({1: 1.0}), Curve({1: 1.0}), Curve({1: 1.0, 
 """Drafting costs more than anything can bring."""
 
 
-def priced(pair: Pair, costs: Costs) -> Pair:
+def priced(pair: Engine, costs: Costs) -> Engine:
     """The pair as if these costs had been measured; learnt from by this test alone."""
     own = Costs(*(Curve(dict(enumerate(curve.by_rows()[1:], 1))) for curve in vars(costs).values()))
-    return replace(pair, costs={1 << power: own for power in range(12)}, calibration=Calibration())
+    return replace(pair, costs={1 << power: own for power in range(12)}, acceptance=Calibration())
 
 
 def some_costs(luck: random.Random) -> Costs:
@@ -59,7 +59,7 @@ def some_rules(luck: random.Random) -> Auto:
     )
 
 
-def play(pair: Pair, rules: Auto, limit: int = 32) -> Played:
+def play(pair: Engine, rules: Auto, limit: int = 32) -> Played:
     return Played(list(decode(pair, PROMPT, RunConfig(("auto",), limit, auto=rules))))
 
 
@@ -134,17 +134,17 @@ def test_rounds_without_a_draft_leave_history_alone(lab: Lab) -> None:
 def test_costs_are_measured_once_for_texts_of_about_one_length(lab: Lab) -> None:
     pair = replace(lab.loaded(lab.pair("neox"), "float32"), costs={})
     started = time.perf_counter()
-    short = measured(pair, 20)
+    short = pair.costs_of(20)
     # A second on an idle machine.
     assert time.perf_counter() - started < 10
-    assert measured(pair, 30) is short
-    assert measured(pair, 100) is not short
+    assert pair.costs_of(30) is short
+    assert pair.costs_of(100) is not short
 
 
 def test_every_cost_that_is_measured_is_above_zero(lab: Lab) -> None:
     pair = replace(lab.loaded(lab.pair("neox"), "float32"), costs={})
-    for rows in (1, pair.context):
-        found = measured(pair, rows)
+    for rows in (1, pair.pair.context):
+        found = measured(pair.pair, rows)
         assert all(seconds > 0 for curve in vars(found).values() for seconds in curve.by_rows()[1:])
 
 
@@ -160,7 +160,7 @@ def test_a_silent_draft_is_judged_by_what_it_would_have_guessed_for_the_latest_t
     monkeypatch.setattr(NodeBudget, "hear", hear)
     monkeypatch.setattr("decoder.draft.tree_size.loss_limit.Credit._least_patience", missed)
     pair = priced(lab.loaded(lab.pair("neox"), "float64"), DEAR)
-    text = play(replace(pair, draft=pair.target), WIDE, missed + 1).tokens("auto")
+    text = play(with_pair(pair, draft=pair.pair.target), WIDE, missed + 1).tokens("auto")
     guessed, chosen = heard[0]
     assert guessed == chosen
     assert chosen == text[max(0, missed - HEARD) : missed - 1]
@@ -170,7 +170,7 @@ def test_a_draft_that_caught_up_in_two_passes_guesses_as_in_one(lab: Lab) -> Non
     pair = lab.loaded(lab.pair("neox"), "float64")
     text, found = [5, 9, 2, 7, 7, 3, 8, 1], list[list[list[int]]]()
     for latest in (3, 8):
-        drafter = Drafter(pair.draft, pair.vocabulary, 20)
+        drafter = Drafter(pair.pair.draft, pair.pair.vocabulary, 20)
         drafter.read(text[:2])
         found.append([guess.tokens for guess in drafter.catch_up_aloud(text, 2, latest)])
         assert drafter.cache.length == len(text)

@@ -18,11 +18,12 @@ from decoder.device import Stopwatch
 from decoder.draft.tree_size import loss_limit as credit
 from decoder.draft.tree_size.acceptance_model import Calibration
 from decoder.draft.tree_size.cost_model import Costs, Curve
+from decoder.engine import Engine
 from decoder.forward.language_model import LanguageModel
 from decoder.loading import load_pair
 from decoder.methods import METHODS
-from decoder.models.pair import Pair
 from decoder.session import host as engine
+from tests.decoder.makers import with_pair
 
 Prices = Mapping[int, float]
 """Seconds by rows."""
@@ -81,24 +82,25 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
 
 
 @pytest.fixture(scope="module")
-def loaded() -> Pair:
+def loaded() -> Engine:
     return load_pair(device="cpu", dtype="float32")
 
 
-def priced(pair: Pair, world: World) -> Pair:
+def priced(pair: Engine, world: World) -> Engine:
     """The pair in this world, which knows what calls cost and nothing of its draft."""
     known = Costs(Curve({1: 1.0}), Curve(READING), Curve(LEVEL), Curve(TARGET), Curve({1: DRAFTED_ROUND}))
-    target = cast("LanguageModel", Priced(pair.target, world, TARGET, READING))
-    draft = cast("LanguageModel", Priced(pair.draft, world, LEVEL, READING))
+    target = cast("LanguageModel", Priced(pair.pair.target, world, TARGET, READING))
+    draft = cast("LanguageModel", Priced(pair.pair.draft, world, LEVEL, READING))
     costs = {1 << power: known for power in range(13)}
-    return replace(pair, target=target, draft=draft, eos=frozenset(), costs=costs, calibration=Calibration())
+    fresh = replace(pair, costs=costs, acceptance=Calibration())
+    return with_pair(fresh, target=target, draft=draft, eos=frozenset())
 
 
-def rates(pair: Pair, world: World) -> Iterator[float]:
+def rates(pair: Engine, world: World) -> Iterator[float]:
     """Tokens a second on one text after another, over those of ar; what one tells of the draft serves the next."""
     for prompt in PROMPTS:
         config = RunConfig(max_new_tokens=TOKENS)
-        session = METHODS["auto"].open(pair, pair.tokenizer(prompt).input_ids, config)
+        session = METHODS["auto"].open(pair, pair.pair.tokenizer(prompt).input_ids, config)
         session.prefill()
         start, finished = world.seconds, None
         while not finished:
@@ -108,19 +110,19 @@ def rates(pair: Pair, world: World) -> Iterator[float]:
         yield TOKENS * (1 + ROUND) / (world.seconds - start)
 
 
-def test_a_draft_that_disagrees_everywhere_costs_at_most_three_per_cent(loaded: Pair, world: World) -> None:
+def test_a_draft_that_disagrees_everywhere_costs_at_most_three_per_cent(loaded: Engine, world: World) -> None:
     assert min(rates(priced(with_random_draft(loaded), world), world)) > BAR
 
 
 @pytest.mark.parametrize("broken", ["CREDIT", "CREDIT_A_TOKEN"])
 def test_that_would_not_hold_with_a_budget_that_stakes_more(
-    loaded: Pair, world: World, monkeypatch: pytest.MonkeyPatch, broken: str
+    loaded: Engine, world: World, monkeypatch: pytest.MonkeyPatch, broken: str
 ) -> None:
     monkeypatch.setattr(credit, broken, 10 * getattr(credit, broken))
     monkeypatch.setattr(credit, "MOST_CREDIT", 1000.0)
     assert next(rates(priced(with_random_draft(loaded), world), world)) < BAR
 
 
-def test_the_draft_that_was_trained_for_it_pays_in_the_same_world(loaded: Pair, world: World) -> None:
+def test_the_draft_that_was_trained_for_it_pays_in_the_same_world(loaded: Engine, world: World) -> None:
     """So the loss above is the draft's, and not this world's."""
     assert next(rates(priced(loaded, world), world)) > 1.2

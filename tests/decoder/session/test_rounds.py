@@ -17,13 +17,14 @@ from transformers import AutoTokenizer
 
 from decoder import DynaTree, Fixed, Linear, RunConfig, Steering, decode
 from decoder.analysis.metrics import fold
-from decoder.analysis.tree_levels import depths
+from decoder.draft.model_proposer import ModelProposer
 from decoder.errors import ConfigError, DeviceError, ModelError, PromptError
 from decoder.events import End, Event, Round, Run, Start, Summary, decode_line, encode
 from decoder.forward.near_tie import judged
 from decoder.knobs import MOST, KnobName
-from decoder.session.host import TreeSession
-from tests.decoder.makers import METHODS, Lab, Played
+from decoder.session.host import HostSession
+from decoder.tree import depths
+from tests.decoder.makers import METHODS, Lab, Played, host_session
 from tests.decoder.session.test_whole_rounds import check
 from tests.reference import simulate
 from tests.tiny import CONTEXT
@@ -148,7 +149,7 @@ def test_the_target_runs_once_a_round_and_twice_in_algorithm_1(played: Played, m
 @pytest.mark.parametrize("method", ["ar", *TREES])
 def test_the_forward_passes_told_are_those_that_were_run(lab: Lab, method: str) -> None:
     pair = lab.loaded(lab.pair("llama"), "float32")
-    with counted(pair.target) as target, counted(pair.draft) as draft:
+    with counted(pair.pair.target) as target, counted(pair.pair.draft) as draft:
         seen = (0, 0)
         for event in decode(pair, PROMPT, replace(CONFIG, methods=(method,))):
             if isinstance(event, Start):
@@ -191,7 +192,7 @@ def test_the_best_nodes_are_those_of_a_tree_that_grows_without_a_limit(lab: Lab,
     pair = lab.loaded(lab.pair("neox"), "float64")
     trees = []
     for rules in (tree, replace(tree, n_max=n_max)):
-        session = TreeSession(pair, lab.prompt_tokens(lab.pair("neox"), PROMPT), RunConfig(max_new_tokens=8), rules)
+        session = host_session(pair, lab.prompt_tokens(lab.pair("neox"), PROMPT), 8, rules)
         session.prefill()
         trees.append(session.step(()).tree)
     whole, best = trees
@@ -202,9 +203,9 @@ def test_the_best_nodes_are_those_of_a_tree_that_grows_without_a_limit(lab: Lab,
 def test_the_largest_rules_need_no_more_room_than_a_tree_has(lab: Lab) -> None:
     largest = DynaTree(d0=1, d_max=MOST, branching=(3, 3, 3), n_max=MOST, rho_stop=0, tau=0, selection="best")
     pair = lab.loaded(lab.pair("neox"), "float32")
-    session = TreeSession(pair, lab.prompt_tokens(lab.pair("neox"), PROMPT), RunConfig(max_new_tokens=8), largest)
-    assert session.drafter is not None
-    rows: Any = session.drafter.cache
+    session = host_session(pair, lab.prompt_tokens(lab.pair("neox"), PROMPT), 8, largest)
+    assert isinstance(session.proposer, ModelProposer)
+    rows: Any = session.proposer.drafter.cache
     assert rows.store.shape[3] < 2 * MOST
 
 
@@ -214,11 +215,11 @@ def test_a_tree_that_tries_more_than_it_keeps_finds_room(lab: Lab) -> None:
     config = RunConfig(("dynatree", "ar"), 20, dynatree=rules)
     played = lab.play(pair, "float64", PROMPT, config)
     assert played.tokens("dynatree") == played.tokens("ar")
-    session = TreeSession(lab.loaded(pair, "float64"), [1, 2, 3], RunConfig(max_new_tokens=8), rules)
+    session = host_session(lab.loaded(pair, "float64"), [1, 2, 3], 8, rules)
     session.prefill()
     session.step(())
-    assert session.drafter is not None
-    rows: Any = session.drafter.cache
+    assert isinstance(session.proposer, ModelProposer)
+    rows: Any = session.proposer.drafter.cache
     assert rows.store.shape[3] > 3 + 8 + 1 + 40
 
 
@@ -229,7 +230,7 @@ def test_a_full_memory_is_one_line_on_a_cpu_too(lab: Lab, error: Exception, monk
     def full(*_: Any) -> None:
         raise error
 
-    monkeypatch.setattr(TreeSession, "_reserve", full)
+    monkeypatch.setattr(HostSession, "_reserve", full)
     with pytest.raises(DeviceError, match="the memory of cpu is full; choose smaller models"):
         list(decode(lab.loaded(lab.pair("neox"), "float32"), PROMPT, RunConfig(("ar",), 4)))
 
@@ -581,7 +582,7 @@ def test_an_unknown_method_is_refused_with_the_known_ones(lab: Lab) -> None:
 
 def test_models_that_transformers_refuses_are_refused_in_one_line(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     pair = lab.loaded(lab.pair("neox"), "float64")
-    monkeypatch.setattr(type(pair.target.module), "_is_stateful", True)
+    monkeypatch.setattr(type(pair.pair.target.module), "_is_stateful", True)
     with pytest.raises(
         ModelError, match=r"hf does not run with target and draft: .*stateful.*; leave hf out of --m"
     ) as refusal:
@@ -606,7 +607,7 @@ def test_in_bfloat16_whatever_differs_is_a_near_tie(lab: Lab, name: str, prompt:
 
 @pytest.mark.parametrize("name", ["qwen3", "gpt2"])
 def test_a_near_tie_is_judged_by_the_scores_in_float32(lab: Lab, name: str) -> None:
-    model = lab.loaded(lab.pair(name), "bfloat16").target
+    model = lab.loaded(lab.pair(name), "bfloat16").pair.target
     prefix = lab.prompt_tokens(lab.pair(name), PROMPT)
     exact = lab.oracle(lab.pair(name), "float32").target_scores(tuple(prefix))
     order = sorted(range(len(exact)), key=exact.__getitem__)
@@ -620,7 +621,7 @@ def test_a_near_tie_is_judged_by_the_scores_in_float32(lab: Lab, name: str) -> N
 @pytest.mark.parametrize("name", ["neox", "llama"])
 @torch.inference_mode()
 def test_a_near_tie_is_within_the_error_of_the_forward_pass_that_wrote_the_text(lab: Lab, name: str) -> None:
-    model = lab.loaded(lab.pair(name), "bfloat16").target
+    model = lab.loaded(lab.pair(name), "bfloat16").pair.target
     prefix = lab.prompt_tokens(lab.pair(name), PROMPT)
     exact = copy.deepcopy(model.module).float()(torch.tensor([prefix])).logits[0]
     rows = range(len(prefix))
@@ -640,5 +641,5 @@ def test_the_gap_of_two_tokens_is_the_higher_float32_score_minus_the_other(lab: 
     prefix = lab.prompt_tokens(lab.pair("neox"), PROMPT)
     scores = lab.oracle(lab.pair("neox"), "float32").target_scores(tuple(prefix))
     first, second = (3, 250)[::order]
-    verdict = judged(lab.loaded(lab.pair("neox"), "float32").target, prefix, (first, second))
+    verdict = judged(lab.loaded(lab.pair("neox"), "float32").pair.target, prefix, (first, second))
     assert verdict.gap == pytest.approx(abs(scores[3] - scores[250]), abs=1e-4)

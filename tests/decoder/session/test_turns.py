@@ -8,13 +8,13 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from decoder import DynaTree, Fixed, Linear, RunConfig, Steering, decode
-from decoder.analysis.tree_levels import depths
 from decoder.config import Auto
 from decoder.errors import ConfigError
 from decoder.events import Event, Knob, Round
 from decoder.knobs import KnobName
 from decoder.methods import all_knobs
 from decoder.methods.dynatree import Selection
+from decoder.tree import depths
 from tests.decoder.makers import METHODS, Lab, Played
 from tests.decoder.session.test_whole_rounds import check
 from tests.reference import simulate

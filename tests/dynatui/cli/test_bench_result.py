@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from decoder.errors import ConfigError
-from dynatui.cli.bench_result import Measured, _append, told
-from dynatui.cli.streams import OutputError, ReaderLeftError
+from dynatui.cli.bench_result import Measured, _append, run_and_report
+from dynatui.terminal.streams import OutputError, ReaderLeftError
 
 DONE = Measured(table="a table\n", report={"rows": [1]}, interrupted=False)
 LINE = '{"rows":[1]}\n'
@@ -35,7 +35,7 @@ def measured(*signals: signal.Signals, done: Measured = DONE) -> Callable[[], Me
 def test_it_is_printed_and_one_line_is_added_to_the_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "kept.jsonl"
     path.write_text("before\n")
-    assert told(measured(), path) == 0
+    assert run_and_report(measured(), path) == 0
     assert capsys.readouterr().out == "a table\n"
     assert path.read_text() == f"before\n{LINE}"
 
@@ -46,14 +46,14 @@ def test_a_signal_that_stops_leaves_what_was_measured(
 ) -> None:
     partial = Measured(DONE.table, DONE.report, interrupted=True)
     before = signal.getsignal(number)
-    assert told(measured(number, number, done=partial), tmp_path / "kept.jsonl") == 130
+    assert run_and_report(measured(number, number, done=partial), tmp_path / "kept.jsonl") == 130
     assert capsys.readouterr().out == "a table\n"
     assert (tmp_path / "kept.jsonl").read_text() == LINE
     assert signal.getsignal(number) is before
 
 
 def test_a_third_signal_ends_the_telling_too(capsys: pytest.CaptureFixture[str]) -> None:
-    assert told(measured(signal.SIGINT, signal.SIGTERM, signal.SIGINT), None) == 130
+    assert run_and_report(measured(signal.SIGINT, signal.SIGTERM, signal.SIGINT), None) == 130
     captured = capsys.readouterr()
     assert (captured.out, captured.err) == (
         "",
@@ -64,7 +64,7 @@ def test_a_third_signal_ends_the_telling_too(capsys: pytest.CaptureFixture[str])
 def test_a_signal_that_was_ignored_stays_so(tmp_path: Path) -> None:
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
-        assert told(measured(signal.SIGHUP), tmp_path / "kept.jsonl") == 0
+        assert run_and_report(measured(signal.SIGHUP), tmp_path / "kept.jsonl") == 0
     finally:
         signal.signal(signal.SIGHUP, before)
 
@@ -89,26 +89,26 @@ def test_what_cannot_be_printed_is_kept(
 ) -> None:
     monkeypatch.setattr("sys.stdout", Broken(error))
     with pytest.raises(told_as):
-        told(measured(), tmp_path / "kept.jsonl")
+        run_and_report(measured(), tmp_path / "kept.jsonl")
     assert (tmp_path / "kept.jsonl").read_text() == LINE
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
 def test_what_cannot_be_kept_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(ConfigError, match="cannot write /dev/full: No space left on device; let --json name another"):
-        told(measured(), Path("/dev/full"))
+        run_and_report(measured(), Path("/dev/full"))
     assert capsys.readouterr().out == "a table\n"
 
 
 def test_a_file_that_cannot_be_written_is_refused_before_anything_is_measured(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="Is a directory"):
-        told(lambda: pytest.fail("this takes minutes"), tmp_path)
+        run_and_report(lambda: pytest.fail("this takes minutes"), tmp_path)
 
 
 def test_a_pipe_that_nobody_reads_is_refused_before_anything_is_measured(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(ConfigError, match=r"cannot write .*pipe"):
-        told(lambda: pytest.fail("this takes minutes"), tmp_path / "pipe")
+        run_and_report(lambda: pytest.fail("this takes minutes"), tmp_path / "pipe")
 
 
 def test_of_a_line_that_does_not_fit_nothing_is_kept(tmp_path: Path) -> None:

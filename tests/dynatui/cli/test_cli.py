@@ -7,11 +7,9 @@ import shutil
 import signal
 import sys
 import threading
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TypeAlias
 
 import pytest
 
@@ -20,77 +18,18 @@ from decoder.config import PRESETS, Auto, DynaTree, Fixed, Linear, RunConfig
 from decoder.errors import DeviceError
 from decoder.events import Event
 from dynatui.cli import main as cli
-from dynatui.cli import streams
-from dynatui.cli.streams import ReaderLeftError
-from dynatui.keep.recording import Recorder
 from dynatui.prompts import load
+from dynatui.record.recording import Recorder
 from dynatui.session import Models, Session, View
+from dynatui.terminal.streams import ReaderLeftError
+from tests.dynatui.cli.fake_screen import FakeScreen
 from tests.dynatui.fake_engine import FakeEngine, story
-
-Recording: TypeAlias = tuple[Path, Iterable[list[Event]]]
-
-
-@dataclass
-class FakeScreen:
-    """Stands for `dynatui.screen.show`, and remembers what it was to show."""
-
-    sessions: list[Session] = field(default_factory=list)
-    replays: list[tuple[list[list[Event]], View]] = field(default_factory=list)
-    followed: list[tuple[Path, View]] = field(default_factory=list)
-    compared: list[tuple[Recording, Recording, View]] = field(default_factory=list)
-
-    def watch(self, session: Session) -> int:
-        self.sessions.append(session)
-        return 0
-
-    def replay(self, runs: Iterable[list[Event]], view: View) -> int:
-        self.replays.append((list(runs), view))
-        return 0
-
-    def follow(self, path: Path, view: View) -> int:
-        self.followed.append((path, view))
-        return 0
-
-    def side_by_side(self, left: Recording, right: Recording, view: View) -> int:
-        left, right = ((path, list(runs)) for path, runs in (left, right))
-        self.compared.append((left, right, view))
-        return 0
 
 
 @pytest.fixture(autouse=True)
 def _plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("NO_COLOR", raising=False)
     monkeypatch.setenv("TERM", "xterm-256color")
-
-
-@pytest.fixture
-def engine(monkeypatch: pytest.MonkeyPatch) -> FakeEngine:
-    """The engine that a run without a screen uses."""
-    fake = FakeEngine()
-    monkeypatch.setitem(vars(decoder), "load_pair", fake.load_pair)  # setattr would import the real ones first
-    monkeypatch.setitem(vars(decoder), "decode", fake.decode)
-    return fake
-
-
-@pytest.fixture
-def screen(monkeypatch: pytest.MonkeyPatch) -> FakeScreen:
-    """A terminal with a screen that draws nothing."""
-    fake = FakeScreen()
-    monkeypatch.setattr(streams, "can_show_screen", lambda: True)
-    app = SimpleNamespace(watch=fake.watch, replay=fake.replay, follow=fake.follow)
-    monkeypatch.setitem(sys.modules, "dynatui.screen.show", app)
-    monkeypatch.setitem(sys.modules, "dynatui.screen.compare", SimpleNamespace(side_by_side=fake.side_by_side))
-    return fake
-
-
-@pytest.fixture
-def recorded(tmp_path: Path) -> Path:
-    """A recording of one run."""
-    path = tmp_path / "run.jsonl"
-    with Recorder(path) as recorder:
-        for event in story():
-            recorder.write(event)
-    return path
 
 
 def asked(screen: FakeScreen, *arguments: str) -> Session:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from decoder.events import End, Round, Summary
-from dynatui.keep.runs import read
+from dynatui.record.reader import read
 from tests.tiny import TinyPair, kindred_pair
 
 PROGRAM = str(Path(sys.executable).with_name("dynatui"))

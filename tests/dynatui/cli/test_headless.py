@@ -13,13 +13,12 @@ from msgspec import structs
 from decoder.config import RunConfig
 from decoder.errors import DeviceError, PairError, RecordingError
 from decoder.events import End, Event, Figures, Run, Summary
-from decoder.session.cuda_graph.pass_sizes import of_run
 from decoder.session.steering import Steering
 from dynatui.cli import headless
-from dynatui.cli.streams import OutputError, ReaderLeftError
-from dynatui.cli.transcript import Transcript, table
-from dynatui.keep.runs import read
+from dynatui.record.reader import read
+from dynatui.record.transcript import Transcript, table
 from dynatui.session import Models, Session, View
+from dynatui.terminal.streams import OutputError, ReaderLeftError
 from tests.dynatui.fake_engine import FakeEngine, round_, run, story
 
 TWO_METHODS = RunConfig(methods=("dynatree", "ar"))
@@ -44,7 +43,7 @@ class Failing(io.StringIO):
         raise self.error
 
 
-class Desk:
+class CapturedRun:
     """A transcript with its two streams at hand."""
 
     def __init__(self, out: io.StringIO | None = None, *, as_json: bool = False) -> None:
@@ -84,17 +83,17 @@ def fail_with(error: BaseException) -> Callable[[Steering], None]:
 
 
 def test_the_text_of_the_first_method_is_the_output() -> None:
-    desk = Desk()
-    assert desk.run(FakeEngine(), Session(("Tell",), config=TWO_METHODS)) == 0
-    assert desk.out.getvalue() == "Once upon a time\n"
+    captured = CapturedRun()
+    assert captured.run(FakeEngine(), Session(("Tell",), config=TWO_METHODS)) == 0
+    assert captured.out.getvalue() == "Once upon a time\n"
 
 
 def test_every_prompt_is_decoded_once_in_order() -> None:
-    desk, engine = Desk(), FakeEngine()
-    desk.run(engine, Session(("one", "two"), config=TWO_METHODS))
+    captured, engine = CapturedRun(), FakeEngine()
+    captured.run(engine, Session(("one", "two"), config=TWO_METHODS))
     assert engine.prompts == ["one", "two"]
-    assert desk.out.getvalue() == "Once upon a time\n" * 2
-    assert "prompt 2 of 2" in desk.err.getvalue()
+    assert captured.out.getvalue() == "Once upon a time\n" * 2
+    assert "prompt 2 of 2" in captured.err.getvalue()
 
 
 def test_the_engine_gets_what_was_asked_for() -> None:
@@ -102,36 +101,36 @@ def test_the_engine_gets_what_was_asked_for() -> None:
     session = Session(
         ("x",), Models("t", "d", "cpu", "float32", exact=True, compiled=True), TWO_METHODS, view=View(speed=0.5)
     )
-    Desk().run(engine, session)
+    CapturedRun().run(engine, session)
     assert engine.pairs == [("t", "d", "cpu", "float32", True, True)]
-    assert engine.passes == [of_run(TWO_METHODS)]
+    assert engine.runs == [TWO_METHODS]
     assert engine.configs == [TWO_METHODS]
     assert engine.speeds == [0.5]
 
 
 @pytest.mark.parametrize("as_json", [False, True])
 def test_which_way_rounds_are_decoded_is_told_with_the_reason(*, as_json: bool) -> None:
-    desk = Desk(as_json=as_json)
+    captured = CapturedRun(as_json=as_json)
     events = story("one")
     assert isinstance(events[0], Run)
     events[0] = structs.replace(events[0], path="host", path_reason="it does not run")
-    headless.replay(events, Transcript(desk.out, desk.err, as_json=as_json))
-    assert "\nrounds: host, it does not run\n" in desk.err.getvalue()
+    headless.replay(events, Transcript(captured.out, captured.err, as_json=as_json))
+    assert "\nrounds: host, it does not run\n" in captured.err.getvalue()
     if as_json:
-        (found,) = desk.objects()
+        (found,) = captured.objects()
         assert (found["path"], found["path_reason"]) == ("host", "it does not run")
 
 
 def test_an_old_recording_says_nothing_of_that() -> None:
-    desk = Desk()
-    headless.replay(story("one"), Transcript(desk.out, desk.err, as_json=False))
-    assert "rounds:" not in desk.err.getvalue()
+    captured = CapturedRun()
+    headless.replay(story("one"), Transcript(captured.out, captured.err, as_json=False))
+    assert "rounds:" not in captured.err.getvalue()
 
 
 def test_a_run_closes_with_a_table_of_all_methods() -> None:
-    desk = Desk()
-    desk.run(FakeEngine(), Session(("Tell",), config=TWO_METHODS))
-    *_, head, first, second = desk.err.getvalue().splitlines()
+    captured = CapturedRun()
+    captured.run(FakeEngine(), Session(("Tell",), config=TWO_METHODS))
+    *_, head, first, second = captured.err.getvalue().splitlines()
     assert head.split()[:3] == ["method", "committed", "rounds"]
     assert first.split()[:4] == ["dynatree", "8", "4", "2.00"]
     assert second.startswith("ar ")
@@ -145,9 +144,9 @@ def test_the_table_is_aligned_and_says_what_is_unknown() -> None:
 
 
 def test_json_has_one_object_a_prompt_with_the_keys_of_the_contract() -> None:
-    desk = Desk(as_json=True)
-    desk.run(FakeEngine(), Session(("one", "two"), config=TWO_METHODS))
-    first, second = desk.objects()
+    captured = CapturedRun(as_json=True)
+    captured.run(FakeEngine(), Session(("one", "two"), config=TWO_METHODS))
+    first, second = captured.objects()
     told = ["prompt", "text", "target", "draft", "device", "dtype", "exact", "path", "path_reason", "methods"]
     assert list(first) == told
     assert (first["prompt"], second["prompt"]) == ("one", "two")
@@ -161,12 +160,12 @@ def test_json_has_one_object_a_prompt_with_the_keys_of_the_contract() -> None:
 
 def test_the_recording_holds_every_event(tmp_path: Path) -> None:
     path = tmp_path / "run.jsonl"
-    Desk().run(FakeEngine(), Session(("one", "two"), config=TWO_METHODS, record=path))
+    CapturedRun().run(FakeEngine(), Session(("one", "two"), config=TWO_METHODS, record=path))
     assert read(path) == kept("one", 1, 2) + kept("two", 2, 2)
 
 
 def test_a_replay_prints_what_the_run_printed() -> None:
-    live, again = Desk(as_json=True), Desk(as_json=True)
+    live, again = CapturedRun(as_json=True), CapturedRun(as_json=True)
     live.run(FakeEngine(), Session(("one", "two"), config=TWO_METHODS))
     assert headless.replay(story("one") + story("two"), again.transcript) == 0
     assert again.out.getvalue() == live.out.getvalue()
@@ -174,28 +173,28 @@ def test_a_replay_prints_what_the_run_printed() -> None:
 
 @pytest.mark.parametrize("as_json", [False, True])
 def test_a_replay_shows_runs_that_broke_off(*, as_json: bool) -> None:
-    desk = Desk(as_json=as_json)
-    headless.replay(story("one")[:6] + story("two")[:8], desk.transcript)
-    said = [str(each["text"]) for each in desk.objects()] if as_json else desk.out.getvalue().splitlines()
+    captured = CapturedRun(as_json=as_json)
+    headless.replay(story("one")[:6] + story("two")[:8], captured.transcript)
+    said = [str(each["text"]) for each in captured.objects()] if as_json else captured.out.getvalue().splitlines()
     assert said == ["Once upon ", "Once upon a "]
 
 
 def test_a_replay_of_a_method_that_broke_off_is_done_all_the_same() -> None:
-    desk = Desk()
-    assert headless.replay([run(), End(method="ar", reason="error", error="boom")], desk.transcript) == 0
-    assert "ar broke off: boom" in desk.err.getvalue()
+    captured = CapturedRun()
+    assert headless.replay([run(), End(method="ar", reason="error", error="boom")], captured.transcript) == 0
+    assert "ar broke off: boom" in captured.err.getvalue()
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_ends_the_run_after_the_round_with_all_that_is_there(number: signal.Signals, tmp_path: Path) -> None:
-    desk, path = Desk(as_json=True), tmp_path / "run.jsonl"
+    captured, path = CapturedRun(as_json=True), tmp_path / "run.jsonl"
     engine = FakeEngine(before_event=at(5, lambda _: signal.raise_signal(number)))
-    assert desk.run(engine, Session(("one", "two"), config=TWO_METHODS, record=path)) == 130
-    assert [each["text"] for each in desk.objects()] == ["Once "]
+    assert captured.run(engine, Session(("one", "two"), config=TWO_METHODS, record=path)) == 130
+    assert [each["text"] for each in captured.objects()] == ["Once "]
     assert engine.prompts == ["one"]
     last = read(path)[-1]
     assert isinstance(last, Summary)
-    assert desk.err.getvalue().endswith("interrupted\n")
+    assert captured.err.getvalue().endswith("interrupted\n")
 
 
 def test_a_second_signal_interrupts_at_once_and_the_text_is_out(tmp_path: Path) -> None:
@@ -203,9 +202,11 @@ def test_a_second_signal_interrupts_at_once_and_the_text_is_out(tmp_path: Path) 
         signal.raise_signal(signal.SIGINT)
         signal.raise_signal(signal.SIGINT)
 
-    desk, path = Desk(), tmp_path / "run.jsonl"
-    assert desk.run(FakeEngine(before_event=at(5, twice)), Session(("one",), config=TWO_METHODS, record=path)) == 130
-    assert desk.out.getvalue() == "Once \n"
+    captured, path = CapturedRun(), tmp_path / "run.jsonl"
+    assert (
+        captured.run(FakeEngine(before_event=at(5, twice)), Session(("one",), config=TWO_METHODS, record=path)) == 130
+    )
+    assert captured.out.getvalue() == "Once \n"
     assert read(path) == kept("one")[:5]
 
 
@@ -220,7 +221,7 @@ def test_a_signal_while_models_load_interrupts() -> None:
             dtype: str,
             exact: bool,
             compiled: bool,
-            passes: object,
+            run: RunConfig,
             report: Callable[[str], None],
             progress: Callable[[str], None] = lambda _: None,
         ) -> str:
@@ -232,45 +233,45 @@ def test_a_signal_while_models_load_interrupts() -> None:
                 dtype=dtype,
                 exact=exact,
                 compiled=compiled,
-                passes=passes,
+                run=run,
                 report=report,
                 progress=progress,
             )
 
-    desk, engine = Desk(), Slow()
-    assert desk.run(engine, Session(("one",))) == 130
+    captured, engine = CapturedRun(), Slow()
+    assert captured.run(engine, Session(("one",))) == 130
     assert not engine.prompts
 
 
 def test_signals_do_afterwards_what_they_did_before() -> None:
-    before = [signal.getsignal(number) for number in headless.STOP_SIGNALS]
-    Desk().run(FakeEngine(), Session(("one",), config=TWO_METHODS))
-    assert [signal.getsignal(number) for number in headless.STOP_SIGNALS] == before
+    before = [signal.getsignal(number) for number in headless.INTERRUPTING]
+    CapturedRun().run(FakeEngine(), Session(("one",), config=TWO_METHODS))
+    assert [signal.getsignal(number) for number in headless.INTERRUPTING] == before
 
 
 def test_a_hangup_that_was_ignored_stays_ignored() -> None:
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
         engine = FakeEngine(before_event=at(5, lambda _: signal.raise_signal(signal.SIGHUP)))
-        assert Desk().run(engine, Session(("one",), config=TWO_METHODS)) == 0
+        assert CapturedRun().run(engine, Session(("one",), config=TWO_METHODS)) == 0
     finally:
         signal.signal(signal.SIGHUP, before)
 
 
 def test_an_error_midway_loses_nothing_that_was_there(tmp_path: Path) -> None:
-    desk, path = Desk(as_json=True), tmp_path / "run.jsonl"
+    captured, path = CapturedRun(as_json=True), tmp_path / "run.jsonl"
     engine = FakeEngine(before_event=at(6, fail_with(DeviceError("memory is full; give a smaller model"))))
     with pytest.raises(DeviceError):
-        desk.run(engine, Session(("one",), config=TWO_METHODS, record=path))
-    assert [each["text"] for each in desk.objects()] == ["Once upon "]
+        captured.run(engine, Session(("one",), config=TWO_METHODS, record=path))
+    assert [each["text"] for each in captured.objects()] == ["Once upon "]
     assert read(path) == kept("one")[:6]
 
 
 def test_a_pair_that_cannot_be_loaded_prints_nothing() -> None:
-    desk = Desk()
+    captured = CapturedRun()
     with pytest.raises(PairError):
-        desk.run(FakeEngine(load_error=PairError("these two do not fit")), Session(("one",)))
-    assert desk.out.getvalue() == ""
+        captured.run(FakeEngine(load_error=PairError("these two do not fit")), Session(("one",)))
+    assert captured.out.getvalue() == ""
 
 
 def test_a_method_that_breaks_off_is_named_and_the_run_counts_as_failed() -> None:
@@ -281,28 +282,30 @@ def test_a_method_that_breaks_off_is_named_and_the_run_counts_as_failed() -> Non
             yield End(method="ar", reason="error", error="out of memory")
             yield summary
 
-    desk = Desk()
-    assert desk.run(Breaking(), Session(("one",), config=TWO_METHODS)) == 3
-    assert "ar broke off: out of memory" in desk.err.getvalue()
+    captured = CapturedRun()
+    assert captured.run(Breaking(), Session(("one",), config=TWO_METHODS)) == 3
+    assert "ar broke off: out of memory" in captured.err.getvalue()
 
 
 def test_a_recording_that_cannot_be_opened_stops_before_models_load(tmp_path: Path) -> None:
     engine = FakeEngine()
     with pytest.raises(RecordingError):
-        Desk().run(engine, Session(("one",), record=tmp_path))
+        CapturedRun().run(engine, Session(("one",), record=tmp_path))
     assert not engine.pairs
 
 
 def test_a_reader_that_leaves_ends_the_run_quietly_with_a_whole_recording(tmp_path: Path) -> None:
     path = tmp_path / "run.jsonl"
     with pytest.raises(ReaderLeftError):
-        Desk(Failing(BrokenPipeError())).run(FakeEngine(), Session(("one",), config=TWO_METHODS, record=path))
+        CapturedRun(Failing(BrokenPipeError())).run(FakeEngine(), Session(("one",), config=TWO_METHODS, record=path))
     assert read(path) == kept("one")[:4]
 
 
 def test_an_output_that_takes_no_more_is_one_clear_error() -> None:
     with pytest.raises(OutputError, match="cannot write to standard output: No space left"):
-        Desk(Failing(OSError(28, "No space left on device"))).run(FakeEngine(), Session(("one",), config=TWO_METHODS))
+        CapturedRun(Failing(OSError(28, "No space left on device"))).run(
+            FakeEngine(), Session(("one",), config=TWO_METHODS)
+        )
 
 
 def test_progress_that_nobody_can_read_stops_nothing() -> None:
@@ -314,20 +317,20 @@ def test_progress_that_nobody_can_read_stops_nothing() -> None:
 
 @pytest.mark.parametrize("as_json", [False, True])
 def test_a_terminal_gets_no_control_code_from_a_model(*, as_json: bool) -> None:
-    desk = Desk(Terminal(), as_json=as_json)
-    headless.replay([run(HOSTILE), round_("dynatree", 0, HOSTILE)], desk.transcript)
-    shown = desk.out.getvalue() + desk.err.getvalue()
+    captured = CapturedRun(Terminal(), as_json=as_json)
+    headless.replay([run(HOSTILE), round_("dynatree", 0, HOSTILE)], captured.transcript)
+    shown = captured.out.getvalue() + captured.err.getvalue()
     assert not set(shown) & set("\x1b\x07\x9b\u202e")
 
 
 def test_a_pipe_gets_the_text_unchanged() -> None:
-    desk = Desk()
-    headless.replay([run(), round_("dynatree", 0, HOSTILE)], desk.transcript)
-    assert desk.out.getvalue() == HOSTILE + "\n"
+    captured = CapturedRun()
+    headless.replay([run(), round_("dynatree", 0, HOSTILE)], captured.transcript)
+    assert captured.out.getvalue() == HOSTILE + "\n"
 
 
 def test_progress_shows_no_control_code_wherever_it_goes() -> None:
-    desk = Desk()
+    captured = CapturedRun()
     strange = msgspec.structs.replace(run(), target=HOSTILE + "\n")
-    headless.replay([strange, End(method="ar", reason="error", error=HOSTILE)], desk.transcript)
-    assert not set(desk.err.getvalue()) & set("\x1b\x07\x9b\u202e")
+    headless.replay([strange, End(method="ar", reason="error", error=HOSTILE)], captured.transcript)
+    assert not set(captured.err.getvalue()) & set("\x1b\x07\x9b\u202e")

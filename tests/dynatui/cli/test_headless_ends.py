@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from dynatui.keep.runs import read
+from dynatui.record.reader import read
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs signals and pipes")
 
@@ -20,14 +20,14 @@ import sys
 from msgspec import structs
 from decoder.events import Round
 from dynatui.cli import main as cli
-from tests.dynatui.screen.tireless import Tireless
+from tests.dynatui.endless_engine import EndlessEngine
 def long(event):
     return structs.replace(event, text="x" * 1000) if isinstance(event, Round) else event
 class Engine:
     def load_pair(self, *_, **__):
         pass
     def decode(self, pair, prompt, config, steering):
-        return Tireless(pause_s=0.0, foreign=long).decode(prompt, config, steering)
+        return EndlessEngine(pause_s=0.0, foreign=long).decode(prompt, config, steering)
 cli.decoder = Engine()
 sys.exit(cli.main(["--headless", "--prompt", "x", "--record", sys.argv[1]]))
 """

@@ -8,10 +8,7 @@ from typer.core import TyperOption
 
 from decoder.errors import LONGEST_QUOTE, quoted, shortened, with_short_quotes
 from dynatui.cli import main as cli
-from tests.dynatui.cli.test_cli import engine
 from tests.dynatui.fake_engine import FakeEngine
-
-__all__ = ["engine"]  # a fixture
 
 SHORT = 500
 WORD, DIGITS, NULL = "x" * 5000, "7" * 5000, "a\0b"

@@ -12,9 +12,7 @@ from dynatui.cli import main as cli
 from dynatui.cli import settings
 from dynatui.keymap import KEYMAP
 from dynatui.session import Session, View
-from tests.dynatui.cli.test_cli import FakeScreen, recorded, screen
-
-__all__ = ["recorded", "screen"]  # fixtures
+from tests.dynatui.cli.fake_screen import FakeScreen
 
 Write = Callable[[str], Path]
 

@@ -8,8 +8,7 @@ import pytest
 
 from decoder.analysis.metrics import FIGURES
 from decoder.events import Figures
-from dynatui.cli.transcript import table
-from dynatui.fold.pin import Pin
+from dynatui.record.transcript import table
 from dynatui.render import (
     cards,
     curves,
@@ -22,16 +21,16 @@ from dynatui.render import (
     sliders,
     tree,
     versus,
-    whatif,
+    what_if,
     work,
 )
-from dynatui.render.ink import text_of
-from dynatui.screen.widgets.canvas import Painter
-from dynatui.sources.breaks import EXPLANATIONS, LABELS
-from tests.dynatui.render.odd_scenes import odd_scenes
-from tests.dynatui.render.scripted import lines, running
+from dynatui.screen.widgets.canvas import DrawPanel
+from dynatui.sources.breakpoints import EXPLANATIONS, LABELS
+from dynatui.state.ab_comparison import Pin
+from tests.dynatui.render.extreme_scenes import extreme_scenes
+from tests.dynatui.scripted_runs import lines, running, text_of
 
-PAINTERS: tuple[Painter, ...] = (
+PAINTERS: tuple[DrawPanel, ...] = (
     cards.cards,
     curves.acceptance,
     curves.depth,
@@ -44,7 +43,7 @@ PAINTERS: tuple[Painter, ...] = (
     race.race,
     sliders.knobs,
     tree.tree,
-    whatif.whatif,
+    what_if.whatif,
     work.work,
 )
 WIDTHS = (40, 60, 76, 120, 200)
@@ -55,7 +54,7 @@ UNNAMED = re.compile(r"(?i)(?<!depth )acceptance(?! rate| length)|(?<!depth )acc
 def drawn() -> Iterator[str]:
     """Every panel of every state in many sizes, and what is printed."""
     for painter in PAINTERS:
-        for scene in odd_scenes().values():
+        for scene in extreme_scenes().values():
             yield from (" ".join(lines(painter(scene, width, height))) for width in WIDTHS for height in (1, 8, 40))
     state = running().state
     yield from (" ".join(lines(versus.table((state, state), (width, 9)))) for width in WIDTHS)
@@ -71,7 +70,7 @@ def test_no_panel_speaks_of_acceptance_without_saying_of_what() -> None:
 
 @pytest.mark.parametrize("painter", [curves.acceptance, curves.trends])
 @pytest.mark.parametrize("width", range(40, 200, 8))
-def test_curves_name_the_rounds_that_they_are_means_of(painter: Painter, width: int) -> None:
+def test_curves_name_the_rounds_that_they_are_means_of(painter: DrawPanel, width: int) -> None:
     state = running().state
     for scene in (running(), replace(running(), pinned=Pin.of(state, state.watched))):
         assert "last 3" in lines(painter(scene, width, 8))[0]

@@ -11,16 +11,16 @@ from msgspec import structs
 from decoder.append_only import Grown
 from decoder.events import Knob
 from decoder.methods import all_knobs
-from dynatui.fold.lane import Curve
-from dynatui.fold.pin import Pin
 from dynatui.knobs import info
 from dynatui.render.chart import LONGEST_WINDOW, Axis, Flag, Line, Stroke, chart, window
 from dynatui.render.curves import acceptance, depth, looked_at, scale_of, trends
-from dynatui.render.ink import text_of
-from dynatui.render.scene import Place, Scale, Scene
-from dynatui.screen.widgets.canvas import Painter
+from dynatui.render.scene import Scale, Scene
+from dynatui.screen.widgets.canvas import DrawPanel
 from dynatui.session import Symbols
-from tests.dynatui.render.scripted import lines, run, running, state_of, tree_round
+from dynatui.state.ab_comparison import Pin
+from dynatui.state.lane import Curve
+from dynatui.state.viewpoint import Place
+from tests.dynatui.scripted_runs import lines, run, running, state_of, text_of, tree_round
 
 
 def curve_of(values: Sequence[float]) -> Curve:
@@ -146,7 +146,7 @@ def test_what_lies_behind_is_drawn_under_the_lines_of_the_run() -> None:
 
 
 @pytest.mark.parametrize("panel", [acceptance, depth])
-def test_looking_back_all_charts_show_where(panel: Painter) -> None:
+def test_looking_back_all_charts_show_where(panel: DrawPanel) -> None:
     back = replace(running(), place=Place(3, 6, live=False))
     assert any(ink == "cursor" for row in panel(back, 60, 10) for _, ink in row)
     assert not any(ink == "cursor" for row in panel(running(), 60, 10) for _, ink in row)
@@ -156,7 +156,7 @@ def test_looking_back_all_charts_show_where(panel: Painter) -> None:
 
 
 @pytest.mark.parametrize("panel", [acceptance, depth])
-def test_a_pinned_curve_stands_behind_and_is_named(panel: Painter) -> None:
+def test_a_pinned_curve_stands_behind_and_is_named(panel: DrawPanel) -> None:
     earlier = state_of([run(), *(tree_round(number, d0=2.0, tau_h=0.6) for number in range(20))])
     page = panel(replace(running(), pinned=Pin.of(earlier, "dynatree")), 76, 12)
     assert "  A ┄┄" in text_of(page[0])

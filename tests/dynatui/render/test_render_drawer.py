@@ -12,15 +12,14 @@ from msgspec import structs
 from decoder.config import Auto, DynaTree, RunConfig
 from decoder.events import Knob, Limit
 from decoder.knobs import KnobName
-from dynatui.fold.pin import Pin
-from dynatui.fold.state import RunState
 from dynatui.knobs import info, rules_in_force
 from dynatui.render import cards, drawer, sliders
-from dynatui.render.ink import text_of
 from dynatui.render.scene import Scene
 from dynatui.render.words import limited, limits, moved_back
-from tests.dynatui.render.odd_scenes import odd_scenes
-from tests.dynatui.render.scripted import lines, plain_round, run, running, state_of, tree_round
+from dynatui.state.ab_comparison import Pin
+from dynatui.state.run_state import RunState
+from tests.dynatui.render.extreme_scenes import extreme_scenes
+from tests.dynatui.scripted_runs import lines, plain_round, run, running, state_of, text_of, tree_round
 
 FULL = {
     "d0": 5.0,
@@ -212,14 +211,14 @@ def test_without_knobs_a_click_asks_for_nothing() -> None:
 
 @settings(max_examples=100, deadline=None)
 @given(
-    st.sampled_from(list(odd_scenes())),
+    st.sampled_from(list(extreme_scenes())),
     st.integers(1, 200),
     st.integers(1, 40),
     st.integers(-3, 210),
     st.integers(-3, 45),
 )
 def test_a_click_anywhere_in_any_scene_is_harmless(stage: str, width: int, height: int, x: int, y: int) -> None:
-    scene = odd_scenes()[stage]
+    scene = extreme_scenes()[stage]
     for hit in (sliders.hit, drawer.hit):
         found = hit(scene, width, height, x, y)
         assert found is None or RunConfig().turned(*found).knob(found[0]) >= 0

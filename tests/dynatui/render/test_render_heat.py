@@ -7,12 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from textual.theme import BUILTIN_THEMES
 
-from dynatui.fold.tokens import Token
 from dynatui.render.heat import HOT, inks, legend, time_edges
-from dynatui.render.ink import text_of
 from dynatui.render.palette import palette
 from dynatui.render.scene import HEATS, Heat, Scene
-from tests.dynatui.render.scripted import plain_round, run, running, state_of
+from dynatui.state.tokens import Token
+from tests.dynatui.scripted_runs import plain_round, run, running, state_of, text_of
 
 
 def token(probability: float | None = None, spent_s: float = 0.01, number: int = 0) -> Token:

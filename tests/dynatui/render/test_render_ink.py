@@ -6,22 +6,8 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from dynatui.clean import clean_line
-from dynatui.render.ink import (
-    Row,
-    bar,
-    best,
-    column,
-    fit,
-    fitting,
-    frame,
-    in_ascii,
-    short,
-    spread,
-    text_of,
-    trend,
-    width_of,
-)
-from tests.dynatui.render.scripted import lines
+from dynatui.render.ink import Row, bar, best, column, fit, fitting, frame, in_ascii, spread, trend, width_of
+from tests.dynatui.scripted_runs import lines, text_of
 
 
 @given(st.text(max_size=30), st.integers(0, 40))
@@ -82,11 +68,6 @@ def test_bars_and_trends_are_drawn_to_scale() -> None:
 
 def test_scales_survive_absurd_numbers() -> None:
     assert trend([1e308, -1e308, float("inf"), float("nan")], 4, 0.0, 0.0) == "▁▁▁▁"
-
-
-def test_figures_are_written_as_people_write_them() -> None:
-    figures = (0.714, 3.412, 664.4, 1234567.0, None, float("inf"))
-    assert [short(figure) for figure in figures] == [".71", "3.41", "664", "1.23e+06", "-", "-"]
 
 
 def test_in_ascii_nothing_else_is_left_of_our_own_signs() -> None:

@@ -7,11 +7,11 @@ from msgspec import structs
 
 from decoder.append_only import Grown
 from decoder.events import Event, Knobs
-from dynatui.fold.state import RunState
 from dynatui.render.inspect import inspect
 from dynatui.render.scene import Scene
-from tests.dynatui.render.odd import SIZES, is_drawn, scenes
-from tests.dynatui.render.scripted import lines, plain_round, run, running, state_of, story, tree_round
+from dynatui.state.run_state import RunState
+from tests.dynatui.render.generated_scenes import SIZES, is_drawn, scenes
+from tests.dynatui.scripted_runs import lines, plain_round, run, running, state_of, story, tree_round
 
 
 def told(state: RunState, cursor: int, size: tuple[int, int] = (76, 9)) -> dict[str, str]:

@@ -3,10 +3,10 @@
 from msgspec import structs
 
 from decoder.events import End, Event, Knob, Summary
-from dynatui.fold.state import Failure, Loading, RunState
 from dynatui.render.log import entries, log
 from dynatui.render.scene import Scene
-from tests.dynatui.render.scripted import HOSTILE, lines, plain_round, run, state_of, tree_round
+from dynatui.state.run_state import Failure, Loading, RunState
+from tests.dynatui.scripted_runs import HOSTILE, lines, plain_round, run, state_of, tree_round
 
 
 def moved(number: int, name: str, old: float, new: float, source: str = "history") -> Event:

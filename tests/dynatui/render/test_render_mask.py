@@ -9,11 +9,10 @@ from msgspec import structs
 
 from decoder.events import Round
 from decoder.session.steering import Stage
-from dynatui.render.ink import text_of
 from dynatui.render.mask import ancestors, mask
 from dynatui.render.scene import Scene
-from tests.dynatui.render.odd import SIZES, is_drawn, scenes
-from tests.dynatui.render.scripted import lines, run, running, state_of, tree_round
+from tests.dynatui.render.generated_scenes import SIZES, is_drawn, scenes
+from tests.dynatui.scripted_runs import lines, run, running, state_of, text_of, tree_round
 
 
 def chain(nodes: int) -> Round:

@@ -15,32 +15,33 @@ from rich.console import Console, RenderableType
 from decoder.analysis.metrics import FIGURES
 from decoder.events import End, Knob, Summary
 from decoder.session.steering import Stage
-from dynatui.fold.pin import Pin
-from dynatui.fold.state import Failure, Loading, Prompt, RunState
 from dynatui.gpu import GpuLoad
-from dynatui.keep.runs import read
 from dynatui.keymap import KEYMAP, PANELS, PanelName
+from dynatui.record.reader import read
 from dynatui.render.badge import badge
 from dynatui.render.cards import cards
 from dynatui.render.curves import acceptance, depth, trends
 from dynatui.render.drawer import drawer
 from dynatui.render.explain import explained, led_by
 from dynatui.render.guide import GUIDE, guide
-from dynatui.render.ink import Ink, in_ascii, text_of, width_of
+from dynatui.render.ink import Ink, in_ascii, width_of
 from dynatui.render.layout import layout
 from dynatui.render.log import log
 from dynatui.render.palette import palette
 from dynatui.render.prompts import prompts
 from dynatui.render.race import race
-from dynatui.render.scene import Meters, Place, Scene
+from dynatui.render.scene import Meters, Scene
 from dynatui.render.sliders import history_line, knobs
 from dynatui.render.status import essentials, footer, gpu_wordings, speed_text, status, tab_at, tabs
 from dynatui.render.timeline import timeline
-from dynatui.screen.screens.help import help_page
-from dynatui.screen.widgets.canvas import Painter
+from dynatui.screen.pages.help import help_page
+from dynatui.screen.widgets.canvas import DrawPanel
 from dynatui.session import Symbols
-from tests.dynatui.render.odd_scenes import odd_scenes
-from tests.dynatui.render.scripted import lines, plain_round, run, running, state_of, story, tree_round
+from dynatui.state.ab_comparison import Pin
+from dynatui.state.run_state import Failure, Loading, Prompt, RunState
+from dynatui.state.viewpoint import Place
+from tests.dynatui.render.extreme_scenes import extreme_scenes
+from tests.dynatui.scripted_runs import lines, plain_round, run, running, state_of, story, text_of, tree_round
 
 
 def test_cards_show_the_figures_and_what_they_mean() -> None:
@@ -417,7 +418,7 @@ def test_the_layout_follows_the_size(size: tuple[int, int], name: str) -> None:
     assert layout(*size) == name
 
 
-PAINTERS: dict[str, Painter] = {
+PAINTERS: dict[str, DrawPanel] = {
     "acceptance": acceptance,
     "cards": cards,
     "depth": depth,
@@ -434,7 +435,7 @@ PAINTERS: dict[str, Painter] = {
     "timeline": timeline,
     "trends": trends,
 }
-SCENES = odd_scenes()
+SCENES = extreme_scenes()
 
 
 @pytest.mark.parametrize("painter", PAINTERS)

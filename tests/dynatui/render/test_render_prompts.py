@@ -8,11 +8,11 @@ import pytest
 from msgspec import structs
 
 from decoder.events import Figures
-from dynatui.fold.results import Result
-from dynatui.fold.state import Prompt
 from dynatui.render.prompts import prompts
 from dynatui.render.scene import Scene
-from tests.dynatui.render.scripted import lines, running, state_of
+from dynatui.state.results import Result
+from dynatui.state.run_state import Prompt
+from tests.dynatui.scripted_runs import lines, running, state_of
 
 FIGURES = Figures(
     rounds=10,

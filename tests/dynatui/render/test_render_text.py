@@ -5,12 +5,12 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from decoder.events import Event
-from dynatui.fold.state import Failure, Loading, RunState
 from dynatui.render.ink import Rows
 from dynatui.render.scene import Scene
 from dynatui.render.text import TextPanel
-from tests.dynatui.render.odd import SIZES, is_drawn, scenes
-from tests.dynatui.render.scripted import lines, run, running, state_of, tree_round
+from dynatui.state.run_state import Failure, Loading, RunState
+from tests.dynatui.render.generated_scenes import SIZES, is_drawn, scenes
+from tests.dynatui.scripted_runs import lines, run, running, state_of, tree_round
 
 
 def long_run(rounds: int = 60) -> RunState:

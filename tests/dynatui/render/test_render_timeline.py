@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from decoder.events import Knob
-from dynatui.render.ink import text_of
-from dynatui.render.scene import Place, Scene
+from dynatui.render.scene import Scene
 from dynatui.render.timeline import hit, timeline
-from tests.dynatui.render.scripted import lines, running
+from dynatui.state.viewpoint import Place
+from tests.dynatui.scripted_runs import lines, running, text_of
 
 
 def placed(number: int, rounds: int, *, live: bool = False) -> Scene:

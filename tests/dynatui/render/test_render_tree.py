@@ -12,8 +12,8 @@ from decoder.session.steering import Stage
 from dynatui.render.rounds import chosen, path_logprobs, piece_text, round_of
 from dynatui.render.scene import Scene
 from dynatui.render.tree import nodes, tree, walk
-from tests.dynatui.render.odd import SIZES, is_drawn, scenes
-from tests.dynatui.render.scripted import HOSTILE, lines, plain_round, run, running, state_of, tree_round
+from tests.dynatui.render.generated_scenes import SIZES, is_drawn, scenes
+from tests.dynatui.scripted_runs import HOSTILE, lines, plain_round, run, running, state_of, tree_round
 
 
 def test_the_tree_shows_probabilities_and_the_accepted_path() -> None:

@@ -6,12 +6,12 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from decoder.analysis.metrics import Tally
-from dynatui.fold.tokens import Token
-from dynatui.render.ink import text_of, width_of
+from dynatui.render.ink import width_of
 from dynatui.render.scene import Scene
 from dynatui.render.work import depths, kind_of, kinds, summaries, times, work
-from tests.dynatui.render.odd import SIZES, is_drawn, scenes
-from tests.dynatui.render.scripted import lines, plain_round, run, running, state_of, tree_round
+from dynatui.state.tokens import Token
+from tests.dynatui.render.generated_scenes import SIZES, is_drawn, scenes
+from tests.dynatui.scripted_runs import lines, plain_round, run, running, state_of, text_of, tree_round
 
 LEVELS = ((40, 20), (20, 15), (10, 1))
 

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dynatui.render.wrap import Flow, inked, wrapped
-from tests.dynatui.render.scripted import lines
+from tests.dynatui.scripted_runs import lines
 
 
 def flowed(pieces: list[str], width: int) -> list[str]:

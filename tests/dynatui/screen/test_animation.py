@@ -6,7 +6,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from dynatui.keep.runs import Runs
+from dynatui.record.reader import Runs
 from dynatui.screen.app import DynaApp
 from dynatui.sources.playback import TraceSource
 from screenshots import animate

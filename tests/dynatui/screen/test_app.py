@@ -1,53 +1,21 @@
 """The app: every key, the cadence, the layouts, freezing, failing and leaving. The source is scripted."""
 
 import re
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
 
 import pytest
-from textual.pilot import Pilot
 
 from decoder.config import DynaTree
 from decoder.errors import ConfigError
 from decoder.events import Knob
-from dynatui.fold.state import Failure, Loading, Prompt, Record
 from dynatui.keymap import PANELS
 from dynatui.render.layout import layout
 from dynatui.screen.app import DynaApp
-from dynatui.screen.screens.help import HelpScreen
+from dynatui.screen.pages.help import HelpScreen
 from dynatui.screen.widgets.canvas import Canvas
 from dynatui.session import View
-from tests.dynatui.render.scripted import ScriptedSource, run, story, tree_round
-
-FULL, TABBED, SMALL = (120, 40), (80, 24), (40, 10)
-MIDWAY: tuple[Record, ...] = (Prompt(1, 2), *story()[:-3])
-
-
-@asynccontextmanager
-async def shown(
-    records: Sequence[Record] = MIDWAY,
-    size: tuple[int, int] = FULL,
-    *,
-    steerable: bool = True,
-    view: View | None = None,
-) -> AsyncIterator[tuple[DynaApp, ScriptedSource, Pilot[None]]]:
-    """The app on a scripted source, without timers."""
-    source = ScriptedSource(records, steerable=steerable)
-    app = DynaApp(source, view, ticking=False, clock=lambda: 0.0)
-    async with app.run_test(size=size) as pilot:
-        await pilot.pause()
-        yield app, source, pilot
-
-
-def screen_text(app: DynaApp) -> str:
-    """What a user sees."""
-    strips = app.screen_stack[0]._compositor.render_strips()
-    return "\n".join("".join(segment.text for segment in strip) for strip in strips)
-
-
-def visible(app: DynaApp) -> set[str]:
-    """The panels that have room."""
-    return {canvas.id or "" for canvas in app.query(Canvas) if canvas.region.area}
+from dynatui.state.run_state import Failure, Loading, Prompt
+from tests.dynatui.screen.shown_app import FULL, MIDWAY, SMALL, TABBED, screen_text, shown, visible
+from tests.dynatui.scripted_runs import ScriptedSource, run, story, tree_round
 
 
 @pytest.mark.parametrize(
@@ -103,22 +71,22 @@ async def test_every_panel_shows_the_method_that_is_watched() -> None:
         assert "Text by ar" in told
         assert "ar has no knobs; w watches another method" in told
         await pilot.press("W")
-        assert (source.steering.watched, app.gaze.state.watched) == ("dynatree", "dynatree")
+        assert (source.steering.watched, app.viewpoint.state.watched) == ("dynatree", "dynatree")
 
 
 async def test_a_turn_of_a_knob_pins_a_by_itself_and_compares_as_soon_as_it_can() -> None:
     async with shown([run(), *(tree_round(number) for number in range(12))]) as (app, source, pilot):
         source.records.append(Knob(method="dynatree", round=12, name="tau_h", old=0.9, new=0.5, source="user"))
         source.records += [tree_round(number, tau_h=0.5) for number in range(12, 15)]
-        app.take_in()
+        app.read_events()
         app.draw(everything=True)
         assert "too few rounds yet: A has 12, B has 3; each needs 10" in screen_text(app)
         source.records += [tree_round(number, tau_h=0.5) for number in range(15, 22)]
-        app.take_in()
+        app.read_events()
         app.draw(everything=True)
         assert "no clear difference so far  L-bar: B - A 0 (0 to 0)  tokens/s: B - A" in screen_text(app)
         await pilot.press("b")
-        assert app.intake.pins["dynatree"].by_hand
+        assert app.event_reader.pins["dynatree"].by_hand
 
 
 async def test_two_presses_add_up_before_the_first_is_in_force() -> None:
@@ -176,7 +144,7 @@ async def test_a_frozen_view_stands_still_while_data_is_read() -> None:
         await pilot.pause()
         assert "FROZEN" in screen_text(app)
         assert "unseen" not in screen_text(app)
-        assert app.gaze.work.rounds("dynatree") == 7
+        assert app.viewpoint.work.rounds("dynatree") == 7
         await pilot.press("space")
         await pilot.pause()
         assert "unseen" in screen_text(app)
@@ -236,9 +204,9 @@ async def test_runs_that_are_over_are_forgotten() -> None:
         source.records += [*story()[:-3]]
         app.tick()
         assert source.records == story()[:-3]
-        assert app.gaze.work.rounds("dynatree") == 6
+        assert app.viewpoint.work.rounds("dynatree") == 6
         app.tick()
-        assert app.gaze.work.rounds("dynatree") == 6
+        assert app.viewpoint.work.rounds("dynatree") == 6
 
 
 async def test_a_failure_is_shown_in_every_tab_and_its_exit_code_kept() -> None:

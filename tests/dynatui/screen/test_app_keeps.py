@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from dynatui.fold.state import Prompt
-from dynatui.keep import farewell
-from dynatui.keep.runs import read
-from tests.dynatui.render.scripted import story
-from tests.dynatui.screen.test_app import screen_text, shown
+from dynatui.record.reader import read
+from dynatui.screen import exit_summary
+from dynatui.state.run_state import Prompt
+from tests.dynatui.screen.shown_app import screen_text, shown
+from tests.dynatui.scripted_runs import story
 
 
 @pytest.fixture(autouse=True)
@@ -27,7 +27,7 @@ async def test_a_recording_is_begun_and_ended_by_a_key() -> None:
         assert "REC" in screen_text(app)
         await pilot.press("r")
         assert source.steering.file is None
-        assert app.kept_paths == [path]
+        assert app.written_paths == [path]
 
 
 async def test_what_is_recorded_already_is_not_recorded_again() -> None:
@@ -42,7 +42,7 @@ async def test_an_export_holds_the_run_as_it_is_shown(tmp_path: Path) -> None:
     async with shown() as (app, _, pilot):
         await pilot.press("x")
         await pilot.pause()
-        (folder,) = app.kept_paths
+        (folder,) = app.written_paths
         assert folder.is_relative_to(tmp_path)
         assert read(folder / "run.jsonl") == story()[:-3]
         assert "<svg" in (folder / "screen.svg").read_text()
@@ -56,14 +56,16 @@ async def test_an_export_that_cannot_be_written_is_said_and_nothing_else_happens
     async with shown() as (app, _, pilot):
         await pilot.press("x")
         await pilot.pause()
-        assert app.kept_paths == []
+        assert app.written_paths == []
         assert "space" in screen_text(app)
     assert list(tmp_path.iterdir()) == []
 
 
-async def test_the_farewell_names_what_was_seen() -> None:
+async def test_the_exit_summary_names_what_was_seen() -> None:
     async with shown([Prompt(1, 1), *story(30)]) as (app, _, _pilot):
-        lines = farewell.lines(app.intake.session_log, command="dynatui --tau-h 0.8", kept=[Path("run.jsonl")])
+        lines = exit_summary.lines(
+            app.event_reader.session_log, command="dynatui --tau-h 0.8", written=[Path("run.jsonl")]
+        )
     assert any("Once upon" in line for line in lines)
     assert any("run.jsonl" in line for line in lines)
     assert any("--tau-h 0.8" in line for line in lines)

@@ -9,16 +9,16 @@ from textual.pilot import Pilot
 
 from decoder.analysis.metrics import fold
 from decoder.session.steering import Stage
-from dynatui.fold.state import Prompt, Record
 from dynatui.screen.app import DynaApp
-from dynatui.screen.screens.breaks import BreakScreen
-from dynatui.screen.screens.edit import EditScreen
-from dynatui.screen.screens.page import TextPage
-from dynatui.screen.screens.palette import Palette
+from dynatui.screen.pages.breakpoints import BreakScreen
+from dynatui.screen.pages.edit import EditScreen
+from dynatui.screen.pages.page import TextPage
+from dynatui.screen.pages.palette import Palette
 from dynatui.screen.widgets.canvas import Canvas
 from dynatui.sources.playback import TraceSource
-from tests.dynatui.render.scripted import plain_round, run, runs_of, story, tree_round
-from tests.dynatui.screen.test_app import FULL, TABBED, screen_text, shown, visible
+from dynatui.state.run_state import Prompt, Record
+from tests.dynatui.screen.shown_app import FULL, TABBED, screen_text, shown, visible
+from tests.dynatui.scripted_runs import plain_round, run, runs_of, story, tree_round
 
 
 async def test_a_cursor_in_the_text_says_why_a_token_is_there() -> None:

@@ -5,8 +5,9 @@ from dataclasses import replace
 import pytest
 
 from dynatui.keymap import PANELS
-from dynatui.render.scene import Place, Scene
+from dynatui.render.scene import Scene
 from dynatui.screen.arrangement import arranged, shared_place
+from dynatui.state.viewpoint import Place
 
 AROUND = {"status", "cards", "footer"}
 

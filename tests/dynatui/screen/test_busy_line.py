@@ -6,12 +6,12 @@ from dataclasses import dataclass, field
 
 from textual.pilot import Pilot
 
-from dynatui.fold.state import Prompt
 from dynatui.screen.app import DynaApp
-from dynatui.screen.line import Line
 from dynatui.session import View
-from tests.dynatui.render.scripted import ScriptedSource, story, tree_round
-from tests.dynatui.screen.test_app import FULL, screen_text
+from dynatui.state.run_state import Prompt
+from dynatui.terminal.output import Output
+from tests.dynatui.screen.shown_app import FULL, screen_text
+from tests.dynatui.scripted_runs import ScriptedSource, story, tree_round
 
 FPS = 10
 BEATS = 12
@@ -19,12 +19,12 @@ ROUNDS = 6
 
 
 @dataclass
-class Beating:
+class Ticking:
     """An app whose beats the test gives, and a source that tells a round before each."""
 
     app: DynaApp
     source: ScriptedSource
-    line: Line
+    output: Output
     pilot: Pilot[None]
     now: list[float]
     told: int = ROUNDS
@@ -37,9 +37,9 @@ class Beating:
         self.source.records.append(tree_round(self.told, f" w{self.told}"))
         self.told += 1
         self.now[0] += 1 / FPS
-        self.line.busy = busy
-        self.app._beat()
-        self.line.busy = False
+        self.output.busy = busy
+        self.app._timed_tick()
+        self.output.busy = False
         await self.pilot.pause()
         self.shown.append(screen_text(self.app))
 
@@ -49,13 +49,13 @@ class Beating:
 
 
 @asynccontextmanager
-async def beating() -> AsyncIterator[Beating]:
-    now, line = [0.0], Line()
+async def beating() -> AsyncIterator[Ticking]:
+    now, output = [0.0], Output()
     source = ScriptedSource([Prompt(1, 2), *story(ROUNDS)[:-3]])
-    app = DynaApp(source, View(fps=FPS), ticking=False, clock=lambda: now[0], line=line)
+    app = DynaApp(source, View(fps=FPS), ticking=False, clock=lambda: now[0], output=output)
     async with app.run_test(size=FULL) as pilot:
         await pilot.pause()
-        yield Beating(app, source, line, pilot, now)
+        yield Ticking(app, source, output, pilot, now)
 
 
 async def test_while_the_last_frame_is_on_its_way_rounds_are_taken_in_and_none_is_drawn() -> None:
@@ -64,7 +64,7 @@ async def test_while_the_last_frame_is_on_its_way_rounds_are_taken_in_and_none_i
         for _ in range(BEATS):
             await beats.beat(busy=True)
         assert len(set(beats.shown)) == 1
-        assert beats.app.gaze.work.rounds("dynatree") == beats.told
+        assert beats.app.viewpoint.work.rounds("dynatree") == beats.told
         for _ in range(BEATS):
             await beats.beat(busy=False)
             if beats.newest() in beats.shown[-1]:

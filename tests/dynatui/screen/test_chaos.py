@@ -11,22 +11,22 @@ from textual import events
 from textual._xterm_parser import XTermParser
 from textual.geometry import Size
 
-from dynatui.keep.runs import read
+from dynatui.record.reader import read
 from dynatui.screen.app import DynaApp
 from dynatui.session import Models, Session
 from dynatui.sources.engine import EngineSource
-from tests.dynatui.render.scripted import story
-from tests.dynatui.screen.pty_terminal import Start, Terminal, assert_left_clean, terminals, written
-from tests.dynatui.screen.storm import LARGEST, PAGES, commands_that_stay, sizes, storm
-from tests.dynatui.screen.terminal_grammar import strangers
-from tests.dynatui.screen.tireless import Tireless, script
+from tests.dynatui.endless_engine import EndlessEngine, script
+from tests.dynatui.pty_terminal import Start, Terminal, assert_left_clean, terminals, written
+from tests.dynatui.screen.random_input import LARGEST, PAGES, commands_that_stay, random_bursts, sizes
+from tests.dynatui.scripted_runs import story
+from tests.dynatui.terminal_grammar import forbidden_output
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")
 
 ESCAPE = "\x1b[27u"
-NO_DOOR = """
+NO_LEAVING = """
 from dynatui.screen.app import DynaApp
-from tests.dynatui.screen.storm import commands_that_stay
+from tests.dynatui.screen.random_input import commands_that_stay
 DynaApp.get_system_commands = commands_that_stay
 """
 
@@ -45,7 +45,7 @@ async def test_random_keys_and_sizes_while_it_decodes_break_nothing(
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     monkeypatch.setattr(DynaApp, "get_system_commands", commands_that_stay)
     source = EngineSource(
-        Session(("one", "two", "three"), Models("big", "small")), Tireless(rounds=300).load, rest_s=0.0
+        Session(("one", "two", "three"), Models("big", "small")), EndlessEngine(rounds=300).load, rest_s=0.0
     )
     app = DynaApp(source)
     async with app.run_test(size=(120, 40)) as pilot:
@@ -53,7 +53,7 @@ async def test_random_keys_and_sizes_while_it_decodes_break_nothing(
         assert driver is not None
         weather = random.Random(1)
         parser, size = XTermParser(), sizes(2, 150)
-        for number, burst in enumerate(storm(3, 1000)):
+        for number, burst in enumerate(random_bursts(3, 1000)):
             for message in parser.feed(burst):
                 driver.process_message(message)
             if number % 4 == 0 and (new := next(size, None)):
@@ -63,7 +63,7 @@ async def test_random_keys_and_sizes_while_it_decodes_break_nothing(
                 await pilot.pause()
         await pilot.pause()
         assert app.is_running
-        assert app.gaze.work.state.failure is None
+        assert app.viewpoint.work.state.failure is None
     assert source.close(5.0)
     assert app.return_code in (None, 0)
     for path in tmp_path.rglob("*.jsonl"):
@@ -75,9 +75,9 @@ def log_in(home: Path) -> str:
     return "".join(path.read_text() for path in home.rglob("*.log"))
 
 
-def weather(terminal: Terminal, home: Path, seed: int, strokes: int, resizes: int) -> None:
+def bombard(terminal: Terminal, home: Path, seed: int, strokes: int, resizes: int) -> None:
     """Random keys as fast as they are taken, and random sizes between them."""
-    bursts = list(storm(seed, strokes))
+    bursts = list(random_bursts(seed, strokes))
     every = max(1, len(bursts) // resizes)
     size = sizes(seed, resizes)
     for number, burst in enumerate(bursts):
@@ -104,27 +104,27 @@ def assert_ended_well(terminal: Terminal, home: Path) -> None:
     code = terminal.end(within_s=30)
     assert (code, "Traceback" in log_in(home)) == (0, False), log_in(home)[-3000:]
     assert_left_clean(terminal)
-    assert strangers(terminal.written, LARGEST, copies=True) == []
+    assert forbidden_output(terminal.written, LARGEST, copies=True) == []
 
 
-def test_a_storm_in_a_terminal_while_it_decodes(start: Start, tmp_path: Path) -> None:
-    terminal = start("-c", script(f'{NO_DOOR}record = Path("run.jsonl"); engine = Tireless(rounds=300)'))
+def test_random_input_in_a_terminal_while_it_decodes(start: Start, tmp_path: Path) -> None:
+    terminal = start("-c", script(f'{NO_LEAVING}record = Path("run.jsonl"); engine = EndlessEngine(rounds=300)'))
     terminal.wait_for(" w1")
-    weather(terminal, tmp_path, seed=4, strokes=2000, resizes=300)
+    bombard(terminal, tmp_path, seed=4, strokes=2000, resizes=300)
     assert_ended_well(terminal, tmp_path)
     assert all(read(path) for path in tmp_path.rglob("*.jsonl"))
     assert any(tmp_path.glob("dynatui-*")), "some of the keys export"
 
 
-SHOWN = f"import sys\n{NO_DOOR}from dynatui.cli.main import main\nsys.exit(main(sys.argv[1:]))"
+SHOWN = f"import sys\n{NO_LEAVING}from dynatui.cli.main import main\nsys.exit(main(sys.argv[1:]))"
 
 
 @pytest.mark.parametrize("arguments", [("replay",), ("--follow",)], ids=["replay", "follow"])
-def test_a_storm_in_a_terminal_while_it_shows_a_recording(
+def test_random_input_in_a_terminal_while_it_shows_a_recording(
     start: Start, tmp_path: Path, arguments: tuple[str, ...]
 ) -> None:
     path = written(tmp_path / "run.jsonl", [*story(40), *story(20)])
     terminal = start("-c", SHOWN, *arguments, path)
     terminal.wait_for("a time")
-    weather(terminal, tmp_path, seed=5, strokes=400, resizes=60)
+    bombard(terminal, tmp_path, seed=5, strokes=400, resizes=60)
     assert_ended_well(terminal, tmp_path)

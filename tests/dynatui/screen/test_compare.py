@@ -12,16 +12,16 @@ from msgspec import structs
 from decoder.config import Fixed
 from decoder.errors import ConfigError
 from decoder.events import Event, Round, Run
-from dynatui.fold.state import RunState
-from dynatui.keep.runs import read
 from dynatui.keymap import SIDE_BY_SIDE, PanelName
+from dynatui.record.reader import read
 from dynatui.render import versus
 from dynatui.screen.compare import CompareApp, panels
-from dynatui.screen.lockstep import Lockstep, Side
 from dynatui.screen.widgets.canvas import Canvas
 from dynatui.session import View
+from dynatui.sources.lockstep import Lockstep, Side
 from dynatui.sources.source import REST_S
-from tests.dynatui.render.scripted import HOSTILE, lines, plain_round, run, runs_of, state_of, story, tree_round
+from dynatui.state.run_state import RunState
+from tests.dynatui.scripted_runs import HOSTILE, lines, plain_round, run, runs_of, state_of, story, tree_round
 
 TRACE = read(Path(__file__).parents[2] / "traces" / "lighthouse.jsonl")
 SIZES = [(80, 24), (120, 40), (200, 60), (40, 10)]
@@ -242,7 +242,7 @@ def app_at(share: float = 0.5, view: View | None = None, runs: int = 1) -> Compa
 async def test_every_key_does_what_its_line_says() -> None:
     app = app_at(runs=2)
     async with app.run_test(size=(80, 24)) as pilot:
-        show, places = app.show, list[float]()
+        show, places = app.lockstep, list[float]()
         for key in ("home", "right", "right", "left", "shift+right", "end"):
             await pilot.press(key)
             places.append(show.played_s)
@@ -303,7 +303,7 @@ async def test_play_at_the_end_begins_again() -> None:
     app = app_at(1.0)
     async with app.run_test() as pilot:
         await pilot.press("space", "space")
-        assert (app.show.paused, app.show.played_s) == (False, 0.0)
+        assert (app.lockstep.paused, app.lockstep.played_s) == (False, 0.0)
 
 
 async def test_help_opens_and_closes_and_quits() -> None:

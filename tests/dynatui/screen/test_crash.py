@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from decoder.events import Round, Run
-from dynatui.keep.recording import Recorder
-from dynatui.keep.runs import read
-from tests.dynatui.render.scripted import story
-from tests.dynatui.screen.pty_terminal import Start, Terminal, assert_left_clean, terminals
-from tests.dynatui.screen.tireless import script
+from dynatui.record.reader import read
+from dynatui.record.recording import Recorder
+from tests.dynatui.endless_engine import script
+from tests.dynatui.pty_terminal import Start, Terminal, assert_left_clean, terminals
+from tests.dynatui.scripted_runs import story
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")
 
@@ -49,13 +49,13 @@ KILLED = """
 import itertools, sys
 from pathlib import Path
 from decoder.config import RunConfig
-from decoder.steering import Steering
-from dynatui.keep.recording import Recorder
-from tests.dynatui.screen.tireless import Tireless
+from decoder.session.steering import Steering
+from dynatui.record.recording import Recorder
+from tests.dynatui.endless_engine import EndlessEngine
 with Recorder(Path("run.jsonl")) as recorder:
     print("ready", flush=True)
     while True:
-        for event in Tireless(rounds=40, pause_s=0.0).decode("one", RunConfig(), Steering()):
+        for event in EndlessEngine(rounds=40, pause_s=0.0).decode("one", RunConfig(), Steering()):
             recorder.write(event)
 """
 
@@ -149,7 +149,7 @@ def test_a_quit_during_decoding_closes_the_recording_with_its_end(start: Start, 
 FULL_DISK = """
 import resource
 resource.setrlimit(resource.RLIMIT_FSIZE, (40_000, 40_000))
-engine = Tireless(pause_s=0.01)
+engine = EndlessEngine(pause_s=0.01)
 """
 
 

@@ -9,8 +9,8 @@ from textual.pilot import Pilot
 from decoder.knobs import KnobName
 from dynatui.knobs import info
 from dynatui.screen.app import DynaApp
-from tests.dynatui.render.scripted import ScriptedSource
-from tests.dynatui.screen.test_app import shown
+from tests.dynatui.screen.shown_app import shown
+from tests.dynatui.scripted_runs import ScriptedSource
 
 IN_FORCE: dict[KnobName, float] = {"tau_h": 0.8, "tau_l": 0.4, "d0": 6.0}
 """In the middle of the story."""

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.dynatui.render.scripted import story
-from tests.dynatui.screen.pty_terminal import Start, Terminal, assert_left_clean, terminals, written
-from tests.dynatui.screen.tireless import script
+from tests.dynatui.endless_engine import script
+from tests.dynatui.pty_terminal import Start, Terminal, assert_left_clean, terminals, written
+from tests.dynatui.scripted_runs import story
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")
 

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.dynatui.hostile import hostile_event, renamed
-from tests.dynatui.render.scripted import story
-from tests.dynatui.screen.pty_terminal import Start, Terminal, assert_left_clean, terminals, written
-from tests.dynatui.screen.terminal_grammar import strangers
-from tests.dynatui.screen.tireless import script
+from tests.dynatui.endless_engine import script
+from tests.dynatui.hostile_text import hostile_event, renamed
+from tests.dynatui.pty_terminal import Start, Terminal, assert_left_clean, terminals, written
+from tests.dynatui.scripted_runs import story
+from tests.dynatui.terminal_grammar import forbidden_output
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")
 
@@ -70,14 +70,14 @@ def test_a_hostile_recording_is_shown_in_every_panel_and_never_obeyed(
     seen = toured(terminal)
     assert_shown(seen, "PROMPT", "PIECE", "TEXT", "TARGET")
     assert left(terminal) == 0
-    assert strangers(terminal.written, size) == []
+    assert forbidden_output(terminal.written, size) == []
     assert_shown(terminal.afterwards, "PROMPT")
     assert_left_clean(terminal)
 
 
 LIVE = """
-from tests.dynatui.hostile import hostile, hostile_event, name
-engine = Tireless(foreign=hostile_event, pause_s=0.02, report=hostile("REPORT"))
+from tests.dynatui.hostile_text import hostile, hostile_event, name
+engine = EndlessEngine(foreign=hostile_event, pause_s=0.02, report=hostile("REPORT"))
 prompts, models = (hostile("ASKED"), hostile("OTHER")), Models(name("MODEL"), name("SMALL"))
 record = Path(name("RECORD").replace("/", ""))
 """
@@ -101,7 +101,7 @@ def test_a_hostile_model_prompt_and_folder_are_shown_while_decoding_and_never_ob
     assert "FOLDER␛" in seen, "the place of the recording and of the export"
     assert left(terminal) == 0
     assert b"\x1b]52;c;" in terminal.written, "text and command line are copied"
-    assert strangers(terminal.written, FULL, copies=True) == []
+    assert forbidden_output(terminal.written, FULL, copies=True) == []
     assert_shown(terminal.afterwards, "PROMPT", "FOLDER")
     assert_left_clean(terminal)
     modes = {path.stat().st_mode & 0o77 for path in folder.rglob("*") if path.is_file()}
@@ -116,7 +116,7 @@ def test_a_hostile_prompt_can_be_edited_and_run_again(start: Start) -> None:
     terminal.send("\x1b[200~PASTED\x1b[31m\x07[/x]\x9b\u202e\x1b[201~typed\x12")
     terminal.wait_for("TEXT␛")
     assert left(terminal) == 0
-    assert strangers(terminal.written, FULL) == []
+    assert forbidden_output(terminal.written, FULL) == []
 
 
 def test_clicks_on_foreign_markup_do_nothing(start: Start, tmp_path: Path) -> None:
@@ -132,7 +132,7 @@ def test_clicks_on_foreign_markup_do_nothing(start: Start, tmp_path: Path) -> No
     terminal.wait_for("INSPECT")
     assert terminal.child.isalive()
     assert left(terminal) == 0
-    assert strangers(terminal.written, FULL) == []
+    assert forbidden_output(terminal.written, FULL) == []
 
 
 def test_hostile_names_of_methods_are_shown_and_never_obeyed(start: Start, tmp_path: Path) -> None:
@@ -141,7 +141,7 @@ def test_hostile_names_of_methods_are_shown_and_never_obeyed(start: Start, tmp_p
     seen = terminal.wait_for("ended") + toured(terminal, ("4", "5", "8"), ())
     assert_shown(seen, "dy", "ar")
     assert left(terminal) == 0
-    assert strangers(terminal.written, FULL) == []
+    assert forbidden_output(terminal.written, FULL) == []
 
 
 def test_two_hostile_recordings_side_by_side_are_shown_and_never_obeyed(start: Start, tmp_path: Path) -> None:
@@ -151,7 +151,7 @@ def test_two_hostile_recordings_side_by_side_are_shown_and_never_obeyed(start: S
     terminal.wait_for("TEXT␛")
     toured(terminal, ("\x1b[D", "\x1b[H", "\x1b[F", "\t", "v", " "), ("?",))
     assert left(terminal) == 0
-    assert strangers(terminal.written, FULL) == []
+    assert forbidden_output(terminal.written, FULL) == []
     assert_left_clean(terminal)
 
 
@@ -163,7 +163,7 @@ def test_a_hostile_recording_that_is_followed_is_shown_and_never_obeyed(start: S
     Path(path).unlink()
     assert "FOLDER␛" in terminal.wait_for("was removed")
     assert left(terminal) == 2
-    assert strangers(terminal.written, FULL) == []
+    assert forbidden_output(terminal.written, FULL) == []
 
 
 @pytest.mark.parametrize(
@@ -172,7 +172,7 @@ def test_a_hostile_recording_that_is_followed_is_shown_and_never_obeyed(start: S
 )
 def test_hostile_errors_are_shown_and_never_obeyed(start: Start, fault: str, code: int) -> None:
     failing = f"""
-from tests.dynatui.hostile import hostile
+from tests.dynatui.hostile_text import hostile
 def load(report, progress):
     report(hostile("REPORT"))
     raise {fault}(hostile("FAULT"))
@@ -182,19 +182,19 @@ engine.load = load
     seen = terminal.wait_for("R tries again") + toured(terminal, ("7", "8", "e", "R"), ())
     assert_shown(seen, "FAULT")
     assert left(terminal) == code
-    assert strangers(terminal.written, FULL) == []
+    assert forbidden_output(terminal.written, FULL) == []
 
 
 LINES = """
 import os, sys
 from pathlib import Path
 from dynatui.cli import main as cli
-from tests.dynatui.hostile import ACTS, hostile, name
-for number, odd in enumerate((hostile("ALL"), *ACTS)):
+from tests.dynatui.hostile_text import ACTS, hostile, name
+for number, act in enumerate((hostile("ALL"), *ACTS)):
     arguments = (
-        [odd], ["--" + odd], ["replay", odd], ["--prompt-file", odd], ["--theme", odd, "replay"], ["--preset", odd],
-        ["--methods", odd], ["--branching", odd], ["--follow", odd], ["--record", odd + "/x/y"], ["--seed", odd],
-        ["--log-file", odd + "/x/y"], ["replay", RUN, "--theme", odd], ["replay", RUN, "--symbols", odd],
+        [act], ["--" + act], ["replay", act], ["--prompt-file", act], ["--theme", act, "replay"], ["--preset", act],
+        ["--methods", act], ["--branching", act], ["--follow", act], ["--record", act + "/x/y"], ["--seed", act],
+        ["--log-file", act + "/x/y"], ["replay", RUN, "--theme", act], ["replay", RUN, "--symbols", act],
     )
     for chosen in arguments if number == 0 else (arguments[number % len(arguments)],):
         print(cli.main(chosen))
@@ -208,19 +208,19 @@ def test_one_line_errors_show_foreign_text_and_never_obey_it(start: Start, tmp_p
     said = terminal.written.decode()
     assert set(said.replace("\r", "").split("\n")) & {"0", "1", "3", "130"} == set(), "all of them are refused"
     assert_shown(said, "ALL")
-    assert strangers(terminal.written, (200, 60)) == []
+    assert forbidden_output(terminal.written, (200, 60)) == []
 
 
 PRINTED = """
 import sys
 from dynatui.cli import main as cli
 from dynatui.cli import headless
-from dynatui.cli import streams
+from dynatui.terminal import streams
 from dynatui.session import Session
-from dynatui.cli.transcript import Transcript
-from tests.dynatui.hostile import hostile, hostile_event
-from tests.dynatui.screen.tireless import Tireless
-engine = Tireless(rounds=3, foreign=hostile_event)
+from dynatui.record.transcript import Transcript
+from tests.dynatui.hostile_text import hostile, hostile_event
+from tests.dynatui.endless_engine import EndlessEngine
+engine = EndlessEngine(rounds=3, foreign=hostile_event)
 class Engine:
     def load_pair(self, target, draft, *, device, dtype, exact, compiled, passes, report):
         report(hostile("REPORT"))
@@ -238,7 +238,7 @@ def test_what_is_printed_without_a_screen_is_clean_on_a_terminal(start: Start, t
     terminal = start("-c", PRINTED, path)
     assert terminal.end() == 0
     assert_shown(terminal.written.decode(), "TEXT", "PIECE", "TARGET", "REPORT", "ERROR", "dy")
-    assert strangers(terminal.written, (80, 24)) == []
+    assert forbidden_output(terminal.written, (80, 24)) == []
 
 
 @pytest.mark.parametrize(
@@ -266,5 +266,5 @@ def test_what_is_printed_without_a_screen_is_clean_on_a_terminal(start: Start, t
 )
 def test_the_list_of_what_a_terminal_may_get_leaves_this_out(bad: bytes) -> None:
     good = b"\x1b[?1049h\x1b[2;3H\x1b[1;38;5;12;48;2;0;0;255mtext\x1b[m\r\n\x1b[3C\x1b]22;text\x07\x1b[>25u"
-    assert strangers(good, (80, 24)) == []
-    assert len(strangers(good + bad + good, (80, 24))) >= 1
+    assert forbidden_output(good, (80, 24)) == []
+    assert len(forbidden_output(good + bad + good, (80, 24))) >= 1

@@ -8,17 +8,17 @@ from textual.containers import VerticalScroll
 from textual.pilot import Pilot
 
 from decoder.events import Event, Knob
-from dynatui.fold.state import Prompt
 from dynatui.keymap import KEYMAP
 from dynatui.screen.app import DynaApp
-from dynatui.screen.screens.breaks import BreakScreen
-from dynatui.screen.screens.help import HelpScreen
-from dynatui.screen.screens.page import Page, TextPage
-from dynatui.screen.screens.search import SearchScreen
+from dynatui.screen.pages.breakpoints import BreakScreen
+from dynatui.screen.pages.help import HelpScreen
+from dynatui.screen.pages.page import Page, TextPage
+from dynatui.screen.pages.search import SearchScreen
 from dynatui.session import View
 from dynatui.sources.playback import TraceSource
-from tests.dynatui.render.scripted import run, story, tree_round
-from tests.dynatui.screen.test_app import TABBED, screen_text, shown
+from dynatui.state.run_state import Prompt
+from tests.dynatui.screen.shown_app import TABBED, screen_text, shown
+from tests.dynatui.scripted_runs import run, story, tree_round
 
 TEXTS = [" the moon", " was full", " and", " the Moon", " slept", " end"]
 
@@ -90,7 +90,7 @@ async def test_a_search_for_nothing_repeats_the_last_one() -> None:
 async def test_words_that_are_not_there_leave_everything_as_it_was() -> None:
     async with shown([Prompt(1, 1), *tale(TEXTS)]) as (app, _, pilot):
         await find(pilot, "sun")
-        assert (app.scene.mode, app.scene.cursor, app.gaze.live) == ("watch", None, True)
+        assert (app.scene.mode, app.scene.cursor, app.viewpoint.live) == ("watch", None, True)
         assert '"sun" is not in the text of dynatree so far' in screen_text(app)
 
 
@@ -155,7 +155,7 @@ async def test_j_and_k_are_arrow_keys_while_watching() -> None:
         await pilot.press("g")
         assert app.scene.place.round == 0
         await pilot.press("G")
-        assert app.gaze.live
+        assert app.viewpoint.live
 
 
 async def test_in_the_log_they_move_its_lines() -> None:

@@ -15,10 +15,10 @@ from statistics import fmean
 
 import pytest
 
-from decoder.analysis.tree_levels import depths
 from decoder.events import Knob, Round
-from dynatui.keep.runs import read
-from tests.dynatui.screen.pty_terminal import Start, Terminal, assert_left_clean, terminals
+from decoder.tree import depths
+from dynatui.record.reader import read
+from tests.dynatui.pty_terminal import Start, Terminal, assert_left_clean, terminals
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")
 
@@ -138,7 +138,7 @@ def grows_where_unlikely(rounds: list[Round]) -> bool:
 
 def gain(screen: str) -> float:
     """B - A of L-bar, as the knobs panel writes it."""
-    found = re.search(r"L-bar: B - A ([+-][\d.]+) \(", screen)
+    found = re.search(r"L-bar: B - A ([+-]?[\d.]+) \(", screen)
     assert found, screen
     return float(found[1])
 

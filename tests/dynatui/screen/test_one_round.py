@@ -22,7 +22,7 @@ from dynatui.session import Models, Session
 from dynatui.sources.engine import Decode, EngineSource
 from dynatui.sources.playback import TraceSource
 from dynatui.sources.source import Source
-from tests.dynatui.render.scripted import run, story, tree_round
+from tests.dynatui.scripted_runs import run, story, tree_round
 
 ROUNDS, LONGEST, PER_ROUND = 20, 64, 3
 BEAT_S = 0.1
@@ -135,7 +135,7 @@ class Witness:
         """Panels that told one."""
         self._app, self._clock, self._pilot = app, clock, pilot
 
-    def look(self) -> None:
+    def change_view(self) -> None:
         """All panels that tell a round tell the same."""
         found = rounds_shown(self._app)
         assert len(set(found.values())) <= 1, found
@@ -146,13 +146,13 @@ class Witness:
         """Time passes."""
         self._clock.now += seconds
         self._app.tick()
-        self.look()
+        self.change_view()
 
     async def press(self, *keys: str) -> None:
         """Keys, and the pictures that follow each."""
         for key in keys:
             await self._pilot.press(key)
-            self.look()
+            self.change_view()
             self.beat()
 
 

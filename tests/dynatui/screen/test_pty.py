@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from decoder.events import Knob, Round
-from dynatui.keep.recording import Recorder
-from dynatui.keep.runs import read
-from tests.dynatui.render.scripted import story
-from tests.dynatui.screen.pty_terminal import ENTER, LEAVE, ROOT, Start, Terminal, assert_left_clean, terminals, written
-from tests.dynatui.screen.terminal_grammar import strangers
-from tests.dynatui.screen.tireless import script
+from dynatui.record.reader import read
+from dynatui.record.recording import Recorder
+from tests.dynatui.endless_engine import script
+from tests.dynatui.pty_terminal import ENTER, LEAVE, ROOT, Start, Terminal, assert_left_clean, terminals, written
+from tests.dynatui.scripted_runs import story
+from tests.dynatui.terminal_grammar import forbidden_output
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")
 
@@ -40,7 +40,7 @@ def shout():
         os.write(2, b"\\x1b[2JNOISE" * 9)
         print("NOISE", file=sys.stderr)
         time.sleep(0.001)
-class Noisy(Tireless):
+class Noisy(EndlessEngine):
     def load(self, report, progress):
         threading.Thread(target=shout, daemon=True).start()
         return self.decode
@@ -117,7 +117,7 @@ def test_an_engine_error_is_shown_and_its_exit_code_kept(start: Start) -> None:
 
 
 def test_a_fault_of_our_own_leaves_a_clean_terminal_and_names_the_log(start: Start) -> None:
-    terminal = start("-c", script("dynatui.fold.gaze.Gaze.take = None"))
+    terminal = start("-c", script("dynatui.state.viewpoint.Viewpoint.take = None"))
     assert terminal.end() == 1
     assert_left_clean(terminal)
     assert "dynatui.log" in terminal.afterwards
@@ -334,7 +334,7 @@ def test_a_torch_that_cannot_be_imported_is_a_panel(start: Start, tmp_path: Path
     assert "libcudart.so is missing␛[31m" in terminal.wait_for("R tries again")
     terminal.send("q")
     assert terminal.end() == 3
-    assert strangers(terminal.written, (80, 24)) == []
+    assert forbidden_output(terminal.written, (80, 24)) == []
     assert_left_clean(terminal)
 
 
@@ -346,7 +346,7 @@ def test_a_model_that_is_not_there_is_a_panel(start: Start) -> None:
     assert_left_clean(terminal)
 
 
-TAKEN = 'import dynatui.screen.commands.keep as keep; keep.new_recording_path = lambda: Path("taken.jsonl")'
+TAKEN = 'import dynatui.screen.commands.record as keep; keep.new_recording_path = lambda: Path("taken.jsonl")'
 
 
 def test_a_file_that_another_process_writes_is_not_recorded_to_and_a_note_says_so(start: Start, tmp_path: Path) -> None:

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.dynatui.screen.pty_terminal import Start, Terminal, assert_left_clean, terminals
-from tests.dynatui.screen.tireless import script
+from tests.dynatui.endless_engine import script
+from tests.dynatui.pty_terminal import Start, Terminal, assert_left_clean, terminals
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")
 

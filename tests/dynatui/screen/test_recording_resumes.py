@@ -8,8 +8,8 @@ from textual.pilot import Pilot
 
 from dynatui.screen.app import DynaApp
 from dynatui.sources.playback import TraceSource
-from tests.dynatui.render.scripted import runs_of, story
-from tests.dynatui.screen.test_app import FULL
+from tests.dynatui.screen.shown_app import FULL
+from tests.dynatui.scripted_runs import rounds_shown, runs_of, story
 
 RESUME = ("space", "P")
 
@@ -30,34 +30,34 @@ async def standing(*looks: str) -> AsyncIterator[tuple[DynaApp, TraceSource, Pil
 @pytest.mark.parametrize("key", RESUME)
 async def test_the_view_goes_on_from_the_place_that_is_looked_at_and_then_with_the_recording(key: str) -> None:
     async with standing("home", "right", "right") as (app, source, pilot):
-        assert not app.gaze.live
+        assert not app.viewpoint.live
         await pilot.press(key)
-        assert (source.paused, app.gaze.live) == (False, True)
-        assert (app.scene.place.round, source.reached("dynatree")) == (2, 2)
+        assert (source.paused, app.viewpoint.live) == (False, True)
+        assert (app.scene.place.round, rounds_shown(source.records)) == (2, 2)
         source.play(0.5)
         app.tick()
-        assert app.scene.place.round == source.reached("dynatree") > 2
+        assert app.scene.place.round == rounds_shown(source.records) > 2
 
 
 @pytest.mark.parametrize("key", RESUME)
 async def test_at_the_place_that_was_reached_nothing_is_told_again(key: str, monkeypatch: pytest.MonkeyPatch) -> None:
     async with standing("left", "right") as (app, source, pilot):
         monkeypatch.setattr(source, "seek_round", lambda *_: pytest.fail("was told again"))
-        reached = source.reached("dynatree")
-        assert (app.gaze.live, app.scene.place.round) == (False, reached)
+        reached = rounds_shown(source.records)
+        assert (app.viewpoint.live, app.scene.place.round) == (False, reached)
         await pilot.press(key)
-        assert app.gaze.live
+        assert app.viewpoint.live
         source.play(0.5)
         app.tick()
-        assert app.scene.place.round == source.reached("dynatree") > reached
+        assert app.scene.place.round == rounds_shown(source.records) > reached
 
 
 @pytest.mark.parametrize("key", RESUME)
 async def test_where_nobody_looked_back_it_goes_on_where_it_stood(key: str) -> None:
     async with standing() as (app, source, pilot):
-        reached = source.reached("dynatree")
+        reached = rounds_shown(source.records)
         await pilot.press(key)
-        assert (source.paused, app.gaze.live, source.reached("dynatree")) == (False, True, reached)
+        assert (source.paused, app.viewpoint.live, rounds_shown(source.records)) == (False, True, reached)
         source.play(0.5)
         app.tick()
-        assert app.scene.place.round == source.reached("dynatree") > reached
+        assert app.scene.place.round == rounds_shown(source.records) > reached

@@ -12,7 +12,7 @@ import pyte
 import pytest
 
 from benchmarks.screen import FRAME, SCREENS, Terminal, cost, steady_recording
-from dynatui.keep.runs import read
+from dynatui.record.reader import read
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
 
@@ -33,8 +33,8 @@ sys.path.insert(0, {str(ROOT)!r})
 from msgspec import structs
 from benchmarks.traces import TRACE, steady
 from decoder.events import Round
-from dynatui.screen import show
-from dynatui.keep.runs import read
+from dynatui.screen import run
+from dynatui.record.reader import read
 from dynatui.session import Models, Session, View
 
 def load(report, progress):
@@ -50,9 +50,9 @@ def load(report, progress):
             yield event
     return decode
 
-show.load_engine = lambda session: load
+run.load_engine = lambda session: load
 session = Session(("one",), Models("big", "small"), record=Path(sys.argv[1]), view=View(speed=1.0))
-sys.exit(show.watch(session))
+sys.exit(run.watch(session))
 """
 """Writes the time into the text, 200 tokens a second."""
 

@@ -4,9 +4,9 @@ from collections import Counter
 
 import pytest
 
-from decoder.analysis.tree_levels import depths
 from decoder.events import Knob, Round, Run
-from dynatui.keep.runs import Runs
+from decoder.tree import depths
+from dynatui.record.reader import Runs
 from dynatui.sources.playback import TraceSource
 from screenshots import animate
 from screenshots.make import HERE, SHOTS, SHOWN, TRACE, Shot, picture

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from decoder.errors import PairError
-from dynatui.fold.state import Failure, Loading
-from dynatui.keep.runs import Runs
+from dynatui.record.reader import Runs
 from dynatui.screen.app import DynaApp
 from dynatui.session import View
+from dynatui.state.run_state import Failure, Loading
 from screenshots.make import standing_at
-from tests.dynatui.render.scripted import ScriptedSource
+from tests.dynatui.scripted_runs import ScriptedSource
 
 TRACE = Path(__file__).parents[2] / "traces" / "lighthouse.jsonl"
 Compare = Callable[..., bool]

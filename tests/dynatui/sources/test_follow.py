@@ -11,11 +11,11 @@ from msgspec import structs
 
 from decoder.errors import RecordingError
 from decoder.events import Event, Run, encode
-from dynatui.fold.state import Failure, Loading, Prompt
-from dynatui.keep.checks import Checker
-from dynatui.keep.recording import Recorder
+from dynatui.record.checks import Checker
+from dynatui.record.recording import Recorder
 from dynatui.sources import follow
 from dynatui.sources.follow import FollowSource, Tail
+from dynatui.state.run_state import Failure, Loading, Prompt
 from tests.dynatui.fake_engine import round_, run, story
 
 ONE, TWO = story("one"), story("two")

@@ -1,4 +1,4 @@
-"""A recording can be stepped, searched and played on from any place; the screen shows what a straight play would."""
+"""A recording can be searched and played on from any place; the screen shows what a straight play would."""
 
 from collections.abc import Callable, Iterable
 
@@ -7,10 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import structs
 
-from decoder.events import Event, Round, Run, Summary
-from dynatui.fold.state import Prompt, Record
+from decoder.events import Event, Round, Run
 from dynatui.sources.playback import TraceSource
-from tests.dynatui.render.scripted import run, runs_of, state_of, story
+from dynatui.state.run_state import Prompt, Record
+from tests.dynatui.scripted_runs import rounds_shown, run, runs_of, state_of, story
 
 WATCHED = "dynatree"
 SECOND: list[Event] = [run(prompt="second"), *story()[1:]]
@@ -37,36 +37,19 @@ def prompt(source: TraceSource) -> str:
     return next(record.prompt for record in reversed(source.records) if isinstance(record, Run))
 
 
-def test_a_step_ends_with_the_next_round_of_the_watched_method(source: TraceSource) -> None:
+def test_a_place_ends_with_its_round_of_the_watched_method(source: TraceSource) -> None:
     for number in range(3):
-        source.step(WATCHED)
+        source.seek_round(WATCHED, number + 1)
         newest = source.records[-1]
         assert isinstance(newest, Round)
         assert (newest.method, newest.round) == ("dynatree", number)
-    assert source.reached(WATCHED) == 3
 
 
-def test_a_step_after_the_last_round_leads_to_the_end_and_then_to_the_next_run(source: TraceSource) -> None:
-    source.step(WATCHED, 6)
-    assert last_round(source) == 5
-    source.step(WATCHED)
-    assert isinstance(source.records[-1], Summary)
-    source.step(WATCHED)
-    assert (prompt(source), last_round(source)) == ("second", 0)
-
-
-def test_steps_end_with_the_recording(source: TraceSource) -> None:
-    for _ in range(20):
-        source.step(WATCHED)
-    assert source.records[-1] == SECOND[-1]
-    assert len(source.records) == len(TWO_RUNS) + 2
-
-
-def test_a_step_back_shows_the_round_before(source: TraceSource) -> None:
-    source.step(WATCHED, 4)
-    source.step(WATCHED, -1)
+def test_a_way_back_ends_with_the_round_before(source: TraceSource) -> None:
+    source.seek_round(WATCHED, 4)
+    source.seek_round(WATCHED, 3)
     assert last_round(source) == 2
-    source.step(WATCHED, -9)
+    source.seek_round(WATCHED, 0)
     assert source.records[-3:] == story()[:3]
 
 
@@ -94,14 +77,14 @@ def test_it_plays_on_from_where_it_was_put(source: TraceSource) -> None:
     source.seek(0.5)
     source.seek(0.15)
     source.advance(0.1)
-    assert (last_round(source), source.reached(WATCHED), source.played_s[0]) == (1, 2, 0.25)
+    assert (last_round(source), source.played_s[0]) == (1, 0.25)
 
 
-def test_it_plays_on_from_a_step(source: TraceSource) -> None:
-    source.step(WATCHED, 4)
+def test_it_plays_on_from_a_round(source: TraceSource) -> None:
+    source.seek_round(WATCHED, 4)
     source.play(0.1)
     assert last_round(source) == 4
-    source.step(WATCHED, -3)
+    source.seek_round(WATCHED, 2)
     source.play(0.1)
     assert last_round(source) == 2
 
@@ -117,7 +100,7 @@ def test_a_round_can_be_searched_for_in_both_directions(source: TraceSource) -> 
     for rounds, found in ((4, 4), (1, 1), (99, 6), (2, 2)):
         source.seek_round(WATCHED, rounds)
         assert last_round(source) == found - 1
-        assert source.reached(WATCHED) == found
+        assert rounds_shown(source.records) == found
 
 
 def test_the_rounds_of_any_method_can_be_searched_for(source: TraceSource) -> None:
@@ -125,7 +108,7 @@ def test_the_rounds_of_any_method_can_be_searched_for(source: TraceSource) -> No
     newest = source.records[-1]
     assert isinstance(newest, Round)
     assert (newest.method, newest.round) == ("ar", 1)
-    assert (source.reached("ar"), source.reached(WATCHED), source.length("ar")) == (2, 2, (6, 0.12))
+    assert (rounds_shown(source.records, "ar"), rounds_shown(source.records), source.length("ar")) == (2, 2, (6, 0.12))
 
 
 def test_no_round_is_the_beginning_of_the_run(source: TraceSource) -> None:
@@ -145,7 +128,7 @@ def test_another_run_begins_at_once_even_while_held(source: TraceSource) -> None
     source.set_paused(paused=True)
     source.go(1)
     assert prompt(source) == "second"
-    assert source.reached(WATCHED) == 0
+    assert rounds_shown(source.records) == 0
     source.go(-1)
     assert prompt(source) == "Once upon"
 
@@ -158,18 +141,19 @@ def test_after_the_last_run_the_show_stays() -> None:
     assert source.played_s[0] == source.played_s[1]
 
 
-def test_a_run_without_rounds_can_be_stepped_over() -> None:
+def test_a_run_without_rounds_can_be_left() -> None:
     source = TraceSource(runs_of([run(), *story()]), speed=1.0)
     source.seek_round(WATCHED, 3)
-    source.step(WATCHED)
+    source.go(1)
+    source.seek_round(WATCHED, 1)
     assert last_round(source) == 0
     assert source.length(WATCHED)[0] == 6
 
 
 MOVES: tuple[Callable[[TraceSource], None], ...] = (
-    lambda source: source.step(WATCHED),
-    lambda source: source.step(WATCHED, -1),
-    lambda source: source.step(WATCHED, 3),
+    lambda source: source.seek_round(WATCHED, 1),
+    lambda source: source.seek_round(WATCHED, 5),
+    lambda source: source.seek_round(WATCHED, 9),
     lambda source: source.seek(0.0),
     lambda source: source.seek(0.31),
     lambda source: source.seek(9.0),
@@ -191,5 +175,3 @@ def test_wherever_it_was_put_the_screen_shows_what_a_straight_play_would(moves: 
     straight = story() if prompt(source) == "Once upon" else SECOND
     assert shown[1:] == straight[: len(shown) - 1]
     assert structs.asdict(state_of(source.records).run or run()) == structs.asdict(straight[0])
-    rounds = sum(isinstance(record, Round) and record.method == "dynatree" for record in shown)
-    assert source.reached(WATCHED) == rounds

@@ -14,18 +14,17 @@ import decoder
 from decoder.config import DynaTree, RunConfig
 from decoder.errors import PairError, PromptError, RecordingError
 from decoder.events import Event, Round, Run, Summary
-from decoder.session.cuda_graph.pass_sizes import of_run
 from decoder.session.steering import Steering
-from dynatui.fold.state import Failure, Loading, Prompt
-from dynatui.keep.recording import Recorder
-from dynatui.keep.runs import read
+from dynatui.record.reader import read
+from dynatui.record.recording import Recorder
 from dynatui.session import Models, Session, View
-from dynatui.sources.breaks import Conditions
+from dynatui.sources.breakpoints import Conditions
 from dynatui.sources.engine import Decode, EngineSource, load_engine
 from dynatui.sources.playback import TraceSource
 from dynatui.sources.source import bounded_speed, readable_speed
+from dynatui.state.run_state import Failure, Loading, Prompt
 from tests.dynatui.fake_engine import FakeEngine
-from tests.dynatui.render.scripted import run, runs_of, story, tree_round
+from tests.dynatui.scripted_runs import run, runs_of, story, tree_round
 
 OWN_PAIR = Models(target="big", draft="small")
 PATIENCE_S = 60.0
@@ -432,4 +431,4 @@ def test_the_engine_is_loaded_for_what_the_session_decodes_by(monkeypatch: pytes
     config = RunConfig(("ar", "linear"))
     load_engine(Session(("x",), models, config))(print, print)
     assert engine.pairs == [("t", "d", "cpu", "float32", True, True)]
-    assert engine.passes == [of_run(config)]
+    assert engine.runs == [config]

@@ -13,9 +13,9 @@ from transformers import Gemma2Config, GPTJConfig
 
 from decoder import Fixed, Linear, RunConfig, decode, load_pair
 from decoder.config import DynaTree
+from decoder.engine import Engine
 from decoder.errors import ConfigError, PairError
 from decoder.events import Run, Summary
-from decoder.exact_pair import exact_pair, inexact_pair
 from decoder.forward import language_model as models
 from decoder.forward.batch_invariant.attention import ExactModule, exact_lean
 from decoder.forward.batch_invariant.passes import Exact, padded, parts
@@ -24,10 +24,9 @@ from decoder.forward.hf import ModuleForward
 from decoder.forward.language_model import LanguageModel
 from decoder.methods import METHODS
 from decoder.models.checkpoints import EMBEDDED_TARGET, load_model
-from decoder.models.pair import Pair
 from dynatui.prompts import load
 from tests import tiny
-from tests.decoder.forward.families import test_families as lean_models
+from tests.decoder import family_models as lean_models
 from tests.decoder.makers import Lab
 
 HALF = ("bfloat16", "float16")
@@ -393,7 +392,7 @@ class Decoded:
     """The target's keys and values at the end."""
 
 
-def decoded(pair: Pair, ids: Sequence[int], config: RunConfig) -> Decoded:
+def decoded(pair: Engine, ids: Sequence[int], config: RunConfig) -> Decoded:
     found = Decoded({}, {})
     for name in config.methods:
         session: Any = METHODS[name].open(pair, ids, config)
@@ -434,19 +433,20 @@ def test_a_text_that_fills_the_context_ends_as_plain_decoding_ends(lab: Lab, nam
 
 
 @pytest.fixture(scope="module")
-def by_module() -> dict[str, Pair]:
+def by_module() -> dict[str, Engine]:
     """The embedded pair in half precision, exact and run by its modules."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(models, "lean", lambda _: None)
+        patch.setattr("decoder.models.checkpoints.known_traits", lambda *_: None)
+        patch.setattr(models, "lean", lambda *_: None)
         return {dtype: load_pair(device="cpu", dtype=dtype, exact=True) for dtype in HALF}
 
 
 @pytest.mark.parametrize("dtype", HALF)
-def test_a_text_that_forks_otherwise_is_the_same_for_all_methods(by_module: dict[str, Pair], dtype: str) -> None:
+def test_a_text_that_forks_otherwise_is_the_same_for_all_methods(by_module: dict[str, Engine], dtype: str) -> None:
     pair, config = by_module[dtype], RunConfig(("ar", "dynatree", "fixed"), 18, dynatree=DynaTree())
-    ids = pair.tokenizer(load.embedded()[4]).input_ids
+    ids = pair.pair.tokenizer(load.embedded()[4]).input_ids
     assert_alike(decoded(pair, ids, config))
-    otherwise = decoded(inexact_pair(pair), ids, config).tokens
+    otherwise = decoded(pair.fastest(), ids, config).tokens
     if all(tokens == otherwise["ar"] for tokens in otherwise.values()):
         pytest.skip("on this machine the text does not fork, exact or not")
 
@@ -454,7 +454,7 @@ def test_a_text_that_forks_otherwise_is_the_same_for_all_methods(by_module: dict
 def test_the_embedded_pair_is_exact_as_it_runs_by_itself() -> None:
     pair = load_pair(device="cpu", dtype="bfloat16", exact=True)
     for prompt in load.embedded()[:2]:
-        assert_alike(decoded(pair, pair.tokenizer(prompt).input_ids, RunConfig(OWN, 64)))
+        assert_alike(decoded(pair, pair.pair.tokenizer(prompt).input_ids, RunConfig(OWN, 64)))
 
 
 # What is told and refused
@@ -482,7 +482,7 @@ def test_float64_leaves_nothing_to_round_to(lab: Lab) -> None:
     with pytest.raises(ConfigError, match=r"--exact .* float64 .*; give --dtype float32, bfloat16 or float16"):
         load_pair(str(pair.target), str(pair.draft), device="cpu", dtype="float64", exact=True)
     with pytest.raises(ConfigError, match="leave out --exact"):
-        exact_pair(lab.loaded(pair, "float64"))
+        lab.loaded(pair, "float64").batch_invariant()
 
 
 def test_a_family_with_an_attention_of_its_own_is_refused() -> None:
@@ -511,8 +511,8 @@ def test_for_everybody_else_a_module_attends_as_before() -> None:
 
 def test_a_pair_can_be_made_exact_and_inexact_again(lab: Lab) -> None:
     pair = lab.loaded(lab.pair("neox"), "bfloat16")
-    exact = exact_pair(pair)
-    again = inexact_pair(exact)
+    exact = pair.batch_invariant()
+    again = exact.fastest()
     assert (pair.exact, exact.exact, again.exact) == (False, True, False)
     assert exact.costs is not pair.costs
     ids = lab.prompt_tokens(lab.pair("neox"), "The tree grows")

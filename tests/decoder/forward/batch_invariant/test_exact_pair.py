@@ -7,20 +7,19 @@ from typing import Any
 import pytest
 from torch import Tensor
 
+from decoder.engine import Engine
 from decoder.errors import PairError
-from decoder.exact_pair import exact_pair, inexact_pair
 from decoder.forward.families.attention import gathered
-from decoder.models.pair import Pair
 from tests.decoder.makers import Lab
 
 
-@pytest.mark.parametrize("twin", [exact_pair, inexact_pair])
-def test_a_twin_begins_with_no_costs_and_with_seats_of_its_own(lab: Lab, twin: Callable[[Pair], Pair]) -> None:
-    pair = replace(lab.loaded(lab.pair("neox"), "bfloat16"), costs={512: "costs"})
+@pytest.mark.parametrize("twin", [Engine.batch_invariant, Engine.fastest])
+def test_a_twin_begins_with_no_costs(lab: Lab, twin: Callable[[Engine], Engine]) -> None:
+    known: Any = {512: "costs"}
+    pair = replace(lab.loaded(lab.pair("neox"), "bfloat16"), costs=known)
     made = twin(pair)
     assert not made.costs
-    assert made.seats is not pair.seats
-    assert (made.calibration, made.threads) == (pair.calibration, pair.threads)
+    assert (made.acceptance, made.threads) == (pair.acceptance, pair.threads)
 
 
 def test_rows_that_agree_among_themselves_but_not_with_plain_text_are_refused(
@@ -31,4 +30,4 @@ def test_rows_that_agree_among_themselves_but_not_with_plain_text_are_refused(
 
     monkeypatch.setattr("decoder.forward.batch_invariant.attention.gathered", doubled)
     with pytest.raises(PairError, match="computes other logits for a draft tree"):
-        exact_pair(lab.loaded(lab.pair("neox"), "bfloat16"))
+        lab.loaded(lab.pair("neox"), "bfloat16").batch_invariant()

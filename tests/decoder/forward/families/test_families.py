@@ -9,61 +9,15 @@ import pytest
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
-from transformers import AutoModelForCausalLM, MistralConfig, Qwen2Config
+from transformers import AutoModelForCausalLM, MistralConfig
 
-from decoder.forward.families.registry import LeanModel, lean
+from decoder.forward.families.model import LeanModel
+from decoder.forward.families.modules import source_of
 from decoder.forward.language_model import LanguageModel
 from decoder.models.checkpoints import EMBEDDED_DRAFT, EMBEDDED_TARGET, load_model
 from tests import tiny
+from tests.decoder.family_models import MODELS, lean_of, like_llama, made
 from tests.decoder.makers import Lab
-
-LLAMA_SHAPE = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 48}
-SCALED = {"rope_type": "linear", "factor": 2.0, "rope_theta": 10000.0}
-LLAMA3 = {
-    "rope_type": "llama3",
-    "rope_theta": 10000.0,
-    "factor": 8.0,
-    "low_freq_factor": 1.0,
-    "high_freq_factor": 4.0,
-    "original_max_position_embeddings": 64,
-}
-MODELS: dict[str, Callable[[], Any]] = {
-    "neox": lambda: tiny.FAMILIES["neox"](),
-    "neox, one after the other": lambda: tiny.FAMILIES["neox"](use_parallel_residual=False),
-    "neox without biases, tied": lambda: tiny.FAMILIES["neox"](attention_bias=False, tie_word_embeddings=True),
-    "neox, all rotated": lambda: tiny.FAMILIES["neox"](rope_parameters=_rotated(1.0), hidden_act="gelu_new"),
-    "neox, odd heads": lambda: tiny.FAMILIES["neox"](
-        hidden_size=60, num_attention_heads=3, rope_parameters=_rotated(0.2)
-    ),
-    "llama": lambda: tiny.FAMILIES["llama"](),
-    "llama, one head for all": lambda: tiny.FAMILIES["llama"](num_key_value_heads=1),
-    "llama without groups, tied": lambda: tiny.FAMILIES["llama"](num_key_value_heads=4, tie_word_embeddings=True),
-    "llama with biases and wide heads": lambda: tiny.FAMILIES["llama"](attention_bias=True, mlp_bias=True, head_dim=12),
-    "llama, positions scaled": lambda: tiny.FAMILIES["llama"](rope_parameters=SCALED),
-    "llama 3": lambda: tiny.FAMILIES["llama"](rope_parameters=LLAMA3),
-    "mistral": lambda: _common(MistralConfig, sliding_window=None),
-    "qwen2": lambda: _common(Qwen2Config, use_sliding_window=False),
-}
-
-
-def _rotated(share: float) -> dict[str, Any]:
-    return {"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": share}
-
-
-def _common(kind: Any, **changes: Any) -> Any:
-    shape = {**LLAMA_SHAPE, "num_key_value_heads": 2, "vocab_size": 96, "max_position_embeddings": 192}
-    return kind(**shape, **changes)
-
-
-def made(name: str, dtype: torch.dtype = torch.float32) -> Any:
-    """A tiny module whose norms and biases matter too."""
-    module = tiny.build(MODELS[name](), seed=1)
-    generator = torch.Generator().manual_seed(7)
-    with torch.no_grad():
-        for weight in module.parameters():
-            if weight.dim() == 1:
-                weight.add_(torch.randn(weight.shape, generator=generator) * 0.3)
-    return module.to(dtype)
 
 
 def grown(seed: int, words: int) -> tuple[list[int], list[int], list[int], NDArray[np.bool_]]:
@@ -98,12 +52,6 @@ def errors(model: LeanModel, module: Any, seed: int, judge: Any) -> tuple[float,
         mine = max(mine, float((found[node].double() - right).abs().max()))
         its = max(its, float((module(ids).logits[0, -1].double() - right).abs().max()))
     return mine, its
-
-
-def lean_of(module: Any) -> LeanModel:
-    model = lean(module)
-    assert model is not None
-    return model
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -180,7 +128,7 @@ def test_a_cache_keeps_what_it_is_told_to_and_survives_growth() -> None:
 @pytest.mark.parametrize("family", ["qwen3", "gpt2"])
 def test_other_families_run_through_their_modules(family: str) -> None:
     module = tiny.build(tiny.FAMILIES[family](), seed=1)
-    assert lean(module) is None
+    assert source_of(module) is None
     assert LanguageModel(module, family).module is module
 
 
@@ -212,9 +160,9 @@ CHANGES: dict[str, Callable[[Any], Any]] = {
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
 def test_a_changed_model_runs_through_its_module(change: Callable[[Any], Any]) -> None:
     module = made("neox")
-    assert lean(module) is not None
+    assert LanguageModel(module, "neox").runs_without_module
     change(module)
-    assert lean(module) is None
+    assert not LanguageModel(module, "neox").runs_without_module
 
 
 OTHERS: dict[str, Callable[[], Any]] = {
@@ -223,13 +171,13 @@ OTHERS: dict[str, Callable[[], Any]] = {
         rope_parameters={"rope_type": "dynamic", "rope_theta": 10000.0, "factor": 2.0}
     ),
     "an odd width": lambda: tiny.FAMILIES["neox"](intermediate_size=63),
-    "a sliding window": lambda: _common(MistralConfig, sliding_window=8),
+    "a sliding window": lambda: like_llama(MistralConfig, sliding_window=8),
 }
 
 
 @pytest.mark.parametrize("config", OTHERS.values(), ids=OTHERS)
 def test_what_was_not_proved_runs_through_its_module(config: Callable[[], Any]) -> None:
-    assert lean(tiny.build(config(), seed=1)) is None
+    assert source_of(tiny.build(config(), seed=1)) is None
 
 
 def test_weights_are_held_once_and_the_module_comes_back_when_asked_for(lab: Lab) -> None:

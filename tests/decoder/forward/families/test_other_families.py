@@ -23,10 +23,10 @@ from transformers import (
 )
 
 from decoder import DynaTree, Fixed, RunConfig, decode, load_pair
+from decoder.engine import Engine
 from decoder.errors import PairError
 from decoder.events import Round
 from decoder.models.compatibility import REMEDY
-from decoder.models.pair import Pair
 from tests import tiny
 
 CONTEXT = 64
@@ -90,7 +90,7 @@ def saved(home: Path, config: Any) -> tiny.TinyPair:
     return tiny.save_pair(home, target, tiny.kin(target, seed=2))
 
 
-def load(pair: tiny.TinyPair) -> Pair:
+def load(pair: tiny.TinyPair) -> Engine:
     return load_pair(str(pair.target), str(pair.draft), device="cpu", dtype="float32")
 
 
@@ -109,13 +109,13 @@ def greedy(path: Path, prompt: list[int], count: int) -> list[int]:
 def test_a_family_writes_the_text_of_greedy_search_to_the_end_of_its_context(family: str, tmp_path: Path) -> None:
     files = saved(tmp_path, EXACT[family]())
     pair = load(files)
-    prompt = pair.tokenizer(PROMPT).input_ids
+    prompt = pair.pair.tokenizer(PROMPT).input_ids
     count = CONTEXT - len(prompt)
     texts: dict[str, list[int]] = {method: [] for method in METHODS}
     for event in decode(pair, PROMPT, RunConfig(METHODS, count, dynatree=BUSHY, fixed=Fixed(tau=0.01, n_max=40))):
         if isinstance(event, Round):
             texts[event.method] += event.committed
-    assert pair.context == CONTEXT
+    assert pair.pair.context == CONTEXT
     assert texts == dict.fromkeys(METHODS, greedy(files.target, prompt, count))
 
 

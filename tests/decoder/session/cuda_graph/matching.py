@@ -1,20 +1,26 @@
-"""Plays one text on the device's side and by `TreeSession`, round by round, and requires that every round is equal."""
+"""Plays one text on the device's side and by `HostSession`, round by round, and requires that every round is equal."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from decoder.config import AdaptiveTree, Rules, RunConfig
+from decoder.config import AdaptiveTree, Rules
+from decoder.device_rounds import TRIED
+from decoder.engine import Engine
 from decoder.forward.static.hf import ModuleStatic
 from decoder.knobs import KnobName
-from decoder.models.pair import Pair
+from decoder.session.cuda_graph.compile_trial import compile_pair
+from decoder.session.cuda_graph.compiled import Compile, by_torch
+from decoder.session.cuda_graph.pass_sizes import Passes
+from decoder.session.cuda_graph.self_test import Reference, prepare_rounds, refusal
 from decoder.session.cuda_graph.session import ResidentSession
 from decoder.session.cuda_graph.slots import Seats
-from decoder.session.host import TreeSession
+from decoder.session.knob_state import Controller
 from decoder.session.protocol import Outcome
 from decoder.session.steering import Turn
+from tests.decoder.makers import graph_slots, host_session
 from tests.decoder.session.cuda_graph.operations import Recorded
 
 Turns = Mapping[int, Sequence[tuple[KnobName, float]]]
@@ -23,37 +29,38 @@ FAR = 1e-4
 """Log-probabilities of float32 logits differ by less, by whatever kernel they were computed."""
 
 
-def seated(pair: Pair, *, by_module: bool = False) -> Pair:
-    """The pair with no seats yet; where asked for, all its models run as Hugging Face modules."""
+def seated(engine: Engine, *, by_module: bool = False) -> Engine:
+    """The engine with no seats yet; where asked for, all its models run as Hugging Face modules."""
     seats = Seats(graphs=False)
     if by_module:
-        seats._forwards = {model: ModuleStatic(model) for model in (pair.target, pair.draft)}
-    return replace(pair, seats=seats)
+        seats._forwards = {model: ModuleStatic(model) for model in (engine.pair.target, engine.pair.draft)}
+    return replace(engine, slots=seats)
 
 
-def recorded(pair: Pair, *, by_module: bool = False) -> Pair:
+def recorded(engine: Engine, *, by_module: bool = False) -> Engine:
     """The same, whose rounds are repeated from records, as a GPU repeats graphs."""
-    found = seated(pair, by_module=by_module)
-    found.seats.graphs, found.seats._captures = True, Recorded([])  # type: ignore[assignment]  # acts as Graphs does
+    found = seated(engine, by_module=by_module)
+    graph_slots(found).graphs, graph_slots(found)._captures = True, Recorded([])  # type: ignore[assignment]  # acts as Graphs does
     return found
 
 
-def records(pair: Pair) -> int:
+def records(engine: Engine) -> int:
     """How many were made so far."""
-    captures: Any = pair.seats._captures
+    captures: Any = graph_slots(engine)._captures
     return len(captures.records)
 
 
-def resident(pair: Pair, prompt: Sequence[int], limit: int, rules: Rules | None) -> ResidentSession:
+def resident(engine: Engine, prompt: Sequence[int], limit: int, rules: Rules | None) -> ResidentSession:
     """A session on the device."""
-    return ResidentSession(pair, prompt, RunConfig(max_new_tokens=limit), rules)
+    knobs = Controller(rules) if rules else None
+    return ResidentSession(engine.pair, graph_slots(engine), prompt, limit, knobs, engine.host_session)
 
 
 def match(
-    pair: Pair, prompt: Sequence[int], limit: int, rules: Rules | None, turns: Turns | None = None
+    pair: Engine, prompt: Sequence[int], limit: int, rules: Rules | None, turns: Turns | None = None
 ) -> list[Outcome]:
     """All rounds of a text, as both play them."""
-    host = TreeSession(pair, prompt, RunConfig(max_new_tokens=limit), rules)
+    host = host_session(pair, prompt, limit, rules)
     device = resident(pair, prompt, limit, rules)
     host.prefill()
     device.prefill()
@@ -94,3 +101,18 @@ def check(outcome: Outcome, expected: Outcome) -> None:
         "target_forwards",
     ):
         assert getattr(outcome, name) == getattr(expected, name), name
+
+
+def prepared(engine: Engine) -> str | None:
+    """Makes the forms of both models and tries them; returns why rounds cannot run."""
+    return prepare_rounds(engine.pair, graph_slots(engine), TRIED)
+
+
+def refused(engine: Engine, right: Sequence[Reference] | None = None) -> str | None:
+    """Why rounds cannot run."""
+    return refusal(engine.pair, graph_slots(engine), TRIED, right)
+
+
+def compiled(engine: Engine, report: Callable[[str], None], listed: Passes, compile_pass: Compile = by_torch) -> None:
+    """Compiles what is faster."""
+    compile_pair(engine.pair, graph_slots(engine), TRIED, report, listed, compile_pass)

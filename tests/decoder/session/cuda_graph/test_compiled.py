@@ -13,20 +13,20 @@ from torch import Tensor
 
 from decoder.config import DynaTree
 from decoder.device import without_gradients
+from decoder.engine import Engine
 from decoder.errors import ConfigError
 from decoder.forward.language_model import LanguageModel
 from decoder.forward.static.hf import ModuleStatic
 from decoder.forward.static.layers import LeanStatic
 from decoder.forward.static.static_forward import StaticForward, static_forward
-from decoder.models.pair import Pair
 from decoder.session.cuda_graph import compile_trial as contest
-from decoder.session.cuda_graph.compile_trial import compared, compile_pair
+from decoder.session.cuda_graph.compile_trial import compared
 from decoder.session.cuda_graph.compiled import Compile, Compiled, Pass, by_torch, example, require_compilable
 from decoder.session.cuda_graph.pass_sizes import Passes, passes
 from decoder.session.cuda_graph.slots import Seats
 from tests import tiny
-from tests.decoder.makers import Lab
-from tests.decoder.session.cuda_graph.matching import match, recorded, seated
+from tests.decoder.makers import Lab, graph_slots
+from tests.decoder.session.cuda_graph.matching import compiled, match, recorded, seated
 
 PROMPT = "The tree grows"
 RULES = DynaTree(selection="best", n_max=15)
@@ -54,14 +54,14 @@ class Compiler:
         return run
 
 
-def told(pair: Pair, compile_pass: Compile) -> list[str]:
+def told(pair: Engine, compile_pass: Compile) -> list[str]:
     lines: list[str] = []
-    compile_pair(pair, lines.append, PASSES, compile_pass)
+    compiled(pair, lines.append, PASSES, compile_pass)
     return [line for line in lines if "compiling" not in line]
 
 
-def forms(pair: Pair) -> list[type]:
-    return [type(pair.seats.forward(model)) for model in (pair.draft, pair.target)]
+def forms(pair: Engine) -> list[type]:
+    return [type(graph_slots(pair).forward(model)) for model in (pair.pair.draft, pair.pair.target)]
 
 
 @pytest.fixture
@@ -78,7 +78,7 @@ def _pays(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_compiled_pass_is_that_of_plain_calls_with_the_keys_and_values_that_it_leaves(
     lab: Lab, family: str, form_of: Callable[[LanguageModel], StaticForward]
 ) -> None:
-    plain = form_of(lab.loaded(lab.pair(family), "float64").target)
+    plain = form_of(lab.loaded(lab.pair(family), "float64").pair.target)
     form = Compiled(plain, lambda function: torch.compile(function, fullgraph=True, dynamic=False, backend="aot_eager"))
     form.compile([3])
     for length in (0, 7, 250, 600):
@@ -92,7 +92,7 @@ def test_a_compiled_pass_is_that_of_plain_calls_with_the_keys_and_values_that_it
 
 def test_one_compilation_of_each_size_serves_all_lengths_of_all_texts(lab: Lab) -> None:
     compiler = Compiler()
-    plain = static_forward(lab.loaded(lab.pair("llama"), "float64").target)
+    plain = static_forward(lab.loaded(lab.pair("llama"), "float64").pair.target)
     form = Compiled(plain, compiler)
     form.compile([1, 4])
     assert len(compiler.made) == 2
@@ -106,7 +106,7 @@ def test_one_compilation_of_each_size_serves_all_lengths_of_all_texts(lab: Lab) 
 
 def test_other_sizes_are_computed_by_plain_calls(lab: Lab) -> None:
     compiler = Compiler()
-    form = Compiled(static_forward(lab.loaded(lab.pair("llama"), "float64").target), compiler)
+    form = Compiled(static_forward(lab.loaded(lab.pair("llama"), "float64").pair.target), compiler)
     form.compile([4])
     before = compiler.runs
     with without_gradients():
@@ -116,7 +116,7 @@ def test_other_sizes_are_computed_by_plain_calls(lab: Lab) -> None:
 
 def test_a_pass_of_another_kind_does_not_stop_a_round_for_the_compiler(lab: Lab) -> None:
     compiler = Compiler()
-    form = Compiled(static_forward(lab.loaded(lab.pair("llama"), "float64").target), compiler)
+    form = Compiled(static_forward(lab.loaded(lab.pair("llama"), "float64").pair.target), compiler)
     form.compile([4])
     before = compiler.runs
     store, *others = example(form, 4, 9)
@@ -127,7 +127,7 @@ def test_a_pass_of_another_kind_does_not_stop_a_round_for_the_compiler(lab: Lab)
 
 def test_a_compiler_does_not_see_how_a_store_is_written(lab: Lab) -> None:
     """It would make a new store of it in every layer, and copy all of it."""
-    model = lab.loaded(lab.pair("neox"), "float64").target
+    model = lab.loaded(lab.pair("neox"), "float64").pair.target
     for plain in (ModuleStatic(model), static_forward(model)):
         compiler = Compiler()
         Compiled(plain, compiler).compile([2])
@@ -182,7 +182,7 @@ def test_rounds_of_compiled_forms_are_repeated_from_records(lab: Lab, family: st
 @pytest.mark.skipif(shutil.which("c++") is None, reason="needs a C++ compiler, which torch compiles for a CPU with")
 @pytest.mark.filterwarnings("ignore")
 def test_torch_s_own_compiler_computes_the_same(lab: Lab) -> None:
-    plain = static_forward(lab.loaded(lab.pair("neox-strange"), "bfloat16").draft)
+    plain = static_forward(lab.loaded(lab.pair("neox-strange"), "bfloat16").pair.draft)
     form = Compiled(plain, by_torch)
     form.compile([2])
     found = compared(plain, form, [2], Seats(graphs=False))
@@ -209,14 +209,14 @@ def quick(function: Any) -> Pass:
 
 
 @pytest.fixture
-def slow(lab: Lab) -> Pair:
+def slow(lab: Lab) -> Engine:
     pair = seated(lab.loaded(lab.pair("neox"), "float64"))
-    for model in (pair.draft, pair.target):
-        pair.seats.run(model, Slow(static_forward(model)))
+    for model in (pair.pair.draft, pair.pair.target):
+        graph_slots(pair).run(model, Slow(static_forward(model)))
     return pair
 
 
-def test_what_is_faster_is_kept(slow: Pair) -> None:
+def test_what_is_faster_is_kept(slow: Engine) -> None:
     lines = told(slow, quick)
     assert [line.split(":")[0] for line in lines] == ["compiled draft", "compiled target"]
     assert all(" x the time, kept" in line for line in lines)
@@ -233,7 +233,7 @@ def test_what_is_slower_is_not(lab: Lab) -> None:
     assert forms(pair) == [LeanStatic, LeanStatic]
 
 
-def test_what_computes_something_else_is_not_kept_however_fast_it_is(slow: Pair) -> None:
+def test_what_computes_something_else_is_not_kept_however_fast_it_is(slow: Engine) -> None:
     def off(function: Any) -> Pass:
         right = quick(function)
         return lambda *given: right(*given) * 1.001
@@ -243,7 +243,7 @@ def test_what_computes_something_else_is_not_kept_however_fast_it_is(slow: Pair)
     assert forms(slow) == before
 
 
-def test_a_compiler_that_fails_is_told_of_and_nothing_else(slow: Pair) -> None:
+def test_a_compiler_that_fails_is_told_of_and_nothing_else(slow: Engine) -> None:
     def broken(_: Pass) -> Pass:
         raise ImportError("there is no triton\nand more about it")
 
@@ -252,15 +252,15 @@ def test_a_compiler_that_fails_is_told_of_and_nothing_else(slow: Pair) -> None:
     assert forms(slow) == before
 
 
-def test_where_texts_come_out_otherwise_all_is_as_before(slow: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(contest, "refusal", lambda _: "they wrote the tokens [1] instead of [2]")
+def test_where_texts_come_out_otherwise_all_is_as_before(slow: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(contest, "refusal", lambda *_: "they wrote the tokens [1] instead of [2]")
     before = forms(slow)
     assert told(slow, quick)[-1] == "compiled passes are not kept: they wrote the tokens [1] instead of [2]"
     assert forms(slow) == before
 
 
-def test_a_draft_alone_may_be_kept(slow: Pair, lab: Lab) -> None:
-    slow.seats.run(slow.target, static_forward(slow.target))
+def test_a_draft_alone_may_be_kept(slow: Engine, lab: Lab) -> None:
+    graph_slots(slow).run(slow.pair.target, static_forward(slow.pair.target))
 
     def mixed(function: Any) -> Pass:
         if isinstance(function.__self__, Slow):
@@ -274,7 +274,7 @@ def test_a_draft_alone_may_be_kept(slow: Pair, lab: Lab) -> None:
     match(slow, lab.prompt_tokens(lab.pair("neox"), PROMPT), 20, RULES)
 
 
-def test_the_smallest_and_the_largest_are_tried_and_all_are_compiled_where_that_pays(slow: Pair) -> None:
+def test_the_smallest_and_the_largest_are_tried_and_all_are_compiled_where_that_pays(slow: Engine) -> None:
     tried: list[tuple[int, ...]] = []
     right = contest.compared
 
@@ -284,15 +284,15 @@ def test_the_smallest_and_the_largest_are_tried_and_all_are_compiled_where_that_
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(contest, "compared", noted)
-        compile_pair(slow, lambda _: None, Passes((2, 3, 5), (1, 4, 8, 16)), quick)
+        compiled(slow, lambda _: None, Passes((2, 3, 5), (1, 4, 8, 16)), quick)
     assert tried == [(2, 5), (1, 16)]
-    kept: list[Any] = [slow.seats.forward(model) for model in (slow.draft, slow.target)]
+    kept: list[Any] = [graph_slots(slow).forward(model) for model in (slow.pair.draft, slow.pair.target)]
     assert [form._sizes for form in kept] == [{2, 3, 5}, {1, 4, 8, 16}]
 
 
-def test_a_draft_that_no_round_runs_is_not_compiled(slow: Pair) -> None:
+def test_a_draft_that_no_round_runs_is_not_compiled(slow: Engine) -> None:
     lines: list[str] = []
-    compile_pair(slow, lines.append, passes([None]), quick)
+    compiled(slow, lines.append, passes([None]), quick)
     assert [line.split(":")[0] for line in lines] == ["compiling the target", "compiled target"]
 
 
@@ -307,16 +307,16 @@ def test_exact_passes_are_not_compiled() -> None:
         require_compilable(torch.device("cuda"), exact=True)
 
 
-def test_a_seat_that_is_taken_in_inference_mode_is_no_other(slow: Pair) -> None:
+def test_a_seat_that_is_taken_in_inference_mode_is_no_other(slow: Engine) -> None:
     with torch.inference_mode():
-        seat = slow.seats.take(slow, 20)
+        seat = graph_slots(slow).take(slow.pair, 20)
     assert not seat.target.store.is_inference()
     assert not seat.draft.store.is_inference()
 
 
-def test_seats_of_a_pair_are_taken_with_the_forms_that_are_kept(slow: Pair) -> None:
-    small = slow.seats.take(slow, 20)
-    slow.seats.give_back(small)
+def test_seats_of_a_pair_are_taken_with_the_forms_that_are_kept(slow: Engine) -> None:
+    small = graph_slots(slow).take(slow.pair, 20)
+    graph_slots(slow).give_back(small)
     told(slow, quick)
-    assert slow.seats.take(slow, 20) is not small
-    assert replace(slow).seats is slow.seats
+    assert graph_slots(slow).take(slow.pair, 20) is not small
+    assert replace(slow).slots is graph_slots(slow)

@@ -8,24 +8,22 @@ from typing import Any
 
 import pytest
 
-from decoder.config import DynaTree, Rules, RunConfig
-from decoder.models.pair import Pair
+from decoder.config import DynaTree, Rules
+from decoder.engine import Engine
 from decoder.session.cuda_graph.pass_sizes import SIZES
-from decoder.session.cuda_graph.session import ResidentSession
 from decoder.session.cuda_graph.size_controller import ASK, FIRST_REST, LONGEST_REST, Odds, Pace, Plan, Times, ranks
-from decoder.session.host import TreeSession
 from decoder.session.protocol import Outcome
 from decoder.session.steering import Turn
-from tests.decoder.makers import Lab
-from tests.decoder.session.cuda_graph.matching import FAR, match, recorded, seated
+from tests.decoder.makers import Lab, graph_slots, host_session
+from tests.decoder.session.cuda_graph.matching import FAR, match, recorded, resident, seated
 from tests.decoder.session.cuda_graph.scripted_models import WIDE, Dice
 
 PROMPT = "The tree grows"
 HOPELESS, HALF, GOOD = 0.0, 0.5, 0.85
 
 
-def played(pair: Pair, prompt: Sequence[int], limit: int, rules: Rules, turns: Sequence[Turn] = ()) -> list[Outcome]:
-    session = ResidentSession(pair, prompt, RunConfig(max_new_tokens=limit), rules)
+def played(pair: Engine, prompt: Sequence[int], limit: int, rules: Rules, turns: Sequence[Turn] = ()) -> list[Outcome]:
+    session = resident(pair, prompt, limit, rules)
     session.prefill()
     found: list[Outcome] = []
     while not found or not found[-1].finished:
@@ -54,7 +52,7 @@ def test_the_text_is_that_of_plain_greedy_search_whatever_sizes_are_chosen(
 ) -> None:
     pair = lab.pair(name)
     loaded = recorded(lab.loaded(pair, "float64"), by_module=by_module)
-    loaded.seats.pace = Dice(seed)
+    graph_slots(loaded).pace = Dice(seed)
     rounds = played(loaded, lab.prompt_tokens(pair, PROMPT), 80, WIDE)
     assert tokens(rounds) == lab.generate(pair, "float64", PROMPT, 80)
     assert {len(outcome.tree) > 1 for outcome in rounds} == {False, True}
@@ -64,7 +62,7 @@ def test_the_text_is_that_of_plain_greedy_search_whatever_sizes_are_chosen(
 def test_a_tree_is_that_of_the_host_whatever_the_draft_had_missed(lab: Lab, seed: int) -> None:
     pair = lab.pair("neox")
     loaded = recorded(lab.loaded(pair, "float64"))
-    dice = loaded.seats.pace = Dice(seed, plain=0.7, depths=(2, 3, 4))
+    dice = graph_slots(loaded).pace = Dice(seed, plain=0.7, depths=(2, 3, 4))
     text = lab.prompt_tokens(pair, PROMPT)
     rounds = played(loaded, text, 100, WIDE)
     for outcome, plan in zip(rounds, dice.chosen, strict=False):
@@ -72,7 +70,7 @@ def test_a_tree_is_that_of_the_host_whatever_the_draft_had_missed(lab: Lab, seed
         if plan:
             assert outcome.draft_forwards == plan.depth
             rules = numbered(nodes=plan.nodes - 1, d_max=plan.depth, d0=plan.depth - 1)
-            host = TreeSession(loaded, text, RunConfig(max_new_tokens=9), rules)
+            host = host_session(loaded, text, 9, rules)
             host.prefill()
             expected = host.step(()).tree
             assert (outcome.tree.tokens, outcome.tree.parents) == (expected.tokens, expected.parents)
@@ -83,7 +81,7 @@ def test_a_tree_is_that_of_the_host_whatever_the_draft_had_missed(lab: Lab, seed
 def test_what_became_of_each_tree_is_learnt_once_but_of_the_last_ones(lab: Lab) -> None:
     pair = lab.pair("neox")
     loaded = seated(lab.loaded(pair, "float64"))
-    dice = loaded.seats.pace = Dice(5)
+    dice = graph_slots(loaded).pace = Dice(5)
     rounds = played(loaded, lab.prompt_tokens(pair, PROMPT), 100, WIDE)
     expected = [
         (plan, ranks(outcome.tree.path_logprobs, outcome.accepted))
@@ -99,17 +97,12 @@ def test_a_long_rest_leaves_a_draft_that_has_much_to_read(lab: Lab) -> None:
     pair = lab.pair("long")
     loaded = seated(lab.loaded(pair, "float64"))
     for rest in (13, 14, 61, 62, 63, LONGEST_REST + 2, *range(251, 256), 700):
-        dice = loaded.seats.pace = Dice(0, plain=0)
+        dice = graph_slots(loaded).pace = Dice(0, plain=0)
         order: list[Plan | None] = [*[Plan(2, 8)] * 2, *[None] * rest, *[Plan(3, 8)] * 40]
         dice.choose = lambda _, order=order: order.pop(0)  # type: ignore[method-assign, misc]
         rounds = played(loaded, [5, 6, 7], rest + 20, WIDE)
         after = rounds[2 + rest]
-        host = TreeSession(
-            loaded,
-            [5, 6, 7, *tokens(rounds[: 2 + rest])],
-            RunConfig(max_new_tokens=9),
-            numbered(nodes=7, d_max=3, d0=2),
-        )
+        host = host_session(loaded, [5, 6, 7, *tokens(rounds[: 2 + rest])], 9, numbered(nodes=7, d_max=3, d0=2))
         host.prefill()
         assert after.tree.tokens == host.step(()).tree.tokens
         assert len(after.tree) == 8
@@ -126,7 +119,7 @@ def test_by_its_own_choice_a_kindred_draft_is_used(lab: Lab) -> None:
 def test_a_turn_in_the_middle_of_a_rest_acts_on_the_next_draft(lab: Lab) -> None:
     pair = lab.pair("neox")
     loaded, prompt = recorded(lab.loaded(pair, "float64")), lab.prompt_tokens(pair, PROMPT)
-    dice = loaded.seats.pace = Dice(1)
+    dice = graph_slots(loaded).pace = Dice(1)
     order: list[Plan | None] = [*[None] * 8, *[Plan(3, 16)] * 80]
     dice.choose = lambda _: order.pop(0)  # type: ignore[method-assign, assignment]
     one = (Turn("b_min", 1), Turn("b_mid", 1), Turn("b_max", 1))
@@ -305,8 +298,8 @@ def test_rounds_that_decide_for_themselves_match_those_of_rules_with_as_many_nod
     """The same seat serves both, one after the other."""
     pair = lab.pair("llama")
     loaded, prompt = seated(lab.loaded(pair, "float64")), lab.prompt_tokens(pair, PROMPT)
-    loaded.seats.pace = Dice(4)
+    graph_slots(loaded).pace = Dice(4)
     played(loaded, prompt, 30, WIDE)
     match(loaded, prompt, 30, DynaTree())
     played(loaded, prompt, 30, WIDE)
-    assert len(loaded.seats._free) == 1
+    assert len(graph_slots(loaded)._free) == 1

@@ -8,10 +8,10 @@ from dataclasses import replace
 import pytest
 import torch
 
-from decoder.config import DynaTree, Fixed, Linear, Rules, RunConfig
+from decoder.config import DynaTree, Fixed, Linear, Rules
 from decoder.device import Graphs
+from decoder.engine import Engine
 from decoder.methods import METHODS
-from decoder.models.pair import Pair
 from decoder.models.text import TextStream
 from decoder.race import Lane, _prepare
 from decoder.session.cuda_graph import capture_guard as capturable
@@ -20,8 +20,9 @@ from decoder.session.cuda_graph import verify
 from decoder.session.cuda_graph.device_state import Board
 from decoder.session.cuda_graph.slots import AHEAD, captured
 from decoder.session.cuda_graph.static_shapes import DEEPEST, levels
-from decoder.session.host import TreeSession
-from tests.decoder.makers import Lab
+from decoder.session.host import HostSession
+from decoder.verify.greedy import Greedy
+from tests.decoder.makers import Lab, graph_slots, host_session
 from tests.decoder.session.cuda_graph.matching import check, match, recorded, records, resident
 from tests.decoder.session.cuda_graph.scripted_models import WIDE, Dice
 
@@ -29,8 +30,8 @@ PROMPT = "The tree grows"
 CPU = torch.device("cpu")
 
 
-def verified_sizes(pair: Pair) -> list[object]:
-    (seat,) = pair.seats._free
+def verified_sizes(pair: Engine) -> list[object]:
+    (seat,) = graph_slots(pair)._free
     return [key[0] for key in seat._captured if isinstance(key[0], int)]
 
 
@@ -71,7 +72,7 @@ def test_the_host_s_waits_are_looked_for_once_a_kind_and_not_once_a_graph(
     right = capturable.refuse_waits
     monkeypatch.setattr(seats, "refuse_waits", lambda *given: asked.append(given) or right(*given))  # type: ignore[func-returns-value]
     pair = recorded(lab.loaded(lab.pair("neox"), "float64"))
-    pair.seats.pace = Dice(3)
+    graph_slots(pair).pace = Dice(3)
     prompt = lab.prompt_tokens(lab.pair("neox"), PROMPT)
     first, second = (resident(pair, prompt, 40, WIDE) for _ in range(2))
     for session in (first, second):
@@ -85,10 +86,10 @@ def test_the_host_s_waits_are_looked_for_once_a_kind_and_not_once_a_graph(
 def test_other_forwards_are_looked_at_anew(lab: Lab) -> None:
     neox, llama = (lab.loaded(lab.pair(name), "float64") for name in ("neox", "llama"))
     pair = recorded(neox)
-    llama = replace(llama, seats=pair.seats)
+    llama = replace(llama, slots=graph_slots(pair))
     match(pair, lab.prompt_tokens(lab.pair("neox"), PROMPT), 12, Linear(2))
     match(llama, lab.prompt_tokens(lab.pair("llama"), PROMPT), 12, Linear(2))
-    assert [len(kinds) for kinds in pair.seats._capturable.values()] == [2, 2]
+    assert [len(kinds) for kinds in graph_slots(pair)._capturable.values()] == [2, 2]
 
 
 def test_captures_wait_for_the_device_so_that_a_round_pays_for_its_own_work_alone(
@@ -138,7 +139,7 @@ def test_to_capture_ahead_changes_no_round_even_while_one_is_under_way(lab: Lab)
     pair = recorded(lab.loaded(lab.pair("long"), "float64"))
     prompt = [7 * place % 260 for place in range(230)]
     for rules in (None, DynaTree(selection="best", n_max=9)):
-        host, device = TreeSession(pair, prompt, RunConfig(max_new_tokens=40), rules), resident(pair, prompt, 40, rules)
+        host, device = host_session(pair, prompt, 40, rules), resident(pair, prompt, 40, rules)
         host.prefill()
         device.prefill()
         ahead = 0
@@ -172,7 +173,7 @@ def test_one_graph_a_call_is_captured_ahead_and_none_beyond_the_end_of_the_text(
 
 def test_a_seat_that_is_dropped_is_gone_at_once_with_its_memory(lab: Lab) -> None:
     pair = recorded(lab.loaded(lab.pair("long"), "float32"))
-    pair.seats.graphs = False
+    graph_slots(pair).graphs = False
     session = resident(pair, [1, 2, 3], 20, WIDE)
     session.prefill()
     session.step(())
@@ -181,7 +182,7 @@ def test_a_seat_that_is_dropped_is_gone_at_once_with_its_memory(lab: Lab) -> Non
     del session
     gc.disable()
     try:
-        pair.seats.take(pair, 500)
+        graph_slots(pair).take(pair.pair, 500)
         assert seat() is None
     finally:
         gc.enable()
@@ -191,18 +192,18 @@ def test_only_lanes_that_run_and_can_prepare_are_asked_to(lab: Lab) -> None:
     pair = lab.loaded(lab.pair("neox"), "float64")
     asked: list[str] = []
 
-    class Preparing(TreeSession):
+    class Preparing(HostSession):
         def prepare(self) -> bool:
             asked.append("asked")
             return True
 
-    def lane(kind: type[TreeSession], *, ended: bool) -> Lane:
-        session = kind(pair, [1, 2], RunConfig(max_new_tokens=3), None)
-        return Lane(METHODS["ar"], session, TextStream(pair.tokenizer, [1, 2]), ended=ended)
+    def lane(kind: type[HostSession], *, ended: bool) -> Lane:
+        session = kind(pair.pair, [1, 2], 3, None, None, Greedy())
+        return Lane(METHODS["ar"], session, TextStream(pair.pair.tokenizer, [1, 2]), ended=ended)
 
-    assert not _prepare([lane(TreeSession, ended=False), lane(Preparing, ended=True)])
+    assert not _prepare([lane(HostSession, ended=False), lane(Preparing, ended=True)])
     assert not asked
-    assert _prepare([lane(TreeSession, ended=False), lane(Preparing, ended=False)])
+    assert _prepare([lane(HostSession, ended=False), lane(Preparing, ended=False)])
     assert asked == ["asked"]
 
 
@@ -220,6 +221,6 @@ def test_rounds_make_no_inference_tensors_whoever_asks_for_them(lab: Lab, monkey
     with torch.inference_mode():
         match(pair, lab.prompt_tokens(lab.pair("neox"), PROMPT), 12, Linear(2))
     assert modes == {(False, False)}
-    (seat,) = pair.seats._free
+    (seat,) = graph_slots(pair)._free
     made = [seat.target.store, seat.draft.store, *Board._all(seat.board), seat.mailboxes[0]._host]
     assert not any(tensor.is_inference() for tensor in made)

@@ -11,6 +11,7 @@ from torch import Tensor
 from transformers import Qwen2Config
 
 from decoder.config import Auto, DynaTree, Linear, Rules
+from decoder.engine import Engine
 from decoder.forward.language_model import LanguageModel
 from decoder.forward.static import static_forward as forward
 from decoder.forward.static.hf import ModuleStatic
@@ -126,7 +127,7 @@ def test_work_on_another_device_does_not_touch_the_host_s_memory(work: Callable[
 # Mistakes that plain calls would not show
 
 
-def played(lab: Lab, place: Callable[[Pair], Pair]) -> None:
+def played(lab: Lab, place: Callable[[Engine], Engine]) -> None:
     pair = lab.pair("neox")
     match(place(lab.loaded(pair, "float64")), lab.prompt_tokens(pair, PROMPT), 12, None)
 
@@ -188,19 +189,21 @@ def test_the_module_of_another_family_is_repeated_too(lab: Lab, rules: Rules | N
     match(recorded(pair, by_module=True), [1, 2, 3, 4], 30, rules)
 
 
-def qwen2(lab: Lab) -> Pair:
+def qwen2(lab: Lab) -> Engine:
     settings = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2}
     config = Qwen2Config(**tiny._common(settings | {"intermediate_size": 64}))
     target = tiny.build(config, seed=1)
     models = [LanguageModel(module.double(), "qwen2") for module in (tiny.kin(target, seed=2), target)][::-1]
-    loaded: Pair = lab.loaded(lab.pair("llama"), "float64")
-    return Pair(
-        target=models[0],
-        draft=models[1],
-        tokenizer=loaded.tokenizer,
-        vocabulary=models[0].width,
-        eos=frozenset(),
-        context=models[0].context,
+    loaded: Engine = lab.loaded(lab.pair("llama"), "float64")
+    return Engine(
+        Pair(
+            target=models[0],
+            draft=models[1],
+            tokenizer=loaded.pair.tokenizer,
+            vocabulary=models[0].width,
+            eos=frozenset(),
+            context=models[0].context,
+        )
     )
 
 
@@ -212,8 +215,8 @@ def qwen2(lab: Lab) -> Pair:
     ],
 )
 def test_no_work_touches_the_host_s_memory(lab: Lab, family: str, dtype: str, by_module: bool) -> None:  # noqa: FBT001 - a parameter
-    pair: Pair = lab.loaded(lab.pair(family), dtype)
-    target, draft = (moved(side(model, pair, by_module=by_module)) for model in (pair.target, pair.draft))
+    pair: Engine = lab.loaded(lab.pair(family), dtype)
+    target, draft = (moved(side(model, pair, by_module=by_module)) for model in (pair.pair.target, pair.pair.draft))
     board = Board(ELSEWHERE, 512)
     with apart():
         for size in (shape(Linear(2).rule()), shape(DynaTree(d_max=4, d0=3).rule()), beam(Auto().rule(), 4)):
@@ -222,9 +225,9 @@ def test_no_work_touches_the_host_s_memory(lab: Lab, family: str, dtype: str, by
             verify(target, draft if deepest else None, board, nodes, deepest, slots(300))
 
 
-def side(model: LanguageModel, pair: Pair, *, by_module: bool) -> Side:
+def side(model: LanguageModel, pair: Engine, *, by_module: bool) -> Side:
     passes = ModuleStatic(model) if by_module else static_forward(model)
-    return Side(passes, passes.new_store(1500), pair.vocabulary, pair.context)
+    return Side(passes, passes.new_store(1500), pair.pair.vocabulary, pair.pair.context)
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
@@ -237,7 +240,7 @@ def test_lean_layers_are_as_right_in_half_precision_as_the_module_is(lab: Lab, f
 
 @torch.inference_mode()
 def logits(lab: Lab, family: str, dtype: str, *, by_module: bool) -> Tensor:
-    pair: Pair = lab.loaded(lab.pair(family), dtype)
-    target, places = side(pair.target, pair, by_module=by_module), torch.arange(12)
+    pair: Engine = lab.loaded(lab.pair(family), dtype)
+    target, places = side(pair.pair.target, pair, by_module=by_module), torch.arange(12)
     bias = visibility(places[0], torch.ones(12, 12).tril().bool(), 256, target.store.dtype)
     return target.logits(places + 3, places, places, bias).double()

@@ -7,15 +7,17 @@ from typing import Any
 import pytest
 from torch import Tensor
 
-from decoder import load_pair, loading
+from decoder import device_rounds, load_pair, loading
 from decoder.bench import job, shapes, sizes
 from decoder.bench.job import OnRounds, OnTexts, measure_rounds, measure_texts
 from decoder.bench.sizes import Size
 from decoder.config import DynaTree, Fixed, Linear, Rules, RunConfig, tree_rule
+from decoder.device_rounds import passes_of
+from decoder.engine import Engine
 from decoder.forward.static.layers import LeanStatic
-from decoder.models.pair import Pair
-from decoder.session.cuda_graph.pass_sizes import Passes, of_run, passes
-from tests.decoder.makers import Lab
+from decoder.session.cuda_graph import compiled
+from decoder.session.cuda_graph.pass_sizes import Passes, passes
+from tests.decoder.makers import Lab, graph_slots
 from tests.decoder.session.cuda_graph.matching import resident, seated
 from tests.decoder.session.cuda_graph.scripted_models import WIDE, Dice
 
@@ -33,9 +35,11 @@ EVERY: dict[str, Rules | None] = {
 @pytest.mark.parametrize("name", EVERY)
 def test_all_passes_of_a_text_s_rounds_are_listed(lab: Lab, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     pair = seated(lab.loaded(lab.pair("neox"), "float32"))
-    pair.seats.pace = Dice(3, plain=0.0)
+    graph_slots(pair).pace = Dice(3, plain=0.0)
     session = resident(pair, lab.prompt_tokens(lab.pair("neox"), PROMPT), 60, EVERY[name])
-    forms: dict[Any, set[int]] = {pair.seats.forward(model): set() for model in (pair.draft, pair.target)}
+    forms: dict[Any, set[int]] = {
+        graph_slots(pair).forward(model): set() for model in (pair.pair.draft, pair.pair.target)
+    }
     draft, target = forms.values()
     session.prefill()
     right = LeanStatic.computed
@@ -79,8 +83,8 @@ def test_a_chain_is_verified_in_one_size() -> None:
 
 def test_a_run_compiles_for_its_own_methods_alone() -> None:
     config = RunConfig(("ar", "linear", "hf"), linear=Linear(2), fixed=Fixed(depth=5, branching=9))
-    assert of_run(config) == passes([None, Linear(2).rule()])
-    assert of_run(replace(config, methods=("ar",))) == Passes((), (1,))
+    assert passes_of(config) == passes([None, Linear(2).rule()])
+    assert passes_of(replace(config, methods=("ar",))) == Passes((), (1,))
 
 
 # Who asks for them
@@ -90,8 +94,10 @@ def test_a_run_compiles_for_its_own_methods_alone() -> None:
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[Passes]:
     """What compiled forms were asked for; the device of this test is as good as any."""
     found: list[Passes] = []
-    monkeypatch.setattr(loading, "compile_pair", lambda _pair, _report, wanted: found.append(wanted))
-    for module in (loading, shapes):
+    monkeypatch.setattr(device_rounds, "compile_rounds", lambda _engine, _slots, wanted, _report: found.append(wanted))
+    monkeypatch.setattr(device_rounds, "try_rounds", lambda *_: None)
+    monkeypatch.setattr(loading, "has_graphs", lambda _: True)
+    for module in (compiled, shapes):
         monkeypatch.setattr(module, "require_compilable", lambda *_, **__: None)
     return found
 
@@ -112,7 +118,7 @@ def test_a_pair_is_compiled_for_what_it_is_loaded_for(lab: Lab, asked: list[Pass
     pair, wanted = lab.pair("neox"), Passes((2,), (1, 8))
     for given in (wanted, None):
         load_pair(str(pair.target), str(pair.draft), device="cpu", dtype="float32", compiled=True, passes=given)
-    assert asked == [wanted, of_run(RunConfig())]
+    assert asked == [wanted, passes_of(RunConfig())]
 
 
 @pytest.mark.usefixtures("_not_measured")
@@ -149,7 +155,7 @@ def test_a_measurement_of_rounds_compiles_for_its_sizes(
     pair, config = lab.pair("neox"), tmp_path / "config.json"
     config.write_text((pair.target / "config.json").read_text(encoding="utf-8"), encoding="utf-8")
 
-    def load(**given: Any) -> Pair:
+    def load(**given: Any) -> Engine:
         make = shapes.random_pair if random else shapes.loaded_pair
         names = (str(config),) * 2 if random else (str(pair.target), str(pair.draft))
         return make(*names, device="cpu", dtype="float32", compiled=True, **given)

@@ -1,25 +1,22 @@
 """Sessions on the device in a whole run, as the race, the screen and recordings know them."""
 
-from collections.abc import Sequence
 from dataclasses import replace
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import torch
 
-from decoder import RunConfig, Steering, decode
-from decoder import methods as registry
+from decoder import RunConfig, Steering, decode, methods
 from decoder.analysis.metrics import fold
 from decoder.config import PRESETS, Auto, DynaTree, Rules
+from decoder.draft.tree_size.cost_model import Costs
+from decoder.engine import Engine
 from decoder.events import Event, Round
-from decoder.methods.method import by_rules
-from decoder.models.pair import Pair
-from decoder.session.cuda_graph.session import ResidentSession
 from decoder.session.cuda_graph.slots import Seats
-from decoder.session.host import TreeSession
-from tests.decoder.makers import METHODS, Lab, Played
-from tests.decoder.session.cuda_graph.matching import recorded, seated
+from decoder.session.host import HostSession
+from tests.decoder.makers import METHODS, Lab, Played, graph_slots, host_session
+from tests.decoder.session.cuda_graph.matching import recorded, resident, seated
 
 PROMPT = "The tree grows"
 
@@ -27,11 +24,7 @@ PROMPT = "The tree grows"
 @pytest.fixture
 def _on_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
     """As on CUDA, but on a CPU."""
-
-    def opened(pair: Pair, prompt_ids: Sequence[int], config: RunConfig, rules: Rules | None) -> ResidentSession:
-        return ResidentSession(pair, prompt_ids, config, rules)
-
-    monkeypatch.setattr("decoder.methods.method.by_rules", opened)
+    monkeypatch.setattr(Engine, "session", resident)
 
 
 @pytest.mark.usefixtures("_on_the_device")
@@ -44,7 +37,7 @@ def test_all_methods_race_and_write_the_same_text(lab: Lab, rules: DynaTree) -> 
     for method in METHODS:
         assert played.tokens(method) == expected
         assert played.figures(method).identical_to_ar
-    assert len(loaded.seats._free) == 5
+    assert len(graph_slots(loaded)._free) == 5
 
 
 @pytest.mark.usefixtures("_on_the_device")
@@ -67,7 +60,7 @@ def test_a_run_that_is_stopped_gives_all_seats_back(lab: Lab) -> None:
     for event in decode(pair, PROMPT, RunConfig(("dynatree", "ar", "linear"), 60, dynatree=DynaTree()), steering):
         events.append(event)
         steering.stopped = sum(isinstance(each, Round) for each in events) >= 4
-    assert len(pair.seats._free) == 3
+    assert len(graph_slots(pair)._free) == 3
 
 
 @pytest.mark.usefixtures("_on_the_device")
@@ -78,7 +71,7 @@ def test_a_run_that_nobody_reads_to_its_end_gives_all_seats_back(lab: Lab) -> No
         if isinstance(event, Round):
             break
     run.close()
-    assert len(pair.seats._free) == 2
+    assert len(graph_slots(pair)._free) == 2
 
 
 @pytest.mark.parametrize(
@@ -100,18 +93,17 @@ def test_cuda_pairs_are_decoded_on_the_device_unless_they_must_be_exact_or_trees
     rules: Rules | None,
     kind: str,
 ) -> None:
-    class Opened(SimpleNamespace):
-        pass
-
     monkeypatch.setattr("decoder.session.cuda_graph.session.ResidentSession", lambda *_: "resident")
-    monkeypatch.setattr("decoder.session.host.TreeSession", lambda *_: "tree")
-    pair: Any = Opened(target=Opened(device=torch.device(device)), exact=exact, seats=Seats())
-    assert by_rules(pair, [1], RunConfig(), rules) == kind  # type: ignore[comparison-overlap]
+    monkeypatch.setattr("decoder.engine.model_session", lambda *_: "tree")
+    pair: Any = SimpleNamespace(target=SimpleNamespace(device=torch.device(device)))
+    engine = Engine(pair, exact=exact, slots=Seats() if device == "cuda" else None, costs={2: cast("Costs", None)})
+    opened: object = engine.session([1], 8, rules)
+    assert opened == kind
 
 
 def test_on_a_cpu_the_registry_opens_the_host_s_session(lab: Lab) -> None:
-    session = registry.METHODS["dynatree"].open(lab.loaded(lab.pair("neox"), "float32"), [1, 2], RunConfig())
-    assert isinstance(session, TreeSession)
+    session = methods.METHODS["dynatree"].open(lab.loaded(lab.pair("neox"), "float32"), [1, 2], RunConfig())
+    assert isinstance(session, HostSession)
 
 
 @pytest.mark.usefixtures("_on_the_device")
@@ -124,7 +116,7 @@ def test_knobs_that_are_turned_on_the_way_are_told_as_by_the_host(lab: Lab) -> N
         loaded = seated(lab.loaded(pair, "float64"))
         if hosted:
             with pytest.MonkeyPatch.context() as patch:
-                patch.setattr("decoder.methods.method.by_rules", TreeSession)
+                patch.setattr(Engine, "session", host_session)
                 events = list(_turning(loaded, config, steering))
         else:
             events = list(_turning(loaded, config, steering))
@@ -133,7 +125,7 @@ def test_knobs_that_are_turned_on_the_way_are_told_as_by_the_host(lab: Lab) -> N
     assert len(told[0]) > 2
 
 
-def _turning(pair: Pair, config: RunConfig, steering: Steering) -> list[Event]:
+def _turning(pair: Engine, config: RunConfig, steering: Steering) -> list[Event]:
     events = []
     for event in decode(pair, PROMPT, config, steering):
         events.append(event)

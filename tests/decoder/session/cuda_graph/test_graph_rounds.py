@@ -1,4 +1,4 @@
-"""Rounds on the device, from graphs, are those of `TreeSession`, tree for tree and knob for knob."""
+"""Rounds on the device, from graphs, are those of `HostSession`, tree for tree and knob for knob."""
 
 from dataclasses import replace
 
@@ -6,15 +6,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from decoder.analysis.tree_levels import depths
-from decoder.config import DynaTree, Fixed, Linear, Rules, RunConfig
+from decoder.config import DynaTree, Fixed, Linear, Rules
 from decoder.forward.static.layers import LeanStatic
 from decoder.knobs import KnobName
 from decoder.session.cuda_graph import slots as seats
-from decoder.session.cuda_graph.session import ResidentSession
 from decoder.session.cuda_graph.static_shapes import BUCKETS, fits
 from decoder.session.steering import Turn
-from tests.decoder.makers import Lab
+from decoder.tree import depths
+from tests.decoder.makers import Lab, graph_slots, with_pair
 from tests.decoder.session.cuda_graph.matching import match, recorded, resident, seated
 from tests.reference import simulate
 
@@ -155,7 +154,7 @@ def test_a_prompt_of_one_token_is_enough(lab: Lab, method: str) -> None:
 @pytest.mark.parametrize("method", ["ar", "linear", "lively", "best"])
 def test_trees_shrink_towards_the_end_of_the_context(lab: Lab, method: str) -> None:
     pair = recorded(lab.loaded(lab.pair("neox"), "float64"))
-    rounds = match(pair, [7 * place % 260 for place in range(pair.context - 12)], 12, METHODS[method])
+    rounds = match(pair, [7 * place % 260 for place in range(pair.pair.context - 12)], 12, METHODS[method])
     assert max(depths(rounds[-1].tree.parents)) <= 12
 
 
@@ -175,7 +174,7 @@ def test_a_text_ends_with_the_end_of_text_token_wherever_in_a_burst_it_comes(lab
     tokens = lab.generate(pair, "float64", PROMPT, 12)
     within = 0
     for token in dict.fromkeys(tokens):
-        rounds = match(replace(loaded, eos=frozenset({token})), prompt, 30, METHODS[method])
+        rounds = match(with_pair(loaded, eos=frozenset({token})), prompt, 30, METHODS[method])
         assert rounds[-1].finished == "eos"
         assert rounds[-1].committed[-1] == token
         within += len(rounds[-1].committed) <= len(rounds[-1].accepted)
@@ -240,12 +239,12 @@ def test_a_session_that_was_handed_over_has_given_its_seat_back(lab: Lab) -> Non
     pair = lab.pair("neox")
     loaded, prompt = recorded(lab.loaded(pair, "float64")), lab.prompt_tokens(pair, PROMPT)
     rules = replace(LIVELY, d_max=6, branching=(1, 4, 4), n_max=400, rho_stop=0.2, rho_deep=0.2, tau=0)
-    session = ResidentSession(loaded, prompt, RunConfig(max_new_tokens=30), rules)
+    session = resident(loaded, prompt, 30, rules)
     session.prefill()
     session.step(())
-    assert not loaded.seats._free
+    assert not graph_slots(loaded)._free
     outcome = session.step((Turn("b_max", 16.0),))
     assert [turned.name for turned in outcome.turned_before] == ["b_max"]
-    assert loaded.seats._free == [session._seat]
+    assert graph_slots(loaded)._free == [session._seat]
     session.close()
-    assert len(loaded.seats._free) == 1
+    assert len(graph_slots(loaded)._free) == 1

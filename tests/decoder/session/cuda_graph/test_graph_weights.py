@@ -9,16 +9,16 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
 
-from decoder import RunConfig, decode, load_pair, loading
+from decoder import RunConfig, decode, device_rounds, load_pair, loading
 from decoder.bench import shapes
 from decoder.bench.arithmetic import shape
 from decoder.bench.machine import read_bytes
 from decoder.config import DynaTree, Rules
+from decoder.engine import Engine
 from decoder.events import Round, Summary
-from decoder.forward.families import weights
+from decoder.forward.families import registry
+from decoder.forward.families.modules import source_of
 from decoder.forward.hf import ModuleForward
 from decoder.forward.language_model import LanguageModel
 from decoder.forward.near_tie import judged
@@ -26,14 +26,15 @@ from decoder.forward.static import static_forward as forward
 from decoder.forward.static.hf import ModuleStatic
 from decoder.forward.static.host_driven import LeanHost
 from decoder.forward.static.layers import LeanStatic
-from decoder.forward.static.static_forward import reading_bytes, static_forward, static_in_place
-from decoder.models.pair import Pair
+from decoder.forward.static.static_forward import static_forward, static_in_place
 from decoder.session.cuda_graph import self_test as trial
-from decoder.session.cuda_graph.self_test import Reference, prepare_rounds, refusal
+from decoder.session.cuda_graph.self_test import Reference
 from decoder.session.cuda_graph.slots import Seats
 from tests import tiny
-from tests.decoder.makers import METHODS, Lab
-from tests.decoder.session.cuda_graph.matching import match, recorded
+from tests.decoder.live_tensors import Live
+from tests.decoder.makers import METHODS, Lab, graph_slots
+from tests.decoder.session.cuda_graph import matching
+from tests.decoder.session.cuda_graph.matching import match, prepared, recorded, refused
 from tests.decoder.session.cuda_graph.stand_in_device import ELSEWHERE
 
 PROMPT = "The tree grows"
@@ -42,25 +43,32 @@ PROMPT = "The tree grows"
 @pytest.fixture
 def _as_on_cuda(monkeypatch: pytest.MonkeyPatch) -> None:
     """Models run by their modules, as they do elsewhere than on a CPU."""
-    monkeypatch.setattr("decoder.forward.language_model.lean", lambda _: None)
+    monkeypatch.setattr("decoder.models.checkpoints.known_traits", lambda *_: None)
+    monkeypatch.setattr("decoder.forward.language_model.lean", lambda *_: None)
 
 
 @pytest.fixture
-def pair(lab: Lab, _as_on_cuda: None) -> Pair:
+def pair(lab: Lab, _as_on_cuda: None) -> Engine:
     return fresh(lab, "neox", "float32")
 
 
-def fresh(lab: Lab, family: str, dtype: str) -> Pair:
+def fresh(lab: Lab, family: str, dtype: str) -> Engine:
     """A pair that this test may take apart."""
     saved = lab.pair(family)
-    return load_pair(str(saved.target), str(saved.draft), device="cpu", dtype=dtype)
+    return replace(load_pair(str(saved.target), str(saved.draft), device="cpu", dtype=dtype), slots=Seats())
 
 
-def models(pair: Pair) -> Iterator[LanguageModel]:
-    return iter((pair.target, pair.draft))
+def reading_bytes(module: Any) -> int:
+    source = source_of(module)
+    assert source is not None
+    return registry.reading_bytes(source.architecture, module.dtype)
 
 
-def texts(pair: Pair, methods: tuple[str, ...] = METHODS) -> dict[str, list[int]]:
+def models(pair: Engine) -> Iterator[LanguageModel]:
+    return iter((pair.pair.target, pair.pair.draft))
+
+
+def texts(pair: Engine, methods: tuple[str, ...] = METHODS) -> dict[str, list[int]]:
     found: dict[str, list[int]] = {name: [] for name in methods}
     for event in decode(pair, PROMPT, RunConfig(methods, 40, dynatree=DynaTree())):
         if isinstance(event, Round):
@@ -77,14 +85,14 @@ def texts(pair: Pair, methods: tuple[str, ...] = METHODS) -> dict[str, list[int]
 def test_a_pair_that_decodes_on_the_device_holds_its_weights_once(lab: Lab, family: str, dtype: str) -> None:
     pair = fresh(lab, family, dtype)
     assert all(model.held is not None for model in models(pair))
-    assert prepare_rounds(pair) is None
+    assert prepared(pair) is None
     assert all(model.held is None for model in models(pair))
-    assert all(isinstance(pair.seats.forward(model), LeanStatic) for model in models(pair))
+    assert all(isinstance(graph_slots(pair).forward(model), LeanStatic) for model in models(pair))
     assert all(isinstance(model._forward, LeanHost) for model in models(pair))
 
 
-def test_everything_that_the_host_drives_runs_by_the_same_weights(pair: Pair, lab: Lab) -> None:
-    assert prepare_rounds(pair) is None
+def test_everything_that_the_host_drives_runs_by_the_same_weights(pair: Engine, lab: Lab) -> None:
+    assert prepared(pair) is None
     without_modules = tuple(name for name in METHODS if name != "hf")
     expected = lab.generate(lab.pair("neox"), "float32", PROMPT, 40)
     assert texts(pair, without_modules) == dict.fromkeys(without_modules, expected)
@@ -92,10 +100,10 @@ def test_everything_that_the_host_drives_runs_by_the_same_weights(pair: Pair, la
     match(recorded(pair), lab.prompt_tokens(lab.pair("neox"), PROMPT), 30, DynaTree())
 
 
-def test_what_needs_a_module_loads_it_and_it_can_be_let_go_of_again(pair: Pair, lab: Lab) -> None:
-    assert prepare_rounds(pair) is None
+def test_what_needs_a_module_loads_it_and_it_can_be_let_go_of_again(pair: Engine, lab: Lab) -> None:
+    assert prepared(pair) is None
     assert texts(pair, ("ar", "hf"))["hf"] == lab.generate(lab.pair("neox"), "float32", PROMPT, 40)
-    assert pair.target.held is not None
+    assert pair.pair.target.held is not None
     for model in models(pair):
         model.slim()
     assert all(model.held is None for model in models(pair))
@@ -104,24 +112,24 @@ def test_what_needs_a_module_loads_it_and_it_can_be_let_go_of_again(pair: Pair, 
 @pytest.mark.usefixtures("_as_on_cuda")
 def test_near_ties_are_judged_as_by_modules(lab: Lab) -> None:
     pair, prefix = fresh(lab, "gpt2", "bfloat16"), lab.prompt_tokens(lab.pair("gpt2"), PROMPT)
-    before = judged(pair.target, prefix, (7, 9))
-    assert prepare_rounds(pair) is None
-    assert judged(pair.target, prefix, (7, 9)) == before
+    before = judged(pair.pair.target, prefix, (7, 9))
+    assert prepared(pair) is None
+    assert judged(pair.pair.target, prefix, (7, 9)) == before
     lean = fresh(lab, "neox", "bfloat16")
-    before = judged(lean.target, prefix, (7, 9))
-    assert prepare_rounds(lean) is None
-    after = judged(lean.target, prefix, (7, 9))
+    before = judged(lean.pair.target, prefix, (7, 9))
+    assert prepared(lean) is None
+    after = judged(lean.pair.target, prefix, (7, 9))
     assert after.near_tie is before.near_tie
     assert after.gap == pytest.approx(before.gap, abs=1e-5)
-    assert lean.target.held is None
+    assert lean.pair.target.held is None
 
 
 @pytest.mark.usefixtures("_as_on_cuda")
 def test_a_family_without_a_lean_form_runs_by_its_module_and_holds_it(lab: Lab) -> None:
     pair = fresh(lab, "qwen3", "float32")
     held = [model.held for model in models(pair)]
-    assert prepare_rounds(pair) is None
-    forms = [pair.seats.forward(model) for model in models(pair)]
+    assert prepared(pair) is None
+    forms = [graph_slots(pair).forward(model) for model in models(pair)]
     assert [getattr(form, "reason", None) for form in forms] == ["Qwen3ForCausalLM has no lean form"] * 2
     for model in models(pair):
         model.slim()
@@ -146,44 +154,12 @@ def test_the_shapes_and_bytes_of_a_model_are_known_without_its_weights(lab: Lab)
     for family in ("neox", "llama"):
         pair = fresh(lab, family, "bfloat16")
         before = [(read_bytes(model), shape(model.skeleton)) for model in models(pair)]
-        assert prepare_rounds(pair) is None
+        assert prepared(pair) is None
         assert [(read_bytes(model), shape(model.skeleton)) for model in models(pair)] == before
         assert all(model.held is None for model in models(pair))
 
 
 # Memory
-
-
-class Live(TorchDispatchMode):
-    """Counts the bytes of all tensors that are alive, from some on."""
-
-    def __init__(self, module: Any) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]  # of torch
-        self.bytes = self.most = 0
-        self._known: set[int] = set()
-        for weight in module.parameters():
-            self._see(weight)
-        self.before = self.bytes
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        result = func(*args, **(kwargs or {}))
-        for leaf in tree_leaves(result):
-            if isinstance(leaf, Tensor):
-                self._see(leaf)
-        return result
-
-    def _see(self, tensor: Tensor) -> None:
-        storage = tensor.untyped_storage()
-        key, size = storage._cdata, storage.nbytes()
-        if key not in self._known:
-            self._known.add(key)
-            self.bytes += size
-            self.most = max(self.most, self.bytes)
-            weakref.finalize(storage, self._lose, key, size)
-
-    def _lose(self, key: int, size: int) -> None:
-        self._known.discard(key)
-        self.bytes -= size
 
 
 @pytest.mark.usefixtures("_as_on_cuda")
@@ -195,9 +171,9 @@ def test_a_form_is_made_layer_by_layer_and_never_twice(family: str, dtype: str, 
     most: dict[str, float] = {}
     held: dict[str, float] = {}
     for name, make in (("beside", static_forward), ("in place", static_in_place)):
-        model = load_pair(str(saved.target), str(saved.draft), device="cpu", dtype=dtype).target
+        model = load_pair(str(saved.target), str(saved.draft), device="cpu", dtype=dtype).pair.target
         room = reading_bytes(model.module)
-        with Live(model.module) as live:
+        with Live(model.module.parameters()) as live:
             form = make(model)
         assert isinstance(form, LeanStatic)
         assert live.most <= live.before + room + (name == "beside") * live.before
@@ -209,38 +185,39 @@ def test_a_form_is_made_layer_by_layer_and_never_twice(family: str, dtype: str, 
 
 
 def test_where_there_is_no_room_the_module_stays_and_the_reason_is_kept(
-    pair: Pair, monkeypatch: pytest.MonkeyPatch
+    pair: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[tuple[torch.device, int]] = []
     monkeypatch.setattr(forward, "has_room", lambda *given: asked.append(given))
-    assert prepare_rounds(pair) is None
-    form = pair.seats.forward(pair.target)
+    assert prepared(pair) is None
+    form = graph_slots(pair).forward(pair.pair.target)
     assert isinstance(form, ModuleStatic)
     assert form.reason == "0.0 GiB more memory would be needed to make the lean form of target"
     assert asked == [(torch.device("cpu"), reading_bytes(model.module)) for model in models(pair)]
-    assert pair.target.held is not None
+    assert pair.pair.target.held is not None
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pair.target, "_load", None)
+        patch.setattr(pair.pair.target, "_load", None)
         asked.clear()
-        static_in_place(pair.target)
-        whole = sum(weight.nbytes for weight in pair.target.module.parameters())
-        assert asked == [(torch.device("cpu"), whole + reading_bytes(pair.target.module))]
+        static_in_place(pair.pair.target)
+        whole = sum(weight.nbytes for weight in pair.pair.target.module.parameters())
+        assert asked == [(torch.device("cpu"), whole + reading_bytes(pair.pair.target.module))]
 
 
 def test_why_the_slower_way_is_taken_is_reported_when_a_pair_is_loaded(
-    pair: Pair, monkeypatch: pytest.MonkeyPatch
+    pair: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     said: list[str] = []
     monkeypatch.setattr("decoder.decoding_path.has_graphs", lambda _: True)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(forward, "has_room", lambda *_: False)
-        loading.try_rounds(pair, said.append)
+        device_rounds.try_rounds(pair, graph_slots(pair), said.append)
     reason = "0.0 GiB more memory would be needed to make the lean form of"
     assert said[1:] == [
         f"graphs run through a Hugging Face module, which is slower: target: {reason} target; draft: {reason} draft"
     ]
     said.clear()
-    loading.try_rounds(replace(pair, seats=Seats()), said.append)
+    fresh = replace(pair, slots=Seats())
+    device_rounds.try_rounds(fresh, graph_slots(fresh), said.append)
     assert said == ["trying rounds on the device"]
 
 
@@ -249,7 +226,7 @@ def test_why_the_slower_way_is_taken_is_reported_when_a_pair_is_loaded(
 
 def broken_after(count: int) -> Any:
     """Reading fails in the middle of the layers."""
-    right, seen = weights.empty, list[object]()
+    right, seen = forward.empty, list[object]()
 
     def empty(layer: Any) -> None:
         right(layer)
@@ -262,30 +239,32 @@ def broken_after(count: int) -> Any:
 
 @pytest.mark.parametrize("layers", [1, 2, 3], ids=["target's first", "target's last", "draft's first"])
 def test_a_form_that_cannot_be_made_leaves_the_modules(
-    pair: Pair, lab: Lab, monkeypatch: pytest.MonkeyPatch, layers: int
+    pair: Engine, lab: Lab, monkeypatch: pytest.MonkeyPatch, layers: int
 ) -> None:
     monkeypatch.setattr(forward, "empty", broken_after(layers))
-    assert prepare_rounds(pair) == "CUDA out of memory. Tried to allocate 2.00 GiB"
+    assert prepared(pair) == "CUDA out of memory. Tried to allocate 2.00 GiB"
     assert all(isinstance(model._forward, ModuleForward) for model in models(pair))
-    assert not any(pair.seats.form(model) for model in models(pair))
+    assert not any(graph_slots(pair).form(model) for model in models(pair))
     expected = lab.generate(lab.pair("neox"), "float32", PROMPT, 40)
     assert texts(pair) == dict.fromkeys(METHODS, expected)
 
 
-def test_rounds_that_fail_leave_the_modules_and_no_seats(pair: Pair, lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trial, "refusal", lambda *_: pair.seats.take(pair, 20) and "they do not run")
-    assert prepare_rounds(pair) == "they do not run"
-    assert pair.seats._free == []
-    assert pair.seats._forwards == {}
+def test_rounds_that_fail_leave_the_modules_and_no_seats(
+    pair: Engine, lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trial, "refusal", lambda *_: graph_slots(pair).take(pair.pair, 20) and "they do not run")
+    assert prepared(pair) == "they do not run"
+    assert graph_slots(pair)._free == []
+    assert graph_slots(pair)._forwards == {}
     assert texts(pair, ("ar",))["ar"] == lab.generate(lab.pair("neox"), "float32", PROMPT, 40)
 
 
-def test_what_was_made_is_gone_before_modules_come_back(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_was_made_is_gone_before_modules_come_back(pair: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     forms: list[weakref.ref[Any]] = []
     right = LanguageModel.loaded
 
-    def refuse(pair: Pair, _: object) -> str:
-        forms.extend(weakref.ref(pair.seats.forward(model)) for model in models(pair))
+    def refuse(_: object, slots: Seats, *__: object) -> str:
+        forms.extend(weakref.ref(slots.forward(model)) for model in models(pair))
         return "they do not run"
 
     def loaded(model: LanguageModel, device: torch.device) -> Any:
@@ -297,7 +276,7 @@ def test_what_was_made_is_gone_before_modules_come_back(pair: Pair, monkeypatch:
     monkeypatch.setattr(trial, "release_memory", released.append)
     monkeypatch.setattr(trial, "refusal", refuse)
     monkeypatch.setattr(LanguageModel, "loaded", loaded)
-    assert prepare_rounds(pair) == "they do not run"
+    assert prepared(pair) == "they do not run"
     assert len(forms) == 2
 
 
@@ -305,8 +284,8 @@ def test_what_was_made_is_gone_before_modules_come_back(pair: Pair, monkeypatch:
 
 
 @pytest.fixture
-def half(lab: Lab, _as_on_cuda: None) -> Pair:
-    return replace(fresh(lab, "neox", "bfloat16"), seats=Seats(graphs=False))
+def half(lab: Lab, _as_on_cuda: None) -> Engine:
+    return replace(fresh(lab, "neox", "bfloat16"), slots=Seats(graphs=False))
 
 
 def scored(*rows: tuple[float, ...]) -> Reference:
@@ -335,12 +314,12 @@ def altered(patch: pytest.MonkeyPatch, change: Any, rules: list[Rules | None] | 
 
     patch.setattr(trial, "_text", text)
     if rules:
-        patch.setattr(trial, "TRIED", tuple(rules))
+        patch.setattr(matching, "TRIED", tuple(rules))
     return prompts
 
 
-def test_a_near_tie_is_no_fault_and_another_prompt_is_tried(half: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
-    right = {reference.prompt: reference for reference in trial.references(half)}
+def test_a_near_tie_is_no_fault_and_another_prompt_is_tried(half: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    right = {reference.prompt: reference for reference in trial.references(half.pair)}
 
     def second(found: list[int], prompt: Any) -> list[int]:
         """Another token in the place of the third, in the first prompt."""
@@ -352,14 +331,14 @@ def test_a_near_tie_is_no_fault_and_another_prompt_is_tried(half: Pair, monkeypa
     near = right[trial.PROMPTS[0]].target.clone()
     near[7, token + 1] = near[7, token] - 1e-3
     references = [replace(right[trial.PROMPTS[0]], target=near), *list(right.values())[1:]]
-    assert refusal(half, references) is None
+    assert refused(half, references) is None
     assert prompts == list(trial.PROMPTS[:2])
     far = near.clone()
     far[7, token + 1] = far[7, token] - 5.0
-    assert "instead of" in (refusal(half, [replace(references[0], target=far), *references[1:]]) or "")
+    assert "instead of" in (refused(half, [replace(references[0], target=far), *references[1:]]) or "")
 
 
-def test_a_tie_is_as_near_as_the_logits_are_off(half: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_tie_is_as_near_as_the_logits_are_off(half: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     errors: list[float] = []
 
     def never(_: object, __: object, error: float) -> bool:
@@ -368,27 +347,30 @@ def test_a_tie_is_as_near_as_the_logits_are_off(half: Pair, monkeypatch: pytest.
 
     monkeypatch.setattr(Reference, "tie", never)
     altered(monkeypatch, lambda found, _: [found[0] + 1, *found[1:]], [None])
-    right = trial.references(half)
-    assert "instead of" in (refusal(half, right) or "")
-    off, largest = trial._error(half, half.target, right, [each.target for each in right])
+    right = trial.references(half.pair)
+    assert "instead of" in (refused(half, right) or "")
+    off, largest = trial._error(half.pair, graph_slots(half), half.pair.target, right, [each.target for each in right])
     assert errors == [max(off, largest * torch.finfo(torch.bfloat16).eps)]
     assert errors[0] < 0.05 * largest
 
 
 @pytest.mark.parametrize("role", ["target", "draft"])
 def test_forms_whose_logits_are_far_off_are_refused_whatever_they_write(
-    half: Pair, monkeypatch: pytest.MonkeyPatch, role: str
+    half: Engine, monkeypatch: pytest.MonkeyPatch, role: str
 ) -> None:
-    right, form = LeanStatic.computed, half.seats.forward(half.target if role == "target" else half.draft)
+    right, form = (
+        LeanStatic.computed,
+        graph_slots(half).forward(half.pair.target if role == "target" else half.pair.draft),
+    )
 
     def off(self: LeanStatic, *given: Any) -> Tensor:
         logits = right(self, *given)
         return logits * 1.3 if self is form else logits
 
     monkeypatch.setattr(LeanStatic, "computed", off)
-    assert (refusal(half) or "").startswith(f"the {role}'s logits differ by ")
+    assert (refused(half) or "").startswith(f"the {role}'s logits differ by ")
     monkeypatch.setattr(LeanStatic, "computed", lambda self, *given: right(self, *given) * torch.nan)
-    assert (refusal(half) or "").startswith("the target's logits differ by nan")
+    assert (refused(half) or "").startswith("the target's logits differ by nan")
 
 
 # Pairs of the benchmarks
@@ -396,8 +378,7 @@ def test_forms_whose_logits_are_far_off_are_refused_whatever_they_write(
 
 @pytest.fixture
 def _as_if_it_had_graphs(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (shapes, loading):
-        monkeypatch.setattr(module, "has_graphs", lambda _: True)
+    monkeypatch.setattr(loading, "has_graphs", lambda _: True)
 
 
 @pytest.fixture
@@ -412,13 +393,13 @@ def test_random_weights_are_tried_and_held_once(config: str) -> None:
     said: list[str] = []
     pair = shapes.random_pair(config, config, device="cpu", dtype="bfloat16", report=said.append)
     assert "trying rounds on the device" in said
-    assert pair.seats.refused is None
-    assert all(pair.seats.form(model) and model.held is None for model in models(pair))
+    assert graph_slots(pair).refused is None
+    assert all(graph_slots(pair).form(model) and model.held is None for model in models(pair))
 
 
 @pytest.mark.usefixtures("_as_on_cuda", "_as_if_it_had_graphs")
 def test_random_weights_come_back_as_they_were(config: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loading, "prepare_rounds", lambda _: None)
+    monkeypatch.setattr(device_rounds, "prepare_rounds", lambda *_: None)
     pair = shapes.random_pair(config, config, device="cpu", dtype="bfloat16")
     for model in models(pair):
         again = dict(model.loaded(torch.device("cpu")).named_parameters())
@@ -447,8 +428,8 @@ def test_a_capture_that_fails_leaves_a_benchmark_of_random_weights_to_the_host(
     said: list[str] = []
     monkeypatch.setattr("decoder.session.cuda_graph.slots.captured", fail)
     pair = shapes.random_pair(config, config, device="cpu", dtype="float32", report=said.append)
-    assert pair.seats.refused == "operation not permitted when stream is capturing"
-    assert pair.seats.refused in said[-1]
+    assert graph_slots(pair).refused == "operation not permitted when stream is capturing"
+    assert str(graph_slots(pair).refused) in said[-1]
     assert all(isinstance(model._forward, ModuleForward) for model in models(pair))
 
 
@@ -465,7 +446,7 @@ def test_a_random_draft_takes_the_place_of_its_module_and_the_target_keeps_its_f
         patch.setattr(trial, "static_in_place", noted)
         pair = shapes.loaded_pair(str(saved.target), str(saved.draft), device="cpu", dtype="float32")
     assert forms == ["target", "draft", "draft (random head)"]
-    assert all(pair.seats.form(model) and model.held is None for model in models(pair))
+    assert all(graph_slots(pair).form(model) and model.held is None for model in models(pair))
     (summary,) = (
         event for event in decode(pair, PROMPT, RunConfig(("linear", "ar"), 30)) if isinstance(event, Summary)
     )
@@ -474,8 +455,8 @@ def test_a_random_draft_takes_the_place_of_its_module_and_the_target_keeps_its_f
 
 @pytest.mark.usefixtures("_as_on_cuda", "_as_if_it_had_graphs")
 def test_a_random_draft_of_a_refused_pair_is_not_tried(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[Pair] = []
-    monkeypatch.setattr(loading, "prepare_rounds", lambda pair: asked.append(pair) or "it does not")  # type: ignore[func-returns-value]
+    asked: list[Engine] = []
+    monkeypatch.setattr(device_rounds, "prepare_rounds", lambda pair, *_: asked.append(pair) or "it does not")  # type: ignore[func-returns-value]
     saved = lab.pair("neox")
     pair = shapes.loaded_pair(str(saved.target), str(saved.draft), device="cpu", dtype="float32")
-    assert (len(asked), pair.seats.refused) == (1, "it does not")
+    assert (len(asked), graph_slots(pair).refused) == (1, "it does not")

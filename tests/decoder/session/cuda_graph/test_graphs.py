@@ -13,17 +13,16 @@ from decoder import RunConfig, Steering, decode, load_pair, methods
 from decoder.config import DynaTree, Linear, Rules, tree_rule
 from decoder.decoding_path import decoding_path
 from decoder.device import Graphs, without_gradients
+from decoder.engine import Engine
 from decoder.events import Round
 from decoder.forward.near_tie import judged
-from decoder.models.pair import Pair
-from decoder.session.cuda_graph.compile_trial import compile_pair
 from decoder.session.cuda_graph.pass_sizes import passes
 from decoder.session.cuda_graph.session import ResidentSession
 from decoder.session.cuda_graph.slots import Seats
 from decoder.session.cuda_graph.static_shapes import Shape
 from decoder.session.protocol import Outcome
-from tests.decoder.makers import Lab
-from tests.decoder.session.cuda_graph.matching import Turns, match, recorded, records, resident
+from tests.decoder.makers import Lab, graph_slots
+from tests.decoder.session.cuda_graph.matching import Turns, compiled, match, recorded, records, resident
 from tests.decoder.session.cuda_graph.scripted_models import WIDE, Dice
 
 PROMPT = "The tree grows"
@@ -72,7 +71,7 @@ def test_the_next_text_is_decoded_by_the_records_of_the_first_whatever_knobs_are
         5: [("n_max", 8), ("history", 0)],
     }
     match(loaded, prompt[2:], 30, METHODS["best"], turns)
-    (seat,) = loaded.seats._free
+    (seat,) = graph_slots(loaded)._free
     assert len([key for key in seat._captured if isinstance(key[0], Shape)]) == 1
     assert records(loaded) <= before + 1  # a larger tree may need a larger verification
 
@@ -109,15 +108,15 @@ def test_elsewhere_than_on_cuda_work_is_just_done() -> None:
 # On a GPU
 
 
-def on_gpu(lab: Lab, name: str, dtype: str, *, graphs: bool = True) -> Pair:
+def on_gpu(lab: Lab, name: str, dtype: str, *, graphs: bool = True) -> Engine:
     pair = lab.pair(name)
-    loaded: Pair = lab._once(
+    loaded: Engine = lab._once(
         ("on the GPU", pair, dtype), lambda: load_pair(str(pair.target), str(pair.draft), device="cuda", dtype=dtype)
     )
-    return replace(loaded, seats=Seats(graphs=graphs))
+    return replace(loaded, slots=Seats(graphs=graphs))
 
 
-def played(pair: Pair, prompt: Sequence[int], limit: int, rules: Rules | None) -> list[Outcome]:
+def played(pair: Engine, prompt: Sequence[int], limit: int, rules: Rules | None) -> list[Outcome]:
     session = resident(pair, prompt, limit, rules)
     session.prefill()
     found = [session.step(())]
@@ -170,7 +169,7 @@ def test_graphs_of_chosen_sizes_give_the_rounds_of_plain_calls(lab: Lab, family:
     rounds = []
     for graphs in (True, False):
         pair = on_gpu(lab, family, dtype, graphs=graphs)
-        pair.seats.pace = Dice(7)
+        graph_slots(pair).pace = Dice(7)
         rounds.append(played(pair, prompt, 100, WIDE))
     by_graph, by_call = rounds
     assert [outcome.tree for outcome in by_graph] == [outcome.tree for outcome in by_call]
@@ -198,7 +197,7 @@ def test_a_second_text_and_a_turned_knob_use_the_same_graphs(lab: Lab, method: s
     pair = on_gpu(lab, "neox", "float64")
     for text in (prompt, prompt[1:], prompt[2:]):
         match(pair, text, 60, METHODS[method], {2: [("tau_h", 0.7), ("rho_stop", 0.12)]})
-    assert len(pair.seats._free) == 1
+    assert len(graph_slots(pair)._free) == 1
 
 
 @gpu
@@ -282,7 +281,7 @@ def test_compiled_passes_are_captured_too(lab: Lab, monkeypatch: pytest.MonkeyPa
     """Kept whatever they take; in half precision they round otherwise, so that only texts of one form are compared."""
     monkeypatch.setattr("decoder.session.cuda_graph.compile_trial.PAYS", float("inf"))
     pair, lines = on_gpu(lab, family, dtype), list[str]()
-    compile_pair(pair, lines.append, passes(tree_rule(rules) for rules in METHODS.values()))
+    compiled(pair, lines.append, passes(tree_rule(rules) for rules in METHODS.values()))
     assert [line.split(":")[0] for line in lines if "x the time, kept" in line] == ["compiled draft", "compiled target"]
     prompt = lab.prompt_tokens(lab.pair(family), PROMPT)
     if dtype == "float64":
@@ -297,10 +296,10 @@ def test_the_embedded_pair_is_held_once_and_decoded_by_graphs() -> None:
     before = torch.cuda.memory_allocated()
     pair = load_pair(device="cuda", dtype="float32")
     assert decoding_path(pair).name == "cuda graphs"
-    assert (pair.target.held, pair.draft.held) == (None, None)
-    models = (pair.target.skeleton, pair.draft.skeleton)
+    assert (pair.pair.target.held, pair.pair.draft.held) == (None, None)
+    models = (pair.pair.target.skeleton, pair.pair.draft.skeleton)
     weights = sum(weight.nbytes for module in models for weight in module.parameters())
-    (seat,) = pair.seats._free
+    (seat,) = graph_slots(pair)._free
     stores = seat.target.store.nbytes + seat.draft.store.nbytes
     assert torch.cuda.memory_allocated() - before < 1.3 * weights + stores + 2**27
 
@@ -312,7 +311,7 @@ def test_both_devices_find_the_same_gap_between_two_tokens(lab: Lab, by_module: 
     prefix, pair = lab.prompt_tokens(lab.pair("neox"), PROMPT), lab.pair("neox")
     verdicts = [
         judged(
-            load_pair(str(pair.target), str(pair.draft), device=device, dtype="float16").target,
+            load_pair(str(pair.target), str(pair.draft), device=device, dtype="float16").pair.target,
             prefix,
             (7, 9),
             by_module=by_module,
@@ -339,7 +338,7 @@ def test_all_methods_race_on_the_device_and_write_the_same_text(lab: Lab) -> Non
         for method in names
     }
     assert texts == dict.fromkeys(names, lab.generate(lab.pair("neox"), "float64", PROMPT, 60))
-    assert len(pair.seats._free) == 4
+    assert len(graph_slots(pair)._free) == 4
 
 
 @gpu

@@ -8,23 +8,22 @@ import pytest
 import torch
 from torch import Tensor
 
-from decoder.config import DynaTree, Rules, RunConfig
+from decoder.config import DynaTree, Rules
+from decoder.engine import Engine
 from decoder.forward.hf import ModuleForward
 from decoder.forward.protocol import Forward
 from decoder.forward.static.host_driven import LeanHost, aligned
 from decoder.forward.static.layers import LeanStatic
 from decoder.forward.static.static_forward import static_forward
-from decoder.models.pair import Pair
-from decoder.session.host import TreeSession
-from tests.decoder.makers import Lab
+from tests.decoder.makers import Lab, host_session
 from tests.decoder.session.cuda_graph.matching import check
 from tests.decoder.session.cuda_graph.stand_in_device import ELSEWHERE, moved
 
 PROMPT = "The tree grows"
 
 
-def host(pair: Pair, *, draft: bool = False) -> LeanHost:
-    form = static_forward(pair.draft if draft else pair.target)
+def host(pair: Engine, *, draft: bool = False) -> LeanHost:
+    form = static_forward(pair.pair.draft if draft else pair.pair.target)
     assert isinstance(form, LeanStatic)
     return LeanHost(form)
 
@@ -54,8 +53,8 @@ def grown(forward: Forward) -> list[Tensor]:
 @pytest.mark.parametrize("family", ["neox", "llama", "neox-strange", "llama-strange"])
 @torch.inference_mode()
 def test_trees_and_texts_have_the_logits_keys_and_values_of_the_module(lab: Lab, family: str) -> None:
-    pair: Pair = lab.loaded(lab.pair(family), "float64")
-    right, found = grown(ModuleForward(pair.target.module)), grown(host(pair))
+    pair: Engine = lab.loaded(lab.pair(family), "float64")
+    right, found = grown(ModuleForward(pair.pair.target.module)), grown(host(pair))
     far = 1e-4 if family.startswith("llama") else 1e-10  # whose module computes norms in float32
     for one, other in zip(right, found, strict=True):
         assert one.shape == other.shape
@@ -65,8 +64,8 @@ def test_trees_and_texts_have_the_logits_keys_and_values_of_the_module(lab: Lab,
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
 @torch.inference_mode()
 def test_in_half_precision_they_are_those_of_graphs(lab: Lab, dtype: str) -> None:
-    pair: Pair = lab.loaded(lab.pair("neox"), dtype)
-    right, found = grown(ModuleForward(pair.target.module)), grown(host(pair))
+    pair: Engine = lab.loaded(lab.pair("neox"), dtype)
+    right, found = grown(ModuleForward(pair.pair.target.module)), grown(host(pair))
     for one, other in zip(right, found, strict=True):
         assert one.dtype == other.dtype
         assert 0 <= float((one - other).abs().max()) < 0.1 * float(one.abs().max())
@@ -74,16 +73,16 @@ def test_in_half_precision_they_are_those_of_graphs(lab: Lab, dtype: str) -> Non
 
 @pytest.mark.parametrize("rules", [None, DynaTree(), DynaTree(selection="best", n_max=7)], ids=["ar", "bfs", "best"])
 def test_rounds_of_the_host_are_those_of_modules(lab: Lab, rules: Rules | None) -> None:
-    pair: Pair = lab.loaded(lab.pair("neox"), "float64")
+    pair: Engine = lab.loaded(lab.pair("neox"), "float64")
     prompt, rounds = lab.prompt_tokens(lab.pair("neox"), PROMPT), list[list[Any]]()
     for forwards in (
-        (ModuleForward(pair.target.module), ModuleForward(pair.draft.module)),
+        (ModuleForward(pair.pair.target.module), ModuleForward(pair.pair.draft.module)),
         (host(pair), host(pair, draft=True)),
     ):
         with pytest.MonkeyPatch.context() as patch:
-            for model, forward in zip((pair.target, pair.draft), forwards, strict=True):
+            for model, forward in zip((pair.pair.target, pair.pair.draft), forwards, strict=True):
                 patch.setattr(model, "_forward", forward)
-            session, played = TreeSession(pair, prompt, RunConfig(max_new_tokens=40), rules), list[Any]()
+            session, played = host_session(pair, prompt, 40, rules), list[Any]()
             session.prefill()
             while not played or not played[-1].finished:
                 played.append(session.step(()))
@@ -94,8 +93,8 @@ def test_rounds_of_the_host_are_those_of_modules(lab: Lab, rules: Rules | None) 
 
 @torch.inference_mode()
 def test_what_the_host_asks_for_is_computed_where_the_weights_are(lab: Lab) -> None:
-    pair: Pair = lab.loaded(lab.pair("neox"), "float32")
-    form = moved(static_forward(pair.target))
+    pair: Engine = lab.loaded(lab.pair("neox"), "float32")
+    form = moved(static_forward(pair.pair.target))
     assert isinstance(form, LeanStatic)
     forward = LeanHost(form)
     cache = forward.new_cache(20)
@@ -113,7 +112,7 @@ def test_a_mask_is_as_wide_as_kernels_want_it(rows: int, wanted: int) -> None:
 
 def test_a_cache_takes_no_rotations_that_graphs_would_keep(lab: Lab) -> None:
     forward = host(lab.loaded(lab.pair("neox"), "float32"))
-    before = dict(forward._form._rotations)
+    before = dict(forward.form._rotations)
     with torch.inference_mode():
         forward.new_cache(77)
-    assert forward._form._rotations == before
+    assert forward.form._rotations == before

@@ -7,49 +7,54 @@ from typing import Any, cast
 import pytest
 import torch
 
-from decoder import RunConfig, loading, methods
-from decoder.config import Rules
+from decoder import RunConfig, device_rounds, methods
+from decoder.device_rounds import TRIED
+from decoder.engine import Engine
 from decoder.forward.static.layers import LeanStatic
 from decoder.models.pair import Pair
 from decoder.session.cuda_graph import device_state as board
 from decoder.session.cuda_graph import self_test as trial
 from decoder.session.cuda_graph import session
 from decoder.session.cuda_graph.slots import Seat, Seats
-from decoder.session.host import TreeSession
-from tests.decoder.makers import Lab
+from decoder.session.host import model_session
+from decoder.session.knob_state import Controller
+from tests.decoder.makers import Lab, graph_slots
+from tests.decoder.session.cuda_graph.matching import refused
 
 
 @pytest.fixture
-def pair(lab: Lab) -> Pair:
-    loaded: Pair = lab.loaded(lab.pair("neox"), "float32")
-    return replace(loaded, seats=Seats(graphs=False))
+def pair(lab: Lab) -> Engine:
+    loaded: Engine = lab.loaded(lab.pair("neox"), "float32")
+    return replace(loaded, slots=Seats(graphs=False))
 
 
-def test_rounds_that_write_the_host_s_texts_are_trusted(pair: Pair) -> None:
-    assert trial.refusal(pair) is None
+def test_rounds_that_write_the_host_s_texts_are_trusted(pair: Engine) -> None:
+    assert refused(pair) is None
 
 
-def test_every_kind_of_round_is_tried(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_kind_of_round_is_tried(pair: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     tried: list[object] = []
 
-    def open_session(pair: Pair, prompt: Sequence[int], config: RunConfig, rules: Rules | None) -> TreeSession:
-        tried.append(rules)
-        return TreeSession(pair, prompt, config, rules)
+    def open_session(
+        pair: Pair, _: Seats, prompt: Sequence[int], limit: int, knobs: Controller | None, __: object
+    ) -> Any:
+        tried.append(knobs.rules if knobs else None)
+        return model_session(pair, prompt, limit, knobs)
 
     monkeypatch.setattr(trial, "ResidentSession", open_session)
-    assert trial.refusal(pair) is None
-    assert tuple(tried) == trial.TRIED
+    assert refused(pair) is None
+    assert tried == list(TRIED)
 
 
-def test_what_cannot_be_captured_is_told_in_one_line(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_cannot_be_captured_is_told_in_one_line(pair: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object, **__: object) -> None:
         raise RuntimeError("operation not permitted when stream is capturing\nmore about it")
 
     monkeypatch.setattr(Seat, "verification", fail)
-    assert trial.refusal(pair) == "operation not permitted when stream is capturing"
+    assert refused(pair) == "operation not permitted when stream is capturing"
 
 
-def test_another_text_than_the_host_s_is_noticed(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_text_than_the_host_s_is_noticed(pair: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     right = board.verified
 
     def wrong(report: Any) -> Any:
@@ -57,29 +62,29 @@ def test_another_text_than_the_host_s_is_noticed(pair: Pair, monkeypatch: pytest
         return replace(told, bonus=told.bonus + 1)
 
     monkeypatch.setattr(session, "verified", wrong)
-    assert "instead of" in (trial.refusal(pair) or "")
+    assert "instead of" in (refused(pair) or "")
 
 
-def test_a_refused_device_leaves_the_rounds_to_the_host(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loading, "prepare_rounds", lambda _: "it does not")
+def test_a_refused_device_leaves_the_rounds_to_the_host(pair: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(device_rounds, "prepare_rounds", lambda *_: "it does not")
     told: list[str] = []
-    loading.try_rounds(pair, told.append)
+    device_rounds.try_rounds(pair, graph_slots(pair), told.append)
     assert "the host" in told[-1]
     assert "it does not" in told[-1]
-    monkeypatch.setattr(pair.target, "device", torch.device("cuda"))
-    monkeypatch.setattr("decoder.session.host.TreeSession", lambda *_: "the host's")
+    monkeypatch.setattr(pair.pair.target, "device", torch.device("cuda"))
+    monkeypatch.setattr("decoder.engine.model_session", lambda *_: "the host's")
     opened = methods.METHODS["ar"].open(pair, [1], RunConfig())
     assert cast("object", opened) == "the host's"
 
 
 def test_a_model_that_reads_numbers_back_leaves_the_rounds_to_the_host(
-    pair: Pair, monkeypatch: pytest.MonkeyPatch
+    pair: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     right = LeanStatic.rotation
 
     def read_back(form: LeanStatic, store: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
         return right(form, store, positions.clamp(max=int(positions.max())))
 
-    assert trial.refusal(replace(pair, seats=Seats())) is None
+    assert refused(replace(pair, slots=Seats())) is None
     monkeypatch.setattr(LeanStatic, "rotation", read_back)
-    assert "reads numbers back" in (trial.refusal(replace(pair, seats=Seats())) or "")
+    assert "reads numbers back" in (refused(replace(pair, slots=Seats())) or "")

@@ -9,13 +9,11 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from decoder.config import DynaTree, Fixed, Linear, Rules, RunConfig
-from decoder.session.cuda_graph.session import ResidentSession
+from decoder.config import DynaTree, Fixed, Linear, Rules
 from decoder.session.cuda_graph.static_shapes import DEEPEST, MOST_NODES, MOST_ROWS, slots
-from decoder.session.host import TreeSession
 from decoder.session.protocol import Outcome
 from decoder.session.steering import Turn
-from tests.decoder.makers import Lab
+from tests.decoder.makers import Lab, graph_slots, host_session, with_pair
 from tests.decoder.session.cuda_graph.matching import check, match, recorded, resident, seated
 
 PROMPT = "The tree grows"
@@ -90,7 +88,7 @@ def test_a_text_leaves_its_seat_to_the_next(lab: Lab) -> None:
     seen = set()
     for method in ("dynatree", "ar", "fixed", "linear", "dynatree"):
         match(loaded, prompt, 30, METHODS[method])
-        (seat,) = loaded.seats._free
+        (seat,) = graph_slots(loaded)._free
         seen.add((seat.target.store.data_ptr(), seat.draft.store.data_ptr(), seat.board.report.data_ptr()))
     assert len(seen) == 1
 
@@ -99,7 +97,7 @@ def test_what_an_earlier_text_left_behind_poisons_nothing(lab: Lab) -> None:
     pair = lab.pair("llama")
     loaded, prompt = recorded(lab.loaded(pair, "float64")), lab.prompt_tokens(pair, PROMPT)
     match(loaded, prompt, 30, DynaTree())
-    (seat,) = loaded.seats._free
+    (seat,) = graph_slots(loaded)._free
     for store in (seat.target.store, seat.draft.store):
         store.fill_(torch.nan)
     match(loaded, prompt, 30, DynaTree())
@@ -108,9 +106,8 @@ def test_what_an_earlier_text_left_behind_poisons_nothing(lab: Lab) -> None:
 def test_several_sessions_at_once_do_not_disturb_each_other(lab: Lab) -> None:
     pair = lab.pair("neox")
     loaded, prompt = recorded(lab.loaded(pair, "float64")), lab.prompt_tokens(pair, PROMPT)
-    config = RunConfig(max_new_tokens=40)
     lanes = {
-        method: (TreeSession(loaded, prompt, config, rules), resident(loaded, prompt, 40, rules))
+        method: (host_session(loaded, prompt, 40, rules), resident(loaded, prompt, 40, rules))
         for method, rules in METHODS.items()
     }
     for sessions in lanes.values():
@@ -124,7 +121,7 @@ def test_several_sessions_at_once_do_not_disturb_each_other(lab: Lab) -> None:
         check(device.step(()), expected)
         if expected.finished:
             del lanes[method]
-    assert len(loaded.seats._free) == len(METHODS)
+    assert len(graph_slots(loaded)._free) == len(METHODS)
 
 
 def test_a_longer_text_takes_a_larger_seat_in_place_of_the_small_one(lab: Lab) -> None:
@@ -133,7 +130,7 @@ def test_a_longer_text_takes_a_larger_seat_in_place_of_the_small_one(lab: Lab) -
     small.close()
     large = resident(loaded, [1] * 900, 100, DynaTree())
     assert large._seat is not small._seat
-    assert loaded.seats._free == []
+    assert graph_slots(loaded)._free == []
     large.close()
     again = resident(loaded, [1, 2, 3], 8, DynaTree())
     assert again._seat is large._seat
@@ -163,12 +160,12 @@ def test_a_session_gives_its_seat_back_once(lab: Lab) -> None:
             pass
         session.close()
         session.close()
-        assert len(loaded.seats._free) == 1
+        assert len(graph_slots(loaded)._free) == 1
 
 
 def test_other_models_do_not_take_each_other_s_seats(lab: Lab) -> None:
     neox, llama = (recorded(lab.loaded(lab.pair(name), "float64")) for name in ("neox", "llama"))
-    llama = replace(llama, seats=neox.seats)
+    llama = replace(llama, slots=graph_slots(neox))
     for pair, name in ((neox, "neox"), (llama, "llama"), (neox, "neox")):
         match(pair, lab.prompt_tokens(lab.pair(name), PROMPT), 20, DynaTree())
 
@@ -233,7 +230,7 @@ def test_plain_decoding_asks_for_as_many_passes_as_there_are_tokens(lab: Lab, li
 def test_every_draft_is_paid_for_when_a_text_ends_by_surprise(lab: Lab) -> None:
     pair = lab.pair("neox")
     loaded, prompt = seated(lab.loaded(pair, "float64")), lab.prompt_tokens(pair, PROMPT)
-    ending = replace(loaded, eos=frozenset({lab.generate(pair, "float64", PROMPT, 12)[-1]}))
+    ending = with_pair(loaded, eos=frozenset({lab.generate(pair, "float64", PROMPT, 12)[-1]}))
     session = resident(ending, prompt, 100, Linear(3))
     session.prefill()
     rounds = [session.step(())]
@@ -249,7 +246,7 @@ def test_a_tree_that_was_drafted_for_nothing_is_paid_for(lab: Lab) -> None:
     """The first tree, one ahead in each round but perhaps the last, and one anew for the turn."""
     pair = lab.pair("neox")
     loaded, prompt = seated(lab.loaded(pair, "float32")), lab.prompt_tokens(pair, PROMPT)
-    session = ResidentSession(loaded, prompt, RunConfig(max_new_tokens=40), Linear(3))
+    session = resident(loaded, prompt, 40, Linear(3))
     session.prefill()
     turns = (Turn("k", 2.0),)
     rounds = [session.step(()), session.step(())]

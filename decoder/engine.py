@@ -1,0 +1,112 @@
+"""A pair that decodes: its models, and what was learnt about them on this machine, shared by all texts.
+
+The one place that knows whether a text is decoded by rounds from the host or by graphs on the device.
+"""
+
+import functools
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+
+from decoder.draft.tree_size.acceptance_model import Calibration
+from decoder.draft.tree_size.controller import NodeBudget
+from decoder.draft.tree_size.cost_model import Costs
+from decoder.draft.tree_size.cost_profile import measured
+from decoder.forward.batch_invariant.size_search import refuse_float64
+from decoder.forward.cpu_threads import choose_threads
+from decoder.forward.language_model import LanguageModel
+from decoder.models.compatibility import probe
+from decoder.models.pair import Pair
+from decoder.session.host import HostSession, model_session
+from decoder.session.knob_state import Controller, Rules
+from decoder.session.protocol import Session
+
+if TYPE_CHECKING:
+    from decoder.session.cuda_graph.slots import Seats
+
+
+@dataclass(frozen=True)
+class Engine:
+    """A pair, ready to decode."""
+
+    pair: Pair
+    exact: bool = False
+    """Whether every method writes what `ar` writes, bit for bit: the target's rows do not depend on each other."""
+    slots: "Seats | None" = field(default=None, compare=False, repr=False)
+    """Where texts are decoded by graphs; None on a device without them."""
+    costs: dict[int, Costs] = field(default_factory=dict, compare=False, repr=False)
+    """What rounds have cost so far, by the length of the text as a power of two."""
+    acceptance: Calibration = field(default_factory=Calibration, compare=False, repr=False)
+    """How likely the draft's guesses are right, as far as is known."""
+    threads: int = field(default_factory=torch.get_num_threads, compare=False, repr=False)
+    """Most that torch may compute with: as many as it was given before any were tried out."""
+
+    def session(self, prompt_ids: Sequence[int], max_new_tokens: int, rules: Rules | None) -> Session:
+        """Opens a text that is decoded by trees of these rules, or token by token without any.
+
+        Args:
+            prompt_ids: At least one token.
+            max_new_tokens: Where the text ends at the latest.
+            rules: The method's parameters, until a knob is turned.
+        """
+        knobs = Controller(rules) if rules else None
+        if self.slots is None or self.exact or self.slots.refused:
+            return self.host_session(prompt_ids, max_new_tokens, knobs)
+        from decoder.session.cuda_graph.session import ResidentSession
+        from decoder.session.cuda_graph.static_shapes import fits
+
+        if not fits(knobs.rule if knobs else None):
+            return self.host_session(prompt_ids, max_new_tokens, knobs)
+        return ResidentSession(self.pair, self.slots, prompt_ids, max_new_tokens, knobs, self.host_session)
+
+    def host_session(self, prompt_ids: Sequence[int], max_new_tokens: int, knobs: Controller | None) -> HostSession:
+        """The same by rounds from the host, whatever the device."""
+        sizes = None
+        if knobs and knobs.rule.by_cost:
+            sizes = NodeBudget(self.costs_of(len(prompt_ids)), self.acceptance, prompt_ids)
+        return model_session(self.pair, prompt_ids, max_new_tokens, knobs, sizes)
+
+    def costs_of(self, rows: int) -> Costs:
+        """What rounds cost on a text of about so many tokens; measured once for each power of two."""
+        size = 1 << max(rows, 1).bit_length()
+        if size not in self.costs:
+            self.costs[size] = measured(self.pair, rows)
+        return self.costs[size]
+
+    def settle_threads(self) -> None:
+        """Chooses the number of threads, where a CPU computes: as many as are free to compute just now.
+
+        Exact passes keep those that they were found with.
+        """
+        if self.pair.target.device.type != "cpu" or self.exact:
+            return
+        before = torch.get_num_threads()
+        if choose_threads(functools.partial(_try_out, self.pair.target), self.threads) != before:
+            self.costs.clear()
+
+    def batch_invariant(self) -> "Engine":
+        """The same pair with a target whose rows do not depend on each other (`--exact`).
+
+        What rounds cost the one tells nothing of the other.
+
+        Raises:
+            ConfigError: Its dtype leaves no room to be exact.
+            PairError: This target cannot be run so.
+        """
+        refuse_float64(self.pair.target.dtype)
+        target = self.pair.target.exact()
+        probe(target)
+        return replace(self, pair=replace(self.pair, target=target), exact=True, costs={})
+
+    def fastest(self) -> "Engine":
+        """The same pair, as fast as possible."""
+        return replace(self, pair=replace(self.pair, target=self.pair.target.inexact()), exact=False, costs={})
+
+
+@torch.inference_mode()
+def _try_out(model: LanguageModel, rows: int = 4) -> None:
+    """What a verification of a small tree takes."""
+    model.forward(model.new_cache(rows), [0] * rows, range(rows), np.tri(rows, dtype=np.bool_))

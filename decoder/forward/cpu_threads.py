@@ -1,0 +1,129 @@
+"""How many threads a CPU should compute with: a short trial decides, within what the process really has.
+
+More threads than free cores wait for each other in every product and cost a multiple of what they bring; small models
+lose by a second thread even where a core is free.
+"""
+
+import os
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TypeVar
+
+import torch
+
+Result = TypeVar("Result")
+AWAKE_S = 0.005
+"""Idle time after which torch's threads sleep, about."""
+ROUSING = 1 << 16
+"""Numbers that one thread is given to write; for fewer torch would not ask another."""
+REPEATS = 5
+LIMIT_S = 0.3
+"""For all trials of one number of threads."""
+WORTH = 0.95
+"""More threads must cut the time at least to this share."""
+SWITCH_S = 0.0005
+"""How long another thread may keep the interpreter from a round's; Python's own interval is as long as a round."""
+
+
+@contextmanager
+def quick_switches(device: torch.device) -> Iterator[None]:
+    """Within, a thread that waited for an accelerator gets the interpreter back soon, however busy a screen's is."""
+    before = sys.getswitchinterval()
+    if device.type != "cpu":
+        sys.setswitchinterval(min(before, SWITCH_S))
+    try:
+        yield
+    finally:
+        sys.setswitchinterval(before)
+
+
+class Awake:
+    """Wakes torch's threads after a sleep: the next product would pay for that, on a CPU often more than for itself."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        self._left_s = time.perf_counter()
+        """When the last work was left."""
+
+    def run(self, work: Callable[[], Result]) -> Result:
+        """Does the work with threads that are awake."""
+        if time.perf_counter() - self._left_s > AWAKE_S:
+            rouse(self._device)
+        result = work()
+        self._left_s = time.perf_counter()
+        return result
+
+
+def rouse(device: torch.device) -> None:
+    """Gives all of torch's threads something to do, where a CPU computes."""
+    if device.type == "cpu":
+        torch.empty(ROUSING * torch.get_num_threads()).zero_()
+
+
+def choose_threads(
+    run: Callable[[], object], given: int | None = None, clock: Callable[[], float] = time.perf_counter
+) -> int:
+    """Sets torch's number of threads to the one with which `run` is fastest by the `clock`, and returns it.
+
+    What the user decided stays: with OMP_NUM_THREADS set nothing is changed, and no more threads are tried than torch
+    was `given`, which is as many as it has now unless said otherwise.
+    """
+    if "OMP_NUM_THREADS" in os.environ:
+        return torch.get_num_threads()
+    most = min(given or torch.get_num_threads(), usable_cores())
+    counts = [count for count in (1 << bit for bit in range(most.bit_length())) if count < most] + [most]
+    times: dict[int, list[float]] = {count: [] for count in counts}
+    # By turns: what else runs on the machine disturbs all alike.
+    for repeat in range(REPEATS + 1):
+        for count in counts:
+            # The first run of each warms up.
+            if not times[count] or sum(times[count]) < LIMIT_S:
+                times[count] = [*times[count][repeat == 1 :], _timed(run, count, clock)]
+    chosen = fewest_worth_it({count: statistics.median(seconds) for count, seconds in times.items()})
+    torch.set_num_threads(chosen)
+    return chosen
+
+
+def fewest_worth_it(seconds: dict[int, float]) -> int:
+    """The number of threads after which no larger one brings enough."""
+    best, *more = sorted(seconds)
+    for count in more:
+        if seconds[count] < WORTH * seconds[best]:
+            best = count
+    return best
+
+
+def _timed(run: Callable[[], object], threads: int, clock: Callable[[], float]) -> float:
+    torch.set_num_threads(threads)
+    start = clock()
+    run()
+    return clock() - start
+
+
+def usable_cores(system: Path = Path("/sys")) -> int:
+    """Physical cores that this process may use, and no more than its container is given time for."""
+    cpus = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set(range(os.cpu_count() or 1))
+    cores = {_siblings(system, cpu) for cpu in cpus}
+    return max(1, int(min(len(cores), _quota(system))))
+
+
+def _siblings(system: Path, cpu: int) -> str:
+    """What CPUs that share a core have in common."""
+    path = system / f"devices/system/cpu/cpu{cpu}/topology/thread_siblings_list"
+    return path.read_text().strip() if path.is_file() else str(cpu)
+
+
+def _quota(system: Path) -> float:
+    """Cores' worth of time that the control group grants."""
+    unified, old = system / "fs/cgroup/cpu.max", system / "fs/cgroup/cpu"
+    if unified.is_file():
+        granted, period = unified.read_text().split()
+    elif (old / "cpu.cfs_quota_us").is_file():
+        granted, period = ((old / f"cpu.cfs_{name}_us").read_text().strip() for name in ("quota", "period"))
+    else:
+        return float("inf")
+    return float("inf") if granted in ("max", "-1") else max(1.0, float(granted) / float(period))

@@ -1,0 +1,141 @@
+"""Checkpoints as transformers reads them: every family, every tokenizer.
+
+Importing this imports transformers. Weights come from safetensors only and no remote code is run.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sized
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from transformers import (
+    MODEL_FOR_CAUSAL_LM_MAPPING,
+    AutoConfig,
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    PreTrainedTokenizerBase,
+)
+from transformers.utils import logging as transformers_logging
+
+from decoder.errors import DeviceError, ModelError, first_line, shortened
+from decoder.forward import hf_model
+from decoder.models.load_progress import Share, Tell
+
+_NUMBER = re.compile(r"(?<=\.)\d+(?=\.)")
+_OF_A_WRONG_KIND = (AttributeError, TypeError, ArithmeticError, LookupError)
+"""What fails with these has found a file, but in it something that it had not expected."""
+
+
+def load_config(name: str) -> Any:
+    """The model's configuration, fetched from the hub when it is no folder.
+
+    Raises:
+        ModelError: It cannot be had.
+    """
+    return _from_hub(name, "configuration", lambda: AutoConfig.from_pretrained(name, trust_remote_code=False))
+
+
+def writes_text(config: Any) -> bool:
+    """Whether a model of this configuration is one that writes text by itself."""
+    return type(config) in MODEL_FOR_CAUSAL_LM_MAPPING
+
+
+def load_module(name: str, dtype: torch.dtype, device: torch.device, tell: Tell = lambda _: None) -> Any:
+    """Weights in safetensors, in evaluation mode; refuses those that are not what the configuration says.
+
+    Args:
+        name: Hub id or folder.
+        dtype: Of the weights.
+        device: Where they go.
+        tell: Learns how many are read.
+    """
+    with _counting(tell):
+        module, info = _from_hub(
+            name,
+            "weights",
+            lambda: AutoModelForCausalLM.from_pretrained(
+                name,
+                dtype=dtype,
+                use_safetensors=True,
+                trust_remote_code=False,
+                output_loading_info=True,
+                ignore_mismatched_sizes=True,  # or a traceback refers to a report that nobody is shown
+            ),
+        )
+    if missing := sorted(info["missing_keys"]):
+        raise ModelError(
+            f"{shortened(name)}: the checkpoint lacks {len(missing)} weights, {missing[0]} first; download it again"
+        )
+    if strange := sorted(key for key, *_ in info["mismatched_keys"]):
+        raise ModelError(
+            f"{shortened(name)}: {len(strange)} weights have not the size that the configuration says, {strange[0]} "
+            "first; download it again"
+        )
+    if left := _of_further_layers(info["unexpected_keys"], module.state_dict()):
+        raise ModelError(
+            f"{shortened(name)}: the checkpoint has weights of more layers than the configuration says, {left[0]} "
+            "first; download it again"
+        )
+    try:
+        return module.eval().to(device)
+    except torch.OutOfMemoryError as error:
+        raise DeviceError(
+            f"{shortened(name)} does not fit in the memory of {device}; choose a smaller model or dtype"
+        ) from error
+
+
+def skeleton(name: str, dtype: torch.dtype) -> Any:
+    """A model's module without weights."""
+    return hf_model.skeleton(load_config(name), dtype)
+
+
+def load_tokenizer(name: str) -> PreTrainedTokenizerBase:
+    """The tokenizer of a hub id or folder."""
+    tokenizer: PreTrainedTokenizerBase = _from_hub(
+        name, "tokenizer", lambda: AutoTokenizer.from_pretrained(name, trust_remote_code=False)
+    )
+    return tokenizer
+
+
+def _of_further_layers(unexpected: Iterable[str], known: Iterable[str]) -> list[str]:
+    """Names that only the number of a layer tells from those of the model."""
+    forms = {_NUMBER.sub("#", name) for name in known}
+    return sorted(name for name in unexpected if _NUMBER.sub("#", name) in forms)
+
+
+def _from_hub(name: str, part: str, load: Callable[[], Any]) -> Any:
+    """Runs a loader, which must not write to the terminal, and says in one line why it could not."""
+    transformers_logging.set_verbosity_error()
+    transformers_logging.disable_progress_bar()
+    try:
+        return load()
+    except Exception as error:  # each family checks its fields in its own way, and some only by failing
+        kind = "a value of a wrong kind: " if isinstance(error, _OF_A_WRONG_KIND) else ""
+        raise ModelError(
+            f"cannot load the {part} of {shortened(name)}: {kind}{first_line(error)}; give a hub id, or a folder with "
+            "config.json, tokenizer and safetensors weights"
+        ) from error
+
+
+@contextmanager
+def _counting(tell: Tell) -> Iterator[None]:
+    """Within, `tell` learns which share of the weights is read."""
+
+    def counted(bar: Callable[..., Any], given: tuple[Any, ...], options: dict[str, Any]) -> Any:
+        items, *others = given or (None,)
+        return bar(_shares(items, tell) if isinstance(items, Sized) else items, *others, **options)
+
+    before = transformers_logging.set_tqdm_hook(counted)
+    try:
+        yield
+    finally:
+        transformers_logging.set_tqdm_hook(before)
+
+
+def _shares(items: Any, tell: Tell) -> Iterator[Any]:
+    """The items, with their share of all told every now and then."""
+    share = Share(len(items), tell)
+    for number, item in enumerate(items):
+        share.reached(number)
+        yield item

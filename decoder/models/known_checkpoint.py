@@ -1,0 +1,177 @@
+"""Checkpoints of the fast families, read without transformers: config.json, generation_config.json and safetensors.
+
+Only what is understood to the last field and the last weight is read here. Where anything else is found, or nothing,
+these functions return None, and `decoder.models.hf_checkpoints` reads the checkpoint or says what is wrong with it.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import torch
+from safetensors import SafetensorError, safe_open
+from torch import Tensor
+
+from decoder.forward.families.architecture import Architecture
+from decoder.forward.families.registry import FAMILIES, HEAD, shapes
+from decoder.models.known_config import Count, Known, Number, Token, architecture, decoded
+from decoder.models.load_progress import Share, Tell
+
+UNUSED = re.compile(r"(rotary_emb\.inv_freq|attention\.(masked_)?bias)$")
+"""What older checkpoints hold beside their weights."""
+OLD_HEAD = {"gpt_neox": "embed_out.weight"}
+FILES = {"F64", "F32", "F16", "BF16"}
+"""Dtypes of weights in files."""
+
+
+class Generation(Known, frozen=True):
+    """generation_config.json; only the first field is used."""
+
+    eos_token_id: Token | list[Token] | None = None
+    bos_token_id: Token | None = None
+    pad_token_id: Token | None = None
+    do_sample: bool = False
+    temperature: Number = 1.0
+    top_p: Number = 1.0
+    top_k: Token = 0
+    repetition_penalty: Number = 1.0
+    max_length: Count = 1
+    max_new_tokens: Count = 1
+    use_cache: bool = True
+    transformers_version: str = ""
+    from_model_config: bool = msgspec.field(default=False, name="_from_model_config")
+    # They would ask for more than tokens.
+    output_attentions: bool = False
+    output_hidden_states: bool = False
+
+
+class Ends(msgspec.Struct, frozen=True):
+    """The tokens that end a text, as a checkpoint names them."""
+
+    eos_token_id: Any = None
+
+
+class Index(msgspec.Struct, frozen=True):
+    """Which weights are in which file."""
+
+    weight_map: dict[str, str]
+
+
+def known_architecture(name: str) -> Architecture | None:
+    """What the configuration of a hub id or folder says."""
+    # Beside an adapter, weights are not all there is of a model.
+    return None if _file(name, "adapter_config.json") else architecture(_content(name, "config.json") or b"")
+
+
+def known_ends(name: str) -> Ends | None:
+    """What generation_config.json says of them, or where there is none, config.json."""
+    content = _content(name, "generation_config.json")
+    if content is None:
+        return Ends(decoded(_content(name, "config.json") or b"", Ends).eos_token_id)
+    found: Generation | None = decoded(content, Generation)
+    more = found is None or found.output_attentions or found.output_hidden_states
+    return None if found is None or more else Ends(found.eos_token_id)
+
+
+class Weights(Mapping[str, Tensor]):
+    """Weights by name, each read from its file when it is asked for."""
+
+    def __init__(
+        self, places: Mapping[str, tuple[Path, str]], dtype: torch.dtype, device: torch.device, tell: Tell
+    ) -> None:
+        """Takes what was found.
+
+        Args:
+            places: Name of each weight to its file and its name there.
+            dtype: They are rounded to it.
+            device: They are put there.
+            tell: Learns which share of them was read.
+        """
+        self._places, self._dtype, self._device = places, dtype, device
+        self._read: set[tuple[Path, str]] = set()
+        self._share = Share(len(set(places.values())), tell)
+
+    def __getitem__(self, name: str) -> Tensor:
+        path, there = self._places[name]
+        self._share.reached(len(self._read))
+        self._read.add((path, there))
+        with safe_open(path, "pt") as file:
+            # A copy: what is read lies in the file, which somebody may change.
+            weight: Tensor = file.get_tensor(there).to(self._dtype, copy=True)
+        return weight.to(self._device)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._places)
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+
+def known_weights(
+    name: str, look: Architecture, dtype: torch.dtype, device: torch.device, tell: Tell
+) -> Weights | None:
+    """The weights of a hub id or folder: exactly those that its configuration says, in the sizes that it says."""
+    wanted = shapes(look)
+    try:
+        found = [(own, (path, there)) for path in _files(name) for own, there in _names(path, look, wanted)]
+    except _UnknownError:
+        return None
+    places = dict(found)
+    if len(places) != len(found) or places.keys() != wanted.keys():
+        return None
+    # A head that has no weights of its own is the embedding.
+    shared = {HEAD: places[f"{FAMILIES[look.model_type].embedding}.weight"]}
+    return Weights({**shared, **places}, dtype, device, tell)
+
+
+class _UnknownError(Exception):
+    """Something is not as it is known."""
+
+
+def _names(path: Path, look: Architecture, wanted: Mapping[str, tuple[int, ...]]) -> Iterator[tuple[str, str]]:
+    """The weights in a file, all of which are wanted: their names, and what they are called there."""
+    try:
+        with safe_open(path, "pt") as file:
+            if (file.metadata() or {}).get("format") != "pt":
+                raise _UnknownError
+            for there in filter(lambda key: not UNUSED.search(key), file.keys()):
+                own, part = HEAD if there == OLD_HEAD.get(look.model_type) else there, file.get_slice(there)
+                if tuple(part.get_shape()) != wanted.get(own) or part.get_dtype() not in FILES:
+                    raise _UnknownError
+                yield own, there
+    except (SafetensorError, OSError) as error:
+        raise _UnknownError from error
+
+
+def _files(name: str) -> list[Path]:
+    """The files of weights, one or several."""
+    if single := _file(name, "model.safetensors"):
+        return [single]
+    index: Index | None = decoded(_content(name, "model.safetensors.index.json") or b"", Index)
+    if index is None or any("/" in part for part in index.weight_map.values()):
+        raise _UnknownError
+    found = [_file(name, part) for part in sorted(set(index.weight_map.values()))]
+    if not found or not all(found):
+        raise _UnknownError
+    return [path for path in found if path]
+
+
+def _content(name: str, part: str) -> bytes | None:
+    """What a file says; None where there is none."""
+    path = _file(name, part)
+    return path.read_bytes() if path else None
+
+
+def _file(name: str, part: str) -> Path | None:
+    """A file of a folder, or of a hub id, which is downloaded where it is not here yet; None: there is none."""
+    if Path(name).is_dir():
+        path = Path(name, part)
+        return path if path.is_file() else None
+    from huggingface_hub import hf_hub_download  # noqa: PLC0415 - a folder needs no hub
+
+    try:
+        return Path(hf_hub_download(name, part))
+    except Exception:  # noqa: BLE001 - names, networks and servers fail in many ways; transformers tells them apart
+        return None

@@ -1,0 +1,194 @@
+"""Configurations that are understood to the last field: what config.json says of a model of a fast family.
+
+Every field must be known by its name, with a value of which it is certain what transformers makes of it; of any other
+configuration nothing is said here, and `decoder.models.hf_checkpoints` reads it. Knows no files.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta
+
+from decoder.device import DTYPES
+from decoder.forward.families.architecture import Architecture
+from decoder.forward.families.registry import FAMILIES, runs
+
+Count = Annotated[int, Meta(ge=1)]
+Number = Annotated[float, Meta(gt=0)]
+Share = Annotated[float, Meta(ge=0, le=1)]
+Token = Annotated[int, Meta(ge=0)]
+Dtype = Literal["float64", "float32", "bfloat16", "float16"]
+
+
+class Known(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A table of JSON with these fields and no others; those without a value must be there."""
+
+
+class Rope(Known, frozen=True):
+    """Rotary positions."""
+
+    rope_type: str | None = None
+    type: str | None = None
+    """What `rope_type` was called before."""
+    rope_theta: Number | None = None
+    partial_rotary_factor: Share | None = None
+    factor: Number | None = None
+    low_freq_factor: Number | None = None
+    high_freq_factor: Number | None = None
+    original_max_position_embeddings: Count | None = None
+
+
+class Model(Known, frozen=True, kw_only=True, tag_field="model_type"):
+    """Fields of all families; what is left out means to transformers what it means here."""
+
+    vocab_size: Count
+    hidden_size: Count
+    num_hidden_layers: Count
+    num_attention_heads: Count
+    intermediate_size: Count
+    max_position_embeddings: Count
+    hidden_act: str
+    tie_word_embeddings: bool = False
+    rope_parameters: Rope | None = None
+    rope_scaling: Rope | None = None
+    """What `rope_parameters` was called before."""
+    dtype: Dtype | None = None
+    torch_dtype: Dtype | None = None
+    """What `dtype` was called before."""
+    bos_token_id: Token | None = None
+    eos_token_id: Token | list[Token] | None = None
+    pad_token_id: Token | None = None
+    architectures: list[str] | None = None
+    # These change nothing that is computed.
+    attention_dropout: Share = 0.0
+    initializer_range: Share = 0.0
+    use_cache: bool = True
+    transformers_version: str = ""
+    name_or_path: str = msgspec.field(default="", name="_name_or_path")
+    # These would, were they anything else; flags must be off.
+    output_attentions: bool = False
+    output_hidden_states: bool = False
+    is_encoder_decoder: bool = False
+    is_decoder: bool = False
+    chunk_size_feed_forward: Literal[0] = 0
+    id2label: None = None
+    label2id: None = None
+    problem_type: None = None
+
+
+class NeoX(Model, frozen=True, kw_only=True, tag="gpt_neox"):
+    """GPT-NeoX."""
+
+    layer_norm_eps: Number
+    attention_bias: bool = True
+    use_parallel_residual: bool = True
+    hidden_dropout: Share = 0.0
+    classifier_dropout: Share = 0.0
+    rotary_pct: Share | None = None
+    rotary_emb_base: Number | None = None
+
+
+class Llama(Model, frozen=True, kw_only=True, tag="llama"):
+    """Llama."""
+
+    rms_norm_eps: Number
+    rope_theta: Number | None = None
+    num_key_value_heads: Count | None = None
+    head_dim: Count | None = None
+    attention_bias: bool = False
+    mlp_bias: bool = False
+    pretraining_tp: Literal[1] = 1
+
+
+class Mistral(Model, frozen=True, kw_only=True, tag="mistral"):
+    """Mistral; where no window is named, there is one."""
+
+    rms_norm_eps: Number
+    rope_theta: Number | None = None
+    num_key_value_heads: Count
+    head_dim: Count | None = None
+    sliding_window: None
+
+
+class Qwen2(Model, frozen=True, kw_only=True, tag="qwen2"):
+    """Qwen2."""
+
+    rms_norm_eps: Number
+    rope_theta: Number | None = None
+    num_key_value_heads: Count
+    use_sliding_window: bool = False
+    sliding_window: Count | None = None
+    max_window_layers: Token = 0
+    layer_types: list[Literal["full_attention"]] | None = None
+
+
+OFF = ("output_attentions", "output_hidden_states", "is_encoder_decoder", "is_decoder", "use_sliding_window")
+ROTARY: Mapping[str, frozenset[str]] = {
+    "default": frozenset(),
+    "linear": frozenset({"factor"}),
+    "llama3": frozenset({"factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"}),
+}
+"""Kind of rotary positions to its numbers."""
+THETA, PARTIAL = 10000.0, 0.25
+"""What transformers takes where a configuration does not say it; the second only for GPT-NeoX."""
+
+
+def decoded(content: bytes, kind: Any) -> Any:
+    """What a file of JSON says, as one of these kinds of table; None where it is of none of them."""
+    try:
+        return msgspec.json.decode(content, type=kind)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None
+
+
+def architecture(content: bytes) -> Architecture | None:
+    """What a config.json says; None where any of it is not understood."""
+    config: Any = decoded(content, NeoX | Llama | Mistral | Qwen2)
+    if config is None or any(getattr(config, name, False) for name in OFF) or not _fits(config):
+        return None
+    rope, dtype = _rotary(config), config.dtype or config.torch_dtype
+    if rope is None:
+        return None
+    look = replace(
+        Architecture.of(config),
+        model_type=_kind(config),
+        rope_parameters=rope,
+        dtype=DTYPES[dtype] if dtype else None,
+    )
+    return look if runs(look) and look.head_dim % 2 == 0 else None
+
+
+def _kind(config: Any) -> str:
+    return str(config.__struct_config__.tag)
+
+
+def _fits(config: Any) -> bool:
+    """Whether the fields fit each other."""
+    heads, name = config.num_attention_heads, FAMILIES[_kind(config)].name
+    layers = getattr(config, "layer_types", None) or ()
+    return (
+        config.architectures in (None, [name])
+        and config.hidden_size % heads == 0
+        and heads % (getattr(config, "num_key_value_heads", None) or heads) == 0
+        and (config.pad_token_id or 0) < config.vocab_size
+        and len(layers) in (0, config.num_hidden_layers)
+    )
+
+
+def _rotary(config: Any) -> Mapping[str, Any] | None:
+    """Rotary positions as transformers keeps them, however they are written; None where they are not understood."""
+    theta = getattr(config, "rotary_emb_base", None) or getattr(config, "rope_theta", None)
+    share = getattr(config, "rotary_pct", None)
+    if config.rope_parameters and (config.rope_scaling or theta or share):
+        return None
+    given = config.rope_parameters or config.rope_scaling or Rope()
+    rope = {name: value for name, value in msgspec.structs.asdict(given).items() if value is not None}
+    before = rope.pop("type", None)
+    partly = {"partial_rotary_factor": PARTIAL if share is None else share} if isinstance(config, NeoX) else {}
+    found = {"rope_type": before or "default", "rope_theta": theta or THETA, **partly, **rope}
+    kind = found["rope_type"]
+    named = {"rope_type", "rope_theta", *partly}
+    known = before in (None, kind) and found.keys() == named | ROTARY.get(kind, frozenset({"no number"}))
+    return found if known else None

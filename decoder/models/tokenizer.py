@@ -1,0 +1,147 @@
+"""Tokenizers as the engine uses them, and those that are understood to the last field, read without transformers.
+
+A folder whose tokenizer has a chat template, or anything else of which it is not certain what transformers makes of it,
+is read by `decoder.models.hf_checkpoints`.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+import msgspec
+from tokenizers import Tokenizer
+
+from decoder.models.known_config import Known, Number, decoded
+
+
+class TextTokenizer(Protocol):
+    """What the engine uses of a tokenizer; the library's own types are wider."""
+
+    chat_template: Any
+
+    def __call__(self, text: str, *, add_special_tokens: bool = True, verbose: bool = True) -> Any:
+        """The text's ids, as `input_ids`."""
+
+    def decode(self, token_ids: Any, skip_special_tokens: bool = False, **settings: Any) -> Any:  # noqa: FBT001, FBT002 - as transformers has it
+        """The text of these ids."""
+
+    def get_vocab(self) -> dict[str, int]:
+        """All tokens and their ids."""
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """A text as a tokenizer of transformers gives it."""
+
+    input_ids: list[int]
+
+
+class PlainTokenizer:
+    """What tokenizer.json says, and nothing else."""
+
+    chat_template: Any = None
+
+    def __init__(self, inner: Tokenizer) -> None:
+        self._inner = inner
+
+    def __call__(self, text: str, *, add_special_tokens: bool = True, verbose: bool = True) -> Encoded:
+        """The text's ids."""
+        del verbose
+        (encoded,) = self._inner.encode_batch([text], add_special_tokens=add_special_tokens)
+        return Encoded(encoded.ids)
+
+    def decode(self, token_ids: Sequence[int], skip_special_tokens: bool = False, **_settings: Any) -> str:  # noqa: FBT001, FBT002 - as transformers has it
+        """The text of these ids; spaces stay as they are."""
+        return self._inner.decode(token_ids, skip_special_tokens=skip_special_tokens)
+
+    def get_vocab(self) -> dict[str, int]:
+        """All tokens and their ids."""
+        return self._inner.get_vocab(with_added_tokens=True)
+
+
+FAMILIES = frozenset({"gpt_neox", "llama"})
+"""Types of models whose tokenizers transformers takes from the file, as far as the class below is named."""
+
+
+class Settings(Known, frozen=True):
+    """tokenizer_config.json."""
+
+    tokenizer_class: Literal["TokenizersBackend"]
+    backend: Literal["tokenizers"] = "tokenizers"
+    is_local: bool = False
+    local_files_only: bool = False
+    model_max_length: Number = 1.0
+    bos_token: str | None = None
+    eos_token: str | None = None
+    unk_token: str | None = None
+    pad_token: str | None = None
+
+
+class Added(msgspec.Struct, frozen=True):
+    """A token that is looked for before a text is cut."""
+
+    content: str
+    special: bool
+    normalized: bool
+    single_word: bool
+    lstrip: bool
+    rstrip: bool
+
+
+class Algorithm(msgspec.Struct, frozen=True):
+    """How a text is cut."""
+
+    type: Literal["BPE"]
+
+
+class File(msgspec.Struct, frozen=True):
+    """tokenizer.json, as far as transformers might change what it says; no text is cut off or padded."""
+
+    added_tokens: list[Added]
+    model: Algorithm
+    truncation: None
+    padding: None
+
+
+OTHERS = (
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "chat_template.json",
+    "chat_template.jinja",
+    "additional_chat_templates",
+    "tokenizer.model",
+    "tekken.json",
+)
+"""Files that say more."""
+MOST_WORDS = 100_000
+"""Transformers looks into larger vocabularies for faults of some models."""
+
+
+def known_tokenizer(folder: Path, model_type: str) -> PlainTokenizer | None:
+    """The tokenizer of a folder; None where any of it is not understood."""
+    paths = folder / "tokenizer_config.json", folder / "tokenizer.json"
+    if (
+        model_type not in FAMILIES
+        or any((folder / name).exists() for name in OTHERS)
+        or not all(map(Path.is_file, paths))
+    ):
+        return None
+    said, content = (path.read_bytes() for path in paths)
+    settings, file = decoded(said, Settings), decoded(content, File)
+    if settings is None or file is None or not _special(settings) <= set(file.added_tokens):
+        return None
+    try:
+        inner = Tokenizer.from_buffer(content)
+    except Exception:  # noqa: BLE001 - the library has no narrower error; transformers tells what is wrong
+        return None
+    return PlainTokenizer(inner) if inner.get_vocab_size() <= MOST_WORDS else None
+
+
+def _special(settings: Settings) -> set[Added]:
+    """The tokens that settings name, as transformers would add them where they are not there."""
+    named = {settings.bos_token, settings.eos_token, settings.unk_token, settings.pad_token} - {None}
+    return {
+        Added(str(token), special=True, normalized=False, single_word=False, lstrip=False, rstrip=False)
+        for token in named
+    }

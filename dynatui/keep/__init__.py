@@ -1,1 +1,0 @@
-"""What outlives a run: recordings, exports, the summary on the normal screen."""

@@ -1,0 +1,187 @@
+"""A run as files that other programs read: its figures, rounds and text.
+
+Pure functions make the contents, `export` alone writes them: all into one new folder that only its owner can open, or
+nothing. The figures are those that `--json` prints for the recorded run. Knows nothing of the screen: the picture comes
+as text.
+"""
+
+import csv
+import os
+import shutil
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from io import StringIO
+from itertools import chain
+from pathlib import Path
+
+from msgspec import structs
+
+from decoder.analysis.metrics import fold
+from decoder.analysis.tree_levels import drafted_nodes
+from decoder.errors import DecoderError, RecordingError, shortened
+from decoder.events import Event, Figures, Round, Run, Summary, encode
+from dynatui.clean import clean, clean_line
+from dynatui.record.recording import numbered, recordings_folder
+from dynatui.record.transcript import Transcript
+from dynatui.state.timeline import run_so_far
+
+ROUND_COLUMNS = (
+    "method",
+    "round",
+    "position",
+    "t",
+    "drafted",
+    "accepted",
+    "committed",
+    "draft_s",
+    "verify_s",
+    "commit_s",
+    "tau_h",
+    "tau_l",
+    "d0",
+)
+_FORMULA = ("=", "+", "-", "@")
+"""A spreadsheet takes a text that begins so for a formula, and a formula can start programs."""
+
+
+class ExportError(DecoderError):
+    """The files cannot be written; none of them is left behind."""
+
+
+def export(
+    folder: Path | None, *, events: Sequence[Event], svg: str, command: str, now: datetime | None = None
+) -> Path:
+    """Writes the newest run of `events` into a new folder, and returns that.
+
+    None as folder: one named after the local time, here or, where nothing can be written, beside the recordings.
+
+    Raises:
+        ExportError: There is nothing to write, or it cannot be written.
+    """
+    told = run_so_far(events)
+    if not told:
+        raise ExportError("there is no run to export yet; try again when the first token is there")
+    files = contents(told, svg, command)  # which takes long for a long run; a folder shall not stay half full
+    stem = f"dynatui-{now or datetime.now().astimezone():%Y%m%d-%H%M%S}"
+    target = _new_folder(stem) if folder is None else _made(folder)
+    try:
+        for name, content in files.items():
+            descriptor = os.open(target / name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(content)
+    except OSError as error:
+        shutil.rmtree(target, ignore_errors=True)
+        raise _unwritable(target, error) from None
+    return target
+
+
+def contents(events: Sequence[Event], svg: str, command: str) -> dict[str, bytes]:
+    """Every file of an export by its name; `events` are those of one run."""
+    texts = {
+        "screen.svg": svg,
+        "figures.json": figures_json(events),
+        "figures.csv": figures_csv(events),
+        "rounds.csv": rounds_csv(events),
+        "text.txt": text(events),
+        "command.txt": f"{clean(command)}\n",
+    }
+    recording = b"".join(map(encode, events))
+    return {name: content.encode() for name, content in texts.items()} | {"run.jsonl": recording}
+
+
+def figures_json(events: Iterable[Event]) -> str:
+    """What `dynatui replay --json` prints for the same run."""
+    out = StringIO()
+    transcript = Transcript(out, StringIO(), as_json=True)
+    for event in events:
+        transcript.feed(event)
+    transcript.finish()
+    return out.getvalue()
+
+
+def figures_csv(events: Sequence[Event]) -> str:
+    """One line a method, with every figure; what cannot be known is empty."""
+    summary = next((event for event in reversed(events) if isinstance(event, Summary)), None)
+    figures = fold(events).figures() if summary is None else summary.methods
+    rows = ((_text(name), *structs.astuple(found)) for name, found in figures.items())
+    return _table(("method", *Figures.__struct_fields__), rows)
+
+
+def rounds_csv(events: Iterable[Event]) -> str:
+    """One line a round, in the order in which they happened."""
+    return _table(ROUND_COLUMNS, (_round(event) for event in events if isinstance(event, Round)))
+
+
+def text(events: Sequence[Event]) -> str:
+    """The prompt and what the watched method made of it."""
+    run = next(event for event in events if isinstance(event, Run))
+    watched = next(iter(run.methods), "")
+    written = (event.text for event in events if isinstance(event, Round) and event.method == watched)
+    return clean("".join(chain((run.prompt,), written, ("\n",))))
+
+
+def _round(event: Round) -> tuple[object, ...]:
+    known = event.draft_forwards is not None
+    knobs = structs.astuple(event.knobs) if event.knobs else ()
+    return (
+        _text(event.method),
+        event.round,
+        event.position,
+        event.t,
+        drafted_nodes(event) if known else None,
+        len(event.accepted) if known else None,
+        len(event.committed),
+        event.draft_s,
+        event.verify_s,
+        event.commit_s,
+        *(knobs or (None, None, None)),
+    )
+
+
+def _table(head: Sequence[str], rows: Iterable[Iterable[object]]) -> str:
+    out = StringIO()
+    table = csv.writer(out, lineterminator="\n")
+    table.writerow(head)
+    table.writerows([_cell(value) for value in row] for row in rows)
+    return out.getvalue()
+
+
+def _cell(value: object) -> object:
+    return str(value).lower() if isinstance(value, bool) else value
+
+
+def _text(foreign: str) -> str:
+    """A name for a table: cleaned, and never a formula."""
+    name = clean_line(foreign)
+    return f"'{name}" if name.lstrip().startswith(_FORMULA) else name
+
+
+def _new_folder(stem: str) -> Path:
+    """A folder of that name here, or beside the recordings where nothing can be written here."""
+    for parent in (Path.cwd, recordings_folder):
+        try:
+            return _numbered(parent(), stem)
+        except (ExportError, RecordingError, OSError) as error:
+            fault = error
+    raise ExportError(str(fault)) from None
+
+
+def _numbered(parent: Path, stem: str) -> Path:
+    for target in numbered(parent, stem, ""):
+        if not target.exists():
+            return _made(target)
+    raise AssertionError("names never run out")
+
+
+def _made(target: Path) -> Path:
+    try:
+        target.mkdir(mode=0o700, parents=True)
+    except FileExistsError:
+        raise ExportError(f"{shortened(target)} exists already, so it stays as it is; give a new name") from None
+    except OSError as error:
+        raise _unwritable(target, error) from None
+    return target
+
+
+def _unwritable(path: Path, error: OSError) -> ExportError:
+    return ExportError(f"cannot write {shortened(path)}: {error.strerror}; start dynatui in a folder with free space")

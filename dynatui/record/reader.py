@@ -1,0 +1,180 @@
+"""The runs of a recording on disk, found by how their lines begin and decoded one at a time.
+
+A recording may be larger than memory, and its first run is to be shown at once, so all that is read of the whole file
+is where its runs begin. Knows nothing of what is done with them; `dynatui.sources.follow` reads a file that grows.
+"""
+
+import gc
+import re
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from functools import partial
+from io import BytesIO
+from itertools import chain
+from pathlib import Path
+from tempfile import SpooledTemporaryFile
+from typing import BinaryIO, cast, overload
+from weakref import finalize
+
+from decoder.errors import RecordingError, shortened
+from decoder.events import Event, Run
+from dynatui.files import opened
+from dynatui.record.checks import Checker
+from dynatui.record.recording import LONGEST_LINE, event_on
+
+_RUN = re.compile(rb'\n\{\s*"type"\s*:\s*"run"')
+_CHUNK = 2**20
+_IN_MEMORY = 2**24
+"""Bytes of a pipe that need no temporary file."""
+
+
+@dataclass(frozen=True)
+class _Span:
+    """Where a run lies in its file, in bytes, and how many lines are before it."""
+
+    begin: int
+    end: int
+    lines: int
+
+
+class Runs(Sequence[list[Event]]):
+    """The runs of a recording, which is not changed meanwhile; what a pipe brings is kept in a temporary file.
+
+    Raises:
+        RecordingError: The file cannot be read, is no recording or ends in its first line. For a run that is asked for:
+            no run could have written it so; the message names file and line.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        try:
+            with ExitStack() as unless_found:
+                self._file = _rewound(path, unless_found)
+                self._spans = tuple(_spans(path, self._file))
+                unless_found.pop_all()
+        except OSError as error:
+            raise _unreadable(path, error) from None
+        finalize(self, self._file.close)
+
+    def __len__(self) -> int:
+        return len(self._spans)
+
+    @overload
+    def __getitem__(self, number: int) -> list[Event]: ...
+    @overload
+    def __getitem__(self, number: slice) -> list[list[Event]]: ...
+    def __getitem__(self, number: int | slice) -> list[Event] | list[list[Event]]:
+        if isinstance(number, slice):
+            return [self[place] for place in range(len(self))[number]]
+        span = self._spans[number]
+        try:
+            self._file.seek(span.begin)
+            text = self._file.read(span.end - span.begin)
+        except OSError as error:
+            raise _unreadable(self._path, error) from None
+        if len(text) < span.end - span.begin:
+            raise RecordingError(f"{shortened(self._path)} was cut off while it was shown; open it again")
+        with _uncollected():
+            events = list(_events(self._path, iter(partial(BytesIO(text).readline, LONGEST_LINE), b""), span.lines))
+        second = next((place for place, event in enumerate(events[1:], 2) if isinstance(event, Run)), None)
+        if second is not None:
+            raise RecordingError(
+                f"{shortened(self._path)}: line {span.lines + second}: "
+                'the line of a run begins with {"type":"run"; give a file that --record has written'
+            )
+        return events
+
+
+def read(path: Path) -> list[Event]:
+    """All complete events of a recording.
+
+    Raises:
+        RecordingError: The file cannot be read or is no recording; the message names file and line.
+    """
+    return list(chain.from_iterable(Runs(path)))
+
+
+def _rewound(path: Path, closing: ExitStack) -> BinaryIO:
+    """The file at its beginning, once its first line has proved to be that of a recording."""
+    file = closing.enter_context(opened(path))
+    opening = file.readline(LONGEST_LINE)
+    if not list(_events(path, iter([opening] if opening else []))):
+        raise RecordingError(f"{shortened(path)} holds no complete event; give a file that --record has written")
+    if file.seekable():
+        file.seek(0)
+        return file
+    kept = closing.enter_context(SpooledTemporaryFile(_IN_MEMORY))  # noqa: SIM115 - the stack closes it
+    kept.write(opening)
+    shutil.copyfileobj(file, kept, _CHUNK)
+    file.close()
+    kept.seek(0)
+    return cast("BinaryIO", kept)
+
+
+def _spans(path: Path, file: BinaryIO) -> Iterator[_Span]:
+    """The runs in their order; a line that was torn off at the end of the file belongs to none."""
+    begin, before, place, lines = 0, 0, 0, 0
+    for block in _blocks(path, file):
+        counted = 0
+        for found in _RUN.finditer(b"\n" + block):
+            lines += block.count(b"\n", counted, found.start())
+            counted = found.start()
+            if place + counted:
+                yield _Span(begin, place + counted, before)
+                begin, before = place + counted, lines
+        lines += block.count(b"\n", counted)
+        place += len(block)
+    yield _Span(begin, place, before)
+
+
+def _blocks(path: Path, file: BinaryIO) -> Iterator[bytes]:
+    """Whole lines, many at a time."""
+    rest, lines = b"", 0
+    while chunk := file.read(_CHUNK):
+        whole, end, torn = (rest + chunk).rpartition(b"\n")
+        if end:
+            lines += whole.count(b"\n") + 1
+            yield whole + end
+        if len(torn) >= LONGEST_LINE:
+            raise _too_long(path, lines + 1)
+        rest = torn
+    if event_on(rest):
+        yield rest
+
+
+def _events(path: Path, lines: Iterator[bytes], before: int = 0) -> Iterator[Event]:
+    """What lines hold, of which `before` went before; a line that broke off at their end holds nothing."""
+    checker = Checker()
+    for number, line in enumerate(lines, before + 1):
+        if not line.endswith(b"\n") and not event_on(line):
+            if len(line) < LONGEST_LINE:
+                return
+            raise _too_long(path, number)
+        try:
+            yield checker.event(line, number)
+        except RecordingError as error:
+            raise RecordingError(f"{shortened(path)}: {error}") from None
+
+
+def _too_long(path: Path, number: int) -> RecordingError:
+    return RecordingError(
+        f"{shortened(path)}: line {number}: longer than any event; give a file that --record has written"
+    )
+
+
+def _unreadable(path: Path, error: OSError) -> RecordingError:
+    return RecordingError(f"cannot read {shortened(path)}: {error.strerror}; give a file that --record has written")
+
+
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """Within, the collector rests: everything read is kept, and looking through it again and again takes most time."""
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collecting:
+            gc.enable()

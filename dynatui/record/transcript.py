@@ -1,0 +1,150 @@
+"""Events as plain text or as JSON: what a run leaves behind when there is no screen.
+
+A live run and a replay feed the same events to the same transcript, so they cannot print different things. Results go
+to standard output, everything else to standard error. What a pipe gets is faithful; what a terminal gets is clean.
+Knows nothing of models, and nothing of where the events come from.
+"""
+
+from contextlib import suppress
+from typing import TextIO
+
+import msgspec
+
+from decoder.analysis.metrics import FIGURES, Race
+from decoder.events import End, Event, Figures, Round, Run, Summary
+from dynatui.clean import clean_line
+from dynatui.terminal import streams
+
+COLUMNS = (
+    "committed",
+    "rounds",
+    "tokens_per_round",
+    "distinct_8grams",
+    "acceptance_rate",
+    "tokens_per_second",
+    "speedup",
+    "identical_to_ar",
+    "near_tie",
+)
+"""Figures of the table that closes a run; JSON has them all."""
+
+
+class MethodReport(Figures, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """All figures of a method, and its tokens."""
+
+    tokens: list[int]
+
+
+class Report(msgspec.Struct, frozen=True, kw_only=True):
+    """What `--json` prints for each prompt."""
+
+    prompt: str
+    text: str
+    """The first method's."""
+    target: str
+    draft: str
+    device: str
+    dtype: str
+    exact: bool
+    path: str
+    path_reason: str
+    methods: dict[str, MethodReport]
+
+
+class Transcript:
+    """Prints runs as their events come in."""
+
+    def __init__(self, out: TextIO, err: TextIO, *, as_json: bool) -> None:
+        self.failed = False
+        """Whether any method ended in an error."""
+        self._out = out
+        self._err = err
+        self._as_json = as_json
+        self._race = Race()
+        self._texts: list[str] = []
+
+    def feed(self, event: Event) -> None:
+        """Takes in the next event and prints what it adds."""
+        if isinstance(event, Run):
+            self.finish()
+        self._race = self._race.apply(event)
+        match event:
+            case Run():
+                self.note(
+                    f"{event.target} with {event.draft} on {event.device} in {event.arithmetic}: "
+                    f"{len(event.prompt_tokens)} prompt tokens, at most {event.max_new_tokens} new"
+                )
+                if event.path:
+                    self.note(f"rounds: {event.path}, {event.path_reason}")
+            case Round(method=method, text=text) if method == self._first:
+                self._texts.append(text)
+                if not self._as_json:
+                    streams.show(text, self._out)
+            case End(method=method, error=str(error)):
+                self.failed = True
+                self.note(f"{method} broke off: {error}")
+            case Summary(methods=figures) if self._race.run:
+                self._close(self._race.run, figures)
+            case _:
+                pass
+
+    def finish(self) -> None:
+        """Prints what there is of a run that broke off; nothing when none is open."""
+        if self._race.run:
+            self._close(self._race.run, self._race.figures())
+
+    def note(self, line: str) -> None:
+        """One line of progress; a standard error that takes none is no reason to stop."""
+        with suppress(OSError):
+            print(clean_line(line), file=self._err, flush=True)
+
+    @property
+    def _first(self) -> str | None:
+        return next(iter(self._race.run.methods), None) if self._race.run else None
+
+    def _close(self, run: Run, figures: dict[str, Figures]) -> None:
+        if self._as_json:
+            streams.show(msgspec.json.encode(self._report(run, figures)).decode(), self._out)
+        streams.show("\n", self._out)
+        for line in table(figures):
+            self.note(line)
+        self._race, self._texts = Race(), []
+
+    def _report(self, run: Run, figures: dict[str, Figures]) -> Report:
+        tallies = self._race.tallies
+        return Report(
+            prompt=run.prompt,
+            text="".join(self._texts),
+            target=run.target,
+            draft=run.draft,
+            device=run.device,
+            dtype=run.dtype,
+            exact=run.exact,
+            path=run.path,
+            path_reason=run.path_reason,
+            methods={
+                name: MethodReport(**msgspec.structs.asdict(found), tokens=list(tallies[name].tokens))
+                for name, found in figures.items()
+            },
+        )
+
+
+def table(figures: dict[str, Figures]) -> list[str]:
+    """Lines of aligned columns, one line a method under a line of headings."""
+    labels = {figure.key: figure.label for figure in FIGURES}
+    rows = [["method", *(labels[key] for key in COLUMNS)]]
+    rows += [[name, *(_cell(getattr(found, key)) for key in COLUMNS)] for name, found in figures.items()]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return ["  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]) for row in rows]
+
+
+def _cell(value: float | None) -> str:
+    match value:
+        case None:
+            return "-"
+        case bool():
+            return "yes" if value else "no"
+        case int():
+            return str(value)
+        case _:
+            return f"{value:.2f}"

@@ -1,0 +1,179 @@
+"""What other knobs would have done in the last rounds, as small tables: tokens a round and drafted nodes in each cell.
+
+Draws `scene.whatif` and computes nothing: what a cell is, and when it is a bound or unknown, is said in
+`decoder.analysis.what_if`. A column of growing height and the figures themselves carry the heat, so that it reads
+without colour.
+"""
+
+from collections.abc import Sequence
+from itertools import zip_longest
+
+from decoder.analysis.what_if import ALIKE, Cell, Grid, WhatIf
+from dynatui.knobs import info
+from dynatui.number_format import percent, short
+from dynatui.render.ink import Ink, Row, Rows, best, fit, frame, inside, width_of
+from dynatui.render.scene import Scene
+from dynatui.render.text import Wrapped
+
+_HEATS: tuple[tuple[str, Ink], ...] = (("▁", "heat1"), ("▃", "heat2"), ("▅", "heat4"), ("▇", "heat5"))
+_LABEL = 6
+_CELL, _CELL_DRAFTED = 8, 14
+"""Cells of the terminal that a figure takes, alone and with the drafted nodes."""
+_GAP = 3
+_MEANINGS = {"tau_h": "draft sure from", "tau_l": "draft unsure below", "d0": "base depth"}
+_SIGNS = (
+    "[ ] the knobs now · + at least: some rounds go beyond the record · ? too few judged. "
+    "Each round is taken by itself, with the knobs held still."
+)
+_BY_COSTS = "auto drafts what pays: what did not pay is taken not to pay under other knobs either."
+
+
+def whatif(scene: Scene, width: int, height: int) -> Rows:
+    """The tables that there is room for, what the best cell says, and how far to trust it."""
+    size = (width, height)
+    inner, room = inside(size)
+    found = scene.whatif
+    if found is None:
+        return frame((("What if", "title"),), _wrapped(inner, (_nothing_yet(scene), "dim")), size)
+    title: Row = (("What if", "title"), (f" ─ {_share(found, inner - 12)}", "dim"))
+    said = _wrapped(inner, (_sentence(found), "strong"))
+    signs = _wrapped(inner, (f"{_SIGNS} {_BY_COSTS}" if found.by_costs else _SIGNS, "dim"))
+    tables = _tables(found, inner, room - len(said) - len(signs)) or _tables(found, inner, room)
+    return frame(title, [*tables, *said, *signs], size)
+
+
+def _nothing_yet(scene: Scene) -> str:
+    if scene.state.newest and scene.state.knobs is None:
+        return f"{scene.state.watched} has no tree whose knobs could be turned"
+    return "what other values of τh, τl and D0 would have done comes with the first rounds"
+
+
+def _tables(found: WhatIf, width: int, height: int) -> Rows:
+    """Both tables, beside or below each other, or the first of them, or nothing."""
+    scale = _scale(found.cells)
+    rows = max(len(grid.rows) for grid in found.grids) + 2
+    for cell in (_CELL_DRAFTED, _CELL):
+        widths = [_LABEL + len(grid.columns) * cell for grid in found.grids]
+        if width >= sum(widths) + _GAP and height >= rows:
+            return _beside([_table(grid, each, cell, scale) for grid, each in zip(found.grids, widths, strict=True)])
+        if width >= max(widths) and height >= 2 * rows:
+            return [row for grid in found.grids for row in _table(grid, width, cell, scale)]
+    cell = _CELL_DRAFTED if width >= _LABEL + len(found.breadth.columns) * _CELL_DRAFTED else _CELL
+    table = _table(found.breadth, width, cell, scale)
+    return table[max(0, len(table) - height) :] if height >= len(table) - 1 else []
+
+
+def _beside(tables: Sequence[Rows]) -> Rows:
+    left, right = tables
+    width = max(width_of(row) for row in left)
+    gap: Row = ((" " * _GAP, "plain"),)
+    return [(*fit(one, width), *gap, *other) for one, other in zip_longest(left, right, fillvalue=())]
+
+
+def _table(grid: Grid, width: int, cell_width: int, scale: tuple[float, float]) -> Rows:
+    """A line on what the knobs mean, the columns' values, and the rows."""
+    columns = _nearest(grid, max(1, (width - _LABEL) // cell_width))
+    down, across = info(grid.down).symbol, info(grid.across).symbol
+    words = f"{down} {_MEANINGS[grid.down]} ↓  {across} {_MEANINGS[grid.across]} →"
+    figures = "tokens, drafted a round" if cell_width == _CELL_DRAFTED else "tokens a round"
+    head: Row = ((f"{down}\\{across}".ljust(_LABEL), "dim"),)
+    for column in columns:
+        here = column == grid.present[1]
+        head = (*head, (_marked(f"{grid.columns[column]:.0f}", here=here).center(cell_width), _ink(here=here)))
+    rows: Rows = [((best(width, f"{words}  {figures}", words), "dim"),), head]
+    for index, (value, cells) in enumerate(zip(grid.rows, grid.cells, strict=True)):
+        here = index == grid.present[0]
+        row: Row = ((_marked(short(value), here=here).ljust(_LABEL), _ink(here=here)),)
+        for column in columns:
+            row = (*row, *_cell(cells[column], cell_width, scale, here=(index, column) == grid.present))
+        rows.append(row)
+    return rows
+
+
+def _marked(value: str, *, here: bool) -> str:
+    return f"[{value}]" if here else f" {value} "
+
+
+def _ink(*, here: bool) -> Ink:
+    return "strong" if here else "dim"
+
+
+def _nearest(grid: Grid, count: int) -> Sequence[int]:
+    """As many columns as there is room for, around the one in force."""
+    places = sorted(range(len(grid.columns)), key=lambda column: abs(column - grid.present[1]))
+    return sorted(places[:count])
+
+
+def _scale(cells: Sequence[Cell]) -> tuple[float, float]:
+    """Lowest and highest tokens a round of the known cells."""
+    known = [cell.tokens for cell in cells if cell.known]
+    return min(known, default=0.0), max(known, default=0.0)
+
+
+def _cell(cell: Cell, width: int, scale: tuple[float, float], *, here: bool) -> Row:
+    """[▅2.48+ 6.1+]: brackets where the knobs are, a column for the heat, + for at least."""
+    left, right = _marked("|", here=here).split("|")
+    edge = _ink(here=here)
+    if not cell.known:
+        return ((left, edge), ("?".center(width - 2), "dim"), (right, edge))
+    low, high = scale
+    level = round((cell.tokens - low) / (high - low) * (len(_HEATS) - 1)) if high - low > ALIKE else len(_HEATS) // 2
+    sign, ink = _HEATS[level]
+    spans: Row = ((left, edge), (f"{sign}{short(cell.tokens)}{_plus(exact=cell.exact)}", ink))
+    if width == _CELL_DRAFTED:
+        spans = (*spans, (f" {short(cell.drafted, 1)}{_plus(exact=cell.drafted_exact)}", "dim"))
+    return (*fit(spans, width - 1), (right, edge))
+
+
+def _plus(*, exact: bool) -> str:
+    return "" if exact else "+"
+
+
+def _sentence(found: WhatIf) -> str:
+    """What the best judged cell says, in plain words."""
+    place, here = found.best(), found.breadth.here
+    if place is None or not here.known:
+        return "The record cannot tell yet what other knobs would have done."
+    grid, row, column = place
+    cell = grid.cells[row][column]
+    where = f"{info(grid.down).symbol} {short(grid.rows[row])} with D0 {grid.columns[column]:.0f}"
+    now = f"the knobs as they are give {_given(here)}"
+    if cell.tokens > here.tokens + ALIKE:
+        doubt = "" if here.exact else ", and which is more the record cannot tell"
+        return f"{where} would have given {_given(cell)}; {now}{doubt}."
+    if cell.exact and here.drafted_exact and cell.drafted_exact and round(cell.drafted, 1) < round(here.drafted, 1):
+        return f"No cell is sure to give more; {where} gives the same, {_drafted(cell)}: {now}."
+    return f"No cell is sure to give more: {now}."
+
+
+def _given(cell: Cell) -> str:
+    return f"{_least(exact=cell.exact)}{short(cell.tokens)} tokens a round, {_drafted(cell)}"
+
+
+def _drafted(cell: Cell) -> str:
+    return f"{_least(exact=cell.drafted_exact)}{short(cell.drafted, 1)} drafted"
+
+
+def _least(*, exact: bool) -> str:
+    return "" if exact else "at least "
+
+
+def _share(found: WhatIf, width: int) -> str:
+    """From how much the tables are made."""
+    shares = [cell.share for cell in found.cells]
+    low, high = percent(min(shares)), percent(max(shares))
+    judged = f"{low} judged" if low == high else f"{low[:-1]}-{high} judged"
+    return best(
+        width,
+        f"estimate: the last {found.rounds} rounds under other knobs, {judged}",
+        f"estimate, {found.rounds} rounds, {judged}",
+        f"estimate, {judged}",
+        judged,
+    )
+
+
+def _wrapped(width: int, *spans: tuple[str, Ink]) -> Rows:
+    page = Wrapped(width)
+    for text, ink in spans:
+        page.add(text, ink)
+    return [row for row in page.rows if width_of(row)]

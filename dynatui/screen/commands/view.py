@@ -1,0 +1,132 @@
+"""How the work is looked at: the cursor in the text, panels, colours and symbols."""
+
+from typing import get_args
+
+from dynatui.keymap import CURSOR, PANELS, PanelName
+from dynatui.render.scene import HEATS
+from dynatui.screen.pages.help import HelpScreen
+from dynatui.screen.protocol import Screen
+from dynatui.session import Symbols
+from dynatui.state.tokens import entry_of
+
+_SYMBOLS: tuple[Symbols, ...] = get_args(Symbols)
+_HEAT_NAMES = {
+    "origin": "origin of the token",
+    "probability": "how probable the draft found it",
+    "round": "which tokens came together",
+    "time": "time it took",
+}
+
+
+def inspect(screen: Screen) -> None:
+    """Puts the cursor on the newest token, or takes it away."""
+    if screen.scene.mode in CURSOR:
+        back(screen)
+        return
+    tokens = screen.viewpoint.state.tokens
+    if not tokens:
+        screen.show_note("there is no text to inspect yet")
+        return
+    screen.viewpoint.hold()
+    panel = screen.scene.panel if screen.scene.panel in ("text", "tree") else "text"
+    screen.change_view(mode="inspect", cursor=len(tokens) - 1, panel=panel)
+
+
+def cursor(screen: Screen, step: int) -> None:
+    """The token before or after."""
+    _put(screen, (screen.scene.cursor or 0) + step)
+
+
+def cursor_to(screen: Screen, place: int) -> None:
+    """A token by its place; -1 is the last."""
+    _put(screen, place if place >= 0 else len(screen.viewpoint.state.tokens) - 1)
+
+
+def cursor_line(screen: Screen, lines: int) -> None:
+    """The token above or below."""
+    _put(screen, screen.text_panel.moved(screen.scene.cursor or 0, lines))
+
+
+def cursor_round(screen: Screen, rounds: int) -> None:
+    """The first token of the round before or after."""
+    tokens, inspected = screen.viewpoint.state.tokens, screen.scene.inspected
+    if inspected is None:
+        return
+    numbers = sorted({token.round for token in tokens})
+    place = min(max(0, numbers.index(inspected.round) + rounds), len(numbers) - 1)
+    _put(screen, next(index for index, token in enumerate(tokens) if token.round == numbers[place]))
+
+
+def difference(screen: Screen) -> None:
+    """Goes to the first token that differs from ar's."""
+    state = screen.viewpoint.state
+    figures = state.figures().get(state.watched)
+    place = figures.first_difference if figures else None
+    entry = None if place is None else entry_of(place, state.tokens, state.past)
+    if entry is None:
+        same = figures is not None and figures.identical_to_ar
+        screen.show_note("the text is that of ar so far" if same else "there is no ar lane to compare with")
+        return
+    screen.viewpoint.hold()
+    screen.change_view(mode="inspect", cursor=entry, panel="text")
+
+
+def heat(screen: Screen) -> None:
+    """The next meaning of the text's colours."""
+    name = HEATS[(HEATS.index(screen.scene.heat) + 1) % len(HEATS)]
+    screen.change_view(heat=name)
+    screen.show_note(f"colours of the text: {_HEAT_NAMES[name]}")
+
+
+def mask(screen: Screen) -> None:
+    """The tree as a matrix, or as a tree again."""
+    screen.change_view(mask=not screen.scene.mask)
+
+
+def panel(screen: Screen, name: PanelName) -> None:
+    """Chooses a panel."""
+    screen.change_view(panel=name)
+
+
+def next_panel(screen: Screen, step: int) -> None:
+    """The next panel, or the one before."""
+    screen.change_view(panel=PANELS[(PANELS.index(screen.scene.panel) + step) % len(PANELS)])
+
+
+def maximise(screen: Screen) -> None:
+    """The chosen panel alone, or all of them."""
+    screen.change_view(maximised=not screen.scene.maximised)
+
+
+def back(screen: Screen) -> None:
+    """One thing less: the slider, the cursor, the single panel, the look back."""
+    scene = screen.scene
+    if scene.mode == "knobs":
+        screen.change_view(mode="watch", typed="")
+    elif scene.mode in CURSOR:
+        if not screen.source.playback:
+            screen.viewpoint.follow()
+        elif scene.mode == "search" and scene.inspected:
+            screen.viewpoint.look_at(scene.inspected.round + 1)
+        screen.change_view(mode="watch", cursor=None)
+    elif scene.maximised:
+        screen.change_view(maximised=False)
+    else:
+        screen.viewpoint.follow()
+        screen.draw(everything=True)
+
+
+def symbols(screen: Screen) -> None:
+    """The next set of signs."""
+    name = _SYMBOLS[(_SYMBOLS.index(screen.scene.symbols) + 1) % len(_SYMBOLS)]
+    screen.change_view(symbols=name)
+    screen.show_note(f"symbols: {name}")
+
+
+def help(screen: Screen) -> None:  # noqa: A001 - the name of the command
+    """Opens the help page."""
+    screen.push_screen(HelpScreen(screen.scene.keys))
+
+
+def _put(screen: Screen, place: int) -> None:
+    screen.change_view(cursor=min(max(0, place), max(0, len(screen.viewpoint.state.tokens) - 1)))

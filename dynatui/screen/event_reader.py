@@ -1,0 +1,75 @@
+"""Reads new records of the source and hands each, once, to viewpoint, knob editor, results, pins and session log.
+
+Runs that are over are dropped, for a monitor may be left on for days; what they added up to stays. Knows no widget.
+"""
+
+from dataclasses import dataclass
+
+from decoder.events import Knob, Round, Run, Summary
+from dynatui.clean import clean_line
+from dynatui.screen.knob_editor import KnobEditor
+from dynatui.sources.source import Source
+from dynatui.state.ab_comparison import Pin
+from dynatui.state.results import Results, noted
+from dynatui.state.run_state import Failure, Prompt
+from dynatui.state.session_log import SessionLog
+from dynatui.state.viewpoint import Viewpoint
+
+
+@dataclass(frozen=True)
+class News:
+    """What the app itself must act on."""
+
+    failed: bool = False
+    """Something went wrong that the user must see."""
+    any: bool = False
+    """There is something new."""
+    important: bool = False
+    """More happened than rounds and turned knobs."""
+
+
+class EventReader:
+    """Reads a source's records behind a cursor of its own."""
+
+    def __init__(self, source: Source) -> None:
+        self.viewpoint = Viewpoint()
+        self.knob_editor = KnobEditor(source.controls) if source.controls else None
+        self.session_log = SessionLog()
+        self.results: Results = {}
+        self.pins: dict[str, Pin] = {}
+        """A of each method that has one."""
+        self._source = source
+        self._cursor = 0
+
+    def read(self) -> News:
+        """Folds the records that are new."""
+        records, found, failed, important = self._source.records, False, False, False
+        while self._cursor < len(records):
+            record = records[self._cursor]
+            self._cursor += 1
+            found = True
+            important |= not isinstance(record, Round | Knob)
+            failed = isinstance(record, Failure) or (failed and not isinstance(record, Run))
+            if isinstance(record, Prompt):
+                self._note_result()
+            elif isinstance(record, Run):
+                del records[: self._cursor - 1]
+                self._cursor = 1
+            elif isinstance(record, Knob) and record.source == "user":
+                self._pin(clean_line(record.method))
+            self.viewpoint.take(record)
+            self.session_log = self.session_log.apply(record, self.viewpoint.work.state.race)
+            if self.knob_editor:
+                self.knob_editor.take(record)
+            if isinstance(record, Summary):
+                self._note_result()
+        return News(failed, found, important)
+
+    def _pin(self, method: str) -> None:
+        """A turn of a knob begins B; what was in force until then is A."""
+        before = self.viewpoint.work.state
+        pin = self.pins.get(method)
+        self.pins[method] = pin.after_turn(before) if pin else Pin.of(before, method)
+
+    def _note_result(self) -> None:
+        self.results = noted(self.results, self.viewpoint.work.state)

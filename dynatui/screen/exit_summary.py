@@ -1,0 +1,95 @@
+"""What is printed when the app has ended: results, the best knobs seen, and the command line that repeats them.
+
+Text made of a session's totals; all of it is clean, and none of it is longer than the terminal is wide, unless it is
+there to be copied. Prints nothing itself.
+"""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from decoder.config import RunConfig
+from decoder.events import Figures
+from dynatui.clean import clean_line
+from dynatui.knobs import rules_of
+from dynatui.number_format import percent, short
+from dynatui.record.command_line import rule_options
+from dynatui.render.ink import column
+from dynatui.state.session_log import FEWEST_ROUNDS, OPENING, SessionLog, Setting
+
+_WIDTHS = (7, 7, 6, 11, 9, 9, 11)
+"""Cells of the columns beside the first."""
+_LEAST_NAME = 10
+
+
+def lines(log: SessionLog, written: Sequence[Path] = (), command: str = "", width: int = 80) -> list[str]:
+    """The lines: `written` are the files and folders that were written, `command` is what gives the settings again.
+
+    Only a path and the command may be longer than `width`, so that they can be copied.
+    """
+    return [
+        *_table(log, width),
+        *_best(log),
+        *(f"written: {clean_line(str(path))}" for path in written),
+        *(("these settings again:", f"  {clean_line(command)}") if command else ()),
+    ]
+
+
+def _table(log: SessionLog, width: int) -> Iterator[str]:
+    runs = log.all_runs()
+    if not runs:
+        return
+    room = max(_LEAST_NAME, min(OPENING, width - sum(_WIDTHS)))
+    methods = sorted({line.method for line in runs})
+    heads = ("rounds", "tokens", "L-bar", "acc. rate", "tokens/s", "speed-up", "same as ar")
+    yield _row(column(f"{', '.join(methods)} on", room), heads)
+    for line in runs:
+        yield _row(column(f"{line.number} {line.opening}", room), _cells(line.figures))
+    if log.dropped:
+        yield f"and {log.dropped} {'run' if log.dropped == 1 else 'runs'} before these"
+
+
+def _row(name: str, cells: Sequence[str]) -> str:
+    return "".join([name, *(cell.rjust(wide) for cell, wide in zip(cells, _WIDTHS, strict=True))])
+
+
+def _cells(found: Figures) -> tuple[str, ...]:
+    return (
+        str(found.rounds),
+        str(found.committed),
+        short(found.tokens_per_round),
+        percent(found.acceptance_rate),
+        short(found.tokens_per_second, 1),
+        short(found.speedup),
+        _same(found),
+    )
+
+
+def _same(found: Figures) -> str:
+    if found.identical_to_ar is None:
+        return "-"
+    if found.identical_to_ar:
+        return "yes"
+    return "near tie" if found.near_tie else f"to {found.first_difference}"
+
+
+def _best(log: SessionLog) -> Iterator[str]:
+    found = log.best()
+    if found is None:
+        return
+    setting, tried = found
+    count = len(log.judged())
+    compared = f"of {count} settings seen" if count > 1 else "the only setting seen"
+    yield f"best knobs seen of {setting.method}: {options(setting)}"
+    yield f"  {short(tried.rate, 1)} tokens/s, L-bar {short(tried.tokens / tried.rounds)} over {tried.rounds} rounds"
+    yield f"  {compared} for {FEWEST_ROUNDS} rounds or more in this session; a hint, no proof"
+
+
+def options(setting: Setting) -> str:
+    """The options of the command line that give a setting; a recording may claim one that cannot be."""
+    config, of = RunConfig(), rules_of(setting.method)
+    if of is None:
+        return ""
+    for name, value in (*setting.knobs, *setting.knobs):  # twice, since a knob may stand in the way of an earlier one
+        if config.rules(of).has(name):
+            config = config.turned(name, value, of)
+    return " ".join(rule_options(config)) or f"those that {setting.method} has without options"

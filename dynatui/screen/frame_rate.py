@@ -1,0 +1,103 @@
+"""When the next frame is due, and what the screen costs.
+
+On a slow connection a frame waits until the one before is sent; when frames have to wait, the rate is halved, and it is
+doubled again after the terminal has kept up for a while. Only drawing waits; events are read at every tick. Pure: time
+and readings are arguments. Knows no terminal and no app.
+"""
+
+from collections import deque
+from dataclasses import dataclass
+
+from dynatui.render.scene import Meters
+
+_MOST_SKIPPED = 16
+_LATE_FRAMES = 2
+"""So many frames in a row that had to wait halve the rate."""
+_PATIENCE_S, _MOST_PATIENCE_S = 3.0, 30.0
+"""How long a line must keep up before it gets twice the frames; longer each time that this went wrong."""
+_WINDOW_S = 5.0
+_NEWS_S = 1.0
+"""Meters change no oftener, or they would cost what they measure."""
+
+
+@dataclass(frozen=True)
+class _Reading:
+    now: float
+    cpu_s: float
+    sent_bytes: int
+
+
+class FrameRate:
+    """Frames at the wanted rate, or as fast as the terminal takes them."""
+
+    def __init__(self, fps: float) -> None:
+        self._tick_s = 1 / fps
+        self._skip = 1
+        """One frame in so many ticks."""
+        self._late = 0
+        self._waiting = False
+        self._drawn = float("-inf")
+        self._kept_up_since: float | None = None
+        self._patience_s = _PATIENCE_S
+        self._readings: deque[_Reading] = deque()
+        self._meters = Meters(fps)
+        self._told = float("-inf")
+
+    def due(self, now: float, *, busy: bool) -> bool:
+        """Whether a frame is to be drawn at this tick; `busy`: the last one is still on its way."""
+        if self._kept_up_since is None:
+            self._kept_up_since = now
+        if now - self._drawn < (self._skip - 0.5) * self._tick_s:
+            return False
+        if busy:
+            self._wait(now)
+            return False
+        self._late = self._late if self._waiting else 0
+        self._waiting = False
+        self._speed_up(now)
+        self._drawn = now
+        return True
+
+    def meters(self, now: float, *, cpu_s: float, sent_bytes: int) -> Meters:
+        """What the screen costs, as means over the last seconds: from its thread's CPU time and all bytes so far."""
+        readings = self._readings
+        readings.append(_Reading(now, cpu_s, sent_bytes))
+        while now - readings[0].now > _WINDOW_S:
+            readings.popleft()
+        if now - self._told >= _NEWS_S:
+            self._told = now
+            self._meters = self._measured()
+        return self._meters
+
+    def _wait(self, now: float) -> None:
+        self._kept_up_since = now
+        if self._waiting:
+            return
+        self._waiting = True
+        self._late += 1
+        if self._late >= _LATE_FRAMES and self._skip < _MOST_SKIPPED:
+            self._skip *= 2
+            self._late = 0
+            self._patience_s = min(_MOST_PATIENCE_S, 2 * self._patience_s)
+
+    def _speed_up(self, now: float) -> None:
+        if self._kept_up_since is None or now - self._kept_up_since < self._patience_s:
+            return
+        self._kept_up_since = now
+        if self._skip > 1:
+            self._skip //= 2
+        else:
+            self._patience_s = _PATIENCE_S
+
+    def _measured(self) -> Meters:
+        first, last = self._readings[0], self._readings[-1]
+        passed_s = last.now - first.now
+        fps = 1 / (self._tick_s * self._skip)
+        if passed_s <= 0:
+            return Meters(fps, self._skip > 1)
+        return Meters(
+            fps,
+            self._skip > 1,
+            (last.cpu_s - first.cpu_s) / passed_s,
+            (last.sent_bytes - first.sent_bytes) / passed_s,
+        )

@@ -1,0 +1,51 @@
+"""When decoding shall pause by itself: a list of conditions, switched by their numbers."""
+
+from typing import ClassVar
+
+from rich.text import Text
+from textual.binding import Binding, BindingType
+
+from dynatui.keys import Keymap
+from dynatui.screen.pages.page import Page
+from dynatui.sources.breakpoints import BREAKS, EXPLANATIONS
+from dynatui.sources.source import Controls
+
+_STEP = 0.05
+
+
+class BreakScreen(Page):
+    """Conditions take effect at once; closing the page only closes it."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("left,minus", "limit(-1)", "x down", show=False),
+        Binding("right,equals_sign", "limit(1)", "x up", show=False),
+        *(Binding(str(number), f"switch({number})", "switch", show=False) for number in range(1, len(BREAKS) + 1)),
+    ]
+
+    def __init__(self, keys: Keymap, controls: Controls) -> None:
+        super().__init__(keys, "breaks", self._conditions)
+        self._controls = controls
+
+    def action_switch(self, number: int) -> None:
+        """Switches a condition."""
+        self._controls.break_on(self._controls.conditions.toggled(BREAKS[number - 1]))
+        self.show()
+
+    def action_limit(self, steps: int) -> None:
+        """Moves the x of "under x"."""
+        self._controls.break_on(self._controls.conditions.moved(steps * _STEP))
+        self.show()
+
+    def _conditions(self) -> Text:
+        """The conditions, and which of them hold."""
+        conditions = self._controls.conditions
+        page = Text.assemble(("Pause by itself when …\n\n", "bold"))
+        for number, name in enumerate(BREAKS, 1):
+            on = name in conditions.on
+            page.append(f" {number} ", "bold")
+            page.append("[x] " if on else "[ ] ")
+            page.append(f"{conditions.label(name)}\n", "bold" if on else "")
+            page.append(f"       {EXPLANATIONS[name]}\n", "dim")
+        goes_on = f"{self.keys.cap('pause')} goes on after a pause"
+        page.append(f"\n1 to {len(BREAKS)} switch, ← → move x, esc goes back, {goes_on}", "dim")
+        return page

@@ -1,0 +1,94 @@
+"""Every key, what the panels mean and every figure with its formula, on a page over the main screen.
+
+Each is a line of two columns: a long meaning goes on beneath its own beginning, not beneath the key.
+"""
+
+from collections.abc import Iterable
+
+from rich.console import Group as Lines
+from rich.console import JustifyMethod
+from rich.style import Style
+from rich.table import Table
+from rich.text import Text
+
+from decoder.analysis.metrics import FIGURES, Figure
+from dynatui.keys import Group, Key, Keymap, Mode
+from dynatui.render.guide import GUIDE
+from dynatui.render.status import caps
+from dynatui.screen.pages.page import Page
+
+_KEYS = 15
+"""Cells for the keys of a line."""
+_TERMS = 16
+"""Cells for what is explained."""
+_STRONG, _FAINT, _HEADING = Style(bold=True), Style(dim=True), Style(bold=True, underline=True)
+_DOING: dict[Mode, str] = {
+    "watch": "watching",
+    "inspect": "inspecting",
+    "search": "searching",
+    "knobs": "all knobs are open",
+}
+_COMPARED = (
+    "Both are shown after the same decode time of their watched method, the first of the run: neither pauses, nor the "
+    "speed of the show, nor other methods of the race count. So the one with more text is the faster one. Runs are "
+    "paired in the order of the files: first with first, second with second."
+)
+
+
+class HelpScreen(Page):
+    """The whole help."""
+
+    def __init__(self, keys: Keymap) -> None:
+        super().__init__(keys, "help", lambda: help_page(keys))
+
+
+class CompareHelp(Page):
+    """The keys of two recordings side by side, and what is compared."""
+
+    def __init__(self, keys: Keymap) -> None:
+        super().__init__(keys, "help", lambda: Lines(keys_of(keys.side_by_side), Text(f"\n{_COMPARED}")), "compare")
+
+
+def help_page(keys: Keymap) -> Lines:
+    """Keys, terms and figures, each under its heading."""
+    closes = f"   {keys.cap('help')} or esc goes back; arrow keys, j k g G scroll"
+    return Lines(
+        Text.assemble(("Keys", _STRONG), (closes, _FAINT)),
+        *(part for group in keys.groups for part in (_heading(group.title), keys_of(group))),
+        _heading("What you see"),
+        hanging(((Text(term, _STRONG), Text(meaning)) for term, meaning in GUIDE), _TERMS),
+        _heading("Every figure"),
+        Text("its formula, its name in JSON, and what other engines call it\n", _FAINT),
+        hanging(((Text(figure.label, _STRONG), _meaning(figure)) for figure in FIGURES), _TERMS),
+    )
+
+
+def keys_of(group: Group) -> Table:
+    """The keys of a group with what they do."""
+    return hanging(((Text(caps(key), _STRONG), _does(key)) for key in group.keys if key.caps), _KEYS, justify="right")
+
+
+def hanging(lines: Iterable[tuple[Text, Text]], width: int, justify: JustifyMethod = "left") -> Table:
+    """Lines of two columns, the first of a fixed width."""
+    table = Table.grid(padding=(0, 2, 0, 0))
+    table.add_column(width=width, justify=justify)
+    table.add_column()
+    for first, second in lines:
+        table.add_row(first, second)
+    return table
+
+
+def _heading(title: str) -> Text:
+    return Text.assemble("\n", (title, _HEADING))
+
+
+def _meaning(figure: Figure) -> Text:
+    names = f"  {figure.key}" if figure.key != figure.label else ""
+    elsewhere = f"  elsewhere: {figure.elsewhere}" if figure.elsewhere else ""
+    return Text.assemble(f"= {figure.formula}", (f"{names}{elsewhere}", _FAINT))
+
+
+def _does(key: Key) -> Text:
+    """What a key does, and the modes in which it means this, where these are few."""
+    where = "" if "watch" in key.modes or "compare" in key.modes else " or ".join(_DOING[mode] for mode in key.modes)
+    return Text.assemble(key.help, (f"  (while {where})" if where else "", _FAINT))

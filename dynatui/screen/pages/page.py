@@ -1,0 +1,97 @@
+"""Pages over the main screen; those to be read scroll as in vim and less, and close by the keys that people try.
+
+Knows of the key map only which key opened the page and which ones quit.
+"""
+
+from collections.abc import Callable
+from typing import ClassVar, TypeVar
+
+from rich.console import RenderableType
+from rich.text import Text
+from textual import events
+from textual.app import ComposeResult
+from textual.await_complete import AwaitComplete
+from textual.binding import Binding, BindingType
+from textual.containers import VerticalScroll
+from textual.screen import ModalScreen
+from textual.widgets import Static
+
+from dynatui.clean import clean
+from dynatui.keys import Keymap, Mode
+from dynatui.terminal.key_names import cap_of
+
+_QUITS = "leave"
+T = TypeVar("T")
+
+
+class Modal(ModalScreen[T]):
+    """A page that closes itself, never another page, however many keys are waiting."""
+
+    def dismiss(self, result: T | None = None) -> AwaitComplete:
+        """See Textual's; nothing when another page is in front, or this one is closed already."""
+        return super().dismiss(result) if self.is_active else AwaitComplete()
+
+
+class Page(Modal[None]):
+    """Something to read."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape,enter,space", "dismiss", "close", show=False),
+        Binding("ctrl+c", "app.leave", "quit", show=False, priority=True),
+        Binding("j", "scroll(1)", "down", show=False),
+        Binding("k", "scroll(-1)", "up", show=False),
+        Binding("g", "scroll_to(0)", "beginning", show=False),
+        Binding("G", "scroll_to(1)", "end", show=False),
+    ]
+
+    def __init__(self, keys: Keymap, opened_by: str, page: Callable[[], RenderableType], mode: Mode = "watch") -> None:
+        """Takes the action whose key opens it, and what tells what there is to read whenever it is shown."""
+        super().__init__()
+        self.keys = keys
+        self._page = page
+        self._opened_by = opened_by
+        self._mode = mode
+        self._static = Static(markup=False)
+
+    def compose(self) -> ComposeResult:
+        """One page."""
+        with VerticalScroll(classes="page"):
+            yield self._static
+
+    def on_mount(self) -> None:
+        """Fills the page."""
+        self.show()
+
+    def show(self) -> None:
+        """What there is to read now."""
+        self._static.update(self._page())
+
+    def on_key(self, event: events.Key) -> None:
+        """The key that opened the page closes it; what quits, quits."""
+        action = self.keys.action_for(cap_of(event), self._mode)
+        if action == _QUITS:
+            event.stop()
+            self.app.call_later(self.app.run_action, _QUITS)
+        elif action == self._opened_by:
+            event.stop()
+            self.dismiss()
+
+    def action_scroll(self, lines: int) -> None:
+        """Some lines down."""
+        self._scroller.scroll_relative(y=lines, animate=False)
+
+    def action_scroll_to(self, share: int) -> None:
+        """The beginning, or the end."""
+        self._scroller.scroll_to(y=share * self._scroller.max_scroll_y, animate=False)
+
+    @property
+    def _scroller(self) -> VerticalScroll:
+        return self.query_one(VerticalScroll)
+
+
+class TextPage(Page):
+    """A title and a text."""
+
+    def __init__(self, keys: Keymap, opened_by: str, title: str, text: str) -> None:
+        page = Text.assemble((f"{title}\n\n", "bold"), clean(text), ("\n\nesc goes back", "dim"))
+        super().__init__(keys, opened_by, lambda: page)

@@ -1,0 +1,130 @@
+"""Runs an app with the terminal guarded, and prints the summary afterwards: what the command line starts."""
+
+import gc
+import logging
+import os
+import shutil
+import signal
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeAlias, TypeVar
+
+from textual.app import App
+
+from decoder.events import Event
+from dynatui.record.command_line import command_line
+from dynatui.record.recording import Recorder
+from dynatui.screen.app import DynaApp
+from dynatui.screen.compare import CompareApp
+from dynatui.screen.exit_summary import lines
+from dynatui.session import Session, View
+from dynatui.sources.engine import EngineSource, load_engine
+from dynatui.sources.follow import FollowSource
+from dynatui.sources.lockstep import Lockstep, Side
+from dynatui.sources.playback import TraceSource
+from dynatui.sources.source import Source
+from dynatui.terminal import guard, streams
+from dynatui.terminal.shutdown import Shutdown
+
+A = TypeVar("A", bound=App[Any])
+Recording: TypeAlias = tuple[Path, Sequence[Sequence[Event]]]
+
+_WAIT_S = 1.0
+"""A terminal that is lost must not hold up the program for longer than two seconds, all in all."""
+_FAULT = 1
+"""Textual's exit code after an exception."""
+_HUNG_UP = 128 + signal.SIGHUP
+
+
+def watch(session: Session) -> int:
+    """Runs the live app; the exit code."""
+    guard.silence_libraries()
+    recorder = Recorder(session.record) if session.record else None
+    source = EngineSource(session, load_engine(session), recorder)
+    return _show(source, session.view, lambda: _command(source))
+
+
+def replay(runs: Sequence[Sequence[Event]], view: View) -> int:
+    """Plays a recording; the exit code."""
+    return _show(TraceSource(runs, view.speed), view)
+
+
+def follow(path: Path, view: View) -> int:
+    """Watches a recording that another process writes; the exit code."""
+    return _show(FollowSource(path), view)
+
+
+def compare(left: Recording, right: Recording, view: View) -> int:
+    """Plays two recordings next to each other; the exit code."""
+    (first, ours), (second, theirs) = left, right
+    alike = first.name == second.name
+    names = [f"{path.resolve().parent.name}/{path.name}" if alike else path.name for path in (first, second)]
+    lockstep = Lockstep(Side(names[0], ours), Side(names[1], theirs), view.speed)
+    with _ran(partial(CompareApp, lockstep, view), view, mouse=False) as (_, code, _, gone):
+        if gone:
+            os._exit(code)  # nobody reads any more, and a flush could wait for ever
+        return code
+
+
+def _show(source: Source, view: View, command: Callable[[], str] = lambda: "") -> int:
+    """Runs the monitor on a source; afterwards the terminal is as it was, and the work is over or left behind."""
+    make = partial(DynaApp, source, view, command_line=command)
+    with _ran(make, view, mouse=view.mouse) as (app, code, log, gone):
+        return _finish(app, code, log, command, gone=gone)
+
+
+@contextmanager
+def _ran(make: Callable[..., A], view: View, *, mouse: bool) -> Iterator[tuple[A, int, Path, bool]]:
+    """The app after its run, its exit code, the log file, and whether the terminal is gone; the deadline is set."""
+    guard.check_variables()
+    if not view.color:
+        os.environ["NO_COLOR"] = "1"  # where Textual looks for it
+    log = guard.log_path(view.log)
+    logging.basicConfig(filename=log)
+    with ExitStack() as until_finished:
+        with guard.screen_only(log) as output:
+            shutdown = Shutdown(output)
+            until_finished.enter_context(shutdown.watched())
+            app = make(output=output, shutdown=shutdown)
+            gc.freeze()  # what is imported by now stays, and a collection that walks it would be felt as a stutter
+            app.run(mouse=mouse)
+            gone = output.lost
+        code = app.return_code or (_HUNG_UP if gone else 0)
+        shutdown.begin(code)
+        yield app, code, log, gone
+
+
+def _finish(app: DynaApp, code: int, log: Path, command: Callable[[], str], *, gone: bool) -> int:
+    """Stops the work and prints the summary; returns the exit code, unless the work cannot be stopped."""
+    app.remember_file(app.source.recorded)
+    ended = app.source.close(_WAIT_S)
+    if gone:
+        os._exit(code)  # nobody reads any more, and a flush could wait for ever
+    with suppress(OSError):  # a terminal that is gone takes no summary
+        if code == _FAULT:
+            sys.stderr.write(f"dynatui stopped because of a fault of its own; please report what {log} says\n")
+        else:
+            _print_summary(app, command())
+    if not ended:
+        # A thread that loads a model cannot be interrupted, and Python's way out could hang or abort in native code.
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+    return code
+
+
+def _command(source: EngineSource) -> str:
+    session = replace(source.session, config=source.config)
+    return command_line(session, files=dict(session.files), always=session.set_for_good)
+
+
+def _print_summary(app: DynaApp, command: str) -> None:
+    width = shutil.get_terminal_size().columns
+    out, _ = streams.for_printing()
+    for line in lines(app.event_reader.session_log, command=command, written=app.written_paths, width=width):
+        out.write(f"{line}\n")
+    out.flush()

@@ -1,0 +1,111 @@
+"""Builds the scene that the panels are drawn from: state, viewpoint, knobs, pause, estimates.
+
+The GPU load and the what-if estimate are expensive and cached for a while. Knows no widget.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Generic, TypeVar
+
+from decoder.analysis.what_if import WhatIf, what_if
+from decoder.knobs import KnobName
+from decoder.methods.adaptive import AdaptiveTree
+from decoder.session.steering import Stage
+from dynatui.gpu import GpuLoad, open_meter
+from dynatui.knobs import rules_in_force
+from dynatui.render.scene import Scene
+from dynatui.screen.event_reader import EventReader
+from dynatui.sources.source import Controls, Source
+from dynatui.state.ab_comparison import Pin
+from dynatui.state.run_state import RunState
+from dynatui.state.search import hits
+
+_GPU_S, _WHATIF_S = 1.0, 0.5
+_IN_ROUNDS: frozenset[KnobName] = frozenset(("tau_h", "tau_l", "d0", "history"))
+"""Knobs whose values every round tells, and the one that moves them."""
+
+T = TypeVar("T")
+
+
+class Cached(Generic[T]):
+    """A value that is computed again once it is too old."""
+
+    def __init__(self, every_s: float, find: Callable[[], T]) -> None:
+        self._every_s = every_s
+        self._find = find
+        self._found: tuple[float, T] | None = None
+
+    def at(self, now: float) -> T:
+        """The value, at most `every_s` old."""
+        if self._found is None or now - self._found[0] >= self._every_s:
+            self._found = now, self._find()
+        return self._found[1]
+
+
+class SceneBuilder:
+    """Builds scenes from a source and what was read of it."""
+
+    def __init__(self, source: Source, event_reader: EventReader) -> None:
+        self._source = source
+        self._event_reader = event_reader
+        self._began: float | None = None
+        """When the screen was drawn first."""
+        self._meter: Callable[[], GpuLoad | None] | None = None
+        self._gpu = Cached(_GPU_S, self._read_gpu)
+        self._estimate = Cached(_WHATIF_S, self._what_if)
+
+    def scene(self, before: Scene, now: float, *, estimate: bool) -> Scene:
+        """The scene as it is now; `estimate` when anybody looks at what other knobs would have done."""
+        source, viewpoint, editor = self._source, self._event_reader.viewpoint, self._event_reader.knob_editor
+        controls, playback, state = source.controls, source.playback, viewpoint.state
+        self._began = now if self._began is None else self._began
+        return replace(
+            before,
+            state=state,
+            place=viewpoint.place(playback.length(state.watched)[0] if playback else 0),
+            waited_s=now - self._began if state.run is None else 0.0,
+            speed=source.speed,
+            paused=source.paused,
+            frozen=not viewpoint.live,
+            recording=source.recorded is not None,
+            replaying=playback is not None,
+            following=controls is None and playback is None,
+            hits=hits(before.query, [token.text for token in state.tokens]) if before.mode == "search" else (),
+            wanted=editor.wanted(state) if editor else {},
+            stage=_stage(controls, state) if controls and viewpoint.live else None,
+            broke=controls.broke if controls else "",
+            pinned=self._pinned(state),
+            results=self._event_reader.results,
+            gpu=self._gpu.at(now),
+            whatif=self._estimate.at(now) if estimate else None,
+        )
+
+    def _pinned(self, state: RunState) -> Pin | None:
+        """A of the watched method, where the picture has come to it."""
+        pin = self._event_reader.pins.get(state.watched)
+        return None if pin is not None and pin.follows(state) else pin
+
+    def _read_gpu(self) -> GpuLoad | None:
+        run = self._event_reader.viewpoint.work.state.run
+        if self._meter is None and run is not None:
+            self._meter = open_meter(run.device)
+        return self._meter() if self._meter else None
+
+    def _what_if(self) -> WhatIf | None:
+        state = self._event_reader.viewpoint.state
+        rules = rules_in_force(state)
+        if not isinstance(rules, AdaptiveTree):
+            return None
+        # What a round lacks can be told apart only under the rules that it obeyed.
+        changes = state.lane.changes
+        turned = [one.mark.round for one in changes if one.by_user and one.mark.name not in _IN_ROUNDS]
+        return what_if(state.past[max(turned, default=0) :], rules)
+
+
+def _stage(controls: Controls, state: RunState) -> Stage | None:
+    """Where decoding is held, as far as the records that were taken in have come; the engine may be further."""
+    stage = controls.stage
+    if stage is None or stage.event.method != state.watched:
+        return None
+    known = state.rounds - 1 if stage.name == "committed" else state.rounds
+    return stage if stage.event.round == known else None

@@ -1,1 +1,0 @@
-"""Screens over the main one."""

@@ -1,0 +1,260 @@
+"""A/B comparison: what a method did under earlier settings, A, compared with what it does under those in force, B.
+
+A is the rounds under the settings in force when they were pinned, by hand or by a turn of a knob; B the rounds under
+those in force now: a user's turn begins B anew. Rounds lie on a text and history looks back over several of them, so
+they are not independent: the variance comes from overlapping batch means (the analytic form of the moving-block
+bootstrap), blocks of about the root of the number of rounds, and Student's t with the degrees of freedom that so many
+blocks have. Assumed: within A and within B the rounds are one stationary series whose memory is shorter than a block.
+A and B decoded different stretches of text, which no interval knows of. Knows no widget.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from decoder.analysis.tree_levels import by_depth, drafted_nodes
+from decoder.events import Knobs, Round
+from decoder.tree import share_of_depth
+from dynatui.number_format import short
+from dynatui.state.lane import Curves, LaneState
+from dynatui.state.run_state import RunState
+
+Compared: TypeAlias = Literal["tokens_per_round", "depth_acceptance", "tokens_per_second"]
+
+LEAST = 10
+"""Rounds that both sides need before they are compared."""
+ASSUMPTION = "95 % interval; rounds in blocks, as neighbours resemble each other; A and B are different text"
+"""What the help says of the intervals."""
+_NOISE = 1e-9
+"""Means of the same values differ by this share at most, for they are summed in other blocks."""
+LABELS: dict[Compared, str] = {
+    "tokens_per_round": "L-bar",
+    "tokens_per_second": "tokens/s",
+    "depth_acceptance": "depth acceptance",
+}
+_MOST = 500
+"""Rounds of a side, the newest: keeps the work bounded."""
+_Z = 1.959964
+"""Two-sided 95 % of the normal distribution."""
+
+
+@dataclass(frozen=True)
+class Sample:
+    """What one round yields to a comparison."""
+
+    tokens: int
+    drafted: int
+    depth: int
+    """Drafted levels."""
+    depth_acceptance: float
+    round_s: float
+    timed_tokens: int
+    """Its tokens, unless no decode time was counted for them."""
+
+
+Samples: TypeAlias = tuple[Sample, ...]
+
+
+@dataclass(frozen=True)
+class Difference:
+    """B - A of one figure with its 95 % confidence interval."""
+
+    figure: Compared
+    a: float
+    b: float
+    low: float
+    high: float
+
+    @property
+    def difference(self) -> float:
+        """B - A."""
+        return self.b - self.a
+
+    @property
+    def clear(self) -> bool:
+        """Whether the interval leaves out zero, and what rounding makes of it."""
+        noise = _NOISE * max(abs(self.a), abs(self.b))
+        return self.low > noise or self.high < -noise
+
+
+@dataclass(frozen=True)
+class Pin:
+    """What was frozen when A was pinned."""
+
+    method: str
+    samples: Samples
+    """Rounds of A."""
+    rounds: int
+    """Rounds of the run when it was pinned."""
+    curves: Curves
+    """The ghost: the curves as they were then."""
+    knobs: Knobs | None
+    started_at: str | None
+    """Which run it was."""
+    by_hand: bool = False
+    """Whether the user pinned it; else a turn of a knob did, and a later one may pin anew."""
+
+    @classmethod
+    def of(cls, state: RunState, method: str, *, by_hand: bool = False) -> "Pin":
+        """Freezes a method as it is now."""
+        lane = state.lanes.get(method, LaneState())
+        samples = samples_of(lane, since=lane.last_turn)
+        return cls(method, samples, len(lane.past), lane.curves, lane.knobs, _started(state), by_hand)
+
+    def since(self, state: RunState) -> Samples:
+        """Rounds of B: after the pin and after the user's last turn, in this run or in another."""
+        lane = state.lanes.get(self.method, LaneState())
+        return samples_of(lane, since=max(self.rounds if _started(state) == self.started_at else 0, lane.last_turn))
+
+    def follows(self, state: RunState) -> bool:
+        """Whether a turn made it that comes later in the run than what is shown."""
+        shown = len(state.lanes.get(self.method, LaneState()).past)
+        return not self.by_hand and _started(state) == self.started_at and self.rounds > shown
+
+    def after_turn(self, state: RunState) -> "Pin":
+        """The pin once another knob was turned; `state` is what was known before.
+
+        What was in force until then becomes A, unless it had too few rounds, as between two turns in a row.
+        """
+        if self.by_hand:
+            return self
+        latest = replace(Pin.of(state, self.method), samples=self.since(state))
+        return latest if len(latest.samples) >= min(LEAST, len(self.samples)) else self
+
+
+def _started(state: RunState) -> str | None:
+    return state.run.started_at if state.run else None
+
+
+def samples_of(lane: LaneState, *, since: int = 0) -> Samples:
+    """The newest rounds of a method, from round `since` on."""
+    first = max(since, len(lane.past) - _MOST)
+    before_s = lane.past[first - 1].t if 0 < first <= len(lane.past) else 0.0
+    samples = []
+    for event in lane.past[first:]:
+        samples.append(_sample(event, max(0.0, event.t - before_s)))
+        before_s = event.t
+    return tuple(samples)
+
+
+def compared(a: Samples, b: Samples) -> tuple[Difference, ...] | None:
+    """B - A of each figure with its interval; None until both have at least 10 rounds.
+
+    A figure whose values cannot be known, such as a rate without time, is left out.
+    """
+    if min(len(a), len(b)) < LEAST:
+        return None
+    found = (_difference(figure, a, b) for figure in LABELS)
+    return tuple(difference for difference in found if difference)
+
+
+def sentence(difference: Difference) -> str:
+    """One line such as "L-bar: B - A +.31 (+.05 to +.57)"."""
+    digits = 1 if difference.figure == "tokens_per_second" else 2
+    value, low, high = (signed(x, digits) for x in (difference.difference, difference.low, difference.high))
+    return f"{LABELS[difference.figure]}: B - A {value} ({low} to {high})"
+
+
+def verdict(difference: Difference) -> str:
+    """What the interval allows to say."""
+    if not difference.clear:
+        return "no clear difference"
+    return "B is higher" if difference.difference > 0 else "A is higher"
+
+
+def signed(value: float, digits: int) -> str:
+    """A difference as people write it: +.31, -1.20, 0."""
+    written = short(abs(value), digits)
+    if not any(digit in written for digit in "123456789"):
+        return "0"
+    return f"{'+' if value > 0 else '-'}{written}"
+
+
+class _Same:
+    """A round as a key: it equals itself alone, so that finding it costs nothing."""
+
+    def __init__(self, event: Round) -> None:
+        self.event = event
+
+    def __hash__(self) -> int:
+        return id(self.event)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and other.event is self.event
+
+
+@lru_cache(maxsize=2 * _MOST)
+def _levels(key: _Same) -> int:
+    """Drafted levels; the screen asks for the same rounds again and again, and trees are large."""
+    return len(by_depth(key.event))
+
+
+def _sample(event: Round, round_s: float) -> Sample:
+    levels = _levels(_Same(event))
+    return Sample(
+        tokens=len(event.committed),
+        drafted=drafted_nodes(event),
+        depth=levels,
+        depth_acceptance=share_of_depth(event.accepted, levels),
+        round_s=round_s,
+        timed_tokens=len(event.committed) if round_s > 0 else 0,
+    )
+
+
+_PARTS: dict[Compared, tuple[Callable[[Sample], float], Callable[[Sample], float]]] = {
+    "tokens_per_round": (lambda sample: sample.tokens, lambda _: 1.0),
+    "depth_acceptance": (lambda sample: sample.depth_acceptance, lambda _: 1.0),
+    "tokens_per_second": (lambda sample: sample.timed_tokens, lambda sample: sample.round_s),
+}
+"""Each figure is a sum over a sum."""
+
+
+def _difference(figure: Compared, a: Samples, b: Samples) -> Difference | None:
+    sides = [_ratio(figure, samples) for samples in (a, b)]
+    if any(side is None for side in sides):
+        return None
+    (mean_a, variance_a, freedom_a), (mean_b, variance_b, freedom_b) = (side for side in sides if side)
+    variance = variance_a + variance_b
+    reach = 0.0
+    if variance > 0:
+        # Welch and Satterthwaite: degrees of freedom of a sum of two variances.
+        freedom = variance**2 / (variance_a**2 / freedom_a + variance_b**2 / freedom_b)
+        reach = students_t(freedom) * math.sqrt(variance)
+    middle = mean_b - mean_a
+    return Difference(figure, mean_a, mean_b, middle - reach, middle + reach)
+
+
+def _ratio(figure: Compared, samples: Samples) -> tuple[float, float, float] | None:
+    """Ratio of sums, its variance (delta method) and degrees of freedom."""
+    above, below = (np.array([part(sample) for sample in samples], dtype=float) for part in _PARTS[figure])
+    if not below.sum() > 0 or not np.isfinite([above.sum(), below.sum()]).all():
+        return None
+    ratio = float(above.sum() / below.sum())
+    variance, freedom = variance_of_mean((above - ratio * below) / below.mean())
+    return ratio, variance, freedom
+
+
+def variance_of_mean(series: NDArray[np.float64]) -> tuple[float, float]:
+    """Variance of the mean of an autocorrelated series by overlapping batch means, and its degrees of freedom."""
+    count = len(series)
+    block = max(1, round(math.sqrt(count)))
+    sums = np.cumsum(np.concatenate([[0.0], series]))
+    means = (sums[block:] - sums[:-block]) / block
+    blocks = count - block + 1
+    spread = float(((means - series.mean()) ** 2).sum())
+    variance = block * count * spread / (blocks * (count - block)) / count
+    return variance, 1.5 * (count / block - 1)
+
+
+def students_t(freedom: float) -> float:
+    """Two-sided 95 % of Student's t, by the expansion of Cornish and Fisher; within 1 % from 2.5 degrees on."""
+    z = _Z
+    first = (z**3 + z) / 4
+    second = (5 * z**5 + 16 * z**3 + 3 * z) / 96
+    third = (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384
+    return z + first / freedom + second / freedom**2 + third / freedom**3

@@ -1,0 +1,243 @@
+"""What the screen knows of one method of a run: a pure fold of its events.
+
+Every method of a race has a state of its own, so that any of them can be watched at any time. Knows no other method.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+from msgspec import structs
+
+from decoder.analysis.metrics import Tally
+from decoder.analysis.tree_levels import by_depth, drafted_nodes
+from decoder.append_only import Grown
+from decoder.events import Knob, Knobs, Limit, Round
+from decoder.knobs import KnobName
+from decoder.methods import METHODS, all_knobs
+from decoder.tree import share_of_depth
+from dynatui.clean import clean_line
+from dynatui.state.tokens import Token, tokens_of
+
+WINDOW = 10
+"""Rounds that curves are averaged over where the run names no window of its own."""
+IN_A_ROW = 10
+"""A turn that follows one of the same knob after fewer rounds continues it: so few tell nothing of a value."""
+_MOST_POINTS = 512
+_MOST_MARKS = 32
+_MOST_CHANGES = 200
+_LARGEST = 1e6
+_LONGEST_WINDOW = 1000
+
+
+class Curve(msgspec.Struct, frozen=True):
+    """A series over a text that never grows beyond a bound: when it is full, neighbours are averaged."""
+
+    points: Grown[float] = msgspec.field(default_factory=Grown)
+    ends: Grown[int] = msgspec.field(default_factory=Grown)
+    """Tokens of the text at the end of each point's last round."""
+    stride: int = 1
+    """Rounds that one point stands for."""
+    waiting: tuple[float, ...] = ()
+
+    def add(self, value: float, end: int) -> "Curve":
+        """The curve after one more round, which ends at so many tokens."""
+        waiting = (*self.waiting, value)
+        if len(waiting) < self.stride:
+            return Curve(self.points, self.ends, self.stride, waiting)
+        points, ends = self.points.plus([math.fsum(waiting) / len(waiting)]), self.ends.plus([end])
+        if len(points) < _MOST_POINTS:
+            return Curve(points, ends, self.stride)
+        pairs = zip(points[::2], points[1::2], strict=True)
+        return Curve(Grown((a + b) / 2 for a, b in pairs), Grown(ends[1::2]), self.stride * 2)
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A knob that the user turned, at the first round under its new value; turns of one knob in a row are one."""
+
+    round: int
+    name: KnobName
+    old: float
+    new: float
+    token: int = 0
+    """Tokens of the text before that round."""
+
+    def joined(self, later: "Mark") -> "Mark | None":
+        """Both as one, from the value that the hand left, where the later one continues this."""
+        if later.name != self.name or later.round - self.round >= IN_A_ROW:
+            return None
+        return Mark(later.round, self.name, self.old, later.new, later.token)
+
+
+@dataclass(frozen=True)
+class Change:
+    """A knob that has a new value, with the reason where history has one."""
+
+    mark: Mark
+    by_user: bool
+    acceptance: float | None = None
+    """Mean depth acceptance over the window, which moved history to it."""
+
+
+class Curves(msgspec.Struct, frozen=True):
+    """What the charts draw; acceptance, tokens and drafted depth are means over the window."""
+
+    acceptance: Curve = Curve()
+    tokens: Curve = Curve()
+    d0: Curve = Curve()
+    tau_h: Curve = Curve()
+    depth: Curve = Curve()
+    """Levels that were drafted."""
+    rate: Curve = Curve()
+    """Tokens a second so far."""
+    draft_ms: Curve = Curve()
+    verify_ms: Curve = Curve()
+    commit_ms: Curve = Curve()
+
+
+class LaneState(msgspec.Struct, frozen=True):
+    """Everything that the screen shows about one method."""
+
+    parameters: Mapping[str, Any] = msgspec.field(default_factory=dict)
+    """As the run began; a recording may claim anything."""
+    tokens: Grown[Token] = msgspec.field(default_factory=Grown)
+    """What the method made of the prompt."""
+    past: Grown[Round] = msgspec.field(default_factory=Grown)
+    """Its rounds, the oldest first."""
+    curves: Curves = Curves()
+    marks: tuple[Mark, ...] = ()
+    """What the user turned."""
+    last_turn: int = 0
+    """The first round under the present values of the user's."""
+    changes: tuple[Change, ...] = ()
+    """What anybody turned, the newest last."""
+    recent: tuple[int, ...] = ()
+    """Committed tokens of the rounds in the window."""
+    depths: tuple[int, ...] = ()
+    """Drafted levels of these rounds."""
+    shares: tuple[float, ...] = ()
+    """Depth acceptance of the newest rounds that drafted, a window of them: what history goes by."""
+    settings: Mapping[KnobName, float] = msgspec.field(default_factory=dict)
+    """Every knob as it was set last; of `knobs`, the exact values are there."""
+    knobs: Knobs | None = None
+    history: bool | None = None
+    """Whether history moves the knobs; None for a method without knobs."""
+
+    @property
+    def window(self) -> int:
+        """Rounds that the curves are averaged over."""
+        return min(_LONGEST_WINDOW, max(1, int(self.parameter("window", WINDOW))))
+
+    @property
+    def newest(self) -> Round | None:
+        """The last round."""
+        return self.past[-1] if self.past else None
+
+    @property
+    def committed(self) -> int:
+        """Tokens of the text so far."""
+        newest = self.newest
+        return newest.position + len(newest.committed) if newest else 0
+
+    @property
+    def acceptance(self) -> float | None:
+        """Mean depth acceptance as history sees it; None before the first draft."""
+        return math.fsum(self.shares) / len(self.shares) if self.shares else None
+
+    @property
+    def limits(self) -> tuple[Limit | None, ...]:
+        """What limited the trees of the rounds in the window; None where a round does not tell."""
+        return tuple(event.limited_by for event in self.past[-self.window :])
+
+    def parameter(self, name: str, default: float) -> float:
+        """A number among the parameters."""
+        value = self.parameters.get(name)
+        return float(value) if value is not None and _is_sane(value) else default
+
+
+def begun(method: str, parameters: Mapping[str, Any]) -> LaneState:
+    """A method that has decoded nothing yet."""
+    history = parameters.get("history")
+    return LaneState(
+        parameters=parameters,
+        settings=_knobs_of(method, parameters),
+        history=history if isinstance(history, bool) else None,
+    )
+
+
+def decoded(lane: LaneState, event: Round, tally: Tally) -> LaneState:
+    """The state after one more round; `tally` counts it already."""
+    window, shares, levels = lane.window, lane.shares, len(by_depth(event))
+    if drafted_nodes(event):
+        shares = (*shares, share_of_depth(event.accepted, levels))[-window:]
+    round_s = max(0.0, event.t - (lane.newest.t if lane.newest else 0.0))
+    whole = "".join(event.pieces)
+    harmless = clean_line(whole) == whole  # as nearly always, and found out at once
+    shown = event if harmless else structs.replace(event, pieces=[clean_line(piece) for piece in event.pieces])
+    after = structs.replace(
+        lane,
+        past=lane.past.plus([shown]),
+        tokens=lane.tokens.plus(tokens_of(event, round_s)),
+        recent=(*lane.recent, len(event.committed))[-window:],
+        depths=(*lane.depths, levels)[-window:],
+        shares=shares,
+        knobs=event.knobs or lane.knobs,
+    )
+    return structs.replace(after, curves=_extended(after, event, tally))
+
+
+def turned(lane: LaneState, event: Knob) -> LaneState:
+    """The state after a knob got a new value."""
+    by_user = event.source == "user"
+    lane = structs.replace(lane, settings={**lane.settings, event.name: event.new})
+    if event.name == "history":
+        lane = structs.replace(lane, history=bool(event.new))
+    elif lane.knobs is not None and event.name in Knobs.__struct_fields__:
+        lane = structs.replace(lane, knobs=structs.replace(lane.knobs, **{str(event.name): event.new}))
+    mark = Mark(event.round, event.name, event.old, event.new, lane.committed)
+    change = Change(mark, by_user, None if by_user else lane.acceptance)
+    return structs.replace(
+        lane,
+        marks=_with(lane.marks, mark) if by_user and mark.old != mark.new else lane.marks,
+        last_turn=event.round if by_user else lane.last_turn,
+        changes=(*lane.changes, change)[-_MOST_CHANGES:],
+    )
+
+
+def _with(marks: tuple[Mark, ...], mark: Mark) -> tuple[Mark, ...]:
+    joint = marks[-1].joined(mark) if marks else None
+    if joint is None:
+        return (*marks, mark)[-_MOST_MARKS:]
+    return (*marks[:-1], joint) if joint.old != joint.new else marks[:-1]
+
+
+def _extended(lane: LaneState, event: Round, tally: Tally) -> Curves:
+    """The curves after a round; where it drafted nothing, acceptance stays where it was."""
+    curves, end = lane.curves, lane.committed
+    rate = tally.timed_tokens / tally.decode_s if tally.decode_s > 0 else 0.0
+    return Curves(
+        acceptance=curves.acceptance.add(lane.acceptance or 0.0, end),
+        tokens=curves.tokens.add(sum(lane.recent) / len(lane.recent), end),
+        d0=curves.d0.add(event.knobs.d0, end) if event.knobs else curves.d0,
+        tau_h=curves.tau_h.add(event.knobs.tau_h, end) if event.knobs else curves.tau_h,
+        depth=curves.depth.add(sum(lane.depths) / len(lane.depths), end),
+        rate=curves.rate.add(rate, end),
+        draft_ms=curves.draft_ms.add(1000 * (event.draft_s or 0.0), end),
+        verify_ms=curves.verify_ms.add(1000 * (event.verify_s or 0.0), end),
+        commit_ms=curves.commit_ms.add(1000 * (event.commit_s or 0.0), end),
+    )
+
+
+def _knobs_of(method: str, parameters: Mapping[str, Any]) -> dict[KnobName, float]:
+    """The knobs among a method's parameters; of a method that is not known here, those with a name that is."""
+    rules = METHODS[method].rules if method in METHODS else None
+    known = METHODS[rules].knobs if rules else tuple(all_knobs().values())
+    values = {knob.name: knob.value_of(parameters.get(knob.parameter)) for knob in known}
+    return {name: float(value) for name, value in values.items() if _is_sane(value)}
+
+
+def _is_sane(value: object) -> bool:
+    return isinstance(value, int | float) and math.isfinite(value) and abs(value) < _LARGEST

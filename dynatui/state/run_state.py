@@ -1,0 +1,195 @@
+"""What the screen knows: a pure fold of records into one frozen value.
+
+Records are the engine's events and three of the source's own: what is loading, which prompt begins, what failed. Each
+is cleaned on its way in. Figures come from `decoder.analysis.metrics`; nothing here knows a widget, a clock or a
+thread.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+import msgspec
+from msgspec import structs
+
+from decoder.analysis.metrics import Race
+from decoder.append_only import Grown
+from decoder.events import End, Event, Figures, Knob, Knobs, Round, Run, Start, Summary
+from dynatui.clean import clean, clean_line
+from dynatui.state.lane import LaneState, begun, decoded, turned
+from dynatui.state.tokens import Token
+
+_MOST_LOADING = 32
+
+
+@dataclass(frozen=True)
+class Loading:
+    """What the engine is busy with before the first token."""
+
+    step: str
+    progress: str = ""
+    """How far it has come with it."""
+    at_s: float = 0.0
+    """Since the start."""
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """Which prompt begins, counted from 1."""
+
+    number: int
+    total: int
+
+
+@dataclass(frozen=True)
+class Failure:
+    """What went wrong and what to do, for the user."""
+
+    message: str
+    exit_code: int
+
+
+Record: TypeAlias = Event | Loading | Prompt | Failure
+
+
+class RunState(msgspec.Struct, frozen=True):
+    """Everything that the screen shows about the work."""
+
+    race: Race = msgspec.field(default_factory=Race)
+    lanes: Mapping[str, LaneState] = msgspec.field(default_factory=dict)
+    """By method, in the order of the race."""
+    chosen: str = ""
+    """The method that the user has chosen to watch."""
+    summary: Mapping[str, Figures] | None = None
+    ends: Mapping[str, End] = msgspec.field(default_factory=dict)
+    prompt: Prompt | None = None
+    loading: tuple[Loading, ...] = ()
+    """The steps so far, the last one under way."""
+    failure: Failure | None = None
+
+    @property
+    def run(self) -> Run | None:
+        """The run that is shown."""
+        return self.race.run
+
+    @property
+    def watched(self) -> str:
+        """The method whose text, tree and curves are shown: the one that was chosen, else the first of the run."""
+        return self.chosen if self.chosen in self.lanes else next(iter(self.lanes), "")
+
+    @property
+    def lane(self) -> LaneState:
+        """All about that method."""
+        return self.lanes.get(self.watched, _NO_LANE)
+
+    @property
+    def tokens(self) -> Grown[Token]:
+        """What the watched method made of the prompt."""
+        return self.lane.tokens
+
+    @property
+    def past(self) -> Grown[Round]:
+        """The watched method's rounds, the oldest first."""
+        return self.lane.past
+
+    @property
+    def knobs(self) -> Knobs | None:
+        """The watched method's exact values of tau_h, tau_l and D0."""
+        return self.lane.knobs
+
+    @property
+    def newest(self) -> Round | None:
+        """The watched method's last round."""
+        return self.lane.newest
+
+    @property
+    def rounds(self) -> int:
+        """Rounds of the watched method so far."""
+        return len(self.lane.past)
+
+    @property
+    def prompt_text(self) -> str:
+        """What the models continue."""
+        return self.run.prompt if self.run else ""
+
+    @property
+    def under_way(self) -> str:
+        """The step before the first run, and how far it has come."""
+        step = self.loading[-1] if self.loading else Loading("starting")
+        return f"{step.step}, {step.progress}" if step.progress else step.step
+
+    @property
+    def done(self) -> bool:
+        """Whether all methods are through with the prompt."""
+        return self.summary is not None
+
+    def figures(self) -> Mapping[str, Figures]:
+        """Every figure of every method: the engine's own once it has summed up."""
+        return self.race.figures() if self.summary is None else self.summary
+
+
+_NO_LANE = LaneState()
+
+
+def apply(state: RunState, record: Record) -> RunState:
+    """The state after one more record."""
+    match record:
+        case Loading():
+            return structs.replace(state, loading=_with_step(state.loading, record))
+        case Failure(message, exit_code):
+            return structs.replace(state, failure=Failure(clean(message), exit_code))
+        case Prompt():
+            return structs.replace(state, prompt=record, failure=None)
+        case Run():
+            return _begin(state, _clean_run(record))
+        case Start() | Round() | Knob() | End():
+            name = clean_line(record.method)
+            named = record if name == record.method else structs.replace(record, method=name)
+            return _advance(structs.replace(state, race=state.race.apply(named)), named)
+        case Summary():
+            told = {clean_line(name): figures for name, figures in record.methods.items()}
+            return structs.replace(state, summary=told)
+
+
+def _with_step(steps: tuple[Loading, ...], told: Loading) -> tuple[Loading, ...]:
+    """The steps with one more, or with news of the last one."""
+    step = replace(told, step=clean_line(told.step), progress=clean_line(told.progress))
+    if steps and steps[-1].step == step.step:
+        return (*steps[:-1], replace(steps[-1], progress=step.progress))
+    return (*steps, step)[-_MOST_LOADING:]
+
+
+def _begin(state: RunState, run: Run) -> RunState:
+    lanes = {name: begun(name, parameters) for name, parameters in run.methods.items()}
+    return RunState(
+        race=Race().apply(run), lanes=lanes, chosen=state.chosen, prompt=state.prompt, loading=state.loading
+    )
+
+
+def _advance(state: RunState, event: Start | Round | Knob | End) -> RunState:
+    lane = state.lanes.get(event.method, _NO_LANE)
+    match event:
+        case Start():
+            return state
+        case End():
+            end = structs.replace(event, error=clean_line(event.error) if event.error else None)
+            return structs.replace(state, ends={**state.ends, event.method: end})
+        case Knob():
+            lane = turned(lane, event)
+        case Round():
+            lane = decoded(lane, event, state.race.tallies[event.method])
+    return structs.replace(state, lanes={**state.lanes, event.method: lane})
+
+
+def _clean_run(run: Run) -> Run:
+    return structs.replace(
+        run,
+        target=clean_line(run.target),
+        draft=clean_line(run.draft),
+        device=clean_line(run.device),
+        dtype=clean_line(run.dtype),
+        path=clean_line(run.path),
+        path_reason=clean_line(run.path_reason),
+        prompt=clean(run.prompt),
+        methods={clean_line(name): parameters for name, parameters in run.methods.items()},
+    )

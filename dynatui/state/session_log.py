@@ -1,0 +1,180 @@
+"""Totals of everything that a monitor has shown, small enough for days: its runs, and what each setting yielded.
+
+A pure fold of the same records as the screen's. Figures come from `decoder.analysis.metrics`. A replay that goes back
+tells a run again, which counts once.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from decoder.analysis.metrics import Race, figures
+from decoder.events import End, Figures, Knob, Knobs, Round, Run, Start, Summary
+from decoder.knobs import KNOB_DIGITS, KnobName
+from dynatui.clean import clean_line
+from dynatui.state.lane import begun
+from dynatui.state.run_state import Prompt, Record
+
+FEWEST_ROUNDS = 20
+"""Fewer say nothing about a setting."""
+OPENING = 60
+"""Characters of a prompt that stand for it."""
+_MOST_LINES = 20
+_MOST_SETTINGS = 64
+
+
+@dataclass(frozen=True)
+class Setting:
+    """The knobs of a method as the user left them, until they are turned again; history may move some meanwhile."""
+
+    method: str
+    knobs: tuple[tuple[KnobName, float], ...]
+
+
+@dataclass(frozen=True)
+class Line:
+    """One run: the newest look at its watched method."""
+
+    started_at: str
+    number: int
+    opening: str
+    method: str
+    figures: Figures
+    counted: int
+    """Its rounds that count for a setting."""
+
+    def tells(self, other: "Line") -> bool:
+        """Whether both are of one run, which a replay may tell several times."""
+        return (self.started_at, self.opening) == (other.started_at, other.opening)
+
+
+@dataclass(frozen=True)
+class Tried:
+    """What a setting yielded, over all its rounds."""
+
+    rounds: int = 0
+    tokens: int = 0
+    timed_tokens: int = 0
+    seconds: float = 0.0
+
+    @property
+    def rate(self) -> float:
+        """Tokens a second."""
+        return self.timed_tokens / self.seconds if self.seconds > 0 else 0.0
+
+
+@dataclass(frozen=True)
+class SessionLog:
+    """Totals of everything that was shown."""
+
+    race: Race = field(default_factory=Race)
+    """The run in progress."""
+    summary: Mapping[str, Figures] | None = None
+    number: int = 1
+    """Which prompt it is of."""
+    upcoming: int = 1
+    """Which prompt the next run is of."""
+    runs: tuple[Line, ...] = ()
+    """Runs before it, the newest last."""
+    dropped: int = 0
+    """How many more there were."""
+    tried: Mapping[Setting, Tried] = field(default_factory=dict)
+    knobs: Mapping[KnobName, float] = field(default_factory=dict)
+    """As the run began, and as the user turned them."""
+    setting: Setting | None = None
+    """What the rounds count for; None from a turn to the first round that obeys it."""
+    counted: int = 0
+    """Rounds of this run that have been told before."""
+
+    @property
+    def watched(self) -> str:
+        """The first method of the run in progress."""
+        return next(iter(self.race.tallies), "")
+
+    def apply(self, record: Record, race: Race) -> "SessionLog":
+        """The log after one more record; `race` is the fold of the run's events, this one included."""
+        match record:
+            case Prompt(number=number):
+                return replace(self, upcoming=number)
+            case Run():
+                return self._begin(record, race)
+            case Summary():
+                return replace(self, summary=record.methods)
+            case Start() | Round() | Knob() | End() if record.method in (self.watched, "ar"):
+                return self._advance(record, race)
+            case _:
+                return self
+
+    def all_runs(self) -> tuple[Line, ...]:
+        """The newest runs, the one in progress included once it has a round."""
+        line = self._line()
+        return self.runs if line is None else (*(run for run in self.runs if not run.tells(line)), line)
+
+    def best(self) -> tuple[Setting, Tried] | None:
+        """The setting that gave most tokens a second, of those that were in force long enough."""
+        return max(self.judged(), key=lambda pair: pair[1].rate, default=None)
+
+    def judged(self) -> list[tuple[Setting, Tried]]:
+        """The settings that were in force long enough."""
+        return [(setting, tried) for setting, tried in self.tried.items() if tried.rounds >= FEWEST_ROUNDS]
+
+    def _begin(self, run: Run, race: Race) -> "SessionLog":
+        runs = self.all_runs()
+        fresh = SessionLog(
+            race=race,
+            number=self.upcoming,
+            upcoming=self.upcoming,
+            runs=runs[-_MOST_LINES:],
+            dropped=self.dropped + len(runs[:-_MOST_LINES]),
+            tried=self.tried,
+            knobs=_knobs_of(run),
+        )
+        empty = fresh._line(rounds=0)
+        return replace(fresh, counted=max((line.counted for line in runs if empty and line.tells(empty)), default=0))
+
+    def _line(self, rounds: int = 1) -> Line | None:
+        """What there is to say of the run in progress, after so many rounds at least."""
+        run, tally = self.race.run, self.race.tallies.get(self.watched)
+        if run is None or tally is None or tally.rounds < rounds:
+            return None
+        found = (self.summary or {}).get(self.watched) or figures(tally, self.race.tallies.get("ar"))
+        opening = clean_line(" ".join(run.prompt[: 4 * OPENING].split()))[:OPENING]
+        counted = max(self.counted, tally.rounds)
+        return Line(run.started_at, self.number, opening, clean_line(self.watched), found, counted)
+
+    def _advance(self, event: Start | Round | Knob | End, race: Race) -> "SessionLog":
+        after = self
+        if event.method == self.watched and isinstance(event, Knob) and event.source == "user":
+            after = replace(self, knobs={**self.knobs, event.name: event.new}, setting=None)
+        elif event.method == self.watched and isinstance(event, Round) and self.knobs:
+            after = self._count(event, event.knobs, event.t - self.race.tallies[event.method].decode_s)
+        return replace(after, race=race)
+
+    def _count(self, event: Round, in_force: Knobs | None, seconds: float) -> "SessionLog":
+        """Adds a round to what its setting yielded."""
+        setting = self.setting or Setting(clean_line(self.watched), _rounded(self.knobs, in_force))
+        if event.round < self.counted:
+            return replace(self, setting=setting)
+        before, tokens = self.tried.get(setting, Tried()), len(event.committed)
+        after = Tried(
+            before.rounds + 1,
+            before.tokens + tokens,
+            before.timed_tokens + (tokens if seconds > 0 else 0),
+            before.seconds + seconds,
+        )
+        others = {known: tried for known, tried in self.tried.items() if known != setting}
+        if len(others) >= _MOST_SETTINGS:
+            del others[min(others, key=lambda known: others[known].rounds)]
+        return replace(self, setting=setting, tried={**others, setting: after})
+
+
+def _rounded(knobs: Mapping[KnobName, float], in_force: Knobs | None) -> tuple[tuple[KnobName, float], ...]:
+    exact: dict[KnobName, float] = {}
+    if in_force is not None:
+        exact = {"tau_h": in_force.tau_h, "tau_l": in_force.tau_l, "d0": in_force.d0}
+    return tuple(sorted((name, round(value, KNOB_DIGITS)) for name, value in {**knobs, **exact}.items()))
+
+
+def _knobs_of(run: Run) -> Mapping[KnobName, float]:
+    """The knobs that the watched method begins with."""
+    method = next(iter(run.methods), "")
+    return begun(method, run.methods.get(method, {})).settings

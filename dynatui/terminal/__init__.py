@@ -1,0 +1,1 @@
+"""The terminal: standard streams, input and output, and its state before and after the app."""

@@ -1,0 +1,119 @@
+"""Between the terminal and Textual: input that no byte can break, and sizes that can be drawn.
+
+Textual's own input thread ends, and the program with it, at a byte that is no text or a number that is no character; it
+takes what it does not know for keys, and pastes that hold an escape byte too.
+"""
+
+import os
+import select
+import time
+from collections.abc import Iterable, Iterator
+from typing import Any, Protocol, runtime_checkable
+
+from textual import events
+from textual._xterm_parser import XTermParser
+from textual.app import App
+from textual.drivers.linux_driver import LinuxDriver
+from textual.geometry import Size
+from textual.keys import Keys
+from textual.message import Message
+
+from dynatui.terminal.key_names import cap_of
+from dynatui.terminal.keyboard import Keyboard, Pasted, Piece
+from dynatui.terminal.shutdown import Shutdown
+
+LARGEST = (1000, 400)
+"""Columns and lines; what is beyond them stays blank."""
+_POLL_S = 0.1
+_AT_ONCE = 2**12
+
+
+@runtime_checkable
+class Leavable(Protocol):
+    """An app whose end is watched over."""
+
+    shutdown: Shutdown
+    leave_keys: frozenset[str]
+
+
+class Interpreter(XTermParser):
+    """Textual's parser for pieces that are complete: what it still waits on after one, it does not know."""
+
+    def read(self, piece: Piece) -> Iterator[Message]:
+        """What a piece means to the app; nothing where it means nothing."""
+        if isinstance(piece, Pasted):
+            yield events.Paste(piece.text)
+            return
+        yield from self.feed(piece)
+        if self._timeout_time is not None:
+            self._timeout_time = 0.0
+            spelled_out = list(self.tick())
+            if len(piece) <= len("\x1b["):
+                yield from spelled_out  # the escape key, or a key with alt
+
+    def parse_mouse_code(self, code: str) -> Message | None:
+        """See Textual's; nothing in a window that is said to have no size."""
+        try:
+            return super().parse_mouse_code(code)
+        except ZeroDivisionError:
+            return None
+
+    def _sequence_to_key_events(self, sequence: str, alt: bool = False) -> Iterable[events.Key]:  # noqa: FBT001, FBT002 - Textual's
+        try:
+            return list(super()._sequence_to_key_events(sequence, alt))
+        except (ValueError, OverflowError):  # numbers that are none, or no character's
+            return [events.Key(Keys.Ignore, sequence)]
+
+
+class TerminalDriver(LinuxDriver):
+    """Textual's driver with another way of reading, in a terminal that is never too large to be drawn."""
+
+    def __init__(
+        self, app: App[Any], *, debug: bool = False, mouse: bool = True, size: tuple[int, int] | None = None
+    ) -> None:
+        super().__init__(app, debug=debug, mouse=mouse, size=size)
+        self._size = size or self._get_terminal_size()
+
+    def process_message(self, message: Message) -> None:
+        """See Textual's; what leaves goes first, and a size counts only from a terminal that has promised sizes."""
+        app = self._app
+        if (
+            isinstance(message, events.Key)
+            and isinstance(app, Leavable)
+            and _leaves(cap_of(message), app.leave_keys, app)
+        ):
+            app.shutdown.request(0)
+        elif not isinstance(message, events.Resize):
+            super().process_message(message)
+        elif self._in_band_window_resize and message.size:
+            size = Size(*_bounded(message.size))
+            super().process_message(events.Resize(size, size, pixel_size=message.pixel_size))
+
+    def _get_terminal_size(self) -> tuple[int, int]:
+        return _bounded(super()._get_terminal_size())
+
+    def run_input_thread(self) -> None:
+        """Reads until the app closes its input or the terminal is gone."""
+        keyboard, interpreter = Keyboard(), Interpreter()
+        while not self.exit_event.is_set():
+            received = b""
+            if select.select([self.fileno], [], [], _POLL_S)[0]:
+                try:
+                    received = os.read(self.fileno, _AT_ONCE)
+                except OSError:
+                    return  # gone, which the app finds out by itself
+                if not received:
+                    return
+            for piece in keyboard.take(received, time.monotonic()):
+                for message in interpreter.read(piece):
+                    self.process_message(message)
+
+
+def _bounded(size: tuple[int, int]) -> tuple[int, int]:
+    return min(size[0], LARGEST[0]), min(size[1], LARGEST[1])
+
+
+def _leaves(cap: str, leave_keys: frozenset[str], app: App[Any]) -> bool:
+    """Whether a key ends the program; on a page that is open a letter may be a letter."""
+    pages = len(app._screen_stack) > 1  # noqa: SLF001 - asked by another thread, when there may be no screen yet
+    return cap in leave_keys and not (pages and len(cap) == 1)

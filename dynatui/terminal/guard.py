@@ -1,0 +1,125 @@
+"""Redirects other output while the app draws, and restores the terminal on every exit.
+
+Textual draws on standard error and reads standard input. CUDA and tokenizers write to descriptors 1 and 2 from C; while
+the app runs, both therefore lead to a log file.
+"""
+
+import errno
+import os
+import stat
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from platformdirs import user_log_path
+from rich.console import COLOR_SYSTEMS
+
+from decoder.errors import ConfigError, quoted, require, shortened
+from dynatui.files import to_append
+from dynatui.terminal.driver import LARGEST
+from dynatui.terminal.output import Output
+
+_STDIN, _STDOUT, _STDERR = 0, 1, 2
+_LARGEST_LOG = 2**20
+_QUIET = {
+    "HF_HUB_DISABLE_PROGRESS_BARS": "1",
+    "TRANSFORMERS_VERBOSITY": "error",
+    "TOKENIZERS_PARALLELISM": "false",
+}
+
+
+def silence_libraries() -> None:
+    """Turns off progress bars and warnings of libraries; variables that the user has set stand."""
+    for name, value in _QUIET.items():
+        os.environ.setdefault(name, value)
+
+
+def check_variables() -> None:
+    """Checks the variables that Textual reads and would fail on.
+
+    Raises:
+        ConfigError: One of them is set to what cannot be; the line says to what it can.
+    """
+    colors = os.environ.get("TEXTUAL_COLOR_SYSTEM")
+    require(
+        colors in (None, "auto", *COLOR_SYSTEMS),
+        f"TEXTUAL_COLOR_SYSTEM is {quoted(colors)}; unset it, or give one of auto, {', '.join(COLOR_SYSTEMS)}",
+    )
+    for name, most in zip(("COLUMNS", "LINES"), LARGEST, strict=True):
+        given = os.environ.get(name, "")
+        too_large = given.isdecimal() and (len(given) > len(str(most)) or int(given) > most)
+        require(not too_large, f"{name} is {shortened(given)}; unset it, or give at most {most}")
+    log = os.environ.get("TEXTUAL_LOG")
+    try:
+        if log:
+            to_append(Path(log)).close()
+    except OSError as error:
+        raise ConfigError(f"cannot write {shortened(log)}: {error.strerror}; unset TEXTUAL_LOG") from None
+
+
+def log_path(named: Path | None = None) -> Path:
+    """The log file: one that the user names, or our own, which does not grow without bound.
+
+    Raises:
+        ConfigError: The named file cannot be written; without one of our own there is just no log.
+    """
+    if named is not None:
+        try:
+            _open_log(named)
+        except OSError as error:
+            raise ConfigError(f"cannot write the log {shortened(named)}: {error.strerror}; name another file") from None
+        return named
+    try:
+        path = user_log_path("dynatui", ensure_exists=True) / "dynatui.log"
+        if _open_log(path) > _LARGEST_LOG:
+            os.truncate(path, 0)
+    except OSError:
+        return Path(os.devnull)
+    return path
+
+
+@contextmanager
+def screen_only(log: Path) -> Iterator[Output]:
+    """Leaves the terminal to the app: other output goes to the log, and standard input is the keyboard."""
+    saved = {number: os.dup(number) for number in (_STDIN, _STDOUT, _STDERR)}
+    names = sys.__stdout__, sys.__stderr__
+    output = Output(_STDERR if os.isatty(_STDERR) else _STDOUT)
+    noise = os.open(log, os.O_WRONLY | os.O_APPEND)
+    try:
+        # Textual asks the first name for the size of the terminal, and draws where the second leads.
+        sys.__stdout__ = sys.__stderr__ = output  # type: ignore[misc,assignment]
+        os.dup2(noise, _STDOUT)
+        os.dup2(noise, _STDERR)
+        if not os.isatty(_STDIN):
+            _read_keyboard()
+        yield output
+    finally:
+        for number, copy in saved.items():
+            os.dup2(copy, number)
+            os.close(copy)
+        os.close(noise)
+        sys.__stdout__, sys.__stderr__ = names  # type: ignore[misc]
+        output.close()
+
+
+def _open_log(path: Path) -> int:
+    """Makes the file if need be, for its owner only; its size in bytes. A pipe could block every logger."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
+    try:
+        found = os.fstat(descriptor)
+        if stat.S_ISFIFO(found.st_mode):
+            raise OSError(errno.EINVAL, "it is a pipe")
+        return found.st_size
+    finally:
+        os.close(descriptor)
+
+
+def _read_keyboard() -> None:
+    """Puts the terminal where standard input was: a prompt has been read from there."""
+    try:
+        keyboard = os.open("/dev/tty", os.O_RDWR)
+    except OSError:
+        raise ConfigError("standard input is no terminal and there is no other keyboard; use --headless") from None
+    os.dup2(keyboard, _STDIN)
+    os.close(keyboard)

@@ -1,0 +1,125 @@
+"""The stream to the terminal: counts bytes, and knows when the terminal is busy or gone.
+
+Textual writes to a file in a thread of its own. This one never raises, for an error there would leave the screen
+without a writer and the app waiting for ever: a terminal that is gone discards everything, and the app reads `lost`.
+"""
+
+import os
+import select
+import termios
+import time
+from contextlib import suppress
+from typing import Any
+
+_PATIENCE_S = 1.0
+"""How long a terminal that takes nothing may hold up the program's end."""
+_LOOK_UP_S = 0.1
+_ENTER, _LEAVE = "\x1b[?1049h", "\x1b[?1049l"
+_GIVE_BACK = (
+    "\x1b[?2004l\x1b[?7h\x1b[?2048l"  # pastes, line wrap, sizes
+    "\x1b[?1000l\x1b[?1003l\x1b[?1015l\x1b[?1006l\x1b[?1016l"  # the mouse
+    f"\x1b[<u\x1b[m{_LEAVE}\x1b[?25h\x1b[?1004l"  # keyboard, colours, screen, cursor, focus
+)
+"""What Textual sends when it ends, at once."""
+
+
+class Output:
+    """A file for Textual to write to; without a terminal everything is discarded."""
+
+    def __init__(self, terminal: int | None = None) -> None:
+        self.sent_bytes = 0
+        self.busy = False
+        """Whether something written has not been taken yet."""
+        self._descriptor = None if terminal is None else _own(terminal)
+        self._modes = None if self._descriptor is None else _modes(self._descriptor)
+        self._entered = False
+        """Whether the terminal shows its other screen."""
+        self._lost = False
+        self._leaving_since: float | None = None
+
+    @property
+    def lost(self) -> bool:
+        """Whether the terminal is gone."""
+        if not self._lost and self._descriptor is not None:
+            try:
+                termios.tcgetattr(self._descriptor)
+            except termios.error:
+                self._lost = True
+        return self._lost
+
+    def leave(self) -> None:
+        """The program ends: a terminal that takes nothing is waited for at most one more second."""
+        self._leaving_since = time.monotonic()
+
+    def write(self, text: str) -> int:
+        """Sends a text, however long the terminal takes for it."""
+        self.busy = True
+        if text in (_ENTER, _LEAVE):
+            self._entered = text == _ENTER
+        rest = memoryview(text.encode("utf-8", "replace"))
+        while rest and not self._lost and self._descriptor is not None:
+            rest = rest[self._send(self._descriptor, rest) :]
+        self.busy = False
+        return len(text)
+
+    def restore(self) -> None:
+        """Restores the terminal, unless the app has done so; nothing can be written after that."""
+        self._lost = True
+        if self._descriptor is None or not self._entered:
+            return
+        if select.select([], [self._descriptor], [], _LOOK_UP_S)[1]:
+            with suppress(OSError):
+                os.write(self._descriptor, _GIVE_BACK.encode())
+        if self._modes is not None:
+            with suppress(termios.error):
+                termios.tcflush(self._descriptor, termios.TCIFLUSH)
+                termios.tcsetattr(self._descriptor, termios.TCSANOW, self._modes)
+
+    def flush(self) -> None:
+        """Nothing is buffered."""
+
+    def fileno(self) -> int:
+        """The terminal, of which Textual asks the size."""
+        if self._descriptor is None:
+            raise OSError("no terminal")
+        return self._descriptor
+
+    def isatty(self) -> bool:
+        """It is one, if there is any."""
+        return self._descriptor is not None
+
+    def close(self) -> None:
+        """Closes the descriptor."""
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+    def _send(self, descriptor: int, rest: memoryview) -> int:
+        if not select.select([], [descriptor], [], _LOOK_UP_S)[1]:
+            since = self._leaving_since
+            self._lost |= since is not None and time.monotonic() - since > _PATIENCE_S
+            return 0
+        try:
+            sent = os.write(descriptor, rest)
+        except BlockingIOError:
+            return 0
+        except OSError:
+            self._lost = True
+            return 0
+        self.sent_bytes += sent
+        return sent
+
+
+def _modes(terminal: int) -> list[Any] | None:
+    """Its termios modes; None where they cannot be read."""
+    try:
+        return termios.tcgetattr(terminal)
+    except termios.error:
+        return None
+
+
+def _own(terminal: int) -> int:
+    """The same terminal, opened anew so that a write never blocks; the shell's own descriptor is left as it is."""
+    with suppress(OSError):
+        return os.open(os.ttyname(terminal), os.O_WRONLY | os.O_NOCTTY | os.O_NONBLOCK | os.O_CLOEXEC)
+    return os.dup(terminal)

@@ -1,0 +1,77 @@
+"""Ends the program within a deadline, whatever it is doing, and restores the terminal.
+
+A key or a signal asks the app to leave, ahead of the messages in its queue. If the app's thread is blocked, in a write
+or in a long computation, a timer thread restores the terminal and ends the process at the deadline. Knows no app and no
+engine.
+"""
+
+import os
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+from dynatui.terminal.output import Output
+from dynatui.terminal.signals import STOP_SIGNALS, handled
+
+WITHIN_S = 2.5
+"""The deadline: a process that still runs is ended."""
+
+
+class Shutdown:
+    """Ends one app within the deadline; outside of `watched` it never ends the process."""
+
+    def __init__(self, output: Output, end: Callable[[int], object] = os._exit) -> None:
+        self._output = output
+        self._end = end
+        self._leave: Callable[[int], object] | None = None
+        self._watching = False
+        self._deadline: threading.Timer | None = None
+
+    @property
+    def begun(self) -> bool:
+        """Whether the program ends: no key counts any more."""
+        return self._deadline is not None
+
+    def ready(self, leave: Callable[[int], object]) -> None:
+        """Registers how the app is asked to leave; `leave` takes the exit code and may be called by any thread."""
+        self._leave = leave
+
+    def request(self, code: int) -> None:
+        """Asks the app to leave, once; an app that is not ready yet is ended at once."""
+        if self.begun:
+            return
+        self.begin(code)
+        if self._leave is None:
+            self._end_now(code)
+        else:
+            self._leave(code)
+
+    def begin(self, code: int) -> None:
+        """Starts the deadline, after which the process ends with this code."""
+        self._output.leave()
+        if self._deadline is None:
+            self._deadline = threading.Timer(WITHIN_S, self._end_now, (code,))
+            self._deadline.daemon = True
+            if self._watching:
+                self._deadline.start()
+
+    @contextmanager
+    def watched(self) -> Iterator[None]:
+        """Handles signals and enforces the deadline; signals that were ignored from the start stay ignored."""
+        with handled(STOP_SIGNALS, self._signalled):
+            self._watching = True
+            try:
+                yield
+            finally:
+                self._watching = False
+
+    def _signalled(self, number: int, _frame: FrameType | None) -> None:
+        if self.begun:
+            self._end_now(128 + number)
+        self.request(128 + number)
+
+    def _end_now(self, code: int) -> None:
+        if self._watching:
+            self._output.restore()
+            self._end(code)

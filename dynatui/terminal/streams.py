@@ -1,0 +1,92 @@
+"""The three standard streams: what they can host, and how they fail.
+
+Any of them can be a terminal, a pipe, a full disk or closed. Knows nothing of what is printed.
+"""
+
+import os
+import sys
+from contextlib import suppress
+from io import TextIOWrapper
+from pathlib import Path
+from typing import TextIO
+
+from decoder.errors import DecoderError
+from dynatui.clean import clean, clean_line
+
+
+class OutputError(DecoderError):
+    """Standard output cannot take the result."""
+
+
+class ReaderLeftError(Exception):
+    """Nobody reads standard output any more, as after `| head`: the quiet end of a run, not a failure."""
+
+
+def can_show_screen() -> bool:
+    """Whether a screen can be shown: drawn on standard output and error, steered from standard input.
+
+    Where standard input brought the prompt, or nothing, it becomes the terminal itself.
+    """
+    drawn_on = all(stream is not None and stream.isatty() for stream in (sys.stdout, sys.stderr))
+    if not drawn_on or sys.stdin is None or os.environ.get("TERM") == "dumb":
+        return False
+    if not sys.stdin.isatty():
+        try:
+            terminal = os.open("/dev/tty", os.O_RDWR)
+        except OSError:
+            return False
+        os.dup2(terminal, sys.stdin.fileno())
+        os.close(terminal)
+    return True
+
+
+def for_printing() -> tuple[TextIO, TextIO]:
+    """Standard output and error; a pipe gets UTF-8 whatever the locale, and what is closed takes everything."""
+    out, err = (stream or _nowhere() for stream in (sys.stdout, sys.stderr))
+    if isinstance(out, TextIOWrapper):
+        out.reconfigure(encoding=out.encoding if out.isatty() else "utf-8", errors="replace")
+    return out, err
+
+
+def show(text: str, out: TextIO) -> None:
+    """Writes to standard output: what a pipe gets is faithful, what a terminal gets is clean.
+
+    Raises:
+        ReaderLeftError: Nobody reads on.
+        OutputError: It takes no more, as a full disk does.
+    """
+    try:
+        out.write(clean(text) if out.isatty() else text)
+        out.flush()
+    except BrokenPipeError:
+        raise ReaderLeftError from None
+    except OSError as error:
+        raise OutputError(
+            f"cannot write to standard output: {error.strerror}; send it to a place with free space"
+        ) from None
+
+
+def discard_output() -> None:
+    """Sends what a broken standard output still holds to nowhere, or Python would complain about it at the end."""
+    with suppress(OSError, ValueError, AttributeError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def discard_errors() -> None:
+    """The same for standard error, where it takes nothing: that is no reason for another exit code."""
+    if sys.stderr is not None:
+        try:
+            sys.stderr.flush()
+        except OSError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
+
+
+def say(line: str) -> None:
+    """One line of the program's own on standard error."""
+    if sys.stderr is not None:
+        with suppress(OSError):
+            sys.stderr.write(f"dynatui: {clean_line(line)}\n")
+
+
+def _nowhere() -> TextIO:
+    return Path(os.devnull).open("w", encoding="utf-8")

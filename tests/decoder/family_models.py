@@ -1,0 +1,78 @@
+"""Tiny models of the families that run without modules, one for each thing in which they differ."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from transformers import MistralConfig, Qwen2Config
+
+from decoder.forward.families import registry
+from decoder.forward.families.model import LeanModel
+from decoder.forward.families.modules import source_of
+from decoder.forward.families.weights import Arithmetic
+from tests import tiny
+
+LLAMA_SHAPE = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 48}
+SCALED = {"rope_type": "linear", "factor": 2.0, "rope_theta": 10000.0}
+LLAMA3 = {
+    "rope_type": "llama3",
+    "rope_theta": 10000.0,
+    "factor": 8.0,
+    "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 64,
+}
+
+
+def _rotated(share: float) -> dict[str, Any]:
+    return {"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": share}
+
+
+def like_llama(kind: Any, **changes: Any) -> Any:
+    """The configuration of a family whose layers are Llama's."""
+    shape = {**LLAMA_SHAPE, "num_key_value_heads": 2, "vocab_size": 96, "max_position_embeddings": 192}
+    return kind(**shape | changes)
+
+
+def _neox(**own: Any) -> Callable[..., Any]:
+    return lambda **changes: tiny.FAMILIES["neox"](**own | changes)
+
+
+def _llama(**own: Any) -> Callable[..., Any]:
+    return lambda **changes: tiny.FAMILIES["llama"](**own | changes)
+
+
+MODELS: dict[str, Callable[..., Any]] = {
+    "neox": _neox(),
+    "neox, one after the other": _neox(use_parallel_residual=False),
+    "neox without biases, tied": _neox(attention_bias=False, tie_word_embeddings=True),
+    "neox, all rotated": _neox(rope_parameters=_rotated(1.0), hidden_act="gelu_new"),
+    "neox, odd heads": _neox(hidden_size=60, num_attention_heads=3, rope_parameters=_rotated(0.2)),
+    "llama": _llama(),
+    "llama, one head for all": _llama(num_key_value_heads=1),
+    "llama without groups, tied": _llama(num_key_value_heads=4, tie_word_embeddings=True),
+    "llama with biases and wide heads": _llama(attention_bias=True, mlp_bias=True, head_dim=12),
+    "llama, positions scaled": _llama(rope_parameters=SCALED),
+    "llama 3": _llama(rope_parameters=LLAMA3),
+    "mistral": lambda **changes: like_llama(MistralConfig, **{"sliding_window": None} | changes),
+    "qwen2": lambda **changes: like_llama(Qwen2Config, **{"use_sliding_window": False} | changes),
+}
+"""What is peculiar to a configuration to its maker."""
+
+
+def made(name: str, dtype: torch.dtype = torch.float32) -> Any:
+    """A tiny module whose norms and biases matter too."""
+    module = tiny.build(MODELS[name](), seed=1)
+    generator = torch.Generator().manual_seed(7)
+    with torch.no_grad():
+        for weight in module.parameters():
+            if weight.dim() == 1:
+                weight.add_(torch.randn(weight.shape, generator=generator) * 0.3)
+    return module.to(dtype)
+
+
+def lean_of(module: Any) -> LeanModel:
+    """A module of such a family as it runs on a CPU."""
+    source = source_of(module)
+    assert source is not None
+    return registry.lean(source, Arithmetic.of(module.dtype))

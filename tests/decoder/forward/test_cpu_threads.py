@@ -1,0 +1,256 @@
+"""How many threads compute: what a trial shows, within what the process may use and what its user decided."""
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from decoder import RunConfig, decode, race
+from decoder.engine import Engine
+from decoder.forward import cpu_threads
+from decoder.forward.cpu_threads import SWITCH_S, choose_threads, fewest_worth_it, quick_switches, usable_cores
+from tests.decoder.makers import Lab
+
+
+@pytest.fixture(autouse=True)
+def _threads_as_before() -> Iterator[None]:
+    before = torch.get_num_threads()
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture
+def free(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine of four cores whose user decided nothing."""
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    monkeypatch.setattr(cpu_threads, "usable_cores", lambda: 4)
+    torch.set_num_threads(4)
+
+
+@dataclass
+class Machine:
+    """Passes take as long as is said for a number of threads; no time passes otherwise."""
+
+    seconds: Callable[[int], float]
+    now: float = 0.0
+    tried: list[int] = field(default_factory=list)
+
+    def choose(self, given: int | None = None) -> int:
+        """What the trial chooses here."""
+        return choose_threads(self._run, given, clock=lambda: self.now)
+
+    def _run(self) -> None:
+        self.tried.append(torch.get_num_threads())
+        self.now += self.seconds(torch.get_num_threads())
+
+
+def slower_by_threads(threads: int) -> float:
+    return 0.001 * threads
+
+
+def faster_by_threads(threads: int) -> float:
+    return 0.008 / threads
+
+
+@pytest.mark.usefixtures("free")
+def test_threads_that_only_wait_for_each_other_are_not_used() -> None:
+    assert Machine(slower_by_threads).choose() == 1
+    assert torch.get_num_threads() == 1
+
+
+@pytest.mark.usefixtures("free")
+def test_threads_that_pay_are_used() -> None:
+    assert Machine(faster_by_threads).choose() == 4
+    assert torch.get_num_threads() == 4
+
+
+@pytest.mark.usefixtures("free")
+def test_no_more_threads_are_tried_than_torch_was_given() -> None:
+    torch.set_num_threads(2)
+    assert Machine(faster_by_threads).choose() == 2
+
+
+@pytest.mark.usefixtures("free")
+def test_no_more_threads_are_tried_than_there_are_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cpu_threads, "usable_cores", lambda: 3)
+    machine = Machine(faster_by_threads)
+    machine.choose()
+    assert set(machine.tried) == {1, 2, 3}
+
+
+@pytest.mark.usefixtures("free")
+def test_what_the_environment_says_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", "3")
+    torch.set_num_threads(3)
+    assert Machine(slower_by_threads).choose() == 3
+    assert torch.get_num_threads() == 3
+
+
+@pytest.mark.usefixtures("free")
+def test_a_trial_of_a_slow_model_is_short() -> None:
+    machine = Machine(lambda _: 0.16)
+    machine.choose()
+    # The first run of each warms up; two more fill the time that each has.
+    assert machine.tried == [1, 2, 4] * 3
+
+
+@pytest.mark.usefixtures("free")
+def test_what_a_disturbed_run_took_does_not_decide() -> None:
+    disturbed = Machine(lambda threads: 0.008 / threads + (0.1 if len(disturbed.tried) in (3, 9) else 0.0))
+    assert disturbed.choose() == 4
+    assert disturbed.tried[2] == disturbed.tried[8] == 4
+
+
+@pytest.mark.parametrize(
+    ("seconds", "fewest"),
+    [
+        ({1: 1.0}, 1),
+        ({1: 1.0, 2: 0.97}, 1),
+        ({1: 1.0, 2: 0.6, 4: 0.59}, 2),
+        ({1: 1.0, 2: 0.98, 4: 0.5}, 4),
+        ({1: 1.0, 2: 3.0, 4: 9.0}, 1),
+    ],
+)
+def test_more_threads_must_bring_enough(seconds: dict[int, float], fewest: int) -> None:
+    assert fewest_worth_it(seconds) == fewest
+
+
+@pytest.fixture
+def eight_cpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(8)), raising=False)
+
+
+def written(root: Path, **files: str) -> Path:
+    for name, text in files.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text + "\n")
+    return root
+
+
+@pytest.mark.usefixtures("eight_cpus")
+def test_two_threads_of_one_core_count_once(tmp_path: Path) -> None:
+    for cpu in range(8):
+        path = tmp_path / f"devices/system/cpu/cpu{cpu}/topology/thread_siblings_list"
+        path.parent.mkdir(parents=True)
+        path.write_text(f"{cpu % 4},{cpu % 4 + 4}\n")
+    assert usable_cores(tmp_path) == 4
+
+
+@pytest.mark.usefixtures("eight_cpus")
+@pytest.mark.parametrize(("granted", "cores"), [("max 100000", 8), ("250000 100000", 2), ("50000 100000", 1)])
+def test_a_container_s_share_of_time_is_the_limit(tmp_path: Path, granted: str, cores: int) -> None:
+    assert usable_cores(written(tmp_path, **{"fs/cgroup/cpu.max": granted})) == cores
+
+
+@pytest.mark.usefixtures("eight_cpus")
+@pytest.mark.parametrize(("granted", "cores"), [("-1", 8), ("300000", 3)])
+def test_control_groups_of_the_old_kind_are_understood(tmp_path: Path, granted: str, cores: int) -> None:
+    limits = {"fs/cgroup/cpu/cpu.cfs_quota_us": granted, "fs/cgroup/cpu/cpu.cfs_period_us": "100000"}
+    assert usable_cores(written(tmp_path, **limits)) == cores
+
+
+@pytest.mark.usefixtures("eight_cpus")
+def test_a_system_that_tells_nothing_is_taken_by_its_word(tmp_path: Path) -> None:
+    assert usable_cores(tmp_path) == 8
+
+
+@pytest.mark.usefixtures("free")
+def test_threads_that_did_not_pay_once_are_tried_again_where_they_were_given() -> None:
+    torch.set_num_threads(1)
+    assert Machine(faster_by_threads).choose(given=4) == 4
+
+
+@pytest.mark.parametrize(("now", "known"), [(1, {}), (4, {512: "costs"})])
+def test_costs_with_another_number_of_threads_are_forgotten(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch, now: int, known: dict[int, Any]
+) -> None:
+    costs: Any = {512: "costs"}
+    pair = replace(lab.loaded(lab.pair("neox"), "float64"), costs=costs)
+    torch.set_num_threads(4)
+    monkeypatch.setattr("decoder.engine.choose_threads", lambda *_: now)
+    pair.settle_threads()
+    assert pair.costs == known
+
+
+def test_as_many_threads_are_tried_as_the_pair_was_given(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[int] = []
+    monkeypatch.setattr("decoder.engine.choose_threads", lambda _, most: given.append(most))
+    replace(lab.loaded(lab.pair("neox"), "float64"), threads=7).settle_threads()
+    assert given == [7]
+
+
+def test_a_gpu_is_not_asked_for_threads(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    pair = lab.loaded(lab.pair("neox"), "float64")
+    monkeypatch.setattr(pair.pair.target, "device", torch.device("cuda"))
+    monkeypatch.setattr("decoder.engine.choose_threads", lambda *_: pytest.fail("were tried"))
+    pair.settle_threads()
+
+
+def test_an_exact_pair_keeps_its_threads(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("decoder.engine.choose_threads", lambda *_: pytest.fail("were tried"))
+    replace(lab.loaded(lab.pair("neox"), "float64"), exact=True).settle_threads()
+
+
+def test_every_text_begins_with_as_many_threads_as_are_free(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    pair, settled = lab.loaded(lab.pair("neox"), "float64"), list[Engine]()
+    monkeypatch.setattr(Engine, "settle_threads", lambda engine: settled.append(engine))
+    for _ in range(2):
+        list(decode(pair, "The tree grows", RunConfig(("ar",), 2)))
+    assert settled == [pair, pair]
+
+
+def test_after_a_sleep_threads_are_woken_before_the_round(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else the round would pay for it, and look slower than it is."""
+    told: list[str] = []
+    monkeypatch.setattr("decoder.forward.cpu_threads.rouse", lambda _: told.append("roused"))
+    monkeypatch.setattr("decoder.forward.cpu_threads.AWAKE_S", 0.0)
+    list(decode(lab.loaded(lab.pair("neox"), "float32"), "a b c", RunConfig(methods=("ar",), max_new_tokens=4)))
+    assert told == ["roused"] * 4
+
+
+def test_a_round_right_after_another_finds_threads_awake(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[str] = []
+    monkeypatch.setattr("decoder.forward.cpu_threads.rouse", lambda _: told.append("roused"))
+    monkeypatch.setattr("decoder.forward.cpu_threads.AWAKE_S", 60.0)
+    list(decode(lab.loaded(lab.pair("neox"), "float32"), "a b c", RunConfig(methods=("ar",), max_new_tokens=4)))
+    assert told == []
+
+
+def test_threads_switch_quickly_while_a_gpu_decodes_and_as_before_afterwards() -> None:
+    before = sys.getswitchinterval()
+    found: list[float] = []
+
+    def decode_in_vain() -> None:
+        with quick_switches(torch.device("cuda")):
+            found.append(sys.getswitchinterval())
+            raise RuntimeError("broken off")
+
+    with pytest.raises(RuntimeError, match="broken off"):
+        decode_in_vain()
+    assert found == pytest.approx([SWITCH_S])
+    assert sys.getswitchinterval() == before
+
+
+def test_threads_of_a_cpu_s_rounds_switch_as_ever() -> None:
+    before = sys.getswitchinterval()
+    with quick_switches(torch.device("cpu")):
+        assert sys.getswitchinterval() == before
+
+
+def test_threads_switch_quickly_from_a_run_s_first_event_to_its_last(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    before, pair = sys.getswitchinterval(), lab.loaded(lab.pair("neox"), "float32")
+    monkeypatch.setattr(race, "quick_switches", lambda _: quick_switches(torch.device("cuda")))
+    events = decode(pair, "The tree", RunConfig(("ar",), 4))
+    found = [sys.getswitchinterval() for _ in events]
+    assert found[:-1] == pytest.approx([SWITCH_S] * (len(found) - 1))
+    assert found[-1] == before
+    events = decode(pair, "The tree", RunConfig(("ar",), 4))
+    next(events)
+    events.close()  # type: ignore[attr-defined]  # a generator's
+    assert sys.getswitchinterval() == before

@@ -1,0 +1,70 @@
+"""A run of the embedded pair imports what it needs and nothing more, so that it begins soon after torch is there."""
+
+import os
+import statistics
+import subprocess
+import sys
+import time
+
+import pytest
+
+ROUND = """
+from decoder import RunConfig, decode, load_pair
+from decoder.events import Round
+events = decode(load_pair(device="cpu"), "It was", RunConfig(("dynatree",), 8))
+next(event for event in events if isinstance(event, Round))
+"""
+BAR = 1.8
+"""Most time until the first round of the embedded pair is there, over that of torch's import alone."""
+PAIRS = 7
+
+
+def imported(*command: str) -> set[str]:
+    """All modules that a run of Python imports."""
+    done = subprocess.run(
+        [sys.executable, "-X", "importtime", *command], capture_output=True, text=True, check=True, env=os.environ
+    )
+    lines = [line.rsplit("|", 1) for line in done.stderr.splitlines() if line.startswith("import time:")]
+    return {name.strip() for _, name in lines}
+
+
+def of(package: str, modules: set[str]) -> list[str]:
+    return sorted(name for name in modules if f"{name}.".startswith(f"{package}."))
+
+
+@pytest.fixture(scope="module")
+def modules() -> set[str]:
+    """What a whole run on the command line imports."""
+    arguments = "--json --device cpu --methods dynatree,ar --max-new-tokens 8 --prompt It"
+    return imported("-m", "dynatui", *arguments.split())
+
+
+def test_a_run_of_the_embedded_pair_imports_nothing_of_transformers(modules: set[str]) -> None:
+    assert of("torch", modules)
+    assert of("decoder.session", modules)
+    assert of("transformers", modules) == []
+
+
+def test_a_run_from_a_folder_imports_no_client_of_the_hub(modules: set[str]) -> None:
+    assert of("huggingface_hub", modules) == []
+
+
+def test_a_run_on_a_cpu_imports_nothing_of_torch_s_compiler(modules: set[str]) -> None:
+    assert of("torch._dynamo", modules) + of("torch._inductor", modules) == []
+
+
+def test_a_run_on_a_cpu_imports_nothing_of_the_graphs(modules: set[str]) -> None:
+    assert of("decoder.session.cuda_graph", modules) + of("decoder.forward.static", modules) == []
+
+
+def seconds(script: str) -> float:
+    start = time.perf_counter()
+    subprocess.run([sys.executable, "-c", script], check=True)
+    return time.perf_counter() - start
+
+
+@pytest.mark.wall_time
+def test_the_first_round_comes_soon_after_torch_s_import_alone_would_end() -> None:
+    """By turns, and by the median of what each round took over the import beside it: a busy machine slows both."""
+    shares = [seconds(ROUND) / seconds("import torch") for _ in range(PAIRS)]
+    assert statistics.median(shares) <= BAR, shares

@@ -1,0 +1,173 @@
+"""An export is whole or not there, private, faithful to the figures, and harmless to whatever opens it."""
+
+import csv
+import os
+import stat
+from datetime import UTC, datetime
+from io import StringIO
+from pathlib import Path
+
+import pytest
+from msgspec import json, structs
+
+from decoder.events import Event, Figures, Round, Run, Summary
+from dynatui.cli.headless import replay
+from dynatui.record.export import ROUND_COLUMNS, ExportError, export, figures_csv, figures_json, rounds_csv, text
+from dynatui.record.reader import read
+from dynatui.record.transcript import Transcript
+from tests.dynatui.scripted_runs import HOSTILE, run, story
+
+NOON = datetime(2026, 3, 1, 12, 30, 5, tzinfo=UTC)
+FILES = {"screen.svg", "figures.json", "figures.csv", "rounds.csv", "text.txt", "command.txt", "run.jsonl"}
+
+
+@pytest.fixture(autouse=True)
+def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+
+
+def exported(events: list[Event] | None = None, folder: Path | None = None) -> Path:
+    told = story() if events is None else events
+    return export(folder, events=told, svg="<svg/>", command="dynatui --d0 6", now=NOON)
+
+
+def table(content: str) -> list[dict[str, str]]:
+    return list(csv.DictReader(StringIO(content)))
+
+
+def test_everything_goes_into_a_new_folder_here_that_only_its_owner_can_open(tmp_path: Path) -> None:
+    folder = exported()
+    assert folder == tmp_path / "here" / "dynatui-20260301-123005"
+    assert {path.name for path in folder.iterdir()} == FILES
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    assert {stat.S_IMODE(path.stat().st_mode) for path in folder.iterdir()} == {0o600}
+
+
+def test_two_exports_of_one_second_do_not_meet() -> None:
+    assert [exported().name for _ in range(2)] == ["dynatui-20260301-123005", "dynatui-20260301-123005-2"]
+
+
+def test_the_picture_and_the_command_are_those_that_were_given() -> None:
+    folder = exported()
+    assert (folder / "screen.svg").read_text() == "<svg/>"
+    assert (folder / "command.txt").read_text() == "dynatui --d0 6\n"
+
+
+def test_the_run_so_far_is_a_recording() -> None:
+    assert read(exported(story()[:7]) / "run.jsonl") == story()[:7]
+
+
+def test_only_the_newest_run_is_exported() -> None:
+    second = [run(prompt="second"), *story()[1:5]]
+    assert read(exported([*story(), *second]) / "run.jsonl") == second
+
+
+def test_the_json_is_what_a_replay_prints() -> None:
+    out = StringIO()
+    replay(story(), Transcript(out, StringIO(), as_json=True))
+    assert figures_json(story()) == out.getvalue()
+    assert json.decode(figures_json(story()[:7]))["methods"]["ar"]["rounds"] == 2
+
+
+def test_the_figures_are_those_of_the_engine_and_all_of_them() -> None:
+    *before, summary = story()
+    assert isinstance(summary, Summary)
+    told = structs.replace(summary.methods["dynatree"], near_tie=True, speedup=1.5)
+    rows = table(figures_csv([*before, Summary(methods={"dynatree": told, "ar": summary.methods["ar"]})]))
+    assert [row["method"] for row in rows] == ["dynatree", "ar"]
+    assert set(rows[0]) == {"method", *Figures.__struct_fields__}
+    assert (rows[0]["near_tie"], rows[0]["speedup"], rows[0]["peak_bytes"]) == ("true", "1.5", "")
+    assert float(rows[0]["tokens_per_round"]) == told.tokens_per_round
+
+
+def test_without_a_summary_the_figures_are_those_so_far() -> None:
+    rows = table(figures_csv(story()[:-1]))
+    assert [row["rounds"] for row in rows] == ["6", "6"]
+
+
+def test_every_round_is_a_line() -> None:
+    rows = table(rounds_csv(story()))
+    assert tuple(rows[0]) == ROUND_COLUMNS
+    assert len(rows) == sum(isinstance(event, Round) for event in story())
+    first, plain = rows[2], rows[3]
+    assert (first["method"], first["round"], first["position"], first["drafted"]) == ("dynatree", "1", "3", "5")
+    assert (first["accepted"], first["committed"], first["t"], first["d0"]) == ("2", "3", "0.04", "5.2")
+    assert (plain["method"], plain["tau_h"], plain["tau_l"], plain["d0"]) == ("ar", "", "", "")
+
+
+def test_what_a_method_cannot_know_is_empty() -> None:
+    hidden = [structs.replace(e, draft_forwards=None) if isinstance(e, Round) else e for e in story()]
+    row = table(rounds_csv(hidden))[0]
+    assert (row["drafted"], row["accepted"], row["committed"]) == ("", "", "3")
+
+
+def test_the_text_is_the_prompt_and_what_the_watched_method_wrote() -> None:
+    assert text(story()) == "Once upon" + " at a time" * 6 + "\n"
+
+
+@pytest.mark.parametrize("name", ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", " =1", 'a,"b', "a\nb"])
+def test_a_name_stays_a_text_in_a_spreadsheet(name: str) -> None:
+    events = [structs.replace(e, method=name) if isinstance(e, Round) else e for e in story() if _kept(e)]
+    for content in (rounds_csv(events), figures_csv([run((name,)), *events[1:]])):
+        shown = table(content)[0]["method"]
+        assert not shown.lstrip().startswith(("=", "+", "-", "@"))
+        assert "\n" not in shown
+        assert name.strip() in shown.replace("␊", "\n").replace("    ", "\t")
+
+
+def _kept(event: Event) -> bool:
+    return isinstance(event, Run) or (isinstance(event, Round) and event.method == "ar")
+
+
+def test_nothing_that_is_opened_as_text_steers_a_terminal() -> None:
+    events = [run(("dynatree",), HOSTILE), *(e for e in story() if getattr(e, "method", "") == "dynatree")]
+    events = [structs.replace(e, text=HOSTILE) if isinstance(e, Round) else e for e in events]
+    folder = export(None, events=events, svg="<svg/>", command=f"dynatui --prompt {HOSTILE}")
+    for path in folder.iterdir():
+        steering = "\x1b\x07\r" if path.name in ("run.jsonl", "figures.json") else "\x1b\x07\x9b\u202e\r\x7f"
+        assert not set(steering) & set(path.read_text()), path.name
+
+
+def test_before_the_first_run_there_is_nothing_to_export(tmp_path: Path) -> None:
+    with pytest.raises(ExportError, match="no run to export yet"):
+        exported([])
+    assert list((tmp_path / "here").iterdir()) == []
+
+
+def test_a_folder_that_exists_stays_as_it_is(tmp_path: Path) -> None:
+    with pytest.raises(ExportError, match="exists already"):
+        exported(folder=tmp_path / "here")
+    assert list((tmp_path / "here").iterdir()) == []
+
+
+def test_a_folder_can_be_named(tmp_path: Path) -> None:
+    assert exported(folder=tmp_path / "a" / "b") == tmp_path / "a" / "b"
+
+
+def test_where_nothing_can_be_written_it_goes_beside_the_recordings(tmp_path: Path) -> None:
+    (tmp_path / "here").rmdir()
+    assert exported() == tmp_path / "state" / "dynatui" / "recordings" / "dynatui-20260301-123005"
+
+
+def test_nowhere_to_write_is_one_clear_error(tmp_path: Path) -> None:
+    (tmp_path / "here").rmdir()
+    (tmp_path / "state").touch()
+    with pytest.raises(ExportError, match=r"cannot write .*recordings") as caught:
+        exported()
+    assert "\n" not in str(caught.value)
+
+
+def test_a_full_disk_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened = os.open
+
+    def full(path: str | Path, flags: int, mode: int = 0o777, *, dir_fd: int | None = None) -> int:
+        if Path(path).name == "rounds.csv":
+            raise OSError(28, "No space left on device")
+        return opened(path, flags, mode, dir_fd=dir_fd)
+
+    monkeypatch.setattr(os, "open", full)
+    with pytest.raises(ExportError, match="No space left on device"):
+        exported()
+    assert list((tmp_path / "here").iterdir()) == []

@@ -1,0 +1,116 @@
+"""Scenes that no good run would make, for painters that must survive them."""
+
+import math
+from typing import Any
+
+from msgspec import structs
+
+from decoder.events import End, Figures, Knob, Knobs, Round
+from decoder.session.steering import Stage
+from dynatui.gpu import GpuLoad
+from dynatui.render.scene import Meters, Scene
+from dynatui.state.ab_comparison import Pin
+from dynatui.state.results import Results, noted
+from dynatui.state.run_state import Failure, Loading, Prompt, RunState
+from dynatui.state.viewpoint import Place
+from tests.dynatui.scripted_runs import HOSTILE, plain_round, run, running, state_of, story, tree_round
+
+HUGE = 1e308
+
+
+def extreme_scenes() -> dict[str, Scene]:
+    """By what is odd about each."""
+    return {
+        "empty": Scene(),
+        "loading": Scene(state_of([Loading(HOSTILE)])),
+        "running": running(),
+        "done": Scene(state_of([Prompt(1, 2), *story()])),
+        "failed": Scene(state_of([run(), Failure(HOSTILE, 3)])),
+        "ar alone": Scene(state_of([run(("ar",)), plain_round("ar", 0)])),
+        "hf alone": Scene(state_of([run(("hf",)), structs.replace(plain_round("hf", 0), draft_forwards=None)])),
+        "no knobs yet": Scene(state_of([run()])),
+        "hostile": Scene(_hostile()),
+        "wild figures": _wild(),
+        "wide characters": _wide(),
+        "all at once": _crowded(),
+    }
+
+
+def _hostile() -> RunState:
+    """A recording that claims nonsense wherever its types allow it."""
+    parameters = {"d_max": -3, "window": 0, "branching": ["x", None, -1], "tau_h": "high", "n_max": -(10**30), "k": 0.5}
+    claims = structs.replace(
+        run(),
+        methods={"dynatree": parameters, "fixed": {"depth": -5, "branching": []}, HOSTILE: {"tau": 9e5}, "ar": {}},
+        target=HOSTILE,
+        draft="",
+        prompt=HOSTILE,
+    )
+    absurd: Round = structs.replace(
+        tree_round(10**15, HOSTILE), t=HUGE, draft_s=-HUGE, logprobs=[0.0] + [HUGE] * 5, knobs=Knobs(HUGE, -HUGE, HUGE)
+    )
+    turn = Knob(method="dynatree", round=2**53, name="d0", old=-HUGE, new=HUGE, source="user")
+    turns = [
+        structs.replace(turn, name=name, source=source)
+        for name in ("tau_h", "n_max", "history", "b_min", "fixed_depth", "d0")
+        for source in ("user", "history")
+    ]
+    return state_of([Prompt(10**9, 0), claims, absurd, *turns, absurd, plain_round("ar", 0)])
+
+
+def _wild() -> Scene:
+    """A summary with figures at the edge of what a recording may claim."""
+    numbers = [1e15, -1e15, 0.0, math.inf, math.nan]
+    state = state_of([Prompt(1, 2), *story()])
+    wild = state.figures()
+    results: Results = {}
+    for place, number in enumerate(numbers):
+        whole = 10**15 if place % 2 else -(10**15)
+        wild = {method: _claiming(entry, whole, number) for method, entry in state.figures().items()}
+        results = noted(results, structs.replace(state, summary=wild, prompt=Prompt(place + 1, 2)))
+    return Scene(structs.replace(state, summary=wild), results=results, pinned=Pin.of(_hostile(), "dynatree"))
+
+
+def _claiming(entry: Figures, whole: int, number: float) -> Figures:
+    """The figures with every count and every rate replaced."""
+    claims: dict[str, Any] = {
+        key: value if isinstance(value, bool) or key == "near_tie" else whole if isinstance(value, int) else number
+        for key, value in structs.asdict(entry).items()
+    }
+    return Figures(**claims)
+
+
+def _wide() -> Scene:
+    """Names and texts of characters that take two cells."""
+    wide = "".join("世界" for _ in range(30))
+    begins = structs.replace(run((wide, "ar")), target=wide, draft=wide, prompt=wide, device=wide)
+    event = structs.replace(tree_round(0, wide), method=wide)
+    broken = End(method=wide, reason="error", error=wide * 1000)
+    return Scene(state_of([Loading(wide), Prompt(1, 1), begins, event, broken]), note=wide, broke=wide)
+
+
+def _crowded() -> Scene:
+    """Everything that a scene can hold."""
+    state = state_of([Prompt(3, 9), *story()[:-1], End(method="ar", reason="error", error=HOSTILE)])
+    state = structs.replace(state, summary=state.figures())
+    event = tree_round(7)
+    return Scene(
+        state,
+        panel="prompts",
+        mode="knobs",
+        cursor=2,
+        speed=0.0,
+        frozen=True,
+        recording=True,
+        wanted={"tau_h": HUGE, "n_max": -HUGE, "history": 0.0, "d0": 2.0},
+        slider="fixed_depth",
+        typed="0.7",
+        place=Place(round=10**12, rounds=3, seconds=HUGE, live=False),
+        meters=Meters(fps=4.0, slow_line=True, ui_share=0.029, bytes_per_s=HUGE),
+        results=noted({}, state),
+        stage=Stage("drafted", event),
+        broke="depth acceptance .12 < .30",
+        pinned=Pin.of(state, state.watched),
+        gpu=GpuLoad(load=0.87, used_bytes=12 * 10**9, total_bytes=None, power_w=HUGE, temperature_c=61),
+        note="saved to x",
+    )

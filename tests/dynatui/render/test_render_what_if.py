@@ -1,0 +1,125 @@
+"""The what-if panel: what it shows where, and that it claims no more than it knows."""
+
+from dataclasses import replace
+
+import pytest
+
+from decoder.analysis.what_if import Cell, Grid, WhatIf
+from dynatui.render.ink import in_ascii
+from dynatui.render.scene import Scene
+from dynatui.render.what_if import whatif
+from dynatui.state.run_state import RunState, apply
+from tests.dynatui.scripted_runs import lines, plain_round, run, running, text_of
+
+SURE = Cell(20, 20, 3.0, 20, 9.0)
+TAU_H = (0.5, 0.6, 0.7, 0.8, 0.9)
+TAU_L = (0.2, 0.3, 0.4, 0.5, 0.6)
+DEPTHS = (3.0, 4.0, 5.0, 6.0, 7.0)
+
+
+def _what_if(**changed: Cell) -> WhatIf:
+    """Both tables of the same sure cells, but for some: `h23` is row 2, column 3 of tau_h, `l00` a corner of tau_l."""
+
+    def cells(table: str) -> tuple[tuple[Cell, ...], ...]:
+        return tuple(tuple(changed.get(f"{table}{row}{column}", SURE) for column in range(5)) for row in range(5))
+
+    return WhatIf(
+        Grid("tau_h", TAU_H, "d0", DEPTHS, cells("h"), (2, 2)),
+        Grid("tau_l", TAU_L, "d0", DEPTHS, cells("l"), (2, 2)),
+        20,
+    )
+
+
+def _panel(found: WhatIf | None, width: int = 80, height: int = 14) -> list[str]:
+    return lines(whatif(replace(running(), whatif=found), width, height))
+
+
+def _said(found: WhatIf) -> str:
+    return " ".join(line.strip("│ ").strip() for line in _panel(found, 120, 18))
+
+
+def test_every_cell_shows_tokens_and_drafted_nodes_and_the_knobs_stand_in_brackets() -> None:
+    panel = _panel(_what_if(h00=replace(SURE, tokens=2.0, drafted=4.5), h24=replace(SURE, tokens=4.0)))
+    assert panel[1].startswith("│ τh draft sure from ↓  D0 base depth →  tokens, drafted a round")
+    assert panel[2].split() == ["│", "τh\\D0", "3", "4", "[5]", "6", "7", "│"]
+    assert panel[3].startswith("│  .50   ▁2.00 4.5     ▅3.00 9.0  ")
+    assert panel[5].startswith("│ [.70]  ▅3.00 9.0     ▅3.00 9.0    [▅3.00 9.0   ] ▅3.00 9.0     ▇4.00 9.0 ")
+
+
+def test_a_bound_has_a_plus_and_what_is_not_known_a_question_mark() -> None:
+    bound, doubtful = Cell(20, 12, 3.2, 11, 9.5), Cell(20, 4, 9.0, 4, 30.0)
+    panel = _panel(_what_if(h20=bound, h21=doubtful))
+    assert "▇3.20+ 9.5+ " in panel[5]
+    assert "?" in panel[5]
+    assert "9.00" not in " ".join(panel)
+    assert "20-100% judged" in panel[0]
+
+
+def test_the_title_says_that_it_is_an_estimate_and_from_how_much() -> None:
+    assert "estimate: the last 20 rounds under other knobs, 100% judged" in _panel(_what_if())[0]
+    assert "estimate, 100% judged" in _panel(_what_if(), 40)[0]
+
+
+def test_the_best_cell_is_told_in_words() -> None:
+    said = _said(_what_if(l04=replace(SURE, tokens=3.4, drafted=12.0)))
+    assert (
+        "τl .20 with D0 7 would have given 3.40 tokens a round, 12.0 drafted; "
+        "the knobs as they are give 3.00 tokens a round, 9.0 drafted." in said
+    )
+
+
+def test_a_gain_that_is_a_bound_is_called_so() -> None:
+    said = _said(_what_if(h33=Cell(20, 15, 3.4, 15, 12.0)))
+    assert "τh .80 with D0 6 would have given at least 3.40 tokens a round, at least 12.0 drafted;" in said
+
+
+def test_two_bounds_are_not_compared() -> None:
+    present, other = Cell(20, 15, 3.1, 15, 9.0), Cell(20, 15, 3.4, 15, 9.0)
+    assert "and which is more the record cannot tell." in _said(_what_if(h22=present, l22=present, h33=other))
+
+
+def test_the_same_for_less_is_told() -> None:
+    said = _said(_what_if(h02=replace(SURE, drafted=5.0)))
+    assert "No cell is sure to give more; τh .50 with D0 5 gives the same, 5.0 drafted: the knobs as they are" in said
+
+
+def test_where_nothing_is_better_that_is_said() -> None:
+    assert "No cell is sure to give more: the knobs as they are give 3.00 tokens a round, 9.0 drafted." in _said(
+        _what_if()
+    )
+
+
+def test_where_too_little_is_known_nothing_is_claimed() -> None:
+    doubtful = Cell(20, 2, 3.0, 2, 9.0)
+    assert "The record cannot tell yet" in _said(_what_if(h22=doubtful, l22=doubtful))
+
+
+@pytest.mark.parametrize(
+    ("size", "tables"), [((160, 14), 2), ((100, 14), 2), ((80, 24), 2), ((80, 14), 1), ((60, 4), 0)]
+)
+def test_as_many_tables_as_there_is_room_for(size: tuple[int, int], tables: int) -> None:
+    panel = "\n".join(_panel(_what_if(), *size))
+    assert ("τh\\D0" in panel) + ("τl\\D0" in panel) == tables
+    assert "No cell is" in panel
+
+
+def test_a_narrow_panel_keeps_the_columns_around_the_knobs() -> None:
+    assert _panel(_what_if(), 36)[2].split() == ["│", "τh\\D0", "4", "[5]", "6", "│"]
+
+
+def test_in_ascii_the_heat_can_still_be_told() -> None:
+    found = _what_if(h20=replace(SURE, tokens=1.0), h21=replace(SURE, tokens=2.0), h24=replace(SURE, tokens=4.0))
+    row = text_of(in_ascii(whatif(replace(running(), whatif=found), 80, 14))[5])
+    assert row.isascii()
+    assert all(figure in row for figure in ("_1.00", ".2.00", "=3.00", "#4.00"))
+
+
+def test_what_is_missing_is_explained() -> None:
+    assert "comes with the first rounds" in " ".join(_panel(None, 120))
+    plain = apply(apply(RunState(), run(("ar",))), plain_round("ar", 0))
+    assert "ar has no tree whose knobs could be turned" in " ".join(lines(whatif(Scene(state=plain), 78, 8)))
+
+
+def test_under_an_automatic_number_of_nodes_the_panel_says_what_it_takes_for_granted() -> None:
+    said = [_said(found) for found in (_what_if(), replace(_what_if(), by_costs=True))]
+    assert ["what did not pay is taken not to pay" in one for one in said] == [False, True]

@@ -1,0 +1,106 @@
+"""Random input from a seed: every key of the key map, pages opened and left, clicks, drags, odd characters, odd bytes.
+
+What leaves the program or stops it (q, ctrl+c, ctrl+z) is left out, of the command palette too: `commands_that_stay`.
+"""
+
+import random
+from collections.abc import Iterator
+from typing import Any
+
+from textual.app import SystemCommand
+from textual.screen import Screen
+
+from dynatui.keymap import KEYMAP
+from dynatui.screen.app import DynaApp
+
+SPECIAL = {
+    "left": "\x1b[D",
+    "right": "\x1b[C",
+    "up": "\x1b[A",
+    "down": "\x1b[B",
+    "shift+left": "\x1b[1;2D",
+    "shift+right": "\x1b[1;2C",
+    "home": "\x1b[H",
+    "end": "\x1b[F",
+    "escape": "\x1b[27u",
+    "enter": "\r",
+    "tab": "\t",
+    "shift+tab": "\x1b[Z",
+    "backspace": "\x7f",
+    "space": " ",
+    "ctrl+p": "\x10",
+}
+"""What a terminal sends for a key; escape as newer ones do, for the old way depends on what comes next and when."""
+_LEAVING = {"leave", "suspend_process"}
+_COMMANDS = DynaApp.get_system_commands
+KEYS = tuple(SPECIAL.get(cap, cap) for key in KEYMAP.keys if not _LEAVING & set(key.actions) for cap in key.caps)
+PAGES = ("?", "E", "y", "B", "/", "\x10")
+"""Keys that open a page over the screen."""
+_JUNK = (
+    "\x1b[I",
+    "\x1b[O",
+    "\x1b[200~pasted \x1b[31m[/x]\n\x1b[201~",
+    "\x1b[999;999R",
+    "\x1b[?1;2c",
+    "\x1b]11;rgb:0000/0000/0000\x07",
+    "\x1bOP",
+    "\x1b[15;5~",
+    "\x1b[97;5u",
+    "\x1b[57399u",
+    "\x1b[<999;1;1M",
+    "\x1b[<0;9999;9999M",
+    "\x00",
+    "\x1b[1;5C",
+    "\x0f\x0b\x1f",
+)
+_ODD = "äß世🧑\u0301\u200d\u202e\u00a0\ufffd\U000e0041ﷺ"
+LARGEST = (300, 100)
+
+
+def commands_that_stay(app: DynaApp, screen: Screen[Any]) -> Iterator[SystemCommand]:
+    """What the command palette offers, without what leaves the program or stops it."""
+    return (command for command in _COMMANDS(app, screen) if command.title not in ("quit", "suspend"))
+
+
+def random_bursts(seed: int, strokes: int) -> Iterator[str]:
+    """Bursts of input, in all at least so many strokes; a page's key is a burst of its own."""
+    chosen, done = random.Random(seed), 0
+    while done < strokes:
+        for burst in _bursts(chosen):
+            done += len(burst)
+            yield "".join(burst)
+
+
+def sizes(seed: int, count: int) -> Iterator[tuple[int, int]]:
+    """Sizes of a terminal, small ones as often as large ones."""
+    chosen = random.Random(seed)
+    for _ in range(count):
+        width, height = LARGEST
+        yield max(1, int(width ** chosen.random())), max(1, int(height ** chosen.random()))
+
+
+def _bursts(chosen: random.Random) -> Iterator[list[str]]:
+    kind = chosen.random()
+    if kind < 0.05:
+        yield [chosen.choice(PAGES)]
+        yield [*(chosen.choice((*KEYS, *_ODD, *_JUNK)) for _ in range(chosen.randrange(8))), SPECIAL["escape"]]
+    elif kind < 0.8:
+        yield [chosen.choice(KEYS)]
+    elif kind < 0.9:
+        yield list(_pointer(chosen))
+    else:
+        yield [chosen.choice(_JUNK if kind < 0.95 else _ODD)]
+
+
+def _pointer(chosen: random.Random) -> Iterator[str]:
+    """A click, a drag or a turn of the wheel somewhere."""
+    width, height = LARGEST
+    x, y = chosen.randint(1, width // 2), chosen.randint(1, height // 2)
+    if chosen.random() < 0.3:
+        yield f"\x1b[<{chosen.choice((64, 65))};{x};{y}M"
+        return
+    yield f"\x1b[<0;{x};{y}M"
+    for _ in range(chosen.randrange(3)):
+        x, y = max(1, x + chosen.randint(-9, 9)), max(1, y + chosen.randint(-2, 2))
+        yield f"\x1b[<32;{x};{y}M"
+    yield f"\x1b[<0;{x};{y}m"

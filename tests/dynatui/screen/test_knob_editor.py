@@ -1,0 +1,302 @@
+"""Turning knobs: what reaches the engine, what is pending, undo, presets and defaults."""
+
+import os
+import random
+import shlex
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec import structs
+
+from decoder.config import PRESETS, DynaTree, RulesName, RunConfig
+from decoder.events import Knob
+from decoder.knobs import KnobName
+from decoder.session.knob_state import Controller
+from decoder.session.steering import Turn
+from dynatui.cli import headless
+from dynatui.cli import main as cli
+from dynatui.knobs import sliders_of
+from dynatui.prompts import load
+from dynatui.record.command_line import command_line
+from dynatui.screen.knob_editor import KnobEditor, Step
+from dynatui.session import Session
+from dynatui.state.run_state import RunState
+from tests.dynatui.scripted_runs import run, state_of, tree_round
+
+PAPER = RunConfig(dynatree=PRESETS["paper"])
+
+
+@dataclass
+class Engine:
+    """Remembers what was turned, as an engine's controls do."""
+
+    config: RunConfig = PAPER
+    turns: list[tuple[KnobName, float]] = field(default_factory=list)
+    sets: set[RulesName] = field(default_factory=set)
+    """Parameter sets that were turned."""
+
+    def turn(self, name: KnobName, value: float, of: RulesName) -> None:
+        self.turns.append((name, value))
+        self.sets.add(of)
+        self.config = self.config.turned(name, value, of)
+
+
+@pytest.fixture
+def engine() -> Engine:
+    return Engine()
+
+
+@pytest.fixture
+def editor(engine: Engine) -> KnobEditor:
+    return KnobEditor(engine)
+
+
+def at(d0: float = 5.0, tau_h: float = 0.9) -> RunState:
+    """In force, after history."""
+    return state_of([run(), tree_round(0, d0=d0, tau_h=tau_h)])
+
+
+def test_a_knob_is_turned_from_where_history_has_moved_it(editor: KnobEditor, engine: Engine) -> None:
+    editor.move("d0", 1, at(d0=6.4))
+    assert engine.turns == [("d0", 7.0)]
+
+
+def test_presses_add_up_before_the_first_is_in_force(editor: KnobEditor, engine: Engine) -> None:
+    editor.move("tau_h", -0.05, at())
+    editor.move("tau_h", -0.05, at())
+    assert [value for _, value in engine.turns] == pytest.approx([0.85, 0.8])
+    assert editor.wanted(at())["tau_h"] == pytest.approx(0.8)
+
+
+@pytest.mark.parametrize("preset", ["paper", "tuned"])
+def test_a_key_between_two_turns_that_come_into_force_is_not_lost(preset: str) -> None:
+    engine = Engine(RunConfig(dynatree=PRESETS[preset]))
+    editor = KnobEditor(engine)
+    editor.move("tau_h", -0.05, at())
+    editor.move("tau_h", -0.05, at())
+    editor.take(Knob(method="dynatree", round=1, name="tau_h", old=0.9, new=0.85, source="user"))
+    assert editor.wanted(at(tau_h=0.85)) == {"tau_h": 0.8}
+    editor.move("tau_h", -0.05, at(tau_h=0.85))
+    assert [value for _, value in engine.turns] == [0.85, 0.8, 0.75]
+
+
+def test_a_turn_is_pending_until_one_method_has_applied_all_of_them(editor: KnobEditor) -> None:
+    editor.move("tau_h", -0.05, at())
+    editor.move("tau_h", -0.05, at())
+    for method in ("dynatree", "alg1"):
+        editor.take(Knob(method=method, round=1, name="tau_h", old=0.9, new=0.85, source="user"))
+    assert editor.wanted(at(tau_h=0.85)) == {"tau_h": 0.8}
+
+
+def test_steps_add_up_to_the_value_that_people_write(editor: KnobEditor, engine: Engine) -> None:
+    for _ in range(8):
+        editor.move("tau_h", -0.05, at())
+    for _ in range(9):
+        editor.move("tau_h", 0.05, at())
+    assert engine.config.of(DynaTree).tau_h == 0.95
+
+
+def test_what_is_in_force_is_no_longer_wanted(editor: KnobEditor) -> None:
+    editor.move("tau_h", -0.05, at())
+    editor.take(Knob(method="dynatree", round=1, name="tau_h", old=0.9, new=0.85, source="user"))
+    assert editor.wanted(at()) == {}
+
+
+def test_undo_goes_back_turn_by_turn(editor: KnobEditor, engine: Engine) -> None:
+    editor.set({"tau_l": 0.3}, at())
+    editor.set({"n_max": 64}, at())
+    assert editor.undo(at()) == Step("dynatree", (("n_max", 256.0),))
+    assert editor.undo(at()) == Step("dynatree", (("tau_l", 0.4),))
+    assert editor.undo(at()) is None
+    assert engine.turns[-2:] == [("n_max", 256.0), ("tau_l", 0.4)]
+
+
+def test_a_turn_against_the_stop_is_none_and_leaves_nothing_to_undo(editor: KnobEditor, engine: Engine) -> None:
+    editor.set({"d0": 99}, at(d0=7.0))
+    assert engine.turns == []
+    assert editor.undo(at()) is None
+
+
+def test_the_defaults_are_what_the_program_was_started_with() -> None:
+    engine = Engine(RunConfig(dynatree=replace(PAPER.of(DynaTree), tau_h=0.7, tau_l=0.2)))
+    editor = KnobEditor(engine)
+    state = at(tau_h=0.7)
+    editor.set({"tau_h": 0.95}, state)
+    editor.set({"tau_l": 0.9}, state)
+    editor.set({"d0": 3}, state)
+    editor.defaults(state)
+    rules = engine.config.of(DynaTree)
+    assert (rules.tau_h, rules.tau_l, rules.d0) == (0.7, 0.2, 5.0)
+
+
+def test_a_preset_brings_every_knob_of_dynatree(editor: KnobEditor, engine: Engine) -> None:
+    editor.set({"tau_h": 0.5}, at())
+    editor.set({"d_max": 12}, at())
+    assert [editor.next_preset(at()) for _ in range(2)] == ["tuned", "paper"]
+    assert engine.config.of(DynaTree) == PRESETS["paper"]
+
+
+def test_the_next_preset_is_not_the_one_that_is_in_force() -> None:
+    editor = KnobEditor(Engine(RunConfig()))
+    assert editor.next_preset(at()) == "paper"
+
+
+def test_a_preset_is_undone_at_once(editor: KnobEditor, engine: Engine) -> None:
+    editor.set({"tau_h": 0.5}, at())
+    before = engine.config
+    editor.next_preset(at())
+    assert engine.config.of(DynaTree) == PRESETS["tuned"]
+    editor.undo(at())
+    assert engine.config == before
+
+
+def test_so_are_the_defaults(editor: KnobEditor, engine: Engine) -> None:
+    editor.set({"tau_h": 0.5}, at())
+    editor.set({"n_max": 9}, at())
+    before = engine.config
+    assert editor.defaults(at())
+    editor.undo(at())
+    assert engine.config == before
+
+
+def watching(method: str) -> RunState:
+    methods = ("dynatree", "auto", "ar", "linear", "fixed", "alg1")
+    return structs.replace(state_of([run(methods), tree_round(0)]), chosen=method)
+
+
+@pytest.mark.parametrize(
+    ("method", "name", "of"),
+    [
+        ("dynatree", "d0", "dynatree"),
+        ("alg1", "d0", "dynatree"),
+        ("auto", "d0", "auto"),
+        ("linear", "k", "linear"),
+        ("fixed", "n_max", "fixed"),
+    ],
+)
+def test_only_the_watched_method_is_turned(
+    editor: KnobEditor, engine: Engine, method: str, name: KnobName, of: RulesName
+) -> None:
+    editor.set({name: 3}, watching(method))
+    assert engine.sets == {of}
+    assert editor.wanted(watching(method)) == {name: 3}
+    others = {"dynatree": "auto", "alg1": "auto"}.get(method, "dynatree")
+    assert editor.wanted(watching(others)) == {}
+
+
+def test_where_the_watched_method_has_no_knobs_nothing_is_turned(editor: KnobEditor, engine: Engine) -> None:
+    editor.move("d0", 1, watching("ar"))
+    assert not editor.set({"d0": 3}, watching("ar"))
+    assert not editor.defaults(watching("ar"))
+    assert engine.turns == []
+
+
+@pytest.mark.parametrize("method", ["auto", "linear", "fixed", "ar"])
+def test_presets_are_of_dynatree(editor: KnobEditor, engine: Engine, method: str) -> None:
+    assert editor.next_preset(watching(method)) is None
+    assert engine.config == PAPER
+
+
+def test_undo_goes_back_in_the_method_that_was_turned(editor: KnobEditor, engine: Engine) -> None:
+    editor.set({"d0": 3}, watching("auto"))
+    assert editor.undo(watching("linear")) == Step("auto", (("d0", 8.0),))
+    assert engine.config == PAPER
+
+
+def test_before_the_models_are_loaded_the_first_method_is_turned(editor: KnobEditor, engine: Engine) -> None:
+    editor.move("d0", -1, RunState())
+    assert engine.config.of(DynaTree).d0 == 4
+    assert editor.wanted(RunState()) == {"d0": 4}
+
+
+def test_history_that_is_switched_off_leaves_its_knobs_where_they_are(editor: KnobEditor, engine: Engine) -> None:
+    """The round in progress may still move them, and the next prompt begins with them."""
+    editor.history(at(d0=6.4, tau_h=0.8))
+    rules = engine.config.of(DynaTree)
+    assert (rules.history, rules.d0, rules.tau_h) == (False, 6.4, 0.8)
+    assert engine.turns == [("history", 0.0), ("d0", 6.4), ("tau_h", 0.8)]
+
+
+def test_history_that_is_switched_on_again_begins_there(editor: KnobEditor, engine: Engine) -> None:
+    editor.history(at(d0=6.4))
+    editor.history(at(d0=6.4))
+    assert (engine.config.of(DynaTree).history, engine.config.of(DynaTree).d0) == (True, 6.4)
+
+
+def test_a_knob_is_held_where_the_hand_had_put_it(editor: KnobEditor, engine: Engine) -> None:
+    editor.hold("d0", 2.0, at(d0=3.7, tau_h=0.85))
+    rules = engine.config.of(DynaTree)
+    assert (rules.history, rules.d0, rules.tau_h) == (False, 2.0, 0.85)
+    editor.undo(at(d0=2.0, tau_h=0.85))
+    assert engine.config.of(DynaTree).history
+
+
+KEYS = st.sampled_from(["rounds", "h", "[", "]", "{", "}", "-", "=", "s", "0", "u", "H", "rounds", "h"])
+
+
+def press(editor: KnobEditor, key: str, state: RunState) -> None:
+    actions: dict[str, Callable[[], object]] = {
+        "h": lambda: editor.history(state),
+        "s": lambda: editor.next_preset(state),
+        "0": lambda: editor.defaults(state),
+        "u": lambda: editor.undo(state),
+        "H": lambda: editor.hold("d0", 2.0, state),
+    }
+    for slider in sliders_of("dynatree"):
+        step = slider.step
+        down, up = slider.keys[0], slider.keys[1]
+        actions[down] = partial(editor.move, slider.name, -step, state)
+        actions[up] = partial(editor.move, slider.name, step, state)
+    actions[key]()
+
+
+def decode(decoding: Controller, editor: KnobEditor, engine: Engine, luck: random.Random) -> None:
+    """As many rounds as history looks back at."""
+    for turned in decoding.apply(tuple(Turn(name, value) for name, value in engine.turns)):
+        editor.take(Knob(method="dynatree", round=1, name=turned.name, old=0, new=0, source="user"))
+    for _ in range(12):
+        decoding.learn(luck.random())
+
+
+@settings(max_examples=150, deadline=None, derandomize=True, database=None)
+@given(preset=st.sampled_from(list(PRESETS.values())), keys=st.lists(KEYS, min_size=3, max_size=25), luck=st.randoms())
+def test_whatever_keys_are_pressed_the_command_line_says_what_the_user_set(
+    preset: DynaTree, keys: list[str], luck: random.Random
+) -> None:
+    """With history off, that is what is in force."""
+    engine = Engine(RunConfig(dynatree=preset))
+    editor = KnobEditor(engine)
+    decoding = Controller(preset)
+    for key in keys:
+        knobs = decoding.adaptive
+        assert knobs is not None
+        state = state_of([run(), structs.replace(tree_round(0), knobs=knobs)])
+        if key == "rounds":
+            decode(decoding, editor, engine, luck)
+        else:
+            press(editor, key, state)
+    decoding.apply(tuple(Turn(name, value) for name, value in engine.turns))
+    if not engine.config.of(DynaTree).history:
+        assert decoding.rules == engine.config.of(DynaTree)
+    line = command_line(Session(load.embedded(), config=engine.config))
+    assert parsed(line) == engine.config
+
+
+def parsed(line: str) -> RunConfig:
+    """What the program's own options make of a line."""
+    sessions: list[Session] = []
+
+    def note(session: Session, *_: Any) -> int:
+        sessions.append(session)
+        return 0
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(headless, "run", note)
+        patch.setenv("DYNATUI_CONFIG", os.devnull)
+        assert cli.main([*shlex.split(line)[1:], "--headless"]) == 0
+    return sessions[0].config

@@ -1,0 +1,234 @@
+"""What the screen's tests are made of: a run with knobs and a real tree, and a source that remembers its commands."""
+
+import math
+from collections.abc import Iterable
+from dataclasses import asdict
+from pathlib import Path
+
+from decoder.analysis.metrics import fold
+from decoder.config import DynaTree, RulesName, RunConfig
+from decoder.events import End, Event, Knob, Knobs, Round, Run, Start, Summary
+from decoder.knobs import KnobName
+from decoder.session.steering import Stage
+from dynatui.render.ink import Row
+from dynatui.render.scene import Scene
+from dynatui.session import Models, Session
+from dynatui.sources.breakpoints import Conditions
+from dynatui.state.run_state import Prompt, Record, RunState, apply
+
+HOSTILE = "\x1b]52;c;UFdORUQ=\x07\x1b[2J\x9b31m[bold]x[/bold]\u202e\r\x7f"
+"""Would write to the clipboard, clear the screen, colour, turn text around."""
+
+
+def run(methods: Iterable[str] = ("dynatree", "ar"), prompt: str = "Once upon") -> Run:
+    """A run begins."""
+    parameters = {**asdict(DynaTree(window=3)), "branching": [1, 2, 3]}
+    return Run(
+        version="0.1.0",
+        started_at="2026-01-01T00:00:00Z",
+        target="books-16m",
+        draft="books-1m",
+        device="cpu",
+        dtype="bfloat16",
+        seed=0,
+        prompt=prompt,
+        prompt_tokens=[1, 2],
+        max_new_tokens=64,
+        methods={name: dict(parameters) if name == "dynatree" else {} for name in methods},
+    )
+
+
+def runs_of(events: Iterable[Event]) -> list[list[Event]]:
+    """The runs that follow one another, as `dynatui.record.reader` finds them in a file."""
+    found: list[list[Event]] = []
+    for event in events:
+        if isinstance(event, Run):
+            found.append([])
+        found[-1].append(event)
+    return found
+
+
+def rounds_shown(records: Iterable[Record], method: str = "dynatree") -> int:
+    """Rounds of a method in the newest run of a source's records."""
+    count = 0
+    for record in records:
+        if isinstance(record, Run):
+            count = 0
+        elif isinstance(record, Round) and record.method == method:
+            count += 1
+    return count
+
+
+def tree_round(number: int, text: str = " a time", d0: float = 5.0, tau_h: float = 0.9) -> Round:
+    """A tree of five drafted nodes, the path 1-3 accepted, and one token of the target's."""
+    return Round(
+        method="dynatree",
+        round=number,
+        position=3 * number,
+        t=0.02 * (number + 1),
+        wall_s=0.1 * (number + 1),
+        draft_s=0.004,
+        verify_s=0.012,
+        commit_s=0.001,
+        target_forwards=1,
+        draft_forwards=2,
+        knobs=Knobs(tau_h=tau_h, tau_l=0.4, d0=d0),
+        tokens=[2, 11, 12, 13, 14, 15],
+        parents=[-1, 0, 0, 1, 1, 3],
+        logprobs=[0.0, math.log(0.6), math.log(0.3), math.log(0.5), math.log(0.25), math.log(0.1)],
+        pieces=[" upon", " a", " the", "t", " while", "\n"],
+        accepted=[1, 3],
+        committed=[11, 13, 100 + number],
+        text=" at" + text,
+    )
+
+
+def plain_round(method: str, number: int, text: str = " at") -> Round:
+    """One token without a tree."""
+    return Round(
+        method=method,
+        round=number,
+        position=number,
+        t=0.02 * (number + 1),
+        wall_s=0.1 * (number + 1),
+        draft_s=0.0,
+        verify_s=0.012,
+        commit_s=0.001,
+        target_forwards=1,
+        draft_forwards=0,
+        tokens=[2],
+        parents=[-1],
+        logprobs=[0.0],
+        pieces=[" upon"],
+        accepted=[],
+        committed=[(11, 13)[number] if number < 2 else 100],
+        text=text,
+    )
+
+
+def story(rounds: int = 6) -> list[Event]:
+    """A whole run: dynatree and ar, one knob turned by the user."""
+    events: list[Event] = [run(), Start(method="dynatree", prefill_s=0.01), Start(method="ar", prefill_s=0.01)]
+    for number in range(rounds):
+        if number == 3:
+            events.append(Knob(method="dynatree", round=3, name="tau_h", old=0.9, new=0.8, source="user"))
+        events.append(tree_round(number, tau_h=0.9 if number < 3 else 0.8, d0=5.0 + 0.2 * number))
+        events.append(plain_round("ar", number))
+    events += [End(method="dynatree", reason="length"), End(method="ar", reason="eos")]
+    return [*events, Summary(methods=fold(events).figures())]
+
+
+def state_of(records: Iterable[Record]) -> RunState:
+    """The state after all records."""
+    state = RunState()
+    for record in records:
+        state = apply(state, record)
+    return state
+
+
+def running() -> Scene:
+    """The scene in the middle of the story."""
+    return Scene(state_of([Prompt(1, 2), *story()[:-3]]))
+
+
+def text_of(row: Row) -> str:
+    """The row without its inks."""
+    return "".join(text for text, _ in row)
+
+
+def lines(rows: Iterable[Row]) -> list[str]:
+    """The rows as text."""
+    return [text_of(row) for row in rows]
+
+
+class ScriptedControls:
+    """An engine's controls that remember what they were told."""
+
+    def __init__(self) -> None:
+        self.session = Session(("Once upon", "Another"), Models("big", "small"), RunConfig(dynatree=DynaTree()))
+        self.config = self.session.config
+        self.conditions = Conditions()
+        self.prompt = "Once upon"
+        self.stage: Stage | None = None
+        self.broke = ""
+        self.turns: list[tuple[KnobName, float]] = []
+        self.watched = ""
+        self.stages = 0
+        self.edited: list[str] = []
+        self.file: Path | None = None
+
+    def turn(self, name: KnobName, value: float, of: RulesName) -> None:
+        """Remembers the turn."""
+        self.turns.append((name, round(value, 6)))
+        self.config = self.config.turned(name, value, of)
+
+    def watch(self, method: str) -> None:
+        """Remembers the method."""
+        self.watched = method
+
+    def step(self) -> None:
+        """Counts."""
+        self.stages += 1
+
+    def break_on(self, conditions: Conditions) -> None:
+        """Takes them as they are."""
+        self.conditions = conditions
+
+    def edit(self, prompt: str) -> None:
+        """Remembers the prompt."""
+        self.edited.append(prompt)
+
+    def record(self, path: Path | None) -> None:
+        """Remembers the file."""
+        self.file = path
+
+
+class ScriptedSource:
+    """Gives what a test puts into `records`, and remembers what it was told."""
+
+    def __init__(self, records: Iterable[Record] = (), *, steerable: bool = True) -> None:
+        self.records: list[Record] = list(records)
+        self.steering = ScriptedControls()
+        self.controls = self.steering if steerable else None
+        self.playback = None
+        self.paused = False
+        self.speed = 1.0
+        self.steps: list[int] = []
+        self.stopped = False
+
+    @property
+    def turns(self) -> list[tuple[KnobName, float]]:
+        """What was turned."""
+        return self.steering.turns
+
+    @property
+    def recorded(self) -> Path | None:
+        """The file, if any."""
+        return self.steering.file
+
+    def start(self) -> None:
+        """Nothing to start."""
+
+    def advance(self, now: float) -> None:
+        """Nothing is ever due."""
+
+    def set_speed(self, speed: float) -> None:
+        """Takes the speed as it is."""
+        self.speed = speed
+
+    def set_paused(self, *, paused: bool) -> None:
+        """Takes the word for it."""
+        self.paused = paused
+
+    def go(self, step: int) -> None:
+        """Remembers the step."""
+        self.steps.append(step)
+
+    def stop(self) -> None:
+        """Remembers that it was stopped."""
+        self.stopped = True
+
+    def close(self, timeout_s: float) -> bool:
+        """Has always ended."""
+        del timeout_s
+        return True

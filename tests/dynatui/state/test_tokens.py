@@ -1,0 +1,94 @@
+"""A round's text, token by token."""
+
+import math
+
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec import structs
+
+from decoder.events import Round
+from dynatui.state.tokens import Token, entry_of, tokens_of
+from tests.dynatui.scripted_runs import HOSTILE, plain_round, tree_round
+
+
+def told(text: str, *pieces: str, committed: int = 3) -> Round:
+    """The usual tree, its accepted path 1-3 with these pieces."""
+    first, second = (*pieces, "", "")[:2]
+    shown = ["", first, "", second, "", ""]
+    return structs.replace(tree_round(4), text=text, pieces=shown, committed=list(range(committed)))
+
+
+def texts(event: Round) -> list[str]:
+    """What the tokens say."""
+    return [token.text for token in tokens_of(event, 0.03)]
+
+
+def test_accepted_tokens_know_their_node_depth_and_probability() -> None:
+    first, second, last = tokens_of(told(" a time.", " a", " time"), 0.03)
+    assert (first.text, first.origin, first.node, first.depth) == (" a", "accepted", 1, 1)
+    assert (second.text, second.origin, second.node, second.depth) == (" time", "accepted", 3, 2)
+    assert math.isclose(first.probability or 0, 0.6)
+    assert math.isclose(second.probability or 0, 0.5)
+    assert last == Token(".", "bonus", 4, 3, None, None, 0.01)
+
+
+def test_the_tokens_of_a_round_share_its_time() -> None:
+    assert [token.spent_s for token in tokens_of(told(" a"), 0.06)] == [0.02] * 3
+
+
+def test_a_character_in_two_halves_belongs_to_the_last_token() -> None:
+    assert texts(told("世!", "\ufffd", "\ufffd")) == ["", "", "世!"]
+
+
+def test_a_piece_that_the_text_does_not_follow_leaves_the_rest_to_the_last_token() -> None:
+    assert texts(told(" then", " there", "x")) == [" the", "", "n"]
+
+
+def test_a_round_that_was_cut_has_no_token_of_the_targets() -> None:
+    event = told(" a time", " a", " time", committed=2)
+    assert [token.origin for token in tokens_of(event, 0.03)] == ["accepted", "accepted"]
+    assert texts(event) == [" a", " time"]
+
+
+def test_a_round_that_was_cut_within_its_path_keeps_the_tokens_before_the_cut() -> None:
+    event = told(" a", " a", " time", committed=1)
+    assert [(token.text, token.node) for token in tokens_of(event, 0.03)] == [(" a", 1)]
+
+
+def test_a_round_without_a_draft_is_the_targets_own() -> None:
+    assert [(token.text, token.origin, token.depth) for token in tokens_of(plain_round("ar", 3), 0.02)] == [
+        (" at", "bonus", 1)
+    ]
+
+
+def test_a_method_that_does_not_show_its_draft_gives_one_token_a_burst() -> None:
+    burst = structs.replace(plain_round("hf", 3), draft_forwards=None, committed=[1, 2, 3, 4], text=" four at once")
+    assert tokens_of(burst, 0.04) == (Token(" four at once", "plain", 3, 1, spent_s=0.01),)
+
+
+def test_nothing_that_could_steer_a_terminal_is_left() -> None:
+    assert not any("\x1b" in text or "\x07" in text for text in texts(told(HOSTILE, HOSTILE[:7], HOSTILE[7:9])))
+
+
+PIECES = st.text(alphabet="ab \n世", max_size=4)
+
+
+@given(PIECES, st.lists(PIECES, max_size=2), st.integers(0, 4))
+def test_the_tokens_always_add_up_to_the_text(text: str, pieces: list[str], committed: int) -> None:
+    found = tokens_of(told(text, *pieces, committed=committed), 0.03)
+    assert "".join(token.text for token in found) == text
+    assert len(found) == max(1, committed)
+
+
+def test_a_generated_token_is_found_by_its_number() -> None:
+    rounds = [tree_round(number) for number in range(3)]
+    tokens = [token for event in rounds for token in tokens_of(event, 0.03)]
+    assert [entry_of(position, tokens, rounds) for position in (0, 4, 8)] == [0, 4, 8]
+    assert entry_of(9, tokens, rounds) is None
+
+
+def test_every_number_of_a_burst_is_its_one_entry() -> None:
+    burst = structs.replace(plain_round("hf", 0), draft_forwards=None, committed=[1, 2, 3, 4], text=" four at once")
+    rounds = [burst, structs.replace(burst, round=1, position=4)]
+    tokens = [token for event in rounds for token in tokens_of(event, 0.04)]
+    assert [entry_of(position, tokens, rounds) for position in (0, 3, 4, 7)] == [0, 0, 1, 1]

@@ -1,0 +1,55 @@
+"""Settings and the log of the terminal's keeper; what it does to a terminal is in test_pty."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from decoder.errors import ConfigError
+from dynatui.terminal import guard
+
+
+def test_the_log_is_private_and_does_not_grow_without_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(guard, "user_log_path", lambda _name, **_: tmp_path)
+    path = guard.log_path()
+    assert path.stat().st_mode & 0o777 == 0o600
+    path.write_bytes(b"x" * 2**21)
+    assert guard.log_path().stat().st_size == 0
+
+
+def test_without_a_place_for_a_log_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_name: str, **_: bool) -> Path:
+        raise PermissionError
+
+    monkeypatch.setattr(guard, "user_log_path", refuse)
+    assert guard.log_path() == Path(os.devnull)
+
+
+def test_a_log_that_the_user_names_is_added_to_and_never_cut(tmp_path: Path) -> None:
+    path = tmp_path / "mine.log"
+    path.write_bytes(b"x" * 2**21)
+    assert guard.log_path(path) == path
+    assert path.stat().st_size == 2**21
+
+
+@pytest.mark.parametrize("read", [False, True])
+def test_a_pipe_is_no_log(tmp_path: Path, *, read: bool) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK) if read else -1
+    with pytest.raises(ConfigError, match=r"cannot write the log .*pipe: .*; name another file"):
+        guard.log_path(tmp_path / "pipe")
+    if read:
+        os.close(reader)
+
+
+def test_a_named_log_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"cannot write the log .*nowhere.*; name another file"):
+        guard.log_path(tmp_path / "nowhere" / "mine.log")
+
+
+def test_the_users_own_settings_stand(monkeypatch: pytest.MonkeyPatch) -> None:
+    environment = {"TRANSFORMERS_VERBOSITY": "debug"}
+    monkeypatch.setattr(os, "environ", environment)
+    guard.silence_libraries()
+    assert environment["TRANSFORMERS_VERBOSITY"] == "debug"
+    assert environment["TOKENIZERS_PARALLELISM"] == "false"

@@ -1,0 +1,187 @@
+"""The line to a terminal: what it counts, and that nothing about the terminal holds up or breaks the program."""
+
+import os
+import pty
+import termios
+import threading
+import time
+import tty
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import cycle
+
+import pytest
+
+from dynatui.terminal.output import Output
+
+MUCH = "x" * 100_000
+PATIENCE_S = 60.0
+"""For what takes a second at most on an idle machine, and else would never end."""
+
+
+@dataclass
+class Terminal:
+    """A pseudo-terminal and the line to it."""
+
+    outer: int
+    inner: int
+    output: Output
+
+    def read(self, count: int) -> bytes:
+        """So many bytes as the terminal gets them."""
+        got = b""
+        while len(got) < count:
+            got += os.read(self.outer, count - len(got))
+        return got
+
+    def hang_up(self) -> None:
+        """The terminal goes away."""
+        os.close(self.outer)
+        self.outer = -1
+
+
+@pytest.fixture
+def terminal() -> Iterator[Terminal]:
+    """A terminal that nobody reads."""
+    outer, inner = pty.openpty()
+    made = Terminal(outer, inner, Output(inner))
+    yield made
+    made.output.leave()
+    made.output.close()
+    os.close(inner)
+    if made.outer >= 0:
+        os.close(outer)
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    """Waits, but not for ever."""
+    end = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+def test_what_is_written_arrives_and_is_counted(terminal: Terminal) -> None:
+    assert terminal.output.write("τ = ▌") == 5
+    assert terminal.read(8) == "τ = ▌".encode()
+    assert terminal.output.sent_bytes == 8
+    assert not terminal.output.busy
+
+
+def test_it_is_busy_until_the_terminal_has_taken_everything(terminal: Terminal) -> None:
+    writer = threading.Thread(target=terminal.output.write, args=(MUCH,))
+    writer.start()
+    wait_until(lambda: terminal.output.sent_bytes > 0)
+    time.sleep(0.05)
+    assert terminal.output.busy
+    assert terminal.read(len(MUCH)) == MUCH.encode()
+    writer.join(PATIENCE_S)
+    assert not terminal.output.busy
+
+
+def test_a_terminal_that_is_gone_swallows_everything(terminal: Terminal) -> None:
+    assert not terminal.output.lost
+    terminal.hang_up()
+    assert terminal.output.lost
+    terminal.output.write(MUCH)
+    assert not terminal.output.busy
+
+
+def test_a_terminal_that_goes_away_during_a_write_ends_it(terminal: Terminal) -> None:
+    writer = threading.Thread(target=terminal.output.write, args=(MUCH,))
+    writer.start()
+    wait_until(lambda: terminal.output.sent_bytes > 0)
+    terminal.hang_up()
+    writer.join(PATIENCE_S)
+    assert not writer.is_alive()
+
+
+def test_a_terminal_that_takes_nothing_does_not_hold_up_the_end(terminal: Terminal) -> None:
+    writer = threading.Thread(target=terminal.output.write, args=(MUCH,))
+    writer.start()
+    wait_until(lambda: terminal.output.sent_bytes > 0)
+    terminal.output.leave()
+    writer.join(PATIENCE_S)
+    assert not writer.is_alive()
+
+
+def test_a_terminal_is_given_back_as_it_was_found_and_left_alone_then(terminal: Terminal) -> None:
+    before = termios.tcgetattr(terminal.inner)
+    tty.setraw(terminal.inner)
+    terminal.output.write("\x1b[?1049h")
+    terminal.output.restore()
+    terminal.output.write("more")
+    assert termios.tcgetattr(terminal.inner) == before
+    sent = os.read(terminal.outer, 4096)
+    assert b"\x1b[?1049l" in sent
+    assert b"\x1b[?25h" in sent
+    assert b"more" not in sent
+
+
+def test_a_terminal_that_was_given_back_already_is_not_touched(terminal: Terminal) -> None:
+    terminal.output.write("\x1b[?1049h")
+    terminal.output.write("\x1b[?1049l")
+    terminal.output.restore()
+    assert terminal.read(16) == b"\x1b[?1049h\x1b[?1049l"
+    assert terminal.output.sent_bytes == 16
+
+
+def test_a_terminal_that_takes_nothing_does_not_hold_up_its_return(terminal: Terminal) -> None:
+    terminal.output.write("\x1b[?1049h")
+    writer = threading.Thread(target=terminal.output.write, args=(MUCH,))
+    writer.start()
+    wait_until(lambda: terminal.output.busy)
+    time.sleep(0.1)
+    began = time.monotonic()
+    terminal.output.restore()
+    assert time.monotonic() - began < 1
+    writer.join(3)
+    assert not writer.is_alive()
+
+
+def test_the_shells_own_descriptor_goes_on_to_block(terminal: Terminal) -> None:
+    assert os.get_blocking(terminal.inner)
+    assert not os.get_blocking(terminal.output.fileno())
+
+
+def test_without_a_terminal_everything_vanishes() -> None:
+    line = Output()
+    assert line.write("text") == 4
+    assert not line.lost
+    assert not line.isatty()
+    with pytest.raises(OSError, match="no terminal"):
+        line.fileno()
+
+
+@pytest.fixture(params=[(1,), (3,), (7, 0, 1, 0), (10_000,)], ids=str)
+def taken(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Bytes that each write took: at most so many, by turns; at none, the terminal was not ready after all."""
+    most, write, found = cycle(request.param), os.write, list[int]()
+
+    def in_parts(descriptor: int, data: memoryview) -> int:
+        found.append(0)
+        if not (count := next(most)):
+            raise BlockingIOError
+        found[-1] = write(descriptor, data[:count])
+        return found[-1]
+
+    monkeypatch.setattr(os, "write", in_parts)
+    return found
+
+
+def test_a_text_that_is_taken_in_parts_arrives_whole(terminal: Terminal, taken: list[int]) -> None:
+    text = "τ = ▌" * 40 + "\x1b[0m end"
+    whole = text.encode()
+    assert terminal.output.write(text) == len(text)
+    assert sum(taken) == terminal.output.sent_bytes == len(whole)
+    assert terminal.read(len(whole)) == whole
+    assert not terminal.output.busy
+
+
+def test_texts_that_are_taken_in_parts_keep_their_order(terminal: Terminal, taken: list[int]) -> None:
+    parts = [f"{number:03d}|" for number in range(60)]
+    for part in parts:
+        terminal.output.write(part)
+    whole = "".join(parts).encode()
+    assert sum(taken) == len(whole)
+    assert terminal.read(len(whole)) == whole

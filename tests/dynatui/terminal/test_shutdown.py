@@ -1,0 +1,137 @@
+"""A key or a signal ends the program within three seconds, whatever waits or is stuck; the terminal is as before."""
+
+import os
+import signal
+import sys
+import termios
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from decoder.events import Round
+from dynatui.record.reader import read
+from tests.dynatui.endless_engine import script
+from tests.dynatui.pty_terminal import ENTER, Start, Terminal, assert_left_clean, terminals
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")
+
+SOON_S = 3.0
+SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1)
+WAYS = ("q", "\x03", *SIGNALS)
+RECORDED = 'record = Path("run.jsonl")\n'
+UNREAD = 'os.mkfifo("fifo"); record = Path("fifo"); engine = EndlessEngine(pause_s=0.0)\n'
+SLOW = """
+import dynatui.screen.commands.record as keep
+export = keep.write_export
+def slow(*given, **named):
+    time.sleep(0.1)
+    return export(*given, **named)
+keep.write_export = slow
+"""
+SLOW_TO_MOUNT = "dynatui.screen.app.DynaApp.compose = lambda self: time.sleep(60)\n"
+STUCK = "import dynatui.screen.commands.record as keep; keep.write_export = lambda *_, **__: time.sleep(60)\n"
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    """Starts Python with arguments in a terminal."""
+    with terminals(tmp_path) as begin:
+        yield begin
+
+
+def assert_ends_soon(terminal: Terminal, way: str | signal.Signals) -> None:
+    """It ends within the time, with the code of the way, and the terminal is as a shell expects it."""
+    began = time.monotonic()
+    if isinstance(way, str):
+        terminal.send(way)
+    else:
+        terminal.child.kill(way)
+    code = terminal.end()
+    assert (took_s := time.monotonic() - began) < SOON_S, took_s
+    assert code == (0 if isinstance(way, str) else 128 + way)
+    assert_left_clean(terminal)
+
+
+def modes(terminal: Terminal) -> list[object]:
+    """How the terminal treats what is typed."""
+    return termios.tcgetattr(terminal.child.fileno())
+
+
+@pytest.mark.parametrize("way", WAYS, ids=repr)
+def test_it_ends_soon_though_exports_are_queued(start: Start, tmp_path: Path, way: str | signal.Signals) -> None:
+    terminal = start("-c", script(RECORDED + SLOW))
+    terminal.wait_for(" w99")
+    terminal.send("x" * 150)
+    assert_ends_soon(terminal, way)
+    assert any(isinstance(event, Round) for event in read(tmp_path / "run.jsonl"))
+
+
+@pytest.mark.parametrize("way", ["q", *SIGNALS], ids=repr)
+def test_it_obeys_and_ends_soon_though_nobody_reads_what_is_recorded(start: Start, way: str | signal.Signals) -> None:
+    terminal = start("-c", script(UNREAD))
+    terminal.wait_for(" w9")
+    terminal.read(1.0)
+    terminal.send("P")
+    terminal.wait_for("PAUSED")
+    terminal.send("r")
+    terminal.wait_for("recorded in fifo")
+    assert_ends_soon(terminal, way)
+
+
+@pytest.mark.parametrize("way", WAYS, ids=repr)
+def test_it_ends_soon_though_its_thread_is_stuck(start: Start, tmp_path: Path, way: str | signal.Signals) -> None:
+    terminal = start("-c", script(RECORDED + STUCK))
+    before = modes(terminal)
+    terminal.wait_for(" w9")
+    assert modes(terminal) != before
+    terminal.send("x")
+    terminal.read(0.5)
+    assert_ends_soon(terminal, way)
+    assert read(tmp_path / "run.jsonl")
+
+
+def test_the_terminal_gets_its_modes_back_from_a_stuck_program(start: Start) -> None:
+    terminal = start("-c", script(STUCK))
+    keyboard = os.dup(terminal.child.fileno())
+    before = termios.tcgetattr(keyboard)
+    terminal.wait_for(" w9")
+    assert termios.tcgetattr(keyboard) != before
+    terminal.send("x")
+    terminal.read(0.5)
+    assert_ends_soon(terminal, signal.SIGTERM)
+    assert termios.tcgetattr(keyboard) == before
+    os.close(keyboard)
+
+
+@pytest.mark.parametrize("way", ["q", signal.SIGTERM], ids=repr)
+def test_it_ends_soon_before_its_screen_is_there(start: Start, way: str | signal.Signals) -> None:
+    terminal = start("-c", script(SLOW_TO_MOUNT))
+    while ENTER not in terminal.written:
+        terminal.read(0.1)
+    terminal.read(0.3)
+    assert_ends_soon(terminal, way)
+
+
+def test_a_signal_while_the_summary_is_printed_ends_it(start: Start) -> None:
+    terminal = start("-c", script("run.lines = lambda *_, **__: time.sleep(60)\n"))
+    terminal.wait_for(" w9")
+    terminal.send("q")
+    terminal.read(0.5)
+    began = time.monotonic()
+    terminal.child.kill(signal.SIGTERM)
+    assert terminal.end() == 128 + signal.SIGTERM
+    assert time.monotonic() - began < 1.0
+    assert_left_clean(terminal)
+
+
+def test_q_in_the_editor_is_a_letter_and_ends_nothing(start: Start) -> None:
+    terminal = start("-c", script(STUCK))
+    terminal.wait_for(" w9")
+    terminal.send("E")
+    terminal.wait_for("Edit the prompt")
+    terminal.send("q")
+    terminal.wait_for("oneq")
+    terminal.read(SOON_S)
+    assert terminal.child.isalive()

@@ -1,0 +1,183 @@
+"""Imports point one way: between files, between the parts of every folder, and from the screen to the engine.
+
+Every import counts: those in functions, those for type checkers alone, and modules that a string names. That a
+package's `__init__` runs before its modules does not count.
+"""
+
+import ast
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
+from graphlib import CycleError, TopologicalSorter
+from itertools import pairwise
+from pathlib import Path
+from typing import TypeAlias
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PACKAGES = ("decoder", "dynatui")
+FOLDERS = sorted(
+    {path.parent.relative_to(ROOT).as_posix() for package in PACKAGES for path in (ROOT / package).rglob("*.py")}
+)
+MODULE = re.compile(rf"({'|'.join(PACKAGES)})(\.\w+)+")
+"""The name of a module that is imported when it is needed."""
+NOT_FOR_THE_ENGINE = {"dynatui", "textual", "rich", "typer"}
+
+Imports: TypeAlias = Mapping[str, frozenset[str]]
+"""By file, the files that it imports; as paths from the root."""
+
+
+@cache
+def imported_names(path: Path, root: Path) -> tuple[tuple[str, str], ...]:
+    """Every import as a module and the name that is taken from it, if any."""
+    return tuple(_imported_names(path, root))
+
+
+def _imported_names(path: Path, root: Path) -> Iterator[tuple[str, str]]:
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from ((alias.name, "") for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            parents = path.relative_to(root).parts[: -node.level] if node.level else ()
+            module = ".".join((*parents, *filter(None, (node.module,))))
+            yield from ((module, alias.name) for alias in node.names)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and MODULE.fullmatch(node.value):
+            yield node.value, ""
+
+
+def file_of(module: str, name: str, files: Iterable[str]) -> str | None:
+    """The file that an import reads: a module of that name before the package that offers the name."""
+    folder = module.replace(".", "/")
+    tried = (f"{folder}/{name}.py", f"{folder}/{name}/__init__.py", f"{folder}.py", f"{folder}/__init__.py")
+    return next((path for path in tried if path in files), None)
+
+
+def imports_in(package: Path) -> Imports:
+    """What each file of a package imports of the same package."""
+    root = package.parent
+    files = {path.relative_to(root).as_posix(): path for path in package.rglob("*.py")}
+    return {
+        name: frozenset(
+            found
+            for module, one in imported_names(path, root)
+            if (found := file_of(module, one, files)) and found != name
+        )
+        for name, path in files.items()
+    }
+
+
+@cache
+def imports_of(package: str) -> Imports:
+    return imports_in(ROOT / package)
+
+
+def circle(imports: Imports, folder: str = "") -> str:
+    """A circle of arrows with the imports that tie it; nothing where there is none.
+
+    With a folder, the arrows are those between its files and subfolders; without, those between files.
+    """
+    ties: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for importer, imported in imports.items():
+        for other in imported:
+            ends = child(importer, folder), child(other, folder)
+            if "" not in ends and ends[0] != ends[1]:
+                ties[ends].append(f"{importer} imports {other}")
+    arrows: dict[str, set[str]] = defaultdict(set)
+    for start, end in ties:
+        arrows[start].add(end)
+    try:
+        TopologicalSorter(arrows).prepare()
+    except CycleError as error:
+        round_trip = error.args[1][::-1]
+        tied = [f"  {tie}" for ends in pairwise(round_trip) for tie in sorted(ties[ends])]
+        return "\n".join([f"circle of imports: {' -> '.join(round_trip)}", *tied])
+    return ""
+
+
+def child(path: str, folder: str) -> str:
+    """The file or subfolder of a folder in which a file is; the file itself without a folder, nothing outside."""
+    if not folder:
+        return path
+    inside = path.removeprefix(f"{folder}/")
+    return inside.partition("/")[0] if inside != path else ""
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_no_files_import_each_other_in_a_circle(package: str) -> None:
+    assert not (found := circle(imports_of(package))), found
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_arrows_between_the_parts_of_a_folder_point_one_way(folder: str) -> None:
+    found = circle(imports_of(folder.partition("/")[0]), folder)
+    assert not found, f"in {folder}/: {found}"
+
+
+def test_the_engine_imports_nothing_of_the_screen() -> None:
+    found = {
+        path.relative_to(ROOT).as_posix(): taken
+        for path in (ROOT / "decoder").rglob("*.py")
+        if (taken := {module.partition(".")[0] for module, _ in imported_names(path, ROOT)} & NOT_FOR_THE_ENGINE)
+    }
+    assert not found
+
+
+def test_no_test_of_the_screen_imports_another_test() -> None:
+    tests = (ROOT / "tests" / "dynatui").rglob("test_*.py")
+    names = {
+        path.stem: {part for module, name in imported_names(path, ROOT) for part in (*module.split("."), name)}
+        for path in tests
+    }
+    found = {stem: taken for stem, parts in names.items() if (taken := parts & names.keys())}
+    assert not found
+
+
+def written(root: Path, files: Mapping[str, str]) -> Path:
+    package = root / "house"
+    for name, code in files.items():
+        path = package / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(code, encoding="utf-8")
+    return package
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import house.b",
+        "from house import b",
+        "from house.b import value",
+        "from . import b",
+        "from .b import value",
+        "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from house.b import value",
+        "def late():\n    from house.b import value",
+    ],
+)
+def test_an_import_of_any_form_closes_a_circle(code: str, tmp_path: Path) -> None:
+    found = circle(imports_in(written(tmp_path, {"a.py": code, "b.py": "import house.a"})))
+    assert "house/a.py imports house/b.py" in found
+    assert "house/b.py imports house/a.py" in found
+
+
+def test_folders_can_form_a_circle_where_no_files_do(tmp_path: Path) -> None:
+    files = {
+        "left/a.py": "import house.right.a",
+        "right/a.py": "",
+        "right/b.py": "import house.left.b",
+        "left/b.py": "",
+    }
+    imports = imports_in(written(tmp_path, files))
+    assert not circle(imports)
+    assert circle(imports, "house").splitlines()[1:] in (
+        ["  house/left/a.py imports house/right/a.py", "  house/right/b.py imports house/left/b.py"],
+        ["  house/right/b.py imports house/left/b.py", "  house/left/a.py imports house/right/a.py"],
+    )
+
+
+def test_an_import_that_points_one_way_is_no_circle(tmp_path: Path) -> None:
+    imports = imports_in(written(tmp_path, {"a.py": "import house.b\nimport json", "b.py": ""}))
+    assert imports["house/a.py"] == {"house/b.py"}
+    assert not circle(imports)
+    assert not circle(imports, "house")
