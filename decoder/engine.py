@@ -21,8 +21,9 @@ from decoder.forward.language_model import LanguageModel
 from decoder.models.compatibility import probe
 from decoder.models.pair import Pair
 from decoder.session.host import HostSession, model_session
-from decoder.session.knob_state import Controller, Rules
+from decoder.session.knob_state import Controller
 from decoder.session.protocol import Session
+from decoder.tree_rules import Rules
 
 if TYPE_CHECKING:
     from decoder.session.cuda_graph.slots import Seats

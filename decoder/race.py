@@ -27,11 +27,12 @@ from decoder.methods import METHODS, chosen, require_knobs
 from decoder.methods.method import Method
 from decoder.models.pair import Pair
 from decoder.models.text import Pieces, TextStream, as_chat, encode_prompt, without_surrogates
-from decoder.session.knob_state import Rules, Turned
+from decoder.session.knob_state import Turned
 from decoder.session.pausing import SlowMotion, hold, takes_step
 from decoder.session.protocol import AtStage, Outcome, Prepares, Session
 from decoder.session.steering import Stage, StageName, Steering, Turn
 from decoder.tree import TokenTree
+from decoder.tree_rules import Rules
 from decoder.version import VERSION
 
 

@@ -1,21 +1,20 @@
 """alg1: DynaTree's Algorithm 1 as printed, under dynatree's parameters."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
-from decoder.knobs import Turnable
-from decoder.methods.adaptive import AdaptiveTree
 from decoder.methods.method import Method
+from decoder.tree_rules import Rules
 
 if TYPE_CHECKING:
     from decoder.engine import Engine
     from decoder.session.protocol import Session
 
 
-def _opened(engine: "Engine", prompt_ids: Sequence[int], max_new_tokens: int, rules: Turnable | None) -> "Session":
+def _opened(engine: "Engine", prompt_ids: Sequence[int], max_new_tokens: int, rules: Rules) -> "Session":
     from decoder.session.algorithm1 import Algorithm1Session  # noqa: PLC0415 - imports torch
 
-    return Algorithm1Session(engine.pair, prompt_ids, max_new_tokens, cast("AdaptiveTree", rules))
+    return Algorithm1Session(engine.pair, prompt_ids, max_new_tokens, rules)
 
 
 METHOD = Method(

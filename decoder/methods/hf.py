@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from decoder.knobs import Turnable
 from decoder.methods.method import Method
 
 if TYPE_CHECKING:
@@ -11,7 +10,7 @@ if TYPE_CHECKING:
     from decoder.session.protocol import Session
 
 
-def _opened(engine: "Engine", prompt_ids: Sequence[int], max_new_tokens: int, _rules: Turnable | None) -> "Session":
+def _opened(engine: "Engine", prompt_ids: Sequence[int], max_new_tokens: int, _rules: None) -> "Session":
     from decoder.session.hf_assisted import AssistedSession  # noqa: PLC0415 - imports torch
 
     return AssistedSession(engine.pair, prompt_ids, max_new_tokens)

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from decoder.engine import Engine
     from decoder.session.protocol import Session
 
-Open = Callable[["Engine", Sequence[int], int, Turnable | None], "Session"]
-"""(engine, prompt ids, most new tokens, its parameters) -> a session that has read nothing yet."""
+Open = Callable[["Engine", Sequence[int], int, Any], "Session"]
+"""(engine, prompt ids, most new tokens, the method's parameters) -> a session that has read nothing yet."""
 
 N_MAX = KnobInfo(
     "n_max", "N_max", "most guesses a round", "whole", lambda own: (1.0, float(max(HIGHEST_NODES, own.n_max))), coarse=8

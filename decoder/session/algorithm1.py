@@ -15,11 +15,11 @@ from torch import Tensor
 from decoder.device import Stopwatch
 from decoder.draft.model_drafter import Drafter
 from decoder.models.pair import Pair
-from decoder.session.knob_state import Controller, Rules, Turned
+from decoder.session.knob_state import Controller, Turned
 from decoder.session.protocol import AtStage, Outcome, TokenLimit, go_on
 from decoder.session.steering import Turn
 from decoder.tree import TokenTree, share_of_depth
-from decoder.tree_rules import TreeRule
+from decoder.tree_rules import Rules, TreeRule
 from decoder.verify.greedy import Greedy
 from decoder.verify.verifier import Verifier
 

@@ -5,34 +5,15 @@ Knows neither models nor trees.
 
 import math
 from dataclasses import dataclass
-from typing import Any, Protocol, Self, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
-from decoder.events import Knobs, Limit
+from decoder.events import Knobs
 from decoder.knobs import KnobName
 from decoder.session.steering import Turn
-from decoder.tree_rules import TreeRule, adapted, used_depth
+from decoder.tree_rules import Rules, TreeRule, adapted, used_depth
 
 NOTED_STEP = 0.01
 """History's tau_h is written as an event when it has moved this far."""
-
-
-class Rules(Protocol):
-    """A method's parameters, as far as a session knows them."""
-
-    def has(self, name: KnobName) -> bool:
-        """Whether there is such a knob."""
-
-    def knob(self, name: KnobName) -> float:
-        """The value of one knob."""
-
-    def turned(self, name: KnobName, value: float) -> Self:
-        """These parameters with one knob at the nearest value that its bounds allow."""
-
-    def rule(self) -> TreeRule[float]:
-        """How trees grow."""
-
-    def limit(self, depth: int, chance: float) -> Limit:
-        """Which of these rules refused children to a leaf of this depth and path probability."""
 
 
 @runtime_checkable

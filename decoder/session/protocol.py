@@ -5,9 +5,10 @@ from dataclasses import dataclass, field
 from typing import Literal, Protocol, runtime_checkable
 
 from decoder.events import Knobs
-from decoder.session.knob_state import Rules, Turned
+from decoder.session.knob_state import Turned
 from decoder.session.steering import Turn
 from decoder.tree import TokenTree
+from decoder.tree_rules import Rules
 
 Reason = Literal["length", "eos"]
 

@@ -21,7 +21,7 @@ from decoder.session.cuda_graph.compiled import Compile, Compiled, by_torch, exa
 from decoder.session.cuda_graph.pass_sizes import Passes
 from decoder.session.cuda_graph.self_test import refusal
 from decoder.session.cuda_graph.slots import Seats
-from decoder.session.knob_state import Rules
+from decoder.tree_rules import Rules
 
 TEXT = 100
 """Rows that are there before."""

@@ -24,8 +24,9 @@ from decoder.session.cuda_graph.session import ResidentSession
 from decoder.session.cuda_graph.slots import BEYOND, Seats, new_store
 from decoder.session.cuda_graph.static_shapes import slots
 from decoder.session.host import model_session
-from decoder.session.knob_state import Controller, Rules
+from decoder.session.knob_state import Controller
 from decoder.session.protocol import Session
+from decoder.tree_rules import Rules
 
 PROMPTS = ((1, 2, 3, 4, 5, 6), (6, 4, 2, 5, 3, 1), (2, 2, 5, 5, 3, 3))
 """The next one is decoded where a text ended in a near tie, after which it says nothing."""
