@@ -80,9 +80,8 @@ class RunConfig:
 
     def ends(self) -> dict[KnobName, tuple[float, float]]:
         """Every knob and how far it can be turned; of several parameter sets that have it, in the first."""
-        return {
-            name: ends for rules in reversed(tuple(self.parameters.values())) for name, ends in rules.ends().items()
-        }
+        sets = reversed(tuple(self.parameters.values()))
+        return {name: ends for rules in sets for name, ends in rules.ends().items()}
 
     def knob(self, name: KnobName) -> float:
         """The value of one knob; of several parameter sets that have it, in the first."""

@@ -23,7 +23,7 @@ from decoder.errors import DeviceError
 from decoder.events import End, Event, Figures, Knob, Limit, Round, Run, Start, Summary
 from decoder.forward.cpu_threads import Awake, quick_switches
 from decoder.forward.near_tie import Judge
-from decoder.methods import METHODS, chosen, require_known
+from decoder.methods import METHODS, chosen, require_knobs
 from decoder.methods.method import Method
 from decoder.models.pair import Pair
 from decoder.models.text import Pieces, TextStream, as_chat, encode_prompt, without_surrogates
@@ -55,7 +55,7 @@ class Lane:
 
     def turns(self, turns: tuple[Turn, ...]) -> tuple[Turn, ...]:
         """Those of the user's turns that concern the method."""
-        require_known(turn.name for turn in turns)
+        require_knobs(turn.name for turn in turns)
         return tuple(turn for turn in turns if turn.of in (None, self.method.rules))
 
 

@@ -55,7 +55,7 @@ def all_knobs() -> Mapping[KnobName, KnobInfo]:
     return {knob.name: knob for method in METHODS.values() for knob in method.knobs}
 
 
-def require_known(names: Iterable[KnobName]) -> None:
+def require_knobs(names: Iterable[KnobName]) -> None:
     """Raises ConfigError where no method has a knob of some name."""
     known = all_knobs()
     unknown = [name for name in names if name not in known]

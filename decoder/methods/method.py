@@ -5,7 +5,7 @@ Everything else that knows methods (race, command line, settings, screen) reads 
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from decoder.knobs import HIGHEST_NODES, KnobInfo, RulesName, Turnable
 from decoder.methods.option import Option, nearest
@@ -22,6 +22,17 @@ N_MAX = KnobInfo(
     "n_max", "N_max", "most guesses a round", "whole", lambda own: (1.0, float(max(HIGHEST_NODES, own.n_max))), coarse=8
 )
 """A knob of several methods."""
+
+
+class Run(Protocol):
+    """What a method reads of a run."""
+
+    @property
+    def max_new_tokens(self) -> int:
+        """Where a text ends at the latest."""
+
+    def rules(self, name: RulesName) -> Turnable:
+        """One of the parameter sets."""
 
 
 def by_rules(engine: "Engine", prompt_ids: Sequence[int], max_new_tokens: int, rules: Turnable | None) -> "Session":
@@ -57,8 +68,7 @@ class Method:
     """Of the command line, in the order in which a command line is written."""
     presets: Mapping[str, Turnable] = field(default_factory=dict)
     """Named values of its parameters, those that hold by default first."""
-    opened: Open | None = None
-    """None: by drafted trees, as its parameters say."""
+    opened: Open = by_rules
     races: bool = False
     """Whether it races where no methods are named."""
     root_is_drafted: bool = False
@@ -77,12 +87,11 @@ class Method:
         """The knobs of its own parameters."""
         return self.own.knobs if self.own is not None else ()
 
-    def open(self, engine: "Engine", prompt_ids: Sequence[int], run: Any) -> "Session":
+    def open(self, engine: "Engine", prompt_ids: Sequence[int], run: Run) -> "Session":
         """A session that has read nothing yet."""
-        opened = self.opened or by_rules
-        return opened(engine, prompt_ids, run.max_new_tokens, run.rules(self.rules) if self.rules else None)
+        return self.opened(engine, prompt_ids, run.max_new_tokens, run.rules(self.rules) if self.rules else None)
 
-    def parameters(self, run: Any) -> dict[str, Any]:
+    def parameters(self, run: Run) -> dict[str, Any]:
         """All its parameters, as a recording keeps them."""
         return asdict(run.rules(self.rules)) if self.rules else {}
 

@@ -5,7 +5,7 @@ What is measured, and how, is decided in `decoder.bench`. Imports no torch befor
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
 from typing import Any
 
@@ -18,6 +18,7 @@ from decoder.methods import METHODS, chosen
 from dynatui.cli import bench_options, options, request, settings
 from dynatui.cli.bench_result import Measured, run_and_report
 from dynatui.cli.method_options import Given, expanded
+from dynatui.session import Models
 from dynatui.terminal import streams
 
 ONLY_TEXTS = ("methods", "baselines", "hostile")
@@ -82,20 +83,16 @@ def speed(
     length = bench_options.ROUNDS if on_rounds and max_new_tokens is None else max_new_tokens
     runs = _runs(preset, rules, max_new_tokens=length, seed=seed)
     config = next(iter(runs.values()))
+    models = Models(target, draft, device, dtype, exact, compiled)
     measure: Callable[[], Measured]
     if on_rounds:
         measure = partial(
             _on_rounds,
             shapes=None if shapes is None else _two(shapes),
-            target=target,
-            draft=draft,
-            device=device,
-            dtype=dtype,
+            models=models,
             sizes=_lists("--trees", trees, example="8x64"),
             contexts=_contexts(bench_options.CONTEXT if context_length is None else context_length),
             config=config,
-            exact=exact,
-            compiled=compiled,
             repeats=repeats or bench_options.ROUND_REPEATS,
         )
     else:
@@ -106,12 +103,7 @@ def speed(
             config=config,
             methods=_methods(methods),
             settings=_settings(runs, sweeps),
-            target=target,
-            draft=draft,
-            device=device,
-            dtype=dtype,
-            exact=exact,
-            compiled=compiled,
+            **asdict(models),
             with_baselines=baselines,
             random_draft=hostile,
             repeats=repeats or bench_options.TEXT_REPEATS,
@@ -129,12 +121,7 @@ def _on_texts(**given: Any) -> Measured:
 def _on_rounds(
     *,
     shapes: tuple[str, str] | None,
-    target: str | None,
-    draft: str | None,
-    device: str,
-    dtype: str,
-    exact: bool,
-    compiled: bool,
+    models: Models,
     sizes: tuple[tuple[int, ...], ...],
     **given: Any,
 ) -> Measured:
@@ -142,10 +129,10 @@ def _on_rounds(
     from decoder.bench.shapes import loaded_pair, random_pair  # noqa: PLC0415
     from decoder.bench.sizes import Size  # noqa: PLC0415
 
-    pair = partial(random_pair, *shapes) if shapes else partial(loaded_pair, target, draft)
-    load = partial(pair, device=device, dtype=dtype, exact=exact, compiled=compiled)
+    found = partial(random_pair, *shapes) if shapes else partial(loaded_pair, models.target, models.draft)
+    how = {"device": models.device, "dtype": models.dtype, "exact": models.exact, "compiled": models.compiled}
     trees = tuple(Size(*size) for size in sizes)
-    done = job.measure_rounds(job.OnRounds(load=load, sizes=trees, **given), streams.say)
+    done = job.measure_rounds(job.OnRounds(load=partial(found, **how), sizes=trees, **given), streams.say)
     return Measured(table.on_rounds(done.report), done.report, done.interrupted)
 
 

@@ -115,5 +115,5 @@ def presets() -> Parameter:
 
 def rules() -> list[Parameter]:
     """The options that change every preset that is measured."""
-    changing = {option.name for method in METHODS.values() if method.presets for option in method.options} - {"preset"}
-    return [method_options.declared(option) for option in method_options.every() if option.name in changing]
+    changing = [option for method in METHODS.values() if method.presets for option in method.options]
+    return [method_options.declared(each) for each in method_options.every() if each in changing and not each.default]

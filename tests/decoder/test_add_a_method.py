@@ -156,6 +156,7 @@ def test_the_copied_command_line_gives_it_again(started: list[Session]) -> None:
 
 def test_drawer_and_sliders_show_its_knobs(played: Played) -> None:
     found = state(played.events)
+    assert rules_in_force(state(played.events[:1])) == Burst(2)
     assert rules_in_force(found) == Burst(5)
     row = next(row for row in map(text_of, drawer.drawer(Scene(found), 120, 8)) if "guesses at once" in row)
     assert "▸ W" in row

@@ -160,7 +160,7 @@ HOSTILE = {
     "text for a number": written(ROUND, t="soon"),
     "a fraction for a count": written(ROUND, round=1.5),
     "an unknown reason": written(EVENTS["end"], reason="bored"),
-    "an unknown knob": written(EVENTS["knob"], name="colour"),
+    "a knob without a name": written(EVENTS["knob"], name=7),
     "a newer schema": written(RUN, schema=SCHEMA + 1),
     "a tree without a root": written(ROUND, tokens=[], parents=[], logprobs=[], pieces=[]),
     "a node without a probability": written(ROUND, logprobs=[0.0]),

@@ -130,11 +130,8 @@ def test_the_defaults_are_what_the_program_was_started_with() -> None:
     editor.set({"tau_l": 0.9}, state)
     editor.set({"d0": 3}, state)
     editor.defaults(state)
-    assert (engine.config.of(DynaTree).tau_h, engine.config.of(DynaTree).tau_l, engine.config.of(DynaTree).d0) == (
-        0.7,
-        0.2,
-        5.0,
-    )
+    rules = engine.config.of(DynaTree)
+    assert (rules.tau_h, rules.tau_l, rules.d0) == (0.7, 0.2, 5.0)
 
 
 def test_a_preset_brings_every_knob_of_dynatree(editor: KnobEditor, engine: Engine) -> None:

@@ -7,8 +7,7 @@ from typing import Any, cast
 import pytest
 import torch
 
-from decoder import RunConfig, Steering, decode
-from decoder import methods as registry
+from decoder import RunConfig, Steering, decode, methods
 from decoder.analysis.metrics import fold
 from decoder.config import PRESETS, Auto, DynaTree, Rules
 from decoder.draft.tree_size.cost_model import Costs
@@ -103,7 +102,7 @@ def test_cuda_pairs_are_decoded_on_the_device_unless_they_must_be_exact_or_trees
 
 
 def test_on_a_cpu_the_registry_opens_the_host_s_session(lab: Lab) -> None:
-    session = registry.METHODS["dynatree"].open(lab.loaded(lab.pair("neox"), "float32"), [1, 2], RunConfig())
+    session = methods.METHODS["dynatree"].open(lab.loaded(lab.pair("neox"), "float32"), [1, 2], RunConfig())
     assert isinstance(session, HostSession)
 
 
