@@ -5,7 +5,14 @@ Siblings differ, so at most one child matches and the accepted path is unique (D
 
 from collections.abc import Sequence
 
+from torch import Tensor
+
 from decoder.tree import TokenTree
+
+
+def choose(logits: Tensor) -> Tensor:
+    """The target's most probable token after each row, shape (N,), where its logits, shape (N, V), are."""
+    return logits.argmax(-1)
 
 
 def accept(tree: TokenTree, choices: Sequence[int]) -> tuple[list[int], int]:
