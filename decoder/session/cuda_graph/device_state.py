@@ -28,6 +28,7 @@ SHARE_BITS = 57
 LEVELS = DEEPEST + 2
 BEFORE = FIRST_ROWS[-1]
 """Places before the end of a text that one draft reads at most."""
+LEAST = torch.finfo(torch.float64).min
 NUMBERS = [field.name for field in fields(TreeRule)]
 
 
@@ -46,8 +47,11 @@ class DeviceRule:
         self.vector.copy_(torch.tensor(astuple(rule), dtype=torch.float64))
 
     def logarithmic(self) -> TreeRule[Tensor]:
-        """The same rule for logarithms of probabilities: it only compares them with one another."""
-        logs = dict(zip(NUMBERS, self.vector.log()[:, None].unbind(), strict=True))
+        """The same rule for logarithms of probabilities: it only compares them with one another.
+
+        They are finite, so that what is impossible is less than all of them.
+        """
+        logs = dict(zip(NUMBERS, self.vector.log().clamp(min=LEAST)[:, None].unbind(), strict=True))
         return replace(self.numbers, **{name: logs[name] for name in ("stop", "deep", "tau_h", "tau_l")})
 
 

@@ -39,6 +39,9 @@ METHODS: dict[str, Rules | None] = {
     "best": replace(LIVELY, selection="best", n_max=9),
     "a few of the best": replace(BUSHY, selection="best", n_max=3),
     "first few": replace(BUSHY, n_max=5),
+    "no path too improbable": replace(
+        BUSHY, branching=(1, 2, 4), tau_l=0.3, tau_h=0.4, rho_stop=0, rho_deep=0, n_max=12
+    ),
     "certain paths only": DynaTree(rho_stop=1, rho_deep=1, tau=1),
 }
 
