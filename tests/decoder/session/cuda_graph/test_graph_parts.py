@@ -268,6 +268,16 @@ def test_what_is_accepted_is_what_the_host_accepts_and_its_rows_follow_the_text(
     assert fake.seen[:, : length - 1].all()
 
 
+def test_a_verification_takes_its_choices_from_the_verifier() -> None:
+    board = laid_out(TokenTree([3]), [1, 3])
+    target = Fake([5])
+    side = Side(target, target.new_store(600), VOCABULARY, 500)
+    for choice in (4, 6):
+        verify(side, None, board, 1, 0, 256, lambda logits, choice=choice: torch.full((len(logits),), choice))  # type: ignore[misc]
+    assert board.text[:4].tolist() == [1, 3, 4, 6]
+    assert verified(board.report.numpy()).bonus == 6
+
+
 @pytest.mark.parametrize("nodes", BUCKETS[:-2])
 def test_a_node_s_ancestors_are_those_above_it(nodes: int) -> None:
     tree = some_tree(nodes, nodes)
