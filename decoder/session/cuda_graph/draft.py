@@ -52,9 +52,9 @@ class Side:
         """See `logits`."""
         return self.forward.computed(self.store, tokens, rotation, slots, bias)[:, : self.vocabulary]
 
-    def bias(self, visible: Bool[Tensor, "N M"], out: Tensor | None = None) -> Float[Tensor, "N M"]:
+    def bias(self, visible: Bool[Tensor, "N M"]) -> Float[Tensor, "N M"]:
         """What is added to the scores of what rows see and do not see."""
-        return torch.where(visible, *self._biases, out=out)
+        return torch.where(visible, *self._biases)
 
 
 @dataclass(frozen=True)
@@ -82,14 +82,13 @@ class _Grown:
 
 def grow(side: Side, board: Board, layout: Layout, slots: int) -> None:
     """Drafts a tree after the text and leaves it on the board."""
-    first, root = layout.first, layout.first - 1
+    first = layout.first
     around = board.length + board.steps(-first, max(layout.rows, PLACES))
     places = around.index_select(0, layout.places).clamp(0, side.context - 1)
     rotation, tokens = side.rotation(places), board.text.index_select(0, places[:first])
     # Rows of places before the text write to the last slots.
     own = around.remainder(side.store.shape[3])
-    bias = side.store.new_empty(root + layout.rows, slots)
-    side.bias(board.steps(0, slots) <= places[:first, None], bias[:first])
+    bias = side.bias(board.steps(0, slots) <= places[:first, None])
     rule = _rule(side, board, layout)
     lines = layout.lines.clone()
     grown = _Grown(
@@ -97,7 +96,7 @@ def grow(side: Side, board: Board, layout: Layout, slots: int) -> None:
     )
     rows = slice(0, first)
     for depth, width in enumerate(layout.widths):
-        logits = side.rotated_logits(tokens, rotation[rows], own[rows], bias[rows])[-width:]
+        logits = side.rotated_logits(tokens, rotation[rows], own[rows], bias)[-width:]
         children = layout.candidates(depth)
         _add_children(logits, layout, rule.breadths, grown, children)
         if depth + 1 < layout.deepest:
@@ -106,8 +105,7 @@ def grow(side: Side, board: Board, layout: Layout, slots: int) -> None:
             grown.paths.append(paths.view(torch.float64))
             grown.chosen.append(order)
             rows = slice(rows.stop, rows.stop + layout.widths[depth + 1])
-            below = torch.index_select(bias[root : rows.start], 0, parents, out=bias[rows])
-            below.scatter_(1, own[rows, None], 0.0)
+            bias = bias[-width:].index_select(0, parents).scatter_(1, own[rows, None], 0.0)
     _pack(board, layout, rule, grown, around[first : first + PLACES])
 
 
@@ -173,7 +171,8 @@ def _pack(board: Board, layout: Layout, rule: _Rule, grown: _Grown, places: Int[
     exist = ranked.values[:PLACES] > board.impossible if layout.best else ranked.values[:PLACES]
     kept = exist & (board.steps(0, PLACES) < board.rule.numbers.n_max)
     nodes = torch.where(kept, ranked.indices[:PLACES], layout.no_candidate).sort().values
-    tokens, _, parents = grown.lines.index_select(1, nodes).unbind()
+    tokens = grown.lines[0].index_select(0, nodes)
+    parents = nodes.div(layout.children, rounding_mode="floor")
     rows = torch.cat((*grown.chosen, layout.nowhere)) + layout.offsets
     lines = (
         tokens,

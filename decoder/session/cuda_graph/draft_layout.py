@@ -28,18 +28,16 @@ class Layout:
         """Candidates of a row."""
         self.even = shape.even or self.children == 1
         self.parts = parts(vocabulary, self.children)
-        self.part_starts: Int[Tensor, "P 1"] = torch.arange(self.parts, device=device)[:, None] * (
-            vocabulary // self.parts
-        )
-        """Of the vocabulary, whose best tokens are the best of each part's best."""
+        """Of the vocabulary, whose best tokens are among the best of each part."""
+        self.part_starts: Int[Tensor, "P 1"] = whole([*range(0, vocabulary, vocabulary // self.parts)])[:, None]
         self.widths = [1]
         for width in shape.widths[1:]:
             self.widths.append(min(width, self.widths[-1] * self.children))
         self.rows = sum(self.widths)
         depths = [depth for depth, width in enumerate(self.widths) for _ in range(width)]
         padding = max(0, -(-PLACES // self.children) - self.rows) + 1
-        self.depths: Int[Tensor, R] = whole(depths + [self.deepest] * padding)
-        """Of rows; those of no level are too deep to grow."""
+        self.depths: Int[Tensor, R] = whole(depths + [0] * padding)
+        """Of rows."""
         self.levels: Int[Tensor, R] = whole([depth + 2 for depth in depths] + [0] * padding)
         """Of the rows' children, as the board has them."""
         above = [self.candidates(max(0, depth - 1)).start for depth in depths]
@@ -48,12 +46,12 @@ class Layout:
         self.places: Int[Tensor, P] = whole([*range(self.first), *(self.first - 1 + depth for depth in depths[1:])])
         """Of the rows of all passes, counted from the first one's."""
         self.nowhere: Int[Tensor, Q] = whole([-1] * padding)
-        self.no_paths: Float[Tensor, Q] = torch.zeros(padding, dtype=torch.float64, device=device)
-        self.every_depth: Float[Tensor, D] = torch.arange(self.deepest + 1, dtype=torch.float64, device=device)
-        rows = torch.arange(len(depths) + padding, device=device).repeat_interleave(self.children)
-        self.lines: Int[Tensor, "3 C"] = torch.stack((rows * 0, rows * 0, rows))
-        """Of candidates, before any is known: token, path as the bits of a float64, and the row above."""
-        self.no_candidate: Int[Tensor, ""] = whole([rows.numel() - 1])[0]
+        self.no_paths: Float[Tensor, Q] = torch.full((padding,), -torch.inf, dtype=torch.float64, device=device)
+        self.every_depth: Float[Tensor, D] = torch.arange(self.deepest, dtype=torch.float64, device=device)
+        rows = whole([row for width in self.widths for row in range(width)] + [0] * padding)
+        self.lines: Int[Tensor, "3 C"] = torch.stack((rows * 0, rows * 0, rows)).repeat_interleave(self.children, 1)
+        """Of candidates, before any is known: token, path as the bits of a float64, its row's place in the level."""
+        self.no_candidate: Int[Tensor, ""] = whole([self.lines.shape[1] - 1])[0]
 
     def candidates(self, depth: int) -> slice:
         """The children of the rows of a depth."""
