@@ -27,6 +27,11 @@ class Greedy:
         return accept(tree, self.choose(logits))
 
 
+def choose(logits: Tensor) -> Tensor:
+    """The target's most probable token after each row, shape (N,), where its logits, shape (N, V), are."""
+    return logits.argmax(-1)
+
+
 def accept(tree: TokenTree, choices: Sequence[int]) -> tuple[list[int], int]:
     """The accepted nodes below the root, in path order, and the bonus token after them.
 

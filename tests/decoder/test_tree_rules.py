@@ -76,6 +76,25 @@ def test_arrays_and_tensors_say_what_plain_numbers_say(rules: Rules) -> None:
     assert breadth(device.numbers, torch.tensor(chances, dtype=torch.float64), XP).tolist() == wide
 
 
+@pytest.mark.parametrize("rules", EVERY, ids=str)
+def test_the_rule_says_the_same_of_logarithms_and_nothing_impossible_grows(rules: Rules) -> None:
+    rule, device = rules.rule(), DeviceRule(CPU)
+    device.turn(rule)
+    logs, depths = device.logarithmic(), torch.arange(14, dtype=torch.float64)
+    least = least_probability(logs, depths, XP)
+    for chance in (0.01, 0.05, 0.1, 0.3, 0.4, 0.5, 0.9, 1.0):
+        log = torch.tensor([chance], dtype=torch.float64).log()
+        assert (log >= least).tolist() == [chance >= least_probability(rule, depth) for depth in range(14)]
+        assert float(breadth(logs, log, XP)) == breadth(rule, chance)
+    assert not (torch.tensor(-math.inf) >= least).any()
+
+
+@pytest.mark.parametrize("rules", EVERY, ids=str)
+def test_a_deeper_node_needs_no_smaller_probability_to_grow(rules: Rules) -> None:
+    least = [least_probability(rules.rule(), depth) for depth in range(14)]
+    assert least == sorted(least)
+
+
 @given(st.floats(1, 7), st.floats(0, 1), st.sampled_from([0.1, 1.0, 50.0]))
 def test_history_moves_d0_and_tau_h_by_the_excess_within_their_bounds(d0: float, share: float, eta: float) -> None:
     rules = DynaTree(d0=d0, eta_d=eta, eta_h=eta / 10)

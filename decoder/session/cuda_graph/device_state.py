@@ -1,10 +1,11 @@
 """Everything that changes from round to round, in device tensors that stay where they are.
 
-One board serves one text at a time. Draft and verification read and write it; the host sees it through the report.
+One board serves one text at a time. Draft and verification read and write it; the host sees it through the report,
+whose numbers are whole: 64 bits each, as floating-point numbers are copied too.
 """
 
 from collections.abc import Sequence
-from dataclasses import astuple, dataclass, fields
+from dataclasses import astuple, dataclass, fields, replace
 
 import numpy as np
 import torch
@@ -12,28 +13,46 @@ from jaxtyping import Float, Int
 from numpy.typing import NDArray
 from torch import Tensor
 
-from decoder.session.cuda_graph.static_shapes import DEEPEST, MOST_NODES, WINDOW
+from decoder.session.cuda_graph.static_shapes import DEEPEST, FIRST_ROWS, MOST_NODES, WINDOW
 from decoder.tree import TokenTree
 from decoder.tree_rules import TreeRule
 
-TOKEN, PARENT, DEPTH, ROW = range(4)
-"""Lines of `Board.nodes`; ROW: which of the draft's rows a node was, of no meaning if it did not grow."""
-OUTCOME = 1 + DEEPEST + 1
-"""Numbers that tell of a verification: how many tokens; the accepted nodes and the token after them."""
-REPORT = OUTCOME + 1 + 3 * MOST_NODES
+TOKEN, PARENT, LEVEL, ROW, LOGPROB = range(5)
+"""Lines of `Board.nodes`. LEVEL: 1 for the root, 0 where there is no node. ROW: which of the draft's rows a node was,
+of no meaning if it did not grow. LOGPROB: the bits of a float64."""
+OUTCOME = 1 + 2 * (DEEPEST + 1)
+"""Numbers that tell of a verification: how many tokens; by depth, the node of the path and the token after it."""
+REPORT = OUTCOME + 5 * MOST_NODES
+SHARE_BITS = 57
+"""A share of at most 32 levels is a whole number of 2^-57; up to 63 of them add up in 64 bits without rounding."""
+LEVELS = DEEPEST + 2
+BEFORE = FIRST_ROWS[-1]
+"""Places before the end of a text that one draft reads at most."""
+LEAST = torch.finfo(torch.float64).min
+NUMBERS = [field.name for field in fields(TreeRule)]
 
 
 class DeviceRule:
     """A growth rule whose numbers are device tensors."""
 
     def __init__(self, device: torch.device) -> None:
-        self.vector: Float[Tensor, K] = torch.zeros(len(fields(TreeRule)), dtype=torch.float64, device=device)
+        self.vector: Float[Tensor, K] = torch.zeros(len(NUMBERS), dtype=torch.float64, device=device)
         self.numbers: TreeRule[Float[Tensor, ""]] = TreeRule(*self.vector.unbind())
         """Each in place."""
+        self.breadths: Float[Tensor, 3] = self.vector[NUMBERS.index("narrow") :][:3]
+        """`narrow`, `middle` and `wide`."""
 
     def turn(self, rule: TreeRule[float]) -> None:
         """Takes over all numbers."""
         self.vector.copy_(torch.tensor(astuple(rule), dtype=torch.float64))
+
+    def logarithmic(self) -> TreeRule[Tensor]:
+        """The same rule for logarithms of probabilities: it only compares them with one another.
+
+        They are finite, so that what is impossible is less than all of them.
+        """
+        logs = dict(zip(NUMBERS, self.vector.log().clamp(min=LEAST)[:, None].unbind(), strict=True))
+        return replace(self.numbers, **{name: logs[name] for name in ("stop", "deep", "tau_h", "tau_l")})
 
 
 class OnDevice:
@@ -66,15 +85,30 @@ class Board:
         self.length: Int[Tensor, ""] = whole()
         """Tokens of the text; all but the last have keys and values in the target."""
         self.text: Int[Tensor, S] = whole(capacity)
-        self.nodes: Int[Tensor, "4 N"] = whole(4, MOST_NODES)
-        self.logprobs: Float[Tensor, N] = torch.zeros(MOST_NODES, dtype=torch.float64, device=device)
-        self.count: Int[Tensor, ""] = whole()
-        """Nodes of the tree, the root among them."""
-        self.shares: Int[Tensor, W] = whole(WINDOW + 1)
-        """Depth acceptances of the last rounds that drafted, as whole numbers; the last place is never read."""
+        """The tokens of the text, and after them those of the tree without its root."""
+        self.shares: Int[Tensor, W] = whole(WINDOW)
+        """Depth acceptances of the last rounds that drafted, as whole numbers."""
         self.rounds: Int[Tensor, ""] = whole()
         """Rounds that drafted."""
         self.report: Float[Tensor, R] = torch.zeros(REPORT, dtype=torch.float64, device=device)
+        told = self.report.view(torch.int64)
+        self.committed: Int[Tensor, ""] = told[0]
+        """Tokens that the last verification has brought."""
+        self.outcome: Int[Tensor, "2 D"] = told[1:OUTCOME].view(2, -1)
+        """By depth from the root on: the node of the accepted path, and the token after it."""
+        self.nodes: Int[Tensor, "5 N"] = told[OUTCOME:].view(5, -1)
+        shares = [_share(level, tokens) for level in range(LEVELS) for tokens in range(LEVELS)]
+        self.share_of: Int[Tensor, T] = torch.tensor(shares, device=device)
+        """Share of the levels that was accepted, by the deepest node's level and the number of tokens."""
+        self.certain: Float[Tensor, ""] = torch.zeros((), dtype=torch.float64, device=device)
+        self.impossible: Float[Tensor, ""] = torch.full_like(self.certain, -torch.inf)
+        """Logarithms of probabilities."""
+        self.identity: Float[Tensor, "N N"] = torch.eye(MOST_NODES, device=device)
+        self._steps: Int[Tensor, S] = torch.arange(-BEFORE, capacity, device=device)
+
+    def steps(self, first: int, last: int) -> Int[Tensor, "M"]:
+        """The numbers from `first`, which may be negative, up to `last`."""
+        return self._steps[first + BEFORE : last + BEFORE]
 
     def begin(self, text: Sequence[int], rule: TreeRule[float] | None) -> None:
         """A new text."""
@@ -82,7 +116,7 @@ class Board:
             tensor.zero_()
         self.text[: len(text)].copy_(torch.tensor(text))
         self.length.fill_(len(text))
-        self.count.fill_(1)
+        self.nodes[LEVEL, :1].fill_(1)
         if rule:
             self.rule.turn(rule)
 
@@ -91,17 +125,12 @@ class Board:
         return Saved([(tensor, tensor.clone()) for tensor in self._all()])
 
     def _all(self) -> list[Tensor]:
-        return [
-            self.rule.vector,
-            self.length,
-            self.text,
-            self.nodes,
-            self.logprobs,
-            self.count,
-            self.shares,
-            self.rounds,
-            self.report,
-        ]
+        return [self.rule.vector, self.length, self.text, self.shares, self.rounds, self.report]
+
+
+def _share(level: int, tokens: int) -> int:
+    levels, accepted = level - 1, tokens - 1
+    return int(accepted / levels * 2.0**SHARE_BITS) if 0 <= accepted <= levels > 0 else 0
 
 
 @dataclass(frozen=True)
@@ -126,16 +155,19 @@ class Verified:
 
 def verified(report: NDArray[np.float64]) -> Verified:
     """Reads the first part of a report."""
-    *accepted, bonus = report[1 : 1 + int(report[0])].astype(int).tolist()
-    return Verified(accepted, bonus)
+    count, *path_and_tokens = report[:OUTCOME].view(np.int64).tolist()
+    path, tokens = path_and_tokens[: DEEPEST + 1], path_and_tokens[DEEPEST + 1 :]
+    return Verified(path[1:count], tokens[count - 1])
 
 
 def drafted(report: NDArray[np.float64], root: int) -> TokenTree:
     """Reads the second part: the tree below this root that is verified next."""
-    count = int(report[OUTCOME])
-    nodes = report[OUTCOME + 1 :].reshape(3, MOST_NODES)[:, 1:count]
-    tokens, parents = nodes[:2].astype(int).tolist()
+    lines = report[OUTCOME:].reshape(5, MOST_NODES)
+    nodes = lines.view(np.int64)
+    count = int(np.count_nonzero(nodes[LEVEL]))
     tree = TokenTree([root])
-    for parent, token, logprob in zip(parents, tokens, nodes[2].tolist(), strict=True):
+    for parent, token, logprob in zip(
+        *nodes[[PARENT, TOKEN], 1:count].tolist(), lines[LOGPROB, 1:count].tolist(), strict=True
+    ):
         tree.add(parent, token, logprob)
     return tree

@@ -1,30 +1,36 @@
 """A whole draft as one function of device tensors: every level of it, and the tree packed for its verification.
 
 Rules are masks: rows that do not grow are computed and ignored. The tree is the one that `decoder.draft.model_drafter`
-grows, node for node. Row r of the draft lies in the draft's slot `length` + r until the next draft.
+grows, node for node, but for which of equally probable ones comes first. Probabilities are logarithms here; what has
+no place in the tree has minus infinity. Row r, the root being row 0, lies in the draft's slot `length` - 1 + r until
+the next draft.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from decoder.forward.static.static_forward import StaticForward, visibility
-from decoder.session.cuda_graph.device_state import OUTCOME, PARENT, TOKEN, XP, Board
-from decoder.session.cuda_graph.static_shapes import MOST_NODES, Shape
-from decoder.tree_rules import breadth, least_probability
+from decoder.forward.static.static_forward import StaticForward
+from decoder.session.cuda_graph.device_state import XP, Board
+from decoder.session.cuda_graph.draft_layout import PLACES, Layout
+from decoder.tree_rules import TreeRule, breadth, least_probability
 
 
-@dataclass(frozen=True)
 class Side:
     """One model's part of a seat."""
 
-    forward: StaticForward
-    store: Float[Tensor, "L 2 H S D"]
-    """The last slot is written by rows that have no place in the text."""
-    vocabulary: int
-    context: int
+    def __init__(
+        self, forward: StaticForward, store: Float[Tensor, "L 2 H S D"], vocabulary: int, context: int
+    ) -> None:
+        """Takes a store whose last slots are written by rows that have no place in the text."""
+        self.forward = forward
+        self.store = store
+        self.vocabulary = vocabulary
+        self.context = context
+        hidden = torch.full((), torch.finfo(store.dtype).min, dtype=store.dtype, device=store.device)
+        self._biases = torch.zeros_like(hidden), hidden
 
     def logits(
         self,
@@ -34,168 +40,146 @@ class Side:
         bias: Float[Tensor, "N M"],
     ) -> Float[Tensor, "N V"]:
         """Logits of rows at these places of the text, over the ids that both models know."""
-        rotation = self.forward.rotation(self.store, places.clamp(0, self.context - 1))
+        return self.rotated_logits(tokens, self.rotation(places.clamp(0, self.context - 1)), slots, bias)
+
+    def rotation(self, places: Int[Tensor, "N"]) -> Tensor:
+        """What `rotated_logits` needs to know of these places of the text."""
+        return self.forward.rotation(self.store, places)
+
+    def rotated_logits(
+        self, tokens: Int[Tensor, "N"], rotation: Tensor, slots: Int[Tensor, "N"], bias: Float[Tensor, "N M"]
+    ) -> Float[Tensor, "N V"]:
+        """See `logits`."""
         return self.forward.computed(self.store, tokens, rotation, slots, bias)[:, : self.vocabulary]
 
-
-@dataclass(frozen=True)
-class _Level:
-    """Nodes of one depth that may grow, as rows of the draft."""
-
-    valid: Bool[Tensor, "W"]
-    ids: Int[Tensor, "W"]
-    """Which candidates they are; the root is 0."""
-    paths: Float[Tensor, "W"]
-    bias: Float[Tensor, "W S"]
+    def bias(self, visible: Bool[Tensor, "N M"]) -> Float[Tensor, "N M"]:
+        """What is added to the scores of what rows see and do not see."""
+        return torch.where(visible, *self._biases)
 
 
 @dataclass(frozen=True)
-class _Children:
-    """All candidates of one depth: `widest` after each row, in the order of the numbering."""
+class _Rule:
+    """The growth rule of one draft."""
 
-    valid: Bool[Tensor, "K"]
-    tokens: Int[Tensor, "K"]
-    parents: Int[Tensor, "K"]
-    logprobs: Float[Tensor, "K"]
-    paths: Float[Tensor, "K"]
+    thresholds: Float[Tensor, "D"]
+    """From where on nodes of depth 0, 1, 2, ... grow; never less for deeper ones, infinite where none may."""
+    breadths: TreeRule[Tensor] | None
+    """Where numbers of children stand: for each rank, 0 or minus infinity; None where all have one."""
 
 
-def grow(side: Side, board: Board, shape: Shape, slots: int) -> None:
-    """Drafts a tree after the text and leaves it on the board and in the report."""
-    device = board.length.device
-    level = _Level(
-        valid=(board.length < side.context)[None],
-        ids=torch.zeros(1, dtype=torch.int64, device=device),
-        paths=torch.zeros(1, dtype=torch.float64, device=device),
-        bias=visibility(board.length, None, slots, side.store.dtype),
+@dataclass(frozen=True)
+class _Grown:
+    """What a draft has grown so far."""
+
+    lines: Int[Tensor, "3 C"]
+    """Of candidates, see `Layout`."""
+    logprobs: Float[Tensor, "C"]
+    paths: list[Float[Tensor, "W"]]
+    """Of the rows of each depth."""
+    chosen: list[Int[Tensor, "W"]]
+    """Which candidates of the depth above these are; the root is -1."""
+
+
+def grow(side: Side, board: Board, layout: Layout, slots: int) -> None:
+    """Drafts a tree after the text and leaves it on the board."""
+    first = layout.first
+    around = board.length + board.steps(-first, max(layout.rows, PLACES))
+    places = around.index_select(0, layout.places).clamp(0, side.context - 1)
+    rotation, tokens = side.rotation(places), board.text.index_select(0, places[:first])
+    # Rows of places before the text write to the last slots.
+    own = around.remainder(side.store.shape[3])
+    bias = side.bias(board.steps(0, slots) <= places[:first, None])
+    rule = _rule(side, board, layout)
+    lines = layout.lines.clone()
+    grown = _Grown(
+        lines, lines.new_empty(lines.shape[1], dtype=torch.float32), [board.certain[None]], [layout.nowhere[:1]]
     )
-    logits = _catch_up(side, board, shape.first, slots)
-    thresholds = _thresholds(board, shape, side.context)
-    own = board.length + torch.arange(shape.rows, device=device)
-    places = board.length - 1 + torch.arange(shape.deepest, device=device)
-    grown: list[_Children] = []
-    rows: list[Int[Tensor, K]] = []
-    first, number = 0, 1
-    for depth, width in enumerate((*shape.widths[1:], 0), 1):
-        children = _children(logits, level, board, shape)
-        grown.append(children)
-        if not width:
-            rows.append(torch.zeros_like(children.tokens))
-            break
-        order = _growing(children, board, shape, thresholds[depth], width)
-        slots_of_rows = own[first : first + width]
-        level, tokens = _next(children, order, level, slots_of_rows, number)
-        logits = side.logits(tokens, places[depth].expand(width), slots_of_rows, level.bias)
-        # One that does not grow has no row; its number here is another's, and nobody asks for it.
-        rows.append(order + (first - 1))
-        first, number = first + width, number + len(order)
-    _pack(board, shape, grown, torch.cat(rows))
+    rows = slice(0, first)
+    for depth, width in enumerate(layout.widths):
+        logits = side.rotated_logits(tokens, rotation[rows], own[rows], bias)[-width:]
+        children = layout.candidates(depth)
+        _add_children(logits, layout, rule.breadths, grown, children)
+        if depth + 1 < layout.deepest:
+            order = _growing(grown.lines[1, children], board, layout, rule.thresholds[depth + 1], depth + 1)
+            tokens, paths, parents = lines[:, children].index_select(1, order).unbind()
+            grown.paths.append(paths.view(torch.float64))
+            grown.chosen.append(order)
+            rows = slice(rows.stop, rows.stop + layout.widths[depth + 1])
+            bias = bias[-width:].index_select(0, parents).scatter_(1, own[rows, None], 0.0)
+    _pack(board, layout, rule, grown, around[first : first + PLACES])
 
 
-def _catch_up(side: Side, board: Board, rows: int, slots: int) -> Float[Tensor, "1 V"]:
-    """Reads the last so many tokens, known or not, and returns the logits after the last."""
-    device = board.length.device
-    places = board.length + torch.arange(-rows, 0, device=device)
-    tokens = board.text.index_select(0, places.clamp(min=0))
-    aside = places.masked_fill(places < 0, side.store.shape[3] - 1)
-    seen = torch.ones((rows, rows), dtype=torch.bool, device=device).tril()
-    bias = visibility(places[0], seen, slots, side.store.dtype)
-    return side.logits(tokens, places, aside, bias)[-1:]
+def _rule(side: Side, board: Board, layout: Layout) -> _Rule:
+    rule = board.rule.logarithmic()
+    rule = replace(rule, deepest=torch.minimum(rule.deepest, side.context - board.length))
+    thresholds: Float[Tensor, D] = least_probability(rule, layout.every_depth, XP)
+    if layout.even:
+        return _Rule(thresholds, None)
+    has = board.steps(0, layout.children) < board.rule.breadths[:, None]
+    narrow, middle, wide = torch.where(has, board.certain, board.impossible).unbind()
+    return _Rule(thresholds, replace(rule, narrow=narrow, middle=middle, wide=wide))
 
 
-def _thresholds(board: Board, shape: Shape, context: int) -> Float[Tensor, "D"]:
-    """The path probability by depth from which a node grows; infinite where none may."""
-    depths = torch.arange(shape.deepest, dtype=torch.float64, device=board.length.device)
-    chances: Float[Tensor, D] = least_probability(board.rule.numbers, depths, XP)
-    return chances.masked_fill(depths >= context - board.length, torch.inf)
+def best_tokens(
+    logits: Float[Tensor, "W V"], layout: Layout, logprobs: Float[Tensor, "W B"], tokens: Int[Tensor, "W B"]
+) -> None:
+    """Leaves each row's most probable tokens, in any order of equals, and their logarithms; softmax in float32."""
+    found = logits.log_softmax(-1, torch.float32)
+    count = layout.children
+    if count == 1:
+        torch.max(found, -1, keepdim=True, out=(logprobs, tokens))
+    elif layout.parts == 1:
+        torch.topk(found, count, out=(logprobs, tokens))
+    else:
+        best, ids = found.view(len(found), layout.parts, -1).topk(count, sorted=False)
+        order = torch.topk(best.flatten(1), count, out=(logprobs, torch.empty_like(tokens))).indices
+        torch.gather(ids.add_(layout.part_starts).flatten(1), 1, order, out=tokens)
 
 
-def best_tokens(logits: Float[Tensor, "W V"], count: int) -> tuple[Int[Tensor, "W B"], Float[Tensor, "W B"]]:
-    """The most probable tokens of each row and their log-probabilities; ties by the lower id, softmax in float32."""
-    logprobs = logits.float().log_softmax(-1)
-    tokens: list[Int[Tensor, "W 1"]] = []
-    values: list[Float[Tensor, "W 1"]] = []
-    for rank in range(count):
-        if rank:
-            logprobs = logprobs.scatter(-1, tokens[-1], -torch.inf)
-        # argmax takes the first of equal values, which topk does not promise.
-        tokens.append(logprobs.argmax(-1, keepdim=True))
-        values.append(logprobs.gather(-1, tokens[-1]))
-    return torch.cat(tokens, -1), torch.cat(values, -1).double()
-
-
-def _children(logits: Float[Tensor, "W V"], level: _Level, board: Board, shape: Shape) -> _Children:
-    count = min(shape.widest, logits.shape[1])
-    tokens, logprobs = best_tokens(logits, count)
-    valid = level.valid
-    if count > 1:
-        width = breadth(board.rule.numbers, logprobs[:, 0].exp(), XP)
-        ranks = torch.arange(count, device=tokens.device)
-        valid = (level.valid[:, None] & (ranks < width[:, None])).flatten()
-    return _Children(
-        valid=valid,
-        tokens=tokens.flatten(),
-        parents=level.ids[:, None].expand(-1, count).flatten(),
-        logprobs=logprobs.flatten(),
-        paths=(level.paths[:, None] + logprobs).flatten(),
-    )
+def _add_children(
+    logits: Float[Tensor, "W V"], layout: Layout, breadths: TreeRule[Tensor] | None, grown: _Grown, children: slice
+) -> None:
+    shape = len(logits), layout.children
+    logprobs = grown.logprobs[children].view(shape)
+    best_tokens(logits, layout, logprobs, grown.lines[0, children].view(shape))
+    paths = grown.paths[-1][:, None]
+    if breadths:
+        paths = paths + breadth(breadths, logprobs[:, :1], XP)
+    torch.add(paths, logprobs, out=grown.lines[1, children].view(torch.float64).view(shape))
 
 
 def _growing(
-    children: _Children, board: Board, shape: Shape, threshold: Float[Tensor, ""], width: int
-) -> Int[Tensor, "K"]:
-    """Which of these nodes grow: the first is 1, the next 2, and so on; 0 for those that do not."""
-    grows = children.valid & (children.paths.exp() >= threshold)
-    if shape.best:
-        most = board.rule.numbers.n_max.clamp(max=width)
-        grows = grows & (by_probability(children.paths, grows) < most)
-    return grows.cumsum(0) * grows
+    bits: Int[Tensor, "K"], board: Board, layout: Layout, threshold: Float[Tensor, ""], depth: int
+) -> Int[Tensor, "W"]:
+    """Which of these candidates have rows, in their order; among them are all that grow, if the tree keeps them."""
+    paths, width = bits.view(torch.float64), layout.widths[depth]
+    if len(paths) == width:
+        return board.steps(0, width)
+    if layout.best:
+        return paths.topk(width, sorted=False).indices.sort().values
+    return (paths >= threshold).sort(stable=True, descending=True).indices[:width].sort().values
 
 
-def by_probability(paths: Float[Tensor, "K"], among: Bool[Tensor, "K"]) -> Int[Tensor, "K"]:
-    """How many of the nodes `among` which we choose are more probable than each, ties by their order."""
-    chances = paths.masked_fill(~among, -torch.inf)
-    order = chances.argsort(stable=True, descending=True)
-    places = torch.arange(len(paths), device=paths.device)
-    return torch.zeros_like(order).scatter_(0, order, places)
-
-
-def _next(
-    children: _Children, order: Int[Tensor, "K"], level: _Level, own: Int[Tensor, "W"], number: int
-) -> tuple[_Level, Int[Tensor, "W"]]:
-    """The level of those children that grow, whose first is candidate `number`, and their tokens."""
-    indices = torch.arange(len(order), device=order.device)
-    # Place 0 takes all that do not grow. More than a level has rows for grow only beyond the tree's last node.
-    chosen = torch.zeros(len(order) + len(own) + 1, dtype=torch.int64, device=order.device)
-    chosen = chosen.scatter_(0, order, indices)[1 : len(own) + 1]
-    above = level.bias.index_select(0, chosen // (len(order) // len(level.ids)))
-    below = _Level(
-        valid=torch.arange(len(own), device=order.device) < order.amax(),
-        ids=chosen + number,
-        paths=children.paths.index_select(0, chosen),
-        bias=above.scatter_(1, own[:, None], 0.0),
+def _pack(board: Board, layout: Layout, rule: _Rule, grown: _Grown, places: Int[Tensor, "N"]) -> None:
+    """Leaves the nodes that stay on the board, in their order, and their tokens after the text."""
+    # Neither does a node grow whose parent does not: it is not more probable, and its threshold is not lower.
+    grows = torch.cat((*grown.paths, layout.no_paths)) >= rule.thresholds.index_select(0, layout.depths)
+    paths = grown.lines[1].view(torch.float64).view(len(grows), -1)
+    paths = torch.where(grows[:, None], paths, board.impossible).flatten()
+    # In breadth-first order, and so in that of a stable sort, a node that is cut has only descendants that are cut too.
+    ranked = (paths if layout.best else paths > board.impossible).sort(stable=True, descending=True)
+    exist = ranked.values[:PLACES] > board.impossible if layout.best else ranked.values[:PLACES]
+    kept = exist & (board.steps(0, PLACES) < board.rule.numbers.n_max)
+    nodes = torch.where(kept, ranked.indices[:PLACES], layout.no_candidate).sort().values
+    tokens = grown.lines[0].index_select(0, nodes)
+    parents = nodes.div(layout.children, rounding_mode="floor")
+    rows = torch.cat((*grown.chosen, layout.nowhere)) + layout.offsets
+    lines = (
+        tokens,
+        torch.searchsorted(nodes, rows.index_select(0, parents), right=True),
+        layout.levels.index_select(0, parents),
+        torch.searchsorted(rows[1 : layout.rows], nodes),
+        grown.logprobs.index_select(0, nodes).double().view(torch.int64),
     )
-    return below, children.tokens.index_select(0, chosen)
-
-
-def _pack(board: Board, shape: Shape, grown: list[_Children], rows: Int[Tensor, "C"]) -> None:
-    """Leaves the nodes that stay on the board, in their order, from place 1 on: the root's token stands in the text."""
-    valid = torch.cat([children.valid for children in grown])
-    paths = torch.cat([children.paths for children in grown])
-    tokens = torch.cat([children.tokens for children in grown])
-    logprobs = torch.cat([children.logprobs for children in grown])
-    depths = torch.cat([torch.full_like(children.tokens, depth) for depth, children in enumerate(grown, 1)])
-    # In breadth-first order a node that is cut has only descendants that are cut too.
-    ranks = by_probability(paths, valid) if shape.best else valid.cumsum(0) - 1
-    kept = valid & (ranks < board.rule.numbers.n_max)
-    numbers = kept.cumsum(0)
-    places = numbers.masked_fill(~kept, MOST_NODES).clamp(max=MOST_NODES)
-    renumbered = torch.cat([numbers.new_zeros(1), numbers])
-    parents = renumbered.index_select(0, torch.cat([children.parents for children in grown]))
-    lines = torch.stack([tokens, parents, depths, rows])
-    nodes = lines.new_zeros((4, MOST_NODES + 1)).scatter_(1, places.expand(4, -1), lines)
-    board.nodes.copy_(nodes[:, :MOST_NODES])
-    board.logprobs.copy_(logprobs.new_zeros(MOST_NODES + 1).scatter_(0, places, logprobs)[:MOST_NODES])
-    board.count.copy_(numbers[-1] + 1)
-    told = torch.cat([board.count[None], board.nodes[TOKEN], board.nodes[PARENT]])
-    board.report[OUTCOME:].copy_(torch.cat([told.double(), board.logprobs]))
+    torch.stack(lines, out=board.nodes[:, 1:])
+    board.text.index_copy_(0, places, tokens)

@@ -19,10 +19,12 @@ from decoder.models.pair import Pair
 from decoder.session.cuda_graph.capture_guard import refuse_waits
 from decoder.session.cuda_graph.device_state import REPORT, Board
 from decoder.session.cuda_graph.draft import Side, grow
+from decoder.session.cuda_graph.draft_layout import Layout
 from decoder.session.cuda_graph.size_controller import Pace
 from decoder.session.cuda_graph.static_shapes import DEEPEST, MOST_NODES, MOST_ROWS, Shape, levels, slots
 from decoder.session.cuda_graph.verify import verify
 from decoder.tree_rules import TreeRule
+from decoder.verify.greedy import choose
 
 CHUNK = 512
 """Tokens of a prompt that are read at once."""
@@ -48,13 +50,14 @@ class Seat:
         device = target.store.device
         self.target = target
         self.draft = draft
-        self.board = Board(device, target.store.shape[3])
+        self.board = Board(device, max(target.store.shape[3], draft.store.shape[3]))
         self.mailboxes = Mailbox(device, REPORT), Mailbox(device, REPORT)
         self.capturing_s = 0.0
         """Time that captures have taken so far."""
         self._graphs = graphs
         self._capturable = capturable
         self._captured: dict[tuple[object, ...], Work] = {}
+        self._layouts: dict[Shape, Layout] = {}
         self._in_use: dict[Shape | int, None] = {}
         """Drafts and rows of verifications that this text has asked for so far, in their order."""
 
@@ -85,8 +88,11 @@ class Seat:
         """What drafts a tree after a text of at most so many tokens and reports it."""
         visible = slots(length + shape.rows)
         self._in_use[shape] = None
+        if shape not in self._layouts:
+            self._layouts[shape] = Layout(shape, self.draft.vocabulary, self.draft.store.device)
+        layout = self._layouts[shape]
         return self._repeatable(
-            ("draft", shape.widest == 1), (shape, visible), lambda: grow(self.draft, self.board, shape, visible)
+            ("draft", shape.widest == 1), (shape, visible), lambda: grow(self.draft, self.board, layout, visible)
         )
 
     def verification(self, nodes: int, length: int) -> Work:
@@ -96,7 +102,7 @@ class Seat:
         return self._repeatable(
             ("verification", nodes == 1),
             (nodes, visible),
-            lambda: verify(self.target, draft, self.board, nodes, levels(nodes), visible),
+            lambda: verify(self.target, draft, self.board, nodes, levels(nodes), visible, choose),
         )
 
     def capture_ahead(self, length: int) -> bool:

@@ -39,6 +39,8 @@ class Shape:
     """Whether the most probable nodes stay, and not the first."""
     first: int = FIRST_ROWS[0]
     """Rows of the first pass."""
+    even: bool = False
+    """Whether all nodes that grow have as many children."""
 
     @property
     def deepest(self) -> int:
@@ -63,7 +65,7 @@ def shape(rule: TreeRule[float]) -> Shape:
     widths = [1]
     while len(widths) < deepest:
         widths.append(min(widths[-1] * widest, most))
-    return Shape(widest, tuple(widths), bool(rule.best))
+    return Shape(widest, tuple(widths), bool(rule.best), even=rule.narrow == rule.wide)
 
 
 def beam(rule: TreeRule[float], depth: int) -> Shape:
@@ -71,7 +73,7 @@ def beam(rule: TreeRule[float], depth: int) -> Shape:
     widest, widths = int(rule.wide), [1]
     while len(widths) < depth:
         widths.append(min(widths[-1] * widest, BEAM))
-    return Shape(widest, tuple(widths), best=True)
+    return Shape(widest, tuple(widths), best=True, even=rule.narrow == rule.wide)
 
 
 def _growing(rule: TreeRule[float]) -> int:

@@ -4,33 +4,23 @@ The tree's rows lie in the target's slots from the root's place on; afterwards t
 text without gaps, in both models, and the text is longer by that path and one token more.
 """
 
-from dataclasses import dataclass
+from collections.abc import Callable
 
 import torch
-from jaxtyping import Bool, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from decoder.forward.static.static_forward import visibility
-from decoder.session.cuda_graph.device_state import DEPTH, PARENT, ROW, TOKEN, XP, Board
+from decoder.session.cuda_graph.device_state import LEVEL, LEVELS, PARENT, ROW, SHARE_BITS, XP, Board
 from decoder.session.cuda_graph.draft import Side
-from decoder.session.cuda_graph.static_shapes import WINDOW
 from decoder.tree_rules import adapted
 
-SHARE_BITS = 57
-"""A share of at most 32 levels is a whole number of 2^-57; up to 63 of them add up in 64 bits without rounding."""
+Choose = Callable[[Float[Tensor, "N V"]], Int[Tensor, "N"]]
+"""The token that the target chooses after each row. What follows a node's choice is accepted; siblings differ."""
 
 
-@dataclass(frozen=True)
-class _Path:
-    """What the target chose."""
-
-    nodes: Int[Tensor, "D"]
-    """The accepted path from depth 1 on; surplus entries are 0."""
-    length: Int[Tensor, ""]
-    bonus: Int[Tensor, ""]
-
-
-def verify(target: Side, draft: Side | None, board: Board, nodes: int, deepest: int, slots: int) -> None:
+def verify(
+    target: Side, draft: Side | None, board: Board, nodes: int, deepest: int, slots: int, choose: Choose
+) -> None:
     """Verifies the board's tree and commits what is right.
 
     Args:
@@ -40,81 +30,66 @@ def verify(target: Side, draft: Side | None, board: Board, nodes: int, deepest: 
         nodes: Rows of the pass.
         deepest: No node is deeper.
         slots: That attention reads; all of the tree's are among them.
+        choose: The verifier's.
     """
-    root = board.length - 1
-    tree = board.nodes[:, :nodes].clone()
-    tree[TOKEN, :1].copy_(board.text.index_select(0, root[None]))
-    above = ancestors(tree[PARENT], deepest)
-    own = root + torch.arange(nodes, device=root.device)
-    bias = visibility(root, above, slots, target.store.dtype)
-    choices = target.logits(tree[TOKEN], root + tree[DEPTH], own, bias).float().argmax(-1)
-    path = _accept(tree, above, choices, board.count, deepest)
+    around = board.length + board.steps(-2, nodes)
+    own, after = around[1:-1], around[2:]
+    parents, levels = board.nodes[PARENT, :nodes], board.nodes[LEVEL, :nodes]
+    above = ancestors(parents, deepest, board.identity)
+    bias = tree_bias(target, board.steps(0, slots), own, above)
+    tokens = board.text.index_select(0, own)
+    choices = choose(target.logits(tokens, around[0] + levels, own, bias))
+    wrong = tokens != choices.index_select(0, parents)
+    # Right nodes are one path: at each level from 1 on there is one at most. Level 0 takes all others.
+    accepted = torch.where((above & wrong)[:, 1:].any(-1), board.steps(0, 1), levels)
+    torch.amax(accepted, 0, out=board.committed)
+    # Surplus places of the path hold the nodes that are there already.
+    path = board.steps(-1, deepest + 1).scatter(0, accepted, board.steps(0, nodes))[1:]
     if deepest:
-        _move(target, own.index_select(0, path.nodes), board.length, path.length)
+        _move(target, own[0] + path[1:], after[:deepest])
     if draft and deepest:
         # A leaf, which has no row, is the last of its path, and the next draft reads the last two tokens anew.
-        _move(draft, board.length + tree[ROW].index_select(0, path.nodes), board.length, path.length)
-        _learn(board, path.length, tree[DEPTH].amax())
-    _commit(board, tree[TOKEN].index_select(0, path.nodes), path)
+        _move(draft, board.length + board.nodes[ROW].index_select(0, path[1:]), after[:deepest])
+        _learn(board, levels.amax())
+    _commit(board, path, choices.index_select(0, path), after)
 
 
-def ancestors(parents: Int[Tensor, "N"], deepest: int) -> Bool[Tensor, "N N"]:
+def ancestors(parents: Int[Tensor, "N"], deepest: int, identity: Float[Tensor, "M M"]) -> Bool[Tensor, "N N"]:
     """Row = node, column = whether that node is itself or above it; the root is its own parent."""
-    seen = torch.eye(len(parents), dtype=torch.bool, device=parents.device)
-    reach = 1
-    while reach <= deepest:
-        seen = seen | seen.index_select(0, parents)
-        parents = parents.index_select(0, parents)
+    count, reach = len(parents), 1
+    ways = identity[:count, :count].scatter(1, parents[:, None], 1.0)
+    while reach < deepest:
+        ways = ways @ ways
         reach *= 2
-    return seen
+    return ways > 0
 
 
-def _accept(
-    tree: Int[Tensor, "4 N"],
-    above: Bool[Tensor, "N N"],
-    choices: Int[Tensor, "N"],
-    count: Int[Tensor, ""],
-    deepest: int,
-) -> _Path:
-    places = torch.arange(tree.shape[1], device=tree.device)
-    right = (tree[TOKEN] == choices.index_select(0, tree[PARENT])) | (places == 0)
-    right = right & (places < count)
-    accepted = ~(above & ~right).any(-1)
-    last = tree[DEPTH].masked_fill(~accepted, -1).argmax()
-    length = tree[DEPTH].index_select(0, last[None])[0]
-    on_path = above.index_select(0, last[None])[0] & (places > 0)
-    depths = (tree[DEPTH] - 1).masked_fill(~on_path, deepest)
-    nodes = torch.zeros(deepest + 1, dtype=torch.int64, device=tree.device).scatter_(0, depths, places)[:deepest]
-    return _Path(nodes, length, choices.index_select(0, last[None])[0])
+def tree_bias(
+    side: Side, columns: Int[Tensor, "S"], own: Int[Tensor, "N"], above: Bool[Tensor, "N N"]
+) -> Float[Tensor, "N S"]:
+    """The bias of rows that see the slots before their own, and of these what is above them: always the first."""
+    before = (columns < own[0]).expand(len(own), -1)
+    return side.bias(before.index_copy(1, own, above))
 
 
-def _move(side: Side, sources: Int[Tensor, "D"], first: Int[Tensor, ""], count: Int[Tensor, ""]) -> None:
-    """Moves the first `count` of these slots to the slots from `first` on; the others stay."""
-    steps = torch.arange(len(sources), device=sources.device)
-    places = first + steps
-    moved = side.store.index_select(3, torch.where(steps < count, sources, places))
-    side.store.index_copy_(3, places, moved)
+def _move(side: Side, sources: Int[Tensor, "D"], places: Int[Tensor, "D"]) -> None:
+    side.store.index_copy_(3, places, side.store.index_select(3, sources))
 
 
-def _commit(board: Board, tokens: Int[Tensor, "D"], path: _Path) -> None:
-    steps = torch.arange(len(tokens) + 1, device=tokens.device)
-    last = steps == path.length
-    surplus = tokens.new_zeros(1)
-    board.text.index_copy_(0, board.length + steps, torch.where(last, path.bonus, torch.cat([tokens, surplus])))
-    board.length.add_(path.length + 1)
-    told = torch.where(last, path.bonus, torch.cat([path.nodes, surplus]))
-    board.report[: 1 + len(told)].copy_(torch.cat([(path.length + 1)[None], told]))
+def _commit(board: Board, path: Int[Tensor, "D"], tokens: Int[Tensor, "D"], after: Int[Tensor, "N"]) -> None:
+    """Appends the tokens, of which those that are no node's successor are surplus."""
+    board.text.index_copy_(0, after[: len(path)], tokens)
+    board.length.add_(board.committed)
+    torch.stack((path, tokens), out=board.outcome[:, : len(path)])
 
 
-def _learn(board: Board, accepted: Int[Tensor, ""], levels: Int[Tensor, ""]) -> None:
-    """History's step: the same numbers as the host's, to the last bit."""
+def _learn(board: Board, level: Int[Tensor, ""]) -> None:
+    """History's step, where the deepest node is of this level: the same numbers as the host's, to the last bit."""
     rule = board.rule.numbers
-    drafted = levels > 0
-    share = accepted.double() / levels.clamp(min=1)
-    place = (board.rounds % rule.window.long()).masked_fill(~drafted, WINDOW)
-    board.shares.index_copy_(0, place[None], (share * 2.0**SHARE_BITS).long()[None])
-    board.rounds.add_(drafted)
-    total = board.shares[:WINDOW].sum().double() * 2.0**-SHARE_BITS
-    acts = drafted & (board.rounds >= rule.window) & (rule.history > 0)
-    for now, after in zip((rule.d0, rule.tau_h), adapted(rule, total / rule.window, XP), strict=True):
-        now.copy_(torch.where(acts, after, now))
+    share = board.share_of.index_select(0, torch.add(board.committed, level, alpha=LEVELS)[None])
+    board.shares.index_copy_(0, (board.rounds % rule.window).long()[None], share)
+    board.rounds.add_(1)
+    mean = board.shares.sum() / (rule.window * 2.0**SHARE_BITS)
+    acts = board.rounds * rule.history >= rule.window
+    for now, after in zip((rule.d0, rule.tau_h), adapted(rule, mean, XP), strict=True):
+        torch.where(acts, after, now, out=now)

@@ -22,6 +22,10 @@ from decoder.session.cuda_graph.capture_guard import BY_DATA, FROM_THE_HOST, Not
 READS = frozenset({Tensor.tolist, Tensor.numpy, Tensor.cpu, Tensor.__array__, Tensor.__dlpack__})
 """What looks into memory, or leaves the device, without an operation that could be recorded."""
 BY_INDEX = frozenset({torch.ops.aten.index.Tensor, torch.ops.aten.index_put.default, torch.ops.aten.index_put_.default})
+UNFILLED = frozenset(
+    {torch.ops.aten.empty.memory_format, torch.ops.aten.new_empty.default, torch.ops.aten.empty_like.default}
+)
+"""What takes memory and leaves it as it is."""
 GARBAGE = 0x7F
 """In each byte: larger than any index, and than what a probability or a logit may be."""
 
@@ -54,6 +58,11 @@ class Record:
     """Operations in their order."""
 
     calls: Sequence[_Call]
+
+    @property
+    def launches(self) -> int:
+        """How many of them compute something: at least one kernel each, where views have none."""
+        return sum(call.operation not in UNFILLED and not _is_view(call.operation) for call in self.calls)
 
     def __call__(self) -> None:
         """Does them again, on the same tensors."""
@@ -130,6 +139,10 @@ class _Recorder(TorchDispatchMode):
     def _save(self, storage: Any) -> None:
         if storage._cdata not in self._own and storage._cdata not in self._others:
             self._others[storage._cdata] = storage, storage.clone()
+
+
+def _is_view(func: Any) -> bool:
+    return any(result.alias_info and not result.alias_info.is_write for result in func._schema.returns)
 
 
 def _refuse(func: Any, args: Sequence[Any]) -> None:

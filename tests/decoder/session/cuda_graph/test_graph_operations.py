@@ -13,15 +13,16 @@ from transformers import Qwen2Config
 from decoder.config import Auto, DynaTree, Linear, Rules
 from decoder.engine import Engine
 from decoder.forward.language_model import LanguageModel
-from decoder.forward.static import static_forward as forward
 from decoder.forward.static.hf import ModuleStatic
 from decoder.forward.static.static_forward import static_forward, visibility
 from decoder.models.pair import Pair
+from decoder.session.cuda_graph import verify
 from decoder.session.cuda_graph.capture_guard import NotCapturableError
 from decoder.session.cuda_graph.device_state import Board
 from decoder.session.cuda_graph.draft import Side, grow
+from decoder.session.cuda_graph.draft_layout import Layout
 from decoder.session.cuda_graph.static_shapes import beam, shape, slots
-from decoder.session.cuda_graph.verify import verify
+from decoder.verify.greedy import choose
 from tests import tiny
 from tests.decoder.makers import Lab
 from tests.decoder.session.cuda_graph.matching import match, recorded, records, seated
@@ -133,13 +134,13 @@ def played(lab: Lab, place: Callable[[Engine], Engine]) -> None:
 
 
 def with_start(patch: pytest.MonkeyPatch, start_of: Callable[[Tensor], float]) -> None:
-    """The target's rows see what is before a place that the host knows."""
-    right = forward.visibility
+    """The target's one row sees what is before a place that the host knows."""
+    right = verify.tree_bias
 
-    def visible(start: Tensor, *others: Any) -> Tensor:
-        return right(torch.full_like(start, start_of(start)), *others)
+    def seen(side: Side, columns: Tensor, own: Tensor, above: Tensor) -> Tensor:
+        return right(side, columns, torch.full_like(own, start_of(own[0])), above)
 
-    patch.setattr("decoder.session.cuda_graph.verify.visibility", visible)
+    patch.setattr(verify, "tree_bias", seen)
 
 
 def test_a_number_that_the_host_put_in_is_stale_in_the_next_round(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -160,7 +161,7 @@ def test_a_tensor_that_another_takes_the_place_of_is_noticed(lab: Lab, monkeypat
     right = Board.begin
 
     def elsewhere(board: Board, *text: Any) -> None:
-        board.report = torch.zeros_like(board.report)
+        board.text = torch.zeros_like(board.text)
         right(board, *text)
 
     monkeypatch.setattr(Board, "begin", elsewhere)
@@ -218,11 +219,13 @@ def test_no_work_touches_the_host_s_memory(lab: Lab, family: str, dtype: str, by
     pair: Engine = lab.loaded(lab.pair(family), dtype)
     target, draft = (moved(side(model, pair, by_module=by_module)) for model in (pair.pair.target, pair.pair.draft))
     board = Board(ELSEWHERE, 512)
+    sizes = shape(Linear(2).rule()), shape(DynaTree(d_max=4, d0=3).rule()), beam(Auto().rule(), 4)
+    layouts = [Layout(size, pair.pair.vocabulary, ELSEWHERE) for size in sizes]
     with apart():
-        for size in (shape(Linear(2).rule()), shape(DynaTree(d_max=4, d0=3).rule()), beam(Auto().rule(), 4)):
-            grow(draft, board, size, slots(300))
+        for layout in layouts:
+            grow(draft, board, layout, slots(300))
         for nodes, deepest in ((1, 0), (8, 3), (64, 8)):
-            verify(target, draft if deepest else None, board, nodes, deepest, slots(300))
+            verify.verify(target, draft if deepest else None, board, nodes, deepest, slots(300), choose)
 
 
 def side(model: LanguageModel, pair: Engine, *, by_module: bool) -> Side:

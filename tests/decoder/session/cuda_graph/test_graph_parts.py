@@ -11,12 +11,15 @@ from decoder.config import Auto, DynaTree, Fixed, Linear, Rules, tree_rule
 from decoder.draft.model_drafter import best_children
 from decoder.forward.static.static_forward import visibility
 from decoder.knobs import KNOB_GAP
-from decoder.session.cuda_graph.device_state import DEPTH, PARENT, ROW, TOKEN, Board, drafted, verified
-from decoder.session.cuda_graph.draft import Side, best_tokens, by_probability
+from decoder.session.cuda_graph.device_state import LEVEL, PARENT, ROW, Board, drafted, verified
+from decoder.session.cuda_graph.draft import Side, best_tokens
+from decoder.session.cuda_graph.draft_layout import PART, WHOLE, Layout, parts
 from decoder.session.cuda_graph.static_shapes import (
     BUCKETS,
     DEEPEST,
+    MOST_NODES,
     WINDOW,
+    Shape,
     bucket,
     fits,
     most_nodes,
@@ -26,7 +29,7 @@ from decoder.session.cuda_graph.static_shapes import (
 from decoder.session.cuda_graph.verify import _learn, ancestors, verify
 from decoder.session.knob_state import Controller
 from decoder.tree import TokenTree
-from decoder.verify.greedy import accept
+from decoder.verify.greedy import accept, choose
 
 CPU = torch.device("cpu")
 VOCABULARY = 7
@@ -95,21 +98,60 @@ def test_buckets_and_ranges_of_slots_are_the_next_larger_ones() -> None:
 # Choices
 
 
-@given(st.lists(st.lists(st.sampled_from([-1.0, 0.0, 0.5, 2.0]), min_size=6, max_size=6), min_size=1, max_size=4))
-def test_the_best_tokens_are_the_host_s_also_where_scores_are_equal(scores: list[list[float]]) -> None:
-    tokens, logprobs = best_tokens(torch.tensor(scores), 4)
-    expected = best_children(torch.tensor(scores), 4)
-    assert tokens.tolist() == [children.tokens for children in expected]
-    assert logprobs.tolist() == [children.logprobs for children in expected]
+def best(logits: torch.Tensor, count: int) -> tuple[list[list[int]], list[list[float]]]:
+    layout = Layout(Shape(count, (1,), best=True), logits.shape[1], CPU)
+    logprobs, tokens = torch.zeros(len(logits), count), torch.zeros(len(logits), count, dtype=torch.int64)
+    best_tokens(logits, layout, logprobs, tokens)
+    return tokens.tolist(), logprobs.double().tolist()
 
 
-@given(st.lists(st.tuples(st.sampled_from([-3.0, -2.0, -0.5, 0.0]), st.booleans()), min_size=1, max_size=40))
-def test_the_most_probable_come_first_and_equals_in_their_order(nodes: list[tuple[float, bool]]) -> None:
-    paths, among = (torch.tensor(column) for column in zip(*nodes, strict=True))
-    ranks = by_probability(paths.double(), among).tolist()
-    chosen = [place for place in range(len(nodes)) if nodes[place][1]]
-    ranked = sorted(chosen, key=lambda place: -nodes[place][0])
-    assert [ranks[place] for place in ranked] == list(range(len(ranked)))
+@pytest.mark.parametrize("count", [1, 4])
+@given(
+    scores=st.lists(
+        st.lists(st.sampled_from([-1.0, 0.0, 0.5, 2.0]) | st.floats(-3, 3, width=32), min_size=6, max_size=6),
+        min_size=1,
+        max_size=4,
+    )
+)
+def test_the_best_tokens_are_as_probable_as_the_host_s_and_are_the_host_s_where_no_scores_are_equal(
+    count: int, scores: list[list[float]]
+) -> None:
+    tokens, logprobs = best(torch.tensor(scores), count)
+    expected = best_children(torch.tensor(scores), count)
+    assert logprobs == [children.logprobs for children in expected]
+    for row, found, children in zip(torch.tensor(scores).log_softmax(-1).tolist(), tokens, expected, strict=True):
+        assert [row[token] for token in found] == children.logprobs
+        assert len(set(found)) == count
+        if len(set(row)) == len(row):
+            assert found == children.tokens
+
+
+@pytest.mark.parametrize("count", [2, 8])
+def test_the_best_tokens_of_a_large_vocabulary_are_those_of_its_parts(count: int) -> None:
+    vocabulary = 24 * 390
+    assert parts(vocabulary, count) == 24
+    logits = torch.stack([torch.randperm(vocabulary, generator=torch.Generator().manual_seed(row)) for row in range(5)])
+    tokens, logprobs = best(logits / 100, count)
+    expected = best_children(logits / 100, count)
+    assert tokens == [children.tokens for children in expected]
+    assert logprobs == [children.logprobs for children in expected]
+
+
+@given(st.integers(2, 300_000), st.integers(2, 64))
+def test_a_vocabulary_is_cut_where_each_part_and_what_is_best_of_all_are_one_kernel_s_work(
+    vocabulary: int, count: int
+) -> None:
+    number = parts(vocabulary, count)
+    assert vocabulary % number == 0
+    if number > 1:
+        assert vocabulary >= WHOLE
+        assert count <= vocabulary // number < PART
+        assert number * count < WHOLE
+
+
+@pytest.mark.parametrize(("vocabulary", "expected"), [(288, 1), (50304, 128), (128256, 334), (151936, 1), (50257, 1)])
+def test_known_vocabularies_are_cut_where_they_can_be(vocabulary: int, expected: int) -> None:
+    assert parts(vocabulary, 8) == expected
 
 
 @pytest.mark.parametrize("start", [0, 1, 3, 9])
@@ -176,11 +218,12 @@ def laid_out(tree: TokenTree, text: list[int]) -> Board:
     board = Board(CPU, 600)
     board.begin(text, DynaTree(window=1).rule())
     count = len(tree)
-    board.nodes[TOKEN, :count] = torch.tensor(tree.tokens)
+    board.text[len(text) - 1 :][:count] = torch.tensor(tree.tokens)
+    # What a larger tree has left there.
+    board.text[len(text) - 1 + count :] = tree.tokens[0]
     board.nodes[PARENT, 1:count] = torch.tensor(tree.parents[1:], dtype=torch.int64)
-    board.nodes[DEPTH, :count] = torch.tensor(tree.depths)
-    board.nodes[ROW] = torch.arange(board.nodes.shape[1]) * 2
-    board.count.fill_(count)
+    board.nodes[LEVEL, :count] = torch.tensor(tree.depths) + 1
+    board.nodes[ROW] = torch.arange(MOST_NODES) * 2
     return board
 
 
@@ -203,7 +246,7 @@ def test_what_is_accepted_is_what_the_host_accepts_and_its_rows_follow_the_text(
     fake, other = Fake(choices), Fake([])
     target, draft = (Side(model, model.new_store(600), VOCABULARY, 500) for model in (fake, other))
     deepest = max(tree.depths)
-    verify(target, draft, board, bucket(len(tree)), deepest, 256)
+    verify(target, draft, board, bucket(len(tree)), deepest, 256, choose)
 
     told = verified(board.report.numpy())
     assert (told.accepted, told.bonus) == (path, bonus)
@@ -225,10 +268,20 @@ def test_what_is_accepted_is_what_the_host_accepts_and_its_rows_follow_the_text(
     assert fake.seen[:, : length - 1].all()
 
 
+def test_a_verification_takes_its_choices_from_the_verifier() -> None:
+    board = laid_out(TokenTree([3]), [1, 3])
+    target = Fake([5])
+    side = Side(target, target.new_store(600), VOCABULARY, 500)
+    for choice in (4, 6):
+        verify(side, None, board, 1, 0, 256, lambda logits, choice=choice: torch.full((len(logits),), choice))  # type: ignore[misc]
+    assert board.text[:4].tolist() == [1, 3, 4, 6]
+    assert verified(board.report.numpy()).bonus == 6
+
+
 @pytest.mark.parametrize("nodes", BUCKETS[:-2])
 def test_a_node_s_ancestors_are_those_above_it(nodes: int) -> None:
     tree = some_tree(nodes, nodes)
-    found = ancestors(torch.tensor([0, *tree.parents[1:]]), max(tree.depths))
+    found = ancestors(torch.tensor([0, *tree.parents[1:]]), max(tree.depths), torch.eye(MOST_NODES))
     assert (found.numpy() == tree.visible()).all()
 
 
@@ -236,7 +289,7 @@ def test_a_chain_s_ancestors_are_all_before_it() -> None:
     chain = TokenTree([0])
     for node in range(DEEPEST):
         chain.add(node, 1, -0.1)
-    found = ancestors(torch.tensor([0, *chain.parents[1:]]), DEEPEST)
+    found = ancestors(torch.tensor([0, *chain.parents[1:]]), DEEPEST, torch.eye(MOST_NODES))
     assert (found.numpy() == chain.visible()).all()
 
 
@@ -247,6 +300,11 @@ def test_a_report_without_a_tree_is_its_root_alone() -> None:
 
 
 # History
+
+
+def learn(board: Board, accepted: int, levels: int) -> None:
+    board.committed.fill_(accepted + 1)
+    _learn(board, torch.tensor(levels + 1))
 
 
 @settings(max_examples=25, deadline=None)
@@ -270,16 +328,17 @@ def test_history_moves_the_knobs_as_on_the_host_to_the_last_bit(
     for levels, accepted in rounds:
         accepted = min(accepted, levels)  # noqa: PLW2901 - no path is longer than the tree
         controller.learn(accepted / levels)
-        _learn(board, torch.tensor(accepted), torch.tensor(levels))
+        learn(board, accepted, levels)
         now = controller.rules
         assert isinstance(now, DynaTree)
         assert (float(board.rule.numbers.d0), float(board.rule.numbers.tau_h)) == (now.d0, now.tau_h)
 
 
 def test_a_round_without_a_tree_teaches_history_nothing() -> None:
-    board = Board(CPU, 600)
-    board.begin([1, 2], DynaTree(window=1).rule())
-    _learn(board, torch.tensor(0), torch.tensor(0))
+    board = laid_out(TokenTree([3]), [1, 3])
+    target = Fake([5])
+    verify(Side(target, target.new_store(600), VOCABULARY, 500), None, board, 1, 0, 256, choose)
+    assert board.text[:3].tolist() == [1, 3, 5]
     assert int(board.rounds) == 0
     assert float(board.rule.numbers.tau_h) == DynaTree().tau_h
 
@@ -288,10 +347,10 @@ def test_history_keeps_the_knobs_within_their_bounds() -> None:
     rules = DynaTree(window=1, eta_d=50, eta_h=50)
     board = Board(CPU, 600)
     board.begin([1, 2], rules.rule())
-    _learn(board, torch.tensor(4), torch.tensor(4))
+    learn(board, 4, 4)
     assert float(board.rule.numbers.d0) == rules.d_max - 1
     assert float(board.rule.numbers.tau_h) == rules.tau_l + KNOB_GAP
-    _learn(board, torch.tensor(0), torch.tensor(4))
+    learn(board, 0, 4)
     assert (float(board.rule.numbers.d0), float(board.rule.numbers.tau_h)) == (1, 1)
 
 

@@ -1,19 +1,23 @@
 """Rounds on the device, from graphs, are those of `HostSession`, tree for tree and knob for knob."""
 
+import copy
 from dataclasses import replace
 
 import pytest
+import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from decoder.config import DynaTree, Fixed, Linear, Rules
+from decoder.engine import Engine
+from decoder.forward.language_model import LanguageModel
 from decoder.forward.static.layers import LeanStatic
 from decoder.knobs import KnobName
 from decoder.session.cuda_graph import slots as seats
 from decoder.session.cuda_graph.static_shapes import BUCKETS, fits
 from decoder.session.steering import Turn
 from decoder.tree import depths
-from tests.decoder.makers import Lab, graph_slots, with_pair
+from tests.decoder.makers import Lab, graph_slots, host_session, with_pair
 from tests.decoder.session.cuda_graph.matching import match, recorded, resident, seated
 from tests.reference import simulate
 
@@ -33,6 +37,9 @@ METHODS: dict[str, Rules | None] = {
     "best": replace(LIVELY, selection="best", n_max=9),
     "a few of the best": replace(BUSHY, selection="best", n_max=3),
     "first few": replace(BUSHY, n_max=5),
+    "no path too improbable": replace(
+        BUSHY, branching=(1, 2, 4), tau_l=0.3, tau_h=0.4, rho_stop=0, rho_deep=0, n_max=12
+    ),
     "certain paths only": DynaTree(rho_stop=1, rho_deep=1, tau=1),
 }
 
@@ -52,6 +59,55 @@ def test_so_it_is_for_pairs_with_a_peculiarity(lab: Lab, name: str) -> None:
     pair = lab.pair(name)
     for rules in (None, LIVELY, METHODS["best"]):
         match(recorded(lab.loaded(pair, "float32")), lab.prompt_tokens(pair, PROMPT), 24, rules)
+
+
+TIED = METHODS.keys() - {"ar"}
+
+
+def with_head(engine: Engine, factor: float) -> Engine:
+    """The engine whose draft's logits are multiplied."""
+    module = copy.deepcopy(engine.pair.draft.module)
+    with torch.no_grad():
+        module.get_output_embeddings().weight.mul_(factor)
+    return with_pair(engine, draft=LanguageModel(module, "of another head"))
+
+
+@pytest.mark.parametrize("method", sorted(TIED))
+def test_where_all_tokens_are_equally_probable_trees_are_whole_and_the_text_is_the_host_s(
+    lab: Lab, method: str
+) -> None:
+    pair = lab.pair("neox")
+    prompt, rules = lab.prompt_tokens(pair, PROMPT), METHODS[method]
+    loaded = recorded(with_head(lab.loaded(pair, "float32"), 0.0))
+    device = resident(loaded, prompt, 30, rules)
+    device.prefill()
+    finished, largest = None, 0
+    while not finished:
+        outcome = device.step(())
+        tree, finished = outcome.tree, outcome.finished
+        nodes = list(zip(tree.parents[1:], tree.tokens[1:], strict=True))
+        assert len(set(nodes)) == len(nodes)
+        assert all(parent < node for node, parent in enumerate(tree.parents))
+        assert tree.parents == sorted(tree.parents)
+        assert tree.depths == sorted(tree.depths)
+        largest = max(largest, len(tree))
+    host = host_session(loaded, prompt, 30, rules)
+    host.prefill()
+    sizes: list[int] = []
+    while not sizes or not outcome.finished:
+        outcome = host.step(())
+        sizes.append(len(outcome.tree))
+    assert device.text == host.text
+    assert largest == max(sizes)
+
+
+@pytest.mark.parametrize("method", sorted(TIED))
+def test_a_node_that_is_as_probable_as_its_parent_does_not_stay_without_it(lab: Lab, method: str) -> None:
+    pair = lab.pair("neox")
+    rounds = match(
+        recorded(with_head(lab.loaded(pair, "float64"), 1000.0)), lab.prompt_tokens(pair, PROMPT), 24, METHODS[method]
+    )
+    assert any(outcome.tree.logprobs[1:2] == [0.0] for outcome in rounds)
 
 
 def test_families_that_are_known_run_through_their_lean_layers(lab: Lab) -> None:

@@ -1,0 +1,107 @@
+"""A round launches few kernels: a device is done with each sooner than the next one begins."""
+
+import json
+from dataclasses import dataclass
+from importlib.resources import files
+
+import pytest
+import torch
+from transformers import GPTNeoXConfig
+
+from decoder.bench.sizes import Size, run_of
+from decoder.config import DynaTree, Linear, Rules, RunConfig
+from decoder.device import without_gradients
+from decoder.forward.language_model import LanguageModel
+from decoder.forward.static.static_forward import static_forward
+from decoder.session.cuda_graph.device_state import Board
+from decoder.session.cuda_graph.draft import Side, grow
+from decoder.session.cuda_graph.draft_layout import Layout
+from decoder.session.cuda_graph.static_shapes import bucket, levels, most_nodes, shape, slots
+from decoder.session.cuda_graph.verify import verify
+from decoder.verify.greedy import choose
+from tests import tiny
+from tests.decoder.session.cuda_graph.operations import record
+
+CPU = torch.device("cpu")
+TEXT = [7, 8, 9, 10]
+VOCABULARY = 50304
+"""Pythia's: the best of so many tokens are looked for in parts."""
+
+
+@dataclass(frozen=True)
+class Counted:
+    """Operations that launch a kernel."""
+
+    draft: int
+    draft_passes: int
+    """Of these, in the draft's forward passes."""
+    verification: int
+    target_pass: int
+
+
+@pytest.fixture(scope="module")
+def sides() -> tuple[Side, Side]:
+    return side("pythia-2.8b"), side("pythia-70m")
+
+
+def side(name: str) -> Side:
+    """A narrow model with as many layers as that one, and biases, as trained models have them."""
+    published = json.loads(files("decoder.bench").joinpath("shapes", f"{name}.json").read_text())
+    narrow = {"hidden_size": 16, "num_attention_heads": 2, "intermediate_size": 32, "vocab_size": VOCABULARY}
+    layers = {"num_hidden_layers": published["num_hidden_layers"]}
+    module = tiny.build(GPTNeoXConfig(**tiny._common(narrow | layers)), seed=1)
+    with torch.no_grad():
+        for parameter in module.parameters():
+            if parameter.dim() == 1:
+                parameter.normal_()
+    forward = static_forward(LanguageModel(module, name))
+    return Side(forward, forward.new_store(1500), VOCABULARY, tiny.CONTEXT)
+
+
+def pass_launches(side: Side, rows: int) -> int:
+    numbers, bias = torch.zeros(rows, dtype=torch.int64), torch.zeros(rows, 256)
+    rotation = side.rotation(numbers)
+    return record(lambda: side.rotated_logits(numbers, rotation, numbers, bias)).launches
+
+
+def counted(sides: tuple[Side, Side], rules: Rules) -> Counted:
+    target, draft = sides
+    rule, board = rules.rule(), Board(CPU, 1500)
+    layout, rows = Layout(shape(rule), VOCABULARY, CPU), bucket(most_nodes(rule))
+    board.begin(TEXT, rule)
+    with without_gradients():
+        drafted = record(lambda: grow(draft, board, layout, slots(40 + layout.rows)))
+        verified = record(lambda: verify(target, draft, board, rows, levels(rows), slots(40 + rows), choose))
+        passes = sum(pass_launches(draft, width) for width in (layout.first, *layout.widths[1:]))
+        return Counted(drafted.launches, passes, verified.launches, pass_launches(target, rows))
+
+
+def test_a_round_of_8x64_is_at_most_950_kernels(sides: tuple[Side, Side]) -> None:
+    rules = run_of(Size(8, 64), RunConfig())[1].of(DynaTree)
+    found = counted(sides, rules)
+    layer, around = 9, 3
+    assert found.draft_passes <= 8 * (6 * layer + around)
+    assert found.target_pass <= 32 * layer + around
+    assert found.draft - found.draft_passes <= 125
+    assert found.verification - found.target_pass <= 60
+    assert found.draft + found.verification <= 930
+
+
+@pytest.mark.parametrize(
+    ("rules", "most"),
+    [(DynaTree(), 170), (DynaTree(selection="best"), 165), (Linear(4), 65)],
+    ids=["bfs", "best", "linear"],
+)
+def test_what_surrounds_the_passes_of_other_trees_is_few_kernels_too(
+    sides: tuple[Side, Side], rules: Rules, most: int
+) -> None:
+    found = counted(sides, rules)
+    assert found.draft - found.draft_passes <= most
+    assert found.verification - found.target_pass <= 60
+
+
+def test_views_and_memory_that_is_not_filled_are_no_kernels() -> None:
+    numbers = torch.zeros(4, 4)
+    work = record(lambda: [numbers.view(2, 8)[1].t(), numbers.new_empty(3), numbers.unbind(), numbers.expand(2, 4, 4)])
+    assert work.launches == 0
+    assert record(lambda: [numbers.add_(1), numbers + 1, torch.cat((numbers, numbers))]).launches == 3
