@@ -18,7 +18,7 @@ from torch import Tensor
 from decoder.deferred import imported
 from decoder.forward.batch_invariant.size_search import exactly
 from decoder.forward.families.registry import lean
-from decoder.forward.families.weights import Arithmetic
+from decoder.forward.families.weights import Arithmetic, Source
 from decoder.forward.protocol import Forward, Rows
 from decoder.forward.traits import Traits
 
