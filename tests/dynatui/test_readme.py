@@ -184,6 +184,12 @@ def test_every_link_into_the_repository_leads_to_a_file_and_its_heading(page: st
         assert not heading or heading in headings(target), link
 
 
+@pytest.mark.parametrize("page", TEXTS)
+def test_every_module_that_a_page_names_is_there(page: str) -> None:
+    named = re.findall(r"`((?:decoder|dynatui|tests|benchmarks)/[\w/]+\.py)`", TEXTS[page])
+    assert not [name for name in named if not (ROOT / name).is_file()]
+
+
 def headings(page: Path) -> set[str]:
     """The anchors of a page's headings."""
     found = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
