@@ -1,4 +1,4 @@
-"""Every key, once: bindings, dispatch, footer, help, command palette, settings and README are made from this table.
+"""Every key, once: bindings, dispatch, footer, help, command palette, settings and documents are made from this table.
 
 A key may mean one thing while the run is watched and another while the text is inspected or a slider is moved. Knows
 nothing of widgets; an action is the name of a method of the app, with its arguments.
@@ -146,7 +146,7 @@ KEYMAP = Keymap(GROUPS, SIDE_BY_SIDE)
 
 
 def table() -> list[str]:
-    """The key map as rows of a Markdown table, for the README."""
+    """The key map as rows of a Markdown table, for docs/keys.md."""
     where: dict[tuple[Mode, ...], str] = {
         ("watch",): "watching",
         CURSOR: "inspecting",

@@ -80,7 +80,7 @@ class Key:
 
     @property
     def shown(self) -> tuple[str, ...]:
-        """The keys as the footer, the help and the README write them."""
+        """The keys as the footer, the help and the documents write them."""
         return tuple(_GLYPHS.get(cap, cap) for cap in self.caps)
 
     def caps_of(self, action: str) -> tuple[str, ...]:

@@ -115,6 +115,25 @@ def test_arrows_between_the_parts_of_a_folder_point_one_way(folder: str) -> None
     assert not found, f"in {folder}/: {found}"
 
 
+@pytest.mark.parametrize("package", PACKAGES)
+def test_imports_point_the_way_that_the_guide_lists(package: str) -> None:
+    guide = (ROOT / "docs" / "how-it-works.md").read_text(encoding="utf-8")
+    (listed,) = re.findall(rf"<!-- parts of {package} -->\n```text\n(.*?)```", guide, re.DOTALL)
+    line_of = {part: number for number, line in enumerate(listed.splitlines()) for part in line.split()}
+    ends = {
+        (child(importer, package).removesuffix(".py"), child(imported, package).removesuffix(".py"))
+        for importer, all_ in imports_of(package).items()
+        for imported in all_
+    }
+    wrong = [
+        f"{one} imports {other}"
+        for one, other in ends
+        if one != other and one in line_of and line_of[one] <= line_of.get(other, -1)
+    ]
+    assert not wrong
+    assert line_of.keys() <= {one for one, _ in ends} | {other for _, other in ends}
+
+
 def test_the_engine_imports_nothing_of_the_screen() -> None:
     found = {
         path.relative_to(ROOT).as_posix(): taken

@@ -1,10 +1,20 @@
-"""The script of continuous integration is a program that bash understands."""
+"""Continuous integration: its script is a program that bash understands, and whatever else checks does the same."""
 
 import os
+import re
 import subprocess
 from pathlib import Path
 
-SCRIPT = Path(__file__).parents[2] / ".ci" / "run"
+ROOT = Path(__file__).parents[2]
+SCRIPT = ROOT / ".ci" / "run"
+STEPS = re.findall(r'^step "(\.venv/bin/.*)"$', SCRIPT.read_text(encoding="utf-8"), re.MULTILINE)
+"""The commands of the script before the tests."""
+
+
+def values(file: str, key: str) -> list[str]:
+    """What a key holds in a file of YAML, wherever it stands."""
+    text = (ROOT / file).read_text(encoding="utf-8")
+    return [value.strip('"') for value in re.findall(rf"^[ -]*{key}: (.*)$", text, re.MULTILINE)]
 
 
 def test_the_script_can_be_started() -> None:
@@ -14,3 +24,26 @@ def test_the_script_can_be_started() -> None:
 
 def test_the_script_stops_at_the_first_failure() -> None:
     assert "set -euo pipefail" in SCRIPT.read_text(encoding="utf-8")
+
+
+def test_the_script_lints_formats_and_checks_types() -> None:
+    assert [step.split()[0] for step in STEPS] == [".venv/bin/ruff", ".venv/bin/ruff", ".venv/bin/mypy"]
+
+
+def test_the_hooks_before_a_commit_are_the_steps_of_the_script() -> None:
+    assert values(".pre-commit-config.yaml", "entry") == STEPS
+    assert set(values(".pre-commit-config.yaml", "language")) == {"system"}
+
+
+def test_hosted_integration_runs_the_script_alone() -> None:
+    assert values(".github/workflows/ci.yml", "run") == [".ci/run"]
+
+
+def test_hosted_integration_has_the_python_of_the_test_command() -> None:
+    (version,) = values(".github/workflows/ci.yml", "python-version")
+    assert f"\npython{version} -m venv" in (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def test_contributors_are_told_the_steps_of_the_script() -> None:
+    guide = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    assert [step for step in STEPS if not re.search(rf"^{re.escape(step)}(?= |$)", guide, re.MULTILINE)] == []

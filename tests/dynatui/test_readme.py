@@ -1,49 +1,114 @@
-"""What the README says is true: its commands run, its keys are the keys, its links lead somewhere."""
+"""What README and guides say is true: commands run, tables are the program's, links lead somewhere."""
 
 import os
 import re
 import subprocess
 import sys
+from dataclasses import fields
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
+from decoder.analysis.metrics import FIGURES
+from decoder.config import PRESETS
+from dynatui.cli import main as cli
 from dynatui.keymap import table
 
 ROOT = Path(__file__).parents[2]
-README = (ROOT / "README.md").read_text(encoding="utf-8")
-KEYS = re.compile(r"(?<=<!-- keys: from dynatui/keymap\.py -->\n).*(?=<!-- end of keys -->)", re.DOTALL)
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+TEXTS = {page.name: page.read_text(encoding="utf-8") for page in PAGES}
+README = TEXTS["README.md"]
+PROGRAMS = ("bash", "python")
+"""Languages of blocks that are run, or say why not; others are read."""
+TERMS = (
+    "acceptance length",
+    "acceptance rate",
+    "batch-invariant",
+    "block efficiency",
+    "CUDA graph",
+    "EMA",
+    "KV cache",
+    "near tie",
+    "prior",
+    "speculative decoding",
+    "suffix automaton",
+    "tree attention",
+    "warm-up",
+)
+"""What a reader who knows other engines searches for."""
 
 
 class Block(NamedTuple):
     """A fenced block and the comment that stands over it."""
 
+    page: str
     note: str
     language: str
     code: str
 
 
-BLOCKS = [Block(*found) for found in re.findall(r"(?:<!-- ([^\n]*) -->\n)?```(\w+)\n(.*?)```", README, re.DOTALL)]
-QUICK_START = [block.code.strip() for block in BLOCKS if block.code.startswith("python3.11 -m venv")]
+def blocks(page: str) -> list[Block]:
+    found = re.findall(r"(?:<!-- ([^\n]*) -->\n)?```(\w+)\n(.*?)```", TEXTS[page], re.DOTALL)
+    return [Block(page, *parts) for parts in found]
 
 
-@pytest.mark.parametrize("block", BLOCKS, ids=lambda block: block.code.splitlines()[0])
+ALL = [block for page in TEXTS for block in blocks(page)]
+PROGRAM_BLOCKS = [block for block in ALL if block.language in PROGRAMS]
+QUICK_START = [block.code.strip() for block in PROGRAM_BLOCKS if block.code.startswith("python3.11 -m venv")]
+
+
+def programs(page: str) -> list[tuple[str, str]]:
+    """What a page runs, in its order: each line of bash, and then all of Python as one program."""
+    run = [block for block in blocks(page) if block.note == "run"]
+    commands = [("bash", line) for block in run if block.language == "bash" for line in block.code.splitlines()]
+    python = "\n".join(block.code for block in run if block.language == "python")
+    return [*commands, ("python", python)] if python else commands
+
+
+def between(page: str, beginning: str, end: str) -> list[str]:
+    """The lines of a page between two comments."""
+    (found,) = re.findall(rf"<!-- {re.escape(beginning)} -->\n(.*?)<!-- {end} -->", TEXTS[page], re.DOTALL)
+    return str(found).splitlines()
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("documents")
+
+
+@cache
+def ran(language: str, code: str, folder: Path) -> tuple[int, str]:
+    """The exit code and the errors; a command that several pages have is run once."""
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    environment = {**os.environ, "PATH": path, "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
+    program = [sys.executable, "-c"] if language == "python" else ["bash", "-euo", "pipefail", "-c"]
+    done = subprocess.run([*program, code], cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    return done.returncode, done.stderr
+
+
+@pytest.mark.parametrize("block", PROGRAM_BLOCKS, ids=lambda block: f"{block.page}: {block.code.splitlines()[0]}")
 def test_every_block_is_run_or_says_why_not(block: Block) -> None:
     assert re.fullmatch(r"run|not run: .{10,}", block.note)
 
 
-def test_what_the_readme_runs_runs_in_its_order(tmp_path: Path) -> None:
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    environment = {**os.environ, "PATH": path, "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
-    run = [block for block in BLOCKS if block.note == "run"]
-    assert {block.language for block in run} == {"bash", "python"}
-    for block in run:
-        program = [sys.executable, "-c"] if block.language == "python" else ["bash", "-euo", "pipefail", "-c"]
-        done = subprocess.run(
-            [*program, block.code], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
-        )
-        assert done.returncode == 0, f"{block.code}\n{done.stderr}"
+@pytest.mark.parametrize("page", [page for page in TEXTS if programs(page)])
+def test_what_a_page_runs_runs_in_its_order(page: str, folder: Path) -> None:
+    for language, code in programs(page):
+        status, said = ran(language, code, folder)
+        assert status == 0, f"{code}\n{said}"
+
+
+@pytest.mark.parametrize("block", [block for block in ALL if block.language == "toml"], ids=lambda block: block.page)
+def test_settings_that_a_page_shows_are_understood(
+    block: Block, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "config.toml"
+    file.write_text(block.code, encoding="utf-8")
+    monkeypatch.setenv("DYNATUI_CONFIG", str(file))
+    status = cli.main(["config"])
+    assert status == 0, capsys.readouterr().err
 
 
 def test_the_quick_start_is_two_commands_of_one_line_each() -> None:
@@ -62,14 +127,80 @@ def test_continuous_integration_finds_the_test_command_in_the_readme() -> None:
     assert found == [QUICK_START[1]]
 
 
+def test_the_readme_is_short() -> None:
+    assert len(README.splitlines()) <= 150
+
+
 def test_the_table_of_keys_is_the_key_map() -> None:
-    (written,) = KEYS.findall(README)
-    assert written == "\n".join([*table(), ""]), (
+    assert between("keys.md", "keys: from dynatui/keymap.py", "end of keys") == table(), (
         "python -c 'from dynatui.keymap import table; print(*table(), sep=chr(10))'"
     )
 
 
-def test_every_link_into_the_repository_leads_to_a_file() -> None:
-    links = [link for link in re.findall(r"\]\(([^)#]+)\)", README) if "://" not in link]
+def test_the_keys_that_matter_are_rows_of_the_key_map_in_its_order() -> None:
+    rows = re.findall(r"^\| (`.*`) \|[\w ]*\| (.*) \|$", "\n".join(table()), re.MULTILINE)
+    known = [f"| {caps} | {meaning} |" for caps, meaning in rows]
+    _, _, *written = between("README.md", "some keys: from dynatui/keymap.py", "end of keys")
+    assert written == sorted(written, key=known.index)
+    assert len(written) >= 10
+
+
+def test_the_table_of_figures_is_that_of_the_metrics() -> None:
+    _, _, *written = between("reading-the-screen.md", "figures: from decoder/analysis/metrics.py", "end of figures")
+    assert written == [f"| {one.label} | `{one.key}` | {one.formula} | {one.elsewhere} |" for one in FIGURES]
+
+
+def test_the_table_of_presets_holds_their_values() -> None:
+    _, _, *rows = between("tuning.md", "presets: from decoder/config.py", "end of presets")
+    written = [[cell.strip("` ") for cell in row.split("|")[1:4]] for row in rows]
+    turnable = [f"--{field.name.replace('_', '-')}" for field in fields(PRESETS["tuned"])]
+    assert {option for option, _, _ in written} < set(turnable)
+    for option, *values in written:
+        name = option.removeprefix("--").replace("-", "_")
+        assert values == [in_words(getattr(PRESETS[preset], name)) for preset in ("tuned", "paper")], option
+
+
+def in_words(value: object) -> str:
+    match value:
+        case bool():
+            return "on" if value else "off"
+        case tuple():
+            return ",".join(map(str, value))
+        case float():
+            return f"{value:g}"
+        case _:
+            return str(value)
+
+
+@pytest.mark.parametrize("page", TEXTS)
+def test_every_link_into_the_repository_leads_to_a_file_and_its_heading(page: str) -> None:
+    place = next(path for path in PAGES if path.name == page).parent
+    links = [link for link in re.findall(r"\]\(([^)]+)\)", TEXTS[page]) if "://" not in link]
     assert links
-    assert not [link for link in links if not (ROOT / link).is_file()]
+    for link in links:
+        file, _, heading = link.partition("#")
+        target = place / file if file else place / page
+        assert target.is_file(), link
+        assert not heading or heading in headings(target), link
+
+
+@pytest.mark.parametrize("page", TEXTS)
+def test_every_module_that_a_page_names_is_there(page: str) -> None:
+    named = re.findall(r"`((?:decoder|dynatui|tests|benchmarks)/[\w/]+\.py)`", TEXTS[page])
+    assert not [name for name in named if not (ROOT / name).is_file()]
+
+
+def headings(page: Path) -> set[str]:
+    """The anchors of a page's headings."""
+    found = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in found}
+
+
+@pytest.mark.parametrize("page", [page for page in TEXTS if page != "README.md"])
+def test_the_readme_leads_to_every_page(page: str) -> None:
+    assert f"](docs/{page})" in README
+
+
+@pytest.mark.parametrize("term", TERMS)
+def test_a_term_of_the_field_is_found(term: str) -> None:
+    assert re.search(rf"\b{re.escape(term)}s?\b", " ".join(" ".join(TEXTS.values()).split()), re.IGNORECASE)
