@@ -11,7 +11,7 @@ from typing import Generic, TypeVar, overload
 T = TypeVar("T")
 
 
-class Grown(Sequence[T], Generic[T]):
+class SharedList(Sequence[T], Generic[T]):
     """The first so many items of a list that others may have extended since."""
 
     __slots__ = ("_items", "_length")
@@ -20,21 +20,21 @@ class Grown(Sequence[T], Generic[T]):
         self._items = list(items)
         self._length = len(self._items)
 
-    def plus(self, more: Iterable[T]) -> "Grown[T]":
+    def plus(self, more: Iterable[T]) -> "SharedList[T]":
         """These and more; copies only where another has gone on from here already."""
         items = self._items if len(self._items) == self._length else self._items[: self._length]
         items.extend(more)
-        longer: Grown[T] = Grown.__new__(Grown)
+        longer: SharedList[T] = SharedList.__new__(SharedList)
         longer._items, longer._length = items, len(items)
         return longer
 
-    def begins_with(self, other: "Grown[T]") -> bool:
+    def begins_with(self, other: "SharedList[T]") -> bool:
         """Whether the other's items stand at the beginning; at no cost where it grew into this."""
         if len(self) < len(other):
             return False
         return self.continues(other) or self[: len(other)] == other[:]
 
-    def continues(self, other: "Grown[T]") -> bool:
+    def continues(self, other: "SharedList[T]") -> bool:
         """Whether both are views of one list."""
         return self._items is other._items  # noqa: SLF001 - another of the same class
 
@@ -75,7 +75,7 @@ class TokenLog:
     RUN = 8
 
     def __init__(self) -> None:
-        self.tokens: Grown[int] = Grown()
+        self.tokens: SharedList[int] = SharedList()
         self.distinct = 0
         """Distinct runs of 8 tokens."""
         self._first_at: dict[tuple[int, ...], int] = {}

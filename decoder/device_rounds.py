@@ -11,14 +11,14 @@ from decoder.engine import Engine
 from decoder.session.cuda_graph.compile_trial import compile_pair
 from decoder.session.cuda_graph.pass_sizes import Passes, passes
 from decoder.session.cuda_graph.self_test import prepare_rounds
-from decoder.session.cuda_graph.slots import Seats
+from decoder.session.cuda_graph.slots import GraphSlots
 
 Report = Callable[[str], None]
 TRIED: Sequence[Rules | None] = (None, Linear(2), Fixed(depth=2, branching=2), *PRESETS.values(), Auto())
 """The parameters of rounds that are tried."""
 
 
-def try_rounds(engine: Engine, slots: Seats, report: Report) -> None:
+def try_rounds(engine: Engine, slots: GraphSlots, report: Report) -> None:
     """Finds out whether rounds run on the pair's accelerator, and says why if they do not."""
     report("trying rounds on the device")
     slots.refused = prepare_rounds(engine.pair, slots, TRIED)
@@ -29,7 +29,7 @@ def try_rounds(engine: Engine, slots: Seats, report: Report) -> None:
         report(f"graphs run through a Hugging Face module, which is slower: {path.reason}")
 
 
-def compile_rounds(engine: Engine, slots: Seats, listed: Passes, report: Report) -> None:
+def compile_rounds(engine: Engine, slots: GraphSlots, listed: Passes, report: Report) -> None:
     """Compiles the passes of rounds on the device where that is faster."""
     compile_pair(engine.pair, slots, TRIED, report, listed)
 

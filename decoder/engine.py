@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from decoder.draft.tree_size.acceptance_model import Calibration
-from decoder.draft.tree_size.controller import NodeBudget
+from decoder.draft.tree_size.acceptance_model import AcceptanceModel
+from decoder.draft.tree_size.controller import TreeSizeController
 from decoder.draft.tree_size.cost_model import Costs
 from decoder.draft.tree_size.cost_profile import measured
 from decoder.forward.batch_invariant.size_search import refuse_float64
@@ -21,12 +21,12 @@ from decoder.forward.language_model import LanguageModel
 from decoder.models.compatibility import probe
 from decoder.models.pair import Pair
 from decoder.session.host import HostSession, model_session
-from decoder.session.knob_state import Controller
+from decoder.session.knob_state import KnobState
 from decoder.session.protocol import Session
 from decoder.tree_rules import Rules
 
 if TYPE_CHECKING:
-    from decoder.session.cuda_graph.slots import Seats
+    from decoder.session.cuda_graph.slots import GraphSlots
 
 
 @dataclass(frozen=True)
@@ -36,11 +36,11 @@ class Engine:
     pair: Pair
     exact: bool = False
     """Whether every method writes what `ar` writes, bit for bit: the target's rows do not depend on each other."""
-    slots: "Seats | None" = field(default=None, compare=False, repr=False)
+    slots: "GraphSlots | None" = field(default=None, compare=False, repr=False)
     """Where texts are decoded by graphs; None on a device without them."""
     costs: dict[int, Costs] = field(default_factory=dict, compare=False, repr=False)
     """What rounds have cost so far, by the length of the text as a power of two."""
-    acceptance: Calibration = field(default_factory=Calibration, compare=False, repr=False)
+    acceptance: AcceptanceModel = field(default_factory=AcceptanceModel, compare=False, repr=False)
     """How likely the draft's guesses are right, as far as is known."""
     threads: int = field(default_factory=torch.get_num_threads, compare=False, repr=False)
     """Most that torch may compute with: as many as it was given before any were tried out."""
@@ -53,21 +53,21 @@ class Engine:
             max_new_tokens: Where the text ends at the latest.
             rules: The method's parameters, until a knob is turned.
         """
-        knobs = Controller(rules) if rules else None
+        knobs = KnobState(rules) if rules else None
         if self.slots is None or self.exact or self.slots.refused:
             return self.host_session(prompt_ids, max_new_tokens, knobs)
-        from decoder.session.cuda_graph.session import ResidentSession
+        from decoder.session.cuda_graph.session import GraphSession
         from decoder.session.cuda_graph.static_shapes import fits
 
         if not fits(knobs.rule if knobs else None):
             return self.host_session(prompt_ids, max_new_tokens, knobs)
-        return ResidentSession(self.pair, self.slots, prompt_ids, max_new_tokens, knobs, self.host_session)
+        return GraphSession(self.pair, self.slots, prompt_ids, max_new_tokens, knobs, self.host_session)
 
-    def host_session(self, prompt_ids: Sequence[int], max_new_tokens: int, knobs: Controller | None) -> HostSession:
+    def host_session(self, prompt_ids: Sequence[int], max_new_tokens: int, knobs: KnobState | None) -> HostSession:
         """The same by rounds from the host, whatever the device."""
         sizes = None
         if knobs and knobs.rule.by_cost:
-            sizes = NodeBudget(self.costs_of(len(prompt_ids)), self.acceptance, prompt_ids)
+            sizes = TreeSizeController(self.costs_of(len(prompt_ids)), self.acceptance, prompt_ids)
         return model_session(self.pair, prompt_ids, max_new_tokens, knobs, sizes)
 
     def costs_of(self, rows: int) -> Costs:

@@ -91,9 +91,9 @@ def make_engine(pair: Pair, *, exact: bool = False, report: Report = lambda _: N
     """A pair, ready to decode with as many threads as pay, and tried on its accelerator unless it is to be exact."""
     slots = None
     if has_graphs(pair.target.device):
-        from decoder.session.cuda_graph.slots import Seats
+        from decoder.session.cuda_graph.slots import GraphSlots
 
-        slots = Seats()
+        slots = GraphSlots()
     engine = Engine(pair, slots=slots)
     engine.settle_threads()
     if exact:

@@ -21,7 +21,7 @@ from decoder.device import memory_is_full, peak_bytes, release_memory
 from decoder.engine import Engine
 from decoder.errors import DeviceError
 from decoder.events import End, Event, Figures, Knob, Limit, Round, Run, Start, Summary
-from decoder.forward.cpu_threads import Awake, quick_switches
+from decoder.forward.cpu_threads import WarmThreads, quick_switches
 from decoder.forward.near_tie import Judge
 from decoder.methods import METHODS, chosen, require_knobs
 from decoder.methods.method import Method
@@ -111,7 +111,7 @@ def _events(
             session = method.open(engine, prompt_ids, config)
             lanes.append(Lane(method, session, TextStream(pair.tokenizer, prompt_ids)))
             yield Start(method=method.name, prefill_s=session.prefill())
-        awake, motion, idle = Awake(pair.target.device), SlowMotion(steering), partial(_prepare, lanes)
+        awake, motion, idle = WarmThreads(pair.target.device), SlowMotion(steering), partial(_prepare, lanes)
         while running := [lane for lane in lanes if not lane.ended]:
             hold(steering, idle=idle)
             if steering.stopped:

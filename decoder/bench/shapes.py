@@ -19,7 +19,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedTokenizerFa
 from transformers.utils import logging as transformers_logging
 
 from decoder.device import choose_device, choose_dtype, memory_is_full, set_up
-from decoder.draft.tree_size.acceptance_model import Calibration
+from decoder.draft.tree_size.acceptance_model import AcceptanceModel
 from decoder.engine import Engine
 from decoder.errors import ConfigError, DeviceError, quoted, shortened
 from decoder.forward.cpu.bfloat16_trial import bfloat16_pays
@@ -126,7 +126,7 @@ def with_random_draft(engine: Engine) -> Engine:
         draft = LanguageModel(make(held.device), name, make)
     else:
         draft = LanguageModel(_with_random_head(copy.deepcopy(held.module)), name)
-    return replace(engine, pair=replace(pair, draft=draft), slots=slots, costs={}, acceptance=Calibration())
+    return replace(engine, pair=replace(pair, draft=draft), slots=slots, costs={}, acceptance=AcceptanceModel())
 
 
 def _made_on(where: torch.device, make: Load) -> Load:

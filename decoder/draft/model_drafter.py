@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from decoder.draft.tree_size.controller import NodeBudget
+from decoder.draft.tree_size.controller import TreeSizeController
 from decoder.forward.language_model import LanguageModel
 from decoder.tree import TokenTree, visibility
 from decoder.tree_rules import TreeRule, breadth, least_probability
@@ -64,7 +64,7 @@ class Drafter:
         self.forwards += 1
         return best_children(self._known(logits[None]), count)[0]
 
-    def catch_up_aloud(self, text: Sequence[int], count: int, latest: int) -> list[Children]:
+    def catch_up_with_logits(self, text: Sequence[int], count: int, latest: int) -> list[Children]:
         """The same, but returns the `count` best tokens after each of the `latest` tokens at most that it lacked."""
         start = max(self.cache.length, len(text) - latest)
         if start > self.cache.length:
@@ -83,7 +83,7 @@ class Drafter:
         rule: TreeRule[float],
         children: Children | None,
         deepest: int,
-        budget: NodeBudget | None = None,
+        budget: TreeSizeController | None = None,
     ) -> TokenTree:
         """Grows `tree`, which holds its root alone.
 

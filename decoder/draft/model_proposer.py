@@ -4,18 +4,18 @@ from collections.abc import Sequence
 
 from decoder.draft.model_drafter import Children, Drafter
 from decoder.draft.proposer import Proposal
-from decoder.draft.tree_size.controller import NodeBudget
+from decoder.draft.tree_size.controller import TreeSizeController
 from decoder.tree import TokenTree
 from decoder.tree_rules import TreeRule
 
-HEARD_FROM, HEARD = 4, 32
+PROBED_FROM, PROBED_ROWS = 4, 32
 """Rows; a draft that lags behind by more has missed rounds, and is tested on so many of the latest."""
 
 
 class ModelProposer:
     """A `Proposer`."""
 
-    def __init__(self, drafter: Drafter, sizes: NodeBudget | None = None) -> None:
+    def __init__(self, drafter: Drafter, sizes: TreeSizeController | None = None) -> None:
         """Begins a text.
 
         Args:
@@ -63,8 +63,8 @@ class ModelProposer:
 
     def _catch_up(self, text: Sequence[int], behind: int, count: int) -> Children:
         """The draft's best next tokens; after rounds without it, the sizes learn what it would have guessed."""
-        if self._sizes is None or behind <= HEARD_FROM:
+        if self._sizes is None or behind <= PROBED_FROM:
             return self.drafter.catch_up(text, count)
-        *missed, last = self.drafter.catch_up_aloud(text, count, HEARD)
-        self._sizes.hear([(guess.tokens, guess.logprobs) for guess in missed], text[-len(missed) :])
+        *missed, last = self.drafter.catch_up_with_logits(text, count, PROBED_ROWS)
+        self._sizes.probe_draft([(guess.tokens, guess.logprobs) for guess in missed], text[-len(missed) :])
         return last

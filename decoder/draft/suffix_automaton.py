@@ -23,7 +23,7 @@ KINDS = tuple(max(1, length.bit_length()) - 1 for length in range(LONGEST + 1))
 """How familiar a piece is, by its tokens."""
 
 
-class Repeats:
+class SuffixAutomaton:
     """All pieces of one text."""
 
     def __init__(self, text: Iterable[int] = ()) -> None:

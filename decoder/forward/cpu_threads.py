@@ -18,7 +18,7 @@ import torch
 Result = TypeVar("Result")
 AWAKE_S = 0.005
 """Idle time after which torch's threads sleep, about."""
-ROUSING = 1 << 16
+WARMING_NUMBERS = 1 << 16
 """Numbers that one thread is given to write; for fewer torch would not ask another."""
 REPEATS = 5
 LIMIT_S = 0.3
@@ -41,7 +41,7 @@ def quick_switches(device: torch.device) -> Iterator[None]:
         sys.setswitchinterval(before)
 
 
-class Awake:
+class WarmThreads:
     """Wakes torch's threads after a sleep: the next product would pay for that, on a CPU often more than for itself."""
 
     def __init__(self, device: torch.device) -> None:
@@ -52,16 +52,16 @@ class Awake:
     def run(self, work: Callable[[], Result]) -> Result:
         """Does the work with threads that are awake."""
         if time.perf_counter() - self._left_s > AWAKE_S:
-            rouse(self._device)
+            warm_threads(self._device)
         result = work()
         self._left_s = time.perf_counter()
         return result
 
 
-def rouse(device: torch.device) -> None:
+def warm_threads(device: torch.device) -> None:
     """Gives all of torch's threads something to do, where a CPU computes."""
     if device.type == "cpu":
-        torch.empty(ROUSING * torch.get_num_threads()).zero_()
+        torch.empty(WARMING_NUMBERS * torch.get_num_threads()).zero_()
 
 
 def choose_threads(

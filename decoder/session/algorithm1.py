@@ -15,7 +15,7 @@ from torch import Tensor
 from decoder.device import Stopwatch
 from decoder.draft.model_drafter import Drafter
 from decoder.models.pair import Pair
-from decoder.session.knob_state import Controller, Turned
+from decoder.session.knob_state import KnobState, Turned
 from decoder.session.protocol import AtStage, Outcome, TokenLimit, go_on
 from decoder.session.steering import Turn
 from decoder.tree import TokenTree, share_of_depth
@@ -30,7 +30,7 @@ class Algorithm1Session:
     def __init__(self, pair: Pair, prompt_ids: Sequence[int], max_new_tokens: int, rules: Rules) -> None:
         self.text = list(prompt_ids)
         self._pair = pair
-        self._controller = Controller(rules)
+        self._knobs = KnobState(rules)
         self._verifier: Verifier = Greedy()
         self._budget = TokenLimit(pair.eos, max_new_tokens)
         self._stopwatch = Stopwatch(pair.target.device)
@@ -66,8 +66,8 @@ class Algorithm1Session:
             round_s=verifying - start,
             draft_s=verifying - drafting,
             draft_forwards=self.drafter.forwards - forwards,
-            knobs=self._controller.adaptive,
-            rules=self._controller.rules,
+            knobs=self._knobs.adaptive,
+            rules=self._knobs.rules,
             room=self._room,
             turned_before=turned,
         )
@@ -80,7 +80,7 @@ class Algorithm1Session:
         clock.leave_out(at_stage("verified", outcome))
         self._commit(outcome)
         outcome.target_forwards, outcome.commit_s = 2, clock.now() - committing
-        outcome.turned_after = self._controller.learn(share_of_depth(outcome.accepted, 1 + max(tree.depths)))
+        outcome.turned_after = self._knobs.learn(share_of_depth(outcome.accepted, 1 + max(tree.depths)))
         outcome.round_s = clock.now() - start
         return outcome
 
@@ -88,7 +88,7 @@ class Algorithm1Session:
         """Nothing runs between rounds."""
 
     def _turn(self, turns: tuple[Turn, ...]) -> list[Turned]:
-        turned = self._controller.apply(turns)
+        turned = self._knobs.apply(turns)
         if turned:
             self._reserve()
         return turned
@@ -100,7 +100,7 @@ class Algorithm1Session:
 
     def _rule(self) -> TreeRule[float]:
         # The root is a drafted node here and takes one place of the budget.
-        rule = self._controller.rule
+        rule = self._knobs.rule
         return replace(rule, n_max=rule.n_max - 1, best=0)
 
     @property

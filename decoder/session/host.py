@@ -15,9 +15,9 @@ from decoder.device import Stopwatch
 from decoder.draft.model_drafter import Drafter
 from decoder.draft.model_proposer import ModelProposer
 from decoder.draft.proposer import Proposal, Proposer
-from decoder.draft.tree_size.controller import NodeBudget
+from decoder.draft.tree_size.controller import TreeSizeController
 from decoder.models.pair import Pair
-from decoder.session.knob_state import Controller, Turned
+from decoder.session.knob_state import KnobState, Turned
 from decoder.session.protocol import AtStage, Outcome, TokenLimit, go_on
 from decoder.session.steering import Turn
 from decoder.tree import TokenTree, share_of_depth
@@ -29,8 +29,8 @@ def model_session(
     pair: Pair,
     prompt_ids: Sequence[int],
     max_new_tokens: int,
-    knobs: Controller | None,
-    sizes: NodeBudget | None = None,
+    knobs: KnobState | None,
+    sizes: TreeSizeController | None = None,
 ) -> "HostSession":
     """A text that the pair's draft model drafts for.
 
@@ -56,7 +56,7 @@ class HostSession:
         pair: Pair,
         prompt_ids: Sequence[int],
         max_new_tokens: int,
-        knobs: Controller | None,
+        knobs: KnobState | None,
         proposer: Proposer | None,
         verifier: Verifier,
     ) -> None:

@@ -34,7 +34,7 @@ class Turned:
     by_user: bool
 
 
-class Controller:
+class KnobState:
     """The rules in force, and what changed them."""
 
     def __init__(self, rules: Rules) -> None:

@@ -10,7 +10,7 @@ from itertools import chain, pairwise, takewhile
 
 from rich.cells import cell_len, set_cell_size
 
-from decoder.append_only import Grown
+from decoder.append_only import SharedList
 from dynatui.render.heat import inks, legend
 from dynatui.render.ink import Ink, Row, Rows, fit, frame, inside, width_of
 from dynatui.render.rounds import piece_text
@@ -48,7 +48,7 @@ class TextPanel:
     def __init__(self) -> None:
         self._flow = Flow[int](1)
         self._prompt = ""
-        self._done: Grown[Token] = Grown()
+        self._done: SharedList[Token] = SharedList()
         self._top = 0
         """The first line that is shown."""
         self._head = 0
@@ -61,7 +61,7 @@ class TextPanel:
         inner, room = inside(size)
         state = scene.state
         if state.failure or state.run is None:
-            self._flow, self._done = Flow(1), Grown()
+            self._flow, self._done = Flow(1), SharedList()
         if state.failure:
             return frame((("Error", "bad"),), _failure(scene, state.failure, inner), size)
         if state.run is None:

@@ -13,7 +13,7 @@ from msgspec import structs
 
 from decoder.analysis.metrics import Tally
 from decoder.analysis.tree_levels import by_depth, drafted_nodes
-from decoder.append_only import Grown
+from decoder.append_only import SharedList
 from decoder.events import Knob, Knobs, Limit, Round
 from decoder.knobs import KnobName
 from decoder.methods import METHODS, all_knobs
@@ -35,8 +35,8 @@ _LONGEST_WINDOW = 1000
 class Curve(msgspec.Struct, frozen=True):
     """A series over a text that never grows beyond a bound: when it is full, neighbours are averaged."""
 
-    points: Grown[float] = msgspec.field(default_factory=Grown)
-    ends: Grown[int] = msgspec.field(default_factory=Grown)
+    points: SharedList[float] = msgspec.field(default_factory=SharedList)
+    ends: SharedList[int] = msgspec.field(default_factory=SharedList)
     """Tokens of the text at the end of each point's last round."""
     stride: int = 1
     """Rounds that one point stands for."""
@@ -51,7 +51,7 @@ class Curve(msgspec.Struct, frozen=True):
         if len(points) < _MOST_POINTS:
             return Curve(points, ends, self.stride)
         pairs = zip(points[::2], points[1::2], strict=True)
-        return Curve(Grown((a + b) / 2 for a, b in pairs), Grown(ends[1::2]), self.stride * 2)
+        return Curve(SharedList((a + b) / 2 for a, b in pairs), SharedList(ends[1::2]), self.stride * 2)
 
 
 @dataclass(frozen=True)
@@ -103,9 +103,9 @@ class LaneState(msgspec.Struct, frozen=True):
 
     parameters: Mapping[str, Any] = msgspec.field(default_factory=dict)
     """As the run began; a recording may claim anything."""
-    tokens: Grown[Token] = msgspec.field(default_factory=Grown)
+    tokens: SharedList[Token] = msgspec.field(default_factory=SharedList)
     """What the method made of the prompt."""
-    past: Grown[Round] = msgspec.field(default_factory=Grown)
+    past: SharedList[Round] = msgspec.field(default_factory=SharedList)
     """Its rounds, the oldest first."""
     curves: Curves = Curves()
     marks: tuple[Mark, ...] = ()

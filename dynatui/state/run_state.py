@@ -13,7 +13,7 @@ import msgspec
 from msgspec import structs
 
 from decoder.analysis.metrics import Race
-from decoder.append_only import Grown
+from decoder.append_only import SharedList
 from decoder.events import End, Event, Figures, Knob, Knobs, Round, Run, Start, Summary
 from dynatui.clean import clean, clean_line
 from dynatui.state.lane import LaneState, begun, decoded, turned
@@ -83,12 +83,12 @@ class RunState(msgspec.Struct, frozen=True):
         return self.lanes.get(self.watched, _NO_LANE)
 
     @property
-    def tokens(self) -> Grown[Token]:
+    def tokens(self) -> SharedList[Token]:
         """What the watched method made of the prompt."""
         return self.lane.tokens
 
     @property
-    def past(self) -> Grown[Round]:
+    def past(self) -> SharedList[Round]:
         """The watched method's rounds, the oldest first."""
         return self.lane.past
 

@@ -12,9 +12,9 @@ from decoder import RunConfig, decode, load_pair, methods
 from decoder.config import Rules
 from decoder.engine import Engine
 from decoder.events import End, Event, Figures, Knob, Round, Summary
-from decoder.session.cuda_graph.slots import Seats
+from decoder.session.cuda_graph.slots import GraphSlots
 from decoder.session.host import HostSession
-from decoder.session.knob_state import Controller
+from decoder.session.knob_state import KnobState
 from tests import tiny
 from tests.reference import Oracle
 
@@ -150,7 +150,7 @@ class Lab:
 
 def host_session(engine: Engine, prompt: Sequence[int], limit: int, rules: Rules | None) -> HostSession:
     """A session that the host drives."""
-    return engine.host_session(prompt, limit, Controller(rules) if rules else None)
+    return engine.host_session(prompt, limit, KnobState(rules) if rules else None)
 
 
 def with_pair(engine: Engine, **changes: Any) -> Engine:
@@ -158,7 +158,7 @@ def with_pair(engine: Engine, **changes: Any) -> Engine:
     return replace(engine, pair=replace(engine.pair, **changes))
 
 
-def graph_slots(engine: Engine) -> Seats:
+def graph_slots(engine: Engine) -> GraphSlots:
     """Where its texts are decoded on a device."""
     assert engine.slots is not None
     return engine.slots

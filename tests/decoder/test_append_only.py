@@ -5,21 +5,21 @@ import time
 from hypothesis import given
 from hypothesis import strategies as st
 
-from decoder.append_only import Grown, TokenLog
+from decoder.append_only import SharedList, TokenLog
 
 lists = st.lists(st.integers(0, 3), max_size=30)
 
 
 @given(lists, lists, lists)
 def test_a_state_keeps_its_items_whatever_another_adds(first: list[int], left: list[int], right: list[int]) -> None:
-    base = Grown(first)
+    base = SharedList(first)
     one, other = base.plus(left), base.plus(right)
     assert (list(base), list(one), list(other)) == (first, first + left, first + right)
 
 
 @given(lists, lists, st.slices(40))
 def test_it_is_read_like_a_tuple(first: list[int], more: list[int], part: slice) -> None:
-    grown, beyond = Grown(first), Grown(first).plus(more)
+    grown, beyond = SharedList(first), SharedList(first).plus(more)
     assert grown[part] == tuple(first)[part]
     assert beyond == tuple(first + more)
     assert len(beyond) == len(first) + len(more)

@@ -21,7 +21,7 @@ from decoder.forward.static.hf import ModuleStatic
 from decoder.forward.static.static_forward import static_forward
 from decoder.models.checkpoints import load_config
 from decoder.session.cuda_graph.compiled import Compiled
-from decoder.session.cuda_graph.slots import Seats
+from decoder.session.cuda_graph.slots import GraphSlots
 from tests.decoder.makers import Lab, graph_slots, with_pair
 
 CPU = torch.device("cpu")
@@ -37,7 +37,7 @@ def unlike(lab: Lab) -> Engine:
     """Only the target's family is known."""
     neox: Engine = lab.loaded(lab.pair("neox"), "float32")
     qwen: Engine = lab.loaded(lab.pair("qwen3"), "float32")
-    return replace(with_pair(neox, draft=qwen.pair.draft), slots=Seats())
+    return replace(with_pair(neox, draft=qwen.pair.draft), slots=GraphSlots())
 
 
 # On a CPU
@@ -63,7 +63,7 @@ def test_models_that_are_unlike_are_told_one_by_one(lab: Lab) -> None:
 
 def settled(lab: Lab, family: str, form: Callable[[LanguageModel], Any] = static_forward) -> Engine:
     loaded: Engine = lab.loaded(lab.pair(family), "float32")
-    pair = replace(loaded, slots=Seats())
+    pair = replace(loaded, slots=GraphSlots())
     for model in (pair.pair.target, pair.pair.draft):
         graph_slots(pair).run(model, form(model))
     return pair
@@ -103,7 +103,7 @@ def test_a_refusal_is_told_as_the_reason_of_the_host_s_rounds(lab: Lab) -> None:
 @pytest.mark.usefixtures("_graphs")
 def test_a_pair_that_was_not_tried_says_so(lab: Lab) -> None:
     loaded: Engine = lab.loaded(lab.pair("neox"), "float32")
-    assert decoding_path(replace(loaded, slots=Seats())) == DecodingPath("cuda graphs", "not tried yet")
+    assert decoding_path(replace(loaded, slots=GraphSlots())) == DecodingPath("cuda graphs", "not tried yet")
 
 
 @pytest.mark.usefixtures("_graphs")
@@ -143,7 +143,7 @@ def test_sessions_go_the_way_that_is_told(
     pair = replace(settled(lab, "neox"), exact=exact)
     graph_slots(pair).refused = refused
     monkeypatch.setattr(pair.pair.target, "device", torch.device("cuda"))
-    monkeypatch.setattr("decoder.session.cuda_graph.session.ResidentSession", lambda *_: "the device's")
+    monkeypatch.setattr("decoder.session.cuda_graph.session.GraphSession", lambda *_: "the device's")
     monkeypatch.setattr("decoder.engine.model_session", lambda *_: "the host's")
     opened: Any = methods.METHODS["ar"].open(pair, [1, 2], RunConfig())
     assert opened == ("the host's" if decoding_path(pair).name == "host" else "the device's")

@@ -11,7 +11,7 @@ from decoder.bench import shapes
 from decoder.engine import Engine
 from decoder.errors import ConfigError
 from decoder.session.cuda_graph import compiled
-from decoder.session.cuda_graph.slots import Seats
+from decoder.session.cuda_graph.slots import GraphSlots
 from tests.decoder.makers import Lab, graph_slots
 
 SHAPE = {
@@ -86,7 +86,7 @@ def test_nothing_is_compiled_unasked(lab: Lab, tmp_path: Path, contests: list[En
 def test_where_rounds_do_not_run_on_the_device_there_is_nothing_to_compile(
     lab: Lab, contests: list[Engine], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(_: Engine, slots: Seats, __: object) -> None:
+    def refuse(_: Engine, slots: GraphSlots, __: object) -> None:
         slots.refused = "it waits for the host"
 
     monkeypatch.setattr(device_rounds, "try_rounds", refuse)

@@ -36,7 +36,7 @@ _SHARPEST, _FLATTEST = 8.0, 0.1
 _HEAVIEST, _LIGHTEST = 20.0, -40.0
 
 
-class Calibration:
+class AcceptanceModel:
     """What is known of one pair's guesses so far."""
 
     def __init__(self) -> None:

@@ -10,10 +10,10 @@ costs, and neither models nor clocks.
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from decoder.draft.suffix_automaton import Place, Repeats
-from decoder.draft.tree_size.acceptance_model import Calibration
+from decoder.draft.suffix_automaton import Place, SuffixAutomaton
+from decoder.draft.tree_size.acceptance_model import AcceptanceModel
 from decoder.draft.tree_size.cost_model import HIGHEST_ROWS, Costs
-from decoder.draft.tree_size.loss_limit import Credit
+from decoder.draft.tree_size.loss_limit import LossLimit
 
 MOST_NODES = HIGHEST_ROWS - 1
 """No round keeps more nodes."""
@@ -83,10 +83,10 @@ def most_worth(gains: Sequence[float], price: float, seconds: Sequence[float]) -
     return sorted(ranked[:count])
 
 
-class NodeBudget:
+class TreeSizeController:
     """Decides for one text, round by round; learns from each round. A path's chance is that of all its nodes."""
 
-    def __init__(self, costs: Costs, calibration: Calibration, text: Sequence[int] = ()) -> None:
+    def __init__(self, costs: Costs, acceptance: AcceptanceModel, text: Sequence[int] = ()) -> None:
         """Begins a text.
 
         Args:
@@ -94,13 +94,13 @@ class NodeBudget:
             calibration: What other texts have told of the draft's guesses; this text adds to it.
             text: What is there already, of which the latest `REMEMBERED` tokens count.
         """
-        self.calibration = calibration
-        self.credit = Credit(costs, calibration)
+        self.acceptance = acceptance
+        self.credit = LossLimit(costs, acceptance)
         self._since_plain = 0
         self.costs = costs
         start = 4.0
         self._tokens, self._time_s = start, start * costs.plain_s()
-        self._repeats = Repeats(text[-REMEMBERED:])
+        self._repeats = SuffixAutomaton(text[-REMEMBERED:])
         self._unread: list[int] = []
         """Committed tokens that repeats do not hold yet."""
         self._round = _Round([self._repeats.here])
@@ -150,20 +150,20 @@ class NodeBudget:
         """Whether a verification of so many rows is, after the draft's calls so far and one that takes `level_s`."""
         return self.costs.verify.seconds(rows) + level_s + self._round.draft_s <= self._round.limit_s
 
-    def hear(self, guesses: Sequence[tuple[Sequence[int], Sequence[float]]], text: Sequence[int]) -> None:
+    def probe_draft(self, guesses: Sequence[tuple[Sequence[int], Sequence[float]]], text: Sequence[int]) -> None:
         """Takes note of what the draft would have guessed for the latest tokens of a text that went without it.
 
         Args:
             guesses: Its best tokens and their log-probabilities.
             text: What the target chose.
         """
-        self.credit.hear(guesses, text, self.costs.catch_up.seconds(self._round.calls[0]) / self.costs.plain_s())
+        self.credit.probe_draft(guesses, text, self.costs.catch_up.seconds(self._round.calls[0]) / self.costs.plain_s())
 
     def worth_growing(self, parents: Sequence[int]) -> list[int]:
         """Those of a level's nodes that are to be forwarded and get children; none where that does not pay."""
         drafted, draft = self._round, self.costs.draft
         price, row_price = drafted.price * FORESIGHT, drafted.row_price * FORESIGHT
-        first, second = self.calibration.usual
+        first, second = self.acceptance.usual
         gains = [
             max(0.0, drafted.chances[node] * first - row_price) + max(0.0, drafted.chances[node] * second - row_price)
             for node in parents
@@ -180,12 +180,12 @@ class NodeBudget:
         """A node gets its `count` most probable children, of these best next tokens; they are the newest nodes."""
         drafted, count = self._round, min(count, len(tokens))
         places, familiar = self._repeats.ahead(drafted.places[parent], tokens)
-        shares = self.calibration.shares(logprobs, familiar)
+        shares = self.acceptance.shares(logprobs, familiar)
         drafted.grown[parent] = _Grown(tokens, logprobs, familiar, shares, len(drafted.chances), count)
         chance = drafted.chances[parent]
         drafted.places += places[:count]
         drafted.chances += [chance * share for share in shares[:count]]
-        self.calibration.see(shares, count)
+        self.acceptance.see(shares, count)
 
     def keep(self) -> list[int]:
         """The root and the nodes that are worth verifying, in their order; parents are among them."""
@@ -209,7 +209,7 @@ class NodeBudget:
             if grown is None:
                 break
             chosen = grown.tokens.index(token) if token in grown.tokens else None
-            self.calibration.learn(grown.logprobs, grown.shares, chosen, grown.familiar)
+            self.acceptance.learn(grown.logprobs, grown.shares, chosen, grown.familiar)
             if chosen is None or chosen >= grown.count:
                 break
             node = grown.first + chosen

@@ -8,7 +8,7 @@ clocks.
 
 from collections.abc import Sequence
 
-from decoder.draft.tree_size.acceptance_model import Calibration
+from decoder.draft.tree_size.acceptance_model import AcceptanceModel
 from decoder.draft.tree_size.cost_model import Costs
 
 CREDIT = 4.0
@@ -34,10 +34,10 @@ MOST_PATIENCE = 256
 LONGEST_CHAIN = 8
 
 
-class Credit:
+class LossLimit:
     """Of one text."""
 
-    def __init__(self, costs: Costs, calibration: Calibration) -> None:
+    def __init__(self, costs: Costs, acceptance: AcceptanceModel) -> None:
         """Begins a text.
 
         Args:
@@ -45,8 +45,8 @@ class Credit:
             calibration: What other texts have told of the draft's guesses; this one adds to it.
         """
         self._costs = costs
-        self._calibration = calibration
-        self._trust = min(1.0, max(-1.0, calibration.gained / MUCH))
+        self._acceptance = acceptance
+        self._trust = min(1.0, max(-1.0, acceptance.gained / MUCH))
         self.tokens = CREDIT + self._trust * TRUST_CREDIT
         """That drafting may lose from here on."""
         self.patience = self._least_patience
@@ -65,11 +65,13 @@ class Credit:
 
     def earn(self, tokens: int, gained: float) -> None:
         """A round with a draft has brought so many tokens, `gained` more than plain ones would have in its time."""
-        self._calibration.earn(gained)
+        self._acceptance.earn(gained)
         self.tokens = min(MOST_CREDIT, self.tokens + gained + CREDIT_A_TOKEN * tokens)
         self.hopeful = self._may_pay()
 
-    def hear(self, guesses: Sequence[tuple[Sequence[int], Sequence[float]]], text: Sequence[int], paid: float) -> None:
+    def probe_draft(
+        self, guesses: Sequence[tuple[Sequence[int], Sequence[float]]], text: Sequence[int], paid: float
+    ) -> None:
         """Takes note of what the draft would have guessed for the latest tokens of a text that went without it.
 
         What was easy or hard long ago says little of what comes. Where the guesses would have paid, they are given
@@ -82,9 +84,9 @@ class Credit:
         """
         hits = 0
         for (tokens, logprobs), token in zip(guesses, text, strict=True):
-            shares = self._calibration.shares(logprobs)
-            self._calibration.learn(logprobs, shares, tokens.index(token) if token in tokens else None)
-            self._calibration.see(shares, len(tokens))
+            shares = self._acceptance.shares(logprobs)
+            self._acceptance.learn(logprobs, shares, tokens.index(token) if token in tokens else None)
+            self._acceptance.see(shares, len(tokens))
             hits += token == tokens[0]
         self.hopeful = self._may_pay()
         if self._chain_pays(hits / len(text)):
@@ -99,7 +101,7 @@ class Credit:
         return round(PATIENCE * (1 - max(0.0, self._trust) / 3))
 
     def _may_pay(self) -> bool:
-        return self._chain_pays(min(1.0, HOPE * self._calibration.usual[0]))
+        return self._chain_pays(min(1.0, HOPE * self._acceptance.usual[0]))
 
     def _chain_pays(self, chance: float) -> bool:
         """Whether a chain of some length brings more tokens than rounds of `ar` in its time, each guess as likely."""

@@ -20,7 +20,7 @@ from decoder.models.pair import Pair
 from decoder.session.cuda_graph.compiled import Compile, Compiled, by_torch, example
 from decoder.session.cuda_graph.pass_sizes import Passes
 from decoder.session.cuda_graph.self_test import refusal
-from decoder.session.cuda_graph.slots import Seats
+from decoder.session.cuda_graph.slots import GraphSlots
 from decoder.tree_rules import Rules
 
 TEXT = 100
@@ -62,33 +62,33 @@ class Found:
 
 def compile_pair(
     pair: Pair,
-    seats: Seats,
+    graph_slots: GraphSlots,
     tried: Sequence[Rules | None],
     report: Report,
     passes: Passes,
     compile_pass: Compile = by_torch,
 ) -> None:
-    """Compiles the draft's passes, then the target's, and leaves with the pair's seats what is faster.
+    """Compiles the draft's passes, then the target's, and leaves with the pair's slots what is faster.
 
     Of each model's passes, the smallest and the largest are tried, and the others compiled where that pays. Where
     rounds of the compiled forms write another text than the host's, both are as before.
     """
-    before = {model: seats.forward(model) for model in (pair.draft, pair.target)}
-    _compile("draft", pair.draft, seats, passes.draft, report, compile_pass)
-    _compile("target", pair.target, seats, passes.target, report, compile_pass)
-    if all(seats.forward(model) is form for model, form in before.items()):
+    before = {model: graph_slots.forward(model) for model in (pair.draft, pair.target)}
+    _compile("draft", pair.draft, graph_slots, passes.draft, report, compile_pass)
+    _compile("target", pair.target, graph_slots, passes.target, report, compile_pass)
+    if all(graph_slots.forward(model) is form for model, form in before.items()):
         return
-    refused = refusal(pair, seats, tried)
+    refused = refusal(pair, graph_slots, tried)
     if refused:
         for model, form in before.items():
-            seats.run(model, form)
+            graph_slots.run(model, form)
         report(f"compiled passes are not kept: {refused}")
 
 
 def _compile(
     role: str,
     model: LanguageModel,
-    seats: Seats,
+    graph_slots: GraphSlots,
     sizes: Sequence[int],
     report: Report,
     compile_pass: Compile,
@@ -96,15 +96,15 @@ def _compile(
     if not sizes:
         return
     tried = sorted({min(sizes), max(sizes)})
-    plain = seats.forward(model)
+    plain = graph_slots.forward(model)
     report(f"compiling the {role}")
     try:
         form = Compiled(plain, compile_pass)
         _quietly(form, tried)
-        found = compared(plain, form, tried, seats)
+        found = compared(plain, form, tried, graph_slots)
         if found.pays:
             _quietly(form, sizes)
-            seats.run(model, form)
+            graph_slots.run(model, form)
         report(f"compiled {role}: {found}")
     except Exception as error:  # noqa: BLE001 - a compiler may fail in any way, and none concerns the user's text
         why = (str(error).strip().splitlines() or [type(error).__name__])[0]
@@ -118,13 +118,13 @@ def _quietly(form: Compiled, sizes: Sequence[int]) -> None:
         form.compile(sizes)
 
 
-def compared(plain: StaticForward, form: StaticForward, sizes: Sequence[int], seats: Seats) -> Found:
+def compared(plain: StaticForward, form: StaticForward, sizes: Sequence[int], graph_slots: GraphSlots) -> Found:
     """How a form does beside the plain one in passes of these sizes."""
     both = [_Passes(each, sizes) for each in (plain, form)]
     device = both[0].logits[0].device
     seconds: tuple[list[float], list[float]] = [], []
     with without_gradients():
-        works = [seats.repeatable(passes, device) for passes in both]
+        works = [graph_slots.repeatable(passes, device) for passes in both]
         for _ in range(REPEATS):
             for work, times in zip(works, seconds, strict=True):
                 begun = Mark(device)

@@ -100,7 +100,7 @@ class Compiled:
 
 
 def example(forward: StaticForward, rows: int, length: int) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """What a pass of so many rows is given in a seat whose text is so long."""
+    """What a pass of so many rows is given in a slot whose text is so long."""
     store = new_store(forward, slots(length + rows) + BEYOND)
     with without_gradients():
         tokens, positions, places = (torch.arange(rows, device=store.device) for _ in range(3))

@@ -1,6 +1,6 @@
 """Everything that changes from round to round, in device tensors that stay where they are.
 
-One board serves one text at a time. Draft and verification read and write it; the host sees it through the report,
+One device state serves one text at a time. Draft and verification read and write it; the host sees it through the report,
 whose numbers are whole: 64 bits each, as floating-point numbers are copied too.
 """
 
@@ -18,7 +18,7 @@ from decoder.tree import TokenTree
 from decoder.tree_rules import TreeRule
 
 TOKEN, PARENT, LEVEL, ROW, LOGPROB = range(5)
-"""Lines of `Board.nodes`. LEVEL: 1 for the root, 0 where there is no node. ROW: which of the draft's rows a node was,
+"""Lines of `DeviceState.nodes`. LEVEL: 1 for the root, 0 where there is no node. ROW: which of the draft's rows a node was,
 of no meaning if it did not grow. LOGPROB: the bits of a float64."""
 OUTCOME = 1 + 2 * (DEEPEST + 1)
 """Numbers that tell of a verification: how many tokens; by depth, the node of the path and the token after it."""
@@ -74,7 +74,7 @@ class OnDevice:
 XP = OnDevice()
 
 
-class Board:
+class DeviceState:
     """The state of one text."""
 
     def __init__(self, device: torch.device, capacity: int) -> None:

@@ -13,13 +13,13 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from decoder.forward.static.static_forward import StaticForward
-from decoder.session.cuda_graph.device_state import XP, Board
+from decoder.session.cuda_graph.device_state import XP, DeviceState
 from decoder.session.cuda_graph.draft_layout import PLACES, Layout
 from decoder.tree_rules import TreeRule, breadth, least_probability
 
 
 class Side:
-    """One model's part of a seat."""
+    """One model's part of a slot."""
 
     def __init__(
         self, forward: StaticForward, store: Float[Tensor, "L 2 H S D"], vocabulary: int, context: int
@@ -80,19 +80,19 @@ class _Grown:
     """Which candidates of the depth above these are; the root is -1."""
 
 
-def grow(side: Side, board: Board, layout: Layout, slots: int) -> None:
-    """Drafts a tree after the text and leaves it on the board."""
+def grow(side: Side, state: DeviceState, layout: Layout, slots: int) -> None:
+    """Drafts a tree after the text and leaves it on the device state."""
     first = layout.first
-    around = board.length + board.steps(-first, max(layout.rows, PLACES))
+    around = state.length + state.steps(-first, max(layout.rows, PLACES))
     places = around.index_select(0, layout.places).clamp(0, side.context - 1)
-    rotation, tokens = side.rotation(places), board.text.index_select(0, places[:first])
+    rotation, tokens = side.rotation(places), state.text.index_select(0, places[:first])
     # Rows of places before the text write to the last slots.
     own = around.remainder(side.store.shape[3])
-    bias = side.bias(board.steps(0, slots) <= places[:first, None])
-    rule = _rule(side, board, layout)
+    bias = side.bias(state.steps(0, slots) <= places[:first, None])
+    rule = _rule(side, state, layout)
     lines = layout.lines.clone()
     grown = _Grown(
-        lines, lines.new_empty(lines.shape[1], dtype=torch.float32), [board.certain[None]], [layout.nowhere[:1]]
+        lines, lines.new_empty(lines.shape[1], dtype=torch.float32), [state.certain[None]], [layout.nowhere[:1]]
     )
     rows = slice(0, first)
     for depth, width in enumerate(layout.widths):
@@ -100,23 +100,23 @@ def grow(side: Side, board: Board, layout: Layout, slots: int) -> None:
         children = layout.candidates(depth)
         _add_children(logits, layout, rule.breadths, grown, children)
         if depth + 1 < layout.deepest:
-            order = _growing(grown.lines[1, children], board, layout, rule.thresholds[depth + 1], depth + 1)
+            order = _growing(grown.lines[1, children], state, layout, rule.thresholds[depth + 1], depth + 1)
             tokens, paths, parents = lines[:, children].index_select(1, order).unbind()
             grown.paths.append(paths.view(torch.float64))
             grown.chosen.append(order)
             rows = slice(rows.stop, rows.stop + layout.widths[depth + 1])
             bias = bias[-width:].index_select(0, parents).scatter_(1, own[rows, None], 0.0)
-    _pack(board, layout, rule, grown, around[first : first + PLACES])
+    _pack(state, layout, rule, grown, around[first : first + PLACES])
 
 
-def _rule(side: Side, board: Board, layout: Layout) -> _Rule:
-    rule = board.rule.logarithmic()
-    rule = replace(rule, deepest=torch.minimum(rule.deepest, side.context - board.length))
+def _rule(side: Side, state: DeviceState, layout: Layout) -> _Rule:
+    rule = state.rule.logarithmic()
+    rule = replace(rule, deepest=torch.minimum(rule.deepest, side.context - state.length))
     thresholds: Float[Tensor, D] = least_probability(rule, layout.every_depth, XP)
     if layout.even:
         return _Rule(thresholds, None)
-    has = board.steps(0, layout.children) < board.rule.breadths[:, None]
-    narrow, middle, wide = torch.where(has, board.certain, board.impossible).unbind()
+    has = state.steps(0, layout.children) < state.rule.breadths[:, None]
+    narrow, middle, wide = torch.where(has, state.certain, state.impossible).unbind()
     return _Rule(thresholds, replace(rule, narrow=narrow, middle=middle, wide=wide))
 
 
@@ -149,27 +149,27 @@ def _add_children(
 
 
 def _growing(
-    bits: Int[Tensor, "K"], board: Board, layout: Layout, threshold: Float[Tensor, ""], depth: int
+    bits: Int[Tensor, "K"], state: DeviceState, layout: Layout, threshold: Float[Tensor, ""], depth: int
 ) -> Int[Tensor, "W"]:
     """Which of these candidates have rows, in their order; among them are all that grow, if the tree keeps them."""
     paths, width = bits.view(torch.float64), layout.widths[depth]
     if len(paths) == width:
-        return board.steps(0, width)
+        return state.steps(0, width)
     if layout.best:
         return paths.topk(width, sorted=False).indices.sort().values
     return (paths >= threshold).sort(stable=True, descending=True).indices[:width].sort().values
 
 
-def _pack(board: Board, layout: Layout, rule: _Rule, grown: _Grown, places: Int[Tensor, "N"]) -> None:
-    """Leaves the nodes that stay on the board, in their order, and their tokens after the text."""
+def _pack(state: DeviceState, layout: Layout, rule: _Rule, grown: _Grown, places: Int[Tensor, "N"]) -> None:
+    """Leaves the nodes that stay on the device state, in their order, and their tokens after the text."""
     # Neither does a node grow whose parent does not: it is not more probable, and its threshold is not lower.
     grows = torch.cat((*grown.paths, layout.no_paths)) >= rule.thresholds.index_select(0, layout.depths)
     paths = grown.lines[1].view(torch.float64).view(len(grows), -1)
-    paths = torch.where(grows[:, None], paths, board.impossible).flatten()
+    paths = torch.where(grows[:, None], paths, state.impossible).flatten()
     # In breadth-first order, and so in that of a stable sort, a node that is cut has only descendants that are cut too.
-    ranked = (paths if layout.best else paths > board.impossible).sort(stable=True, descending=True)
-    exist = ranked.values[:PLACES] > board.impossible if layout.best else ranked.values[:PLACES]
-    kept = exist & (board.steps(0, PLACES) < board.rule.numbers.n_max)
+    ranked = (paths if layout.best else paths > state.impossible).sort(stable=True, descending=True)
+    exist = ranked.values[:PLACES] > state.impossible if layout.best else ranked.values[:PLACES]
+    kept = exist & (state.steps(0, PLACES) < state.rule.numbers.n_max)
     nodes = torch.where(kept, ranked.indices[:PLACES], layout.no_candidate).sort().values
     tokens = grown.lines[0].index_select(0, nodes)
     parents = nodes.div(layout.children, rounding_mode="floor")
@@ -181,5 +181,5 @@ def _pack(board: Board, layout: Layout, rule: _Rule, grown: _Grown, places: Int[
         torch.searchsorted(rows[1 : layout.rows], nodes),
         grown.logprobs.index_select(0, nodes).double().view(torch.int64),
     )
-    torch.stack(lines, out=board.nodes[:, 1:])
-    board.text.index_copy_(0, places, tokens)
+    torch.stack(lines, out=state.nodes[:, 1:])
+    state.text.index_copy_(0, places, tokens)

@@ -39,7 +39,7 @@ class Layout:
         self.depths: Int[Tensor, R] = whole(depths + [0] * padding)
         """Of rows."""
         self.levels: Int[Tensor, R] = whole([depth + 2 for depth in depths] + [0] * padding)
-        """Of the rows' children, as the board has them."""
+        """Of the rows' children, as the device state has them."""
         above = [self.candidates(max(0, depth - 1)).start for depth in depths]
         self.offsets: Int[Tensor, R] = whole(above + [0] * padding)
         """The first candidate of each row's own level."""

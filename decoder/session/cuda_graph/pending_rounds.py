@@ -1,4 +1,4 @@
-"""What a session asks of its seat: work that is queued on the device, and the results that are copied to the host.
+"""What a session asks of its slot: work that is queued on the device, and the results that are copied to the host.
 
 The only place where a round's work, its times and its one wait meet. Knows neither rules nor texts.
 """
@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 
 from decoder.device import Mailbox, Mark
 from decoder.session.cuda_graph.clock import Clock
-from decoder.session.cuda_graph.slots import Seat
+from decoder.session.cuda_graph.slots import GraphSlot
 from decoder.session.cuda_graph.static_shapes import Shape, bucket
 
 
 @dataclass(frozen=True)
-class Flight:
+class PendingRound:
     """Work that the device was asked for."""
 
     begun: Mark
@@ -31,38 +31,38 @@ class Flight:
         return self.done.seconds_since(self.begun)
 
 
-class Flights:
-    """One session's flights, of which no more than two are in the air."""
+class PendingRounds:
+    """One session's pending rounds, of which no more than two are in the air."""
 
-    def __init__(self, seat: Seat) -> None:
+    def __init__(self, slot: GraphSlot) -> None:
         self.waits = 0
         """How often the host has waited for the device."""
-        self._seat = seat
+        self._slot = slot
         self._asked = 0
 
-    def draft(self, shape: Shape, length: int, clock: Clock, most: int | None = None) -> Flight:
+    def draft(self, shape: Shape, length: int, clock: Clock, most: int | None = None) -> PendingRound:
         """Asks for a tree after a text of at most so many tokens; `most`: its nodes, where that is not the rules'."""
         if most is not None:
-            self._seat.board.rule.numbers.n_max.fill_(most)
-        return self._ask(lambda: self._seat.drafting(shape, length), clock)
+            self._slot.state.rule.numbers.n_max.fill_(most)
+        return self._ask(lambda: self._slot.drafting(shape, length), clock)
 
-    def verification(self, nodes: int, length: int, clock: Clock) -> Flight:
+    def verification(self, nodes: int, length: int, clock: Clock) -> PendingRound:
         """Asks what becomes of a tree of so many nodes."""
-        return self._ask(lambda: self._seat.verification(bucket(nodes), length), clock)
+        return self._ask(lambda: self._slot.verification(bucket(nodes), length), clock)
 
-    def land(self, flight: Flight) -> NDArray[np.float64]:
-        """Waits for a flight and all before it; what it reports is valid until two more were asked for."""
+    def wait(self, pending: PendingRound) -> NDArray[np.float64]:
+        """Waits for a pending round and all before it; what it reports is valid until two more were asked for."""
         self.waits += 1
-        return flight.mailbox.receive(flight.sent)
+        return pending.mailbox.receive(pending.sent)
 
-    def _ask(self, prepare: Callable[[], Callable[[], None]], clock: Clock) -> Flight:
+    def _ask(self, prepare: Callable[[], Callable[[], None]], clock: Clock) -> PendingRound:
         # Captures are made once a pair, and no part of decoding.
-        before_s = self._seat.capturing_s
+        before_s = self._slot.capturing_s
         work = prepare()
-        clock.leave_out(self._seat.capturing_s - before_s)
-        mailbox = self._seat.mailboxes[self._asked % 2]
+        clock.leave_out(self._slot.capturing_s - before_s)
+        mailbox = self._slot.mailboxes[self._asked % 2]
         self._asked += 1
-        begun = self._seat.mark()
+        begun = self._slot.mark()
         work()
-        done = self._seat.mark()
-        return Flight(begun, done, mailbox.send(self._seat.board.report), mailbox)
+        done = self._slot.mark()
+        return PendingRound(begun, done, mailbox.send(self._slot.state.report), mailbox)

@@ -20,11 +20,11 @@ from decoder.forward.cpu.packed import HALF
 from decoder.forward.language_model import LanguageModel
 from decoder.forward.static.static_forward import StaticForward, static_in_place, visibility
 from decoder.models.pair import Pair
-from decoder.session.cuda_graph.session import ResidentSession
-from decoder.session.cuda_graph.slots import BEYOND, Seats, new_store
+from decoder.session.cuda_graph.session import GraphSession
+from decoder.session.cuda_graph.slots import BEYOND, GraphSlots, new_store
 from decoder.session.cuda_graph.static_shapes import slots
 from decoder.session.host import model_session
-from decoder.session.knob_state import Controller
+from decoder.session.knob_state import KnobState
 from decoder.session.protocol import Session
 from decoder.tree_rules import Rules
 
@@ -58,7 +58,7 @@ class Reference:
         return False
 
 
-def prepare_rounds(pair: Pair, seats: Seats, tried: Sequence[Rules | None]) -> str | None:
+def prepare_rounds(pair: Pair, graph_slots: GraphSlots, tried: Sequence[Rules | None]) -> str | None:
     """Makes the forms of both models that rounds on the device run by, and tries them.
 
     Returns:
@@ -67,14 +67,14 @@ def prepare_rounds(pair: Pair, seats: Seats, tried: Sequence[Rules | None]) -> s
     try:
         right = references(pair)
         for model in (pair.target, pair.draft):
-            if seats.form(model) is None:
-                seats.run(model, static_in_place(model))
-        refused = refusal(pair, seats, tried, right)
+            if graph_slots.form(model) is None:
+                graph_slots.run(model, static_in_place(model))
+        refused = refusal(pair, graph_slots, tried, right)
     except Exception as error:  # noqa: BLE001 - whatever a model, a driver or torch objects to, the host can go on
         refused = first_line(error)
     if refused:
         # What was made must be gone before modules come back.
-        seats.forget()
+        graph_slots.forget()
         for model in (pair.target, pair.draft):
             model.drop_forward()
         release_memory(pair.target.device)
@@ -95,13 +95,13 @@ def references(pair: Pair) -> list[Reference]:
 
 
 def refusal(
-    pair: Pair, seats: Seats, tried: Sequence[Rules | None], right: Sequence[Reference] | None = None
+    pair: Pair, graph_slots: GraphSlots, tried: Sequence[Rules | None], right: Sequence[Reference] | None = None
 ) -> str | None:
     """Why rounds cannot run on this pair's device; None: they can.
 
     Args:
         pair: Its models' forms are made, where they are not yet.
-        seats: The pair's.
+        slots: The pair's.
         tried: The parameters of rounds that are tried; None among them: rounds without a draft.
         right: What is right; None: what the host's rounds write now.
     """
@@ -110,22 +110,26 @@ def refusal(
         errors = {}
         for role, model in (("target", pair.target), ("draft", pair.draft)):
             wanted = [getattr(reference, role) for reference in right]
-            errors[role], largest = _error(pair, seats, model, right, wanted)
+            errors[role], largest = _error(pair, graph_slots, model, right, wanted)
             allowed = largest * (FAR_IN_HALF if model.dtype in HALF else FAR)
             if not errors[role] <= allowed:  # what is no number is not within it either
                 return f"the {role}'s logits differ by {errors[role]:.2g}, where the largest is {largest:.2g}"
             errors[role] = max(errors[role], largest * torch.finfo(model.dtype).eps)
-        return next(filter(None, (_differing(pair, seats, rules, right, errors["target"]) for rules in tried)), None)
+        return next(
+            filter(None, (_differing(pair, graph_slots, rules, right, errors["target"]) for rules in tried)), None
+        )
     except Exception as error:  # noqa: BLE001 - see above
         return first_line(error)
 
 
-def _differing(pair: Pair, seats: Seats, rules: Rules | None, right: Sequence[Reference], error: float) -> str | None:
+def _differing(
+    pair: Pair, graph_slots: GraphSlots, rules: Rules | None, right: Sequence[Reference], error: float
+) -> str | None:
     """How rounds on the device differ from what is right; None: they write it, but for near ties."""
     for reference in right:
-        knobs = Controller(rules) if rules else None
+        knobs = KnobState(rules) if rules else None
         on_host = functools.partial(model_session, pair)
-        found = _text(ResidentSession(pair, seats, reference.prompt, TOKENS, knobs, on_host))
+        found = _text(GraphSession(pair, graph_slots, reference.prompt, TOKENS, knobs, on_host))
         if found == reference.text:
             return None
         if not reference.tie(found, error):
@@ -135,10 +139,14 @@ def _differing(pair: Pair, seats: Seats, rules: Rules | None, right: Sequence[Re
 
 @without_gradients()
 def _error(
-    pair: Pair, seats: Seats, model: LanguageModel, right: Sequence[Reference], wanted: Sequence[Float[Tensor, "P V"]]
+    pair: Pair,
+    graph_slots: GraphSlots,
+    model: LanguageModel,
+    right: Sequence[Reference],
+    wanted: Sequence[Float[Tensor, "P V"]],
 ) -> tuple[float, float]:
     """By how much logits on the device are off at most, and the largest of those that are right."""
-    form = seats.forward(model)
+    form = graph_slots.forward(model)
     found = [_static_logits(form, reference.tokens, pair.vocabulary) for reference in right]
     worst = max(float((one - other).abs().max()) for one, other in zip(found, wanted, strict=True))
     return worst, max(float(logits.abs().max()) for logits in wanted)

@@ -12,17 +12,17 @@ from decoder.device import without_gradients
 from decoder.models.pair import Pair
 from decoder.session.cuda_graph.clock import Clock
 from decoder.session.cuda_graph.device_state import drafted, verified
-from decoder.session.cuda_graph.pending_rounds import Flight, Flights
+from decoder.session.cuda_graph.pending_rounds import PendingRound, PendingRounds
 from decoder.session.cuda_graph.size_controller import Plan, ranks
-from decoder.session.cuda_graph.slots import AHEAD, Seats
+from decoder.session.cuda_graph.slots import AHEAD, GraphSlots
 from decoder.session.cuda_graph.static_shapes import FIRST_ROWS, Shape, beam, first_rows, fits, shape
 from decoder.session.host import HostSession
-from decoder.session.knob_state import Controller, Turned
+from decoder.session.knob_state import KnobState, Turned
 from decoder.session.protocol import AtStage, Outcome, TokenLimit, go_on
 from decoder.session.steering import Turn
 from decoder.tree import TokenTree, share_of_depth
 
-OnHost = Callable[[Sequence[int], int, Controller | None], HostSession]
+OnHost = Callable[[Sequence[int], int, KnobState | None], HostSession]
 """(text, tokens that may follow, rules in force) -> a session that the host drives."""
 
 
@@ -40,7 +40,7 @@ class _Draft:
         return self.plan.nodes - 1 if self.plan else None
 
 
-class ResidentSession:
+class GraphSession:
     """Autoregressive, linear, fixed-tree and DynaTree decoding, as `HostSession` does it, on the device.
 
     A round's time holds the draft of its own tree, wherever that ran; its commit is part of the verification.
@@ -49,17 +49,17 @@ class ResidentSession:
     def __init__(
         self,
         pair: Pair,
-        seats: Seats,
+        graph_slots: GraphSlots,
         prompt_ids: Sequence[int],
         max_new_tokens: int,
-        knobs: Controller | None,
+        knobs: KnobState | None,
         on_host: OnHost,
     ) -> None:
-        """Takes a seat until the text ends.
+        """Takes a slot until the text ends.
 
         Args:
             pair: The models.
-            seats: The pair's.
+            slots: The pair's.
             prompt_ids: The prompt, at least one token.
             max_new_tokens: Where the text ends at the latest.
             knobs: The rules in force, `fits` them; None drafts nothing.
@@ -67,18 +67,18 @@ class ResidentSession:
         """
         self._text = list(prompt_ids)
         self._pair = pair
-        self._seats = seats
+        self._slots = graph_slots
         self._on_host = on_host
-        self._controller = knobs
+        self._knobs = knobs
         self._budget = TokenLimit(pair.eos, max_new_tokens)
         self._longest = len(prompt_ids) + max_new_tokens
-        self._seat = seats.take(pair, self._longest)
-        self._seated = True
-        self._flights = Flights(self._seat)
+        self._slot = graph_slots.take(pair, self._longest)
+        self._has_slot = True
+        self._pending = PendingRounds(self._slot)
         self._tree = TokenTree([self._text[-1]])
         self._draft: _Draft | None = None
         """How the tree was drafted; None: it is its root alone."""
-        self._flight: Flight | None = None
+        self._verification: PendingRound | None = None
         """The verification of the tree, if the device was asked for it already."""
         self._read = len(prompt_ids) - 1
         """Tokens of the text that the draft has read."""
@@ -97,21 +97,21 @@ class ResidentSession:
     @property
     def waits(self) -> int:
         """How often the host has waited for the device in rounds so far."""
-        return self._flights.waits
+        return self._pending.waits
 
     @without_gradients()
     def prefill(self) -> float:
         """Reads the prompt without its last token; then drafts the first tree, for which the first round pays."""
-        begun = self._seat.mark()
-        self._seat.begin(self._text, self._controller.rule if self._controller else None)
-        done = self._seat.mark()
+        begun = self._slot.mark()
+        self._slot.begin(self._text, self._knobs.rule if self._knobs else None)
+        done = self._slot.mark()
         done.wait()
         if self._is_automatic:
-            self._seats.pace.begin()
+            self._slots.pace.begin()
         self._draft = self._next_draft(1)
         if self._draft:
             self._draft_again(self._draft, Clock())
-        self._flights.waits = 0
+        self._pending.waits = 0
         return done.seconds_since(begun)
 
     @without_gradients()
@@ -119,19 +119,19 @@ class ResidentSession:
         """Verify and commit the tree that is known, and ask for what follows meanwhile."""
         if self._instead:
             return self._instead.step(turns, at_stage)
-        self._seats.settle(self)
+        self._slots.settle(self)
         clock, owed_s = Clock(), self._draft_s
-        turned = self._controller.apply(turns) if self._controller else []
-        if self._controller and turned:
-            if not fits(self._controller.rule):
+        turned = self._knobs.apply(turns) if self._knobs else []
+        if self._knobs and turned:
+            if not fits(self._knobs.rule):
                 return self._hand_over(turns, turned, at_stage)
             self._turn(clock)
         outcome = Outcome(
             tree=self._tree,
             draft_s=self._draft_s,
             draft_forwards=self._draft_forwards,
-            knobs=self._controller.adaptive if self._controller else None,
-            rules=self._controller.rules if self._controller else None,
+            knobs=self._knobs.adaptive if self._knobs else None,
+            rules=self._knobs.rules if self._knobs else None,
             room=self._pair.context - len(self._text),
             turned_before=turned,
             round_s=owed_s + clock.seconds(),
@@ -148,28 +148,28 @@ class ResidentSession:
             self.close()
         outcome.round_s = self._charge(owed_s + clock.seconds(), (outcome.draft_s or 0.0) + (outcome.verify_s or 0.0))
         if self._is_automatic and not turned:
-            self._seats.pace.timed(plan, outcome.draft_s or 0.0, outcome.verify_s or 0.0, outcome.round_s)
+            self._slots.pace.timed(plan, outcome.draft_s or 0.0, outcome.verify_s or 0.0, outcome.round_s)
         return outcome
 
     @without_gradients()
     def prepare(self) -> bool:
         """Captures one graph that the text needs when it has grown; returns whether there was one."""
-        return self._seated and self._seat.capture_ahead(min(len(self._text) + AHEAD, self._longest))
+        return self._has_slot and self._slot.capture_ahead(min(len(self._text) + AHEAD, self._longest))
 
     def close(self) -> None:
-        """Gives the seat back."""
-        if self._seated:
-            self._seats.give_back(self._seat)
-            self._seated = False
+        """Gives the slot back."""
+        if self._has_slot:
+            self._slots.give_back(self._slot)
+            self._has_slot = False
 
     @property
     def _is_automatic(self) -> bool:
-        return self._controller is not None and bool(self._controller.rule.by_cost)
+        return self._knobs is not None and bool(self._knobs.rule.by_cost)
 
     def _turn(self, clock: Clock) -> None:
         """Tells the device of turned knobs; a tree that was drafted under the old ones is drafted anew."""
-        if self._controller:
-            self._seat.board.rule.turn(self._controller.rule)
+        if self._knobs:
+            self._slot.state.rule.turn(self._knobs.rule)
         if self._draft:
             self._tree, self._draft = TokenTree([self._text[-1]]), self._next_draft(1)
             if self._draft:
@@ -177,13 +177,13 @@ class ResidentSession:
 
     def _next_draft(self, lacking: int) -> _Draft | None:
         """What is drafted next, if anything, where the draft lacks at most so many tokens besides the last."""
-        if self._controller is None:
+        if self._knobs is None:
             return None
-        rule = self._controller.rule
+        rule = self._knobs.rule
         first = first_rows(min(lacking + 1, FIRST_ROWS[-1]))
         if not rule.by_cost:
             return _Draft(replace(shape(rule), first=first), None)
-        pace = self._seats.pace
+        pace = self._slots.pace
         if self._told:
             pace.learn(*self._told)
             self._told = None
@@ -192,10 +192,10 @@ class ResidentSession:
 
     def _draft_again(self, draft: _Draft, clock: Clock) -> None:
         """Drafts the tree that is verified next, and waits for it."""
-        flight = self._flights.draft(draft.shape, len(self._text), clock, draft.most)
-        self._tree = drafted(self._flights.land(flight), self._text[-1])
+        pending = self._pending.draft(draft.shape, len(self._text), clock, draft.most)
+        self._tree = drafted(self._pending.wait(pending), self._text[-1])
         self._read = len(self._text)
-        self._draft_s += flight.seconds
+        self._draft_s += pending.seconds
         self._draft_forwards += draft.shape.deepest
 
     def _fly(self, outcome: Outcome, clock: Clock) -> float:
@@ -205,22 +205,22 @@ class ResidentSession:
             Seconds of the wait in which the next tree was drafted.
         """
         tree, draft = outcome.tree, self._draft
-        flight = self._flight or self._flights.verification(len(tree), len(self._text), clock)
+        pending = self._verification or self._pending.verification(len(tree), len(self._text), clock)
         length = len(self._text) + max(tree.depths) + 1
         follows, ahead = None, None
         if len(self._text) + 1 < self._longest:
             follows = self._next_draft(1 if draft else length - 1 - self._read)
             if follows:
                 if not draft and length - self._read > FIRST_ROWS[-1]:
-                    self._seat.catch_up(self._text, self._read)
-                ahead = self._flights.draft(follows.shape, length, clock, follows.most)
+                    self._slot.catch_up(self._text, self._read)
+                ahead = self._pending.draft(follows.shape, length, clock, follows.most)
             else:
-                ahead = self._flights.verification(1, length, clock)
-                self._seats.ahead = self, ahead.sent
-        report = self._flights.land(ahead if follows and ahead else flight)
+                ahead = self._pending.verification(1, length, clock)
+                self._slots.ahead = self, ahead.sent
+        report = self._pending.wait(ahead if follows and ahead else pending)
         told = verified(report)
         outcome.accepted, outcome.target_forwards = told.accepted, 1
-        outcome.verify_s, outcome.commit_s = flight.seconds, 0.0
+        outcome.verify_s, outcome.commit_s = pending.seconds, 0.0
         outcome.committed, outcome.finished = self._budget.cut(
             [*(tree.tokens[node] for node in told.accepted), told.bonus]
         )
@@ -232,7 +232,7 @@ class ResidentSession:
         if follows:
             self._read = len(self._text)
         self._tree = drafted(report, told.bonus) if follows else TokenTree([told.bonus])
-        self._draft, self._flight = follows, None if follows else ahead
+        self._draft, self._verification = follows, None if follows else ahead
         self._draft_s = ahead.seconds if follows and ahead else 0.0
         self._draft_forwards = follows.shape.deepest if follows else 0
         return self._draft_s
@@ -249,19 +249,19 @@ class ResidentSession:
         self._device_s += device_s
         before_s, self._charged_s = self._charged_s, max(self._host_s, self._device_s)
         charged_s = self._charged_s - before_s
-        if self._flight is None:
+        if self._verification is None:
             self._host_s = self._device_s = self._charged_s = 0.0
         return charged_s
 
     def _learn(self, outcome: Outcome) -> list[Turned]:
-        if self._controller is None or len(outcome.tree) == 1:
+        if self._knobs is None or len(outcome.tree) == 1:
             return []
-        return self._controller.learn(share_of_depth(outcome.accepted, max(outcome.tree.depths)))
+        return self._knobs.learn(share_of_depth(outcome.accepted, max(outcome.tree.depths)))
 
     def _hand_over(self, turns: tuple[Turn, ...], turned: list[Turned], at_stage: AtStage) -> Outcome:
         """Goes on from the host, which reads the text anew; what history and the user have done so far stays."""
         self.close()
-        self._instead = self._on_host(self._text, self._longest - len(self._text), self._controller)
+        self._instead = self._on_host(self._text, self._longest - len(self._text), self._knobs)
         read_s = self._instead.prefill()
         outcome = self._instead.step(turns, at_stage)
         outcome.turned_before = turned

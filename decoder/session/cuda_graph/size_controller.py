@@ -113,7 +113,7 @@ class Times:
             self._seconds[size] = expected * min(ODD, max(1 / ODD, seconds / expected)) ** STEP
 
 
-class Pace:
+class GraphSizeController:
     """Chooses the size of each round of a pair's texts."""
 
     def __init__(self) -> None:

@@ -1,7 +1,7 @@
 """Where one text at a time is decoded: caches and numbers at fixed addresses, and the graphs that go with them.
 
-A session takes a seat and gives it back, so that graphs are captured once a pair and lane and not once a text. What
-several lanes at once need is as many seats; weights are shared.
+A session takes a slot and gives it back, so that graphs are captured once a pair and lane and not once a text. What
+several lanes at once need is as many slots; weights are shared.
 """
 
 import time
@@ -17,10 +17,10 @@ from decoder.forward.language_model import LanguageModel
 from decoder.forward.static.static_forward import StaticForward, static_forward, visibility
 from decoder.models.pair import Pair
 from decoder.session.cuda_graph.capture_guard import refuse_waits
-from decoder.session.cuda_graph.device_state import REPORT, Board
+from decoder.session.cuda_graph.device_state import REPORT, DeviceState
 from decoder.session.cuda_graph.draft import Side, grow
 from decoder.session.cuda_graph.draft_layout import Layout
-from decoder.session.cuda_graph.size_controller import Pace
+from decoder.session.cuda_graph.size_controller import GraphSizeController
 from decoder.session.cuda_graph.static_shapes import DEEPEST, MOST_NODES, MOST_ROWS, Shape, levels, slots
 from decoder.session.cuda_graph.verify import verify
 from decoder.tree_rules import TreeRule
@@ -35,8 +35,8 @@ AHEAD = 64
 Work = Callable[[], None]
 
 
-class Seat:
-    """Two models' keys and values, one board, and all that was captured over them."""
+class GraphSlot:
+    """Two models' keys and values, one device state, and all that was captured over them."""
 
     def __init__(self, target: Side, draft: Side, graphs: Graphs | None, capturable: set[Hashable]) -> None:
         """Takes two models' stores.
@@ -45,12 +45,12 @@ class Seat:
             target: The target's side.
             draft: The draft's side.
             graphs: Captures work; None: everything is computed by plain calls.
-            capturable: Kinds of work in which the host was found not to wait; shared by all seats of these forwards.
+            capturable: Kinds of work in which the host was found not to wait; shared by all slots of these forwards.
         """
         device = target.store.device
         self.target = target
         self.draft = draft
-        self.board = Board(device, max(target.store.shape[3], draft.store.shape[3]))
+        self.state = DeviceState(device, max(target.store.shape[3], draft.store.shape[3]))
         self.mailboxes = Mailbox(device, REPORT), Mailbox(device, REPORT)
         self.capturing_s = 0.0
         """Time that captures have taken so far."""
@@ -74,7 +74,7 @@ class Seat:
     def begin(self, text: Sequence[int], rule: TreeRule[float] | None) -> None:
         """Reads a new text, all but its last token."""
         self._in_use.clear()
-        self.board.begin(text, rule)
+        self.state.begin(text, rule)
         for side in (self.target, self.draft) if rule else (self.target,):
             # What another text has left there may be infinite, and poison what is masked.
             side.store.zero_()
@@ -92,7 +92,7 @@ class Seat:
             self._layouts[shape] = Layout(shape, self.draft.vocabulary, self.draft.store.device)
         layout = self._layouts[shape]
         return self._repeatable(
-            ("draft", shape.widest == 1), (shape, visible), lambda: grow(self.draft, self.board, layout, visible)
+            ("draft", shape.widest == 1), (shape, visible), lambda: grow(self.draft, self.state, layout, visible)
         )
 
     def verification(self, nodes: int, length: int) -> Work:
@@ -102,7 +102,7 @@ class Seat:
         return self._repeatable(
             ("verification", nodes == 1),
             (nodes, visible),
-            lambda: verify(self.target, draft, self.board, nodes, levels(nodes), visible, choose),
+            lambda: verify(self.target, draft, self.state, nodes, levels(nodes), visible, choose),
         )
 
     def capture_ahead(self, length: int) -> bool:
@@ -134,8 +134,8 @@ class Seat:
 
     def _undo(self) -> Work:
         """What puts back all that is needed again; verified rows are not, since they are computed before they move."""
-        saved, store = self.board.saved(), self.draft.store
-        places = (self.board.length + torch.arange(MOST_ROWS, device=store.device)).clamp(max=store.shape[3] - 1)
+        saved, store = self.state.saved(), self.draft.store
+        places = (self.state.length + torch.arange(MOST_ROWS, device=store.device)).clamp(max=store.shape[3] - 1)
         rows = store.index_select(3, places)
 
         def undo() -> None:
@@ -192,29 +192,29 @@ def _read(side: Side, text: Sequence[int], start: int = 0) -> None:
 
 
 @dataclass
-class Seats:
-    """A pair's seats that are free, and what all its seats share."""
+class GraphSlots:
+    """A pair's slots that are free, and what all its slots share."""
 
     graphs: bool = True
-    """False: seats made from now on repeat nothing from a graph, they compute the same by plain calls."""
+    """False: slots made from now on repeat nothing from a graph, they compute the same by plain calls."""
     refused: str | None = None
     """Why rounds do not run here, but from the host."""
     ahead: tuple[object, Mark] | None = None
     """Who has asked the device for work ahead of its turn, and where that ends."""
-    pace: Pace = field(default_factory=Pace)
+    pace: GraphSizeController = field(default_factory=GraphSizeController)
     """What automatic rounds have taken and brought."""
-    _free: list[Seat] = field(default_factory=list)
+    _free: list[GraphSlot] = field(default_factory=list)
     _forwards: dict[LanguageModel, StaticForward] = field(default_factory=dict)
     _capturable: dict[tuple[StaticForward, ...], set[Hashable]] = field(default_factory=dict)
     """Kinds of work in which the host does not wait, by the forwards that do it."""
     _captures: Graphs | None = None
 
     @without_gradients()
-    def take(self, pair: Pair, longest: int) -> Seat:
-        """A free seat for a text of so many tokens, or a new one."""
+    def take(self, pair: Pair, longest: int) -> GraphSlot:
+        """A free slot for a text of so many tokens, or a new one."""
         models = self.forward(pair.target), self.forward(pair.draft)
         # One that is too small is not kept: its memory is needed for a larger one.
-        self._free = [seat for seat in self._free if seat.fits(models, longest, graphs=self.graphs)]
+        self._free = [slot for slot in self._free if slot.fits(models, longest, graphs=self.graphs)]
         if self._free:
             return self._free.pop()
         room = longest + DEEPEST + 1
@@ -223,7 +223,7 @@ class Seats:
             for forward, rows in zip(models, (MOST_NODES, MOST_ROWS), strict=True)
         )
         graphs = self._shared(pair.target.device) if self.graphs else None
-        return Seat(target, draft, graphs, self._capturable.setdefault(models, set()))
+        return GraphSlot(target, draft, graphs, self._capturable.setdefault(models, set()))
 
     def settle(self, mine: object) -> None:
         """Waits until what another session has asked for ahead of its turn is done."""
@@ -231,9 +231,9 @@ class Seats:
             self.ahead[1].wait()
             self.ahead = None
 
-    def give_back(self, seat: Seat) -> None:
-        """Frees a seat for another text."""
-        self._free.append(seat)
+    def give_back(self, slot: GraphSlot) -> None:
+        """Frees a slot for another text."""
+        self._free.append(slot)
 
     def forward(self, model: LanguageModel) -> StaticForward:
         """How a model runs here."""
@@ -241,27 +241,27 @@ class Seats:
             self._forwards[model] = static_forward(model)
         return self._forwards[model]
 
-    def anew(self, model: LanguageModel) -> "Seats":
+    def anew(self, model: LanguageModel) -> "GraphSlots":
         """Those of another pair with this model, which runs there as it runs here."""
         forms = {model: self._forwards[model]} if model in self._forwards else {}
-        return Seats(refused=self.refused, _forwards=forms)
+        return GraphSlots(refused=self.refused, _forwards=forms)
 
     def form(self, model: LanguageModel) -> StaticForward | None:
         """How a model runs here; None: that was not settled yet."""
         return self._forwards.get(model)
 
     def forget(self) -> None:
-        """Lets go of all seats and forms of models."""
+        """Lets go of all slots and forms of models."""
         self._free, self._captures = [], None
         self._forwards.clear()
         self._capturable.clear()
 
     def run(self, model: LanguageModel, forward: StaticForward) -> None:
-        """Lets a model run in another way in all seats that are taken from now on."""
+        """Lets a model run in another way in all slots that are taken from now on."""
         self._forwards[model] = forward
 
     def repeatable(self, work: Work, device: torch.device) -> Work:
-        """What does again some work that undoes itself, as seats repeat theirs."""
+        """What does again some work that undoes itself, as slots repeat theirs."""
         return repeated(self._shared(device), work, lambda: None, device) if self.graphs else work
 
     def _shared(self, device: torch.device) -> Graphs:

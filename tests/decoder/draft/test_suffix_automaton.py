@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from decoder.draft.suffix_automaton import FAMILIARITIES, KINDS, Repeats
+from decoder.draft.suffix_automaton import FAMILIARITIES, KINDS, SuffixAutomaton
 
 TOKENS = st.lists(st.integers(0, 2), max_size=24)
 
@@ -24,7 +24,7 @@ def searched(text: list[int], path: list[int]) -> int:
 
 
 def found(text: list[int], path: list[int]) -> int:
-    repeats = Repeats(text)
+    repeats = SuffixAutomaton(text)
     place = repeats.here
     for token in path:
         (place,), _ = repeats.ahead(place, [token])
@@ -43,13 +43,13 @@ def test_a_path_is_followed_as_far_as_the_text_has_gone_the_same_way(text: list[
 
 @given(first=TOKENS, then=TOKENS)
 def test_a_text_that_grows_is_the_same_as_one_that_was_there_at_once(first: list[int], then: list[int]) -> None:
-    grown = Repeats(first)
+    grown = SuffixAutomaton(first)
     grown.extend(then)
-    assert grown.here == Repeats([*first, *then]).here
+    assert grown.here == SuffixAutomaton([*first, *then]).here
 
 
 def test_a_loop_is_more_familiar_each_time() -> None:
-    lengths = [Repeats([1, 2, 3] * times).here[1] for times in range(1, 5)]
+    lengths = [SuffixAutomaton([1, 2, 3] * times).here[1] for times in range(1, 5)]
     assert lengths == [0, 3, 6, 9]
 
 
@@ -62,29 +62,29 @@ def test_pieces_are_told_apart_by_the_powers_of_two_of_their_length(length: int,
 
 
 def test_a_piece_that_has_been_there_for_ever_is_as_familiar_as_can_be() -> None:
-    repeats = Repeats([1, 2, 3] * 100)
+    repeats = SuffixAutomaton([1, 2, 3] * 100)
     assert repeats.ahead(repeats.here, [9, 1])[1] == [0, FAMILIARITIES - 1, 0]
 
 
 def test_the_token_that_came_before_is_the_familiar_one() -> None:
-    repeats = Repeats([1, 2, 3, 4, 5, 1, 2, 3])
+    repeats = SuffixAutomaton([1, 2, 3, 4, 5, 1, 2, 3])
     places, familiar = repeats.ahead(repeats.here, [9, 4, 1])
     assert [length for _, length in places] == [0, 4, 1]
     assert familiar == [0, 2, 0, 0]
 
 
 def test_where_none_of_the_guesses_came_before_another_token_is_familiar() -> None:
-    repeats = Repeats([1, 2, 3, 4, 5, 1, 2, 3])
+    repeats = SuffixAutomaton([1, 2, 3, 4, 5, 1, 2, 3])
     assert repeats.ahead(repeats.here, [9, 8])[1] == [0, 0, 2]
 
 
 def test_where_nothing_is_said_again_no_token_is_familiar() -> None:
-    repeats = Repeats([1, 2, 3])
+    repeats = SuffixAutomaton([1, 2, 3])
     assert repeats.ahead(repeats.here, [1, 9])[1] == [0, 0, 0]
 
 
 def test_a_long_text_is_taken_in_at_once() -> None:
     """A search would take seconds; two states a token are the most an automaton has."""
     text = [token * token % 97 for token in range(20_000)]
-    repeats = Repeats(text)
+    repeats = SuffixAutomaton(text)
     assert repeats.here[1] == 20_000 - 97

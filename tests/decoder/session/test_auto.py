@@ -10,9 +10,9 @@ import pytest
 from decoder import RunConfig, decode
 from decoder.config import Auto
 from decoder.draft.model_drafter import Drafter
-from decoder.draft.model_proposer import HEARD
-from decoder.draft.tree_size.acceptance_model import Calibration
-from decoder.draft.tree_size.controller import PLAIN_EVERY, NodeBudget
+from decoder.draft.model_proposer import PROBED_ROWS
+from decoder.draft.tree_size.acceptance_model import AcceptanceModel
+from decoder.draft.tree_size.controller import PLAIN_EVERY, TreeSizeController
 from decoder.draft.tree_size.cost_model import Costs, Curve
 from decoder.draft.tree_size.cost_profile import measured
 from decoder.draft.tree_size.loss_limit import PATIENCE
@@ -32,7 +32,7 @@ DEAR = Costs(Curve({1: 1e-9}), Curve({1: 1.0}), Curve({1: 1.0}), Curve({1: 1.0, 
 def priced(pair: Engine, costs: Costs) -> Engine:
     """The pair as if these costs had been measured; learnt from by this test alone."""
     own = Costs(*(Curve(dict(enumerate(curve.by_rows()[1:], 1))) for curve in vars(costs).values()))
-    return replace(pair, costs={1 << power: own for power in range(12)}, acceptance=Calibration())
+    return replace(pair, costs={1 << power: own for power in range(12)}, acceptance=AcceptanceModel())
 
 
 def some_costs(luck: random.Random) -> Costs:
@@ -148,22 +148,24 @@ def test_every_cost_that_is_measured_is_above_zero(lab: Lab) -> None:
         assert all(seconds > 0 for curve in vars(found).values() for seconds in curve.by_rows()[1:])
 
 
-@pytest.mark.parametrize("missed", [HEARD // 2, 2 * HEARD])
+@pytest.mark.parametrize("missed", [PROBED_ROWS // 2, 2 * PROBED_ROWS])
 def test_a_silent_draft_is_judged_by_what_it_would_have_guessed_for_the_latest_tokens(
     lab: Lab, monkeypatch: pytest.MonkeyPatch, missed: int
 ) -> None:
     heard: list[tuple[list[int], list[int]]] = []
 
-    def hear(_: NodeBudget, guesses: Sequence[tuple[Sequence[int], object]], text: Sequence[int]) -> None:
+    def probe_draft(
+        _: TreeSizeController, guesses: Sequence[tuple[Sequence[int], object]], text: Sequence[int]
+    ) -> None:
         heard.append(([tokens[0] for tokens, _ in guesses], list(text)))
 
-    monkeypatch.setattr(NodeBudget, "hear", hear)
-    monkeypatch.setattr("decoder.draft.tree_size.loss_limit.Credit._least_patience", missed)
+    monkeypatch.setattr(TreeSizeController, "hear", probe_draft)
+    monkeypatch.setattr("decoder.draft.tree_size.loss_limit.LossLimit._least_patience", missed)
     pair = priced(lab.loaded(lab.pair("neox"), "float64"), DEAR)
     text = play(with_pair(pair, draft=pair.pair.target), WIDE, missed + 1).tokens("auto")
     guessed, chosen = heard[0]
     assert guessed == chosen
-    assert chosen == text[max(0, missed - HEARD) : missed - 1]
+    assert chosen == text[max(0, missed - PROBED_ROWS) : missed - 1]
 
 
 def test_a_draft_that_caught_up_in_two_passes_guesses_as_in_one(lab: Lab) -> None:
@@ -172,6 +174,6 @@ def test_a_draft_that_caught_up_in_two_passes_guesses_as_in_one(lab: Lab) -> Non
     for latest in (3, 8):
         drafter = Drafter(pair.pair.draft, pair.pair.vocabulary, 20)
         drafter.read(text[:2])
-        found.append([guess.tokens for guess in drafter.catch_up_aloud(text, 2, latest)])
+        found.append([guess.tokens for guess in drafter.catch_up_with_logits(text, 2, latest)])
         assert drafter.cache.length == len(text)
     assert found[0] == found[1][-3:]

@@ -16,7 +16,7 @@ from decoder.bench.shapes import with_random_draft
 from decoder.config import RunConfig
 from decoder.device import Stopwatch
 from decoder.draft.tree_size import loss_limit as credit
-from decoder.draft.tree_size.acceptance_model import Calibration
+from decoder.draft.tree_size.acceptance_model import AcceptanceModel
 from decoder.draft.tree_size.cost_model import Costs, Curve
 from decoder.engine import Engine
 from decoder.forward.language_model import LanguageModel
@@ -92,7 +92,7 @@ def priced(pair: Engine, world: World) -> Engine:
     target = cast("LanguageModel", Priced(pair.pair.target, world, TARGET, READING))
     draft = cast("LanguageModel", Priced(pair.pair.draft, world, LEVEL, READING))
     costs = {1 << power: known for power in range(13)}
-    fresh = replace(pair, costs=costs, acceptance=Calibration())
+    fresh = replace(pair, costs=costs, acceptance=AcceptanceModel())
     return with_pair(fresh, target=target, draft=draft, eos=frozenset())
 
 

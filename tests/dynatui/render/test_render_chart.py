@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
-from decoder.append_only import Grown
+from decoder.append_only import SharedList
 from decoder.events import Knob
 from decoder.methods import all_knobs
 from dynatui.knobs import info
@@ -25,7 +25,7 @@ from tests.dynatui.scripted_runs import lines, run, running, state_of, text_of, 
 
 def curve_of(values: Sequence[float]) -> Curve:
     """A series of one token a round."""
-    return Curve(Grown(values), Grown(range(1, len(values) + 1)))
+    return Curve(SharedList(values), SharedList(range(1, len(values) + 1)))
 
 
 def rising(count: int) -> Curve:

@@ -5,7 +5,7 @@ import math
 from hypothesis import given
 from msgspec import structs
 
-from decoder.append_only import Grown
+from decoder.append_only import SharedList
 from decoder.events import Event, Knobs
 from dynatui.render.inspect import inspect
 from dynatui.render.scene import Scene
@@ -146,7 +146,7 @@ def test_the_index_is_that_among_all_generated_tokens() -> None:
 
 def test_a_token_whose_round_is_not_known_still_has_a_name() -> None:
     known = running().state
-    state = structs.replace(known, lanes={"dynatree": structs.replace(known.lane, past=Grown())})
+    state = structs.replace(known, lanes={"dynatree": structs.replace(known.lane, past=SharedList())})
     assert list(told(state, 0)) == ["token"]
 
 

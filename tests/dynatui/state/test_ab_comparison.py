@@ -10,7 +10,7 @@ from msgspec import structs
 from numpy.typing import NDArray
 
 from decoder.analysis.metrics import fold
-from decoder.append_only import Grown
+from decoder.append_only import SharedList
 from decoder.events import Event, Knob
 from dynatui.state.ab_comparison import (
     LEAST,
@@ -247,7 +247,7 @@ def test_a_difference_is_one_line() -> None:
 
 
 def test_comparing_takes_little_time() -> None:
-    lane = LaneState(past=Grown(tree_round(number) for number in range(800)))
+    lane = LaneState(past=SharedList(tree_round(number) for number in range(800)))
     spent_s = []
     for _ in range(5):
         start_s = time.process_time()
@@ -259,7 +259,7 @@ def test_comparing_takes_little_time() -> None:
 
 
 def test_the_same_rounds_are_no_clear_difference_however_they_are_summed() -> None:
-    lane = LaneState(past=Grown(tree_round(number) for number in range(60)))
+    lane = LaneState(past=SharedList(tree_round(number) for number in range(60)))
     samples = samples_of(lane)
     for cut in range(10, 50):
         found = compared(samples[:cut], samples[cut:])

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from decoder.draft.tree_size.acceptance_model import KEPT, SEEN_BEFORE, SHARPNESS, SURENESS, USUAL, Calibration
+from decoder.draft.tree_size.acceptance_model import KEPT, SEEN_BEFORE, SHARPNESS, SURENESS, USUAL, AcceptanceModel
 
 LOGPROBS = (-0.4, -1.6, -2.3)
 OTHERS = -1.0
@@ -18,9 +18,9 @@ STEP = 1e-4
 
 def log_share(at: NDArray[np.float64], chosen: int | None) -> float:
     """Log-likelihood of the target's choice under a sharpness and a weight of others."""
-    calibration = Calibration()
-    calibration.sharpness, calibration.others = at.tolist()
-    return math.log(calibration.shares(LOGPROBS)[-1 if chosen is None else chosen])
+    acceptance = AcceptanceModel()
+    acceptance.sharpness, acceptance.others = at.tolist()
+    return math.log(acceptance.shares(LOGPROBS)[-1 if chosen is None else chosen])
 
 
 def gradient(value: Callable[[NDArray[np.float64]], float], at: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -42,10 +42,10 @@ def newton_step(chosen: int | None) -> NDArray[np.float64]:
 
 @pytest.mark.parametrize("chosen", [0, 1, 2, None])
 def test_one_choice_moves_both_numbers_by_a_newton_step(chosen: int | None) -> None:
-    calibration = Calibration()
-    calibration.others = OTHERS
-    calibration.learn(LOGPROBS, calibration.shares(LOGPROBS), chosen)
-    moved = (calibration.sharpness - SHARPNESS, calibration.others - OTHERS)
+    acceptance = AcceptanceModel()
+    acceptance.others = OTHERS
+    acceptance.learn(LOGPROBS, acceptance.shares(LOGPROBS), chosen)
+    moved = (acceptance.sharpness - SHARPNESS, acceptance.others - OTHERS)
     assert moved == pytest.approx(newton_step(chosen), rel=1e-3)
 
 
@@ -58,9 +58,9 @@ def test_one_choice_moves_both_numbers_by_a_newton_step(chosen: int | None) -> N
     ],
 )
 def test_a_second_guess_counts_where_it_became_a_node(shares: Sequence[float], count: int, second: float) -> None:
-    calibration = Calibration()
-    calibration.see(shares, count)
+    acceptance = AcceptanceModel()
+    acceptance.see(shares, count)
     weight = KEPT * SEEN_BEFORE + 1
     before = KEPT * SEEN_BEFORE
     expected = ((before * USUAL[0] + shares[0]) / weight, (before * USUAL[1] + second) / weight)
-    assert calibration.usual == pytest.approx(expected)
+    assert acceptance.usual == pytest.approx(expected)

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from decoder.draft.tree_size.acceptance_model import MOST_GAINED, Calibration
-from decoder.draft.tree_size.controller import MOST_NODES, PLAIN_EVERY, REMEMBERED, NodeBudget, most_worth
+from decoder.draft.tree_size.acceptance_model import MOST_GAINED, AcceptanceModel
+from decoder.draft.tree_size.controller import MOST_NODES, PLAIN_EVERY, REMEMBERED, TreeSizeController, most_worth
 from decoder.draft.tree_size.cost_model import SETTLED, Costs, Curve
 from decoder.draft.tree_size.loss_limit import CREDIT, MUCH, PATIENCE
 
@@ -59,7 +59,7 @@ class Text:
 
     def __post_init__(self) -> None:
         self.random = random.Random(self.seed)
-        self.budget = NodeBudget(costs(self.machine), Calibration())
+        self.budget = TreeSizeController(costs(self.machine), AcceptanceModel())
         self.truth = costs(self.machine)
 
     def decode(self, count: int) -> "Text":
@@ -81,7 +81,7 @@ class Text:
         if self.behind > 1:
             guesses = [self.guesses(self.random) for _ in range(self.behind - 1)]
             text = [self.chosen(self.random, logprobs) for logprobs in guesses]
-            self.budget.hear([(range(CHILDREN), logprobs) for logprobs in guesses], text)
+            self.budget.probe_draft([(range(CHILDREN), logprobs) for logprobs in guesses], text)
 
     def _draft(self) -> None:
         budget, tree, right = self.budget, [(-1, OTHER)], {0}
@@ -170,7 +170,7 @@ def test_no_other_choice_of_things_is_worth_more(gains: list[float], price: floa
 
 @given(data=st.data())
 def test_of_all_subtrees_the_kept_one_brings_most_beyond_the_price_of_its_time(data: st.DataObject) -> None:
-    budget = NodeBudget(costs(data.draw(st.sampled_from(MACHINES))), Calibration())
+    budget = TreeSizeController(costs(data.draw(st.sampled_from(MACHINES))), AcceptanceModel())
     budget.drafts(1)
     parents = [-1]
     for node in range(2):
@@ -192,9 +192,9 @@ def test_of_all_subtrees_the_kept_one_brings_most_beyond_the_price_of_its_time(d
 
 
 def test_a_tree_never_has_more_nodes_than_there_is_room_for() -> None:
-    budget = NodeBudget(
+    budget = TreeSizeController(
         Costs(Curve({1: 1.0}), Curve({1: 1e-6}), Curve({1: 1e-6}), Curve({1: 1.0, 64: 1.0}), Curve({1: 0.01})),
-        Calibration(),
+        AcceptanceModel(),
     )
     budget.drafts(1)
     for node in range(40):
@@ -231,7 +231,7 @@ def test_when_the_text_becomes_easy_it_is_drafted_again(machine: str) -> None:
 def test_a_plain_round_that_was_measured_too_dear_is_seen_through(believed: float) -> None:
     """Else drafting for nothing would seem to cost nothing."""
     text = Text("packed weights", sure, never)
-    text.budget = NodeBudget(replace(text.truth, plain=Curve({1: believed})), Calibration())
+    text.budget = TreeSizeController(replace(text.truth, plain=Curve({1: believed})), AcceptanceModel())
     assert text.decode(256).rate > 0.97
 
 
@@ -277,7 +277,7 @@ def test_a_doubtful_level_gets_no_children_where_levels_are_dear() -> None:
 
 def test_costs_follow_the_rounds() -> None:
     known = costs("packed weights")
-    budget = NodeBudget(known, Calibration())
+    budget = TreeSizeController(known, AcceptanceModel())
     for _ in range(PLAIN_EVERY - 1):
         assert budget.drafts(1)
         budget.grown(0, range(3), (-0.1, -3.0, -4.0), 3)
@@ -292,7 +292,7 @@ def test_costs_follow_the_rounds() -> None:
 def verified_in(seconds: float, rounds: int, known: Costs) -> float:
     """What a plain round is taken to cost after so many rounds with verifications that took so long."""
     for _ in range(rounds):
-        budget = NodeBudget(known, Calibration())
+        budget = TreeSizeController(known, AcceptanceModel())
         assert budget.drafts(1)
         budget.grown(0, range(3), (-0.1, -3.0, -4.0), 3)
         assert budget.keep() == [0, 1]
@@ -312,7 +312,7 @@ def test_putting_right_what_was_measured_beforehand_leaves_plain_rounds_alone() 
 
 def test_a_plain_round_tells_what_plain_rounds_cost() -> None:
     known = costs("packed weights")
-    budget = NodeBudget(known, Calibration())
+    budget = TreeSizeController(known, AcceptanceModel())
     budget.credit.tokens = -1.0
     for _ in range(50):
         assert not budget.drafts(1)
@@ -322,7 +322,7 @@ def test_a_plain_round_tells_what_plain_rounds_cost() -> None:
 
 
 def kept_with(credit: float) -> list[int]:
-    budget = NodeBudget(costs("packed weights"), Calibration())
+    budget = TreeSizeController(costs("packed weights"), AcceptanceModel())
     budget.credit.tokens = credit
     budget.drafts(PATIENCE)
     budget.grown(0, range(3), (-1.0, -1.1, -1.2), 3)
@@ -338,17 +338,17 @@ def test_no_more_is_verified_than_there_is_credit_for() -> None:
 
 
 def test_a_path_s_chance_is_that_of_all_its_nodes() -> None:
-    budget = NodeBudget(costs("a large GPU"), Calibration())
+    budget = TreeSizeController(costs("a large GPU"), AcceptanceModel())
     budget.drafts(1)
     budget.grown(0, (5, 6), (-1.0, -1.3), 2)
     budget.grown(1, (7, 8), (-1.0, -1.3), 2)
-    first, second, _ = budget.calibration.shares((-1.0, -1.3))
+    first, second, _ = budget.acceptance.shares((-1.0, -1.3))
     assert budget.chances == pytest.approx([1, first, second, first * first, first * second])
 
 
 def drafted_after(text: Sequence[int], *levels: Sequence[int]) -> list[float]:
     """The chances of a chain's tokens, each the second best of its level, whose best have never been there."""
-    budget, chances = NodeBudget(costs("a large GPU"), Calibration(), text), list[float]()
+    budget, chances = TreeSizeController(costs("a large GPU"), AcceptanceModel(), text), list[float]()
     budget.drafts(1)
     for level in levels:
         budget.grown(2 * len(chances), level, (-1.0, -1.3), 2)
@@ -368,7 +368,7 @@ def test_a_path_that_leaves_what_the_text_did_before_is_unlikelier() -> None:
 
 
 def test_what_was_committed_can_be_said_again() -> None:
-    budget = NodeBudget(costs("a large GPU"), Calibration(), [1, 2, 3])
+    budget = TreeSizeController(costs("a large GPU"), AcceptanceModel(), [1, 2, 3])
     chances = []
     for _ in range(2):
         budget.drafts(1)
@@ -385,15 +385,15 @@ def test_of_a_long_prompt_only_the_latest_tokens_are_remembered() -> None:
 
 
 def test_a_token_that_the_draft_thought_of_but_did_not_draft_ends_the_path() -> None:
-    budget = NodeBudget(costs("a large GPU"), Calibration())
+    budget = TreeSizeController(costs("a large GPU"), AcceptanceModel())
     budget.drafts(1)
     budget.grown(0, range(3), (-1.0, -1.3, -1.4), 1)
     budget.grown(1, range(3), (-0.1, -3.0, -4.0), 3)
     budget.keep()
     budget.learn([2, 0])
-    alone = Calibration()
+    alone = AcceptanceModel()
     alone.learn((-1.0, -1.3, -1.4), alone.shares((-1.0, -1.3, -1.4)), 2)
-    found = budget.calibration
+    found = budget.acceptance
     assert (found.sharpness, found.others) == (alone.sharpness, alone.others)
 
 
@@ -401,43 +401,43 @@ def test_a_token_that_the_draft_thought_of_but_did_not_draft_ends_the_path() -> 
 
 
 def test_a_draft_that_is_far_behind_must_be_worth_catching_up() -> None:
-    budget = NodeBudget(costs("packed weights"), Calibration())
+    budget = TreeSizeController(costs("packed weights"), AcceptanceModel())
     budget.credit.tokens = 0.4
     assert not budget.drafts(PATIENCE - 1)
     assert budget.drafts(1)
 
 
 def test_a_draft_that_was_long_silent_is_heard_whatever_credit_there_is() -> None:
-    budget = NodeBudget(costs("packed weights"), Calibration())
+    budget = TreeSizeController(costs("packed weights"), AcceptanceModel())
     budget.credit.tokens = 0.0
     assert budget.drafts(PATIENCE)
 
 
 def test_a_silent_draft_whose_guesses_would_have_paid_is_given_credit_again() -> None:
-    budget = NodeBudget(costs("packed weights"), Calibration())
+    budget = TreeSizeController(costs("packed weights"), AcceptanceModel())
     budget.credit.tokens = 0.0
     assert budget.drafts(PATIENCE)
-    budget.hear([((5, 6), (-0.1, -3.0))] * 40, [5] * 40)
+    budget.probe_draft([((5, 6), (-0.1, -3.0))] * 40, [5] * 40)
     assert budget.credit.tokens >= CREDIT
     assert budget.drafts(1)
 
 
 def test_a_silent_draft_whose_guesses_would_have_failed_is_heard_less_often() -> None:
-    budget = NodeBudget(costs("packed weights"), Calibration())
+    budget = TreeSizeController(costs("packed weights"), AcceptanceModel())
     budget.credit.tokens = 0.0
     assert budget.drafts(PATIENCE)
-    budget.hear([((5, 6), (-0.1, -3.0))] * 40, [7] * 40)
+    budget.probe_draft([((5, 6), (-0.1, -3.0))] * 40, [7] * 40)
     assert budget.credit.tokens == 0
     assert not budget.drafts(PATIENCE)
     assert budget.drafts(2 * PATIENCE)
 
 
 def test_what_a_silent_draft_would_have_guessed_teaches_how_far_to_trust_it() -> None:
-    budget = NodeBudget(costs("packed weights"), Calibration())
+    budget = TreeSizeController(costs("packed weights"), AcceptanceModel())
     assert budget.drafts(PATIENCE)
-    before = budget.calibration.shares((-0.7, -0.8))[0]
-    budget.hear([((5, 6), (-0.7, -0.8))] * 40, [6] * 40)
-    assert budget.calibration.shares((-0.7, -0.8))[0] < before
+    before = budget.acceptance.shares((-0.7, -0.8))[0]
+    budget.probe_draft([((5, 6), (-0.7, -0.8))] * 40, [6] * 40)
+    assert budget.acceptance.shares((-0.7, -0.8))[0] < before
 
 
 def test_one_round_stakes_only_a_part_of_the_credit() -> None:
@@ -452,29 +452,29 @@ def test_one_round_stakes_only_a_part_of_the_credit() -> None:
 # What other texts have told
 
 
-def after_texts(gained: float) -> Calibration:
+def after_texts(gained: float) -> AcceptanceModel:
     """What is known of a draft that has gained so many tokens in other texts."""
-    known = Calibration()
+    known = AcceptanceModel()
     known.earn(gained)
     return known
 
 
 def test_a_draft_that_has_paid_in_other_texts_has_more_credit_and_is_heard_sooner() -> None:
-    trusted = NodeBudget(costs("packed weights"), after_texts(MUCH))
+    trusted = TreeSizeController(costs("packed weights"), after_texts(MUCH))
     assert trusted.credit.tokens > CREDIT
     trusted.credit.tokens = 0.0
     assert trusted.drafts(round(PATIENCE * 2 / 3))
 
 
 def test_a_draft_that_has_cost_other_texts_time_has_less_credit() -> None:
-    assert 0 < NodeBudget(costs("packed weights"), after_texts(-MUCH)).credit.tokens < CREDIT
+    assert 0 < TreeSizeController(costs("packed weights"), after_texts(-MUCH)).credit.tokens < CREDIT
 
 
 def test_a_draft_whose_guesses_are_hopeless_is_not_even_tried() -> None:
-    known = Calibration()
+    known = AcceptanceModel()
     for _ in range(200):
         known.see((0.01, 0.0, 0.0), 3)
-    budget = NodeBudget(costs("packed weights"), known)
+    budget = TreeSizeController(costs("packed weights"), known)
     assert budget.credit.tokens == CREDIT
     assert not budget.drafts(1)
 
@@ -482,10 +482,10 @@ def test_a_draft_whose_guesses_are_hopeless_is_not_even_tried() -> None:
 def test_gains_and_losses_of_texts_long_past_are_forgotten() -> None:
     known = after_texts(-1000.0)
     known.earn(2 * MOST_GAINED)
-    assert NodeBudget(costs("packed weights"), known).credit.tokens > CREDIT
+    assert TreeSizeController(costs("packed weights"), known).credit.tokens > CREDIT
 
 
 def test_a_round_s_gain_counts_for_other_texts() -> None:
     text = Text("packed weights", sure, always).decode(20)
-    assert text.budget.calibration.gained > 0
-    assert Text("packed weights", sure, never).decode(20).budget.calibration.gained < 0
+    assert text.budget.acceptance.gained > 0
+    assert Text("packed weights", sure, never).decode(20).budget.acceptance.gained < 0

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 
 import pytest
 
-from decoder.draft.tree_size.acceptance_model import Calibration
-from decoder.draft.tree_size.controller import REMEMBERED, NodeBudget
+from decoder.draft.tree_size.acceptance_model import AcceptanceModel
+from decoder.draft.tree_size.controller import REMEMBERED, TreeSizeController
 from decoder.draft.tree_size.cost_model import Costs, Curve
-from decoder.draft.tree_size.loss_limit import CREDIT_A_TOKEN, MOST_CREDIT, PATIENCE, Credit
+from decoder.draft.tree_size.loss_limit import CREDIT_A_TOKEN, MOST_CREDIT, PATIENCE, LossLimit
 
 CALL_S = 0.01
 """Of each of the draft's passes, and of the host, in plain rounds."""
@@ -25,9 +25,9 @@ def costs(host_s: float = CALL_S) -> Costs:
     )
 
 
-def with_limit(seconds: float, host_s: float = CALL_S) -> NodeBudget:
+def with_limit(seconds: float, host_s: float = CALL_S) -> TreeSizeController:
     """A budget whose next round may take so long, all in all."""
-    budget = NodeBudget(costs(host_s), Calibration())
+    budget = TreeSizeController(costs(host_s), AcceptanceModel())
     budget.credit.tokens = seconds - 1
     return budget
 
@@ -42,7 +42,7 @@ def round_s(rows: int, calls: int, host_s: float = CALL_S) -> float:
 
 def chance_after(text: Sequence[int], token: int) -> float:
     """Of a token to come next, which is the draft's second guess; its first was never there."""
-    budget = NodeBudget(costs(), Calibration(), text)
+    budget = TreeSizeController(costs(), AcceptanceModel(), text)
     budget.drafts(1)
     budget.grown(0, (-1, token), (-1.0, -1.3), 2)
     return budget.chances[-1]
@@ -105,27 +105,27 @@ def test_the_host_s_time_is_part_of_what_a_round_may_take() -> None:
 
 
 def test_credit_grows_token_by_token_while_it_waits() -> None:
-    credit = Credit(costs(), Calibration())
+    credit = LossLimit(costs(), AcceptanceModel())
     before = credit.tokens
     credit.wait(10)
     assert credit.tokens == pytest.approx(before + 10 * CREDIT_A_TOKEN)
 
 
 def test_however_long_a_text_waits_its_credit_has_a_cap() -> None:
-    credit = Credit(costs(), Calibration())
+    credit = LossLimit(costs(), AcceptanceModel())
     for _ in range(3):
         credit.wait(round(MOST_CREDIT / CREDIT_A_TOKEN))
     assert credit.tokens == MOST_CREDIT
 
 
 def test_however_much_was_gained_credit_has_a_cap() -> None:
-    credit = Credit(costs(), Calibration())
+    credit = LossLimit(costs(), AcceptanceModel())
     credit.earn(100, 90.0)
     assert credit.tokens == MOST_CREDIT
 
 
 def test_rounds_without_a_draft_add_to_credit_up_to_the_cap() -> None:
-    budget = NodeBudget(costs(), Calibration())
+    budget = TreeSizeController(costs(), AcceptanceModel())
     budget.credit.tokens, budget.credit.hopeful = MOST_CREDIT - CREDIT_A_TOKEN / 2, False
     assert not budget.drafts(PATIENCE - 1)
     budget.learn([7])

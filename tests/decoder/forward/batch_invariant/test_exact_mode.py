@@ -53,7 +53,7 @@ def exact_module_model(name: str, dtype: str) -> LanguageModel:
 
 
 @dataclass(frozen=True)
-class Grown:
+class SharedList:
     """A text and a tree after it; paths of nodes from the root on."""
 
     text: list[int]
@@ -62,7 +62,7 @@ class Grown:
     visible: NDArray[np.bool_]
 
     @classmethod
-    def at_random(cls, seed: int, text: int, nodes: int, words: int) -> "Grown":
+    def at_random(cls, seed: int, text: int, nodes: int, words: int) -> "SharedList":
         random = np.random.default_rng(seed)
         paths = [[0]]
         for node in range(1, nodes):
@@ -74,7 +74,7 @@ class Grown:
 
 
 @torch.inference_mode()
-def as_tree(model: LanguageModel, grown: Grown) -> tuple[Tensor, Tensor]:
+def as_tree(model: LanguageModel, grown: SharedList) -> tuple[Tensor, Tensor]:
     """Logits of all nodes, and their keys and values."""
     cache = model.new_cache(len(grown.text) + len(grown.tokens))
     model.read(cache, grown.text)
@@ -86,7 +86,7 @@ def as_tree(model: LanguageModel, grown: Grown) -> tuple[Tensor, Tensor]:
 
 
 @torch.inference_mode()
-def as_text(model: LanguageModel, grown: Grown) -> dict[int, tuple[Tensor, Tensor]]:
+def as_text(model: LanguageModel, grown: SharedList) -> dict[int, tuple[Tensor, Tensor]]:
     """For each node logits, and keys and values, when its path is decoded token by token."""
     cache: Any = model.new_cache(len(grown.text) + len(grown.tokens))
     model.read(cache, grown.text)
@@ -102,7 +102,7 @@ def as_text(model: LanguageModel, grown: Grown) -> dict[int, tuple[Tensor, Tenso
     return found
 
 
-def differing(model: LanguageModel, grown: Grown) -> list[int]:
+def differing(model: LanguageModel, grown: SharedList) -> list[int]:
     """Nodes whose logits, keys or values are not those of plain text, bit for bit."""
     logits, kept = as_tree(model, grown)
     return [
@@ -121,7 +121,7 @@ SHAPES = [(1, 2), (2, 9), (37, 25), (150, 38)]
 def test_lean_nodes_have_the_bits_of_plain_text(name: str, dtype: str) -> None:
     model = lean_model(name, dtype).exact()
     for seed, (text, nodes) in enumerate(SHAPES):
-        assert not differing(model, Grown.at_random(seed, text, nodes, 90))
+        assert not differing(model, SharedList.at_random(seed, text, nodes, 90))
 
 
 @pytest.mark.parametrize("dtype", HALF)
@@ -129,7 +129,7 @@ def test_lean_nodes_have_the_bits_of_plain_text(name: str, dtype: str) -> None:
 def test_nodes_that_a_module_computes_have_the_bits_of_plain_text(name: str, dtype: str) -> None:
     model = exact_module_model(name, dtype)
     for seed, (text, nodes) in enumerate(SHAPES):
-        assert not differing(model, Grown.at_random(seed, text, nodes, 90))
+        assert not differing(model, SharedList.at_random(seed, text, nodes, 90))
 
 
 @pytest.mark.parametrize("dtype", HALF)
@@ -137,14 +137,14 @@ def test_nodes_that_a_module_computes_have_the_bits_of_plain_text(name: str, dty
 @pytest.mark.parametrize("name", ["neox", "llama"])
 def test_otherwise_they_have_not(make: Callable[[str, str], LanguageModel], name: str, dtype: str) -> None:
     """Or else the tests above would not test anything."""
-    assert differing(make(name, dtype), Grown.at_random(2, 37, 25, 90))
+    assert differing(make(name, dtype), SharedList.at_random(2, 37, 25, 90))
 
 
 @pytest.mark.parametrize("dtype", HALF)
 def test_long_texts_change_nothing(dtype: str) -> None:
     target = load_model(str(EMBEDDED_TARGET), torch.device("cpu"), getattr(torch, dtype)).exact()
     for seed, text in enumerate((300, 1900)):
-        assert not differing(target, Grown.at_random(seed, text, 12, target.width))
+        assert not differing(target, SharedList.at_random(seed, text, 12, target.width))
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
@@ -162,7 +162,7 @@ def test_every_query_of_a_group_looks_where_its_row_may() -> None:
     """Otherwise the trial would find that places matter, and all rows would go one by one."""
     exact = exact_module_model("llama", "bfloat16")._forward
     assert isinstance(exact, Exact)
-    plain, grown = module_model("llama", "bfloat16"), Grown.at_random(6, 20, 8, 90)
+    plain, grown = module_model("llama", "bfloat16"), SharedList.at_random(6, 20, 8, 90)
     found = [as_tree(model, grown)[0].float() for model in (plain._run_by(exact.inner), plain)]
     assert float((found[0] - found[1]).abs().max()) < 0.1 * float(found[1].abs().max())
 
@@ -172,13 +172,13 @@ def test_passes_as_wide_as_on_a_gpu_are_exact_too(groups: int) -> None:
     config = tiny.FAMILIES["llama"](hidden_size=64, num_attention_heads=8, num_key_value_heads=8 // groups)
     module = tiny.build(config, seed=1).bfloat16()
     exact = exactly(ExactModule(module), tiny.VOCABULARY, cuda=True)
-    assert not differing(LanguageModel(module, "wide")._run_by(exact), Grown.at_random(5, 37, 70, 90))
+    assert not differing(LanguageModel(module, "wide")._run_by(exact), SharedList.at_random(5, 37, 70, 90))
 
 
 def test_a_node_is_as_exact_where_each_round_brings_some_more() -> None:
     """Nodes that were drafted before are seen by those that come after them in another pass."""
     model = lean_model("llama", "bfloat16").exact()
-    grown = Grown.at_random(3, 20, 30, 90)
+    grown = SharedList.at_random(3, 20, 30, 90)
     whole, _ = as_tree(model, grown)
     cache = model.new_cache(50)
     model.read(cache, grown.text)
@@ -291,7 +291,7 @@ def test_a_model_whose_widths_fill_no_register_is_exact_too(dtype: str) -> None:
     module = tiny.build(tiny.FAMILIES["neox"](**shape, use_parallel_residual=False), seed=2).to(getattr(torch, dtype))
     model = LanguageModel(module, "narrow").exact()
     for seed, (text, nodes) in enumerate(SHAPES):
-        assert not differing(model, Grown.at_random(seed, text, nodes, 90))
+        assert not differing(model, SharedList.at_random(seed, text, nodes, 90))
 
 
 def test_passes_are_no_wider_than_a_row_s_place_does_not_matter() -> None:

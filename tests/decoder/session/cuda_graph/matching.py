@@ -19,9 +19,9 @@ from decoder.session.cuda_graph.compile_trial import compile_pair
 from decoder.session.cuda_graph.compiled import Compile, by_torch
 from decoder.session.cuda_graph.pass_sizes import Passes
 from decoder.session.cuda_graph.self_test import Reference, prepare_rounds, refusal
-from decoder.session.cuda_graph.session import ResidentSession
-from decoder.session.cuda_graph.slots import Seats
-from decoder.session.knob_state import Controller
+from decoder.session.cuda_graph.session import GraphSession
+from decoder.session.cuda_graph.slots import GraphSlots
+from decoder.session.knob_state import KnobState
 from decoder.session.protocol import Outcome, Session
 from decoder.session.steering import Turn
 from decoder.tree import TokenTree
@@ -35,11 +35,11 @@ FAR = 1e-4
 
 
 def seated(engine: Engine, *, by_module: bool = False) -> Engine:
-    """The engine with no seats yet; where asked for, all its models run as Hugging Face modules."""
-    seats = Seats(graphs=False)
+    """The engine with no slots yet; where asked for, all its models run as Hugging Face modules."""
+    graph_slots = GraphSlots(graphs=False)
     if by_module:
-        seats._forwards = {model: ModuleStatic(model) for model in (engine.pair.target, engine.pair.draft)}
-    return replace(engine, slots=seats)
+        graph_slots._forwards = {model: ModuleStatic(model) for model in (engine.pair.target, engine.pair.draft)}
+    return replace(engine, slots=graph_slots)
 
 
 def recorded(engine: Engine, *, by_module: bool = False) -> Engine:
@@ -55,10 +55,10 @@ def records(engine: Engine) -> int:
     return len(captures.records)
 
 
-def resident(engine: Engine, prompt: Sequence[int], limit: int, rules: Rules | None) -> ResidentSession:
+def graph_session(engine: Engine, prompt: Sequence[int], limit: int, rules: Rules | None) -> GraphSession:
     """A session on the device."""
-    knobs = Controller(rules) if rules else None
-    return ResidentSession(engine.pair, graph_slots(engine), prompt, limit, knobs, engine.host_session)
+    knobs = KnobState(rules) if rules else None
+    return GraphSession(engine.pair, graph_slots(engine), prompt, limit, knobs, engine.host_session)
 
 
 def match(
@@ -66,7 +66,7 @@ def match(
 ) -> list[Outcome]:
     """All rounds of a text, as both play them."""
     host = host_session(pair, prompt, limit, rules)
-    device = resident(pair, prompt, limit, rules)
+    device = graph_session(pair, prompt, limit, rules)
     host.prefill()
     device.prefill()
     found: list[Outcome] = []
@@ -97,11 +97,11 @@ def _finish(session: Session, outcome: Outcome) -> None:
         outcome = session.step(())
 
 
-def _check_knobs(session: ResidentSession) -> None:
+def _check_knobs(session: GraphSession) -> None:
     """History has moved the device's knobs as it has moved the host's, to the last bit."""
-    rules = session._controller.rules if session._controller else None
+    rules = session._knobs.rules if session._knobs else None
     if isinstance(rules, AdaptiveTree) and not session._instead:
-        numbers = session._seat.board.rule.numbers
+        numbers = session._slot.state.rule.numbers
         assert (float(numbers.d0), float(numbers.tau_h)) == (rules.d0, rules.tau_h)
 
 

@@ -5,12 +5,12 @@ from collections.abc import Sequence
 
 from decoder.config import Auto
 from decoder.session.cuda_graph.pass_sizes import SIZES
-from decoder.session.cuda_graph.size_controller import Pace, Plan
+from decoder.session.cuda_graph.size_controller import GraphSizeController, Plan
 
 WIDE = Auto(d_max=6, d0=5, rho_deep=0.0, history=False)
 
 
-class Dice(Pace):
+class Dice(GraphSizeController):
     """Chooses anything, and notes what."""
 
     def __init__(self, seed: int, *, plain: float = 0.4, depths: Sequence[int] = (1, 2, 3, 4, 6)) -> None:

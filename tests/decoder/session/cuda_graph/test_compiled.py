@@ -23,7 +23,7 @@ from decoder.session.cuda_graph import compile_trial as contest
 from decoder.session.cuda_graph.compile_trial import compared
 from decoder.session.cuda_graph.compiled import Compile, Compiled, Pass, by_torch, example, require_compilable
 from decoder.session.cuda_graph.pass_sizes import Passes, passes
-from decoder.session.cuda_graph.slots import Seats
+from decoder.session.cuda_graph.slots import GraphSlots
 from tests import tiny
 from tests.decoder.makers import Lab, graph_slots
 from tests.decoder.session.cuda_graph.matching import compiled, match, recorded, seated
@@ -185,7 +185,7 @@ def test_torch_s_own_compiler_computes_the_same(lab: Lab) -> None:
     plain = static_forward(lab.loaded(lab.pair("neox-strange"), "bfloat16").pair.draft)
     form = Compiled(plain, by_torch)
     form.compile([2])
-    found = compared(plain, form, [2], Seats(graphs=False))
+    found = compared(plain, form, [2], GraphSlots(graphs=False))
     assert found.right
 
 
@@ -278,9 +278,9 @@ def test_the_smallest_and_the_largest_are_tried_and_all_are_compiled_where_that_
     tried: list[tuple[int, ...]] = []
     right = contest.compared
 
-    def noted(plain: Any, form: Compiled, sizes: Any, seats: Seats) -> Any:
+    def noted(plain: Any, form: Compiled, sizes: Any, graph_slots: GraphSlots) -> Any:
         tried.append(tuple(sorted(form._sizes)))
-        return right(plain, form, sizes, seats)
+        return right(plain, form, sizes, graph_slots)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(contest, "compared", noted)
@@ -309,9 +309,9 @@ def test_exact_passes_are_not_compiled() -> None:
 
 def test_a_seat_that_is_taken_in_inference_mode_is_no_other(slow: Engine) -> None:
     with torch.inference_mode():
-        seat = graph_slots(slow).take(slow.pair, 20)
-    assert not seat.target.store.is_inference()
-    assert not seat.draft.store.is_inference()
+        slot = graph_slots(slow).take(slow.pair, 20)
+    assert not slot.target.store.is_inference()
+    assert not slot.draft.store.is_inference()
 
 
 def test_seats_of_a_pair_are_taken_with_the_forms_that_are_kept(slow: Engine) -> None:

@@ -11,11 +11,20 @@ import pytest
 from decoder.config import DynaTree, Rules
 from decoder.engine import Engine
 from decoder.session.cuda_graph.pass_sizes import SIZES
-from decoder.session.cuda_graph.size_controller import ASK, FIRST_REST, LONGEST_REST, Odds, Pace, Plan, Times, ranks
+from decoder.session.cuda_graph.size_controller import (
+    ASK,
+    FIRST_REST,
+    LONGEST_REST,
+    GraphSizeController,
+    Odds,
+    Plan,
+    Times,
+    ranks,
+)
 from decoder.session.protocol import Outcome
 from decoder.session.steering import Turn
 from tests.decoder.makers import Lab, graph_slots, host_session
-from tests.decoder.session.cuda_graph.matching import FAR, match, recorded, resident, seated
+from tests.decoder.session.cuda_graph.matching import FAR, graph_session, match, recorded, seated
 from tests.decoder.session.cuda_graph.scripted_models import WIDE, Dice
 
 PROMPT = "The tree grows"
@@ -23,7 +32,7 @@ HOPELESS, HALF, GOOD = 0.0, 0.5, 0.85
 
 
 def played(pair: Engine, prompt: Sequence[int], limit: int, rules: Rules, turns: Sequence[Turn] = ()) -> list[Outcome]:
-    session = resident(pair, prompt, limit, rules)
+    session = graph_session(pair, prompt, limit, rules)
     session.prefill()
     found: list[Outcome] = []
     while not found or not found[-1].finished:
@@ -140,7 +149,7 @@ class World:
     host: float = 0.1
     row: float = 0.0
 
-    def rate(self, pace: Pace, count: int, seed: int = 0) -> float:
+    def rate(self, pace: GraphSizeController, count: int, seed: int = 0) -> float:
         """Tokens a second over so many, 1 being those of plain rounds; outcomes are learnt a round late."""
         luck, spent, made = random.Random(seed), 0.0, 0
         told: list[tuple[Plan, list[int]]] = []
@@ -174,13 +183,13 @@ class World:
 @pytest.mark.parametrize("level", [0.02, 0.1, 0.5, 1.0, 3.0])
 @pytest.mark.parametrize("hit", [HOPELESS, 0.02])
 def test_where_guesses_fail_next_to_nothing_is_lost(hit: float, level: float) -> None:
-    pace, world = Pace(), World(hit, level)
+    pace, world = GraphSizeController(), World(hit, level)
     assert world.rate(pace, 256) > 0.94  # the first text pays for what is learnt of times
     assert world.rate(pace, 256) > 0.97
 
 
 def test_that_a_choice_which_never_rests_loses_much_would_be_noticed() -> None:
-    pace = Pace()
+    pace = GraphSizeController()
     pace.choose = lambda deepest: Plan(min(4, deepest), 8)  # type: ignore[method-assign]
     assert World(HOPELESS).rate(pace, 256) < 0.7
 
@@ -195,21 +204,21 @@ def test_the_choice_comes_near_the_best_size(hit: float, seed: int) -> None:
 
     best = 0.0
     for plan in (Plan(depth, nodes) for depth in (1, 2, 4, 8, 12) for nodes in (4, 16, 64)):
-        pace = Pace()
+        pace = GraphSizeController()
         pace.choose = always(plan)  # type: ignore[method-assign]
         best = max(best, world.rate(pace, 2000, seed))
-    assert world.rate(Pace(), 2000, seed) > 0.85 * best
+    assert world.rate(GraphSizeController(), 2000, seed) > 0.85 * best
 
 
 def test_after_a_hopeless_text_the_next_one_is_given_a_chance() -> None:
-    pace = Pace()
+    pace = GraphSizeController()
     World(HOPELESS).rate(pace, 512)
-    fresh = World(GOOD).rate(Pace(), 512)
+    fresh = World(GOOD).rate(GraphSizeController(), 512)
     assert World(GOOD).rate(pace, 512) > 0.9 * fresh
 
 
 def test_where_rows_cost_few_are_verified() -> None:
-    pace = Pace()
+    pace = GraphSizeController()
     World(GOOD, row=0.05).rate(pace, 1000)
     plans = [plan for plan in (pace.choose(12) for _ in range(20)) if plan]
     assert plans
@@ -217,12 +226,12 @@ def test_where_rows_cost_few_are_verified() -> None:
 
 
 def test_the_first_draft_is_small_and_asks_what_things_take() -> None:
-    pace = Pace()
+    pace = GraphSizeController()
     assert [pace.choose(12), pace.choose(12)] == [ASK, ASK]
 
 
 def test_rests_grow_longer_while_asking_is_in_vain() -> None:
-    pace = Pace()
+    pace = GraphSizeController()
     rests, rest = [], 0
     for _ in range(700):
         plan = pace.choose(12)
@@ -240,7 +249,7 @@ def test_rests_grow_longer_while_asking_is_in_vain() -> None:
 
 
 def test_no_choice_is_deeper_than_the_rules_allow() -> None:
-    pace = Pace()
+    pace = GraphSizeController()
     World(0.95).rate(pace, 500)
     assert max(plan.depth for plan in (pace.choose(3) for _ in range(10)) if plan) == 3
 
@@ -284,7 +293,7 @@ def test_one_slow_round_does_not_upset_a_time() -> None:
 
 
 def test_a_plain_round_costs_what_the_device_took_though_nobody_waited_for_it() -> None:
-    pace = Pace()
+    pace = GraphSizeController()
     pace.timed(None, 0, 1.0, 0.001)
     assert pace.plain_s.seconds(1) == 1
 
@@ -295,7 +304,7 @@ def test_ranks_are_those_of_falling_path_probability() -> None:
 
 
 def test_rounds_that_decide_for_themselves_match_those_of_rules_with_as_many_nodes(lab: Lab) -> None:
-    """The same seat serves both, one after the other."""
+    """The same slot serves both, one after the other."""
     pair = lab.pair("llama")
     loaded, prompt = seated(lab.loaded(pair, "float64")), lab.prompt_tokens(pair, PROMPT)
     graph_slots(loaded).pace = Dice(4)

@@ -15,15 +15,15 @@ from decoder.methods import METHODS
 from decoder.models.text import TextStream
 from decoder.race import Lane, _prepare
 from decoder.session.cuda_graph import capture_guard as capturable
-from decoder.session.cuda_graph import slots as seats
+from decoder.session.cuda_graph import slots as graph_slots
 from decoder.session.cuda_graph import verify
-from decoder.session.cuda_graph.device_state import Board
+from decoder.session.cuda_graph.device_state import DeviceState
 from decoder.session.cuda_graph.slots import AHEAD, captured
 from decoder.session.cuda_graph.static_shapes import DEEPEST, levels
 from decoder.session.host import HostSession
 from decoder.verify.greedy import Greedy
 from tests.decoder.makers import Lab, graph_slots, host_session
-from tests.decoder.session.cuda_graph.matching import check, match, recorded, records, resident
+from tests.decoder.session.cuda_graph.matching import check, graph_session, match, recorded, records
 from tests.decoder.session.cuda_graph.scripted_models import WIDE, Dice
 
 PROMPT = "The tree grows"
@@ -31,8 +31,8 @@ CPU = torch.device("cpu")
 
 
 def verified_sizes(pair: Engine) -> list[object]:
-    (seat,) = graph_slots(pair)._free
-    return [key[0] for key in seat._captured if isinstance(key[0], int)]
+    (slot,) = graph_slots(pair)._free
+    return [key[0] for key in slot._captured if isinstance(key[0], int)]
 
 
 def test_trees_of_one_size_share_one_verification_however_deep_they_are(lab: Lab) -> None:
@@ -70,11 +70,11 @@ def test_the_host_s_waits_are_looked_for_once_a_kind_and_not_once_a_graph(
 ) -> None:
     asked: list[object] = []
     right = capturable.refuse_waits
-    monkeypatch.setattr(seats, "refuse_waits", lambda *given: asked.append(given) or right(*given))  # type: ignore[func-returns-value]
+    monkeypatch.setattr(graph_slots, "refuse_waits", lambda *given: asked.append(given) or right(*given))  # type: ignore[func-returns-value]
     pair = recorded(lab.loaded(lab.pair("neox"), "float64"))
     graph_slots(pair).pace = Dice(3)
     prompt = lab.prompt_tokens(lab.pair("neox"), PROMPT)
-    first, second = (resident(pair, prompt, 40, WIDE) for _ in range(2))
+    first, second = (graph_session(pair, prompt, 40, WIDE) for _ in range(2))
     for session in (first, second):
         session.prefill()
         while not session.step(()).finished:
@@ -102,12 +102,12 @@ def test_captures_wait_for_the_device_so_that_a_round_pays_for_its_own_work_alon
             log.append("wait")
 
     pair = recorded(lab.loaded(lab.pair("neox"), "float64"))
-    seat = resident(pair, [1, 2, 3], 20, None)._seat
-    monkeypatch.setattr(seat, "mark", Passed)
-    monkeypatch.setattr(seats, "tried", lambda *_: log.append("try"))
-    monkeypatch.setattr(seats, "captured", lambda *_: log.append("capture"))
-    seat.verification(1, 3)
-    seat.verification(1, 3)
+    slot = graph_session(pair, [1, 2, 3], 20, None)._slot
+    monkeypatch.setattr(slot, "mark", Passed)
+    monkeypatch.setattr(graph_slots, "tried", lambda *_: log.append("try"))
+    monkeypatch.setattr(graph_slots, "captured", lambda *_: log.append("capture"))
+    slot.verification(1, 3)
+    slot.verification(1, 3)
     assert log == ["wait", "try", "capture", "wait"]
 
 
@@ -117,7 +117,7 @@ def test_captures_wait_for_the_device_so_that_a_round_pays_for_its_own_work_alon
 @pytest.mark.parametrize("rules", [None, Linear(3), Fixed(depth=2, branching=2, tau=0.0)])
 def test_a_text_finds_what_it_grows_into_captured_where_there_was_time_for_that(lab: Lab, rules: Rules | None) -> None:
     pair = recorded(lab.loaded(lab.pair("long"), "float64"))
-    session = resident(pair, [7 * place % 260 for place in range(150)], 140, rules)
+    session = graph_session(pair, [7 * place % 260 for place in range(150)], 140, rules)
     session.prefill()
     fresh: list[int] = []
     while True:
@@ -129,7 +129,7 @@ def test_a_text_finds_what_it_grows_into_captured_where_there_was_time_for_that(
             pass
         if finished:
             break
-    grown_into = [key for key in session._seat._captured if key[1] == 384]
+    grown_into = [key for key in session._slot._captured if key[1] == 384]
     assert grown_into
     assert len(fresh) > 20
     assert sum(fresh) == 0
@@ -139,7 +139,7 @@ def test_to_capture_ahead_changes_no_round_even_while_one_is_under_way(lab: Lab)
     pair = recorded(lab.loaded(lab.pair("long"), "float64"))
     prompt = [7 * place % 260 for place in range(230)]
     for rules in (None, DynaTree(selection="best", n_max=9)):
-        host, device = host_session(pair, prompt, 40, rules), resident(pair, prompt, 40, rules)
+        host, device = host_session(pair, prompt, 40, rules), graph_session(pair, prompt, 40, rules)
         host.prefill()
         device.prefill()
         ahead = 0
@@ -154,12 +154,12 @@ def test_to_capture_ahead_changes_no_round_even_while_one_is_under_way(lab: Lab)
 
 def test_one_graph_a_call_is_captured_ahead_and_none_beyond_the_end_of_the_text(lab: Lab) -> None:
     pair = recorded(lab.loaded(lab.pair("long"), "float64"))
-    session = resident(pair, [1] * (256 - AHEAD), AHEAD - 20, Linear(2))
+    session = graph_session(pair, [1] * (256 - AHEAD), AHEAD - 20, Linear(2))
     session.prefill()
     session.step(())
     assert not session.prepare()
     session.close()
-    session = resident(pair, [1] * (256 - AHEAD), 3 * AHEAD, Linear(2))
+    session = graph_session(pair, [1] * (256 - AHEAD), 3 * AHEAD, Linear(2))
     session.prefill()
     session.step(())
     before = records(pair)
@@ -174,16 +174,16 @@ def test_one_graph_a_call_is_captured_ahead_and_none_beyond_the_end_of_the_text(
 def test_a_seat_that_is_dropped_is_gone_at_once_with_its_memory(lab: Lab) -> None:
     pair = recorded(lab.loaded(lab.pair("long"), "float32"))
     graph_slots(pair).graphs = False
-    session = resident(pair, [1, 2, 3], 20, WIDE)
+    session = graph_session(pair, [1, 2, 3], 20, WIDE)
     session.prefill()
     session.step(())
     session.close()
-    seat = weakref.ref(session._seat)
+    slot = weakref.ref(session._slot)
     del session
     gc.disable()
     try:
         graph_slots(pair).take(pair.pair, 500)
-        assert seat() is None
+        assert slot() is None
     finally:
         gc.enable()
 
@@ -214,13 +214,13 @@ def test_rounds_make_no_inference_tensors_whoever_asks_for_them(lab: Lab, monkey
     pair, modes = recorded(lab.loaded(lab.pair("neox"), "float64")), set[tuple[bool, bool]]()
     right = verify.verify
     monkeypatch.setattr(
-        seats,
+        graph_slots,
         "verify",
         lambda *given: modes.add((torch.is_inference_mode_enabled(), torch.is_grad_enabled())) or right(*given),  # type: ignore[func-returns-value]
     )
     with torch.inference_mode():
         match(pair, lab.prompt_tokens(lab.pair("neox"), PROMPT), 12, Linear(2))
     assert modes == {(False, False)}
-    (seat,) = graph_slots(pair)._free
-    made = [seat.target.store, seat.draft.store, *Board._all(seat.board), seat.mailboxes[0]._host]
+    (slot,) = graph_slots(pair)._free
+    made = [slot.target.store, slot.draft.store, *DeviceState._all(slot.state), slot.mailboxes[0]._host]
     assert not any(tensor.is_inference() for tensor in made)

@@ -13,7 +13,7 @@ from decoder.config import DynaTree, Linear, Rules, RunConfig
 from decoder.device import without_gradients
 from decoder.forward.language_model import LanguageModel
 from decoder.forward.static.static_forward import static_forward
-from decoder.session.cuda_graph.device_state import Board
+from decoder.session.cuda_graph.device_state import DeviceState
 from decoder.session.cuda_graph.draft import Side, grow
 from decoder.session.cuda_graph.draft_layout import Layout
 from decoder.session.cuda_graph.static_shapes import bucket, levels, most_nodes, shape, slots
@@ -66,12 +66,12 @@ def pass_launches(side: Side, rows: int) -> int:
 
 def counted(sides: tuple[Side, Side], rules: Rules) -> Counted:
     target, draft = sides
-    rule, board = rules.rule(), Board(CPU, 1500)
+    rule, state = rules.rule(), DeviceState(CPU, 1500)
     layout, rows = Layout(shape(rule), VOCABULARY, CPU), bucket(most_nodes(rule))
-    board.begin(TEXT, rule)
+    state.begin(TEXT, rule)
     with without_gradients():
-        drafted = record(lambda: grow(draft, board, layout, slots(40 + layout.rows)))
-        verified = record(lambda: verify(target, draft, board, rows, levels(rows), slots(40 + rows), choose))
+        drafted = record(lambda: grow(draft, state, layout, slots(40 + layout.rows)))
+        verified = record(lambda: verify(target, draft, state, rows, levels(rows), slots(40 + rows), choose))
         passes = sum(pass_launches(draft, width) for width in (layout.first, *layout.widths[1:]))
         return Counted(drafted.launches, passes, verified.launches, pass_launches(target, rows))
 

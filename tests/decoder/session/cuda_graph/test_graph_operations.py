@@ -18,7 +18,7 @@ from decoder.forward.static.static_forward import static_forward, visibility
 from decoder.models.pair import Pair
 from decoder.session.cuda_graph import verify
 from decoder.session.cuda_graph.capture_guard import NotCapturableError
-from decoder.session.cuda_graph.device_state import Board
+from decoder.session.cuda_graph.device_state import DeviceState
 from decoder.session.cuda_graph.draft import Side, grow
 from decoder.session.cuda_graph.draft_layout import Layout
 from decoder.session.cuda_graph.static_shapes import beam, shape, slots
@@ -158,13 +158,13 @@ def test_a_number_that_is_read_back_is_noticed(lab: Lab, monkeypatch: pytest.Mon
 
 
 def test_a_tensor_that_another_takes_the_place_of_is_noticed(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    right = Board.begin
+    right = DeviceState.begin
 
-    def elsewhere(board: Board, *text: Any) -> None:
-        board.text = torch.zeros_like(board.text)
-        right(board, *text)
+    def elsewhere(state: DeviceState, *text: Any) -> None:
+        state.text = torch.zeros_like(state.text)
+        right(state, *text)
 
-    monkeypatch.setattr(Board, "begin", elsewhere)
+    monkeypatch.setattr(DeviceState, "begin", elsewhere)
     for place in (seated, recorded):
         pair = place(lab.loaded(lab.pair("neox"), "float64"))
         match(pair, [1, 2, 3], 12, None)
@@ -218,14 +218,14 @@ def qwen2(lab: Lab) -> Engine:
 def test_no_work_touches_the_host_s_memory(lab: Lab, family: str, dtype: str, by_module: bool) -> None:  # noqa: FBT001 - a parameter
     pair: Engine = lab.loaded(lab.pair(family), dtype)
     target, draft = (moved(side(model, pair, by_module=by_module)) for model in (pair.pair.target, pair.pair.draft))
-    board = Board(ELSEWHERE, 512)
+    state = DeviceState(ELSEWHERE, 512)
     sizes = shape(Linear(2).rule()), shape(DynaTree(d_max=4, d0=3).rule()), beam(Auto().rule(), 4)
     layouts = [Layout(size, pair.pair.vocabulary, ELSEWHERE) for size in sizes]
     with apart():
         for layout in layouts:
-            grow(draft, board, layout, slots(300))
+            grow(draft, state, layout, slots(300))
         for nodes, deepest in ((1, 0), (8, 3), (64, 8)):
-            verify.verify(target, draft if deepest else None, board, nodes, deepest, slots(300), choose)
+            verify.verify(target, draft if deepest else None, state, nodes, deepest, slots(300), choose)
 
 
 def side(model: LanguageModel, pair: Engine, *, by_module: bool) -> Side:

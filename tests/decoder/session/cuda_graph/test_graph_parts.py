@@ -11,7 +11,7 @@ from decoder.config import Auto, DynaTree, Fixed, Linear, Rules, tree_rule
 from decoder.draft.model_drafter import best_children
 from decoder.forward.static.static_forward import visibility
 from decoder.knobs import KNOB_GAP
-from decoder.session.cuda_graph.device_state import LEVEL, PARENT, ROW, Board, drafted, verified
+from decoder.session.cuda_graph.device_state import LEVEL, PARENT, ROW, DeviceState, drafted, verified
 from decoder.session.cuda_graph.draft import Side, best_tokens
 from decoder.session.cuda_graph.draft_layout import PART, WHOLE, Layout, parts
 from decoder.session.cuda_graph.static_shapes import (
@@ -27,7 +27,7 @@ from decoder.session.cuda_graph.static_shapes import (
     slots,
 )
 from decoder.session.cuda_graph.verify import _learn, ancestors, verify
-from decoder.session.knob_state import Controller
+from decoder.session.knob_state import KnobState
 from decoder.tree import TokenTree
 from decoder.verify.greedy import accept, choose
 
@@ -214,17 +214,17 @@ class Fake:
         return torch.nn.functional.one_hot(torch.tensor(padded), VOCABULARY).double()
 
 
-def laid_out(tree: TokenTree, text: list[int]) -> Board:
-    board = Board(CPU, 600)
-    board.begin(text, DynaTree(window=1).rule())
+def laid_out(tree: TokenTree, text: list[int]) -> DeviceState:
+    state = DeviceState(CPU, 600)
+    state.begin(text, DynaTree(window=1).rule())
     count = len(tree)
-    board.text[len(text) - 1 :][:count] = torch.tensor(tree.tokens)
+    state.text[len(text) - 1 :][:count] = torch.tensor(tree.tokens)
     # What a larger tree has left there.
-    board.text[len(text) - 1 + count :] = tree.tokens[0]
-    board.nodes[PARENT, 1:count] = torch.tensor(tree.parents[1:], dtype=torch.int64)
-    board.nodes[LEVEL, :count] = torch.tensor(tree.depths) + 1
-    board.nodes[ROW] = torch.arange(MOST_NODES) * 2
-    return board
+    state.text[len(text) - 1 + count :] = tree.tokens[0]
+    state.nodes[PARENT, 1:count] = torch.tensor(tree.parents[1:], dtype=torch.int64)
+    state.nodes[LEVEL, :count] = torch.tensor(tree.depths) + 1
+    state.nodes[ROW] = torch.arange(MOST_NODES) * 2
+    return state
 
 
 @settings(max_examples=60, deadline=None)
@@ -242,17 +242,17 @@ def test_what_is_accepted_is_what_the_host_accepts_and_its_rows_follow_the_text(
         choices.append(tree.tokens[luck.choice(children)] if follows else luck.randrange(VOCABULARY))
     path, bonus = accept(tree, choices)
     text = [*[3] * (length - 1), tree.tokens[0]]
-    board = laid_out(tree, text)
+    state = laid_out(tree, text)
     fake, other = Fake(choices), Fake([])
     target, draft = (Side(model, model.new_store(600), VOCABULARY, 500) for model in (fake, other))
     deepest = max(tree.depths)
-    verify(target, draft, board, bucket(len(tree)), deepest, 256, choose)
+    verify(target, draft, state, bucket(len(tree)), deepest, 256, choose)
 
-    told = verified(board.report.numpy())
+    told = verified(state.report.numpy())
     assert (told.accepted, told.bonus) == (path, bonus)
     count = len(path)
-    assert int(board.length) == length + count + 1
-    assert board.text[: length + count + 1].tolist() == [*text, *(tree.tokens[node] for node in path), bonus]
+    assert int(state.length) == length + count + 1
+    assert state.text[: length + count + 1].tolist() == [*text, *(tree.tokens[node] for node in path), bonus]
     assert target.store[1, 0, 2, : length + count, 1].tolist() == [
         *range(length),
         *(length - 1 + node for node in path),
@@ -269,13 +269,13 @@ def test_what_is_accepted_is_what_the_host_accepts_and_its_rows_follow_the_text(
 
 
 def test_a_verification_takes_its_choices_from_the_verifier() -> None:
-    board = laid_out(TokenTree([3]), [1, 3])
+    state = laid_out(TokenTree([3]), [1, 3])
     target = Fake([5])
     side = Side(target, target.new_store(600), VOCABULARY, 500)
     for choice in (4, 6):
-        verify(side, None, board, 1, 0, 256, lambda logits, choice=choice: torch.full((len(logits),), choice))  # type: ignore[misc]
-    assert board.text[:4].tolist() == [1, 3, 4, 6]
-    assert verified(board.report.numpy()).bonus == 6
+        verify(side, None, state, 1, 0, 256, lambda logits, choice=choice: torch.full((len(logits),), choice))  # type: ignore[misc]
+    assert state.text[:4].tolist() == [1, 3, 4, 6]
+    assert verified(state.report.numpy()).bonus == 6
 
 
 @pytest.mark.parametrize("nodes", BUCKETS[:-2])
@@ -294,17 +294,17 @@ def test_a_chain_s_ancestors_are_all_before_it() -> None:
 
 
 def test_a_report_without_a_tree_is_its_root_alone() -> None:
-    board = Board(CPU, 600)
-    board.begin([1, 2], None)
-    assert len(drafted(board.report.numpy(), 2)) == 1
+    state = DeviceState(CPU, 600)
+    state.begin([1, 2], None)
+    assert len(drafted(state.report.numpy(), 2)) == 1
 
 
 # History
 
 
-def learn(board: Board, accepted: int, levels: int) -> None:
-    board.committed.fill_(accepted + 1)
-    _learn(board, torch.tensor(levels + 1))
+def learn(state: DeviceState, accepted: int, levels: int) -> None:
+    state.committed.fill_(accepted + 1)
+    _learn(state, torch.tensor(levels + 1))
 
 
 @settings(max_examples=25, deadline=None)
@@ -323,43 +323,43 @@ def test_history_moves_the_knobs_as_on_the_host_to_the_last_bit(
     target: float,
 ) -> None:
     rules = DynaTree(history=history, window=window, eta_d=eta, eta_h=eta / 7, target_acceptance=target)
-    controller, board = Controller(rules), Board(CPU, 600)
-    board.begin([1, 2], rules.rule())
+    controller, state = KnobState(rules), DeviceState(CPU, 600)
+    state.begin([1, 2], rules.rule())
     for levels, accepted in rounds:
         accepted = min(accepted, levels)  # noqa: PLW2901 - no path is longer than the tree
         controller.learn(accepted / levels)
-        learn(board, accepted, levels)
+        learn(state, accepted, levels)
         now = controller.rules
         assert isinstance(now, DynaTree)
-        assert (float(board.rule.numbers.d0), float(board.rule.numbers.tau_h)) == (now.d0, now.tau_h)
+        assert (float(state.rule.numbers.d0), float(state.rule.numbers.tau_h)) == (now.d0, now.tau_h)
 
 
 def test_a_round_without_a_tree_teaches_history_nothing() -> None:
-    board = laid_out(TokenTree([3]), [1, 3])
+    state = laid_out(TokenTree([3]), [1, 3])
     target = Fake([5])
-    verify(Side(target, target.new_store(600), VOCABULARY, 500), None, board, 1, 0, 256, choose)
-    assert board.text[:3].tolist() == [1, 3, 5]
-    assert int(board.rounds) == 0
-    assert float(board.rule.numbers.tau_h) == DynaTree().tau_h
+    verify(Side(target, target.new_store(600), VOCABULARY, 500), None, state, 1, 0, 256, choose)
+    assert state.text[:3].tolist() == [1, 3, 5]
+    assert int(state.rounds) == 0
+    assert float(state.rule.numbers.tau_h) == DynaTree().tau_h
 
 
 def test_history_keeps_the_knobs_within_their_bounds() -> None:
     rules = DynaTree(window=1, eta_d=50, eta_h=50)
-    board = Board(CPU, 600)
-    board.begin([1, 2], rules.rule())
-    learn(board, 4, 4)
-    assert float(board.rule.numbers.d0) == rules.d_max - 1
-    assert float(board.rule.numbers.tau_h) == rules.tau_l + KNOB_GAP
-    learn(board, 0, 4)
-    assert (float(board.rule.numbers.d0), float(board.rule.numbers.tau_h)) == (1, 1)
+    state = DeviceState(CPU, 600)
+    state.begin([1, 2], rules.rule())
+    learn(state, 4, 4)
+    assert float(state.rule.numbers.d0) == rules.d_max - 1
+    assert float(state.rule.numbers.tau_h) == rules.tau_l + KNOB_GAP
+    learn(state, 0, 4)
+    assert (float(state.rule.numbers.d0), float(state.rule.numbers.tau_h)) == (1, 1)
 
 
 def test_what_was_tried_out_is_undone() -> None:
-    board = Board(CPU, 600)
-    board.begin([1, 2, 3], DynaTree().rule())
-    before = [tensor.clone() for tensor in board._all()]
-    saved = board.saved()
-    for tensor in board._all():
+    state = DeviceState(CPU, 600)
+    state.begin([1, 2, 3], DynaTree().rule())
+    before = [tensor.clone() for tensor in state._all()]
+    saved = state.saved()
+    for tensor in state._all():
         tensor.add_(1)
     saved.restore()
-    assert all(bool((now == was).all()) for now, was in zip(board._all(), before, strict=True))
+    assert all(bool((now == was).all()) for now, was in zip(state._all(), before, strict=True))

@@ -18,7 +18,7 @@ from decoder.forward.static.layers import LeanStatic
 from decoder.session.cuda_graph import compiled
 from decoder.session.cuda_graph.pass_sizes import Passes, passes
 from tests.decoder.makers import Lab, graph_slots
-from tests.decoder.session.cuda_graph.matching import resident, seated
+from tests.decoder.session.cuda_graph.matching import graph_session, seated
 from tests.decoder.session.cuda_graph.scripted_models import WIDE, Dice
 
 PROMPT = "The tree grows"
@@ -36,7 +36,7 @@ EVERY: dict[str, Rules | None] = {
 def test_all_passes_of_a_text_s_rounds_are_listed(lab: Lab, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     pair = seated(lab.loaded(lab.pair("neox"), "float32"))
     graph_slots(pair).pace = Dice(3, plain=0.0)
-    session = resident(pair, lab.prompt_tokens(lab.pair("neox"), PROMPT), 60, EVERY[name])
+    session = graph_session(pair, lab.prompt_tokens(lab.pair("neox"), PROMPT), 60, EVERY[name])
     forms: dict[Any, set[int]] = {
         graph_slots(pair).forward(model): set() for model in (pair.pair.draft, pair.pair.target)
     }

@@ -13,10 +13,10 @@ from decoder.config import PRESETS, Auto, DynaTree, Rules
 from decoder.draft.tree_size.cost_model import Costs
 from decoder.engine import Engine
 from decoder.events import Event, Round
-from decoder.session.cuda_graph.slots import Seats
+from decoder.session.cuda_graph.slots import GraphSlots
 from decoder.session.host import HostSession
 from tests.decoder.makers import METHODS, Lab, Played, graph_slots, host_session
-from tests.decoder.session.cuda_graph.matching import recorded, resident, seated
+from tests.decoder.session.cuda_graph.matching import graph_session, recorded, seated
 
 PROMPT = "The tree grows"
 
@@ -24,7 +24,7 @@ PROMPT = "The tree grows"
 @pytest.fixture
 def _on_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
     """As on CUDA, but on a CPU."""
-    monkeypatch.setattr(Engine, "session", resident)
+    monkeypatch.setattr(Engine, "session", graph_session)
 
 
 @pytest.mark.usefixtures("_on_the_device")
@@ -93,10 +93,10 @@ def test_cuda_pairs_are_decoded_on_the_device_unless_they_must_be_exact_or_trees
     rules: Rules | None,
     kind: str,
 ) -> None:
-    monkeypatch.setattr("decoder.session.cuda_graph.session.ResidentSession", lambda *_: "resident")
+    monkeypatch.setattr("decoder.session.cuda_graph.session.GraphSession", lambda *_: "resident")
     monkeypatch.setattr("decoder.engine.model_session", lambda *_: "tree")
     pair: Any = SimpleNamespace(target=SimpleNamespace(device=torch.device(device)))
-    engine = Engine(pair, exact=exact, slots=Seats() if device == "cuda" else None, costs={2: cast("Costs", None)})
+    engine = Engine(pair, exact=exact, slots=GraphSlots() if device == "cuda" else None, costs={2: cast("Costs", None)})
     opened: object = engine.session([1], 8, rules)
     assert opened == kind
 

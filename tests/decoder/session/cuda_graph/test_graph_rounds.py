@@ -13,12 +13,12 @@ from decoder.engine import Engine
 from decoder.forward.language_model import LanguageModel
 from decoder.forward.static.layers import LeanStatic
 from decoder.knobs import KnobName
-from decoder.session.cuda_graph import slots as seats
+from decoder.session.cuda_graph import slots as graph_slots
 from decoder.session.cuda_graph.static_shapes import BUCKETS, fits
 from decoder.session.steering import Turn
 from decoder.tree import depths
 from tests.decoder.makers import Lab, graph_slots, host_session, with_pair
-from tests.decoder.session.cuda_graph.matching import match, recorded, resident, seated
+from tests.decoder.session.cuda_graph.matching import graph_session, match, recorded, seated
 from tests.reference import simulate
 
 PROMPT = "The tree grows"
@@ -79,7 +79,7 @@ def test_where_all_tokens_are_equally_probable_trees_are_whole_and_the_text_is_t
     pair = lab.pair("neox")
     prompt, rules = lab.prompt_tokens(pair, PROMPT), METHODS[method]
     loaded = recorded(with_head(lab.loaded(pair, "float32"), 0.0))
-    device = resident(loaded, prompt, 30, rules)
+    device = graph_session(loaded, prompt, 30, rules)
     device.prefill()
     finished, largest = None, 0
     while not finished:
@@ -112,8 +112,8 @@ def test_a_node_that_is_as_probable_as_its_parent_does_not_stay_without_it(lab: 
 
 def test_families_that_are_known_run_through_their_lean_layers(lab: Lab) -> None:
     pair = seated(lab.loaded(lab.pair("llama"), "float32"))
-    session = resident(pair, [1, 2], 4, None)
-    assert isinstance(session._seat.target.forward, LeanStatic)
+    session = graph_session(pair, [1, 2], 4, None)
+    assert isinstance(session._slot.target.forward, LeanStatic)
 
 
 def test_the_text_is_that_of_plain_greedy_search(lab: Lab) -> None:
@@ -190,7 +190,7 @@ def test_trees_of_every_bucket_and_on_both_sides_of_its_end_are_verified(lab: La
 
 def test_text_crosses_from_one_range_of_slots_to_the_next(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     """With ranges that are exactly as wide as they must be, a row too few would show at once."""
-    monkeypatch.setattr(seats, "slots", lambda rows: rows)
+    monkeypatch.setattr(graph_slots, "slots", lambda rows: rows)
     pair = lab.pair("llama")
     for rules in (None, Linear(4), LIVELY, METHODS["best"]):
         match(seated(lab.loaded(pair, "float64")), lab.prompt_tokens(pair, PROMPT), 60, rules)
@@ -295,12 +295,12 @@ def test_a_session_that_was_handed_over_has_given_its_seat_back(lab: Lab) -> Non
     pair = lab.pair("neox")
     loaded, prompt = recorded(lab.loaded(pair, "float64")), lab.prompt_tokens(pair, PROMPT)
     rules = replace(LIVELY, d_max=6, branching=(1, 4, 4), n_max=400, rho_stop=0.2, rho_deep=0.2, tau=0)
-    session = resident(loaded, prompt, 30, rules)
+    session = graph_session(loaded, prompt, 30, rules)
     session.prefill()
     session.step(())
     assert not graph_slots(loaded)._free
     outcome = session.step((Turn("b_max", 16.0),))
     assert [turned.name for turned in outcome.turned_before] == ["b_max"]
-    assert graph_slots(loaded)._free == [session._seat]
+    assert graph_slots(loaded)._free == [session._slot]
     session.close()
     assert len(graph_slots(loaded)._free) == 1

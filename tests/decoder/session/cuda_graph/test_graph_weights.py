@@ -29,7 +29,7 @@ from decoder.forward.static.layers import LeanStatic
 from decoder.forward.static.static_forward import static_forward, static_in_place
 from decoder.session.cuda_graph import self_test as trial
 from decoder.session.cuda_graph.self_test import Reference
-from decoder.session.cuda_graph.slots import Seats
+from decoder.session.cuda_graph.slots import GraphSlots
 from tests import tiny
 from tests.decoder.live_tensors import Live
 from tests.decoder.makers import METHODS, Lab, graph_slots
@@ -55,7 +55,7 @@ def pair(lab: Lab, _as_on_cuda: None) -> Engine:
 def fresh(lab: Lab, family: str, dtype: str) -> Engine:
     """A pair that this test may take apart."""
     saved = lab.pair(family)
-    return replace(load_pair(str(saved.target), str(saved.draft), device="cpu", dtype=dtype), slots=Seats())
+    return replace(load_pair(str(saved.target), str(saved.draft), device="cpu", dtype=dtype), slots=GraphSlots())
 
 
 def reading_bytes(module: Any) -> int:
@@ -216,7 +216,7 @@ def test_why_the_slower_way_is_taken_is_reported_when_a_pair_is_loaded(
         f"graphs run through a Hugging Face module, which is slower: target: {reason} target; draft: {reason} draft"
     ]
     said.clear()
-    fresh = replace(pair, slots=Seats())
+    fresh = replace(pair, slots=GraphSlots())
     device_rounds.try_rounds(fresh, graph_slots(fresh), said.append)
     assert said == ["trying rounds on the device"]
 
@@ -263,7 +263,7 @@ def test_what_was_made_is_gone_before_modules_come_back(pair: Engine, monkeypatc
     forms: list[weakref.ref[Any]] = []
     right = LanguageModel.loaded
 
-    def refuse(_: object, slots: Seats, *__: object) -> str:
+    def refuse(_: object, slots: GraphSlots, *__: object) -> str:
         forms.extend(weakref.ref(slots.forward(model)) for model in models(pair))
         return "they do not run"
 
@@ -285,7 +285,7 @@ def test_what_was_made_is_gone_before_modules_come_back(pair: Engine, monkeypatc
 
 @pytest.fixture
 def half(lab: Lab, _as_on_cuda: None) -> Engine:
-    return replace(fresh(lab, "neox", "bfloat16"), slots=Seats(graphs=False))
+    return replace(fresh(lab, "neox", "bfloat16"), slots=GraphSlots(graphs=False))
 
 
 def scored(*rows: tuple[float, ...]) -> Reference:
@@ -307,7 +307,7 @@ def altered(patch: pytest.MonkeyPatch, change: Any, rules: list[Rules | None] | 
 
     def text(session: Any) -> Any:
         found = list(right(session))
-        if type(session).__name__ != "ResidentSession":
+        if type(session).__name__ != "GraphSession":
             return found
         prompts.append(tuple(session.text[:6]))
         return change(found, prompts[-1])

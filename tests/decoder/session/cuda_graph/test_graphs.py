@@ -17,12 +17,12 @@ from decoder.engine import Engine
 from decoder.events import Round
 from decoder.forward.near_tie import judged
 from decoder.session.cuda_graph.pass_sizes import passes
-from decoder.session.cuda_graph.session import ResidentSession
-from decoder.session.cuda_graph.slots import Seats
+from decoder.session.cuda_graph.session import GraphSession
+from decoder.session.cuda_graph.slots import GraphSlots
 from decoder.session.cuda_graph.static_shapes import Shape
 from decoder.session.protocol import Outcome
 from tests.decoder.makers import Lab, graph_slots
-from tests.decoder.session.cuda_graph.matching import Turns, compiled, match, recorded, records, resident
+from tests.decoder.session.cuda_graph.matching import Turns, compiled, graph_session, match, recorded, records
 from tests.decoder.session.cuda_graph.scripted_models import WIDE, Dice
 
 PROMPT = "The tree grows"
@@ -71,8 +71,8 @@ def test_the_next_text_is_decoded_by_the_records_of_the_first_whatever_knobs_are
         5: [("n_max", 8), ("history", 0)],
     }
     match(loaded, prompt[2:], 30, METHODS["best"], turns)
-    (seat,) = graph_slots(loaded)._free
-    assert len([key for key in seat._captured if isinstance(key[0], Shape)]) == 1
+    (slot,) = graph_slots(loaded)._free
+    assert len([key for key in slot._captured if isinstance(key[0], Shape)]) == 1
     assert records(loaded) <= before + 1  # a larger tree may need a larger verification
 
 
@@ -80,20 +80,20 @@ def test_to_capture_a_verification_leaves_everything_as_it_was(lab: Lab) -> None
     """Tried out, it moves the draft's rows, which nobody computes again, and commits tokens."""
     pair = lab.pair("neox")
     loaded = recorded(lab.loaded(pair, "float64"))
-    session = resident(loaded, lab.prompt_tokens(pair, PROMPT), 20, METHODS["best"])
+    session = graph_session(loaded, lab.prompt_tokens(pair, PROMPT), 20, METHODS["best"])
     session.prefill()
-    seat = session._seat
+    slot = session._slot
     length = len(session.text)
     with without_gradients():
         # As if the second of several siblings were accepted, so that its row must move.
-        seat.board.nodes[3, 1:] += 3
-        state = [seat.draft.store, *seat.board._all()]
+        slot.state.nodes[3, 1:] += 3
+        state = [slot.draft.store, *slot.state._all()]
         before = [tensor.clone() for tensor in state]
-        repeated = seat.verification(8, length)
+        repeated = slot.verification(8, length)
         assert all(bool((now == was).all()) for now, was in zip(state, before, strict=True))
         repeated()
-        assert int(seat.board.length) > length
-        assert bool((seat.draft.store != before[0]).any())
+        assert int(slot.state.length) > length
+        assert bool((slot.draft.store != before[0]).any())
 
 
 def test_elsewhere_than_on_cuda_work_is_just_done() -> None:
@@ -113,11 +113,11 @@ def on_gpu(lab: Lab, name: str, dtype: str, *, graphs: bool = True) -> Engine:
     loaded: Engine = lab._once(
         ("on the GPU", pair, dtype), lambda: load_pair(str(pair.target), str(pair.draft), device="cuda", dtype=dtype)
     )
-    return replace(loaded, slots=Seats(graphs=graphs))
+    return replace(loaded, slots=GraphSlots(graphs=graphs))
 
 
 def played(pair: Engine, prompt: Sequence[int], limit: int, rules: Rules | None) -> list[Outcome]:
-    session = resident(pair, prompt, limit, rules)
+    session = graph_session(pair, prompt, limit, rules)
     session.prefill()
     found = [session.step(())]
     while not found[-1].finished:
@@ -207,7 +207,7 @@ def test_a_round_waits_for_the_device_once_and_nowhere_else(lab: Lab, method: st
     prompt = lab.prompt_tokens(lab.pair("neox"), PROMPT)
     pair = on_gpu(lab, "neox", "float32")
     played(pair, prompt, 60, METHODS[method])  # captures all graphs
-    session = resident(pair, prompt, 60, METHODS[method])
+    session = graph_session(pair, prompt, 60, METHODS[method])
     session.prefill()
     rounds, finished = 0, None
     with no_hidden_waits():
@@ -299,8 +299,8 @@ def test_the_embedded_pair_is_held_once_and_decoded_by_graphs() -> None:
     assert (pair.pair.target.held, pair.pair.draft.held) == (None, None)
     models = (pair.pair.target.skeleton, pair.pair.draft.skeleton)
     weights = sum(weight.nbytes for module in models for weight in module.parameters())
-    (seat,) = graph_slots(pair)._free
-    stores = seat.target.store.nbytes + seat.draft.store.nbytes
+    (slot,) = graph_slots(pair)._free
+    stores = slot.target.store.nbytes + slot.draft.store.nbytes
     assert torch.cuda.memory_allocated() - before < 1.3 * weights + stores + 2**27
 
 
@@ -346,10 +346,10 @@ def test_all_methods_race_on_the_device_and_write_the_same_text(lab: Lab) -> Non
 def test_cuda_pairs_are_decoded_on_the_device_unless_they_must_be_exact(lab: Lab) -> None:
     pair = on_gpu(lab, "neox", "float32")
     config = RunConfig(dynatree=DynaTree())
-    assert isinstance(methods.METHODS["ar"].open(pair, [1, 2], config), ResidentSession)
-    assert isinstance(methods.METHODS["dynatree"].open(pair, [1, 2], config), ResidentSession)
+    assert isinstance(methods.METHODS["ar"].open(pair, [1, 2], config), GraphSession)
+    assert isinstance(methods.METHODS["dynatree"].open(pair, [1, 2], config), GraphSession)
     exact = replace(pair, exact=True)
-    assert not isinstance(methods.METHODS["dynatree"].open(exact, [1, 2], config), ResidentSession)
+    assert not isinstance(methods.METHODS["dynatree"].open(exact, [1, 2], config), GraphSession)
 
 
 @gpu

@@ -12,12 +12,12 @@ from decoder.device_rounds import TRIED
 from decoder.engine import Engine
 from decoder.forward.static.layers import LeanStatic
 from decoder.models.pair import Pair
-from decoder.session.cuda_graph import device_state as board
+from decoder.session.cuda_graph import device_state as state
 from decoder.session.cuda_graph import self_test as trial
 from decoder.session.cuda_graph import session
-from decoder.session.cuda_graph.slots import Seat, Seats
+from decoder.session.cuda_graph.slots import GraphSlot, GraphSlots
 from decoder.session.host import model_session
-from decoder.session.knob_state import Controller
+from decoder.session.knob_state import KnobState
 from tests.decoder.makers import Lab, graph_slots
 from tests.decoder.session.cuda_graph.matching import refused
 
@@ -25,7 +25,7 @@ from tests.decoder.session.cuda_graph.matching import refused
 @pytest.fixture
 def pair(lab: Lab) -> Engine:
     loaded: Engine = lab.loaded(lab.pair("neox"), "float32")
-    return replace(loaded, slots=Seats(graphs=False))
+    return replace(loaded, slots=GraphSlots(graphs=False))
 
 
 def test_rounds_that_write_the_host_s_texts_are_trusted(pair: Engine) -> None:
@@ -36,12 +36,12 @@ def test_every_kind_of_round_is_tried(pair: Engine, monkeypatch: pytest.MonkeyPa
     tried: list[object] = []
 
     def open_session(
-        pair: Pair, _: Seats, prompt: Sequence[int], limit: int, knobs: Controller | None, __: object
+        pair: Pair, _: GraphSlots, prompt: Sequence[int], limit: int, knobs: KnobState | None, __: object
     ) -> Any:
         tried.append(knobs.rules if knobs else None)
         return model_session(pair, prompt, limit, knobs)
 
-    monkeypatch.setattr(trial, "ResidentSession", open_session)
+    monkeypatch.setattr(trial, "GraphSession", open_session)
     assert refused(pair) is None
     assert tried == list(TRIED)
 
@@ -50,12 +50,12 @@ def test_what_cannot_be_captured_is_told_in_one_line(pair: Engine, monkeypatch: 
     def fail(*_: object, **__: object) -> None:
         raise RuntimeError("operation not permitted when stream is capturing\nmore about it")
 
-    monkeypatch.setattr(Seat, "verification", fail)
+    monkeypatch.setattr(GraphSlot, "verification", fail)
     assert refused(pair) == "operation not permitted when stream is capturing"
 
 
 def test_another_text_than_the_host_s_is_noticed(pair: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    right = board.verified
+    right = state.verified
 
     def wrong(report: Any) -> Any:
         told = right(report)
@@ -85,6 +85,6 @@ def test_a_model_that_reads_numbers_back_leaves_the_rounds_to_the_host(
     def read_back(form: LeanStatic, store: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
         return right(form, store, positions.clamp(max=int(positions.max())))
 
-    assert refused(replace(pair, slots=Seats())) is None
+    assert refused(replace(pair, slots=GraphSlots())) is None
     monkeypatch.setattr(LeanStatic, "rotation", read_back)
-    assert "reads numbers back" in (refused(replace(pair, slots=Seats())) or "")
+    assert "reads numbers back" in (refused(replace(pair, slots=GraphSlots())) or "")

@@ -3,7 +3,7 @@
 import pytest
 
 from decoder.session.cuda_graph.pass_sizes import SIZES
-from decoder.session.cuda_graph.size_controller import ASK, ASKING, FADED, FIRST_HIT, Pace, Plan, Times
+from decoder.session.cuda_graph.size_controller import ASK, ASKING, FADED, FIRST_HIT, GraphSizeController, Plan, Times
 
 DEEPEST = 8
 DEEP = Plan(4, SIZES[-1])
@@ -11,9 +11,9 @@ CHEAP_S, DEAR_S = 0.2, 9.0
 """Of a level of the draft, in plain rounds; with the second no guess could ever pay."""
 
 
-def after(rounds: int, *, accepted: int, level_s: float = CHEAP_S) -> Pace:
+def after(rounds: int, *, accepted: int, level_s: float = CHEAP_S) -> GraphSizeController:
     """A pace that has seen so many rounds in each of which the draft's first tokens were accepted, so many of them."""
-    pace = Pace()
+    pace = GraphSizeController()
     pace.timed(None, 0.0, 1.0, 1.0)
     for _ in range(rounds):
         pace.learn(DEEP, range(1, accepted + 1))
@@ -49,7 +49,7 @@ def test_where_no_draft_could_pay_a_text_begins_with_one_round_that_asks() -> No
     assert [pace.choose(DEEPEST) for _ in range(3)] == [ASK, None, None]
 
 
-def rests(pace: Pace, count: int) -> list[int]:
+def rests(pace: GraphSizeController, count: int) -> list[int]:
     """Plain rounds between those that ask, whose guesses all fail."""
     found = [0]
     while len(found) <= count:

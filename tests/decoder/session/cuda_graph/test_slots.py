@@ -1,4 +1,4 @@
-"""Seats, waits and clocks of rounds on the device."""
+"""GraphSlots, waits and clocks of rounds on the device."""
 
 import random
 import time
@@ -14,7 +14,7 @@ from decoder.session.cuda_graph.static_shapes import DEEPEST, MOST_NODES, MOST_R
 from decoder.session.protocol import Outcome
 from decoder.session.steering import Turn
 from tests.decoder.makers import Lab, graph_slots, host_session, with_pair
-from tests.decoder.session.cuda_graph.matching import check, match, recorded, resident, seated
+from tests.decoder.session.cuda_graph.matching import check, graph_session, match, recorded, seated
 
 PROMPT = "The tree grows"
 METHODS: dict[str, Rules | None] = {"ar": None, "linear": Linear(), "fixed": Fixed(), "dynatree": DynaTree()}
@@ -41,7 +41,7 @@ class Watch(TorchDispatchMode):
 @pytest.mark.parametrize("method", METHODS)
 def test_a_round_waits_once(lab: Lab, method: str) -> None:
     pair = lab.pair("neox")
-    session = resident(seated(lab.loaded(pair, "float32")), lab.prompt_tokens(pair, PROMPT), 60, METHODS[method])
+    session = graph_session(seated(lab.loaded(pair, "float32")), lab.prompt_tokens(pair, PROMPT), 60, METHODS[method])
     session.prefill()
     rounds, finished = 0, None
     while not finished:
@@ -55,7 +55,7 @@ def test_a_round_waits_once(lab: Lab, method: str) -> None:
 def test_no_operation_of_a_round_asks_the_device_for_a_number(lab: Lab, method: str, by_module: bool) -> None:  # noqa: FBT001 - a parameter
     pair = lab.pair("llama")
     loaded = seated(lab.loaded(pair, "float32"), by_module=by_module)
-    session = resident(loaded, lab.prompt_tokens(pair, PROMPT), 20, METHODS[method])
+    session = graph_session(loaded, lab.prompt_tokens(pair, PROMPT), 20, METHODS[method])
     session.prefill()
     with Watch() as watch:
         session.step(())
@@ -75,11 +75,11 @@ def test_that_an_operation_asks_for_a_number_would_be_noticed() -> None:
 def test_no_round_makes_room_for_keys_and_values(lab: Lab, method: str) -> None:
     pair = lab.pair("long")
     prompt = [7 * place % 260 for place in range(1000)]
-    session = resident(seated(lab.loaded(pair, "float32")), prompt, 20, METHODS[method])
+    session = graph_session(seated(lab.loaded(pair, "float32")), prompt, 20, METHODS[method])
     session.prefill()
     with Watch() as watch:
         session.step(())
-    assert max(watch.made) < session._seat.target.store.nbytes / 2
+    assert max(watch.made) < session._slot.target.store.nbytes / 2
 
 
 def test_a_text_leaves_its_seat_to_the_next(lab: Lab) -> None:
@@ -88,8 +88,8 @@ def test_a_text_leaves_its_seat_to_the_next(lab: Lab) -> None:
     seen = set()
     for method in ("dynatree", "ar", "fixed", "linear", "dynatree"):
         match(loaded, prompt, 30, METHODS[method])
-        (seat,) = graph_slots(loaded)._free
-        seen.add((seat.target.store.data_ptr(), seat.draft.store.data_ptr(), seat.board.report.data_ptr()))
+        (slot,) = graph_slots(loaded)._free
+        seen.add((slot.target.store.data_ptr(), slot.draft.store.data_ptr(), slot.state.report.data_ptr()))
     assert len(seen) == 1
 
 
@@ -97,8 +97,8 @@ def test_what_an_earlier_text_left_behind_poisons_nothing(lab: Lab) -> None:
     pair = lab.pair("llama")
     loaded, prompt = recorded(lab.loaded(pair, "float64")), lab.prompt_tokens(pair, PROMPT)
     match(loaded, prompt, 30, DynaTree())
-    (seat,) = graph_slots(loaded)._free
-    for store in (seat.target.store, seat.draft.store):
+    (slot,) = graph_slots(loaded)._free
+    for store in (slot.target.store, slot.draft.store):
         store.fill_(torch.nan)
     match(loaded, prompt, 30, DynaTree())
 
@@ -107,7 +107,7 @@ def test_several_sessions_at_once_do_not_disturb_each_other(lab: Lab) -> None:
     pair = lab.pair("neox")
     loaded, prompt = recorded(lab.loaded(pair, "float64")), lab.prompt_tokens(pair, PROMPT)
     lanes = {
-        method: (host_session(loaded, prompt, 40, rules), resident(loaded, prompt, 40, rules))
+        method: (host_session(loaded, prompt, 40, rules), graph_session(loaded, prompt, 40, rules))
         for method, rules in METHODS.items()
     }
     for sessions in lanes.values():
@@ -126,27 +126,27 @@ def test_several_sessions_at_once_do_not_disturb_each_other(lab: Lab) -> None:
 
 def test_a_longer_text_takes_a_larger_seat_in_place_of_the_small_one(lab: Lab) -> None:
     loaded = seated(lab.loaded(lab.pair("long"), "float32"))
-    small = resident(loaded, [1, 2, 3], 8, DynaTree())
+    small = graph_session(loaded, [1, 2, 3], 8, DynaTree())
     small.close()
-    large = resident(loaded, [1] * 900, 100, DynaTree())
-    assert large._seat is not small._seat
+    large = graph_session(loaded, [1] * 900, 100, DynaTree())
+    assert large._slot is not small._slot
     assert graph_slots(loaded)._free == []
     large.close()
-    again = resident(loaded, [1, 2, 3], 8, DynaTree())
-    assert again._seat is large._seat
+    again = graph_session(loaded, [1, 2, 3], 8, DynaTree())
+    assert again._slot is large._slot
 
 
 def test_a_seat_has_room_for_both_models_rows(lab: Lab) -> None:
     """Both stores are as long as the ranges that are read, so one of them may end sooner."""
     loaded = seated(lab.loaded(lab.pair("long"), "float32"))
     for longest in range(100, 1100, 37):
-        session = resident(loaded, [1] * (longest - 50), 50, DynaTree())
-        seat = session._seat
-        assert seat.target.store.shape[3] >= slots(longest + DEEPEST + 1 + MOST_NODES)
-        assert seat.draft.store.shape[3] >= slots(longest + DEEPEST + 1 + MOST_ROWS)
+        session = graph_session(loaded, [1] * (longest - 50), 50, DynaTree())
+        slot = session._slot
+        assert slot.target.store.shape[3] >= slots(longest + DEEPEST + 1 + MOST_NODES)
+        assert slot.draft.store.shape[3] >= slots(longest + DEEPEST + 1 + MOST_ROWS)
         session.close()
-        larger = resident(loaded, [1] * (longest - 30), 50, DynaTree())
-        assert larger._seat.draft.store.shape[3] >= slots(longest + 20 + DEEPEST + 1 + MOST_ROWS)
+        larger = graph_session(loaded, [1] * (longest - 30), 50, DynaTree())
+        assert larger._slot.draft.store.shape[3] >= slots(longest + 20 + DEEPEST + 1 + MOST_ROWS)
         larger.close()
 
 
@@ -154,7 +154,7 @@ def test_a_session_gives_its_seat_back_once(lab: Lab) -> None:
     pair = lab.pair("neox")
     loaded = seated(lab.loaded(pair, "float32"))
     for rules in METHODS.values():
-        session = resident(loaded, lab.prompt_tokens(pair, PROMPT), 3, rules)
+        session = graph_session(loaded, lab.prompt_tokens(pair, PROMPT), 3, rules)
         session.prefill()
         while not session.step(()).finished:
             pass
@@ -173,7 +173,7 @@ def test_other_models_do_not_take_each_other_s_seats(lab: Lab) -> None:
 @pytest.mark.parametrize("method", METHODS)
 def test_stages_are_told_in_their_order_with_what_is_known_by_then(lab: Lab, method: str) -> None:
     pair = lab.pair("neox")
-    session = resident(seated(lab.loaded(pair, "float64")), lab.prompt_tokens(pair, PROMPT), 20, METHODS[method])
+    session = graph_session(seated(lab.loaded(pair, "float64")), lab.prompt_tokens(pair, PROMPT), 20, METHODS[method])
     session.prefill()
     told: list[tuple[str, int, int]] = []
 
@@ -191,7 +191,7 @@ def test_time_that_a_round_is_held_is_no_part_of_it(lab: Lab, monkeypatch: pytes
     passed, held = time.perf_counter, [0.0]
     monkeypatch.setattr(time, "perf_counter", lambda: passed() + held[0])
     pair = lab.pair("neox")
-    session = resident(seated(lab.loaded(pair, "float32")), lab.prompt_tokens(pair, PROMPT), 20, METHODS[method])
+    session = graph_session(seated(lab.loaded(pair, "float32")), lab.prompt_tokens(pair, PROMPT), 20, METHODS[method])
     session.prefill()
 
     def at_stage(*_: object) -> float:
@@ -205,7 +205,7 @@ def test_time_that_a_round_is_held_is_no_part_of_it(lab: Lab, monkeypatch: pytes
 @pytest.mark.parametrize("method", METHODS)
 def test_parts_add_up_to_no_more_than_rounds_and_rounds_to_no_more_than_passed(lab: Lab, method: str) -> None:
     pair = lab.pair("neox")
-    session = resident(seated(lab.loaded(pair, "float32")), lab.prompt_tokens(pair, PROMPT), 60, METHODS[method])
+    session = graph_session(seated(lab.loaded(pair, "float32")), lab.prompt_tokens(pair, PROMPT), 60, METHODS[method])
     since = time.perf_counter()
     session.prefill()
     rounds = [session.step(())]
@@ -220,24 +220,24 @@ def test_parts_add_up_to_no_more_than_rounds_and_rounds_to_no_more_than_passed(l
 @pytest.mark.parametrize("limit", [1, 5, 12])
 def test_plain_decoding_asks_for_as_many_passes_as_there_are_tokens(lab: Lab, limit: int) -> None:
     pair = lab.pair("neox")
-    session = resident(seated(lab.loaded(pair, "float32")), lab.prompt_tokens(pair, PROMPT), limit, None)
+    session = graph_session(seated(lab.loaded(pair, "float32")), lab.prompt_tokens(pair, PROMPT), limit, None)
     session.prefill()
     for _ in range(limit):
         session.step(())
-    assert session._flights._asked == limit
+    assert session._pending._asked == limit
 
 
 def test_every_draft_is_paid_for_when_a_text_ends_by_surprise(lab: Lab) -> None:
     pair = lab.pair("neox")
     loaded, prompt = seated(lab.loaded(pair, "float64")), lab.prompt_tokens(pair, PROMPT)
     ending = with_pair(loaded, eos=frozenset({lab.generate(pair, "float64", PROMPT, 12)[-1]}))
-    session = resident(ending, prompt, 100, Linear(3))
+    session = graph_session(ending, prompt, 100, Linear(3))
     session.prefill()
     rounds = [session.step(())]
     while not rounds[-1].finished:
         rounds.append(session.step(()))
     assert rounds[-1].finished == "eos"
-    drafts = session._flights._asked - len(rounds)
+    drafts = session._pending._asked - len(rounds)
     assert drafts == len(rounds) + 1
     assert sum(outcome.draft_forwards or 0 for outcome in rounds) == 3 * drafts
 
@@ -246,7 +246,7 @@ def test_a_tree_that_was_drafted_for_nothing_is_paid_for(lab: Lab) -> None:
     """The first tree, one ahead in each round but perhaps the last, and one anew for the turn."""
     pair = lab.pair("neox")
     loaded, prompt = seated(lab.loaded(pair, "float32")), lab.prompt_tokens(pair, PROMPT)
-    session = resident(loaded, prompt, 40, Linear(3))
+    session = graph_session(loaded, prompt, 40, Linear(3))
     session.prefill()
     turns = (Turn("k", 2.0),)
     rounds = [session.step(()), session.step(())]
