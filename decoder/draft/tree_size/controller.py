@@ -91,7 +91,7 @@ class TreeSizeController:
 
         Args:
             costs: What rounds cost; this text adds to it.
-            calibration: What other texts have told of the draft's guesses; this text adds to it.
+            acceptance: What other texts have told of the draft's guesses; this text adds to it.
             text: What is there already, of which the latest `REMEMBERED` tokens count.
         """
         self.acceptance = acceptance

@@ -42,7 +42,7 @@ class LossLimit:
 
         Args:
             costs: What rounds cost.
-            calibration: What other texts have told of the draft's guesses; this one adds to it.
+            acceptance: What other texts have told of the draft's guesses; this one adds to it.
         """
         self._costs = costs
         self._acceptance = acceptance

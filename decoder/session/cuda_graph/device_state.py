@@ -1,7 +1,7 @@
 """Everything that changes from round to round, in device tensors that stay where they are.
 
-One device state serves one text at a time. Draft and verification read and write it; the host sees it through the report,
-whose numbers are whole: 64 bits each, as floating-point numbers are copied too.
+It serves one text at a time. Draft and verification read and write it; the host sees it through the report, whose
+numbers are whole: 64 bits each, as floating-point numbers are copied too.
 """
 
 from collections.abc import Sequence
@@ -18,8 +18,8 @@ from decoder.tree import TokenTree
 from decoder.tree_rules import TreeRule
 
 TOKEN, PARENT, LEVEL, ROW, LOGPROB = range(5)
-"""Lines of `DeviceState.nodes`. LEVEL: 1 for the root, 0 where there is no node. ROW: which of the draft's rows a node was,
-of no meaning if it did not grow. LOGPROB: the bits of a float64."""
+"""Lines of `DeviceState.nodes`. LEVEL: 1 for the root, 0 where there is no node. ROW: which of the draft's rows a node
+was, of no meaning if it did not grow. LOGPROB: the bits of a float64."""
 OUTCOME = 1 + 2 * (DEEPEST + 1)
 """Numbers that tell of a verification: how many tokens; by depth, the node of the path and the token after it."""
 REPORT = OUTCOME + 5 * MOST_NODES

@@ -101,7 +101,7 @@ def refusal(
 
     Args:
         pair: Its models' forms are made, where they are not yet.
-        slots: The pair's.
+        graph_slots: The pair's.
         tried: The parameters of rounds that are tried; None among them: rounds without a draft.
         right: What is right; None: what the host's rounds write now.
     """

@@ -59,7 +59,7 @@ class GraphSession:
 
         Args:
             pair: The models.
-            slots: The pair's.
+            graph_slots: The pair's.
             prompt_ids: The prompt, at least one token.
             max_new_tokens: Where the text ends at the latest.
             knobs: The rules in force, `fits` them; None drafts nothing.

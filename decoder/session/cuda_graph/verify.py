@@ -26,7 +26,7 @@ def verify(
     Args:
         target: Computes.
         draft: Its keys and values move too; None where nothing is drafted.
-        device state: Holds a tree of at most `nodes` nodes.
+        state: Holds a tree of at most `nodes` nodes.
         nodes: Rows of the pass.
         deepest: No node is deeper.
         slots: That attention reads; all of the tree's are among them.

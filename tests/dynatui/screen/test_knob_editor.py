@@ -16,7 +16,7 @@ from msgspec import structs
 from decoder.config import PRESETS, DynaTree, RulesName, RunConfig
 from decoder.events import Knob
 from decoder.knobs import KnobName
-from decoder.session.knob_state import Controller
+from decoder.session.knob_state import KnobState
 from decoder.session.steering import Turn
 from dynatui.cli import headless
 from dynatui.cli import main as cli
@@ -255,7 +255,7 @@ def press(editor: KnobEditor, key: str, state: RunState) -> None:
     actions[key]()
 
 
-def decode(decoding: Controller, editor: KnobEditor, engine: Engine, luck: random.Random) -> None:
+def decode(decoding: KnobState, editor: KnobEditor, engine: Engine, luck: random.Random) -> None:
     """As many rounds as history looks back at."""
     for turned in decoding.apply(tuple(Turn(name, value) for name, value in engine.turns)):
         editor.take(Knob(method="dynatree", round=1, name=turned.name, old=0, new=0, source="user"))
@@ -271,7 +271,7 @@ def test_whatever_keys_are_pressed_the_command_line_says_what_the_user_set(
     """With history off, that is what is in force."""
     engine = Engine(RunConfig(dynatree=preset))
     editor = KnobEditor(engine)
-    decoding = Controller(preset)
+    decoding = KnobState(preset)
     for key in keys:
         knobs = decoding.adaptive
         assert knobs is not None

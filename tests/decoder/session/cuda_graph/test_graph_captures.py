@@ -15,7 +15,7 @@ from decoder.methods import METHODS
 from decoder.models.text import TextStream
 from decoder.race import Lane, _prepare
 from decoder.session.cuda_graph import capture_guard as capturable
-from decoder.session.cuda_graph import slots as graph_slots
+from decoder.session.cuda_graph import slots as slots_module
 from decoder.session.cuda_graph import verify
 from decoder.session.cuda_graph.device_state import DeviceState
 from decoder.session.cuda_graph.slots import AHEAD, captured
@@ -70,7 +70,7 @@ def test_the_host_s_waits_are_looked_for_once_a_kind_and_not_once_a_graph(
 ) -> None:
     asked: list[object] = []
     right = capturable.refuse_waits
-    monkeypatch.setattr(graph_slots, "refuse_waits", lambda *given: asked.append(given) or right(*given))  # type: ignore[func-returns-value]
+    monkeypatch.setattr(slots_module, "refuse_waits", lambda *given: asked.append(given) or right(*given))  # type: ignore[func-returns-value]
     pair = recorded(lab.loaded(lab.pair("neox"), "float64"))
     graph_slots(pair).pace = Dice(3)
     prompt = lab.prompt_tokens(lab.pair("neox"), PROMPT)
@@ -104,8 +104,8 @@ def test_captures_wait_for_the_device_so_that_a_round_pays_for_its_own_work_alon
     pair = recorded(lab.loaded(lab.pair("neox"), "float64"))
     slot = graph_session(pair, [1, 2, 3], 20, None)._slot
     monkeypatch.setattr(slot, "mark", Passed)
-    monkeypatch.setattr(graph_slots, "tried", lambda *_: log.append("try"))
-    monkeypatch.setattr(graph_slots, "captured", lambda *_: log.append("capture"))
+    monkeypatch.setattr(slots_module, "tried", lambda *_: log.append("try"))
+    monkeypatch.setattr(slots_module, "captured", lambda *_: log.append("capture"))
     slot.verification(1, 3)
     slot.verification(1, 3)
     assert log == ["wait", "try", "capture", "wait"]

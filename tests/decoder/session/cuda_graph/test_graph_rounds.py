@@ -13,7 +13,7 @@ from decoder.engine import Engine
 from decoder.forward.language_model import LanguageModel
 from decoder.forward.static.layers import LeanStatic
 from decoder.knobs import KnobName
-from decoder.session.cuda_graph import slots as graph_slots
+from decoder.session.cuda_graph import slots as slots_module
 from decoder.session.cuda_graph.static_shapes import BUCKETS, fits
 from decoder.session.steering import Turn
 from decoder.tree import depths
@@ -190,7 +190,7 @@ def test_trees_of_every_bucket_and_on_both_sides_of_its_end_are_verified(lab: La
 
 def test_text_crosses_from_one_range_of_slots_to_the_next(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     """With ranges that are exactly as wide as they must be, a row too few would show at once."""
-    monkeypatch.setattr(graph_slots, "slots", lambda rows: rows)
+    monkeypatch.setattr(slots_module, "slots", lambda rows: rows)
     pair = lab.pair("llama")
     for rules in (None, Linear(4), LIVELY, METHODS["best"]):
         match(seated(lab.loaded(pair, "float64")), lab.prompt_tokens(pair, PROMPT), 60, rules)
