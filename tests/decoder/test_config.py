@@ -14,6 +14,8 @@ from decoder.errors import ConfigError, DecoderError
 from decoder.knobs import KNOB_GAP, MOST, KnobName, Turnable, bounds
 from decoder.methods import all_knobs
 
+pytestmark = pytest.mark.slow
+
 KNOBS = tuple(all_knobs())
 
 OUTSIDE: dict[str, dict[str, Any]] = {

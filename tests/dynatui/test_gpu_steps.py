@@ -19,6 +19,8 @@ from decoder.bench import job
 from decoder.errors import ConfigError
 from dynatui.cli import main as cli
 
+pytestmark = pytest.mark.slow
+
 GOOD = Step("good", "prints", ("-c", "print('well')"), 30)
 BAD = Step("bad", "fails", ("-c", "import sys; print('no'); sys.exit(3)"), 30)
 NAMES = [step.name for step in STEPS]

@@ -16,6 +16,8 @@ from decoder.config import PRESETS
 from dynatui.cli import main as cli
 from dynatui.keymap import table
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 TEXTS = {page.name: page.read_text(encoding="utf-8") for page in PAGES}

@@ -18,6 +18,8 @@ from decoder.events import Knobs, Round, Run, decode_line
 from decoder.tree import TokenTree
 from decoder.verify.greedy import accept
 
+pytestmark = pytest.mark.slow
+
 DEMO = Path(__file__).parents[2] / "traces" / "demo.jsonl"
 VOCABULARY = 24
 Tree = TypeVar("Tree", bound=AdaptiveTree)

@@ -16,6 +16,8 @@ from decoder.bench.protocol import Sample, Turn, measured, mixed, schedule, warm
 from decoder.bench.samples import Samples
 from decoder.errors import DeviceError
 
+pytestmark = pytest.mark.slow
+
 ENGINE: Any = SimpleNamespace(pair=SimpleNamespace(target=SimpleNamespace(device=torch.device("cpu")), device="cpu"))
 PROMPTS = [[1], [2], [3]]
 

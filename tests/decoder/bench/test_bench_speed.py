@@ -35,6 +35,8 @@ from decoder.tree import TokenTree
 from tests import tiny
 from tests.decoder.makers import Lab
 
+pytestmark = pytest.mark.slow
+
 CONFIG = RunConfig(max_new_tokens=12)
 
 

@@ -26,6 +26,8 @@ from decoder.models.known_checkpoint import known_architecture, known_ends, know
 from tests.decoder.family_models import LLAMA3, MODELS, SCALED, made
 from tests.decoder.makers import Lab
 
+pytestmark = pytest.mark.slow
+
 CPU = torch.device("cpu")
 DTYPES = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
 

@@ -15,6 +15,8 @@ from decoder.models.tokenizer import PlainTokenizer, known_tokenizer
 from tests import tiny
 from tests.decoder.makers import Lab
 
+pytestmark = pytest.mark.slow
+
 TEXTS = (
     "",
     " ",

@@ -9,6 +9,8 @@ from decoder import load_pair
 from decoder.models import load_progress as reading
 from tests.decoder.makers import Lab
 
+pytestmark = pytest.mark.slow
+
 HUB_ID = "owner/model"
 
 

@@ -21,6 +21,8 @@ from decoder.tree import depths
 from tests.decoder.makers import Lab, Played, with_pair
 from tests.tiny import FAMILIES
 
+pytestmark = pytest.mark.slow
+
 PROMPT = "The tree grows"
 WIDE = Auto()
 FREE = Costs(Curve({1: 1.0}), Curve({1: 1e-6}), Curve({1: 1e-6}), Curve({1: 1.0, 64: 1.0}), Curve({1: 1e-6}))

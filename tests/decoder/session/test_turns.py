@@ -19,6 +19,8 @@ from tests.decoder.makers import METHODS, Lab, Played
 from tests.decoder.session.test_whole_rounds import check
 from tests.reference import simulate
 
+pytestmark = pytest.mark.slow
+
 PROMPT = "The tree grows"
 TREES = ("dynatree", "alg1", "linear", "fixed")
 SMALL = RunConfig(TREES, 24, dynatree=DynaTree(n_max=4), fixed=Fixed(n_max=4))

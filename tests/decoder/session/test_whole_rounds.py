@@ -14,6 +14,8 @@ from tests.decoder.makers import Lab
 from tests.reference import AMBIGUOUS, Step, simulate
 from tests.tiny import FAMILIES
 
+pytestmark = pytest.mark.slow
+
 PROMPTS = ("The tree grows", "T", "A small model guesses; ")
 
 

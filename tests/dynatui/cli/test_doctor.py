@@ -22,6 +22,8 @@ from dynatui.cli.doctor import Case, Finding, examine, page
 from dynatui.gpu import Gpu
 from dynatui.session import Models
 
+pytestmark = pytest.mark.slow
+
 PROGRAM = [sys.executable, "-m", "dynatui", "doctor"]
 
 

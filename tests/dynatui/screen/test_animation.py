@@ -13,6 +13,8 @@ from screenshots import animate
 from screenshots.animate import FILE, FRAME_S, ROUNDS, Frame, Piece, Span, drawing, film
 from screenshots.make import SPEED, TRACE
 
+pytestmark = pytest.mark.slow
+
 SVG = "{http://www.w3.org/2000/svg}"
 LARGEST_FILE = 1_000_000
 TEXT_ENDS = (15, 75)

@@ -28,6 +28,8 @@ from dynatui.session import Session
 from dynatui.state.run_state import RunState
 from tests.dynatui.scripted_runs import run, state_of, tree_round
 
+pytestmark = pytest.mark.slow
+
 PAPER = RunConfig(dynatree=PRESETS["paper"])
 
 

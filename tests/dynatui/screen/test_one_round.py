@@ -24,6 +24,8 @@ from dynatui.sources.playback import TraceSource
 from dynatui.sources.source import Source
 from tests.dynatui.scripted_runs import run, story, tree_round
 
+pytestmark = pytest.mark.slow
+
 ROUNDS, LONGEST, PER_ROUND = 20, 64, 3
 BEAT_S = 0.1
 PATIENCE_S = 30.0

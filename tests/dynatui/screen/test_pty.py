@@ -17,7 +17,7 @@ from tests.dynatui.pty_terminal import ENTER, LEAVE, ROOT, Start, Terminal, asse
 from tests.dynatui.scripted_runs import story
 from tests.dynatui.terminal_grammar import forbidden_output
 
-pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")]
 
 FULL = """
 def load(report, progress):

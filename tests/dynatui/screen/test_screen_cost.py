@@ -14,7 +14,7 @@ import pytest
 from benchmarks.screen import FRAME, SCREENS, Terminal, cost, steady_recording
 from dynatui.record.reader import read
 
-pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")]
 
 ROOT = Path(__file__).parents[3]
 SIZE = (120, 40)

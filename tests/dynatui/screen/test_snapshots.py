@@ -16,6 +16,8 @@ from dynatui.state.run_state import Failure, Loading
 from screenshots.make import standing_at
 from tests.dynatui.scripted_runs import ScriptedSource
 
+pytestmark = pytest.mark.slow
+
 TRACE = Path(__file__).parents[2] / "traces" / "lighthouse.jsonl"
 Compare = Callable[..., bool]
 

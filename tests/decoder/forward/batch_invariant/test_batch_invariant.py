@@ -8,6 +8,8 @@ from decoder import DynaTree, Fixed, Linear, RunConfig
 from tests.decoder.makers import METHODS, Lab
 from tests.tiny import FAMILIES
 
+pytestmark = pytest.mark.slow
+
 PROMPT = "The tree grows"
 PROMPTS = {
     "one token": "T",

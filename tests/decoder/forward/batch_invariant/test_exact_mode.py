@@ -29,6 +29,8 @@ from tests import tiny
 from tests.decoder import family_models as lean_models
 from tests.decoder.makers import Lab
 
+pytestmark = pytest.mark.slow
+
 HALF = ("bfloat16", "float16")
 LEAN = ("neox", "neox, odd heads", "llama", "llama, one head for all")
 THROUGH_MODULES = ("neox", "llama", "qwen3", "gpt2")

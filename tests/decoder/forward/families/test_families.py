@@ -19,6 +19,8 @@ from tests import tiny
 from tests.decoder.family_models import MODELS, lean_of, like_llama, made
 from tests.decoder.makers import Lab
 
+pytestmark = pytest.mark.slow
+
 
 def grown(seed: int, words: int) -> tuple[list[int], list[int], list[int], NDArray[np.bool_]]:
     """A text of which all but the last token was read, and a random tree after it: tokens, parents, what each sees."""

@@ -26,6 +26,8 @@ from tests.decoder.family_models import MODELS, made
 from tests.decoder.live_tensors import Live
 from tests.decoder.makers import Lab
 
+pytestmark = pytest.mark.slow
+
 CPU = torch.device("cpu")
 
 

@@ -28,6 +28,8 @@ from tests import tiny
 from tests.decoder.makers import Lab, graph_slots
 from tests.decoder.session.cuda_graph.matching import compiled, match, recorded, seated
 
+pytestmark = pytest.mark.slow
+
 PROMPT = "The tree grows"
 RULES = DynaTree(selection="best", n_max=15)
 PASSES = passes([None, RULES.rule()])

@@ -27,6 +27,8 @@ from tests.decoder.makers import Lab, graph_slots, host_session
 from tests.decoder.session.cuda_graph.matching import FAR, graph_session, match, recorded, seated
 from tests.decoder.session.cuda_graph.scripted_models import WIDE, Dice
 
+pytestmark = pytest.mark.slow
+
 PROMPT = "The tree grows"
 HOPELESS, HALF, GOOD = 0.0, 0.5, 0.85
 

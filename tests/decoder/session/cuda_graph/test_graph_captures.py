@@ -26,6 +26,8 @@ from tests.decoder.makers import Lab, graph_slots, host_session
 from tests.decoder.session.cuda_graph.matching import check, graph_session, match, recorded, records
 from tests.decoder.session.cuda_graph.scripted_models import WIDE, Dice
 
+pytestmark = pytest.mark.slow
+
 PROMPT = "The tree grows"
 CPU = torch.device("cpu")
 

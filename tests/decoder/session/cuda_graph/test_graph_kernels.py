@@ -22,6 +22,8 @@ from decoder.verify.greedy import choose
 from tests import tiny
 from tests.decoder.session.cuda_graph.operations import record
 
+pytestmark = pytest.mark.slow
+
 CPU = torch.device("cpu")
 TEXT = [7, 8, 9, 10]
 VOCABULARY = 50304

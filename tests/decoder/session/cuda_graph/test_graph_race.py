@@ -18,6 +18,8 @@ from decoder.session.host import HostSession
 from tests.decoder.makers import METHODS, Lab, Played, graph_slots, host_session
 from tests.decoder.session.cuda_graph.matching import graph_session, recorded, seated
 
+pytestmark = pytest.mark.slow
+
 PROMPT = "The tree grows"
 
 
