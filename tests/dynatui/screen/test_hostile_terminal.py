@@ -222,7 +222,7 @@ from tests.dynatui.hostile_text import hostile, hostile_event
 from tests.dynatui.endless_engine import EndlessEngine
 engine = EndlessEngine(rounds=3, foreign=hostile_event)
 class Engine:
-    def load_pair(self, target, draft, *, device, dtype, exact, compiled, passes, report):
+    def load_pair(self, target, draft, *, device, dtype, exact, compiled, run, report):
         report(hostile("REPORT"))
     def decode(self, pair, prompt, config, steering):
         return engine.decode(prompt, config, steering)
