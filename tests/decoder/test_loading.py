@@ -18,6 +18,8 @@ from decoder.events import Round
 from tests import tiny
 from tests.decoder.makers import Lab
 
+pytestmark = pytest.mark.slow
+
 
 def load(target: Path | None, draft: Path | None, dtype: str = "float32", device: str = "cpu") -> None:
     names = [str(path) if path else None for path in (target, draft)]

@@ -7,6 +7,8 @@ from tests.decoder.makers import Lab
 from tests.reference import greedy, simulate
 from tests.tiny import FAMILIES
 
+pytestmark = pytest.mark.slow
+
 PROMPT = "The tree grows"
 CONFIGS = {
     "ar": None,

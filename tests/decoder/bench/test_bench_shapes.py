@@ -18,6 +18,8 @@ from decoder.forward.static.static_forward import static_forward
 from tests import tiny
 from tests.decoder.makers import Lab
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def tiny_shapes(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:

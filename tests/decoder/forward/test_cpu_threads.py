@@ -208,7 +208,7 @@ def test_every_text_begins_with_as_many_threads_as_are_free(lab: Lab, monkeypatc
 def test_after_a_sleep_threads_are_woken_before_the_round(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     """Else the round would pay for it, and look slower than it is."""
     told: list[str] = []
-    monkeypatch.setattr("decoder.forward.cpu_threads.rouse", lambda _: told.append("roused"))
+    monkeypatch.setattr("decoder.forward.cpu_threads.warm_threads", lambda _: told.append("roused"))
     monkeypatch.setattr("decoder.forward.cpu_threads.AWAKE_S", 0.0)
     list(decode(lab.loaded(lab.pair("neox"), "float32"), "a b c", RunConfig(methods=("ar",), max_new_tokens=4)))
     assert told == ["roused"] * 4
@@ -216,7 +216,7 @@ def test_after_a_sleep_threads_are_woken_before_the_round(lab: Lab, monkeypatch:
 
 def test_a_round_right_after_another_finds_threads_awake(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[str] = []
-    monkeypatch.setattr("decoder.forward.cpu_threads.rouse", lambda _: told.append("roused"))
+    monkeypatch.setattr("decoder.forward.cpu_threads.warm_threads", lambda _: told.append("roused"))
     monkeypatch.setattr("decoder.forward.cpu_threads.AWAKE_S", 60.0)
     list(decode(lab.loaded(lab.pair("neox"), "float32"), "a b c", RunConfig(methods=("ar",), max_new_tokens=4)))
     assert told == []

@@ -14,6 +14,8 @@ from decoder.forward.traits import NO_LIMIT, longest_text
 from tests import tiny
 from tests.decoder.makers import METHODS, Lab
 
+pytestmark = pytest.mark.slow
+
 ORIGINAL = 24
 FACTORS = {"short_factor": [1.0, 1.5, 2.0, 3.0], "long_factor": [1.0, 8.0, 20.0, 40.0]}
 LONGROPE: dict[str, Any] = {"rope_type": "longrope", "rope_theta": 1e4, "original_max_position_embeddings": ORIGINAL}

@@ -17,6 +17,8 @@ from decoder.forward.near_tie import Judge, in_float32_by_layer, judged
 from tests.decoder.makers import Lab
 from tests.decoder.session.cuda_graph.stand_in_device import ELSEWHERE
 
+pytestmark = pytest.mark.slow
+
 PROMPT = "The tree grows where the draft is sure"
 FAMILIES = ("neox", "llama", "qwen3", "gpt2")
 CUDA, CPU = torch.device("cuda"), torch.device("cpu")

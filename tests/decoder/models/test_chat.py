@@ -11,6 +11,8 @@ from decoder.events import Run
 from tests import tiny
 from tests.decoder.makers import METHODS, Lab
 
+pytestmark = pytest.mark.slow
+
 PROMPT = "The tree grows"
 CHAT = RunConfig(METHODS, 12, chat=True)
 

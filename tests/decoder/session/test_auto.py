@@ -161,7 +161,7 @@ def test_a_silent_draft_is_judged_by_what_it_would_have_guessed_for_the_latest_t
     ) -> None:
         heard.append(([tokens[0] for tokens, _ in guesses], list(text)))
 
-    monkeypatch.setattr(TreeSizeController, "hear", probe_draft)
+    monkeypatch.setattr(TreeSizeController, "probe_draft", probe_draft)
     monkeypatch.setattr("decoder.draft.tree_size.loss_limit.LossLimit._least_patience", missed)
     pair = priced(lab.loaded(lab.pair("neox"), "float64"), DEAR)
     text = play(with_pair(pair, draft=pair.pair.target), WIDE, missed + 1).tokens("auto")

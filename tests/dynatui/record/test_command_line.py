@@ -20,6 +20,8 @@ from dynatui.prompts import load
 from dynatui.record.command_line import LONGEST_ARGUMENT, command_line, quoted
 from dynatui.session import Models, Session
 
+pytestmark = pytest.mark.slow
+
 OWN = load.embedded()
 _CHARACTERS = st.characters(exclude_categories=["Cs"], exclude_characters="\0")
 
