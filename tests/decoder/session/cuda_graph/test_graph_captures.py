@@ -216,7 +216,7 @@ def test_rounds_make_no_inference_tensors_whoever_asks_for_them(lab: Lab, monkey
     pair, modes = recorded(lab.loaded(lab.pair("neox"), "float64")), set[tuple[bool, bool]]()
     right = verify.verify
     monkeypatch.setattr(
-        graph_slots,
+        slots_module,
         "verify",
         lambda *given: modes.add((torch.is_inference_mode_enabled(), torch.is_grad_enabled())) or right(*given),  # type: ignore[func-returns-value]
     )
