@@ -19,6 +19,9 @@ from dynatui.knobs import rules_of
 from dynatui.sources.source import KnobControls
 from dynatui.state.run_state import Record, RunState
 
+MOVED: tuple[KnobName, ...] = ("d0", "tau_h")
+"""The knobs that history moves."""
+
 
 @dataclass(frozen=True)
 class Step:
@@ -107,8 +110,10 @@ class KnobEditor:
         if not self._steps:
             return None
         step = self._steps.pop()
+        # Rounds may have moved them since the state was drawn.
+        moved = MOVED if ("history", 0.0) in step.before else ()
         for name, before in reversed(step.before):
-            if self._rules(step.of, state).knob(name) != before:
+            if name in moved or self._rules(step.of, state).knob(name) != before:
                 self._turn(step.of, name, before)
         return step
 
@@ -157,6 +162,8 @@ class KnobEditor:
             for name, value in values.items():
                 rules = self._rules(of, state)
                 old, new = rules.knob(name), rules.turned(name, value).knob(name)
+                if name == "history" and new > old:
+                    before += [(moved, rules.knob(moved)) for moved in MOVED]
                 if always or old != new:
                     before.append((name, old))
                     self._turn(of, name, new)

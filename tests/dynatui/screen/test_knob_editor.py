@@ -230,6 +230,15 @@ def test_history_that_is_switched_on_again_begins_there(editor: KnobEditor, engi
     assert (engine.config.of(DynaTree).history, engine.config.of(DynaTree).d0) == (True, 6.4)
 
 
+def test_taking_back_that_history_was_switched_on_puts_back_what_it_has_moved() -> None:
+    engine = Engine(RunConfig(dynatree=PRESETS["tuned"]))
+    editor = KnobEditor(engine)
+    editor.history(at(d0=2.0, tau_h=0.9))
+    editor.undo(at(d0=1.0, tau_h=0.8))
+    assert not engine.config.of(DynaTree).history
+    assert [(name, value) for name, value in engine.turns if name in ("d0", "tau_h")] == [("tau_h", 0.9), ("d0", 2.0)]
+
+
 def test_a_knob_is_held_where_the_hand_had_put_it(editor: KnobEditor, engine: Engine) -> None:
     editor.hold("d0", 2.0, at(d0=3.7, tau_h=0.85))
     rules = engine.config.of(DynaTree)
