@@ -42,7 +42,8 @@ class RunConfig:
         methods: tuple[str, ...] | None = None,
         max_new_tokens: int = 256,
         seed: int = 0,
-        chat: bool = False,  # noqa: FBT001, FBT002 - as a dataclass would take it
+        *,
+        chat: bool = False,
         parameters: Mapping[RulesName, Turnable] | None = None,
         **own: Turnable,
     ) -> None:
@@ -100,7 +101,8 @@ class RunConfig:
 
     def with_rules(self, name: RulesName, rules: Turnable) -> "RunConfig":
         """This run with another parameter set under a name."""
-        return RunConfig(self.methods, self.max_new_tokens, self.seed, self.chat, {**self.parameters, name: rules})
+        parameters = {**self.parameters, name: rules}
+        return RunConfig(self.methods, self.max_new_tokens, self.seed, chat=self.chat, parameters=parameters)
 
     def _holders(self, name: KnobName) -> list[RulesName]:
         """The parameter sets that have a knob."""

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def _opened(engine: "Engine", prompt_ids: Sequence[int], max_new_tokens: int, _rules: None) -> "Session":
-    from decoder.session.hf_assisted import AssistedSession  # noqa: PLC0415 - imports torch
+    from decoder.session.hf_assisted import AssistedSession
 
     return AssistedSession(engine.pair, prompt_ids, max_new_tokens)
 

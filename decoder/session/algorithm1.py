@@ -32,7 +32,7 @@ class Algorithm1Session:
         self._pair = pair
         self._knobs = KnobState(rules)
         self._verifier: Verifier = Greedy()
-        self._budget = TokenLimit(pair.eos, max_new_tokens)
+        self._limit = TokenLimit(pair.eos, max_new_tokens)
         self._stopwatch = Stopwatch(pair.target.device)
         self._longest = len(prompt_ids) + max_new_tokens
         self.target_cache = pair.target.new_cache(self._longest)
@@ -125,7 +125,7 @@ class Algorithm1Session:
         else:
             bonus = self._next_choice
         burst = [*(tree.tokens[node] for node in outcome.accepted), bonus]
-        outcome.committed, outcome.finished = self._budget.cut(burst)
+        outcome.committed, outcome.finished = self._limit.cut(burst)
 
     def _commit(self, outcome: Outcome) -> None:
         self.target_cache.keep([])

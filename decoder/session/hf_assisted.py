@@ -85,7 +85,7 @@ class AssistedSession:
         self.text = list(prompt_ids)
         self._pair = pair
         self._max_new_tokens = max_new_tokens
-        self._budget = TokenLimit(pair.eos, max_new_tokens)
+        self._limit = TokenLimit(pair.eos, max_new_tokens)
         self._stopwatch = Stopwatch(pair.target.device)
         self._bursts = _Bursts()
         self._first: list[int] | None = None
@@ -110,7 +110,7 @@ class AssistedSession:
         if burst is None:
             raise RuntimeError("transformers' generate ended before end-of-text and before its length limit")
         root = TokenTree([self.text[-1]])
-        committed, finished = self._budget.cut(burst)
+        committed, finished = self._limit.cut(burst)
         self.text.extend(committed)
         return Outcome(
             tree=root, accepted=[], committed=committed, round_s=round_s, target_forwards=1, finished=finished

@@ -121,7 +121,7 @@ def watch(
 ) -> int:
     """Watch and steer speculative decoding of language models, live, in a terminal.
 
-    Without options: the embedded pair of models, prompts of ours, four methods in a race. Where there is no terminal,
+    Without options: the embedded pair of models, prompts of ours, five methods in a race. Where there is no terminal,
     the same runs without a screen.
     """
     if context.invoked_subcommand is not None:

@@ -37,7 +37,7 @@ def load_engine(session: Session) -> Load:
     """The real engine for a session; calling it imports torch."""
 
     def load(report: Report, progress: Report) -> Decode:
-        report("importing torch and transformers")
+        report("importing torch")
         try:
             from decoder import decode, load_pair  # noqa: PLC0415 - this import brings torch in
         except (ImportError, OSError) as error:

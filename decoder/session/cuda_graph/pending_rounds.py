@@ -32,7 +32,7 @@ class PendingRound:
 
 
 class PendingRounds:
-    """One session's pending rounds, of which no more than two are in the air."""
+    """One session's pending rounds, at most two at a time."""
 
     def __init__(self, slot: GraphSlot) -> None:
         self.waits = 0

@@ -70,7 +70,7 @@ class GraphSession:
         self._slots = graph_slots
         self._on_host = on_host
         self._knobs = knobs
-        self._budget = TokenLimit(pair.eos, max_new_tokens)
+        self._limit = TokenLimit(pair.eos, max_new_tokens)
         self._longest = len(prompt_ids) + max_new_tokens
         self._slot = graph_slots.take(pair, self._longest)
         self._has_slot = True
@@ -107,7 +107,7 @@ class GraphSession:
         done = self._slot.mark()
         done.wait()
         if self._is_automatic:
-            self._slots.pace.begin()
+            self._slots.size_controller.begin()
         self._draft = self._next_draft(1)
         if self._draft:
             self._draft_again(self._draft, Clock())
@@ -148,7 +148,7 @@ class GraphSession:
             self.close()
         outcome.round_s = self._charge(owed_s + clock.seconds(), (outcome.draft_s or 0.0) + (outcome.verify_s or 0.0))
         if self._is_automatic and not turned:
-            self._slots.pace.timed(plan, outcome.draft_s or 0.0, outcome.verify_s or 0.0, outcome.round_s)
+            self._slots.size_controller.timed(plan, outcome.draft_s or 0.0, outcome.verify_s or 0.0, outcome.round_s)
         return outcome
 
     @without_gradients()
@@ -183,11 +183,11 @@ class GraphSession:
         first = first_rows(min(lacking + 1, FIRST_ROWS[-1]))
         if not rule.by_cost:
             return _Draft(replace(shape(rule), first=first), None)
-        pace = self._slots.pace
+        controller = self._slots.size_controller
         if self._told:
-            pace.learn(*self._told)
+            controller.learn(*self._told)
             self._told = None
-        plan = pace.choose(int(rule.deepest))
+        plan = controller.choose(int(rule.deepest))
         return _Draft(replace(beam(rule, plan.depth), first=first), plan) if plan else None
 
     def _draft_again(self, draft: _Draft, clock: Clock) -> None:
@@ -221,7 +221,7 @@ class GraphSession:
         told = verified(report)
         outcome.accepted, outcome.target_forwards = told.accepted, 1
         outcome.verify_s, outcome.commit_s = pending.seconds, 0.0
-        outcome.committed, outcome.finished = self._budget.cut(
+        outcome.committed, outcome.finished = self._limit.cut(
             [*(tree.tokens[node] for node in told.accepted), told.bonus]
         )
         self._text.extend(outcome.committed)

@@ -201,7 +201,7 @@ class GraphSlots:
     """Why rounds do not run here, but from the host."""
     ahead: tuple[object, Mark] | None = None
     """Who has asked the device for work ahead of its turn, and where that ends."""
-    pace: GraphSizeController = field(default_factory=GraphSizeController)
+    size_controller: GraphSizeController = field(default_factory=GraphSizeController)
     """What automatic rounds have taken and brought."""
     _free: list[GraphSlot] = field(default_factory=list)
     _forwards: dict[LanguageModel, StaticForward] = field(default_factory=dict)

@@ -63,7 +63,7 @@ def test_the_text_is_that_of_plain_greedy_search_whatever_sizes_are_chosen(
 ) -> None:
     pair = lab.pair(name)
     loaded = recorded(lab.loaded(pair, "float64"), by_module=by_module)
-    graph_slots(loaded).pace = Dice(seed)
+    graph_slots(loaded).size_controller = Dice(seed)
     rounds = played(loaded, lab.prompt_tokens(pair, PROMPT), 80, WIDE)
     assert tokens(rounds) == lab.generate(pair, "float64", PROMPT, 80)
     assert {len(outcome.tree) > 1 for outcome in rounds} == {False, True}
@@ -73,7 +73,7 @@ def test_the_text_is_that_of_plain_greedy_search_whatever_sizes_are_chosen(
 def test_a_tree_is_that_of_the_host_whatever_the_draft_had_missed(lab: Lab, seed: int) -> None:
     pair = lab.pair("neox")
     loaded = recorded(lab.loaded(pair, "float64"))
-    dice = graph_slots(loaded).pace = Dice(seed, plain=0.7, depths=(2, 3, 4))
+    dice = graph_slots(loaded).size_controller = Dice(seed, plain=0.7, depths=(2, 3, 4))
     text = lab.prompt_tokens(pair, PROMPT)
     rounds = played(loaded, text, 100, WIDE)
     for outcome, plan in zip(rounds, dice.chosen, strict=False):
@@ -92,7 +92,7 @@ def test_a_tree_is_that_of_the_host_whatever_the_draft_had_missed(lab: Lab, seed
 def test_what_became_of_each_tree_is_learnt_once_but_of_the_last_ones(lab: Lab) -> None:
     pair = lab.pair("neox")
     loaded = seated(lab.loaded(pair, "float64"))
-    dice = graph_slots(loaded).pace = Dice(5)
+    dice = graph_slots(loaded).size_controller = Dice(5)
     rounds = played(loaded, lab.prompt_tokens(pair, PROMPT), 100, WIDE)
     expected = [
         (plan, ranks(outcome.tree.path_logprobs, outcome.accepted))
@@ -108,7 +108,7 @@ def test_a_long_rest_leaves_a_draft_that_has_much_to_read(lab: Lab) -> None:
     pair = lab.pair("long")
     loaded = seated(lab.loaded(pair, "float64"))
     for rest in (13, 14, 61, 62, 63, LONGEST_REST + 2, *range(251, 256), 700):
-        dice = graph_slots(loaded).pace = Dice(0, plain=0)
+        dice = graph_slots(loaded).size_controller = Dice(0, plain=0)
         order: list[Plan | None] = [*[Plan(2, 8)] * 2, *[None] * rest, *[Plan(3, 8)] * 40]
         dice.choose = lambda _, order=order: order.pop(0)  # type: ignore[method-assign, misc]
         rounds = played(loaded, [5, 6, 7], rest + 20, WIDE)
@@ -130,7 +130,7 @@ def test_by_its_own_choice_a_kindred_draft_is_used(lab: Lab) -> None:
 def test_a_turn_in_the_middle_of_a_rest_acts_on_the_next_draft(lab: Lab) -> None:
     pair = lab.pair("neox")
     loaded, prompt = recorded(lab.loaded(pair, "float64")), lab.prompt_tokens(pair, PROMPT)
-    dice = graph_slots(loaded).pace = Dice(1)
+    dice = graph_slots(loaded).size_controller = Dice(1)
     order: list[Plan | None] = [*[None] * 8, *[Plan(3, 16)] * 80]
     dice.choose = lambda _: order.pop(0)  # type: ignore[method-assign, assignment]
     one = (Turn("b_min", 1), Turn("b_mid", 1), Turn("b_max", 1))
@@ -309,7 +309,7 @@ def test_rounds_that_decide_for_themselves_match_those_of_rules_with_as_many_nod
     """The same slot serves both, one after the other."""
     pair = lab.pair("llama")
     loaded, prompt = seated(lab.loaded(pair, "float64")), lab.prompt_tokens(pair, PROMPT)
-    graph_slots(loaded).pace = Dice(4)
+    graph_slots(loaded).size_controller = Dice(4)
     played(loaded, prompt, 30, WIDE)
     match(loaded, prompt, 30, DynaTree())
     played(loaded, prompt, 30, WIDE)

@@ -171,7 +171,7 @@ def test_graphs_of_chosen_sizes_give_the_rounds_of_plain_calls(lab: Lab, family:
     rounds = []
     for graphs in (True, False):
         pair = on_gpu(lab, family, dtype, graphs=graphs)
-        graph_slots(pair).pace = Dice(7)
+        graph_slots(pair).size_controller = Dice(7)
         rounds.append(played(pair, prompt, 100, WIDE))
     by_graph, by_call = rounds
     assert [outcome.tree for outcome in by_graph] == [outcome.tree for outcome in by_call]
