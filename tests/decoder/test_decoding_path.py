@@ -63,10 +63,10 @@ def test_models_that_are_unlike_are_told_one_by_one(lab: Lab) -> None:
 
 def settled(lab: Lab, family: str, form: Callable[[LanguageModel], Any] = static_forward) -> Engine:
     loaded: Engine = lab.loaded(lab.pair(family), "float32")
-    pair = replace(loaded, slots=GraphSlots())
-    for model in (pair.pair.target, pair.pair.draft):
-        graph_slots(pair).run(model, form(model))
-    return pair
+    engine = replace(loaded, slots=GraphSlots())
+    for model in (engine.pair.target, engine.pair.draft):
+        graph_slots(engine).run(model, form(model))
+    return engine
 
 
 @pytest.mark.usefixtures("_graphs")
@@ -76,9 +76,9 @@ def test_graphs_of_lean_forms_are_the_fastest_way(lab: Lab) -> None:
 
 @pytest.mark.usefixtures("_graphs")
 def test_what_was_compiled_is_told(lab: Lab) -> None:
-    pair = settled(lab, "neox")
-    graph_slots(pair).run(pair.pair.draft, Compiled(static_forward(pair.pair.draft), lambda function: function))
-    assert decoding_path(pair) == DecodingPath("cuda graphs", "target: lean form; draft: compiled")
+    engine = settled(lab, "neox")
+    graph_slots(engine).run(engine.pair.draft, Compiled(static_forward(engine.pair.draft), lambda function: function))
+    assert decoding_path(engine) == DecodingPath("cuda graphs", "target: lean form; draft: compiled")
 
 
 @pytest.mark.usefixtures("_graphs")
@@ -86,10 +86,10 @@ def test_graphs_of_modules_are_told_with_the_reason_of_each(lab: Lab) -> None:
     assert decoding_path(settled(lab, "qwen3", lambda model: ModuleStatic(model, UNKNOWN))) == DecodingPath(
         "static module", f"target: {UNKNOWN}; draft: {UNKNOWN}"
     )
-    pair = settled(lab, "neox")
-    form = ModuleStatic(pair.pair.draft, "44.0 GiB more memory would be needed to make the lean form of draft")
-    graph_slots(pair).run(pair.pair.draft, Compiled(form, lambda function: function))
-    assert decoding_path(pair) == DecodingPath("static module", f"draft: {form.reason}")
+    engine = settled(lab, "neox")
+    form = ModuleStatic(engine.pair.draft, "44.0 GiB more memory would be needed to make the lean form of draft")
+    graph_slots(engine).run(engine.pair.draft, Compiled(form, lambda function: function))
+    assert decoding_path(engine) == DecodingPath("static module", f"draft: {form.reason}")
 
 
 @pytest.mark.usefixtures("_graphs")
@@ -140,13 +140,13 @@ def test_memory_that_does_not_suffice_is_foreseen(lab: Lab, monkeypatch: pytest.
 def test_sessions_go_the_way_that_is_told(
     lab: Lab, monkeypatch: pytest.MonkeyPatch, refused: str | None, *, exact: bool
 ) -> None:
-    pair = replace(settled(lab, "neox"), exact=exact)
-    graph_slots(pair).refused = refused
-    monkeypatch.setattr(pair.pair.target, "device", torch.device("cuda"))
+    engine = replace(settled(lab, "neox"), exact=exact)
+    graph_slots(engine).refused = refused
+    monkeypatch.setattr(engine.pair.target, "device", torch.device("cuda"))
     monkeypatch.setattr("decoder.session.cuda_graph.session.GraphSession", lambda *_: "the device's")
     monkeypatch.setattr("decoder.engine.model_session", lambda *_: "the host's")
-    opened: Any = methods.METHODS["ar"].open(pair, [1, 2], RunConfig())
-    assert opened == ("the host's" if decoding_path(pair).name == "host" else "the device's")
+    opened: Any = methods.METHODS["ar"].open(engine, [1, 2], RunConfig())
+    assert opened == ("the host's" if decoding_path(engine).name == "host" else "the device's")
     assert (opened == "the host's") is bool(exact or refused)
 
 

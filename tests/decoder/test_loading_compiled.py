@@ -64,10 +64,10 @@ def test_the_passes_of_the_pair_that_was_loaded_are_compiled(lab: Lab, contests:
 def test_the_passes_of_a_random_draft_are_compiled_and_not_those_of_the_one_that_it_replaces(
     lab: Lab, contests: list[Engine]
 ) -> None:
-    pair = with_random_draft(lab)
+    engine = with_random_draft(lab)
     assert len(contests) == 1
-    assert contests[0] is pair
-    assert pair.pair.draft.name.endswith("(random head)")
+    assert contests[0] is engine
+    assert engine.pair.draft.name.endswith("(random head)")
 
 
 def test_the_passes_of_random_weights_are_compiled(tmp_path: Path, contests: list[Engine]) -> None:

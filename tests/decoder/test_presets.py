@@ -49,12 +49,12 @@ both = pytest.mark.parametrize(
 
 
 @pytest.fixture(scope="module")
-def pair() -> Engine:
+def engine() -> Engine:
     return load_pair(dtype="float32", device="cpu")
 
 
 @pytest.fixture(scope="module")
-def played(pair: Engine) -> Callable[..., list[list[Round]]]:
+def played(engine: Engine) -> Callable[..., list[list[Round]]]:
     """The rounds on each prompt under `tuned` with some knobs turned; decoded once."""
     known: dict[tuple[Texts, DynaTree], list[list[Round]]] = {}
 
@@ -63,7 +63,7 @@ def played(pair: Engine) -> Callable[..., list[list[Round]]]:
         if (texts, rules) not in known:
             config = RunConfig(("dynatree",), texts.tokens, dynatree=rules)
             known[texts, rules] = [
-                [event for event in decode(pair, prompt, config) if isinstance(event, Round)]
+                [event for event in decode(engine, prompt, config) if isinstance(event, Round)]
                 for prompt in texts.prompts
             ]
         return known[texts, rules]

@@ -147,8 +147,8 @@ def test_the_peak_begins_anew_between_the_prompt_and_the_rounds(lab: Lab, monkey
 
 @pytest.mark.parametrize("family", ["neox", "gpt2"])
 def test_what_a_cache_takes_is_read_from_its_tensor_unused_rows_included(lab: Lab, family: str) -> None:
-    pair: Engine = lab.loaded(lab.pair(family), "float32")
-    session = host_session(pair, [1, 2, 3], 20, Linear(4))
+    engine: Engine = lab.loaded(lab.pair(family), "float32")
+    session = host_session(engine, [1, 2, 3], 20, Linear(4))
     session.prefill()
     before = kv_bytes(session)
     target = 2 * 4 * 2 * 32 * (3 + 20 + 1 + 4)

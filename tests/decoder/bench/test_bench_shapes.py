@@ -132,10 +132,10 @@ def test_an_unknown_shape_is_refused_with_the_known_ones() -> None:
 
 
 def test_a_prompt_longer_than_the_context_is_refused(tiny_shapes: tuple[str, str]) -> None:
-    pair = shapes.random_pair(*tiny_shapes, device="cpu", dtype="float32")
-    assert len(shapes.random_prompt(pair.pair, 186, 6)) == 186
+    engine = shapes.random_pair(*tiny_shapes, device="cpu", dtype="float32")
+    assert len(shapes.random_prompt(engine.pair, 186, 6)) == 186
     with pytest.raises(ConfigError, match="187 random tokens and 6 new and drafted ones exceed the context of 192"):
-        shapes.random_prompt(pair.pair, 187, 6)
+        shapes.random_prompt(engine.pair, 187, 6)
 
 
 def test_threads_are_chosen_for_random_weights_as_for_any_pair(
@@ -150,8 +150,8 @@ def test_threads_are_chosen_for_random_weights_as_for_any_pair(
 @pytest.mark.parametrize("name", ["target", "draft"])
 def test_random_weights_have_biases_as_trained_ones_do(tiny_shapes: tuple[str, str], name: str) -> None:
     """A layer without one is a shorter pass: the sum with the residual is then part of a product."""
-    pair = shapes.random_pair(*tiny_shapes, device="cpu", dtype="float32")
-    model = pair.pair.target if name == "target" else pair.pair.draft
+    engine = shapes.random_pair(*tiny_shapes, device="cpu", dtype="float32")
+    model = engine.pair.target if name == "target" else engine.pair.draft
     biases = [weight.detach() for name, weight in model.module.named_parameters() if name.endswith("bias")]
     assert len(biases) >= 7
     assert all(0.001 < float(bias.abs().max()) < 0.2 for bias in biases)
@@ -163,8 +163,8 @@ def test_random_weights_have_biases_as_trained_ones_do(tiny_shapes: tuple[str, s
 def test_weights_that_have_no_biases_get_none(tmp_path: Path) -> None:
     path = tmp_path / "config.json"
     path.write_text(json.dumps(NEOX | {"model_type": "llama", "num_key_value_heads": 1}))
-    pair = shapes.random_pair(str(path), str(path), device="cpu", dtype="float32")
-    assert not [name for name, _ in pair.pair.target.module.named_parameters() if "bias" in name]
+    engine = shapes.random_pair(str(path), str(path), device="cpu", dtype="float32")
+    assert not [name for name, _ in engine.pair.target.module.named_parameters() if "bias" in name]
 
 
 def tied(lab: Lab) -> tiny.TinyPair:
@@ -176,24 +176,24 @@ def tied(lab: Lab) -> tiny.TinyPair:
 @pytest.mark.parametrize("family", ["neox", "gpt2", "tied"])
 def test_a_random_draft_is_sure_of_itself_and_right_by_chance_alone(lab: Lab, family: str) -> None:
     saved = tied(lab) if family == "tied" else lab.pair(family)
-    pair: Engine = shapes.with_random_draft(lab.loaded(saved, "float32"))
+    engine: Engine = shapes.with_random_draft(lab.loaded(saved, "float32"))
     run = RunConfig(max_new_tokens=40, dynatree=PRESETS["paper"])
-    tally = decoded(pair, [1, 2, 3], "dynatree", run).tally
+    tally = decoded(engine, [1, 2, 3], "dynatree", run).tally
     assert tally.accepted <= 0.02 * tally.drafted
     assert tally.drafted > 40
-    logits = pair.pair.draft.forward(pair.pair.draft.new_cache(4), [1, 2, 3], [0, 1, 2], np.tri(3, dtype=np.bool_))
+    logits = engine.pair.draft.forward(engine.pair.draft.new_cache(4), [1, 2, 3], [0, 1, 2], np.tri(3, dtype=np.bool_))
     assert float(logits.detach().softmax(-1).amax(-1).median()) > 0.9
 
 
 @pytest.mark.parametrize("family", ["neox", "gpt2"])
 def test_the_pair_that_gets_a_random_draft_stays_as_it_was(lab: Lab, family: str) -> None:
-    pair: Engine = lab.loaded(lab.pair(family), "float32")
-    before = decoded(pair, [1, 2, 3], "linear", RunConfig(max_new_tokens=20)).tally
-    other = shapes.with_random_draft(pair)
-    assert other.pair.target is pair.pair.target
+    engine: Engine = lab.loaded(lab.pair(family), "float32")
+    before = decoded(engine, [1, 2, 3], "linear", RunConfig(max_new_tokens=20)).tally
+    other = shapes.with_random_draft(engine)
+    assert other.pair.target is engine.pair.target
     assert other.costs == {}
-    assert other.acceptance is not pair.acceptance
-    assert other.pair.draft_name == f"{pair.pair.draft_name} (random head)"
-    after = decoded(pair, [1, 2, 3], "linear", RunConfig(max_new_tokens=20)).tally
+    assert other.acceptance is not engine.acceptance
+    assert other.pair.draft_name == f"{engine.pair.draft_name} (random head)"
+    after = decoded(engine, [1, 2, 3], "linear", RunConfig(max_new_tokens=20)).tally
     assert (after.tokens, after.accepted) == (before.tokens, before.accepted)
     assert after.accepted > 0

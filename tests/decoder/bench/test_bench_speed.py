@@ -205,19 +205,19 @@ def test_a_draft_of_another_width_is_measured_all_the_same(lab: Lab) -> None:
 
 
 def test_assistants_settings_stay_as_they_were(lab: Lab) -> None:
-    pair: Engine = lab.loaded(lab.pair("neox"), "float32")
-    before = pair.pair.draft.module.generation_config
-    for contender in baselines(pair.pair, 4):
-        contender.run(pair, [1, 2, 3])
-    assert pair.pair.draft.module.generation_config is before
+    engine: Engine = lab.loaded(lab.pair("neox"), "float32")
+    before = engine.pair.draft.module.generation_config
+    for contender in baselines(engine.pair, 4):
+        contender.run(engine, [1, 2, 3])
+    assert engine.pair.draft.module.generation_config is before
     assert before.num_assistant_tokens is None
 
 
 def test_the_prompts_time_is_no_decode_time(lab: Lab) -> None:
-    pair: Engine = lab.loaded(lab.pair("neox"), "float32")
-    for contender in [*sweep((), CONFIG, {}), *baselines(pair.pair, 4)]:
+    engine: Engine = lab.loaded(lab.pair("neox"), "float32")
+    for contender in [*sweep((), CONFIG, {}), *baselines(engine.pair, 4)]:
         start = time.perf_counter()
-        tally = contender.run(pair, list(range(100))).tally
+        tally = contender.run(engine, list(range(100))).tally
         assert 0 < (tally.prefill_s or 0) + tally.decode_s <= time.perf_counter() - start
 
 
@@ -225,7 +225,7 @@ def test_the_clock_stands_outside_of_the_session(lab: Lab, monkeypatch: pytest.M
     """Time that a session does not own up to is host time."""
     from decoder.session.host import HostSession  # noqa: PLC0415 - beside what it is changed for
 
-    pair: Engine = lab.loaded(lab.pair("neox"), "float32")
+    engine: Engine = lab.loaded(lab.pair("neox"), "float32")
     honest = HostSession.step
 
     def dawdling(self: HostSession, *arguments: Any) -> Any:
@@ -233,9 +233,9 @@ def test_the_clock_stands_outside_of_the_session(lab: Lab, monkeypatch: pytest.M
         torch._standard_gamma(torch.ones(300_000))  # a few milliseconds that no part accounts for
         return outcome
 
-    quick = decoded(pair, [1, 2, 3], "ar", CONFIG).tally
+    quick = decoded(engine, [1, 2, 3], "ar", CONFIG).tally
     monkeypatch.setattr(HostSession, "step", dawdling)
-    slow = decoded(pair, [1, 2, 3], "ar", CONFIG).tally
+    slow = decoded(engine, [1, 2, 3], "ar", CONFIG).tally
     assert slow.tokens == quick.tokens
     assert slow.decode_s - (slow.verify_s or 0) > 2 * (quick.decode_s - (quick.verify_s or 0))
 
@@ -343,9 +343,9 @@ def test_an_accelerator_is_called_by_its_name_and_a_cpu_has_none(monkeypatch: py
 
 
 def test_an_embedding_that_is_the_head_too_is_read_and_another_is_not(lab: Lab) -> None:
-    pair: Engine = lab.loaded(lab.pair("neox"), "float32")
-    weights = sum(weight.numel() for weight in pair.pair.target.module.parameters())
-    assert machine.read_bytes(pair.pair.target) == 4 * (weights - 288 * 32)
+    engine: Engine = lab.loaded(lab.pair("neox"), "float32")
+    weights = sum(weight.numel() for weight in engine.pair.target.module.parameters())
+    assert machine.read_bytes(engine.pair.target) == 4 * (weights - 288 * 32)
     tied: Any = AutoModelForCausalLM.from_config(
         AutoConfig.for_model(
             "gpt_neox", vocab_size=288, hidden_size=32, num_hidden_layers=1, num_attention_heads=2,

@@ -186,10 +186,10 @@ def test_as_many_threads_are_tried_as_the_pair_was_given(lab: Lab, monkeypatch: 
 
 
 def test_a_gpu_is_not_asked_for_threads(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    pair = lab.loaded(lab.pair("neox"), "float64")
-    monkeypatch.setattr(pair.pair.target, "device", torch.device("cuda"))
+    engine = lab.loaded(lab.pair("neox"), "float64")
+    monkeypatch.setattr(engine.pair.target, "device", torch.device("cuda"))
     monkeypatch.setattr("decoder.engine.choose_threads", lambda *_: pytest.fail("were tried"))
-    pair.settle_threads()
+    engine.settle_threads()
 
 
 def test_an_exact_pair_keeps_its_threads(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -247,8 +247,8 @@ def test_all_differences_of_a_run_share_one_judge(lab: Lab, monkeypatch: pytest.
             super().__init__(model)
 
     monkeypatch.setattr(race, "Judge", Counted)
-    pair = lab.loaded(lab.pair("gpt2"), "bfloat16")
+    engine = lab.loaded(lab.pair("gpt2"), "bfloat16")
     config = RunConfig(("dynatree", "ar", "linear", "hf"), 48, dynatree=DynaTree())
-    (summary,) = (event for event in decode(pair, "The tree grows", config) if isinstance(event, Summary))
+    (summary,) = (event for event in decode(engine, "The tree grows", config) if isinstance(event, Summary))
     assert sum(figures.near_tie is True for figures in summary.methods.values()) > 1
-    assert made == [pair.pair.target]
+    assert made == [engine.pair.target]

@@ -22,7 +22,7 @@ PROMPT = "The old man put down his lantern and looked at the boy for a long time
 
 
 @pytest.fixture(scope="module")
-def pair() -> Engine:
+def engine() -> Engine:
     return load_pair(dtype="float32", device="cpu")
 
 
@@ -44,8 +44,8 @@ def two_threads() -> Iterator[None]:
     torch.set_num_threads(before)
 
 
-def summary(pair: Engine, prompt: str, config: RunConfig) -> dict[str, Figures]:
-    return next(event.methods for event in decode(pair, prompt, config) if isinstance(event, Summary))
+def summary(engine: Engine, prompt: str, config: RunConfig) -> dict[str, Figures]:
+    return next(event.methods for event in decode(engine, prompt, config) if isinstance(event, Summary))
 
 
 def test_both_models_together_are_small_enough_to_ship() -> None:
@@ -63,15 +63,15 @@ def test_the_card_tells_how_the_pair_was_made_and_what_it_is_worth() -> None:
         assert fact in card
 
 
-def test_every_method_writes_the_same_text_in_float32(pair: Engine) -> None:
+def test_every_method_writes_the_same_text_in_float32(engine: Engine) -> None:
     methods = ("ar", "dynatree", "linear", "fixed", "alg1", "hf")
-    figures = summary(pair, PROMPT, RunConfig(methods, max_new_tokens=64))
+    figures = summary(engine, PROMPT, RunConfig(methods, max_new_tokens=64))
     assert all(figures[name].identical_to_ar for name in methods)
 
 
-def test_speculation_saves_target_passes(pair: Engine) -> None:
+def test_speculation_saves_target_passes(engine: Engine) -> None:
     config = RunConfig(("dynatree",), max_new_tokens=64, dynatree=PRESETS["paper"])
-    figures = summary(pair, PROMPT, config)["dynatree"]
+    figures = summary(engine, PROMPT, config)["dynatree"]
     assert figures.tokens_per_round is not None
     assert figures.tokens_per_round > 1.5
 
@@ -86,10 +86,10 @@ def test_the_target_predicts_and_the_draft_agrees_on_unseen_books(held_out: list
 
 @pytest.mark.shared
 @pytest.mark.usefixtures("two_threads")
-def test_dynatree_commits_several_tokens_a_round_on_unseen_books(pair: Engine, held_out: list[Path]) -> None:
+def test_dynatree_commits_several_tokens_a_round_on_unseen_books(engine: Engine, held_out: list[Path]) -> None:
     config = RunConfig(("dynatree",), max_new_tokens=256, dynatree=PRESETS["paper"])
     opened = [text.read_text(encoding="utf-8")[:1000] for text in held_out]
-    rates = [summary(pair, prompt, config)["dynatree"].tokens_per_round for prompt in opened]
+    rates = [summary(engine, prompt, config)["dynatree"].tokens_per_round for prompt in opened]
     assert fmean(rate for rate in rates if rate is not None) >= 2.7
 
 

@@ -31,10 +31,10 @@ DEAR = Costs(Curve({1: 1e-9}), Curve({1: 1.0}), Curve({1: 1.0}), Curve({1: 1.0, 
 """Drafting costs more than anything can bring."""
 
 
-def priced(pair: Engine, costs: Costs) -> Engine:
+def priced(engine: Engine, costs: Costs) -> Engine:
     """The pair as if these costs had been measured; learnt from by this test alone."""
     own = Costs(*(Curve(dict(enumerate(curve.by_rows()[1:], 1))) for curve in vars(costs).values()))
-    return replace(pair, costs={1 << power: own for power in range(12)}, acceptance=AcceptanceModel())
+    return replace(engine, costs={1 << power: own for power in range(12)}, acceptance=AcceptanceModel())
 
 
 def some_costs(luck: random.Random) -> Costs:
@@ -61,8 +61,8 @@ def some_rules(luck: random.Random) -> Auto:
     )
 
 
-def play(pair: Engine, rules: Auto, limit: int = 32) -> Played:
-    return Played(list(decode(pair, PROMPT, RunConfig(("auto",), limit, auto=rules))))
+def play(engine: Engine, rules: Auto, limit: int = 32) -> Played:
+    return Played(list(decode(engine, PROMPT, RunConfig(("auto",), limit, auto=rules))))
 
 
 @pytest.mark.parametrize("kinship", ["", "-strange"])
@@ -144,9 +144,9 @@ def test_costs_are_measured_once_for_texts_of_about_one_length(lab: Lab) -> None
 
 
 def test_every_cost_that_is_measured_is_above_zero(lab: Lab) -> None:
-    pair = replace(lab.loaded(lab.pair("neox"), "float32"), costs={})
-    for rows in (1, pair.pair.context):
-        found = measured(pair.pair, rows)
+    engine = replace(lab.loaded(lab.pair("neox"), "float32"), costs={})
+    for rows in (1, engine.pair.context):
+        found = measured(engine.pair, rows)
         assert all(seconds > 0 for curve in vars(found).values() for seconds in curve.by_rows()[1:])
 
 
@@ -163,18 +163,18 @@ def test_a_silent_draft_is_judged_by_what_it_would_have_guessed_for_the_latest_t
 
     monkeypatch.setattr(TreeSizeController, "probe_draft", probe_draft)
     monkeypatch.setattr("decoder.draft.tree_size.loss_limit.LossLimit._least_patience", missed)
-    pair = priced(lab.loaded(lab.pair("neox"), "float64"), DEAR)
-    text = play(with_pair(pair, draft=pair.pair.target), WIDE, missed + 1).tokens("auto")
+    engine = priced(lab.loaded(lab.pair("neox"), "float64"), DEAR)
+    text = play(with_pair(engine, draft=engine.pair.target), WIDE, missed + 1).tokens("auto")
     guessed, chosen = heard[0]
     assert guessed == chosen
     assert chosen == text[max(0, missed - PROBED_ROWS) : missed - 1]
 
 
 def test_a_draft_that_caught_up_in_two_passes_guesses_as_in_one(lab: Lab) -> None:
-    pair = lab.loaded(lab.pair("neox"), "float64")
+    engine = lab.loaded(lab.pair("neox"), "float64")
     text, found = [5, 9, 2, 7, 7, 3, 8, 1], list[list[list[int]]]()
     for latest in (3, 8):
-        drafter = Drafter(pair.pair.draft, pair.pair.vocabulary, 20)
+        drafter = Drafter(engine.pair.draft, engine.pair.vocabulary, 20)
         drafter.read(text[:2])
         found.append([guess.tokens for guess in drafter.catch_up_with_logits(text, 2, latest)])
         assert drafter.cache.length == len(text)

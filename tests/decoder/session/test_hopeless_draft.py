@@ -88,21 +88,21 @@ def loaded() -> Engine:
     return load_pair(device="cpu", dtype="float32")
 
 
-def priced(pair: Engine, world: World) -> Engine:
+def priced(engine: Engine, world: World) -> Engine:
     """The pair in this world, which knows what calls cost and nothing of its draft."""
     known = Costs(Curve({1: 1.0}), Curve(READING), Curve(LEVEL), Curve(TARGET), Curve({1: DRAFTED_ROUND}))
-    target = cast("LanguageModel", Priced(pair.pair.target, world, TARGET, READING))
-    draft = cast("LanguageModel", Priced(pair.pair.draft, world, LEVEL, READING))
+    target = cast("LanguageModel", Priced(engine.pair.target, world, TARGET, READING))
+    draft = cast("LanguageModel", Priced(engine.pair.draft, world, LEVEL, READING))
     costs = {1 << power: known for power in range(13)}
-    fresh = replace(pair, costs=costs, acceptance=AcceptanceModel())
+    fresh = replace(engine, costs=costs, acceptance=AcceptanceModel())
     return with_pair(fresh, target=target, draft=draft, eos=frozenset())
 
 
-def rates(pair: Engine, world: World) -> Iterator[float]:
+def rates(engine: Engine, world: World) -> Iterator[float]:
     """Tokens a second on one text after another, over those of ar; what one tells of the draft serves the next."""
     for prompt in PROMPTS:
         config = RunConfig(max_new_tokens=TOKENS)
-        session = METHODS["auto"].open(pair, pair.pair.tokenizer(prompt).input_ids, config)
+        session = METHODS["auto"].open(engine, engine.pair.tokenizer(prompt).input_ids, config)
         session.prefill()
         start, finished = world.seconds, None
         while not finished:

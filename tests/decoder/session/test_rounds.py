@@ -150,10 +150,10 @@ def test_the_target_runs_once_a_round_and_twice_in_algorithm_1(played: Played, m
 
 @pytest.mark.parametrize("method", ["ar", *TREES])
 def test_the_forward_passes_told_are_those_that_were_run(lab: Lab, method: str) -> None:
-    pair = lab.loaded(lab.pair("llama"), "float32")
-    with counted(pair.pair.target) as target, counted(pair.pair.draft) as draft:
+    engine = lab.loaded(lab.pair("llama"), "float32")
+    with counted(engine.pair.target) as target, counted(engine.pair.draft) as draft:
         seen = (0, 0)
-        for event in decode(pair, PROMPT, replace(CONFIG, methods=(method,))):
+        for event in decode(engine, PROMPT, replace(CONFIG, methods=(method,))):
             if isinstance(event, Start):
                 seen = (len(target), len(draft))
             if isinstance(event, Round):
@@ -583,12 +583,12 @@ def test_an_unknown_method_is_refused_with_the_known_ones(lab: Lab) -> None:
 
 
 def test_models_that_transformers_refuses_are_refused_in_one_line(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    pair = lab.loaded(lab.pair("neox"), "float64")
-    monkeypatch.setattr(type(pair.pair.target.module), "_is_stateful", True)
+    engine = lab.loaded(lab.pair("neox"), "float64")
+    monkeypatch.setattr(type(engine.pair.target.module), "_is_stateful", True)
     with pytest.raises(
         ModelError, match=r"hf does not run with target and draft: .*stateful.*; leave hf out of --m"
     ) as refusal:
-        list(decode(pair, PROMPT, RunConfig(("hf",), 4)))
+        list(decode(engine, PROMPT, RunConfig(("hf",), 4)))
     assert "\n" not in str(refusal.value)
 
 

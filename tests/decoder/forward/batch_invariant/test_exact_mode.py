@@ -394,10 +394,10 @@ class Decoded:
     """The target's keys and values at the end."""
 
 
-def decoded(pair: Engine, ids: Sequence[int], config: RunConfig) -> Decoded:
+def decoded(engine: Engine, ids: Sequence[int], config: RunConfig) -> Decoded:
     found = Decoded({}, {})
     for name in config.methods:
-        session: Any = METHODS[name].open(pair, ids, config)
+        session: Any = METHODS[name].open(engine, ids, config)
         session.prefill()
         while not session.step(()).finished:
             pass
@@ -445,18 +445,18 @@ def by_module() -> dict[str, Engine]:
 
 @pytest.mark.parametrize("dtype", HALF)
 def test_a_text_that_forks_otherwise_is_the_same_for_all_methods(by_module: dict[str, Engine], dtype: str) -> None:
-    pair, config = by_module[dtype], RunConfig(("ar", "dynatree", "fixed"), 18, dynatree=DynaTree())
-    ids = pair.pair.tokenizer(load.embedded()[4]).input_ids
-    assert_alike(decoded(pair, ids, config))
-    otherwise = decoded(pair.fastest(), ids, config).tokens
+    engine, config = by_module[dtype], RunConfig(("ar", "dynatree", "fixed"), 18, dynatree=DynaTree())
+    ids = engine.pair.tokenizer(load.embedded()[4]).input_ids
+    assert_alike(decoded(engine, ids, config))
+    otherwise = decoded(engine.fastest(), ids, config).tokens
     if all(tokens == otherwise["ar"] for tokens in otherwise.values()):
         pytest.skip("on this machine the text does not fork, exact or not")
 
 
 def test_the_embedded_pair_is_exact_as_it_runs_by_itself() -> None:
-    pair = load_pair(device="cpu", dtype="bfloat16", exact=True)
+    engine = load_pair(device="cpu", dtype="bfloat16", exact=True)
     for prompt in load.embedded()[:2]:
-        assert_alike(decoded(pair, pair.pair.tokenizer(prompt).input_ids, RunConfig(OWN, 64)))
+        assert_alike(decoded(engine, engine.pair.tokenizer(prompt).input_ids, RunConfig(OWN, 64)))
 
 
 # What is told and refused

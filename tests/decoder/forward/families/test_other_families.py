@@ -110,14 +110,14 @@ def greedy(path: Path, prompt: list[int], count: int) -> list[int]:
 @pytest.mark.parametrize("family", EXACT)
 def test_a_family_writes_the_text_of_greedy_search_to_the_end_of_its_context(family: str, tmp_path: Path) -> None:
     files = saved(tmp_path, EXACT[family]())
-    pair = load(files)
-    prompt = pair.pair.tokenizer(PROMPT).input_ids
+    engine = load(files)
+    prompt = engine.pair.tokenizer(PROMPT).input_ids
     count = CONTEXT - len(prompt)
     texts: dict[str, list[int]] = {method: [] for method in METHODS}
-    for event in decode(pair, PROMPT, RunConfig(METHODS, count, dynatree=BUSHY, fixed=Fixed(tau=0.01, n_max=40))):
+    for event in decode(engine, PROMPT, RunConfig(METHODS, count, dynatree=BUSHY, fixed=Fixed(tau=0.01, n_max=40))):
         if isinstance(event, Round):
             texts[event.method] += event.committed
-    assert pair.pair.context == CONTEXT
+    assert engine.pair.context == CONTEXT
     assert texts == dict.fromkeys(METHODS, greedy(files.target, prompt, count))
 
 

@@ -62,11 +62,11 @@ def graph_session(engine: Engine, prompt: Sequence[int], limit: int, rules: Rule
 
 
 def match(
-    pair: Engine, prompt: Sequence[int], limit: int, rules: Rules | None, turns: Turns | None = None
+    engine: Engine, prompt: Sequence[int], limit: int, rules: Rules | None, turns: Turns | None = None
 ) -> list[Outcome]:
     """All rounds of a text, as both play them."""
-    host = host_session(pair, prompt, limit, rules)
-    device = graph_session(pair, prompt, limit, rules)
+    host = host_session(engine, prompt, limit, rules)
+    device = graph_session(engine, prompt, limit, rules)
     host.prefill()
     device.prefill()
     found: list[Outcome] = []

@@ -56,14 +56,14 @@ class Compiler:
         return run
 
 
-def told(pair: Engine, compile_pass: Compile) -> list[str]:
+def told(engine: Engine, compile_pass: Compile) -> list[str]:
     lines: list[str] = []
-    compiled(pair, lines.append, PASSES, compile_pass)
+    compiled(engine, lines.append, PASSES, compile_pass)
     return [line for line in lines if "compiling" not in line]
 
 
-def forms(pair: Engine) -> list[type]:
-    return [type(graph_slots(pair).forward(model)) for model in (pair.pair.draft, pair.pair.target)]
+def forms(engine: Engine) -> list[type]:
+    return [type(graph_slots(engine).forward(model)) for model in (engine.pair.draft, engine.pair.target)]
 
 
 @pytest.fixture
@@ -212,10 +212,10 @@ def quick(function: Any) -> Pass:
 
 @pytest.fixture
 def slow(lab: Lab) -> Engine:
-    pair = seated(lab.loaded(lab.pair("neox"), "float64"))
-    for model in (pair.pair.draft, pair.pair.target):
-        graph_slots(pair).run(model, Slow(static_forward(model)))
-    return pair
+    engine = seated(lab.loaded(lab.pair("neox"), "float64"))
+    for model in (engine.pair.draft, engine.pair.target):
+        graph_slots(engine).run(model, Slow(static_forward(model)))
+    return engine
 
 
 def test_what_is_faster_is_kept(slow: Engine) -> None:

@@ -33,8 +33,10 @@ PROMPT = "The tree grows"
 HOPELESS, HALF, GOOD = 0.0, 0.5, 0.85
 
 
-def played(pair: Engine, prompt: Sequence[int], limit: int, rules: Rules, turns: Sequence[Turn] = ()) -> list[Outcome]:
-    session = graph_session(pair, prompt, limit, rules)
+def played(
+    engine: Engine, prompt: Sequence[int], limit: int, rules: Rules, turns: Sequence[Turn] = ()
+) -> list[Outcome]:
+    session = graph_session(engine, prompt, limit, rules)
     session.prefill()
     found: list[Outcome] = []
     while not found or not found[-1].finished:

@@ -32,8 +32,8 @@ PROMPT = "The tree grows"
 CPU = torch.device("cpu")
 
 
-def verified_sizes(pair: Engine) -> list[object]:
-    (slot,) = graph_slots(pair)._free
+def verified_sizes(engine: Engine) -> list[object]:
+    (slot,) = graph_slots(engine)._free
     return [key[0] for key in slot._captured if isinstance(key[0], int)]
 
 
@@ -174,9 +174,9 @@ def test_one_graph_a_call_is_captured_ahead_and_none_beyond_the_end_of_the_text(
 
 
 def test_a_seat_that_is_dropped_is_gone_at_once_with_its_memory(lab: Lab) -> None:
-    pair = recorded(lab.loaded(lab.pair("long"), "float32"))
-    graph_slots(pair).graphs = False
-    session = graph_session(pair, [1, 2, 3], 20, WIDE)
+    engine = recorded(lab.loaded(lab.pair("long"), "float32"))
+    graph_slots(engine).graphs = False
+    session = graph_session(engine, [1, 2, 3], 20, WIDE)
     session.prefill()
     session.step(())
     session.close()
@@ -184,14 +184,14 @@ def test_a_seat_that_is_dropped_is_gone_at_once_with_its_memory(lab: Lab) -> Non
     del session
     gc.disable()
     try:
-        graph_slots(pair).take(pair.pair, 500)
+        graph_slots(engine).take(engine.pair, 500)
         assert slot() is None
     finally:
         gc.enable()
 
 
 def test_only_lanes_that_run_and_can_prepare_are_asked_to(lab: Lab) -> None:
-    pair = lab.loaded(lab.pair("neox"), "float64")
+    engine = lab.loaded(lab.pair("neox"), "float64")
     asked: list[str] = []
 
     class Preparing(HostSession):
@@ -200,8 +200,8 @@ def test_only_lanes_that_run_and_can_prepare_are_asked_to(lab: Lab) -> None:
             return True
 
     def lane(kind: type[HostSession], *, ended: bool) -> Lane:
-        session = kind(pair.pair, [1, 2], 3, None, None, Greedy())
-        return Lane(METHODS["ar"], session, TextStream(pair.pair.tokenizer, [1, 2]), ended=ended)
+        session = kind(engine.pair, [1, 2], 3, None, None, Greedy())
+        return Lane(METHODS["ar"], session, TextStream(engine.pair.tokenizer, [1, 2]), ended=ended)
 
     assert not _prepare([lane(HostSession, ended=False), lane(Preparing, ended=True)])
     assert not asked

@@ -218,11 +218,13 @@ def qwen2(lab: Lab) -> Engine:
     ],
 )
 def test_no_work_touches_the_host_s_memory(lab: Lab, family: str, dtype: str, by_module: bool) -> None:  # noqa: FBT001 - a parameter
-    pair: Engine = lab.loaded(lab.pair(family), dtype)
-    target, draft = (moved(side(model, pair, by_module=by_module)) for model in (pair.pair.target, pair.pair.draft))
+    engine: Engine = lab.loaded(lab.pair(family), dtype)
+    target, draft = (
+        moved(side(model, engine, by_module=by_module)) for model in (engine.pair.target, engine.pair.draft)
+    )
     state = DeviceState(ELSEWHERE, 512)
     sizes = shape(Linear(2).rule()), shape(DynaTree(d_max=4, d0=3).rule()), beam(Auto().rule(), 4)
-    layouts = [Layout(size, pair.pair.vocabulary, ELSEWHERE) for size in sizes]
+    layouts = [Layout(size, engine.pair.vocabulary, ELSEWHERE) for size in sizes]
     with apart():
         for layout in layouts:
             grow(draft, state, layout, slots(300))
@@ -230,9 +232,9 @@ def test_no_work_touches_the_host_s_memory(lab: Lab, family: str, dtype: str, by
             verify.verify(target, draft if deepest else None, state, nodes, deepest, slots(300), choose)
 
 
-def side(model: LanguageModel, pair: Engine, *, by_module: bool) -> Side:
+def side(model: LanguageModel, engine: Engine, *, by_module: bool) -> Side:
     passes = ModuleStatic(model) if by_module else static_forward(model)
-    return Side(passes, passes.new_store(1500), pair.pair.vocabulary, pair.pair.context)
+    return Side(passes, passes.new_store(1500), engine.pair.vocabulary, engine.pair.context)
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
@@ -245,7 +247,7 @@ def test_lean_layers_are_as_right_in_half_precision_as_the_module_is(lab: Lab, f
 
 @torch.inference_mode()
 def logits(lab: Lab, family: str, dtype: str, *, by_module: bool) -> Tensor:
-    pair: Engine = lab.loaded(lab.pair(family), dtype)
-    target, places = side(pair.pair.target, pair, by_module=by_module), torch.arange(12)
+    engine: Engine = lab.loaded(lab.pair(family), dtype)
+    target, places = side(engine.pair.target, engine, by_module=by_module), torch.arange(12)
     bias = visibility(places[0], torch.ones(12, 12).tril().bool(), 256, target.store.dtype)
     return target.logits(places + 3, places, places, bias).double()

@@ -127,9 +127,9 @@ def test_knobs_that_are_turned_on_the_way_are_told_as_by_the_host(lab: Lab) -> N
     assert len(told[0]) > 2
 
 
-def _turning(pair: Engine, config: RunConfig, steering: Steering) -> list[Event]:
+def _turning(engine: Engine, config: RunConfig, steering: Steering) -> list[Event]:
     events = []
-    for event in decode(pair, PROMPT, config, steering):
+    for event in decode(engine, PROMPT, config, steering):
         events.append(event)
         if isinstance(event, Round) and event.round == 3:
             steering.turn("tau_h", 0.6)

@@ -211,8 +211,8 @@ def test_a_prompt_of_one_token_is_enough(lab: Lab, method: str) -> None:
 
 @pytest.mark.parametrize("method", ["ar", "linear", "lively", "best"])
 def test_trees_shrink_towards_the_end_of_the_context(lab: Lab, method: str) -> None:
-    pair = recorded(lab.loaded(lab.pair("neox"), "float64"))
-    rounds = match(pair, [7 * place % 260 for place in range(pair.pair.context - 12)], 12, METHODS[method])
+    engine = recorded(lab.loaded(lab.pair("neox"), "float64"))
+    rounds = match(engine, [7 * place % 260 for place in range(engine.pair.context - 12)], 12, METHODS[method])
     assert max(depths(rounds[-1].tree.parents)) <= 12
 
 

@@ -50,7 +50,7 @@ def _as_on_cuda(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def pair(lab: Lab, _as_on_cuda: None) -> Engine:
+def engine(lab: Lab, _as_on_cuda: None) -> Engine:
     return fresh(lab, "neox", "float32")
 
 
@@ -66,13 +66,13 @@ def reading_bytes(module: Any) -> int:
     return registry.reading_bytes(source.architecture, module.dtype)
 
 
-def models(pair: Engine) -> Iterator[LanguageModel]:
-    return iter((pair.pair.target, pair.pair.draft))
+def models(engine: Engine) -> Iterator[LanguageModel]:
+    return iter((engine.pair.target, engine.pair.draft))
 
 
-def texts(pair: Engine, methods: tuple[str, ...] = METHODS) -> dict[str, list[int]]:
+def texts(engine: Engine, methods: tuple[str, ...] = METHODS) -> dict[str, list[int]]:
     found: dict[str, list[int]] = {name: [] for name in methods}
-    for event in decode(pair, PROMPT, RunConfig(methods, 40, dynatree=DynaTree())):
+    for event in decode(engine, PROMPT, RunConfig(methods, 40, dynatree=DynaTree())):
         if isinstance(event, Round):
             found[event.method] += event.committed
     return found
@@ -93,30 +93,30 @@ def test_a_pair_that_decodes_on_the_device_holds_its_weights_once(lab: Lab, fami
     assert all(isinstance(model._forward, LeanHost) for model in models(pair))
 
 
-def test_everything_that_the_host_drives_runs_by_the_same_weights(pair: Engine, lab: Lab) -> None:
-    assert prepared(pair) is None
+def test_everything_that_the_host_drives_runs_by_the_same_weights(engine: Engine, lab: Lab) -> None:
+    assert prepared(engine) is None
     without_modules = tuple(name for name in METHODS if name != "hf")
     expected = lab.generate(lab.pair("neox"), "float32", PROMPT, 40)
-    assert texts(pair, without_modules) == dict.fromkeys(without_modules, expected)
-    assert all(model.held is None for model in models(pair))
-    match(recorded(pair), lab.prompt_tokens(lab.pair("neox"), PROMPT), 30, DynaTree())
+    assert texts(engine, without_modules) == dict.fromkeys(without_modules, expected)
+    assert all(model.held is None for model in models(engine))
+    match(recorded(engine), lab.prompt_tokens(lab.pair("neox"), PROMPT), 30, DynaTree())
 
 
-def test_what_needs_a_module_loads_it_and_it_can_be_let_go_of_again(pair: Engine, lab: Lab) -> None:
-    assert prepared(pair) is None
-    assert texts(pair, ("ar", "hf"))["hf"] == lab.generate(lab.pair("neox"), "float32", PROMPT, 40)
-    assert pair.pair.target.held is not None
-    for model in models(pair):
+def test_what_needs_a_module_loads_it_and_it_can_be_let_go_of_again(engine: Engine, lab: Lab) -> None:
+    assert prepared(engine) is None
+    assert texts(engine, ("ar", "hf"))["hf"] == lab.generate(lab.pair("neox"), "float32", PROMPT, 40)
+    assert engine.pair.target.held is not None
+    for model in models(engine):
         model.slim()
-    assert all(model.held is None for model in models(pair))
+    assert all(model.held is None for model in models(engine))
 
 
 @pytest.mark.usefixtures("_as_on_cuda")
 def test_near_ties_are_judged_as_by_modules(lab: Lab) -> None:
-    pair, prefix = fresh(lab, "gpt2", "bfloat16"), lab.prompt_tokens(lab.pair("gpt2"), PROMPT)
-    before = judged(pair.pair.target, prefix, (7, 9))
-    assert prepared(pair) is None
-    assert judged(pair.pair.target, prefix, (7, 9)) == before
+    engine, prefix = fresh(lab, "gpt2", "bfloat16"), lab.prompt_tokens(lab.pair("gpt2"), PROMPT)
+    before = judged(engine.pair.target, prefix, (7, 9))
+    assert prepared(engine) is None
+    assert judged(engine.pair.target, prefix, (7, 9)) == before
     lean = fresh(lab, "neox", "bfloat16")
     before = judged(lean.pair.target, prefix, (7, 9))
     assert prepared(lean) is None
@@ -187,38 +187,38 @@ def test_a_form_is_made_layer_by_layer_and_never_twice(family: str, dtype: str, 
 
 
 def test_where_there_is_no_room_the_module_stays_and_the_reason_is_kept(
-    pair: Engine, monkeypatch: pytest.MonkeyPatch
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[tuple[torch.device, int]] = []
     monkeypatch.setattr(forward, "has_room", lambda *given: asked.append(given))
-    assert prepared(pair) is None
-    form = graph_slots(pair).forward(pair.pair.target)
+    assert prepared(engine) is None
+    form = graph_slots(engine).forward(engine.pair.target)
     assert isinstance(form, ModuleStatic)
     assert form.reason == "0.0 GiB more memory would be needed to make the lean form of target"
-    assert asked == [(torch.device("cpu"), reading_bytes(model.module)) for model in models(pair)]
-    assert pair.pair.target.held is not None
+    assert asked == [(torch.device("cpu"), reading_bytes(model.module)) for model in models(engine)]
+    assert engine.pair.target.held is not None
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pair.pair.target, "_load", None)
+        patch.setattr(engine.pair.target, "_load", None)
         asked.clear()
-        static_in_place(pair.pair.target)
-        whole = sum(weight.nbytes for weight in pair.pair.target.module.parameters())
-        assert asked == [(torch.device("cpu"), whole + reading_bytes(pair.pair.target.module))]
+        static_in_place(engine.pair.target)
+        whole = sum(weight.nbytes for weight in engine.pair.target.module.parameters())
+        assert asked == [(torch.device("cpu"), whole + reading_bytes(engine.pair.target.module))]
 
 
 def test_why_the_slower_way_is_taken_is_reported_when_a_pair_is_loaded(
-    pair: Engine, monkeypatch: pytest.MonkeyPatch
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     said: list[str] = []
     monkeypatch.setattr("decoder.decoding_path.has_graphs", lambda _: True)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(forward, "has_room", lambda *_: False)
-        device_rounds.try_rounds(pair, graph_slots(pair), said.append)
+        device_rounds.try_rounds(engine, graph_slots(engine), said.append)
     reason = "0.0 GiB more memory would be needed to make the lean form of"
     assert said[1:] == [
         f"graphs run through a Hugging Face module, which is slower: target: {reason} target; draft: {reason} draft"
     ]
     said.clear()
-    fresh = replace(pair, slots=GraphSlots())
+    fresh = replace(engine, slots=GraphSlots())
     device_rounds.try_rounds(fresh, graph_slots(fresh), said.append)
     assert said == ["trying rounds on the device"]
 
@@ -241,32 +241,32 @@ def broken_after(count: int) -> Any:
 
 @pytest.mark.parametrize("layers", [1, 2, 3], ids=["target's first", "target's last", "draft's first"])
 def test_a_form_that_cannot_be_made_leaves_the_modules(
-    pair: Engine, lab: Lab, monkeypatch: pytest.MonkeyPatch, layers: int
+    engine: Engine, lab: Lab, monkeypatch: pytest.MonkeyPatch, layers: int
 ) -> None:
     monkeypatch.setattr(forward, "empty", broken_after(layers))
-    assert prepared(pair) == "CUDA out of memory. Tried to allocate 2.00 GiB"
-    assert all(isinstance(model._forward, ModuleForward) for model in models(pair))
-    assert not any(graph_slots(pair).form(model) for model in models(pair))
+    assert prepared(engine) == "CUDA out of memory. Tried to allocate 2.00 GiB"
+    assert all(isinstance(model._forward, ModuleForward) for model in models(engine))
+    assert not any(graph_slots(engine).form(model) for model in models(engine))
     expected = lab.generate(lab.pair("neox"), "float32", PROMPT, 40)
-    assert texts(pair) == dict.fromkeys(METHODS, expected)
+    assert texts(engine) == dict.fromkeys(METHODS, expected)
 
 
 def test_rounds_that_fail_leave_the_modules_and_no_seats(
-    pair: Engine, lab: Lab, monkeypatch: pytest.MonkeyPatch
+    engine: Engine, lab: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(trial, "refusal", lambda *_: graph_slots(pair).take(pair.pair, 20) and "they do not run")
-    assert prepared(pair) == "they do not run"
-    assert graph_slots(pair)._free == []
-    assert graph_slots(pair)._forwards == {}
-    assert texts(pair, ("ar",))["ar"] == lab.generate(lab.pair("neox"), "float32", PROMPT, 40)
+    monkeypatch.setattr(trial, "refusal", lambda *_: graph_slots(engine).take(engine.pair, 20) and "they do not run")
+    assert prepared(engine) == "they do not run"
+    assert graph_slots(engine)._free == []
+    assert graph_slots(engine)._forwards == {}
+    assert texts(engine, ("ar",))["ar"] == lab.generate(lab.pair("neox"), "float32", PROMPT, 40)
 
 
-def test_what_was_made_is_gone_before_modules_come_back(pair: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_was_made_is_gone_before_modules_come_back(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     forms: list[weakref.ref[Any]] = []
     right = LanguageModel.loaded
 
     def refuse(_: object, slots: GraphSlots, *__: object) -> str:
-        forms.extend(weakref.ref(slots.forward(model)) for model in models(pair))
+        forms.extend(weakref.ref(slots.forward(model)) for model in models(engine))
         return "they do not run"
 
     def loaded(model: LanguageModel, device: torch.device) -> Any:
@@ -278,7 +278,7 @@ def test_what_was_made_is_gone_before_modules_come_back(pair: Engine, monkeypatc
     monkeypatch.setattr(trial, "release_memory", released.append)
     monkeypatch.setattr(trial, "refusal", refuse)
     monkeypatch.setattr(LanguageModel, "loaded", loaded)
-    assert prepared(pair) == "they do not run"
+    assert prepared(engine) == "they do not run"
     assert len(forms) == 2
 
 

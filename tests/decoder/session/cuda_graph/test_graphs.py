@@ -118,8 +118,8 @@ def on_gpu(lab: Lab, name: str, dtype: str, *, graphs: bool = True) -> Engine:
     return replace(loaded, slots=GraphSlots(graphs=graphs))
 
 
-def played(pair: Engine, prompt: Sequence[int], limit: int, rules: Rules | None) -> list[Outcome]:
-    session = graph_session(pair, prompt, limit, rules)
+def played(engine: Engine, prompt: Sequence[int], limit: int, rules: Rules | None) -> list[Outcome]:
+    session = graph_session(engine, prompt, limit, rules)
     session.prefill()
     found = [session.step(())]
     while not found[-1].finished:
@@ -296,12 +296,12 @@ def test_compiled_passes_are_captured_too(lab: Lab, monkeypatch: pytest.MonkeyPa
 @pytest.mark.gpu
 def test_the_embedded_pair_is_held_once_and_decoded_by_graphs() -> None:
     before = torch.cuda.memory_allocated()
-    pair = load_pair(device="cuda", dtype="float32")
-    assert decoding_path(pair).name == "cuda graphs"
-    assert (pair.pair.target.held, pair.pair.draft.held) == (None, None)
-    models = (pair.pair.target.skeleton, pair.pair.draft.skeleton)
+    engine = load_pair(device="cuda", dtype="float32")
+    assert decoding_path(engine).name == "cuda graphs"
+    assert (engine.pair.target.held, engine.pair.draft.held) == (None, None)
+    models = (engine.pair.target.skeleton, engine.pair.draft.skeleton)
     weights = sum(weight.nbytes for module in models for weight in module.parameters())
-    (slot,) = graph_slots(pair)._free
+    (slot,) = graph_slots(engine)._free
     stores = slot.target.store.nbytes + slot.draft.store.nbytes
     assert torch.cuda.memory_allocated() - before < 1.3 * weights + stores + 2**27
 

@@ -22,8 +22,8 @@ from tests.decoder.session.cuda_graph.stand_in_device import ELSEWHERE, moved
 PROMPT = "The tree grows"
 
 
-def host(pair: Engine, *, draft: bool = False) -> LeanHost:
-    form = static_forward(pair.pair.draft if draft else pair.pair.target)
+def host(engine: Engine, *, draft: bool = False) -> LeanHost:
+    form = static_forward(engine.pair.draft if draft else engine.pair.target)
     assert isinstance(form, LeanStatic)
     return LeanHost(form)
 
@@ -53,8 +53,8 @@ def grown(forward: Forward) -> list[Tensor]:
 @pytest.mark.parametrize("family", ["neox", "llama", "neox-strange", "llama-strange"])
 @torch.inference_mode()
 def test_trees_and_texts_have_the_logits_keys_and_values_of_the_module(lab: Lab, family: str) -> None:
-    pair: Engine = lab.loaded(lab.pair(family), "float64")
-    right, found = grown(ModuleForward(pair.pair.target.module)), grown(host(pair))
+    engine: Engine = lab.loaded(lab.pair(family), "float64")
+    right, found = grown(ModuleForward(engine.pair.target.module)), grown(host(engine))
     far = 1e-4 if family.startswith("llama") else 1e-10  # whose module computes norms in float32
     for one, other in zip(right, found, strict=True):
         assert one.shape == other.shape
@@ -64,8 +64,8 @@ def test_trees_and_texts_have_the_logits_keys_and_values_of_the_module(lab: Lab,
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
 @torch.inference_mode()
 def test_in_half_precision_they_are_those_of_graphs(lab: Lab, dtype: str) -> None:
-    pair: Engine = lab.loaded(lab.pair("neox"), dtype)
-    right, found = grown(ModuleForward(pair.pair.target.module)), grown(host(pair))
+    engine: Engine = lab.loaded(lab.pair("neox"), dtype)
+    right, found = grown(ModuleForward(engine.pair.target.module)), grown(host(engine))
     for one, other in zip(right, found, strict=True):
         assert one.dtype == other.dtype
         assert 0 <= float((one - other).abs().max()) < 0.1 * float(one.abs().max())
@@ -73,16 +73,16 @@ def test_in_half_precision_they_are_those_of_graphs(lab: Lab, dtype: str) -> Non
 
 @pytest.mark.parametrize("rules", [None, DynaTree(), DynaTree(selection="best", n_max=7)], ids=["ar", "bfs", "best"])
 def test_rounds_of_the_host_are_those_of_modules(lab: Lab, rules: Rules | None) -> None:
-    pair: Engine = lab.loaded(lab.pair("neox"), "float64")
+    engine: Engine = lab.loaded(lab.pair("neox"), "float64")
     prompt, rounds = lab.prompt_tokens(lab.pair("neox"), PROMPT), list[list[Any]]()
     for forwards in (
-        (ModuleForward(pair.pair.target.module), ModuleForward(pair.pair.draft.module)),
-        (host(pair), host(pair, draft=True)),
+        (ModuleForward(engine.pair.target.module), ModuleForward(engine.pair.draft.module)),
+        (host(engine), host(engine, draft=True)),
     ):
         with pytest.MonkeyPatch.context() as patch:
-            for model, forward in zip((pair.pair.target, pair.pair.draft), forwards, strict=True):
+            for model, forward in zip((engine.pair.target, engine.pair.draft), forwards, strict=True):
                 patch.setattr(model, "_forward", forward)
-            session, played = host_session(pair, prompt, 40, rules), list[Any]()
+            session, played = host_session(engine, prompt, 40, rules), list[Any]()
             session.prefill()
             while not played or not played[-1].finished:
                 played.append(session.step(()))
@@ -93,8 +93,8 @@ def test_rounds_of_the_host_are_those_of_modules(lab: Lab, rules: Rules | None) 
 
 @torch.inference_mode()
 def test_what_the_host_asks_for_is_computed_where_the_weights_are(lab: Lab) -> None:
-    pair: Engine = lab.loaded(lab.pair("neox"), "float32")
-    form = moved(static_forward(pair.pair.target))
+    engine: Engine = lab.loaded(lab.pair("neox"), "float32")
+    form = moved(static_forward(engine.pair.target))
     assert isinstance(form, LeanStatic)
     forward = LeanHost(form)
     cache = forward.new_cache(20)

@@ -23,38 +23,38 @@ from tests.decoder.session.cuda_graph.matching import refused
 
 
 @pytest.fixture
-def pair(lab: Lab) -> Engine:
+def engine(lab: Lab) -> Engine:
     loaded: Engine = lab.loaded(lab.pair("neox"), "float32")
     return replace(loaded, slots=GraphSlots(graphs=False))
 
 
-def test_rounds_that_write_the_host_s_texts_are_trusted(pair: Engine) -> None:
-    assert refused(pair) is None
+def test_rounds_that_write_the_host_s_texts_are_trusted(engine: Engine) -> None:
+    assert refused(engine) is None
 
 
-def test_every_kind_of_round_is_tried(pair: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_kind_of_round_is_tried(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     tried: list[object] = []
 
     def open_session(
-        pair: Pair, _: GraphSlots, prompt: Sequence[int], limit: int, knobs: KnobState | None, __: object
+        engine: Pair, _: GraphSlots, prompt: Sequence[int], limit: int, knobs: KnobState | None, __: object
     ) -> Any:
         tried.append(knobs.rules if knobs else None)
-        return model_session(pair, prompt, limit, knobs)
+        return model_session(engine, prompt, limit, knobs)
 
     monkeypatch.setattr(trial, "GraphSession", open_session)
-    assert refused(pair) is None
+    assert refused(engine) is None
     assert tried == list(TRIED)
 
 
-def test_what_cannot_be_captured_is_told_in_one_line(pair: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_cannot_be_captured_is_told_in_one_line(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object, **__: object) -> None:
         raise RuntimeError("operation not permitted when stream is capturing\nmore about it")
 
     monkeypatch.setattr(GraphSlot, "verification", fail)
-    assert refused(pair) == "operation not permitted when stream is capturing"
+    assert refused(engine) == "operation not permitted when stream is capturing"
 
 
-def test_another_text_than_the_host_s_is_noticed(pair: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_text_than_the_host_s_is_noticed(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     right = state.verified
 
     def wrong(report: Any) -> Any:
@@ -62,29 +62,29 @@ def test_another_text_than_the_host_s_is_noticed(pair: Engine, monkeypatch: pyte
         return replace(told, bonus=told.bonus + 1)
 
     monkeypatch.setattr(session, "verified", wrong)
-    assert "instead of" in (refused(pair) or "")
+    assert "instead of" in (refused(engine) or "")
 
 
-def test_a_refused_device_leaves_the_rounds_to_the_host(pair: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_refused_device_leaves_the_rounds_to_the_host(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(device_rounds, "prepare_rounds", lambda *_: "it does not")
     told: list[str] = []
-    device_rounds.try_rounds(pair, graph_slots(pair), told.append)
+    device_rounds.try_rounds(engine, graph_slots(engine), told.append)
     assert "the host" in told[-1]
     assert "it does not" in told[-1]
-    monkeypatch.setattr(pair.pair.target, "device", torch.device("cuda"))
+    monkeypatch.setattr(engine.pair.target, "device", torch.device("cuda"))
     monkeypatch.setattr("decoder.engine.model_session", lambda *_: "the host's")
-    opened = methods.METHODS["ar"].open(pair, [1], RunConfig())
+    opened = methods.METHODS["ar"].open(engine, [1], RunConfig())
     assert cast("object", opened) == "the host's"
 
 
 def test_a_model_that_reads_numbers_back_leaves_the_rounds_to_the_host(
-    pair: Engine, monkeypatch: pytest.MonkeyPatch
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     right = LeanStatic.rotation
 
     def read_back(form: LeanStatic, store: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
         return right(form, store, positions.clamp(max=int(positions.max())))
 
-    assert refused(replace(pair, slots=GraphSlots())) is None
+    assert refused(replace(engine, slots=GraphSlots())) is None
     monkeypatch.setattr(LeanStatic, "rotation", read_back)
-    assert "reads numbers back" in (refused(replace(pair, slots=GraphSlots())) or "")
+    assert "reads numbers back" in (refused(replace(engine, slots=GraphSlots())) or "")
