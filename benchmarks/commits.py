@@ -1,0 +1,180 @@
+"""What a change of the code has changed: this checkout beside another one, on the same prompts and recordings.
+
+    git worktree add ../before COMMIT
+    python benchmarks/commits.py same ../before
+    python benchmarks/commits.py speed ../before --pairs 12
+
+`same` decodes the same prompts in both and compares every token of every method, and every figure that neither measures
+time nor follows from one; then what both show of the recordings of the tests, and the snapshots of the screen. `speed`
+runs `dynatui bench speed` in both in turn, and tells the ratio of their tokens a second for each method. Both checkouts
+run in this environment. Ends with 1 where anything differs, or where the interval of a ratio lies outside the bar.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import zip_longest
+from pathlib import Path
+from typing import Any
+
+sys.path.append(str(Path(__file__).parents[1]))
+
+from decoder.bench.statistics import estimate
+
+HERE = Path(__file__).parents[1]
+METHODS = "dynatree,auto,ar,linear,fixed,alg1,hf"
+ADAPTS_TO_TIME = frozenset({"auto"})
+"""Methods whose trees follow measured times: only their texts can be compared."""
+TIMES = ("t", "started_at", "speedup", "tokens_per_second", "peak_bytes", "version")
+"""Figures that differ from run to run; so do all whose names end in _s."""
+RUNS = (
+    ("--dtype", "float32"),
+    ("--dtype", "float32", "--preset", "paper"),
+    ("--dtype", "bfloat16"),
+    ("--dtype", "bfloat16", "--exact"),
+)
+BAR = 0.03
+
+
+def said(checkout: Path, arguments: Sequence[str]) -> tuple[int, str, str]:
+    """Exit code, standard output and standard error of dynatui from this checkout."""
+    command = [sys.executable, "-m", "dynatui", *arguments]
+    environment = {"OMP_NUM_THREADS": "1", **os.environ, "PYTHONPATH": str(checkout), "COLUMNS": "120"}
+    found = subprocess.run(  # noqa: S603 - the program that is compared
+        command, cwd=checkout, env=environment, capture_output=True, text=True, check=False
+    )
+    return found.returncode, found.stdout, found.stderr
+
+
+def lasting(value: Any) -> Any:
+    """A decoded event without what differs from run to run."""
+    if isinstance(value, dict):
+        return {
+            name: None if name in ADAPTS_TO_TIME else lasting(inner)
+            for name, inner in value.items()
+            if name not in TIMES and not name.endswith("_s")
+        }
+    return [lasting(inner) for inner in value] if isinstance(value, list) else value
+
+
+def figures(recording: Path) -> dict[str, list[Any]]:
+    """What must be alike, by name: the events of each method, whose order between methods is the race's; its texts."""
+    found: dict[str, list[Any]] = defaultdict(list)
+    run = -1
+    for line in recording.read_text(encoding="utf-8").splitlines():
+        event = json.loads(line)
+        run += event["type"] == "run"
+        method = event.get("method", "")
+        if event["type"] == "round":
+            found[f"run {run}, {method} text"] += event["committed"]
+        if method not in ADAPTS_TO_TIME:
+            name = " ".join(str(part) for part in (method, event["type"], event.get("round", "")) if part != "")
+            found[f"run {run}, {name}"].append(lasting(event))
+    return dict(found)
+
+
+def differences(mine: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
+    """The names under which two sets of figures are not alike."""
+    return [name for name in {**other, **mine} if mine.get(name) != other.get(name)]
+
+
+def decoded(other: Path, prompts: Sequence[str], tokens: int) -> Iterator[tuple[str, int, list[str]]]:
+    """For each kind of run: how many figures were compared, and which differ."""
+    for options in RUNS:
+        recordings = []
+        with tempfile.TemporaryDirectory() as folder:
+            for name, checkout in (("mine", HERE), ("other", other)):
+                file = Path(folder) / f"{name}.jsonl"
+                given = ["--headless", "--methods", METHODS, "--max-new-tokens", str(tokens), "--record", str(file)]
+                code, _, errors = said(checkout, [*given, *options, *prompts])
+                if code:
+                    raise SystemExit(f"{checkout}: dynatui ended with {code}: {errors}")
+                recordings.append(figures(file))
+        yield " ".join(options), sum(map(len, recordings[0].values())), differences(*recordings)
+
+
+def replayed(other: Path) -> Iterator[tuple[str, int, list[str]]]:
+    """The same for what both say about each recording of the tests, to people and to programs."""
+    for trace in sorted((HERE / "tests" / "traces").glob("*.jsonl")):
+        for form in ("--headless", "--json"):
+            mine, theirs = (said(checkout, ["replay", str(trace), form]) for checkout in (HERE, other))
+            lines = list(zip_longest(*("\n".join(map(str, each)).splitlines() for each in (mine, theirs))))
+            differ = [f"line {number}" for number, (one, two) in enumerate(lines, 1) if one != two]
+            yield f"replay {trace.name} {form}", len(lines), differ
+
+
+def snapshots(other: Path) -> tuple[str, int, list[str]]:
+    """The same for the pictures that the tests of the screen compare, by file name."""
+    mine, theirs = (
+        {file.name: file.read_bytes() for file in (checkout / "tests").rglob("*.svg")} for checkout in (HERE, other)
+    )
+    return "snapshots", len(mine), differences(mine, theirs)
+
+
+def ratios(other: Path, pairs: int, arguments: Sequence[str]) -> dict[str, list[float]]:
+    """Tokens a second of this checkout over the other's, one each pair of runs, by contender."""
+    found: dict[str, list[float]] = defaultdict(list)
+    for pair in range(pairs):
+        speeds: dict[Path, dict[str, float]] = {}
+        for checkout in (HERE, other) if pair % 2 else (other, HERE):
+            with tempfile.TemporaryDirectory() as folder:
+                file = Path(folder) / "speed.jsonl"
+                code, _, errors = said(checkout, ["bench", "speed", "--json", str(file), *arguments])
+                if code:
+                    raise SystemExit(f"{checkout}: dynatui bench speed ended with {code}: {errors}")
+                rows = json.loads(file.read_text(encoding="utf-8"))["rows"]
+            speeds[checkout] = {row["name"]: row["tokens_per_second"]["median"] for row in rows}
+        for name, speed in speeds[HERE].items():
+            found[name].append(speed / speeds[other][name])
+        sys.stderr.write(f"pair {pair + 1}: {', '.join(f'{name} {each[-1]:.3f}' for name, each in found.items())}\n")
+    return found
+
+
+def show_same(other: Path, prompts: Sequence[str], tokens: int) -> int:
+    """Prints what was compared; 1 where anything differs."""
+    worst = 0
+    for name, count, differ in (*replayed(other), snapshots(other), *decoded(other, prompts, tokens)):
+        shown = ", ".join(differ[:8]) + (", ..." if len(differ) > 8 else "")
+        sys.stdout.write(
+            f"{name}: {count} compared, {f'{len(differ)} differ: {shown}' if differ else 'all the same'}\n"
+        )
+        worst |= bool(differ)
+    return int(worst)
+
+
+def show_speed(other: Path, pairs: int, arguments: Sequence[str]) -> int:
+    """Prints each contender's ratio; 1 where its whole interval lies outside the bar."""
+    outside = False
+    for name, found in ratios(other, pairs, arguments).items():
+        measured = estimate([found], seed=0)
+        if measured is None or measured.low is None or measured.high is None:
+            raise SystemExit("an interval needs two pairs; give --pairs 2 or more")
+        interval = f"{measured.low:.3f}-{measured.high:.3f}"
+        sys.stdout.write(f"{name:20} {measured.median:.3f}  {interval} in {len(found)} pairs\n")
+        outside |= measured.high < 1 - BAR or measured.low > 1 + BAR
+    return int(outside)
+
+
+def main() -> int:
+    """Compares; 1 where the two checkouts differ."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    kinds = parser.add_subparsers(dest="kind", required=True)
+    same, speed = kinds.add_parser("same"), kinds.add_parser("speed")
+    for kind in (same, speed):
+        kind.add_argument("other", type=Path, help="the other checkout")
+    same.add_argument("--tokens", type=int, default=96)
+    speed.add_argument("--pairs", type=int, default=12)
+    wanted, rest = parser.parse_known_args()
+    other: Path = wanted.other.resolve()
+    if not (other / "dynatui").is_dir():
+        parser.error(f"{other} is no checkout of dynatui")
+    return show_same(other, rest, wanted.tokens) if wanted.kind == "same" else show_speed(other, wanted.pairs, rest)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

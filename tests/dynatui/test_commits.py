@@ -1,0 +1,98 @@
+"""The program that compares two checkouts must see what differs, and only that."""
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks import commits
+
+TRACE = Path(__file__).parents[1] / "traces" / "demo.jsonl"
+Change = Callable[[dict[str, Any]], None]
+
+
+def changed(tmp_path: Path, kind: str, method: str, change: Change) -> Path:
+    """The recorded trace, in which one event is another."""
+    lines = TRACE.read_text(encoding="utf-8").splitlines()
+    events = [json.loads(line) for line in lines]
+    change(next(event for event in events if (event["type"], event.get("method", method)) == (kind, method)))
+    file = tmp_path / "changed.jsonl"
+    file.write_text("\n".join(map(json.dumps, events)), encoding="utf-8")
+    return file
+
+
+def differences(tmp_path: Path, kind: str, method: str, change: Change) -> list[str]:
+    """What the program finds between the trace and the changed one."""
+    return commits.differences(commits.figures(changed(tmp_path, kind, method, change)), commits.figures(TRACE))
+
+
+def test_a_recording_is_as_it_is(tmp_path: Path) -> None:
+    assert differences(tmp_path, "round", "ar", lambda _: None) == []
+
+
+def test_times_may_differ(tmp_path: Path) -> None:
+    def later(event: dict[str, Any]) -> None:
+        event["t"] += 1
+        event["verify_s"] *= 2
+
+    assert differences(tmp_path, "round", "dynatree", later) == []
+
+
+def test_a_token_of_any_method_is_compared(tmp_path: Path) -> None:
+    def other_token(event: dict[str, Any]) -> None:
+        event["committed"][0] += 1
+
+    assert differences(tmp_path, "round", "auto", other_token) == ["run 0, auto text"]
+
+
+def test_the_trees_of_a_method_that_follows_measured_times_may_differ(tmp_path: Path) -> None:
+    def unlike(event: dict[str, Any]) -> None:
+        event["limited_by"] = "cost"
+        event["logprobs"] = []
+
+    assert differences(tmp_path, "round", "auto", unlike) == []
+    assert differences(tmp_path, "round", "dynatree", unlike) == ["run 0, dynatree round 0"]
+
+
+def test_figures_of_the_summary_are_compared(tmp_path: Path) -> None:
+    def longer(event: dict[str, Any]) -> None:
+        event["methods"]["fixed"]["path_length"] += 0.001
+        event["methods"]["fixed"]["decode_s"] += 1
+
+    assert differences(tmp_path, "summary", "", longer) == ["run 0, summary"]
+
+
+def test_what_is_missing_on_one_side_is_a_difference() -> None:
+    assert commits.differences({"a": 1}, {"a": 1, "b": 2}) == ["b"]
+    assert commits.differences({"a": 1, "b": 2}, {"a": 1}) == ["b"]
+
+
+def test_speeds_are_compared_in_turn_and_told_with_an_interval(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked: list[Path] = []
+
+    def measured(checkout: Path, arguments: list[str]) -> tuple[int, str, str]:
+        asked.append(checkout)
+        speed = 95.0 if checkout == commits.HERE else 100.0
+        row = {"name": "ar", "tokens_per_second": {"median": speed}}
+        Path(arguments[arguments.index("--json") + 1]).write_text(json.dumps({"rows": [row]}), encoding="utf-8")
+        return 0, "", ""
+
+    monkeypatch.setattr(commits, "said", measured)
+    assert commits.show_speed(tmp_path, 2, []) == 1
+    assert asked == [tmp_path, commits.HERE, commits.HERE, tmp_path]
+    assert "ar                   0.950  0.950-0.950 in 2 pairs" in capsys.readouterr().out
+
+
+def test_what_is_no_checkout_is_refused(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["commits.py", "same", str(tmp_path)])
+    with pytest.raises(SystemExit) as ended:
+        commits.main()
+    assert ended.value.code == 2
+    assert "is no checkout of dynatui" in capsys.readouterr().err
