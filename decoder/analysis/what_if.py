@@ -49,19 +49,6 @@ Axis: TypeAlias = Literal["tau_h", "tau_l", "d0"]
 
 
 @dataclass(frozen=True)
-class Verdict:
-    """What other rules would have done in one round; None: the record cannot tell."""
-
-    accepted: int | None
-    accepted_at_least: int
-    tokens: int | None
-    """Committed tokens: what is accepted and the target's own, cut where the text ended."""
-    tokens_at_least: int
-    drafted: int | None
-    drafted_at_least: int
-
-
-@dataclass(frozen=True)
 class Cell:
     """What one pair of values would have done, over all rounds of the record.
 
@@ -172,27 +159,6 @@ def what_if(past: Sequence[Round], rules: AdaptiveTree) -> WhatIf | None:
         return None
     record = Record(rounds)
     return WhatIf(_grid(record, rules, "tau_h"), _grid(record, rules, "tau_l"), len(rounds), bool(rules.rule().by_cost))
-
-
-def replayed(event: Round, rules: AdaptiveTree) -> Verdict | None:
-    """What these rules would have done in a recorded round; None for a round without DynaTree's tree.
-
-    Under the rules of the record itself the verdict is the record, but for a case that an event cannot tell from
-    others: the context had no room for a deeper tree.
-    """
-    if not _has_tree(event):
-        return None
-    found = judged(Record([event]), rules.rule())
-    accepted, drafted = int(found.accepted[0]), int(found.drafted[0])
-    tokens = int(found.tokens[0])
-    return Verdict(
-        accepted=accepted if found.accepted_known[0] else None,
-        accepted_at_least=accepted,
-        tokens=tokens if found.tokens_known[0] else None,
-        tokens_at_least=tokens,
-        drafted=drafted if found.drafted_known[0] else None,
-        drafted_at_least=drafted,
-    )
 
 
 def _has_tree(event: Round) -> bool:

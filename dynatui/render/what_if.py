@@ -13,7 +13,7 @@ from dynatui.knobs import info
 from dynatui.number_format import percent, short
 from dynatui.render.ink import Ink, Row, Rows, best, fit, frame, inside, width_of
 from dynatui.render.scene import Scene
-from dynatui.render.text import Wrapped
+from dynatui.render.wrap import wrapped
 
 _HEATS: tuple[tuple[str, Ink], ...] = (("▁", "heat1"), ("▃", "heat2"), ("▅", "heat4"), ("▇", "heat5"))
 _LABEL = 6
@@ -34,10 +34,10 @@ def whatif(scene: Scene, width: int, height: int) -> Rows:
     inner, room = inside(size)
     found = scene.whatif
     if found is None:
-        return frame((("What if", "title"),), _wrapped(inner, (_nothing_yet(scene), "dim")), size)
+        return frame((("What if", "title"),), _wrapped(inner, _nothing_yet(scene), "dim"), size)
     title: Row = (("What if", "title"), (f" ─ {_share(found, inner - 12)}", "dim"))
-    said = _wrapped(inner, (_sentence(found), "strong"))
-    signs = _wrapped(inner, (f"{_SIGNS} {_BY_COSTS}" if found.by_costs else _SIGNS, "dim"))
+    said = _wrapped(inner, _sentence(found), "strong")
+    signs = _wrapped(inner, f"{_SIGNS} {_BY_COSTS}" if found.by_costs else _SIGNS, "dim")
     tables = _tables(found, inner, room - len(said) - len(signs)) or _tables(found, inner, room)
     return frame(title, [*tables, *said, *signs], size)
 
@@ -172,8 +172,5 @@ def _share(found: WhatIf, width: int) -> str:
     )
 
 
-def _wrapped(width: int, *spans: tuple[str, Ink]) -> Rows:
-    page = Wrapped(width)
-    for text, ink in spans:
-        page.add(text, ink)
-    return [row for row in page.rows if width_of(row)]
+def _wrapped(width: int, text: str, ink: Ink) -> Rows:
+    return [row for row in wrapped([(text, ink)], width, gaps="plain") if width_of(row)]

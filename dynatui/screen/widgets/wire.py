@@ -10,14 +10,13 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from itertools import groupby
 from operator import itemgetter
 from typing import TypeAlias
 
 from rich.color import ColorSystem
 from rich.style import Style
 
-from dynatui.render.ink import Ink, Row
+from dynatui.render.ink import Ink, Row, merged
 
 Cell: TypeAlias = tuple[str, Ink]
 
@@ -170,18 +169,14 @@ def changes(before: Cells, after: Cells) -> Iterator[tuple[int, Row]]:
         if a == b:
             continue
         if place - end > _NEAR and end >= 0:
-            yield start, _row(new[start:end])
+            yield start, merged(new[start:end])
             start = place
         elif end < 0:
             start = place
         end = place + 1
     if end >= 0:
-        yield start, _row(new[start:end])
+        yield start, merged(new[start:end])
 
 
 def _is_blank(row: Cells) -> bool:
     return row.cells is not None and all(sign == " " for sign, _ in row.cells)
-
-
-def _row(part: list[Cell]) -> Row:
-    return tuple(("".join(map(itemgetter(0), group)), ink) for ink, group in groupby(part, key=itemgetter(1)))

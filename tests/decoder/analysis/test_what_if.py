@@ -11,12 +11,13 @@ from typing import Any, TypeVar
 import msgspec
 import pytest
 
-from decoder.analysis.what_if import Cell, Grid, WhatIf, replayed, what_if
+from decoder.analysis.what_if import Cell, Grid, WhatIf, what_if
 from decoder.config import AdaptiveTree, Auto, DynaTree
 from decoder.draft.model_drafter import Children, Drafter
 from decoder.events import Knobs, Round, Run, decode_line
 from decoder.tree import TokenTree
 from decoder.verify.greedy import accept
+from tests.decoder.analysis.one_round import replayed
 
 pytestmark = pytest.mark.slow
 
