@@ -9,14 +9,12 @@ from collections.abc import Sequence
 
 from decoder.tree_rules import tree_rule
 from dynatui.knobs import info, rules_in_force
-from dynatui.number_format import short
 from dynatui.render.chart import Axis, Flag, Line, chart, window
 from dynatui.render.ink import Row, Rows, fit, frame, inside, joined, trend, width_of
 from dynatui.render.scene import Scale, Scene
+from dynatui.render.words import written
 from dynatui.state.ab_comparison import Pin
 from dynatui.state.lane import Curve, Curves, Mark
-
-_LARGEST = 1e6
 
 
 def scale_of(scene: Scene) -> Scale:
@@ -159,8 +157,4 @@ def _label(mark: Mark) -> str:
     knob = info(mark.name)
     if mark.name == "history":
         return f"{knob.symbol} {knob.written(mark.new)}"
-    return f"{knob.symbol} {_brief(mark, mark.old)}→{_brief(mark, mark.new)}"
-
-
-def _brief(mark: Mark, value: float) -> str:
-    return info(mark.name).written(value) if abs(value) < _LARGEST else short(value)
+    return f"{knob.symbol} {written(knob, mark.old)}→{written(knob, mark.new)}"

@@ -6,14 +6,13 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from decoder.knobs import KnobInfo, KnobName
+from decoder.knobs import KnobName
 from dynatui.knobs import info, rules_in_force
-from dynatui.number_format import short
 from dynatui.render.ink import Ink, Row, Rows, best, column, frame, inside
 from dynatui.render.scene import Scene
 from dynatui.render.sliders import notes
 from dynatui.render.track import Track
-from dynatui.render.words import limited
+from dynatui.render.words import limited, written
 from dynatui.state.lane import begun
 from dynatui.state.run_state import RunState
 
@@ -23,7 +22,6 @@ _MEANING = 41
 _LEAST_HELP = 3
 _NOTES = 2
 """Rows for what history does and for the comparison of A and B."""
-_LARGEST = 1e6
 
 
 @dataclass(frozen=True)
@@ -115,25 +113,21 @@ def _row(scene: Scene, settings: _Settings, name: KnobName, width: int) -> Row:
     knob, columns, wanted = info(name), _columns(width), scene.wanted.get(name)
     chosen, ends = name == _chosen(scene, shown(scene.state)), settings.ends[name]
     value, start = settings.now[name], settings.start.get(name)
-    pending = f"→{_written(knob, wanted)}" if wanted is not None else ""
+    pending = f"→{written(knob, wanted)}" if wanted is not None else ""
     if chosen and scene.typed:
         pending = f"{scene.typed}_"
     drawn = _track(name, settings, width).drawn(value, wanted=wanted, start=start, ends=ends)
-    bounds = f"{_written(knob, ends[0])} to {_written(knob, ends[1])}"
+    bounds = f"{written(knob, ends[0])} to {written(knob, ends[1])}"
     ink: Ink = "strong" if chosen else "plain"
     return (
         ("▸ " if chosen else "  ", "key"),
         (column(knob.symbol, _SYMBOL), ink),
         *drawn,
-        (f"{_written(knob, value):>{_VALUE - 1}} ", ink),
+        (f"{written(knob, value):>{_VALUE - 1}} ", ink),
         (column(pending, _PENDING), "warn"),
         (column(bounds, columns.bounds), "dim"),
         (column(knob.meaning, columns.meaning), ink),
     )
-
-
-def _written(knob: KnobInfo, value: float) -> str:
-    return knob.written(value) if abs(value) < _LARGEST else short(value)
 
 
 def _listed(room: int, knobs: int) -> int:

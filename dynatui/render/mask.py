@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from decoder.events import Round
 from dynatui.render.ink import Ink, Row, Rows, column, frame, inside, merged
-from dynatui.render.rounds import chosen, is_drafted, path_logprobs, piece_text, shown_round
+from dynatui.render.rounds import chosen, is_drafted, path_logprobs, path_to, piece_text, shown_round
 from dynatui.render.scene import Scene
 from dynatui.render.wrap import wrapped
 
@@ -57,15 +57,6 @@ def mask(scene: Scene, width: int, height: int) -> Rows:
     return frame(title, [*body, *notes], size)
 
 
-def ancestors(parents: Sequence[int], node: int) -> frozenset[int]:
-    """The node, its parent, and so on up to the root."""
-    found = set[int]()
-    while node >= 0:
-        found.add(node)
-        node = parents[node]
-    return frozenset(found)
-
-
 def _plan(total: int, width: int, room: int, *, may_halve: bool) -> tuple[Rows, bool]:
     """The longest explanation beside which every node has a row, or else half a row; else the shortest."""
     notes = [rows for note in _NOTES if 3 * len(rows := wrapped([(note, "dim")], width)) <= room]
@@ -85,7 +76,7 @@ def _matrix(scene: Scene, event: Round, count: int, width: int, *, halves: bool)
     return _Matrix(
         event,
         shown,
-        [ancestors(event.parents, node) for node in shown],
+        [frozenset(path_to(event, node)) for node in shown],
         token.node if token else None,
         wide,
         names if names >= _SHORTEST_NAME * (1 + halves) else 0,

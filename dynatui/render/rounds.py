@@ -78,9 +78,9 @@ def before(scene: Scene, event: Round) -> Sequence[int]:
 
 
 def path_to(event: Round, node: int) -> list[int]:
-    """The drafted nodes from the root to a node."""
+    """The nodes from the root to a node, both included."""
     found = list[int]()
-    while node >= 0 and is_drafted(event, node):
+    while node >= 0:
         found.append(node)
         node = event.parents[node]
     return found[::-1]

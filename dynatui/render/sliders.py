@@ -14,7 +14,7 @@ from dynatui.number_format import short
 from dynatui.render.ink import Ink, Row, Rows, best, fit, fitting, frame, inside, width_of
 from dynatui.render.scene import Scene
 from dynatui.render.track import Track
-from dynatui.render.words import limited, moved_back, reason, sign, target, turned, versus
+from dynatui.render.words import limited, moved_back, reason, sign, target, turned, versus, written
 from dynatui.state.ab_comparison import LABELS, LEAST, Pin, compared, sentence, verdict
 from dynatui.state.lane import Change, LaneState
 from dynatui.state.run_state import RunState
@@ -27,7 +27,6 @@ _LONG = 30
 """Cells from which a slider says what it means."""
 _SHORT = 18
 """Cells from which it names its keys."""
-_LARGEST = 1e6
 
 
 @dataclass(frozen=True)
@@ -35,6 +34,7 @@ class _Place:
     """Where a slider is in its row."""
 
     knob: KnobInfo
+    value: float
     label: str
     keys: str
     track: Track
@@ -101,8 +101,8 @@ def _places(scene: Scene, width: int) -> list[_Place]:
         keys = f"{' '.join(map(scene.keys.cap, turns(knob)))} " if each >= _SHORT else ""
         low, high = (0.0, 1.0) if knob.kind == "probability" else bounds(rules, knob.name)
         before = len(label) + len(keys)
-        cells = max(0, each - 2 - before - _FIGURE)
-        places.append(_Place(knob, label, keys, Track(number * each + before, cells, low, high), each))
+        track = Track(number * each + before, max(0, each - 2 - before - _FIGURE), low, high)
+        places.append(_Place(knob, rules.knob(knob.name), label, keys, track, each))
     return places
 
 
@@ -114,11 +114,10 @@ def _sliders(scene: Scene, width: int) -> Row:
         return ((f"{scene.state.watched} has no knobs; {scene.keys.cap('watch(1)')} watches another method", "dim"),)
     row: Row = ()
     for place in places:
-        value, wanted = _value(lane, place.knob.name), scene.wanted.get(place.knob.name)
-        ends = place.track.low, place.track.high
-        figure = f" {_written(place.knob, value)}" if wanted is None else f" →{_written(place.knob, wanted)}"
+        wanted, ends = scene.wanted.get(place.knob.name), (place.track.low, place.track.high)
+        figure = f" {_written(place.knob, place.value)}" if wanted is None else f" →{_written(place.knob, wanted)}"
         ink: Ink = "strong" if wanted is None else "warn"
-        drawn = place.track.drawn(value, wanted=wanted, start=None, ends=ends)
+        drawn = place.track.drawn(place.value, wanted=wanted, start=None, ends=ends)
         slider: Row = ((place.label, "plain"), (place.keys, "key"), *drawn, (figure, ink))
         row = (*row, *fit(slider, place.width))
     if lane.history is None:
@@ -134,14 +133,8 @@ def _sliders(scene: Scene, width: int) -> Row:
     )
 
 
-def _value(lane: LaneState, name: KnobName) -> float:
-    """The value in force: the exact one where rounds tell it."""
-    exact = getattr(lane.knobs, name, None) if lane.knobs is not None else None
-    return float(lane.settings.get(name, 0.0) if exact is None else exact)
-
-
 def _written(knob: KnobInfo, value: float) -> str:
-    return short(value) if not knob.integer or abs(value) >= _LARGEST else knob.written(value)
+    return written(knob, value) if knob.integer else short(value)
 
 
 def history_line(lane: LaneState, width: int, keys: Keymap = KEYMAP) -> Row:
@@ -167,7 +160,7 @@ def history_line(lane: LaneState, width: int, keys: Keymap = KEYMAP) -> Row:
 def _moved_back(change: Change, lane: LaneState, width: int, key: str) -> Row:
     """History has moved what a hand has set, and the key that puts it back for good."""
     knob, mark = info(change.mark.name), change.mark
-    own, now = (knob.written(value) if abs(value) < _LARGEST else short(value) for value in (mark.old, mark.new))
+    own, now = written(knob, mark.old), written(knob, mark.new)
     what = f"history moves {knob.symbol} back: you set {own}, now {now}"
     why = reason(change, lane)
     told = best(

@@ -80,7 +80,7 @@ def copies_among(event: Round, paths: Sequence[float], shown: set[int], text: Se
     inner = set(event.parents)
     found = {}
     for leaf in shown - inner:
-        path = path_to(event, leaf)
+        path = [node for node in path_to(event, leaf) if is_drafted(event, node)]
         if _LEAST_COPY <= len(path) <= len(text) and probability(paths[leaf]) < LEAST_SHOWN:
             length = repeated_length(text, [event.tokens[node] for node in path])
             if length >= len(path):
