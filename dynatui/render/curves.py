@@ -88,7 +88,7 @@ def _last(scene: Scene) -> str:
 
 def looked_at(scene: Scene) -> int | None:
     """The token where the round begins that the user looks at: the inspected one's, else the last that is shown."""
-    past = scene.state.past
+    past = scene.state.lane.past
     if scene.inspected is not None:
         number = scene.inspected.round
     elif not scene.place.live:

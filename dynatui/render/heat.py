@@ -94,7 +94,7 @@ def _probability(_state: RunState) -> list[Row]:
 
 
 def _round(state: RunState) -> list[Row]:
-    sizes = [len(event.committed) for event in state.past]
+    sizes = [len(event.committed) for event in state.lane.past]
     mean, most = sum(sizes) / max(1, len(sizes)), max(sizes, default=0)
     parts: tuple[Span, ...] = (("one round", BANDS[0]), ("the next", BANDS[1]))
     counts: Span = (f"{short(mean, 1)} tokens each, at most {most}", "dim")
@@ -106,8 +106,8 @@ def _round(state: RunState) -> list[Row]:
 
 
 def _time(state: RunState) -> list[Row]:
-    edges = [f"{edge:g}" for edge in time_edges(state.tokens)]
-    median: Span = (f"median {_rounded(_median_ms(state.tokens)):g}", "dim")
+    edges = [f"{edge:g}" for edge in time_edges(state.lane.tokens)]
+    median: Span = (f"median {_rounded(_median_ms(state.lane.tokens)):g}", "dim")
     long: list[Span] = [(f"to {edge}", ink) for edge, ink in zip(edges, HOT, strict=False)]
     brief: list[Span] = list(zip(edges, HOT, strict=False))
     return [

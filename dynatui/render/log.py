@@ -88,8 +88,8 @@ def _difference(state: RunState) -> list[Entry]:
     if entry is None or entry.first_difference is None or state.watched == "ar":
         return []
     token = entry.first_difference
-    place = entry_of(token, state.tokens, state.past)
-    where = state.rounds if place is None else state.tokens[place].round
+    place = entry_of(token, state.lane.tokens, state.lane.past)
+    where = state.rounds if place is None else state.lane.tokens[place].round
     tie = {True: "a near tie", False: "not a near tie", None: ""}[entry.near_tie]
     what = f"first difference from ar at token {token}"
     return [Entry((where, where), state.watched, what, (tie,), "bad" if entry.near_tie is False else "warn")]

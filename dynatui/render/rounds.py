@@ -28,16 +28,17 @@ def shown_round(scene: Scene) -> Round | None:
     if token is not None:
         return round_of(scene.state, token)
     if stage is None:
-        return scene.state.newest
+        return scene.state.lane.newest
     return structs.replace(stage.event, pieces=[clean_line(piece) for piece in stage.event.pieces])
 
 
 def round_of(state: RunState, token: Token) -> Round | None:
     """The round that a token came out of; a recording may number its rounds as it likes."""
-    place = bisect_left(state.past, token.round, key=lambda event: event.round)
-    if place < len(state.past) and state.past[place].round == token.round:
-        return state.past[place]
-    return next((event for event in state.past if event.round == token.round), None)
+    past = state.lane.past
+    place = bisect_left(past, token.round, key=lambda event: event.round)
+    if place < len(past) and past[place].round == token.round:
+        return past[place]
+    return next((event for event in past if event.round == token.round), None)
 
 
 def bonus_of(scene: Scene, event: Round) -> Token | None:
@@ -45,7 +46,7 @@ def bonus_of(scene: Scene, event: Round) -> Token | None:
     stage = scene.held
     if stage is not None and stage.name != "committed":
         return None
-    tokens = scene.state.tokens
+    tokens = scene.state.lane.tokens
     place = len(tokens) - 1 if scene.inspected is None else scene.cursor or 0
     while place + 1 < len(tokens) and tokens[place + 1].round == event.round:
         place += 1

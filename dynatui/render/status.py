@@ -184,7 +184,7 @@ def essentials(scene: Scene, width: int, height: int) -> Rows:
     """All that matters on one line, for terminals that have room for nothing else."""
     del height
     state = scene.state
-    entry, knobs, doing = state.figures().get(state.watched), state.knobs, activity(scene)
+    entry, knobs, doing = state.figures().get(state.watched), state.lane.knobs, activity(scene)
     if entry is None:
         return [fit(doing[:1], width)]
     depth: Row = ((f"D0 {short(knobs.d0, 1)}", "second"),) if knobs else ()

@@ -75,7 +75,7 @@ class TextPanel:
         return cursor
 
     def _page(self, scene: Scene, width: int, height: int) -> Rows:
-        state, tokens = scene.state, scene.state.tokens
+        state, tokens = scene.state, scene.state.lane.tokens
         self._wrap(state, width)
         lines, cursor = self._flow.lines, scene.cursor if scene.inspected else None
         home = len(lines) - 1 if cursor is None else _line_of(lines, cursor)
@@ -104,12 +104,12 @@ class TextPanel:
     def _wrap(self, state: RunState, width: int) -> None:
         known = len(self._done)
         same = max(1, width) == self._flow.width and state.prompt_text == self._prompt
-        if not same or known == 0 or not state.tokens.begins_with(self._done):
+        if not same or known == 0 or not state.lane.tokens.begins_with(self._done):
             self._flow, self._prompt, self._top, known = Flow(width), state.prompt_text, 0, 0
             self._flow.add(self._prompt, _PROMPT)
-        for index in range(known, len(state.tokens)):
-            self._flow.add(state.tokens[index].text, index)
-        self._done = state.tokens
+        for index in range(known, len(state.lane.tokens)):
+            self._flow.add(state.lane.tokens[index].text, index)
+        self._done = state.lane.tokens
 
     def _scroll(self, line: int, height: int) -> None:
         """Moves the view only when the line is not in it."""

@@ -43,7 +43,7 @@ def whatif(scene: Scene, width: int, height: int) -> Rows:
 
 
 def _nothing_yet(scene: Scene) -> str:
-    if scene.state.newest and scene.state.knobs is None:
+    if scene.state.lane.newest and scene.state.lane.knobs is None:
         return f"{scene.state.watched} has no tree whose knobs could be turned"
     return "what other values of τh, τl and D0 would have done comes with the first rounds"
 

@@ -197,7 +197,7 @@ class DynaApp(App[None], inherit_bindings=False):
         self.viewpoint.choose(method)
         if self.source.controls is not None:
             self.source.controls.watch(method)
-        tokens = len(self.viewpoint.state.tokens)
+        tokens = len(self.viewpoint.state.lane.tokens)
         cursor = self.scene.cursor
         self.change_view(cursor=None if cursor is None or not tokens else min(cursor, tokens - 1))
 

@@ -70,7 +70,7 @@ class SceneBuilder:
             recording=source.recorded is not None,
             replaying=playback is not None,
             following=controls is None and playback is None,
-            hits=hits(before.query, [token.text for token in state.tokens]) if before.mode == "search" else (),
+            hits=hits(before.query, [token.text for token in state.lane.tokens]) if before.mode == "search" else (),
             wanted=editor.wanted(state) if editor else {},
             stage=_stage(controls, state) if controls and viewpoint.live else None,
             broke=controls.broke if controls else "",
@@ -99,7 +99,7 @@ class SceneBuilder:
         # What a round lacks can be told apart only under the rules that it obeyed.
         changes = state.lane.changes
         turned = [one.mark.round for one in changes if one.by_user and one.mark.name not in _IN_ROUNDS]
-        return what_if(state.past[max(turned, default=0) :], rules)
+        return what_if(state.lane.past[max(turned, default=0) :], rules)
 
 
 def _stage(controls: Controls, state: RunState) -> Stage | None:

@@ -68,9 +68,9 @@ class Viewpoint:
 
     def place(self, known_rounds: int = 0) -> Place:
         """Where the picture is; a recording may know of more rounds than were played."""
-        state = self.state
+        state, newest = self.state, self.state.lane.newest
         rounds = max(self.shown.rounds(state.watched), known_rounds, state.rounds)
-        return Place(state.rounds, rounds, state.newest.t if state.newest else 0.0, self.live)
+        return Place(state.rounds, rounds, newest.t if newest else 0.0, self.live)
 
     def hold(self) -> None:
         """Stands still."""

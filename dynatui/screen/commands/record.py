@@ -53,5 +53,5 @@ def command(screen: Screen) -> None:
 def copy_text(screen: Screen) -> None:
     """Copies prompt and text as they are shown."""
     state = screen.viewpoint.state
-    screen.copy_to_clipboard(state.prompt_text + "".join(token.text for token in state.tokens))
+    screen.copy_to_clipboard(state.prompt_text + "".join(token.text for token in state.lane.tokens))
     screen.show_note("the text is copied, if your terminal allows it")

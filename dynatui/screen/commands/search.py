@@ -82,7 +82,7 @@ def _show_all(screen: Screen) -> None:
 
 def _put(screen: Screen, query: str, place: int) -> None:
     """The cursor on one of the places, the first from where it was if there is any."""
-    found = hits(query, [token.text for token in screen.viewpoint.state.tokens])
+    found = hits(query, [token.text for token in screen.viewpoint.state.lane.tokens])
     cursor = screen.scene.cursor if screen.scene.mode == "inspect" else None
     ahead = [each for each in found if cursor is not None and each.stop > cursor] or found
     screen.change_view(mode="search", query=query, cursor=ahead[place].start, panel="text")
