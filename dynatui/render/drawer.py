@@ -10,9 +10,9 @@ from decoder.knobs import KnobName
 from dynatui.knobs import info, rules_in_force
 from dynatui.render.ink import Ink, Row, Rows, best, column, frame, inside
 from dynatui.render.scene import Scene
-from dynatui.render.sliders import notes
+from dynatui.render.sliders import knobs_title, notes
 from dynatui.render.track import Track
-from dynatui.render.words import limited, written
+from dynatui.render.words import written
 from dynatui.state.lane import begun
 from dynatui.state.run_state import RunState
 
@@ -164,12 +164,8 @@ def _help(scene: Scene, names: tuple[KnobName, ...], width: int) -> Row:
 
 
 def _title(scene: Scene, width: int) -> Row:
-    name = f"All knobs of {scene.state.watched}" if scene.state.watched else "All knobs"
     keys = f"{_both(scene, 'slider')} choose, {_both(scene, 'nudge')} turn, digits type a value"
-    how = "as recorded" if scene.replaying or scene.following else keys
-    limits = limited(scene.state.lane)
-    wordings = [f" ─ {limit} ─ {how}" for limit in limits[:1]] + [f" ─ {limit}" for limit in limits]
-    return ((name, "title"), (best(width - 8 - len(name), *wordings, f" ─ {how}"), "dim"))
+    return knobs_title(scene, "All knobs", keys, "", width - 8)
 
 
 def _both(scene: Scene, action: str) -> str:

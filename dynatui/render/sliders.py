@@ -6,6 +6,8 @@ A and B compare.
 
 from dataclasses import dataclass
 
+from rich.cells import cell_len
+
 from decoder.knobs import KnobInfo, KnobName, bounds
 from dynatui.keymap import KEYMAP
 from dynatui.keys import Keymap
@@ -43,12 +45,13 @@ class _Place:
 
 def knobs(scene: Scene, width: int, height: int) -> Rows:
     """Sliders in a row, history's reasoning and the comparison below; framed where there is height for it."""
-    framed = height > _BORDER
+    framed, window = height > _BORDER, scene.state.lane.window
     inner, room = inside((width, height)) if framed else (width - 1, height)
     body = [_sliders(scene, inner), *notes(scene, inner, room - 1)]
     if not framed:
         return [fit(((" ", "plain"), *row), width) for row in [*body, *[()] * height][: max(0, room)]]
-    return frame(_title(scene, width - 6), body, (width, height))
+    keys, when = f"turn them while it runs; {scene.keys.cap('drawer')} shows all", f" in the last {window} rounds"
+    return frame(knobs_title(scene, "Knobs", keys, when, width - 6), body, (width, height))
 
 
 def notes(scene: Scene, width: int, room: int) -> Rows:
@@ -79,15 +82,12 @@ def hit(scene: Scene, width: int, height: int, x: int, y: int) -> tuple[KnobName
     return ("history", 0.0 if history else 1.0) if at_tail and history is not None else None
 
 
-def _title(scene: Scene, width: int) -> Row:
+def knobs_title(scene: Scene, name: str, keys: str, when: str, width: int) -> Row:
     """Whose knobs these are, and what limits its trees; the words on how to turn them give way."""
-    name: Row = (("Knobs", "title"), (f" of {scene.state.watched}" if scene.state.watched else "", "title"))
-    recorded = scene.replaying or scene.following
-    how = "as recorded" if recorded else f"turn them while it runs; {scene.keys.cap('drawer')} shows all"
-    limits = limited(scene.state.lane)
-    wordings = [f" ─ {limit} in the last {scene.state.lane.window} rounds ─ {how}" for limit in limits[:1]]
-    wordings += [f" ─ {limit}" for limit in limits]
-    return (*name, (best(width - width_of(name), *wordings, f" ─ {how}"), "dim"))
+    whose = f"{name} of {scene.state.watched}" if scene.state.watched else name
+    how, limits = "as recorded" if scene.replaying or scene.following else keys, limited(scene.state.lane)
+    wordings = [f" ─ {limit}{when} ─ {how}" for limit in limits[:1]] + [f" ─ {limit}" for limit in limits]
+    return ((whose, "title"), (best(width - cell_len(whose), *wordings, f" ─ {how}"), "dim"))
 
 
 def _places(scene: Scene, width: int) -> list[_Place]:
@@ -102,7 +102,7 @@ def _places(scene: Scene, width: int) -> list[_Place]:
         low, high = (0.0, 1.0) if knob.kind == "probability" else bounds(rules, knob.name)
         before = len(label) + len(keys)
         track = Track(number * each + before, max(0, each - 2 - before - _FIGURE), low, high)
-        places.append(_Place(knob, rules.knob(knob.name), label, keys, track, each))
+        places.append(_Place(knob, _value(scene.state.lane, knob.name), label, keys, track, each))
     return places
 
 
@@ -131,6 +131,12 @@ def _sliders(scene: Scene, width: int) -> Row:
         (f"{scene.keys.cap('history')} ", "key"),
         (f"{pending}{'on' if history else 'off'}", ink),
     )
+
+
+def _value(lane: LaneState, name: KnobName) -> float:
+    """The value in force: the exact one where rounds tell it."""
+    exact = getattr(lane.knobs, name, None) if lane.knobs is not None else None
+    return float(lane.settings.get(name, 0.0) if exact is None else exact)
 
 
 def _written(knob: KnobInfo, value: float) -> str:

@@ -15,7 +15,7 @@ from textual.binding import Binding, BindingType
 from textual.containers import Container
 
 from dynatui.keymap import ALWAYS, SIDE_BY_SIDE, PanelName
-from dynatui.render import cards, curves, tree, versus
+from dynatui.render import cards, curves, status, tree, versus
 from dynatui.render.ink import Rows
 from dynatui.render.scene import Scale, Scene
 from dynatui.render.text import TextPanel
@@ -94,11 +94,11 @@ class CompareApp(App[None], inherit_bindings=False):
         with Container(id="columns"):
             for side, letter in enumerate(versus.LETTERS):
                 with Container(classes="column"):
-                    yield self._canvas(partial(self._heading, side), letter, "heading")
-                    yield self._canvas(cards.cards, letter, "cards")
-                    yield self._canvas(TextPanel(), letter, "text", flowing=True)
-                    yield self._canvas(tree.tree, letter, "tree")
-                    yield self._canvas(curves.acceptance, letter, "curves")
+                    yield Canvas(partial(self._heading, side), panel=f"{letter}-heading", classes="heading")
+                    yield Canvas(cards.cards, panel=f"{letter}-cards", classes="cards")
+                    yield Canvas(TextPanel(), panel=f"{letter}-text", flowing=True, classes="text")
+                    yield Canvas(tree.tree, panel=f"{letter}-tree", classes="tree")
+                    yield Canvas(curves.acceptance, panel=f"{letter}-curves", classes="curves")
         yield Canvas(self._table, panel="table")
         yield Canvas(self._keys, panel="keys")
 
@@ -115,7 +115,6 @@ class CompareApp(App[None], inherit_bindings=False):
     def on_resize(self) -> None:
         """Shows the panels that there is room for now."""
         self._arrange()
-        self._draw_soon()
 
     def tick(self) -> None:
         """Plays on, and draws the panels that are due; ends when the terminal is gone."""
@@ -137,9 +136,10 @@ class CompareApp(App[None], inherit_bindings=False):
         self._painter.draw(self, scene_of, self._clock(), everything=everything)
 
     async def action_press(self, cap: str) -> None:
-        """Does what the key map says of a key."""
+        """Does what the key map says of a key, and shows it."""
         if action := self.keys.action_for(cap, "compare"):
             await self.run_action(action)
+            self.draw(everything=True)
 
     def action_pause(self) -> None:
         """Pauses or plays; from the end it begins again."""
@@ -147,39 +147,32 @@ class CompareApp(App[None], inherit_bindings=False):
             self.lockstep.seek(0.0)
         else:
             self.lockstep.paused = not self.lockstep.paused
-        self.draw(everything=True)
 
     def action_speed(self, direction: int) -> None:
         """Doubles or halves the speed."""
         self.lockstep.set_speed(self.lockstep.speed * 2.0**direction)
-        self.draw(everything=True)
 
     def action_step(self, rounds: int) -> None:
         """Pauses some rounds farther."""
         self.lockstep.paused = True
         self.lockstep.step(rounds)
-        self.draw(everything=True)
 
     def action_seek(self, share: float) -> None:
         """Goes to a share of the run."""
         self.lockstep.seek(share * self.lockstep.seconds)
-        self.draw(everything=True)
 
     def action_go(self, step: int) -> None:
         """Goes to another pair of runs."""
         self.lockstep.go(step)
-        self.draw(everything=True)
 
     def action_panel(self, name: PanelName) -> None:
         """Chooses what a column shows."""
         self.chosen = name
         self._arrange()
-        self._draw_soon()
 
     def action_symbols(self) -> None:
         """The next set of symbols."""
         self.symbols = _SYMBOLS[(_SYMBOLS.index(self.symbols) + 1) % len(_SYMBOLS)]
-        self.draw(everything=True)
 
     def action_help(self) -> None:
         """Opens the page of keys."""
@@ -188,13 +181,6 @@ class CompareApp(App[None], inherit_bindings=False):
     def action_leave(self) -> None:
         """Quits."""
         self._leave(0)
-
-    def _canvas(
-        self, painter: Callable[[Scene, int, int], Rows], letter: str, panel: str, *, flowing: bool = False
-    ) -> Canvas:
-        canvas = Canvas(painter, panel=f"{letter}-{panel}", flowing=flowing)
-        canvas.add_class(panel)
-        return canvas
 
     def _scene(self, side: int, scale: Scale) -> Scene:
         recording, state = self.lockstep.sides[side], self._states[side]
@@ -223,7 +209,7 @@ class CompareApp(App[None], inherit_bindings=False):
         return versus.table(self._states, (width, height))
 
     def _keys(self, scene: Scene, width: int, _height: int) -> Rows:
-        return [versus.keys(self.keys.side_by_side.keys, width, in_words=scene.symbols == "ascii")]
+        return [status.keys(self.keys.side_by_side.keys, width, in_words=scene.symbols == "ascii")]
 
     def _arrange(self) -> None:
         width, height = self.size
@@ -235,8 +221,6 @@ class CompareApp(App[None], inherit_bindings=False):
             _, _, panel = (canvas.id or "").partition("-")
             if panel in ALWAYS:
                 canvas.display = panel in shown
-
-    def _draw_soon(self) -> None:
         self.call_after_refresh(self.draw, everything=True)
 
     def _leave(self, code: int) -> None:

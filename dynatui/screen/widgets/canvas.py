@@ -32,8 +32,8 @@ _WORTH_SCROLLING = 4
 class Canvas(Widget):
     """Shows the newest scene as its function draws it; knows nothing of what it shows. It has no border of its own."""
 
-    def __init__(self, draw_panel: DrawPanel, *, panel: str, flowing: bool = False) -> None:
-        super().__init__(id=panel)
+    def __init__(self, draw_panel: DrawPanel, *, panel: str, flowing: bool = False, classes: str | None = None) -> None:
+        super().__init__(id=panel, classes=classes)
         self.flowing = flowing
         """Whether it follows the work at every frame; all others change together and less often."""
         self._draw_panel = draw_panel
