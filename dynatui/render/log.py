@@ -92,15 +92,8 @@ def _difference(state: RunState) -> list[Entry]:
     place = entry_of(token, state.lane.tokens, state.lane.past)
     where = state.rounds if place is None else state.lane.tokens[place].round
     what = f"first difference from ar at token {token}"
-    return [
-        Entry(
-            (where, where),
-            state.watched,
-            what,
-            (tie_words(entry),),
-            "bad" if entry.near_tie is False else "warn",
-        )
-    ]
+    ink: Ink = "bad" if entry.near_tie is False else "warn"
+    return [Entry((where, where), state.watched, what, (tie_words(entry),), ink)]
 
 
 def _row(entry: Entry, width: int) -> Row:

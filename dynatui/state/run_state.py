@@ -18,6 +18,8 @@ from dynatui.clean import clean, clean_line
 from dynatui.state.lane import LaneState, begun, decoded, turned
 
 _MOST_LOADING = 32
+_LINES = ("target", "draft", "device", "dtype", "path", "path_reason")
+"""Texts of a run that are one line each."""
 
 
 @dataclass(frozen=True)
@@ -160,14 +162,6 @@ def _advance(state: RunState, event: Start | Round | Knob | End) -> RunState:
 
 
 def _clean_run(run: Run) -> Run:
-    return structs.replace(
-        run,
-        target=clean_line(run.target),
-        draft=clean_line(run.draft),
-        device=clean_line(run.device),
-        dtype=clean_line(run.dtype),
-        path=clean_line(run.path),
-        path_reason=clean_line(run.path_reason),
-        prompt=clean(run.prompt),
-        methods={clean_line(name): parameters for name, parameters in run.methods.items()},
-    )
+    methods = {clean_line(name): parameters for name, parameters in run.methods.items()}
+    lines = {name: clean_line(getattr(run, name)) for name in _LINES}
+    return structs.replace(run, prompt=clean(run.prompt), methods=methods, **lines)

@@ -113,7 +113,6 @@ def back(screen: Screen) -> None:
         screen.change_view(maximised=False)
     else:
         screen.viewpoint.follow()
-        screen.draw(everything=True)
 
 
 def symbols(screen: Screen) -> None:
