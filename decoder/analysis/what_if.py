@@ -45,7 +45,7 @@ _LINES = 5
 _SLACK = 1e-6
 """Steps add up to a bound within this."""
 
-Axis: TypeAlias = Literal["tau_h", "tau_l", "d0"]
+Axis: TypeAlias = Literal["tau_h", "tau_l"]
 
 
 @dataclass(frozen=True)
@@ -90,14 +90,13 @@ class Cell:
 
 @dataclass(frozen=True)
 class Grid:
-    """Cells over two knobs: a row for each value of one, a column for each value of the other."""
+    """Cells over two knobs: a row for each value of one, a column for each D0."""
 
     down: Axis
     rows: tuple[float, ...]
     """Rising values of `down`."""
-    across: Axis
     columns: tuple[float, ...]
-    """Rising values of `across`; D0 as it is used, a whole number."""
+    """Rising values of D0 as it is used, whole numbers."""
     cells: tuple[tuple[Cell, ...], ...]
     present: tuple[int, int]
     """Row and column of the values in force."""
@@ -191,7 +190,7 @@ def _around(value: float, low: float, high: float, step: float) -> tuple[float, 
     return tuple(sorted(other if other == value else min(high, max(low, other)) for other in nearest))
 
 
-def _grid(record: Record, rules: AdaptiveTree, down: Literal["tau_h", "tau_l"]) -> Grid:
+def _grid(record: Record, rules: AdaptiveTree, down: Axis) -> Grid:
     value, low, high = rules.tau_h, rules.tau_l + KNOB_GAP, 1.0
     if down == "tau_l":
         value, low, high = rules.tau_l, KNOB_GAP, rules.tau_h - KNOB_GAP
@@ -201,7 +200,7 @@ def _grid(record: Record, rules: AdaptiveTree, down: Literal["tau_h", "tau_l"]) 
     for row in rows:
         turned = replace(rules, tau_h=row) if down == "tau_h" else replace(rules, tau_l=row)
         cells.append(tuple(_cell(judged(record, replace(turned, d0=d0).rule())) for d0 in columns))
-    return Grid(down, rows, "d0", columns, tuple(cells), (rows.index(value), columns.index(used)))
+    return Grid(down, rows, columns, tuple(cells), (rows.index(value), columns.index(used)))
 
 
 def _cell(found: Judged) -> Cell:

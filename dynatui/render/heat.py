@@ -65,19 +65,14 @@ def _rounded(value: float) -> float:
     return float(f"{value:.2g}") if math.isfinite(value) else value
 
 
-def _named(start: str, *parts: Span, separator: Row = _DOT) -> Row:
-    return (("Text", "title"), (f" ─ {start}", "dim"), *joined([(part,) for part in parts], separator))
+def _named(start: str, *parts: Span, by: str = "", separator: Row = _DOT) -> Row:
+    return (("Text", "title"), (f"{by} ─ {start}", "dim"), *joined([(part,) for part in parts], separator))
 
 
 def _origin(state: RunState) -> list[Row]:
-    by: Row = (("Text", "title"), (f" by {state.watched} ─ ", "dim"))
-    parts: list[Row] = [
-        (("drafted and accepted", "accepted"),),
-        (("target's own", "bonus"),),
-        (("prompt", "prompt"),),
-    ]
+    by = f" by {state.watched}"
     return [
-        (*by, *joined(parts, _DOT)),
+        _named("", ("drafted and accepted", "accepted"), ("target's own", "bonus"), ("prompt", "prompt"), by=by),
         _named("", ("draft", "accepted"), ("target", "bonus"), ("prompt", "prompt")),
     ]
 

@@ -6,8 +6,6 @@ A and B compare.
 
 from dataclasses import dataclass
 
-from rich.cells import cell_len
-
 from decoder.knobs import KnobInfo, KnobName, bounds
 from dynatui.keymap import KEYMAP
 from dynatui.keys import Keymap
@@ -50,8 +48,9 @@ def knobs(scene: Scene, width: int, height: int) -> Rows:
     body = [_sliders(scene, inner), *notes(scene, inner, room - 1)]
     if not framed:
         return [fit(((" ", "plain"), *row), width) for row in [*body, *[()] * height][: max(0, room)]]
+    name: Row = (("Knobs", "title"), (f" of {scene.state.watched}" if scene.state.watched else "", "title"))
     keys, when = f"turn them while it runs; {scene.keys.cap('drawer')} shows all", f" in the last {window} rounds"
-    return frame(knobs_title(scene, "Knobs", keys, when, width - 6), body, (width, height))
+    return frame(knobs_title(scene, name, keys, when, width - 6), body, (width, height))
 
 
 def notes(scene: Scene, width: int, room: int) -> Rows:
@@ -82,12 +81,11 @@ def hit(scene: Scene, width: int, height: int, x: int, y: int) -> tuple[KnobName
     return ("history", 0.0 if history else 1.0) if at_tail and history is not None else None
 
 
-def knobs_title(scene: Scene, name: str, keys: str, when: str, width: int) -> Row:
+def knobs_title(scene: Scene, name: Row, keys: str, when: str, width: int) -> Row:
     """Whose knobs these are, and what limits its trees; the words on how to turn them give way."""
-    whose = f"{name} of {scene.state.watched}" if scene.state.watched else name
     how, limits = "as recorded" if scene.replaying or scene.following else keys, limited(scene.state.lane)
     wordings = [f" ─ {limit}{when} ─ {how}" for limit in limits[:1]] + [f" ─ {limit}" for limit in limits]
-    return ((whose, "title"), (best(width - cell_len(whose), *wordings, f" ─ {how}"), "dim"))
+    return (*name, (best(width - width_of(name), *wordings, f" ─ {how}"), "dim"))
 
 
 def _places(scene: Scene, width: int) -> list[_Place]:

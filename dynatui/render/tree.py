@@ -159,9 +159,7 @@ def _ending(scene: Scene, event: Round) -> Row:
     stage = scene.held
     if stage is not None and stage.name == "drafted":
         return (("○ a guess", "plain"), ("  the target has not looked at it yet", "dim"))
-    if drafted_nodes(event) == 0:
-        bonus = bonus_of(scene, event)
-        return () if bonus is None else (("+ target: ", "dim"), (piece_text(bonus.text), "bonus"))
-    legend: Row = (("● accepted", "accepted"), ("  ○ rejected", "plain"))
+    legend: Row = (("● accepted", "accepted"), ("  ○ rejected", "plain")) if drafted_nodes(event) else ()
     bonus = bonus_of(scene, event)
-    return legend if bonus is None else (*legend, ("  + target: ", "dim"), (piece_text(bonus.text), "bonus"))
+    sign = "  + target: " if legend else "+ target: "
+    return legend if bonus is None else (*legend, (sign, "dim"), (piece_text(bonus.text), "bonus"))

@@ -20,7 +20,7 @@ _LABEL = 6
 _CELL, _CELL_DRAFTED = 8, 14
 """Cells of the terminal that a figure takes, alone and with the drafted nodes."""
 _GAP = 3
-_MEANINGS = {"tau_h": "draft sure from", "tau_l": "draft unsure below", "d0": "base depth"}
+_MEANINGS = {"tau_h": "draft sure from", "tau_l": "draft unsure below"}
 _SIGNS = (
     "[ ] the knobs now · + at least: some rounds go beyond the record · ? too few judged. "
     "Each round is taken by itself, with the knobs held still."
@@ -73,8 +73,8 @@ def _beside(tables: Sequence[Rows]) -> Rows:
 def _table(grid: Grid, width: int, cell_width: int, scale: tuple[float, float]) -> Rows:
     """A line on what the knobs mean, the columns' values, and the rows."""
     columns = _nearest(grid, max(1, (width - _LABEL) // cell_width))
-    down, across = info(grid.down).symbol, info(grid.across).symbol
-    words = f"{down} {_MEANINGS[grid.down]} ↓  {across} {_MEANINGS[grid.across]} →"
+    down, across = info(grid.down).symbol, info("d0").symbol
+    words = f"{down} {_MEANINGS[grid.down]} ↓  {across} base depth →"
     figures = "tokens, drafted a round" if cell_width == _CELL_DRAFTED else "tokens a round"
     head: Row = ((f"{down}\\{across}".ljust(_LABEL), "dim"),)
     for column in columns:

@@ -3,14 +3,13 @@
 An app of its own: it has no engine, nothing to steer and one mode. `lockstep` plays, `dynatui.render` draws.
 """
 
-import asyncio
 import signal
 import time
 from collections.abc import Callable
 from functools import partial
 from typing import ClassVar, get_args
 
-from textual.app import App, ComposeResult
+from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Container
 
@@ -20,12 +19,11 @@ from dynatui.render.ink import Rows
 from dynatui.render.scene import Scale, Scene
 from dynatui.render.text import TextPanel
 from dynatui.screen.pages.help import CompareHelp
-from dynatui.screen.painter import Painter, frames_per_second, in_color, set_theme
+from dynatui.screen.terminal_app import TerminalApp
 from dynatui.screen.widgets.canvas import Canvas
 from dynatui.session import Symbols, View
 from dynatui.sources.lockstep import Lockstep
 from dynatui.state.viewpoint import Place
-from dynatui.terminal.driver import TerminalDriver
 from dynatui.terminal.key_names import bound
 from dynatui.terminal.output import Output
 from dynatui.terminal.shutdown import Shutdown
@@ -48,7 +46,7 @@ def panels(height: int, chosen: PanelName) -> tuple[PanelName, ...]:
     return (chosen,)
 
 
-class CompareApp(App[None], inherit_bindings=False):
+class CompareApp(TerminalApp, inherit_bindings=False):
     """Two recordings in two columns."""
 
     CSS_PATH = "compare.tcss"
@@ -70,22 +68,13 @@ class CompareApp(App[None], inherit_bindings=False):
         shutdown: Shutdown | None = None,
     ) -> None:
         view = view or View()
-        self._color = in_color(view)
-        super().__init__(driver_class=TerminalDriver, ansi_color=None if self._color else True)
-        self.animation_level = "none"
-        self._painter = Painter(output)
-        self.shutdown = shutdown or Shutdown(self._painter.output)
-        set_theme(self, view.theme, color=self._color)
+        super().__init__(view, ticking=ticking, clock=clock, output=output, shutdown=shutdown)
         self.lockstep = lockstep
         self.chosen: PanelName = "text"
         self.symbols = view.symbols
         self.keys = view.keys
-        self.leave_keys = view.keys.all_for("leave")
         for cap in {cap for key in view.keys.side_by_side.keys for cap in key.caps}:
             self.bind(bound(cap), f"press({cap!r})", show=False)
-        self._fps = frames_per_second(view)
-        self._ticking = ticking
-        self._clock = clock
         self._states = lockstep.states()
 
     def compose(self) -> ComposeResult:
@@ -104,11 +93,7 @@ class CompareApp(App[None], inherit_bindings=False):
 
     def on_mount(self) -> None:
         """Starts the timer."""
-        self._painter.update_inks(self, color=self._color)
-        if self._ticking:
-            loop = asyncio.get_running_loop()
-            self.shutdown.ready(lambda code: loop.call_soon_threadsafe(self._leave, code))
-            self.set_interval(1 / self._fps, self.tick)
+        self.begin(lambda: self.set_interval(1 / self._fps, self.tick))
         self._arrange()
         self.tick()
 
@@ -118,8 +103,8 @@ class CompareApp(App[None], inherit_bindings=False):
 
     def tick(self) -> None:
         """Plays on, and draws the panels that are due; ends when the terminal is gone."""
-        if self._painter.output.lost:
-            self._leave(128 + signal.SIGHUP)
+        if self.output.lost:
+            self.leave(128 + signal.SIGHUP)
             return
         self.lockstep.advance(self._clock())
         self.draw()
@@ -133,7 +118,7 @@ class CompareApp(App[None], inherit_bindings=False):
         def scene_of(canvas: Canvas) -> Scene:
             return scenes[(canvas.id or "").startswith(versus.LETTERS[1])]
 
-        self._painter.draw(self, scene_of, self._clock(), everything=everything)
+        self.paint(scene_of, self._clock(), everything=everything)
 
     async def action_press(self, cap: str) -> None:
         """Does what the key map says of a key, and shows it."""
@@ -178,10 +163,6 @@ class CompareApp(App[None], inherit_bindings=False):
         """Opens the page of keys."""
         self.push_screen(CompareHelp(self.keys))
 
-    def action_leave(self) -> None:
-        """Quits."""
-        self._leave(0)
-
     def _scene(self, side: int, scale: Scale) -> Scene:
         recording, state = self.lockstep.sides[side], self._states[side]
         return Scene(
@@ -222,7 +203,3 @@ class CompareApp(App[None], inherit_bindings=False):
             if panel in ALWAYS:
                 canvas.display = panel in shown
         self.call_after_refresh(self.draw, everything=True)
-
-    def _leave(self, code: int) -> None:
-        self.shutdown.begin(code)
-        self.exit(return_code=code)

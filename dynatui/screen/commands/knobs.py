@@ -48,7 +48,7 @@ def hold(screen: Screen) -> None:
             screen.show_note("history has moved back nothing that you set")
             return
         name, value = moved.mark.name, moved.mark.old
-        editor.hold(name, value, screen.viewpoint.newest)
+        editor.hold({name: value}, screen.viewpoint.newest)
         screen.show_note(f"history is off; {info(name).symbol} stays at {info(name).written(value)}")
 
 
