@@ -53,7 +53,7 @@ class Cell:
     """What one pair of values would have done, over all rounds of the record.
 
     The means count in every round; a round that could not be judged counts with what is sure. So a mean is exact when
-    every round was judged, and a lower bound else: leaving such rounds out would flatter or wrong the cell, since a
+    every round was judged, and a lower bound else: leaving such rounds out would bias the cell, since a
     record can tell least about the rounds that went best.
     """
 

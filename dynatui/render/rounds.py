@@ -1,6 +1,6 @@
 """Which round a picture is of, which of its nodes there is room for, what it continues, and how a node is called.
 
-A tree may have more nodes than a panel has rows. Then the accepted path stays with the guesses that lost beside it,
+A tree may have more nodes than a panel has rows. Then the accepted path stays with the rejected guesses beside it,
 and of the rest the most probable nodes: their ancestors are never less probable, so what is shown is always a tree.
 """
 

@@ -99,8 +99,8 @@ def walk(parents: Sequence[int], shown: set[int]) -> list[tuple[int, str]]:
         node, before, own = stack.pop()
         order.append((node, before + own))
         below = before + {tee: line, corner: blank}.get(own, "")
-        kids = children.get(node, [])
-        stack.extend((kid, below, corner if kid == kids[-1] else tee) for kid in reversed(kids))
+        below_node = children.get(node, [])
+        stack.extend((child, below, corner if child == below_node[-1] else tee) for child in reversed(below_node))
     return order
 
 

@@ -1,4 +1,4 @@
-"""Two recordings against each other: whose is which, where the show is, and the figures of both with their ratio.
+"""Two recordings against each other: which is which, where the playback is, and the figures of both with their ratio.
 
 Everything is about the watched methods at equal decode time. Knows neither files nor the app.
 """
@@ -26,7 +26,7 @@ _LEAST_FRAMED = 7
 
 @dataclass(frozen=True)
 class Moment:
-    """Where the show is."""
+    """Where the playback is."""
 
     played_s: float
     seconds: float

@@ -188,7 +188,7 @@ class DynaApp(TerminalApp, inherit_bindings=False):
         self.change_view(cursor=None if cursor is None or not tokens else min(cursor, tokens - 1))
 
     def show_note(self, note: str) -> None:
-        """Tells the user in one line what became of a key."""
+        """Shows the result of a key in one line."""
         self._note_until = self._clock() + _NOTE_S
         self.change_view(note=clean_line(note))
 

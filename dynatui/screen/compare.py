@@ -102,7 +102,7 @@ class CompareApp(TerminalApp, inherit_bindings=False):
         self._arrange()
 
     def tick(self) -> None:
-        """Plays on, and draws the panels that are due; ends when the terminal is gone."""
+        """Plays on, and draws the panels that are due; ends when the terminal is closed."""
         if self.output.lost:
             self.leave(128 + signal.SIGHUP)
             return

@@ -19,7 +19,7 @@ class OutputError(DecoderError):
 
 
 class ReaderLeftError(Exception):
-    """Nobody reads standard output any more, as after `| head`: the quiet end of a run, not a failure."""
+    """The reader has closed standard output, as `| head` does: a normal end of a run, not a failure."""
 
 
 def can_show_screen() -> bool:
@@ -56,7 +56,7 @@ def show(text: str, out: TextIO) -> None:
     """Writes to standard output: what a pipe gets is faithful, what a terminal gets is clean.
 
     Raises:
-        ReaderLeftError: Nobody reads on.
+        ReaderLeftError: The reader has closed it.
         OutputError: It takes no more, as a full disk does.
     """
     try:

@@ -37,7 +37,7 @@ def step(screen: Screen) -> None:
     elif screen.source.controls is None:
         screen.show_note("another process decodes; it cannot be stepped from here")
     elif screen.source.paused:
-        _say_whose_round(screen)
+        _note_whose_round(screen)
         screen.source.controls.step()
     else:
         screen.source.set_paused(paused=True)
@@ -47,7 +47,7 @@ def _scroll_log(screen: Screen, below: int) -> None:
     screen.change_view(log_end=min(max(0, below), max(0, len(log.entries(screen.viewpoint.state)) - 1)))
 
 
-def _say_whose_round(screen: Screen) -> None:
+def _note_whose_round(screen: Screen) -> None:
     """Once the watched method has ended, a step is a round of another."""
     state = screen.viewpoint.newest
     if state.watched in state.ends:
@@ -69,7 +69,7 @@ def breaks(screen: Screen) -> None:
 
 
 def speed(screen: Screen, direction: int) -> None:
-    """Half or double the speed of the show."""
+    """Half or double the speed of the playback."""
     screen.source.set_speed(screen.source.speed * 2.0**direction)
 
 

@@ -55,7 +55,7 @@ class Canvas(Widget):
             self.refresh(Region(0, y, self.size.width, 1))
 
     def patch(self, scene: Scene, inks: Mapping[Ink, Style], place: Offset, frame: Frame) -> None:
-        """Takes a new scene; while this panel is in the open at `place`, the frame gets the cells that differ."""
+        """Takes a new scene; while nothing covers this panel at `place`, the frame gets the cells that differ."""
         changes = list(self._changes(scene, inks))
         if len(changes) >= _WORTH_SCROLLING and self.size.width == self.screen.size.width:
             changes = self._scroll(changes, place, frame)

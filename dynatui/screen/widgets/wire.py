@@ -1,6 +1,6 @@
 """What changed of a row, told to a terminal in as few bytes as it takes.
 
-Textual sends whole regions again and opens and closes the style of every span. Over a thin line a frame of this
+Textual sends whole regions again and opens and closes the style of every span. Over a slow line a frame of this
 program then costs several times what it says, so panels that nothing covers are patched cell by cell. Pure: knows
 neither widgets nor where the bytes go. Widths are those of `rich.cells`; a row whose signs are not all one cell wide is
 sent whole.
@@ -140,7 +140,7 @@ class Frame:
                 at += len(text)
 
     def scroll(self, top: int, bottom: int, rows: int) -> None:
-        """Moves whole lines of the terminal up; what is left on the last ones is nobody's."""
+        """Moves whole lines of the terminal up; the contents of the last ones are undefined."""
         self._pieces.append(f"\x1b[{top + 1};{bottom + 1}r\x1b[{bottom + 1};1H" + "\n" * rows + "\x1b[r")
 
     def text(self) -> str:
