@@ -50,14 +50,6 @@ class Look:
         return front, self.background, self.attributes & _SHOWN_ON_BLANKS
 
 
-@dataclass(frozen=True)
-class Turn:
-    """From one look to another."""
-
-    codes: str
-    shows_on_blanks: bool
-
-
 _one_look = cache(Look)
 RESET = _one_look(frozenset(), "39", "49")
 """How a frame finds the terminal and leaves it."""
@@ -84,8 +76,8 @@ def look(style: Style, colors: ColorSystem) -> Look:
 
 
 @cache
-def turn(before: Look, after: Look) -> Turn:
-    """The codes that name what differs, and nothing else."""
+def turn(before: Look, after: Look) -> tuple[str, bool]:
+    """The codes that name what differs, and nothing else; and whether it shows on blanks."""
     ends = {_OFF[code] for code in before.attributes - after.attributes}
     kept = {code for code in before.attributes if _OFF[code] not in ends}
     codes = [str(code) for code in (*sorted(ends), *sorted(after.attributes - kept))]
@@ -93,7 +85,7 @@ def turn(before: Look, after: Look) -> Turn:
     codes += [after.background] if after.background != before.background else []
     if after is RESET:
         codes = [""] if codes else []
-    return Turn(f"\x1b[{';'.join(codes)}m" if codes else "", before.of_blanks != after.of_blanks)
+    return f"\x1b[{';'.join(codes)}m" if codes else "", before.of_blanks != after.of_blanks
 
 
 @dataclass(frozen=True)
@@ -132,9 +124,9 @@ class Frame:
             for text, ink in run:
                 new = looks.get(ink, RESET)
                 if new is not self._look:
-                    needed = turn(self._look, new)
-                    if needed.shows_on_blanks or not text.isspace():
-                        pieces.append(needed.codes)
+                    codes, shows_on_blanks = turn(self._look, new)
+                    if shows_on_blanks or not text.isspace():
+                        pieces.append(codes)
                         self._look = new
                 pieces.append(text)
                 at += len(text)
@@ -145,7 +137,7 @@ class Frame:
 
     def text(self) -> str:
         """The bytes to send; the frame is over."""
-        return "".join([*self._pieces, turn(self._look, RESET).codes])
+        return "".join([*self._pieces, turn(self._look, RESET)[0]])
 
 
 def scrolled(before: Sequence[Cells], after: Sequence[Cells]) -> int:
