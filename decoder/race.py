@@ -9,7 +9,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any
 
 import msgspec
 import torch
@@ -146,7 +145,6 @@ def _events(
 
 def _run_event(engine: Engine, prompt: str, prompt_ids: list[int], config: RunConfig, methods: Sequence[Method]) -> Run:
     path, pair = decoding_path(engine), engine.pair
-    parameters: dict[str, dict[str, Any]] = {method.name: method.parameters(config) for method in methods}
     return Run(
         version=VERSION,
         started_at=datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
@@ -161,7 +159,7 @@ def _run_event(engine: Engine, prompt: str, prompt_ids: list[int], config: RunCo
         prompt=prompt,
         prompt_tokens=prompt_ids,
         max_new_tokens=config.max_new_tokens,
-        methods=parameters,
+        methods={method.name: method.parameters(config) for method in methods},
     )
 
 
@@ -257,9 +255,8 @@ def _knob_event(method: str, number: int, turned: Turned) -> Knob:
 
 def _judged(pair: Pair, prompt_ids: list[int], race: Race) -> dict[str, Figures]:
     """Final figures; where a method differs from ar, float32 says by how much and whether the two tokens were a tie."""
-    final, judge = {}, Judge(pair.target)
-    for name, found in race.figures().items():
-        final[name] = found
+    final, judge = race.figures(), Judge(pair.target)
+    for name, found in final.items():
         index = found.first_difference
         if index is not None:
             prefix = [*prompt_ids, *race.tallies["ar"].tokens[:index]]

@@ -140,31 +140,29 @@ def figures(tally: Tally, ar: Tally | None) -> Figures:
     rate = _ratio(tally.timed_tokens, tally.decode_s)
     ar_rate = _ratio(ar.timed_tokens, ar.decode_s) if ar else None
     difference = first_difference(tally.tokens, ar.tokens) if ar else None
-    known = tally.knows_tree
+    drafted, accepted = (tally.drafted, tally.accepted) if tally.knows_tree else (None, None)
     parts = (tally.draft_s, tally.verify_s, tally.commit_s)
     return Figures(
         rounds=tally.rounds,
-        drafted=tally.drafted if known else None,
-        accepted=tally.accepted if known else None,
+        drafted=drafted,
+        accepted=accepted,
         committed=len(tally.tokens),
         target_forwards=tally.target_forwards,
         draft_forwards=tally.draft_forwards,
         tokens_per_round=_ratio(len(tally.tokens), tally.rounds),
-        path_length=_ratio(tally.accepted, tally.rounds) if known else None,
-        acceptance_rate=_ratio(tally.accepted, tally.drafted) if known else None,
-        depth_acceptance=_ratio(tally.depth_shares, tally.rounds) if known and tally.drafted else None,
+        path_length=_ratio(accepted, tally.rounds),
+        acceptance_rate=_ratio(accepted, drafted),
+        depth_acceptance=_ratio(tally.depth_shares, tally.rounds) if drafted else None,
         decode_s=tally.decode_s,
         tokens_per_second=rate,
         prefill_s=tally.prefill_s,
-        ttft_s=None
-        if tally.prefill_s is None or tally.first_round_s is None
-        else tally.prefill_s + tally.first_round_s,
+        ttft_s=_plus(tally.prefill_s, tally.first_round_s),
         tpot_s=_ratio(tally.decode_s, tally.timed_tokens),
         draft_s=tally.draft_s,
         verify_s=tally.verify_s,
         commit_s=tally.commit_s,
         host_s=None if None in parts else tally.decode_s - math.fsum(part for part in parts if part is not None),
-        speedup=_ratio(rate, ar_rate) if rate is not None and ar_rate is not None else None,
+        speedup=_ratio(rate, ar_rate),
         identical_to_ar=None if ar is None else difference is None,
         first_difference=difference,
         peak_bytes=tally.peak_bytes,
@@ -230,5 +228,5 @@ def _plus(total: Count | None, part: Count | None) -> Count | None:
     return None if total is None or part is None else total + part
 
 
-def _ratio(part: float, whole: float | None) -> float | None:
-    return part / whole if whole else None
+def _ratio(part: float | None, whole: float | None) -> float | None:
+    return part / whole if whole and part is not None else None

@@ -69,17 +69,17 @@ class Record:
     def _children(self, q: Floats, drafted: Bools) -> None:
         nodes = np.arange(len(q))
         below, above = nodes[drafted], self.parent[drafted]
-        self.kids: Ints = np.bincount(above, minlength=len(q))
+        self.child_count: Ints = np.bincount(above, minlength=len(q))
         """Recorded children of each node."""
         first = np.zeros(len(q), dtype=np.int64)
         first[above[::-1]] = below[::-1]
         self.rank: Ints = np.where(drafted, nodes - first[self.parent], 0)
         """Place among the siblings, the most probable first."""
-        self.c: Floats = np.where(self.kids > 0, q[first], np.nan)
+        self.c: Floats = np.where(self.child_count > 0, q[first], np.nan)
         """The draft's largest probability after each node, where it was recorded."""
         rest = 1 + _FLOAT32 - np.bincount(above, weights=q[drafted], minlength=len(q))
-        least = q[np.minimum(first + self.kids - 1, len(q) - 1)]
-        self.tail: Floats = np.where(self.kids > 0, np.clip(np.minimum(least, rest), 0.0, 1.0), 1.0)
+        least = q[np.minimum(first + self.child_count - 1, len(q) - 1)]
+        self.tail: Floats = np.where(self.child_count > 0, np.clip(np.minimum(least, rest), 0.0, 1.0), 1.0)
         """No token after the node that was not recorded is more probable than this."""
         self.below: Ints = np.searchsorted(np.maximum.accumulate(self.parent), nodes, side="right")
         """The first node of the round that stands behind the node's children in the order of drafting."""
@@ -167,14 +167,14 @@ def judged(record: Record, rule: Rule) -> Judged:
 def _grown(record: Record, rule: Rule) -> _Growth:
     expandable = _expandable(rule, record.depth, record.p)
     width: Ints = breadth(rule, record.c, np)
-    recorded = record.kids > 0
+    recorded = record.child_count > 0
     follows = expandable[record.parent] & (record.rank < width[record.parent])
     alive = np.zeros(len(follows), dtype=np.bool_)
     alive[record.starts] = True
     for level in record.levels:
         alive[level] = follows[level] & alive[record.parent[level]]
     grows = alive & expandable
-    further = np.where(grows & recorded, np.maximum(width - record.kids, 0), 0)
+    further = np.where(grows & recorded, np.maximum(width - record.child_count, 0), 0)
     deeper = (further > 0) & _expandable(rule, record.depth + 1, record.p * record.tail * _SLACK)
     return _Growth(alive, (grows & ~recorded) | (further > 0), further, (grows & ~recorded) | deeper)
 
@@ -188,7 +188,7 @@ def _as_costs_allow(record: Record, rule: Rule, growth: _Growth) -> _Growth:
 def _lacks_children(record: Record, rule: Rule) -> Bools:
     """Nodes that had fewer children than their own rule allowed: this one, but for the knobs that each round tells."""
     own = replace(rule, tau_h=record.tau_h, tau_l=record.tau_l, d0=record.d0)
-    found: Bools = _expandable(own, record.depth, record.p) & (record.kids < breadth(own, record.c, np))
+    found: Bools = _expandable(own, record.depth, record.p) & (record.child_count < breadth(own, record.c, np))
     return found
 
 

@@ -45,20 +45,7 @@ _LINES = 5
 _SLACK = 1e-6
 """Steps add up to a bound within this."""
 
-Axis: TypeAlias = Literal["tau_h", "tau_l", "d0"]
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """What other rules would have done in one round; None: the record cannot tell."""
-
-    accepted: int | None
-    accepted_at_least: int
-    tokens: int | None
-    """Committed tokens: what is accepted and the target's own, cut where the text ended."""
-    tokens_at_least: int
-    drafted: int | None
-    drafted_at_least: int
+Axis: TypeAlias = Literal["tau_h", "tau_l"]
 
 
 @dataclass(frozen=True)
@@ -66,7 +53,7 @@ class Cell:
     """What one pair of values would have done, over all rounds of the record.
 
     The means count in every round; a round that could not be judged counts with what is sure. So a mean is exact when
-    every round was judged, and a lower bound else: leaving such rounds out would flatter or wrong the cell, since a
+    every round was judged, and a lower bound else: leaving such rounds out would bias the cell, since a
     record can tell least about the rounds that went best.
     """
 
@@ -103,14 +90,13 @@ class Cell:
 
 @dataclass(frozen=True)
 class Grid:
-    """Cells over two knobs: a row for each value of one, a column for each value of the other."""
+    """Cells over two knobs: a row for each value of one, a column for each D0."""
 
     down: Axis
     rows: tuple[float, ...]
     """Rising values of `down`."""
-    across: Axis
     columns: tuple[float, ...]
-    """Rising values of `across`; D0 as it is used, a whole number."""
+    """Rising values of D0 as it is used, whole numbers."""
     cells: tuple[tuple[Cell, ...], ...]
     present: tuple[int, int]
     """Row and column of the values in force."""
@@ -174,27 +160,6 @@ def what_if(past: Sequence[Round], rules: AdaptiveTree) -> WhatIf | None:
     return WhatIf(_grid(record, rules, "tau_h"), _grid(record, rules, "tau_l"), len(rounds), bool(rules.rule().by_cost))
 
 
-def replayed(event: Round, rules: AdaptiveTree) -> Verdict | None:
-    """What these rules would have done in a recorded round; None for a round without DynaTree's tree.
-
-    Under the rules of the record itself the verdict is the record, but for a case that an event cannot tell from
-    others: the context had no room for a deeper tree.
-    """
-    if not _has_tree(event):
-        return None
-    found = judged(Record([event]), rules.rule())
-    accepted, drafted = int(found.accepted[0]), int(found.drafted[0])
-    tokens = int(found.tokens[0])
-    return Verdict(
-        accepted=accepted if found.accepted_known[0] else None,
-        accepted_at_least=accepted,
-        tokens=tokens if found.tokens_known[0] else None,
-        tokens_at_least=tokens,
-        drafted=drafted if found.drafted_known[0] else None,
-        drafted_at_least=drafted,
-    )
-
-
 def _has_tree(event: Round) -> bool:
     """Whether the round drafted a tree by these rules, with an accepted path in it; a recording may claim anything."""
     if event.knobs is None or root_is_drafted(event.method):
@@ -225,7 +190,7 @@ def _around(value: float, low: float, high: float, step: float) -> tuple[float, 
     return tuple(sorted(other if other == value else min(high, max(low, other)) for other in nearest))
 
 
-def _grid(record: Record, rules: AdaptiveTree, down: Literal["tau_h", "tau_l"]) -> Grid:
+def _grid(record: Record, rules: AdaptiveTree, down: Axis) -> Grid:
     value, low, high = rules.tau_h, rules.tau_l + KNOB_GAP, 1.0
     if down == "tau_l":
         value, low, high = rules.tau_l, KNOB_GAP, rules.tau_h - KNOB_GAP
@@ -235,7 +200,7 @@ def _grid(record: Record, rules: AdaptiveTree, down: Literal["tau_h", "tau_l"]) 
     for row in rows:
         turned = replace(rules, tau_h=row) if down == "tau_h" else replace(rules, tau_l=row)
         cells.append(tuple(_cell(judged(record, replace(turned, d0=d0).rule())) for d0 in columns))
-    return Grid(down, rows, "d0", columns, tuple(cells), (rows.index(value), columns.index(used)))
+    return Grid(down, rows, columns, tuple(cells), (rows.index(value), columns.index(used)))
 
 
 def _cell(found: Judged) -> Cell:

@@ -1,5 +1,6 @@
-"""Whether the text is the one that plain greedy decoding writes, in a few cells: the badge of the first line."""
+"""Whether the text is the one that plain greedy decoding writes: the badge of the first line, the word in a table."""
 
+from decoder.events import Figures
 from dynatui.number_format import short
 from dynatui.render.ink import Row
 from dynatui.state.run_state import RunState
@@ -19,6 +20,18 @@ def badge(state: RunState) -> tuple[Row, ...]:
     if ar.committed < entry.committed and "ar" not in state.ends:
         return (((f"= ar {compared}", "good"), (" ar behind", "dim")), ((f"= ar {compared}", "good"),))
     return (((f"= ar {compared}", "good"),),)
+
+
+def same_as_ar(figures: Figures, differs: str) -> str:
+    """The same in a word; `differs` where it is another text and no near tie is known."""
+    if figures.identical_to_ar is not False:
+        return "-" if figures.identical_to_ar is None else "yes"
+    return "near tie" if figures.near_tie else differs
+
+
+def tie_words(figures: Figures, before: str = "") -> str:
+    """Whether the first difference is a near tie, after words that lead to it; nothing where that is not known."""
+    return "" if figures.near_tie is None else f"{before}{'' if figures.near_tie else 'not '}a near tie"
 
 
 def _difference(token: int | None, *, near_tie: bool | None, gap: float | None) -> tuple[Row, ...]:

@@ -131,7 +131,7 @@ def _policy(scene: Scene) -> list[_Card]:
 
 
 def _timing(scene: Scene) -> _Card:
-    newest = scene.state.newest
+    newest = scene.state.lane.newest
     parts = (newest.draft_s, newest.verify_s, newest.commit_s) if newest else ()
     spent = [short(None if part is None else 1000 * part, 1) for part in parts] or ["-"]
     return _Card(
@@ -153,7 +153,7 @@ def _around(curve: Curve) -> tuple[float, float]:
 
 def _line(scene: Scene, width: int) -> Row:
     state = scene.state
-    figures, knobs = state.figures().get(state.watched), state.knobs
+    figures, knobs = state.figures().get(state.watched), state.lane.knobs
     if figures is None:
         return fit(((" a small model guesses, a large one checks", "dim"),), width)
     rate, yielded = f" {short(figures.tokens_per_second, 0)}/s ", short(figures.tokens_per_round)

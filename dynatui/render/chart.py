@@ -17,12 +17,25 @@ from dynatui.state.lane import Curve
 
 LONGEST_WINDOW = 512
 """Tokens; a longer text rolls through it."""
-_GRIDS: dict[Symbols, tuple[int, int]] = {"braille": (2, 4), "block": (1, 2), "ascii": (1, 1)}
-_BRAILLE = ((0x01, 0x02, 0x04, 0x40), (0x08, 0x10, 0x20, 0x80))
-_BLOCKS = " ▀▄█"
 _AXIS = 5
 
 
+@dataclass(frozen=True)
+class _Grid:
+    """The dots of a cell."""
+
+    bits: tuple[tuple[int, ...], ...]
+    """By column and row; together they are the place of the cell's sign."""
+    signs: str
+    faint: int = 0
+    """What a dot of a line that is not solid counts, where that is told apart."""
+
+
+_GRIDS: dict[Symbols, _Grid] = {
+    "braille": _Grid(((1, 2, 4, 64), (8, 16, 32, 128)), " " + "".join(map(chr, range(0x2801, 0x2900)))),
+    "block": _Grid(((1, 2),), " ▀▄█"),
+    "ascii": _Grid(((2,),), " .**", faint=1),
+}
 Stroke: TypeAlias = Literal["solid", "dotted", "dashed", "sparse"]
 """Series differ by it as well as by ink; sparse are those that lie behind, of an earlier measurement."""
 _DRAWN: dict[Stroke, tuple[bool, ...]] = {
@@ -78,14 +91,9 @@ def chart(left: Line, right: Line, others: Sequence[Line], axis: Axis, size: tup
         return [fit((), width) for _ in range(height)]
     cells = _draw((*others, right, left), axis, plot, symbols)
     rows: Rows = []
-    for y in range(plot[1]):
-        rows.append(
-            (
-                (f"{_tick(left, y, plot[1]):>4} ", left.ink),
-                *cells[y],
-                (f" {_tick(right, y, plot[1]):<4}", right.ink),
-            )
-        )
+    for y, row in enumerate(cells):
+        scales = (f"{_tick(left, y, plot[1]):>4} ", left.ink), (f" {_tick(right, y, plot[1]):<4}", right.ink)
+        rows.append((scales[0], *row, scales[1]))
     rows.append(_flags(axis, width))
     return rows
 
@@ -105,18 +113,19 @@ def _tick(line: Line, y: int, height: int) -> str:
 
 def _draw(lines: Sequence[Line], axis: Axis, plot: tuple[int, int], symbols: Symbols) -> Rows:
     width, height = plot
-    across, down = _GRIDS[symbols]
+    grid = _GRIDS[symbols]
+    across, down = len(grid.bits), len(grid.bits[0])
     dots: dict[tuple[int, int], int] = {}
     inks: dict[tuple[int, int], Ink] = {}
     for line in lines:
         for x, y in _pen(line, axis, width * across, height * down):
-            cell = (x // across, y // down)
-            dots[cell] = dots.get(cell, 0) | _dot(x % across, y % down, symbols, faint=line.stroke != "solid")
+            cell, dot = (x // across, y // down), grid.bits[x % across][y % down]
+            dots[cell] = dots.get(cell, 0) | (grid.faint or dot if line.stroke != "solid" else dot)
             inks[cell] = line.ink
     cursor = None if axis.cursor is None else _column(axis.cursor, axis, width)
     rows: Rows = []
     for y in range(height):
-        cells: list[Span] = [(_glyph(dots.get((x, y), 0), symbols), inks.get((x, y), "plain")) for x in range(width)]
+        cells: list[Span] = [(grid.signs[dots.get((x, y), 0)], inks.get((x, y), "plain")) for x in range(width)]
         if cursor is not None:
             drawn = cells[cursor][0]
             cells[cursor] = ("┊" if drawn == " " else drawn, "cursor")
@@ -138,26 +147,6 @@ def _pen(line: Line, axis: Axis, columns: int, rows: int) -> list[tuple[int, int
         if drawn[x % len(drawn)]:
             dots.extend((x, row) for row in range(low, high + 1))
     return dots
-
-
-def _dot(x: int, y: int, symbols: Symbols, *, faint: bool) -> int:
-    match symbols:
-        case "braille":
-            return _BRAILLE[x][y]
-        case "block":
-            return y + 1
-        case "ascii":
-            return 1 if faint else 2
-
-
-def _glyph(dots: int, symbols: Symbols) -> str:
-    match symbols:
-        case "braille":
-            return chr(0x2800 + dots) if dots else " "
-        case "block":
-            return _BLOCKS[dots]
-        case "ascii":
-            return " .**"[dots]
 
 
 def _flags(axis: Axis, width: int) -> Row:

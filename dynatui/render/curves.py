@@ -9,14 +9,12 @@ from collections.abc import Sequence
 
 from decoder.tree_rules import tree_rule
 from dynatui.knobs import info, rules_in_force
-from dynatui.number_format import short
 from dynatui.render.chart import Axis, Flag, Line, chart, window
 from dynatui.render.ink import Row, Rows, fit, frame, inside, joined, trend, width_of
 from dynatui.render.scene import Scale, Scene
+from dynatui.render.words import written
 from dynatui.state.ab_comparison import Pin
 from dynatui.state.lane import Curve, Curves, Mark
-
-_LARGEST = 1e6
 
 
 def scale_of(scene: Scene) -> Scale:
@@ -37,10 +35,10 @@ def deepest(scene: Scene) -> float:
 
 def acceptance(scene: Scene, width: int, height: int) -> Rows:
     """Acceptance and tokens per round."""
-    curves, ghosts = scene.state.lane.curves, _ghosts(scene)
+    curves, of_a = scene.state.lane.curves, _curves_of_a(scene)
     left = Line(curves.acceptance, 0.0, 1.0, "first")
     right = Line(curves.tokens, 1.0, scale_of(scene).top, "second", "dotted")
-    behind = (_behind(ghosts.acceptance, left), _behind(ghosts.tokens, right))
+    behind = (_behind(of_a.acceptance, left), _behind(of_a.tokens, right))
     wordings = (("Depth acceptance", "L-bar"), recent(scene)), (("Depth acc.", "L-bar"), _last(scene))
     title = _title(scene, width, (left, right), wordings)
     return _framed(scene, title, (left, right, *behind), (width, height), labelled=False)
@@ -48,17 +46,17 @@ def acceptance(scene: Scene, width: int, height: int) -> Rows:
 
 def depth(scene: Scene, width: int, height: int) -> Rows:
     """The base depth and the threshold that history and the user move, and the depth that was really drafted."""
-    lane, ghosts = scene.state.lane, _ghosts(scene)
+    lane, of_a = scene.state.lane, _curves_of_a(scene)
     curves, most = lane.curves, scale_of(scene).deepest
     drafted = Line(curves.depth, 0.0, most, "third", "dashed", digits=0)
     if not curves.d0.points:
-        behind = [_behind(ghosts.depth, drafted)]
+        behind = [_behind(of_a.depth, drafted)]
         title = _title(scene, width, (drafted,), ((("Depth drafted",), recent(scene)), (("Depth",), _last(scene))))
         empty = Line(Curve(), 0.0, most, "third", digits=0)
         return _framed(scene, title, (drafted, empty, *behind), (width, height), labelled=True)
     left = Line(curves.d0, 0.0, most, "first", digits=0)
     right = Line(curves.tau_h, 0.0, 1.0, "second", "dotted")
-    behind = [_behind(ghosts.d0, left), _behind(ghosts.tau_h, right), _behind(ghosts.depth, drafted)]
+    behind = [_behind(of_a.d0, left), _behind(of_a.tau_h, right), _behind(of_a.depth, drafted)]
     note = "▲ your turns"
     wordings = (("D0 base depth", "τh sure from", "depth drafted"), note), (("D0", "τh", "drafted"), note)
     title = _title(scene, width, (left, right, drafted), wordings)
@@ -90,7 +88,7 @@ def _last(scene: Scene) -> str:
 
 def looked_at(scene: Scene) -> int | None:
     """The token where the round begins that the user looks at: the inspected one's, else the last that is shown."""
-    past = scene.state.past
+    past = scene.state.lane.past
     if scene.inspected is not None:
         number = scene.inspected.round
     elif not scene.place.live:
@@ -125,7 +123,7 @@ def _framed(scene: Scene, title: Row, lines: tuple[Line, ...], size: tuple[int, 
     return frame(title, chart(left, right, others, axis, inside(size), scene.symbols), size)
 
 
-def _ghosts(scene: Scene) -> Curves:
+def _curves_of_a(scene: Scene) -> Curves:
     """A's curves, each carried on at the level that A came to."""
     pin, end = scene.pinned, scene.state.lane.committed
     if pin is None:
@@ -159,8 +157,4 @@ def _label(mark: Mark) -> str:
     knob = info(mark.name)
     if mark.name == "history":
         return f"{knob.symbol} {knob.written(mark.new)}"
-    return f"{knob.symbol} {_brief(mark, mark.old)}→{_brief(mark, mark.new)}"
-
-
-def _brief(mark: Mark, value: float) -> str:
-    return info(mark.name).written(value) if abs(value) < _LARGEST else short(value)
+    return f"{knob.symbol} {written(knob, mark.old)}→{written(knob, mark.new)}"

@@ -6,14 +6,13 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from decoder.knobs import KnobInfo, KnobName
+from decoder.knobs import KnobName, Turnable
 from dynatui.knobs import info, rules_in_force
-from dynatui.number_format import short
 from dynatui.render.ink import Ink, Row, Rows, best, column, frame, inside
 from dynatui.render.scene import Scene
-from dynatui.render.sliders import notes
+from dynatui.render.sliders import knobs_title, notes
 from dynatui.render.track import Track
-from dynatui.render.words import limited
+from dynatui.render.words import written
 from dynatui.state.lane import begun
 from dynatui.state.run_state import RunState
 
@@ -23,7 +22,6 @@ _MEANING = 41
 _LEAST_HELP = 3
 _NOTES = 2
 """Rows for what history does and for the comparison of A and B."""
-_LARGEST = 1e6
 
 
 @dataclass(frozen=True)
@@ -38,14 +36,13 @@ class _Columns:
 def drawer(scene: Scene, width: int, height: int) -> Rows:
     """Sliders with the chosen one marked, a line on how to set it, and what turning has brought."""
     inner, room = inside((width, height))
-    names = shown(scene.state)
-    if not names:
+    names, rules = shown(scene.state), rules_in_force(scene.state)
+    if rules is None:
         watched = scene.state.watched
         other = f"{watched} has no knobs; {scene.keys.cap('watch(1)')} watches another method"
         hint = other if watched else "the knobs come with the first round"
         return frame(_title(scene, width), [((hint, "dim"),)], (width, height))
-    settings = _Settings.of(scene)
-    body = [_row(scene, settings, name, inner) for name in names]
+    body = [_row(scene, rules, name, inner) for name in names]
     listed = _listed(room, len(names))
     first = _first(scene, names, listed)
     page = body[first : first + listed]
@@ -59,14 +56,12 @@ def hit(scene: Scene, width: int, height: int, x: int, y: int) -> tuple[KnobName
     """The knob and the value that a click or a drag at a cell of the panel asks for."""
     inner, room = inside((width, height))
     left, top = (width - inner) // 2, (height - room) // 2
-    names = shown(scene.state)
+    names, rules = shown(scene.state), rules_in_force(scene.state)
     place, listed = y - top, _listed(room, len(names))
-    if not 0 <= place < listed:
+    if rules is None or not 0 <= place < min(listed, len(names)):
         return None
     place += _first(scene, names, listed)
-    if place >= len(names):
-        return None
-    track = _track(names[place], _Settings.of(scene), inner)
+    track = _track(names[place], rules.ends(), inner)
     asked = track.asked(x - left, info(names[place])) if 0 <= x - left < inner else None
     return None if asked is None else (names[place], asked)
 
@@ -77,22 +72,6 @@ def shown(state: RunState) -> tuple[KnobName, ...]:
     return tuple(knob.name for knob in rules.knobs) if rules is not None else ()
 
 
-@dataclass(frozen=True)
-class _Settings:
-    """Values in force and at the start, and the bounds of the moment."""
-
-    now: Mapping[KnobName, float]
-    start: Mapping[KnobName, float]
-    ends: Mapping[KnobName, tuple[float, float]]
-
-    @classmethod
-    def of(cls, scene: Scene) -> "_Settings":
-        state, rules = scene.state, rules_in_force(scene.state)
-        ends = rules.ends() if rules is not None else {}
-        now = {name: rules.knob(name) for name in ends} if rules is not None else {}
-        return cls(now, begun(state.watched, state.lane.parameters).settings, ends)
-
-
 def _columns(width: int) -> _Columns:
     free = width - _MARK - _SYMBOL - _VALUE - _PENDING - _LEAST_TRACK
     bounds = _BOUNDS if free >= _BOUNDS else 0
@@ -100,8 +79,7 @@ def _columns(width: int) -> _Columns:
     return _Columns(min(_MOST_TRACK, max(0, free + _LEAST_TRACK - bounds - meaning)), bounds, meaning)
 
 
-def _track(name: KnobName, settings: _Settings, width: int) -> Track:
-    ends = settings.ends
+def _track(name: KnobName, ends: Mapping[KnobName, tuple[float, float]], width: int) -> Track:
     scale = [*ends[name]]
     if info(name).kind == "probability":
         scale = [0.0, 1.0]
@@ -111,29 +89,26 @@ def _track(name: KnobName, settings: _Settings, width: int) -> Track:
     return Track(_MARK + _SYMBOL, _columns(width).track, low, high)
 
 
-def _row(scene: Scene, settings: _Settings, name: KnobName, width: int) -> Row:
+def _row(scene: Scene, rules: Turnable, name: KnobName, width: int) -> Row:
     knob, columns, wanted = info(name), _columns(width), scene.wanted.get(name)
-    chosen, ends = name == _chosen(scene, shown(scene.state)), settings.ends[name]
-    value, start = settings.now[name], settings.start.get(name)
-    pending = f"→{_written(knob, wanted)}" if wanted is not None else ""
+    chosen, all_ends = name == _chosen(scene, shown(scene.state)), rules.ends()
+    value, ends = rules.knob(name), all_ends[name]
+    start = begun(scene.state.watched, scene.state.lane.parameters).settings.get(name)
+    pending = f"→{written(knob, wanted)}" if wanted is not None else ""
     if chosen and scene.typed:
         pending = f"{scene.typed}_"
-    drawn = _track(name, settings, width).drawn(value, wanted=wanted, start=start, ends=ends)
-    bounds = f"{_written(knob, ends[0])} to {_written(knob, ends[1])}"
+    drawn = _track(name, all_ends, width).drawn(value, wanted=wanted, start=start, ends=ends)
+    bounds = f"{written(knob, ends[0])} to {written(knob, ends[1])}"
     ink: Ink = "strong" if chosen else "plain"
     return (
         ("▸ " if chosen else "  ", "key"),
         (column(knob.symbol, _SYMBOL), ink),
         *drawn,
-        (f"{_written(knob, value):>{_VALUE - 1}} ", ink),
+        (f"{written(knob, value):>{_VALUE - 1}} ", ink),
         (column(pending, _PENDING), "warn"),
         (column(bounds, columns.bounds), "dim"),
         (column(knob.meaning, columns.meaning), ink),
     )
-
-
-def _written(knob: KnobInfo, value: float) -> str:
-    return knob.written(value) if abs(value) < _LARGEST else short(value)
 
 
 def _listed(room: int, knobs: int) -> int:
@@ -170,12 +145,9 @@ def _help(scene: Scene, names: tuple[KnobName, ...], width: int) -> Row:
 
 
 def _title(scene: Scene, width: int) -> Row:
-    name = f"All knobs of {scene.state.watched}" if scene.state.watched else "All knobs"
     keys = f"{_both(scene, 'slider')} choose, {_both(scene, 'nudge')} turn, digits type a value"
-    how = "as recorded" if scene.replaying or scene.following else keys
-    limits = limited(scene.state.lane)
-    wordings = [f" ─ {limit} ─ {how}" for limit in limits[:1]] + [f" ─ {limit}" for limit in limits]
-    return ((name, "title"), (best(width - 8 - len(name), *wordings, f" ─ {how}"), "dim"))
+    name = f"All knobs of {scene.state.watched}" if scene.state.watched else "All knobs"
+    return knobs_title(scene, ((name, "title"),), keys, "", width - 8)
 
 
 def _both(scene: Scene, action: str) -> str:

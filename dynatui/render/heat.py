@@ -65,19 +65,14 @@ def _rounded(value: float) -> float:
     return float(f"{value:.2g}") if math.isfinite(value) else value
 
 
-def _named(start: str, *parts: Span, separator: Row = _DOT) -> Row:
-    return (("Text", "title"), (f" ─ {start}", "dim"), *joined([(part,) for part in parts], separator))
+def _named(start: str, *parts: Span, by: str = "", separator: Row = _DOT) -> Row:
+    return (("Text", "title"), (f"{by} ─ {start}", "dim"), *joined([(part,) for part in parts], separator))
 
 
 def _origin(state: RunState) -> list[Row]:
-    by: Row = (("Text", "title"), (f" by {state.watched} ─ ", "dim"))
-    parts: list[Row] = [
-        (("drafted and accepted", "accepted"),),
-        (("target's own", "bonus"),),
-        (("prompt", "prompt"),),
-    ]
+    by = f" by {state.watched}"
     return [
-        (*by, *joined(parts, _DOT)),
+        _named("", ("drafted and accepted", "accepted"), ("target's own", "bonus"), ("prompt", "prompt"), by=by),
         _named("", ("draft", "accepted"), ("target", "bonus"), ("prompt", "prompt")),
     ]
 
@@ -94,7 +89,7 @@ def _probability(_state: RunState) -> list[Row]:
 
 
 def _round(state: RunState) -> list[Row]:
-    sizes = [len(event.committed) for event in state.past]
+    sizes = [len(event.committed) for event in state.lane.past]
     mean, most = sum(sizes) / max(1, len(sizes)), max(sizes, default=0)
     parts: tuple[Span, ...] = (("one round", BANDS[0]), ("the next", BANDS[1]))
     counts: Span = (f"{short(mean, 1)} tokens each, at most {most}", "dim")
@@ -106,8 +101,8 @@ def _round(state: RunState) -> list[Row]:
 
 
 def _time(state: RunState) -> list[Row]:
-    edges = [f"{edge:g}" for edge in time_edges(state.tokens)]
-    median: Span = (f"median {_rounded(_median_ms(state.tokens)):g}", "dim")
+    edges = [f"{edge:g}" for edge in time_edges(state.lane.tokens)]
+    median: Span = (f"median {_rounded(_median_ms(state.lane.tokens)):g}", "dim")
     long: list[Span] = [(f"to {edge}", ink) for edge, ink in zip(edges, HOT, strict=False)]
     brief: list[Span] = list(zip(edges, HOT, strict=False))
     return [

@@ -6,6 +6,8 @@ those that changed, and a test reads them as text. `dynatui.render.palette` says
 
 import math
 from collections.abc import Iterable, Sequence
+from itertools import groupby
+from operator import itemgetter
 from typing import Literal, TypeAlias
 
 from rich.cells import cell_len, set_cell_size
@@ -77,12 +79,6 @@ def fitting(parts: Iterable[Row], width: int) -> Row:
     return fit(row, width)
 
 
-def spread(left: Row, right: Row, width: int) -> Row:
-    """One row with text at both ends; the right end gives way when both do not fit."""
-    gap = width - width_of(left) - width_of(right)
-    return (*left, (" " * gap, "plain"), *right) if gap >= 1 else fit(left, width)
-
-
 def joined(parts: Iterable[Row], separator: Row) -> Row:
     """Parts with a separator between them."""
     row: Row = ()
@@ -93,13 +89,7 @@ def joined(parts: Iterable[Row], separator: Row) -> Row:
 
 def merged(cells: Iterable[Span]) -> Row:
     """Neighbours of one ink as one span."""
-    row: list[Span] = []
-    for text, ink in cells:
-        if row and row[-1][1] == ink:
-            row[-1] = (row[-1][0] + text, ink)
-        else:
-            row.append((text, ink))
-    return tuple(row)
+    return tuple(("".join(map(itemgetter(0), run)), ink) for ink, run in groupby(cells, key=itemgetter(1)))
 
 
 def frame(title: Row, body: Sequence[Row], size: tuple[int, int]) -> Rows:

@@ -11,6 +11,7 @@ from decoder.analysis.tree_levels import drafted_nodes
 from decoder.events import Round
 from decoder.methods import root_is_drafted
 from dynatui.number_format import percent, short
+from dynatui.render.badge import tie_words
 from dynatui.render.ink import Row, Rows, fit, fitting, frame, inside, joined, share, width_of
 from dynatui.render.rounds import LEAST_SHOWN, piece_text, probability, round_of
 from dynatui.render.scene import Scene
@@ -150,8 +151,7 @@ def _target(state: RunState, event: Round, token: Token) -> list[Row]:
     if differs is not None and first > differs:
         return [_said(said), (("not ar's text: ", "warn"), (f"they part at token {differs}", "plain"))]
     if differs is not None and differs <= last:
-        tie = state.figures()[state.watched].near_tie
-        note = {True: ": a near tie", False: ": not a near tie", None: ""}[tie]
+        note = tie_words(state.figures()[state.watched], ": ")
         return [_said(said), ((f"ar has another one here{note}", "warn"),)]
     return [_said(said if last >= len(ar.tokens) else f"{said}, as did ar")]
 

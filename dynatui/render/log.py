@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from dynatui.render.badge import tie_words
 from dynatui.render.ink import Ink, Row, Rows, column, frame, inside
 from dynatui.render.scene import Scene
 from dynatui.render.words import continues, joint, reasons, turned
@@ -88,11 +89,11 @@ def _difference(state: RunState) -> list[Entry]:
     if entry is None or entry.first_difference is None or state.watched == "ar":
         return []
     token = entry.first_difference
-    place = entry_of(token, state.tokens, state.past)
-    where = state.rounds if place is None else state.tokens[place].round
-    tie = {True: "a near tie", False: "not a near tie", None: ""}[entry.near_tie]
+    place = entry_of(token, state.lane.tokens, state.lane.past)
+    where = state.rounds if place is None else state.lane.tokens[place].round
     what = f"first difference from ar at token {token}"
-    return [Entry((where, where), state.watched, what, (tie,), "bad" if entry.near_tie is False else "warn")]
+    ink: Ink = "bad" if entry.near_tie is False else "warn"
+    return [Entry((where, where), state.watched, what, (tie_words(entry),), ink)]
 
 
 def _row(entry: Entry, width: int) -> Row:

@@ -5,11 +5,10 @@ Rows and columns are the nodes in the order of the pass. Where there are more no
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import groupby
 
 from decoder.events import Round
-from dynatui.render.ink import Ink, Row, Rows, column, frame, inside
-from dynatui.render.rounds import chosen, is_drafted, path_logprobs, piece_text, shown_round
+from dynatui.render.ink import Ink, Row, Rows, column, frame, inside, merged
+from dynatui.render.rounds import chosen, is_drafted, path_logprobs, path_to, piece_text, shown_round
 from dynatui.render.scene import Scene
 from dynatui.render.wrap import wrapped
 
@@ -58,15 +57,6 @@ def mask(scene: Scene, width: int, height: int) -> Rows:
     return frame(title, [*body, *notes], size)
 
 
-def ancestors(parents: Sequence[int], node: int) -> frozenset[int]:
-    """The node, its parent, and so on up to the root."""
-    found = set[int]()
-    while node >= 0:
-        found.add(node)
-        node = parents[node]
-    return frozenset(found)
-
-
 def _plan(total: int, width: int, room: int, *, may_halve: bool) -> tuple[Rows, bool]:
     """The longest explanation beside which every node has a row, or else half a row; else the shortest."""
     notes = [rows for note in _NOTES if 3 * len(rows := wrapped([(note, "dim")], width)) <= room]
@@ -86,7 +76,7 @@ def _matrix(scene: Scene, event: Round, count: int, width: int, *, halves: bool)
     return _Matrix(
         event,
         shown,
-        [ancestors(event.parents, node) for node in shown],
+        [frozenset(path_to(event, node)) for node in shown],
         token.node if token else None,
         wide,
         names if names >= _SHORTEST_NAME * (1 + halves) else 0,
@@ -96,7 +86,7 @@ def _matrix(scene: Scene, event: Round, count: int, width: int, *, halves: bool)
 def _heading(matrix: _Matrix) -> Row:
     """Which columns are accepted."""
     marks = [(_mark(matrix.event, node).ljust(matrix.wide), _ink(matrix, node)) for node in matrix.shown]
-    return ((" " * (matrix.name + (matrix.name > 0)), "plain"), *_merged(marks))
+    return ((" " * (matrix.name + (matrix.name > 0)), "plain"), *merged(marks))
 
 
 def _rows(matrix: _Matrix) -> Rows:
@@ -107,7 +97,7 @@ def _rows(matrix: _Matrix) -> Rows:
         filled: tuple[str, Ink] = ("█" if accepted else "▒") * matrix.wide, "accepted" if accepted else "bar"
         blank: tuple[str, Ink] = "·".ljust(matrix.wide), "frame"
         cells = [filled if other in seen else blank for other in matrix.shown]
-        rows.append((*_label(matrix, [node], matrix.name), *_merged(cells)))
+        rows.append((*_label(matrix, [node], matrix.name), *merged(cells)))
     return rows
 
 
@@ -121,7 +111,7 @@ def _halved(matrix: _Matrix) -> Rows:
             filled = [other in sees for sees in seen]
             taken = any(full and node in matrix.event.accepted for full, node in zip(filled, pair, strict=True))
             cells.append((_HALVES[2 * filled[0] + sum(filled[1:])], "accepted" if taken else "bar"))
-        rows.append((*_label(matrix, pair, matrix.name // 2), *_merged(cells)))
+        rows.append((*_label(matrix, pair, matrix.name // 2), *merged(cells)))
     return rows
 
 
@@ -142,7 +132,3 @@ def _ink(matrix: _Matrix, node: int) -> Ink:
     if node == matrix.marked:
         return "caret"
     return "accepted" if node in matrix.event.accepted else "plain"
-
-
-def _merged(cells: Sequence[tuple[str, Ink]]) -> Row:
-    return tuple(("".join(text for text, _ in run), ink) for ink, run in groupby(cells, key=lambda cell: cell[1]))

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from decoder.events import Figures
 from dynatui.number_format import short
+from dynatui.render.badge import same_as_ar
 from dynatui.render.explain import explained
 from dynatui.render.ink import Ink, Row, Rows, best, column, frame, inside
 from dynatui.render.scene import Scene
@@ -83,12 +84,6 @@ def _totals(results: Sequence[Result], columns: Sequence[_Column], opening: int)
     return ((label, "title"), (cells, "title"))
 
 
-def _same(figures: Figures) -> str:
-    if figures.identical_to_ar is not False:
-        return "-" if figures.identical_to_ar is None else "yes"
-    return {True: "near tie", False: "NO", None: "differs"}[figures.near_tie]
-
-
 def _ratio(part: float, whole: float) -> float | None:
     return part / whole if whole else None
 
@@ -129,7 +124,7 @@ _COLUMNS = (
     _Column("depth acc.", 12, lambda one: short(one.depth_acceptance), lambda all_: short(_weighted(all_))),
     _Column("tokens/s", 10, lambda one: short(one.tokens_per_second, 1), lambda all_: short(_rate(all_), 1)),
     _Column("x ar", 7, lambda one: short(one.speedup), lambda all_: short(_gain(all_))),
-    _Column("same as ar", 12, _same, _agreed),
+    _Column("same as ar", 12, lambda one: same_as_ar(one, "differs" if one.near_tie is None else "NO"), _agreed),
 )
 _RANKED = (3, 1, 4, 5, 2, 0)
 """Columns, the most telling first."""

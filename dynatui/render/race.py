@@ -4,8 +4,9 @@ from collections.abc import Callable, Mapping
 
 from decoder.events import Figures
 from dynatui.number_format import percent, short
+from dynatui.render.badge import same_as_ar, tie_words
 from dynatui.render.explain import explained, led_by
-from dynatui.render.ink import Ink, Row, Rows, bar, best, column, fit, frame, inside, share
+from dynatui.render.ink import Ink, Row, Rows, Span, bar, best, column, fit, frame, inside, share
 from dynatui.render.scene import Scene
 
 _NAME = 9
@@ -77,12 +78,6 @@ def _table(scene: Scene, figures: Mapping[str, Figures], width: int) -> Rows:
     return rows
 
 
-def _same(entry: Figures) -> str:
-    if entry.identical_to_ar is not False:
-        return "-" if entry.identical_to_ar is None else "yes"
-    return "near tie" if entry.near_tie else "differs"
-
-
 def _known(count: int | None) -> str:
     return "-" if count is None else str(count)
 
@@ -100,7 +95,7 @@ _COLUMNS: tuple[tuple[str, Callable[[Figures], str]], ...] = (
     ("tokens/round", lambda one: short(one.tokens_per_round)),
     ("acc. rate", lambda one: percent(one.acceptance_rate)),
     ("drafted", lambda one: _known(one.drafted)),
-    ("text of ar", _same),
+    ("text of ar", lambda one: same_as_ar(one, "differs")),
     ("depth acc.", lambda one: short(one.depth_acceptance)),
     ("ms/token", lambda one: _ms(one.tpot_s)),
     ("TTFT ms", lambda one: _ms(one.ttft_s)),
@@ -131,9 +126,5 @@ def _verdict(watched: str, entry: Figures | None) -> Row:
     if entry.identical_to_ar:
         return (("= ", "good"), (f"{watched} writes exactly the text of ar", "dim"))
     where = f"first difference from ar at token {entry.first_difference}"
-    if entry.near_tie is None:
-        return (("~ ", "warn"), (where, "dim"))
-    return (
-        ("~ ", "warn") if entry.near_tie else ("! ", "bad"),
-        (f"{where}: {'a near tie' if entry.near_tie else 'not a near tie'}", "dim"),
-    )
+    sign: Span = ("! ", "bad") if entry.near_tie is False else ("~ ", "warn")
+    return (sign, (f"{where}{tie_words(entry, ': ')}", "dim"))

@@ -1,6 +1,6 @@
 """Which round a picture is of, which of its nodes there is room for, what it continues, and how a node is called.
 
-A tree may have more nodes than a panel has rows. Then the accepted path stays with the guesses that lost beside it,
+A tree may have more nodes than a panel has rows. Then the accepted path stays with the rejected guesses beside it,
 and of the rest the most probable nodes: their ancestors are never less probable, so what is shown is always a tree.
 """
 
@@ -28,16 +28,17 @@ def shown_round(scene: Scene) -> Round | None:
     if token is not None:
         return round_of(scene.state, token)
     if stage is None:
-        return scene.state.newest
+        return scene.state.lane.newest
     return structs.replace(stage.event, pieces=[clean_line(piece) for piece in stage.event.pieces])
 
 
 def round_of(state: RunState, token: Token) -> Round | None:
     """The round that a token came out of; a recording may number its rounds as it likes."""
-    place = bisect_left(state.past, token.round, key=lambda event: event.round)
-    if place < len(state.past) and state.past[place].round == token.round:
-        return state.past[place]
-    return next((event for event in state.past if event.round == token.round), None)
+    past = state.lane.past
+    place = bisect_left(past, token.round, key=lambda event: event.round)
+    if place < len(past) and past[place].round == token.round:
+        return past[place]
+    return next((event for event in past if event.round == token.round), None)
 
 
 def bonus_of(scene: Scene, event: Round) -> Token | None:
@@ -45,7 +46,7 @@ def bonus_of(scene: Scene, event: Round) -> Token | None:
     stage = scene.held
     if stage is not None and stage.name != "committed":
         return None
-    tokens = scene.state.tokens
+    tokens = scene.state.lane.tokens
     place = len(tokens) - 1 if scene.inspected is None else scene.cursor or 0
     while place + 1 < len(tokens) and tokens[place + 1].round == event.round:
         place += 1
@@ -78,9 +79,9 @@ def before(scene: Scene, event: Round) -> Sequence[int]:
 
 
 def path_to(event: Round, node: int) -> list[int]:
-    """The drafted nodes from the root to a node."""
+    """The nodes from the root to a node, both included."""
     found = list[int]()
-    while node >= 0 and is_drafted(event, node):
+    while node >= 0:
         found.append(node)
         node = event.parents[node]
     return found[::-1]

@@ -131,5 +131,5 @@ class Scene:
     @property
     def inspected(self) -> Token | None:
         """The token under the cursor."""
-        tokens = self.state.tokens
+        tokens = self.state.lane.tokens
         return tokens[self.cursor] if self.cursor is not None and 0 <= self.cursor < len(tokens) else None

@@ -14,7 +14,7 @@ from dynatui.number_format import short
 from dynatui.render.ink import Ink, Row, Rows, best, fit, fitting, frame, inside, width_of
 from dynatui.render.scene import Scene
 from dynatui.render.track import Track
-from dynatui.render.words import limited, moved_back, reason, sign, target, turned, versus
+from dynatui.render.words import limited, moved_back, reason, sign, target, turned, versus, written
 from dynatui.state.ab_comparison import LABELS, LEAST, Pin, compared, sentence, verdict
 from dynatui.state.lane import Change, LaneState
 from dynatui.state.run_state import RunState
@@ -27,7 +27,6 @@ _LONG = 30
 """Cells from which a slider says what it means."""
 _SHORT = 18
 """Cells from which it names its keys."""
-_LARGEST = 1e6
 
 
 @dataclass(frozen=True)
@@ -35,6 +34,7 @@ class _Place:
     """Where a slider is in its row."""
 
     knob: KnobInfo
+    value: float
     label: str
     keys: str
     track: Track
@@ -43,12 +43,14 @@ class _Place:
 
 def knobs(scene: Scene, width: int, height: int) -> Rows:
     """Sliders in a row, history's reasoning and the comparison below; framed where there is height for it."""
-    framed = height > _BORDER
+    framed, window = height > _BORDER, scene.state.lane.window
     inner, room = inside((width, height)) if framed else (width - 1, height)
     body = [_sliders(scene, inner), *notes(scene, inner, room - 1)]
     if not framed:
         return [fit(((" ", "plain"), *row), width) for row in [*body, *[()] * height][: max(0, room)]]
-    return frame(_title(scene, width - 6), body, (width, height))
+    name: Row = (("Knobs", "title"), (f" of {scene.state.watched}" if scene.state.watched else "", "title"))
+    keys, when = f"turn them while it runs; {scene.keys.cap('drawer')} shows all", f" in the last {window} rounds"
+    return frame(knobs_title(scene, name, keys, when, width - 6), body, (width, height))
 
 
 def notes(scene: Scene, width: int, room: int) -> Rows:
@@ -79,14 +81,10 @@ def hit(scene: Scene, width: int, height: int, x: int, y: int) -> tuple[KnobName
     return ("history", 0.0 if history else 1.0) if at_tail and history is not None else None
 
 
-def _title(scene: Scene, width: int) -> Row:
+def knobs_title(scene: Scene, name: Row, keys: str, when: str, width: int) -> Row:
     """Whose knobs these are, and what limits its trees; the words on how to turn them give way."""
-    name: Row = (("Knobs", "title"), (f" of {scene.state.watched}" if scene.state.watched else "", "title"))
-    recorded = scene.replaying or scene.following
-    how = "as recorded" if recorded else f"turn them while it runs; {scene.keys.cap('drawer')} shows all"
-    limits = limited(scene.state.lane)
-    wordings = [f" ─ {limit} in the last {scene.state.lane.window} rounds ─ {how}" for limit in limits[:1]]
-    wordings += [f" ─ {limit}" for limit in limits]
+    how, limits = "as recorded" if scene.replaying or scene.following else keys, limited(scene.state.lane)
+    wordings = [f" ─ {limit}{when} ─ {how}" for limit in limits[:1]] + [f" ─ {limit}" for limit in limits]
     return (*name, (best(width - width_of(name), *wordings, f" ─ {how}"), "dim"))
 
 
@@ -101,8 +99,8 @@ def _places(scene: Scene, width: int) -> list[_Place]:
         keys = f"{' '.join(map(scene.keys.cap, turns(knob)))} " if each >= _SHORT else ""
         low, high = (0.0, 1.0) if knob.kind == "probability" else bounds(rules, knob.name)
         before = len(label) + len(keys)
-        cells = max(0, each - 2 - before - _FIGURE)
-        places.append(_Place(knob, label, keys, Track(number * each + before, cells, low, high), each))
+        track = Track(number * each + before, max(0, each - 2 - before - _FIGURE), low, high)
+        places.append(_Place(knob, _value(scene.state.lane, knob.name), label, keys, track, each))
     return places
 
 
@@ -114,11 +112,10 @@ def _sliders(scene: Scene, width: int) -> Row:
         return ((f"{scene.state.watched} has no knobs; {scene.keys.cap('watch(1)')} watches another method", "dim"),)
     row: Row = ()
     for place in places:
-        value, wanted = _value(lane, place.knob.name), scene.wanted.get(place.knob.name)
-        ends = place.track.low, place.track.high
-        figure = f" {_written(place.knob, value)}" if wanted is None else f" →{_written(place.knob, wanted)}"
+        wanted, ends = scene.wanted.get(place.knob.name), (place.track.low, place.track.high)
+        figure = f" {_written(place.knob, place.value)}" if wanted is None else f" →{_written(place.knob, wanted)}"
         ink: Ink = "strong" if wanted is None else "warn"
-        drawn = place.track.drawn(value, wanted=wanted, start=None, ends=ends)
+        drawn = place.track.drawn(place.value, wanted=wanted, start=None, ends=ends)
         slider: Row = ((place.label, "plain"), (place.keys, "key"), *drawn, (figure, ink))
         row = (*row, *fit(slider, place.width))
     if lane.history is None:
@@ -141,7 +138,7 @@ def _value(lane: LaneState, name: KnobName) -> float:
 
 
 def _written(knob: KnobInfo, value: float) -> str:
-    return short(value) if not knob.integer or abs(value) >= _LARGEST else knob.written(value)
+    return written(knob, value) if knob.integer else short(value)
 
 
 def history_line(lane: LaneState, width: int, keys: Keymap = KEYMAP) -> Row:
@@ -167,7 +164,7 @@ def history_line(lane: LaneState, width: int, keys: Keymap = KEYMAP) -> Row:
 def _moved_back(change: Change, lane: LaneState, width: int, key: str) -> Row:
     """History has moved what a hand has set, and the key that puts it back for good."""
     knob, mark = info(change.mark.name), change.mark
-    own, now = (knob.written(value) if abs(value) < _LARGEST else short(value) for value in (mark.old, mark.new))
+    own, now = written(knob, mark.old), written(knob, mark.new)
     what = f"history moves {knob.symbol} back: you set {own}, now {now}"
     why = reason(change, lane)
     told = best(

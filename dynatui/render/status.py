@@ -3,11 +3,10 @@
 Each gives way part by part in a narrow terminal: what is dropped first has the highest rank.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from decoder.errors import shortened
-from decoder.events import Run
 from decoder.session.steering import StageName
 from dynatui.clean import clean_line
 from dynatui.gpu import GpuLoad
@@ -113,58 +112,47 @@ def _chosen(parts: Sequence[_Part], width: int) -> list[tuple[_Part, Row]]:
     return [(part, worded[place]) for place, part in enumerate(parts) if place in worded]
 
 
-def _left(scene: Scene) -> list[_Part]:
+def _left(scene: Scene) -> Iterator[_Part]:
     state, doing = scene.state, activity(scene)
-    parts = [_Part(1, (((" dynatui ", "logo"),),)), _Part(0, (doing, doing[:1]))]
+    yield _Part(1, (((" dynatui ", "logo"),),))
+    yield _Part(0, (doing, doing[:1]))
     if state.prompt:
-        parts.append(_Part(3, (((f"prompt {state.prompt.number}/{state.prompt.total}", "plain"),),)))
+        yield _Part(3, (((f"prompt {state.prompt.number}/{state.prompt.total}", "plain"),),))
     if state.run is not None:
-        parts.append(_Part(6, (((f"speed {speed_text(scene.speed)}", "plain"),),)))
+        yield _Part(6, (((f"speed {speed_text(scene.speed)}", "plain"),),))
     if scene.recording:
-        parts.append(_Part(2, ((("● REC", "bad"),),)))
-    compared = badge(state)
-    if compared:
-        parts.append(_Part(4, compared))
-    return parts
+        yield _Part(2, ((("● REC", "bad"),),))
+    if compared := badge(state):
+        yield _Part(4, compared)
 
 
-def _right(scene: Scene) -> list[_Part]:
-    run, parts = scene.state.run, list[_Part]()
+def _right(scene: Scene) -> Iterator[_Part]:
+    """The models, where and how rounds are decoded, what the device does, and what the screen itself takes."""
+    run, meters = scene.state.run, scene.meters
     if run is not None:
         long: Row = ((run.target, "strong"), (" ← drafted by ", "dim"), (run.draft, "strong"))
-        parts.append(_Part(5, (long, ((f"{run.target} ← {run.draft}", "dim"),), ((run.target, "dim"),)), right=True))
+        yield _Part(5, (long, ((f"{run.target} ← {run.draft}", "dim"),), ((run.target, "dim"),)), right=True)
         where = f"{run.device} {run.arithmetic}"
-        wordings = f"{where}  greedy  seed {run.seed}", where, run.device
-        parts.append(_Part(8, tuple(((words, "dim"),) for words in wordings), right=True))
-        parts += _path(run)
-    return [*parts, *_costs(scene)]
-
-
-def _path(run: Run) -> list[_Part]:
-    """How rounds are decoded; on a GPU anything but graphs of lean forms is slower than it might be."""
-    if not run.path:
-        return []
-    slow = run.device.startswith("cuda") and run.path != "cuda graphs"
-    name = f"path: {run.path}"
-    wordings = (f"{name}, {run.path_reason}", name) if run.path_reason else (name,)
-    return [_Part(5 if slow else 8, tuple(((words, "warn" if slow else "dim"),) for words in wordings), right=True)]
-
-
-def _costs(scene: Scene) -> list[_Part]:
-    """What the device does, and what the screen itself takes."""
-    meters, parts = scene.meters, list[_Part]()
+        yield _at_right(8, "dim", f"{where}  greedy  seed {run.seed}", where, run.device)
+    if run is not None and run.path:
+        # On a GPU anything but CUDA graphs of the fast families is slower than it might be.
+        slow = run.device.startswith("cuda") and run.path != "cuda graphs"
+        reason = (f"path: {run.path}, {run.path_reason}",) if run.path_reason else ()
+        yield _at_right(5 if slow else 8, "warn" if slow else "dim", *reason, f"path: {run.path}")
     if scene.gpu is not None:
-        parts.append(_Part(7, tuple(((words, "dim"),) for words in gpu_wordings(scene.gpu)), right=True))
-    if meters.fps > 0:
-        slow: Ink = "warn" if meters.slow_line else "dim"
-        rate = f"{meters.fps:.0f} fps"
-        wordings = (f"{rate}, slow line", "slow line") if meters.slow_line else (rate,)
-        parts.append(_Part(4 if meters.slow_line else 10, tuple(((words, slow),) for words in wordings), right=True))
+        yield _at_right(7, "dim", *gpu_wordings(scene.gpu))
+    if meters.fps > 0 and meters.slow_line:
+        yield _at_right(4, "warn", f"{meters.fps:.0f} fps, slow line", "slow line")
+    elif meters.fps > 0:
+        yield _at_right(10, "dim", f"{meters.fps:.0f} fps")
     if meters.ui_share is not None:
-        parts.append(_Part(9, (((f"UI {100 * meters.ui_share:.1f} %", "dim"),),), right=True))
+        yield _at_right(9, "dim", f"UI {100 * meters.ui_share:.1f} %")
     if meters.bytes_per_s is not None:
-        parts.append(_Part(11, (((f"{short(meters.bytes_per_s / 1000, 0)} KB/s", "dim"),),), right=True))
-    return parts
+        yield _at_right(11, "dim", f"{short(meters.bytes_per_s / 1000, 0)} KB/s")
+
+
+def _at_right(rank: int, ink: Ink, *wordings: str) -> _Part:
+    return _Part(rank, tuple(((words, ink),) for words in wordings), right=True)
 
 
 def gpu_wordings(gpu: GpuLoad) -> tuple[str, ...]:
@@ -184,7 +172,7 @@ def essentials(scene: Scene, width: int, height: int) -> Rows:
     """All that matters on one line, for terminals that have room for nothing else."""
     del height
     state = scene.state
-    entry, knobs, doing = state.figures().get(state.watched), state.knobs, activity(scene)
+    entry, knobs, doing = state.figures().get(state.watched), state.lane.knobs, activity(scene)
     if entry is None:
         return [fit(doing[:1], width)]
     depth: Row = ((f"D0 {short(knobs.d0, 1)}", "second"),) if knobs else ()

@@ -12,10 +12,10 @@ from rich.cells import cell_len, set_cell_size
 
 from decoder.append_only import SharedList
 from dynatui.render.heat import inks, legend
-from dynatui.render.ink import Ink, Row, Rows, fit, frame, inside, width_of
+from dynatui.render.ink import Ink, Row, Rows, Span, fit, frame, inside, width_of
 from dynatui.render.rounds import piece_text
 from dynatui.render.scene import Scene
-from dynatui.render.wrap import Flow, Line, inked, is_gap
+from dynatui.render.wrap import Flow, Line, inked, is_gap, wrapped
 from dynatui.state.run_state import Failure, RunState
 from dynatui.state.tokens import Token
 
@@ -24,22 +24,6 @@ _PROMPT = -1
 _ROOM_FOR_PROMPT = 6
 """Rows from which one may go to a reminder of the prompt."""
 _PROMPT_SIGN = "prompt: "
-
-
-class Wrapped:
-    """Rows of inked text at one width."""
-
-    def __init__(self, width: int) -> None:
-        self._flow = Flow[Ink](width)
-
-    def add(self, text: str, ink: Ink) -> None:
-        """Appends text after what is there."""
-        self._flow.add(text, ink)
-
-    @property
-    def rows(self) -> Rows:
-        """What there is so far."""
-        return [inked(line, _words_only) for line in self._flow.lines]
 
 
 class TextPanel:
@@ -91,7 +75,7 @@ class TextPanel:
         return cursor
 
     def _page(self, scene: Scene, width: int, height: int) -> Rows:
-        state, tokens = scene.state, scene.state.tokens
+        state, tokens = scene.state, scene.state.lane.tokens
         self._wrap(state, width)
         lines, cursor = self._flow.lines, scene.cursor if scene.inspected else None
         home = len(lines) - 1 if cursor is None else _line_of(lines, cursor)
@@ -120,12 +104,12 @@ class TextPanel:
     def _wrap(self, state: RunState, width: int) -> None:
         known = len(self._done)
         same = max(1, width) == self._flow.width and state.prompt_text == self._prompt
-        if not same or known == 0 or not state.tokens.begins_with(self._done):
+        if not same or known == 0 or not state.lane.tokens.begins_with(self._done):
             self._flow, self._prompt, self._top, known = Flow(width), state.prompt_text, 0, 0
             self._flow.add(self._prompt, _PROMPT)
-        for index in range(known, len(state.tokens)):
-            self._flow.add(state.tokens[index].text, index)
-        self._done = state.tokens
+        for index in range(known, len(state.lane.tokens)):
+            self._flow.add(state.lane.tokens[index].text, index)
+        self._done = state.lane.tokens
 
     def _scroll(self, line: int, height: int) -> None:
         """Moves the view only when the line is not in it."""
@@ -186,27 +170,20 @@ def _reminder(prompt: str, width: int) -> Row:
     return ((_PROMPT_SIGN, "dim"), (begin, "prompt"))
 
 
-def _words_only(text: str, ink: Ink) -> Ink:
-    return "plain" if is_gap(text) else ink
-
-
 def _welcome(scene: Scene, width: int) -> Rows:
-    state = scene.state
-    page = Wrapped(width)
-    page.add("A small draft model guesses several tokens ahead, as a tree. A large target model checks them ", "plain")
-    page.add("all at once and keeps the path that it would have written itself: the same text, sooner.\n\n", "plain")
-    for step, following in pairwise(state.loading):
-        page.add(f"  done     {step.step}  {following.at_s - step.at_s:.1f} s\n", "dim")
-    page.add(f"  loading  {state.under_way} …\n", "warn")
-    page.add(f"  {scene.waited_s:.0f} s so far; knob keys count already, for the first round\n", "dim")
-    return page.rows
+    steps = pairwise(scene.state.loading)
+    page: list[Span] = [
+        ("A small draft model guesses several tokens ahead, as a tree. A large target model checks them ", "plain"),
+        ("all at once and keeps the path that it would have written itself: the same text, sooner.\n\n", "plain"),
+        *((f"  done     {step.step}  {following.at_s - step.at_s:.1f} s\n", "dim") for step, following in steps),
+        (f"  loading  {scene.state.under_way} …\n", "warn"),
+        (f"  {scene.waited_s:.0f} s so far; knob keys count already, for the first round\n", "dim"),
+    ]
+    return wrapped(page, width, gaps="plain")
 
 
 def _failure(scene: Scene, failure: Failure, width: int) -> Rows:
-    page = Wrapped(width)
-    page.add(failure.message, "bad")
-    page.add("\n\n", "plain")
+    page: list[Span] = [(failure.message, "bad"), ("\n\n", "plain")]
     for action, does in (("prompt(0)", "tries again   "), ("prompt(1)", "next prompt   "), ("leave", "quits")):
-        page.add(scene.keys.cap(action), "key")
-        page.add(f" {does}", "plain")
-    return page.rows
+        page += [(scene.keys.cap(action), "key"), (f" {does}", "plain")]
+    return wrapped(page, width, gaps="plain")

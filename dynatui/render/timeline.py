@@ -13,7 +13,7 @@ _LEAST = 8
 
 
 def timeline(scene: Scene, width: int, height: int) -> Rows:
-    """One row: the line with its ball, then the place in words."""
+    """One row: the line with its marker, then the place in words."""
     words, length = _words(scene, width), _length(scene, width)
     row: Row = ((" ", "plain"), *_line(scene, length), (" " if length else "", "plain"), *words)
     return [fit(row, width), *[fit((), width)] * (height - 1)]
@@ -33,11 +33,11 @@ def _line(scene: Scene, length: int) -> Row:
     if length < 1:
         return ()
     place, inner = scene.place, length - 2
-    ball = _cell(0 if scene.number is None else scene.number + 1, place.rounds, inner)
-    cells: list[Span] = [("━", "bar") if cell < ball else ("─", "frame") for cell in range(inner)]
+    marker = _cell(0 if scene.number is None else scene.number + 1, place.rounds, inner)
+    cells: list[Span] = [("━", "bar") if cell < marker else ("─", "frame") for cell in range(inner)]
     for mark in scene.state.lane.marks:
         cells[_cell(mark.round, place.rounds, inner)] = ("▲", "warn")
-    cells[ball] = ("●", "good" if place.live else "warn")
+    cells[marker] = ("●", "good" if place.live else "warn")
     return merged([("◀", "dim"), *cells, ("▶", "dim")])
 
 

@@ -29,7 +29,7 @@ class Track:
         return round(min(self.high, max(self.low, stepped)), KNOB_DIGITS)
 
     def drawn(self, value: float, *, wanted: float | None, start: float | None, ends: tuple[float, float]) -> Row:
-        """The value in force as a ball, a pending one as a ring, a stroke where the run began, bounds of the moment."""
+        """The value in force as ●, a pending one as ○, ┼ where the run began, and the bounds of the moment."""
         if self.cells < 1:
             return ()
         first, last = self.cell(ends[0]), self.cell(ends[1])

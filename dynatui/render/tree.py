@@ -80,7 +80,7 @@ def copies_among(event: Round, paths: Sequence[float], shown: set[int], text: Se
     inner = set(event.parents)
     found = {}
     for leaf in shown - inner:
-        path = path_to(event, leaf)
+        path = [node for node in path_to(event, leaf) if is_drafted(event, node)]
         if _LEAST_COPY <= len(path) <= len(text) and probability(paths[leaf]) < LEAST_SHOWN:
             length = repeated_length(text, [event.tokens[node] for node in path])
             if length >= len(path):
@@ -99,8 +99,8 @@ def walk(parents: Sequence[int], shown: set[int]) -> list[tuple[int, str]]:
         node, before, own = stack.pop()
         order.append((node, before + own))
         below = before + {tee: line, corner: blank}.get(own, "")
-        kids = children.get(node, [])
-        stack.extend((kid, below, corner if kid == kids[-1] else tee) for kid in reversed(kids))
+        below_node = children.get(node, [])
+        stack.extend((child, below, corner if child == below_node[-1] else tee) for child in reversed(below_node))
     return order
 
 
@@ -159,9 +159,7 @@ def _ending(scene: Scene, event: Round) -> Row:
     stage = scene.held
     if stage is not None and stage.name == "drafted":
         return (("○ a guess", "plain"), ("  the target has not looked at it yet", "dim"))
-    if drafted_nodes(event) == 0:
-        bonus = bonus_of(scene, event)
-        return () if bonus is None else (("+ target: ", "dim"), (piece_text(bonus.text), "bonus"))
-    legend: Row = (("● accepted", "accepted"), ("  ○ rejected", "plain"))
+    legend: Row = (("● accepted", "accepted"), ("  ○ rejected", "plain")) if drafted_nodes(event) else ()
     bonus = bonus_of(scene, event)
-    return legend if bonus is None else (*legend, ("  + target: ", "dim"), (piece_text(bonus.text), "bonus"))
+    sign = "  + target: " if legend else "+ target: "
+    return legend if bonus is None else (*legend, (sign, "dim"), (piece_text(bonus.text), "bonus"))

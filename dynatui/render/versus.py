@@ -1,4 +1,4 @@
-"""Two recordings against each other: whose is which, where the show is, and the figures of both with their ratio.
+"""Two recordings against each other: which is which, where the playback is, and the figures of both with their ratio.
 
 Everything is about the watched methods at equal decode time. Knows neither files nor the app.
 """
@@ -10,9 +10,7 @@ from rich.cells import cell_len
 
 from decoder.analysis.metrics import first_difference
 from decoder.events import Figures
-from dynatui.keys import Key
 from dynatui.number_format import percent, short
-from dynatui.render import status
 from dynatui.render.ink import Ink, Row, Rows, bar, best, column, fit, frame, inside, joined, share, width_of
 from dynatui.render.status import speed_text
 from dynatui.state.run_state import RunState
@@ -28,7 +26,7 @@ _LEAST_FRAMED = 7
 
 @dataclass(frozen=True)
 class Moment:
-    """Where the show is."""
+    """Where the playback is."""
 
     played_s: float
     seconds: float
@@ -133,11 +131,6 @@ def verdict(left: RunState, right: RunState) -> Row:
     if place is not None:
         return (("~ ", "warn"), (f"the texts are the same for {place} tokens, then differ", "dim"))
     return (("= ", "good"), (f"the same text, as far as both have come: {common} tokens", "dim")) if common else ()
-
-
-def keys(table: Sequence[Key], width: int, *, in_words: bool) -> Row:
-    """The last line: as many keys as fit."""
-    return fit(status.keys(table, width, in_words=in_words), width)
 
 
 def _line(name: str, cells: Sequence[tuple[str, Ink]], ink: Ink = "plain") -> Row:

@@ -13,14 +13,14 @@ from dynatui.knobs import info
 from dynatui.number_format import percent, short
 from dynatui.render.ink import Ink, Row, Rows, best, fit, frame, inside, width_of
 from dynatui.render.scene import Scene
-from dynatui.render.text import Wrapped
+from dynatui.render.wrap import wrapped
 
 _HEATS: tuple[tuple[str, Ink], ...] = (("▁", "heat1"), ("▃", "heat2"), ("▅", "heat4"), ("▇", "heat5"))
 _LABEL = 6
 _CELL, _CELL_DRAFTED = 8, 14
 """Cells of the terminal that a figure takes, alone and with the drafted nodes."""
 _GAP = 3
-_MEANINGS = {"tau_h": "draft sure from", "tau_l": "draft unsure below", "d0": "base depth"}
+_MEANINGS = {"tau_h": "draft sure from", "tau_l": "draft unsure below"}
 _SIGNS = (
     "[ ] the knobs now · + at least: some rounds go beyond the record · ? too few judged. "
     "Each round is taken by itself, with the knobs held still."
@@ -34,16 +34,16 @@ def whatif(scene: Scene, width: int, height: int) -> Rows:
     inner, room = inside(size)
     found = scene.whatif
     if found is None:
-        return frame((("What if", "title"),), _wrapped(inner, (_nothing_yet(scene), "dim")), size)
+        return frame((("What if", "title"),), _wrapped(inner, _nothing_yet(scene), "dim"), size)
     title: Row = (("What if", "title"), (f" ─ {_share(found, inner - 12)}", "dim"))
-    said = _wrapped(inner, (_sentence(found), "strong"))
-    signs = _wrapped(inner, (f"{_SIGNS} {_BY_COSTS}" if found.by_costs else _SIGNS, "dim"))
+    said = _wrapped(inner, _sentence(found), "strong")
+    signs = _wrapped(inner, f"{_SIGNS} {_BY_COSTS}" if found.by_costs else _SIGNS, "dim")
     tables = _tables(found, inner, room - len(said) - len(signs)) or _tables(found, inner, room)
     return frame(title, [*tables, *said, *signs], size)
 
 
 def _nothing_yet(scene: Scene) -> str:
-    if scene.state.newest and scene.state.knobs is None:
+    if scene.state.lane.newest and scene.state.lane.knobs is None:
         return f"{scene.state.watched} has no tree whose knobs could be turned"
     return "what other values of τh, τl and D0 would have done comes with the first rounds"
 
@@ -73,8 +73,8 @@ def _beside(tables: Sequence[Rows]) -> Rows:
 def _table(grid: Grid, width: int, cell_width: int, scale: tuple[float, float]) -> Rows:
     """A line on what the knobs mean, the columns' values, and the rows."""
     columns = _nearest(grid, max(1, (width - _LABEL) // cell_width))
-    down, across = info(grid.down).symbol, info(grid.across).symbol
-    words = f"{down} {_MEANINGS[grid.down]} ↓  {across} {_MEANINGS[grid.across]} →"
+    down, across = info(grid.down).symbol, info("d0").symbol
+    words = f"{down} {_MEANINGS[grid.down]} ↓  {across} base depth →"
     figures = "tokens, drafted a round" if cell_width == _CELL_DRAFTED else "tokens a round"
     head: Row = ((f"{down}\\{across}".ljust(_LABEL), "dim"),)
     for column in columns:
@@ -172,8 +172,5 @@ def _share(found: WhatIf, width: int) -> str:
     )
 
 
-def _wrapped(width: int, *spans: tuple[str, Ink]) -> Rows:
-    page = Wrapped(width)
-    for text, ink in spans:
-        page.add(text, ink)
-    return [row for row in page.rows if width_of(row)]
+def _wrapped(width: int, text: str, ink: Ink) -> Rows:
+    return [row for row in wrapped([(text, ink)], width, gaps="plain") if width_of(row)]

@@ -5,12 +5,14 @@ from collections import Counter
 from dataclasses import replace
 
 from decoder.events import Limit
+from decoder.knobs import KnobInfo
 from dynatui.knobs import info, limit_name
 from dynatui.number_format import short
 from dynatui.state.lane import Change, LaneState
 
 TARGET = 0.7
 """Depth acceptance that history aims at, where the run names none."""
+_LARGEST = 1e6
 
 
 def turned(change: Change) -> str:
@@ -19,7 +21,7 @@ def turned(change: Change) -> str:
     old, new = _used(mark.old), _used(mark.new)
     if mark.name == "d0" and not change.by_user and old != new:
         return f"{knob.symbol} {old} → {new}"
-    return f"{knob.symbol} {value(change, mark.old)} → {value(change, mark.new)}"
+    return f"{knob.symbol} {written(knob, mark.old)} → {written(knob, mark.new)}"
 
 
 def continues(change: Change, before: Change) -> bool:
@@ -34,11 +36,9 @@ def joint(change: Change, before: Change) -> Change:
     return replace(change, mark=replace(change.mark, old=before.mark.old))
 
 
-def value(change: Change, number: float) -> str:
+def written(knob: KnobInfo, value: float) -> str:
     """A knob's value as people write it, whatever a recording claims."""
-    if not math.isfinite(number) or abs(number) >= 1e6:
-        return short(number)
-    return info(change.mark.name).written(number)
+    return knob.written(value) if abs(value) < _LARGEST else short(value)
 
 
 def reason(change: Change, lane: LaneState) -> str:
@@ -100,4 +100,4 @@ def moved_back(lane: LaneState) -> Change | None:
 
 
 def _used(d0: float) -> str:
-    return f"{math.floor(d0 + 0.5)}" if math.isfinite(d0) and abs(d0) < 1e6 else short(d0)
+    return f"{math.floor(d0 + 0.5)}" if abs(d0) < _LARGEST else short(d0)

@@ -41,18 +41,18 @@ def work(scene: Scene, width: int, height: int) -> Rows:
     inner, room = inside(size)
     title: Row = (("Work", "title"), (" ─ what the guesses cost, what became of them", "dim"))
     tally = state.race.tallies.get(state.watched)
-    if tally is None or state.newest is None:
+    if tally is None or state.lane.newest is None:
         hint: Row = (("how much of the drafted work is used, and where the time goes", "dim"),)
         return frame(title, [hint], size)
     told = wrapped([(best(inner * (1 + (room >= _AIRY)), *summaries(state.watched, tally)), "plain")], inner)
     room -= len(told)
     if inner < _SIDE_BY_SIDE:
         guesses = depths(tally.by_depth, inner, max(2, room - _TIMES))
-        return frame(title, [*told, *guesses, *times(state, tally, inner), *kinds(state.tokens, inner)], size)
+        return frame(title, [*told, *guesses, *times(state, tally, inner), *kinds(state.lane.tokens, inner)], size)
     left = (inner - _GAP) // 2
     right = inner - _GAP - left
     guesses = depths(tally.by_depth, left, room)
-    others = [*times(state, tally, right), *kinds(state.tokens, right)]
+    others = [*times(state, tally, right), *kinds(state.lane.tokens, right)]
     pairs = zip_longest(guesses, others, fillvalue=())
     return frame(title, [*told, *((*fit(a, left + _GAP), *b) for a, b in pairs)], size)
 
@@ -109,7 +109,7 @@ def _level(label: str, level: tuple[int, int], count: str, most: int, widths: tu
 
 def times(state: RunState, tally: Tally, width: int) -> Rows:
     """What each stage took: in the last round, on average, as a share, and lately."""
-    past, curves = state.past, state.lane.curves
+    past, curves = state.lane.past, state.lane.curves
     last = past[-1]
     last_s = max(0.0, last.t - (past[-2].t if len(past) > 1 else 0.0))
     stages = (

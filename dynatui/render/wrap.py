@@ -10,7 +10,7 @@ from typing import Generic, TypeAlias, TypeVar
 
 from rich.cells import cell_len
 
-from dynatui.render.ink import Ink, Row, Rows, Span
+from dynatui.render.ink import Ink, Row, Rows, Span, merged
 
 Tag = TypeVar("Tag")
 Line: TypeAlias = list[tuple[str, Tag]]
@@ -89,16 +89,7 @@ class Flow(Generic[Tag]):
 
 def inked(line: Line[Tag], ink_of: Callable[[str, Tag], Ink]) -> Row:
     """The line as it is drawn."""
-    row: list[tuple[str, Ink]] = []
-    for text, tag in line:
-        if not text:
-            continue
-        ink = ink_of(text, tag)
-        if row and row[-1][1] == ink:
-            row[-1] = (row[-1][0] + text, ink)
-        else:
-            row.append((text, ink))
-    return tuple(row)
+    return merged((text, ink_of(text, tag)) for text, tag in line if text)
 
 
 def is_gap(text: str) -> bool:
@@ -106,9 +97,9 @@ def is_gap(text: str) -> bool:
     return text.startswith(" ")
 
 
-def wrapped(row: Sequence[Span], width: int) -> Rows:
-    """A long row as several."""
+def wrapped(row: Sequence[Span], width: int, gaps: Ink | None = None) -> Rows:
+    """A long row as several, with an ink of their own for gaps where one is given."""
     flow = Flow[Ink](width)
     for text, ink in row:
         flow.add(text, ink)
-    return [inked(line, lambda _, ink: ink) for line in flow.lines]
+    return [inked(line, lambda text, ink: gaps if gaps and is_gap(text) else ink) for line in flow.lines]

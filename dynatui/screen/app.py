@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from textual import events
-from textual.app import App, ComposeResult, SystemCommand
+from textual.app import ComposeResult, SystemCommand
 from textual.binding import Binding, BindingType
 from textual.containers import Container
 from textual.screen import Screen
@@ -45,12 +45,11 @@ from dynatui.screen.arrangement import arranged, shared_place
 from dynatui.screen.event_reader import EventReader
 from dynatui.screen.frame_rate import FrameRate
 from dynatui.screen.pages.palette import Palette
-from dynatui.screen.painter import Painter, frames_per_second, in_color, set_theme
 from dynatui.screen.scene_builder import SceneBuilder
+from dynatui.screen.terminal_app import TerminalApp
 from dynatui.screen.widgets.canvas import Canvas
 from dynatui.session import View
 from dynatui.sources.source import Source
-from dynatui.terminal.driver import TerminalDriver
 from dynatui.terminal.key_names import bound
 from dynatui.terminal.output import Output
 from dynatui.terminal.shutdown import Shutdown
@@ -61,7 +60,7 @@ _FEW = 4
 _BEFORE_WIDGETS = frozenset(("ctrl+c", "q", "tab", "shift+tab"))
 
 
-class DynaApp(App[None], inherit_bindings=False):
+class DynaApp(TerminalApp, inherit_bindings=False):
     """The terminal monitor."""
 
     CSS_PATH = "dynatui.tcss"
@@ -83,27 +82,18 @@ class DynaApp(App[None], inherit_bindings=False):
         shutdown: Shutdown | None = None,
     ) -> None:
         view = view or View()
-        self._color = in_color(view)
-        super().__init__(driver_class=TerminalDriver, ansi_color=None if self._color else True)
-        self.animation_level = "none"
-        self._painter = Painter(output)
-        self.shutdown = shutdown or Shutdown(self._painter.output)
-        set_theme(self, view.theme, color=self._color)
+        super().__init__(view, ticking=ticking, clock=clock, output=output, shutdown=shutdown)
         self.source = source
         self.event_reader = EventReader(source)
         self.viewpoint, self.pins = self.event_reader.viewpoint, self.event_reader.pins
         self.knob_editor = self.event_reader.knob_editor
         self.scene = Scene(symbols=view.symbols, keys=view.keys)
-        self.leave_keys = view.keys.all_for("leave")
         self._bind_others(view.keys)
         self.text_panel = TextPanel()
         self.command_line = command_line
         self.written_paths: list[Path] = []
         """Recordings and exports, for the summary at the end."""
-        self._fps = frames_per_second(view)
         self._frame_rate = FrameRate(self._fps)
-        self._ticking = ticking
-        self._clock = clock
         self._scene_builder = SceneBuilder(source, self.event_reader)
         self._room: Layout = "full"
         self._shared: PanelName = "race"
@@ -140,13 +130,9 @@ class DynaApp(App[None], inherit_bindings=False):
 
     def on_mount(self) -> None:
         """Starts the work and the timer."""
-        self._painter.update_inks(self, color=self._color)
         self._arrange()
         self.source.start()
-        if self._ticking:
-            loop = asyncio.get_running_loop()
-            self.shutdown.ready(lambda code: loop.call_soon_threadsafe(self._leave, code))
-            self.run_worker(self._run_ticks(), exit_on_error=True)
+        self.begin(lambda: self.run_worker(self._run_ticks(), exit_on_error=True))
         self.tick()
 
     def on_resize(self) -> None:
@@ -164,7 +150,7 @@ class DynaApp(App[None], inherit_bindings=False):
     def read_events(self) -> None:
         """Folds the records that are new."""
         news = self.event_reader.read()
-        self._painter.all_due |= news.important or (news.any and self.source.paused)
+        self._all_due |= news.important or (news.any and self.source.paused)
         if news.failed:
             self.viewpoint.follow()
             self.scene = replace(self.scene, panel="text", mode="watch", cursor=None, maximised=False)
@@ -175,7 +161,7 @@ class DynaApp(App[None], inherit_bindings=False):
         self._update_scene(now)
         self._arrange()
         stepped = self.scene.stage is not stage
-        self._painter.draw(self, lambda _: self.scene, now, everything=everything or stepped)
+        self.paint(lambda _: self.scene, now, everything=everything or stepped)
 
     def change_view(self, **changes: Any) -> None:
         """Changes how the user looks at the work, and shows it."""
@@ -197,12 +183,12 @@ class DynaApp(App[None], inherit_bindings=False):
         self.viewpoint.choose(method)
         if self.source.controls is not None:
             self.source.controls.watch(method)
-        tokens = len(self.viewpoint.state.tokens)
+        tokens = len(self.viewpoint.state.lane.tokens)
         cursor = self.scene.cursor
         self.change_view(cursor=None if cursor is None or not tokens else min(cursor, tokens - 1))
 
     def show_note(self, note: str) -> None:
-        """Tells the user in one line what became of a key."""
+        """Shows the result of a key in one line."""
         self._note_until = self._clock() + _NOTE_S
         self.change_view(note=clean_line(note))
 
@@ -217,8 +203,8 @@ class DynaApp(App[None], inherit_bindings=False):
             self.show_note("colours are off")
             return
         names = sorted(self.available_themes)
-        set_theme(self, names[(names.index(self.theme) + 1) % len(names)], color=True)
-        self._painter.update_inks(self, color=True)
+        self.set_theme(names[(names.index(self.theme) + 1) % len(names)])
+        self.update_inks()
         self.show_note(f"theme: {self.theme}")
 
     async def action_press(self, cap: str) -> None:
@@ -244,10 +230,6 @@ class DynaApp(App[None], inherit_bindings=False):
         """Opens the command palette."""
         if not isinstance(self.screen, Palette):
             self.push_screen(Palette())
-
-    def action_leave(self) -> None:
-        """Quits; after an error, with its exit code."""
-        self._leave(0)
 
     def on_mouse_down(self, event: events.MouseDown) -> None:
         """A click on a slider, the time line, the text or a tab."""
@@ -297,18 +279,19 @@ class DynaApp(App[None], inherit_bindings=False):
 
     def _timed_tick(self) -> None:
         """A tick at the terminal's pace: everything is taken in, and drawn when the last frame is out."""
-        now, output = self._clock(), self._painter.output
-        if output.lost:
-            self._leave(128 + signal.SIGHUP)
+        now = self._clock()
+        if self.output.lost:
+            self.leave(128 + signal.SIGHUP)
             return
         self.source.advance(now)
         self.read_events()
-        meters = self._frame_rate.meters(now, cpu_s=time.thread_time(), sent_bytes=output.sent_bytes)
+        meters = self._frame_rate.meters(now, cpu_s=time.thread_time(), sent_bytes=self.output.sent_bytes)
         self.scene = replace(self.scene, meters=meters)
-        if self._frame_rate.due(now, busy=output.busy):
+        if self._frame_rate.due(now, busy=self.output.busy):
             self.draw()
 
-    def _leave(self, code: int) -> None:
+    def leave(self, code: int) -> None:
+        """Ends work and app; after an error, with its exit code."""
         self.shutdown.begin(code)
         self.source.stop()
         failure = self.viewpoint.work.state.failure

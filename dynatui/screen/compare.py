@@ -3,29 +3,27 @@
 An app of its own: it has no engine, nothing to steer and one mode. `lockstep` plays, `dynatui.render` draws.
 """
 
-import asyncio
 import signal
 import time
 from collections.abc import Callable
 from functools import partial
 from typing import ClassVar, get_args
 
-from textual.app import App, ComposeResult
+from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Container
 
 from dynatui.keymap import ALWAYS, SIDE_BY_SIDE, PanelName
-from dynatui.render import cards, curves, tree, versus
+from dynatui.render import cards, curves, status, tree, versus
 from dynatui.render.ink import Rows
 from dynatui.render.scene import Scale, Scene
 from dynatui.render.text import TextPanel
 from dynatui.screen.pages.help import CompareHelp
-from dynatui.screen.painter import Painter, frames_per_second, in_color, set_theme
+from dynatui.screen.terminal_app import TerminalApp
 from dynatui.screen.widgets.canvas import Canvas
 from dynatui.session import Symbols, View
 from dynatui.sources.lockstep import Lockstep
 from dynatui.state.viewpoint import Place
-from dynatui.terminal.driver import TerminalDriver
 from dynatui.terminal.key_names import bound
 from dynatui.terminal.output import Output
 from dynatui.terminal.shutdown import Shutdown
@@ -48,7 +46,7 @@ def panels(height: int, chosen: PanelName) -> tuple[PanelName, ...]:
     return (chosen,)
 
 
-class CompareApp(App[None], inherit_bindings=False):
+class CompareApp(TerminalApp, inherit_bindings=False):
     """Two recordings in two columns."""
 
     CSS_PATH = "compare.tcss"
@@ -70,22 +68,13 @@ class CompareApp(App[None], inherit_bindings=False):
         shutdown: Shutdown | None = None,
     ) -> None:
         view = view or View()
-        self._color = in_color(view)
-        super().__init__(driver_class=TerminalDriver, ansi_color=None if self._color else True)
-        self.animation_level = "none"
-        self._painter = Painter(output)
-        self.shutdown = shutdown or Shutdown(self._painter.output)
-        set_theme(self, view.theme, color=self._color)
+        super().__init__(view, ticking=ticking, clock=clock, output=output, shutdown=shutdown)
         self.lockstep = lockstep
         self.chosen: PanelName = "text"
         self.symbols = view.symbols
         self.keys = view.keys
-        self.leave_keys = view.keys.all_for("leave")
         for cap in {cap for key in view.keys.side_by_side.keys for cap in key.caps}:
             self.bind(bound(cap), f"press({cap!r})", show=False)
-        self._fps = frames_per_second(view)
-        self._ticking = ticking
-        self._clock = clock
         self._states = lockstep.states()
 
     def compose(self) -> ComposeResult:
@@ -94,33 +83,28 @@ class CompareApp(App[None], inherit_bindings=False):
         with Container(id="columns"):
             for side, letter in enumerate(versus.LETTERS):
                 with Container(classes="column"):
-                    yield self._canvas(partial(self._heading, side), letter, "heading")
-                    yield self._canvas(cards.cards, letter, "cards")
-                    yield self._canvas(TextPanel(), letter, "text", flowing=True)
-                    yield self._canvas(tree.tree, letter, "tree")
-                    yield self._canvas(curves.acceptance, letter, "curves")
+                    yield Canvas(partial(self._heading, side), panel=f"{letter}-heading", classes="heading")
+                    yield Canvas(cards.cards, panel=f"{letter}-cards", classes="cards")
+                    yield Canvas(TextPanel(), panel=f"{letter}-text", flowing=True, classes="text")
+                    yield Canvas(tree.tree, panel=f"{letter}-tree", classes="tree")
+                    yield Canvas(curves.acceptance, panel=f"{letter}-curves", classes="curves")
         yield Canvas(self._table, panel="table")
         yield Canvas(self._keys, panel="keys")
 
     def on_mount(self) -> None:
         """Starts the timer."""
-        self._painter.update_inks(self, color=self._color)
-        if self._ticking:
-            loop = asyncio.get_running_loop()
-            self.shutdown.ready(lambda code: loop.call_soon_threadsafe(self._leave, code))
-            self.set_interval(1 / self._fps, self.tick)
+        self.begin(lambda: self.set_interval(1 / self._fps, self.tick))
         self._arrange()
         self.tick()
 
     def on_resize(self) -> None:
         """Shows the panels that there is room for now."""
         self._arrange()
-        self._draw_soon()
 
     def tick(self) -> None:
-        """Plays on, and draws the panels that are due; ends when the terminal is gone."""
-        if self._painter.output.lost:
-            self._leave(128 + signal.SIGHUP)
+        """Plays on, and draws the panels that are due; ends when the terminal is closed."""
+        if self.output.lost:
+            self.leave(128 + signal.SIGHUP)
             return
         self.lockstep.advance(self._clock())
         self.draw()
@@ -134,12 +118,13 @@ class CompareApp(App[None], inherit_bindings=False):
         def scene_of(canvas: Canvas) -> Scene:
             return scenes[(canvas.id or "").startswith(versus.LETTERS[1])]
 
-        self._painter.draw(self, scene_of, self._clock(), everything=everything)
+        self.paint(scene_of, self._clock(), everything=everything)
 
     async def action_press(self, cap: str) -> None:
-        """Does what the key map says of a key."""
+        """Does what the key map says of a key, and shows it."""
         if action := self.keys.action_for(cap, "compare"):
             await self.run_action(action)
+            self.draw(everything=True)
 
     def action_pause(self) -> None:
         """Pauses or plays; from the end it begins again."""
@@ -147,54 +132,36 @@ class CompareApp(App[None], inherit_bindings=False):
             self.lockstep.seek(0.0)
         else:
             self.lockstep.paused = not self.lockstep.paused
-        self.draw(everything=True)
 
     def action_speed(self, direction: int) -> None:
         """Doubles or halves the speed."""
         self.lockstep.set_speed(self.lockstep.speed * 2.0**direction)
-        self.draw(everything=True)
 
     def action_step(self, rounds: int) -> None:
         """Pauses some rounds farther."""
         self.lockstep.paused = True
         self.lockstep.step(rounds)
-        self.draw(everything=True)
 
     def action_seek(self, share: float) -> None:
         """Goes to a share of the run."""
         self.lockstep.seek(share * self.lockstep.seconds)
-        self.draw(everything=True)
 
     def action_go(self, step: int) -> None:
         """Goes to another pair of runs."""
         self.lockstep.go(step)
-        self.draw(everything=True)
 
     def action_panel(self, name: PanelName) -> None:
         """Chooses what a column shows."""
         self.chosen = name
         self._arrange()
-        self._draw_soon()
 
     def action_symbols(self) -> None:
         """The next set of symbols."""
         self.symbols = _SYMBOLS[(_SYMBOLS.index(self.symbols) + 1) % len(_SYMBOLS)]
-        self.draw(everything=True)
 
     def action_help(self) -> None:
         """Opens the page of keys."""
         self.push_screen(CompareHelp(self.keys))
-
-    def action_leave(self) -> None:
-        """Quits."""
-        self._leave(0)
-
-    def _canvas(
-        self, painter: Callable[[Scene, int, int], Rows], letter: str, panel: str, *, flowing: bool = False
-    ) -> Canvas:
-        canvas = Canvas(painter, panel=f"{letter}-{panel}", flowing=flowing)
-        canvas.add_class(panel)
-        return canvas
 
     def _scene(self, side: int, scale: Scale) -> Scene:
         recording, state = self.lockstep.sides[side], self._states[side]
@@ -223,7 +190,7 @@ class CompareApp(App[None], inherit_bindings=False):
         return versus.table(self._states, (width, height))
 
     def _keys(self, scene: Scene, width: int, _height: int) -> Rows:
-        return [versus.keys(self.keys.side_by_side.keys, width, in_words=scene.symbols == "ascii")]
+        return [status.keys(self.keys.side_by_side.keys, width, in_words=scene.symbols == "ascii")]
 
     def _arrange(self) -> None:
         width, height = self.size
@@ -235,10 +202,4 @@ class CompareApp(App[None], inherit_bindings=False):
             _, _, panel = (canvas.id or "").partition("-")
             if panel in ALWAYS:
                 canvas.display = panel in shown
-
-    def _draw_soon(self) -> None:
         self.call_after_refresh(self.draw, everything=True)
-
-    def _leave(self, code: int) -> None:
-        self.shutdown.begin(code)
-        self.exit(return_code=code)

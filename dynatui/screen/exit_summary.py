@@ -13,6 +13,7 @@ from dynatui.clean import clean_line
 from dynatui.knobs import rules_of
 from dynatui.number_format import percent, short
 from dynatui.record.command_line import rule_options
+from dynatui.render.badge import same_as_ar
 from dynatui.render.ink import column
 from dynatui.state.session_log import FEWEST_ROUNDS, OPENING, SessionLog, Setting
 
@@ -60,16 +61,8 @@ def _cells(found: Figures) -> tuple[str, ...]:
         percent(found.acceptance_rate),
         short(found.tokens_per_second, 1),
         short(found.speedup),
-        _same(found),
+        same_as_ar(found, f"to {found.first_difference}"),
     )
-
-
-def _same(found: Figures) -> str:
-    if found.identical_to_ar is None:
-        return "-"
-    if found.identical_to_ar:
-        return "yes"
-    return "near tie" if found.near_tie else f"to {found.first_difference}"
 
 
 def _best(log: SessionLog) -> Iterator[str]:

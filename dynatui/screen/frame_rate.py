@@ -13,7 +13,7 @@ from dynatui.render.scene import Meters
 _MOST_SKIPPED = 16
 _LATE_FRAMES = 2
 """So many frames in a row that had to wait halve the rate."""
-_PATIENCE_S, _MOST_PATIENCE_S = 3.0, 30.0
+_RECOVERY_S, _LONGEST_RECOVERY_S = 3.0, 30.0
 """How long a line must keep up before it gets twice the frames; longer each time that this went wrong."""
 _WINDOW_S = 5.0
 _NEWS_S = 1.0
@@ -38,7 +38,7 @@ class FrameRate:
         self._waiting = False
         self._drawn = float("-inf")
         self._kept_up_since: float | None = None
-        self._patience_s = _PATIENCE_S
+        self._recovery_s = _RECOVERY_S
         self._readings: deque[_Reading] = deque()
         self._meters = Meters(fps)
         self._told = float("-inf")
@@ -78,16 +78,16 @@ class FrameRate:
         if self._late >= _LATE_FRAMES and self._skip < _MOST_SKIPPED:
             self._skip *= 2
             self._late = 0
-            self._patience_s = min(_MOST_PATIENCE_S, 2 * self._patience_s)
+            self._recovery_s = min(_LONGEST_RECOVERY_S, 2 * self._recovery_s)
 
     def _speed_up(self, now: float) -> None:
-        if self._kept_up_since is None or now - self._kept_up_since < self._patience_s:
+        if self._kept_up_since is None or now - self._kept_up_since < self._recovery_s:
             return
         self._kept_up_since = now
         if self._skip > 1:
             self._skip //= 2
         else:
-            self._patience_s = _PATIENCE_S
+            self._recovery_s = _RECOVERY_S
 
     def _measured(self) -> Meters:
         first, last = self._readings[0], self._readings[-1]

@@ -96,14 +96,18 @@ class KnobEditor:
         rules = self.rules(state)
         if isinstance(rules, AdaptiveTree) and not rules.history:
             self.set({"history": 1.0}, state)
-        elif isinstance(rules, AdaptiveTree):
-            self._hold({"d0": rules.d0, "tau_h": rules.tau_h}, state)
+        else:
+            self.hold({}, state)
 
-    def hold(self, name: KnobName, value: float, state: RunState) -> None:
-        """History off, and a knob that it moved where the user had put it."""
-        rules = self.rules(state)
-        if isinstance(rules, AdaptiveTree):
-            self._hold({"d0": rules.d0, "tau_h": rules.tau_h, name: value}, state)
+    def hold(self, values: Mapping[KnobName, float], state: RunState) -> None:
+        """History off, and what it moves at these values, or else where it is.
+
+        History may move on before it is off, so the values are set although they are in force now.
+        """
+        of, rules = self.of(state), self.rules(state)
+        if of is not None and isinstance(rules, AdaptiveTree):
+            held = {**{name: rules.knob(name) for name in MOVED}, **values}
+            self._step(of, [({"history": 0.0}, False), (held, True)], state)
 
     def undo(self, state: RunState) -> Step | None:
         """Takes back what the last key turned; None where there is nothing."""
@@ -132,12 +136,6 @@ class KnobEditor:
         name, rules = presets[self._presets[of]]
         self._turn_to(of, rules, state)
         return name
-
-    def _hold(self, values: Mapping[KnobName, float], state: RunState) -> None:
-        """History may move on before it is off, so the values are set although they are in force now."""
-        of = self.of(state)
-        if of is not None:
-            self._step(of, [({"history": 0.0}, False), (values, True)], state)
 
     def _rules(self, of: RulesName, state: RunState) -> Turnable:
         rules = self._controls.config.rules(of)

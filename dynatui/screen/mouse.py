@@ -47,6 +47,7 @@ def click(screen: Screen, panel: str, at: tuple[int, int], size: tuple[int, int]
                 view.panel(screen, tab)
         case "tree" | "race" | "work" | "whatif" | "prompts" | "log":
             view.panel(screen, panel)
+    screen.draw(everything=True)
 
 
 def wheel(screen: Screen, lines: int) -> None:
@@ -61,7 +62,6 @@ def _turned(screen: Screen, hit: tuple[KnobName, float] | None) -> None:
     if hit and screen.knob_editor:
         screen.change_view(slider=hit[0])
         screen.knob_editor.set({hit[0]: hit[1]}, screen.viewpoint.newest)
-        screen.draw(everything=True)
 
 
 def _inspected(screen: Screen, place: int | None) -> None:

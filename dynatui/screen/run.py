@@ -66,7 +66,7 @@ def compare(left: Recording, right: Recording, view: View) -> int:
     lockstep = Lockstep(Side(names[0], ours), Side(names[1], theirs), view.speed)
     with _ran(partial(CompareApp, lockstep, view), view, mouse=False) as (_, code, _, gone):
         if gone:
-            os._exit(code)  # nobody reads any more, and a flush could wait for ever
+            os._exit(code)  # the terminal is closed, and a flush could block
         return code
 
 
@@ -79,7 +79,7 @@ def _show(source: Source, view: View, command: Callable[[], str] = lambda: "") -
 
 @contextmanager
 def _ran(make: Callable[..., A], view: View, *, mouse: bool) -> Iterator[tuple[A, int, Path, bool]]:
-    """The app after its run, its exit code, the log file, and whether the terminal is gone; the deadline is set."""
+    """The app after its run, its exit code, the log file, and whether the terminal is closed; the deadline is set."""
     guard.check_variables()
     if not view.color:
         os.environ["NO_COLOR"] = "1"  # where Textual looks for it
@@ -90,7 +90,7 @@ def _ran(make: Callable[..., A], view: View, *, mouse: bool) -> Iterator[tuple[A
             shutdown = Shutdown(output)
             until_finished.enter_context(shutdown.watched())
             app = make(output=output, shutdown=shutdown)
-            gc.freeze()  # what is imported by now stays, and a collection that walks it would be felt as a stutter
+            gc.freeze()  # what is imported by now stays; collecting it would delay a frame
             app.run(mouse=mouse)
             gone = output.lost
         code = app.return_code or (_HUNG_UP if gone else 0)
@@ -103,8 +103,8 @@ def _finish(app: DynaApp, code: int, log: Path, command: Callable[[], str], *, g
     app.remember_file(app.source.recorded)
     ended = app.source.close(_WAIT_S)
     if gone:
-        os._exit(code)  # nobody reads any more, and a flush could wait for ever
-    with suppress(OSError):  # a terminal that is gone takes no summary
+        os._exit(code)  # the terminal is closed, and a flush could block
+    with suppress(OSError):  # a closed terminal takes no summary
         if code == _FAULT:
             sys.stderr.write(f"dynatui stopped because of a fault of its own; please report what {log} says\n")
         else:

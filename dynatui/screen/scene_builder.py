@@ -5,7 +5,7 @@ The GPU load and the what-if estimate are expensive and cached for a while. Know
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Generic, TypeVar
+from functools import lru_cache
 
 from decoder.analysis.what_if import WhatIf, what_if
 from decoder.knobs import KnobName
@@ -21,25 +21,9 @@ from dynatui.state.run_state import RunState
 from dynatui.state.search import hits
 
 _GPU_S, _WHATIF_S = 1.0, 0.5
+"""Periods in each of which they are computed once."""
 _IN_ROUNDS: frozenset[KnobName] = frozenset(("tau_h", "tau_l", "d0", "history"))
 """Knobs whose values every round tells, and the one that moves them."""
-
-T = TypeVar("T")
-
-
-class Cached(Generic[T]):
-    """A value that is computed again once it is too old."""
-
-    def __init__(self, every_s: float, find: Callable[[], T]) -> None:
-        self._every_s = every_s
-        self._find = find
-        self._found: tuple[float, T] | None = None
-
-    def at(self, now: float) -> T:
-        """The value, at most `every_s` old."""
-        if self._found is None or now - self._found[0] >= self._every_s:
-            self._found = now, self._find()
-        return self._found[1]
 
 
 class SceneBuilder:
@@ -51,8 +35,8 @@ class SceneBuilder:
         self._began: float | None = None
         """When the screen was drawn first."""
         self._meter: Callable[[], GpuLoad | None] | None = None
-        self._gpu = Cached(_GPU_S, self._read_gpu)
-        self._estimate = Cached(_WHATIF_S, self._what_if)
+        self._gpu = lru_cache(maxsize=1)(lambda _period: self._read_gpu())
+        self._estimate = lru_cache(maxsize=1)(lambda _period: self._what_if())
 
     def scene(self, before: Scene, now: float, *, estimate: bool) -> Scene:
         """The scene as it is now; `estimate` when anybody looks at what other knobs would have done."""
@@ -70,14 +54,14 @@ class SceneBuilder:
             recording=source.recorded is not None,
             replaying=playback is not None,
             following=controls is None and playback is None,
-            hits=hits(before.query, [token.text for token in state.tokens]) if before.mode == "search" else (),
+            hits=hits(before.query, [token.text for token in state.lane.tokens]) if before.mode == "search" else (),
             wanted=editor.wanted(state) if editor else {},
             stage=_stage(controls, state) if controls and viewpoint.live else None,
             broke=controls.broke if controls else "",
             pinned=self._pinned(state),
             results=self._event_reader.results,
-            gpu=self._gpu.at(now),
-            whatif=self._estimate.at(now) if estimate else None,
+            gpu=self._gpu(now // _GPU_S),
+            whatif=self._estimate(now // _WHATIF_S) if estimate else None,
         )
 
     def _pinned(self, state: RunState) -> Pin | None:
@@ -99,7 +83,7 @@ class SceneBuilder:
         # What a round lacks can be told apart only under the rules that it obeyed.
         changes = state.lane.changes
         turned = [one.mark.round for one in changes if one.by_user and one.mark.name not in _IN_ROUNDS]
-        return what_if(state.past[max(turned, default=0) :], rules)
+        return what_if(state.lane.past[max(turned, default=0) :], rules)
 
 
 def _stage(controls: Controls, state: RunState) -> Stage | None:

@@ -3,6 +3,7 @@
 Knows tokens as numbers, and neither trees nor models.
 """
 
+from bisect import bisect_left
 from collections.abc import Sequence
 
 FARTHEST = 1 << 15
@@ -15,11 +16,5 @@ def repeated_length(text: Sequence[int], path: Sequence[int]) -> int:
     # Strings are searched in linear time; a character a token, whatever numbers a recording claims.
     whole = "".join(code.setdefault(token, chr(len(code))) for token in (*text[-FARTHEST:], *path))
     searched = whole[: len(whole) - len(path)]
-    shortest, beyond = 0, len(searched) + 1
-    while beyond - shortest > 1:
-        length = (shortest + beyond) // 2
-        if whole[len(whole) - length :] in searched:
-            shortest = length
-        else:
-            beyond = length
-    return shortest
+    lengths = range(1, len(searched) + 1)
+    return bisect_left(lengths, x=True, key=lambda length: whole[len(whole) - length :] not in searched)

@@ -13,13 +13,13 @@ import msgspec
 from msgspec import structs
 
 from decoder.analysis.metrics import Race
-from decoder.append_only import SharedList
-from decoder.events import End, Event, Figures, Knob, Knobs, Round, Run, Start, Summary
+from decoder.events import End, Event, Figures, Knob, Round, Run, Start, Summary
 from dynatui.clean import clean, clean_line
 from dynatui.state.lane import LaneState, begun, decoded, turned
-from dynatui.state.tokens import Token
 
 _MOST_LOADING = 32
+_LINES = ("target", "draft", "device", "dtype", "path", "path_reason")
+"""Texts of a run that are one line each."""
 
 
 @dataclass(frozen=True)
@@ -81,26 +81,6 @@ class RunState(msgspec.Struct, frozen=True):
     def lane(self) -> LaneState:
         """All about that method."""
         return self.lanes.get(self.watched, _NO_LANE)
-
-    @property
-    def tokens(self) -> SharedList[Token]:
-        """What the watched method made of the prompt."""
-        return self.lane.tokens
-
-    @property
-    def past(self) -> SharedList[Round]:
-        """The watched method's rounds, the oldest first."""
-        return self.lane.past
-
-    @property
-    def knobs(self) -> Knobs | None:
-        """The watched method's exact values of tau_h, tau_l and D0."""
-        return self.lane.knobs
-
-    @property
-    def newest(self) -> Round | None:
-        """The watched method's last round."""
-        return self.lane.newest
 
     @property
     def rounds(self) -> int:
@@ -182,14 +162,6 @@ def _advance(state: RunState, event: Start | Round | Knob | End) -> RunState:
 
 
 def _clean_run(run: Run) -> Run:
-    return structs.replace(
-        run,
-        target=clean_line(run.target),
-        draft=clean_line(run.draft),
-        device=clean_line(run.device),
-        dtype=clean_line(run.dtype),
-        path=clean_line(run.path),
-        path_reason=clean_line(run.path_reason),
-        prompt=clean(run.prompt),
-        methods={clean_line(name): parameters for name, parameters in run.methods.items()},
-    )
+    methods = {clean_line(name): parameters for name, parameters in run.methods.items()}
+    lines = {name: clean_line(getattr(run, name)) for name in _LINES}
+    return structs.replace(run, prompt=clean(run.prompt), methods=methods, **lines)

@@ -1,7 +1,7 @@
 """Totals of everything that a monitor has shown, small enough for days: its runs, and what each setting yielded.
 
 A pure fold of the same records as the screen's. Figures come from `decoder.analysis.metrics`. A replay that goes back
-tells a run again, which counts once.
+repeats the events of a run, which count once.
 """
 
 from collections.abc import Mapping
@@ -43,7 +43,7 @@ class Line:
     """Its rounds that count for a setting."""
 
     def tells(self, other: "Line") -> bool:
-        """Whether both are of one run, which a replay may tell several times."""
+        """Whether both are of one run, which a replay may show several times."""
         return (self.started_at, self.opening) == (other.started_at, other.opening)
 
 
@@ -83,7 +83,7 @@ class SessionLog:
     setting: Setting | None = None
     """What the rounds count for; None from a turn to the first round that obeys it."""
     counted: int = 0
-    """Rounds of this run that have been told before."""
+    """Rounds of this run that were counted before."""
 
     @property
     def watched(self) -> str:

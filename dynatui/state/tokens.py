@@ -7,6 +7,7 @@ the round's last token. Knows no screen.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from os.path import commonprefix
 from typing import Literal, TypeAlias
 
 from decoder.events import Round
@@ -70,13 +71,7 @@ def _divided(text: str, pieces: list[str], count: int) -> list[str]:
     """The text in `count` parts: each piece as far as it agrees, the last part takes the rest."""
     parts = list[str]()
     for piece in [*pieces, ""][: count - 1]:
-        cut = len(piece) if text.startswith(piece) else _agreed(text, piece)
+        cut = len(commonprefix((text, piece)))
         parts.append(text[:cut])
         text = text[cut:]
     return [*parts, text]
-
-
-def _agreed(text: str, piece: str) -> int:
-    """Characters that both begin with."""
-    first = next((i for i, (a, b) in enumerate(zip(text, piece, strict=False)) if a != b), None)
-    return min(len(text), len(piece)) if first is None else first

@@ -34,7 +34,7 @@ class Viewpoint:
         self._chosen = ""
         self._shown = self.work
         self._held: RunState | None = None
-        """What is shown while the view stands still."""
+        """What is shown while the view does not follow the work."""
 
     @property
     def live(self) -> bool:
@@ -68,21 +68,21 @@ class Viewpoint:
 
     def place(self, known_rounds: int = 0) -> Place:
         """Where the picture is; a recording may know of more rounds than were played."""
-        state = self.state
+        state, newest = self.state, self.state.lane.newest
         rounds = max(self.shown.rounds(state.watched), known_rounds, state.rounds)
-        return Place(state.rounds, rounds, state.newest.t if state.newest else 0.0, self.live)
+        return Place(state.rounds, rounds, newest.t if newest else 0.0, self.live)
 
     def hold(self) -> None:
-        """Stands still."""
+        """Stops following the work."""
         if self._held is None:
             self._shown, self._held = self.work, self.work.state
 
     def follow(self) -> None:
-        """Goes with the work again."""
+        """Follows the work again."""
         self._held = None
 
     def look_at(self, rounds: int) -> None:
-        """Stands still after so many rounds of the watched method in the run that is shown."""
+        """Stops after so many rounds of the watched method in the run that is shown."""
         self.hold()
         self._held = self._shown.at(self.state.watched, rounds)
 

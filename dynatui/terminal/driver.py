@@ -93,7 +93,7 @@ class TerminalDriver(LinuxDriver):
         return _bounded(super()._get_terminal_size())
 
     def run_input_thread(self) -> None:
-        """Reads until the app closes its input or the terminal is gone."""
+        """Reads until the app closes its input or the terminal is closed."""
         keyboard, interpreter = Keyboard(), Interpreter()
         while not self.exit_event.is_set():
             received = b""
@@ -101,7 +101,7 @@ class TerminalDriver(LinuxDriver):
                 try:
                     received = os.read(self.fileno, _AT_ONCE)
                 except OSError:
-                    return  # gone, which the app finds out by itself
+                    return  # closed, which the app finds out by itself
                 if not received:
                     return
             for piece in keyboard.take(received, time.monotonic()):

@@ -19,6 +19,7 @@ from decoder.errors import ConfigError, quoted, require, shortened
 from dynatui.files import to_append
 from dynatui.terminal.driver import LARGEST
 from dynatui.terminal.output import Output
+from dynatui.terminal.streams import read_keyboard
 
 _STDIN, _STDOUT, _STDERR = 0, 1, 2
 _LARGEST_LOG = 2**20
@@ -91,8 +92,8 @@ def screen_only(log: Path) -> Iterator[Output]:
         sys.__stdout__ = sys.__stderr__ = output  # type: ignore[misc,assignment]
         os.dup2(noise, _STDOUT)
         os.dup2(noise, _STDERR)
-        if not os.isatty(_STDIN):
-            _read_keyboard()
+        there = os.isatty(_STDIN) or read_keyboard(_STDIN)
+        require(there, "standard input is no terminal and there is no other keyboard; use --headless")
         yield output
     finally:
         for number, copy in saved.items():
@@ -113,13 +114,3 @@ def _open_log(path: Path) -> int:
         return found.st_size
     finally:
         os.close(descriptor)
-
-
-def _read_keyboard() -> None:
-    """Puts the terminal where standard input was: a prompt has been read from there."""
-    try:
-        keyboard = os.open("/dev/tty", os.O_RDWR)
-    except OSError:
-        raise ConfigError("standard input is no terminal and there is no other keyboard; use --headless") from None
-    os.dup2(keyboard, _STDIN)
-    os.close(keyboard)

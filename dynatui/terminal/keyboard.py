@@ -15,7 +15,7 @@ from dynatui.clean import clean
 
 ESCAPE_DELAY_S = 0.1
 """After so long a silence, an escape byte is the escape key and begins no sequence."""
-PATIENCE_S = 1.0
+SEQUENCE_TIMEOUT_S = 1.0
 """After so long a silence, a paste or a sequence is over, finished or not."""
 LONGEST_PASTE = 2**22
 """Bytes; what is beyond them is dropped."""
@@ -113,7 +113,7 @@ class Keyboard:
 
     def _given_up(self, silent_s: float) -> Iterator[Piece]:
         is_a_key = not self._pasting and len(self._held) <= len("\x1b[")
-        if silent_s < (ESCAPE_DELAY_S if is_a_key else PATIENCE_S):
+        if silent_s < (ESCAPE_DELAY_S if is_a_key else SEQUENCE_TIMEOUT_S):
             return
         kind = "pasted" if self._pasting else "sequence" if is_a_key and self._held else "dropped"
         taken = bytes(self._held)

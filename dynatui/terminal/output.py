@@ -1,7 +1,8 @@
-"""The stream to the terminal: counts bytes, and knows when the terminal is busy or gone.
+"""The stream to the terminal: counts bytes, and knows when the terminal is busy or closed.
 
 Textual writes to a file in a thread of its own. This one never raises, for an error there would leave the screen
-without a writer and the app waiting for ever: a terminal that is gone discards everything, and the app reads `lost`.
+without a writer and the app waiting for ever: what is written to a closed terminal is discarded, and the app reads
+`lost`.
 """
 
 import os
@@ -11,7 +12,7 @@ import time
 from contextlib import suppress
 from typing import Any
 
-_PATIENCE_S = 1.0
+_WRITE_TIMEOUT_S = 1.0
 """How long a terminal that takes nothing may hold up the program's end."""
 _LOOK_UP_S = 0.1
 _ENTER, _LEAVE = "\x1b[?1049h", "\x1b[?1049l"
@@ -39,7 +40,7 @@ class Output:
 
     @property
     def lost(self) -> bool:
-        """Whether the terminal is gone."""
+        """Whether the terminal is closed."""
         if not self._lost and self._descriptor is not None:
             try:
                 termios.tcgetattr(self._descriptor)
@@ -97,7 +98,7 @@ class Output:
     def _send(self, descriptor: int, rest: memoryview) -> int:
         if not select.select([], [descriptor], [], _LOOK_UP_S)[1]:
             since = self._leaving_since
-            self._lost |= since is not None and time.monotonic() - since > _PATIENCE_S
+            self._lost |= since is not None and time.monotonic() - since > _WRITE_TIMEOUT_S
             return 0
         try:
             sent = os.write(descriptor, rest)

@@ -19,7 +19,7 @@ class OutputError(DecoderError):
 
 
 class ReaderLeftError(Exception):
-    """Nobody reads standard output any more, as after `| head`: the quiet end of a run, not a failure."""
+    """The reader has closed standard output, as `| head` does: a normal end of a run, not a failure."""
 
 
 def can_show_screen() -> bool:
@@ -30,13 +30,17 @@ def can_show_screen() -> bool:
     drawn_on = all(stream is not None and stream.isatty() for stream in (sys.stdout, sys.stderr))
     if not drawn_on or sys.stdin is None or os.environ.get("TERM") == "dumb":
         return False
-    if not sys.stdin.isatty():
-        try:
-            terminal = os.open("/dev/tty", os.O_RDWR)
-        except OSError:
-            return False
-        os.dup2(terminal, sys.stdin.fileno())
-        os.close(terminal)
+    return sys.stdin.isatty() or read_keyboard(sys.stdin.fileno())
+
+
+def read_keyboard(descriptor: int) -> bool:
+    """Makes a descriptor the terminal's keyboard, where a prompt was read from it before; whether there is any."""
+    try:
+        keyboard = os.open("/dev/tty", os.O_RDWR)
+    except OSError:
+        return False
+    os.dup2(keyboard, descriptor)
+    os.close(keyboard)
     return True
 
 
@@ -52,7 +56,7 @@ def show(text: str, out: TextIO) -> None:
     """Writes to standard output: what a pipe gets is faithful, what a terminal gets is clean.
 
     Raises:
-        ReaderLeftError: Nobody reads on.
+        ReaderLeftError: The reader has closed it.
         OutputError: It takes no more, as a full disk does.
     """
     try:

@@ -1,6 +1,6 @@
 """What the keys do: one short function a command, each told the screen that it acts on.
 
-`find` turns an action of the key map, such as `turn('tau_h',-1)`, into a call.
+`find` turns an action of the key map, such as `turn('tau_h',-1)`, into a call, after which the screen is drawn.
 """
 
 import ast
@@ -8,6 +8,7 @@ from collections.abc import Callable
 from functools import partial
 from types import ModuleType
 
+from decoder.errors import DecoderError
 from dynatui.screen.commands import knobs, record, search, time, view
 from dynatui.screen.protocol import Screen
 
@@ -20,5 +21,12 @@ def find(action: str) -> Callable[[Screen], None] | None:
     function = next((getattr(module, name) for module in _MODULES if hasattr(module, name)), None)
     if function is None:
         return None
-    given = ast.literal_eval(f"({arguments.removesuffix(')')},)") if arguments else ()
-    return lambda screen: partial(function, screen)(*given)
+    return partial(_run, function, ast.literal_eval(f"({arguments.removesuffix(')')},)") if arguments else ())
+
+
+def _run(function: Callable[..., None], given: tuple[object, ...], screen: Screen) -> None:
+    try:
+        function(screen, *given)
+    except DecoderError as error:
+        screen.show_note(str(error))
+    screen.draw(everything=True)

@@ -28,7 +28,6 @@ def turn(screen: Screen, cap: str) -> None:
         screen.show_note(f"{method} has no such knob; its own: {others}" if others else none)
         return
     editor.move(knob.name, -knob.step if cap == knob.keys[0] else knob.step, screen.viewpoint.newest)
-    screen.draw(everything=True)
 
 
 def history(screen: Screen) -> None:
@@ -36,7 +35,6 @@ def history(screen: Screen) -> None:
     if editor := _editor(screen):
         if isinstance(editor.rules(screen.viewpoint.newest), AdaptiveTree):
             editor.history(screen.viewpoint.newest)
-            screen.draw(everything=True)
         else:
             method = editor.watched(screen.viewpoint.newest)
             screen.show_note(f"{method} has no history; {_key(screen, 'watch(1)')} watches another method")
@@ -50,7 +48,7 @@ def hold(screen: Screen) -> None:
             screen.show_note("history has moved back nothing that you set")
             return
         name, value = moved.mark.name, moved.mark.old
-        editor.hold(name, value, screen.viewpoint.newest)
+        editor.hold({name: value}, screen.viewpoint.newest)
         screen.show_note(f"history is off; {info(name).symbol} stays at {info(name).written(value)}")
 
 
@@ -167,7 +165,6 @@ def _key(screen: Screen, action: str) -> str:
 def _nudge(screen: Screen, distance: float) -> None:
     if editor := _editor(screen):
         editor.move(screen.scene.slider, distance, screen.viewpoint.newest)
-        screen.draw(everything=True)
 
 
 def _editor(screen: Screen) -> KnobEditor | None:

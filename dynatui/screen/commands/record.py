@@ -1,6 +1,5 @@
 """What is recorded, exported and copied: events, figures, the command line, the text."""
 
-from decoder.errors import DecoderError
 from dynatui.record.export import export as write_export
 from dynatui.record.recording import new_recording_path
 from dynatui.screen.pages.page import TextPage
@@ -14,28 +13,20 @@ def record(screen: Screen) -> None:
         screen.show_note("this is a recording already")
         return
     before = screen.source.recorded
-    try:
-        path = None if before else new_recording_path()
-        controls.record(path)
-    except DecoderError as error:
-        screen.show_note(str(error))
-        return
+    path = None if before else new_recording_path()
+    controls.record(path)
     screen.remember_file(path)
     screen.show_note(f"recording to {path}" if path else f"recorded in {before}")
 
 
 def export(screen: Screen) -> None:
     """Writes everything about this run into a folder."""
-    try:
-        folder = write_export(
-            None,
-            events=screen.viewpoint.shown.events,
-            svg=screen.export_screenshot(title="dynatui"),
-            command=screen.command_line(),
-        )
-    except DecoderError as error:
-        screen.show_note(str(error))
-        return
+    folder = write_export(
+        None,
+        events=screen.viewpoint.shown.events,
+        svg=screen.export_screenshot(title="dynatui"),
+        command=screen.command_line(),
+    )
     screen.remember_file(folder)
     screen.show_note(f"exported to {folder}")
 
@@ -53,5 +44,5 @@ def command(screen: Screen) -> None:
 def copy_text(screen: Screen) -> None:
     """Copies prompt and text as they are shown."""
     state = screen.viewpoint.state
-    screen.copy_to_clipboard(state.prompt_text + "".join(token.text for token in state.tokens))
+    screen.copy_to_clipboard(state.prompt_text + "".join(token.text for token in state.lane.tokens))
     screen.show_note("the text is copied, if your terminal allows it")

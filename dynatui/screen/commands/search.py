@@ -61,16 +61,13 @@ def _run_with(query: str, screen: Screen, playback: Playback, step: int) -> int 
 
 
 def _show(screen: Screen, query: str, *, away: int = 0, place: int = 0) -> None:
-    """A run so many away with all of its text, and the cursor on one of the places."""
+    """A run so many away, which stands still with all of its text, as far as it is known, and the cursor on a place.
+
+    The first place is the first from where the cursor was, if there is any.
+    """
     if away:
         screen.source.go(away)
         screen.read_events()
-    _show_all(screen)
-    _put(screen, query, place)
-
-
-def _show_all(screen: Screen) -> None:
-    """The whole text of the run, as far as it is known; the show stands still."""
     if playback := screen.source.playback:
         screen.viewpoint.follow()
         watched = screen.viewpoint.newest.watched
@@ -78,11 +75,7 @@ def _show_all(screen: Screen) -> None:
         playback.seek_round(watched, playback.length(watched)[0])
         screen.read_events()
     screen.viewpoint.look_at(screen.viewpoint.shown.rounds(screen.viewpoint.state.watched))
-
-
-def _put(screen: Screen, query: str, place: int) -> None:
-    """The cursor on one of the places, the first from where it was if there is any."""
-    found = hits(query, [token.text for token in screen.viewpoint.state.tokens])
+    found = hits(query, [token.text for token in screen.viewpoint.state.lane.tokens])
     cursor = screen.scene.cursor if screen.scene.mode == "inspect" else None
     ahead = [each for each in found if cursor is not None and each.stop > cursor] or found
     screen.change_view(mode="search", query=query, cursor=ahead[place].start, panel="text")

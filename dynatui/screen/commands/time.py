@@ -16,7 +16,6 @@ def freeze(screen: Screen) -> None:
         screen.viewpoint.hold()
     else:
         screen.viewpoint.follow()
-    screen.draw(everything=True)
 
 
 def pause(screen: Screen) -> None:
@@ -28,7 +27,6 @@ def pause(screen: Screen) -> None:
             screen.read_events()
         screen.viewpoint.follow()
     screen.source.set_paused(paused=not screen.source.paused)
-    screen.draw(everything=True)
 
 
 def step(screen: Screen) -> None:
@@ -39,18 +37,17 @@ def step(screen: Screen) -> None:
     elif screen.source.controls is None:
         screen.show_note("another process decodes; it cannot be stepped from here")
     elif screen.source.paused:
-        _say_whose_round(screen)
+        _note_whose_round(screen)
         screen.source.controls.step()
     else:
         screen.source.set_paused(paused=True)
-    screen.draw(everything=True)
 
 
 def _scroll_log(screen: Screen, below: int) -> None:
     screen.change_view(log_end=min(max(0, below), max(0, len(log.entries(screen.viewpoint.state)) - 1)))
 
 
-def _say_whose_round(screen: Screen) -> None:
+def _note_whose_round(screen: Screen) -> None:
     """Once the watched method has ended, a step is a round of another."""
     state = screen.viewpoint.newest
     if state.watched in state.ends:
@@ -72,9 +69,8 @@ def breaks(screen: Screen) -> None:
 
 
 def speed(screen: Screen, direction: int) -> None:
-    """Half or double the speed of the show."""
+    """Half or double the speed of the playback."""
     screen.source.set_speed(screen.source.speed * 2.0**direction)
-    screen.draw(everything=True)
 
 
 def scrub(screen: Screen, rounds: int) -> None:
@@ -91,7 +87,6 @@ def scrub_to(screen: Screen, rounds: int) -> None:
             playback.seek_round(watched, min(rounds, playback.length(watched)[0]))
             screen.read_events()
     screen.viewpoint.look_at(rounds)
-    screen.draw(everything=True)
 
 
 def scroll(screen: Screen, lines: int) -> None:

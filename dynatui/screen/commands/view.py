@@ -23,7 +23,7 @@ def inspect(screen: Screen) -> None:
     if screen.scene.mode in CURSOR:
         back(screen)
         return
-    tokens = screen.viewpoint.state.tokens
+    tokens = screen.viewpoint.state.lane.tokens
     if not tokens:
         screen.show_note("there is no text to inspect yet")
         return
@@ -39,7 +39,7 @@ def cursor(screen: Screen, step: int) -> None:
 
 def cursor_to(screen: Screen, place: int) -> None:
     """A token by its place; -1 is the last."""
-    _put(screen, place if place >= 0 else len(screen.viewpoint.state.tokens) - 1)
+    _put(screen, place if place >= 0 else len(screen.viewpoint.state.lane.tokens) - 1)
 
 
 def cursor_line(screen: Screen, lines: int) -> None:
@@ -49,7 +49,7 @@ def cursor_line(screen: Screen, lines: int) -> None:
 
 def cursor_round(screen: Screen, rounds: int) -> None:
     """The first token of the round before or after."""
-    tokens, inspected = screen.viewpoint.state.tokens, screen.scene.inspected
+    tokens, inspected = screen.viewpoint.state.lane.tokens, screen.scene.inspected
     if inspected is None:
         return
     numbers = sorted({token.round for token in tokens})
@@ -62,7 +62,7 @@ def difference(screen: Screen) -> None:
     state = screen.viewpoint.state
     figures = state.figures().get(state.watched)
     place = figures.first_difference if figures else None
-    entry = None if place is None else entry_of(place, state.tokens, state.past)
+    entry = None if place is None else entry_of(place, state.lane.tokens, state.lane.past)
     if entry is None:
         same = figures is not None and figures.identical_to_ar
         screen.show_note("the text is that of ar so far" if same else "there is no ar lane to compare with")
@@ -113,7 +113,6 @@ def back(screen: Screen) -> None:
         screen.change_view(maximised=False)
     else:
         screen.viewpoint.follow()
-        screen.draw(everything=True)
 
 
 def symbols(screen: Screen) -> None:
@@ -129,4 +128,4 @@ def help(screen: Screen) -> None:  # noqa: A001 - the name of the command
 
 
 def _put(screen: Screen, place: int) -> None:
-    screen.change_view(cursor=min(max(0, place), max(0, len(screen.viewpoint.state.tokens) - 1)))
+    screen.change_view(cursor=min(max(0, place), max(0, len(screen.viewpoint.state.lane.tokens) - 1)))

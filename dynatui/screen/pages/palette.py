@@ -1,4 +1,4 @@
-"""Textual's command palette, made to bear a terminal that shrinks and keys that close it while it opens."""
+"""Textual's command palette, made safe for a terminal that shrinks and for keys that close it while it opens."""
 
 from typing import Any, cast
 

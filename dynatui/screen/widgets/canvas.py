@@ -32,8 +32,8 @@ _WORTH_SCROLLING = 4
 class Canvas(Widget):
     """Shows the newest scene as its function draws it; knows nothing of what it shows. It has no border of its own."""
 
-    def __init__(self, draw_panel: DrawPanel, *, panel: str, flowing: bool = False) -> None:
-        super().__init__(id=panel)
+    def __init__(self, draw_panel: DrawPanel, *, panel: str, flowing: bool = False, classes: str | None = None) -> None:
+        super().__init__(id=panel, classes=classes)
         self.flowing = flowing
         """Whether it follows the work at every frame; all others change together and less often."""
         self._draw_panel = draw_panel
@@ -55,7 +55,7 @@ class Canvas(Widget):
             self.refresh(Region(0, y, self.size.width, 1))
 
     def patch(self, scene: Scene, inks: Mapping[Ink, Style], place: Offset, frame: Frame) -> None:
-        """Takes a new scene; while this panel is in the open at `place`, the frame gets the cells that differ."""
+        """Takes a new scene; while nothing covers this panel at `place`, the frame gets the cells that differ."""
         changes = list(self._changes(scene, inks))
         if len(changes) >= _WORTH_SCROLLING and self.size.width == self.screen.size.width:
             changes = self._scroll(changes, place, frame)

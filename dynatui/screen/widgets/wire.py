@@ -1,6 +1,6 @@
 """What changed of a row, told to a terminal in as few bytes as it takes.
 
-Textual sends whole regions again and opens and closes the style of every span. Over a thin line a frame of this
+Textual sends whole regions again and opens and closes the style of every span. Over a slow line a frame of this
 program then costs several times what it says, so panels that nothing covers are patched cell by cell. Pure: knows
 neither widgets nor where the bytes go. Widths are those of `rich.cells`; a row whose signs are not all one cell wide is
 sent whole.
@@ -10,14 +10,13 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from itertools import groupby
 from operator import itemgetter
 from typing import TypeAlias
 
 from rich.color import ColorSystem
 from rich.style import Style
 
-from dynatui.render.ink import Ink, Row
+from dynatui.render.ink import Ink, Row, merged
 
 Cell: TypeAlias = tuple[str, Ink]
 
@@ -51,14 +50,6 @@ class Look:
         return front, self.background, self.attributes & _SHOWN_ON_BLANKS
 
 
-@dataclass(frozen=True)
-class Turn:
-    """From one look to another."""
-
-    codes: str
-    shows_on_blanks: bool
-
-
 _one_look = cache(Look)
 RESET = _one_look(frozenset(), "39", "49")
 """How a frame finds the terminal and leaves it."""
@@ -85,8 +76,8 @@ def look(style: Style, colors: ColorSystem) -> Look:
 
 
 @cache
-def turn(before: Look, after: Look) -> Turn:
-    """The codes that name what differs, and nothing else."""
+def turn(before: Look, after: Look) -> tuple[str, bool]:
+    """The codes that name what differs, and nothing else; and whether it shows on blanks."""
     ends = {_OFF[code] for code in before.attributes - after.attributes}
     kept = {code for code in before.attributes if _OFF[code] not in ends}
     codes = [str(code) for code in (*sorted(ends), *sorted(after.attributes - kept))]
@@ -94,7 +85,7 @@ def turn(before: Look, after: Look) -> Turn:
     codes += [after.background] if after.background != before.background else []
     if after is RESET:
         codes = [""] if codes else []
-    return Turn(f"\x1b[{';'.join(codes)}m" if codes else "", before.of_blanks != after.of_blanks)
+    return f"\x1b[{';'.join(codes)}m" if codes else "", before.of_blanks != after.of_blanks
 
 
 @dataclass(frozen=True)
@@ -133,20 +124,20 @@ class Frame:
             for text, ink in run:
                 new = looks.get(ink, RESET)
                 if new is not self._look:
-                    needed = turn(self._look, new)
-                    if needed.shows_on_blanks or not text.isspace():
-                        pieces.append(needed.codes)
+                    codes, shows_on_blanks = turn(self._look, new)
+                    if shows_on_blanks or not text.isspace():
+                        pieces.append(codes)
                         self._look = new
                 pieces.append(text)
                 at += len(text)
 
     def scroll(self, top: int, bottom: int, rows: int) -> None:
-        """Moves whole lines of the terminal up; what is left on the last ones is nobody's."""
+        """Moves whole lines of the terminal up; the contents of the last ones are undefined."""
         self._pieces.append(f"\x1b[{top + 1};{bottom + 1}r\x1b[{bottom + 1};1H" + "\n" * rows + "\x1b[r")
 
     def text(self) -> str:
         """The bytes to send; the frame is over."""
-        return "".join([*self._pieces, turn(self._look, RESET).codes])
+        return "".join([*self._pieces, turn(self._look, RESET)[0]])
 
 
 def scrolled(before: Sequence[Cells], after: Sequence[Cells]) -> int:
@@ -170,18 +161,14 @@ def changes(before: Cells, after: Cells) -> Iterator[tuple[int, Row]]:
         if a == b:
             continue
         if place - end > _NEAR and end >= 0:
-            yield start, _row(new[start:end])
+            yield start, merged(new[start:end])
             start = place
         elif end < 0:
             start = place
         end = place + 1
     if end >= 0:
-        yield start, _row(new[start:end])
+        yield start, merged(new[start:end])
 
 
 def _is_blank(row: Cells) -> bool:
     return row.cells is not None and all(sign == " " for sign, _ in row.cells)
-
-
-def _row(part: list[Cell]) -> Row:
-    return tuple(("".join(map(itemgetter(0), group)), ink) for ink, group in groupby(part, key=itemgetter(1)))

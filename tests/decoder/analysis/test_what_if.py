@@ -11,12 +11,13 @@ from typing import Any, TypeVar
 import msgspec
 import pytest
 
-from decoder.analysis.what_if import Cell, Grid, WhatIf, replayed, what_if
+from decoder.analysis.what_if import Cell, Grid, WhatIf, what_if
 from decoder.config import AdaptiveTree, Auto, DynaTree
 from decoder.draft.model_drafter import Children, Drafter
 from decoder.events import Knobs, Round, Run, decode_line
 from decoder.tree import TokenTree
 from decoder.verify.greedy import accept
+from tests.decoder.analysis.one_round import replayed
 
 pytestmark = pytest.mark.slow
 
@@ -428,7 +429,7 @@ def test_the_values_in_force_are_in_the_tables_wherever_the_knobs_stand(d0: floa
 def _table(down: str, *cells: Cell) -> Grid:
     """Two by two cells, the knobs at the upper right."""
     axis = "tau_h" if down == "tau_h" else "tau_l"
-    return Grid(axis, (0.4, 0.5), "d0", (4.0, 5.0), (cells[:2], cells[2:]), (0, 1))  # type: ignore[arg-type]
+    return Grid(axis, (0.4, 0.5), (4.0, 5.0), (cells[:2], cells[2:]), (0, 1))  # type: ignore[arg-type]
 
 
 def test_the_best_cell_has_the_most_tokens_of_those_that_could_be_judged() -> None:

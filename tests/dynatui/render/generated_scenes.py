@@ -52,7 +52,7 @@ def scenes(draw: st.DrawFn) -> Scene:
     scene = Scene(
         state,
         heat=draw(st.sampled_from(HEATS)),
-        cursor=draw(st.none() | st.integers(-2, len(state.tokens) + 1)),
+        cursor=draw(st.none() | st.integers(-2, len(state.lane.tokens) + 1)),
         symbols=draw(st.sampled_from(("braille", "block", "ascii"))),
     )
     name = draw(st.none() | st.sampled_from(get_args(StageName)))

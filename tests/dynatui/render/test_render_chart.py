@@ -150,9 +150,9 @@ def test_looking_back_all_charts_show_where(panel: DrawPanel) -> None:
     back = replace(running(), place=Place(3, 6, live=False))
     assert any(ink == "cursor" for row in panel(back, 60, 10) for _, ink in row)
     assert not any(ink == "cursor" for row in panel(running(), 60, 10) for _, ink in row)
-    past = back.state.past
+    past = back.state.lane.past
     assert looked_at(back) == past[-1].position
-    assert looked_at(replace(back, cursor=4)) == past[back.state.tokens[4].round].position
+    assert looked_at(replace(back, cursor=4)) == past[back.state.lane.tokens[4].round].position
 
 
 @pytest.mark.parametrize("panel", [acceptance, depth])

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from dynatui.clean import clean_line
-from dynatui.render.ink import Row, bar, best, column, fit, fitting, frame, in_ascii, spread, trend, width_of
+from dynatui.render.ink import bar, best, column, fit, fitting, frame, in_ascii, trend, width_of
 from tests.dynatui.scripted_runs import lines, text_of
 
 
@@ -41,13 +41,6 @@ def test_a_long_title_is_cut() -> None:
 def test_where_there_is_no_room_the_frame_is_left_out(size: tuple[int, int]) -> None:
     rows = lines(frame((("T", "title"),), [(("body", "plain"),)], size))
     assert [len(row) for row in rows] == [size[0]] * size[1]
-
-
-def test_both_ends_of_a_row_are_kept_while_they_fit() -> None:
-    left: Row = (("left", "plain"),)
-    right: Row = (("right", "plain"),)
-    assert text_of(spread(left, right, 12)) == "left   right"
-    assert text_of(spread(left, right, 9)) == "left     "
 
 
 def test_only_whole_parts_are_shown() -> None:

@@ -9,7 +9,8 @@ from msgspec import structs
 
 from decoder.events import Round
 from decoder.session.steering import Stage
-from dynatui.render.mask import ancestors, mask
+from dynatui.render.mask import mask
+from dynatui.render.rounds import path_to
 from dynatui.render.scene import Scene
 from tests.dynatui.render.generated_scenes import SIZES, is_drawn, scenes
 from tests.dynatui.scripted_runs import lines, run, running, state_of, text_of, tree_round
@@ -102,10 +103,13 @@ def test_the_cell_is_always_explained(height: int) -> None:
 
 @given(st.integers(1, 30).flatmap(lambda size: st.tuples(*(st.integers(0, max(0, node - 1)) for node in range(size)))))
 def test_a_node_sees_itself_and_what_its_parent_sees(above: tuple[int, ...]) -> None:
-    parents = [-1, *above[1:]]
-    for node in range(1, len(parents)):
-        assert ancestors(parents, node) == ancestors(parents, parents[node]) | {node}
-    assert ancestors(parents, 0) == {0}
+    parents, size = [-1, *above[1:]], len(above)
+    event = structs.replace(
+        tree_round(0), tokens=[0] * size, parents=parents, logprobs=[0.0] * size, pieces=[""] * size, accepted=[]
+    )
+    for node in range(1, size):
+        assert path_to(event, node) == [*path_to(event, parents[node]), node]
+    assert path_to(event, 0) == [0]
 
 
 @given(scenes(), SIZES)

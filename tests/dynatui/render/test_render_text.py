@@ -103,19 +103,19 @@ def test_a_round_is_one_band_with_its_gaps() -> None:
 
 def test_the_cursor_is_on_its_token() -> None:
     state = long_run()
-    for cursor in (0, 1, 40, len(state.tokens) - 1):
+    for cursor in (0, 1, 40, len(state.lane.tokens) - 1):
         rows = TextPanel()(Scene(state, cursor=cursor), 60, 8)
-        assert "".join(chosen(rows)).strip() == (state.tokens[cursor].text.strip() or "⏎")
+        assert "".join(chosen(rows)).strip() == (state.lane.tokens[cursor].text.strip() or "⏎")
 
 
 def test_the_view_follows_the_cursor_and_stays_while_it_is_in_view() -> None:
     panel, state = TextPanel(), long_run()
     tops = list[str]()
-    for cursor in range(len(state.tokens)):
+    for cursor in range(len(state.lane.tokens)):
         rows = panel(Scene(state, cursor=cursor), 50, 12)
         assert chosen(rows)
         tops.append(lines(rows)[2])
-    assert 1 < len(set(tops)) < len(state.tokens) / 20
+    assert 1 < len(set(tops)) < len(state.lane.tokens) / 20
 
 
 def test_without_a_cursor_the_view_is_at_the_pen_again() -> None:
@@ -144,7 +144,7 @@ def test_a_click_finds_the_token_that_is_drawn_there() -> None:
         for x in range(50):
             index = panel.token_at(x, y)
             if index is not None:
-                assert row[x] in f"{state.tokens[index].text} "
+                assert row[x] in f"{state.lane.tokens[index].text} "
                 assert chosen(panel(Scene(state, cursor=index), 50, 12))
     assert panel.token_at(0, 0) is None
     assert panel.token_at(500, 500) is None
@@ -179,7 +179,7 @@ def test_the_cursor_moves_to_the_line_below_and_back() -> None:
     assert below > 32
     assert abs(panel.moved(below, -1) - 30) <= 1
     assert panel.moved(0, -1) == 0
-    assert panel.moved(30, 10**6) > len(state.tokens) - 15
+    assert panel.moved(30, 10**6) > len(state.lane.tokens) - 15
 
 
 def test_the_cursor_passes_empty_lines() -> None:
@@ -230,6 +230,8 @@ def test_any_scene_fits_any_size_whatever_was_drawn_before(looks: list[tuple[Sce
         assert is_drawn(panel(scene, *size), scene, size)
         for index in (0, 3, 99):
             assert (
-                0 <= panel.moved(min(index, max(0, len(scene.state.tokens) - 1)), 1) <= max(0, len(scene.state.tokens))
+                0
+                <= panel.moved(min(index, max(0, len(scene.state.lane.tokens) - 1)), 1)
+                <= max(0, len(scene.state.lane.tokens))
             )
-        assert panel.token_at(size[0] // 2, size[1] // 2) in {None, *range(len(scene.state.tokens))}
+        assert panel.token_at(size[0] // 2, size[1] // 2) in {None, *range(len(scene.state.lane.tokens))}

@@ -151,9 +151,9 @@ def test_the_targets_own_token_is_in_no_tree() -> None:
 def test_rounds_are_found_by_their_number_whatever_their_order() -> None:
     events = [tree_round(number) for number in (7, 3, 900)]
     state = state_of([run(), *events])
-    found = [round_of(state, token) for token in state.tokens]
+    found = [round_of(state, token) for token in state.lane.tokens]
     assert [event.round for event in found if event] == [7, 7, 7, 3, 3, 3, 900, 900, 900]
-    assert round_of(state, replace(state.tokens[0], round=5)) is None
+    assert round_of(state, replace(state.lane.tokens[0], round=5)) is None
 
 
 def test_a_tree_that_is_held_says_how_far_it_is() -> None:

@@ -14,7 +14,7 @@ from decoder.errors import ConfigError
 from decoder.events import Event, Round, Run
 from dynatui.keymap import SIDE_BY_SIDE, PanelName
 from dynatui.record.reader import read
-from dynatui.render import versus
+from dynatui.render import status, versus
 from dynatui.screen.compare import CompareApp, panels
 from dynatui.screen.widgets.canvas import Canvas
 from dynatui.session import View
@@ -201,7 +201,6 @@ def test_every_row_is_as_wide_as_its_place(states: tuple[RunState, RunState], wi
     for name in ("a.jsonl", "漢" * 50):
         rows = [
             versus.heading(1, name, states[1], width),
-            versus.keys(SIDE_BY_SIDE.keys, width, in_words=False),
             versus.moment(moment, width),
         ]
         for row in [*rows, *versus.table(states, (width, 7)), *versus.table(states, (width, 5))]:
@@ -209,7 +208,7 @@ def test_every_row_is_as_wide_as_its_place(states: tuple[RunState, RunState], wi
 
 
 def test_without_arrows_the_keys_are_named_in_words() -> None:
-    assert "left right step  shift left shift right" in lines([versus.keys(SIDE_BY_SIDE.keys, 200, in_words=True)])[0]
+    assert "left right step  shift left shift right" in lines([status.keys(SIDE_BY_SIDE.keys, 200, in_words=True)])[0]
 
 
 def cells(text: str) -> int:

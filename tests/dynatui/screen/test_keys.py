@@ -188,7 +188,7 @@ async def test_while_inspecting_they_move_the_cursor() -> None:
         await pilot.press("k")
         assert app.scene.cursor < below
         await pilot.press("G")
-        assert app.scene.cursor == len(app.scene.state.tokens) - 1
+        assert app.scene.cursor == len(app.scene.state.lane.tokens) - 1
 
 
 async def test_in_the_drawer_they_choose_a_slider() -> None:

@@ -240,7 +240,7 @@ def test_taking_back_that_history_was_switched_on_puts_back_what_it_has_moved() 
 
 
 def test_a_knob_is_held_where_the_hand_had_put_it(editor: KnobEditor, engine: Engine) -> None:
-    editor.hold("d0", 2.0, at(d0=3.7, tau_h=0.85))
+    editor.hold({"d0": 2.0}, at(d0=3.7, tau_h=0.85))
     rules = engine.config.of(DynaTree)
     assert (rules.history, rules.d0, rules.tau_h) == (False, 2.0, 0.85)
     editor.undo(at(d0=2.0, tau_h=0.85))
@@ -256,7 +256,7 @@ def press(editor: KnobEditor, key: str, state: RunState) -> None:
         "s": lambda: editor.next_preset(state),
         "0": lambda: editor.defaults(state),
         "u": lambda: editor.undo(state),
-        "H": lambda: editor.hold("d0", 2.0, state),
+        "H": lambda: editor.hold({"d0": 2.0}, state),
     }
     for slider in sliders_of("dynatree"):
         step = slider.step

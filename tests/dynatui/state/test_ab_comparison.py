@@ -147,7 +147,7 @@ def test_a_begins_with_the_users_last_turn_and_b_after_the_pin() -> None:
     state = _decoded(_turned(_decoded(apply(RunState(), run()), 7)), 12)
     pin = Pin.of(state, WATCHED)
     assert len(pin.samples) == 12
-    assert (pin.rounds, pin.curves, pin.knobs) == (19, state.lane.curves, state.knobs)
+    assert (pin.rounds, pin.curves, pin.knobs) == (19, state.lane.curves, state.lane.knobs)
     assert pin.since(state) == ()
     state = _decoded(state, 4)
     assert len(pin.since(state)) == 4

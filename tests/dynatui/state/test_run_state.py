@@ -16,7 +16,7 @@ from tests.dynatui.scripted_runs import HOSTILE, plain_round, run, state_of, sto
 
 def spans(state: RunState) -> list[tuple[str, str]]:
     """The tokens with their origins."""
-    return [(token.text, token.origin) for token in state.tokens]
+    return [(token.text, token.origin) for token in state.lane.tokens]
 
 
 def test_the_text_carries_each_tokens_origin() -> None:
@@ -47,7 +47,7 @@ def test_a_method_that_hides_its_draft_claims_no_origin() -> None:
 
 def test_a_round_shares_its_own_time_among_its_tokens() -> None:
     state = state_of([run(), tree_round(0), tree_round(1)])
-    assert [token.spent_s for token in state.tokens[3:]] == pytest.approx([0.02 / 3] * 3)
+    assert [token.spent_s for token in state.lane.tokens[3:]] == pytest.approx([0.02 / 3] * 3)
 
 
 def test_a_new_run_begins_afresh_but_keeps_its_place_among_the_prompts() -> None:
@@ -80,16 +80,16 @@ def test_before_the_first_draft_acceptance_is_not_known() -> None:
 def test_a_turned_knob_is_marked_where_it_came_into_force() -> None:
     state = state_of(story())
     assert [(mark.round, mark.name, mark.old, mark.new) for mark in state.lane.marks] == [(3, "tau_h", 0.9, 0.8)]
-    assert state.knobs is not None
-    assert state.knobs.tau_h == 0.8
+    assert state.lane.knobs is not None
+    assert state.lane.knobs.tau_h == 0.8
 
 
 def test_history_moves_knobs_without_a_mark() -> None:
     moved = Knob(method="dynatree", round=1, name="d0", old=5.0, new=6.0, source="history")
     state = state_of([run(), tree_round(0), moved])
     assert state.lane.marks == ()
-    assert state.knobs is not None
-    assert state.knobs.d0 == 6.0
+    assert state.lane.knobs is not None
+    assert state.lane.knobs.d0 == 6.0
 
 
 def test_every_turn_is_noted_with_historys_reason() -> None:
@@ -156,8 +156,8 @@ def test_another_methods_history_moves_nothing_here() -> None:
     other = Knob(method="alg1", round=1, name="d0", old=5.0, new=6.0, source="history")
     state = state_of([run(("dynatree", "alg1")), tree_round(0), other])
     assert state.lane.changes == ()
-    assert state.knobs is not None
-    assert state.knobs.d0 == 5.0
+    assert state.lane.knobs is not None
+    assert state.lane.knobs.d0 == 5.0
 
 
 def test_the_settings_are_those_of_each_method() -> None:
@@ -207,9 +207,17 @@ def test_nothing_hostile_enters_the_state() -> None:
     records: list[Event] = [hostile_run, event, End(method=HOSTILE, reason="error", error=HOSTILE)]
     state = state_of([Loading(HOSTILE), *records, Summary(methods={HOSTILE: fold(records).figures()[HOSTILE]})])
     state = apply(state, Failure(HOSTILE, 3))
-    assert state.newest is not None
+    assert state.lane.newest is not None
     shown = repr(
-        (state.tokens, state.prompt_text, state.newest.pieces, state.loading, state.failure, state.ends, state.watched)
+        (
+            state.lane.tokens,
+            state.prompt_text,
+            state.lane.newest.pieces,
+            state.loading,
+            state.failure,
+            state.ends,
+            state.watched,
+        )
     )
     assert state.run is not None
     shown += repr((state.run.target, state.run.draft, state.run.device, state.run.dtype, list(state.figures())))

@@ -9,7 +9,7 @@ from textual import events
 from textual.message import Message
 
 from dynatui.terminal.driver import Interpreter
-from dynatui.terminal.keyboard import PATIENCE_S, Keyboard, Pasted
+from dynatui.terminal.keyboard import SEQUENCE_TIMEOUT_S, Keyboard, Pasted
 
 
 def keys(messages: Iterable[Message]) -> list[str]:
@@ -66,6 +66,6 @@ streams = st.lists(_NUMBERS | _PARTS, max_size=12).map(b"".join)
 @given(streams | st.binary(max_size=60))
 def test_no_bytes_break_it(sent: bytes) -> None:
     keyboard, interpreter = Keyboard(), Interpreter()
-    for received, now in ((sent, 0.0), (b"", PATIENCE_S), (b"x", PATIENCE_S)):
+    for received, now in ((sent, 0.0), (b"", SEQUENCE_TIMEOUT_S), (b"x", SEQUENCE_TIMEOUT_S)):
         found = [message for piece in keyboard.take(received, now) for message in interpreter.read(piece)]
     assert keys(found)[-1] == "x"

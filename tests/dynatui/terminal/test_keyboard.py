@@ -5,14 +5,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from textual._ansi_sequences import ANSI_SEQUENCES_KEYS
 
-from dynatui.terminal.keyboard import ESCAPE_DELAY_S, LONGEST_PASTE, PATIENCE_S, Keyboard, Pasted, Piece
+from dynatui.terminal.keyboard import ESCAPE_DELAY_S, LONGEST_PASTE, SEQUENCE_TIMEOUT_S, Keyboard, Pasted, Piece
 
 
 def pieces(*chunks: bytes) -> list[Piece]:
     """What comes of chunks that follow each other at once, and of the silence after them."""
     keyboard = Keyboard()
     taken = [piece for chunk in chunks for piece in keyboard.take(chunk, 0.0)]
-    return [*taken, *keyboard.take(b"", PATIENCE_S)]
+    return [*taken, *keyboard.take(b"", SEQUENCE_TIMEOUT_S)]
 
 
 def joined(found: list[Piece]) -> list[Piece]:
@@ -83,8 +83,8 @@ def test_what_no_key_sends_is_dropped_and_what_follows_it_is_not(reply: bytes) -
 def test_what_never_ends_is_given_up_after_a_silence(sent: bytes) -> None:
     keyboard = Keyboard()
     assert list(keyboard.take(sent, 0.0)) == []
-    assert list(keyboard.take(b"", PATIENCE_S)) == []
-    assert list(keyboard.take(b"q", PATIENCE_S)) == ["q"]
+    assert list(keyboard.take(b"", SEQUENCE_TIMEOUT_S)) == []
+    assert list(keyboard.take(b"q", SEQUENCE_TIMEOUT_S)) == ["q"]
 
 
 def test_the_escape_key_is_one_after_its_delay_and_no_sooner() -> None:
@@ -119,7 +119,7 @@ def test_a_paste_that_never_ends_swallows_no_key_after_a_silence() -> None:
     assert list(keyboard.take(b"\x1b[200~one", 0.0)) == []
     assert list(keyboard.take(b" two", 0.5)) == []
     assert list(keyboard.take(b"", 1.2)) == []
-    assert list(keyboard.take(b"", 0.5 + PATIENCE_S)) == [Pasted("one two")]
+    assert list(keyboard.take(b"", 0.5 + SEQUENCE_TIMEOUT_S)) == [Pasted("one two")]
     assert list(keyboard.take(b"q", 2.0)) == ["q"]
 
 
@@ -157,6 +157,6 @@ def test_where_chunks_end_makes_no_difference(sent: bytes, first: int, second: i
 def test_after_a_silence_whatever_came_before_a_key_counts(sent: bytes) -> None:
     keyboard = Keyboard()
     list(keyboard.take(sent, 0.0))
-    list(keyboard.take(b"", PATIENCE_S))
-    (last, *_) = reversed(list(keyboard.take(b"q", PATIENCE_S)))
+    list(keyboard.take(b"", SEQUENCE_TIMEOUT_S))
+    (last, *_) = reversed(list(keyboard.take(b"q", SEQUENCE_TIMEOUT_S)))
     assert str(last).endswith("q")

@@ -1,0 +1,43 @@
+"""One recorded round under other rules, and what of it is known: the replay, one round at a time."""
+
+from dataclasses import dataclass
+
+from decoder.analysis import what_if
+from decoder.analysis.rule_replay import Record, judged
+from decoder.events import Round
+from decoder.methods.adaptive import AdaptiveTree
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What other rules would have done in one round; None: the record cannot tell."""
+
+    accepted: int | None
+    accepted_at_least: int
+    tokens: int | None
+    """Committed tokens: what is accepted and the target's own, cut where the text ended."""
+    tokens_at_least: int
+    drafted: int | None
+    drafted_at_least: int
+
+
+def replayed(event: Round, rules: AdaptiveTree) -> Verdict | None:
+    """What these rules would have done in a recorded round; None for a round without DynaTree's tree.
+
+    Under the rules of the record itself the verdict is the record, but for a case that an event cannot tell from
+    others: the context had no room for a deeper tree.
+    """
+    rounds = what_if._newest([event])
+    if not rounds:
+        return None
+    found = judged(Record(rounds), rules.rule())
+    accepted, drafted = int(found.accepted[0]), int(found.drafted[0])
+    tokens = int(found.tokens[0])
+    return Verdict(
+        accepted=accepted if found.accepted_known[0] else None,
+        accepted_at_least=accepted,
+        tokens=tokens if found.tokens_known[0] else None,
+        tokens_at_least=tokens,
+        drafted=drafted if found.drafted_known[0] else None,
+        drafted_at_least=drafted,
+    )
