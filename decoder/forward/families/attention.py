@@ -1,4 +1,4 @@
-"""What both lean families share: keys and values in one tensor, rotary positions, attention of a tree's rows.
+"""What all lean families share: keys and values in one tensor, rotary positions, attention of a tree's rows.
 
 Rotated pairs of dimensions lie side by side here, so that a rotation is one complex product; Hugging Face keeps a
 pair's halves apart. Queries and keys are ordered alike, so no score changes. Queries of one key-value head are stacked
@@ -108,13 +108,6 @@ def additive(visible: NDArray[np.bool_], dtype: torch.dtype, groups: int) -> Flo
         return None
     bias = torch.from_numpy(np.where(visible, VISIBLE, HIDDEN)).to(dtype)
     return bias.repeat(groups, 1) if groups > 1 else bias
-
-
-def turn(heads: Float[Tensor, "N K H D"], given: Pass, width: int) -> None:
-    """Rotates the first `width` dimensions of each head of queries and keys, in place."""
-    if width:
-        pairs = heads[..., :width].unflatten(-1, (width // 2, 2))
-        torch.view_as_complex(pairs).mul_(given.rotation)
 
 
 def attend(queries: Float[Tensor, "H GN D"], given: Pass, index: int) -> Float[Tensor, "H GN D"]:

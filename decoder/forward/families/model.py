@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 import torch
@@ -12,14 +11,11 @@ from torch import Tensor
 
 from decoder.forward.cpu.packed import Linear
 from decoder.forward.families.attention import Attention, Pass, Rotation, gathered, prepare
+from decoder.forward.families.layers import Heads
 from decoder.forward.kv_cache import KvCache
 
-
-class Layer(Protocol):
-    """One layer: rows in, rows out."""
-
-    def __call__(self, rows: Float[Tensor, "N X"], given: Pass, index: int) -> Float[Tensor, "N X"]:
-        """The rows after this layer, which is number `index`; `rows` may be overwritten."""
+Layer = Callable[[Tensor, Pass, int], Tensor]
+"""(rows, what all layers share, number of this one) -> rows; may overwrite those it was given."""
 
 
 @dataclass(frozen=True)
@@ -34,18 +30,14 @@ class LeanModel:
     rotation: Rotation
     rows: torch.dtype
     """Of everything but matrices."""
-    heads: int
-    """Key-value heads."""
-    groups: int
-    """Query heads of one key-value head."""
-    head_width: int
+    heads: Heads
     attention: Attention = gathered
     stored: torch.dtype | None = None
     """Of keys and values; None: as `rows`."""
 
     def new_cache(self, capacity: int) -> KvCache:
         """An empty cache of `capacity` rows."""
-        shape = (len(self.layers), 2, self.heads, capacity, self.head_width)
+        shape = (len(self.layers), 2, self.heads.heads, capacity, self.heads.width)
         return KvCache(torch.zeros(shape, dtype=self.stored or self.rows), self.rotation.width)
 
     def forward(
@@ -64,7 +56,7 @@ class LeanModel:
     def _hidden(
         self, cache: KvCache, tokens: Sequence[int], positions: Sequence[int], visible: NDArray[np.bool_]
     ) -> Float[Tensor, "N X"]:
-        given = prepare(cache, self.rotation, positions, visible, self.groups, self.attention)
+        given = prepare(cache, self.rotation, positions, visible, self.heads.groups, self.attention)
         rows = self.embedding.index_select(0, torch.tensor(tokens)).to(self.rows)
         for index, layer in enumerate(self.layers):
             rows = layer(rows, given, index)

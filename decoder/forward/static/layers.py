@@ -75,7 +75,7 @@ class LeanStatic:
     def rows(self, capacity: int) -> Float[Tensor, "L 2 H S D"]:
         """Zeros for so many rows, whose positions are told by others."""
         model = self._model
-        shape = (len(model.layers), 2, model.heads, capacity, model.head_width)
+        shape = (len(model.layers), 2, model.heads.heads, capacity, model.heads.width)
         return torch.zeros(shape, dtype=model.embedding.dtype, device=model.embedding.device)
 
     def rotation(self, store: Float[Tensor, "L 2 H S D"], positions: Int[Tensor, "N"]) -> Complex[Tensor, "N 1 1 R"]:
@@ -97,7 +97,7 @@ class LeanStatic:
             new=[_Place(store, layer, slots) for layer in range(len(store))],
             keys=store[:, 0, :, :visible].transpose(2, 3).unbind(0),
             values=store[:, 1, :, :visible].unbind(0),
-            bias=bias.repeat(model.groups, 1) if model.groups > 1 else bias,
+            bias=bias.repeat(model.heads.groups, 1) if model.heads.groups > 1 else bias,
             attention=attended,
         )
         rows = model.embedding.index_select(0, tokens).to(self._rows)
