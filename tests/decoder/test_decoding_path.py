@@ -14,8 +14,8 @@ from decoder.bench.job import OnTexts, measure_texts
 from decoder.decoding_path import EXACT, LEAN, MODULE, DecodingPath, decoding_path, expected_path
 from decoder.engine import Engine
 from decoder.events import Run
-from decoder.forward.families.modules import source_of
 from decoder.forward.families.registry import reading_bytes
+from decoder.forward.hf_model import source_of
 from decoder.forward.language_model import LanguageModel
 from decoder.forward.static.hf import ModuleStatic
 from decoder.forward.static.static_forward import static_forward

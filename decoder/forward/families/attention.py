@@ -126,7 +126,7 @@ def gathered(
     if rows * count >= MANY_SCORES and rows * count >= MANY_SCORES * torch.get_num_threads():
         return _gathered_by_head(queries, keys, values, bias)
     if rows >= FUSED_FROM:
-        return _gathered_fused(queries, keys, values, bias)
+        return fused(queries, keys, values, bias)
     scores = _scores(queries, keys)
     if bias is not None:
         scores.narrow(2, count - bias.shape[1], bias.shape[1]).add_(bias)
@@ -156,14 +156,16 @@ def _gathered_by_head(
     return found
 
 
-def _gathered_fused(
+def fused(
     queries: Float[Tensor, "H GN D"],
     keys: Float[Tensor, "H D S"],
     values: Float[Tensor, "H S D"],
     bias: Float[Tensor, "GN M"] | None,
 ) -> Float[Tensor, "H GN D"]:
-    mask = None if bias is None else functional.pad(bias, (keys.shape[2] - bias.shape[1], 0))
-    gathered = functional.scaled_dot_product_attention(
-        queries[None], keys.transpose(1, 2)[None], values[None], mask, scale=1.0
+    """An `Attention` in one call, in the dtype of keys and values."""
+    unbiased = 0 if bias is None else keys.shape[2] - bias.shape[1]
+    mask = functional.pad(bias, (unbiased, 0)) if bias is not None and unbiased else bias
+    found = functional.scaled_dot_product_attention(
+        queries.to(values.dtype)[None], keys.transpose(1, 2)[None], values[None], mask, scale=1.0
     )
-    return gathered[0]
+    return found[0]

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -37,8 +37,12 @@ class LeanModel:
 
     def new_cache(self, capacity: int) -> KvCache:
         """An empty cache of `capacity` rows."""
+        return KvCache(self.store(capacity, self.stored or self.rows), self.rotation.width)
+
+    def store(self, capacity: int, dtype: torch.dtype) -> Float[Tensor, "L 2 H S D"]:
+        """Zeros for keys and values of so many rows."""
         shape = (len(self.layers), 2, self.heads.heads, capacity, self.heads.width)
-        return KvCache(torch.zeros(shape, dtype=self.stored or self.rows), self.rotation.width)
+        return torch.zeros(shape, dtype=dtype, device=self.embedding.device)
 
     def forward(
         self, cache: KvCache, tokens: Sequence[int], positions: Sequence[int], visible: NDArray[np.bool_]
@@ -57,7 +61,11 @@ class LeanModel:
         self, cache: KvCache, tokens: Sequence[int], positions: Sequence[int], visible: NDArray[np.bool_]
     ) -> Float[Tensor, "N X"]:
         given = prepare(cache, self.rotation, positions, visible, self.heads.groups, self.attention)
-        rows = self.embedding.index_select(0, torch.tensor(tokens)).to(self.rows)
+        return self.through(torch.tensor(tokens), given, self.rows)
+
+    def through(self, tokens: Int[Tensor, "N"], given: Pass, dtype: torch.dtype) -> Float[Tensor, "N X"]:
+        """Rows of a dtype after all layers."""
+        rows = self.embedding.index_select(0, tokens).to(dtype)
         for index, layer in enumerate(self.layers):
             rows = layer(rows, given, index)
         return rows

@@ -12,11 +12,10 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from decoder.device import has_room, without_gradients
-from decoder.forward.cpu.packed import HALF
+from decoder.forward.cpu.packed import HALF, PublicLinear
 from decoder.forward.families.registry import lean, reading_bytes, weight_bytes
 from decoder.forward.families.weights import Arithmetic, Source
-from decoder.forward.static.host_driven import LeanHost
-from decoder.forward.static.layers import DeviceLinear, LeanStatic
+from decoder.forward.static.layers import LeanStatic
 
 if TYPE_CHECKING:
     from decoder.forward.language_model import LanguageModel
@@ -62,8 +61,8 @@ def static_in_place(model: "LanguageModel") -> StaticForward:
 
     The model then runs by that form too, and loads its module when somebody asks for it.
     """
-    if isinstance(model.runs_by, LeanHost):
-        return model.runs_by.form
+    if isinstance(model.runs_by, LeanStatic):
+        return model.runs_by
     if not model.can_load:
         return static_forward(model)
     source = model.source
@@ -74,7 +73,7 @@ def static_in_place(model: "LanguageModel") -> StaticForward:
         module = model.release_module()
         source = replace(source, done=lambda layer: empty(module.get_submodule(layer)))
     form = _read(model, source)
-    model.run_by(LeanHost(form))
+    model.run_by(form)
     return form
 
 
@@ -105,7 +104,7 @@ def _lacks(model: "LanguageModel", source: Source | None, *, beside: bool) -> st
 def _read(model: "LanguageModel", source: Source) -> LeanStatic:
     # Norms are folded in float32; what is computed keeps the model's dtype.
     folded = torch.float32 if model.dtype in HALF else model.dtype
-    return LeanStatic(lean(source, Arithmetic(folded, model.dtype, DeviceLinear)), model.context)
+    return LeanStatic(lean(source, Arithmetic(folded, model.dtype, PublicLinear)), model.context)
 
 
 def visibility(

@@ -18,13 +18,12 @@ from decoder.config import DynaTree, Rules
 from decoder.engine import Engine
 from decoder.events import Round, Summary
 from decoder.forward.families import registry
-from decoder.forward.families.modules import source_of
 from decoder.forward.hf import ModuleForward
+from decoder.forward.hf_model import source_of
 from decoder.forward.language_model import LanguageModel
 from decoder.forward.near_tie import judged
 from decoder.forward.static import static_forward as forward
 from decoder.forward.static.hf import ModuleStatic
-from decoder.forward.static.host_driven import LeanHost
 from decoder.forward.static.layers import LeanStatic
 from decoder.forward.static.static_forward import static_forward, static_in_place
 from decoder.session.cuda_graph import self_test as trial
@@ -90,7 +89,7 @@ def test_a_pair_that_decodes_on_the_device_holds_its_weights_once(lab: Lab, fami
     assert prepared(pair) is None
     assert all(model.held is None for model in models(pair))
     assert all(isinstance(graph_slots(pair).forward(model), LeanStatic) for model in models(pair))
-    assert all(isinstance(model._forward, LeanHost) for model in models(pair))
+    assert all(isinstance(model._forward, LeanStatic) for model in models(pair))
 
 
 def test_everything_that_the_host_drives_runs_by_the_same_weights(engine: Engine, lab: Lab) -> None:
