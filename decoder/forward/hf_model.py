@@ -12,10 +12,11 @@ from torch import Tensor, nn
 from transformers import AutoModelForCausalLM, GenerationConfig
 from transformers.activations import ACT2FN
 
+from decoder.device import DTYPES
 from decoder.forward.batch_invariant.attention import ExactModule, exact_lean
 from decoder.forward.context_probe import has_room
 from decoder.forward.families.architecture import Architecture
-from decoder.forward.families.registry import DTYPES, FAMILIES, runs
+from decoder.forward.families.registry import FAMILIES, runs
 from decoder.forward.families.weights import Source
 from decoder.forward.hf import ModuleForward
 from decoder.forward.traits import Traits, longest_text
@@ -78,7 +79,7 @@ def _plain(module: Any) -> bool:
     activation = type(ACT2FN[module.config.hidden_act])
     return (
         len(weights) == 1
-        and {dtype for _, dtype in weights} <= DTYPES
+        and {dtype for _, dtype in weights} <= set(DTYPES.values())
         and all(_known(part, type(module), activation) for part in module.modules())
     )
 

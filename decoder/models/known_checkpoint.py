@@ -116,7 +116,7 @@ def known_weights(
     wanted = shapes(look)
     try:
         found = [(own, (path, there)) for path in _files(name) for own, there in _names(path, look, wanted)]
-    except _UnknownError:
+    except (_UnknownError, SafetensorError, OSError):
         return None
     places = dict(found)
     if len(places) != len(found) or places.keys() != wanted.keys():
@@ -132,17 +132,14 @@ class _UnknownError(Exception):
 
 def _names(path: Path, look: Architecture, wanted: Mapping[str, tuple[int, ...]]) -> Iterator[tuple[str, str]]:
     """The weights in a file, all of which are wanted: their names, and what they are called there."""
-    try:
-        with safe_open(path, "pt") as file:
-            if (file.metadata() or {}).get("format") != "pt":
+    with safe_open(path, "pt") as file:
+        if (file.metadata() or {}).get("format") != "pt":
+            raise _UnknownError
+        for there in filter(lambda key: not UNUSED.search(key), file.keys()):
+            own, part = HEAD if there == OLD_HEAD.get(look.model_type) else there, file.get_slice(there)
+            if tuple(part.get_shape()) != wanted.get(own) or part.get_dtype() not in FILES:
                 raise _UnknownError
-            for there in filter(lambda key: not UNUSED.search(key), file.keys()):
-                own, part = HEAD if there == OLD_HEAD.get(look.model_type) else there, file.get_slice(there)
-                if tuple(part.get_shape()) != wanted.get(own) or part.get_dtype() not in FILES:
-                    raise _UnknownError
-                yield own, there
-    except (SafetensorError, OSError) as error:
-        raise _UnknownError from error
+            yield own, there
 
 
 def _files(name: str) -> list[Path]:

@@ -37,7 +37,7 @@ class LeanModel:
 
     def new_cache(self, capacity: int) -> KvCache:
         """An empty cache of `capacity` rows."""
-        return KvCache(self.store(capacity, self.stored or self.rows), self.rotation.width)
+        return KvCache(self.store(capacity, self.stored or self.rows))
 
     def store(self, capacity: int, dtype: torch.dtype) -> Float[Tensor, "L 2 H S D"]:
         """Zeros for keys and values of so many rows."""

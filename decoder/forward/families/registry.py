@@ -11,7 +11,7 @@ from functools import partial
 import torch
 from torch.nn import functional
 
-from decoder.forward.families.architecture import Architecture
+from decoder.forward.families.architecture import ROTARY, Architecture
 from decoder.forward.families.attention import Rotation
 from decoder.forward.families.layers import (
     Activation,
@@ -27,9 +27,6 @@ from decoder.forward.families.model import Layer, LeanModel
 from decoder.forward.families.weights import Arithmetic, Matrix, Shapes, Source, stacked, summed
 from decoder.forward.kv_cache import side_by_side
 
-ROTATIONS = frozenset({"default", "linear", "llama3"})
-"""Kinds of rotary positions that do not depend on the length of the text."""
-DTYPES = frozenset({torch.float16, torch.bfloat16, torch.float32, torch.float64})
 HEAD = "lm_head.weight"
 NORMS = "input_layernorm", "post_attention_layernorm"
 """Before attention and before the MLP, in all families."""
@@ -109,7 +106,7 @@ def runs(look: Architecture) -> bool:
         # Rotations see pairs of numbers as complex ones, which must lie at even places.
         and look.intermediate_size % 2 == 0
         and look.hidden_size // look.num_attention_heads % 2 == 0
-        and look.rope_parameters["rope_type"] in ROTATIONS
+        and look.rope_parameters["rope_type"] in ROTARY
     )
 
 

@@ -85,7 +85,7 @@ class LeanStatic:
 
     def new_cache(self, capacity: int) -> KvCache:
         """See `Forward`."""
-        return KvCache(self._model.store(aligned(capacity), self._model.embedding.dtype), self._model.rotation.width)
+        return KvCache(self._model.store(aligned(capacity), self._model.embedding.dtype))
 
     def forward(
         self, cache: KvCache, tokens: Sequence[int], positions: Sequence[int], visible: NDArray[np.bool_]

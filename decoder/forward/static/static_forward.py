@@ -80,7 +80,7 @@ def static_in_place(model: "LanguageModel") -> StaticForward:
 def _by_module(model: "LanguageModel", lacks: str) -> StaticForward:
     from decoder.forward.static.hf import ModuleStatic  # noqa: PLC0415 - imports transformers, as modules do
 
-    return ModuleStatic(model, lacks)
+    return ModuleStatic(model.module, lacks)
 
 
 def empty(layer: Any) -> None:

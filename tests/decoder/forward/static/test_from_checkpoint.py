@@ -94,7 +94,7 @@ def test_where_there_is_no_room_to_read_it_a_model_runs_by_its_module(
     lab: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[tuple[torch.device, int]] = []
-    monkeypatch.setattr(checkpoints, "has_room", lambda *given: asked.append(given))
+    monkeypatch.setattr("decoder.forward.static.static_forward.has_room", lambda *given: asked.append(given))
     folder = str(lab.pair("neox").target)
     model, look = load_model(folder, CPU, torch.bfloat16), checkpoints.load_config(folder)
     assert asked == [(CPU, weight_bytes(look, torch.bfloat16) + reading_bytes(look, torch.bfloat16))]

@@ -130,7 +130,7 @@ def test_a_pass_of_another_kind_does_not_stop_a_round_for_the_compiler(lab: Lab)
 def test_a_compiler_does_not_see_how_a_store_is_written(lab: Lab) -> None:
     """It would make a new store of it in every layer, and copy all of it."""
     model = lab.loaded(lab.pair("neox"), "float64").pair.target
-    for plain in (ModuleStatic(model), static_forward(model)):
+    for plain in (ModuleStatic(model.module), static_forward(model)):
         compiler = Compiler()
         Compiled(plain, compiler).compile([2])
         called = [str(node.target) for node in compiler.made[0].graph.nodes]

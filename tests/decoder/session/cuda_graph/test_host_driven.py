@@ -14,6 +14,7 @@ from decoder.forward.hf import ModuleForward
 from decoder.forward.protocol import Forward
 from decoder.forward.static.layers import LeanStatic, aligned
 from decoder.forward.static.static_forward import static_forward
+from tests.decoder.kept_rows import keys_values
 from tests.decoder.makers import Lab, host_session
 from tests.decoder.session.cuda_graph.matching import check
 from tests.decoder.session.cuda_graph.stand_in_device import ELSEWHERE, moved
@@ -45,7 +46,7 @@ def grown(forward: Forward) -> list[Tensor]:
         cache.keep([cache.length + node for node in max(paths, key=len)])
     cache.reserve(cache.used + 20)
     found.append(forward.read(cache, list(range(20, 40))))
-    found.append(cache.keys_values())
+    found.append(keys_values(cache, forward))
     return found
 
 
