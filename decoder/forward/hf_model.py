@@ -66,11 +66,11 @@ def source_of(module: Any) -> Source | None:
     config, name = module.config, type(module).__name__
     if name not in (family.name for family in FAMILIES.values()) or not _plain(module):
         return None
-    look = Architecture.of(config)
-    if not runs(look) or (getattr(config, "sliding_window", None) and getattr(config, "use_sliding_window", True)):
+    arch = Architecture.of(config)
+    if not runs(arch) or (getattr(config, "sliding_window", None) and getattr(config, "use_sliding_window", True)):
         return None
     weights: dict[str, Tensor] = dict(module.named_parameters(remove_duplicate=False))
-    return Source(look, weights, module.base_model.rotary_emb.inv_freq)
+    return Source(arch, weights, module.base_model.rotary_emb.inv_freq)
 
 
 def _plain(module: Any) -> bool:

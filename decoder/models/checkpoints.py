@@ -81,28 +81,28 @@ def load_model(name: str, device: torch.device, dtype: torch.dtype, tell: Tell =
 
 def known_traits(name: str, device: torch.device, dtype: torch.dtype, tell: Tell) -> Traits | None:
     """What a checkpoint that is read without transformers tells; None where it is not understood."""
-    look = known_architecture(name)
-    if look is None:
+    arch = known_architecture(name)
+    if arch is None:
         return None
-    ends, weights = known_ends(name), known_weights(name, look, dtype, device, tell)
+    ends, weights = known_ends(name), known_weights(name, arch, dtype, device, tell)
     if ends is None or weights is None:
         return None
     return Traits(
-        layers=look.num_hidden_layers,
-        width=look.vocab_size,
-        context=longest_text(look),
+        layers=arch.num_hidden_layers,
+        width=arch.vocab_size,
+        context=longest_text(arch),
         device=device,
         dtype=dtype,
         eos=ends.eos_token_id,
         skeleton=lambda: _hf().skeleton(name, dtype),
-        source=Source(look, weights, look.frequencies.to(device)),
+        source=Source(arch, weights, arch.frequencies.to(device)),
     )
 
 
 def load_tokenizer(name: str) -> TextTokenizer:
     """The tokenizer of a hub id or folder."""
-    look = known_architecture(name) if Path(name).is_dir() else None
-    found: TextTokenizer = (look and known_tokenizer(Path(name), look.model_type)) or _hf().load_tokenizer(name)
+    arch = known_architecture(name) if Path(name).is_dir() else None
+    found: TextTokenizer = (arch and known_tokenizer(Path(name), arch.model_type)) or _hf().load_tokenizer(name)
     return found
 
 

@@ -145,13 +145,13 @@ def architecture(content: bytes) -> Architecture | None:
     rope, dtype = _rotary(config), config.dtype or config.torch_dtype
     if rope is None:
         return None
-    look = replace(
+    arch = replace(
         Architecture.of(config),
         model_type=_kind(config),
         rope_parameters=rope,
         dtype=DTYPES[dtype] if dtype else None,
     )
-    return look if runs(look) and look.head_dim % 2 == 0 else None
+    return arch if runs(arch) and arch.head_dim % 2 == 0 else None
 
 
 def _kind(config: Any) -> str:

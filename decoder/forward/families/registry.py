@@ -60,8 +60,8 @@ def _gelu(approximate: str) -> Activation:
     return Activation(partial(gelu, approximate=approximate), partial(functional.gelu, approximate=approximate))
 
 
-def _bias_of_llama(look: Architecture, matrix: str) -> bool:
-    return look.mlp_bias if matrix.startswith("mlp") else look.attention_bias
+def _bias_of_llama(arch: Architecture, matrix: str) -> bool:
+    return arch.mlp_bias if matrix.startswith("mlp") else arch.attention_bias
 
 
 NEOX = Family(
@@ -73,7 +73,7 @@ NEOX = Family(
     outward="attention.dense",
     up=("mlp.dense_h_to_4h",),
     down="mlp.dense_4h_to_h",
-    biased=lambda look, matrix: look.attention_bias or matrix.startswith("mlp"),
+    biased=lambda arch, matrix: arch.attention_bias or matrix.startswith("mlp"),
     norm=LayerNorm,
     activations={"gelu": _gelu("none")} | dict.fromkeys(("gelu_new", "gelu_fast", "gelu_pytorch_tanh"), _gelu("tanh")),
 )
@@ -99,24 +99,24 @@ FAMILIES: Mapping[str, Family] = {
 """By the type of model that configurations name."""
 
 
-def runs(look: Architecture) -> bool:
+def runs(arch: Architecture) -> bool:
     """Whether a model of one of the families was proved to run without its module."""
     return (
-        look.hidden_act in FAMILIES[look.model_type].activations
+        arch.hidden_act in FAMILIES[arch.model_type].activations
         # Rotations see pairs of numbers as complex ones, which must lie at even places.
-        and look.intermediate_size % 2 == 0
-        and look.hidden_size // look.num_attention_heads % 2 == 0
-        and look.rope_parameters["rope_type"] in ROTARY
+        and arch.intermediate_size % 2 == 0
+        and arch.hidden_size // arch.num_attention_heads % 2 == 0
+        and arch.rope_parameters["rope_type"] in ROTARY
     )
 
 
 def lean(source: Source, arithmetic: Arithmetic) -> LeanModel:
     """The model, read layer by layer."""
-    look, family = source.architecture, FAMILIES[source.architecture.model_type]
+    arch, family = source.architecture, FAMILIES[source.architecture.model_type]
     rotation = Rotation(source.frequencies, arithmetic.rows)
-    kept = look.num_key_value_heads
-    heads = Heads(kept, look.num_attention_heads // kept, look.head_dim, rotation.width)
-    norm, activation = family.norm((look.hidden_size,), look.norm_eps), family.activations[look.hidden_act]
+    kept = arch.num_key_value_heads
+    heads = Heads(kept, arch.num_attention_heads // kept, arch.head_dim, rotation.width)
+    norm, activation = family.norm((arch.hidden_size,), arch.norm_eps), family.activations[arch.hidden_act]
 
     def read(name: str, before: str | None = None) -> Matrix:
         return Matrix.read(source.weights, name, arithmetic.rows, before)
@@ -128,9 +128,9 @@ def lean(source: Source, arithmetic: Arithmetic) -> LeanModel:
         attention = _attention(behind(NORMS[0], family.inward), heads)
         back = read(f"{at}.{family.outward}")
         up, down = stacked(*behind(NORMS[1], family.up)), read(f"{at}.{family.down}")
-        if look.use_parallel_residual:
+        if arch.use_parallel_residual:
             inward, outward = (matrix.packed(arithmetic) for matrix in (stacked(up, attention), summed(down, back)))
-            return Parallel(norm, heads, activation, look.intermediate_size, inward, outward)
+            return Parallel(norm, heads, activation, arch.intermediate_size, inward, outward)
         return Sequential(norm, heads, activation, *(part.packed(arithmetic) for part in (attention, back, up, down)))
 
     return LeanModel(
@@ -159,22 +159,22 @@ def _attention(parts: list[Matrix], heads: Heads) -> Matrix:
     return stacked(queries.scaled(heads.width**-0.5), keys, values)
 
 
-def shapes(look: Architecture) -> Shapes:
+def shapes(arch: Architecture) -> Shapes:
     """All weights; that of a head which is the embedding too has no name of its own."""
-    family, layer = FAMILIES[look.model_type], _layer_shapes(look)
-    words, width = (look.vocab_size, look.hidden_size), (look.hidden_size,)
+    family, layer = FAMILIES[arch.model_type], _layer_shapes(arch)
+    words, width = (arch.vocab_size, arch.hidden_size), (arch.hidden_size,)
     return (
         {f"{family.embedding}.weight": words}
         | {f"{family.last_norm}.{part}": width for part in family.norm.parts}
-        | ({} if look.tie_word_embeddings else {HEAD: words})
-        | {f"{family.body}.layers.{at}.{name}": layer[name] for at in range(look.num_hidden_layers) for name in layer}
+        | ({} if arch.tie_word_embeddings else {HEAD: words})
+        | {f"{family.body}.layers.{at}.{name}": layer[name] for at in range(arch.num_hidden_layers) for name in layer}
     )
 
 
-def _layer_shapes(look: Architecture) -> Shapes:
+def _layer_shapes(arch: Architecture) -> Shapes:
     """Weights of one layer, by their names in it."""
-    family, width, inner = FAMILIES[look.model_type], look.hidden_size, look.intermediate_size
-    queries, keys = (heads * look.head_dim for heads in (look.num_attention_heads, look.num_key_value_heads))
+    family, width, inner = FAMILIES[arch.model_type], arch.hidden_size, arch.intermediate_size
+    queries, keys = (heads * arch.head_dim for heads in (arch.num_attention_heads, arch.num_key_value_heads))
     columns = (queries, keys, keys) if len(family.inward) > 1 else (queries + 2 * keys,)
     matrices = {
         **{name: (rows, width) for name, rows in zip(family.inward, columns, strict=True)},
@@ -184,18 +184,18 @@ def _layer_shapes(look: Architecture) -> Shapes:
     }
     return (
         {f"{name}.weight": shape for name, shape in matrices.items()}
-        | {f"{name}.bias": shape[:1] for name, shape in matrices.items() if family.biased(look, name)}
+        | {f"{name}.bias": shape[:1] for name, shape in matrices.items() if family.biased(arch, name)}
         | {f"{name}.{part}": (width,) for name in NORMS for part in family.norm.parts}
     )
 
 
-def weight_bytes(look: Architecture, dtype: torch.dtype) -> int:
+def weight_bytes(arch: Architecture, dtype: torch.dtype) -> int:
     """Bytes of all weights."""
-    return dtype.itemsize * sum(map(math.prod, shapes(look).values()))
+    return dtype.itemsize * sum(map(math.prod, shapes(arch).values()))
 
 
-def reading_bytes(look: Architecture, dtype: torch.dtype) -> int:
+def reading_bytes(arch: Architecture, dtype: torch.dtype) -> int:
     """More than the memory that reading a model takes at any time, beside what is read and what was read."""
-    layer = sum(map(math.prod, _layer_shapes(look).values()))
-    largest = max(layer, look.vocab_size * look.hidden_size)
+    layer = sum(map(math.prod, _layer_shapes(arch).values()))
+    largest = max(layer, arch.vocab_size * arch.hidden_size)
     return COPIES * largest * max(torch.float32.itemsize, dtype.itemsize)

@@ -26,7 +26,7 @@ class Source:
 
     architecture: Architecture
     weights: Mapping[str, Tensor]
-    """By their names in Hugging Face's module; each look may read a file."""
+    """By their names in Hugging Face's module; each lookup may read a file."""
     frequencies: Float[Tensor, "R"]
     """See `Architecture.frequencies`; on the weights' device."""
     done: Callable[[str], None] = keep

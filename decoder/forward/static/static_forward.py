@@ -93,8 +93,8 @@ def _lacks(model: "LanguageModel", source: Source | None, *, beside: bool) -> st
     """Why a model has no lean form here, `beside` all that is held now or instead of its module; else nothing."""
     if source is None:
         return f"{type(model.module).__name__} has no lean form"
-    look = source.architecture
-    needed = reading_bytes(look, model.dtype) + beside * weight_bytes(look, model.dtype)
+    arch = source.architecture
+    needed = reading_bytes(arch, model.dtype) + beside * weight_bytes(arch, model.dtype)
     if not has_room(model.device, needed):
         return f"{needed / 2**30:.1f} GiB more memory would be needed to make the lean form of {model.name}"
     return ""
