@@ -74,8 +74,12 @@ def _pays(monkeypatch: pytest.MonkeyPatch) -> None:
 # What is compiled
 
 
+def by_module(model: LanguageModel) -> StaticForward:
+    return ModuleStatic(model.module)
+
+
 @pytest.mark.parametrize(
-    ("family", "form_of"), [("neox", static_forward), ("llama", static_forward), ("llama", ModuleStatic)]
+    ("family", "form_of"), [("neox", static_forward), ("llama", static_forward), ("llama", by_module)]
 )
 def test_a_compiled_pass_is_that_of_plain_calls_with_the_keys_and_values_that_it_leaves(
     lab: Lab, family: str, form_of: Callable[[LanguageModel], StaticForward]
