@@ -72,8 +72,8 @@ def expected_path(
         exact: Whether methods must agree bit for bit.
         dtype: None: as the configurations say.
     """
-    looks = {role: _look(config) for role, config in configs.items()}
-    unknown = {role: look if isinstance(look, str) else "" for role, look in looks.items()}
+    archs = {role: _architecture(config) for role, config in configs.items()}
+    unknown = {role: arch if isinstance(arch, str) else "" for role, arch in archs.items()}
     if not has_graphs(device):
         return DecodingPath(HOST, _together({role: MODULE if name else LEAN for role, name in unknown.items()}))
     if exact:
@@ -81,7 +81,7 @@ def expected_path(
     slow = [f"{role}: {name} has no lean form" for role, name in unknown.items() if name]
     if slow:
         return DecodingPath(STATIC, "; ".join(slow))
-    known = [(look, dtype or look.dtype or torch.float32) for look in looks.values() if isinstance(look, Architecture)]
+    known = [(arch, dtype or arch.dtype or torch.float32) for arch in archs.values() if isinstance(arch, Architecture)]
     needed = sum(weight_bytes(*each) for each in known) + max(reading_bytes(*each) for each in known)
     if not has_room(device, needed):
         return DecodingPath(
@@ -90,7 +90,7 @@ def expected_path(
     return DecodingPath(GRAPHS, "lean form")
 
 
-def _look(config: Any) -> Architecture | str:
+def _architecture(config: Any) -> Architecture | str:
     """A model of a fast family, or the name of its class in transformers."""
     if isinstance(config, Architecture):
         return config

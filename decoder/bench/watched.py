@@ -12,8 +12,8 @@ from typing import Any, Protocol, cast, runtime_checkable
 from decoder.bench.arithmetic import Work
 from decoder.draft.model_proposer import ModelProposer
 from decoder.engine import Engine
+from decoder.forward.kv_cache import KvCache
 from decoder.forward.language_model import LanguageModel
-from decoder.forward.protocol import Rows
 from decoder.session.host import HostSession
 from decoder.session.protocol import Session
 
@@ -50,7 +50,7 @@ class _Watched:
         """All calls so far."""
         return Work(self.calls, self.rows, self.looks, self.scored)
 
-    def forward(self, cache: Rows, tokens: Any, *given: Any) -> Any:
+    def forward(self, cache: KvCache, tokens: Any, *given: Any) -> Any:
         """See `LanguageModel.forward`."""
         start = time.perf_counter()
         logits = self._model.forward(cache, tokens, *given)
@@ -58,7 +58,7 @@ class _Watched:
         self.seconds += time.perf_counter() - start
         return logits
 
-    def read(self, cache: Rows, tokens: Any, *given: Any) -> Any:
+    def read(self, cache: KvCache, tokens: Any, *given: Any) -> Any:
         """See `LanguageModel.read`."""
         start = time.perf_counter()
         logits = self._model.read(cache, tokens, *given)
@@ -66,7 +66,7 @@ class _Watched:
         self.seconds += time.perf_counter() - start
         return logits
 
-    def _count(self, cache: Rows, rows: int, scored: int) -> None:
+    def _count(self, cache: KvCache, rows: int, scored: int) -> None:
         self.calls += 1
         self.rows += rows
         self.looks += rows * cache.used
@@ -119,6 +119,6 @@ def waits(session: Session) -> int | None:
     return session.waits if isinstance(session, TellsWaits) else None
 
 
-def allocated_bytes(cache: Rows) -> int:
+def allocated_bytes(cache: KvCache) -> int:
     """Bytes of the tensor that holds a cache's keys and values."""
     return cache.store.untyped_storage().nbytes()

@@ -6,7 +6,6 @@ Knows nothing of trees, and no library of models.
 
 from collections.abc import Sequence
 
-import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -15,18 +14,16 @@ from torch import Tensor
 class KvCache:
     """A static cache whose rows can be kept or dropped one by one."""
 
-    def __init__(self, store: Float[Tensor, "L 2 H S D"], rotated: int = 0) -> None:
+    def __init__(self, store: Float[Tensor, "L 2 H S D"]) -> None:
         """Takes a tensor of zeros: after `empty`, a NaN in a masked row would still poison the output.
 
         Args:
             store: Without heads, where only the first pass tells how many there are; see `hold`.
-            rotated: Dimensions of a key whose rotated pairs lie side by side, which Hugging Face keeps apart.
         """
         self.length = 0
         """Committed rows."""
         self.used = 0
         """Rows in use; a forward pass appends here."""
-        self._rotated = rotated
         self.hold(store)
 
     def hold(self, store: Float[Tensor, "L 2 H S D"]) -> None:
@@ -58,15 +55,6 @@ class KvCache:
         small = self.store
         self.hold(small.new_zeros((*small.shape[:3], capacity, small.shape[4])))
         self.store[..., : self.used, :] = small[..., : self.used, :]
-
-    def keys_values(self) -> Float[Tensor, "L 2 H P D"]:
-        """The committed rows of all layers, as Hugging Face orders them."""
-        held = self.store[..., : self.length, :]
-        if not self._rotated:
-            return held
-        keys, values = held.unbind(1)
-        order = np.argsort(side_by_side(self._rotated)).tolist()
-        return torch.stack([torch.cat([keys[..., order], keys[..., self._rotated :]], -1), values], 1)
 
 
 def side_by_side(width: int) -> list[int]:

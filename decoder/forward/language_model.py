@@ -5,8 +5,8 @@ Knows neither where models come from nor whether they fit (`decoder.models.check
 """
 
 import copy
+import functools
 from collections.abc import Callable, Sequence
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,8 @@ from decoder.deferred import imported
 from decoder.forward.batch_invariant.size_search import exactly
 from decoder.forward.families.registry import lean
 from decoder.forward.families.weights import Arithmetic, Source
-from decoder.forward.protocol import Forward, Rows
+from decoder.forward.kv_cache import KvCache
+from decoder.forward.protocol import Forward
 from decoder.forward.traits import Traits
 
 Load = Callable[[torch.device], Any]
@@ -150,12 +151,12 @@ class LanguageModel:
         if self._module is not None:
             self._module.generation_config = self.generation
 
-    def new_cache(self, capacity: int) -> Rows:
+    def new_cache(self, capacity: int) -> KvCache:
         """An empty cache of `capacity` rows."""
         return self._forward.new_cache(capacity)
 
     def forward(
-        self, cache: Rows, tokens: Sequence[int], positions: Sequence[int], visible: NDArray[np.bool_]
+        self, cache: KvCache, tokens: Sequence[int], positions: Sequence[int], visible: NDArray[np.bool_]
     ) -> Float[Tensor, "N V"]:
         """Logits of N new rows, which are appended to the cache.
 
@@ -167,7 +168,7 @@ class LanguageModel:
         """
         return self._forward.forward(cache, tokens, positions, visible)
 
-    def read(self, cache: Rows, tokens: Sequence[int], chunk: int = 512) -> Float[Tensor, "V"]:
+    def read(self, cache: KvCache, tokens: Sequence[int], chunk: int = 512) -> Float[Tensor, "V"]:
         """Appends and commits plain text, and returns the logits after its last token."""
         last = max(0, len(tokens) - 1) // chunk * chunk
         for start in range(0, last, chunk):
@@ -202,6 +203,5 @@ class LanguageModel:
         return twin
 
 
-def _hf() -> ModuleType:
-    """What needs transformers."""
-    return imported("decoder.forward.hf_model")
+_hf = functools.partial(imported, "decoder.forward.hf_model")
+"""What needs transformers."""

@@ -96,11 +96,6 @@ class Judge:
         return self._loaded
 
 
-def judged(model: LanguageModel, prefix: Sequence[int], rivals: tuple[int, int], *, by_module: bool = False) -> Verdict:
-    """What a new `Judge` says."""
-    return Judge(model)(prefix, rivals, by_module=by_module)
-
-
 def _chunks(prefix: Sequence[int]) -> Iterator[tuple[int, Sequence[int]]]:
     return ((start, prefix[start : start + CHUNK]) for start in range(0, len(prefix), CHUNK))
 

@@ -4,44 +4,26 @@ Others, faster ones for some families, stand beside it (`decoder.forward.familie
 """
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 from jaxtyping import Float
 from numpy.typing import NDArray
 from torch import Tensor
 
-
-class Rows(Protocol):
-    """Keys and values of one model and one text; rows up to `length` belong to the text, the others are drafted."""
-
-    length: int
-    """Committed rows."""
-    used: int
-    """Rows in use; a forward pass appends here."""
-    store: Float[Tensor, "L 2 H S D"]
-    """What holds them, unused rows included."""
-
-    def keep(self, rows: Sequence[int]) -> None:
-        """Commits these rows, in this order, directly after the committed ones and drops all other drafted rows."""
-
-    def reserve(self, capacity: int) -> None:
-        """Makes room for `capacity` rows in all, if there is less; what is in use stays."""
-
-    def keys_values(self) -> Float[Tensor, "L 2 H P D"]:
-        """The committed rows of all layers, as Hugging Face orders them."""
+from decoder.forward.kv_cache import KvCache
 
 
 class Forward(Protocol):
     """What computes logits. A cache is used by the one that made it."""
 
-    def new_cache(self, capacity: int) -> Rows:
+    def new_cache(self, capacity: int) -> KvCache:
         """An empty cache of `capacity` rows."""
 
     def forward(
-        self, cache: Any, tokens: Sequence[int], positions: Sequence[int], visible: NDArray[np.bool_]
+        self, cache: KvCache, tokens: Sequence[int], positions: Sequence[int], visible: NDArray[np.bool_]
     ) -> Float[Tensor, "N V"]:
         """See `LanguageModel.forward`."""
 
-    def read(self, cache: Any, tokens: Sequence[int]) -> Float[Tensor, "V"]:
+    def read(self, cache: KvCache, tokens: Sequence[int]) -> Float[Tensor, "V"]:
         """Appends and commits plain text, and returns the logits after its last token."""

@@ -6,15 +6,12 @@ Knows nothing of pairs.
 
 import functools
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import torch
 
 from decoder.deferred import imported
-from decoder.device import has_room
 from decoder.errors import DeviceError, ModelError, shortened
-from decoder.forward.families.registry import reading_bytes, weight_bytes
 from decoder.forward.families.weights import Source
 from decoder.forward.language_model import LanguageModel
 from decoder.forward.traits import Traits, longest_text
@@ -63,7 +60,10 @@ def load_model(name: str, device: torch.device, dtype: torch.dtype, tell: Tell =
         ModelError: It cannot be had.
         DeviceError: It does not fit in the device's memory.
     """
-    load = functools.partial(_load_module, name, dtype)
+
+    def load(place: torch.device) -> Any:
+        return _hf().load_module(name, dtype, place)
+
     with downloading(name, tell):
         traits = known_traits(name, device, dtype, tell)
         if traits is None:
@@ -71,7 +71,7 @@ def load_model(name: str, device: torch.device, dtype: torch.dtype, tell: Tell =
         try:
             model = LanguageModel(traits, display_name(name), load)
             if not model.runs_without_module:
-                _run_on_device(model, traits.source)
+                _run_on_device(model)
         except torch.OutOfMemoryError as error:
             raise DeviceError(
                 f"{shortened(name)} does not fit in the memory of {device}; choose a smaller model or dtype"
@@ -81,47 +81,39 @@ def load_model(name: str, device: torch.device, dtype: torch.dtype, tell: Tell =
 
 def known_traits(name: str, device: torch.device, dtype: torch.dtype, tell: Tell) -> Traits | None:
     """What a checkpoint that is read without transformers tells; None where it is not understood."""
-    look = known_architecture(name)
-    if look is None:
+    arch = known_architecture(name)
+    if arch is None:
         return None
-    ends, weights = known_ends(name), known_weights(name, look, dtype, device, tell)
+    ends, weights = known_ends(name), known_weights(name, arch, dtype, device, tell)
     if ends is None or weights is None:
         return None
     return Traits(
-        layers=look.num_hidden_layers,
-        width=look.vocab_size,
-        context=longest_text(look),
+        layers=arch.num_hidden_layers,
+        width=arch.vocab_size,
+        context=longest_text(arch),
         device=device,
         dtype=dtype,
         eos=ends.eos_token_id,
         skeleton=lambda: _hf().skeleton(name, dtype),
-        source=Source(look, weights, look.frequencies.to(device)),
+        source=Source(arch, weights, arch.frequencies.to(device)),
     )
 
 
 def load_tokenizer(name: str) -> TextTokenizer:
     """The tokenizer of a hub id or folder."""
-    look = known_architecture(name) if Path(name).is_dir() else None
-    found: TextTokenizer = (look and known_tokenizer(Path(name), look.model_type)) or _hf().load_tokenizer(name)
+    arch = known_architecture(name) if Path(name).is_dir() else None
+    found: TextTokenizer = (arch and known_tokenizer(Path(name), arch.model_type)) or _hf().load_tokenizer(name)
     return found
 
 
-def _run_on_device(model: LanguageModel, source: Source | None) -> None:
+def _run_on_device(model: LanguageModel) -> None:
     """Makes the form that graphs run by, if there is room to read it, and otherwise the module."""
     from decoder.forward.static.static_forward import static_in_place  # noqa: PLC0415 - not for a run on a CPU
 
-    assert source is not None, "a model that is told by its traits can be read"  # noqa: S101 - a programmer's mistake
-    look = source.architecture
-    if has_room(model.device, weight_bytes(look, model.dtype) + reading_bytes(look, model.dtype)):
-        static_in_place(model)
-    else:
+    static_in_place(model)
+    if model.runs_by is None:
         model.run_by_module()
 
 
-def _load_module(name: str, dtype: torch.dtype, device: torch.device) -> Any:
-    return _hf().load_module(name, dtype, device)
-
-
-def _hf() -> ModuleType:
-    """What reads everything else."""
-    return imported("decoder.models.hf_checkpoints")
+_hf = functools.partial(imported, "decoder.models.hf_checkpoints")
+"""What reads everything else."""

@@ -63,20 +63,15 @@ def load_module(name: str, dtype: torch.dtype, device: torch.device, tell: Tell 
                 ignore_mismatched_sizes=True,  # or a traceback refers to a report that nobody is shown
             ),
         )
-    if missing := sorted(info["missing_keys"]):
-        raise ModelError(
-            f"{shortened(name)}: the checkpoint lacks {len(missing)} weights, {missing[0]} first; download it again"
-        )
-    if strange := sorted(key for key, *_ in info["mismatched_keys"]):
-        raise ModelError(
-            f"{shortened(name)}: {len(strange)} weights have not the size that the configuration says, {strange[0]} "
-            "first; download it again"
-        )
-    if left := _of_further_layers(info["unexpected_keys"], module.state_dict()):
-        raise ModelError(
-            f"{shortened(name)}: the checkpoint has weights of more layers than the configuration says, {left[0]} "
-            "first; download it again"
-        )
+    mismatched = [key for key, *_ in info["mismatched_keys"]]
+    further = _of_further_layers(info["unexpected_keys"], module.state_dict())
+    for keys, fault in (
+        (info["missing_keys"], "the checkpoint lacks {} weights"),
+        (mismatched, "{} weights have not the size that the configuration says"),
+        (further, "the checkpoint has weights of more layers than the configuration says"),
+    ):
+        if keys:
+            raise ModelError(f"{shortened(name)}: {fault.format(len(keys))}, {min(keys)} first; download it again")
     try:
         return module.eval().to(device)
     except torch.OutOfMemoryError as error:
@@ -101,7 +96,7 @@ def load_tokenizer(name: str) -> PreTrainedTokenizerBase:
 def _of_further_layers(unexpected: Iterable[str], known: Iterable[str]) -> list[str]:
     """Names that only the number of a layer tells from those of the model."""
     forms = {_NUMBER.sub("#", name) for name in known}
-    return sorted(name for name in unexpected if _NUMBER.sub("#", name) in forms)
+    return [name for name in unexpected if _NUMBER.sub("#", name) in forms]
 
 
 def _from_hub(name: str, part: str, load: Callable[[], Any]) -> Any:

@@ -110,19 +110,19 @@ class Weights(Mapping[str, Tensor]):
 
 
 def known_weights(
-    name: str, look: Architecture, dtype: torch.dtype, device: torch.device, tell: Tell
+    name: str, arch: Architecture, dtype: torch.dtype, device: torch.device, tell: Tell
 ) -> Weights | None:
     """The weights of a hub id or folder: exactly those that its configuration says, in the sizes that it says."""
-    wanted = shapes(look)
+    wanted = shapes(arch)
     try:
-        found = [(own, (path, there)) for path in _files(name) for own, there in _names(path, look, wanted)]
-    except _UnknownError:
+        found = [(own, (path, there)) for path in _files(name) for own, there in _names(path, arch, wanted)]
+    except (_UnknownError, SafetensorError, OSError):
         return None
     places = dict(found)
     if len(places) != len(found) or places.keys() != wanted.keys():
         return None
     # A head that has no weights of its own is the embedding.
-    shared = {HEAD: places[f"{FAMILIES[look.model_type].embedding}.weight"]}
+    shared = {HEAD: places[f"{FAMILIES[arch.model_type].embedding}.weight"]}
     return Weights({**shared, **places}, dtype, device, tell)
 
 
@@ -130,19 +130,16 @@ class _UnknownError(Exception):
     """Something is not as it is known."""
 
 
-def _names(path: Path, look: Architecture, wanted: Mapping[str, tuple[int, ...]]) -> Iterator[tuple[str, str]]:
+def _names(path: Path, arch: Architecture, wanted: Mapping[str, tuple[int, ...]]) -> Iterator[tuple[str, str]]:
     """The weights in a file, all of which are wanted: their names, and what they are called there."""
-    try:
-        with safe_open(path, "pt") as file:
-            if (file.metadata() or {}).get("format") != "pt":
+    with safe_open(path, "pt") as file:
+        if (file.metadata() or {}).get("format") != "pt":
+            raise _UnknownError
+        for there in filter(lambda key: not UNUSED.search(key), file.keys()):
+            own, part = HEAD if there == OLD_HEAD.get(arch.model_type) else there, file.get_slice(there)
+            if tuple(part.get_shape()) != wanted.get(own) or part.get_dtype() not in FILES:
                 raise _UnknownError
-            for there in filter(lambda key: not UNUSED.search(key), file.keys()):
-                own, part = HEAD if there == OLD_HEAD.get(look.model_type) else there, file.get_slice(there)
-                if tuple(part.get_shape()) != wanted.get(own) or part.get_dtype() not in FILES:
-                    raise _UnknownError
-                yield own, there
-    except (SafetensorError, OSError) as error:
-        raise _UnknownError from error
+            yield own, there
 
 
 def _files(name: str) -> list[Path]:

@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Meta
 
 from decoder.device import DTYPES
-from decoder.forward.families.architecture import Architecture
+from decoder.forward.families.architecture import ROTARY, Architecture
 from decoder.forward.families.registry import FAMILIES, runs
 
 Count = Annotated[int, Meta(ge=1)]
@@ -125,12 +125,6 @@ class Qwen2(Model, frozen=True, kw_only=True, tag="qwen2"):
 
 
 OFF = ("output_attentions", "output_hidden_states", "is_encoder_decoder", "is_decoder", "use_sliding_window")
-ROTARY: Mapping[str, frozenset[str]] = {
-    "default": frozenset(),
-    "linear": frozenset({"factor"}),
-    "llama3": frozenset({"factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"}),
-}
-"""Kind of rotary positions to its numbers."""
 THETA, PARTIAL = 10000.0, 0.25
 """What transformers takes where a configuration does not say it; the second only for GPT-NeoX."""
 
@@ -151,13 +145,13 @@ def architecture(content: bytes) -> Architecture | None:
     rope, dtype = _rotary(config), config.dtype or config.torch_dtype
     if rope is None:
         return None
-    look = replace(
+    arch = replace(
         Architecture.of(config),
         model_type=_kind(config),
         rope_parameters=rope,
         dtype=DTYPES[dtype] if dtype else None,
     )
-    return look if runs(look) and look.head_dim % 2 == 0 else None
+    return arch if runs(arch) and arch.head_dim % 2 == 0 else None
 
 
 def _kind(config: Any) -> str:

@@ -6,11 +6,12 @@ is read by `decoder.models.hf_checkpoints`.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
-import msgspec
-from tokenizers import Tokenizer
+from tokenizers import AddedToken, Tokenizer
+from tokenizers.models import BPE
 
 from decoder.models.known_config import Known, Number, decoded
 
@@ -78,32 +79,6 @@ class Settings(Known, frozen=True):
     pad_token: str | None = None
 
 
-class Added(msgspec.Struct, frozen=True):
-    """A token that is looked for before a text is cut."""
-
-    content: str
-    special: bool
-    normalized: bool
-    single_word: bool
-    lstrip: bool
-    rstrip: bool
-
-
-class Algorithm(msgspec.Struct, frozen=True):
-    """How a text is cut."""
-
-    type: Literal["BPE"]
-
-
-class File(msgspec.Struct, frozen=True):
-    """tokenizer.json, as far as transformers might change what it says; no text is cut off or padded."""
-
-    added_tokens: list[Added]
-    model: Algorithm
-    truncation: None
-    padding: None
-
-
 OTHERS = (
     "special_tokens_map.json",
     "added_tokens.json",
@@ -114,6 +89,8 @@ OTHERS = (
     "tekken.json",
 )
 """Files that say more."""
+PARTS = attrgetter("content", "special", "normalized", "single_word", "lstrip", "rstrip")
+"""What tells one `AddedToken` from another; the library compares contents alone."""
 MOST_WORDS = 100_000
 """Transformers looks into larger vocabularies for faults of some models."""
 
@@ -127,21 +104,23 @@ def known_tokenizer(folder: Path, model_type: str) -> PlainTokenizer | None:
         or not all(map(Path.is_file, paths))
     ):
         return None
-    said, content = (path.read_bytes() for path in paths)
-    settings, file = decoded(said, Settings), decoded(content, File)
-    if settings is None or file is None or not _special(settings) <= set(file.added_tokens):
+    settings = decoded(paths[0].read_bytes(), Settings)
+    if settings is None:
         return None
     try:
-        inner = Tokenizer.from_buffer(content)
+        inner = Tokenizer.from_file(str(paths[1]))
     except Exception:  # noqa: BLE001 - the library has no narrower error; transformers tells what is wrong
         return None
-    return PlainTokenizer(inner) if inner.get_vocab_size() <= MOST_WORDS else None
+    plain = isinstance(inner.model, BPE) and inner.truncation is None and inner.padding is None
+    found = set(map(PARTS, inner.get_added_tokens_decoder().values()))
+    return (
+        PlainTokenizer(inner)
+        if plain and _special(settings) <= found and inner.get_vocab_size() <= MOST_WORDS
+        else None
+    )
 
 
-def _special(settings: Settings) -> set[Added]:
+def _special(settings: Settings) -> set[Any]:
     """The tokens that settings name, as transformers would add them where they are not there."""
     named = {settings.bos_token, settings.eos_token, settings.unk_token, settings.pad_token} - {None}
-    return {
-        Added(str(token), special=True, normalized=False, single_word=False, lstrip=False, rstrip=False)
-        for token in named
-    }
+    return {PARTS(AddedToken(str(token), special=True, normalized=False)) for token in named}

@@ -14,8 +14,8 @@ from decoder.bench.job import OnTexts, measure_texts
 from decoder.decoding_path import EXACT, LEAN, MODULE, DecodingPath, decoding_path, expected_path
 from decoder.engine import Engine
 from decoder.events import Run
-from decoder.forward.families.modules import source_of
 from decoder.forward.families.registry import reading_bytes
+from decoder.forward.hf_model import source_of
 from decoder.forward.language_model import LanguageModel
 from decoder.forward.static.hf import ModuleStatic
 from decoder.forward.static.static_forward import static_forward
@@ -83,11 +83,11 @@ def test_what_was_compiled_is_told(lab: Lab) -> None:
 
 @pytest.mark.usefixtures("_graphs")
 def test_graphs_of_modules_are_told_with_the_reason_of_each(lab: Lab) -> None:
-    assert decoding_path(settled(lab, "qwen3", lambda model: ModuleStatic(model, UNKNOWN))) == DecodingPath(
+    assert decoding_path(settled(lab, "qwen3", lambda model: ModuleStatic(model.module, UNKNOWN))) == DecodingPath(
         "static module", f"target: {UNKNOWN}; draft: {UNKNOWN}"
     )
     engine = settled(lab, "neox")
-    form = ModuleStatic(engine.pair.draft, "44.0 GiB more memory would be needed to make the lean form of draft")
+    form = ModuleStatic(engine.pair.draft.module, "44.0 GiB more memory would be needed to make the lean form of draft")
     graph_slots(engine).run(engine.pair.draft, Compiled(form, lambda function: function))
     assert decoding_path(engine) == DecodingPath("static module", f"draft: {form.reason}")
 

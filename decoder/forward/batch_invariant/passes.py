@@ -6,7 +6,6 @@ sizes are found nor what attention does; trees are rows to it.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -14,7 +13,8 @@ from jaxtyping import Float
 from numpy.typing import NDArray
 from torch import Tensor
 
-from decoder.forward.protocol import Forward, Rows
+from decoder.forward.kv_cache import KvCache
+from decoder.forward.protocol import Forward
 
 
 @dataclass(frozen=True)
@@ -25,12 +25,12 @@ class Exact:
     sizes: tuple[int, ...]
     """Numbers of rows, rising; a row has the same bits in a pass of each."""
 
-    def new_cache(self, capacity: int) -> Rows:
+    def new_cache(self, capacity: int) -> KvCache:
         """See `Forward`."""
         return self.inner.new_cache(capacity + self.sizes[-1])
 
     def forward(
-        self, cache: Any, tokens: Sequence[int], positions: Sequence[int], visible: NDArray[np.bool_]
+        self, cache: KvCache, tokens: Sequence[int], positions: Sequence[int], visible: NDArray[np.bool_]
     ) -> Float[Tensor, "N V"]:
         """See `Forward`."""
         first, before = cache.used, visible.shape[1] - len(tokens)
@@ -50,11 +50,11 @@ class Exact:
             cache.used = first + stop
         return torch.cat(logits) if len(logits) > 1 else logits[0]
 
-    def read(self, cache: Any, tokens: Sequence[int]) -> Float[Tensor, "V"]:
+    def read(self, cache: KvCache, tokens: Sequence[int]) -> Float[Tensor, "V"]:
         """See `Forward`; all methods read a prompt in the same parts, so these need no care."""
         return self.inner.read(cache, tokens)
 
-    def _make_room(self, cache: Rows, rows: int) -> None:
+    def _make_room(self, cache: KvCache, rows: int) -> None:
         """In steps: a cache that grew row by row would be copied row by row."""
         cache.reserve(-(-rows // self.sizes[-1]) * self.sizes[-1])
 

@@ -28,20 +28,21 @@ class Linear(Protocol):
 
 
 class PublicLinear:
-    """Any torch, any CPU, any dtype."""
+    """Any torch, any device, any dtype."""
 
     def __init__(self, weight: Tensor, bias: Tensor | None, dtype: torch.dtype) -> None:
-        self._dtype = dtype
         self._weight = weight.to(dtype)
         self._bias = None if bias is None else bias.to(dtype)
 
     def __call__(self, rows: Tensor) -> Tensor:
         """See `Linear`."""
-        return functional.linear(rows.to(self._dtype), self._weight, self._bias)
+        return functional.linear(rows.to(self._weight.dtype), self._weight, self._bias)
 
     def added_to(self, residual: Tensor, rows: Tensor) -> Tensor:
         """See `Linear`."""
-        return residual.add_(self(rows))
+        if self._bias is not None or residual.dtype is not self._weight.dtype:
+            return residual.add_(self(rows))
+        return residual.addmm_(rows, self._weight.t())
 
 
 class OneDnnLinear:
@@ -131,17 +132,9 @@ def pack(weight: Tensor, bias: Tensor | None, dtype: torch.dtype) -> Linear:
     return pack(weight, bias, torch.float32) if dtype is torch.float16 else PublicLinear(weight, bias, dtype)
 
 
+@functools.cache
 def works(maker: Maker, dtype: torch.dtype) -> bool:
     """Whether these operators exist, run on this CPU in this dtype, and compute what `linear` does."""
-    if (maker, dtype) not in _TRIED:
-        _TRIED[maker, dtype] = _try(maker, dtype)
-    return _TRIED[maker, dtype]
-
-
-_TRIED: dict[tuple[Maker, torch.dtype], bool] = {}
-
-
-def _try(maker: Maker, dtype: torch.dtype) -> bool:
     if dtype not in (torch.float32, *HALF):
         return False
     weight, bias, rows = torch.linspace(-1, 1, 96).reshape(6, 16), torch.arange(6.0), torch.linspace(0, 2, 64)

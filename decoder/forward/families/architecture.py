@@ -13,6 +13,12 @@ from jaxtyping import Float
 from torch import Tensor
 
 FLAGS = ("tie_word_embeddings", "attention_bias", "mlp_bias", "use_parallel_residual")
+ROTARY: Mapping[str, frozenset[str]] = {
+    "default": frozenset(),
+    "linear": frozenset({"factor"}),
+    "llama3": frozenset({"factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"}),
+}
+"""Kinds of rotary positions that do not depend on the length of the text, and the numbers of each."""
 
 
 @dataclass(frozen=True)

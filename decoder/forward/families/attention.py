@@ -1,4 +1,4 @@
-"""What both lean families share: keys and values in one tensor, rotary positions, attention of a tree's rows.
+"""What all lean families share: keys and values in one tensor, rotary positions, attention of a tree's rows.
 
 Rotated pairs of dimensions lie side by side here, so that a rotation is one complex product; Hugging Face keeps a
 pair's halves apart. Queries and keys are ordered alike, so no score changes. Queries of one key-value head are stacked
@@ -110,13 +110,6 @@ def additive(visible: NDArray[np.bool_], dtype: torch.dtype, groups: int) -> Flo
     return bias.repeat(groups, 1) if groups > 1 else bias
 
 
-def turn(heads: Float[Tensor, "N K H D"], given: Pass, width: int) -> None:
-    """Rotates the first `width` dimensions of each head of queries and keys, in place."""
-    if width:
-        pairs = heads[..., :width].unflatten(-1, (width // 2, 2))
-        torch.view_as_complex(pairs).mul_(given.rotation)
-
-
 def attend(queries: Float[Tensor, "H GN D"], given: Pass, index: int) -> Float[Tensor, "H GN D"]:
     """Attention of scaled queries to all rows in use, in layer `index`."""
     return given.attention(queries, given.keys[index], given.values[index], given.bias)
@@ -133,7 +126,7 @@ def gathered(
     if rows * count >= MANY_SCORES and rows * count >= MANY_SCORES * torch.get_num_threads():
         return _gathered_by_head(queries, keys, values, bias)
     if rows >= FUSED_FROM:
-        return _gathered_fused(queries, keys, values, bias)
+        return fused(queries, keys, values, bias)
     scores = _scores(queries, keys)
     if bias is not None:
         scores.narrow(2, count - bias.shape[1], bias.shape[1]).add_(bias)
@@ -163,14 +156,16 @@ def _gathered_by_head(
     return found
 
 
-def _gathered_fused(
+def fused(
     queries: Float[Tensor, "H GN D"],
     keys: Float[Tensor, "H D S"],
     values: Float[Tensor, "H S D"],
     bias: Float[Tensor, "GN M"] | None,
 ) -> Float[Tensor, "H GN D"]:
-    mask = None if bias is None else functional.pad(bias, (keys.shape[2] - bias.shape[1], 0))
-    gathered = functional.scaled_dot_product_attention(
-        queries[None], keys.transpose(1, 2)[None], values[None], mask, scale=1.0
+    """An `Attention` in one call, in the dtype of keys and values."""
+    unbiased = 0 if bias is None else keys.shape[2] - bias.shape[1]
+    mask = functional.pad(bias, (unbiased, 0)) if bias is not None and unbiased else bias
+    found = functional.scaled_dot_product_attention(
+        queries.to(values.dtype)[None], keys.transpose(1, 2)[None], values[None], mask, scale=1.0
     )
-    return gathered[0]
+    return found[0]

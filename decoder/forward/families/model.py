@@ -2,24 +2,20 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from numpy.typing import NDArray
 from torch import Tensor
 
 from decoder.forward.cpu.packed import Linear
 from decoder.forward.families.attention import Attention, Pass, Rotation, gathered, prepare
+from decoder.forward.families.layers import Heads
 from decoder.forward.kv_cache import KvCache
 
-
-class Layer(Protocol):
-    """One layer: rows in, rows out."""
-
-    def __call__(self, rows: Float[Tensor, "N X"], given: Pass, index: int) -> Float[Tensor, "N X"]:
-        """The rows after this layer, which is number `index`; `rows` may be overwritten."""
+Layer = Callable[[Tensor, Pass, int], Tensor]
+"""(rows, what all layers share, number of this one) -> rows; may overwrite those it was given."""
 
 
 @dataclass(frozen=True)
@@ -34,19 +30,19 @@ class LeanModel:
     rotation: Rotation
     rows: torch.dtype
     """Of everything but matrices."""
-    heads: int
-    """Key-value heads."""
-    groups: int
-    """Query heads of one key-value head."""
-    head_width: int
+    heads: Heads
     attention: Attention = gathered
     stored: torch.dtype | None = None
     """Of keys and values; None: as `rows`."""
 
     def new_cache(self, capacity: int) -> KvCache:
         """An empty cache of `capacity` rows."""
-        shape = (len(self.layers), 2, self.heads, capacity, self.head_width)
-        return KvCache(torch.zeros(shape, dtype=self.stored or self.rows), self.rotation.width)
+        return KvCache(self.store(capacity, self.stored or self.rows))
+
+    def store(self, capacity: int, dtype: torch.dtype) -> Float[Tensor, "L 2 H S D"]:
+        """Zeros for keys and values of so many rows."""
+        shape = (len(self.layers), 2, self.heads.heads, capacity, self.heads.width)
+        return torch.zeros(shape, dtype=dtype, device=self.embedding.device)
 
     def forward(
         self, cache: KvCache, tokens: Sequence[int], positions: Sequence[int], visible: NDArray[np.bool_]
@@ -64,8 +60,12 @@ class LeanModel:
     def _hidden(
         self, cache: KvCache, tokens: Sequence[int], positions: Sequence[int], visible: NDArray[np.bool_]
     ) -> Float[Tensor, "N X"]:
-        given = prepare(cache, self.rotation, positions, visible, self.groups, self.attention)
-        rows = self.embedding.index_select(0, torch.tensor(tokens)).to(self.rows)
+        given = prepare(cache, self.rotation, positions, visible, self.heads.groups, self.attention)
+        return self.through(torch.tensor(tokens), given, self.rows)
+
+    def through(self, tokens: Int[Tensor, "N"], given: Pass, dtype: torch.dtype) -> Float[Tensor, "N X"]:
+        """Rows of a dtype after all layers."""
+        rows = self.embedding.index_select(0, tokens).to(dtype)
         for index, layer in enumerate(self.layers):
             rows = layer(rows, given, index)
         return rows

@@ -5,103 +5,197 @@ Everything else (other families, changed layers) runs through Hugging Face's mod
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 
 import torch
+from torch.nn import functional
 
-from decoder.forward.families import llama, neox
-from decoder.forward.families.architecture import Architecture
-from decoder.forward.families.model import LeanModel
-from decoder.forward.families.weights import Arithmetic, Shapes, Source
+from decoder.forward.families.architecture import ROTARY, Architecture
+from decoder.forward.families.attention import Rotation
+from decoder.forward.families.layers import (
+    Activation,
+    Heads,
+    LayerNorm,
+    Parallel,
+    RmsNorm,
+    Sequential,
+    gated_silu,
+    gelu,
+)
+from decoder.forward.families.model import Layer, LeanModel
+from decoder.forward.families.weights import Arithmetic, Matrix, Shapes, Source, stacked, summed
+from decoder.forward.kv_cache import side_by_side
 
-ROTATIONS = frozenset({"default", "linear", "llama3"})
-"""Kinds of rotary positions that do not depend on the length of the text."""
-DTYPES = frozenset({torch.float16, torch.bfloat16, torch.float32, torch.float64})
 HEAD = "lm_head.weight"
+NORMS = "input_layernorm", "post_attention_layernorm"
+"""Before attention and before the MLP, in all families."""
 COPIES = 3
 """Of the largest layer in float32: while it is folded there are two, and what comes of it."""
 
 
 @dataclass(frozen=True)
 class Family:
-    """One of them."""
+    """What Hugging Face calls the parts of one of them, and what they compute."""
 
     name: str
     """Of its class in transformers."""
-    read: Callable[[Source, Arithmetic], LeanModel]
-    outer: Callable[[Architecture], Shapes]
-    """Weights beside the layers; those of tied embeddings have two names."""
-    layer: Callable[[Architecture], Shapes]
-    """Weights of one layer, by their names in it."""
     body: str
-    """What all but the head is called."""
+    """All but the head."""
     embedding: str
-    """What the embedding is called."""
-    activations: frozenset[str]
+    last_norm: str
+    inward: tuple[str, ...]
+    """In a layer: queries, keys and values; or one matrix that has them head by head."""
+    outward: str
+    up: tuple[str, ...]
+    """The MLP's first matrix, or its gate and that."""
+    down: str
+    biased: Callable[[Architecture, str], bool]
+    """Whether the matrix of this name has a bias."""
+    norm: type[LayerNorm | RmsNorm]
+    activations: Mapping[str, Activation]
 
 
-def _of_llama(name: str) -> Family:
-    return Family(
-        name,
-        llama.read_llama,
-        llama.outer_shapes,
-        llama.layer_shapes,
-        body=llama.BODY,
-        embedding=llama.EMBEDDING,
-        activations=frozenset({"silu"}),
-    )
+def _gelu(approximate: str) -> Activation:
+    return Activation(partial(gelu, approximate=approximate), partial(functional.gelu, approximate=approximate))
 
 
+def _bias_of_llama(arch: Architecture, matrix: str) -> bool:
+    return arch.mlp_bias if matrix.startswith("mlp") else arch.attention_bias
+
+
+NEOX = Family(
+    "GPTNeoXForCausalLM",
+    body="gpt_neox",
+    embedding="gpt_neox.embed_in",
+    last_norm="gpt_neox.final_layer_norm",
+    inward=("attention.query_key_value",),
+    outward="attention.dense",
+    up=("mlp.dense_h_to_4h",),
+    down="mlp.dense_4h_to_h",
+    biased=lambda arch, matrix: arch.attention_bias or matrix.startswith("mlp"),
+    norm=LayerNorm,
+    activations={"gelu": _gelu("none")} | dict.fromkeys(("gelu_new", "gelu_fast", "gelu_pytorch_tanh"), _gelu("tanh")),
+)
+LLAMA = Family(
+    "LlamaForCausalLM",
+    body="model",
+    embedding="model.embed_tokens",
+    last_norm="model.norm",
+    inward=("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"),
+    outward="self_attn.o_proj",
+    up=("mlp.gate_proj", "mlp.up_proj"),
+    down="mlp.down_proj",
+    biased=_bias_of_llama,
+    norm=RmsNorm,
+    activations={"silu": Activation(gated_silu, gated_silu)},
+)
 FAMILIES: Mapping[str, Family] = {
-    "gpt_neox": Family(
-        "GPTNeoXForCausalLM",
-        neox.read_neox,
-        neox.outer_shapes,
-        neox.layer_shapes,
-        body=neox.BODY,
-        embedding=neox.EMBEDDING,
-        activations=frozenset(neox.GELU),
-    ),
-    "llama": _of_llama("LlamaForCausalLM"),
-    "mistral": _of_llama("MistralForCausalLM"),
-    "qwen2": _of_llama("Qwen2ForCausalLM"),
+    "gpt_neox": NEOX,
+    "llama": LLAMA,
+    "mistral": replace(LLAMA, name="MistralForCausalLM"),
+    "qwen2": replace(LLAMA, name="Qwen2ForCausalLM", biased=lambda _, matrix: matrix in LLAMA.inward),
 }
 """By the type of model that configurations name."""
 
 
-def runs(look: Architecture) -> bool:
+def runs(arch: Architecture) -> bool:
     """Whether a model of one of the families was proved to run without its module."""
     return (
-        look.hidden_act in FAMILIES[look.model_type].activations
+        arch.hidden_act in FAMILIES[arch.model_type].activations
         # Rotations see pairs of numbers as complex ones, which must lie at even places.
-        and look.intermediate_size % 2 == 0
-        and look.hidden_size // look.num_attention_heads % 2 == 0
-        and look.rope_parameters["rope_type"] in ROTATIONS
+        and arch.intermediate_size % 2 == 0
+        and arch.hidden_size // arch.num_attention_heads % 2 == 0
+        and arch.rope_parameters["rope_type"] in ROTARY
     )
 
 
 def lean(source: Source, arithmetic: Arithmetic) -> LeanModel:
     """The model, read layer by layer."""
-    return FAMILIES[source.architecture.model_type].read(source, arithmetic)
+    arch, family = source.architecture, FAMILIES[source.architecture.model_type]
+    rotation = Rotation(source.frequencies, arithmetic.rows)
+    kept = arch.num_key_value_heads
+    heads = Heads(kept, arch.num_attention_heads // kept, arch.head_dim, rotation.width)
+    norm, activation = family.norm((arch.hidden_size,), arch.norm_eps), family.activations[arch.hidden_act]
+
+    def read(name: str, before: str | None = None) -> Matrix:
+        return Matrix.read(source.weights, name, arithmetic.rows, before)
+
+    def layer(at: str) -> Layer:
+        def behind(norm: str, names: tuple[str, ...]) -> list[Matrix]:
+            return [read(f"{at}.{name}", f"{at}.{norm}") for name in names]
+
+        attention = _attention(behind(NORMS[0], family.inward), heads)
+        back = read(f"{at}.{family.outward}")
+        up, down = stacked(*behind(NORMS[1], family.up)), read(f"{at}.{family.down}")
+        if arch.use_parallel_residual:
+            inward, outward = (matrix.packed(arithmetic) for matrix in (stacked(up, attention), summed(down, back)))
+            return Parallel(norm, heads, activation, arch.intermediate_size, inward, outward)
+        return Sequential(norm, heads, activation, *(part.packed(arithmetic) for part in (attention, back, up, down)))
+
+    return LeanModel(
+        embedding=source.weights[f"{family.embedding}.weight"].detach().to(arithmetic.weights),
+        layers=source.layers(f"{family.body}.layers", layer),
+        normalise=norm,
+        head=read("lm_head", family.last_norm).packed(arithmetic),
+        rotation=rotation,
+        rows=arithmetic.rows,
+        heads=heads,
+    )
 
 
-def shapes(look: Architecture) -> Shapes:
+def _attention(parts: list[Matrix], heads: Heads) -> Matrix:
+    """The matrix of [queries | keys | values], with rotated pairs as neighbours."""
+    if len(parts) == 1:
+        by_head = torch.arange(len(parts[0].bias)).view(heads.heads, 3, heads.width)
+        parts = [parts[0].ordered(by_head[:, part].flatten()) for part in range(3)]
+    queries, keys, values = parts
+    neighbours = [*side_by_side(heads.rotated), *range(heads.rotated, heads.width)]
+    queries, keys = (
+        part.ordered(torch.arange(len(part.bias)).view(-1, heads.width)[:, neighbours].flatten())
+        for part in (queries, keys)
+    )
+    # The scale of the scores is folded into the queries.
+    return stacked(queries.scaled(heads.width**-0.5), keys, values)
+
+
+def shapes(arch: Architecture) -> Shapes:
     """All weights; that of a head which is the embedding too has no name of its own."""
-    family = FAMILIES[look.model_type]
-    layer, outer = family.layer(look), dict(family.outer(look))
-    if look.tie_word_embeddings:
-        del outer[HEAD]
-    numbers = range(look.num_hidden_layers)
-    return outer | {f"{family.body}.layers.{number}.{name}": layer[name] for number in numbers for name in layer}
+    family, layer = FAMILIES[arch.model_type], _layer_shapes(arch)
+    words, width = (arch.vocab_size, arch.hidden_size), (arch.hidden_size,)
+    return (
+        {f"{family.embedding}.weight": words}
+        | {f"{family.last_norm}.{part}": width for part in family.norm.parts}
+        | ({} if arch.tie_word_embeddings else {HEAD: words})
+        | {f"{family.body}.layers.{at}.{name}": layer[name] for at in range(arch.num_hidden_layers) for name in layer}
+    )
 
 
-def weight_bytes(look: Architecture, dtype: torch.dtype) -> int:
+def _layer_shapes(arch: Architecture) -> Shapes:
+    """Weights of one layer, by their names in it."""
+    family, width, inner = FAMILIES[arch.model_type], arch.hidden_size, arch.intermediate_size
+    queries, keys = (heads * arch.head_dim for heads in (arch.num_attention_heads, arch.num_key_value_heads))
+    columns = (queries, keys, keys) if len(family.inward) > 1 else (queries + 2 * keys,)
+    matrices = {
+        **{name: (rows, width) for name, rows in zip(family.inward, columns, strict=True)},
+        family.outward: (width, queries),
+        **dict.fromkeys(family.up, (inner, width)),
+        family.down: (width, inner),
+    }
+    return (
+        {f"{name}.weight": shape for name, shape in matrices.items()}
+        | {f"{name}.bias": shape[:1] for name, shape in matrices.items() if family.biased(arch, name)}
+        | {f"{name}.{part}": (width,) for name in NORMS for part in family.norm.parts}
+    )
+
+
+def weight_bytes(arch: Architecture, dtype: torch.dtype) -> int:
     """Bytes of all weights."""
-    return dtype.itemsize * sum(map(math.prod, shapes(look).values()))
+    return dtype.itemsize * sum(map(math.prod, shapes(arch).values()))
 
 
-def reading_bytes(look: Architecture, dtype: torch.dtype) -> int:
+def reading_bytes(arch: Architecture, dtype: torch.dtype) -> int:
     """More than the memory that reading a model takes at any time, beside what is read and what was read."""
-    layer = sum(map(math.prod, FAMILIES[look.model_type].layer(look).values()))
-    largest = max(layer, look.vocab_size * look.hidden_size)
+    layer = sum(map(math.prod, _layer_shapes(arch).values()))
+    largest = max(layer, arch.vocab_size * arch.hidden_size)
     return COPIES * largest * max(torch.float32.itemsize, dtype.itemsize)

@@ -26,7 +26,7 @@ class Source:
 
     architecture: Architecture
     weights: Mapping[str, Tensor]
-    """By their names in Hugging Face's module; each look may read a file."""
+    """By their names in Hugging Face's module; each lookup may read a file."""
     frequencies: Float[Tensor, "R"]
     """See `Architecture.frequencies`; on the weights' device."""
     done: Callable[[str], None] = keep
@@ -68,13 +68,17 @@ class Matrix:
     @classmethod
     def read(cls, weights: Mapping[str, Tensor], name: str, dtype: torch.dtype, norm: str | None = None) -> "Matrix":
         """A linear layer's weights, with the affine part of the norm before it folded in."""
-        weight = weights[f"{name}.weight"].detach().to(dtype)
-        own = f"{name}.bias" in weights
-        bias = weights[f"{name}.bias"].detach().to(dtype) if own else weight.new_zeros(len(weight))
+
+        def found(part: str) -> Tensor | None:
+            held = weights.get(part)
+            return None if held is None else held.detach().to(dtype)
+
+        weight, bias = weights[f"{name}.weight"].detach().to(dtype), found(f"{name}.bias")
+        bias = weight.new_zeros(len(weight)) if bias is None else bias
         if norm is None:
             return cls(weight, bias)
-        if f"{norm}.bias" in weights:
-            bias = bias + weight @ weights[f"{norm}.bias"].detach().to(dtype)
+        if (shift := found(f"{norm}.bias")) is not None:
+            bias = bias + weight @ shift
         return cls(weight * weights[f"{norm}.weight"].detach().to(dtype), bias)
 
     def scaled(self, factor: float) -> "Matrix":

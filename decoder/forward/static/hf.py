@@ -1,43 +1,37 @@
 """Passes of fixed shape by any Hugging Face module. Knows nothing of what is drafted or verified."""
 
-from typing import TYPE_CHECKING
+from typing import Any
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
 from decoder.device import without_gradients
-from decoder.forward.hf import Layers, logits_of
+from decoder.forward.hf import Layers, ModuleForward, logits_of
 from decoder.forward.static.kv_write import write
 
-if TYPE_CHECKING:
-    from decoder.forward.language_model import LanguageModel
 
-
-class ModuleStatic:
+class ModuleStatic(ModuleForward):
     """Any Hugging Face module."""
 
-    def __init__(self, model: "LanguageModel", reason: str = "") -> None:
-        """Takes a model's module.
+    def __init__(self, module: Any, reason: str = "") -> None:
+        """Takes a module.
 
         Args:
-            model: Holds it.
+            module: In evaluation mode.
             reason: Why there is no faster form.
         """
+        super().__init__(module)
         self.reason = reason
-        self._module = model.module
-        self._dtype = model.dtype
+        cache = self.new_cache(1)
         with without_gradients():
-            cache = model.new_cache(1)
-            model.read(cache, [0])
-        layers, _, heads, _, head = cache.keys_values().shape
-        self._shape = layers, heads, head
-        self._device = model.device
+            self.read(cache, [0])
+        self._shape = cache.store.shape
 
     def new_store(self, capacity: int) -> Float[Tensor, "L 2 H S D"]:
         """See `StaticForward`."""
-        layers, heads, head = self._shape
-        return torch.zeros((layers, 2, heads, capacity, head), dtype=self._dtype, device=self._device)
+        *before, _, head = self._shape
+        return torch.zeros((*before, capacity, head), dtype=self._dtype, device=self._device)
 
     def rotation(self, store: Float[Tensor, "L 2 H S D"], positions: Int[Tensor, "N"]) -> Int[Tensor, "N"]:  # noqa: ARG002 - the store is of the protocol
         """The positions themselves: a module knows how to rotate."""

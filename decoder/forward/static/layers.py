@@ -1,32 +1,21 @@
 """Passes of fixed shape by the layers of `decoder.forward.families`, in half as many operations as a module has."""
 
+from collections.abc import Sequence
+
+import numpy as np
 import torch
 from jaxtyping import Complex, Float, Int
+from numpy.typing import NDArray
 from torch import Tensor
-from torch.nn import functional
 
-from decoder.forward.families.attention import Pass, Rotation
+from decoder.forward.families.attention import Pass, fused
 from decoder.forward.families.model import LeanModel
+from decoder.forward.kv_cache import KvCache
 from decoder.forward.static.kv_write import write
 from decoder.forward.static.traceable import for_a_compiler
 
-
-class DeviceLinear:
-    """A matrix where the model is, in the model's dtype, whatever that of the rows is."""
-
-    def __init__(self, weight: Tensor, bias: Tensor | None, dtype: torch.dtype) -> None:
-        self._weight = weight.to(dtype)
-        self._bias = None if bias is None else bias.to(dtype)
-
-    def __call__(self, rows: Tensor) -> Tensor:
-        """See `decoder.forward.cpu.packed.Linear`."""
-        return functional.linear(rows.to(self._weight.dtype), self._weight, self._bias)
-
-    def added_to(self, residual: Tensor, rows: Tensor) -> Tensor:
-        """See `decoder.forward.cpu.packed.Linear`."""
-        if self._bias is not None or residual.dtype is not self._weight.dtype:
-            return residual.add_(self(rows))
-        return residual.addmm_(rows, self._weight.t())
+ALIGNED = 8
+"""Kernels of attention want so many columns of a mask at a time."""
 
 
 class _Place:
@@ -41,13 +30,16 @@ class _Place:
 
 
 class LeanStatic:
-    """A family that `decoder.forward.families.registry` knows: half as many operations as its module has."""
+    """A family that `decoder.forward.families.registry` knows: half as many operations as its module has.
+
+    Also a `Forward` for passes that the host drives: rules that outgrow fixed shapes need no module.
+    """
 
     def __init__(self, model: LeanModel, context: int) -> None:
         """Prepares a model.
 
         Args:
-            model: Read with `DeviceLinear`.
+            model: Read with `PublicLinear`.
             context: Tokens that it can hold.
         """
         self._model = model
@@ -57,11 +49,6 @@ class LeanStatic:
         self._rotations: dict[int, Tensor] = {}
         """By capacity; a graph goes on reading the one that it was captured with."""
 
-    @property
-    def rotation_table(self) -> Rotation:
-        """The rotary positions of all texts."""
-        return self._model.rotation
-
     def for_a_compiler(self) -> "LeanStatic":
         """The same weights over the same keys and values, in layers that a compiler can read."""
         return LeanStatic(for_a_compiler(self._model), self._context)
@@ -70,13 +57,7 @@ class LeanStatic:
         """See `StaticForward`."""
         if capacity not in self._rotations:
             self._rotations[capacity] = self._model.rotation.at(range(min(capacity, self._context)))
-        return self.rows(capacity)
-
-    def rows(self, capacity: int) -> Float[Tensor, "L 2 H S D"]:
-        """Zeros for so many rows, whose positions are told by others."""
-        model = self._model
-        shape = (len(model.layers), 2, model.heads, capacity, model.head_width)
-        return torch.zeros(shape, dtype=model.embedding.dtype, device=model.embedding.device)
+        return self._model.store(capacity, self._model.embedding.dtype)
 
     def rotation(self, store: Float[Tensor, "L 2 H S D"], positions: Int[Tensor, "N"]) -> Complex[Tensor, "N 1 1 R"]:
         """See `StaticForward`."""
@@ -97,23 +78,38 @@ class LeanStatic:
             new=[_Place(store, layer, slots) for layer in range(len(store))],
             keys=store[:, 0, :, :visible].transpose(2, 3).unbind(0),
             values=store[:, 1, :, :visible].unbind(0),
-            bias=bias.repeat(model.groups, 1) if model.groups > 1 else bias,
-            attention=attended,
+            bias=bias.repeat(model.heads.groups, 1) if model.heads.groups > 1 else bias,
+            attention=fused,
         )
-        rows = model.embedding.index_select(0, tokens).to(self._rows)
-        for index, layer in enumerate(model.layers):
-            rows = layer(rows, given, index)
-        return model.head(model.normalise(rows))
+        return model.head(model.normalise(model.through(tokens, given, self._rows)))
+
+    def new_cache(self, capacity: int) -> KvCache:
+        """See `Forward`."""
+        return KvCache(self._model.store(aligned(capacity), self._model.embedding.dtype))
+
+    def forward(
+        self, cache: KvCache, tokens: Sequence[int], positions: Sequence[int], visible: NDArray[np.bool_]
+    ) -> Float[Tensor, "N V"]:
+        """See `Forward`."""
+        store, first, rows = cache.store, cache.used, len(tokens)
+        cache.used = end = first + rows
+        bias = torch.zeros((rows, min(aligned(end), store.shape[3])), dtype=store.dtype)
+        hidden = torch.from_numpy(~visible)
+        bias[:, end - visible.shape[1] : end].masked_fill_(hidden, torch.finfo(store.dtype).min)
+        bias[:, end:] = torch.finfo(store.dtype).min
+        rotation = self._model.rotation.at(positions)
+        slots = torch.arange(first, end, device=store.device)
+        given = torch.tensor(tokens, device=store.device)
+        return self.computed(store, given, rotation, slots, bias.to(store.device))
+
+    def read(self, cache: KvCache, tokens: Sequence[int]) -> Float[Tensor, "V"]:
+        """See `Forward`."""
+        positions = range(cache.length, cache.length + len(tokens))
+        logits = self.forward(cache, tokens, positions, np.tri(len(tokens), dtype=np.bool_))[-1]
+        cache.keep(positions)
+        return logits
 
 
-def attended(
-    queries: Float[Tensor, "H GN D"],
-    keys: Float[Tensor, "H D S"],
-    values: Float[Tensor, "H S D"],
-    bias: Float[Tensor, "GN S"] | None,
-) -> Float[Tensor, "H GN D"]:
-    """What scaled queries gather, in one call, in the dtype of keys and values."""
-    found = functional.scaled_dot_product_attention(
-        queries.to(values.dtype)[None], keys.transpose(1, 2)[None], values[None], bias, scale=1.0
-    )
-    return found[0]
+def aligned(rows: int) -> int:
+    """So many rows, or a few more."""
+    return -(-rows // ALIGNED) * ALIGNED

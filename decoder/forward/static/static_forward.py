@@ -12,11 +12,10 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from decoder.device import has_room, without_gradients
-from decoder.forward.cpu.packed import HALF
+from decoder.forward.cpu.packed import HALF, PublicLinear
 from decoder.forward.families.registry import lean, reading_bytes, weight_bytes
 from decoder.forward.families.weights import Arithmetic, Source
-from decoder.forward.static.host_driven import LeanHost
-from decoder.forward.static.layers import DeviceLinear, LeanStatic
+from decoder.forward.static.layers import LeanStatic
 
 if TYPE_CHECKING:
     from decoder.forward.language_model import LanguageModel
@@ -62,8 +61,8 @@ def static_in_place(model: "LanguageModel") -> StaticForward:
 
     The model then runs by that form too, and loads its module when somebody asks for it.
     """
-    if isinstance(model.runs_by, LeanHost):
-        return model.runs_by.form
+    if isinstance(model.runs_by, LeanStatic):
+        return model.runs_by
     if not model.can_load:
         return static_forward(model)
     source = model.source
@@ -74,14 +73,14 @@ def static_in_place(model: "LanguageModel") -> StaticForward:
         module = model.release_module()
         source = replace(source, done=lambda layer: empty(module.get_submodule(layer)))
     form = _read(model, source)
-    model.run_by(LeanHost(form))
+    model.run_by(form)
     return form
 
 
 def _by_module(model: "LanguageModel", lacks: str) -> StaticForward:
     from decoder.forward.static.hf import ModuleStatic  # noqa: PLC0415 - imports transformers, as modules do
 
-    return ModuleStatic(model, lacks)
+    return ModuleStatic(model.module, lacks)
 
 
 def empty(layer: Any) -> None:
@@ -94,8 +93,8 @@ def _lacks(model: "LanguageModel", source: Source | None, *, beside: bool) -> st
     """Why a model has no lean form here, `beside` all that is held now or instead of its module; else nothing."""
     if source is None:
         return f"{type(model.module).__name__} has no lean form"
-    look = source.architecture
-    needed = reading_bytes(look, model.dtype) + beside * weight_bytes(look, model.dtype)
+    arch = source.architecture
+    needed = reading_bytes(arch, model.dtype) + beside * weight_bytes(arch, model.dtype)
     if not has_room(model.device, needed):
         return f"{needed / 2**30:.1f} GiB more memory would be needed to make the lean form of {model.name}"
     return ""
@@ -105,7 +104,7 @@ def _lacks(model: "LanguageModel", source: Source | None, *, beside: bool) -> st
 def _read(model: "LanguageModel", source: Source) -> LeanStatic:
     # Norms are folded in float32; what is computed keeps the model's dtype.
     folded = torch.float32 if model.dtype in HALF else model.dtype
-    return LeanStatic(lean(source, Arithmetic(folded, model.dtype, DeviceLinear)), model.context)
+    return LeanStatic(lean(source, Arithmetic(folded, model.dtype, PublicLinear)), model.context)
 
 
 def visibility(

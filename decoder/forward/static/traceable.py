@@ -1,22 +1,18 @@
-"""GPT-NeoX's lean layers for a compiler: nothing is overwritten, and rotations are real numbers.
+"""The lean layers for a compiler: nothing is overwritten, and rotations are real numbers.
 
-By plain calls that is more work than `decoder.forward.families.neox`, which computes the same in place; a compiler
+By plain calls that is more work than `decoder.forward.families.layers`, which computes the same in place; a compiler
 makes few kernels of it, but cannot read the other.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import torch
 from jaxtyping import Complex, Float
 from torch import Tensor
-from torch.nn import functional
 
 from decoder.forward.families.attention import Pass, attend
+from decoder.forward.families.layers import Parallel, Sequential
 from decoder.forward.families.model import LeanModel
-from decoder.forward.families.neox import Parallel, Sequential
-
-Activation = Callable[[Tensor], Tensor]
 
 
 def for_a_compiler(model: LeanModel) -> LeanModel:
@@ -34,22 +30,21 @@ class Fused:
 
     def __call__(self, rows: Float[Tensor, "N X"], given: Pass, index: int) -> Float[Tensor, "N X"]:
         """See `decoder.forward.families.model.Layer`."""
-        layer, columns = self.layer, 3 * self.layer.shape.attention
+        layer, activated = self.layer, self.layer.activation.formula
         product = layer.inward(layer.norm(rows))
-        found = self._attended(product[:, :columns], given, index)
         if isinstance(layer, Parallel):
-            return rows + layer.outward(torch.cat((found, self._activated(product[:, columns:])), 1))
-        rows = rows + layer.outward(found)
-        return rows + layer.down(self._activated(layer.up(layer.norm(rows))))
-
-    def _activated(self, rows: Float[Tensor, "N Y"]) -> Float[Tensor, "N Y"]:
-        return functional.gelu(rows, approximate=self.layer.shape.gelu)
+            found = self._attended(product[:, layer.inner :], given, index)
+            return rows + layer.outward(torch.cat((activated(product[:, : layer.inner]), found), 1))
+        rows = rows + layer.outward(self._attended(product, given, index))
+        return rows + layer.down(activated(layer.up(layer.norm(rows))))
 
     def _attended(self, product: Float[Tensor, "N Y"], given: Pass, index: int) -> Float[Tensor, "N Z"]:
-        shape, count = self.layer.shape, len(product)
-        keys, values, queries = product.view(count, 3, shape.heads, shape.head).permute(1, 2, 0, 3)
-        given.new[index].copy_(torch.stack((turned(keys, given.rotation, shape.rotated), values)))
-        found = attend(turned(queries, given.rotation, shape.rotated), given, index)
+        heads, count = self.layer.heads, len(product)
+        kept, asking = heads.heads, heads.heads * heads.groups
+        queries, keys, values = product.view(count, -1, heads.width).transpose(0, 1).split((asking, kept, kept))
+        given.new[index].copy_(torch.stack((turned(keys, given.rotation, heads.rotated), values)))
+        queries = turned(queries, given.rotation, heads.rotated).reshape(kept, -1, heads.width)
+        found = attend(queries, given, index).view(asking, count, heads.width)
         return found.transpose(0, 1).reshape(count, -1).to(product.dtype)
 
 

@@ -7,6 +7,7 @@ import torch
 
 from decoder import DynaTree, Fixed, RunConfig
 from decoder.methods import chosen
+from tests.decoder.kept_rows import keys_values
 from tests.decoder.makers import Lab
 from tests.tiny import FAMILIES
 
@@ -49,7 +50,8 @@ def test_committed_keys_and_values_are_those_of_a_fresh_forward(
     pair = lab.pair(name)
     text = lab.prompt_tokens(pair, PROMPT)
     (method,) = chosen(config.methods)
-    session: Any = method.open(lab.loaded(pair, dtype), text, config)
+    engine = lab.loaded(pair, dtype)
+    session: Any = method.open(engine, text, config)
     session.prefill()
     finished = None
     while not finished:
@@ -59,10 +61,10 @@ def test_committed_keys_and_values_are_those_of_a_fresh_forward(
         # The last committed token is the next root, except in Algorithm 1, which reads it at once.
         known = text if method.name == "alg1" else text[:-1]
         right = fresh(lab.plain(pair.target, dtype), known)
-        assert largest_error(session.target_cache.keys_values(), right) < TOLERANCE[dtype]
+        assert largest_error(keys_values(session.target_cache, engine.pair.target._forward), right) < TOLERANCE[dtype]
         if method.name == "alg1" or session.proposer:
             drafter = session.drafter if method.name == "alg1" else session.proposer.drafter
-            kept = drafter.cache.keys_values()
+            kept = keys_values(drafter.cache, engine.pair.draft._forward)
             assert kept.shape[3] in (len(text) - 1, len(text) - 2) or finished
             right = fresh(lab.plain(pair.draft, dtype), text[: kept.shape[3]])
             assert largest_error(kept, right) < TOLERANCE[dtype]

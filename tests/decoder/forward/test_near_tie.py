@@ -13,7 +13,7 @@ from decoder.errors import DeviceError
 from decoder.events import Summary
 from decoder.forward import near_tie as neartie
 from decoder.forward.language_model import LanguageModel
-from decoder.forward.near_tie import Judge, in_float32_by_layer, judged
+from decoder.forward.near_tie import Judge, in_float32_by_layer
 from tests.decoder.makers import Lab
 from tests.decoder.session.cuda_graph.stand_in_device import ELSEWHERE
 
@@ -121,10 +121,10 @@ def test_a_long_text_is_judged_chunk_by_chunk_as_it_is_in_one(
     assert len(prefix) > 16
     order = scores(model.module, prefix)[-1].argsort().tolist()
     rivals = [(order[0], order[-1]), (order[-1], order[-2]), (order[3], order[4])]
-    whole = [judged(model, prefix, each, by_module=by_module) for each in rivals]
+    whole = [Judge(model)(prefix, each, by_module=by_module) for each in rivals]
     monkeypatch.setattr(neartie, "CHUNK", 5)
     for verdict, each in zip(whole, rivals, strict=True):
-        found = judged(model, prefix, each, by_module=by_module)
+        found = Judge(model)(prefix, each, by_module=by_module)
         assert found.gap == pytest.approx(verdict.gap, abs=1e-4)
         assert found.near_tie is verdict.near_tie
 
@@ -185,7 +185,7 @@ def test_where_it_turns_out_not_to_fit_the_cpu_scores_from_then_on(
     loads: Loads, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(neartie, "has_room", lambda *_: True)
-    expected = judged(loads.model, [1, 2, 3], (4, 5))
+    expected = Judge(loads.model)([1, 2, 3], (4, 5))
     loads.asked.clear()
     loads.full.add(CUDA)
     judge = Judge(loads.model)
@@ -235,7 +235,7 @@ def test_where_no_memory_suffices_that_is_told_in_one_line(loads: Loads, monkeyp
 def test_a_held_module_is_used_as_it_is(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     model = lab.loaded(lab.pair("gpt2"), "bfloat16").pair.target
     monkeypatch.setattr(LanguageModel, "loaded", lambda *_: pytest.fail("it is held"))
-    judged(model, [1, 2, 3], (4, 5), by_module=True)
+    Judge(model)([1, 2, 3], (4, 5), by_module=True)
 
 
 def test_all_differences_of_a_run_share_one_judge(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:

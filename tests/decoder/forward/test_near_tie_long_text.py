@@ -5,7 +5,7 @@ import random
 import pytest
 import torch
 
-from decoder.forward.near_tie import CHUNK, judged
+from decoder.forward.near_tie import CHUNK, Judge
 from tests import tiny
 from tests.decoder.makers import Lab
 
@@ -20,4 +20,4 @@ def test_a_clear_choice_far_into_a_text_is_no_near_tie(lab: Lab, length: int) ->
         scores = model.module(torch.tensor([prefix])).logits[0, -1]
     (first, second, *_) = scores.argsort(descending=True).tolist()
     assert float(scores[first] - scores[second]) > 0.01
-    assert not judged(model, prefix, (first, second)).near_tie
+    assert not Judge(model)(prefix, (first, second)).near_tie

@@ -20,7 +20,7 @@ from decoder.analysis.metrics import fold
 from decoder.draft.model_proposer import ModelProposer
 from decoder.errors import ConfigError, DeviceError, ModelError, PromptError
 from decoder.events import End, Event, Round, Run, Start, Summary, decode_line, encode
-from decoder.forward.near_tie import judged
+from decoder.forward.near_tie import Judge
 from decoder.knobs import MOST, KnobName
 from decoder.session.host import HostSession
 from decoder.tree import depths
@@ -615,9 +615,9 @@ def test_a_near_tie_is_judged_by_the_scores_in_float32(lab: Lab, name: str) -> N
     order = sorted(range(len(exact)), key=exact.__getitem__)
     neighbours = [pair for pair in itertools.pairwise(order) if exact[pair[1]] - exact[pair[0]] < 1e-3]
     assert neighbours
-    assert all(judged(model, prefix, rivals).near_tie for rivals in neighbours)
-    assert not judged(model, prefix, (order[0], order[-1])).near_tie
-    assert not judged(model, prefix, (order[-1], order[len(order) // 2])).near_tie
+    assert all(Judge(model)(prefix, rivals).near_tie for rivals in neighbours)
+    assert not Judge(model)(prefix, (order[0], order[-1])).near_tie
+    assert not Judge(model)(prefix, (order[-1], order[len(order) // 2])).near_tie
 
 
 @pytest.mark.parametrize("name", ["neox", "llama"])
@@ -634,8 +634,8 @@ def test_a_near_tie_is_within_the_error_of_the_forward_pass_that_wrote_the_text(
     scores, order = exact[-1].tolist(), exact[-1].argsort().tolist()
     for rivals in [*itertools.pairwise(order), (order[0], order[-1])]:
         gap = abs(scores[rivals[0]] - scores[rivals[1]])
-        assert judged(model, prefix, rivals).near_tie is (gap <= 2 * error)
-        assert judged(model, prefix, rivals, by_module=True).near_tie is (gap <= 2 * by_module)
+        assert Judge(model)(prefix, rivals).near_tie is (gap <= 2 * error)
+        assert Judge(model)(prefix, rivals, by_module=True).near_tie is (gap <= 2 * by_module)
 
 
 @pytest.mark.parametrize("order", [1, -1])
@@ -643,5 +643,5 @@ def test_the_gap_of_two_tokens_is_the_higher_float32_score_minus_the_other(lab: 
     prefix = lab.prompt_tokens(lab.pair("neox"), PROMPT)
     scores = lab.oracle(lab.pair("neox"), "float32").target_scores(tuple(prefix))
     first, second = (3, 250)[::order]
-    verdict = judged(lab.loaded(lab.pair("neox"), "float32").pair.target, prefix, (first, second))
+    verdict = Judge(lab.loaded(lab.pair("neox"), "float32").pair.target)(prefix, (first, second))
     assert verdict.gap == pytest.approx(abs(scores[3] - scores[250]), abs=1e-4)

@@ -27,6 +27,7 @@ from decoder.models.checkpoints import EMBEDDED_TARGET, load_model
 from dynatui.prompts import load
 from tests import tiny
 from tests.decoder import family_models as lean_models
+from tests.decoder.kept_rows import committed
 from tests.decoder.makers import Lab
 
 pytestmark = pytest.mark.slow
@@ -84,7 +85,7 @@ def as_tree(model: LanguageModel, grown: SharedList) -> tuple[Tensor, Tensor]:
     logits = model.forward(cache, grown.tokens, positions, grown.visible)
     assert cache.used == len(grown.text) + len(grown.tokens)
     cache.keep(range(len(grown.text), cache.used))
-    return logits, cache.keys_values()[..., len(grown.text) :, :]
+    return logits, committed(cache)[..., len(grown.text) :, :]
 
 
 @torch.inference_mode()
@@ -100,7 +101,7 @@ def as_text(model: LanguageModel, grown: SharedList) -> dict[int, tuple[Tensor, 
         for at, node in enumerate(path, len(grown.text)):
             logits = model.forward(cache, [grown.tokens[node]], [at], np.ones((1, 1), dtype=np.bool_))[0]
             cache.keep([at])
-            found[node] = (logits, cache.keys_values()[..., -1, :].clone())
+            found[node] = (logits, committed(cache)[..., -1, :].clone())
     return found
 
 
@@ -378,7 +379,7 @@ def test_padding_finds_room_where_the_cache_is_full(make: Callable[[str, str], L
         for at in range(11, 20):
             forward.forward(cache, [text[at]], [at], np.ones((1, 1), dtype=np.bool_))
             cache.keep([at])
-        kept.append(cache.keys_values())
+        kept.append(committed(cache))
     assert torch.equal(*kept)
 
 
@@ -402,7 +403,7 @@ def decoded(engine: Engine, ids: Sequence[int], config: RunConfig) -> Decoded:
         while not session.step(()).finished:
             pass
         found.tokens[name] = session.text[len(ids) :]
-        found.kept[name] = session.target_cache.keys_values()
+        found.kept[name] = committed(session.target_cache)
     return found
 
 

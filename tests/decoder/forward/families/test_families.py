@@ -12,11 +12,12 @@ from torch import Tensor, nn
 from transformers import AutoModelForCausalLM, MistralConfig
 
 from decoder.forward.families.model import LeanModel
-from decoder.forward.families.modules import source_of
+from decoder.forward.hf_model import source_of
 from decoder.forward.language_model import LanguageModel
 from decoder.models.checkpoints import EMBEDDED_DRAFT, EMBEDDED_TARGET, load_model
 from tests import tiny
 from tests.decoder.family_models import MODELS, lean_of, like_llama, made
+from tests.decoder.kept_rows import keys_values
 from tests.decoder.makers import Lab
 
 pytestmark = pytest.mark.slow
@@ -104,7 +105,7 @@ def test_long_texts_are_read_as_the_module_reads_them(name: str) -> None:
     assert float((last - right.logits[0, -1]).abs().max()) < 1e-3
     layers = right.past_key_values.layers
     expected = torch.stack([torch.stack([layer.keys[0], layer.values[0]]) for layer in layers])
-    assert float((cache.keys_values() - expected).abs().max()) < 1e-3
+    assert float((keys_values(cache, model) - expected).abs().max()) < 1e-3
 
 
 @torch.inference_mode()

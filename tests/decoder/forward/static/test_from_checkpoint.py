@@ -14,7 +14,6 @@ from decoder.forward.families.registry import reading_bytes, weight_bytes
 from decoder.forward.hf import ModuleForward
 from decoder.forward.language_model import LanguageModel
 from decoder.forward.static.hf import ModuleStatic
-from decoder.forward.static.host_driven import LeanHost
 from decoder.forward.static.layers import LeanStatic
 from decoder.forward.static.static_forward import StaticForward, static_forward, static_in_place, visibility
 from decoder.models import checkpoints
@@ -61,16 +60,16 @@ def test_logits_have_the_bits_of_a_form_that_was_read_from_its_module(
     made(name).save_pretrained(tmp_path)
     module = AutoModelForCausalLM.from_pretrained(tmp_path, dtype=dtype).eval()
     model = load_model(str(tmp_path), CPU, dtype)
-    assert isinstance(model.runs_by, LeanHost)
-    assert torch.equal(logits(model.runs_by.form), logits(static_forward(LanguageModel(module, "module"))))
+    assert isinstance(model.runs_by, LeanStatic)
+    assert torch.equal(logits(model.runs_by), logits(static_forward(LanguageModel(module, "module"))))
 
 
 def test_graphs_run_by_the_form_that_a_model_was_loaded_in(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(LanguageModel, "loaded", lambda *_: pytest.fail("no module is needed"))
     for model in (pair.target, pair.draft):
         loaded = model.runs_by
-        assert isinstance(loaded, LeanHost)
-        assert static_in_place(model) is loaded.form
+        assert isinstance(loaded, LeanStatic)
+        assert static_in_place(model) is loaded
         assert model.runs_by is loaded
 
 
@@ -82,7 +81,7 @@ def test_no_more_than_one_layer_is_held_twice(family: str, dtype: torch.dtype, t
     tiny.build(config, seed=1).save_pretrained(tmp_path)
     with Live() as live:
         model = load_model(str(tmp_path), CPU, dtype)
-    assert isinstance(model.runs_by, LeanHost)
+    assert isinstance(model.runs_by, LeanStatic)
     look = checkpoints.load_config(str(tmp_path))
     whole = weight_bytes(look, dtype)
     assert live.most <= whole * 1.1 + reading_bytes(look, dtype)
@@ -95,7 +94,7 @@ def test_where_there_is_no_room_to_read_it_a_model_runs_by_its_module(
     lab: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[tuple[torch.device, int]] = []
-    monkeypatch.setattr(checkpoints, "has_room", lambda *given: asked.append(given))
+    monkeypatch.setattr("decoder.forward.static.static_forward.has_room", lambda *given: asked.append(given))
     folder = str(lab.pair("neox").target)
     model, look = load_model(folder, CPU, torch.bfloat16), checkpoints.load_config(folder)
     assert asked == [(CPU, weight_bytes(look, torch.bfloat16) + reading_bytes(look, torch.bfloat16))]

@@ -74,8 +74,12 @@ def _pays(monkeypatch: pytest.MonkeyPatch) -> None:
 # What is compiled
 
 
+def by_module(model: LanguageModel) -> StaticForward:
+    return ModuleStatic(model.module)
+
+
 @pytest.mark.parametrize(
-    ("family", "form_of"), [("neox", static_forward), ("llama", static_forward), ("llama", ModuleStatic)]
+    ("family", "form_of"), [("neox", static_forward), ("llama", static_forward), ("llama", by_module)]
 )
 def test_a_compiled_pass_is_that_of_plain_calls_with_the_keys_and_values_that_it_leaves(
     lab: Lab, family: str, form_of: Callable[[LanguageModel], StaticForward]
@@ -130,7 +134,7 @@ def test_a_pass_of_another_kind_does_not_stop_a_round_for_the_compiler(lab: Lab)
 def test_a_compiler_does_not_see_how_a_store_is_written(lab: Lab) -> None:
     """It would make a new store of it in every layer, and copy all of it."""
     model = lab.loaded(lab.pair("neox"), "float64").pair.target
-    for plain in (ModuleStatic(model), static_forward(model)):
+    for plain in (ModuleStatic(model.module), static_forward(model)):
         compiler = Compiler()
         Compiled(plain, compiler).compile([2])
         called = [str(node.target) for node in compiler.made[0].graph.nodes]

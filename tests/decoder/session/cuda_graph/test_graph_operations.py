@@ -233,7 +233,7 @@ def test_no_work_touches_the_host_s_memory(lab: Lab, family: str, dtype: str, by
 
 
 def side(model: LanguageModel, engine: Engine, *, by_module: bool) -> Side:
-    passes = ModuleStatic(model) if by_module else static_forward(model)
+    passes = ModuleStatic(model.module) if by_module else static_forward(model)
     return Side(passes, passes.new_store(1500), engine.pair.vocabulary, engine.pair.context)
 
 

@@ -18,13 +18,12 @@ from decoder.config import DynaTree, Rules
 from decoder.engine import Engine
 from decoder.events import Round, Summary
 from decoder.forward.families import registry
-from decoder.forward.families.modules import source_of
 from decoder.forward.hf import ModuleForward
+from decoder.forward.hf_model import source_of
 from decoder.forward.language_model import LanguageModel
-from decoder.forward.near_tie import judged
+from decoder.forward.near_tie import Judge
 from decoder.forward.static import static_forward as forward
 from decoder.forward.static.hf import ModuleStatic
-from decoder.forward.static.host_driven import LeanHost
 from decoder.forward.static.layers import LeanStatic
 from decoder.forward.static.static_forward import static_forward, static_in_place
 from decoder.session.cuda_graph import self_test as trial
@@ -90,7 +89,7 @@ def test_a_pair_that_decodes_on_the_device_holds_its_weights_once(lab: Lab, fami
     assert prepared(pair) is None
     assert all(model.held is None for model in models(pair))
     assert all(isinstance(graph_slots(pair).forward(model), LeanStatic) for model in models(pair))
-    assert all(isinstance(model._forward, LeanHost) for model in models(pair))
+    assert all(isinstance(model._forward, LeanStatic) for model in models(pair))
 
 
 def test_everything_that_the_host_drives_runs_by_the_same_weights(engine: Engine, lab: Lab) -> None:
@@ -114,13 +113,13 @@ def test_what_needs_a_module_loads_it_and_it_can_be_let_go_of_again(engine: Engi
 @pytest.mark.usefixtures("_as_on_cuda")
 def test_near_ties_are_judged_as_by_modules(lab: Lab) -> None:
     engine, prefix = fresh(lab, "gpt2", "bfloat16"), lab.prompt_tokens(lab.pair("gpt2"), PROMPT)
-    before = judged(engine.pair.target, prefix, (7, 9))
+    before = Judge(engine.pair.target)(prefix, (7, 9))
     assert prepared(engine) is None
-    assert judged(engine.pair.target, prefix, (7, 9)) == before
+    assert Judge(engine.pair.target)(prefix, (7, 9)) == before
     lean = fresh(lab, "neox", "bfloat16")
-    before = judged(lean.pair.target, prefix, (7, 9))
+    before = Judge(lean.pair.target)(prefix, (7, 9))
     assert prepared(lean) is None
-    after = judged(lean.pair.target, prefix, (7, 9))
+    after = Judge(lean.pair.target)(prefix, (7, 9))
     assert after.near_tie is before.near_tie
     assert after.gap == pytest.approx(before.gap, abs=1e-5)
     assert lean.pair.target.held is None

@@ -15,7 +15,7 @@ from decoder.decoding_path import decoding_path
 from decoder.device import Graphs, without_gradients
 from decoder.engine import Engine
 from decoder.events import Round
-from decoder.forward.near_tie import judged
+from decoder.forward.near_tie import Judge
 from decoder.session.cuda_graph.pass_sizes import passes
 from decoder.session.cuda_graph.session import GraphSession
 from decoder.session.cuda_graph.slots import GraphSlots
@@ -312,11 +312,8 @@ def test_the_embedded_pair_is_held_once_and_decoded_by_graphs() -> None:
 def test_both_devices_find_the_same_gap_between_two_tokens(lab: Lab, by_module: bool) -> None:  # noqa: FBT001 - a parameter
     prefix, pair = lab.prompt_tokens(lab.pair("neox"), PROMPT), lab.pair("neox")
     verdicts = [
-        judged(
-            load_pair(str(pair.target), str(pair.draft), device=device, dtype="float16").pair.target,
-            prefix,
-            (7, 9),
-            by_module=by_module,
+        Judge(load_pair(str(pair.target), str(pair.draft), device=device, dtype="float16").pair.target)(
+            prefix, (7, 9), by_module=by_module
         )
         for device in ("cpu", "cuda")
     ]

@@ -12,9 +12,9 @@ from decoder.config import DynaTree, Rules
 from decoder.engine import Engine
 from decoder.forward.hf import ModuleForward
 from decoder.forward.protocol import Forward
-from decoder.forward.static.host_driven import LeanHost, aligned
-from decoder.forward.static.layers import LeanStatic
+from decoder.forward.static.layers import LeanStatic, aligned
 from decoder.forward.static.static_forward import static_forward
+from tests.decoder.kept_rows import keys_values
 from tests.decoder.makers import Lab, host_session
 from tests.decoder.session.cuda_graph.matching import check
 from tests.decoder.session.cuda_graph.stand_in_device import ELSEWHERE, moved
@@ -22,10 +22,10 @@ from tests.decoder.session.cuda_graph.stand_in_device import ELSEWHERE, moved
 PROMPT = "The tree grows"
 
 
-def host(engine: Engine, *, draft: bool = False) -> LeanHost:
+def host(engine: Engine, *, draft: bool = False) -> LeanStatic:
     form = static_forward(engine.pair.draft if draft else engine.pair.target)
     assert isinstance(form, LeanStatic)
-    return LeanHost(form)
+    return form
 
 
 def grown(forward: Forward) -> list[Tensor]:
@@ -46,7 +46,7 @@ def grown(forward: Forward) -> list[Tensor]:
         cache.keep([cache.length + node for node in max(paths, key=len)])
     cache.reserve(cache.used + 20)
     found.append(forward.read(cache, list(range(20, 40))))
-    found.append(cache.keys_values())
+    found.append(keys_values(cache, forward))
     return found
 
 
@@ -94,9 +94,8 @@ def test_rounds_of_the_host_are_those_of_modules(lab: Lab, rules: Rules | None) 
 @torch.inference_mode()
 def test_what_the_host_asks_for_is_computed_where_the_weights_are(lab: Lab) -> None:
     engine: Engine = lab.loaded(lab.pair("neox"), "float32")
-    form = moved(static_forward(engine.pair.target))
-    assert isinstance(form, LeanStatic)
-    forward = LeanHost(form)
+    forward = moved(static_forward(engine.pair.target))
+    assert isinstance(forward, LeanStatic)
     cache = forward.new_cache(20)
     assert cache.store.device == ELSEWHERE
     assert forward.read(cache, [1, 2, 3]).device == ELSEWHERE
@@ -112,7 +111,7 @@ def test_a_mask_is_as_wide_as_kernels_want_it(rows: int, wanted: int) -> None:
 
 def test_a_cache_takes_no_rotations_that_graphs_would_keep(lab: Lab) -> None:
     forward = host(lab.loaded(lab.pair("neox"), "float32"))
-    before = dict(forward.form._rotations)
+    before = dict(forward._rotations)
     with torch.inference_mode():
         forward.new_cache(77)
-    assert forward.form._rotations == before
+    assert forward._rotations == before
