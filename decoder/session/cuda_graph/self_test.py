@@ -15,6 +15,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from decoder.device import release_memory, without_gradients
+from decoder.draft.tree_size.acceptance_model import AcceptanceModel
+from decoder.draft.tree_size.plan_controller import PlanController
 from decoder.errors import first_line
 from decoder.forward.cpu.packed import HALF
 from decoder.forward.language_model import LanguageModel
@@ -129,7 +131,8 @@ def _differing(
     for reference in right:
         knobs = KnobState(rules) if rules else None
         on_host = functools.partial(model_session, pair)
-        found = _text(GraphSession(pair, graph_slots, reference.prompt, TOKENS, knobs, on_host))
+        sizes = PlanController(graph_slots.costs, AcceptanceModel()) if knobs and knobs.rule.by_cost else None
+        found = _text(GraphSession(pair, graph_slots, reference.prompt, TOKENS, knobs, on_host, sizes))
         if found == reference.text:
             return None
         if not reference.tie(found, error):

@@ -9,11 +9,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from decoder.device import without_gradients
+from decoder.draft.tree_size.plan import Plan, ranks
+from decoder.draft.tree_size.plan_controller import PlanController
 from decoder.models.pair import Pair
 from decoder.session.cuda_graph.clock import Clock
 from decoder.session.cuda_graph.device_state import drafted, verified
 from decoder.session.cuda_graph.pending_rounds import PendingRound, PendingRounds
-from decoder.session.cuda_graph.size_controller import Plan, ranks
 from decoder.session.cuda_graph.slots import AHEAD, GraphSlots
 from decoder.session.cuda_graph.static_shapes import FIRST_ROWS, Shape, beam, first_rows, fits, shape
 from decoder.session.host import HostSession
@@ -54,6 +55,7 @@ class GraphSession:
         max_new_tokens: int,
         knobs: KnobState | None,
         on_host: OnHost,
+        sizes: PlanController | None = None,
     ) -> None:
         """Takes a slot until the text ends.
 
@@ -64,12 +66,14 @@ class GraphSession:
             max_new_tokens: Where the text ends at the latest.
             knobs: The rules in force, `fits` them; None drafts nothing.
             on_host: Goes on with a text whose rules have outgrown fixed shapes.
+            sizes: What chooses the size of each round; None: the rules alone do.
         """
         self._text = list(prompt_ids)
         self._pair = pair
         self._slots = graph_slots
         self._on_host = on_host
         self._knobs = knobs
+        self._sizes = sizes
         self._limit = TokenLimit(pair.eos, max_new_tokens)
         self._longest = len(prompt_ids) + max_new_tokens
         self._slot = graph_slots.take(pair, self._longest)
@@ -106,8 +110,6 @@ class GraphSession:
         self._slot.begin(self._text, self._knobs.rule if self._knobs else None)
         done = self._slot.mark()
         done.wait()
-        if self._is_automatic:
-            self._slots.size_controller.begin()
         self._draft = self._next_draft(1)
         if self._draft:
             self._draft_again(self._draft, Clock())
@@ -147,8 +149,8 @@ class GraphSession:
             self._charge_draft(outcome)
             self.close()
         outcome.round_s = self._charge(owed_s + clock.seconds(), (outcome.draft_s or 0.0) + (outcome.verify_s or 0.0))
-        if self._is_automatic and not turned:
-            self._slots.size_controller.timed(plan, outcome.draft_s or 0.0, outcome.verify_s or 0.0, outcome.round_s)
+        if self._sizes and not turned:
+            self._sizes.timed(plan, outcome.draft_s or 0.0, outcome.verify_s or 0.0, outcome.round_s)
         return outcome
 
     @without_gradients()
@@ -161,10 +163,6 @@ class GraphSession:
         if self._has_slot:
             self._slots.give_back(self._slot)
             self._has_slot = False
-
-    @property
-    def _is_automatic(self) -> bool:
-        return self._knobs is not None and bool(self._knobs.rule.by_cost)
 
     def _turn(self, clock: Clock) -> None:
         """Tells the device of turned knobs; a tree that was drafted under the old ones is drafted anew."""
@@ -181,13 +179,12 @@ class GraphSession:
             return None
         rule = self._knobs.rule
         first = first_rows(min(lacking + 1, FIRST_ROWS[-1]))
-        if not rule.by_cost:
+        if self._sizes is None:
             return _Draft(replace(shape(rule), first=first), None)
-        controller = self._slots.size_controller
         if self._told:
-            controller.learn(*self._told)
+            self._sizes.learn(*self._told)
             self._told = None
-        plan = controller.choose(int(rule.deepest))
+        plan = self._sizes.choose(int(rule.deepest))
         return _Draft(replace(beam(rule, plan.depth), first=first), plan) if plan else None
 
     def _draft_again(self, draft: _Draft, clock: Clock) -> None:

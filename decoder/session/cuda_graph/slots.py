@@ -13,6 +13,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from decoder.device import Graphs, Mailbox, Mark, without_gradients
+from decoder.draft.tree_size.cost_model import PlanCosts
 from decoder.forward.language_model import LanguageModel
 from decoder.forward.static.static_forward import StaticForward, static_forward, visibility
 from decoder.models.pair import Pair
@@ -20,7 +21,6 @@ from decoder.session.cuda_graph.capture_guard import refuse_waits
 from decoder.session.cuda_graph.device_state import REPORT, DeviceState
 from decoder.session.cuda_graph.draft import Side, grow
 from decoder.session.cuda_graph.draft_layout import Layout
-from decoder.session.cuda_graph.size_controller import GraphSizeController
 from decoder.session.cuda_graph.static_shapes import DEEPEST, MOST_NODES, MOST_ROWS, Shape, levels, slots
 from decoder.session.cuda_graph.verify import verify
 from decoder.tree_rules import TreeRule
@@ -201,8 +201,8 @@ class GraphSlots:
     """Why rounds do not run here, but from the host."""
     ahead: tuple[object, Mark] | None = None
     """Who has asked the device for work ahead of its turn, and where that ends."""
-    size_controller: GraphSizeController = field(default_factory=GraphSizeController)
-    """What automatic rounds have taken and brought."""
+    costs: PlanCosts = field(default_factory=PlanCosts)
+    """What rounds of planned sizes have taken."""
     _free: list[GraphSlot] = field(default_factory=list)
     _forwards: dict[LanguageModel, StaticForward] = field(default_factory=dict)
     _capturable: dict[tuple[StaticForward, ...], set[Hashable]] = field(default_factory=dict)

@@ -12,10 +12,10 @@ from decoder.config import Auto
 from decoder.draft.model_drafter import Drafter
 from decoder.draft.model_proposer import PROBED_ROWS
 from decoder.draft.tree_size.acceptance_model import AcceptanceModel
-from decoder.draft.tree_size.controller import PLAIN_EVERY, TreeSizeController
+from decoder.draft.tree_size.controller import TreeSizeController
 from decoder.draft.tree_size.cost_model import Costs, Curve
 from decoder.draft.tree_size.cost_profile import measured
-from decoder.draft.tree_size.loss_limit import PATIENCE
+from decoder.draft.tree_size.loss_limit import PATIENCE, PLAIN_EVERY
 from decoder.engine import Engine
 from decoder.tree import depths
 from tests.decoder.makers import Lab, Played, with_pair

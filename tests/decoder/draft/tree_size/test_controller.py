@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from decoder.draft.tree_size.acceptance_model import MOST_GAINED, AcceptanceModel
-from decoder.draft.tree_size.controller import MOST_NODES, PLAIN_EVERY, REMEMBERED, TreeSizeController, most_worth
+from decoder.draft.tree_size.controller import MOST_NODES, REMEMBERED, TreeSizeController, most_worth
 from decoder.draft.tree_size.cost_model import SETTLED, Costs, Curve
-from decoder.draft.tree_size.loss_limit import CREDIT, MUCH, PATIENCE
+from decoder.draft.tree_size.loss_limit import CREDIT, MUCH, PATIENCE, PLAIN_EVERY
 
 pytestmark = pytest.mark.slow
 
@@ -182,7 +182,7 @@ def test_of_all_subtrees_the_kept_one_brings_most_beyond_the_price_of_its_time(d
     chances, verify = budget.chances, budget.costs.verify
 
     def worth(nodes: Sequence[int]) -> float:
-        return sum(chances[node] for node in nodes) - budget.price * verify.seconds(1 + len(nodes))
+        return sum(chances[node] for node in nodes) - budget.credit.price * verify.seconds(1 + len(nodes))
 
     drafted = range(1, len(parents))
     subsets = itertools.chain.from_iterable(itertools.combinations(drafted, n) for n in range(len(parents)))

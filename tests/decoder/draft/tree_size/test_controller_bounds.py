@@ -120,7 +120,7 @@ def test_however_long_a_text_waits_its_credit_has_a_cap() -> None:
 
 def test_however_much_was_gained_credit_has_a_cap() -> None:
     credit = LossLimit(costs(), AcceptanceModel())
-    credit.earn(100, 90.0)
+    credit.earn(100, 10.0)
     assert credit.tokens == MOST_CREDIT
 
 

@@ -12,6 +12,7 @@ import pytest
 
 from decoder.config import AdaptiveTree, Rules
 from decoder.device_rounds import TRIED
+from decoder.draft.tree_size.plan_controller import PlanController
 from decoder.engine import Engine
 from decoder.forward.static.hf import ModuleStatic
 from decoder.knobs import KnobName
@@ -55,10 +56,14 @@ def records(engine: Engine) -> int:
     return len(captures.records)
 
 
-def graph_session(engine: Engine, prompt: Sequence[int], limit: int, rules: Rules | None) -> GraphSession:
-    """A session on the device."""
+def graph_session(
+    engine: Engine, prompt: Sequence[int], limit: int, rules: Rules | None, sizes: PlanController | None = None
+) -> GraphSession:
+    """A session on the device; `sizes`: what chooses the size of its rounds, where that is not the engine's."""
     knobs = KnobState(rules) if rules else None
-    return GraphSession(engine.pair, graph_slots(engine), prompt, limit, knobs, engine.host_session)
+    if knobs and knobs.rule.by_cost and sizes is None:
+        sizes = PlanController(graph_slots(engine).costs, engine.acceptance)
+    return GraphSession(engine.pair, graph_slots(engine), prompt, limit, knobs, engine.host_session, sizes)
 
 
 def match(

@@ -36,7 +36,7 @@ def test_every_kind_of_round_is_tried(engine: Engine, monkeypatch: pytest.Monkey
     tried: list[object] = []
 
     def open_session(
-        engine: Pair, _: GraphSlots, prompt: Sequence[int], limit: int, knobs: KnobState | None, __: object
+        engine: Pair, __: GraphSlots, prompt: Sequence[int], limit: int, knobs: KnobState | None, *_: object
     ) -> Any:
         tried.append(knobs.rules if knobs else None)
         return model_session(engine, prompt, limit, knobs)
