@@ -138,4 +138,4 @@ class Algorithm1Session:
         positions = range(first, first + len(tokens))
         logits = self._pair.target.forward(self.target_cache, tokens, positions, np.tri(len(tokens), dtype=np.bool_))
         self.target_cache.keep(positions)
-        self._next_choice = self._verifier.choose(self._pair.known(logits[-1:]))[0]
+        _, self._next_choice = self._verifier.verify(TokenTree([tokens[-1]]), self._pair.known(logits[-1:]))

@@ -29,6 +29,7 @@ from decoder.session.host import model_session
 from decoder.session.knob_state import KnobState
 from decoder.session.protocol import Session
 from decoder.tree_rules import Rules
+from decoder.verify.greedy import Greedy
 
 PROMPTS = ((1, 2, 3, 4, 5, 6), (6, 4, 2, 5, 3, 1), (2, 2, 5, 5, 3, 3))
 """The next one is decoded where a text ended in a near tie, after which it says nothing."""
@@ -132,7 +133,7 @@ def _differing(
         knobs = KnobState(rules) if rules else None
         on_host = functools.partial(model_session, pair)
         sizes = PlanController(graph_slots.costs, AcceptanceModel()) if knobs and knobs.rule.by_cost else None
-        found = _text(GraphSession(pair, graph_slots, reference.prompt, TOKENS, knobs, on_host, sizes))
+        found = _text(GraphSession(pair, graph_slots, reference.prompt, TOKENS, knobs, on_host, Greedy(), sizes))
         if found == reference.text:
             return None
         if not reference.tie(found, error):

@@ -22,6 +22,7 @@ from decoder.session.knob_state import KnobState, Turned
 from decoder.session.protocol import AtStage, Outcome, TokenLimit, go_on
 from decoder.session.steering import Turn
 from decoder.tree import TokenTree, share_of_depth
+from decoder.verify.verifier import Verifier
 
 OnHost = Callable[[Sequence[int], int, KnobState | None], HostSession]
 """(text, tokens that may follow, rules in force) -> a session that the host drives."""
@@ -55,6 +56,7 @@ class GraphSession:
         max_new_tokens: int,
         knobs: KnobState | None,
         on_host: OnHost,
+        verifier: Verifier,
         sizes: PlanController | None = None,
     ) -> None:
         """Takes a slot until the text ends.
@@ -66,6 +68,7 @@ class GraphSession:
             max_new_tokens: Where the text ends at the latest.
             knobs: The rules in force, `fits` them; None drafts nothing.
             on_host: Goes on with a text whose rules have outgrown fixed shapes.
+            verifier: Its choice is made on the device.
             sizes: What chooses the size of each round; None: the rules alone do.
         """
         self._text = list(prompt_ids)
@@ -74,6 +77,7 @@ class GraphSession:
         self._on_host = on_host
         self._knobs = knobs
         self._sizes = sizes
+        self._verifier = verifier
         self._limit = TokenLimit(pair.eos, max_new_tokens)
         self._longest = len(prompt_ids) + max_new_tokens
         self._slot = graph_slots.take(pair, self._longest)
@@ -107,7 +111,7 @@ class GraphSession:
     def prefill(self) -> float:
         """Reads the prompt without its last token; then drafts the first tree, for which the first round pays."""
         begun = self._slot.mark()
-        self._slot.begin(self._text, self._knobs.rule if self._knobs else None)
+        self._slot.begin(self._text, self._knobs.rule if self._knobs else None, self._verifier)
         done = self._slot.mark()
         done.wait()
         self._draft = self._next_draft(1)

@@ -24,7 +24,7 @@ from decoder.session.cuda_graph.draft_layout import Layout
 from decoder.session.cuda_graph.static_shapes import DEEPEST, MOST_NODES, MOST_ROWS, Shape, levels, slots
 from decoder.session.cuda_graph.verify import verify
 from decoder.tree_rules import TreeRule
-from decoder.verify.greedy import choose
+from decoder.verify.verifier import Verifier
 
 CHUNK = 512
 """Tokens of a prompt that are read at once."""
@@ -54,6 +54,7 @@ class GraphSlot:
         self.mailboxes = Mailbox(device, REPORT), Mailbox(device, REPORT)
         self.capturing_s = 0.0
         """Time that captures have taken so far."""
+        self._verifier: Verifier
         self._graphs = graphs
         self._capturable = capturable
         self._captured: dict[tuple[object, ...], Work] = {}
@@ -71,9 +72,10 @@ class GraphSlot:
         alike = (self.target.forward, self.draft.forward) == models
         return alike and graphs == (self._graphs is not None) and min(rooms) - BEYOND - DEEPEST - 1 >= longest
 
-    def begin(self, text: Sequence[int], rule: TreeRule[float] | None) -> None:
-        """Reads a new text, all but its last token."""
+    def begin(self, text: Sequence[int], rule: TreeRule[float] | None, verifier: Verifier) -> None:
+        """Reads a new text, all but its last token; `verifier` makes the target's choices."""
         self._in_use.clear()
+        self._verifier = verifier
         self.state.begin(text, rule)
         for side in (self.target, self.draft) if rule else (self.target,):
             # What another text has left there may be infinite, and poison what is masked.
@@ -98,11 +100,12 @@ class GraphSlot:
     def verification(self, nodes: int, length: int) -> Work:
         """What verifies and commits a tree of at most so many nodes after a text of at most so many tokens."""
         visible, draft = slots(length - 1 + nodes), self.draft if nodes > 1 else None
+        verifier = self._verifier
         self._in_use[nodes] = None
         return self._repeatable(
-            ("verification", nodes == 1),
-            (nodes, visible),
-            lambda: verify(self.target, draft, self.state, nodes, levels(nodes), visible, choose),
+            ("verification", nodes == 1, verifier),
+            (nodes, visible, verifier),
+            lambda: verify(self.target, draft, self.state, nodes, levels(nodes), visible, verifier.choose),
         )
 
     def capture_ahead(self, length: int) -> bool:

@@ -26,6 +26,7 @@ from decoder.session.knob_state import KnobState
 from decoder.session.protocol import Outcome, Session
 from decoder.session.steering import Turn
 from decoder.tree import TokenTree
+from decoder.verify.greedy import Greedy
 from tests.decoder.makers import graph_slots, host_session
 from tests.decoder.session.cuda_graph.operations import Recorded
 
@@ -63,7 +64,7 @@ def graph_session(
     knobs = KnobState(rules) if rules else None
     if knobs and knobs.rule.by_cost and sizes is None:
         sizes = PlanController(graph_slots(engine).costs, engine.acceptance)
-    return GraphSession(engine.pair, graph_slots(engine), prompt, limit, knobs, engine.host_session, sizes)
+    return GraphSession(engine.pair, graph_slots(engine), prompt, limit, knobs, engine.host_session, Greedy(), sizes)
 
 
 def match(

@@ -103,7 +103,9 @@ def test_captures_wait_for_the_device_so_that_a_round_pays_for_its_own_work_alon
             log.append("wait")
 
     pair = recorded(lab.loaded(lab.pair("neox"), "float64"))
-    slot = graph_session(pair, [1, 2, 3], 20, None)._slot
+    session = graph_session(pair, [1, 2, 3], 20, None)
+    session.prefill()
+    slot = session._slot
     monkeypatch.setattr(slot, "mark", Passed)
     monkeypatch.setattr(slots_module, "tried", lambda *_: log.append("try"))
     monkeypatch.setattr(slots_module, "captured", lambda *_: log.append("capture"))
