@@ -1,9 +1,9 @@
-"""Whether drafting is worth a try: how many tokens guesses may still lose, and when an unused draft is tested.
+"""Whether drafting is worth a try, and what time is worth: the price of a second, credit, and when to probe a draft.
 
 A text begins with some credit; guesses that fail spend it and guesses that hold earn it. Without credit, or where
-guesses have become hopeless, rounds go without a draft. Now and then the draft is tested: it reads what it has missed,
-and what it would have guessed decides whether it is given credit again. Knows chances and costs, neither trees nor
-clocks.
+guesses have become too poor, rounds go without a draft. Now and then a probe decides whether it is given credit again:
+by what it would have guessed, or by a small draft where all is planned ahead. Knows chances and costs, neither trees
+nor clocks.
 """
 
 from itertools import islice
@@ -25,7 +25,7 @@ STAKE = 0.5
 """The share of the credit that one round may lose, so that a few bad guesses do not end all drafting."""
 LEAST_STAKE = 0.8
 """One round may lose so many tokens as long as there is credit for them: less would not pay for any draft."""
-HOPE = 1.5
+OPTIMISM = 1.5
 """Drafting may pay where it would if guesses were likelier by this than they have been lately."""
 PATIENCE = 12
 """Plain rounds after which the draft is tested; two thirds where other texts have shown that drafting pays."""
@@ -57,7 +57,7 @@ class LossLimit:
         """That drafting may lose from here on."""
         self.patience = self._least_patience
         """The draft is tested when it has missed so many rows."""
-        self.hopeful = self._may_pay()
+        self.may_pay = self._chain_may_pay()
         """Whether drafting may pay, as far as guesses of late tell."""
         self._since_plain = 0
         self._committed, self._time_s = FIRST_TOKENS, FIRST_TOKENS * costs.plain_s()
@@ -76,7 +76,7 @@ class LossLimit:
     @property
     def may_draft(self) -> bool:
         """Whether the next round may draft though no probe is due."""
-        return self.hopeful and self._since_plain + 1 < PLAIN_EVERY
+        return self.may_pay and self._since_plain + 1 < PLAIN_EVERY
 
     @property
     def could_pay(self) -> bool:
@@ -100,7 +100,7 @@ class LossLimit:
         gained = tokens - round_s / self._costs.plain_s()
         self._acceptance.earn(gained)
         self.tokens = min(MOST_CREDIT, self.tokens + gained + CREDIT_A_TOKEN * tokens)
-        self.hopeful = self._may_pay()
+        self.may_pay = self._chain_may_pay()
 
     def probed(self, chance: float, paid: float = 0.0) -> None:
         """Takes note of a probe: where guesses that are right so often pay, drafting is given credit again.
@@ -111,13 +111,13 @@ class LossLimit:
             chance: Share of the guesses that were right.
             paid: Tokens that the probe is going to cost.
         """
-        self.hopeful = self._may_pay()
+        self.may_pay = self._chain_may_pay()
         if self._chain_pays(chance):
-            self.hopeful = True
+            self.may_pay = True
             self.tokens = max(self.tokens, CREDIT + max(0.0, self._trust) * TRUST_CREDIT + paid)
             self.patience = self._least_patience
         else:
-            self.patience = min(MOST_PATIENCE, 2 * self.patience) if self.hopeful else MOST_PATIENCE
+            self.patience = min(MOST_PATIENCE, 2 * self.patience) if self.may_pay else MOST_PATIENCE
 
     def _count(self, tokens: int, round_s: float) -> None:
         self._committed = MEMORY * self._committed + tokens
@@ -127,8 +127,8 @@ class LossLimit:
     def _least_patience(self) -> int:
         return round(PATIENCE * (1 - max(0.0, self._trust) / 3))
 
-    def _may_pay(self) -> bool:
-        return self._chain_pays(min(1.0, HOPE * self._acceptance.usual[0]))
+    def _chain_may_pay(self) -> bool:
+        return self._chain_pays(min(1.0, OPTIMISM * self._acceptance.usual[0]))
 
     def _chain_pays(self, chance: float) -> bool:
         """Whether a chain of some length brings more tokens than rounds of `ar` in its time, each guess as likely."""

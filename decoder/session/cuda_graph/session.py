@@ -12,16 +12,15 @@ from decoder.device import without_gradients
 from decoder.draft.tree_size.plan import Plan, ranks
 from decoder.draft.tree_size.plan_controller import PlanController
 from decoder.models.pair import Pair
-from decoder.session.cuda_graph.clock import Clock
 from decoder.session.cuda_graph.device_state import drafted, verified
-from decoder.session.cuda_graph.pending_rounds import PendingRound, PendingRounds
+from decoder.session.cuda_graph.pending_rounds import Clock, PendingRound, PendingRounds
 from decoder.session.cuda_graph.slots import AHEAD, GraphSlots
 from decoder.session.cuda_graph.static_shapes import FIRST_ROWS, Shape, beam, first_rows, fits, shape
 from decoder.session.host import HostSession
 from decoder.session.knob_state import KnobState, Turned
-from decoder.session.protocol import AtStage, Outcome, TokenLimit, go_on
+from decoder.session.protocol import AtStage, Outcome, TokenLimit, go_on, learnt
 from decoder.session.steering import Turn
-from decoder.tree import TokenTree, share_of_depth
+from decoder.tree import TokenTree
 from decoder.verify.verifier import Verifier
 
 OnHost = Callable[[Sequence[int], int, KnobState | None], HostSession]
@@ -144,10 +143,10 @@ class GraphSession:
         )
         clock.leave_out(at_stage("drafted", outcome))
         plan = self._draft.plan if self._draft else None
-        owed_s -= self._fly(outcome, clock)
+        owed_s -= self._launch(outcome, clock)
         outcome.round_s = owed_s + clock.seconds()
         clock.leave_out(at_stage("verified", outcome))
-        outcome.turned_after = self._learn(outcome)
+        outcome.turned_after = learnt(self._knobs, outcome)
         if outcome.finished:
             owed_s += self._draft_s
             self._charge_draft(outcome)
@@ -199,7 +198,7 @@ class GraphSession:
         self._draft_s += pending.seconds
         self._draft_forwards += draft.shape.deepest
 
-    def _fly(self, outcome: Outcome, clock: Clock) -> float:
+    def _launch(self, outcome: Outcome, clock: Clock) -> float:
         """Verifies and commits the tree, asks for what follows, and waits once.
 
         Returns:
@@ -219,20 +218,19 @@ class GraphSession:
                 ahead = self._pending.verification(1, length, clock)
                 self._slots.ahead = self, ahead.sent
         report = self._pending.wait(ahead if follows and ahead else pending)
-        told = verified(report)
-        outcome.accepted, outcome.target_forwards = told.accepted, 1
-        outcome.verify_s, outcome.commit_s = pending.seconds, 0.0
+        outcome.accepted, bonus = verified(report)
+        outcome.target_forwards, outcome.verify_s, outcome.commit_s = 1, pending.seconds, 0.0
         outcome.committed, outcome.finished = self._limit.cut(
-            [*(tree.tokens[node] for node in told.accepted), told.bonus]
+            [*(tree.tokens[node] for node in outcome.accepted), bonus]
         )
         self._text.extend(outcome.committed)
         if draft:
             # The last accepted node may have been a leaf, which the draft never reads.
             self._read = len(self._text) - 2
-            self._told = (draft.plan, ranks(tree.path_logprobs, told.accepted)) if draft.plan else None
+            self._told = (draft.plan, ranks(tree.path_logprobs, outcome.accepted)) if draft.plan else None
         if follows:
             self._read = len(self._text)
-        self._tree = drafted(report, told.bonus) if follows else TokenTree([told.bonus])
+        self._tree = drafted(report, bonus) if follows else TokenTree([bonus])
         self._draft, self._verification = follows, None if follows else ahead
         self._draft_s = ahead.seconds if follows and ahead else 0.0
         self._draft_forwards = follows.shape.deepest if follows else 0
@@ -253,11 +251,6 @@ class GraphSession:
         if self._verification is None:
             self._host_s = self._device_s = self._charged_s = 0.0
         return charged_s
-
-    def _learn(self, outcome: Outcome) -> list[Turned]:
-        if self._knobs is None or len(outcome.tree) == 1:
-            return []
-        return self._knobs.learn(share_of_depth(outcome.accepted, max(outcome.tree.depths)))
 
     def _hand_over(self, turns: tuple[Turn, ...], turned: list[Turned], at_stage: AtStage) -> Outcome:
         """Goes on from the host, which reads the text anew; what history and the user have done so far stays."""

@@ -80,11 +80,11 @@ class GraphSlot:
         for side in (self.target, self.draft) if rule else (self.target,):
             # What another text has left there may be infinite, and poison what is masked.
             side.store.zero_()
-            _read(side, text[:-1])
+            _read_all(side, text[:-1])
 
-    def catch_up(self, text: Sequence[int], read: int) -> None:
+    def catch_up(self, text: Sequence[int], start: int) -> None:
         """Lets the draft read the text from here on, where it lacks more than a draft reads by itself."""
-        _read(self.draft, text, read)
+        _read_all(self.draft, text, start)
 
     def drafting(self, shape: Shape, length: int) -> Work:
         """What drafts a tree after a text of at most so many tokens and reports it."""
@@ -137,25 +137,15 @@ class GraphSlot:
 
     def _undo(self) -> Work:
         """What puts back all that is needed again; verified rows are not, since they are computed before they move."""
-        saved, store = self.state.saved(), self.draft.store
+        restore, store = self.state.saved(), self.draft.store
         places = (self.state.length + torch.arange(MOST_ROWS, device=store.device)).clamp(max=store.shape[3] - 1)
         rows = store.index_select(3, places)
 
         def undo() -> None:
-            saved.restore()
+            restore()
             store.index_copy_(3, places, rows)
 
         return undo
-
-
-def repeated(graphs: Graphs, work: Work, undo: Work, device: torch.device) -> Work:
-    """What does work again from a graph; `undo` puts back what it changes.
-
-    Raises:
-        NotCapturableError: A graph cannot do it.
-    """
-    tried(work, undo, device)
-    return captured(graphs, work, undo)
 
 
 def tried(work: Work, undo: Work, device: torch.device) -> None:
@@ -184,14 +174,22 @@ def new_store(forward: StaticForward, capacity: int) -> Float[Tensor, "L 2 H S D
         return forward.new_store(capacity)
 
 
-def _read(side: Side, text: Sequence[int], start: int = 0) -> None:
-    device = side.store.device
+def read(side: Side, tokens: Sequence[int], first: int = 0) -> Float[Tensor, "N V"]:
+    """Forwards these tokens of a text, from place `first` on."""
+    given = torch.tensor(tokens, device=side.store.device)
+    places = torch.arange(first, first + len(given), device=given.device)
+    return side.logits(given, places, places, causal_bias(side.store, len(given), first))
+
+
+def _read_all(side: Side, text: Sequence[int], start: int = 0) -> None:
     for first in range(start, len(text), CHUNK):
-        tokens = torch.tensor(text[first : first + CHUNK], device=device)
-        places = torch.arange(first, first + len(tokens), device=device)
-        seen = torch.ones((len(tokens), len(tokens)), dtype=torch.bool, device=device).tril()
-        bias = visibility(places[0], seen, slots(first + len(tokens)), side.store.dtype)
-        side.logits(tokens, places, places, bias)
+        read(side, text[first : first + CHUNK], first)
+
+
+def causal_bias(store: Float[Tensor, "L 2 H S D"], rows: int, first: int) -> Float[Tensor, "N M"]:
+    """The bias of so many tokens of a text from place `first` on, which see what is before them."""
+    seen = torch.ones((rows, rows), dtype=torch.bool, device=store.device).tril()
+    return visibility(torch.tensor(first, device=store.device), seen, slots(first + rows), store.dtype)
 
 
 @dataclass
@@ -264,8 +262,15 @@ class GraphSlots:
         self._forwards[model] = forward
 
     def repeatable(self, work: Work, device: torch.device) -> Work:
-        """What does again some work that undoes itself, as slots repeat theirs."""
-        return repeated(self._shared(device), work, lambda: None, device) if self.graphs else work
+        """What does again some work that undoes itself, as slots repeat theirs.
+
+        Raises:
+            NotCapturableError: A graph cannot do it.
+        """
+        if not self.graphs:
+            return work
+        tried(work, lambda: None, device)
+        return captured(self._shared(device), work, lambda: None)
 
     def _shared(self, device: torch.device) -> Graphs:
         if self._captures is None:

@@ -154,18 +154,18 @@ def test_every_cost_that_is_measured_is_above_zero(lab: Lab) -> None:
 def test_a_silent_draft_is_judged_by_what_it_would_have_guessed_for_the_latest_tokens(
     lab: Lab, monkeypatch: pytest.MonkeyPatch, missed: int
 ) -> None:
-    heard: list[tuple[list[int], list[int]]] = []
+    probed: list[tuple[list[int], list[int]]] = []
 
     def probe_draft(
         _: TreeSizeController, guesses: Sequence[tuple[Sequence[int], object]], text: Sequence[int]
     ) -> None:
-        heard.append(([tokens[0] for tokens, _ in guesses], list(text)))
+        probed.append(([tokens[0] for tokens, _ in guesses], list(text)))
 
     monkeypatch.setattr(TreeSizeController, "probe_draft", probe_draft)
     monkeypatch.setattr("decoder.draft.tree_size.loss_limit.LossLimit._least_patience", missed)
     engine = priced(lab.loaded(lab.pair("neox"), "float64"), DEAR)
     text = play(with_pair(engine, draft=engine.pair.target), WIDE, missed + 1).tokens("auto")
-    guessed, chosen = heard[0]
+    guessed, chosen = probed[0]
     assert guessed == chosen
     assert chosen == text[max(0, missed - PROBED_ROWS) : missed - 1]
 

@@ -248,8 +248,7 @@ def test_what_is_accepted_is_what_the_host_accepts_and_its_rows_follow_the_text(
     deepest = max(tree.depths)
     verify(target, draft, state, bucket(len(tree)), deepest, 256, Greedy().choose)
 
-    told = verified(state.report.numpy())
-    assert (told.accepted, told.bonus) == (path, bonus)
+    assert verified(state.report.numpy()) == (path, bonus)
     count = len(path)
     assert int(state.length) == length + count + 1
     assert state.text[: length + count + 1].tolist() == [*text, *(tree.tokens[node] for node in path), bonus]
@@ -275,7 +274,7 @@ def test_a_verification_takes_its_choices_from_the_verifier() -> None:
     for choice in (4, 6):
         verify(side, None, state, 1, 0, 256, lambda logits, choice=choice: torch.full((len(logits),), choice))  # type: ignore[misc]
     assert state.text[:4].tolist() == [1, 3, 4, 6]
-    assert verified(state.report.numpy()).bonus == 6
+    assert verified(state.report.numpy()) == ([], 6)
 
 
 @pytest.mark.parametrize("nodes", BUCKETS[:-2])
@@ -358,8 +357,8 @@ def test_what_was_tried_out_is_undone() -> None:
     state = DeviceState(CPU, 600)
     state.begin([1, 2, 3], DynaTree().rule())
     before = [tensor.clone() for tensor in state._all()]
-    saved = state.saved()
+    restore = state.saved()
     for tensor in state._all():
         tensor.add_(1)
-    saved.restore()
+    restore()
     assert all(bool((now == was).all()) for now, was in zip(state._all(), before, strict=True))
