@@ -24,6 +24,7 @@ from decoder.session.host import HostSession, model_session
 from decoder.session.knob_state import KnobState
 from decoder.session.protocol import Session
 from decoder.tree_rules import Rules
+from decoder.verify.greedy import Greedy
 
 if TYPE_CHECKING:
     from decoder.session.cuda_graph.slots import GraphSlots
@@ -56,12 +57,16 @@ class Engine:
         knobs = KnobState(rules) if rules else None
         if self.slots is None or self.exact or self.slots.refused:
             return self.host_session(prompt_ids, max_new_tokens, knobs)
+        from decoder.draft.tree_size.plan_controller import PlanController
         from decoder.session.cuda_graph.session import GraphSession
         from decoder.session.cuda_graph.static_shapes import fits
 
         if not fits(knobs.rule if knobs else None):
             return self.host_session(prompt_ids, max_new_tokens, knobs)
-        return GraphSession(self.pair, self.slots, prompt_ids, max_new_tokens, knobs, self.host_session)
+        sizes = PlanController(self.slots.costs, self.acceptance) if knobs and knobs.rule.by_cost else None
+        return GraphSession(
+            self.pair, self.slots, prompt_ids, max_new_tokens, knobs, self.host_session, Greedy(), sizes
+        )
 
     def host_session(self, prompt_ids: Sequence[int], max_new_tokens: int, knobs: KnobState | None) -> HostSession:
         """The same by rounds from the host, whatever the device."""

@@ -1,15 +1,29 @@
 """The draft tree as parallel arrays, and the few questions everyone asks of it.
 
 Knows neither tokens' meaning nor devices. Node 0 is the root; nodes are numbered level by level, parents in order,
-siblings by falling draft probability, so a parent always comes before its children.
+siblings by falling draft probability (in a sampled tree, in draw order), so a parent always comes before its children.
 """
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+@dataclass
+class Draws:
+    """What was drawn after one node."""
+
+    row: "Tensor"
+    """The distribution that the draws were really made from, over the vocabulary, shape (V,), where the draft runs."""
+    children: list[int] = field(default_factory=list)
+    """Nodes in draw order, each as often as it was drawn."""
 
 
 @dataclass
@@ -24,6 +38,8 @@ class TokenTree:
     depths: list[int] = field(default_factory=lambda: [0])
     path_logprobs: list[float] = field(default_factory=lambda: [0.0])
     """Sum of `logprobs` from the root to the node."""
+    draws: dict[int, Draws] | None = None
+    """By node with children, in a tree that was sampled; None in all others."""
 
     def __len__(self) -> int:
         return len(self.tokens)
@@ -41,6 +57,27 @@ class TokenTree:
         self.depths += [self.depths[parent] + 1] * count
         self.path_logprobs += [above + logprob for logprob in logprobs]
         return range(first, first + count)
+
+    def draw(self, parent: int, tokens: Sequence[int], logprobs: Sequence[float], row: "Tensor") -> list[int]:
+        """Appends what was drawn after a node, and remembers how; a token that was drawn before keeps its node.
+
+        Args:
+            parent: The node; more may be drawn there later, from the same row.
+            tokens: In draw order.
+            logprobs: Of the tokens, in `row`.
+            row: See `Draws`.
+
+        Returns:
+            The node of each draw.
+        """
+        self.draws = self.draws or {}
+        drawn = self.draws.setdefault(parent, Draws(row))
+        node_of = {self.tokens[node]: node for node in drawn.children}
+        for token, logprob in zip(tokens, logprobs, strict=True):
+            if token not in node_of:
+                node_of[token] = self.add(parent, token, logprob)
+            drawn.children.append(node_of[token])
+        return [node_of[token] for token in tokens]
 
     def path_probability(self, node: int) -> float:
         """p(node): product of draft probabilities from the root."""
@@ -75,15 +112,29 @@ class TokenTree:
         return sorted([0, *drafted[:nodes]])
 
     def subtree(self, kept: Sequence[int]) -> "TokenTree":
-        """These nodes alone, renumbered in their order; every parent must be among them."""
+        """These nodes alone, renumbered in their order; every parent must be among them.
+
+        Raises:
+            ValueError: A node that was drawn is not among them. What a verifier accepts would then be biased.
+        """
         renumbered = {old: new for new, old in enumerate(kept)}
         return TokenTree(
+            draws=self._renumbered_draws(renumbered) if self.draws else None,
             tokens=[self.tokens[node] for node in kept],
             parents=[renumbered.get(self.parents[node], -1) for node in kept],
             logprobs=[self.logprobs[node] for node in kept],
             depths=[self.depths[node] for node in kept],
             path_logprobs=[self.path_logprobs[node] for node in kept],
         )
+
+    def _renumbered_draws(self, renumbered: dict[int, int]) -> dict[int, Draws]:
+        drawn = self.draws or {}
+        if not renumbered.keys() >= {child for draws in drawn.values() for child in draws.children}:
+            raise ValueError("a token that was drawn stays in the tree")
+        return {
+            renumbered[node]: Draws(draws.row, [renumbered[child] for child in draws.children])
+            for node, draws in drawn.items()
+        }
 
 
 def visibility(seen: Sequence[Sequence[int]], width: int) -> NDArray[np.bool_]:

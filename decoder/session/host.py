@@ -5,6 +5,7 @@ of a tree is the last committed token, whose keys and values the target does not
 verification, so one target pass both checks the tree and brings the next distribution, and nothing is computed twice.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
 import torch
@@ -17,10 +18,10 @@ from decoder.draft.model_proposer import ModelProposer
 from decoder.draft.proposer import Proposal, Proposer
 from decoder.draft.tree_size.controller import TreeSizeController
 from decoder.models.pair import Pair
-from decoder.session.knob_state import KnobState, Turned
-from decoder.session.protocol import AtStage, Outcome, TokenLimit, go_on
+from decoder.session.knob_state import KnobState
+from decoder.session.protocol import AtStage, Outcome, TokenLimit, go_on, learnt
 from decoder.session.steering import Turn
-from decoder.tree import TokenTree, share_of_depth
+from decoder.tree import TokenTree
 from decoder.verify.greedy import Greedy
 from decoder.verify.verifier import Verifier
 
@@ -48,8 +49,108 @@ def model_session(
     return HostSession(pair, prompt_ids, max_new_tokens, knobs, proposer, Greedy())
 
 
-class HostSession:
-    """Autoregressive, linear, fixed-tree and DynaTree decoding: one loop, other rules."""
+class HostRounds(ABC):
+    """The loop of a session that the host drives; its stages are a method's."""
+
+    root_depth = 0
+    """1 where the root is itself drafted."""
+    proposer: Proposer | None = None
+    """What is told of times."""
+
+    def __init__(
+        self, pair: Pair, prompt_ids: Sequence[int], max_new_tokens: int, knobs: KnobState | None, verifier: Verifier
+    ) -> None:
+        """Prepares a text; without knobs nothing is drafted."""
+        self.text = list(prompt_ids)
+        self._pair = pair
+        self._knobs = knobs
+        self._verifier = verifier
+        self._limit = TokenLimit(pair.eos, max_new_tokens)
+        self._stopwatch = Stopwatch(pair.target.device)
+        self._longest = len(prompt_ids) + max_new_tokens
+        self.target_cache = pair.target.new_cache(self._longest)
+
+    @torch.inference_mode()
+    def prefill(self) -> float:
+        """Reads the prompt; returns the seconds it took."""
+        start = self._stopwatch.now()
+        self._read()
+        return self._stopwatch.now() - start
+
+    @torch.inference_mode()
+    def step(self, turns: tuple[Turn, ...], at_stage: AtStage = go_on) -> Outcome:
+        """Draft, verify, commit."""
+        clock = self._stopwatch
+        start = clock.now()
+        turned = self._knobs.apply(turns) if self._knobs else []
+        if turned:
+            self._reserve()
+        drafting = clock.now()
+        proposal = self._propose()
+        verifying = clock.now()
+        outcome = Outcome(
+            tree=proposal.tree,
+            round_s=verifying - start,
+            draft_s=verifying - drafting,
+            draft_forwards=proposal.forwards,
+            knobs=self._knobs.adaptive if self._knobs else None,
+            rules=self._knobs.rules if self._knobs else None,
+            room=self._room,
+            turned_before=turned,
+        )
+        clock.leave_out(at_stage("drafted", outcome))
+        path, bonus = self._verifier.verify(proposal.tree, self._logits(proposal.tree))
+        committing = clock.now()
+        outcome.accepted, burst = self._accept(proposal.tree, path, bonus)
+        outcome.committed, outcome.finished = self._limit.cut(burst)
+        outcome.target_forwards, outcome.verify_s = 1, committing - verifying
+        outcome.round_s = clock.now() - start
+        clock.leave_out(at_stage("verified", outcome))
+        self._commit(outcome)
+        outcome.commit_s = clock.now() - committing
+        outcome.turned_after = learnt(self._knobs, outcome, self.root_depth)
+        if self.proposer:
+            self.proposer.timed(verifying - drafting, outcome.verify_s, clock.now() - start)
+        outcome.round_s = clock.now() - start
+        return outcome
+
+    def close(self) -> None:  # noqa: B027 - no method has anything to end
+        """Nothing runs between rounds."""
+
+    @property
+    def _room(self) -> int:
+        """Levels below the root that the context leaves room for."""
+        return self._pair.context - self.root_depth - len(self.text)
+
+    def _logits(self, tree: TokenTree) -> Float[Tensor, "N V"]:
+        root = len(self.text) - 1 + self.root_depth
+        positions = [root + depth for depth in tree.depths]
+        logits = self._pair.target.forward(self.target_cache, tree.tokens, positions, tree.visible())
+        return self._pair.known(logits)
+
+    @abstractmethod
+    def _read(self) -> None:
+        """Takes in the prompt."""
+
+    @abstractmethod
+    def _reserve(self) -> None:
+        """Makes room for the text and a tree of the rules in force."""
+
+    @abstractmethod
+    def _propose(self) -> Proposal:
+        """Drafts."""
+
+    @abstractmethod
+    def _accept(self, tree: TokenTree, path: list[int], bonus: int) -> tuple[list[int], list[int]]:
+        """The nodes that stay, and the tokens that the round brings, by what the verifier has said."""
+
+    @abstractmethod
+    def _commit(self, outcome: Outcome) -> None:
+        """Makes the round's tokens text."""
+
+
+class HostSession(HostRounds):
+    """Autoregressive, linear, fixed-tree and DynaTree decoding: one loop, other rules. One target pass a round."""
 
     def __init__(
         self,
@@ -61,72 +162,19 @@ class HostSession:
         verifier: Verifier,
     ) -> None:
         """Prepares a session; without knobs and a proposer nothing is drafted."""
-        self.text = list(prompt_ids)
+        super().__init__(pair, prompt_ids, max_new_tokens, knobs, verifier)
         self.proposer = proposer
-        self._pair = pair
-        self._knobs = knobs
-        self._verifier = verifier
-        self._limit = TokenLimit(pair.eos, max_new_tokens)
-        self._stopwatch = Stopwatch(pair.target.device)
-        self._longest = len(prompt_ids) + max_new_tokens
-        self.target_cache = pair.target.new_cache(self._longest)
         self._reserve()
 
-    @torch.inference_mode()
-    def prefill(self) -> float:
-        """Reads the prompt without its last token, which is the first root."""
-        start = self._stopwatch.now()
+    def _read(self) -> None:
+        # All but the last token, which is the first root.
         if self.text[:-1]:
             self._pair.target.read(self.target_cache, self.text[:-1])
             if self.proposer:
                 self.proposer.read(self.text[:-1])
-        return self._stopwatch.now() - start
-
-    @torch.inference_mode()
-    def step(self, turns: tuple[Turn, ...], at_stage: AtStage = go_on) -> Outcome:
-        """Draft, verify, commit: one target pass."""
-        clock = self._stopwatch
-        start = clock.now()
-        turned = self._turn(turns)
-        drafting = clock.now()
-        proposal = self._propose()
-        verifying = clock.now()
-        outcome = Outcome(
-            tree=proposal.tree,
-            round_s=verifying - start,
-            draft_s=verifying - drafting,
-            draft_forwards=proposal.forwards,
-            knobs=self._knobs.adaptive if self._knobs else None,
-            rules=self._knobs.rules if self._knobs else None,
-            room=self._pair.context - len(self.text),
-            turned_before=turned,
-        )
-        clock.leave_out(at_stage("drafted", outcome))
-        accepted, bonus = self._verifier.verify(proposal.tree, self._logits(proposal.tree))
-        committing = clock.now()
-        self._accept(outcome, accepted, bonus)
-        outcome.target_forwards, outcome.verify_s = 1, committing - verifying
-        outcome.round_s = clock.now() - start
-        clock.leave_out(at_stage("verified", outcome))
-        self._commit(outcome)
-        outcome.commit_s = clock.now() - committing
-        outcome.turned_after = self._learn(outcome)
-        if self.proposer:
-            self.proposer.timed(outcome.draft_s or 0.0, outcome.verify_s, clock.now() - start)
-        outcome.round_s = clock.now() - start
-        return outcome
-
-    def close(self) -> None:
-        """Nothing runs between rounds."""
-
-    def _turn(self, turns: tuple[Turn, ...]) -> list[Turned]:
-        turned = self._knobs.apply(turns) if self._knobs else []
-        if turned:
-            self._reserve()
-        return turned
 
     def _reserve(self) -> None:
-        """Room for the text, the root and the nodes that a tree keeps; the draft makes more where it tries more."""
+        # The draft makes more where it tries more.
         rows = self._longest + 1 + int(self._knobs.rule.n_max if self._knobs else 0)
         self.target_cache.reserve(rows)
         if self.proposer:
@@ -135,20 +183,13 @@ class HostSession:
     def _propose(self) -> Proposal:
         if self.proposer is None or self._knobs is None:
             return Proposal(TokenTree([self.text[-1]]))
-        return self.proposer.propose(self.text, self._knobs.rule, self._pair.context - len(self.text))
+        return self.proposer.propose(self.text, self._knobs.rule, self._room)
 
-    def _logits(self, tree: TokenTree) -> Float[Tensor, "N V"]:
-        root = len(self.text) - 1
-        positions = [root + depth for depth in tree.depths]
-        logits = self._pair.target.forward(self.target_cache, tree.tokens, positions, tree.visible())
-        return self._pair.known(logits)
-
-    def _accept(self, outcome: Outcome, accepted: list[int], bonus: int) -> None:
-        burst = [*(outcome.tree.tokens[node] for node in accepted), bonus]
-        outcome.accepted = accepted
-        outcome.committed, outcome.finished = self._limit.cut(burst)
+    def _accept(self, tree: TokenTree, path: list[int], bonus: int) -> tuple[list[int], list[int]]:
+        burst = [*(tree.tokens[node] for node in path), bonus]
         if self.proposer:
             self.proposer.chosen(burst)
+        return path, burst
 
     def _commit(self, outcome: Outcome) -> None:
         path = [0, *outcome.accepted][: len(outcome.committed)]
@@ -158,8 +199,3 @@ class HostSession:
         if self.proposer:
             self.proposer.commit(outcome.accepted[: len(outcome.committed)])
         self.text.extend(outcome.committed)
-
-    def _learn(self, outcome: Outcome) -> list[Turned]:
-        if not self._knobs or len(outcome.tree) == 1:
-            return []
-        return self._knobs.learn(share_of_depth(outcome.accepted, max(outcome.tree.depths)))

@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 from typing import Literal, Protocol, runtime_checkable
 
 from decoder.events import Knobs
-from decoder.session.knob_state import Turned
+from decoder.session.knob_state import KnobState, Turned
 from decoder.session.steering import Turn
-from decoder.tree import TokenTree
+from decoder.tree import TokenTree, share_of_depth
 from decoder.tree_rules import Rules
 
 Reason = Literal["length", "eos"]
@@ -64,6 +64,12 @@ class Prepares(Protocol):
 
     def prepare(self) -> bool:
         """Does a part of it, between two rounds; returns whether there was any."""
+
+
+def learnt(knobs: KnobState | None, outcome: Outcome, root_depth: int = 0) -> list[Turned]:
+    """Lets history act on the rules after a round that drafted so many levels more than its tree has."""
+    levels = root_depth + max(outcome.tree.depths)
+    return knobs.learn(share_of_depth(outcome.accepted, levels)) if knobs and levels else []
 
 
 class TokenLimit:

@@ -4,32 +4,28 @@ Siblings differ, so at most one child matches and the accepted path is unique (D
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from decoder.tree import TokenTree
 
 
+@dataclass(frozen=True)
 class Greedy:
     """A `Verifier` whose choice is the most probable token, the lower id among equals."""
 
-    def choose(self, logits: Float[Tensor, "N V"]) -> list[int]:
+    def choose(self, logits: Float[Tensor, "N V"]) -> Int[Tensor, "N"]:
+        """See `Verifier`."""
+        return logits.argmax(-1)
+
+    def verify(self, tree: TokenTree, logits: Float[Tensor, "N V"]) -> tuple[list[int], int]:
         """See `Verifier`; in float32, as in transformers' generate."""
         scores = logits.float()
         # numpy's argmax costs a tenth of torch's on a CPU.
-        choices = scores.numpy().argmax(-1) if scores.device.type == "cpu" else scores.argmax(-1)
-        tokens: list[int] = choices.tolist()
-        return tokens
-
-    def verify(self, tree: TokenTree, logits: Float[Tensor, "N V"]) -> tuple[list[int], int]:
-        """See `Verifier`."""
-        return accept(tree, self.choose(logits))
-
-
-def choose(logits: Tensor) -> Tensor:
-    """The target's most probable token after each row, shape (N,), where its logits, shape (N, V), are."""
-    return logits.argmax(-1)
+        on_cpu = scores.device.type == "cpu"
+        return accept(tree, (scores.numpy().argmax(-1) if on_cpu else self.choose(scores)).tolist())
 
 
 def accept(tree: TokenTree, choices: Sequence[int]) -> tuple[list[int], int]:

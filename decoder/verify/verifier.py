@@ -1,19 +1,18 @@
 """What decides which drafted tokens stay, by the target's logits after each node of a tree."""
 
-from collections.abc import Sequence
 from typing import Protocol
 
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from decoder.tree import TokenTree
 
 
 class Verifier(Protocol):
-    """One way to decide; greedy is one."""
+    """One way to decide; greedy is one. Equal ones hash alike, and share what is captured with them."""
 
-    def choose(self, logits: Float[Tensor, "N V"]) -> Sequence[int]:
-        """The target's token after each of N rows."""
+    def choose(self, logits: Float[Tensor, "N V"]) -> Int[Tensor, "N"]:
+        """The target's token after each row, where the logits are; a graph can capture it."""
 
     def verify(self, tree: TokenTree, logits: Float[Tensor, "N V"]) -> tuple[list[int], int]:
         """The accepted nodes below the root, in path order, and the token after them.

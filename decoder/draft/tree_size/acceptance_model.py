@@ -5,13 +5,15 @@ token, so what the draft finds likely is likelier still, and every pair differs.
 chances: an exponent that sharpens or flattens them, and the weight of all tokens that were not drafted. They follow the
 text by Newton steps, forget what is long past, and begin from what is usual. A token that goes on as the text did
 before weighs more, by how much is learnt for each familiarity (`decoder.draft.suffix_automaton`). Beside these stand
-how good guesses have been lately, and what drafting has gained. Knows neither trees nor models.
+how good guesses have been lately, how far the target's path lies within drafts of planned sizes, and what drafting has
+gained. Knows neither trees nor models.
 """
 
 import math
 from collections.abc import Sequence
 
 from decoder.draft.suffix_automaton import FAMILIARITIES
+from decoder.draft.tree_size.plan import PathChances
 
 SHARPNESS = 2.0
 """The exponent to begin with; 1 takes the draft at its word."""
@@ -49,6 +51,8 @@ class AcceptanceModel:
         """Running sums of the chances of first and second guesses."""
         self.gained = 0.0
         """Tokens that drafting has brought in all texts, beyond those of plain decoding in its time."""
+        self.paths = PathChances()
+        """How far the target's path lies within trees of planned sizes."""
         self._precision = (SURENESS[0], 0.0, SURENESS[1])
         """Of sharpness, of both together, of others."""
 

@@ -17,12 +17,8 @@ from decoder.draft.tree_size.loss_limit import LossLimit
 
 MOST_NODES = HIGHEST_ROWS - 1
 """No round keeps more nodes."""
-MEMORY = 0.98
-"""Share of the running sums that a round leaves."""
 FORESIGHT = 0.9
 """A level costs as if time were cheaper by this: it opens the way to further levels."""
-PLAIN_EVERY = 64
-"""So many rounds after the last plain one another is run, to know what it costs."""
 REMEMBERED = 4096
 """Tokens of a prompt, the newest, in which repetitions are looked for."""
 _SLOPE_ROWS = 8
@@ -96,10 +92,7 @@ class TreeSizeController:
         """
         self.acceptance = acceptance
         self.credit = LossLimit(costs, acceptance)
-        self._since_plain = 0
         self.costs = costs
-        start = 4.0
-        self._tokens, self._time_s = start, start * costs.plain_s()
         self._repeats = SuffixAutomaton(text[-REMEMBERED:])
         self._unread: list[int] = []
         """Committed tokens that repeats do not hold yet."""
@@ -111,18 +104,16 @@ class TreeSizeController:
         Args:
             behind: Rows of the text that the draft has to catch up with, which is its first call.
         """
-        self._since_plain += 1
-        heard = behind >= self.credit.patience
-        if heard or (self.credit.hopeful and self._since_plain < PLAIN_EVERY):
+        probes = self.credit.probe_due(behind)
+        if probes or self.credit.may_draft:
             self._begin(behind)
-            if heard or self._affordable(2):
+            if probes or self._affordable(2):
                 return True
         self._round.calls.clear()
-        self._since_plain = 0
         return False
 
     def _begin(self, behind: int) -> None:
-        costs, price = self.costs, self.price
+        costs, price = self.costs, self.credit.price
         # Not round by round: without a draft, a round must cost no more than one of `ar`.
         self._repeats.extend(self._unread)
         self._unread.clear()
@@ -141,11 +132,6 @@ class TreeSizeController:
         """The chance of each of the round's nodes to be right."""
         return self._round.chances
 
-    @property
-    def price(self) -> float:
-        """Tokens that a second is worth."""
-        return max(1 / self.costs.plain_s(), self._tokens / self._time_s)
-
     def _affordable(self, rows: int, level_s: float = 0.0) -> bool:
         """Whether a verification of so many rows is, after the draft's calls so far and one that takes `level_s`."""
         return self.costs.verify.seconds(rows) + level_s + self._round.draft_s <= self._round.limit_s
@@ -153,11 +139,20 @@ class TreeSizeController:
     def probe_draft(self, guesses: Sequence[tuple[Sequence[int], Sequence[float]]], text: Sequence[int]) -> None:
         """Takes note of what the draft would have guessed for the latest tokens of a text that went without it.
 
+        What was easy or hard long ago says little of what comes.
+
         Args:
             guesses: Its best tokens and their log-probabilities.
             text: What the target chose.
         """
-        self.credit.probe_draft(guesses, text, self.costs.catch_up.seconds(self._round.calls[0]) / self.costs.plain_s())
+        hits = 0
+        for (tokens, logprobs), token in zip(guesses, text, strict=True):
+            shares = self.acceptance.shares(logprobs)
+            self.acceptance.learn(logprobs, shares, tokens.index(token) if token in tokens else None)
+            self.acceptance.see(shares, len(tokens))
+            hits += token == tokens[0]
+        paid = self.costs.catch_up.seconds(self._round.calls[0]) / self.costs.plain_s()
+        self.credit.probed(hits / len(text), paid)
 
     def worth_growing(self, parents: Sequence[int]) -> list[int]:
         """Those of a level's nodes that are to be forwarded and get children; none where that does not pay."""
@@ -200,7 +195,6 @@ class TreeSizeController:
         """Takes note of what the target chose from the root on: the accepted tokens and one more."""
         self._unread += burst
         if not self._round.calls:
-            self._count(len(burst), self.costs.plain_s())
             self.credit.wait(len(burst))
             return
         node = 0
@@ -213,18 +207,10 @@ class TreeSizeController:
             if chosen is None or chosen >= grown.count:
                 break
             node = grown.first + chosen
-        self._judge(len(burst))
-
-    def _judge(self, tokens: int) -> None:
-        """Whether drafting pays: by expected times, which no single slow call upsets."""
+        # By expected times, which no single slow call upsets.
         costs, drafted = self.costs, self._round
         round_s = drafted.draft_s + costs.host.seconds(1) + costs.verify.seconds(len(drafted.kept))
-        self._count(tokens, round_s)
-        self.credit.earn(tokens, tokens - round_s / self.costs.plain_s())
-
-    def _count(self, tokens: int, round_s: float) -> None:
-        self._tokens = MEMORY * self._tokens + tokens
-        self._time_s = MEMORY * self._time_s + round_s
+        self.credit.earn(len(burst), round_s)
 
     def timed(self, draft_s: float, verify_s: float, round_s: float) -> None:
         """Takes note of what the round took."""

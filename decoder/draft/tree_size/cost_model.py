@@ -4,9 +4,12 @@ Begins with a few measured sizes and follows the rounds: their times move the wh
 the machine slows down, and its shape slowly. Pure: knows no models and reads no clock.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import count, pairwise
+from typing import Protocol
+
+from decoder.draft.tree_size.plan import SIZES, Plan
 
 HIGHEST_ROWS = 65
 """No call of a budgeted round has more rows: the root and as many nodes as a tree may keep."""
@@ -20,8 +23,25 @@ RESHAPED_EVERY = 32
 """Calls after which the curve takes on its new shape."""
 SETTLED = 24
 """Rounds that put right what was measured beforehand."""
-ODD = 1.25
-"""A call that took this many times longer or shorter than expected counts as if it were no more."""
+CLIP = 1.25
+"""Ratios of measured to expected time are clipped to [1/CLIP, CLIP], so that one slow call does not upset a time."""
+PLAN_STEP = 0.15
+"""How far the time of a planned size follows one round."""
+
+
+class CostModel(Protocol):
+    """What decides whether drafting may pay knows of times."""
+
+    def plain_s(self) -> float:
+        """Expected time of a round without a draft; 0: not known yet."""
+
+    def chains_s(self) -> Iterator[float]:
+        """Expected times of rounds that draft and verify a chain of 1, 2, ... tokens."""
+
+
+def clipped_ratio(seconds: float, expected_s: float) -> float:
+    """How many times longer than expected something took, clipped."""
+    return min(CLIP, max(1 / CLIP, seconds / expected_s))
 
 
 class Curve:
@@ -63,7 +83,7 @@ class Curve:
         expected = sum(map(self.seconds, calls))
         if not expected or seconds <= 0:
             return 1.0
-        ratio = min(ODD, max(1 / ODD, seconds / expected))
+        ratio = clipped_ratio(seconds, expected)
         factor: float = ratio**self._pace_step
         self.scale(factor)
         if len(self._rows) > 1:
@@ -115,3 +135,73 @@ class Costs:
     def plain_s(self) -> float:
         """Expected time of a round of `ar`; never taken for longer than the verification of the root after a draft."""
         return min(self.plain.seconds(1), self.verify.seconds(1))
+
+    def chains_s(self) -> Iterator[float]:
+        """See `CostModel`."""
+        drafts_s = self.host.seconds(1) + self.catch_up.seconds(1)
+        for length in count(1):
+            yield drafts_s + self.verify.seconds(1 + length)
+            drafts_s += self.draft.seconds(1)
+
+
+class SizeTimes:
+    """Seconds of something by its size; sizes that were not seen yet are guessed from the nearest that was."""
+
+    def __init__(self, *, proportional: bool = False) -> None:
+        self._proportional = proportional
+        self._seconds: dict[int, float] = {}
+
+    def seconds(self, size: int = 1) -> float:
+        """How long it is expected to take; 0 before anything was seen."""
+        if size in self._seconds or not self._seconds:
+            return self._seconds.get(size, 0.0)
+        nearest = min(self._seconds, key=lambda seen: abs(seen - size))
+        return self._seconds[nearest] * (size / nearest if self._proportional else 1.0)
+
+    def learn(self, seconds: float, size: int = 1) -> None:
+        """Takes note of how long it took."""
+        expected = self.seconds(size)
+        if size not in self._seconds:
+            self._seconds[size] = min(seconds, 2 * expected) if expected else seconds
+        elif expected > 0 and seconds > 0:
+            self._seconds[size] = expected * clipped_ratio(seconds, expected) ** PLAN_STEP
+
+
+class PlanCosts:
+    """What rounds of planned sizes are made of: a whole draft by its depth, a verification by its rows."""
+
+    def __init__(self) -> None:
+        self._draft = SizeTimes(proportional=True)
+        self._verify = SizeTimes()
+        self._host = SizeTimes()
+        """What a round that drafts takes beside both."""
+        self._plain = SizeTimes()
+        """A whole plain round."""
+
+    @property
+    def known(self) -> bool:
+        """Whether a round that drafted was timed."""
+        return self._draft.seconds() > 0
+
+    def plain_s(self) -> float:
+        """See `CostModel`."""
+        return self._plain.seconds() or self._verify.seconds()
+
+    def round_s(self, plan: Plan) -> float:
+        """Expected time of a round of this size."""
+        return self._draft.seconds(plan.depth) + self._verify.seconds(plan.nodes) + self._host.seconds()
+
+    def chains_s(self) -> Iterator[float]:
+        """See `CostModel`."""
+        for length in count(1):
+            yield self.round_s(Plan(length, next((size for size in SIZES if size > length), SIZES[-1])))
+
+    def learn(self, plan: Plan | None, draft_s: float, verify_s: float, round_s: float) -> None:
+        """Takes note of what a round took; None: one without a draft."""
+        self._verify.learn(verify_s, plan.nodes if plan else 1)
+        if plan is None:
+            # The device may have worked on it before the round began.
+            self._plain.learn(max(round_s, verify_s))
+            return
+        self._draft.learn(draft_s, plan.depth)
+        self._host.learn(max(0.0, round_s - draft_s - verify_s))

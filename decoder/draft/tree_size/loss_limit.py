@@ -1,15 +1,15 @@
-"""Whether drafting is worth a try: how many tokens guesses may still lose, and when an unused draft is tested.
+"""Whether drafting is worth a try, and what time is worth: the price of a second, credit, and when to probe a draft.
 
 A text begins with some credit; guesses that fail spend it and guesses that hold earn it. Without credit, or where
-guesses have become hopeless, rounds go without a draft. Now and then the draft is tested: it reads what it has missed,
-and what it would have guessed decides whether it is given credit again. Knows chances and costs, neither trees nor
-clocks.
+guesses have become too poor, rounds go without a draft. Now and then a probe decides whether it is given credit again:
+by what it would have guessed, or by a small draft where all is planned ahead. Knows chances and costs, neither trees
+nor clocks.
 """
 
-from collections.abc import Sequence
+from itertools import islice
 
 from decoder.draft.tree_size.acceptance_model import AcceptanceModel
-from decoder.draft.tree_size.cost_model import Costs
+from decoder.draft.tree_size.cost_model import CostModel
 
 CREDIT = 4.0
 """Tokens that a text may lose to guesses that fail, to begin with."""
@@ -25,19 +25,25 @@ STAKE = 0.5
 """The share of the credit that one round may lose, so that a few bad guesses do not end all drafting."""
 LEAST_STAKE = 0.8
 """One round may lose so many tokens as long as there is credit for them: less would not pay for any draft."""
-HOPE = 1.5
+OPTIMISM = 1.5
 """Drafting may pay where it would if guesses were likelier by this than they have been lately."""
 PATIENCE = 12
 """Plain rounds after which the draft is tested; two thirds where other texts have shown that drafting pays."""
 MOST_PATIENCE = 256
 """It is tested less often the longer its guesses fail, since reading what it missed takes time; but not less often."""
 LONGEST_CHAIN = 8
+MEMORY = 0.98
+"""Share of the running sums that a round leaves."""
+FIRST_TOKENS = 4.0
+"""Of plain rounds, with which these sums begin."""
+PLAIN_EVERY = 64
+"""So many rounds after the last plain one another is run, to know what it costs."""
 
 
 class LossLimit:
     """Of one text."""
 
-    def __init__(self, costs: Costs, acceptance: AcceptanceModel) -> None:
+    def __init__(self, costs: CostModel, acceptance: AcceptanceModel) -> None:
         """Begins a text.
 
         Args:
@@ -51,66 +57,85 @@ class LossLimit:
         """That drafting may lose from here on."""
         self.patience = self._least_patience
         """The draft is tested when it has missed so many rows."""
-        self.hopeful = self._may_pay()
+        self.may_pay = self._chain_may_pay()
         """Whether drafting may pay, as far as guesses of late tell."""
+        self._since_plain = 0
+        self._committed, self._time_s = FIRST_TOKENS, FIRST_TOKENS * costs.plain_s()
+        """Running sums."""
 
     @property
     def stake(self) -> float:
         """Tokens that the next round may lose."""
         return min(self.tokens, max(LEAST_STAKE, STAKE * self.tokens))
 
+    @property
+    def price(self) -> float:
+        """Tokens that a second is worth: those that the run commits a second."""
+        return max(1 / self._costs.plain_s(), self._committed / self._time_s)
+
+    @property
+    def may_draft(self) -> bool:
+        """Whether the next round may draft though no probe is due."""
+        return self.may_pay and self._since_plain + 1 < PLAIN_EVERY
+
+    @property
+    def could_pay(self) -> bool:
+        """Whether guesses that are always right would."""
+        return self._chain_pays(1.0)
+
+    def probe_due(self, missed: int) -> bool:
+        """Whether the draft is tested, of which the text has gone on without it for so many tokens."""
+        return missed >= self.patience
+
     def wait(self, tokens: int) -> None:
         """A round without a draft has brought so many tokens."""
+        self._since_plain = 0
+        self._count(tokens, self._costs.plain_s())
         self.tokens = min(MOST_CREDIT, self.tokens + CREDIT_A_TOKEN * tokens)
 
-    def earn(self, tokens: int, gained: float) -> None:
-        """A round with a draft has brought so many tokens, `gained` more than plain ones would have in its time."""
+    def earn(self, tokens: int, round_s: float) -> None:
+        """A round with a draft has brought so many tokens in this time, by what it was expected to take."""
+        self._since_plain += 1
+        self._count(tokens, round_s)
+        gained = tokens - round_s / self._costs.plain_s()
         self._acceptance.earn(gained)
         self.tokens = min(MOST_CREDIT, self.tokens + gained + CREDIT_A_TOKEN * tokens)
-        self.hopeful = self._may_pay()
+        self.may_pay = self._chain_may_pay()
 
-    def probe_draft(
-        self, guesses: Sequence[tuple[Sequence[int], Sequence[float]]], text: Sequence[int], paid: float
-    ) -> None:
-        """Takes note of what the draft would have guessed for the latest tokens of a text that went without it.
+    def probed(self, chance: float, paid: float = 0.0) -> None:
+        """Takes note of a probe: where guesses that are right so often pay, drafting is given credit again.
 
-        What was easy or hard long ago says little of what comes. Where the guesses would have paid, they are given
-        credit again; where not, the draft is tested less often.
+        Where not, the draft is tested less often.
 
         Args:
-            guesses: Its best tokens and their log-probabilities.
-            text: What the target chose.
-            paid: Tokens that catching up is going to cost this round.
+            chance: Share of the guesses that were right.
+            paid: Tokens that the probe is going to cost.
         """
-        hits = 0
-        for (tokens, logprobs), token in zip(guesses, text, strict=True):
-            shares = self._acceptance.shares(logprobs)
-            self._acceptance.learn(logprobs, shares, tokens.index(token) if token in tokens else None)
-            self._acceptance.see(shares, len(tokens))
-            hits += token == tokens[0]
-        self.hopeful = self._may_pay()
-        if self._chain_pays(hits / len(text)):
-            self.hopeful = True
+        self.may_pay = self._chain_may_pay()
+        if self._chain_pays(chance):
+            self.may_pay = True
             self.tokens = max(self.tokens, CREDIT + max(0.0, self._trust) * TRUST_CREDIT + paid)
             self.patience = self._least_patience
         else:
-            self.patience = min(MOST_PATIENCE, 2 * self.patience) if self.hopeful else MOST_PATIENCE
+            self.patience = min(MOST_PATIENCE, 2 * self.patience) if self.may_pay else MOST_PATIENCE
+
+    def _count(self, tokens: int, round_s: float) -> None:
+        self._committed = MEMORY * self._committed + tokens
+        self._time_s = MEMORY * self._time_s + round_s
 
     @property
     def _least_patience(self) -> int:
         return round(PATIENCE * (1 - max(0.0, self._trust) / 3))
 
-    def _may_pay(self) -> bool:
-        return self._chain_pays(min(1.0, HOPE * self._acceptance.usual[0]))
+    def _chain_may_pay(self) -> bool:
+        return self._chain_pays(min(1.0, OPTIMISM * self._acceptance.usual[0]))
 
     def _chain_pays(self, chance: float) -> bool:
         """Whether a chain of some length brings more tokens than rounds of `ar` in its time, each guess as likely."""
-        costs = self._costs
-        tokens, step, drafts_s = 1.0, 1.0, costs.host.seconds(1) + costs.catch_up.seconds(1)
-        for length in range(1, LONGEST_CHAIN + 1):
+        tokens, step = 1.0, 1.0
+        for round_s in islice(self._costs.chains_s(), LONGEST_CHAIN):
             step *= chance
             tokens += step
-            if tokens * costs.plain_s() > drafts_s + costs.verify.seconds(1 + length):
+            if tokens * self._costs.plain_s() > round_s:
                 return True
-            drafts_s += costs.draft.seconds(1)
         return False

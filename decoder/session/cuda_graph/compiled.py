@@ -15,8 +15,8 @@ from torch import Tensor
 from decoder.device import without_gradients
 from decoder.errors import ConfigError
 from decoder.forward.static.layers import LeanStatic
-from decoder.forward.static.static_forward import StaticForward, visibility
-from decoder.session.cuda_graph.slots import BEYOND, new_store
+from decoder.forward.static.static_forward import StaticForward
+from decoder.session.cuda_graph.slots import BEYOND, causal_bias, new_store
 from decoder.session.cuda_graph.static_shapes import slots
 
 Pass = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]
@@ -104,6 +104,5 @@ def example(forward: StaticForward, rows: int, length: int) -> tuple[Tensor, Ten
     store = new_store(forward, slots(length + rows) + BEYOND)
     with without_gradients():
         tokens, positions, places = (torch.arange(rows, device=store.device) for _ in range(3))
-        seen = torch.ones((rows, rows), dtype=torch.bool, device=store.device).tril()
-        bias = visibility(places[0] + length, seen, slots(length + rows), store.dtype)
-        return store, tokens, forward.rotation(store, positions), places + length, bias
+        rotation = forward.rotation(store, positions)
+        return store, tokens, rotation, places + length, causal_bias(store, rows, length)

@@ -4,8 +4,8 @@ It serves one text at a time. Draft and verification read and write it; the host
 numbers are whole: 64 bits each, as floating-point numbers are copied too.
 """
 
-from collections.abc import Sequence
-from dataclasses import astuple, dataclass, fields, replace
+from collections.abc import Callable, Sequence
+from dataclasses import astuple, fields, replace
 
 import numpy as np
 import torch
@@ -120,9 +120,15 @@ class DeviceState:
         if rule:
             self.rule.turn(rule)
 
-    def saved(self) -> "Saved":
+    def saved(self) -> Callable[[], None]:
         """What puts the present state back."""
-        return Saved([(tensor, tensor.clone()) for tensor in self._all()])
+        pairs = [(tensor, tensor.clone()) for tensor in self._all()]
+
+        def restore() -> None:
+            for tensor, was in pairs:
+                tensor.copy_(was)
+
+        return restore
 
     def _all(self) -> list[Tensor]:
         return [self.rule.vector, self.length, self.text, self.shares, self.rounds, self.report]
@@ -133,31 +139,11 @@ def _share(level: int, tokens: int) -> int:
     return int(accepted / levels * 2.0**SHARE_BITS) if 0 <= accepted <= levels > 0 else 0
 
 
-@dataclass(frozen=True)
-class Saved:
-    """Tensors and what was in them."""
-
-    pairs: Sequence[tuple[Tensor, Tensor]]
-
-    def restore(self) -> None:
-        """Puts it back."""
-        for tensor, was in self.pairs:
-            tensor.copy_(was)
-
-
-@dataclass(frozen=True)
-class Verified:
-    """What the host learns of a verification."""
-
-    accepted: list[int]
-    bonus: int
-
-
-def verified(report: NDArray[np.float64]) -> Verified:
-    """Reads the first part of a report."""
+def verified(report: NDArray[np.float64]) -> tuple[list[int], int]:
+    """Reads the first part of a report: the accepted nodes below the root, and the token after them."""
     count, *path_and_tokens = report[:OUTCOME].view(np.int64).tolist()
     path, tokens = path_and_tokens[: DEEPEST + 1], path_and_tokens[DEEPEST + 1 :]
-    return Verified(path[1:count], tokens[count - 1])
+    return path[1:count], tokens[count - 1]
 
 
 def drafted(report: NDArray[np.float64], root: int) -> TokenTree:

@@ -6,13 +6,10 @@ Pure; knows neither tensors nor models.
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from decoder.draft.tree_size.plan import DEPTHS, SIZES
 from decoder.session.cuda_graph.static_shapes import BUCKETS, Shape, beam, bucket, fits, most_nodes, shape
 from decoder.tree_rules import TreeRule
 
-DEPTHS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
-"""Levels of a draft whose size each round chooses."""
-SIZES = (2, 4, 8, 16, 32, 64)
-"""Rows of its verification, the root among them."""
 MOST_USUAL = SIZES[-1]
 """Rows of a verification: where rules leave the size of a tree open, larger ones are seldom."""
 

@@ -3,6 +3,7 @@
 The only place where a round's work, its times and its one wait meet. Knows neither rules nor texts.
 """
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -10,9 +11,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from decoder.device import Mailbox, Mark
-from decoder.session.cuda_graph.clock import Clock
 from decoder.session.cuda_graph.slots import GraphSlot
 from decoder.session.cuda_graph.static_shapes import Shape, bucket
+
+
+class Clock:
+    """The host's time in a round, without what is no part of decoding; it asks the device for nothing."""
+
+    def __init__(self) -> None:
+        self._start_s = time.perf_counter()
+
+    def leave_out(self, seconds: float) -> None:
+        """Takes no notice of the last `seconds`."""
+        self._start_s += seconds
+
+    def seconds(self) -> float:
+        """How long it has run."""
+        return time.perf_counter() - self._start_s
 
 
 @dataclass(frozen=True)

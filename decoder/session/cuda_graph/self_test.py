@@ -15,18 +15,22 @@ from jaxtyping import Float
 from torch import Tensor
 
 from decoder.device import release_memory, without_gradients
+from decoder.draft.tree_size.acceptance_model import AcceptanceModel
+from decoder.draft.tree_size.plan_controller import PlanController
 from decoder.errors import first_line
 from decoder.forward.cpu.packed import HALF
 from decoder.forward.language_model import LanguageModel
-from decoder.forward.static.static_forward import StaticForward, static_in_place, visibility
+from decoder.forward.static.static_forward import static_in_place
 from decoder.models.pair import Pair
+from decoder.session.cuda_graph.draft import Side
 from decoder.session.cuda_graph.session import GraphSession
-from decoder.session.cuda_graph.slots import BEYOND, GraphSlots, new_store
+from decoder.session.cuda_graph.slots import BEYOND, GraphSlots, new_store, read
 from decoder.session.cuda_graph.static_shapes import slots
 from decoder.session.host import model_session
 from decoder.session.knob_state import KnobState
 from decoder.session.protocol import Session
 from decoder.tree_rules import Rules
+from decoder.verify.greedy import Greedy
 
 PROMPTS = ((1, 2, 3, 4, 5, 6), (6, 4, 2, 5, 3, 1), (2, 2, 5, 5, 3, 3))
 """The next one is decoded where a text ended in a near tie, after which it says nothing."""
@@ -129,7 +133,8 @@ def _differing(
     for reference in right:
         knobs = KnobState(rules) if rules else None
         on_host = functools.partial(model_session, pair)
-        found = _text(GraphSession(pair, graph_slots, reference.prompt, TOKENS, knobs, on_host))
+        sizes = PlanController(graph_slots.costs, AcceptanceModel()) if knobs and knobs.rule.by_cost else None
+        found = _text(GraphSession(pair, graph_slots, reference.prompt, TOKENS, knobs, on_host, Greedy(), sizes))
         if found == reference.text:
             return None
         if not reference.tie(found, error):
@@ -147,7 +152,10 @@ def _error(
 ) -> tuple[float, float]:
     """By how much logits on the device are off at most, and the largest of those that are right."""
     form = graph_slots.forward(model)
-    found = [_static_logits(form, reference.tokens, pair.vocabulary) for reference in right]
+    found = []
+    for tokens in (reference.tokens for reference in right):
+        side = Side(form, new_store(form, slots(len(tokens)) + BEYOND), pair.vocabulary, pair.context)
+        found.append(read(side, tokens).float())
     worst = max(float((one - other).abs().max()) for one, other in zip(found, wanted, strict=True))
     return worst, max(float(logits.abs().max()) for logits in wanted)
 
@@ -156,15 +164,6 @@ def _logits(model: LanguageModel, tokens: Sequence[int], vocabulary: int) -> Flo
     rows = range(len(tokens))
     visible = np.tri(len(tokens), dtype=np.bool_)
     return model.forward(model.new_cache(len(tokens)), tokens, rows, visible)[:, :vocabulary].float()
-
-
-def _static_logits(form: StaticForward, tokens: Sequence[int], vocabulary: int) -> Float[Tensor, "P V"]:
-    store = new_store(form, slots(len(tokens)) + BEYOND)
-    places = torch.arange(len(tokens), device=store.device)
-    seen = torch.ones((len(tokens), len(tokens)), dtype=torch.bool, device=store.device).tril()
-    bias = visibility(places[0], seen, slots(len(tokens)), store.dtype)
-    given = torch.tensor(tokens, device=store.device)
-    return form.computed(store, given, form.rotation(store, places), places, bias)[:, :vocabulary].float()
 
 
 def _text(session: Session) -> Sequence[int]:

@@ -9,18 +9,19 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from decoder.device import without_gradients
+from decoder.draft.tree_size.plan import Plan, ranks
+from decoder.draft.tree_size.plan_controller import PlanController
 from decoder.models.pair import Pair
-from decoder.session.cuda_graph.clock import Clock
 from decoder.session.cuda_graph.device_state import drafted, verified
-from decoder.session.cuda_graph.pending_rounds import PendingRound, PendingRounds
-from decoder.session.cuda_graph.size_controller import Plan, ranks
+from decoder.session.cuda_graph.pending_rounds import Clock, PendingRound, PendingRounds
 from decoder.session.cuda_graph.slots import AHEAD, GraphSlots
 from decoder.session.cuda_graph.static_shapes import FIRST_ROWS, Shape, beam, first_rows, fits, shape
 from decoder.session.host import HostSession
 from decoder.session.knob_state import KnobState, Turned
-from decoder.session.protocol import AtStage, Outcome, TokenLimit, go_on
+from decoder.session.protocol import AtStage, Outcome, TokenLimit, go_on, learnt
 from decoder.session.steering import Turn
-from decoder.tree import TokenTree, share_of_depth
+from decoder.tree import TokenTree
+from decoder.verify.verifier import Verifier
 
 OnHost = Callable[[Sequence[int], int, KnobState | None], HostSession]
 """(text, tokens that may follow, rules in force) -> a session that the host drives."""
@@ -54,6 +55,8 @@ class GraphSession:
         max_new_tokens: int,
         knobs: KnobState | None,
         on_host: OnHost,
+        verifier: Verifier,
+        sizes: PlanController | None = None,
     ) -> None:
         """Takes a slot until the text ends.
 
@@ -64,12 +67,16 @@ class GraphSession:
             max_new_tokens: Where the text ends at the latest.
             knobs: The rules in force, `fits` them; None drafts nothing.
             on_host: Goes on with a text whose rules have outgrown fixed shapes.
+            verifier: Its choice is made on the device.
+            sizes: What chooses the size of each round; None: the rules alone do.
         """
         self._text = list(prompt_ids)
         self._pair = pair
         self._slots = graph_slots
         self._on_host = on_host
         self._knobs = knobs
+        self._sizes = sizes
+        self._verifier = verifier
         self._limit = TokenLimit(pair.eos, max_new_tokens)
         self._longest = len(prompt_ids) + max_new_tokens
         self._slot = graph_slots.take(pair, self._longest)
@@ -103,11 +110,9 @@ class GraphSession:
     def prefill(self) -> float:
         """Reads the prompt without its last token; then drafts the first tree, for which the first round pays."""
         begun = self._slot.mark()
-        self._slot.begin(self._text, self._knobs.rule if self._knobs else None)
+        self._slot.begin(self._text, self._knobs.rule if self._knobs else None, self._verifier)
         done = self._slot.mark()
         done.wait()
-        if self._is_automatic:
-            self._slots.size_controller.begin()
         self._draft = self._next_draft(1)
         if self._draft:
             self._draft_again(self._draft, Clock())
@@ -138,17 +143,17 @@ class GraphSession:
         )
         clock.leave_out(at_stage("drafted", outcome))
         plan = self._draft.plan if self._draft else None
-        owed_s -= self._fly(outcome, clock)
+        owed_s -= self._launch(outcome, clock)
         outcome.round_s = owed_s + clock.seconds()
         clock.leave_out(at_stage("verified", outcome))
-        outcome.turned_after = self._learn(outcome)
+        outcome.turned_after = learnt(self._knobs, outcome)
         if outcome.finished:
             owed_s += self._draft_s
             self._charge_draft(outcome)
             self.close()
         outcome.round_s = self._charge(owed_s + clock.seconds(), (outcome.draft_s or 0.0) + (outcome.verify_s or 0.0))
-        if self._is_automatic and not turned:
-            self._slots.size_controller.timed(plan, outcome.draft_s or 0.0, outcome.verify_s or 0.0, outcome.round_s)
+        if self._sizes and not turned:
+            self._sizes.timed(plan, outcome.draft_s or 0.0, outcome.verify_s or 0.0, outcome.round_s)
         return outcome
 
     @without_gradients()
@@ -161,10 +166,6 @@ class GraphSession:
         if self._has_slot:
             self._slots.give_back(self._slot)
             self._has_slot = False
-
-    @property
-    def _is_automatic(self) -> bool:
-        return self._knobs is not None and bool(self._knobs.rule.by_cost)
 
     def _turn(self, clock: Clock) -> None:
         """Tells the device of turned knobs; a tree that was drafted under the old ones is drafted anew."""
@@ -181,13 +182,12 @@ class GraphSession:
             return None
         rule = self._knobs.rule
         first = first_rows(min(lacking + 1, FIRST_ROWS[-1]))
-        if not rule.by_cost:
+        if self._sizes is None:
             return _Draft(replace(shape(rule), first=first), None)
-        controller = self._slots.size_controller
         if self._told:
-            controller.learn(*self._told)
+            self._sizes.learn(*self._told)
             self._told = None
-        plan = controller.choose(int(rule.deepest))
+        plan = self._sizes.choose(int(rule.deepest))
         return _Draft(replace(beam(rule, plan.depth), first=first), plan) if plan else None
 
     def _draft_again(self, draft: _Draft, clock: Clock) -> None:
@@ -198,7 +198,7 @@ class GraphSession:
         self._draft_s += pending.seconds
         self._draft_forwards += draft.shape.deepest
 
-    def _fly(self, outcome: Outcome, clock: Clock) -> float:
+    def _launch(self, outcome: Outcome, clock: Clock) -> float:
         """Verifies and commits the tree, asks for what follows, and waits once.
 
         Returns:
@@ -218,20 +218,19 @@ class GraphSession:
                 ahead = self._pending.verification(1, length, clock)
                 self._slots.ahead = self, ahead.sent
         report = self._pending.wait(ahead if follows and ahead else pending)
-        told = verified(report)
-        outcome.accepted, outcome.target_forwards = told.accepted, 1
-        outcome.verify_s, outcome.commit_s = pending.seconds, 0.0
+        outcome.accepted, bonus = verified(report)
+        outcome.target_forwards, outcome.verify_s, outcome.commit_s = 1, pending.seconds, 0.0
         outcome.committed, outcome.finished = self._limit.cut(
-            [*(tree.tokens[node] for node in told.accepted), told.bonus]
+            [*(tree.tokens[node] for node in outcome.accepted), bonus]
         )
         self._text.extend(outcome.committed)
         if draft:
             # The last accepted node may have been a leaf, which the draft never reads.
             self._read = len(self._text) - 2
-            self._told = (draft.plan, ranks(tree.path_logprobs, told.accepted)) if draft.plan else None
+            self._told = (draft.plan, ranks(tree.path_logprobs, outcome.accepted)) if draft.plan else None
         if follows:
             self._read = len(self._text)
-        self._tree = drafted(report, told.bonus) if follows else TokenTree([told.bonus])
+        self._tree = drafted(report, bonus) if follows else TokenTree([bonus])
         self._draft, self._verification = follows, None if follows else ahead
         self._draft_s = ahead.seconds if follows and ahead else 0.0
         self._draft_forwards = follows.shape.deepest if follows else 0
@@ -252,11 +251,6 @@ class GraphSession:
         if self._verification is None:
             self._host_s = self._device_s = self._charged_s = 0.0
         return charged_s
-
-    def _learn(self, outcome: Outcome) -> list[Turned]:
-        if self._knobs is None or len(outcome.tree) == 1:
-            return []
-        return self._knobs.learn(share_of_depth(outcome.accepted, max(outcome.tree.depths)))
 
     def _hand_over(self, turns: tuple[Turn, ...], turned: list[Turned], at_stage: AtStage) -> Outcome:
         """Goes on from the host, which reads the text anew; what history and the user have done so far stays."""

@@ -13,6 +13,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from decoder.device import Graphs, Mailbox, Mark, without_gradients
+from decoder.draft.tree_size.cost_model import PlanCosts
 from decoder.forward.language_model import LanguageModel
 from decoder.forward.static.static_forward import StaticForward, static_forward, visibility
 from decoder.models.pair import Pair
@@ -20,11 +21,10 @@ from decoder.session.cuda_graph.capture_guard import refuse_waits
 from decoder.session.cuda_graph.device_state import REPORT, DeviceState
 from decoder.session.cuda_graph.draft import Side, grow
 from decoder.session.cuda_graph.draft_layout import Layout
-from decoder.session.cuda_graph.size_controller import GraphSizeController
 from decoder.session.cuda_graph.static_shapes import DEEPEST, MOST_NODES, MOST_ROWS, Shape, levels, slots
 from decoder.session.cuda_graph.verify import verify
 from decoder.tree_rules import TreeRule
-from decoder.verify.greedy import choose
+from decoder.verify.verifier import Verifier
 
 CHUNK = 512
 """Tokens of a prompt that are read at once."""
@@ -54,6 +54,7 @@ class GraphSlot:
         self.mailboxes = Mailbox(device, REPORT), Mailbox(device, REPORT)
         self.capturing_s = 0.0
         """Time that captures have taken so far."""
+        self._verifier: Verifier
         self._graphs = graphs
         self._capturable = capturable
         self._captured: dict[tuple[object, ...], Work] = {}
@@ -71,18 +72,19 @@ class GraphSlot:
         alike = (self.target.forward, self.draft.forward) == models
         return alike and graphs == (self._graphs is not None) and min(rooms) - BEYOND - DEEPEST - 1 >= longest
 
-    def begin(self, text: Sequence[int], rule: TreeRule[float] | None) -> None:
-        """Reads a new text, all but its last token."""
+    def begin(self, text: Sequence[int], rule: TreeRule[float] | None, verifier: Verifier) -> None:
+        """Reads a new text, all but its last token; `verifier` makes the target's choices."""
         self._in_use.clear()
+        self._verifier = verifier
         self.state.begin(text, rule)
         for side in (self.target, self.draft) if rule else (self.target,):
             # What another text has left there may be infinite, and poison what is masked.
             side.store.zero_()
-            _read(side, text[:-1])
+            _read_all(side, text[:-1])
 
-    def catch_up(self, text: Sequence[int], read: int) -> None:
+    def catch_up(self, text: Sequence[int], start: int) -> None:
         """Lets the draft read the text from here on, where it lacks more than a draft reads by itself."""
-        _read(self.draft, text, read)
+        _read_all(self.draft, text, start)
 
     def drafting(self, shape: Shape, length: int) -> Work:
         """What drafts a tree after a text of at most so many tokens and reports it."""
@@ -98,11 +100,12 @@ class GraphSlot:
     def verification(self, nodes: int, length: int) -> Work:
         """What verifies and commits a tree of at most so many nodes after a text of at most so many tokens."""
         visible, draft = slots(length - 1 + nodes), self.draft if nodes > 1 else None
+        verifier = self._verifier
         self._in_use[nodes] = None
         return self._repeatable(
-            ("verification", nodes == 1),
-            (nodes, visible),
-            lambda: verify(self.target, draft, self.state, nodes, levels(nodes), visible, choose),
+            ("verification", nodes == 1, verifier),
+            (nodes, visible, verifier),
+            lambda: verify(self.target, draft, self.state, nodes, levels(nodes), visible, verifier.choose),
         )
 
     def capture_ahead(self, length: int) -> bool:
@@ -134,25 +137,15 @@ class GraphSlot:
 
     def _undo(self) -> Work:
         """What puts back all that is needed again; verified rows are not, since they are computed before they move."""
-        saved, store = self.state.saved(), self.draft.store
+        restore, store = self.state.saved(), self.draft.store
         places = (self.state.length + torch.arange(MOST_ROWS, device=store.device)).clamp(max=store.shape[3] - 1)
         rows = store.index_select(3, places)
 
         def undo() -> None:
-            saved.restore()
+            restore()
             store.index_copy_(3, places, rows)
 
         return undo
-
-
-def repeated(graphs: Graphs, work: Work, undo: Work, device: torch.device) -> Work:
-    """What does work again from a graph; `undo` puts back what it changes.
-
-    Raises:
-        NotCapturableError: A graph cannot do it.
-    """
-    tried(work, undo, device)
-    return captured(graphs, work, undo)
 
 
 def tried(work: Work, undo: Work, device: torch.device) -> None:
@@ -181,14 +174,22 @@ def new_store(forward: StaticForward, capacity: int) -> Float[Tensor, "L 2 H S D
         return forward.new_store(capacity)
 
 
-def _read(side: Side, text: Sequence[int], start: int = 0) -> None:
-    device = side.store.device
+def read(side: Side, tokens: Sequence[int], first: int = 0) -> Float[Tensor, "N V"]:
+    """Forwards these tokens of a text, from place `first` on."""
+    given = torch.tensor(tokens, device=side.store.device)
+    places = torch.arange(first, first + len(given), device=given.device)
+    return side.logits(given, places, places, causal_bias(side.store, len(given), first))
+
+
+def _read_all(side: Side, text: Sequence[int], start: int = 0) -> None:
     for first in range(start, len(text), CHUNK):
-        tokens = torch.tensor(text[first : first + CHUNK], device=device)
-        places = torch.arange(first, first + len(tokens), device=device)
-        seen = torch.ones((len(tokens), len(tokens)), dtype=torch.bool, device=device).tril()
-        bias = visibility(places[0], seen, slots(first + len(tokens)), side.store.dtype)
-        side.logits(tokens, places, places, bias)
+        read(side, text[first : first + CHUNK], first)
+
+
+def causal_bias(store: Float[Tensor, "L 2 H S D"], rows: int, first: int) -> Float[Tensor, "N M"]:
+    """The bias of so many tokens of a text from place `first` on, which see what is before them."""
+    seen = torch.ones((rows, rows), dtype=torch.bool, device=store.device).tril()
+    return visibility(torch.tensor(first, device=store.device), seen, slots(first + rows), store.dtype)
 
 
 @dataclass
@@ -201,8 +202,8 @@ class GraphSlots:
     """Why rounds do not run here, but from the host."""
     ahead: tuple[object, Mark] | None = None
     """Who has asked the device for work ahead of its turn, and where that ends."""
-    size_controller: GraphSizeController = field(default_factory=GraphSizeController)
-    """What automatic rounds have taken and brought."""
+    costs: PlanCosts = field(default_factory=PlanCosts)
+    """What rounds of planned sizes have taken."""
     _free: list[GraphSlot] = field(default_factory=list)
     _forwards: dict[LanguageModel, StaticForward] = field(default_factory=dict)
     _capturable: dict[tuple[StaticForward, ...], set[Hashable]] = field(default_factory=dict)
@@ -261,8 +262,15 @@ class GraphSlots:
         self._forwards[model] = forward
 
     def repeatable(self, work: Work, device: torch.device) -> Work:
-        """What does again some work that undoes itself, as slots repeat theirs."""
-        return repeated(self._shared(device), work, lambda: None, device) if self.graphs else work
+        """What does again some work that undoes itself, as slots repeat theirs.
+
+        Raises:
+            NotCapturableError: A graph cannot do it.
+        """
+        if not self.graphs:
+            return work
+        tried(work, lambda: None, device)
+        return captured(self._shared(device), work, lambda: None)
 
     def _shared(self, device: torch.device) -> Graphs:
         if self._captures is None:

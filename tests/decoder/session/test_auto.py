@@ -12,10 +12,10 @@ from decoder.config import Auto
 from decoder.draft.model_drafter import Drafter
 from decoder.draft.model_proposer import PROBED_ROWS
 from decoder.draft.tree_size.acceptance_model import AcceptanceModel
-from decoder.draft.tree_size.controller import PLAIN_EVERY, TreeSizeController
+from decoder.draft.tree_size.controller import TreeSizeController
 from decoder.draft.tree_size.cost_model import Costs, Curve
 from decoder.draft.tree_size.cost_profile import measured
-from decoder.draft.tree_size.loss_limit import PATIENCE
+from decoder.draft.tree_size.loss_limit import PATIENCE, PLAIN_EVERY
 from decoder.engine import Engine
 from decoder.tree import depths
 from tests.decoder.makers import Lab, Played, with_pair
@@ -154,18 +154,18 @@ def test_every_cost_that_is_measured_is_above_zero(lab: Lab) -> None:
 def test_a_silent_draft_is_judged_by_what_it_would_have_guessed_for_the_latest_tokens(
     lab: Lab, monkeypatch: pytest.MonkeyPatch, missed: int
 ) -> None:
-    heard: list[tuple[list[int], list[int]]] = []
+    probed: list[tuple[list[int], list[int]]] = []
 
     def probe_draft(
         _: TreeSizeController, guesses: Sequence[tuple[Sequence[int], object]], text: Sequence[int]
     ) -> None:
-        heard.append(([tokens[0] for tokens, _ in guesses], list(text)))
+        probed.append(([tokens[0] for tokens, _ in guesses], list(text)))
 
     monkeypatch.setattr(TreeSizeController, "probe_draft", probe_draft)
     monkeypatch.setattr("decoder.draft.tree_size.loss_limit.LossLimit._least_patience", missed)
     engine = priced(lab.loaded(lab.pair("neox"), "float64"), DEAR)
     text = play(with_pair(engine, draft=engine.pair.target), WIDE, missed + 1).tokens("auto")
-    guessed, chosen = heard[0]
+    guessed, chosen = probed[0]
     assert guessed == chosen
     assert chosen == text[max(0, missed - PROBED_ROWS) : missed - 1]
 

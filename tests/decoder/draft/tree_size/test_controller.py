@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from decoder.draft.tree_size.acceptance_model import MOST_GAINED, AcceptanceModel
-from decoder.draft.tree_size.controller import MOST_NODES, PLAIN_EVERY, REMEMBERED, TreeSizeController, most_worth
+from decoder.draft.tree_size.controller import MOST_NODES, REMEMBERED, TreeSizeController, most_worth
 from decoder.draft.tree_size.cost_model import SETTLED, Costs, Curve
-from decoder.draft.tree_size.loss_limit import CREDIT, MUCH, PATIENCE
+from decoder.draft.tree_size.loss_limit import CREDIT, MUCH, PATIENCE, PLAIN_EVERY
 
 pytestmark = pytest.mark.slow
 
@@ -69,7 +69,7 @@ class Text:
         ends = self.tokens + count
         while self.tokens < ends:
             if self.budget.drafts(self.behind):
-                self._hear()
+                self._probe()
                 self._draft()
                 self.behind = 1
             else:
@@ -79,7 +79,7 @@ class Text:
                 self.budget.learn([OTHER])
         return self
 
-    def _hear(self) -> None:
+    def _probe(self) -> None:
         if self.behind > 1:
             guesses = [self.guesses(self.random) for _ in range(self.behind - 1)]
             text = [self.chosen(self.random, logprobs) for logprobs in guesses]
@@ -182,7 +182,7 @@ def test_of_all_subtrees_the_kept_one_brings_most_beyond_the_price_of_its_time(d
     chances, verify = budget.chances, budget.costs.verify
 
     def worth(nodes: Sequence[int]) -> float:
-        return sum(chances[node] for node in nodes) - budget.price * verify.seconds(1 + len(nodes))
+        return sum(chances[node] for node in nodes) - budget.credit.price * verify.seconds(1 + len(nodes))
 
     drafted = range(1, len(parents))
     subsets = itertools.chain.from_iterable(itertools.combinations(drafted, n) for n in range(len(parents)))
@@ -409,7 +409,7 @@ def test_a_draft_that_is_far_behind_must_be_worth_catching_up() -> None:
     assert budget.drafts(1)
 
 
-def test_a_draft_that_was_long_silent_is_heard_whatever_credit_there_is() -> None:
+def test_a_draft_that_was_long_silent_is_probed_whatever_credit_there_is() -> None:
     budget = TreeSizeController(costs("packed weights"), AcceptanceModel())
     budget.credit.tokens = 0.0
     assert budget.drafts(PATIENCE)
@@ -424,7 +424,7 @@ def test_a_silent_draft_whose_guesses_would_have_paid_is_given_credit_again() ->
     assert budget.drafts(1)
 
 
-def test_a_silent_draft_whose_guesses_would_have_failed_is_heard_less_often() -> None:
+def test_a_silent_draft_whose_guesses_would_have_failed_is_probed_less_often() -> None:
     budget = TreeSizeController(costs("packed weights"), AcceptanceModel())
     budget.credit.tokens = 0.0
     assert budget.drafts(PATIENCE)
@@ -461,7 +461,7 @@ def after_texts(gained: float) -> AcceptanceModel:
     return known
 
 
-def test_a_draft_that_has_paid_in_other_texts_has_more_credit_and_is_heard_sooner() -> None:
+def test_a_draft_that_has_paid_in_other_texts_has_more_credit_and_is_probed_sooner() -> None:
     trusted = TreeSizeController(costs("packed weights"), after_texts(MUCH))
     assert trusted.credit.tokens > CREDIT
     trusted.credit.tokens = 0.0

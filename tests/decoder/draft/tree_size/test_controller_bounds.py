@@ -120,13 +120,13 @@ def test_however_long_a_text_waits_its_credit_has_a_cap() -> None:
 
 def test_however_much_was_gained_credit_has_a_cap() -> None:
     credit = LossLimit(costs(), AcceptanceModel())
-    credit.earn(100, 90.0)
+    credit.earn(100, 10.0)
     assert credit.tokens == MOST_CREDIT
 
 
 def test_rounds_without_a_draft_add_to_credit_up_to_the_cap() -> None:
     budget = TreeSizeController(costs(), AcceptanceModel())
-    budget.credit.tokens, budget.credit.hopeful = MOST_CREDIT - CREDIT_A_TOKEN / 2, False
+    budget.credit.tokens, budget.credit.may_pay = MOST_CREDIT - CREDIT_A_TOKEN / 2, False
     assert not budget.drafts(PATIENCE - 1)
     budget.learn([7])
     assert budget.credit.tokens == MOST_CREDIT

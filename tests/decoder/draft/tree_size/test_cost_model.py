@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from decoder.draft.tree_size.cost_model import HIGHEST_ROWS, ODD, RESHAPED_EVERY, Curve
+from decoder.draft.tree_size.cost_model import CLIP, HIGHEST_ROWS, RESHAPED_EVERY, Curve
 
 MEASURED = {1: 1.0, 2: 1.1, 4: 1.3, 8: 1.7}
 
@@ -74,7 +74,7 @@ def test_several_calls_are_learnt_from_their_time_together() -> None:
 def test_one_odd_call_moves_little() -> None:
     curve = Curve(MEASURED)
     curve.learn([1], 1000.0)
-    assert curve.seconds(1) < ODD**0.11
+    assert curve.seconds(1) < CLIP**0.11
     curve.learn([1], 0.0)
     assert curve.seconds(1) > 1
 

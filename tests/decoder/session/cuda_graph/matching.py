@@ -12,6 +12,7 @@ import pytest
 
 from decoder.config import AdaptiveTree, Rules
 from decoder.device_rounds import TRIED
+from decoder.draft.tree_size.plan_controller import PlanController
 from decoder.engine import Engine
 from decoder.forward.static.hf import ModuleStatic
 from decoder.knobs import KnobName
@@ -25,6 +26,7 @@ from decoder.session.knob_state import KnobState
 from decoder.session.protocol import Outcome, Session
 from decoder.session.steering import Turn
 from decoder.tree import TokenTree
+from decoder.verify.greedy import Greedy
 from tests.decoder.makers import graph_slots, host_session
 from tests.decoder.session.cuda_graph.operations import Recorded
 
@@ -55,10 +57,14 @@ def records(engine: Engine) -> int:
     return len(captures.records)
 
 
-def graph_session(engine: Engine, prompt: Sequence[int], limit: int, rules: Rules | None) -> GraphSession:
-    """A session on the device."""
+def graph_session(
+    engine: Engine, prompt: Sequence[int], limit: int, rules: Rules | None, sizes: PlanController | None = None
+) -> GraphSession:
+    """A session on the device; `sizes`: what chooses the size of its rounds, where that is not the engine's."""
     knobs = KnobState(rules) if rules else None
-    return GraphSession(engine.pair, graph_slots(engine), prompt, limit, knobs, engine.host_session)
+    if knobs and knobs.rule.by_cost and sizes is None:
+        sizes = PlanController(graph_slots(engine).costs, engine.acceptance)
+    return GraphSession(engine.pair, graph_slots(engine), prompt, limit, knobs, engine.host_session, Greedy(), sizes)
 
 
 def match(

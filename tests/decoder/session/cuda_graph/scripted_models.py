@@ -4,17 +4,19 @@ import random
 from collections.abc import Sequence
 
 from decoder.config import Auto
-from decoder.session.cuda_graph.pass_sizes import SIZES
-from decoder.session.cuda_graph.size_controller import GraphSizeController, Plan
+from decoder.draft.tree_size.acceptance_model import AcceptanceModel
+from decoder.draft.tree_size.cost_model import PlanCosts
+from decoder.draft.tree_size.plan import SIZES, Plan
+from decoder.draft.tree_size.plan_controller import PlanController
 
 WIDE = Auto(d_max=6, d0=5, rho_deep=0.0, history=False)
 
 
-class Dice(GraphSizeController):
+class Dice(PlanController):
     """Chooses anything, and notes what."""
 
     def __init__(self, seed: int, *, plain: float = 0.4, depths: Sequence[int] = (1, 2, 3, 4, 6)) -> None:
-        super().__init__()
+        super().__init__(PlanCosts(), AcceptanceModel())
         self._luck = random.Random(seed)
         self._plain, self._depths = plain, depths
         self.chosen: list[Plan | None] = []

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from decoder.device import Graphs
 from decoder.session.cuda_graph.capture_guard import NotCapturableError, refuse_waits
-from decoder.session.cuda_graph.slots import repeated
+from decoder.session.cuda_graph.slots import GraphSlots, tried
 from tests.decoder.session.cuda_graph.stand_in_device import ELSEWHERE
 
 CPU = torch.device("cpu")
@@ -61,16 +61,21 @@ def test_numbers_of_the_host_s_own_may_be_read_while_work_is_done_elsewhere() ->
     refuse_waits(lambda: torch.ones(2).sum().item(), ELSEWHERE)
 
 
-def test_what_refused_work_has_done_is_undone_and_nothing_is_captured() -> None:
-    number, captured = torch.zeros(()), list[object]()
-
-    class Watched(Graphs):
-        def capture(self, *work: object) -> Callable[[], None]:
-            captured.append(work)
-            return lambda: None
-
+def test_what_tried_work_has_done_is_undone_whether_it_is_refused_or_not() -> None:
+    number = torch.zeros(())
     with pytest.raises(NotCapturableError):
-        repeated(Watched(CPU), lambda: [number.add_(1), number.item()], number.zero_, CPU)  # type: ignore[arg-type]
-    assert (float(number), captured) == (0, [])
-    repeated(Watched(CPU), lambda: number.add_(1), number.zero_, CPU)  # type: ignore[arg-type]
-    assert (float(number), len(captured)) == (0, 1)
+        tried(lambda: [number.add_(1), number.item()], number.zero_, CPU)  # type: ignore[arg-type]
+    assert float(number) == 0
+    tried(lambda: number.add_(1), number.zero_, CPU)  # type: ignore[arg-type]
+    assert float(number) == 0
+
+
+def test_of_work_that_is_refused_nothing_is_captured(monkeypatch: pytest.MonkeyPatch) -> None:
+    number, found = torch.zeros(()), list[object]()
+    slots = GraphSlots()
+    monkeypatch.setattr(Graphs, "capture", lambda _, work, undo: found.append((work, undo)) or work)  # type: ignore[func-returns-value]
+    with pytest.raises(NotCapturableError):
+        slots.repeatable(lambda: number.add_(1).item(), CPU)  # type: ignore[arg-type]
+    assert not found
+    slots.repeatable(lambda: number.add_(1), CPU)  # type: ignore[arg-type]
+    assert len(found) == 1

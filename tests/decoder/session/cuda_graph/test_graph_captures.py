@@ -74,9 +74,8 @@ def test_the_host_s_waits_are_looked_for_once_a_kind_and_not_once_a_graph(
     right = capturable.refuse_waits
     monkeypatch.setattr(slots_module, "refuse_waits", lambda *given: asked.append(given) or right(*given))  # type: ignore[func-returns-value]
     pair = recorded(lab.loaded(lab.pair("neox"), "float64"))
-    graph_slots(pair).size_controller = Dice(3)
     prompt = lab.prompt_tokens(lab.pair("neox"), PROMPT)
-    first, second = (graph_session(pair, prompt, 40, WIDE) for _ in range(2))
+    first, second = (graph_session(pair, prompt, 40, WIDE, dice) for dice in [Dice(3)] * 2)
     for session in (first, second):
         session.prefill()
         while not session.step(()).finished:
@@ -104,7 +103,9 @@ def test_captures_wait_for_the_device_so_that_a_round_pays_for_its_own_work_alon
             log.append("wait")
 
     pair = recorded(lab.loaded(lab.pair("neox"), "float64"))
-    slot = graph_session(pair, [1, 2, 3], 20, None)._slot
+    session = graph_session(pair, [1, 2, 3], 20, None)
+    session.prefill()
+    slot = session._slot
     monkeypatch.setattr(slot, "mark", Passed)
     monkeypatch.setattr(slots_module, "tried", lambda *_: log.append("try"))
     monkeypatch.setattr(slots_module, "captured", lambda *_: log.append("capture"))

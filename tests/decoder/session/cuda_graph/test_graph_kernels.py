@@ -18,7 +18,7 @@ from decoder.session.cuda_graph.draft import Side, grow
 from decoder.session.cuda_graph.draft_layout import Layout
 from decoder.session.cuda_graph.static_shapes import bucket, levels, most_nodes, shape, slots
 from decoder.session.cuda_graph.verify import verify
-from decoder.verify.greedy import choose
+from decoder.verify.greedy import Greedy
 from tests import tiny
 from tests.decoder.session.cuda_graph.operations import record
 
@@ -73,7 +73,7 @@ def counted(sides: tuple[Side, Side], rules: Rules) -> Counted:
     state.begin(TEXT, rule)
     with without_gradients():
         drafted = record(lambda: grow(draft, state, layout, slots(40 + layout.rows)))
-        verified = record(lambda: verify(target, draft, state, rows, levels(rows), slots(40 + rows), choose))
+        verified = record(lambda: verify(target, draft, state, rows, levels(rows), slots(40 + rows), Greedy().choose))
         passes = sum(pass_launches(draft, width) for width in (layout.first, *layout.widths[1:]))
         return Counted(drafted.launches, passes, verified.launches, pass_launches(target, rows))
 

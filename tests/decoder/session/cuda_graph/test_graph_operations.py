@@ -22,7 +22,7 @@ from decoder.session.cuda_graph.device_state import DeviceState
 from decoder.session.cuda_graph.draft import Side, grow
 from decoder.session.cuda_graph.draft_layout import Layout
 from decoder.session.cuda_graph.static_shapes import beam, shape, slots
-from decoder.verify.greedy import choose
+from decoder.verify.greedy import Greedy
 from tests import tiny
 from tests.decoder.makers import Lab
 from tests.decoder.session.cuda_graph.matching import match, recorded, records, seated
@@ -229,7 +229,7 @@ def test_no_work_touches_the_host_s_memory(lab: Lab, family: str, dtype: str, by
         for layout in layouts:
             grow(draft, state, layout, slots(300))
         for nodes, deepest in ((1, 0), (8, 3), (64, 8)):
-            verify.verify(target, draft if deepest else None, state, nodes, deepest, slots(300), choose)
+            verify.verify(target, draft if deepest else None, state, nodes, deepest, slots(300), Greedy().choose)
 
 
 def side(model: LanguageModel, engine: Engine, *, by_module: bool) -> Side:

@@ -29,7 +29,7 @@ from decoder.session.cuda_graph.static_shapes import (
 from decoder.session.cuda_graph.verify import _learn, ancestors, verify
 from decoder.session.knob_state import KnobState
 from decoder.tree import TokenTree
-from decoder.verify.greedy import accept, choose
+from decoder.verify.greedy import Greedy, accept
 
 CPU = torch.device("cpu")
 VOCABULARY = 7
@@ -246,10 +246,9 @@ def test_what_is_accepted_is_what_the_host_accepts_and_its_rows_follow_the_text(
     fake, other = Fake(choices), Fake([])
     target, draft = (Side(model, model.new_store(600), VOCABULARY, 500) for model in (fake, other))
     deepest = max(tree.depths)
-    verify(target, draft, state, bucket(len(tree)), deepest, 256, choose)
+    verify(target, draft, state, bucket(len(tree)), deepest, 256, Greedy().choose)
 
-    told = verified(state.report.numpy())
-    assert (told.accepted, told.bonus) == (path, bonus)
+    assert verified(state.report.numpy()) == (path, bonus)
     count = len(path)
     assert int(state.length) == length + count + 1
     assert state.text[: length + count + 1].tolist() == [*text, *(tree.tokens[node] for node in path), bonus]
@@ -275,7 +274,7 @@ def test_a_verification_takes_its_choices_from_the_verifier() -> None:
     for choice in (4, 6):
         verify(side, None, state, 1, 0, 256, lambda logits, choice=choice: torch.full((len(logits),), choice))  # type: ignore[misc]
     assert state.text[:4].tolist() == [1, 3, 4, 6]
-    assert verified(state.report.numpy()).bonus == 6
+    assert verified(state.report.numpy()) == ([], 6)
 
 
 @pytest.mark.parametrize("nodes", BUCKETS[:-2])
@@ -337,7 +336,7 @@ def test_history_moves_the_knobs_as_on_the_host_to_the_last_bit(
 def test_a_round_without_a_tree_teaches_history_nothing() -> None:
     state = laid_out(TokenTree([3]), [1, 3])
     target = Fake([5])
-    verify(Side(target, target.new_store(600), VOCABULARY, 500), None, state, 1, 0, 256, choose)
+    verify(Side(target, target.new_store(600), VOCABULARY, 500), None, state, 1, 0, 256, Greedy().choose)
     assert state.text[:3].tolist() == [1, 3, 5]
     assert int(state.rounds) == 0
     assert float(state.rule.numbers.tau_h) == DynaTree().tau_h
@@ -358,8 +357,8 @@ def test_what_was_tried_out_is_undone() -> None:
     state = DeviceState(CPU, 600)
     state.begin([1, 2, 3], DynaTree().rule())
     before = [tensor.clone() for tensor in state._all()]
-    saved = state.saved()
+    restore = state.saved()
     for tensor in state._all():
         tensor.add_(1)
-    saved.restore()
+    restore()
     assert all(bool((now == was).all()) for now, was in zip(state._all(), before, strict=True))

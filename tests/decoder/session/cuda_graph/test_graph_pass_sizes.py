@@ -35,8 +35,8 @@ EVERY: dict[str, Rules | None] = {
 @pytest.mark.parametrize("name", EVERY)
 def test_all_passes_of_a_text_s_rounds_are_listed(lab: Lab, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     engine = seated(lab.loaded(lab.pair("neox"), "float32"))
-    graph_slots(engine).size_controller = Dice(3, plain=0.0)
-    session = graph_session(engine, lab.prompt_tokens(lab.pair("neox"), PROMPT), 60, EVERY[name])
+    sizes = Dice(3, plain=0.0) if EVERY[name] is WIDE else None
+    session = graph_session(engine, lab.prompt_tokens(lab.pair("neox"), PROMPT), 60, EVERY[name], sizes)
     forms: dict[Any, set[int]] = {
         graph_slots(engine).forward(model): set() for model in (engine.pair.draft, engine.pair.target)
     }

@@ -7,6 +7,7 @@ import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from torch import Tensor
 
 from decoder.config import DynaTree, Fixed, Linear, Rules
 from decoder.engine import Engine
@@ -14,9 +15,11 @@ from decoder.forward.language_model import LanguageModel
 from decoder.forward.static.layers import LeanStatic
 from decoder.knobs import KnobName
 from decoder.session.cuda_graph import slots as slots_module
+from decoder.session.cuda_graph.session import GraphSession
 from decoder.session.cuda_graph.static_shapes import BUCKETS, fits
 from decoder.session.steering import Turn
 from decoder.tree import depths
+from decoder.verify.greedy import Greedy
 from tests.decoder.makers import Lab, graph_slots, host_session, with_pair
 from tests.decoder.session.cuda_graph.matching import graph_session, match, recorded, seated
 from tests.reference import simulate
@@ -306,3 +309,25 @@ def test_a_session_that_was_handed_over_has_given_its_seat_back(lab: Lab) -> Non
     assert graph_slots(loaded)._free == [session._slot]
     session.close()
     assert len(graph_slots(loaded)._free) == 1
+
+
+class Worst(Greedy):
+    """Chooses what the target holds for least likely."""
+
+    def choose(self, logits: Tensor) -> Tensor:
+        return logits.argmin(-1)
+
+
+def test_the_choice_in_a_graph_is_the_verifier_s(lab: Lab) -> None:
+    """Also where the slot holds the graphs of another verifier."""
+    engine, prompt = recorded(lab.loaded(lab.pair("neox"), "float64")), [1, 2, 3]
+    texts = []
+    for verifier in (Greedy(), Worst(), Greedy()):
+        session = GraphSession(engine.pair, graph_slots(engine), prompt, 8, None, engine.host_session, verifier)
+        session.prefill()
+        while not session.step(()).finished:
+            pass
+        texts.append(list(session.text))
+    best, worst, again = texts
+    assert best == again
+    assert worst != best

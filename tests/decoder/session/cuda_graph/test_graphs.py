@@ -13,6 +13,7 @@ from decoder import RunConfig, Steering, decode, load_pair, methods
 from decoder.config import DynaTree, Linear, Rules, tree_rule
 from decoder.decoding_path import decoding_path
 from decoder.device import Graphs, without_gradients
+from decoder.draft.tree_size.plan_controller import PlanController
 from decoder.engine import Engine
 from decoder.events import Round
 from decoder.forward.near_tie import Judge
@@ -118,8 +119,10 @@ def on_gpu(lab: Lab, name: str, dtype: str, *, graphs: bool = True) -> Engine:
     return replace(loaded, slots=GraphSlots(graphs=graphs))
 
 
-def played(engine: Engine, prompt: Sequence[int], limit: int, rules: Rules | None) -> list[Outcome]:
-    session = graph_session(engine, prompt, limit, rules)
+def played(
+    engine: Engine, prompt: Sequence[int], limit: int, rules: Rules | None, sizes: PlanController | None = None
+) -> list[Outcome]:
+    session = graph_session(engine, prompt, limit, rules, sizes)
     session.prefill()
     found = [session.step(())]
     while not found[-1].finished:
@@ -171,8 +174,7 @@ def test_graphs_of_chosen_sizes_give_the_rounds_of_plain_calls(lab: Lab, family:
     rounds = []
     for graphs in (True, False):
         pair = on_gpu(lab, family, dtype, graphs=graphs)
-        graph_slots(pair).size_controller = Dice(7)
-        rounds.append(played(pair, prompt, 100, WIDE))
+        rounds.append(played(pair, prompt, 100, WIDE, Dice(7)))
     by_graph, by_call = rounds
     assert [outcome.tree for outcome in by_graph] == [outcome.tree for outcome in by_call]
     assert [outcome.committed for outcome in by_graph] == [outcome.committed for outcome in by_call]

@@ -36,7 +36,7 @@ def test_every_kind_of_round_is_tried(engine: Engine, monkeypatch: pytest.Monkey
     tried: list[object] = []
 
     def open_session(
-        engine: Pair, _: GraphSlots, prompt: Sequence[int], limit: int, knobs: KnobState | None, __: object
+        engine: Pair, __: GraphSlots, prompt: Sequence[int], limit: int, knobs: KnobState | None, *_: object
     ) -> Any:
         tried.append(knobs.rules if knobs else None)
         return model_session(engine, prompt, limit, knobs)
@@ -58,8 +58,8 @@ def test_another_text_than_the_host_s_is_noticed(engine: Engine, monkeypatch: py
     right = state.verified
 
     def wrong(report: Any) -> Any:
-        told = right(report)
-        return replace(told, bonus=told.bonus + 1)
+        accepted, bonus = right(report)
+        return accepted, bonus + 1
 
     monkeypatch.setattr(session, "verified", wrong)
     assert "instead of" in (refused(engine) or "")
