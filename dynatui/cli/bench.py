@@ -34,7 +34,13 @@ LARGEST = 1 << 20
 def commands() -> typer.Typer:
     """`dynatui bench`, with the methods that there are now."""
     app = typer.Typer()
-    places = {"sweeps": bench_options.sweeps(), "rules": bench_options.rules()}
+    names, arithmetic = options.MODEL_OPTIONS[:2], options.MODEL_OPTIONS[2:]
+    places = {
+        "names": names,
+        "arithmetic": arithmetic,
+        "sweeps": bench_options.sweeps(),
+        "rules": bench_options.rules(),
+    }
     measured = expanded(speed, places, [bench_options.methods(), bench_options.presets()])
     app.callback()(bench)
     app.command()(settings.configured(measured))
@@ -48,13 +54,9 @@ def bench() -> None:
 def speed(
     context: typer.Context,
     *,
-    target: options.Target = None,
-    draft: options.Draft = None,
+    names: Given,
     shapes: bench_options.Shapes = None,
-    device: options.Device = "auto",
-    dtype: options.Dtype = "auto",
-    exact: options.Exact = False,
-    compiled: options.Compiled = False,
+    arithmetic: Given,
     prompt_files: options.PromptFiles = None,
     prompt_texts: options.PromptTexts = None,
     prompt_chars: bench_options.PromptChars = None,
@@ -83,7 +85,7 @@ def speed(
     length = bench_options.ROUNDS if on_rounds and max_new_tokens is None else max_new_tokens
     runs = _runs(preset, rules, max_new_tokens=length, seed=seed)
     config = next(iter(runs.values()))
-    models = Models(target, draft, device, dtype, exact, compiled)
+    models = Models(**names, **arithmetic)
     measure: Callable[[], Measured]
     if on_rounds:
         measure = partial(
@@ -130,7 +132,7 @@ def _on_rounds(
     from decoder.bench.sizes import Size  # noqa: PLC0415
 
     found = partial(random_pair, *shapes) if shapes else partial(loaded_pair, models.target, models.draft)
-    how = {"device": models.device, "dtype": models.dtype, "exact": models.exact, "compiled": models.compiled}
+    how = {name: value for name, value in asdict(models).items() if name not in ONLY_LOADED}
     trees = tuple(Size(*size) for size in sizes)
     done = job.measure_rounds(job.OnRounds(load=partial(found, **how), sizes=trees, **given), streams.say)
     return Measured(table.on_rounds(done.report), done.report, done.interrupted)

@@ -7,6 +7,7 @@ there is too, and the recording is complete up to its last event. The engine is 
 import signal
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
+from dataclasses import asdict
 from types import FrameType
 from typing import Any, Protocol
 
@@ -45,19 +46,9 @@ def run(session: Session, transcript: Transcript, engine: Engine) -> int:
         DecoderError: Something was wrong with the request, the models or the machine; what was printed before stands.
     """
     steering = Steering(speed=session.view.speed or 1.0)
-    models = session.models
     with Recorder(session.record) if session.record else nullcontext() as recorder, _interruptible(steering) as begin:
         try:
-            ready = engine.load_pair(
-                models.target,
-                models.draft,
-                device=models.device,
-                dtype=models.dtype,
-                exact=models.exact,
-                compiled=models.compiled,
-                run=session.config,
-                report=transcript.note,
-            )
+            ready = engine.load_pair(**asdict(session.models), run=session.config, report=transcript.note)
             begin()
             count = len(session.prompts)
             for number, prompt in enumerate(session.prompts, 1):

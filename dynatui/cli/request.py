@@ -8,7 +8,6 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
-from pathlib import Path
 from typing import Any
 
 from decoder.config import RunConfig
@@ -18,7 +17,7 @@ from decoder.methods import METHODS, chosen
 from decoder.methods.option import LARGEST_WHOLE, Option
 from dynatui.keys import Keymap
 from dynatui.prompts import load
-from dynatui.session import Symbols, View
+from dynatui.session import View
 
 
 def prompt_files(names: list[str] | None) -> tuple[tuple[str, tuple[str, ...]], ...]:
@@ -57,20 +56,11 @@ def run_config(
     return RunConfig(parameters=sets, **given)
 
 
-def view(
-    speed: float | None,
-    fps: int | None,
-    theme: str | None,
-    symbols: Symbols,
-    *,
-    no_color: bool,
-    mouse: bool,
-    log_file: Path | None,
-    keys: Keymap,
-) -> View:
+def view(given: Mapping[str, Any], keys: Keymap) -> View:
     """How the screen looks; NO_COLOR in the environment counts as the option does."""
-    color = not (no_color or os.environ.get("NO_COLOR"))
-    return View(speed, fps, theme, symbols, color=color, mouse=mouse, log=log_file, keys=keys)
+    asked = dict(given)
+    color = not (asked.pop("no_color") or os.environ.get("NO_COLOR"))
+    return View(**asked, color=color, keys=keys)
 
 
 def _given(**values: object) -> dict[str, Any]:

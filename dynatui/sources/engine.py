@@ -5,7 +5,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from decoder.config import RunConfig
@@ -43,18 +43,7 @@ def load_engine(session: Session) -> Load:
         except (ImportError, OSError) as error:
             raise not_importable(error) from error
 
-        models = session.models
-        ready = load_pair(
-            models.target,
-            models.draft,
-            device=models.device,
-            dtype=models.dtype,
-            exact=models.exact,
-            compiled=models.compiled,
-            run=session.config,
-            report=report,
-            progress=progress,
-        )
+        ready = load_pair(**asdict(session.models), run=session.config, report=report, progress=progress)
         return lambda prompt, config, steering: decode(ready, prompt, config, steering)
 
     return load
