@@ -46,32 +46,24 @@ def run(session: Session, transcript: Transcript, engine: Engine) -> int:
         DecoderError: Something was wrong with the request, the models or the machine; what was printed before stands.
     """
     steering = Steering(speed=session.view.speed or 1.0)
-    with Recorder(session.record) if session.record else nullcontext() as recorder, _interruptible(steering) as begin:
-        try:
-            ready = engine.load_pair(**asdict(session.models), run=session.config, report=transcript.note)
-            begin()
-            count = len(session.prompts)
-            for number, prompt in enumerate(session.prompts, 1):
-                if steering.stopped:
-                    break
-                transcript.note(f"prompt {number} of {count}")
-                for decoded in engine.decode(ready, prompt, session.config, steering):
-                    event = numbered_run(decoded, number, count)
-                    if recorder:
-                        recorder.write(event)
-                    transcript.feed(event)
-        except OutputError:
-            raise
-        except DecoderError:
-            transcript.finish()
-            raise
-        except KeyboardInterrupt:
-            steering.stopped = True
-            transcript.finish()
-    if steering.stopped:
-        transcript.note("interrupted")
-        return INTERRUPTED
-    return ModelError.exit_code if transcript.failed else 0
+    recording = Recorder(session.record) if session.record else nullcontext()
+    with recording as recorder, _interruptible(steering, transcript) as begin:
+        ready = engine.load_pair(**asdict(session.models), run=session.config, report=transcript.note)
+        begin()
+        count = len(session.prompts)
+        for number, prompt in enumerate(session.prompts, 1):
+            if steering.stopped:
+                break
+            transcript.note(f"prompt {number} of {count}")
+            for decoded in engine.decode(ready, prompt, session.config, steering):
+                event = numbered_run(decoded, number, count)
+                if recorder:
+                    recorder.write(event)
+                transcript.feed(event)
+    if not steering.stopped:
+        return ModelError.exit_code if transcript.failed else 0
+    transcript.note("interrupted")
+    return INTERRUPTED
 
 
 def replay(events: Iterable[Event], transcript: Transcript) -> int:
@@ -88,26 +80,23 @@ def replay(events: Iterable[Event], transcript: Transcript) -> int:
 
 def follow(events: Iterable[Event], transcript: Transcript) -> int:
     """Prints what another process records as it comes, without end, as `tail -f` does; returns the exit code."""
-    with _interruptible(Steering()):
-        try:
-            for event in events:
-                transcript.feed(event)
-            transcript.finish()
-        except OutputError:
-            raise
-        except DecoderError:
-            transcript.finish()
-            raise
-        except KeyboardInterrupt:
-            transcript.finish()
-            transcript.note("interrupted")
-            return INTERRUPTED
-    return 0
+    steering = Steering()
+    with _interruptible(steering, transcript):
+        for event in events:
+            transcript.feed(event)
+        transcript.finish()
+    if not steering.stopped:
+        return 0
+    transcript.note("interrupted")
+    return INTERRUPTED
 
 
 @contextmanager
-def _interruptible(steering: Steering) -> Iterator[Callable[[], None]]:
-    """Within, a signal to stop interrupts; after the yielded function was called, the first lets the round end."""
+def _interruptible(steering: Steering, transcript: Transcript) -> Iterator[Callable[[], None]]:
+    """Within, a signal to stop interrupts; after the yielded function was called, the first lets the round end.
+
+    An interruption ends the block quietly. What the transcript has is printed then, and before an error.
+    """
     decoding = False
 
     def begin() -> None:
@@ -124,5 +113,13 @@ def _interruptible(steering: Steering) -> Iterator[Callable[[], None]]:
     with handled(INTERRUPTING, stop):
         try:
             yield begin
+        except OutputError:
+            raise
+        except DecoderError:
+            transcript.finish()
+            raise
+        except KeyboardInterrupt:
+            steering.stopped = True
+            transcript.finish()
         finally:
             signal.setitimer(signal.ITIMER_REAL, 0)

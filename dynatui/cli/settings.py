@@ -23,7 +23,7 @@ from typer.core import TyperOption
 
 from decoder.errors import ConfigError, DecoderError, quoted, shortened, with_short_quotes
 from dynatui.cli import method_options
-from dynatui.files import opened
+from dynatui.files import opened, text_of
 from dynatui.keymap import KEYMAP
 from dynatui.keys import Keymap
 
@@ -253,26 +253,16 @@ def _unquoted(text: str, error: str) -> str:
 
 
 def _text(path: Path) -> str:
+    named = os.environ.get(FILE_VARIABLE)
+    too_large = "so it holds no settings; name another file"
     try:
         with opened(path) as file:
-            content = file.read(LARGEST_FILE + 1)
+            return text_of(file, shortened(path), LARGEST_FILE, too_large=too_large, fault=ConfigError)
     except OSError as error:
-        if isinstance(error, FileNotFoundError | NotADirectoryError) and not os.environ.get(FILE_VARIABLE):
+        if isinstance(error, FileNotFoundError | NotADirectoryError) and not named:
             return ""
-        remedy = (
-            f"let {FILE_VARIABLE} name a file" if os.environ.get(FILE_VARIABLE) else "make it readable or remove it"
-        )
+        remedy = f"let {FILE_VARIABLE} name a file" if named else "make it readable or remove it"
         raise ConfigError(f"cannot read {shortened(path)}: {error.strerror}; {remedy}") from None
-    if len(content) > LARGEST_FILE:
-        raise ConfigError(
-            f"{shortened(path)} is larger than {LARGEST_FILE >> 20} MiB, so it holds no settings; name another file"
-        )
-    try:
-        return content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise ConfigError(
-            f"{shortened(path)} is not UTF-8 text (byte {error.start + 1}); convert it, with iconv for example"
-        ) from None
 
 
 def _line(text: str, key: str) -> int:

@@ -64,7 +64,8 @@ class EngineSource:
         self._load = load
         self._rest_s = rest_s
         self._recorder = recorder
-        self._config = session.config
+        self.config = session.config
+        """The parameters with all turns."""
         embedded = session.models.target is None
         self._measuring = session.view.speed is None and embedded
         first = _FIRST_SPEED if embedded else 1.0
@@ -80,11 +81,6 @@ class EngineSource:
         self._loading = Loading("starting")
         self._watch = Watch()
         self._thread = threading.Thread(target=self._work, name="dynatui-engine", daemon=True)
-
-    @property
-    def config(self) -> RunConfig:
-        """The parameters with all turns."""
-        return self._config
 
     @property
     def prompt(self) -> str:
@@ -145,7 +141,7 @@ class EngineSource:
     def turn(self, name: KnobName, value: float, of: RulesName) -> None:
         """Turns a knob now; the following prompts begin with it."""
         with self._lock:
-            self._config = self._config.turned(name, value, of)
+            self.config = self.config.turned(name, value, of)
             self._steering.turn(name, value, of)
 
     def watch(self, method: str) -> None:
@@ -240,7 +236,7 @@ class EngineSource:
 
     def _decode(self, decode: Decode) -> None:
         with self._lock:
-            previous, config, prompt = self._steering, self._config, self.prompt
+            previous, config, prompt = self._steering, self.config, self.prompt
             self._steering = Steering(speed=previous.speed)
             self._steering.watched = previous.watched
             self._steering.paused = previous.paused
@@ -281,6 +277,6 @@ class EngineSource:
         if not (self._measuring and isinstance(event, Round) and event.round == _ROUNDS_TO_MEASURE and event.t > 0):
             return
         with self._lock:
-            methods = max(1, len(self._config.methods))
+            methods = max(1, len(self.config.methods))
             self._steering.speed = readable_speed((event.position + len(event.committed)) / event.t / methods)
             self._measuring = False
