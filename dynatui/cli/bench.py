@@ -14,7 +14,7 @@ import typer
 from decoder.config import RunConfig
 from decoder.errors import ConfigError, PromptError, quoted, require
 from decoder.knobs import Turnable
-from decoder.methods import METHODS, chosen
+from decoder.methods import METHODS
 from dynatui.cli import bench_options, options, request, settings
 from dynatui.cli.bench_result import Measured, run_and_report
 from dynatui.cli.method_options import Given, expanded
@@ -34,13 +34,8 @@ LARGEST = 1 << 20
 def commands() -> typer.Typer:
     """`dynatui bench`, with the methods that there are now."""
     app = typer.Typer()
-    names, arithmetic = options.MODEL_OPTIONS[:2], options.MODEL_OPTIONS[2:]
-    places = {
-        "names": names,
-        "arithmetic": arithmetic,
-        "sweeps": bench_options.sweeps(),
-        "rules": bench_options.rules(),
-    }
+    places = {"names": options.MODEL_OPTIONS[:2], "arithmetic": options.MODEL_OPTIONS[2:]}
+    places |= {"sweeps": bench_options.sweeps(), "rules": bench_options.rules()}
     measured = expanded(speed, places, [bench_options.methods(), bench_options.presets()])
     app.callback()(bench)
     app.command()(settings.configured(measured))
@@ -157,10 +152,9 @@ def _sweeping() -> list[str]:
 
 
 def _refuse_idle(context: typer.Context, idle: dict[str, str]) -> None:
-    for parameter in context.command.params:
-        source = context.get_parameter_source(str(parameter.name))
-        if parameter.name in idle and source is not None and source.name == "COMMANDLINE":
-            raise ConfigError(f"{parameter.opts[0]} has no effect {idle[parameter.name]}; leave it out")
+    for name, option in settings.typed(context).items():
+        if name in idle:
+            raise ConfigError(f"{option.opts[0]} has no effect {idle[name]}; leave it out")
 
 
 def _runs(presets: str, rules: Given, **given: Any) -> dict[str, RunConfig]:
@@ -188,7 +182,7 @@ def _settings(runs: Mapping[str, RunConfig], sweeps: Given) -> dict[str, dict[st
 
 
 def _methods(names: str) -> tuple[str, ...]:
-    found = tuple(method.name for method in chosen([name.strip() for name in names.split(",")]))
+    found = request.method_names(names)
     for name in found:
         require(not METHODS[name].by_module, f"{name} is measured as the baseline assisted; leave it out of --methods")
     return tuple(dict.fromkeys(found))

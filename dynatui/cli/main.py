@@ -177,26 +177,19 @@ def _follow(path: Path, view: View, transcript: Transcript, *, on_screen: bool) 
 
 def _refuse_options_beside_follow(context: typer.Context) -> None:
     """Who decodes has settled the models, the prompts and the rest already."""
-    for parameter in context.command.params:
-        decoding = getattr(parameter, "rich_help_panel", None) in options.DECODING and parameter.name != "follow"
-        if decoding and _given(context, parameter.name):
-            raise ConfigError(f"{parameter.opts[0]} has no effect beside --follow, which decodes nothing; leave it out")
+    for name, option in settings.typed(context).items():
+        if option.rich_help_panel in options.DECODING and name != "follow":
+            raise ConfigError(f"{option.opts[0]} has no effect beside --follow, which decodes nothing; leave it out")
 
 
 def _refuse_options_before(context: typer.Context) -> None:
     """Options of a live run say nothing to a subcommand; those that it shares stand behind its name."""
     subcommand = context.invoked_subcommand
-    for parameter in context.command.params:
-        if _given(context, parameter.name):
-            raise ConfigError(
-                f"{parameter.opts[0]} stands before {subcommand}, where it has no effect; "
-                f"see dynatui {subcommand} --help for what may stand behind"
-            )
-
-
-def _given(context: typer.Context, parameter: str) -> bool:
-    source = context.get_parameter_source(parameter)
-    return source is not None and source.name == "COMMANDLINE"
+    for option in settings.typed(context).values():
+        raise ConfigError(
+            f"{option.opts[0]} stands before {subcommand}, where it has no effect; "
+            f"see dynatui {subcommand} --help for what may stand behind"
+        )
 
 
 def _transcript(*, as_json: bool) -> Transcript:

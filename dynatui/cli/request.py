@@ -31,6 +31,15 @@ def prompts(files: tuple[tuple[str, tuple[str, ...]], ...], texts: list[str] | N
     return given + tuple(map(load.from_text, texts or ())) or load.embedded()
 
 
+def method_names(names: str) -> tuple[str, ...]:
+    """Methods by their names, with commas between them.
+
+    Raises:
+        ConfigError: There is none of some name.
+    """
+    return tuple(method.name for method in chosen([name.strip() for name in names.split(",")]))
+
+
 def run_config(
     *,
     methods: str | None,
@@ -52,7 +61,8 @@ def run_config(
         ConfigError: A value is out of its bounds, or two contradict each other.
     """
     sets = {name: _parameters(each.own, each.options, rules) for name, each in METHODS.items() if each.own is not None}
-    given = _given(seed=seed, methods=_methods(methods), max_new_tokens=max_new_tokens, chat=chat)
+    names = None if methods is None else method_names(methods)
+    given = _given(seed=seed, methods=names, max_new_tokens=max_new_tokens, chat=chat)
     return RunConfig(parameters=sets, **given)
 
 
@@ -82,9 +92,3 @@ def _parameters(usual: Turnable, options: Sequence[Option], given: Mapping[str, 
         if given.get(option.name) is not None:
             changes |= option.changes(given[option.name])
     return replace(usual, **_given(**changes))
-
-
-def _methods(names: str | None) -> tuple[str, ...] | None:
-    return (
-        None if names is None else tuple(method.name for method in chosen([name.strip() for name in names.split(",")]))
-    )

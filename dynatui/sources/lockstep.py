@@ -27,12 +27,8 @@ class Side:
     def __init__(self, name: str, runs: Sequence[Sequence[Event]]) -> None:
         self.name = clean_line(name)
         self._runs = runs
+        self.runs = len(runs)
         self._begin(0, reel(runs[0]))
-
-    @property
-    def runs(self) -> int:
-        """How many there are."""
-        return len(self._runs)
 
     @property
     def rounds(self) -> int:
@@ -79,7 +75,7 @@ class Side:
         self.times = list(accumulate((event.t for event in rounds if isinstance(event, Round)), max))
         """When the watched method's rounds end."""
         self._timeline = Timeline()
-        self._timeline.take(Prompt(number + 1, len(self._runs)))
+        self._timeline.take(Prompt(number + 1, self.runs))
 
 
 class Lockstep:
@@ -87,6 +83,7 @@ class Lockstep:
 
     def __init__(self, left: Side, right: Side, speed: float | None = None) -> None:
         self.sides = (left, right)
+        self.pairs = min(left.runs, right.runs)
         self.number = 0
         """Which pair of runs is played, counted from 0."""
         self.played_s = 0.0
@@ -94,11 +91,6 @@ class Lockstep:
         self.speed = bounded_speed(speed or readable_speed(max(left.rate, right.rate)))
         self._rested_s = 0.0
         self._last: float | None = None
-
-    @property
-    def pairs(self) -> int:
-        """How many pairs of runs there are."""
-        return min(side.runs for side in self.sides)
 
     @property
     def seconds(self) -> float:

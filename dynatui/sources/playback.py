@@ -57,23 +57,12 @@ class TraceSource:
         self.recorded = None
         self.paused = False
         self._runs = runs
-        self._number = 0
-        """Which run is shown, counted from 0."""
+        self.number, self.count = 0, len(runs)
         self._reel = reel(runs[0])
         self.speed = bounded_speed(speed or readable_speed(_shown_rate(self._reel.events)))
         self._next = 0
         self._played_s = 0.0
         self._last: float | None = None
-
-    @property
-    def number(self) -> int:
-        """Which run is shown, counted from 0."""
-        return self._number
-
-    @property
-    def count(self) -> int:
-        """How many runs there are."""
-        return len(self._runs)
 
     def text(self, method: str, number: int) -> str:
         """What a method wrote in a run; cleaned.
@@ -81,7 +70,7 @@ class TraceSource:
         Raises:
             RecordingError: The run cannot be read.
         """
-        events = self._reel.events if number == self._number else self._runs[number]
+        events = self._reel.events if number == self.number else self._runs[number]
         rounds = (event for event in events if isinstance(event, Round) and clean_line(event.method) == method)
         return clean("".join(event.text for event in rounds))
 
@@ -111,7 +100,7 @@ class TraceSource:
         self._played_s += seconds
         self._append_due()
         while self._over and (ahead_s := self._played_s - self._reel.seconds - REST_S) >= 0:
-            self._open(self._number + 1)
+            self._open(self.number + 1)
             self._played_s = ahead_s
             self._append_due()
 
@@ -140,7 +129,7 @@ class TraceSource:
 
     def go(self, step: int) -> None:
         """Jumps to the beginning of another run, round and round."""
-        self._open((self._number + step) % len(self._runs))
+        self._open((self.number + step) % self.count)
         self._append_due()
 
     def stop(self) -> None:
@@ -154,16 +143,16 @@ class TraceSource:
     @property
     def _over(self) -> bool:
         """Whether the whole run has been shown, and another follows; where one cannot be read, the show stays."""
-        return 0 < len(self._reel.events) == self._next and self._number + 1 < len(self._runs)
+        return 0 < len(self._reel.events) == self._next and self.number + 1 < self.count
 
     def _open(self, number: int) -> None:
         """Goes to the beginning of a run."""
-        self._number, self._next, self._played_s = number, 0, 0.0
+        self.number, self._next, self._played_s = number, 0, 0.0
         try:
             self._reel = reel(self._runs[number])
         except RecordingError as error:
             self._reel = reel(())
-            self.records += [Prompt(number + 1, len(self._runs)), Failure(str(error), error.exit_code)]
+            self.records += [Prompt(number + 1, self.count), Failure(str(error), error.exit_code)]
 
     def _append_due(self) -> None:
         while self._next < len(self._reel.events) and self._reel.due_s[self._next] <= self._played_s:
@@ -181,7 +170,7 @@ class TraceSource:
         event = self._reel.events[self._next]
         self._next += 1
         if isinstance(event, Run):
-            self.records.append(Prompt(self._number + 1, len(self._runs)))
+            self.records.append(Prompt(self.number + 1, self.count))
         self.records.append(event)
 
 
