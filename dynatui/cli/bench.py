@@ -3,10 +3,11 @@
 What is measured, and how, is decided in `decoder.bench`. Imports no torch before it is known what to do.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
 from functools import partial
+from inspect import Parameter
 from typing import Any
 
 import typer
@@ -34,8 +35,8 @@ LARGEST = 1 << 20
 def commands() -> typer.Typer:
     """`dynatui bench`, with the methods that there are now."""
     app = typer.Typer()
-    places = {"names": options.MODEL_OPTIONS[:2], "arithmetic": options.MODEL_OPTIONS[2:]}
-    places |= {"sweeps": bench_options.sweeps(), "rules": bench_options.rules()}
+    places: dict[str, Sequence[Parameter]] = {"sweeps": bench_options.sweeps(), "rules": bench_options.rules()}
+    places |= {"names": options.MODEL_OPTIONS[:2], "arithmetic": options.MODEL_OPTIONS[2:]}
     measured = expanded(speed, places, [bench_options.methods(), bench_options.presets()])
     app.callback()(bench)
     app.command()(settings.configured(measured))
@@ -74,9 +75,9 @@ def speed(
     speed.
     """
     on_rounds = shapes is not None or context_length is not None
-    with_shapes = shapes is not None
-    idle = _idle_for_rounds(context, with_shapes=with_shapes) if on_rounds else _idle_for_texts(_methods(methods))
-    _refuse_idle(context, idle)
+    idle = _idle_for_rounds(context, with_shapes=shapes is not None) if on_rounds else _idle_for_texts(methods)
+    for name, option in settings.typed(context).items():
+        require(name not in idle, f"{option.opts[0]} has no effect {idle.get(name)}; leave it out")
     length = bench_options.ROUNDS if on_rounds and max_new_tokens is None else max_new_tokens
     runs = _runs(preset, rules, max_new_tokens=length, seed=seed)
     config = next(iter(runs.values()))
@@ -116,11 +117,7 @@ def _on_texts(**given: Any) -> Measured:
 
 
 def _on_rounds(
-    *,
-    shapes: tuple[str, str] | None,
-    models: Models,
-    sizes: tuple[tuple[int, ...], ...],
-    **given: Any,
+    *, shapes: tuple[str, str] | None, models: Models, sizes: tuple[tuple[int, ...], ...], **given: Any
 ) -> Measured:
     from decoder.bench import job, table  # noqa: PLC0415 - imports torch
     from decoder.bench.shapes import loaded_pair, random_pair  # noqa: PLC0415
@@ -140,21 +137,16 @@ def _idle_for_rounds(context: typer.Context, *, with_shapes: bool) -> dict[str, 
     return dict.fromkeys(idle, "beside --shapes" if with_shapes else "beside --context")
 
 
-def _idle_for_texts(methods: tuple[str, ...]) -> dict[str, str]:
+def _idle_for_texts(methods: str) -> dict[str, str]:
     """The same where texts are measured."""
-    unmeasured = {name: f"where {name} is not measured" for name in _sweeping() if name not in methods}
+    measured = _methods(methods)
+    unmeasured = {name: f"where {name} is not measured" for name in _sweeping() if name not in measured}
     return dict.fromkeys(ONLY_ROUNDS, "without --context or --shapes") | unmeasured
 
 
 def _sweeping() -> list[str]:
     """The methods whose settings are listed by an option of their name."""
     return [name for name, method in METHODS.items() if method.sweep]
-
-
-def _refuse_idle(context: typer.Context, idle: dict[str, str]) -> None:
-    for name, option in settings.typed(context).items():
-        if name in idle:
-            raise ConfigError(f"{option.opts[0]} has no effect {idle[name]}; leave it out")
 
 
 def _runs(presets: str, rules: Given, **given: Any) -> dict[str, RunConfig]:

@@ -48,14 +48,7 @@ def run_config(
     chat: bool | None,
     rules: Mapping[str, Any],
 ) -> RunConfig:
-    """What a run does with a prompt.
-
-    Args:
-        methods: Their names, with commas between them.
-        max_new_tokens: See `RunConfig`, as for all that follow.
-        seed: See there.
-        chat: See there.
-        rules: What the options of methods were given as, by their names.
+    """What a run does with a prompt: names of methods with commas between them, and what their options were given as.
 
     Raises:
         ConfigError: A value is out of its bounds, or two contradict each other.

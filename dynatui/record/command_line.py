@@ -11,7 +11,7 @@ from dataclasses import asdict
 
 from decoder.config import RunConfig
 from decoder.methods import METHODS
-from decoder.methods.option import differing
+from decoder.methods.option import differing, words
 from dynatui.clean import clean_line
 from dynatui.prompts import load
 from dynatui.session import Models, Session
@@ -75,10 +75,7 @@ def _models(models: Models, always: Collection[str]) -> Iterator[str]:
         name = _NAMES.get(field, field)
         if value is None or (value == usual[field] and name not in always):
             continue
-        if isinstance(value, bool):
-            yield f"--{name}" if value else f"--no-{name}"
-        else:
-            yield from (f"--{name}", value)
+        yield from words(name, value)
 
 
 def _matching(prompts: Sequence[str], files: Mapping[str, Sequence[str]]) -> tuple[list[str], int]:
@@ -114,13 +111,10 @@ def _obstacle(text: str) -> str:
 
 def _run(config: RunConfig, always: Collection[str]) -> Iterator[str]:
     usual = RunConfig()
-    if config.chat or "chat" in always:
-        yield "--chat" if config.chat else "--no-chat"
-    if config.methods != usual.methods or "methods" in always:
-        yield from ("--methods", ",".join(config.methods))
-    for name in ("max_new_tokens", "seed"):
-        if getattr(config, name) != getattr(usual, name) or name in always:
-            yield from (f"--{name.replace('_', '-')}", str(getattr(config, name)))
+    for name in ("chat", "methods", "max_new_tokens", "seed"):
+        value = getattr(config, name)
+        if value != getattr(usual, name) or name in always:
+            yield from words(name, ",".join(value) if name == "methods" else value)
 
 
 def rule_options(config: RunConfig, always: Collection[str] = ()) -> Iterator[str]:

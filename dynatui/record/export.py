@@ -10,6 +10,7 @@ import os
 import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from io import StringIO
 from itertools import chain
 from operator import attrgetter
@@ -22,12 +23,13 @@ from decoder.analysis.tree_levels import drafted_nodes
 from decoder.errors import DecoderError, RecordingError, shortened
 from decoder.events import Event, Figures, Round, Run, Summary, encode
 from dynatui.clean import clean, clean_line
-from dynatui.record.recording import numbered, recordings_folder
+from dynatui.record.recording import first_free, recordings_folder
 from dynatui.record.transcript import Transcript
 from dynatui.state.timeline import run_so_far
 
 _FORMULA = ("=", "+", "-", "@")
 """A spreadsheet takes a text that begins so for a formula, and a formula can start programs."""
+_new = partial(Path.mkdir, mode=0o700, parents=True)
 
 
 class ExportError(DecoderError):
@@ -145,22 +147,15 @@ def _new_folder(stem: str) -> Path:
     """A folder of that name here, or beside the recordings where nothing can be written here."""
     for parent in (Path.cwd, recordings_folder):
         try:
-            return _numbered(parent(), stem)
+            return first_free(parent(), stem, "", _new, _unwritable)
         except (ExportError, RecordingError, OSError) as error:
             fault = error
     raise ExportError(str(fault)) from None
 
 
-def _numbered(parent: Path, stem: str) -> Path:
-    for target in numbered(parent, stem, ""):
-        if not target.exists():
-            return _made(target)
-    raise AssertionError("names never run out")
-
-
 def _made(target: Path) -> Path:
     try:
-        target.mkdir(mode=0o700, parents=True)
+        _new(target)
     except FileExistsError:
         raise ExportError(f"{shortened(target)} exists already, so it stays as it is; give a new name") from None
     except OSError as error:

@@ -88,8 +88,9 @@ class Watch:
         if isinstance(event, Run):
             return _begun(event, self.chosen)
         if isinstance(event, Knob) and event.method == self.watched:
-            bounds = {event.name: _whole(event.new)} if event.name in ("n_max", "d_max") else {}
-            return replace(self, **bounds)
+            value = _whole(event.new)
+            n_max, d_max = (value if event.name == name else getattr(self, name) for name in ("n_max", "d_max"))
+            return replace(self, n_max=n_max, d_max=d_max)
         if isinstance(event, Round):
             return self._decoded(event)
         return self
