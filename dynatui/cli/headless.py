@@ -1,17 +1,15 @@
 """Runs and replays without a screen, for pipes, scripts and machines without a terminal.
 
 Whatever ends a run (the last prompt, an error, an interruption, a full disk), the text so far is out, the JSON of what
-there is too, and the recording is complete up to its last event. The engine is handed in: this module imports none.
+there is too, and the recording is complete up to its last event. What loads the engine is handed in.
 """
 
 import signal
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import asdict
 from types import FrameType
-from typing import Any, Protocol
+from typing import TYPE_CHECKING
 
-from decoder.config import RunConfig
 from decoder.errors import DecoderError, ModelError
 from decoder.events import Event
 from decoder.session.steering import Steering
@@ -21,25 +19,16 @@ from dynatui.session import Session
 from dynatui.terminal.signals import STOP_SIGNALS, handled
 from dynatui.terminal.streams import OutputError
 
+if TYPE_CHECKING:
+    from dynatui.sources.engine import Load
+
 INTERRUPTED = 130
 INTERRUPTING = (*STOP_SIGNALS, signal.SIGALRM)
 _PATIENCE_S, _AGAIN_S = 2.0, 0.2
 """How long a signal lets the round go on, and what comes after it be stuck. An interruption from the keyboard waits."""
 
 
-class Engine(Protocol):
-    """The package `decoder`, whose two functions are imported, and torch with them, when they are first named."""
-
-    @property
-    def load_pair(self) -> Callable[..., Any]:
-        """Loads target and draft, reporting what it is at."""
-
-    @property
-    def decode(self) -> Callable[[Any, str, RunConfig, Steering], Iterator[Event]]:
-        """Decodes one prompt with every method."""
-
-
-def run(session: Session, transcript: Transcript, engine: Engine) -> int:
+def run(session: Session, transcript: Transcript, load: "Load") -> int:
     """Decodes every prompt once; returns the exit code.
 
     Raises:
@@ -48,14 +37,14 @@ def run(session: Session, transcript: Transcript, engine: Engine) -> int:
     steering = Steering(speed=session.view.speed or 1.0)
     recording = Recorder(session.record) if session.record else nullcontext()
     with recording as recorder, _interruptible(steering, transcript) as begin:
-        ready = engine.load_pair(**asdict(session.models), run=session.config, report=transcript.note)
+        decode = load(transcript.note, lambda _: None)
         begin()
         count = len(session.prompts)
         for number, prompt in enumerate(session.prompts, 1):
             if steering.stopped:
                 break
             transcript.note(f"prompt {number} of {count}")
-            for decoded in engine.decode(ready, prompt, session.config, steering):
+            for decoded in decode(prompt, session.config, steering):
                 event = numbered_run(decoded, number, count)
                 if recorder:
                     recorder.write(event)

@@ -134,7 +134,9 @@ def watch(
         set_for_good=frozenset(settings.read(context.command)),
     )
     if not on_screen:
-        return headless.run(session, _transcript(as_json=as_json), decoder)
+        from dynatui.sources.engine import load_engine  # noqa: PLC0415 - help and replay need none
+
+        return headless.run(session, _transcript(as_json=as_json), load_engine(session))
     from dynatui.screen.run import watch as watch_on_screen  # noqa: PLC0415 - imports textual
 
     return watch_on_screen(session)

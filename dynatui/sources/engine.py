@@ -37,7 +37,6 @@ def load_engine(session: Session) -> Load:
     """The real engine for a session; calling it imports torch."""
 
     def load(report: Report, progress: Report) -> Decode:
-        report("importing torch")
         try:
             from decoder import decode, load_pair  # noqa: PLC0415 - this import brings torch in
         except (ImportError, OSError) as error:
@@ -195,6 +194,7 @@ class EngineSource:
         while not self._stopped:
             try:
                 if decode is None:
+                    self._report("importing torch")
                     decode = self._load(self._report, self._progress)
                     gc.freeze()  # what libraries and models hold stays: not to be looked through again and again
                 if self._stopped:

@@ -104,8 +104,10 @@ def test_prompts_follow_one_another_round_and_round(source: EngineSource, script
 def test_loading_is_reported_first(source: EngineSource, script: Script) -> None:
     source.start()
     until(lambda: bool(script.calls))
-    step, further = source.records[:2]
+    first, step, further = source.records[:3]
+    assert isinstance(first, Loading)
     assert isinstance(step, Loading)
+    assert first.step == "importing torch"
     assert (step.step, step.progress) == ("loading nothing", "")
     assert 0 <= step.at_s < PATIENCE_S
     assert further == dataclasses.replace(step, progress="half of it")
@@ -195,7 +197,9 @@ def test_an_error_of_one_prompt_does_not_load_the_models_again(source: EngineSou
     source.go(1)
     calls = len(script.calls)
     until(lambda: len(script.calls) > calls)
-    assert sum(isinstance(record, Loading) for record in source.records) == 2  # what is under way, and once how far
+    assert (
+        sum(isinstance(record, Loading) for record in source.records) == 3
+    )  # the import, what is under way, once how far
 
 
 def test_an_unexpected_error_is_shown_and_logged(
