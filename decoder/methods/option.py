@@ -65,17 +65,13 @@ class Option:
         found = getattr(rules, self.parameters[0])
         return ",".join(map(str, found)) if isinstance(found, tuple) else found
 
-    def words(self, rules: Turnable) -> tuple[str, ...]:
-        """The words of a command line that give these parameters again."""
-        return words(self.name, self.value(rules))
-
 
 def flag(name: str) -> str:
     """An option as it is typed: --tau-h."""
     return f"--{name.replace('_', '-')}"
 
 
-def words(name: str, value: bool | float | str) -> tuple[str, ...]:  # noqa: FBT001 - what an option is set to
+def option_words(name: str, value: bool | float | str) -> tuple[str, ...]:  # noqa: FBT001 - what an option is set to
     """The words of a command line that set an option."""
     if isinstance(value, bool):
         return (flag(name) if value else flag(f"no_{name}"),)
@@ -149,7 +145,7 @@ def any_knobs(name: str, help_: str, usual: Turnable, *, example: str, rank: int
 
     def write(rules: Turnable) -> str:
         changed = [knob for knob in known.values() if rules.knob(knob.name) != usual.knob(knob.name)]
-        return ",".join(f"{knob.name}={_text(knob, rules.knob(knob.name))}" for knob in changed)
+        return ",".join(f"{knob.name}={_knob_text(knob, rules.knob(knob.name))}" for knob in changed)
 
     return Option(name, str, "KNOB=X,..", help_, tuple(vars(usual)), read, write, rank=rank)
 
@@ -166,5 +162,5 @@ def _knob_value(knob: KnobInfo, text: str, fault: str) -> float:
         raise ConfigError(f"{fault}; give {knob.name} as {kind}") from None
 
 
-def _text(knob: KnobInfo, value: float) -> str:
+def _knob_text(knob: KnobInfo, value: float) -> str:
     return knob.written(value) if knob.values else number(value)

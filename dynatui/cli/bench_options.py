@@ -30,8 +30,7 @@ PromptChars = Annotated[
     Option(metavar="N", min=1, rich_help_panel=options.PROMPTS, help="Only the first N characters of each prompt."),
 ]
 Sizes = Annotated[
-    str,
-    _measure("--trees", metavar="DxN,..", help="With --context or --shapes: levels and verified rows of trees."),
+    str, _measure("--trees", metavar="DxN,..", help="With --context or --shapes: levels and verified rows of trees.")
 ]
 Contexts = Annotated[
     str | None,
@@ -61,8 +60,7 @@ Hostile = Annotated[
 Baselines = Annotated[
     bool,
     _measure(
-        "--baselines/--no-baselines",
-        help="Whether transformers' greedy and assisted generation are measured as well.",
+        "--baselines/--no-baselines", help="Whether transformers' greedy and assisted generation are measured as well."
     ),
 ]
 JsonFile = Annotated[
@@ -79,9 +77,7 @@ def all_methods() -> str:
 def methods() -> Parameter:
     """The option that names the methods to measure."""
     shown = _measure(
-        metavar="NAMES",
-        show_default="all",
-        help=f"Which to measure beside ar, of {all_methods().replace(',', ', ')}.",
+        metavar="NAMES", show_default="all", help=f"Which to measure beside ar, of {all_methods().replace(',', ', ')}."
     )
     return options.parameter("methods", str, shown, all_methods())
 

@@ -81,8 +81,7 @@ Record = Annotated[
     _run(metavar="FILE", help="Write all events to FILE as they happen, after those that are in it already."),
 ]
 Follow = Annotated[
-    Path | None,
-    _run(metavar="FILE", help="Watch a recording that another process is writing, instead of decoding."),
+    Path | None, _run(metavar="FILE", help="Watch a recording that another process is writing, instead of decoding.")
 ]
 Headless = Annotated[
     bool, _output("--headless", help="No screen: text on standard output, progress on standard error.")

@@ -288,8 +288,7 @@ def _converted(context: typer.Context, option: TyperOption, setting: Setting) ->
     try:
         return option.process_value(context, setting.value)
     except typer.BadParameter as error:
-        why = error.message.removeprefix("Value error, ").rstrip(".")
-        why = with_short_quotes(why)
+        why = with_short_quotes(error.message.removeprefix("Value error, ").rstrip("."))
         raise ConfigError(
             f"{setting.place}: {setting.key} is {quoted(setting.value)}; {why[:1].lower()}{why[1:]}"
         ) from None

@@ -72,7 +72,7 @@ def toml(value: object) -> str:
 
 def _explained(live: Any) -> Iterator[str]:
     known = kinds(live)
-    for panel, group in groupby(options_of(live).items(), lambda pair: _panel(pair[1])):
+    for panel, group in groupby(options_of(live).items(), lambda pair: str(pair[1].rich_help_panel)):
         yield f"\n# --- {panel} ---\n"
         for key, option in group:
             value = default(option)
@@ -92,10 +92,6 @@ def _explained_keys() -> Iterator[str]:
 
 def _caps(caps: Sequence[str]) -> str:
     return toml(caps[0] if len(caps) == 1 else list(caps))
-
-
-def _panel(option: TyperOption) -> str:
-    return str(option.rich_help_panel)
 
 
 def _effective(key: str, given: object, config: RunConfig) -> object:
