@@ -74,7 +74,8 @@ def _in_force(live: typer.Context) -> str:
 def _summary(live: typer.Context) -> str:
     """In a line, how much is set and where; raises if anything is wrong."""
     _in_force(live)
-    by_variables = sum(setting.place.startswith(settings.PREFIX) for setting in settings.applied(live).values())
-    by_file = len(settings.applied(live)) - by_variables
+    places = [setting.place for setting in settings.applied(live).values()]
+    by_variables = sum(place.startswith(settings.PREFIX) for place in places)
+    by_file = len(places) - by_variables
     path = settings.file_path()
     return f"{by_file} set in {path}{'' if path.exists() else ', which does not exist'}, {by_variables} by variables"

@@ -16,7 +16,6 @@ from functools import partial
 from io import FileIO
 from itertools import chain, count
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from msgspec import structs
@@ -83,9 +82,7 @@ class Recorder:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _append(self, lines: bytes) -> None:
