@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import TypeVar
 
 from decoder.errors import require
-from decoder.knobs import KnobName, RulesName, Turnable, bounds
+from decoder.knobs import KnobName, RulesName, Turnable
 from decoder.methods import METHODS, racing
 from decoder.methods.adaptive import AdaptiveTree
 from decoder.methods.auto import Auto
@@ -79,35 +79,18 @@ class RunConfig:
         """The parameter set of a kind, the first where methods have several: `config.of(DynaTree).n_max`."""
         return next(rules for rules in self.parameters.values() if type(rules) is kind)
 
-    def ends(self) -> dict[KnobName, tuple[float, float]]:
-        """Every knob and how far it can be turned; of several parameter sets that have it, in the first."""
-        sets = reversed(tuple(self.parameters.values()))
-        return {name: ends for rules in sets for name, ends in rules.ends().items()}
-
-    def knob(self, name: KnobName) -> float:
-        """The value of one knob; of several parameter sets that have it, in the first."""
-        return self.rules(self._holders(name)[0]).knob(name)
-
-    def turned(self, name: KnobName, value: float, of: RulesName | None = None) -> "RunConfig":
-        """This run with one knob turned within its bounds: of one parameter set, or of all that have it.
+    def turned(self, name: KnobName, value: float, of: RulesName) -> "RunConfig":
+        """This run with one knob of one parameter set turned within its bounds.
 
         Raises:
             ConfigError: There is no such knob, or `value` is no number.
         """
-        found = self
-        for each in [of] if of else self._holders(name):
-            found = found.with_rules(each, found.rules(each).turned(name, value))
-        return found
+        return self.with_rules(of, self.rules(of).turned(name, value))
 
     def with_rules(self, name: RulesName, rules: Turnable) -> "RunConfig":
         """This run with another parameter set under a name."""
         parameters = {**self.parameters, name: rules}
         return RunConfig(self.methods, self.max_new_tokens, self.seed, chat=self.chat, parameters=parameters)
-
-    def _holders(self, name: KnobName) -> list[RulesName]:
-        """The parameter sets that have a knob."""
-        bounds(self, name)
-        return [each for each, rules in self.parameters.items() if rules.has(name)]
 
 
 def _require_known(name: RulesName, sets: Mapping[RulesName, Turnable]) -> None:

@@ -6,7 +6,7 @@ Knows no method's parameters: each parameter set lists its knobs itself.
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Literal, Protocol, Self, TypeAlias
+from typing import Any, ClassVar, Literal, Self, TypeAlias
 
 from decoder.errors import require
 
@@ -155,14 +155,7 @@ class Turnable:
         return replace(self, **changed)
 
 
-class Bounded(Protocol):
-    """Whatever can be turned: the parameters of a method, or of a whole run."""
-
-    def ends(self) -> dict[KnobName, tuple[float, float]]:
-        """See `Turnable.ends`."""
-
-
-def bounds(rules: Bounded, name: KnobName) -> tuple[float, float]:
+def bounds(rules: Turnable, name: KnobName) -> tuple[float, float]:
     """The lowest and the highest value that a knob can be turned to now.
 
     Raises:

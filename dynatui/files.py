@@ -12,6 +12,8 @@ from io import BufferedReader, RawIOBase
 from pathlib import Path
 from typing import BinaryIO, cast
 
+from decoder.errors import DecoderError
+
 PATIENCE_S = 2.0
 """How long a pipe may be without a writer before its first one."""
 _LOOK_UP_S = 0.02
@@ -28,6 +30,24 @@ def opened(path: Path) -> BinaryIO:
         return cast("BinaryIO", BufferedReader(_Pipe(descriptor)))
     os.set_blocking(descriptor, True)
     return os.fdopen(descriptor, "rb")
+
+
+def text_of(file: BinaryIO, name: str, most: int, *, too_large: str, fault: type[DecoderError]) -> str:
+    """What a file holds as UTF-8 text, without a byte order mark.
+
+    Raises:
+        DecoderError: Of the type `fault`: it has more than `most` bytes, for which `too_large` says what to do, or it
+            is no text.
+        OSError: It cannot be read.
+    """
+    content = file.read(most + 1)
+    if len(content) > most:
+        raise fault(f"{name} is larger than {most >> 20} MiB, {too_large}")
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        at = error.start + 1
+        raise fault(f"{name} is not UTF-8 text (byte {at}); convert it, with iconv for example") from None
 
 
 def to_append(path: Path) -> BinaryIO:

@@ -51,11 +51,6 @@ def open_meter(device: str) -> Callable[[], GpuLoad | None]:
     return meter
 
 
-def read(index: int) -> GpuLoad | None:
-    """One reading of `cuda:index`."""
-    return open_meter(f"cuda:{index}")()
-
-
 def gpus() -> list[Gpu]:
     """All GPUs of this machine; none where NVML does not answer."""
     nvml = _library()

@@ -5,7 +5,7 @@ Knows no action and no widget: the map itself is in `dynatui.keymap`.
 
 import difflib
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
@@ -149,11 +149,8 @@ class Keymap:
         known = self.settings()
         for name, caps in changes.items():
             if name not in known:
-                near = difflib.get_close_matches(name, known, 1)
-                hint = f"did you mean {near[0]}? " if near else ""
-                raise ConfigError(
-                    f"no key is called {quoted(name)}; {hint}dynatui config --print-default lists all names"
-                )
+                remedy = f"{near(name, known)}dynatui config --print-default lists all names"
+                raise ConfigError(f"no key is called {quoted(name)}; {remedy}")
             for cap in caps:
                 _check(name, cap)
         groups = tuple(replace(group, keys=_rebound(group.keys, changes)) for group in self.groups)
@@ -174,6 +171,11 @@ class Keymap:
                         raise ConfigError(
                             f"{turned} is {quoted(cap)}, which is {taken} already; give one of them another key"
                         )
+
+
+def near(name: str, known: Iterable[str]) -> str:
+    """A question about the nearest of the names that there are; nothing where none is near."""
+    return "".join(f"did you mean {each}? " for each in difflib.get_close_matches(name, known, 1))
 
 
 def _rebound(keys: Sequence[Key], changes: Mapping[str, Sequence[str]]) -> tuple[Key, ...]:

@@ -43,7 +43,7 @@ class Option:
     @property
     def flag(self) -> str:
         """As it is typed: --tau-h."""
-        return f"--{self.name.replace('_', '-')}"
+        return flag(self.name)
 
     @property
     def parameters(self) -> tuple[str, ...]:
@@ -65,12 +65,17 @@ class Option:
         found = getattr(rules, self.parameters[0])
         return ",".join(map(str, found)) if isinstance(found, tuple) else found
 
-    def words(self, rules: Turnable) -> tuple[str, ...]:
-        """The words of a command line that give these parameters again."""
-        value = self.value(rules)
-        if isinstance(value, bool):
-            return (self.flag if value else f"--no-{self.flag.removeprefix('--')}",)
-        return self.flag, value if isinstance(value, str) else number(value)
+
+def flag(name: str) -> str:
+    """An option as it is typed: --tau-h."""
+    return f"--{name.replace('_', '-')}"
+
+
+def option_words(name: str, value: bool | float | str) -> tuple[str, ...]:  # noqa: FBT001 - what an option is set to
+    """The words of a command line that set an option."""
+    if isinstance(value, bool):
+        return (flag(name) if value else flag(f"no_{name}"),)
+    return flag(name), value if isinstance(value, str) else number(value)
 
 
 def number(value: float) -> str:

@@ -11,6 +11,7 @@ import typer
 
 from decoder.errors import DecoderError, ModelError
 from dynatui.cli import options, request, settings, settings_text
+from dynatui.cli.method_options import Given
 from dynatui.session import Models
 from dynatui.terminal import streams
 
@@ -35,26 +36,20 @@ def config(
 def doctor(
     context: typer.Context,
     *,
-    target: options.Target = None,
-    draft: options.Draft = None,
-    device: options.Device = "auto",
-    dtype: options.Dtype = "auto",
-    exact: options.Exact = False,
-    compiled: options.Compiled = False,
-    log_file: options.LogFile = None,
+    models: Given,
+    log: options.LogFile = None,
     as_json: options.DoctorJson = False,
 ) -> int:
     """Examine terminal, packages, devices, models, settings and files; nothing is downloaded."""
     from dynatui.cli.doctor import Case, examine, page  # noqa: PLC0415 - no other command needs these
     from dynatui.cli.probes import PROBES  # noqa: PLC0415
 
-    given: dict[str, Any] = {"target": target, "draft": draft, "device": device, "dtype": dtype, "exact": exact}
-    given |= {"compiled": compiled, "log_file": log_file}
+    given: dict[str, Any] = {**models, "log": log}
     with suppress(DecoderError):  # what is wrong with the settings is a finding
         given |= settings.values(context, settings.applied(context))
-    log = given.pop("log_file")
     live = _live(context)
     strange = settings.strange_variables(live.command)
+    log = given.pop("log")
     report = examine(Case(Models(**given), log, lambda: _summary(live), strange), PROBES)
     out, _ = streams.for_printing()
     streams.show(f"{msgspec.json.encode(report).decode()}\n" if as_json else page(report), out)
@@ -79,7 +74,8 @@ def _in_force(live: typer.Context) -> str:
 def _summary(live: typer.Context) -> str:
     """In a line, how much is set and where; raises if anything is wrong."""
     _in_force(live)
-    by_variables = sum(setting.place.startswith(settings.PREFIX) for setting in settings.applied(live).values())
-    by_file = len(settings.applied(live)) - by_variables
+    places = [setting.place for setting in settings.applied(live).values()]
+    by_variables = sum(place.startswith(settings.PREFIX) for place in places)
+    by_file = len(places) - by_variables
     path = settings.file_path()
     return f"{by_file} set in {path}{'' if path.exists() else ', which does not exist'}, {by_variables} by variables"

@@ -3,10 +3,11 @@
 What is measured, and how, is decided in `decoder.bench`. Imports no torch before it is known what to do.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
 from functools import partial
+from inspect import Parameter
 from typing import Any
 
 import typer
@@ -14,7 +15,7 @@ import typer
 from decoder.config import RunConfig
 from decoder.errors import ConfigError, PromptError, quoted, require
 from decoder.knobs import Turnable
-from decoder.methods import METHODS, chosen
+from decoder.methods import METHODS
 from dynatui.cli import bench_options, options, request, settings
 from dynatui.cli.bench_result import Measured, run_and_report
 from dynatui.cli.method_options import Given, expanded
@@ -34,7 +35,8 @@ LARGEST = 1 << 20
 def commands() -> typer.Typer:
     """`dynatui bench`, with the methods that there are now."""
     app = typer.Typer()
-    places = {"sweeps": bench_options.sweeps(), "rules": bench_options.rules()}
+    places: dict[str, Sequence[Parameter]] = {"sweeps": bench_options.sweeps(), "rules": bench_options.rules()}
+    places |= {"names": options.MODEL_OPTIONS[:2], "arithmetic": options.MODEL_OPTIONS[2:]}
     measured = expanded(speed, places, [bench_options.methods(), bench_options.presets()])
     app.callback()(bench)
     app.command()(settings.configured(measured))
@@ -48,13 +50,9 @@ def bench() -> None:
 def speed(
     context: typer.Context,
     *,
-    target: options.Target = None,
-    draft: options.Draft = None,
+    names: Given,
     shapes: bench_options.Shapes = None,
-    device: options.Device = "auto",
-    dtype: options.Dtype = "auto",
-    exact: options.Exact = False,
-    compiled: options.Compiled = False,
+    arithmetic: Given,
     prompt_files: options.PromptFiles = None,
     prompt_texts: options.PromptTexts = None,
     prompt_chars: bench_options.PromptChars = None,
@@ -77,13 +75,13 @@ def speed(
     speed.
     """
     on_rounds = shapes is not None or context_length is not None
-    with_shapes = shapes is not None
-    idle = _idle_for_rounds(context, with_shapes=with_shapes) if on_rounds else _idle_for_texts(_methods(methods))
-    _refuse_idle(context, idle)
+    idle = _idle_for_rounds(context, with_shapes=shapes is not None) if on_rounds else _idle_for_texts(methods)
+    for name, option in settings.typed(context).items():
+        require(name not in idle, f"{option.opts[0]} has no effect {idle.get(name)}; leave it out")
     length = bench_options.ROUNDS if on_rounds and max_new_tokens is None else max_new_tokens
     runs = _runs(preset, rules, max_new_tokens=length, seed=seed)
     config = next(iter(runs.values()))
-    models = Models(target, draft, device, dtype, exact, compiled)
+    models = Models(**names, **arithmetic)
     measure: Callable[[], Measured]
     if on_rounds:
         measure = partial(
@@ -119,18 +117,14 @@ def _on_texts(**given: Any) -> Measured:
 
 
 def _on_rounds(
-    *,
-    shapes: tuple[str, str] | None,
-    models: Models,
-    sizes: tuple[tuple[int, ...], ...],
-    **given: Any,
+    *, shapes: tuple[str, str] | None, models: Models, sizes: tuple[tuple[int, ...], ...], **given: Any
 ) -> Measured:
     from decoder.bench import job, table  # noqa: PLC0415 - imports torch
     from decoder.bench.shapes import loaded_pair, random_pair  # noqa: PLC0415
     from decoder.bench.sizes import Size  # noqa: PLC0415
 
     found = partial(random_pair, *shapes) if shapes else partial(loaded_pair, models.target, models.draft)
-    how = {"device": models.device, "dtype": models.dtype, "exact": models.exact, "compiled": models.compiled}
+    how = {name: value for name, value in asdict(models).items() if name not in ONLY_LOADED}
     trees = tuple(Size(*size) for size in sizes)
     done = job.measure_rounds(job.OnRounds(load=partial(found, **how), sizes=trees, **given), streams.say)
     return Measured(table.on_rounds(done.report), done.report, done.interrupted)
@@ -143,22 +137,16 @@ def _idle_for_rounds(context: typer.Context, *, with_shapes: bool) -> dict[str, 
     return dict.fromkeys(idle, "beside --shapes" if with_shapes else "beside --context")
 
 
-def _idle_for_texts(methods: tuple[str, ...]) -> dict[str, str]:
+def _idle_for_texts(methods: str) -> dict[str, str]:
     """The same where texts are measured."""
-    unmeasured = {name: f"where {name} is not measured" for name in _sweeping() if name not in methods}
+    measured = _methods(methods)
+    unmeasured = {name: f"where {name} is not measured" for name in _sweeping() if name not in measured}
     return dict.fromkeys(ONLY_ROUNDS, "without --context or --shapes") | unmeasured
 
 
 def _sweeping() -> list[str]:
     """The methods whose settings are listed by an option of their name."""
     return [name for name, method in METHODS.items() if method.sweep]
-
-
-def _refuse_idle(context: typer.Context, idle: dict[str, str]) -> None:
-    for parameter in context.command.params:
-        source = context.get_parameter_source(str(parameter.name))
-        if parameter.name in idle and source is not None and source.name == "COMMANDLINE":
-            raise ConfigError(f"{parameter.opts[0]} has no effect {idle[parameter.name]}; leave it out")
 
 
 def _runs(presets: str, rules: Given, **given: Any) -> dict[str, RunConfig]:
@@ -186,7 +174,7 @@ def _settings(runs: Mapping[str, RunConfig], sweeps: Given) -> dict[str, dict[st
 
 
 def _methods(names: str) -> tuple[str, ...]:
-    found = tuple(method.name for method in chosen([name.strip() for name in names.split(",")]))
+    found = request.method_names(names)
     for name in found:
         require(not METHODS[name].by_module, f"{name} is measured as the baseline assisted; leave it out of --methods")
     return tuple(dict.fromkeys(found))

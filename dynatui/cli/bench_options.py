@@ -1,5 +1,6 @@
 """The options of `dynatui bench` that no other command has, and what holds where they are not given."""
 
+from functools import partial
 from inspect import Parameter
 from pathlib import Path
 from typing import Annotated
@@ -9,11 +10,12 @@ from typer import Option
 from decoder.methods import METHODS
 from dynatui.cli import method_options, options
 
-OTHERS = "Measurement"
 TEXT_REPEATS, ROUND_REPEATS = 3, 9
 ROUNDS = 32
 """So many are measured after each text unless more are asked for: few, so that a text's length stays about the same."""
 CONTEXT = "256"
+
+_measure = partial(Option, rich_help_panel="Measurement")
 
 Shapes = Annotated[
     str | None,
@@ -28,58 +30,42 @@ PromptChars = Annotated[
     Option(metavar="N", min=1, rich_help_panel=options.PROMPTS, help="Only the first N characters of each prompt."),
 ]
 Sizes = Annotated[
-    str,
-    Option(
-        "--trees",
-        metavar="DxN,..",
-        rich_help_panel=OTHERS,
-        help="With --context or --shapes: levels and verified rows of trees.",
-    ),
+    str, _measure("--trees", metavar="DxN,..", help="With --context or --shapes: levels and verified rows of trees.")
 ]
 Contexts = Annotated[
     str | None,
-    Option(
+    _measure(
         "--context",
         metavar="N,N,..",
-        rich_help_panel=OTHERS,
         help="Rounds of given sizes after so many random tokens, instead of texts: what they cost, and how that grows. "
         f"With --shapes {CONTEXT} unless given.",
     ),
 ]
 Repeats = Annotated[
     int | None,
-    Option(
+    _measure(
         metavar="R",
         min=1,
         max=1000,
-        rich_help_panel=OTHERS,
         help=f"Times that each prompt is decoded; {TEXT_REPEATS} unless given, {ROUND_REPEATS} for rounds.",
     ),
 ]
 Hostile = Annotated[
     bool,
-    Option(
+    _measure(
         "--hostile",
-        rich_help_panel=OTHERS,
         help="Let the draft guess at random and be sure of it: what methods cost where nothing can be gained.",
     ),
 ]
 Baselines = Annotated[
     bool,
-    Option(
-        "--baselines/--no-baselines",
-        rich_help_panel=OTHERS,
-        help="Whether transformers' greedy and assisted generation are measured as well.",
+    _measure(
+        "--baselines/--no-baselines", help="Whether transformers' greedy and assisted generation are measured as well."
     ),
 ]
 JsonFile = Annotated[
     Path | None,
-    Option(
-        "--json",
-        metavar="FILE",
-        rich_help_panel=OTHERS,
-        help="Add a line to FILE with every sample, all settings and the machine.",
-    ),
+    _measure("--json", metavar="FILE", help="Add a line to FILE with every sample, all settings and the machine."),
 ]
 
 
@@ -90,18 +76,19 @@ def all_methods() -> str:
 
 def methods() -> Parameter:
     """The option that names the methods to measure."""
-    shown = Option(
-        metavar="NAMES",
-        rich_help_panel=OTHERS,
-        show_default="all",
-        help=f"Which to measure beside ar, of {all_methods().replace(',', ', ')}.",
+    shown = _measure(
+        metavar="NAMES", show_default="all", help=f"Which to measure beside ar, of {all_methods().replace(',', ', ')}."
     )
-    return method_options.parameter("methods", str, shown, all_methods())
+    return options.parameter("methods", str, shown, all_methods())
 
 
 def sweeps() -> list[Parameter]:
     """The options that list settings of methods to measure."""
-    return [method_options.sweep(name, each.sweep, OTHERS) for name, each in METHODS.items() if each.sweep]
+    return [
+        options.parameter(name, str, _measure(f"--{name}", metavar=each.metavar, help=each.help), each.usual)
+        for name, method in METHODS.items()
+        if (each := method.sweep)
+    ]
 
 
 def presets() -> Parameter:
@@ -110,7 +97,7 @@ def presets() -> Parameter:
     shown = Option(
         "--preset", metavar="NAMES", rich_help_panel=options.TREE, help=f"One or more of {', '.join(names)}."
     )
-    return method_options.parameter("preset", str, shown, ",".join(names))
+    return options.parameter("preset", str, shown, ",".join(names))
 
 
 def rules() -> list[Parameter]:

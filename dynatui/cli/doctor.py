@@ -77,7 +77,8 @@ def page(report: Report) -> str:
     lines = []
     for topic, findings in groupby(report.findings, lambda finding: finding.topic):
         lines.append(topic)
-        lines += [f"  {finding.verdict:<8} {_with_remedy(finding)}" for finding in findings]
+        told = [(finding.verdict, "; ".join(filter(None, (finding.text, finding.remedy)))) for finding in findings]
+        lines += [f"  {verdict:<8} {text}" for verdict, text in told]
     problems = sum(finding.verdict == "problem" for finding in report.findings)
     verdict = "all that is needed works" if report.ok else f"{problems} problem{'s' * (problems > 1)}, see above"
     return "".join(f"{clean_line(line)}\n" for line in [*lines, f"verdict: {verdict}"])
@@ -91,7 +92,3 @@ def _alone(probe: Probe, case: Case) -> Iterable[Finding]:
     except Exception as error:  # noqa: BLE001 - whatever is broken here is what the user wants to be told
         why = (str(error).strip().splitlines() or ["no reason given"])[0]
         yield Finding("problem", f"could not be examined: {type(error).__name__}: {why}", "install dynatui anew")
-
-
-def _with_remedy(finding: Examined) -> str:
-    return f"{finding.text}; {finding.remedy}" if finding.remedy else finding.text

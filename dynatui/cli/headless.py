@@ -1,16 +1,15 @@
 """Runs and replays without a screen, for pipes, scripts and machines without a terminal.
 
 Whatever ends a run (the last prompt, an error, an interruption, a full disk), the text so far is out, the JSON of what
-there is too, and the recording is complete up to its last event. The engine is handed in: this module imports none.
+there is too, and the recording is complete up to its last event. What loads the engine is handed in.
 """
 
 import signal
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from types import FrameType
-from typing import Any, Protocol
+from typing import TYPE_CHECKING
 
-from decoder.config import RunConfig
 from decoder.errors import DecoderError, ModelError
 from decoder.events import Event
 from decoder.session.steering import Steering
@@ -20,67 +19,40 @@ from dynatui.session import Session
 from dynatui.terminal.signals import STOP_SIGNALS, handled
 from dynatui.terminal.streams import OutputError
 
+if TYPE_CHECKING:
+    from dynatui.sources.engine import Load
+
 INTERRUPTED = 130
 INTERRUPTING = (*STOP_SIGNALS, signal.SIGALRM)
 _PATIENCE_S, _AGAIN_S = 2.0, 0.2
 """How long a signal lets the round go on, and what comes after it be stuck. An interruption from the keyboard waits."""
 
 
-class Engine(Protocol):
-    """The package `decoder`, whose two functions are imported, and torch with them, when they are first named."""
-
-    @property
-    def load_pair(self) -> Callable[..., Any]:
-        """Loads target and draft, reporting what it is at."""
-
-    @property
-    def decode(self) -> Callable[[Any, str, RunConfig, Steering], Iterator[Event]]:
-        """Decodes one prompt with every method."""
-
-
-def run(session: Session, transcript: Transcript, engine: Engine) -> int:
+def run(session: Session, transcript: Transcript, load: "Load") -> int:
     """Decodes every prompt once; returns the exit code.
 
     Raises:
         DecoderError: Something was wrong with the request, the models or the machine; what was printed before stands.
     """
     steering = Steering(speed=session.view.speed or 1.0)
-    models = session.models
-    with Recorder(session.record) if session.record else nullcontext() as recorder, _interruptible(steering) as begin:
-        try:
-            ready = engine.load_pair(
-                models.target,
-                models.draft,
-                device=models.device,
-                dtype=models.dtype,
-                exact=models.exact,
-                compiled=models.compiled,
-                run=session.config,
-                report=transcript.note,
-            )
-            begin()
-            count = len(session.prompts)
-            for number, prompt in enumerate(session.prompts, 1):
-                if steering.stopped:
-                    break
-                transcript.note(f"prompt {number} of {count}")
-                for decoded in engine.decode(ready, prompt, session.config, steering):
-                    event = numbered_run(decoded, number, count)
-                    if recorder:
-                        recorder.write(event)
-                    transcript.feed(event)
-        except OutputError:
-            raise
-        except DecoderError:
-            transcript.finish()
-            raise
-        except KeyboardInterrupt:
-            steering.stopped = True
-            transcript.finish()
-    if steering.stopped:
-        transcript.note("interrupted")
-        return INTERRUPTED
-    return ModelError.exit_code if transcript.failed else 0
+    recording = Recorder(session.record) if session.record else nullcontext()
+    with recording as recorder, _interruptible(steering, transcript) as begin:
+        decode = load(transcript.note, lambda _: None)
+        begin()
+        count = len(session.prompts)
+        for number, prompt in enumerate(session.prompts, 1):
+            if steering.stopped:
+                break
+            transcript.note(f"prompt {number} of {count}")
+            for decoded in decode(prompt, session.config, steering):
+                event = numbered_run(decoded, number, count)
+                if recorder:
+                    recorder.write(event)
+                transcript.feed(event)
+    if not steering.stopped:
+        return ModelError.exit_code if transcript.failed else 0
+    transcript.note("interrupted")
+    return INTERRUPTED
 
 
 def replay(events: Iterable[Event], transcript: Transcript) -> int:
@@ -97,26 +69,23 @@ def replay(events: Iterable[Event], transcript: Transcript) -> int:
 
 def follow(events: Iterable[Event], transcript: Transcript) -> int:
     """Prints what another process records as it comes, without end, as `tail -f` does; returns the exit code."""
-    with _interruptible(Steering()):
-        try:
-            for event in events:
-                transcript.feed(event)
-            transcript.finish()
-        except OutputError:
-            raise
-        except DecoderError:
-            transcript.finish()
-            raise
-        except KeyboardInterrupt:
-            transcript.finish()
-            transcript.note("interrupted")
-            return INTERRUPTED
-    return 0
+    steering = Steering()
+    with _interruptible(steering, transcript):
+        for event in events:
+            transcript.feed(event)
+        transcript.finish()
+    if not steering.stopped:
+        return 0
+    transcript.note("interrupted")
+    return INTERRUPTED
 
 
 @contextmanager
-def _interruptible(steering: Steering) -> Iterator[Callable[[], None]]:
-    """Within, a signal to stop interrupts; after the yielded function was called, the first lets the round end."""
+def _interruptible(steering: Steering, transcript: Transcript) -> Iterator[Callable[[], None]]:
+    """Within, a signal to stop interrupts; after the yielded function was called, the first lets the round end.
+
+    An interruption ends the block quietly. What the transcript has is printed then, and before an error.
+    """
     decoding = False
 
     def begin() -> None:
@@ -133,5 +102,13 @@ def _interruptible(steering: Steering) -> Iterator[Callable[[], None]]:
     with handled(INTERRUPTING, stop):
         try:
             yield begin
+        except OutputError:
+            raise
+        except DecoderError:
+            transcript.finish()
+            raise
+        except KeyboardInterrupt:
+            steering.stopped = True
+            transcript.finish()
         finally:
             signal.setitimer(signal.ITIMER_REAL, 0)

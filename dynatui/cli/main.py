@@ -18,6 +18,7 @@ from typer.main import get_command
 import decoder
 from decoder.errors import ConfigError, DecoderError, lacks_temporary_folder, not_importable, with_short_quotes
 from dynatui.cli import admin, bench, headless, method_options, options, request, settings
+from dynatui.cli.method_options import Given, expanded
 from dynatui.record.reader import Runs
 from dynatui.record.transcript import Transcript
 from dynatui.session import Models, Session, View
@@ -55,11 +56,12 @@ def command() -> TyperGroup:
     """The whole command line, with the methods that there are now."""
     app = typer.Typer(context_settings={"help_option_names": ["-h", "--help"]})
     rules = map(method_options.declared, method_options.every())
-    live = method_options.expanded(watch, {"rules": rules}, [method_options.methods()])
+    places = {"models": options.MODEL_OPTIONS, "rules": rules, "view": options.view(options.LIVE_SPEED)}
+    live = expanded(watch, places, [method_options.methods()])
     app.callback(invoke_without_command=True)(settings.configured(live))
-    app.command()(settings.configured(replay))
+    app.command()(settings.configured(expanded(replay, {"view": options.view(options.REPLAY_SPEED)})))
     app.command()(admin.config)
-    app.command()(admin.doctor)
+    app.command()(expanded(admin.doctor, {"models": options.MODEL_OPTIONS}))
     app.add_typer(bench.commands(), name="bench")
     return cast("TyperGroup", get_command(app))
 
@@ -91,12 +93,7 @@ def _show_version(wanted: bool) -> None:  # noqa: FBT001 - typer calls it with t
 def watch(
     context: typer.Context,
     *,
-    target: options.Target = None,
-    draft: options.Draft = None,
-    device: options.Device = "auto",
-    dtype: options.Dtype = "auto",
-    exact: options.Exact = False,
-    compiled: options.Compiled = False,
+    models: Given,
     prompt_files: options.PromptFiles = None,
     prompt_texts: options.PromptTexts = None,
     chat: options.Chat = None,
@@ -105,16 +102,10 @@ def watch(
     seed: options.Seed = 0,
     record: options.Record = None,
     follow: options.Follow = None,
-    rules: method_options.Given,
+    rules: Given,
     no_screen: options.Headless = False,
     as_json: options.Json = False,
-    speed: options.LiveSpeed = None,
-    fps: options.Fps = None,
-    theme: options.Theme = None,
-    symbols: options.SymbolSet = "braille",
-    no_color: options.NoColor = False,
-    mouse: options.Mouse = True,
-    log_file: options.LogFile = None,
+    view: Given,
     _version: Annotated[
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
     ] = False,
@@ -127,31 +118,25 @@ def watch(
     if context.invoked_subcommand is not None:
         _refuse_options_before(context)
         return 0
-    view = request.view(
-        speed, fps, theme, symbols, no_color=no_color, mouse=mouse, log_file=log_file, keys=settings.keymap()
-    )
+    shown = request.view(view, settings.keymap())
     on_screen = not (no_screen or as_json) and streams.can_show_screen()
     if follow is not None:
         _refuse_options_beside_follow(context)
-        return _follow(follow, view, _transcript(as_json=as_json), on_screen=on_screen)
+        return _follow(follow, shown, _transcript(as_json=as_json), on_screen=on_screen)
     files = request.prompt_files(prompt_files)
     session = Session(
         prompts=request.prompts(files, prompt_texts),
-        models=Models(target, draft, device, dtype, exact, compiled),
-        config=request.run_config(
-            methods=methods,
-            max_new_tokens=max_new_tokens,
-            seed=seed,
-            chat=chat,
-            rules=rules,
-        ),
+        models=Models(**models),
+        config=request.run_config(methods=methods, max_new_tokens=max_new_tokens, seed=seed, chat=chat, rules=rules),
         record=record,
-        view=view,
+        view=shown,
         files=files,
         set_for_good=frozenset(settings.read(context.command)),
     )
     if not on_screen:
-        return headless.run(session, _transcript(as_json=as_json), decoder)
+        from dynatui.sources.engine import load_engine  # noqa: PLC0415 - help and replay need none
+
+        return headless.run(session, _transcript(as_json=as_json), load_engine(session))
     from dynatui.screen.run import watch as watch_on_screen  # noqa: PLC0415 - imports textual
 
     return watch_on_screen(session)
@@ -164,13 +149,7 @@ def replay(
     *,
     no_screen: options.Headless = False,
     as_json: options.Json = False,
-    speed: options.ReplaySpeed = None,
-    fps: options.Fps = None,
-    theme: options.Theme = None,
-    symbols: options.SymbolSet = "braille",
-    no_color: options.NoColor = False,
-    mouse: options.Mouse = True,
-    log_file: options.LogFile = None,
+    view: Given,
 ) -> int:
     """Show a recording again, without models, or two side by side."""
     del context
@@ -178,16 +157,14 @@ def replay(
     others = Runs(other) if other else ()
     if no_screen or as_json or not streams.can_show_screen():
         return headless.replay(chain.from_iterable(chain(runs, others)), _transcript(as_json=as_json))
-    view = request.view(
-        speed, fps, theme, symbols, no_color=no_color, mouse=mouse, log_file=log_file, keys=settings.keymap()
-    )
+    shown = request.view(view, settings.keymap())
     if other is not None:
         from dynatui.screen.run import compare  # noqa: PLC0415 - imports textual
 
-        return compare((path, runs), (other, others), view)
+        return compare((path, runs), (other, others), shown)
     from dynatui.screen.run import replay as replay_on_screen  # noqa: PLC0415 - imports textual
 
-    return replay_on_screen(runs, view)
+    return replay_on_screen(runs, shown)
 
 
 def _follow(path: Path, view: View, transcript: Transcript, *, on_screen: bool) -> int:
@@ -202,26 +179,19 @@ def _follow(path: Path, view: View, transcript: Transcript, *, on_screen: bool) 
 
 def _refuse_options_beside_follow(context: typer.Context) -> None:
     """Who decodes has settled the models, the prompts and the rest already."""
-    for parameter in context.command.params:
-        decoding = getattr(parameter, "rich_help_panel", None) in options.DECODING and parameter.name != "follow"
-        if decoding and _given(context, parameter.name):
-            raise ConfigError(f"{parameter.opts[0]} has no effect beside --follow, which decodes nothing; leave it out")
+    for name, option in settings.typed(context).items():
+        if option.rich_help_panel in options.DECODING and name != "follow":
+            raise ConfigError(f"{option.opts[0]} has no effect beside --follow, which decodes nothing; leave it out")
 
 
 def _refuse_options_before(context: typer.Context) -> None:
     """Options of a live run say nothing to a subcommand; those that it shares stand behind its name."""
     subcommand = context.invoked_subcommand
-    for parameter in context.command.params:
-        if _given(context, parameter.name):
-            raise ConfigError(
-                f"{parameter.opts[0]} stands before {subcommand}, where it has no effect; "
-                f"see dynatui {subcommand} --help for what may stand behind"
-            )
-
-
-def _given(context: typer.Context, parameter: str) -> bool:
-    source = context.get_parameter_source(parameter)
-    return source is not None and source.name == "COMMANDLINE"
+    for option in settings.typed(context).values():
+        raise ConfigError(
+            f"{option.opts[0]} stands before {subcommand}, where it has no effect; "
+            f"see dynatui {subcommand} --help for what may stand behind"
+        )
 
 
 def _transcript(*, as_json: bool) -> Transcript:

@@ -6,13 +6,12 @@ A command names a place for them, a parameter that takes a mapping. What they me
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial, wraps
 from inspect import Parameter, Signature, signature
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
 from decoder.errors import ConfigError, quoted
 from decoder.methods import METHODS, racing
-from decoder.methods.method import Sweep
 from decoder.methods.option import Option
 from dynatui.cli import options
 
@@ -43,7 +42,7 @@ def declared(option: Option) -> Parameter:
         parser=partial(_whole_number, option) if option.instead else None,
     )
     kind = option.kind | None if option.default is None else option.kind
-    return parameter(option.name, kind, shown, option.default)
+    return options.parameter(option.name, kind, shown, option.default)
 
 
 def methods() -> Parameter:
@@ -55,19 +54,7 @@ def methods() -> Parameter:
         help=f"The methods that race, of {', '.join(METHODS)}; the first is the one that is watched.",
         show_default=", ".join(racing()),
     )
-    return parameter("methods", str | None, shown)
-
-
-def sweep(name: str, sweep: Sweep, panel: str) -> Parameter:
-    """The option that lists settings of a method to measure."""
-    shown = typer.Option(f"--{name}", metavar=sweep.metavar, rich_help_panel=panel, help=sweep.help)
-    return parameter(name, str, shown, sweep.usual)
-
-
-def parameter(name: str, kind: Any, option: Any, default: object = None) -> Parameter:
-    """A parameter of a command that an option of the command line sets."""
-    annotated: Any = Annotated
-    return Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=annotated[kind, option])
+    return options.parameter("methods", str | None, shown)
 
 
 def expanded(

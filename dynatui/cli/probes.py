@@ -16,6 +16,7 @@ from decoder.errors import DecoderError
 from dynatui.cli.doctor import Case, Finding, Probe, Verdict
 from dynatui.gpu import Gpu, gpus
 from dynatui.record.recording import recordings_folder
+from dynatui.session import Models
 from dynatui.terminal import guard as terminal_around
 
 _SMALL = (80, 24)
@@ -113,9 +114,9 @@ def models(case: Case) -> Iterator[Finding]:
     from decoder.models import checkpoints  # noqa: PLC0415 - they import torch and transformers
     from decoder.models import compatibility as checks  # noqa: PLC0415 - as above
 
-    names = asked.target or str(checkpoints.EMBEDDED_TARGET), asked.draft or str(checkpoints.EMBEDDED_DRAFT)
-    absent = [name for name in names if _folder(name) is None and not checkpoints.looks_like_a_path(name)]
-    for role, name in zip(("target", "draft"), names, strict=True):
+    names = _names(asked)
+    absent = [name for name in names.values() if _folder(name) is None and not checkpoints.looks_like_a_path(name)]
+    for role, name in names.items():
         if name not in absent:
             yield from _model(role, name)
         elif forbidden:
@@ -123,7 +124,7 @@ def models(case: Case) -> Iterator[Finding]:
         else:
             yield Finding("note", f"{role} {name} is not on this machine yet; it is downloaded when dynatui starts")
     if not absent:
-        checks.common_tokenizer(*names)
+        checks.common_tokenizer(*names.values())
         yield Finding("ok", "both share a tokenizer")
 
 
@@ -144,14 +145,18 @@ def rounds(case: Case) -> Iterator[Finding]:
             yield Finding("note", told, "another version of torch or of the driver may help")
             return
         yield Finding("ok", f"the embedded pair was tried on {device}: {tried.name}, {tried.reason}")
-    names = {
-        "target": asked.target or str(checkpoints.EMBEDDED_TARGET),
-        "draft": asked.draft or str(checkpoints.EMBEDDED_DRAFT),
-    }
+    names = _names(asked)
     if all(_folder(name) for name in names.values()):
         configs = {role: checkpoints.load_config(name) for role, name in names.items()}
         found = decoding_path.expected_path(configs, device, exact=asked.exact, dtype=DTYPES.get(asked.dtype))
         yield Finding("ok", f"models would be decoded by: {found.name}, {found.reason}")
+
+
+def _names(asked: Models) -> dict[str, str]:
+    """Both models by their roles, those of the embedded pair where none are named."""
+    from decoder.models.checkpoints import EMBEDDED_DRAFT, EMBEDDED_TARGET  # noqa: PLC0415 - as above
+
+    return {"target": asked.target or str(EMBEDDED_TARGET), "draft": asked.draft or str(EMBEDDED_DRAFT)}
 
 
 def _model(role: str, name: str) -> Iterator[Finding]:

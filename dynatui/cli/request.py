@@ -8,7 +8,6 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
-from pathlib import Path
 from typing import Any
 
 from decoder.config import RunConfig
@@ -18,7 +17,7 @@ from decoder.methods import METHODS, chosen
 from decoder.methods.option import LARGEST_WHOLE, Option
 from dynatui.keys import Keymap
 from dynatui.prompts import load
-from dynatui.session import Symbols, View
+from dynatui.session import View
 
 
 def prompt_files(names: list[str] | None) -> tuple[tuple[str, tuple[str, ...]], ...]:
@@ -32,6 +31,15 @@ def prompts(files: tuple[tuple[str, tuple[str, ...]], ...], texts: list[str] | N
     return given + tuple(map(load.from_text, texts or ())) or load.embedded()
 
 
+def method_names(names: str) -> tuple[str, ...]:
+    """Methods by their names, with commas between them.
+
+    Raises:
+        ConfigError: There is none of some name.
+    """
+    return tuple(method.name for method in chosen([name.strip() for name in names.split(",")]))
+
+
 def run_config(
     *,
     methods: str | None,
@@ -40,37 +48,22 @@ def run_config(
     chat: bool | None,
     rules: Mapping[str, Any],
 ) -> RunConfig:
-    """What a run does with a prompt.
-
-    Args:
-        methods: Their names, with commas between them.
-        max_new_tokens: See `RunConfig`, as for all that follow.
-        seed: See there.
-        chat: See there.
-        rules: What the options of methods were given as, by their names.
+    """What a run does with a prompt: names of methods with commas between them, and what their options were given as.
 
     Raises:
         ConfigError: A value is out of its bounds, or two contradict each other.
     """
     sets = {name: _parameters(each.own, each.options, rules) for name, each in METHODS.items() if each.own is not None}
-    given = _given(seed=seed, methods=_methods(methods), max_new_tokens=max_new_tokens, chat=chat)
+    names = None if methods is None else method_names(methods)
+    given = _given(seed=seed, methods=names, max_new_tokens=max_new_tokens, chat=chat)
     return RunConfig(parameters=sets, **given)
 
 
-def view(
-    speed: float | None,
-    fps: int | None,
-    theme: str | None,
-    symbols: Symbols,
-    *,
-    no_color: bool,
-    mouse: bool,
-    log_file: Path | None,
-    keys: Keymap,
-) -> View:
+def view(given: Mapping[str, Any], keys: Keymap) -> View:
     """How the screen looks; NO_COLOR in the environment counts as the option does."""
-    color = not (no_color or os.environ.get("NO_COLOR"))
-    return View(speed, fps, theme, symbols, color=color, mouse=mouse, log=log_file, keys=keys)
+    asked = dict(given)
+    color = not (asked.pop("no_color") or os.environ.get("NO_COLOR"))
+    return View(**asked, color=color, keys=keys)
 
 
 def _given(**values: object) -> dict[str, Any]:
@@ -92,9 +85,3 @@ def _parameters(usual: Turnable, options: Sequence[Option], given: Mapping[str, 
         if given.get(option.name) is not None:
             changes |= option.changes(given[option.name])
     return replace(usual, **_given(**changes))
-
-
-def _methods(names: str | None) -> tuple[str, ...] | None:
-    return (
-        None if names is None else tuple(method.name for method in chosen([name.strip() for name in names.split(",")]))
-    )

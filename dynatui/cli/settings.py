@@ -5,7 +5,6 @@ command can be set under its own name; which these are, of what kind and within 
 themselves, so that there is no second list. Knows nothing of what a setting means.
 """
 
-import difflib
 import os
 import re
 import tomllib
@@ -23,9 +22,9 @@ from typer.core import TyperOption
 
 from decoder.errors import ConfigError, DecoderError, quoted, shortened, with_short_quotes
 from dynatui.cli import method_options
-from dynatui.files import opened
+from dynatui.files import opened, text_of
 from dynatui.keymap import KEYMAP
-from dynatui.keys import Keymap
+from dynatui.keys import Keymap, near
 
 PREFIX = "DYNATUI_"
 FILE_VARIABLE = "DYNATUI_CONFIG"
@@ -80,6 +79,12 @@ def key_of(option: TyperOption) -> str:
     return option.opts[0].lstrip("-").replace("-", "_")
 
 
+def typed(context: typer.Context) -> dict[str, Any]:
+    """The parameters that were given on the command line, by their names."""
+    sources = {each: context.get_parameter_source(each.name) for each in context.command.params}
+    return {each.name: each for each, source in sources.items() if source and source.name == "COMMANDLINE"}
+
+
 def read(live: Any) -> dict[str, Setting]:
     """All that is set, for the options of the live command.
 
@@ -121,11 +126,9 @@ def applied(context: typer.Context) -> dict[str, Setting]:
     known = options_of(live)
     mine = options_of(context.command)
     shared = {key: option for key, option in mine.items() if key in known and option.help == known[key].help}
-    return {
-        shared[key].name: setting
-        for key, setting in read(live).items()
-        if key in shared and not _on_command_line(context, shared[key])
-    }
+    flags = typed(context)
+    names = {key: option.name for key, option in shared.items() if option.name not in flags}
+    return {names[key]: setting for key, setting in read(live).items() if key in names}
 
 
 def values(context: typer.Context, settings: Mapping[str, Setting]) -> dict[str, Any]:
@@ -196,8 +199,7 @@ def _from_file(path: Path, known: Mapping[str, Any]) -> dict[str, Setting]:
             continue
         place = f"{shortened(path)}: line {_line(text, key)}"
         if key not in known:
-            near = difflib.get_close_matches(key.replace("-", "_"), known, 1)
-            hint = f"did you mean {near[0]}? " if near else ""
+            hint = near(key.replace("-", "_"), known)
             raise ConfigError(
                 f"{place}: there is no setting {shortened(key)}; {hint}dynatui config --print-default lists all"
             )
@@ -253,26 +255,16 @@ def _unquoted(text: str, error: str) -> str:
 
 
 def _text(path: Path) -> str:
+    named = os.environ.get(FILE_VARIABLE)
+    too_large = "so it holds no settings; name another file"
     try:
         with opened(path) as file:
-            content = file.read(LARGEST_FILE + 1)
+            return text_of(file, shortened(path), LARGEST_FILE, too_large=too_large, fault=ConfigError)
     except OSError as error:
-        if isinstance(error, FileNotFoundError | NotADirectoryError) and not os.environ.get(FILE_VARIABLE):
+        if isinstance(error, FileNotFoundError | NotADirectoryError) and not named:
             return ""
-        remedy = (
-            f"let {FILE_VARIABLE} name a file" if os.environ.get(FILE_VARIABLE) else "make it readable or remove it"
-        )
+        remedy = f"let {FILE_VARIABLE} name a file" if named else "make it readable or remove it"
         raise ConfigError(f"cannot read {shortened(path)}: {error.strerror}; {remedy}") from None
-    if len(content) > LARGEST_FILE:
-        raise ConfigError(
-            f"{shortened(path)} is larger than {LARGEST_FILE >> 20} MiB, so it holds no settings; name another file"
-        )
-    try:
-        return content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise ConfigError(
-            f"{shortened(path)} is not UTF-8 text (byte {error.start + 1}); convert it, with iconv for example"
-        ) from None
 
 
 def _line(text: str, key: str) -> int:
@@ -292,17 +284,11 @@ def _kind(hint: Any) -> Any:
     return kind if kind in KINDS else str
 
 
-def _on_command_line(context: typer.Context, option: TyperOption) -> bool:
-    source = context.get_parameter_source(option.name)
-    return source is not None and source.name == "COMMANDLINE"
-
-
 def _converted(context: typer.Context, option: TyperOption, setting: Setting) -> Any:
     try:
         return option.process_value(context, setting.value)
     except typer.BadParameter as error:
-        why = error.message.removeprefix("Value error, ").rstrip(".")
-        why = with_short_quotes(why)
+        why = with_short_quotes(error.message.removeprefix("Value error, ").rstrip("."))
         raise ConfigError(
             f"{setting.place}: {setting.key} is {quoted(setting.value)}; {why[:1].lower()}{why[1:]}"
         ) from None

@@ -72,7 +72,7 @@ def toml(value: object) -> str:
 
 def _explained(live: Any) -> Iterator[str]:
     known = kinds(live)
-    for panel, group in groupby(options_of(live).items(), lambda pair: _panel(pair[1])):
+    for panel, group in groupby(options_of(live).items(), lambda pair: str(pair[1].rich_help_panel)):
         yield f"\n# --- {panel} ---\n"
         for key, option in group:
             value = default(option)
@@ -94,18 +94,14 @@ def _caps(caps: Sequence[str]) -> str:
     return toml(caps[0] if len(caps) == 1 else list(caps))
 
 
-def _panel(option: TyperOption) -> str:
-    return str(option.rich_help_panel)
-
-
 def _effective(key: str, given: object, config: RunConfig) -> object:
     """What holds where an option was not given: the parameters know their defaults themselves."""
-    owner = next((name for name, method in METHODS.items() if any(each.name == key for each in method.options)), None)
+    owners = [(name, each) for name, method in METHODS.items() for each in method.options if each.name == key]
     missing = given is None or given in ([], ())
-    if owner is None:
+    if not owners:
         found = getattr(config, key, None) if missing else given
         return ",".join(found) if isinstance(found, tuple) else found
-    option = next(each for each in METHODS[owner].options if each.name == key)
+    owner, option = owners[0]
     if option.write and option.default is None:  # in full: what it leaves open has its usual values
         return option.value(config.rules(owner)) or None
     return option.value(config.rules(owner)) if missing else given

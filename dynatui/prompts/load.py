@@ -6,14 +6,14 @@ cannot be read as text is refused rather than guessed at. Knows nothing of model
 
 import json
 import sys
+from contextlib import nullcontext
 from importlib.resources import files
 from pathlib import Path
-from typing import BinaryIO
 
 import msgspec
 
 from decoder.errors import PromptError, shortened
-from dynatui.files import opened
+from dynatui.files import opened, text_of
 
 STANDARD_INPUT = "-"
 LARGEST_FILE = 16 * 2**20
@@ -48,7 +48,7 @@ def from_file(name: str) -> tuple[str, ...]:
         PromptError: The file cannot be read, is no text, or holds no prompt; the message says what to do.
     """
     shown = "standard input" if name == STANDARD_INPUT else shortened(name)
-    text = _decoded(_bytes(name, shown), shown)
+    text = _read(name, shown)
     if name.endswith(".jsonl"):
         lines = enumerate(text.split("\n"), 1)
         prompts = tuple(_from_line(line, f"{shown}: line {number}") for number, line in lines if line.strip())
@@ -59,33 +59,16 @@ def from_file(name: str) -> tuple[str, ...]:
     return prompts
 
 
-def _bytes(name: str, shown: str) -> bytes:
+def _read(name: str, shown: str) -> str:
+    if name == STANDARD_INPUT and sys.stdin is None:
+        raise PromptError("standard input is closed; give a text or .jsonl file instead of -")
+    too_large = "longer than any context; shorten it"
     try:
-        if name != STANDARD_INPUT:
-            with opened(Path(name)) as file:
-                return _at_most_largest(file, shown)
-        if sys.stdin is not None:
-            return _at_most_largest(sys.stdin.buffer, shown)
+        with nullcontext(sys.stdin.buffer) if name == STANDARD_INPUT else opened(Path(name)) as file:
+            return text_of(file, shown, LARGEST_FILE, too_large=too_large, fault=PromptError)
     except OSError as error:
         raise PromptError(
             f"cannot read {shown}: {error.strerror}; give a text or .jsonl file, or - for standard input"
-        ) from None
-    raise PromptError("standard input is closed; give a text or .jsonl file instead of -")
-
-
-def _at_most_largest(file: BinaryIO, shown: str) -> bytes:
-    content = file.read(LARGEST_FILE + 1)
-    if len(content) > LARGEST_FILE:
-        raise PromptError(f"{shown} is larger than {LARGEST_FILE >> 20} MiB, longer than any context; shorten it")
-    return content
-
-
-def _decoded(content: bytes, shown: str) -> str:
-    try:
-        return content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise PromptError(
-            f"{shown} is not UTF-8 text (byte {error.start + 1}); convert it, with iconv for example"
         ) from None
 
 

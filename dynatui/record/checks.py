@@ -6,12 +6,13 @@ sum, fill the memory or draw for minutes; nothing that the engine writes comes n
 """
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import assert_never
 
 from msgspec import structs
 
 from decoder.errors import RecordingError
-from decoder.events import OTHER_LIMITS, End, Event, Knob, Limit, Round, Run, Start, Summary, decode_line
+from decoder.events import OTHER_LIMITS, End, Event, Knob, Round, Run, Start, Summary, decode_line
 from decoder.methods import METHODS, all_knobs, root_is_drafted
 from decoder.schema import Upgrade
 
@@ -30,13 +31,13 @@ _SHORTEST_S = 1e-9
 _ROUNDING = 1e-3
 
 
+@dataclass
 class Lane:
     """How far one method has come."""
 
-    def __init__(self) -> None:
-        self.rounds = 0
-        self.tokens = 0
-        self.t = 0.0
+    rounds: int = 0
+    tokens: int = 0
+    t: float = 0.0
 
 
 class Checker:
@@ -135,6 +136,7 @@ def _off_the_tree(event: Round) -> str:
 
 
 def _unbounded(event: Round) -> str:
+    limit = event.limited_by
     seconds = (event.t, event.wall_s, event.draft_s, event.verify_s, event.commit_s)
     knobs = structs.astuple(event.knobs) if event.knobs else ()
     return (
@@ -143,12 +145,8 @@ def _unbounded(event: Round) -> str:
         or _beyond("a log-probability", (min(event.logprobs), max(event.logprobs)), -_LARGEST, _ROUNDING)
         or _too_long("text", event.text, LONGEST_TEXT)
         or _too_long("a piece", max(event.pieces, key=len), LONGEST_PIECE)
-        or _no_limit(event.method, event.limited_by)
+        or (_no_knob(event.method, limit) if limit is not None and limit not in OTHER_LIMITS else "")
     )
-
-
-def _no_limit(method: str, limit: Limit | None) -> str:
-    return "" if limit is None or limit in OTHER_LIMITS else _no_knob(method, limit)
 
 
 def _no_knob(method: str, name: str) -> str:

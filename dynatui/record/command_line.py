@@ -6,12 +6,12 @@ of it. Knows option names, and nothing of the screen.
 """
 
 import shlex
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict
 
 from decoder.config import RunConfig
 from decoder.methods import METHODS
-from decoder.methods.option import differing
+from decoder.methods.option import differing, option_words
 from dynatui.clean import clean_line
 from dynatui.prompts import load
 from dynatui.session import Models, Session
@@ -36,9 +36,12 @@ def command_line(
         always: Parameters of the command line that are written even at their defaults, because a settings file or a
             variable says otherwise.
     """
-    texts, too_much = list(_texts(session.prompts, files or {})), list[str]()
-    words = ["dynatui", *_models(session.models, always), *_files(session.prompts, files or {})]
-    for number, text in texts:
+    names, count = _matching(session.prompts, files or {})
+    texts = () if session.prompts == load.embedded() else session.prompts[count:]
+    words, too_much = ["dynatui", *_models(session.models, always)], list[str]()
+    for name in names:
+        words += ["--prompt-file", name]
+    for number, text in enumerate(texts, count + 1):
         obstacle = _obstacle(text)
         if obstacle:
             too_much.append(f"save prompt {number} as PROMPT-{number}.txt first: {obstacle}")
@@ -75,10 +78,7 @@ def _models(models: Models, always: Collection[str]) -> Iterator[str]:
         name = _NAMES.get(field, field)
         if value is None or (value == usual[field] and name not in always):
             continue
-        if isinstance(value, bool):
-            yield f"--{name}" if value else f"--no-{name}"
-        else:
-            yield from (f"--{name}", value)
+        yield from option_words(name, value)
 
 
 def _matching(prompts: Sequence[str], files: Mapping[str, Sequence[str]]) -> tuple[list[str], int]:
@@ -92,19 +92,6 @@ def _matching(prompts: Sequence[str], files: Mapping[str, Sequence[str]]) -> tup
     return names, count
 
 
-def _files(prompts: Sequence[str], files: Mapping[str, Sequence[str]]) -> Iterator[str]:
-    for name in _matching(prompts, files)[0]:
-        yield from ("--prompt-file", name)
-
-
-def _texts(prompts: tuple[str, ...], files: Mapping[str, Sequence[str]]) -> Iterable[tuple[int, str]]:
-    """The prompts that must be written out, each with its number; our own need not be."""
-    if prompts == load.embedded():
-        return ()
-    first = _matching(prompts, files)[1]
-    return enumerate(prompts[first:], first + 1)
-
-
 def _obstacle(text: str) -> str:
     """Why a prompt cannot be an argument; nothing when it can."""
     if "\0" in text:
@@ -114,13 +101,10 @@ def _obstacle(text: str) -> str:
 
 def _run(config: RunConfig, always: Collection[str]) -> Iterator[str]:
     usual = RunConfig()
-    if config.chat or "chat" in always:
-        yield "--chat" if config.chat else "--no-chat"
-    if config.methods != usual.methods or "methods" in always:
-        yield from ("--methods", ",".join(config.methods))
-    for name in ("max_new_tokens", "seed"):
-        if getattr(config, name) != getattr(usual, name) or name in always:
-            yield from (f"--{name.replace('_', '-')}", str(getattr(config, name)))
+    for name in ("chat", "methods", "max_new_tokens", "seed"):
+        value = getattr(config, name)
+        if value != getattr(usual, name) or name in always:
+            yield from option_words(name, ",".join(value) if name == "methods" else value)
 
 
 def rule_options(config: RunConfig, always: Collection[str] = ()) -> Iterator[str]:
@@ -133,7 +117,7 @@ def rule_options(config: RunConfig, always: Collection[str] = ()) -> Iterator[st
             if option.default is not None:
                 differs = option.value(rules) != option.default
             if differs or option.name in always:
-                yield from option.words(rules)
+                yield from option_words(option.name, option.value(rules))
 
 
 def _rank(method: str) -> int:

@@ -8,10 +8,12 @@ as text.
 import csv
 import os
 import shutil
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from io import StringIO
 from itertools import chain
+from operator import attrgetter
 from pathlib import Path
 
 from msgspec import structs
@@ -21,27 +23,13 @@ from decoder.analysis.tree_levels import drafted_nodes
 from decoder.errors import DecoderError, RecordingError, shortened
 from decoder.events import Event, Figures, Round, Run, Summary, encode
 from dynatui.clean import clean, clean_line
-from dynatui.record.recording import numbered, recordings_folder
+from dynatui.record.recording import first_free, recordings_folder
 from dynatui.record.transcript import Transcript
 from dynatui.state.timeline import run_so_far
 
-ROUND_COLUMNS = (
-    "method",
-    "round",
-    "position",
-    "t",
-    "drafted",
-    "accepted",
-    "committed",
-    "draft_s",
-    "verify_s",
-    "commit_s",
-    "tau_h",
-    "tau_l",
-    "d0",
-)
 _FORMULA = ("=", "+", "-", "@")
 """A spreadsheet takes a text that begins so for a formula, and a formula can start programs."""
+_new = partial(Path.mkdir, mode=0o700, parents=True)
 
 
 class ExportError(DecoderError):
@@ -109,7 +97,8 @@ def figures_csv(events: Sequence[Event]) -> str:
 
 def rounds_csv(events: Iterable[Event]) -> str:
     """One line a round, in the order in which they happened."""
-    return _table(ROUND_COLUMNS, (_round(event) for event in events if isinstance(event, Round)))
+    rounds = (event for event in events if isinstance(event, Round))
+    return _table(tuple(ROUND_COLUMNS), ([value(event) for value in ROUND_COLUMNS.values()] for event in rounds))
 
 
 def text(events: Sequence[Event]) -> str:
@@ -120,62 +109,53 @@ def text(events: Sequence[Event]) -> str:
     return clean("".join(chain((run.prompt,), written, ("\n",))))
 
 
-def _round(event: Round) -> tuple[object, ...]:
-    known = event.draft_forwards is not None
-    knobs = structs.astuple(event.knobs) if event.knobs else ()
-    return (
-        _text(event.method),
-        event.round,
-        event.position,
-        event.t,
-        drafted_nodes(event) if known else None,
-        len(event.accepted) if known else None,
-        len(event.committed),
-        event.draft_s,
-        event.verify_s,
-        event.commit_s,
-        *(knobs or (None, None, None)),
-    )
-
-
-def _table(head: Sequence[str], rows: Iterable[Iterable[object]]) -> str:
-    out = StringIO()
-    table = csv.writer(out, lineterminator="\n")
-    table.writerow(head)
-    table.writerows([_cell(value) for value in row] for row in rows)
-    return out.getvalue()
-
-
-def _cell(value: object) -> object:
-    return str(value).lower() if isinstance(value, bool) else value
-
-
 def _text(foreign: str) -> str:
     """A name for a table: cleaned, and never a formula."""
     name = clean_line(foreign)
     return f"'{name}" if name.lstrip().startswith(_FORMULA) else name
 
 
+def _if_told(value: Callable[[Round], int]) -> Callable[[Round], int | None]:
+    """What a method that does not tell what it drafted leaves empty."""
+    return lambda event: None if event.draft_forwards is None else value(event)
+
+
+def _knob(name: str) -> Callable[[Round], object]:
+    return lambda event: getattr(event.knobs, name, None)
+
+
+ROUND_COLUMNS: Mapping[str, Callable[[Round], object]] = {
+    "method": lambda event: _text(event.method),
+    **{name: attrgetter(name) for name in ("round", "position", "t")},
+    "drafted": _if_told(drafted_nodes),
+    "accepted": _if_told(lambda event: len(event.accepted)),
+    "committed": lambda event: len(event.committed),
+    **{name: attrgetter(name) for name in ("draft_s", "verify_s", "commit_s")},
+    **{name: _knob(name) for name in ("tau_h", "tau_l", "d0")},
+}
+
+
+def _table(head: Sequence[str], rows: Iterable[Iterable[object]]) -> str:
+    out = StringIO()
+    table = csv.writer(out, lineterminator="\n")
+    table.writerow(head)
+    table.writerows([str(value).lower() if isinstance(value, bool) else value for value in row] for row in rows)
+    return out.getvalue()
+
+
 def _new_folder(stem: str) -> Path:
     """A folder of that name here, or beside the recordings where nothing can be written here."""
     for parent in (Path.cwd, recordings_folder):
         try:
-            return _numbered(parent(), stem)
+            return first_free(parent(), stem, "", _new, _unwritable)
         except (ExportError, RecordingError, OSError) as error:
             fault = error
     raise ExportError(str(fault)) from None
 
 
-def _numbered(parent: Path, stem: str) -> Path:
-    for target in numbered(parent, stem, ""):
-        if not target.exists():
-            return _made(target)
-    raise AssertionError("names never run out")
-
-
 def _made(target: Path) -> Path:
     try:
-        target.mkdir(mode=0o700, parents=True)
+        _new(target)
     except FileExistsError:
         raise ExportError(f"{shortened(target)} exists already, so it stays as it is; give a new name") from None
     except OSError as error:

@@ -24,7 +24,7 @@ from dynatui.files import opened
 from dynatui.record.checks import Checker
 from dynatui.record.recording import LONGEST_LINE, event_on
 
-_RUN = re.compile(rb'\n\{\s*"type"\s*:\s*"run"')
+_RUN = re.compile(rb'\{\s*"type"\s*:\s*"run"')
 _CHUNK = 2**20
 _IN_MEMORY = 2**24
 """Bytes of a pipe that need no temporary file."""
@@ -115,33 +115,18 @@ def _rewound(path: Path, closing: ExitStack) -> BinaryIO:
 
 def _spans(path: Path, file: BinaryIO) -> Iterator[_Span]:
     """The runs in their order; a line that was torn off at the end of the file belongs to none."""
-    begin, before, place, lines = 0, 0, 0, 0
-    for block in _blocks(path, file):
-        counted = 0
-        for found in _RUN.finditer(b"\n" + block):
-            lines += block.count(b"\n", counted, found.start())
-            counted = found.start()
-            if place + counted:
-                yield _Span(begin, place + counted, before)
-                begin, before = place + counted, lines
-        lines += block.count(b"\n", counted)
-        place += len(block)
+    begin = before = place = 0
+    for number, line in enumerate(iter(partial(file.readline, LONGEST_LINE), b"")):
+        if not line.endswith(b"\n"):
+            if len(line) >= LONGEST_LINE:
+                raise _too_long(path, number + 1)
+            if not event_on(line):
+                break
+        if place and _RUN.match(line):
+            yield _Span(begin, place, before)
+            begin, before = place, number
+        place += len(line)
     yield _Span(begin, place, before)
-
-
-def _blocks(path: Path, file: BinaryIO) -> Iterator[bytes]:
-    """Whole lines, many at a time."""
-    rest, lines = b"", 0
-    while chunk := file.read(_CHUNK):
-        whole, end, torn = (rest + chunk).rpartition(b"\n")
-        if end:
-            lines += whole.count(b"\n") + 1
-            yield whole + end
-        if len(torn) >= LONGEST_LINE:
-            raise _too_long(path, lines + 1)
-        rest = torn
-    if event_on(rest):
-        yield rest
 
 
 def _events(path: Path, lines: Iterator[bytes], before: int = 0) -> Iterator[Event]:

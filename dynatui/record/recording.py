@@ -10,17 +10,17 @@ import fcntl
 import os
 import stat
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable
 from datetime import datetime
+from functools import partial
 from io import FileIO
-from itertools import count
+from itertools import chain, count
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from msgspec import structs
 
-from decoder.errors import RecordingError, shortened
+from decoder.errors import DecoderError, RecordingError, shortened
 from decoder.events import Event, Run, decode_line, encode
 
 LONGEST_LINE = 64 * 2**20
@@ -82,9 +82,7 @@ class Recorder:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _append(self, lines: bytes) -> None:
@@ -138,22 +136,24 @@ def new_recording_path(now: datetime | None = None) -> Path:
     Raises:
         RecordingError: It cannot be made.
     """
-    folder, stem = recordings_folder(), f"{now or datetime.now().astimezone():%Y%m%d-%H%M%S}"
-    for path in numbered(folder, stem, ".jsonl"):
+    stem = f"{now or datetime.now().astimezone():%Y%m%d-%H%M%S}"
+    make = partial(Path.touch, mode=0o600, exist_ok=False)
+    return first_free(recordings_folder(), stem, ".jsonl", make, _unwritable)
+
+
+def first_free(
+    folder: Path, stem: str, suffix: str, make: Callable[[Path], None], fault: Callable[[Path, OSError], DecoderError]
+) -> Path:
+    """Something new, made under the first name that is free: the second has a 2; raises `fault` where it cannot be."""
+    for path in chain([folder / f"{stem}{suffix}"], (folder / f"{stem}-{number}{suffix}" for number in count(2))):
         try:
-            os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+            make(path)
         except FileExistsError:
             continue
         except OSError as error:
-            raise _unwritable(path, error) from None
+            raise fault(path, error) from None
         return path
     raise AssertionError("names never run out")
-
-
-def numbered(folder: Path, stem: str, suffix: str) -> Iterator[Path]:
-    """Names for something new, in the order in which they are to be tried: the second has a 2."""
-    yield folder / f"{stem}{suffix}"
-    yield from (folder / f"{stem}-{number}{suffix}" for number in count(2))
 
 
 def event_on(line: bytes) -> Event | None:

@@ -111,22 +111,12 @@ class Transcript:
         self._race, self._texts = Race(), []
 
     def _report(self, run: Run, figures: dict[str, Figures]) -> Report:
-        tallies = self._race.tallies
-        return Report(
-            prompt=run.prompt,
-            text="".join(self._texts),
-            target=run.target,
-            draft=run.draft,
-            device=run.device,
-            dtype=run.dtype,
-            exact=run.exact,
-            path=run.path,
-            path_reason=run.path_reason,
-            methods={
-                name: MethodReport(**msgspec.structs.asdict(found), tokens=list(tallies[name].tokens))
-                for name, found in figures.items()
-            },
-        )
+        told = {name: getattr(run, name) for name in Report.__struct_fields__ if name not in ("text", "methods")}
+        methods = {
+            name: MethodReport(**msgspec.structs.asdict(found), tokens=list(self._race.tallies[name].tokens))
+            for name, found in figures.items()
+        }
+        return Report(**told, text="".join(self._texts), methods=methods)
 
 
 def table(figures: dict[str, Figures]) -> list[str]:

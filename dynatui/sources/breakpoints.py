@@ -88,7 +88,9 @@ class Watch:
         if isinstance(event, Run):
             return _begun(event, self.chosen)
         if isinstance(event, Knob) and event.method == self.watched:
-            return self._turned(event)
+            value = _whole(event.new)
+            n_max, d_max = (value if event.name == name else getattr(self, name) for name in ("n_max", "d_max"))
+            return replace(self, n_max=n_max, d_max=d_max)
         if isinstance(event, Round):
             return self._decoded(event)
         return self
@@ -105,15 +107,6 @@ class Watch:
             return None
         used = used_depth(self.d0)
         return used if used in (1, self.d_max - 1) else None
-
-    def _turned(self, event: Knob) -> "Watch":
-        match event.name:
-            case "n_max":
-                return replace(self, n_max=_whole(event.new))
-            case "d_max":
-                return replace(self, d_max=_whole(event.new))
-            case _:
-                return self
 
     def _decoded(self, event: Round) -> "Watch":
         seen = self._compared(event) if self.raced and event.method in (self.watched, "ar") else self

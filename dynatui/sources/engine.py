@@ -5,7 +5,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from decoder.config import RunConfig
@@ -37,24 +37,12 @@ def load_engine(session: Session) -> Load:
     """The real engine for a session; calling it imports torch."""
 
     def load(report: Report, progress: Report) -> Decode:
-        report("importing torch")
         try:
             from decoder import decode, load_pair  # noqa: PLC0415 - this import brings torch in
         except (ImportError, OSError) as error:
             raise not_importable(error) from error
 
-        models = session.models
-        ready = load_pair(
-            models.target,
-            models.draft,
-            device=models.device,
-            dtype=models.dtype,
-            exact=models.exact,
-            compiled=models.compiled,
-            run=session.config,
-            report=report,
-            progress=progress,
-        )
+        ready = load_pair(**asdict(session.models), run=session.config, report=report, progress=progress)
         return lambda prompt, config, steering: decode(ready, prompt, config, steering)
 
     return load
@@ -75,7 +63,8 @@ class EngineSource:
         self._load = load
         self._rest_s = rest_s
         self._recorder = recorder
-        self._config = session.config
+        self.config = session.config
+        """The parameters with all turns."""
         embedded = session.models.target is None
         self._measuring = session.view.speed is None and embedded
         first = _FIRST_SPEED if embedded else 1.0
@@ -91,11 +80,6 @@ class EngineSource:
         self._loading = Loading("starting")
         self._watch = Watch()
         self._thread = threading.Thread(target=self._work, name="dynatui-engine", daemon=True)
-
-    @property
-    def config(self) -> RunConfig:
-        """The parameters with all turns."""
-        return self._config
 
     @property
     def prompt(self) -> str:
@@ -156,7 +140,7 @@ class EngineSource:
     def turn(self, name: KnobName, value: float, of: RulesName) -> None:
         """Turns a knob now; the following prompts begin with it."""
         with self._lock:
-            self._config = self._config.turned(name, value, of)
+            self.config = self.config.turned(name, value, of)
             self._steering.turn(name, value, of)
 
     def watch(self, method: str) -> None:
@@ -210,6 +194,7 @@ class EngineSource:
         while not self._stopped:
             try:
                 if decode is None:
+                    self._report("importing torch")
                     decode = self._load(self._report, self._progress)
                     gc.freeze()  # what libraries and models hold stays: not to be looked through again and again
                 if self._stopped:
@@ -251,7 +236,7 @@ class EngineSource:
 
     def _decode(self, decode: Decode) -> None:
         with self._lock:
-            previous, config, prompt = self._steering, self._config, self.prompt
+            previous, config, prompt = self._steering, self.config, self.prompt
             self._steering = Steering(speed=previous.speed)
             self._steering.watched = previous.watched
             self._steering.paused = previous.paused
@@ -292,6 +277,6 @@ class EngineSource:
         if not (self._measuring and isinstance(event, Round) and event.round == _ROUNDS_TO_MEASURE and event.t > 0):
             return
         with self._lock:
-            methods = max(1, len(self._config.methods))
+            methods = max(1, len(self.config.methods))
             self._steering.speed = readable_speed((event.position + len(event.committed)) / event.t / methods)
             self._measuring = False

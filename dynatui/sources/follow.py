@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import BinaryIO
 
 from decoder.errors import RecordingError, shortened
 from decoder.events import Event, Run
@@ -22,6 +23,7 @@ from dynatui.state.run_state import Failure, Loading, Prompt, Record
 RUN = b'{"type":"run",'
 """How the line of a run begins."""
 _CHUNK = 2**20
+_LINES_AT_ONCE = 1000
 _BUDGET_S = 0.03
 """Of a frame: what is left of it is for drawing."""
 _POLL_S = 0.1
@@ -41,16 +43,12 @@ class Tail:
         self._clock = clock
         self._file = _opened(path)
         self._checker = Checker()
-        self._ahead: int | None = 0
-        """How far the newest run has been looked for; None once it is found."""
-        self._lines_ahead = self._runs_ahead = 0
+        self._newest: tuple[int, int, int] | None = (0, 0, 0)
+        """The newest run so far: where it begins, the lines and runs before it; None once reading has begun there."""
         self._offset = self._lines = 0
         """Where the next line begins, and how many are before it."""
         self._fault: RecordingError | None = None
         """What was wrong, to be told after what was taken before it."""
-        self._chunk = b""
-        self._at = 0
-        """Where the next line begins in what has been read of it."""
 
     def take(self, seconds: float) -> list[Event]:
         """What was added since the last call, or as much of it as can be read in this time."""
@@ -69,15 +67,13 @@ class Tail:
 
     def close(self) -> None:
         """Lets go of the file."""
-        if self._file >= 0:
-            os.close(self._file)
-        self._file = -1
+        self._file.close()
 
     def _take(self, taken: list[Event], until: float) -> None:
         """Adds to what was taken, until there is no more, the time is up or something is wrong."""
         self._look_after_the_file()
-        while self._ahead is not None:
-            self._look_for_the_newest_run(self._ahead)
+        while self._newest:
+            self._newest = self._look_ahead(self._newest)
             if self._clock() >= until:
                 return
         while line := self._next_line():
@@ -88,57 +84,45 @@ class Tail:
                 return
 
     def _look_after_the_file(self) -> None:
-        followed = os.fstat(self._file)
+        followed = os.fstat(self._file.fileno())
         try:
             there = self.path.stat()
         except FileNotFoundError:
             raise RecordingError("the file was removed while it was followed; follow the new one") from None
         if not os.path.samestat(there, followed):
             raise RecordingError("another file has taken the place of the one that was followed; follow it again")
-        if followed.st_size < max(self._offset, self._ahead or 0):
+        if followed.st_size < self._offset:
             raise RecordingError("the file was cut off while it was followed; follow it again")
 
-    def _look_for_the_newest_run(self, begin: int) -> None:
-        """Looks through one chunk of whole lines; after the last one, reading begins at the newest run."""
-        chunk = self._read(begin, self._lines_ahead)
-        lines = chunk[: chunk.rfind(b"\n") + 1]
-        if not lines:
-            self._ahead = None
-            return
-        if begin == 0:
-            Checker().event(lines[: lines.index(b"\n") + 1], 1)
-        place = 0 if lines.startswith(RUN) else -1
-        self._runs_ahead += lines.startswith(RUN) + lines.count(b"\n" + RUN)
-        place = max(place, lines.rfind(b"\n" + RUN) + 1 or -1)
-        if place >= 0:
-            self._offset = begin + place
-            self._lines = self._lines_ahead + lines.count(b"\n", 0, place)
-            self.runs = self._runs_ahead - 1
-        self._lines_ahead += lines.count(b"\n")
-        self._ahead = begin + len(lines)
+    def _look_ahead(self, newest: tuple[int, int, int]) -> tuple[int, int, int] | None:
+        """The newest run in many more lines; None after the last line, where reading begins at that run."""
+        for _ in range(_LINES_AT_ONCE):
+            begin, before = self._offset, self._lines
+            line = self._next_line()
+            if not line:
+                self._offset, self._lines, self.runs = newest
+                self._file.seek(self._offset)
+                return None
+            if before == 0:
+                Checker().event(line, 1)
+            if line.startswith(RUN):
+                newest = begin, before, self.runs
+                self.runs += 1
+        return newest
 
     def _next_line(self) -> bytes:
         """The next complete line; nothing while there is none."""
-        end = self._chunk.find(b"\n", self._at) + 1
-        if not end:
-            self._chunk, self._at = self._read(self._offset, self._lines), 0
-            end = self._chunk.find(b"\n") + 1
-        line = self._chunk[self._at : end] if end else b""
-        self._at += len(line)
-        self._offset += len(line)
-        self._lines += bool(line)
-        return line
-
-    def _read(self, begin: int, before: int) -> bytes:
-        """What is there from a place on, `before` lines in: at least a whole line unless its end is not written."""
-        size = _CHUNK
-        while True:
-            chunk = os.pread(self._file, size, begin)
-            if len(chunk) < size or b"\n" in chunk:
-                return chunk
-            if size > LONGEST_LINE:
-                raise RecordingError(f"line {before + 1}: longer than any event; follow a file that --record writes")
-            size *= 2
+        line = self._file.readline(LONGEST_LINE + 1)
+        if line.endswith(b"\n"):
+            self._offset += len(line)
+            self._lines += 1
+            return line
+        if len(line) > LONGEST_LINE:
+            where = f"line {self._lines + 1}"
+            raise RecordingError(f"{where}: longer than any event; follow a file that --record writes")
+        self._file.seek(0, os.SEEK_END)  # empties the buffer: a line that was torn may be cut off
+        self._file.seek(self._offset)
+        return b""
 
 
 class FollowSource:
@@ -223,8 +207,8 @@ def events(path: Path, stop: threading.Event) -> Iterator[Event]:
                 stop.wait(_POLL_S)
 
 
-def _opened(path: Path) -> int:
-    """The file's descriptor; whatever is no file is refused, since it could block or never end."""
+def _opened(path: Path) -> BinaryIO:
+    """The file; whatever is no file is refused, since it could block or never end."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
@@ -234,4 +218,4 @@ def _opened(path: Path) -> int:
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
         raise RecordingError(f"cannot follow {shortened(path)}: it is no file; give one that --record writes")
-    return descriptor
+    return os.fdopen(descriptor, "rb", _CHUNK)

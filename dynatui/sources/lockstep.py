@@ -11,7 +11,7 @@ from itertools import accumulate
 from decoder.errors import RecordingError
 from decoder.events import Event, Round, Run
 from dynatui.clean import clean_line
-from dynatui.sources.playback import Reel, reel
+from dynatui.sources.playback import IndexedRun, indexed
 from dynatui.sources.source import REST_S, bounded_speed, readable_speed
 from dynatui.state.run_state import Failure, Prompt, RunState
 from dynatui.state.timeline import Timeline
@@ -27,12 +27,8 @@ class Side:
     def __init__(self, name: str, runs: Sequence[Sequence[Event]]) -> None:
         self.name = clean_line(name)
         self._runs = runs
-        self._begin(0, reel(runs[0]))
-
-    @property
-    def runs(self) -> int:
-        """How many there are."""
-        return len(self._runs)
+        self.runs = len(runs)
+        self._begin(0, indexed(runs[0]))
 
     @property
     def rounds(self) -> int:
@@ -47,31 +43,31 @@ class Side:
     @property
     def rate(self) -> float:
         """Tokens a second in the opened run."""
-        rounds = [self._reel.events[place] for place in self._places]
+        rounds = [self._run.events[place] for place in self._places]
         tokens = sum(len(event.committed) for event in rounds if isinstance(event, Round))
         return tokens / self.seconds if self.seconds > 0 else 0.0
 
     def open(self, number: int) -> None:
         """Goes to the beginning of a run, counted from 0."""
         try:
-            self._begin(number, reel(self._runs[number]))
+            self._begin(number, indexed(self._runs[number]))
         except RecordingError as error:
-            self._begin(number, reel(()))
+            self._begin(number, indexed(()))
             self._timeline.take(Failure(str(error), error.exit_code))
 
     def at(self, seconds: float) -> RunState:
         """The opened run after so much decode time; after all of it, with its end and its summary."""
         rounds = bisect_right(self.times, seconds)
         over = rounds == self.rounds
-        end = len(self._reel.events) if over else self._places[rounds]
+        end = len(self._run.events) if over else self._places[rounds]
         while self._next < end:
-            self._timeline.take(self._reel.events[self._next])
+            self._timeline.take(self._run.events[self._next])
             self._next += 1
         state = self._timeline.state
         return state if over and self._next == end else self._timeline.at(state.watched, rounds)
 
-    def _begin(self, number: int, opened: Reel) -> None:
-        self._reel, self._next = opened, 0
+    def _begin(self, number: int, opened: IndexedRun) -> None:
+        self._run, self._next = opened, 0
         run = opened.events[0] if opened.events else None
         watched = next(iter(run.methods), "") if isinstance(run, Run) else ""
         self._places = opened.rounds.get(clean_line(watched), ())
@@ -79,7 +75,7 @@ class Side:
         self.times = list(accumulate((event.t for event in rounds if isinstance(event, Round)), max))
         """When the watched method's rounds end."""
         self._timeline = Timeline()
-        self._timeline.take(Prompt(number + 1, len(self._runs)))
+        self._timeline.take(Prompt(number + 1, self.runs))
 
 
 class Lockstep:
@@ -87,6 +83,7 @@ class Lockstep:
 
     def __init__(self, left: Side, right: Side, speed: float | None = None) -> None:
         self.sides = (left, right)
+        self.pairs = min(left.runs, right.runs)
         self.number = 0
         """Which pair of runs is played, counted from 0."""
         self.played_s = 0.0
@@ -94,11 +91,6 @@ class Lockstep:
         self.speed = bounded_speed(speed or readable_speed(max(left.rate, right.rate)))
         self._rested_s = 0.0
         self._last: float | None = None
-
-    @property
-    def pairs(self) -> int:
-        """How many pairs of runs there are."""
-        return min(side.runs for side in self.sides)
 
     @property
     def seconds(self) -> float:

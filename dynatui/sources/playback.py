@@ -18,7 +18,7 @@ from dynatui.state.run_state import Failure, Prompt, Record
 
 
 @dataclass(frozen=True)
-class Reel:
+class IndexedRun:
     """The events of one run, and where in it they are."""
 
     events: Sequence[Event]
@@ -33,14 +33,14 @@ class Reel:
         return self.due_s[-1] if self.due_s else 0.0
 
 
-def reel(events: Sequence[Event]) -> Reel:
+def indexed(events: Sequence[Event]) -> IndexedRun:
     """A run that is ready to be shown."""
     places = defaultdict[str, list[int]](list)
     for place, event in enumerate(events):
         if isinstance(event, Round):
             places[clean_line(event.method)].append(place)
     due_s = list(accumulate((event.wall_s if isinstance(event, Round) else 0.0 for event in events), max))
-    return Reel(events, due_s, {method: tuple(found) for method, found in places.items()})
+    return IndexedRun(events, due_s, {method: tuple(found) for method, found in places.items()})
 
 
 class TraceSource:
@@ -57,23 +57,12 @@ class TraceSource:
         self.recorded = None
         self.paused = False
         self._runs = runs
-        self._number = 0
-        """Which run is shown, counted from 0."""
-        self._reel = reel(runs[0])
-        self.speed = bounded_speed(speed or readable_speed(_shown_rate(self._reel.events)))
+        self.number, self.count = 0, len(runs)
+        self._run = indexed(runs[0])
+        self.speed = bounded_speed(speed or readable_speed(_shown_rate(self._run.events)))
         self._next = 0
         self._played_s = 0.0
         self._last: float | None = None
-
-    @property
-    def number(self) -> int:
-        """Which run is shown, counted from 0."""
-        return self._number
-
-    @property
-    def count(self) -> int:
-        """How many runs there are."""
-        return len(self._runs)
 
     def text(self, method: str, number: int) -> str:
         """What a method wrote in a run; cleaned.
@@ -81,20 +70,20 @@ class TraceSource:
         Raises:
             RecordingError: The run cannot be read.
         """
-        events = self._reel.events if number == self._number else self._runs[number]
+        events = self._run.events if number == self.number else self._runs[number]
         rounds = (event for event in events if isinstance(event, Round) and clean_line(event.method) == method)
         return clean("".join(event.text for event in rounds))
 
     def length(self, method: str) -> tuple[int, float]:
         """Rounds of a method in the present run, and their decode time in seconds."""
-        rounds = self._reel.rounds.get(method, ())
-        last = self._reel.events[rounds[-1]] if rounds else None
+        rounds = self._run.rounds.get(method, ())
+        last = self._run.events[rounds[-1]] if rounds else None
         return len(rounds), last.t if isinstance(last, Round) else 0.0
 
     @property
     def played_s(self) -> tuple[float, float]:
         """How much of the present run has been played, and how much there is, in seconds of the show at speed 1."""
-        return min(self._played_s, self._reel.seconds), self._reel.seconds
+        return min(self._played_s, self._run.seconds), self._run.seconds
 
     def start(self) -> None:
         """Nothing: `advance` does the work."""
@@ -110,21 +99,21 @@ class TraceSource:
         """Appends what the next `seconds` of the recording hold; a run that is over stays for a while."""
         self._played_s += seconds
         self._append_due()
-        while self._over and (ahead_s := self._played_s - self._reel.seconds - REST_S) >= 0:
-            self._open(self._number + 1)
+        while self._over and (ahead_s := self._played_s - self._run.seconds - REST_S) >= 0:
+            self._open(self.number + 1)
             self._played_s = ahead_s
             self._append_due()
 
     def seek(self, seconds: float) -> None:
         """Goes to a time within the present run, forward or back, and plays on from there."""
-        self._played_s = min(max(0.0, seconds), self._reel.seconds)
-        if self._next > 0 and self._reel.due_s[self._next - 1] > self._played_s:
+        self._played_s = min(max(0.0, seconds), self._run.seconds)
+        if self._next > 0 and self._run.due_s[self._next - 1] > self._played_s:
             self._next = 0
         self._append_due()
 
     def seek_round(self, method: str, rounds: int) -> None:
         """Goes to the place in the present run after so many rounds of a method; 0 is its beginning."""
-        places = self._reel.rounds.get(method, ())
+        places = self._run.rounds.get(method, ())
         if rounds > 0 and places:
             self._show_until(places[min(rounds, len(places)) - 1] + 1)
         else:
@@ -140,7 +129,7 @@ class TraceSource:
 
     def go(self, step: int) -> None:
         """Jumps to the beginning of another run, round and round."""
-        self._open((self._number + step) % len(self._runs))
+        self._open((self.number + step) % self.count)
         self._append_due()
 
     def stop(self) -> None:
@@ -154,19 +143,19 @@ class TraceSource:
     @property
     def _over(self) -> bool:
         """Whether the whole run has been shown, and another follows; where one cannot be read, the show stays."""
-        return 0 < len(self._reel.events) == self._next and self._number + 1 < len(self._runs)
+        return 0 < len(self._run.events) == self._next and self.number + 1 < self.count
 
     def _open(self, number: int) -> None:
         """Goes to the beginning of a run."""
-        self._number, self._next, self._played_s = number, 0, 0.0
+        self.number, self._next, self._played_s = number, 0, 0.0
         try:
-            self._reel = reel(self._runs[number])
+            self._run = indexed(self._runs[number])
         except RecordingError as error:
-            self._reel = reel(())
-            self.records += [Prompt(number + 1, len(self._runs)), Failure(str(error), error.exit_code)]
+            self._run = indexed(())
+            self.records += [Prompt(number + 1, self.count), Failure(str(error), error.exit_code)]
 
     def _append_due(self) -> None:
-        while self._next < len(self._reel.events) and self._reel.due_s[self._next] <= self._played_s:
+        while self._next < len(self._run.events) and self._run.due_s[self._next] <= self._played_s:
             self._append()
 
     def _show_until(self, place: int) -> None:
@@ -175,13 +164,13 @@ class TraceSource:
             self._next = 0
         while self._next < place:
             self._append()
-        self._played_s = self._reel.due_s[place - 1] if place else 0.0
+        self._played_s = self._run.due_s[place - 1] if place else 0.0
 
     def _append(self) -> None:
-        event = self._reel.events[self._next]
+        event = self._run.events[self._next]
         self._next += 1
         if isinstance(event, Run):
-            self.records.append(Prompt(self._number + 1, len(self._runs)))
+            self.records.append(Prompt(self.number + 1, self.count))
         self.records.append(event)
 
 

@@ -25,9 +25,8 @@ _FASTEST = 64.0
 class KnobControls(Protocol):
     """The knobs of an engine."""
 
-    @property
-    def config(self) -> RunConfig:
-        """The parameters with all turns of the user's, as the next prompt will begin with them."""
+    config: RunConfig
+    """The parameters with all turns of the user's, as the next prompt will begin with them."""
 
     def turn(self, name: KnobName, value: float, of: RulesName) -> None:
         """Turns a knob of a parameter set, for this prompt and those that follow."""
@@ -36,9 +35,12 @@ class KnobControls(Protocol):
 class Controls(KnobControls, Protocol):
     """What a user may do to an engine besides watching it."""
 
-    @property
-    def session(self) -> Session:
-        """What the program was started with; its prompts as they were edited."""
+    session: Session
+    """What the program was started with; its prompts as they were edited."""
+    broke: str
+    """Why decoding paused by itself; empty when it did not."""
+    conditions: Conditions
+    """When it shall."""
 
     @property
     def prompt(self) -> str:
@@ -47,14 +49,6 @@ class Controls(KnobControls, Protocol):
     @property
     def stage(self) -> Stage | None:
         """Where in a round decoding is held."""
-
-    @property
-    def broke(self) -> str:
-        """Why decoding paused by itself; empty when it did not."""
-
-    @property
-    def conditions(self) -> Conditions:
-        """When it shall."""
 
     def watch(self, method: str) -> None:
         """From now on this method is the one that is stepped, and whose rounds may pause decoding."""
@@ -79,13 +73,10 @@ class Controls(KnobControls, Protocol):
 class Playback(Protocol):
     """What a user may do to a recording besides watching it."""
 
-    @property
-    def number(self) -> int:
-        """Which run is shown, from 0."""
-
-    @property
-    def count(self) -> int:
-        """How many runs there are."""
+    number: int
+    """Which run is shown, from 0."""
+    count: int
+    """How many runs there are."""
 
     def text(self, method: str, number: int) -> str:
         """What a method wrote in a run; cleaned.

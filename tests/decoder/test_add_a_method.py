@@ -147,7 +147,7 @@ def test_settings_set_its_parameters(
 
 
 def test_the_copied_command_line_gives_it_again(started: list[Session]) -> None:
-    config = RunConfig(("burst", "ar")).turned("burst_width", 9)
+    config = RunConfig(("burst", "ar")).turned("burst_width", 9, "burst")
     line = command_line(Session(load.embedded(), config=config))
     assert line == "dynatui --methods burst,ar --burst-width 9"
     assert cli.main([*shlex.split(line)[1:], "--headless"]) == 0

@@ -151,9 +151,13 @@ LOWEST_AND_HIGHEST: dict[KnobName, tuple[float, float]] = {
 }
 
 
+def _with_knob(name: KnobName) -> Turnable:
+    return next(rules for rules in (DynaTree(), Linear(), Fixed()) if rules.has(name))
+
+
 @pytest.mark.parametrize("name", KNOBS)
 def test_a_knob_can_be_turned_as_far_as_the_other_parameters_let_it(name: KnobName) -> None:
-    assert bounds(RunConfig(dynatree=DynaTree()), name) == LOWEST_AND_HIGHEST[name]
+    assert bounds(_with_knob(name), name) == LOWEST_AND_HIGHEST[name]
 
 
 @pytest.mark.parametrize(
@@ -196,17 +200,10 @@ def test_a_branch_is_turned_between_its_neighbours() -> None:
     assert DynaTree().turned("b_max", 9).branching == (1, 2, 9)
 
 
-def test_a_knob_of_several_parameter_sets_is_turned_in_all_unless_one_is_named() -> None:
-    config = RunConfig().turned("n_max", 17).turned("d0", 3)
-    assert (config.of(DynaTree).n_max, config.of(Fixed).n_max, config.of(Linear)) == (17, 17, Linear())
-    assert (config.of(DynaTree).d0, config.of(Auto).d0) == (3, 3)
-
-
 def test_the_fixed_tree_s_threshold_is_its_own() -> None:
     """DynaTree's may be 0 where the fixed tree must not grow everything."""
-    config = RunConfig().turned("tau", 0.3).turned("fixed_tau", 0.2)
+    config = RunConfig().turned("tau", 0.3, "dynatree").turned("fixed_tau", 0.2, "fixed")
     assert (config.of(DynaTree).tau, config.of(Fixed).tau) == (0.3, 0.2)
-    assert (config.knob("tau"), config.knob("fixed_tau")) == (0.3, 0.2)
 
 
 def test_a_knob_can_be_turned_in_one_parameter_set_alone() -> None:
@@ -263,12 +260,12 @@ def test_by_default_one_s_own_hand_races_the_automatic_tree_and_three_baselines(
 
 
 def test_the_fixed_tree_s_knobs_are_not_dynatree_s() -> None:
-    config = RunConfig().turned("fixed_depth", 3).turned("fixed_branching", 4)
+    config = RunConfig().turned("fixed_depth", 3, "fixed").turned("fixed_branching", 4, "fixed")
     assert config == RunConfig(fixed=Fixed(depth=3, branching=4))
 
 
 def test_every_knob_belongs_to_some_method_and_has_a_value_in_a_run() -> None:
-    values = {name: RunConfig(dynatree=DynaTree()).knob(name) for name in KNOBS}
+    values = {name: _with_knob(name).knob(name) for name in KNOBS}
     assert values == {
         "tau_h": 0.9,
         "tau_l": 0.4,
@@ -304,46 +301,45 @@ def test_a_knob_that_rules_do_not_have_is_refused(rules: Turnable, name: KnobNam
 @pytest.mark.parametrize("name", KNOBS)
 def test_no_knob_can_be_turned_to_what_is_no_number(name: KnobName) -> None:
     with pytest.raises(ConfigError, match=f"{name} .*give a number"):
-        RunConfig().turned(name, math.nan)
+        _with_knob(name).turned(name, math.nan)
 
 
 @pytest.mark.parametrize("name", KNOBS)
 def test_beyond_all_numbers_a_knob_is_turned_to_its_end(name: KnobName) -> None:
-    low, high = bounds(RunConfig(), name)
-    assert RunConfig().turned(name, -math.inf).knob(name) == low
-    assert RunConfig().turned(name, math.inf).knob(name) == high
+    rules = _with_knob(name)
+    low, high = bounds(rules, name)
+    assert rules.turned(name, -math.inf).knob(name) == low
+    assert rules.turned(name, math.inf).knob(name) == high
 
 
 numbers = st.one_of(
     st.floats(allow_nan=False), st.floats(-0.2, 1.2), st.floats(0, 40), st.integers(-3, 40).map(float), st.just(0.5)
 )
-runs = st.builds(
-    RunConfig,
-    dynatree=st.one_of(
-        st.just(DynaTree()),
-        st.just(DynaTree(tau_l=1e-9, tau_h=2e-9)),
-        st.just(DynaTree(tau_l=0.9999, tau_h=1)),
-        st.just(DynaTree(d_max=50, d0=48.7, branching=(20, 30, 40), n_max=4000)),
-    ),
-    linear=st.builds(Linear, st.integers(1, 50)),
-    fixed=st.builds(Fixed, st.integers(1, 50), st.integers(1, 50), st.floats(0, 1), st.integers(1, 4000)),
+parameters: st.SearchStrategy[Turnable] = st.one_of(
+    st.just(DynaTree()),
+    st.just(DynaTree(tau_l=1e-9, tau_h=2e-9)),
+    st.just(DynaTree(tau_l=0.9999, tau_h=1)),
+    st.just(DynaTree(d_max=50, d0=48.7, branching=(20, 30, 40), n_max=4000)),
+    st.builds(Linear, st.integers(1, 50)),
+    st.builds(Fixed, st.integers(1, 50), st.integers(1, 50), st.floats(0, 1), st.integers(1, 4000)),
 )
 
 
 @settings(max_examples=400, deadline=None, derandomize=True, database=None)
-@given(config=runs, turns=st.lists(st.tuples(st.sampled_from(KNOBS), numbers), max_size=12))
-def test_however_knobs_are_turned_the_rules_hold(config: RunConfig, turns: list[tuple[KnobName, float]]) -> None:
+@given(rules=parameters, turns=st.lists(st.tuples(st.sampled_from(KNOBS), numbers), max_size=12))
+def test_however_knobs_are_turned_the_rules_hold(rules: Turnable, turns: list[tuple[KnobName, float]]) -> None:
     """An invalid parameter would be refused when the rules are made."""
-    for name, value in turns:
-        before, config = config, config.turned(name, value)
+    names = [knob.name for knob in rules.knobs]
+    for name, value in ((name, value) for name, value in turns if name in names):
+        before, rules = rules, rules.turned(name, value)
         low, high = bounds(before, name)
-        assert low <= config.knob(name) <= high
-        assert all(config.knob(other) == before.knob(other) for other in KNOBS if other != name)
-    for name in KNOBS:
-        low, high = bounds(config, name)
-        assert low <= config.knob(name) <= high
-        assert [config.turned(name, end).knob(name) for end in (low, high)] == [low, high]
-        assert config.turned(name, config.knob(name)).knob(name) == config.knob(name)
+        assert low <= rules.knob(name) <= high
+        assert all(rules.knob(other) == before.knob(other) for other in names if other != name)
+    for name in names:
+        low, high = bounds(rules, name)
+        assert low <= rules.knob(name) <= high
+        assert [rules.turned(name, end).knob(name) for end in (low, high)] == [low, high]
+        assert rules.turned(name, rules.knob(name)).knob(name) == rules.knob(name)
 
 
 @pytest.mark.parametrize("changes", [{"depth": 0}, {"branching": 0}, {"tau": -0.1}, {"tau": 1.1}, {"n_max": 0}])

@@ -1,12 +1,14 @@
 """An engine without models: it says what it is told to say, as events that a real one could have written."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 
 from decoder.analysis.metrics import Race
 from decoder.config import RunConfig
 from decoder.events import End, Event, Round, Run, Start, Summary
 from decoder.session.steering import Steering
+from dynatui.session import Session
+from dynatui.sources.engine import Decode, Load, Report
 
 WORDS = ("Once ", "upon ", "a ", "time")
 
@@ -100,6 +102,15 @@ class FakeEngine:
         if self.load_error:
             raise self.load_error
         return "a pair"
+
+    def loader(self, session: Session) -> Load:
+        """Loads nothing, for a session."""
+
+        def load(report: Report, progress: Report) -> Decode:
+            pair = self.load_pair(**asdict(session.models), run=session.config, report=report, progress=progress)
+            return lambda prompt, config, steering: self.decode(pair, prompt, config, steering)
+
+        return load
 
     def decode(self, pair: str, prompt: str, config: RunConfig, steering: Steering) -> Iterator[Event]:
         """Tells the story; when stopped, it ends as the engine does, with a summary of what there is."""

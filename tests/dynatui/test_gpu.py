@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 import pynvml
 import pytest
 
-from dynatui.gpu import Gpu, GpuLoad, gpus, open_meter, read
+from dynatui.gpu import Gpu, GpuLoad, gpus, open_meter
 
 
 class SilentError(Exception):
@@ -77,6 +77,10 @@ def install(monkeypatch: pytest.MonkeyPatch) -> Callable[[Any], Any]:
         return library
 
     return act
+
+
+def read(index: int) -> GpuLoad | None:
+    return open_meter(f"cuda:{index}")()
 
 
 def used(device: str) -> int | None:

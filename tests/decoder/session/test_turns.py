@@ -65,9 +65,8 @@ def test_the_methods_that_have_a_knob_and_no_others_tell_that_it_was_turned(lab:
     played = steered(lab, "neox", "float32", config, {1: [(name, 1.0)]})
     for method in METHODS:
         told = [(event.name, event.new) for event in played.turned(method, "user")]
-        turned = config.turned(name, 1)
-        rules = turned.of(Auto) if method == "auto" else rules_of(turned, method)
-        assert told == ([(name, rules.knob(name))] if name in OWN[method] else [])
+        rules = config.of(Auto) if method == "auto" else rules_of(config, method)
+        assert told == ([(name, rules.turned(name, 1).knob(name))] if name in OWN[method] else [])
 
 
 @pytest.mark.parametrize(

@@ -52,7 +52,7 @@ class CapturedRun:
         self.transcript = Transcript(self.out, self.err, as_json=as_json)
 
     def run(self, engine: FakeEngine, session: Session) -> int:
-        return headless.run(session, self.transcript, engine)
+        return headless.run(session, self.transcript, engine.loader(session))
 
     def objects(self) -> list[dict[str, object]]:
         return [json.loads(line) for line in self.out.getvalue().splitlines()]

@@ -17,18 +17,16 @@ SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1)
 SOON_S = 3.0
 PROGRAM = """
 import sys
+import decoder
 from msgspec import structs
 from decoder.events import Round
 from dynatui.cli import main as cli
 from tests.dynatui.endless_engine import EndlessEngine
 def long(event):
     return structs.replace(event, text="x" * 1000) if isinstance(event, Round) else event
-class Engine:
-    def load_pair(self, *_, **__):
-        pass
-    def decode(self, pair, prompt, config, steering):
-        return EndlessEngine(pause_s=0.0, foreign=long).decode(prompt, config, steering)
-cli.decoder = Engine()
+def decode(pair, prompt, config, steering):
+    return EndlessEngine(pause_s=0.0, foreign=long).decode(prompt, config, steering)
+vars(decoder).update(load_pair=lambda **_: None, decode=decode)
 sys.exit(cli.main(["--headless", "--prompt", "x", "--record", sys.argv[1]]))
 """
 """The program with an engine that tells much."""

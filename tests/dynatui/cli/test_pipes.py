@@ -15,9 +15,11 @@ pytestmark = [pytest.mark.slow, pytest.mark.skipif(sys.platform == "win32", reas
 ROOT = Path(__file__).parents[3]
 PROGRAM = """
 import sys
+import decoder
 from dynatui.cli import main as cli
 from tests.dynatui.fake_engine import FakeEngine
-cli.decoder = engine = FakeEngine()
+engine = FakeEngine()
+vars(decoder).update(load_pair=engine.load_pair, decode=engine.decode)
 code = cli.main(sys.argv[1:])
 print(engine.prompts)
 sys.exit(code)

@@ -89,7 +89,7 @@ def test_without_a_summary_the_figures_are_those_so_far() -> None:
 
 def test_every_round_is_a_line() -> None:
     rows = table(rounds_csv(story()))
-    assert tuple(rows[0]) == ROUND_COLUMNS
+    assert tuple(rows[0]) == tuple(ROUND_COLUMNS)
     assert len(rows) == sum(isinstance(event, Round) for event in story())
     first, plain = rows[2], rows[3]
     assert (first["method"], first["round"], first["position"], first["drafted"]) == ("dynatree", "1", "3", "5")

@@ -223,7 +223,7 @@ def test_a_click_anywhere_in_any_scene_is_harmless(stage: str, width: int, heigh
     scene = extreme_scenes()[stage]
     for hit in (sliders.hit, drawer.hit):
         found = hit(scene, width, height, x, y)
-        assert found is None or RunConfig().turned(*found).knob(found[0]) >= 0
+        assert found is None or RunConfig().turned(*found, "dynatree").of(DynaTree).knob(found[0]) >= 0
 
 
 def test_the_last_move_of_history_is_explained_with_its_numbers() -> None:

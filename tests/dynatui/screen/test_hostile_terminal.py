@@ -221,15 +221,13 @@ from dynatui.record.transcript import Transcript
 from tests.dynatui.hostile_text import hostile, hostile_event
 from tests.dynatui.endless_engine import EndlessEngine
 engine = EndlessEngine(rounds=3, foreign=hostile_event)
-class Engine:
-    def load_pair(self, target, draft, *, device, dtype, exact, compiled, run, report):
-        report(hostile("REPORT"))
-    def decode(self, pair, prompt, config, steering):
-        return engine.decode(prompt, config, steering)
+def load(report, progress):
+    report(hostile("REPORT"))
+    return engine.decode
 for as_json in (False, True):
     cli.main(["replay", sys.argv[1], "--json" if as_json else "--headless"])
     session = Session((hostile("ASKED"),))
-    headless.run(session, Transcript(*streams.for_printing(), as_json=as_json), Engine())
+    headless.run(session, Transcript(*streams.for_printing(), as_json=as_json), load)
 """
 
 

@@ -104,8 +104,10 @@ def test_prompts_follow_one_another_round_and_round(source: EngineSource, script
 def test_loading_is_reported_first(source: EngineSource, script: Script) -> None:
     source.start()
     until(lambda: bool(script.calls))
-    step, further = source.records[:2]
+    first, step, further = source.records[:3]
+    assert isinstance(first, Loading)
     assert isinstance(step, Loading)
+    assert first.step == "importing torch"
     assert (step.step, step.progress) == ("loading nothing", "")
     assert 0 <= step.at_s < PATIENCE_S
     assert further == dataclasses.replace(step, progress="half of it")
@@ -129,7 +131,7 @@ def test_all_work_is_done_in_a_daemon_thread(source: EngineSource, script: Scrip
 def test_restart_and_next_end_the_prompt_in_progress(source: EngineSource, script: Script) -> None:
     script.endless = True
     source.start()
-    until(lambda: len(source.records) > 5)
+    until(lambda: len(source.records) > 6)
     source.go(0)
     until(lambda: len(script.calls) == 2)
     source.go(1)
@@ -141,7 +143,7 @@ def test_restart_and_next_end_the_prompt_in_progress(source: EngineSource, scrip
 def test_a_turned_knob_steers_this_prompt_and_begins_the_next(source: EngineSource, script: Script) -> None:
     script.endless = True
     source.start()
-    until(lambda: len(source.records) > 3)
+    until(lambda: len(source.records) > 4)
     source.turn("tau_h", 0.8, "dynatree")
     source.turn("history", 0.0, "dynatree")
     assert [(turn.name, turn.value, turn.of) for turn in script.calls[0][2].turns] == [
@@ -158,7 +160,7 @@ def test_a_turned_knob_steers_this_prompt_and_begins_the_next(source: EngineSour
 def test_speed_and_pause_outlive_the_prompt(source: EngineSource, script: Script) -> None:
     script.endless = True
     source.start()
-    until(lambda: len(source.records) > 3)
+    until(lambda: len(source.records) > 4)
     source.set_speed(0.5)
     source.set_paused(paused=True)
     source.go(1)
@@ -195,7 +197,8 @@ def test_an_error_of_one_prompt_does_not_load_the_models_again(source: EngineSou
     source.go(1)
     calls = len(script.calls)
     until(lambda: len(script.calls) > calls)
-    assert sum(isinstance(record, Loading) for record in source.records) == 2  # what is under way, and once how far
+    told = [record.step for record in source.records if isinstance(record, Loading)]
+    assert told == ["importing torch", "loading nothing", "loading nothing"]
 
 
 def test_an_unexpected_error_is_shown_and_logged(
@@ -217,7 +220,7 @@ def test_everything_is_recorded_until_the_recording_is_closed(script: Script, tm
     engine = EngineSource(Session(("one",), OWN_PAIR, record=path), script.load, Recorder(path))
     assert engine.recorded is not None
     engine.start()
-    until(lambda: len(engine.records) > 5)
+    until(lambda: len(engine.records) > 6)
     assert engine.close(PATIENCE_S)
     events = [record for record in engine.records if not isinstance(record, Loading | Prompt | Failure)]
     recorded = read(path)
@@ -240,7 +243,7 @@ def test_no_command_waits_for_a_recording_that_nobody_reads(script: Script, tmp_
     os.mkfifo(path)
     engine = EngineSource(Session(("x" * 2**15,), OWN_PAIR), script.load, Recorder(path))
     engine.start()
-    until(lambda: len(engine.records) > 5)
+    until(lambda: len(engine.records) > 6)
     time.sleep(0.3)
     began = time.monotonic()
     engine.set_paused(paused=True)
