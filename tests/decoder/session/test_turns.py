@@ -203,7 +203,7 @@ SCORE = {"rounds": 0, "turned": 0}
 
 
 @settings(
-    max_examples=80,
+    max_examples=40,
     deadline=None,
     derandomize=True,
     database=None,

@@ -187,7 +187,7 @@ def some_rules(draw: st.DrawFn) -> Rules:
     )
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     rules=some_rules().filter(lambda rules: fits(rules.rule())),
     family=st.sampled_from(["neox", "llama", "neox-strange"]),
