@@ -7,21 +7,25 @@ from typing import Any
 import pytest
 from textual import app, pilot
 
-MOMENT_S = 0.002
-"""Long enough for a thread to hand over what it has."""
+MOMENT_S = 0.009
+"""Longer than Textual waits until it lays a changed screen out."""
+
+STEPS = 1000
+"""Of the event loop, after which one that never comes to rest is left as it is."""
 
 
-async def until_idle(_min_sleep: float = 0.0, max_sleep: float = 1.0) -> None:
-    """Waits until no task of the event loop could go on, twice in a row.
+async def until_idle(*_: float) -> None:
+    """Waits a moment, and until no task of the event loop could go on.
 
-    Textual's own, of the same name and signature, sleeps 20 milliseconds at least, twice a key, and looks at the CPU
-    time of the process, in which other threads may be busy.
+    Textual's own sleeps twenty milliseconds at least, twice a key, and looks at the CPU time of the process, in which
+    other threads may be busy.
     """
     loop: Any = asyncio.get_running_loop()
-    end, quiet = loop.time() + max_sleep, 0
-    while quiet < 2 and loop.time() < end:
-        await asyncio.sleep(MOMENT_S)
-        quiet = 0 if loop._ready else quiet + 1
+    await asyncio.sleep(MOMENT_S)
+    for _ in range(STEPS):
+        if not loop._ready:
+            return
+        await asyncio.sleep(0)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -24,8 +24,8 @@ from decoder.session.cuda_graph.size_controller import (
 from decoder.session.protocol import Outcome
 from decoder.session.steering import Turn
 from tests.decoder.makers import Lab, graph_slots, host_session
-from tests.decoder.session.cuda_graph.matching import FAR, graph_session, match, recorded, seated
-from tests.decoder.session.cuda_graph.scripted_models import WIDE, Dice
+from tests.decoder.session.cuda_graph.matching import FAR, graph_session, match, recorded, with_slots
+from tests.decoder.session.cuda_graph.scripted_models import WIDE, RandomSizes
 
 pytestmark = pytest.mark.slow
 
@@ -65,7 +65,7 @@ def test_the_text_is_that_of_plain_greedy_search_whatever_sizes_are_chosen(
 ) -> None:
     pair = lab.pair(name)
     loaded = recorded(lab.loaded(pair, "float64"), by_module=by_module)
-    graph_slots(loaded).size_controller = Dice(seed)
+    graph_slots(loaded).size_controller = RandomSizes(seed)
     rounds = played(loaded, lab.prompt_tokens(pair, PROMPT), 80, WIDE)
     assert tokens(rounds) == lab.generate(pair, "float64", PROMPT, 80)
     assert {len(outcome.tree) > 1 for outcome in rounds} == {False, True}
@@ -75,10 +75,10 @@ def test_the_text_is_that_of_plain_greedy_search_whatever_sizes_are_chosen(
 def test_a_tree_is_that_of_the_host_whatever_the_draft_had_missed(lab: Lab, seed: int) -> None:
     pair = lab.pair("neox")
     loaded = recorded(lab.loaded(pair, "float64"))
-    dice = graph_slots(loaded).size_controller = Dice(seed, plain=0.7, depths=(2, 3, 4))
+    controller = graph_slots(loaded).size_controller = RandomSizes(seed, plain=0.7, depths=(2, 3, 4))
     text = lab.prompt_tokens(pair, PROMPT)
     rounds = played(loaded, text, 100, WIDE)
-    for outcome, plan in zip(rounds, dice.chosen, strict=False):
+    for outcome, plan in zip(rounds, controller.chosen, strict=False):
         assert (len(outcome.tree) > 1) == (plan is not None)
         if plan:
             assert outcome.draft_forwards == plan.depth
@@ -93,26 +93,26 @@ def test_a_tree_is_that_of_the_host_whatever_the_draft_had_missed(lab: Lab, seed
 
 def test_what_became_of_each_tree_is_learnt_once_but_of_the_last_ones(lab: Lab) -> None:
     pair = lab.pair("neox")
-    loaded = seated(lab.loaded(pair, "float64"))
-    dice = graph_slots(loaded).size_controller = Dice(5)
+    loaded = with_slots(lab.loaded(pair, "float64"))
+    controller = graph_slots(loaded).size_controller = RandomSizes(5)
     rounds = played(loaded, lab.prompt_tokens(pair, PROMPT), 100, WIDE)
     expected = [
         (plan, ranks(outcome.tree.path_logprobs, outcome.accepted))
-        for plan, outcome in zip(dice.chosen, rounds, strict=False)
+        for plan, outcome in zip(controller.chosen, rounds, strict=False)
         if plan
     ]
     assert any(found for _, found in expected)
-    assert len(expected) - 2 <= len(dice.learnt) <= len(expected)
-    assert dice.learnt == expected[: len(dice.learnt)]
+    assert len(expected) - 2 <= len(controller.learnt) <= len(expected)
+    assert controller.learnt == expected[: len(controller.learnt)]
 
 
 def test_a_long_rest_leaves_a_draft_that_has_much_to_read(lab: Lab) -> None:
     pair = lab.pair("long")
-    loaded = seated(lab.loaded(pair, "float64"))
+    loaded = with_slots(lab.loaded(pair, "float64"))
     for rest in (13, 14, 61, 62, 63, LONGEST_REST + 2, *range(251, 256), 700):
-        dice = graph_slots(loaded).size_controller = Dice(0, plain=0)
+        controller = graph_slots(loaded).size_controller = RandomSizes(0, plain=0)
         order: list[Plan | None] = [*[Plan(2, 8)] * 2, *[None] * rest, *[Plan(3, 8)] * 40]
-        dice.choose = lambda _, order=order: order.pop(0)  # type: ignore[method-assign, misc]
+        controller.choose = lambda _, order=order: order.pop(0)  # type: ignore[method-assign, misc]
         rounds = played(loaded, [5, 6, 7], rest + 20, WIDE)
         after = rounds[2 + rest]
         host = host_session(loaded, [5, 6, 7, *tokens(rounds[: 2 + rest])], 9, numbered(nodes=7, d_max=3, d0=2))
@@ -123,7 +123,7 @@ def test_a_long_rest_leaves_a_draft_that_has_much_to_read(lab: Lab) -> None:
 
 def test_by_its_own_choice_a_kindred_draft_is_used(lab: Lab) -> None:
     pair = lab.pair("neox")
-    loaded = seated(lab.loaded(pair, "float64"))
+    loaded = with_slots(lab.loaded(pair, "float64"))
     rounds = played(loaded, lab.prompt_tokens(pair, PROMPT), 100, WIDE)
     assert tokens(rounds) == lab.generate(pair, "float64", PROMPT, 100)
     assert any(len(outcome.tree) > 1 for outcome in rounds)
@@ -132,9 +132,9 @@ def test_by_its_own_choice_a_kindred_draft_is_used(lab: Lab) -> None:
 def test_a_turn_in_the_middle_of_a_rest_acts_on_the_next_draft(lab: Lab) -> None:
     pair = lab.pair("neox")
     loaded, prompt = recorded(lab.loaded(pair, "float64")), lab.prompt_tokens(pair, PROMPT)
-    dice = graph_slots(loaded).size_controller = Dice(1)
+    controller = graph_slots(loaded).size_controller = RandomSizes(1)
     order: list[Plan | None] = [*[None] * 8, *[Plan(3, 16)] * 80]
-    dice.choose = lambda _: order.pop(0)  # type: ignore[method-assign, assignment]
+    controller.choose = lambda _: order.pop(0)  # type: ignore[method-assign, assignment]
     one = (Turn("b_min", 1), Turn("b_mid", 1), Turn("b_max", 1))
     rounds = played(loaded, prompt, 40, WIDE, one)
     drafted = [outcome.tree for outcome in rounds if len(outcome.tree) > 1]
@@ -310,8 +310,8 @@ def test_ranks_are_those_of_falling_path_probability() -> None:
 def test_rounds_that_decide_for_themselves_match_those_of_rules_with_as_many_nodes(lab: Lab) -> None:
     """The same slot serves both, one after the other."""
     pair = lab.pair("llama")
-    loaded, prompt = seated(lab.loaded(pair, "float64")), lab.prompt_tokens(pair, PROMPT)
-    graph_slots(loaded).size_controller = Dice(4)
+    loaded, prompt = with_slots(lab.loaded(pair, "float64")), lab.prompt_tokens(pair, PROMPT)
+    graph_slots(loaded).size_controller = RandomSizes(4)
     played(loaded, prompt, 30, WIDE)
     match(loaded, prompt, 30, DynaTree())
     played(loaded, prompt, 30, WIDE)

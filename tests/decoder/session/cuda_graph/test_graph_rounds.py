@@ -21,7 +21,7 @@ from decoder.session.cuda_graph.static_shapes import BUCKETS, fits
 from decoder.session.steering import Turn
 from decoder.tree import depths
 from tests.decoder.makers import Lab, graph_slots, host_session, with_pair
-from tests.decoder.session.cuda_graph.matching import graph_session, match, recorded, seated
+from tests.decoder.session.cuda_graph.matching import graph_session, match, recorded, with_slots
 from tests.reference import simulate
 
 pytestmark = pytest.mark.slow
@@ -132,7 +132,7 @@ def test_a_node_that_is_as_probable_as_its_parent_does_not_stay_without_it(lab: 
 
 
 def test_families_that_are_known_run_through_their_lean_layers(lab: Lab) -> None:
-    pair = seated(lab.loaded(lab.pair("llama"), "float32"))
+    pair = with_slots(lab.loaded(lab.pair("llama"), "float32"))
     session = graph_session(pair, [1, 2], 4, None)
     assert isinstance(session._slot.target.forward, LeanStatic)
 
@@ -214,7 +214,7 @@ def test_text_crosses_from_one_range_of_slots_to_the_next(lab: Lab, monkeypatch:
     monkeypatch.setattr(slots_module, "slots", lambda rows: rows)
     pair = lab.pair("llama")
     for rules in (None, Linear(4), LIVELY, METHODS["best"]):
-        match(seated(lab.loaded(pair, "float64")), lab.prompt_tokens(pair, PROMPT), 60, rules)
+        match(with_slots(lab.loaded(pair, "float64")), lab.prompt_tokens(pair, PROMPT), 60, rules)
 
 
 def test_a_long_prompt_is_read_in_several_parts(recordings: Recordings) -> None:
@@ -317,7 +317,7 @@ def test_rules_that_outgrow_fixed_shapes_go_on_all_the_same(
     assert len(rounds) > 5
 
 
-def test_a_session_that_was_handed_over_has_given_its_seat_back(lab: Lab) -> None:
+def test_a_session_that_was_handed_over_has_given_its_slot_back(lab: Lab) -> None:
     pair = lab.pair("neox")
     loaded, prompt = recorded(lab.loaded(pair, "float64")), lab.prompt_tokens(pair, PROMPT)
     rules = replace(LIVELY, d_max=6, branching=(1, 4, 4), n_max=400, rho_stop=0.2, rho_deep=0.2, tau=0)
