@@ -14,7 +14,7 @@ STEPS = 1000
 """Of the event loop, after which one that never comes to rest is left as it is."""
 
 
-async def until_idle(*_: float) -> None:
+async def until_idle(*_given: float) -> None:
     """Waits a moment, and until no task of the event loop could go on.
 
     Textual's own sleeps twenty milliseconds at least, twice a key, and looks at the CPU time of the process, in which
