@@ -162,6 +162,7 @@ def terminals(home: Path) -> Iterator[Start]:
             timeout=20,
         )
         child.delaybeforesend = None
+        child.ptyproc.delayafterclose = 0.0  # `end` has waited for it
         begun.append(Terminal(child, pyte.Screen(*size)))
         return begun[-1]
 

@@ -111,7 +111,7 @@ def test_a_step_that_takes_too_long_is_interrupted_and_may_tell_what_it_knows(ru
     patient = (
         "import time\ntry:\n print('begun', flush=True); time.sleep(60)\nexcept KeyboardInterrupt:\n print('so far')"
     )
-    step = Step("slow", "waits", ("-c", patient), 4)
+    step = Step("slow", "waits", ("-c", patient), 2)
     began = time.monotonic()
     assert runs(step, GOOD) == 1
     assert time.monotonic() - began < 20
@@ -125,7 +125,7 @@ def test_a_step_that_does_not_listen_is_ended_with_all_that_it_started(runs: Run
         f"child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)']); "
         f"open({str(tmp_path / 'child')!r}, 'w').write(str(child.pid)); time.sleep(60)"
     )
-    step = Step("deaf", "waits", ("-c", deaf), 4)
+    step = Step("deaf", "waits", ("-c", deaf), 2)
     assert runs(step) == 1
     found = gpu.status(step, runs.output)
     assert found is not None

@@ -35,9 +35,9 @@ class World(Drafter):
 
     def children(self, path: Sequence[int], count: int) -> Children:
         """The draft's best tokens after a path."""
-        dice = random.Random(f"{self._seed} {list(path)}")
-        heat = dice.choice((0.3, 1.0, 3.0))
-        weights = [math.exp(dice.gauss(0, 1) * heat) for _ in range(VOCABULARY)]
+        generator = random.Random(f"{self._seed} {list(path)}")
+        heat = generator.choice((0.3, 1.0, 3.0))
+        weights = [math.exp(generator.gauss(0, 1) * heat) for _ in range(VOCABULARY)]
         tokens = sorted(range(VOCABULARY), key=lambda token: -weights[token])[:count]
         return Children(tokens, [math.log(weights[token] / math.fsum(weights)) for token in tokens])
 
@@ -87,21 +87,21 @@ def _above(event: Round, node: int) -> list[int]:
     return found
 
 
-def _rules(dice: random.Random, **settings: Any) -> DynaTree:
+def _rules(generator: random.Random, **settings: Any) -> DynaTree:
     """Random rules, often with too little room for the tree."""
-    tau_l, tau_h = sorted(dice.sample([0.05, 0.15, 0.25, 0.35, 0.45, 0.6, 0.75, 0.9, 1.0], 2))
-    rho_stop, rho_deep = sorted(dice.choices([0.0, 0.02, 0.05, 0.1, 0.3, 0.5], k=2))
-    d_max = dice.randint(2, 5)
+    tau_l, tau_h = sorted(generator.sample([0.05, 0.15, 0.25, 0.35, 0.45, 0.6, 0.75, 0.9, 1.0], 2))
+    rho_stop, rho_deep = sorted(generator.choices([0.0, 0.02, 0.05, 0.1, 0.3, 0.5], k=2))
+    d_max = generator.randint(2, 5)
     given: dict[str, Any] = {
         "d_max": d_max,
-        "d0": dice.uniform(1, d_max - 1),
-        "branching": tuple(sorted(dice.choices([1, 2, 3, 4], k=3))),
+        "d0": generator.uniform(1, d_max - 1),
+        "branching": tuple(sorted(generator.choices([1, 2, 3, 4], k=3))),
         "tau_h": tau_h,
         "tau_l": tau_l,
         "rho_stop": rho_stop,
         "rho_deep": rho_deep,
-        "tau": dice.choice([0.0, 0.05]),
-        "n_max": dice.choice([1, 3, 6, 12, 30, 2000]),
+        "tau": generator.choice([0.0, 0.05]),
+        "n_max": generator.choice([1, 3, 6, 12, 30, 2000]),
     }
     return DynaTree(**given | settings)
 
@@ -116,10 +116,10 @@ def _unbounded(rules: Auto) -> DynaTree:
     return DynaTree(**asdict(rules), n_max=2000)
 
 
-def _turned(dice: random.Random, rules: Tree) -> Tree:
+def _turned(generator: random.Random, rules: Tree) -> Tree:
     """The same rules with other knobs."""
-    other = _rules(dice)
-    return replace(rules, tau_h=other.tau_h, tau_l=other.tau_l, d0=dice.uniform(1, rules.d_max - 1))
+    other = _rules(generator)
+    return replace(rules, tau_h=other.tau_h, tau_l=other.tau_l, d0=generator.uniform(1, rules.d_max - 1))
 
 
 def _agrees(world: World, record: Round, rules: DynaTree, left: int, room: int = 99) -> tuple[bool, bool]:
@@ -138,44 +138,47 @@ def _agrees(world: World, record: Round, rules: DynaTree, left: int, room: int =
 
 @pytest.mark.parametrize("selection", ["bfs", "best"])
 def test_what_is_judged_is_what_other_knobs_would_have_done(selection: str) -> None:
-    dice = random.Random(1)
+    generator = random.Random(1)
     known = []
     for seed in range(800):
-        world, rules, left = World(seed), _rules(dice, selection=selection), dice.choice([1, 2, 3, 99])
-        known.append(_agrees(world, world.round(rules, left), _turned(dice, rules), left))
+        world, rules, left = World(seed), _rules(generator, selection=selection), generator.choice([1, 2, 3, 99])
+        known.append(_agrees(world, world.round(rules, left), _turned(generator, rules), left))
     tokens, drafted = zip(*known, strict=True)
     assert sum(tokens) > 0.6 * len(known)
     assert sum(drafted) > 0.4 * len(known)
 
 
 def test_what_is_judged_is_what_wholly_other_rules_would_have_done() -> None:
-    dice = random.Random(2)
+    generator = random.Random(2)
     for seed in range(800):
-        world, left = World(seed), dice.choice([2, 99])
-        record = world.round(_rules(dice, selection=dice.choice(["bfs", "best"])), left)
-        _agrees(world, record, _rules(dice, selection=dice.choice(["bfs", "best"])), left)
+        world, left = World(seed), generator.choice([2, 99])
+        record = world.round(_rules(generator, selection=generator.choice(["bfs", "best"])), left)
+        _agrees(world, record, _rules(generator, selection=generator.choice(["bfs", "best"])), left)
 
 
 def test_a_context_that_ends_is_never_taken_for_a_choice() -> None:
-    dice = random.Random(3)
+    generator = random.Random(3)
     for seed in range(400):
-        world, room = World(seed), dice.randint(1, 3)
-        rules = _rules(dice, selection=dice.choice(["bfs", "best"]))
-        _agrees(world, world.round(rules, room=room), _turned(dice, rules), left=99, room=room)
+        world, room = World(seed), generator.randint(1, 3)
+        rules = _rules(generator, selection=generator.choice(["bfs", "best"]))
+        _agrees(world, world.round(rules, room=room), _turned(generator, rules), left=99, room=room)
 
 
 def test_under_its_own_rules_a_record_is_judged_and_reproduced() -> None:
-    dice = random.Random(4)
+    generator = random.Random(4)
     for seed in range(400):
-        world, rules = World(seed), _rules(dice)
+        world, rules = World(seed), _rules(generator)
         assert _agrees(world, world.round(rules), rules, left=99) == (True, True)
 
 
 def test_so_is_one_of_the_most_probable_nodes_whatever_was_cut() -> None:
     """What lost to all nodes of a full tree loses again."""
-    dice, full = random.Random(6), 0
+    generator, full = random.Random(6), 0
     for seed in range(600):
-        world, rules = World(seed), _rules(dice, selection="best", n_max=dice.choice([2, 4, 8]), rho_stop=0.0, tau=0.0)
+        world, rules = (
+            World(seed),
+            _rules(generator, selection="best", n_max=generator.choice([2, 4, 8]), rho_stop=0.0, tau=0.0),
+        )
         record = world.round(rules)
         full += len(record.tokens) - 1 == rules.n_max
         assert _agrees(world, record, rules, left=99) == (True, True)
@@ -183,9 +186,9 @@ def test_so_is_one_of_the_most_probable_nodes_whatever_was_cut() -> None:
 
 
 def test_narrower_and_flatter_trees_are_always_judged() -> None:
-    dice = random.Random(5)
+    generator = random.Random(5)
     for seed in range(400):
-        world, rules = World(seed), _rules(dice, n_max=2000, tau_h=0.9, tau_l=0.5)
+        world, rules = World(seed), _rules(generator, n_max=2000, tau_h=0.9, tau_l=0.5)
         less = replace(rules, tau_h=0.6, tau_l=0.3, d0=max(1.0, rules.d0 - 1))
         assert _agrees(world, world.round(rules), less, left=99) == (True, True)
 
@@ -321,11 +324,11 @@ def _paid(world: World, rules: Auto, least: float, left: int = 99) -> Round:
 
 
 def test_where_costs_cut_the_trees_what_did_not_pay_is_taken_not_to_pay_under_other_knobs() -> None:
-    dice = random.Random(8)
+    generator = random.Random(8)
     known = []
     for seed in range(800):
-        world, rules, left = World(seed), _auto(_rules(dice)), dice.choice([1, 2, 3, 99])
-        least, turned = dice.choice([0.0, 0.02, 0.1, 0.3, 1.1]), _turned(dice, rules)
+        world, rules, left = World(seed), _auto(_rules(generator)), generator.choice([1, 2, 3, 99])
+        least, turned = generator.choice([0.0, 0.02, 0.1, 0.3, 1.1]), _turned(generator, rules)
         verdict, truth = replayed(_paid(world, rules, least, left), turned), _paid(world, turned, least, left)
         assert verdict is not None
         assert verdict.accepted in (None, len(truth.accepted))
@@ -342,10 +345,10 @@ def test_where_costs_cut_the_trees_what_did_not_pay_is_taken_not_to_pay_under_ot
 
 def test_under_its_own_knobs_a_tree_that_costs_have_cut_is_reproduced() -> None:
     """History moves them from round to round, so what counts is what the round tells."""
-    dice = random.Random(9)
+    generator = random.Random(9)
     for seed in range(200):
-        world, rules = World(seed), _auto(_rules(dice))
-        event = _paid(world, rules, dice.choice([0.02, 0.1, 1.1]))
+        world, rules = World(seed), _auto(_rules(generator))
+        event = _paid(world, rules, generator.choice([0.02, 0.1, 1.1]))
         verdict = replayed(event, rules)
         assert verdict is not None
         assert (verdict.tokens, verdict.drafted) == (len(event.committed), len(event.tokens) - 1)

@@ -15,7 +15,7 @@ from decoder.forward import near_tie as neartie
 from decoder.forward.language_model import LanguageModel
 from decoder.forward.near_tie import Judge, in_float32_by_layer
 from tests.decoder.makers import Lab
-from tests.decoder.session.cuda_graph.stand_in_device import ELSEWHERE
+from tests.decoder.session.cuda_graph.stand_in_device import META
 
 pytestmark = pytest.mark.slow
 
@@ -83,9 +83,9 @@ def test_a_layer_that_fails_has_its_own_weights_back(lab: Lab) -> None:
 def test_layers_are_scored_on_another_device_with_all_that_is_theirs(lab: Lab, family: str) -> None:
     """Whatever stayed where it was would meet tensors of the other device there."""
     module = copy.deepcopy(lab.loaded(lab.pair(family), "bfloat16").pair.target.module)
-    with torch.inference_mode(), in_float32_by_layer(module, ELSEWHERE):
-        found = module(input_ids=torch.tensor([[1, 2, 3]], device=ELSEWHERE)).logits
-    assert (found.device, found.dtype) == (ELSEWHERE, torch.float32)
+    with torch.inference_mode(), in_float32_by_layer(module, META):
+        found = module(input_ids=torch.tensor([[1, 2, 3]], device=META)).logits
+    assert (found.device, found.dtype) == (META, torch.float32)
     assert {weight.device for weight in module.parameters()} == {CPU}
 
 

@@ -14,8 +14,8 @@ from tests.decoder.makers import Lab
 def test_a_clear_choice_far_into_a_text_is_no_near_tie(lab: Lab, length: int) -> None:
     """A part at other positions would come out otherwise, which would be taken for the error of the model's dtype."""
     model = lab.loaded(lab.pair("long"), "float32").pair.target
-    dice = random.Random(0)
-    prefix = [dice.randrange(tiny.VOCABULARY) for _ in range(length)]
+    generator = random.Random(0)
+    prefix = [generator.randrange(tiny.VOCABULARY) for _ in range(length)]
     with torch.inference_mode():
         scores = model.module(torch.tensor([prefix])).logits[0, -1]
     (first, second, *_) = scores.argsort(descending=True).tolist()

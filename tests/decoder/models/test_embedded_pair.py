@@ -1,7 +1,6 @@
 """The pair that is shipped: small, exact, and worth its place. Texts that are not shipped are read where they are."""
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from statistics import fmean
 
@@ -37,11 +36,13 @@ def held_out() -> list[Path]:
 
 
 @pytest.fixture
-def two_threads() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(2)
-    yield
-    torch.set_num_threads(before)
+def excerpts(held_out: list[Path], tmp_path: Path) -> list[Path]:
+    """A part of every second one, of some 5,000 tokens: whole books take minutes on one thread."""
+    chosen = held_out[::2]
+    found = [tmp_path / text.name for text in chosen]
+    for excerpt, text in zip(found, chosen, strict=True):
+        excerpt.write_text(text.read_text(encoding="utf-8")[50_000:70_000], encoding="utf-8")
+    return found
 
 
 def summary(engine: Engine, prompt: str, config: RunConfig) -> dict[str, Figures]:
@@ -77,18 +78,17 @@ def test_speculation_saves_target_passes(engine: Engine) -> None:
 
 
 @pytest.mark.shared
-@pytest.mark.usefixtures("two_threads")
-def test_the_target_predicts_and_the_draft_agrees_on_unseen_books(held_out: list[Path]) -> None:
-    quality = measure(EMBEDDED_TARGET, EMBEDDED_DRAFT, held_out, torch.device("cpu"), stride=40)
+def test_the_target_predicts_and_the_draft_agrees_on_unseen_books(excerpts: list[Path]) -> None:
+    quality = measure(EMBEDDED_TARGET, EMBEDDED_DRAFT, excerpts, torch.device("cpu"), stride=3)
+    assert quality.windows >= 10
     assert quality.target_bits_per_byte <= 1.50
     assert quality.agreement >= 0.57
 
 
 @pytest.mark.shared
-@pytest.mark.usefixtures("two_threads")
 def test_dynatree_commits_several_tokens_a_round_on_unseen_books(engine: Engine, held_out: list[Path]) -> None:
-    config = RunConfig(("dynatree",), max_new_tokens=256, dynatree=PRESETS["paper"])
-    opened = [text.read_text(encoding="utf-8")[:1000] for text in held_out]
+    config = RunConfig(("dynatree",), max_new_tokens=128, dynatree=PRESETS["paper"])
+    opened = [text.read_text(encoding="utf-8")[:1000] for text in held_out[:5]]
     rates = [summary(engine, prompt, config)["dynatree"].tokens_per_round for prompt in opened]
     assert fmean(rate for rate in rates if rate is not None) >= 2.7
 

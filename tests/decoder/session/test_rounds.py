@@ -25,7 +25,7 @@ from decoder.knobs import MOST, KnobName
 from decoder.session.host import HostSession
 from decoder.tree import depths
 from tests.decoder.makers import METHODS, Lab, Played, host_session
-from tests.decoder.session.test_whole_rounds import check
+from tests.decoder.session.round_comparison import assert_same_rounds
 from tests.reference import simulate
 from tests.tiny import CONTEXT
 
@@ -356,7 +356,7 @@ def test_turned_knobs_are_in_force_from_the_next_round(
     played = steered(lab, config, 4, turning(turns))
     prompt = lab.prompt_tokens(pair, PROMPT)
     steps = simulate(lab.oracle(pair, "float64"), prompt, method, LIVELY, config.max_new_tokens, {4: turns})
-    check(played.rounds(method), steps)
+    assert_same_rounds(played.rounds(method), steps)
 
 
 @pytest.mark.parametrize("turns", TURNS.values(), ids=TURNS)
@@ -537,7 +537,9 @@ def test_trees_are_as_deep_as_the_context_allows_and_no_deeper(lab: Lab, method:
         "linear": config.of(Linear),
     }
     ids = lab.prompt_tokens(pair, prompt)
-    check(played.rounds(method), simulate(lab.oracle(pair, "float64"), ids, method, parameters[method], 12))
+    assert_same_rounds(
+        played.rounds(method), simulate(lab.oracle(pair, "float64"), ids, method, parameters[method], 12)
+    )
     for event in played.rounds(method):
         root = len(ids) + event.position - (method != "alg1")
         assert root + max(depths(event.parents)) < CONTEXT

@@ -1,6 +1,6 @@
 """Every round of the engine equals the reference's: nodes, parents, log-probabilities, acceptance, knobs."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -11,7 +11,8 @@ from decoder import DynaTree, Fixed, Linear, RunConfig, decode
 from decoder.events import Round
 from decoder.methods.dynatree import Selection
 from tests.decoder.makers import Lab
-from tests.reference import AMBIGUOUS, Step, simulate
+from tests.decoder.session.round_comparison import Score, assert_same_rounds
+from tests.reference import AMBIGUOUS, simulate
 from tests.tiny import FAMILIES
 
 pytestmark = pytest.mark.slow
@@ -19,38 +20,7 @@ pytestmark = pytest.mark.slow
 PROMPTS = ("The tree grows", "T", "A small model guesses; ")
 
 
-@dataclass
-class Score:
-    """What was compared, so that a property cannot hold because nothing was looked at."""
-
-    rounds: int = 0
-    discarded: int = 0
-    nodes: int = 0
-    deep: int = 0
-
-
 SCORE = Score()
-
-
-def check(rounds: list[Round], steps: list[Step], ambiguous: float = AMBIGUOUS) -> None:
-    """Compares round by round, up to the first that float arithmetic may decide either way."""
-    for event, step in zip(rounds, steps, strict=False):
-        if step.margin < ambiguous:
-            SCORE.discarded += 1
-            return
-        assert (event.tokens, event.parents) == (step.tokens, step.parents)
-        assert event.logprobs == pytest.approx(step.logprobs, abs=1e-4)
-        assert (event.accepted, event.committed, event.position) == (step.accepted, step.committed, step.position)
-        if step.knobs is None:
-            assert event.knobs is None
-        else:
-            assert event.knobs is not None
-            seen = (event.knobs.tau_h, event.knobs.tau_l, event.knobs.d0)
-            assert seen == pytest.approx((step.knobs.tau_h, step.knobs.tau_l, step.knobs.d0), abs=1e-9)
-        SCORE.rounds += 1
-        SCORE.nodes += len(step.tokens)
-        SCORE.deep += len(step.accepted) > 2
-    assert len(rounds) == len(steps)
 
 
 def compare(lab: Lab, name: str, dtype: str, prompt: str, config: RunConfig, ambiguous: float = AMBIGUOUS) -> None:
@@ -62,7 +32,7 @@ def compare(lab: Lab, name: str, dtype: str, prompt: str, config: RunConfig, amb
     parameters |= {"fixed": config.of(Fixed), "linear": config.of(Linear)}
     oracle = lab.oracle(pair, dtype)
     steps = simulate(oracle, lab.prompt_tokens(pair, prompt), method, parameters.get(method), config.max_new_tokens)
-    check(rounds, steps, ambiguous)
+    SCORE.add(assert_same_rounds(rounds, steps, ambiguous))
 
 
 @st.composite

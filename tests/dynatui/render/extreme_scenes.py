@@ -19,7 +19,7 @@ HUGE = 1e308
 
 
 def extreme_scenes() -> dict[str, Scene]:
-    """By what is odd about each."""
+    """By what is extreme about each."""
     return {
         "empty": Scene(),
         "loading": Scene(state_of([Loading(HOSTILE)])),

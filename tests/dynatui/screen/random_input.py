@@ -1,4 +1,4 @@
-"""Random input from a seed: every key of the key map, pages opened and left, clicks, drags, odd characters, odd bytes.
+"""Random input from a seed: keys of the key map, pages opened and left, clicks, drags, unusual characters and bytes.
 
 What leaves the program or stops it (q, ctrl+c, ctrl+z) is left out, of the command palette too: `commands_that_stay`.
 """
@@ -53,7 +53,7 @@ _JUNK = (
     "\x1b[1;5C",
     "\x0f\x0b\x1f",
 )
-_ODD = "äß世🧑\u0301\u200d\u202e\u00a0\ufffd\U000e0041ﷺ"
+_UNUSUAL = "äß世🧑\u0301\u200d\u202e\u00a0\ufffd\U000e0041ﷺ"
 LARGEST = (300, 100)
 
 
@@ -83,13 +83,13 @@ def _bursts(chosen: random.Random) -> Iterator[list[str]]:
     kind = chosen.random()
     if kind < 0.05:
         yield [chosen.choice(PAGES)]
-        yield [*(chosen.choice((*KEYS, *_ODD, *_JUNK)) for _ in range(chosen.randrange(8))), SPECIAL["escape"]]
+        yield [*(chosen.choice((*KEYS, *_UNUSUAL, *_JUNK)) for _ in range(chosen.randrange(8))), SPECIAL["escape"]]
     elif kind < 0.8:
         yield [chosen.choice(KEYS)]
     elif kind < 0.9:
         yield list(_pointer(chosen))
     else:
-        yield [chosen.choice(_JUNK if kind < 0.95 else _ODD)]
+        yield [chosen.choice(_JUNK if kind < 0.95 else _UNUSUAL)]
 
 
 def _pointer(chosen: random.Random) -> Iterator[str]:

@@ -12,6 +12,7 @@ from tests.dynatui.scripted_runs import story
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")]
 
+HELP = "arrow keys, j k g G scroll"
 UNKNOWN = b"\x11\x1b[113;5u"
 """Textual's own key to quit, both ways: no key of ours."""
 MALFORMED = (
@@ -54,9 +55,9 @@ def assert_goes_on(terminal: Terminal, sent: bytes) -> None:
     terminal.send(sent)
     terminal.read(0.4)
     terminal.send("?")
-    terminal.wait_for("arrow keys, j k g G scroll")
+    terminal.wait_for(HELP)
     terminal.send("\x1b[27u")
-    terminal.read(0.3)
+    assert terminal.wait_until(lambda: HELP not in terminal.shown)
 
 
 def assert_quits(terminal: Terminal) -> None:

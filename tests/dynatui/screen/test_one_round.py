@@ -238,12 +238,14 @@ async def test_stepping_and_scrubbing_a_recording_leave_no_panel_behind() -> Non
 
 @pytest.mark.parametrize("seed", range(4))
 async def test_whatever_keys_are_pressed_while_it_plays_there_is_one_round(seed: int) -> None:
-    dice = random.Random(seed)
+    chosen = random.Random(seed)
     async with shown(recorded()) as parts:
         witness = Witness(*parts)
         for _ in range(60):
-            if dice.random() < 0.5:
-                witness.beat(dice.choice((0.02, 0.1, 0.5)))
+            if chosen.random() < 0.5:
+                witness.beat(chosen.choice((0.02, 0.1, 0.5)))
             else:
-                await witness.press(dice.choice((".", "left", "right", "shift+left", "P", "space", "i", "escape", "<")))
+                await witness.press(
+                    chosen.choice((".", "left", "right", "shift+left", "P", "space", "i", "escape", "<"))
+                )
     assert witness.seen

@@ -75,15 +75,15 @@ def test_a_screen_costs_no_more_than_it_may(tmp_path: Path, size: tuple[int, int
     assert found.frames > fps, "it was drawn at all"
 
 
-@pytest.mark.parametrize("size", [(80, 24), SIZE, (200, 60)], ids=["80x24", "120x40", "200x60"])
+@pytest.mark.parametrize("size", [(80, 24), (200, 60)], ids=["80x24", "200x60"])
 def test_what_was_patched_for_seconds_is_what_a_full_repaint_shows(tmp_path: Path, size: tuple[int, int]) -> None:
-    recording = steady_recording(tmp_path, 3.0)
+    recording = steady_recording(tmp_path, 2.0)
     terminal = Terminal([sys.executable, "-m", "dynatui", "replay", str(recording), "--speed", "1"], size)
     try:
         while FRAME not in terminal.written:
             terminal.read(0.1)
         picture = Picture(terminal)
-        terminal.read(4.0)
+        terminal.read(3.0)
         terminal.press("P")
         patched = picture.at_rest()
         terminal.press("?")
@@ -111,7 +111,7 @@ class Picture:
         """Each place once nothing changes any more, and something has; without the first line, where meters move."""
         end, before = time.monotonic() + PATIENCE_S, None
         while time.monotonic() < end:
-            self._terminal.read(0.8)
+            self._terminal.read(0.5)
             found = self._cells()
             if found == before != unlike:
                 return found
@@ -143,11 +143,11 @@ class Picture:
 def test_a_thin_line_shows_the_present_and_the_program_ends_at_once(clock: Terminal) -> None:
     picture = Picture(clock)
     lags, began = list[float](), float("inf")
-    while time.monotonic() < began + 10:
+    while time.monotonic() < began + 7:
         clock.read(0.1, bytes_per_second=THIN_LINE)
         shown = re.findall(r"t(\d+\.\d\d)!", " ".join(picture.lines()))
         began = min(began, time.monotonic()) if shown else began
-        if time.monotonic() > began + 4:
+        if time.monotonic() > began + 3:
             lags.append(time.monotonic() - max(map(float, shown)))
     assert len(lags) > 20
     assert median(lags) < LAG_S

@@ -32,12 +32,12 @@ from tests.dynatui.scripted_runs import plain_round, run, state_of, tree_round
 WATCHED = "dynatree"
 
 
-def _autocorrelated(dice: np.random.Generator, count: int, memory: float, mean: float) -> NDArray[np.float64]:
+def _autocorrelated(generator: np.random.Generator, count: int, memory: float, mean: float) -> NDArray[np.float64]:
     """An AR(1) series of variance 1."""
     series = np.empty(count)
-    value = dice.normal()
+    value = generator.normal()
     for index in range(count):
-        value = memory * value + math.sqrt(1 - memory**2) * dice.normal()
+        value = memory * value + math.sqrt(1 - memory**2) * generator.normal()
         series[index] = value
     return series + mean
 
@@ -67,28 +67,28 @@ def _by_figure(a: Samples, b: Samples) -> dict[str, Difference]:
 def test_95_percent_intervals_hold_the_true_difference_about_as_often(
     memory: float, sizes: tuple[int, int], least: float
 ) -> None:
-    dice = np.random.default_rng(1)
+    generator = np.random.default_rng(1)
     held = 0
     for _ in range(400):
-        a, b = (_autocorrelated(dice, size, memory, mean) for size, mean in zip(sizes, (0.5, 0.8), strict=True))
+        a, b = (_autocorrelated(generator, size, memory, mean) for size, mean in zip(sizes, (0.5, 0.8), strict=True))
         found = _by_figure(_samples(a.tolist()), _samples(b.tolist()))["depth_acceptance"]
         held += found.low <= 0.3 <= found.high
     assert least <= held / 400 <= 0.99
 
 
 def test_neighbours_that_resemble_each_other_widen_the_interval() -> None:
-    dice = np.random.default_rng(2)
+    generator = np.random.default_rng(2)
     widths = []
     for memory in (0.0, 0.8):
-        a, b = (_samples(_autocorrelated(dice, 300, memory, 0.0).tolist()) for _ in range(2))
+        a, b = (_samples(_autocorrelated(generator, 300, memory, 0.0).tolist()) for _ in range(2))
         found = _by_figure(a, b)["depth_acceptance"]
         widths.append(found.high - found.low)
     assert widths[1] > 1.8 * widths[0]
 
 
 def test_a_side_compared_with_itself_differs_by_nothing() -> None:
-    dice = np.random.default_rng(3)
-    same = _samples(dice.uniform(size=40).tolist(), dice.integers(1, 7, 40).tolist())
+    generator = np.random.default_rng(3)
+    same = _samples(generator.uniform(size=40).tolist(), generator.integers(1, 7, 40).tolist())
     for found in _by_figure(same, same).values():
         assert found.difference == 0
         assert found.low < 0 < found.high
@@ -103,8 +103,8 @@ def test_sides_without_spread_differ_by_exactly_their_distance() -> None:
 
 
 def test_a_large_difference_is_clear_either_way() -> None:
-    dice = np.random.default_rng(4)
-    low, high = (_samples([0.5] * 60, dice.integers(*ends, 60).tolist()) for ends in ((1, 4), (3, 7)))
+    generator = np.random.default_rng(4)
+    low, high = (_samples([0.5] * 60, generator.integers(*ends, 60).tolist()) for ends in ((1, 4), (3, 7)))
     assert verdict(_by_figure(low, high)["tokens_per_round"]) == "B is higher"
     assert verdict(_by_figure(high, low)["tokens_per_round"]) == "A is higher"
 

@@ -20,6 +20,8 @@ pytestmark = [pytest.mark.slow, pytest.mark.skipif(sys.platform == "win32", reas
 SOON_S = 3.0
 SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1)
 WAYS = ("q", "\x03", *SIGNALS)
+KEY_AND_SIGNAL = ("q", signal.SIGTERM)
+"""One of each kind, where it is the work under way that differs and not how the end is asked for."""
 RECORDED = 'record = Path("run.jsonl")\n'
 UNREAD = 'os.mkfifo("fifo"); record = Path("fifo"); engine = EndlessEngine(pause_s=0.0)\n'
 SLOW = """
@@ -59,7 +61,7 @@ def modes(terminal: Terminal) -> list[object]:
     return termios.tcgetattr(terminal.child.fileno())
 
 
-@pytest.mark.parametrize("way", WAYS, ids=repr)
+@pytest.mark.parametrize("way", KEY_AND_SIGNAL, ids=repr)
 def test_it_ends_soon_though_exports_are_queued(start: Start, tmp_path: Path, way: str | signal.Signals) -> None:
     terminal = start("-c", script(RECORDED + SLOW))
     terminal.wait_for(" w99")
@@ -68,7 +70,7 @@ def test_it_ends_soon_though_exports_are_queued(start: Start, tmp_path: Path, wa
     assert any(isinstance(event, Round) for event in read(tmp_path / "run.jsonl"))
 
 
-@pytest.mark.parametrize("way", ["q", *SIGNALS], ids=repr)
+@pytest.mark.parametrize("way", KEY_AND_SIGNAL, ids=repr)
 def test_it_obeys_and_ends_soon_though_nobody_reads_what_is_recorded(start: Start, way: str | signal.Signals) -> None:
     terminal = start("-c", script(UNREAD))
     terminal.wait_for(" w9")
@@ -105,7 +107,7 @@ def test_the_terminal_gets_its_modes_back_from_a_stuck_program(start: Start) -> 
     os.close(keyboard)
 
 
-@pytest.mark.parametrize("way", ["q", signal.SIGTERM], ids=repr)
+@pytest.mark.parametrize("way", KEY_AND_SIGNAL, ids=repr)
 def test_it_ends_soon_before_its_screen_is_there(start: Start, way: str | signal.Signals) -> None:
     terminal = start("-c", script(SLOW_TO_MOUNT))
     while ENTER not in terminal.written:

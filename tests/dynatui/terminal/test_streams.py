@@ -1,4 +1,4 @@
-"""Where the screen can be shown, and what becomes of closed and odd streams."""
+"""Where the screen can be shown, and what becomes of closed and unusual streams."""
 
 import io
 import os

@@ -36,7 +36,7 @@ FAR = 1e-4
 """Log-probabilities of float32 logits differ by less, by whatever kernel they were computed."""
 
 
-def seated(engine: Engine, *, by_module: bool = False) -> Engine:
+def with_slots(engine: Engine, *, by_module: bool = False) -> Engine:
     """The engine with no slots yet; where asked for, all its models run as Hugging Face modules."""
     graph_slots = GraphSlots(graphs=False)
     if by_module:
@@ -46,7 +46,7 @@ def seated(engine: Engine, *, by_module: bool = False) -> Engine:
 
 def recorded(engine: Engine, *, by_module: bool = False) -> Engine:
     """The same, whose rounds are repeated from records, as a GPU repeats graphs."""
-    found = seated(engine, by_module=by_module)
+    found = with_slots(engine, by_module=by_module)
     graph_slots(found).graphs, graph_slots(found)._captures = True, Recorded([])  # type: ignore[assignment]  # acts as Graphs does
     return found
 

@@ -49,6 +49,10 @@ class _Call:
     operation: Any
     args: Sequence[Any]
     kwargs: Mapping[str, Any]
+    tensors: Sequence[int]
+    """Which of the args are or hold tensors."""
+    named: Sequence[str]
+    """Which of the kwargs are tensors."""
     results: Sequence[int | None]
     """Numbers of the results; None: one that had a number, or is none of the record's."""
 
@@ -67,21 +71,29 @@ class Record:
     def __call__(self) -> None:
         """Does them again, on the same tensors."""
         made: dict[int, Tensor] = {}
-
-        def found(place: Any) -> Tensor:
-            if isinstance(place, _Made):
-                return made[place.number]
-            tensor: Tensor | None = place.tensor()
-            if tensor is None:
-                raise NotCapturableError("what a graph reads or writes was freed")
-            return tensor
-
         with without_gradients():
             for call in self.calls:
-                args, kwargs = tree_map_only((_Made, _Outside), found, (call.args, call.kwargs))
-                results = tree_leaves(call.operation(*args, **kwargs))
+                args, kwargs = list(call.args), dict(call.kwargs)
+                for index in call.tensors:
+                    args[index] = _found(args[index], made)
+                for name in call.named:
+                    kwargs[name] = _found(kwargs[name], made)
+                result = call.operation(*args, **kwargs)
+                results = (result,) if isinstance(result, Tensor) else tree_leaves(result)
                 numbered = zip(call.results, results, strict=True)
                 made.update((number, result) for number, result in numbered if number is not None)
+
+
+def _found(place: Any, made: Mapping[int, Tensor]) -> Any:
+    """The tensor of a place, or a list with those of its places; tree_map_only would take most of a test's time."""
+    if isinstance(place, _Made):
+        return made[place.number]
+    if isinstance(place, _Outside):
+        tensor = place.tensor()
+        if tensor is None:
+            raise NotCapturableError("what a graph reads or writes was freed")
+        return tensor
+    return [_found(one, made) for one in place] if isinstance(place, list | tuple) else place
 
 
 class _NoReads(TorchFunctionMode):
@@ -109,10 +121,13 @@ class _Recorder(TorchDispatchMode):
         _refuse(func, args)
         for tensor in _written(func, args, kwargs):
             self._save(tensor.untyped_storage())
-        places, named = tree_map_only(Tensor, self._place, (args, kwargs))
+        tensors = [index for index, argument in enumerate(args) if _holds_tensors(argument)]
+        named = [name for name, argument in kwargs.items() if _holds_tensors(argument)]
+        places, named_places = tree_map_only(Tensor, self._place, (args, kwargs))
         result = func(*args, **kwargs)
         given = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
-        self.calls.append(_Call(func, places, named, [self._number(leaf, given) for leaf in tree_leaves(result)]))
+        results = [self._number(leaf, given) for leaf in tree_leaves(result)]
+        self.calls.append(_Call(func, places, named_places, tensors, named, results))
         return result
 
     def undo(self) -> None:
@@ -139,6 +154,10 @@ class _Recorder(TorchDispatchMode):
     def _save(self, storage: Any) -> None:
         if storage._cdata not in self._own and storage._cdata not in self._others:
             self._others[storage._cdata] = storage, storage.clone()
+
+
+def _holds_tensors(argument: Any) -> bool:
+    return any(isinstance(leaf, Tensor) for leaf in tree_leaves(argument))
 
 
 def _is_view(func: Any) -> bool:

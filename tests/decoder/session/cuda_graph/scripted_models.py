@@ -1,4 +1,4 @@
-"""Sizes of rounds that are thrown, so that a test depends on no clock."""
+"""Sizes of rounds that are drawn at random, so that a test depends on no clock."""
 
 import random
 from collections.abc import Sequence
@@ -12,12 +12,12 @@ from decoder.draft.tree_size.plan_controller import PlanController
 WIDE = Auto(d_max=6, d0=5, rho_deep=0.0, history=False)
 
 
-class Dice(PlanController):
+class RandomSizes(PlanController):
     """Chooses anything, and notes what."""
 
     def __init__(self, seed: int, *, plain: float = 0.4, depths: Sequence[int] = (1, 2, 3, 4, 6)) -> None:
         super().__init__(PlanCosts(), AcceptanceModel())
-        self._luck = random.Random(seed)
+        self._random = random.Random(seed)
         self._plain, self._depths = plain, depths
         self.chosen: list[Plan | None] = []
         self.learnt: list[tuple[Plan, Sequence[int]]] = []
@@ -26,7 +26,7 @@ class Dice(PlanController):
         self.learnt.append((plan, ranks))
 
     def choose(self, deepest: int) -> Plan | None:
-        rests = self._luck.random() < self._plain
-        plan = None if rests else Plan(min(deepest, self._luck.choice(self._depths)), self._luck.choice(SIZES[:4]))
+        rests = self._random.random() < self._plain
+        plan = None if rests else Plan(min(deepest, self._random.choice(self._depths)), self._random.choice(SIZES[:4]))
         self.chosen.append(plan)
         return plan

@@ -18,10 +18,10 @@ from decoder.device import without_gradients
 from decoder.session.cuda_graph.capture_guard import NotCapturableError
 
 T = TypeVar("T")
-ELSEWHERE = torch.device("meta")
+META = torch.device("meta")
 
 
-class _Apart(TorchDispatchMode):
+class _MetaOnly(TorchDispatchMode):
     """Refuses operations that touch the memory of another device."""
 
     def __init__(self) -> None:
@@ -31,15 +31,15 @@ class _Apart(TorchDispatchMode):
         kwargs = kwargs or {}
         result = func(*args, **kwargs)
         for leaf in tree_leaves((args, kwargs, result)):
-            if isinstance(leaf, Tensor) and leaf.device != ELSEWHERE:
+            if isinstance(leaf, Tensor) and leaf.device != META:
                 raise NotCapturableError(f"{func} touches the memory of {leaf.device}")
         return result
 
 
 @contextmanager
-def apart() -> Iterator[None]:
+def meta_only() -> Iterator[None]:
     """Here, work must be that of the other device alone."""
-    with without_gradients(), _Apart():
+    with without_gradients(), _MetaOnly():
         yield
 
 
@@ -47,7 +47,7 @@ def moved(thing: T) -> T:
     """A copy whose tensors are on the other device."""
 
     def copied(tensor: Tensor, _: Any) -> Tensor:
-        return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=ELSEWHERE)
+        return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=META)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(torch.nn.Parameter, "__deepcopy__", copied)

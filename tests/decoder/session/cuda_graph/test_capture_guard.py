@@ -9,7 +9,7 @@ from torch import Tensor
 from decoder.device import Graphs
 from decoder.session.cuda_graph.capture_guard import NotCapturableError, refuse_waits
 from decoder.session.cuda_graph.slots import GraphSlots, tried
-from tests.decoder.session.cuda_graph.stand_in_device import ELSEWHERE
+from tests.decoder.session.cuda_graph.stand_in_device import META
 
 CPU = torch.device("cpu")
 
@@ -27,9 +27,9 @@ CPU = torch.device("cpu")
         lambda numbers: numbers + torch.tensor([1.0, 2.0]),
         lambda numbers: numbers + numbers.new_tensor(3.0),
         lambda numbers: numbers[[0, 1]],
-        lambda numbers: numbers.to(ELSEWHERE),
-        lambda numbers: numbers + numbers.to(ELSEWHERE).shape[0],
-        lambda numbers: torch.zeros(2, device=ELSEWHERE).copy_(numbers),
+        lambda numbers: numbers.to(META),
+        lambda numbers: numbers + numbers.to(META).shape[0],
+        lambda numbers: torch.zeros(2, device=META).copy_(numbers),
     ],
 )
 def test_where_the_host_would_wait_work_is_refused(
@@ -58,7 +58,7 @@ def test_all_else_is_done(work: Callable[[Tensor], Tensor]) -> None:
 
 
 def test_numbers_of_the_host_s_own_may_be_read_while_work_is_done_elsewhere() -> None:
-    refuse_waits(lambda: torch.ones(2).sum().item(), ELSEWHERE)
+    refuse_waits(lambda: torch.ones(2).sum().item(), META)
 
 
 def test_what_tried_work_has_done_is_undone_whether_it_is_refused_or_not() -> None:

@@ -26,7 +26,7 @@ from decoder.session.cuda_graph.pass_sizes import Passes, passes
 from decoder.session.cuda_graph.slots import GraphSlots
 from tests import tiny
 from tests.decoder.makers import Lab, graph_slots
-from tests.decoder.session.cuda_graph.matching import compiled, match, recorded, seated
+from tests.decoder.session.cuda_graph.matching import compiled, match, recorded, with_slots
 
 pytestmark = pytest.mark.slow
 
@@ -159,7 +159,7 @@ def test_layers_for_a_compiler_compute_what_the_lean_ones_do(dtype: str, far: fl
 @pytest.mark.usefixtures("_pays")
 @pytest.mark.parametrize("family", ["neox-strange", "llama-strange"])
 def test_rounds_in_any_thread_run_through_what_was_compiled_and_never_wait_for_more(lab: Lab, family: str) -> None:
-    pair, compiler = seated(lab.loaded(lab.pair(family), "float64")), Compiler()
+    pair, compiler = with_slots(lab.loaded(lab.pair(family), "float64")), Compiler()
     told(pair, compiler)
     assert forms(pair) == [Compiled, Compiled]
     made, runs, asked = len(compiler.made), compiler.runs, [0]
@@ -216,7 +216,7 @@ def quick(function: Any) -> Pass:
 
 @pytest.fixture
 def slow(lab: Lab) -> Engine:
-    engine = seated(lab.loaded(lab.pair("neox"), "float64"))
+    engine = with_slots(lab.loaded(lab.pair("neox"), "float64"))
     for model in (engine.pair.draft, engine.pair.target):
         graph_slots(engine).run(model, Slow(static_forward(model)))
     return engine
@@ -233,7 +233,7 @@ def test_what_is_slower_is_not(lab: Lab) -> None:
     def dawdling(function: Pass) -> Pass:
         return lambda *given: time.sleep(0.002) or function(*given)  # type: ignore[func-returns-value]
 
-    pair = seated(lab.loaded(lab.pair("neox"), "float64"))
+    pair = with_slots(lab.loaded(lab.pair("neox"), "float64"))
     lines = told(pair, dawdling)
     assert all(" x the time, not kept" in line for line in lines)
     assert forms(pair) == [LeanStatic, LeanStatic]

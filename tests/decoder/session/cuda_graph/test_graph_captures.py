@@ -24,7 +24,7 @@ from decoder.session.host import HostSession
 from decoder.verify.greedy import Greedy
 from tests.decoder.makers import Lab, graph_slots, host_session
 from tests.decoder.session.cuda_graph.matching import check, graph_session, match, recorded, records
-from tests.decoder.session.cuda_graph.scripted_models import WIDE, Dice
+from tests.decoder.session.cuda_graph.scripted_models import WIDE, RandomSizes
 
 pytestmark = pytest.mark.slow
 
@@ -75,7 +75,7 @@ def test_the_host_s_waits_are_looked_for_once_a_kind_and_not_once_a_graph(
     monkeypatch.setattr(slots_module, "refuse_waits", lambda *given: asked.append(given) or right(*given))  # type: ignore[func-returns-value]
     pair = recorded(lab.loaded(lab.pair("neox"), "float64"))
     prompt = lab.prompt_tokens(lab.pair("neox"), PROMPT)
-    first, second = (graph_session(pair, prompt, 40, WIDE, dice) for dice in [Dice(3)] * 2)
+    first, second = (graph_session(pair, prompt, 40, WIDE, controller) for controller in [RandomSizes(3)] * 2)
     for session in (first, second):
         session.prefill()
         while not session.step(()).finished:

@@ -25,9 +25,9 @@ from decoder.session.cuda_graph.static_shapes import beam, shape, slots
 from decoder.verify.greedy import Greedy
 from tests import tiny
 from tests.decoder.makers import Lab
-from tests.decoder.session.cuda_graph.matching import match, recorded, records, seated
+from tests.decoder.session.cuda_graph.matching import match, recorded, records, with_slots
 from tests.decoder.session.cuda_graph.operations import record
-from tests.decoder.session.cuda_graph.stand_in_device import ELSEWHERE, apart, moved
+from tests.decoder.session.cuda_graph.stand_in_device import META, meta_only, moved
 
 pytestmark = pytest.mark.slow
 
@@ -116,14 +116,14 @@ def test_memory_that_was_freed_is_noticed() -> None:
     "work",
     [
         lambda: torch.arange(3),
-        lambda: torch.zeros(2, device=ELSEWHERE) + torch.ones(()),
-        lambda: torch.zeros(2, device=ELSEWHERE).cpu(),
-        lambda: torch.zeros(2, device=ELSEWHERE)[0].item(),
-        lambda: torch.zeros(2, device=ELSEWHERE).nonzero(),
+        lambda: torch.zeros(2, device=META) + torch.ones(()),
+        lambda: torch.zeros(2, device=META).cpu(),
+        lambda: torch.zeros(2, device=META)[0].item(),
+        lambda: torch.zeros(2, device=META).nonzero(),
     ],
 )
 def test_work_on_another_device_does_not_touch_the_host_s_memory(work: Callable[[], object]) -> None:
-    with apart(), pytest.raises((NotCapturableError, RuntimeError)):
+    with meta_only(), pytest.raises((NotCapturableError, RuntimeError)):
         work()
 
 
@@ -147,14 +147,14 @@ def with_start(patch: pytest.MonkeyPatch, start_of: Callable[[Tensor], float]) -
 
 def test_a_number_that_the_host_put_in_is_stale_in_the_next_round(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     with_start(monkeypatch, lambda start: ctypes.c_int64.from_address(start.data_ptr()).value)
-    played(lab, seated)
+    played(lab, with_slots)
     with pytest.raises(AssertionError):
         played(lab, recorded)
 
 
 def test_a_number_that_is_read_back_is_noticed(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     with_start(monkeypatch, lambda start: start.item())
-    played(lab, seated)
+    played(lab, with_slots)
     with pytest.raises(NotCapturableError):
         played(lab, recorded)
 
@@ -167,10 +167,10 @@ def test_a_tensor_that_another_takes_the_place_of_is_noticed(lab: Lab, monkeypat
         right(state, *text)
 
     monkeypatch.setattr(DeviceState, "begin", elsewhere)
-    for place in (seated, recorded):
+    for place in (with_slots, recorded):
         pair = place(lab.loaded(lab.pair("neox"), "float64"))
         match(pair, [1, 2, 3], 12, None)
-        if place is seated:
+        if place is with_slots:
             match(pair, [1, 2, 3], 12, None)
             continue
         with pytest.raises(NotCapturableError, match="freed"):
@@ -222,10 +222,10 @@ def test_no_work_touches_the_host_s_memory(lab: Lab, family: str, dtype: str, by
     target, draft = (
         moved(side(model, engine, by_module=by_module)) for model in (engine.pair.target, engine.pair.draft)
     )
-    state = DeviceState(ELSEWHERE, 512)
+    state = DeviceState(META, 512)
     sizes = shape(Linear(2).rule()), shape(DynaTree(d_max=4, d0=3).rule()), beam(Auto().rule(), 4)
-    layouts = [Layout(size, engine.pair.vocabulary, ELSEWHERE) for size in sizes]
-    with apart():
+    layouts = [Layout(size, engine.pair.vocabulary, META) for size in sizes]
+    with meta_only():
         for layout in layouts:
             grow(draft, state, layout, slots(300))
         for nodes, deepest in ((1, 0), (8, 3), (64, 8)):

@@ -18,8 +18,8 @@ from decoder.forward.static.layers import LeanStatic
 from decoder.session.cuda_graph import compiled
 from decoder.session.cuda_graph.pass_sizes import Passes, passes
 from tests.decoder.makers import Lab, graph_slots
-from tests.decoder.session.cuda_graph.matching import graph_session, seated
-from tests.decoder.session.cuda_graph.scripted_models import WIDE, Dice
+from tests.decoder.session.cuda_graph.matching import graph_session, with_slots
+from tests.decoder.session.cuda_graph.scripted_models import WIDE, RandomSizes
 
 PROMPT = "The tree grows"
 EVERY: dict[str, Rules | None] = {
@@ -34,8 +34,8 @@ EVERY: dict[str, Rules | None] = {
 
 @pytest.mark.parametrize("name", EVERY)
 def test_all_passes_of_a_text_s_rounds_are_listed(lab: Lab, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    engine = seated(lab.loaded(lab.pair("neox"), "float32"))
-    sizes = Dice(3, plain=0.0) if EVERY[name] is WIDE else None
+    engine = with_slots(lab.loaded(lab.pair("neox"), "float32"))
+    sizes = RandomSizes(3, plain=0.0) if EVERY[name] is WIDE else None
     session = graph_session(engine, lab.prompt_tokens(lab.pair("neox"), PROMPT), 60, EVERY[name], sizes)
     forms: dict[Any, set[int]] = {
         graph_slots(engine).forward(model): set() for model in (engine.pair.draft, engine.pair.target)

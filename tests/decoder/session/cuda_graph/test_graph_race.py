@@ -16,7 +16,7 @@ from decoder.events import Event, Round
 from decoder.session.cuda_graph.slots import GraphSlots
 from decoder.session.host import HostSession
 from tests.decoder.makers import METHODS, Lab, Played, graph_slots, host_session
-from tests.decoder.session.cuda_graph.matching import graph_session, recorded, seated
+from tests.decoder.session.cuda_graph.matching import graph_session, recorded, with_slots
 
 pytestmark = pytest.mark.slow
 
@@ -44,7 +44,7 @@ def test_all_methods_race_and_write_the_same_text(lab: Lab, rules: DynaTree) -> 
 
 @pytest.mark.usefixtures("_on_the_device")
 def test_figures_know_all_parts_of_a_round(lab: Lab) -> None:
-    pair = seated(lab.loaded(lab.pair("neox"), "float32"))
+    pair = with_slots(lab.loaded(lab.pair("neox"), "float32"))
     found = fold(decode(pair, PROMPT, RunConfig(("dynatree", "ar"), 40, dynatree=DynaTree()))).figures()
     for figures in found.values():
         assert figures.draft_s is not None
@@ -57,7 +57,7 @@ def test_figures_know_all_parts_of_a_round(lab: Lab) -> None:
 
 @pytest.mark.usefixtures("_on_the_device")
 def test_a_run_that_is_stopped_gives_all_seats_back(lab: Lab) -> None:
-    pair = seated(lab.loaded(lab.pair("neox"), "float32"))
+    pair = with_slots(lab.loaded(lab.pair("neox"), "float32"))
     steering, events = Steering(), list[Event]()
     for event in decode(pair, PROMPT, RunConfig(("dynatree", "ar", "linear"), 60, dynatree=DynaTree()), steering):
         events.append(event)
@@ -67,7 +67,7 @@ def test_a_run_that_is_stopped_gives_all_seats_back(lab: Lab) -> None:
 
 @pytest.mark.usefixtures("_on_the_device")
 def test_a_run_that_nobody_reads_to_its_end_gives_all_seats_back(lab: Lab) -> None:
-    pair = seated(lab.loaded(lab.pair("neox"), "float32"))
+    pair = with_slots(lab.loaded(lab.pair("neox"), "float32"))
     run: Any = decode(pair, PROMPT, RunConfig(("dynatree", "ar"), 60, dynatree=DynaTree()))
     for event in run:
         if isinstance(event, Round):
@@ -115,7 +115,7 @@ def test_knobs_that_are_turned_on_the_way_are_told_as_by_the_host(lab: Lab) -> N
     told = []
     for hosted in (False, True):
         steering, events = Steering(), list[Event]()
-        loaded = seated(lab.loaded(pair, "float64"))
+        loaded = with_slots(lab.loaded(pair, "float64"))
         if hosted:
             with pytest.MonkeyPatch.context() as patch:
                 patch.setattr(Engine, "session", host_session)

@@ -1,7 +1,10 @@
 """Rounds on the device, from graphs, are those of `HostSession`, tree for tree and knob for knob."""
 
 import copy
+from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
+from typing import TypeAlias
 
 import pytest
 import torch
@@ -21,7 +24,7 @@ from decoder.session.steering import Turn
 from decoder.tree import depths
 from decoder.verify.greedy import Greedy
 from tests.decoder.makers import Lab, graph_slots, host_session, with_pair
-from tests.decoder.session.cuda_graph.matching import graph_session, match, recorded, seated
+from tests.decoder.session.cuda_graph.matching import graph_session, match, recorded, with_slots
 from tests.reference import simulate
 
 pytestmark = pytest.mark.slow
@@ -49,21 +52,37 @@ METHODS: dict[str, Rules | None] = {
 }
 
 
+Recordings: TypeAlias = Callable[..., Engine]
+"""By name of a pair, dtype, and whether its models run as modules: an engine that repeats rounds from records."""
+
+
+@pytest.fixture(scope="module")
+def recordings(lab: Lab) -> Recordings:
+    """Engines that keep their records from test to test, as slots keep graphs from text to text."""
+
+    @cache
+    def made(name: str, dtype: str = "float64", *, by_module: bool = False) -> Engine:
+        return recorded(lab.loaded(lab.pair(name), dtype), by_module=by_module)
+
+    return made
+
+
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("by_module", [False, True], ids=["lean", "module"])
-@pytest.mark.parametrize("family", ["neox", "llama"])
-@pytest.mark.parametrize("dtype", ["float64", "float32"])
-def test_every_round_is_that_of_the_host(lab: Lab, dtype: str, family: str, by_module: bool, method: str) -> None:  # noqa: FBT001 - a parameter
+@pytest.mark.parametrize(("dtype", "family"), [("float64", "neox"), ("float64", "llama"), ("float32", "neox")])
+def test_every_round_is_that_of_the_host(
+    lab: Lab, recordings: Recordings, dtype: str, family: str, method: str, *, by_module: bool
+) -> None:
     pair = lab.pair(family)
-    loaded = recorded(lab.loaded(pair, dtype), by_module=by_module)
+    loaded = recordings(family, dtype, by_module=by_module)
     match(loaded, lab.prompt_tokens(pair, PROMPT), 30, METHODS[method])
 
 
 @pytest.mark.parametrize("name", ["gpt2", "qwen3", "twins", "wide-draft", "wide-target", "llama-strange", "begin"])
-def test_so_it_is_for_pairs_with_a_peculiarity(lab: Lab, name: str) -> None:
+def test_so_it_is_for_pairs_with_a_peculiarity(lab: Lab, recordings: Recordings, name: str) -> None:
     pair = lab.pair(name)
     for rules in (None, LIVELY, METHODS["best"]):
-        match(recorded(lab.loaded(pair, "float32")), lab.prompt_tokens(pair, PROMPT), 24, rules)
+        match(recordings(name, "float32"), lab.prompt_tokens(pair, PROMPT), 24, rules)
 
 
 TIED = METHODS.keys() - {"ar"}
@@ -116,24 +135,24 @@ def test_a_node_that_is_as_probable_as_its_parent_does_not_stay_without_it(lab: 
 
 
 def test_families_that_are_known_run_through_their_lean_layers(lab: Lab) -> None:
-    pair = seated(lab.loaded(lab.pair("llama"), "float32"))
+    pair = with_slots(lab.loaded(lab.pair("llama"), "float32"))
     session = graph_session(pair, [1, 2], 4, None)
     assert isinstance(session._slot.target.forward, LeanStatic)
 
 
-def test_the_text_is_that_of_plain_greedy_search(lab: Lab) -> None:
+def test_the_text_is_that_of_plain_greedy_search(lab: Lab, recordings: Recordings) -> None:
     pair = lab.pair("neox")
     prompt = lab.prompt_tokens(pair, PROMPT)
-    rounds = match(recorded(lab.loaded(pair, "float64")), prompt, 100, LIVELY)
+    rounds = match(recordings("neox"), prompt, 100, LIVELY)
     tokens = [token for outcome in rounds for token in outcome.committed]
     assert tokens == lab.generate(pair, "float64", PROMPT, 100)
     assert len(rounds) < 50
 
 
-def test_the_rounds_are_those_of_the_plain_reference(lab: Lab) -> None:
+def test_the_rounds_are_those_of_the_plain_reference(lab: Lab, recordings: Recordings) -> None:
     pair = lab.pair("llama")
     prompt = lab.prompt_tokens(pair, PROMPT)
-    rounds = match(recorded(lab.loaded(pair, "float64")), prompt, 24, LIVELY)
+    rounds = match(recordings("llama"), prompt, 24, LIVELY)
     steps = simulate(lab.oracle(pair, "float64"), prompt, "dynatree", LIVELY, 24, {})
     assert [outcome.tree.tokens for outcome in rounds] == [step.tokens for step in steps]
     assert [outcome.accepted for outcome in rounds] == [step.accepted for step in steps]
@@ -171,19 +190,19 @@ def some_rules(draw: st.DrawFn) -> Rules:
     )
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     rules=some_rules().filter(lambda rules: fits(rules.rule())),
     family=st.sampled_from(["neox", "llama", "neox-strange"]),
 )
-def test_random_rules_grow_the_same_trees(lab: Lab, rules: Rules, family: str) -> None:
+def test_random_rules_grow_the_same_trees(lab: Lab, recordings: Recordings, rules: Rules, family: str) -> None:
     pair = lab.pair(family)
-    match(recorded(lab.loaded(pair, "float64")), lab.prompt_tokens(pair, PROMPT), 16, rules)
+    match(recordings(family), lab.prompt_tokens(pair, PROMPT), 16, rules)
 
 
-def test_trees_of_every_bucket_and_on_both_sides_of_its_end_are_verified(lab: Lab) -> None:
+def test_trees_of_every_bucket_and_on_both_sides_of_its_end_are_verified(lab: Lab, recordings: Recordings) -> None:
     pair = lab.pair("neox-strange")
-    loaded, prompt = recorded(lab.loaded(pair, "float64")), lab.prompt_tokens(pair, PROMPT)
+    loaded, prompt = recordings("neox-strange"), lab.prompt_tokens(pair, PROMPT)
     sizes = set()
     for edge in BUCKETS[1:]:
         for nodes in {max(2, edge - 1), edge, edge + 1}:
@@ -198,40 +217,41 @@ def test_text_crosses_from_one_range_of_slots_to_the_next(lab: Lab, monkeypatch:
     monkeypatch.setattr(slots_module, "slots", lambda rows: rows)
     pair = lab.pair("llama")
     for rules in (None, Linear(4), LIVELY, METHODS["best"]):
-        match(seated(lab.loaded(pair, "float64")), lab.prompt_tokens(pair, PROMPT), 60, rules)
+        match(with_slots(lab.loaded(pair, "float64")), lab.prompt_tokens(pair, PROMPT), 60, rules)
 
 
-def test_a_long_prompt_is_read_in_several_parts(lab: Lab) -> None:
-    pair = lab.pair("long")
+def test_a_long_prompt_is_read_in_several_parts(recordings: Recordings) -> None:
     prompt = [7 * place % 260 for place in range(1100)]
-    match(recorded(lab.loaded(pair, "float64")), prompt, 12, LIVELY)
+    match(recordings("long"), prompt, 12, LIVELY)
 
 
 @pytest.mark.parametrize("method", ["ar", "linear", "lively"])
-def test_a_prompt_of_one_token_is_enough(lab: Lab, method: str) -> None:
-    match(recorded(lab.loaded(lab.pair("llama"), "float64")), [5], 20, METHODS[method])
+def test_a_prompt_of_one_token_is_enough(recordings: Recordings, method: str) -> None:
+    match(recordings("llama"), [5], 20, METHODS[method])
 
 
 @pytest.mark.parametrize("method", ["ar", "linear", "lively", "best"])
-def test_trees_shrink_towards_the_end_of_the_context(lab: Lab, method: str) -> None:
-    engine = recorded(lab.loaded(lab.pair("neox"), "float64"))
+def test_trees_shrink_towards_the_end_of_the_context(recordings: Recordings, method: str) -> None:
+    engine = recordings("neox")
     rounds = match(engine, [7 * place % 260 for place in range(engine.pair.context - 12)], 12, METHODS[method])
     assert max(depths(rounds[-1].tree.parents)) <= 12
 
 
 @pytest.mark.parametrize("limit", [1, 2, 3, 4, 5, 6, 7])
 @pytest.mark.parametrize("method", ["ar", "linear", "lively"])
-def test_a_text_ends_at_its_limit(lab: Lab, method: str, limit: int) -> None:
+def test_a_text_ends_at_its_limit(lab: Lab, recordings: Recordings, method: str, limit: int) -> None:
     pair = lab.pair("neox")
-    rounds = match(recorded(lab.loaded(pair, "float64")), lab.prompt_tokens(pair, PROMPT), limit, METHODS[method])
+    rounds = match(recordings("neox"), lab.prompt_tokens(pair, PROMPT), limit, METHODS[method])
     assert rounds[-1].finished == "length"
     assert sum(len(outcome.committed) for outcome in rounds) == limit
 
 
 @pytest.mark.parametrize("method", ["ar", "linear", "lively"])
-def test_a_text_ends_with_the_end_of_text_token_wherever_in_a_burst_it_comes(lab: Lab, method: str) -> None:
+def test_a_text_ends_with_the_end_of_text_token_wherever_in_a_burst_it_comes(
+    lab: Lab, recordings: Recordings, method: str
+) -> None:
     pair = lab.pair("neox")
-    prompt, loaded = lab.prompt_tokens(pair, PROMPT), recorded(lab.loaded(pair, "float64"))
+    prompt, loaded = lab.prompt_tokens(pair, PROMPT), recordings("neox")
     tokens = lab.generate(pair, "float64", PROMPT, 12)
     within = 0
     for token in dict.fromkeys(tokens):
@@ -263,25 +283,29 @@ def test_a_text_ends_with_the_end_of_text_token_wherever_in_a_burst_it_comes(lab
         (LIVELY, "tau", 0.3),
     ],
 )
-def test_a_turned_knob_acts_from_the_next_round_on(lab: Lab, rules: Rules, name: KnobName, value: float) -> None:
+def test_a_turned_knob_acts_from_the_next_round_on(
+    lab: Lab, recordings: Recordings, rules: Rules, name: KnobName, value: float
+) -> None:
     pair = lab.pair("neox")
-    loaded, prompt = recorded(lab.loaded(pair, "float64")), lab.prompt_tokens(pair, PROMPT)
+    loaded, prompt = recordings("neox"), lab.prompt_tokens(pair, PROMPT)
     rounds = match(loaded, prompt, 40, rules, {0: [("n_max", 50)], 3: [(name, value)], 5: [(name, rules.knob(name))]})
     assert [turned.name for turned in rounds[3].turned_before] == [name]
 
 
-def test_history_goes_on_while_the_user_switches_it_off_and_on(lab: Lab) -> None:
+def test_history_goes_on_while_the_user_switches_it_off_and_on(lab: Lab, recordings: Recordings) -> None:
     pair = lab.pair("llama")
     rules = replace(LIVELY, window=3)
     turns = {2: [("history", 0.0)], 6: [("history", 1.0), ("tau_h", 0.7)]}
-    rounds = match(recorded(lab.loaded(pair, "float64")), lab.prompt_tokens(pair, PROMPT), 60, rules, turns)
+    rounds = match(recordings("llama"), lab.prompt_tokens(pair, PROMPT), 60, rules, turns)
     knobs = [outcome.knobs.tau_h for outcome in rounds if outcome.knobs]
     assert len(set(knobs[2:6])) == 1
     assert len(set(knobs[6:])) > 1
 
 
 @pytest.mark.parametrize("turn", [("n_max", 1024.0), ("rho_stop", 0.001), ("b_max", 16.0)])
-def test_rules_that_outgrow_fixed_shapes_go_on_all_the_same(lab: Lab, turn: tuple[KnobName, float]) -> None:
+def test_rules_that_outgrow_fixed_shapes_go_on_all_the_same(
+    lab: Lab, recordings: Recordings, turn: tuple[KnobName, float]
+) -> None:
     pair = lab.pair("neox")
     small = replace(LIVELY, d_max=6, branching=(1, 4, 4), tau=0)
     rules = {
@@ -291,12 +315,12 @@ def test_rules_that_outgrow_fixed_shapes_go_on_all_the_same(lab: Lab, turn: tupl
     }[turn[0]]
     assert fits(rules.rule())
     assert not fits(rules.turned(*turn).rule())
-    loaded, prompt = recorded(lab.loaded(pair, "float64")), lab.prompt_tokens(pair, PROMPT)
+    loaded, prompt = recordings("neox"), lab.prompt_tokens(pair, PROMPT)
     rounds = match(loaded, prompt, 40, rules, {2: [turn], 4: [("tau_h", 0.7)]})
     assert len(rounds) > 5
 
 
-def test_a_session_that_was_handed_over_has_given_its_seat_back(lab: Lab) -> None:
+def test_a_session_that_was_handed_over_has_given_its_slot_back(lab: Lab) -> None:
     pair = lab.pair("neox")
     loaded, prompt = recorded(lab.loaded(pair, "float64")), lab.prompt_tokens(pair, PROMPT)
     rules = replace(LIVELY, d_max=6, branching=(1, 4, 4), n_max=400, rho_stop=0.2, rho_deep=0.2, tau=0)

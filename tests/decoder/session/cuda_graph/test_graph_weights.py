@@ -34,7 +34,7 @@ from tests.decoder.live_tensors import Live
 from tests.decoder.makers import METHODS, Lab, graph_slots
 from tests.decoder.session.cuda_graph import matching
 from tests.decoder.session.cuda_graph.matching import match, prepared, recorded, refused
-from tests.decoder.session.cuda_graph.stand_in_device import ELSEWHERE
+from tests.decoder.session.cuda_graph.stand_in_device import META
 
 pytestmark = pytest.mark.slow
 
@@ -414,9 +414,9 @@ def test_random_weights_are_made_on_one_device_wherever_they_are_wanted() -> Non
         asked.append(device)
         return torch.nn.Linear(1, 1)
 
-    made = shapes._made_on(torch.device("cpu"), make)(ELSEWHERE)
+    made = shapes._made_on(torch.device("cpu"), make)(META)
     assert asked == [torch.device("cpu")]
-    assert made.weight.device == ELSEWHERE
+    assert made.weight.device == META
 
 
 @pytest.mark.usefixtures("_as_on_cuda", "_as_if_it_had_graphs")

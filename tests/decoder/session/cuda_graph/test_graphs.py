@@ -24,7 +24,7 @@ from decoder.session.cuda_graph.static_shapes import Shape
 from decoder.session.protocol import Outcome
 from tests.decoder.makers import Lab, graph_slots
 from tests.decoder.session.cuda_graph.matching import Turns, compiled, graph_session, match, recorded, records
-from tests.decoder.session.cuda_graph.scripted_models import WIDE, Dice
+from tests.decoder.session.cuda_graph.scripted_models import WIDE, RandomSizes
 
 pytestmark = pytest.mark.slow
 
@@ -174,7 +174,7 @@ def test_graphs_of_chosen_sizes_give_the_rounds_of_plain_calls(lab: Lab, family:
     rounds = []
     for graphs in (True, False):
         pair = on_gpu(lab, family, dtype, graphs=graphs)
-        rounds.append(played(pair, prompt, 100, WIDE, Dice(7)))
+        rounds.append(played(pair, prompt, 100, WIDE, RandomSizes(7)))
     by_graph, by_call = rounds
     assert [outcome.tree for outcome in by_graph] == [outcome.tree for outcome in by_call]
     assert [outcome.committed for outcome in by_graph] == [outcome.committed for outcome in by_call]

@@ -17,7 +17,7 @@ from decoder.forward.static.static_forward import static_forward
 from tests.decoder.kept_rows import keys_values
 from tests.decoder.makers import Lab, host_session
 from tests.decoder.session.cuda_graph.matching import check
-from tests.decoder.session.cuda_graph.stand_in_device import ELSEWHERE, moved
+from tests.decoder.session.cuda_graph.stand_in_device import META, moved
 
 PROMPT = "The tree grows"
 
@@ -97,9 +97,9 @@ def test_what_the_host_asks_for_is_computed_where_the_weights_are(lab: Lab) -> N
     forward = moved(static_forward(engine.pair.target))
     assert isinstance(forward, LeanStatic)
     cache = forward.new_cache(20)
-    assert cache.store.device == ELSEWHERE
-    assert forward.read(cache, [1, 2, 3]).device == ELSEWHERE
-    assert forward.forward(cache, [4, 5, 6], [3, 4, 4], np.tri(3, dtype=np.bool_)).device == ELSEWHERE
+    assert cache.store.device == META
+    assert forward.read(cache, [1, 2, 3]).device == META
+    assert forward.forward(cache, [4, 5, 6], [3, 4, 4], np.tri(3, dtype=np.bool_)).device == META
     cache.keep([3, 5])
     assert (cache.length, cache.used) == (5, 5)
 

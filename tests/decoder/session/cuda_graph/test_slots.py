@@ -14,7 +14,7 @@ from decoder.session.cuda_graph.static_shapes import DEEPEST, MOST_NODES, MOST_R
 from decoder.session.protocol import Outcome
 from decoder.session.steering import Turn
 from tests.decoder.makers import Lab, graph_slots, host_session, with_pair
-from tests.decoder.session.cuda_graph.matching import check, graph_session, match, recorded, seated
+from tests.decoder.session.cuda_graph.matching import check, graph_session, match, recorded, with_slots
 
 pytestmark = pytest.mark.slow
 
@@ -43,7 +43,9 @@ class Watch(TorchDispatchMode):
 @pytest.mark.parametrize("method", METHODS)
 def test_a_round_waits_once(lab: Lab, method: str) -> None:
     pair = lab.pair("neox")
-    session = graph_session(seated(lab.loaded(pair, "float32")), lab.prompt_tokens(pair, PROMPT), 60, METHODS[method])
+    session = graph_session(
+        with_slots(lab.loaded(pair, "float32")), lab.prompt_tokens(pair, PROMPT), 60, METHODS[method]
+    )
     session.prefill()
     rounds, finished = 0, None
     while not finished:
@@ -56,7 +58,7 @@ def test_a_round_waits_once(lab: Lab, method: str) -> None:
 @pytest.mark.parametrize("method", METHODS)
 def test_no_operation_of_a_round_asks_the_device_for_a_number(lab: Lab, method: str, by_module: bool) -> None:  # noqa: FBT001 - a parameter
     pair = lab.pair("llama")
-    loaded = seated(lab.loaded(pair, "float32"), by_module=by_module)
+    loaded = with_slots(lab.loaded(pair, "float32"), by_module=by_module)
     session = graph_session(loaded, lab.prompt_tokens(pair, PROMPT), 20, METHODS[method])
     session.prefill()
     with Watch() as watch:
@@ -77,7 +79,7 @@ def test_that_an_operation_asks_for_a_number_would_be_noticed() -> None:
 def test_no_round_makes_room_for_keys_and_values(lab: Lab, method: str) -> None:
     pair = lab.pair("long")
     prompt = [7 * place % 260 for place in range(1000)]
-    session = graph_session(seated(lab.loaded(pair, "float32")), prompt, 20, METHODS[method])
+    session = graph_session(with_slots(lab.loaded(pair, "float32")), prompt, 20, METHODS[method])
     session.prefill()
     with Watch() as watch:
         session.step(())
@@ -127,7 +129,7 @@ def test_several_sessions_at_once_do_not_disturb_each_other(lab: Lab) -> None:
 
 
 def test_a_longer_text_takes_a_larger_seat_in_place_of_the_small_one(lab: Lab) -> None:
-    loaded = seated(lab.loaded(lab.pair("long"), "float32"))
+    loaded = with_slots(lab.loaded(lab.pair("long"), "float32"))
     small = graph_session(loaded, [1, 2, 3], 8, DynaTree())
     small.close()
     large = graph_session(loaded, [1] * 900, 100, DynaTree())
@@ -140,7 +142,7 @@ def test_a_longer_text_takes_a_larger_seat_in_place_of_the_small_one(lab: Lab) -
 
 def test_a_seat_has_room_for_both_models_rows(lab: Lab) -> None:
     """Both stores are as long as the ranges that are read, so one of them may end sooner."""
-    loaded = seated(lab.loaded(lab.pair("long"), "float32"))
+    loaded = with_slots(lab.loaded(lab.pair("long"), "float32"))
     for longest in range(100, 1100, 37):
         session = graph_session(loaded, [1] * (longest - 50), 50, DynaTree())
         slot = session._slot
@@ -154,7 +156,7 @@ def test_a_seat_has_room_for_both_models_rows(lab: Lab) -> None:
 
 def test_a_session_gives_its_seat_back_once(lab: Lab) -> None:
     pair = lab.pair("neox")
-    loaded = seated(lab.loaded(pair, "float32"))
+    loaded = with_slots(lab.loaded(pair, "float32"))
     for rules in METHODS.values():
         session = graph_session(loaded, lab.prompt_tokens(pair, PROMPT), 3, rules)
         session.prefill()
@@ -175,7 +177,9 @@ def test_other_models_do_not_take_each_other_s_seats(lab: Lab) -> None:
 @pytest.mark.parametrize("method", METHODS)
 def test_stages_are_told_in_their_order_with_what_is_known_by_then(lab: Lab, method: str) -> None:
     pair = lab.pair("neox")
-    session = graph_session(seated(lab.loaded(pair, "float64")), lab.prompt_tokens(pair, PROMPT), 20, METHODS[method])
+    session = graph_session(
+        with_slots(lab.loaded(pair, "float64")), lab.prompt_tokens(pair, PROMPT), 20, METHODS[method]
+    )
     session.prefill()
     told: list[tuple[str, int, int]] = []
 
@@ -193,7 +197,9 @@ def test_time_that_a_round_is_held_is_no_part_of_it(lab: Lab, monkeypatch: pytes
     passed, held = time.perf_counter, [0.0]
     monkeypatch.setattr(time, "perf_counter", lambda: passed() + held[0])
     pair = lab.pair("neox")
-    session = graph_session(seated(lab.loaded(pair, "float32")), lab.prompt_tokens(pair, PROMPT), 20, METHODS[method])
+    session = graph_session(
+        with_slots(lab.loaded(pair, "float32")), lab.prompt_tokens(pair, PROMPT), 20, METHODS[method]
+    )
     session.prefill()
 
     def at_stage(*_: object) -> float:
@@ -207,7 +213,9 @@ def test_time_that_a_round_is_held_is_no_part_of_it(lab: Lab, monkeypatch: pytes
 @pytest.mark.parametrize("method", METHODS)
 def test_parts_add_up_to_no_more_than_rounds_and_rounds_to_no_more_than_passed(lab: Lab, method: str) -> None:
     pair = lab.pair("neox")
-    session = graph_session(seated(lab.loaded(pair, "float32")), lab.prompt_tokens(pair, PROMPT), 60, METHODS[method])
+    session = graph_session(
+        with_slots(lab.loaded(pair, "float32")), lab.prompt_tokens(pair, PROMPT), 60, METHODS[method]
+    )
     since = time.perf_counter()
     session.prefill()
     rounds = [session.step(())]
@@ -222,7 +230,7 @@ def test_parts_add_up_to_no_more_than_rounds_and_rounds_to_no_more_than_passed(l
 @pytest.mark.parametrize("limit", [1, 5, 12])
 def test_plain_decoding_asks_for_as_many_passes_as_there_are_tokens(lab: Lab, limit: int) -> None:
     pair = lab.pair("neox")
-    session = graph_session(seated(lab.loaded(pair, "float32")), lab.prompt_tokens(pair, PROMPT), limit, None)
+    session = graph_session(with_slots(lab.loaded(pair, "float32")), lab.prompt_tokens(pair, PROMPT), limit, None)
     session.prefill()
     for _ in range(limit):
         session.step(())
@@ -231,7 +239,7 @@ def test_plain_decoding_asks_for_as_many_passes_as_there_are_tokens(lab: Lab, li
 
 def test_every_draft_is_paid_for_when_a_text_ends_by_surprise(lab: Lab) -> None:
     pair = lab.pair("neox")
-    loaded, prompt = seated(lab.loaded(pair, "float64")), lab.prompt_tokens(pair, PROMPT)
+    loaded, prompt = with_slots(lab.loaded(pair, "float64")), lab.prompt_tokens(pair, PROMPT)
     ending = with_pair(loaded, eos=frozenset({lab.generate(pair, "float64", PROMPT, 12)[-1]}))
     session = graph_session(ending, prompt, 100, Linear(3))
     session.prefill()
@@ -247,7 +255,7 @@ def test_every_draft_is_paid_for_when_a_text_ends_by_surprise(lab: Lab) -> None:
 def test_a_tree_that_was_drafted_for_nothing_is_paid_for(lab: Lab) -> None:
     """The first tree, one ahead in each round but perhaps the last, and one anew for the turn."""
     pair = lab.pair("neox")
-    loaded, prompt = seated(lab.loaded(pair, "float32")), lab.prompt_tokens(pair, PROMPT)
+    loaded, prompt = with_slots(lab.loaded(pair, "float32")), lab.prompt_tokens(pair, PROMPT)
     session = graph_session(loaded, prompt, 40, Linear(3))
     session.prefill()
     turns = (Turn("k", 2.0),)

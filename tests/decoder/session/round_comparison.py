@@ -1,0 +1,49 @@
+"""Compares the engine's rounds with the reference's: nodes, parents, log-probabilities, acceptance, knobs."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pytest
+
+from decoder.events import Round
+from tests.reference import AMBIGUOUS, Step
+
+
+@dataclass
+class Score:
+    """What was compared, so that a property cannot hold because nothing was looked at."""
+
+    rounds: int = 0
+    discarded: int = 0
+    nodes: int = 0
+    deep: int = 0
+
+    def add(self, other: "Score") -> None:
+        """What was compared besides."""
+        self.rounds += other.rounds
+        self.discarded += other.discarded
+        self.nodes += other.nodes
+        self.deep += other.deep
+
+
+def assert_same_rounds(rounds: Sequence[Round], steps: Sequence[Step], ambiguous: float = AMBIGUOUS) -> Score:
+    """Compares round by round, up to the first that float arithmetic may decide either way."""
+    score = Score()
+    for event, step in zip(rounds, steps, strict=False):
+        if step.margin < ambiguous:
+            score.discarded += 1
+            return score
+        assert (event.tokens, event.parents) == (step.tokens, step.parents)
+        assert event.logprobs == pytest.approx(step.logprobs, abs=1e-4)
+        assert (event.accepted, event.committed, event.position) == (step.accepted, step.committed, step.position)
+        if step.knobs is None:
+            assert event.knobs is None
+        else:
+            assert event.knobs is not None
+            seen = (event.knobs.tau_h, event.knobs.tau_l, event.knobs.d0)
+            assert seen == pytest.approx((step.knobs.tau_h, step.knobs.tau_l, step.knobs.d0), abs=1e-9)
+        score.rounds += 1
+        score.nodes += len(step.tokens)
+        score.deep += len(step.accepted) > 2
+    assert len(rounds) == len(steps)
+    return score
