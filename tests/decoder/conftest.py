@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from tests.decoder.makers import Lab
+from tests.decoder.makers import TinyModels
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -18,6 +18,6 @@ def _one_thread() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def lab(tmp_path_factory: pytest.TempPathFactory) -> Lab:
+def tiny_models(tmp_path_factory: pytest.TempPathFactory) -> TinyModels:
     """All tiny models of the session."""
-    return Lab(tmp_path_factory.mktemp("tiny"))
+    return TinyModels(tmp_path_factory.mktemp("tiny"))

@@ -51,7 +51,7 @@ class Played:
         return summary.methods[method]
 
 
-class Lab:
+class TinyModels:
     """Tiny models by name and dtype."""
 
     def __init__(self, home: Path) -> None:

@@ -28,7 +28,7 @@ from dynatui.session import Session
 from dynatui.state.run_state import RunState, apply
 from tests.decoder import burst
 from tests.decoder.burst import Burst
-from tests.decoder.makers import Lab, Played
+from tests.decoder.makers import Played, TinyModels
 from tests.dynatui.scripted_runs import text_of
 
 PROMPT = "The tree grows"
@@ -56,11 +56,11 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[Session]:
 
 
 @pytest.fixture
-def played(lab: Lab) -> Played:
+def played(tiny_models: TinyModels) -> Played:
     """A race in which its knob is turned after three rounds."""
     steering, events = Steering(), list[Event]()
     config = RunConfig(("burst", "ar"), 24, burst=Burst(2))
-    for event in decode(lab.loaded(lab.pair("neox"), "float32"), PROMPT, config, steering):
+    for event in decode(tiny_models.loaded(tiny_models.pair("neox"), "float32"), PROMPT, config, steering):
         events.append(event)
         if isinstance(event, Round) and (event.method, event.round) == ("burst", 2):
             steering.turn("burst_width", 5)
@@ -83,8 +83,8 @@ def test_the_method_is_one_file_of_less_than_forty_lines() -> None:
     assert len(Path(burst.__file__).read_text(encoding="utf-8").splitlines()) < 40
 
 
-def test_it_writes_what_greedy_decoding_writes(lab: Lab, played: Played) -> None:
-    expected = lab.generate(lab.pair("neox"), "float32", PROMPT, 24)
+def test_it_writes_what_greedy_decoding_writes(tiny_models: TinyModels, played: Played) -> None:
+    expected = tiny_models.generate(tiny_models.pair("neox"), "float32", PROMPT, 24)
     assert played.tokens("burst") == played.tokens("ar") == expected
     assert played.figures("burst").identical_to_ar
     assert {event.limited_by for event in played.rounds("burst")[:3]} == {"burst_width"}
@@ -189,8 +189,10 @@ def test_methods_share_knobs_but_no_other_knob_takes_a_name() -> None:
         register(Method("other", "", Other()))
 
 
-def test_a_turn_of_what_is_no_knob_ends_the_run_with_the_names_of_all(lab: Lab) -> None:
+def test_a_turn_of_what_is_no_knob_ends_the_run_with_the_names_of_all(tiny_models: TinyModels) -> None:
     steering = Steering()
     steering.turn("burst_with", 2)
     with pytest.raises(ConfigError, match=f"no knob is called burst_with; choose from {', '.join(all_knobs())}"):
-        list(decode(lab.loaded(lab.pair("neox"), "float32"), PROMPT, RunConfig(("burst",), 4), steering))
+        list(
+            decode(tiny_models.loaded(tiny_models.pair("neox"), "float32"), PROMPT, RunConfig(("burst",), 4), steering)
+        )

@@ -22,7 +22,7 @@ from decoder.forward.static.static_forward import static_forward
 from decoder.models.checkpoints import load_config
 from decoder.session.cuda_graph.compiled import Compiled
 from decoder.session.cuda_graph.slots import GraphSlots
-from tests.decoder.makers import Lab, graph_slots, with_pair
+from tests.decoder.makers import TinyModels, graph_slots, with_pair
 
 CPU = torch.device("cpu")
 UNKNOWN = "Qwen3ForCausalLM has no lean form"
@@ -33,10 +33,10 @@ def _graphs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("decoder.decoding_path.has_graphs", lambda _: True)
 
 
-def unlike(lab: Lab) -> Engine:
+def unlike(tiny_models: TinyModels) -> Engine:
     """Only the target's family is known."""
-    neox: Engine = lab.loaded(lab.pair("neox"), "float32")
-    qwen: Engine = lab.loaded(lab.pair("qwen3"), "float32")
+    neox: Engine = tiny_models.loaded(tiny_models.pair("neox"), "float32")
+    qwen: Engine = tiny_models.loaded(tiny_models.pair("qwen3"), "float32")
     return replace(with_pair(neox, draft=qwen.pair.draft), slots=GraphSlots())
 
 
@@ -44,25 +44,30 @@ def unlike(lab: Lab) -> Engine:
 
 
 @pytest.mark.parametrize(("family", "reason"), [("neox", LEAN), ("llama", LEAN), ("qwen3", MODULE), ("gpt2", MODULE)])
-def test_on_a_cpu_the_host_drives_rounds_by_lean_kernels_or_by_modules(lab: Lab, family: str, reason: str) -> None:
-    pair = lab.pair(family)
-    assert decoding_path(lab.loaded(pair, "float32")) == DecodingPath("host", reason)
+def test_on_a_cpu_the_host_drives_rounds_by_lean_kernels_or_by_modules(
+    tiny_models: TinyModels, family: str, reason: str
+) -> None:
+    pair = tiny_models.pair(family)
+    assert decoding_path(tiny_models.loaded(pair, "float32")) == DecodingPath("host", reason)
     configs = {"target": load_config(str(pair.target)), "draft": load_config(str(pair.draft))}
     assert expected_path(configs, CPU, exact=False) == DecodingPath("host", reason)
 
 
-def test_models_that_are_unlike_are_told_one_by_one(lab: Lab) -> None:
+def test_models_that_are_unlike_are_told_one_by_one(tiny_models: TinyModels) -> None:
     expected = DecodingPath("host", f"target: {LEAN}; draft: {MODULE}")
-    assert decoding_path(unlike(lab)) == expected
-    configs = {"target": load_config(str(lab.pair("neox").target)), "draft": load_config(str(lab.pair("qwen3").draft))}
+    assert decoding_path(unlike(tiny_models)) == expected
+    configs = {
+        "target": load_config(str(tiny_models.pair("neox").target)),
+        "draft": load_config(str(tiny_models.pair("qwen3").draft)),
+    }
     assert expected_path(configs, CPU, exact=False) == expected
 
 
 # On a GPU
 
 
-def settled(lab: Lab, family: str, form: Callable[[LanguageModel], Any] = static_forward) -> Engine:
-    loaded: Engine = lab.loaded(lab.pair(family), "float32")
+def settled(tiny_models: TinyModels, family: str, form: Callable[[LanguageModel], Any] = static_forward) -> Engine:
+    loaded: Engine = tiny_models.loaded(tiny_models.pair(family), "float32")
     engine = replace(loaded, slots=GraphSlots())
     for model in (engine.pair.target, engine.pair.draft):
         graph_slots(engine).run(model, form(model))
@@ -70,39 +75,39 @@ def settled(lab: Lab, family: str, form: Callable[[LanguageModel], Any] = static
 
 
 @pytest.mark.usefixtures("_graphs")
-def test_graphs_of_lean_forms_are_the_fastest_way(lab: Lab) -> None:
-    assert decoding_path(settled(lab, "neox")) == DecodingPath("cuda graphs", "lean form")
+def test_graphs_of_lean_forms_are_the_fastest_way(tiny_models: TinyModels) -> None:
+    assert decoding_path(settled(tiny_models, "neox")) == DecodingPath("cuda graphs", "lean form")
 
 
 @pytest.mark.usefixtures("_graphs")
-def test_what_was_compiled_is_told(lab: Lab) -> None:
-    engine = settled(lab, "neox")
+def test_what_was_compiled_is_told(tiny_models: TinyModels) -> None:
+    engine = settled(tiny_models, "neox")
     graph_slots(engine).run(engine.pair.draft, Compiled(static_forward(engine.pair.draft), lambda function: function))
     assert decoding_path(engine) == DecodingPath("cuda graphs", "target: lean form; draft: compiled")
 
 
 @pytest.mark.usefixtures("_graphs")
-def test_graphs_of_modules_are_told_with_the_reason_of_each(lab: Lab) -> None:
-    assert decoding_path(settled(lab, "qwen3", lambda model: ModuleStatic(model.module, UNKNOWN))) == DecodingPath(
-        "static module", f"target: {UNKNOWN}; draft: {UNKNOWN}"
-    )
-    engine = settled(lab, "neox")
+def test_graphs_of_modules_are_told_with_the_reason_of_each(tiny_models: TinyModels) -> None:
+    assert decoding_path(
+        settled(tiny_models, "qwen3", lambda model: ModuleStatic(model.module, UNKNOWN))
+    ) == DecodingPath("static module", f"target: {UNKNOWN}; draft: {UNKNOWN}")
+    engine = settled(tiny_models, "neox")
     form = ModuleStatic(engine.pair.draft.module, "44.0 GiB more memory would be needed to make the lean form of draft")
     graph_slots(engine).run(engine.pair.draft, Compiled(form, lambda function: function))
     assert decoding_path(engine) == DecodingPath("static module", f"draft: {form.reason}")
 
 
 @pytest.mark.usefixtures("_graphs")
-def test_a_refusal_is_told_as_the_reason_of_the_host_s_rounds(lab: Lab) -> None:
-    pair = settled(lab, "neox")
+def test_a_refusal_is_told_as_the_reason_of_the_host_s_rounds(tiny_models: TinyModels) -> None:
+    pair = settled(tiny_models, "neox")
     graph_slots(pair).refused = "they wrote the tokens [1] instead of [2]"
     assert decoding_path(pair) == DecodingPath("host", "they wrote the tokens [1] instead of [2]")
     assert decoding_path(replace(pair, exact=True)) == DecodingPath("host", EXACT)
 
 
 @pytest.mark.usefixtures("_graphs")
-def test_a_pair_that_was_not_tried_says_so(lab: Lab) -> None:
-    loaded: Engine = lab.loaded(lab.pair("neox"), "float32")
+def test_a_pair_that_was_not_tried_says_so(tiny_models: TinyModels) -> None:
+    loaded: Engine = tiny_models.loaded(tiny_models.pair("neox"), "float32")
     assert decoding_path(replace(loaded, slots=GraphSlots())) == DecodingPath("cuda graphs", "not tried yet")
 
 
@@ -115,17 +120,19 @@ def test_a_pair_that_was_not_tried_says_so(lab: Lab) -> None:
         ("qwen3", False, DecodingPath("static module", f"target: {UNKNOWN}; draft: {UNKNOWN}")),
     ],
 )
-def test_what_configurations_tell_of_a_gpu(lab: Lab, family: str, *, exact: bool, expected: DecodingPath) -> None:
-    pair = lab.pair(family)
+def test_what_configurations_tell_of_a_gpu(
+    tiny_models: TinyModels, family: str, *, exact: bool, expected: DecodingPath
+) -> None:
+    pair = tiny_models.pair(family)
     configs = {"target": load_config(str(pair.target)), "draft": load_config(str(pair.draft))}
     assert expected_path(configs, CPU, exact=exact) == expected
 
 
 @pytest.mark.usefixtures("_graphs")
-def test_memory_that_does_not_suffice_is_foreseen(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memory_that_does_not_suffice_is_foreseen(tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[int] = []
     monkeypatch.setattr("decoder.decoding_path.has_room", lambda _, needed: asked.append(needed))
-    pair, loaded = lab.pair("neox"), lab.loaded(lab.pair("neox"), "bfloat16")
+    pair, loaded = tiny_models.pair("neox"), tiny_models.loaded(tiny_models.pair("neox"), "bfloat16")
     configs = {"target": load_config(str(pair.target)), "draft": load_config(str(pair.draft))}
     found = expected_path(configs, CPU, exact=False, dtype=torch.bfloat16)
     assert found == DecodingPath("static module", "lean forms of both would need 0.0 GiB of memory, more than is free")
@@ -138,9 +145,9 @@ def test_memory_that_does_not_suffice_is_foreseen(lab: Lab, monkeypatch: pytest.
 @pytest.mark.parametrize("refused", [None, "it does not run"])
 @pytest.mark.parametrize("exact", [False, True])
 def test_sessions_go_the_way_that_is_told(
-    lab: Lab, monkeypatch: pytest.MonkeyPatch, refused: str | None, *, exact: bool
+    tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch, refused: str | None, *, exact: bool
 ) -> None:
-    engine = replace(settled(lab, "neox"), exact=exact)
+    engine = replace(settled(tiny_models, "neox"), exact=exact)
     graph_slots(engine).refused = refused
     monkeypatch.setattr(engine.pair.target, "device", torch.device("cuda"))
     monkeypatch.setattr("decoder.session.cuda_graph.session.GraphSession", lambda *_: "the device's")
@@ -153,14 +160,14 @@ def test_sessions_go_the_way_that_is_told(
 # Where it is told
 
 
-def test_a_run_says_which_way_it_is_decoded_and_why(lab: Lab) -> None:
-    run = next(decode(lab.loaded(lab.pair("neox"), "float32"), "The tree", RunConfig(("ar",), 1)))
+def test_a_run_says_which_way_it_is_decoded_and_why(tiny_models: TinyModels) -> None:
+    run = next(decode(tiny_models.loaded(tiny_models.pair("neox"), "float32"), "The tree", RunConfig(("ar",), 1)))
     assert isinstance(run, Run)
     assert (run.path, run.path_reason) == ("host", LEAN)
 
 
-def test_a_benchmark_says_it_in_its_json_and_above_its_tables(lab: Lab) -> None:
-    saved = lab.pair("neox")
+def test_a_benchmark_says_it_in_its_json_and_above_its_tables(tiny_models: TinyModels) -> None:
+    saved = tiny_models.pair("neox")
     job = OnTexts(
         prompts=("The tree",),
         config=RunConfig(max_new_tokens=3),
@@ -185,7 +192,7 @@ def replace_path(report: Any, name: str, reason: str) -> Any:
     return structs.replace(report, setup=structs.replace(report.setup, path=name, path_reason=reason))
 
 
-def test_an_exact_pair_on_a_cpu_has_lean_kernels_too(lab: Lab) -> None:
-    saved = lab.pair("neox")
+def test_an_exact_pair_on_a_cpu_has_lean_kernels_too(tiny_models: TinyModels) -> None:
+    saved = tiny_models.pair("neox")
     pair = load_pair(str(saved.target), str(saved.draft), device="cpu", dtype="float32", exact=True)
     assert decoding_path(pair) == DecodingPath("host", LEAN)

@@ -9,7 +9,7 @@ import torch
 from decoder import load_pair, loading
 from decoder.bench import shapes
 from decoder.device import CUDNN_RANK, set_up
-from tests.decoder.makers import Lab
+from tests.decoder.makers import TinyModels
 
 CUDA, CPU = torch.device("cuda"), torch.device("cpu")
 
@@ -56,7 +56,7 @@ def test_a_cpu_needs_no_set_up() -> None:
 
 
 def test_a_device_is_set_up_before_any_model_is_on_it(
-    lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tiny_models: TinyModels, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class SetUpError(Exception):
         """Ends the test."""
@@ -64,8 +64,8 @@ def test_a_device_is_set_up_before_any_model_is_on_it(
     def stop(*given: object) -> None:
         raise SetUpError(*given)
 
-    pair, config = lab.pair("neox"), tmp_path / "config.json"
-    config.write_text((lab.pair("neox").target / "config.json").read_text(encoding="utf-8"), encoding="utf-8")
+    pair, config = tiny_models.pair("neox"), tmp_path / "config.json"
+    config.write_text((tiny_models.pair("neox").target / "config.json").read_text(encoding="utf-8"), encoding="utf-8")
     for module in (loading, shapes):
         monkeypatch.setattr(module, "set_up", stop)
     monkeypatch.setattr(loading, "load_model", lambda *_: pytest.fail("it is loaded already"))

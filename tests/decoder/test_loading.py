@@ -16,7 +16,7 @@ from decoder.engine import Engine
 from decoder.errors import ConfigError, ModelError, PairError, PromptError, first_line
 from decoder.events import Round
 from tests import tiny
-from tests.decoder.makers import Lab
+from tests.decoder.makers import TinyModels
 
 pytestmark = pytest.mark.slow
 
@@ -84,8 +84,8 @@ def test_an_empty_folder_is_no_model(tmp_path: Path) -> None:
     assert one_sentence(refusal)
 
 
-def test_pickled_weights_are_never_loaded(lab: Lab, tmp_path: Path) -> None:
-    pair = lab.pair("neox")
+def test_pickled_weights_are_never_loaded(tiny_models: TinyModels, tmp_path: Path) -> None:
+    pair = tiny_models.pair("neox")
     pickled = tmp_path / "pickled"
     shutil.copytree(pair.target, pickled)
     (pickled / "model.safetensors").unlink()
@@ -95,8 +95,8 @@ def test_pickled_weights_are_never_loaded(lab: Lab, tmp_path: Path) -> None:
     assert one_sentence(refusal)
 
 
-def test_a_checkpoint_that_lacks_weights_is_refused(lab: Lab, tmp_path: Path) -> None:
-    pair = lab.pair("neox")
+def test_a_checkpoint_that_lacks_weights_is_refused(tiny_models: TinyModels, tmp_path: Path) -> None:
+    pair = tiny_models.pair("neox")
     broken = tmp_path / "broken"
     shutil.copytree(pair.target, broken)
     weights = load_file(broken / "model.safetensors")
@@ -108,8 +108,8 @@ def test_a_checkpoint_that_lacks_weights_is_refused(lab: Lab, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("length", [0, 4, 1000, 20_000])
-def test_a_file_of_weights_that_broke_off_is_refused(lab: Lab, tmp_path: Path, length: int) -> None:
-    pair = lab.pair("neox")
+def test_a_file_of_weights_that_broke_off_is_refused(tiny_models: TinyModels, tmp_path: Path, length: int) -> None:
+    pair = tiny_models.pair("neox")
     broken = tmp_path / "broken"
     shutil.copytree(pair.target, broken)
     (broken / "model.safetensors").write_bytes((broken / "model.safetensors").read_bytes()[:length])
@@ -118,8 +118,8 @@ def test_a_file_of_weights_that_broke_off_is_refused(lab: Lab, tmp_path: Path, l
     assert one_sentence(refusal)
 
 
-def test_a_config_that_is_no_json_is_refused(lab: Lab, tmp_path: Path) -> None:
-    pair = lab.pair("neox")
+def test_a_config_that_is_no_json_is_refused(tiny_models: TinyModels, tmp_path: Path) -> None:
+    pair = tiny_models.pair("neox")
     broken = tmp_path / "broken"
     shutil.copytree(pair.target, broken)
     (broken / "config.json").write_text("{", encoding="utf-8")
@@ -147,8 +147,10 @@ WRONG: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("changes", WRONG.values(), ids=WRONG)
-def test_a_config_with_values_of_a_wrong_kind_is_refused(lab: Lab, tmp_path: Path, changes: dict[str, Any]) -> None:
-    pair = lab.pair("llama")
+def test_a_config_with_values_of_a_wrong_kind_is_refused(
+    tiny_models: TinyModels, tmp_path: Path, changes: dict[str, Any]
+) -> None:
+    pair = tiny_models.pair("llama")
     broken = tmp_path / "broken"
     shutil.copytree(pair.target, broken)
     config = json.loads((broken / "config.json").read_text(encoding="utf-8"))
@@ -169,9 +171,9 @@ def test_a_config_with_values_of_a_wrong_kind_is_refused(lab: Lab, tmp_path: Pat
     ids=str,
 )
 def test_weights_that_are_not_what_the_config_says_are_refused(
-    lab: Lab, tmp_path: Path, changes: dict[str, Any], reason: str
+    tiny_models: TinyModels, tmp_path: Path, changes: dict[str, Any], reason: str
 ) -> None:
-    pair = lab.pair("llama")
+    pair = tiny_models.pair("llama")
     broken = tmp_path / "broken"
     shutil.copytree(pair.target, broken)
     config = json.loads((broken / "config.json").read_text(encoding="utf-8"))
@@ -182,8 +184,8 @@ def test_weights_that_are_not_what_the_config_says_are_refused(
 
 
 @pytest.mark.parametrize("content", ["[1, 2]", "{}", "", "\0"], ids=repr)
-def test_a_tokenizer_that_is_none_is_refused_by_its_part(lab: Lab, tmp_path: Path, content: str) -> None:
-    pair = lab.pair("llama")
+def test_a_tokenizer_that_is_none_is_refused_by_its_part(tiny_models: TinyModels, tmp_path: Path, content: str) -> None:
+    pair = tiny_models.pair("llama")
     broken = tmp_path / "broken"
     shutil.copytree(pair.target, broken)
     (broken / "tokenizer.json").write_text(content, encoding="utf-8")
@@ -192,17 +194,17 @@ def test_a_tokenizer_that_is_none_is_refused_by_its_part(lab: Lab, tmp_path: Pat
     assert one_sentence(refusal)
 
 
-def test_what_fails_within_a_loader_is_told_as_a_value_of_a_wrong_kind(lab: Lab, tmp_path: Path) -> None:
+def test_what_fails_within_a_loader_is_told_as_a_value_of_a_wrong_kind(tiny_models: TinyModels, tmp_path: Path) -> None:
     broken = tmp_path / "broken"
-    shutil.copytree(lab.pair("llama").target, broken)
+    shutil.copytree(tiny_models.pair("llama").target, broken)
     (broken / "tokenizer_config.json").write_text("[1, 2]", encoding="utf-8")
     with pytest.raises(ModelError, match=r"the tokenizer of .*: a value of a wrong kind: 'list' object has no"):
         load(broken, broken)
 
 
 @pytest.mark.parametrize("eos", ["x", {"a": 1}, [1, "x"], 1.5], ids=str)
-def test_a_text_must_end_with_tokens(lab: Lab, tmp_path: Path, eos: object) -> None:
-    pair = lab.pair("neox")
+def test_a_text_must_end_with_tokens(tiny_models: TinyModels, tmp_path: Path, eos: object) -> None:
+    pair = tiny_models.pair("neox")
     broken = tmp_path / "broken"
     shutil.copytree(pair.target, broken)
     (broken / "generation_config.json").write_text(json.dumps({"eos_token_id": eos}), encoding="utf-8")
@@ -211,17 +213,17 @@ def test_a_text_must_end_with_tokens(lab: Lab, tmp_path: Path, eos: object) -> N
     assert one_sentence(refusal)
 
 
-def test_a_list_of_no_tokens_ends_no_text(lab: Lab, tmp_path: Path) -> None:
-    pair = lab.pair("neox")
+def test_a_list_of_no_tokens_ends_no_text(tiny_models: TinyModels, tmp_path: Path) -> None:
+    pair = tiny_models.pair("neox")
     folder = tmp_path / "endless"
     shutil.copytree(pair.target, folder)
     (folder / "generation_config.json").write_text('{"eos_token_id": []}', encoding="utf-8")
     assert load_pair(str(folder), str(pair.draft), device="cpu", dtype="float32").pair.eos == frozenset()
 
 
-def test_the_field_of_a_wrong_kind_is_named_with_its_value(lab: Lab, tmp_path: Path) -> None:
+def test_the_field_of_a_wrong_kind_is_named_with_its_value(tiny_models: TinyModels, tmp_path: Path) -> None:
     broken = tmp_path / "broken"
-    shutil.copytree(lab.pair("llama").target, broken)
+    shutil.copytree(tiny_models.pair("llama").target, broken)
     config = json.loads((broken / "config.json").read_text(encoding="utf-8"))
     (broken / "config.json").write_text(json.dumps(config | {"num_attention_heads": "two"}), encoding="utf-8")
     with pytest.raises(ModelError, match=r"num_attention_heads.*expected int.*two.*; give a hub id"):
@@ -244,55 +246,57 @@ def test_what_an_error_says_is_told_in_one_line(said: str, told: str) -> None:
     assert first_line(ValueError(said)) == told
 
 
-def test_a_target_without_a_draft_is_refused(lab: Lab) -> None:
+def test_a_target_without_a_draft_is_refused(tiny_models: TinyModels) -> None:
     with pytest.raises(ConfigError):
-        load(lab.pair("neox").target, None)
+        load(tiny_models.pair("neox").target, None)
 
 
-def test_an_unknown_dtype_is_refused(lab: Lab) -> None:
-    pair = lab.pair("neox")
+def test_an_unknown_dtype_is_refused(tiny_models: TinyModels) -> None:
+    pair = tiny_models.pair("neox")
     with pytest.raises(ConfigError, match="float12"):
         load(pair.target, pair.draft, dtype="float12")
 
 
-def test_an_unknown_device_is_refused(lab: Lab) -> None:
-    pair = lab.pair("neox")
+def test_an_unknown_device_is_refused(tiny_models: TinyModels) -> None:
+    pair = tiny_models.pair("neox")
     with pytest.raises((ConfigError, ModelError), match="toaster"):
         load(pair.target, pair.draft, device="toaster")
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
-def test_an_absent_device_is_refused(lab: Lab) -> None:
-    pair = lab.pair("neox")
+def test_an_absent_device_is_refused(tiny_models: TinyModels) -> None:
+    pair = tiny_models.pair("neox")
     with pytest.raises(ModelError) as refusal:
         load(pair.target, pair.draft, device="cuda")
     assert one_sentence(refusal)
 
 
-def test_weights_that_run_lean_are_held_once(lab: Lab) -> None:
-    pair = lab.pair("neox")
+def test_weights_that_run_lean_are_held_once(tiny_models: TinyModels) -> None:
+    pair = tiny_models.pair("neox")
     loaded = load_pair(str(pair.target), str(pair.draft), device="cpu", dtype="float32")
     assert (loaded.pair.target._module, loaded.pair.draft._module) == (None, None)
 
 
-def test_a_module_that_comes_back_goes_by_the_settings_of_its_pair(lab: Lab) -> None:
-    pair = lab.ending("neox", eos_token_id=7, repetition_penalty=1.5)
+def test_a_module_that_comes_back_goes_by_the_settings_of_its_pair(tiny_models: TinyModels) -> None:
+    pair = tiny_models.ending("neox", eos_token_id=7, repetition_penalty=1.5)
     target = load_pair(str(pair.target), str(pair.draft), device="cpu", dtype="float32").pair.target
     assert target.module.generation_config is target.generation
     assert target.generation.eos_token_id == 7
     assert target.generation.repetition_penalty != 1.5
 
 
-def test_threads_are_chosen_for_a_pair_that_is_ready_to_run(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_threads_are_chosen_for_a_pair_that_is_ready_to_run(
+    tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch
+) -> None:
     settled = list[Engine]()
     monkeypatch.setattr(Engine, "settle_threads", lambda engine: settled.append(engine))
-    pair = lab.pair("neox")
+    pair = tiny_models.pair("neox")
     loaded = load_pair(str(pair.target), str(pair.draft), device="cpu", dtype="float32")
     assert settled == [loaded]
 
 
-def test_the_shorter_context_of_the_two_counts(lab: Lab, tmp_path: Path) -> None:
-    target = lab.pair("gpt2").target
+def test_the_shorter_context_of_the_two_counts(tiny_models: TinyModels, tmp_path: Path) -> None:
+    target = tiny_models.pair("gpt2").target
     short = tiny.build(tiny.FAMILIES["gpt2"](n_positions=32), seed=1)
     draft = tiny.save(tmp_path / "short", short, tiny.train_tokenizer())
     pair = load_pair(str(target), str(draft), device="cpu", dtype="float32", report=lambda _: None)
@@ -304,5 +308,5 @@ def test_the_shorter_context_of_the_two_counts(lab: Lab, tmp_path: Path) -> None
     for event in events:
         if isinstance(event, Round):
             tokens[event.method] += event.committed
-    expected = lab.generate(lab.pair("gpt2"), "float32", prompt, 22)
+    expected = tiny_models.generate(tiny_models.pair("gpt2"), "float32", prompt, 22)
     assert tokens == {"dynatree": expected, "linear": expected}

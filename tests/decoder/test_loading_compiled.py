@@ -12,7 +12,7 @@ from decoder.engine import Engine
 from decoder.errors import ConfigError
 from decoder.session.cuda_graph import compiled
 from decoder.session.cuda_graph.slots import GraphSlots
-from tests.decoder.makers import Lab, graph_slots
+from tests.decoder.makers import TinyModels, graph_slots
 
 SHAPE = {
     "model_type": "gpt_neox",
@@ -37,13 +37,15 @@ def contests(monkeypatch: pytest.MonkeyPatch) -> list[Engine]:
     return found
 
 
-def load(lab: Lab, *, compiled: bool = True, exact: bool = False, device: str = "cpu") -> Engine:
-    pair = lab.pair("neox")
+def load(tiny_models: TinyModels, *, compiled: bool = True, exact: bool = False, device: str = "cpu") -> Engine:
+    pair = tiny_models.pair("neox")
     return load_pair(str(pair.target), str(pair.draft), device=device, dtype="float32", compiled=compiled, exact=exact)
 
 
-def with_random_draft(lab: Lab, *, compiled: bool = True, exact: bool = False, device: str = "cpu") -> Engine:
-    pair = lab.pair("neox")
+def with_random_draft(
+    tiny_models: TinyModels, *, compiled: bool = True, exact: bool = False, device: str = "cpu"
+) -> Engine:
+    pair = tiny_models.pair("neox")
     return shapes.loaded_pair(
         str(pair.target), str(pair.draft), device=device, dtype="float32", compiled=compiled, exact=exact
     )
@@ -55,16 +57,16 @@ def of_a_shape(tmp_path: Path, *, compiled: bool = True, exact: bool = False, de
     return shapes.random_pair(str(path), str(path), device=device, dtype="float32", compiled=compiled, exact=exact)
 
 
-def test_the_passes_of_the_pair_that_was_loaded_are_compiled(lab: Lab, contests: list[Engine]) -> None:
-    pair = load(lab)
+def test_the_passes_of_the_pair_that_was_loaded_are_compiled(tiny_models: TinyModels, contests: list[Engine]) -> None:
+    pair = load(tiny_models)
     assert len(contests) == 1
     assert contests[0] is pair
 
 
 def test_the_passes_of_a_random_draft_are_compiled_and_not_those_of_the_one_that_it_replaces(
-    lab: Lab, contests: list[Engine]
+    tiny_models: TinyModels, contests: list[Engine]
 ) -> None:
-    engine = with_random_draft(lab)
+    engine = with_random_draft(tiny_models)
     assert len(contests) == 1
     assert contests[0] is engine
     assert engine.pair.draft.name.endswith("(random head)")
@@ -76,21 +78,21 @@ def test_the_passes_of_random_weights_are_compiled(tmp_path: Path, contests: lis
     assert contests[0] is pair
 
 
-def test_nothing_is_compiled_unasked(lab: Lab, tmp_path: Path, contests: list[Engine]) -> None:
-    load(lab, compiled=False)
-    with_random_draft(lab, compiled=False)
+def test_nothing_is_compiled_unasked(tiny_models: TinyModels, tmp_path: Path, contests: list[Engine]) -> None:
+    load(tiny_models, compiled=False)
+    with_random_draft(tiny_models, compiled=False)
     of_a_shape(tmp_path, compiled=False)
     assert not contests
 
 
 def test_where_rounds_do_not_run_on_the_device_there_is_nothing_to_compile(
-    lab: Lab, contests: list[Engine], monkeypatch: pytest.MonkeyPatch
+    tiny_models: TinyModels, contests: list[Engine], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(_: Engine, slots: GraphSlots, __: object) -> None:
         slots.refused = "it waits for the host"
 
     monkeypatch.setattr(device_rounds, "try_rounds", refuse)
-    pairs = load(lab), with_random_draft(lab)
+    pairs = load(tiny_models), with_random_draft(tiny_models)
     assert [graph_slots(pair).refused for pair in pairs] == ["it waits for the host"] * 2
     assert not contests
 
@@ -100,21 +102,21 @@ def test_where_rounds_do_not_run_on_the_device_there_is_nothing_to_compile(
     ["cpu", pytest.param("auto", marks=pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU"))],
 )
 def test_a_cpu_is_refused_before_anything_is_read(
-    lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, device: str
+    tiny_models: TinyModels, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, device: str
 ) -> None:
     monkeypatch.setattr(loading, "load_config", lambda _: pytest.fail("this may be a download"))
     monkeypatch.setattr(shapes, "_random_module", lambda *_: pytest.fail("this takes minutes"))
     for make in (load, with_random_draft):
         with pytest.raises(ConfigError, match="--compile is for CUDA and this is cpu; leave it out"):
-            make(lab, device=device)
+            make(tiny_models, device=device)
     with pytest.raises(ConfigError, match="--compile is for CUDA and this is cpu; leave it out"):
         of_a_shape(tmp_path, device=device)
 
 
-def test_exact_passes_are_refused(lab: Lab, tmp_path: Path) -> None:
+def test_exact_passes_are_refused(tiny_models: TinyModels, tmp_path: Path) -> None:
     for make in (load, with_random_draft):
         with pytest.raises(ConfigError, match="--compile has no effect beside --exact"):
-            make(lab, exact=True)
+            make(tiny_models, exact=True)
     with pytest.raises(ConfigError, match="--compile has no effect beside --exact"):
         of_a_shape(tmp_path, exact=True)
 

@@ -3,7 +3,7 @@
 import pytest
 
 from decoder.config import DynaTree, Fixed, Linear
-from tests.decoder.makers import Lab
+from tests.decoder.makers import TinyModels
 from tests.reference import greedy, simulate
 from tests.tiny import FAMILIES
 
@@ -20,40 +20,46 @@ CONFIGS = {
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_fresh_forwards_continue_a_prompt_as_generate_does(lab: Lab, family: str) -> None:
-    pair = lab.pair(family)
-    mine = greedy(lab.oracle(pair, "float64"), lab.prompt_tokens(pair, PROMPT), 32)
-    assert mine == lab.generate(pair, "float64", PROMPT, 32)
+def test_fresh_forwards_continue_a_prompt_as_generate_does(tiny_models: TinyModels, family: str) -> None:
+    pair = tiny_models.pair(family)
+    mine = greedy(tiny_models.oracle(pair, "float64"), tiny_models.prompt_tokens(pair, PROMPT), 32)
+    assert mine == tiny_models.generate(pair, "float64", PROMPT, 32)
 
 
-def test_ids_above_the_common_ones_would_be_chosen_if_they_were_not_suppressed(lab: Lab) -> None:
-    pair = lab.pair("wide-target")
-    prompt = lab.prompt_tokens(pair, PROMPT)
-    target = lab.plain(pair.target, "float64")
+def test_ids_above_the_common_ones_would_be_chosen_if_they_were_not_suppressed(tiny_models: TinyModels) -> None:
+    pair = tiny_models.pair("wide-target")
+    prompt = tiny_models.prompt_tokens(pair, PROMPT)
+    target = tiny_models.plain(pair.target, "float64")
     free = target.generate(
         target.dummy_inputs["input_ids"].new_tensor([prompt]), max_new_tokens=16, do_sample=False, pad_token_id=0
     )
     assert max(free[0].tolist()) >= 288
-    assert greedy(lab.oracle(pair, "float64"), prompt, 16) == lab.generate(pair, "float64", PROMPT, 16)
+    assert greedy(tiny_models.oracle(pair, "float64"), prompt, 16) == tiny_models.generate(pair, "float64", PROMPT, 16)
 
 
 @pytest.mark.parametrize("method", CONFIGS)
-def test_the_rounds_of_the_reference_spell_the_greedy_text(lab: Lab, method: str) -> None:
-    pair = lab.pair("neox")
-    steps = simulate(lab.oracle(pair, "float64"), lab.prompt_tokens(pair, PROMPT), method, CONFIGS[method], 40)
-    assert [token for step in steps for token in step.committed] == lab.generate(pair, "float64", PROMPT, 40)
+def test_the_rounds_of_the_reference_spell_the_greedy_text(tiny_models: TinyModels, method: str) -> None:
+    pair = tiny_models.pair("neox")
+    steps = simulate(
+        tiny_models.oracle(pair, "float64"), tiny_models.prompt_tokens(pair, PROMPT), method, CONFIGS[method], 40
+    )
+    assert [token for step in steps for token in step.committed] == tiny_models.generate(pair, "float64", PROMPT, 40)
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_a_kindred_draft_is_accepted_deeply(lab: Lab, family: str) -> None:
-    pair = lab.pair(family)
-    steps = simulate(lab.oracle(pair, "float64"), lab.prompt_tokens(pair, PROMPT), "fixed", Fixed(tau=0.02), 40)
+def test_a_kindred_draft_is_accepted_deeply(tiny_models: TinyModels, family: str) -> None:
+    pair = tiny_models.pair(family)
+    steps = simulate(
+        tiny_models.oracle(pair, "float64"), tiny_models.prompt_tokens(pair, PROMPT), "fixed", Fixed(tau=0.02), 40
+    )
     assert max(len(step.accepted) for step in steps) >= 3
 
 
-def test_rounds_stop_at_the_end_of_text(lab: Lab) -> None:
-    pair = lab.pair("neox")
-    text = lab.generate(pair, "float64", PROMPT, 40)
+def test_rounds_stop_at_the_end_of_text(tiny_models: TinyModels) -> None:
+    pair = tiny_models.pair("neox")
+    text = tiny_models.generate(pair, "float64", PROMPT, 40)
     eos = frozenset({text[9]})
-    steps = simulate(lab.oracle(pair, "float64", eos), lab.prompt_tokens(pair, PROMPT), "fixed", Fixed(), 40)
+    steps = simulate(
+        tiny_models.oracle(pair, "float64", eos), tiny_models.prompt_tokens(pair, PROMPT), "fixed", Fixed(), 40
+    )
     assert [token for step in steps for token in step.committed] == text[: text.index(text[9]) + 1]

@@ -29,7 +29,7 @@ from decoder.engine import Engine
 from decoder.errors import ConfigError
 from decoder.session.host import HostSession
 from tests import tiny
-from tests.decoder.makers import Lab, host_session, with_pair
+from tests.decoder.makers import TinyModels, host_session, with_pair
 
 pytestmark = pytest.mark.slow
 
@@ -126,7 +126,9 @@ def test_keys_and_values_grow_by_the_rows_of_the_text(report: RoundsReport) -> N
     assert all(row.peak_bytes > 10_000_000 for row in report.rounds)
 
 
-def test_the_peak_begins_anew_between_the_prompt_and_the_rounds(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_peak_begins_anew_between_the_prompt_and_the_rounds(
+    tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch
+) -> None:
     happened: list[str] = []
 
     def noted(name: str, function: Any) -> Any:
@@ -139,15 +141,15 @@ def test_the_peak_begins_anew_between_the_prompt_and_the_rounds(lab: Lab, monkey
     monkeypatch.setattr(sizes, "begin_peak", noted("peak", lambda _: None))
     monkeypatch.setattr(HostSession, "prefill", noted("prompt", HostSession.prefill))
     monkeypatch.setattr(HostSession, "step", noted("round", HostSession.step))
-    pair = lab.loaded(lab.pair("neox"), "float32")
+    pair = tiny_models.loaded(tiny_models.pair("neox"), "float32")
     for contender in sizes.contenders(RunConfig(max_new_tokens=1), [Size(2, 4)]):
         contender.run(pair, [1, 2, 3])
     assert happened == ["prompt", "peak", "round"] * 2
 
 
 @pytest.mark.parametrize("family", ["neox", "gpt2"])
-def test_what_a_cache_takes_is_read_from_its_tensor_unused_rows_included(lab: Lab, family: str) -> None:
-    engine: Engine = lab.loaded(lab.pair(family), "float32")
+def test_what_a_cache_takes_is_read_from_its_tensor_unused_rows_included(tiny_models: TinyModels, family: str) -> None:
+    engine: Engine = tiny_models.loaded(tiny_models.pair(family), "float32")
     session = host_session(engine, [1, 2, 3], 20, Linear(4))
     session.prefill()
     before = kv_bytes(session)
@@ -164,22 +166,22 @@ def test_a_session_that_tells_its_memory_is_believed_and_another_is_unknown() ->
     assert (kv_bytes(teller), kv_bytes(silent)) == (7, None)
 
 
-def test_a_plain_module_is_counted_as_well(lab: Lab) -> None:
-    trial = decoded(lab.loaded(lab.pair("gpt2"), "float32"), [1, 2, 3], "ar", CONFIG)
+def test_a_plain_module_is_counted_as_well(tiny_models: TinyModels) -> None:
+    trial = decoded(tiny_models.loaded(tiny_models.pair("gpt2"), "float32"), [1, 2, 3], "ar", CONFIG)
     assert trial.seen is not None
     assert trial.seen.target == Work(calls=6, rows=6, looks=sum(range(3, 9)), scored=6)
 
 
-def test_a_text_that_is_read_needs_the_logits_of_its_last_row_alone(lab: Lab) -> None:
-    watched = WatchedEngine(lab.loaded(lab.pair("neox"), "float32"))
+def test_a_text_that_is_read_needs_the_logits_of_its_last_row_alone(tiny_models: TinyModels) -> None:
+    watched = WatchedEngine(tiny_models.loaded(tiny_models.pair("neox"), "float32"))
     watched.engine.pair.draft.read(watched.engine.pair.draft.new_cache(8), [1, 2, 3])
     seen = watched.seen()
     assert seen is not None
     assert (seen.target, seen.draft) == (Work(), Work(calls=1, rows=3, looks=9, scored=1))
 
 
-def test_the_prompt_s_calls_are_left_out(lab: Lab) -> None:
-    trial = decoded(lab.loaded(lab.pair("neox"), "float32"), list(range(150)), "ar", CONFIG)
+def test_the_prompt_s_calls_are_left_out(tiny_models: TinyModels) -> None:
+    trial = decoded(tiny_models.loaded(tiny_models.pair("neox"), "float32"), list(range(150)), "ar", CONFIG)
     assert trial.seen is not None
     assert trial.seen.target.rows == 6
 
@@ -248,8 +250,8 @@ def test_where_calls_and_caches_are_not_known_only_time_and_the_peak_are_told() 
 
 
 @pytest.mark.parametrize("family", ["neox", "gpt2"])
-def test_loaded_models_are_measured_with_the_same_trees(lab: Lab, family: str) -> None:
-    saved = lab.pair(family)
+def test_loaded_models_are_measured_with_the_same_trees(tiny_models: TinyModels, family: str) -> None:
+    saved = tiny_models.pair(family)
     load = partial(loaded_pair, str(saved.target), str(saved.draft), device="cpu", dtype="float32")
     found = measure_rounds(OnRounds(load, (Size(2, 4), Size(4, 8)), (9, 30), CONFIG, repeats=1), lambda _: None).report
     assert [(row.name, row.context, row.levels, row.rows) for row in found.rounds] == [
@@ -261,17 +263,19 @@ def test_loaded_models_are_measured_with_the_same_trees(lab: Lab, family: str) -
     assert found.setup.draft.endswith("(random head)")
 
 
-def test_an_end_of_text_ends_no_rounds(lab: Lab) -> None:
+def test_an_end_of_text_ends_no_rounds(tiny_models: TinyModels) -> None:
     def load(**_: Any) -> Engine:
-        return with_pair(with_random_draft(lab.loaded(lab.pair("neox"), "float32")), eos=frozenset(range(288)))
+        return with_pair(
+            with_random_draft(tiny_models.loaded(tiny_models.pair("neox"), "float32")), eos=frozenset(range(288))
+        )
 
     found = measure_rounds(OnRounds(load, (Size(1, 2),), (9,), CONFIG, repeats=1), lambda _: None).report
     assert {record.figures.rounds for record in found.samples} == {6}
 
 
 @pytest.mark.parametrize("exact", [False, True])
-def test_rounds_are_exact_where_asked(lab: Lab, exact: bool) -> None:  # noqa: FBT001 - a parameter
-    saved = lab.pair("gpt2")
+def test_rounds_are_exact_where_asked(tiny_models: TinyModels, exact: bool) -> None:  # noqa: FBT001 - a parameter
+    saved = tiny_models.pair("gpt2")
     load = partial(loaded_pair, str(saved.target), str(saved.draft), device="cpu", dtype="bfloat16", exact=exact)
     job = OnRounds(load, (Size(2, 4),), (9,), CONFIG, repeats=1)
     assert measure_rounds(job, lambda _: None).report.setup.exact is exact

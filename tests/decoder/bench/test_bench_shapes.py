@@ -16,7 +16,7 @@ from decoder.engine import Engine
 from decoder.errors import ConfigError, DecoderError, DeviceError, PairError
 from decoder.forward.static.static_forward import static_forward
 from tests import tiny
-from tests.decoder.makers import Lab
+from tests.decoder.makers import TinyModels
 
 pytestmark = pytest.mark.slow
 
@@ -167,16 +167,16 @@ def test_weights_that_have_no_biases_get_none(tmp_path: Path) -> None:
     assert not [name for name, _ in engine.pair.target.module.named_parameters() if "bias" in name]
 
 
-def tied(lab: Lab) -> tiny.TinyPair:
+def tied(tiny_models: TinyModels) -> tiny.TinyPair:
     """A pair whose draft has one matrix for input and output."""
     draft = tiny.build(tiny._neox(tie_word_embeddings=True), seed=5)
-    return tiny.save_pair(lab.fresh(), tiny.build(tiny._neox(), seed=4), draft)
+    return tiny.save_pair(tiny_models.fresh(), tiny.build(tiny._neox(), seed=4), draft)
 
 
 @pytest.mark.parametrize("family", ["neox", "gpt2", "tied"])
-def test_a_random_draft_is_sure_of_itself_and_right_by_chance_alone(lab: Lab, family: str) -> None:
-    saved = tied(lab) if family == "tied" else lab.pair(family)
-    engine: Engine = shapes.with_random_draft(lab.loaded(saved, "float32"))
+def test_a_random_draft_is_sure_of_itself_and_right_by_chance_alone(tiny_models: TinyModels, family: str) -> None:
+    saved = tied(tiny_models) if family == "tied" else tiny_models.pair(family)
+    engine: Engine = shapes.with_random_draft(tiny_models.loaded(saved, "float32"))
     run = RunConfig(max_new_tokens=40, dynatree=PRESETS["paper"])
     tally = decoded(engine, [1, 2, 3], "dynatree", run).tally
     assert tally.accepted <= 0.02 * tally.drafted
@@ -186,8 +186,8 @@ def test_a_random_draft_is_sure_of_itself_and_right_by_chance_alone(lab: Lab, fa
 
 
 @pytest.mark.parametrize("family", ["neox", "gpt2"])
-def test_the_pair_that_gets_a_random_draft_stays_as_it_was(lab: Lab, family: str) -> None:
-    engine: Engine = lab.loaded(lab.pair(family), "float32")
+def test_the_pair_that_gets_a_random_draft_stays_as_it_was(tiny_models: TinyModels, family: str) -> None:
+    engine: Engine = tiny_models.loaded(tiny_models.pair(family), "float32")
     before = decoded(engine, [1, 2, 3], "linear", RunConfig(max_new_tokens=20)).tally
     other = shapes.with_random_draft(engine)
     assert other.pair.target is engine.pair.target

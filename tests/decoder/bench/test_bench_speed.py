@@ -33,7 +33,7 @@ from decoder.session.protocol import Outcome
 from decoder.session.steering import Turn
 from decoder.tree import TokenTree
 from tests import tiny
-from tests.decoder.makers import Lab
+from tests.decoder.makers import TinyModels
 
 pytestmark = pytest.mark.slow
 
@@ -60,8 +60,8 @@ def on_texts(pair: tiny.TinyPair, **changes: Any) -> OnTexts:
 
 
 @pytest.fixture(scope="module")
-def done(lab: Lab) -> Done[Report]:
-    return measure_texts(on_texts(lab.pair("neox")), lambda _: None)
+def done(tiny_models: TinyModels) -> Done[Report]:
+    return measure_texts(on_texts(tiny_models.pair("neox")), lambda _: None)
 
 
 def test_every_method_and_both_baselines_are_measured_on_every_prompt(done: Done[Report]) -> None:
@@ -72,11 +72,11 @@ def test_every_method_and_both_baselines_are_measured_on_every_prompt(done: Done
     assert not done.interrupted
 
 
-def test_all_texts_are_those_of_plain_decoding_and_of_transformers(lab: Lab, done: Done[Report]) -> None:
+def test_all_texts_are_those_of_plain_decoding_and_of_transformers(tiny_models: TinyModels, done: Done[Report]) -> None:
     report = done.report
     assert [(row.same, row.prompts) for row in report.rows] == [(2, 2)] * len(report.rows)
     assert report.differences == []
-    assert report.texts[0] == lab.generate(lab.pair("neox"), "float32", "The tree grows", 12)
+    assert report.texts[0] == tiny_models.generate(tiny_models.pair("neox"), "float32", "The tree grows", 12)
 
 
 def test_rates_count_every_token_but_those_that_came_with_the_prompt(done: Done[Report]) -> None:
@@ -180,9 +180,13 @@ def test_the_tables_fit_when_everything_is_large_and_on_a_gpu(done: Done[Report]
     ]
 
 
-def test_what_was_not_measured_is_a_dash(lab: Lab) -> None:
+def test_what_was_not_measured_is_a_dash(tiny_models: TinyModels) -> None:
     job = on_texts(
-        lab.pair("neox"), methods=("linear",), with_baselines=False, repeats=1, config=RunConfig(max_new_tokens=2)
+        tiny_models.pair("neox"),
+        methods=("linear",),
+        with_baselines=False,
+        repeats=1,
+        config=RunConfig(max_new_tokens=2),
     )
     found = measure_texts(job, lambda _: None).report
     assert [row.name for row in found.rows] == ["ar", "linear 2", "linear 3"]
@@ -191,21 +195,21 @@ def test_what_was_not_measured_is_a_dash(lab: Lab) -> None:
     assert line.split()[-4:] == ["-", "2", "of", "2"]
 
 
-def test_a_text_of_one_token_leaves_the_baselines_without_a_rate(lab: Lab) -> None:
-    job = on_texts(lab.pair("neox"), methods=("ar",), repeats=1, config=RunConfig(max_new_tokens=1))
+def test_a_text_of_one_token_leaves_the_baselines_without_a_rate(tiny_models: TinyModels) -> None:
+    job = on_texts(tiny_models.pair("neox"), methods=("ar",), repeats=1, config=RunConfig(max_new_tokens=1))
     found = {row.name: row for row in measure_texts(job, lambda _: None).report.rows}
     assert found["ar"].tokens_per_second is not None
     assert found["generate static"].tokens_per_second is None
     assert found["generate static"].same == 2
 
 
-def test_a_draft_of_another_width_is_measured_all_the_same(lab: Lab) -> None:
-    job = on_texts(lab.pair("wide-target"), methods=("dynatree",), repeats=1)
+def test_a_draft_of_another_width_is_measured_all_the_same(tiny_models: TinyModels) -> None:
+    job = on_texts(tiny_models.pair("wide-target"), methods=("dynatree",), repeats=1)
     assert all(row.same == 2 for row in measure_texts(job, lambda _: None).report.rows)
 
 
-def test_assistants_settings_stay_as_they_were(lab: Lab) -> None:
-    engine: Engine = lab.loaded(lab.pair("neox"), "float32")
+def test_assistants_settings_stay_as_they_were(tiny_models: TinyModels) -> None:
+    engine: Engine = tiny_models.loaded(tiny_models.pair("neox"), "float32")
     before = engine.pair.draft.module.generation_config
     for contender in baselines(engine.pair, 4):
         contender.run(engine, [1, 2, 3])
@@ -213,19 +217,19 @@ def test_assistants_settings_stay_as_they_were(lab: Lab) -> None:
     assert before.num_assistant_tokens is None
 
 
-def test_the_prompts_time_is_no_decode_time(lab: Lab) -> None:
-    engine: Engine = lab.loaded(lab.pair("neox"), "float32")
+def test_the_prompts_time_is_no_decode_time(tiny_models: TinyModels) -> None:
+    engine: Engine = tiny_models.loaded(tiny_models.pair("neox"), "float32")
     for contender in [*sweep((), CONFIG, {}), *baselines(engine.pair, 4)]:
         start = time.perf_counter()
         tally = contender.run(engine, list(range(100))).tally
         assert 0 < (tally.prefill_s or 0) + tally.decode_s <= time.perf_counter() - start
 
 
-def test_the_clock_stands_outside_of_the_session(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_clock_stands_outside_of_the_session(tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch) -> None:
     """Time that a session does not own up to is host time."""
     from decoder.session.host import HostSession  # noqa: PLC0415 - beside what it is changed for
 
-    engine: Engine = lab.loaded(lab.pair("neox"), "float32")
+    engine: Engine = tiny_models.loaded(tiny_models.pair("neox"), "float32")
     honest = HostSession.step
 
     def dawdling(self: HostSession, *arguments: Any) -> Any:
@@ -270,11 +274,11 @@ class Ahead:
 
 
 @pytest.fixture
-def ahead(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> Trial:
+def ahead(tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch) -> Trial:
     session: Any = Ahead()
     method = Method("ar", "", opened=lambda *_: session)
     monkeypatch.setattr("decoder.bench.contenders.METHODS", {"ar": method})
-    return decoded(lab.loaded(lab.pair("neox"), "float32"), [1, 2, 3], "ar", CONFIG)
+    return decoded(tiny_models.loaded(tiny_models.pair("neox"), "float32"), [1, 2, 3], "ar", CONFIG)
 
 
 def test_work_that_was_done_before_the_clock_started_counts(ahead: Trial) -> None:
@@ -307,23 +311,25 @@ def test_every_preset_is_a_dynatree_of_its_own() -> None:
     assert found[2].settings["d_max"] == 2
 
 
-def test_prompts_that_do_not_fit_are_refused(lab: Lab) -> None:
+def test_prompts_that_do_not_fit_are_refused(tiny_models: TinyModels) -> None:
     with pytest.raises(PromptError, match="give --max-new-tokens"):
-        measure_texts(on_texts(lab.pair("neox"), config=RunConfig(max_new_tokens=500)), lambda _: None)
+        measure_texts(on_texts(tiny_models.pair("neox"), config=RunConfig(max_new_tokens=500)), lambda _: None)
 
 
-def test_an_interruption_reports_what_is_complete(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interruption_reports_what_is_complete(tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(job, "measured", lambda *given: interrupted(given, after=3))
-    found = measure_texts(on_texts(lab.pair("neox"), methods=("ar",), with_baselines=False), lambda _: None)
+    found = measure_texts(on_texts(tiny_models.pair("neox"), methods=("ar",), with_baselines=False), lambda _: None)
     assert found.interrupted
     assert [(record.repeat, record.prompt) for record in found.report.samples] == [(0, 0), (0, 1), (1, 0)]
     assert "INTERRUPTED: what follows rests on 3 of 4 turns" in table.on_texts(found.report)
 
 
-def test_an_interruption_before_anything_is_complete_is_one(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interruption_before_anything_is_complete_is_one(
+    tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(job, "measured", lambda *given: interrupted(given, after=0))
     with pytest.raises(KeyboardInterrupt):
-        measure_texts(on_texts(lab.pair("neox"), methods=("ar",), with_baselines=False), lambda _: None)
+        measure_texts(on_texts(tiny_models.pair("neox"), methods=("ar",), with_baselines=False), lambda _: None)
 
 
 def interrupted(given: tuple[Any, ...], after: int) -> Iterator[Sample]:
@@ -342,8 +348,8 @@ def test_an_accelerator_is_called_by_its_name_and_a_cpu_has_none(monkeypatch: py
     assert machine.examined(torch.device("cpu")).accelerator is None
 
 
-def test_an_embedding_that_is_the_head_too_is_read_and_another_is_not(lab: Lab) -> None:
-    engine: Engine = lab.loaded(lab.pair("neox"), "float32")
+def test_an_embedding_that_is_the_head_too_is_read_and_another_is_not(tiny_models: TinyModels) -> None:
+    engine: Engine = tiny_models.loaded(tiny_models.pair("neox"), "float32")
     weights = sum(weight.numel() for weight in engine.pair.target.module.parameters())
     assert machine.read_bytes(engine.pair.target) == 4 * (weights - 288 * 32)
     tied: Any = AutoModelForCausalLM.from_config(
@@ -401,9 +407,9 @@ def test_a_new_peak_knows_nothing_of_what_was_given_back(blocks: int) -> None:
     del used
 
 
-def test_exactness_is_measured_beside_the_same_without_it(lab: Lab) -> None:
+def test_exactness_is_measured_beside_the_same_without_it(tiny_models: TinyModels) -> None:
     job = on_texts(
-        lab.pair("gpt2"), methods=("dynatree",), dtype="bfloat16", exact=True, repeats=1, with_baselines=False
+        tiny_models.pair("gpt2"), methods=("dynatree",), dtype="bfloat16", exact=True, repeats=1, with_baselines=False
     )
     report = measure_texts(job, lambda _: None).report
     assert report.setup.exact

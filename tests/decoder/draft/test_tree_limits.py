@@ -13,7 +13,7 @@ from decoder.events import OTHER_LIMITS, Limit
 from decoder.race import limited_by
 from decoder.tree import TokenTree
 from decoder.tree_rules import least_probability
-from tests.decoder.makers import Lab, Played, with_pair
+from tests.decoder.makers import Played, TinyModels, with_pair
 
 PROMPT = "The tree grows"
 FAR = 99
@@ -116,16 +116,16 @@ def test_no_rule_but_the_named_one_can_let_the_leaf_grow(seed: int) -> None:
     assert chance >= least_probability(replace(yielded, **YIELDING[named]).rule(), depth)
 
 
-def test_every_round_of_a_method_with_a_tree_says_what_limited_it(lab: Lab) -> None:
+def test_every_round_of_a_method_with_a_tree_says_what_limited_it(tiny_models: TinyModels) -> None:
     config = RunConfig(("dynatree", "auto", "ar", "linear", "fixed", "alg1"), 24)
-    played = Played(list(decode(lab.loaded(lab.pair("neox"), "float32"), PROMPT, config)))
+    played = Played(list(decode(tiny_models.loaded(tiny_models.pair("neox"), "float32"), PROMPT, config)))
     for method in config.methods:
         assert all((event.limited_by is None) == (method == "ar") for event in played.rounds(method))
 
 
-def test_the_end_of_the_context_limits_the_last_trees(lab: Lab) -> None:
-    pair = lab.loaded(lab.pair("neox"), "float32")
-    short = with_pair(pair, context=len(lab.prompt_tokens(lab.pair("neox"), PROMPT)) + 12)
+def test_the_end_of_the_context_limits_the_last_trees(tiny_models: TinyModels) -> None:
+    pair = tiny_models.loaded(tiny_models.pair("neox"), "float32")
+    short = with_pair(pair, context=len(tiny_models.prompt_tokens(tiny_models.pair("neox"), PROMPT)) + 12)
     config = RunConfig(("linear",), 12, linear=Linear(11))
     played = Played(list(decode(short, PROMPT, config)))
     assert played.rounds("linear")[0].limited_by == "k"

@@ -13,7 +13,7 @@ from decoder import RunConfig, decode, race
 from decoder.engine import Engine
 from decoder.forward import cpu_threads
 from decoder.forward.cpu_threads import SWITCH_S, choose_threads, fewest_worth_it, quick_switches, usable_cores
-from tests.decoder.makers import Lab
+from tests.decoder.makers import TinyModels
 
 
 @pytest.fixture(autouse=True)
@@ -132,57 +132,77 @@ def test_threads_that_did_not_pay_once_are_tried_again_where_they_were_given() -
 
 @pytest.mark.parametrize(("now", "known"), [(1, {}), (4, {512: "costs"})])
 def test_costs_with_another_number_of_threads_are_forgotten(
-    lab: Lab, monkeypatch: pytest.MonkeyPatch, now: int, known: dict[int, Any]
+    tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch, now: int, known: dict[int, Any]
 ) -> None:
     costs: Any = {512: "costs"}
-    pair = replace(lab.loaded(lab.pair("neox"), "float64"), costs=costs)
+    pair = replace(tiny_models.loaded(tiny_models.pair("neox"), "float64"), costs=costs)
     torch.set_num_threads(4)
     monkeypatch.setattr("decoder.engine.choose_threads", lambda *_: now)
     pair.settle_threads()
     assert pair.costs == known
 
 
-def test_as_many_threads_are_tried_as_the_pair_was_given(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_as_many_threads_are_tried_as_the_pair_was_given(
+    tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch
+) -> None:
     given: list[int] = []
     monkeypatch.setattr("decoder.engine.choose_threads", lambda _, most: given.append(most))
-    replace(lab.loaded(lab.pair("neox"), "float64"), threads=7).settle_threads()
+    replace(tiny_models.loaded(tiny_models.pair("neox"), "float64"), threads=7).settle_threads()
     assert given == [7]
 
 
-def test_a_gpu_is_not_asked_for_threads(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    engine = lab.loaded(lab.pair("neox"), "float64")
+def test_a_gpu_is_not_asked_for_threads(tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = tiny_models.loaded(tiny_models.pair("neox"), "float64")
     monkeypatch.setattr(engine.pair.target, "device", torch.device("cuda"))
     monkeypatch.setattr("decoder.engine.choose_threads", lambda *_: pytest.fail("were tried"))
     engine.settle_threads()
 
 
-def test_an_exact_pair_keeps_its_threads(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_exact_pair_keeps_its_threads(tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("decoder.engine.choose_threads", lambda *_: pytest.fail("were tried"))
-    replace(lab.loaded(lab.pair("neox"), "float64"), exact=True).settle_threads()
+    replace(tiny_models.loaded(tiny_models.pair("neox"), "float64"), exact=True).settle_threads()
 
 
-def test_every_text_begins_with_as_many_threads_as_are_free(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    pair, settled = lab.loaded(lab.pair("neox"), "float64"), list[Engine]()
+def test_every_text_begins_with_as_many_threads_as_are_free(
+    tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pair, settled = tiny_models.loaded(tiny_models.pair("neox"), "float64"), list[Engine]()
     monkeypatch.setattr(Engine, "settle_threads", lambda engine: settled.append(engine))
     for _ in range(2):
         list(decode(pair, "The tree grows", RunConfig(("ar",), 2)))
     assert settled == [pair, pair]
 
 
-def test_after_a_sleep_threads_are_woken_before_the_round(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_after_a_sleep_threads_are_woken_before_the_round(
+    tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Else the round would pay for it, and look slower than it is."""
     told: list[str] = []
     monkeypatch.setattr("decoder.forward.cpu_threads.warm_threads", lambda _: told.append("roused"))
     monkeypatch.setattr("decoder.forward.cpu_threads.AWAKE_S", 0.0)
-    list(decode(lab.loaded(lab.pair("neox"), "float32"), "a b c", RunConfig(methods=("ar",), max_new_tokens=4)))
+    list(
+        decode(
+            tiny_models.loaded(tiny_models.pair("neox"), "float32"),
+            "a b c",
+            RunConfig(methods=("ar",), max_new_tokens=4),
+        )
+    )
     assert told == ["roused"] * 4
 
 
-def test_a_round_right_after_another_finds_threads_awake(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_round_right_after_another_finds_threads_awake(
+    tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch
+) -> None:
     told: list[str] = []
     monkeypatch.setattr("decoder.forward.cpu_threads.warm_threads", lambda _: told.append("roused"))
     monkeypatch.setattr("decoder.forward.cpu_threads.AWAKE_S", 60.0)
-    list(decode(lab.loaded(lab.pair("neox"), "float32"), "a b c", RunConfig(methods=("ar",), max_new_tokens=4)))
+    list(
+        decode(
+            tiny_models.loaded(tiny_models.pair("neox"), "float32"),
+            "a b c",
+            RunConfig(methods=("ar",), max_new_tokens=4),
+        )
+    )
     assert told == []
 
 
@@ -207,8 +227,10 @@ def test_threads_of_a_cpu_s_rounds_switch_as_ever() -> None:
         assert sys.getswitchinterval() == before
 
 
-def test_threads_switch_quickly_from_a_run_s_first_event_to_its_last(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    before, pair = sys.getswitchinterval(), lab.loaded(lab.pair("neox"), "float32")
+def test_threads_switch_quickly_from_a_run_s_first_event_to_its_last(
+    tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before, pair = sys.getswitchinterval(), tiny_models.loaded(tiny_models.pair("neox"), "float32")
     monkeypatch.setattr(race, "quick_switches", lambda _: quick_switches(torch.device("cuda")))
     events = decode(pair, "The tree", RunConfig(("ar",), 4))
     found = [sys.getswitchinterval() for _ in events]

@@ -8,7 +8,7 @@ import torch
 from decoder import DynaTree, Fixed, RunConfig
 from decoder.methods import chosen
 from tests.decoder.kept_rows import keys_values
-from tests.decoder.makers import Lab
+from tests.decoder.makers import TinyModels
 from tests.tiny import FAMILIES
 
 pytestmark = pytest.mark.slow
@@ -45,12 +45,12 @@ def largest_error(kept: torch.Tensor, right: torch.Tensor) -> float:
 @pytest.mark.parametrize("config", CONFIGS.values(), ids=CONFIGS)
 @pytest.mark.parametrize("name", [*FAMILIES, "begin", "neox-strange"])
 def test_committed_keys_and_values_are_those_of_a_fresh_forward(
-    lab: Lab, name: str, config: RunConfig, dtype: str
+    tiny_models: TinyModels, name: str, config: RunConfig, dtype: str
 ) -> None:
-    pair = lab.pair(name)
-    text = lab.prompt_tokens(pair, PROMPT)
+    pair = tiny_models.pair(name)
+    text = tiny_models.prompt_tokens(pair, PROMPT)
     (method,) = chosen(config.methods)
-    engine = lab.loaded(pair, dtype)
+    engine = tiny_models.loaded(pair, dtype)
     session: Any = method.open(engine, text, config)
     session.prefill()
     finished = None
@@ -60,11 +60,11 @@ def test_committed_keys_and_values_are_those_of_a_fresh_forward(
         finished = outcome.finished
         # The last committed token is the next root, except in Algorithm 1, which reads it at once.
         known = text if method.name == "alg1" else text[:-1]
-        right = fresh(lab.plain(pair.target, dtype), known)
+        right = fresh(tiny_models.plain(pair.target, dtype), known)
         assert largest_error(keys_values(session.target_cache, engine.pair.target._forward), right) < TOLERANCE[dtype]
         if method.name == "alg1" or session.proposer:
             drafter = session.drafter if method.name == "alg1" else session.proposer.drafter
             kept = keys_values(drafter.cache, engine.pair.draft._forward)
             assert kept.shape[3] in (len(text) - 1, len(text) - 2) or finished
-            right = fresh(lab.plain(pair.draft, dtype), text[: kept.shape[3]])
+            right = fresh(tiny_models.plain(pair.draft, dtype), text[: kept.shape[3]])
             assert largest_error(kept, right) < TOLERANCE[dtype]

@@ -12,7 +12,7 @@ from decoder.errors import PromptError
 from decoder.events import Round
 from decoder.forward.traits import NO_LIMIT, longest_text
 from tests import tiny
-from tests.decoder.makers import METHODS, Lab
+from tests.decoder.makers import METHODS, TinyModels
 
 pytestmark = pytest.mark.slow
 
@@ -39,32 +39,34 @@ def llama(kind: str) -> LlamaConfig:
 
 
 @pytest.mark.parametrize("config", [phi3, lambda: llama("longrope")], ids=["phi3", "llama"])
-def test_a_text_ends_before_longrope_turns_all_positions_otherwise(lab: Lab, tmp_path: Path, config: Any) -> None:
+def test_a_text_ends_before_longrope_turns_all_positions_otherwise(
+    tiny_models: TinyModels, tmp_path: Path, config: Any
+) -> None:
     target = tiny.build(config(), seed=1)
     saved = tiny.save_pair(tmp_path, target, tiny.kin(target, seed=2))
     pair = load_pair(str(saved.target), str(saved.draft), device="cpu", dtype="float32")
     prompt = "0123456789"
-    room = ORIGINAL - len(lab.prompt_tokens(saved, prompt))
+    room = ORIGINAL - len(tiny_models.prompt_tokens(saved, prompt))
     with pytest.raises(PromptError, match=str(room)):
         next(decode(pair, prompt, RunConfig(("dynatree",), room + 1)))
     texts: dict[str, list[int]] = {method: [] for method in METHODS}
     for event in decode(pair, prompt, RunConfig(METHODS, room)):
         if isinstance(event, Round):
             texts[event.method] += event.committed
-    assert texts == dict.fromkeys(METHODS, lab.generate(saved, "float32", prompt, room))
+    assert texts == dict.fromkeys(METHODS, tiny_models.generate(saved, "float32", prompt, room))
 
 
-def test_dynamic_positions_stay_as_they_are_as_far_as_the_context_goes(lab: Lab, tmp_path: Path) -> None:
+def test_dynamic_positions_stay_as_they_are_as_far_as_the_context_goes(tiny_models: TinyModels, tmp_path: Path) -> None:
     target = tiny.build(llama("dynamic"), seed=1)
     saved = tiny.save_pair(tmp_path, target, tiny.kin(target, seed=2))
     pair = load_pair(str(saved.target), str(saved.draft), device="cpu", dtype="float32")
     prompt = "0123456789"
-    room = tiny.CONTEXT - len(lab.prompt_tokens(saved, prompt))
+    room = tiny.CONTEXT - len(tiny_models.prompt_tokens(saved, prompt))
     tokens: list[int] = []
     for event in decode(pair, prompt, RunConfig(("dynatree",), room)):
         if isinstance(event, Round):
             tokens += event.committed
-    assert tokens == lab.generate(saved, "float32", prompt, room)
+    assert tokens == tiny_models.generate(saved, "float32", prompt, room)
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from decoder.events import Summary
 from decoder.forward import near_tie as neartie
 from decoder.forward.language_model import LanguageModel
 from decoder.forward.near_tie import Judge, in_float32_by_layer
-from tests.decoder.makers import Lab
+from tests.decoder.makers import TinyModels
 from tests.decoder.session.cuda_graph.stand_in_device import META
 
 pytestmark = pytest.mark.slow
@@ -37,10 +37,12 @@ def layers(module: Any) -> list[Any]:
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float32", "float64"])
 @pytest.mark.parametrize("family", FAMILIES)
-def test_layer_by_layer_a_module_computes_what_a_copy_in_float32_does(lab: Lab, family: str, dtype: str) -> None:
-    pair = lab.pair(family)
-    module = lab.loaded(pair, dtype).pair.target.module
-    prefix = lab.prompt_tokens(pair, PROMPT)
+def test_layer_by_layer_a_module_computes_what_a_copy_in_float32_does(
+    tiny_models: TinyModels, family: str, dtype: str
+) -> None:
+    pair = tiny_models.pair(family)
+    module = tiny_models.loaded(pair, dtype).pair.target.module
+    prefix = tiny_models.prompt_tokens(pair, PROMPT)
     with torch.inference_mode(), in_float32_by_layer(module, CPU):
         found = module(torch.tensor([prefix])).logits[0]
     assert found.dtype is torch.float32
@@ -48,8 +50,10 @@ def test_layer_by_layer_a_module_computes_what_a_copy_in_float32_does(lab: Lab, 
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_no_more_than_one_layer_is_in_float32_and_each_has_its_own_weights_back(lab: Lab, family: str) -> None:
-    module = copy.deepcopy(lab.loaded(lab.pair(family), "bfloat16").pair.target.module)
+def test_no_more_than_one_layer_is_in_float32_and_each_has_its_own_weights_back(
+    tiny_models: TinyModels, family: str
+) -> None:
+    module = copy.deepcopy(tiny_models.loaded(tiny_models.pair(family), "bfloat16").pair.target.module)
     before, wide = list(module.named_parameters()), list[int]()
 
     def count(*_: object) -> None:
@@ -65,8 +69,8 @@ def test_no_more_than_one_layer_is_in_float32_and_each_has_its_own_weights_back(
     assert not [part for part in module.modules() if part._forward_hooks or part._forward_pre_hooks]
 
 
-def test_a_layer_that_fails_has_its_own_weights_back(lab: Lab) -> None:
-    module = copy.deepcopy(lab.loaded(lab.pair("neox"), "bfloat16").pair.target.module)
+def test_a_layer_that_fails_has_its_own_weights_back(tiny_models: TinyModels) -> None:
+    module = copy.deepcopy(tiny_models.loaded(tiny_models.pair("neox"), "bfloat16").pair.target.module)
     before = dict(module.named_parameters())
 
     class Broken(nn.Module):
@@ -80,9 +84,9 @@ def test_a_layer_that_fails_has_its_own_weights_back(lab: Lab) -> None:
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_layers_are_scored_on_another_device_with_all_that_is_theirs(lab: Lab, family: str) -> None:
+def test_layers_are_scored_on_another_device_with_all_that_is_theirs(tiny_models: TinyModels, family: str) -> None:
     """Whatever stayed where it was would meet tensors of the other device there."""
-    module = copy.deepcopy(lab.loaded(lab.pair(family), "bfloat16").pair.target.module)
+    module = copy.deepcopy(tiny_models.loaded(tiny_models.pair(family), "bfloat16").pair.target.module)
     with torch.inference_mode(), in_float32_by_layer(module, META):
         found = module(input_ids=torch.tensor([[1, 2, 3]], device=META)).logits
     assert (found.device, found.dtype) == (META, torch.float32)
@@ -114,10 +118,10 @@ def test_weights_beside_the_layers_are_widened_too() -> None:
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("by_module", [False, True])
 def test_a_long_text_is_judged_chunk_by_chunk_as_it_is_in_one(
-    lab: Lab, family: str, monkeypatch: pytest.MonkeyPatch, *, by_module: bool
+    tiny_models: TinyModels, family: str, monkeypatch: pytest.MonkeyPatch, *, by_module: bool
 ) -> None:
-    pair = lab.pair(family)
-    model, prefix = lab.loaded(pair, "bfloat16").pair.target, lab.prompt_tokens(pair, PROMPT)
+    pair = tiny_models.pair(family)
+    model, prefix = tiny_models.loaded(pair, "bfloat16").pair.target, tiny_models.prompt_tokens(pair, PROMPT)
     assert len(prefix) > 16
     order = scores(model.module, prefix)[-1].argsort().tolist()
     rivals = [(order[0], order[-1]), (order[-1], order[-2]), (order[3], order[4])]
@@ -152,8 +156,8 @@ class Loads:
 
 
 @pytest.fixture
-def loads(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> Loads:
-    model = copy.copy(lab.loaded(lab.pair("neox"), "bfloat16").pair.target)
+def loads(tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch) -> Loads:
+    model = copy.copy(tiny_models.loaded(tiny_models.pair("neox"), "bfloat16").pair.target)
     found = Loads(model, monkeypatch)
     right = neartie._by_module
     monkeypatch.setattr(neartie, "_by_module", lambda module, prefix, _, *each: right(module, prefix, CPU, *each))
@@ -232,13 +236,13 @@ def test_where_no_memory_suffices_that_is_told_in_one_line(loads: Loads, monkeyp
         Judge(loads.model)([1, 2, 3], (4, 5))
 
 
-def test_a_held_module_is_used_as_it_is(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    model = lab.loaded(lab.pair("gpt2"), "bfloat16").pair.target
+def test_a_held_module_is_used_as_it_is(tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = tiny_models.loaded(tiny_models.pair("gpt2"), "bfloat16").pair.target
     monkeypatch.setattr(LanguageModel, "loaded", lambda *_: pytest.fail("it is held"))
     Judge(model)([1, 2, 3], (4, 5), by_module=True)
 
 
-def test_all_differences_of_a_run_share_one_judge(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_differences_of_a_run_share_one_judge(tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[LanguageModel] = []
 
     class Counted(Judge):
@@ -247,7 +251,7 @@ def test_all_differences_of_a_run_share_one_judge(lab: Lab, monkeypatch: pytest.
             super().__init__(model)
 
     monkeypatch.setattr(race, "Judge", Counted)
-    engine = lab.loaded(lab.pair("gpt2"), "bfloat16")
+    engine = tiny_models.loaded(tiny_models.pair("gpt2"), "bfloat16")
     config = RunConfig(("dynatree", "ar", "linear", "hf"), 48, dynatree=DynaTree())
     (summary,) = (event for event in decode(engine, "The tree grows", config) if isinstance(event, Summary))
     assert sum(figures.near_tie is True for figures in summary.methods.values()) > 1

@@ -7,13 +7,13 @@ import torch
 
 from decoder.forward.near_tie import CHUNK, Judge
 from tests import tiny
-from tests.decoder.makers import Lab
+from tests.decoder.makers import TinyModels
 
 
 @pytest.mark.parametrize("length", [CHUNK, CHUNK + 1, 2 * CHUNK + 88])
-def test_a_clear_choice_far_into_a_text_is_no_near_tie(lab: Lab, length: int) -> None:
+def test_a_clear_choice_far_into_a_text_is_no_near_tie(tiny_models: TinyModels, length: int) -> None:
     """A part at other positions would come out otherwise, which would be taken for the error of the model's dtype."""
-    model = lab.loaded(lab.pair("long"), "float32").pair.target
+    model = tiny_models.loaded(tiny_models.pair("long"), "float32").pair.target
     generator = random.Random(0)
     prefix = [generator.randrange(tiny.VOCABULARY) for _ in range(length)]
     with torch.inference_mode():

@@ -9,7 +9,7 @@ from decoder import RunConfig, decode, load_pair
 from decoder.errors import ConfigError, PromptError
 from decoder.events import Run
 from tests import tiny
-from tests.decoder.makers import METHODS, Lab
+from tests.decoder.makers import METHODS, TinyModels
 
 pytestmark = pytest.mark.slow
 
@@ -17,47 +17,52 @@ PROMPT = "The tree grows"
 CHAT = RunConfig(METHODS, 12, chat=True)
 
 
-def run_event(lab: Lab, prompt: str, *, chat: bool) -> Run:
-    event = lab.play(lab.pair("chat"), "float32", prompt, RunConfig(("ar",), 12, chat=chat)).events[0]
+def run_event(tiny_models: TinyModels, prompt: str, *, chat: bool) -> Run:
+    event = tiny_models.play(tiny_models.pair("chat"), "float32", prompt, RunConfig(("ar",), 12, chat=chat)).events[0]
     assert isinstance(event, Run)
     return event
 
 
-def test_the_prompt_is_fed_as_the_template_wraps_it(lab: Lab) -> None:
-    assert run_event(lab, PROMPT, chat=True).prompt == "<|begin|>[user] The tree grows\n[assistant] "
+def test_the_prompt_is_fed_as_the_template_wraps_it(tiny_models: TinyModels) -> None:
+    assert run_event(tiny_models, PROMPT, chat=True).prompt == "<|begin|>[user] The tree grows\n[assistant] "
 
 
-def test_the_prompt_that_is_told_says_what_its_tokens_say(lab: Lab) -> None:
-    run, tokenizer = run_event(lab, "Äöü 🌳 {{ 1 }}", chat=True), lab.loaded(lab.pair("chat"), "float32").pair.tokenizer
+def test_the_prompt_that_is_told_says_what_its_tokens_say(tiny_models: TinyModels) -> None:
+    run, tokenizer = (
+        run_event(tiny_models, "Äöü 🌳 {{ 1 }}", chat=True),
+        tiny_models.loaded(tiny_models.pair("chat"), "float32").pair.tokenizer,
+    )
     assert tokenizer.decode(run.prompt_tokens) == run.prompt
     assert tokenizer(run.prompt, add_special_tokens=False).input_ids == run.prompt_tokens
 
 
 @pytest.mark.parametrize("chat", [True, False])
-def test_the_special_token_that_begins_a_text_is_fed_once(lab: Lab, *, chat: bool) -> None:
-    assert run_event(lab, PROMPT, chat=chat).prompt_tokens.count(0) == 1
+def test_the_special_token_that_begins_a_text_is_fed_once(tiny_models: TinyModels, *, chat: bool) -> None:
+    assert run_event(tiny_models, PROMPT, chat=chat).prompt_tokens.count(0) == 1
 
 
-def test_without_chat_a_template_is_left_alone(lab: Lab) -> None:
-    run = run_event(lab, PROMPT, chat=False)
+def test_without_chat_a_template_is_left_alone(tiny_models: TinyModels) -> None:
+    run = run_event(tiny_models, PROMPT, chat=False)
     assert run.prompt == PROMPT
-    assert run.prompt_tokens == lab.prompt_tokens(lab.pair("begin"), PROMPT)
+    assert run.prompt_tokens == tiny_models.prompt_tokens(tiny_models.pair("begin"), PROMPT)
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_every_method_answers_as_plain_greedy_search_does(lab: Lab, method: str) -> None:
-    pair = lab.pair("chat")
+def test_every_method_answers_as_plain_greedy_search_does(tiny_models: TinyModels, method: str) -> None:
+    pair = tiny_models.pair("chat")
     fed = "[user] The tree grows\n[assistant] "  # to which the tokenizer adds its beginning
-    assert lab.play(pair, "float32", PROMPT, CHAT).tokens(method) == lab.generate(pair, "float32", fed, 12)
+    assert tiny_models.play(pair, "float32", PROMPT, CHAT).tokens(method) == tiny_models.generate(
+        pair, "float32", fed, 12
+    )
 
 
-def test_lone_surrogates_of_a_message_are_replaced(lab: Lab) -> None:
-    assert "[user] a\N{REPLACEMENT CHARACTER}b\n" in run_event(lab, "a\ud800b", chat=True).prompt
+def test_lone_surrogates_of_a_message_are_replaced(tiny_models: TinyModels) -> None:
+    assert "[user] a\N{REPLACEMENT CHARACTER}b\n" in run_event(tiny_models, "a\ud800b", chat=True).prompt
 
 
-def test_the_template_counts_towards_the_context(lab: Lab) -> None:
-    room = tiny.CONTEXT - len(run_event(lab, "", chat=True).prompt_tokens)
-    pair, digits = lab.loaded(lab.pair("chat"), "float32"), "0123456789" * 20
+def test_the_template_counts_towards_the_context(tiny_models: TinyModels) -> None:
+    room = tiny.CONTEXT - len(run_event(tiny_models, "", chat=True).prompt_tokens)
+    pair, digits = tiny_models.loaded(tiny_models.pair("chat"), "float32"), "0123456789" * 20
     next(decode(pair, digits[: room - 12], CHAT))
     with pytest.raises(PromptError, match=f"{tiny.CONTEXT - 11} tokens.*give --max-new-tokens 11 or less"):
         next(decode(pair, digits[: room - 11], CHAT))
@@ -74,8 +79,8 @@ def refused(pair: Any) -> str:
     return message
 
 
-def test_a_tokenizer_without_a_template_is_refused(lab: Lab) -> None:
-    assert "has no chat template" in refused(lab.loaded(lab.pair("neox"), "float32"))
+def test_a_tokenizer_without_a_template_is_refused(tiny_models: TinyModels) -> None:
+    assert "has no chat template" in refused(tiny_models.loaded(tiny_models.pair("neox"), "float32"))
 
 
 def test_the_embedded_pair_takes_no_chat() -> None:

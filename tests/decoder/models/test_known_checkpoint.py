@@ -24,7 +24,7 @@ from decoder.models import checkpoints
 from decoder.models.checkpoints import EMBEDDED_DRAFT, EMBEDDED_TARGET, known_traits, load_model
 from decoder.models.known_checkpoint import known_architecture, known_ends, known_weights
 from tests.decoder.family_models import LLAMA3, MODELS, SCALED, made
-from tests.decoder.makers import Lab
+from tests.decoder.makers import TinyModels
 
 pytestmark = pytest.mark.slow
 
@@ -292,8 +292,8 @@ def test_settings_that_are_not_understood_are_left_to_transformers(
     assert known_traits(str(folder), CPU, torch.float32, silent) is None
 
 
-def test_a_module_that_is_asked_for_before_its_pair_is_made_has_its_own_settings(lab: Lab) -> None:
-    pair = lab.ending("neox", eos_token_id=7, repetition_penalty=1.5)
+def test_a_module_that_is_asked_for_before_its_pair_is_made_has_its_own_settings(tiny_models: TinyModels) -> None:
+    pair = tiny_models.ending("neox", eos_token_id=7, repetition_penalty=1.5)
     model = load_model(str(pair.target), CPU, torch.float32)
     assert isinstance(model.generation, GenerationConfig)
     assert model.generation.repetition_penalty == 1.5

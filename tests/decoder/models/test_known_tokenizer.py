@@ -13,7 +13,7 @@ from transformers import AutoTokenizer
 from decoder.models.checkpoints import EMBEDDED_DRAFT, EMBEDDED_TARGET, load_tokenizer
 from decoder.models.tokenizer import PlainTokenizer, known_tokenizer
 from tests import tiny
-from tests.decoder.makers import Lab
+from tests.decoder.makers import TinyModels
 
 pytestmark = pytest.mark.slow
 
@@ -40,23 +40,23 @@ TEXTS = (
 )  # fmt: skip
 
 
-def folders(lab: Lab) -> dict[str, Path]:
+def folders(tiny_models: TinyModels) -> dict[str, Path]:
     return {
         "target": EMBEDDED_TARGET,
         "draft": EMBEDDED_DRAFT,
-        "tiny neox": lab.pair("neox").target,
-        "tiny llama": lab.pair("llama").target,
-        "tiny llama that begins a text": lab.pair("begin").target,
+        "tiny neox": tiny_models.pair("neox").target,
+        "tiny llama": tiny_models.pair("llama").target,
+        "tiny llama that begins a text": tiny_models.pair("begin").target,
     }
 
 
 NAMES = ("target", "draft", "tiny neox", "tiny llama", "tiny llama that begins a text")
 
 
-def both(lab: Lab, name: str) -> tuple[PlainTokenizer, Any]:
-    found = load_tokenizer(str(folders(lab)[name]))
+def both(tiny_models: TinyModels, name: str) -> tuple[PlainTokenizer, Any]:
+    found = load_tokenizer(str(folders(tiny_models)[name]))
     assert isinstance(found, PlainTokenizer)
-    return found, AutoTokenizer.from_pretrained(folders(lab)[name])
+    return found, AutoTokenizer.from_pretrained(folders(tiny_models)[name])
 
 
 def compare(mine: PlainTokenizer, theirs: Any, text: str) -> None:
@@ -69,8 +69,8 @@ def compare(mine: PlainTokenizer, theirs: Any, text: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_texts_are_cut_and_joined_alike(lab: Lab, name: str) -> None:
-    mine, theirs = both(lab, name)
+def test_texts_are_cut_and_joined_alike(tiny_models: TinyModels, name: str) -> None:
+    mine, theirs = both(tiny_models, name)
     for text in TEXTS:
         compare(mine, theirs, text)
 
@@ -78,13 +78,13 @@ def test_texts_are_cut_and_joined_alike(lab: Lab, name: str) -> None:
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(text=st.text(st.characters(exclude_categories=["Cs"])))
 @pytest.mark.parametrize("name", ["target", "tiny llama that begins a text"])
-def test_any_text_is_cut_and_joined_alike(lab: Lab, name: str, text: str) -> None:
-    compare(*lab._once(("both tokenizers", name), lambda: both(lab, name)), text)
+def test_any_text_is_cut_and_joined_alike(tiny_models: TinyModels, name: str, text: str) -> None:
+    compare(*tiny_models._once(("both tokenizers", name), lambda: both(tiny_models, name)), text)
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_tokens_are_the_same_and_every_one_is_written_alike(lab: Lab, name: str) -> None:
-    mine, theirs = both(lab, name)
+def test_tokens_are_the_same_and_every_one_is_written_alike(tiny_models: TinyModels, name: str) -> None:
+    mine, theirs = both(tiny_models, name)
     assert mine.get_vocab() == theirs.get_vocab()
     assert mine.chat_template == theirs.chat_template
     for token in range(len(theirs)):
@@ -94,15 +94,15 @@ def test_tokens_are_the_same_and_every_one_is_written_alike(lab: Lab, name: str)
                 assert mine.decode(ids, skip_special_tokens=skip) == right
 
 
-def test_tokens_that_do_not_exist_are_joined_alike(lab: Lab) -> None:
-    mine, theirs = both(lab, "target")
+def test_tokens_that_do_not_exist_are_joined_alike(tiny_models: TinyModels) -> None:
+    mine, theirs = both(tiny_models, "target")
     ids = [5, 2048, 99_999, 6]
     assert mine.decode(ids) == theirs.decode(ids, clean_up_tokenization_spaces=False)
 
 
 @pytest.mark.parametrize("text", ["\ud800", "a\udfffb"])
-def test_half_a_character_fails_alike(lab: Lab, text: str) -> None:
-    mine, theirs = both(lab, "target")
+def test_half_a_character_fails_alike(tiny_models: TinyModels, text: str) -> None:
+    mine, theirs = both(tiny_models, "target")
     with pytest.raises(Exception, match=r".") as right:
         theirs(text)
     with pytest.raises(right.type):
@@ -112,9 +112,9 @@ def test_half_a_character_fails_alike(lab: Lab, text: str) -> None:
 # What is left to transformers
 
 
-def settled(lab: Lab, home: Path, changes: dict[str, Any]) -> Path:
+def settled(tiny_models: TinyModels, home: Path, changes: dict[str, Any]) -> Path:
     """A copy of the target whose tokenizer_config.json has other fields; `...` for none of that name."""
-    folder = shutil.copytree(lab.pair("neox").target, home / "changed")
+    folder = shutil.copytree(tiny_models.pair("neox").target, home / "changed")
     path = folder / "tokenizer_config.json"
     found = json.loads(path.read_text(encoding="utf-8")) | changes
     path.write_text(json.dumps({key: found[key] for key in found if found[key] is not ...}), encoding="utf-8")
@@ -139,14 +139,16 @@ STRANGE: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("name", STRANGE)
-def test_settings_that_are_not_understood_are_left_to_transformers(lab: Lab, tmp_path: Path, name: str) -> None:
-    assert known_tokenizer(lab.pair("neox").target, "gpt_neox") is not None
-    assert known_tokenizer(settled(lab, tmp_path, STRANGE[name]), "gpt_neox") is None
+def test_settings_that_are_not_understood_are_left_to_transformers(
+    tiny_models: TinyModels, tmp_path: Path, name: str
+) -> None:
+    assert known_tokenizer(tiny_models.pair("neox").target, "gpt_neox") is not None
+    assert known_tokenizer(settled(tiny_models, tmp_path, STRANGE[name]), "gpt_neox") is None
 
 
 @pytest.mark.parametrize("file", ["special_tokens_map.json", "added_tokens.json", "chat_template.jinja", "tekken.json"])
-def test_a_folder_that_says_more_is_left_to_transformers(lab: Lab, tmp_path: Path, file: str) -> None:
-    folder = settled(lab, tmp_path, {})
+def test_a_folder_that_says_more_is_left_to_transformers(tiny_models: TinyModels, tmp_path: Path, file: str) -> None:
+    folder = settled(tiny_models, tmp_path, {})
     (folder / file).write_text("{}", encoding="utf-8")
     assert known_tokenizer(folder, "gpt_neox") is None
 
@@ -160,16 +162,18 @@ CUT = {"direction": "Right", "max_length": 4, "strategy": "LongestFirst", "strid
     ids=["texts that are cut off", "words", "no list"],
 )
 def test_a_file_that_is_not_understood_is_left_to_transformers(
-    lab: Lab, tmp_path: Path, changes: dict[str, Any]
+    tiny_models: TinyModels, tmp_path: Path, changes: dict[str, Any]
 ) -> None:
-    folder = settled(lab, tmp_path, {})
+    folder = settled(tiny_models, tmp_path, {})
     content = json.loads((folder / "tokenizer.json").read_text(encoding="utf-8"))
     (folder / "tokenizer.json").write_text(json.dumps(content | changes), encoding="utf-8")
     assert known_tokenizer(folder, "gpt_neox") is None
 
 
-def test_a_named_token_that_is_looked_for_otherwise_is_left_to_transformers(lab: Lab, tmp_path: Path) -> None:
-    folder = settled(lab, tmp_path, {"bos_token": "<|begin|>"})
+def test_a_named_token_that_is_looked_for_otherwise_is_left_to_transformers(
+    tiny_models: TinyModels, tmp_path: Path
+) -> None:
+    folder = settled(tiny_models, tmp_path, {"bos_token": "<|begin|>"})
     assert known_tokenizer(folder, "gpt_neox") is not None
     path = folder / "tokenizer.json"
     content = json.loads(path.read_text(encoding="utf-8"))
@@ -179,9 +183,11 @@ def test_a_named_token_that_is_looked_for_otherwise_is_left_to_transformers(lab:
 
 
 @pytest.mark.parametrize("family", ["qwen2", "mistral", "gpt2"])
-def test_families_whose_tokenizers_transformers_makes_by_itself_are_left_to_it(lab: Lab, family: str) -> None:
-    assert known_tokenizer(lab.pair("neox").target, family) is None
+def test_families_whose_tokenizers_transformers_makes_by_itself_are_left_to_it(
+    tiny_models: TinyModels, family: str
+) -> None:
+    assert known_tokenizer(tiny_models.pair("neox").target, family) is None
 
 
-def test_a_chat_is_asked_of_the_tokenizer_of_transformers(lab: Lab) -> None:
-    assert load_tokenizer(str(lab.pair("chat").target)).chat_template == tiny.TEMPLATE
+def test_a_chat_is_asked_of_the_tokenizer_of_transformers(tiny_models: TinyModels) -> None:
+    assert load_tokenizer(str(tiny_models.pair("chat").target)).chat_template == tiny.TEMPLATE

@@ -7,7 +7,7 @@ import pytest
 
 from decoder import load_pair
 from decoder.models import load_progress as reading
-from tests.decoder.makers import Lab
+from tests.decoder.makers import TinyModels
 
 pytestmark = pytest.mark.slow
 
@@ -19,9 +19,9 @@ def often(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reading, "_EVERY_S", 0.0)
 
 
-def test_the_share_of_the_weights_is_told_for_each_model(lab: Lab) -> None:
+def test_the_share_of_the_weights_is_told_for_each_model(tiny_models: TinyModels) -> None:
     told: list[str] = []
-    pair = lab.pair("neox")
+    pair = tiny_models.pair("neox")
     load_pair(
         str(pair.target),
         str(pair.draft),

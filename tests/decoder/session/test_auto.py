@@ -18,7 +18,7 @@ from decoder.draft.tree_size.cost_profile import measured
 from decoder.draft.tree_size.loss_limit import PATIENCE, PLAIN_EVERY
 from decoder.engine import Engine
 from decoder.tree import depths
-from tests.decoder.makers import Lab, Played, with_pair
+from tests.decoder.makers import Played, TinyModels, with_pair
 from tests.tiny import FAMILIES
 
 pytestmark = pytest.mark.slow
@@ -69,19 +69,19 @@ def play(engine: Engine, rules: Auto, limit: int = 32) -> Played:
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("seed", range(3))
 def test_the_text_is_that_of_plain_greedy_search_whatever_rounds_cost(
-    lab: Lab, seed: int, family: str, kinship: str
+    tiny_models: TinyModels, seed: int, family: str, kinship: str
 ) -> None:
     luck = random.Random(f"{seed} {family} {kinship}")
-    pair = lab.pair(family + kinship)
+    pair = tiny_models.pair(family + kinship)
     for _ in range(4):
-        played = play(priced(lab.loaded(pair, "float64"), some_costs(luck)), some_rules(luck))
-        assert played.tokens("auto") == lab.generate(pair, "float64", PROMPT, 32)
+        played = play(priced(tiny_models.loaded(pair, "float64"), some_costs(luck)), some_rules(luck))
+        assert played.tokens("auto") == tiny_models.generate(pair, "float64", PROMPT, 32)
 
 
-def test_some_of_these_rounds_drafted_and_some_did_not(lab: Lab) -> None:
+def test_some_of_these_rounds_drafted_and_some_did_not(tiny_models: TinyModels) -> None:
     """Otherwise the test above would not test much."""
     luck = random.Random(0)
-    pair = lab.loaded(lab.pair("neox"), "float64")
+    pair = tiny_models.loaded(tiny_models.pair("neox"), "float64")
     rounds = [
         event for _ in range(12) for event in play(priced(pair, some_costs(luck)), some_rules(luck)).rounds("auto")
     ]
@@ -90,21 +90,23 @@ def test_some_of_these_rounds_drafted_and_some_did_not(lab: Lab) -> None:
     assert max(sizes) > 8
 
 
-def test_costs_that_are_measured_here_give_the_same_text(lab: Lab) -> None:
-    pair = lab.pair("neox")
-    loaded = replace(lab.loaded(pair, "float32"), costs={})
-    assert play(loaded, WIDE, 100).tokens("auto") == lab.generate(pair, "float32", PROMPT, 100)
+def test_costs_that_are_measured_here_give_the_same_text(tiny_models: TinyModels) -> None:
+    pair = tiny_models.pair("neox")
+    loaded = replace(tiny_models.loaded(pair, "float32"), costs={})
+    assert play(loaded, WIDE, 100).tokens("auto") == tiny_models.generate(pair, "float32", PROMPT, 100)
     assert loaded.costs
 
 
-def test_where_drafting_is_too_dear_every_round_is_plain(lab: Lab) -> None:
-    rounds = play(priced(lab.loaded(lab.pair("neox"), "float32"), DEAR), WIDE, PATIENCE - 2).rounds("auto")
+def test_where_drafting_is_too_dear_every_round_is_plain(tiny_models: TinyModels) -> None:
+    rounds = play(priced(tiny_models.loaded(tiny_models.pair("neox"), "float32"), DEAR), WIDE, PATIENCE - 2).rounds(
+        "auto"
+    )
     assert len(rounds) == PATIENCE - 2
     assert {(len(event.tokens), event.draft_forwards, len(event.committed)) for event in rounds} == {(1, 0, 1)}
 
 
-def test_where_drafting_costs_nothing_every_round_drafts(lab: Lab) -> None:
-    rounds = play(priced(lab.loaded(lab.pair("neox"), "float32"), FREE), WIDE).rounds("auto")
+def test_where_drafting_costs_nothing_every_round_drafts(tiny_models: TinyModels) -> None:
+    rounds = play(priced(tiny_models.loaded(tiny_models.pair("neox"), "float32"), FREE), WIDE).rounds("auto")
     assert all(len(event.tokens) > 1 for event in rounds)
     assert len(rounds) < PLAIN_EVERY
 
@@ -119,22 +121,22 @@ def test_where_drafting_costs_nothing_every_round_drafts(lab: Lab) -> None:
     ],
     ids=["D_max", "branching", "rho_stop", "D0"],
 )
-def test_what_a_knob_cuts_stays_cut(lab: Lab, rules: Auto, deepest: int, widest: int) -> None:
-    rounds = play(priced(lab.loaded(lab.pair("neox"), "float32"), FREE), rules).rounds("auto")
+def test_what_a_knob_cuts_stays_cut(tiny_models: TinyModels, rules: Auto, deepest: int, widest: int) -> None:
+    rounds = play(priced(tiny_models.loaded(tiny_models.pair("neox"), "float32"), FREE), rules).rounds("auto")
     assert max(max(depths(event.parents)) for event in rounds) == deepest
     assert max(event.parents.count(node) for event in rounds for node in event.parents) == widest
 
 
-def test_rounds_without_a_draft_leave_history_alone(lab: Lab) -> None:
+def test_rounds_without_a_draft_leave_history_alone(tiny_models: TinyModels) -> None:
     rules = replace(WIDE, history=True, window=2)
-    played = play(priced(lab.loaded(lab.pair("neox"), "float32"), DEAR), rules)
+    played = play(priced(tiny_models.loaded(tiny_models.pair("neox"), "float32"), DEAR), rules)
     assert played.turned("auto", "history") == []
     assert {event.knobs.d0 for event in played.rounds("auto") if event.knobs} == {rules.d0}
 
 
 @pytest.mark.wall_time
-def test_costs_are_measured_once_for_texts_of_about_one_length(lab: Lab) -> None:
-    pair = replace(lab.loaded(lab.pair("neox"), "float32"), costs={})
+def test_costs_are_measured_once_for_texts_of_about_one_length(tiny_models: TinyModels) -> None:
+    pair = replace(tiny_models.loaded(tiny_models.pair("neox"), "float32"), costs={})
     started = time.perf_counter()
     short = pair.costs_of(20)
     # A second on an idle machine.
@@ -143,8 +145,8 @@ def test_costs_are_measured_once_for_texts_of_about_one_length(lab: Lab) -> None
     assert pair.costs_of(100) is not short
 
 
-def test_every_cost_that_is_measured_is_above_zero(lab: Lab) -> None:
-    engine = replace(lab.loaded(lab.pair("neox"), "float32"), costs={})
+def test_every_cost_that_is_measured_is_above_zero(tiny_models: TinyModels) -> None:
+    engine = replace(tiny_models.loaded(tiny_models.pair("neox"), "float32"), costs={})
     for rows in (1, engine.pair.context):
         found = measured(engine.pair, rows)
         assert all(seconds > 0 for curve in vars(found).values() for seconds in curve.by_rows()[1:])
@@ -152,7 +154,7 @@ def test_every_cost_that_is_measured_is_above_zero(lab: Lab) -> None:
 
 @pytest.mark.parametrize("missed", [PROBED_ROWS // 2, 2 * PROBED_ROWS])
 def test_a_silent_draft_is_judged_by_what_it_would_have_guessed_for_the_latest_tokens(
-    lab: Lab, monkeypatch: pytest.MonkeyPatch, missed: int
+    tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch, missed: int
 ) -> None:
     probed: list[tuple[list[int], list[int]]] = []
 
@@ -163,15 +165,15 @@ def test_a_silent_draft_is_judged_by_what_it_would_have_guessed_for_the_latest_t
 
     monkeypatch.setattr(TreeSizeController, "probe_draft", probe_draft)
     monkeypatch.setattr("decoder.draft.tree_size.loss_limit.LossLimit._least_patience", missed)
-    engine = priced(lab.loaded(lab.pair("neox"), "float64"), DEAR)
+    engine = priced(tiny_models.loaded(tiny_models.pair("neox"), "float64"), DEAR)
     text = play(with_pair(engine, draft=engine.pair.target), WIDE, missed + 1).tokens("auto")
     guessed, chosen = probed[0]
     assert guessed == chosen
     assert chosen == text[max(0, missed - PROBED_ROWS) : missed - 1]
 
 
-def test_a_draft_that_caught_up_in_two_passes_guesses_as_in_one(lab: Lab) -> None:
-    engine = lab.loaded(lab.pair("neox"), "float64")
+def test_a_draft_that_caught_up_in_two_passes_guesses_as_in_one(tiny_models: TinyModels) -> None:
+    engine = tiny_models.loaded(tiny_models.pair("neox"), "float64")
     text, found = [5, 9, 2, 7, 7, 3, 8, 1], list[list[list[int]]]()
     for latest in (3, 8):
         drafter = Drafter(engine.pair.draft, engine.pair.vocabulary, 20)

@@ -24,7 +24,7 @@ from decoder.forward.near_tie import Judge
 from decoder.knobs import MOST, KnobName
 from decoder.session.host import HostSession
 from decoder.tree import depths
-from tests.decoder.makers import METHODS, Lab, Played, host_session
+from tests.decoder.makers import METHODS, Played, TinyModels, host_session
 from tests.decoder.session.round_comparison import assert_same_rounds
 from tests.reference import simulate
 from tests.tiny import CONTEXT
@@ -39,9 +39,9 @@ CONFIG = RunConfig(METHODS, 40, dynatree=LIVELY)
 
 
 @pytest.fixture(scope="module")
-def played(lab: Lab) -> Played:
+def played(tiny_models: TinyModels) -> Played:
     """All methods on one prompt."""
-    return lab.play(lab.pair("neox"), "float32", PROMPT, CONFIG)
+    return tiny_models.play(tiny_models.pair("neox"), "float32", PROMPT, CONFIG)
 
 
 # The order of events
@@ -54,10 +54,10 @@ def test_a_run_begins_with_run_and_ends_with_summary(played: Played) -> None:
     assert isinstance(played.events[-1], Summary)
 
 
-def test_the_run_says_what_was_asked(lab: Lab, played: Played) -> None:
+def test_the_run_says_what_was_asked(tiny_models: TinyModels, played: Played) -> None:
     (run,) = [event for event in played.events if isinstance(event, Run)]
     assert (run.prompt, run.max_new_tokens, run.device, run.dtype) == (PROMPT, 40, "cpu", "float32")
-    assert run.prompt_tokens == lab.prompt_tokens(lab.pair("neox"), PROMPT)
+    assert run.prompt_tokens == tiny_models.prompt_tokens(tiny_models.pair("neox"), PROMPT)
     assert list(run.methods) == list(METHODS)
     assert run.methods["dynatree"]["window"] == 2
     assert run.methods["fixed"] == {"depth": 5, "branching": 2, "tau": 0.05, "n_max": 256}
@@ -85,16 +85,16 @@ def test_every_event_survives_the_way_to_a_file(played: Played, method: str) -> 
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_the_pieces_of_text_are_the_text(lab: Lab, played: Played, method: str) -> None:
-    tokenizer = AutoTokenizer.from_pretrained(lab.pair("neox").target)
-    prompt = lab.prompt_tokens(lab.pair("neox"), PROMPT)
+def test_the_pieces_of_text_are_the_text(tiny_models: TinyModels, played: Played, method: str) -> None:
+    tokenizer = AutoTokenizer.from_pretrained(tiny_models.pair("neox").target)
+    prompt = tiny_models.prompt_tokens(tiny_models.pair("neox"), PROMPT)
     whole = tokenizer.decode(prompt + played.tokens(method), skip_special_tokens=True)
     assert "".join(event.text for event in played.rounds(method)) == whole[len(PROMPT) :]
 
 
 @pytest.mark.parametrize("method", ["ar", "hf"])
-def test_methods_without_a_tree_write_the_root_alone(lab: Lab, played: Played, method: str) -> None:
-    text = lab.prompt_tokens(lab.pair("neox"), PROMPT)
+def test_methods_without_a_tree_write_the_root_alone(tiny_models: TinyModels, played: Played, method: str) -> None:
+    text = tiny_models.prompt_tokens(tiny_models.pair("neox"), PROMPT)
     for event in played.rounds(method):
         assert (event.tokens, event.parents, event.logprobs, event.accepted) == ([text[-1]], [-1], [0.0], [])
         text += event.committed
@@ -149,8 +149,8 @@ def test_the_target_runs_once_a_round_and_twice_in_algorithm_1(played: Played, m
 
 
 @pytest.mark.parametrize("method", ["ar", *TREES])
-def test_the_forward_passes_told_are_those_that_were_run(lab: Lab, method: str) -> None:
-    engine = lab.loaded(lab.pair("llama"), "float32")
+def test_the_forward_passes_told_are_those_that_were_run(tiny_models: TinyModels, method: str) -> None:
+    engine = tiny_models.loaded(tiny_models.pair("llama"), "float32")
     with counted(engine.pair.target) as target, counted(engine.pair.draft) as draft:
         seen = (0, 0)
         for event in decode(engine, PROMPT, replace(CONFIG, methods=(method,))):
@@ -171,30 +171,32 @@ def test_the_summary_adds_the_forward_passes_up(played: Played, method: str) -> 
 
 @pytest.mark.parametrize("method", TREES)
 @pytest.mark.parametrize("name", ["neox", "neox-strange"])
-def test_the_draft_runs_at_most_once_a_level_and_once_more(lab: Lab, name: str, method: str) -> None:
-    for event in lab.play(lab.pair(name), "float32", PROMPT, replace(CONFIG, max_new_tokens=20)).rounds(method):
+def test_the_draft_runs_at_most_once_a_level_and_once_more(tiny_models: TinyModels, name: str, method: str) -> None:
+    for event in tiny_models.play(tiny_models.pair(name), "float32", PROMPT, replace(CONFIG, max_new_tokens=20)).rounds(
+        method
+    ):
         levels = max(depths(event.parents)) + (method == "alg1")
         assert event.draft_forwards is not None
         assert levels <= event.draft_forwards <= levels + 1
 
 
-def test_growing_for_the_best_nodes_takes_one_forward_a_grown_level(lab: Lab) -> None:
+def test_growing_for_the_best_nodes_takes_one_forward_a_grown_level(tiny_models: TinyModels) -> None:
     tree = DynaTree(branching=(3, 3, 3), rho_stop=0, rho_deep=0, tau=0, d0=4, d_max=5, n_max=12, selection="best")
-    pair = lab.pair("neox")
+    pair = tiny_models.pair("neox")
     config = RunConfig(("dynatree",), 20, dynatree=tree)
-    steps = simulate(lab.oracle(pair, "float64"), lab.prompt_tokens(pair, PROMPT), "dynatree", tree, 20)
-    for event, step in zip(lab.play(pair, "float64", PROMPT, config).rounds("dynatree"), steps, strict=True):
+    steps = simulate(tiny_models.oracle(pair, "float64"), tiny_models.prompt_tokens(pair, PROMPT), "dynatree", tree, 20)
+    for event, step in zip(tiny_models.play(pair, "float64", PROMPT, config).rounds("dynatree"), steps, strict=True):
         assert event.draft_forwards is not None
         assert event.draft_forwards <= step.levels + 1
 
 
 @pytest.mark.parametrize("n_max", [1, 3, 8, 20])
-def test_the_best_nodes_are_those_of_a_tree_that_grows_without_a_limit(lab: Lab, n_max: int) -> None:
+def test_the_best_nodes_are_those_of_a_tree_that_grows_without_a_limit(tiny_models: TinyModels, n_max: int) -> None:
     tree = DynaTree(branching=(3, 3, 3), rho_stop=0, rho_deep=0, tau=0, d0=4, d_max=5, n_max=4096, selection="best")
-    pair = lab.loaded(lab.pair("neox"), "float64")
+    pair = tiny_models.loaded(tiny_models.pair("neox"), "float64")
     trees = []
     for rules in (tree, replace(tree, n_max=n_max)):
-        session = host_session(pair, lab.prompt_tokens(lab.pair("neox"), PROMPT), 8, rules)
+        session = host_session(pair, tiny_models.prompt_tokens(tiny_models.pair("neox"), PROMPT), 8, rules)
         session.prefill()
         trees.append(session.step(()).tree)
     whole, best = trees
@@ -202,22 +204,22 @@ def test_the_best_nodes_are_those_of_a_tree_that_grows_without_a_limit(lab: Lab,
     assert len(whole) > 200
 
 
-def test_the_largest_rules_need_no_more_room_than_a_tree_has(lab: Lab) -> None:
+def test_the_largest_rules_need_no_more_room_than_a_tree_has(tiny_models: TinyModels) -> None:
     largest = DynaTree(d0=1, d_max=MOST, branching=(3, 3, 3), n_max=MOST, rho_stop=0, tau=0, selection="best")
-    pair = lab.loaded(lab.pair("neox"), "float32")
-    session = host_session(pair, lab.prompt_tokens(lab.pair("neox"), PROMPT), 8, largest)
+    pair = tiny_models.loaded(tiny_models.pair("neox"), "float32")
+    session = host_session(pair, tiny_models.prompt_tokens(tiny_models.pair("neox"), PROMPT), 8, largest)
     assert isinstance(session.proposer, ModelProposer)
     rows: Any = session.proposer.drafter.cache
     assert rows.store.shape[3] < 2 * MOST
 
 
-def test_a_tree_that_tries_more_than_it_keeps_finds_room(lab: Lab) -> None:
+def test_a_tree_that_tries_more_than_it_keeps_finds_room(tiny_models: TinyModels) -> None:
     rules = DynaTree(branching=(3, 3, 3), rho_stop=0, rho_deep=0, tau=0, d0=4, d_max=5, n_max=40, selection="best")
-    pair = lab.pair("neox")
+    pair = tiny_models.pair("neox")
     config = RunConfig(("dynatree", "ar"), 20, dynatree=rules)
-    played = lab.play(pair, "float64", PROMPT, config)
+    played = tiny_models.play(pair, "float64", PROMPT, config)
     assert played.tokens("dynatree") == played.tokens("ar")
-    session = host_session(lab.loaded(pair, "float64"), [1, 2, 3], 8, rules)
+    session = host_session(tiny_models.loaded(pair, "float64"), [1, 2, 3], 8, rules)
     session.prefill()
     session.step(())
     assert isinstance(session.proposer, ModelProposer)
@@ -228,13 +230,15 @@ def test_a_tree_that_tries_more_than_it_keeps_finds_room(lab: Lab) -> None:
 @pytest.mark.parametrize(
     "error", [MemoryError(), RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried")]
 )
-def test_a_full_memory_is_one_line_on_a_cpu_too(lab: Lab, error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_memory_is_one_line_on_a_cpu_too(
+    tiny_models: TinyModels, error: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def full(*_: Any) -> None:
         raise error
 
     monkeypatch.setattr(HostSession, "_reserve", full)
     with pytest.raises(DeviceError, match="the memory of cpu is full; choose smaller models"):
-        list(decode(lab.loaded(lab.pair("neox"), "float32"), PROMPT, RunConfig(("ar",), 4)))
+        list(decode(tiny_models.loaded(tiny_models.pair("neox"), "float32"), PROMPT, RunConfig(("ar",), 4)))
 
 
 def test_ar_never_runs_the_draft(played: Played) -> None:
@@ -291,18 +295,25 @@ def test_the_method_with_the_least_decode_time_goes_next(played: Played) -> None
             del clocks[event.method]
 
 
-def test_slow_motion_sleeps_and_leaves_decode_time_alone(lab: Lab) -> None:
-    events = list(decode(lab.loaded(lab.pair("neox"), "float32"), PROMPT, RunConfig(("ar",), 4), Steering(speed=0.002)))
+def test_slow_motion_sleeps_and_leaves_decode_time_alone(tiny_models: TinyModels) -> None:
+    events = list(
+        decode(
+            tiny_models.loaded(tiny_models.pair("neox"), "float32"),
+            PROMPT,
+            RunConfig(("ar",), 4),
+            Steering(speed=0.002),
+        )
+    )
     *_, before, last = [event for event in events if isinstance(event, Round)]
     assert last.wall_s >= 100 * before.t
     assert last.t < last.wall_s / 50
 
 
-def test_a_paused_run_waits(lab: Lab) -> None:
+def test_a_paused_run_waits(tiny_models: TinyModels) -> None:
     steering = Steering()
     steering.paused = True
     timer = threading.Timer(0.2, lambda: setattr(steering, "paused", False))
-    events = decode(lab.loaded(lab.pair("neox"), "float32"), PROMPT, RunConfig(("ar",), 2), steering)
+    events = decode(tiny_models.loaded(tiny_models.pair("neox"), "float32"), PROMPT, RunConfig(("ar",), 2), steering)
     while not isinstance(next(events), Start):
         pass
     timer.start()
@@ -316,10 +327,12 @@ def test_a_paused_run_waits(lab: Lab) -> None:
 # Knobs
 
 
-def steered(lab: Lab, config: RunConfig, at: int, turn: Callable[[Steering], None], dtype: str = "float64") -> Played:
+def steered(
+    tiny_models: TinyModels, config: RunConfig, at: int, turn: Callable[[Steering], None], dtype: str = "float64"
+) -> Played:
     """A run in which the user turns knobs when the first method's round `at - 1` is over."""
     steering, events = Steering(), list[Event]()
-    for event in decode(lab.loaded(lab.pair("neox"), dtype), PROMPT, config, steering):
+    for event in decode(tiny_models.loaded(tiny_models.pair("neox"), dtype), PROMPT, config, steering):
         events.append(event)
         if isinstance(event, Round) and event.method == config.methods[0] and event.round == at - 1:
             turn(steering)
@@ -349,27 +362,27 @@ TURNS: dict[str, list[tuple[KnobName, float]]] = {
 @pytest.mark.parametrize("method", ["dynatree", "alg1"])
 @pytest.mark.parametrize("turns", TURNS.values(), ids=TURNS)
 def test_turned_knobs_are_in_force_from_the_next_round(
-    lab: Lab, turns: list[tuple[KnobName, float]], method: str
+    tiny_models: TinyModels, turns: list[tuple[KnobName, float]], method: str
 ) -> None:
     config = replace(CONFIG, methods=(method,))
-    pair = lab.pair("neox")
-    played = steered(lab, config, 4, turning(turns))
-    prompt = lab.prompt_tokens(pair, PROMPT)
-    steps = simulate(lab.oracle(pair, "float64"), prompt, method, LIVELY, config.max_new_tokens, {4: turns})
+    pair = tiny_models.pair("neox")
+    played = steered(tiny_models, config, 4, turning(turns))
+    prompt = tiny_models.prompt_tokens(pair, PROMPT)
+    steps = simulate(tiny_models.oracle(pair, "float64"), prompt, method, LIVELY, config.max_new_tokens, {4: turns})
     assert_same_rounds(played.rounds(method), steps)
 
 
 @pytest.mark.parametrize("turns", TURNS.values(), ids=TURNS)
-def test_turned_knobs_leave_the_text_alone(lab: Lab, turns: list[tuple[KnobName, float]]) -> None:
+def test_turned_knobs_leave_the_text_alone(tiny_models: TinyModels, turns: list[tuple[KnobName, float]]) -> None:
     config = replace(CONFIG, methods=("dynatree", "alg1"))
-    played = steered(lab, config, 2, turning(turns))
-    expected = lab.generate(lab.pair("neox"), "float64", PROMPT, config.max_new_tokens)
+    played = steered(tiny_models, config, 2, turning(turns))
+    expected = tiny_models.generate(tiny_models.pair("neox"), "float64", PROMPT, config.max_new_tokens)
     assert (played.tokens("dynatree"), played.tokens("alg1")) == (expected, expected)
 
 
-def test_a_turned_knob_is_told_before_its_first_round(lab: Lab) -> None:
+def test_a_turned_knob_is_told_before_its_first_round(tiny_models: TinyModels) -> None:
     config = replace(CONFIG, methods=("dynatree",)).with_rules("dynatree", replace(LIVELY, history=False))
-    played = steered(lab, config, 4, lambda steering: steering.turn("tau_h", 0.6))
+    played = steered(tiny_models, config, 4, lambda steering: steering.turn("tau_h", 0.6))
     (knob,) = played.turned("dynatree", "user")
     assert (knob.round, knob.name, knob.old, knob.new) == (4, "tau_h", 0.9, 0.6)
     rounds = [event.round for event in played.events[: played.events.index(knob)] if isinstance(event, Round)]
@@ -378,18 +391,18 @@ def test_a_turned_knob_is_told_before_its_first_round(lab: Lab) -> None:
     assert seen == [0.9] * 4 + [0.6] * (len(seen) - 4)
 
 
-def test_a_knob_turned_beyond_its_bounds_tells_the_value_that_it_took(lab: Lab) -> None:
+def test_a_knob_turned_beyond_its_bounds_tells_the_value_that_it_took(tiny_models: TinyModels) -> None:
     config = replace(CONFIG, methods=("dynatree",)).with_rules("dynatree", replace(LIVELY, history=False))
-    played = steered(lab, config, 1, lambda steering: steering.turn("d0", 99))
+    played = steered(tiny_models, config, 1, lambda steering: steering.turn("d0", 99))
     (knob,) = played.turned("dynatree", "user")
     assert (knob.old, knob.new) == (5.0, 7.0)
 
 
-def test_knobs_turned_before_the_run_count_from_its_first_round(lab: Lab) -> None:
+def test_knobs_turned_before_the_run_count_from_its_first_round(tiny_models: TinyModels) -> None:
     steering = Steering()
     steering.turn("d0", 2)
     config = replace(CONFIG, methods=("dynatree", "alg1"))
-    played = Played(list(decode(lab.loaded(lab.pair("neox"), "float64"), PROMPT, config, steering)))
+    played = Played(list(decode(tiny_models.loaded(tiny_models.pair("neox"), "float64"), PROMPT, config, steering)))
     for method in config.methods:
         assert [(knob.round, knob.new) for knob in played.turned(method, "user")] == [(0, 2)]
         knobs = played.rounds(method)[0].knobs
@@ -397,8 +410,8 @@ def test_knobs_turned_before_the_run_count_from_its_first_round(lab: Lab) -> Non
         assert knobs.d0 == 2
 
 
-def test_every_method_with_knobs_applies_a_turn_once(lab: Lab) -> None:
-    played = steered(lab, CONFIG, 2, lambda steering: steering.turn("tau_l", 0.3), "float32")
+def test_every_method_with_knobs_applies_a_turn_once(tiny_models: TinyModels) -> None:
+    played = steered(tiny_models, CONFIG, 2, lambda steering: steering.turn("tau_l", 0.3), "float32")
     assert {method: len(played.turned(method, "user")) for method in METHODS} == {
         "dynatree": 1,
         "auto": 1,
@@ -410,9 +423,9 @@ def test_every_method_with_knobs_applies_a_turn_once(lab: Lab) -> None:
     }
 
 
-def test_history_switched_off_leaves_the_knobs_where_they_are(lab: Lab) -> None:
+def test_history_switched_off_leaves_the_knobs_where_they_are(tiny_models: TinyModels) -> None:
     config = replace(CONFIG, methods=("dynatree",))
-    played = steered(lab, config, 4, lambda steering: steering.turn("history", 0))
+    played = steered(tiny_models, config, 4, lambda steering: steering.turn("history", 0))
     after = [event.knobs for event in played.rounds("dynatree")[4:]]
     assert len(set(map(str, after))) == 1
     assert all(knob.round <= 4 for knob in played.turned("dynatree", "history"))
@@ -423,9 +436,9 @@ def test_history_switched_off_leaves_the_knobs_where_they_are(lab: Lab) -> None:
 @pytest.mark.parametrize("method", ["dynatree", "alg1"])
 @pytest.mark.parametrize("name", ["neox", "llama", "neox-strange"])
 def test_history_tells_when_the_used_depth_changes_or_tau_h_has_moved_by_a_hundredth(
-    lab: Lab, name: str, method: str
+    tiny_models: TinyModels, name: str, method: str
 ) -> None:
-    played = lab.play(lab.pair(name), "float64", PROMPT, RunConfig((method,), 40, dynatree=LIVELY))
+    played = tiny_models.play(tiny_models.pair(name), "float64", PROMPT, RunConfig((method,), 40, dynatree=LIVELY))
     knobs = [event.knobs for event in played.rounds(method) if event.knobs]
     told = {(knob.name, knob.round): knob for knob in played.turned(method, "history")}
     noted = knobs[0].tau_h
@@ -443,16 +456,18 @@ def test_history_tells_when_the_used_depth_changes_or_tau_h_has_moved_by_a_hundr
     assert told
 
 
-def test_history_rests_until_its_window_is_full(lab: Lab) -> None:
+def test_history_rests_until_its_window_is_full(tiny_models: TinyModels) -> None:
     tree = replace(LIVELY, window=5)
-    played = lab.play(lab.pair("neox-strange"), "float64", PROMPT, RunConfig(("dynatree",), 20, dynatree=tree))
+    played = tiny_models.play(
+        tiny_models.pair("neox-strange"), "float64", PROMPT, RunConfig(("dynatree",), 20, dynatree=tree)
+    )
     d0 = [event.knobs.d0 for event in played.rounds("dynatree") if event.knobs]
     assert d0[:5] == [5.0] * 5
     assert d0[5] != 5.0
 
 
-def test_history_starts_afresh_with_every_run(lab: Lab) -> None:
-    pair, config = lab.loaded(lab.pair("neox"), "float64"), replace(CONFIG, methods=("dynatree",))
+def test_history_starts_afresh_with_every_run(tiny_models: TinyModels) -> None:
+    pair, config = tiny_models.loaded(tiny_models.pair("neox"), "float64"), replace(CONFIG, methods=("dynatree",))
     first, second = (Played(list(decode(pair, PROMPT, config))) for _ in range(2))
     assert [event.knobs for event in first.rounds("dynatree")] == [event.knobs for event in second.rounds("dynatree")]
 
@@ -461,131 +476,133 @@ def test_history_starts_afresh_with_every_run(lab: Lab) -> None:
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_a_stopped_run_ends_after_the_round_in_progress(lab: Lab, method: str) -> None:
+def test_a_stopped_run_ends_after_the_round_in_progress(tiny_models: TinyModels, method: str) -> None:
     config = replace(CONFIG, methods=(method,))
-    played = steered(lab, config, 2, lambda steering: setattr(steering, "stopped", True), "float32")
+    played = steered(tiny_models, config, 2, lambda steering: setattr(steering, "stopped", True), "float32")
     assert len(played.rounds(method)) == 2
     assert played.end(method).reason == "stopped"
     assert played.figures(method).rounds == 2
 
 
-def test_a_stop_ends_every_method_and_the_run_is_summed_up(lab: Lab) -> None:
-    played = steered(lab, CONFIG, 2, lambda steering: setattr(steering, "stopped", True), "float32")
+def test_a_stop_ends_every_method_and_the_run_is_summed_up(tiny_models: TinyModels) -> None:
+    played = steered(tiny_models, CONFIG, 2, lambda steering: setattr(steering, "stopped", True), "float32")
     stop = played.events.index(played.rounds("dynatree")[1])
     assert not any(isinstance(event, Round) for event in played.events[stop + 1 :])
     assert {method: played.end(method).reason for method in METHODS} == dict.fromkeys(METHODS, "stopped")
     assert isinstance(played.events[-1], Summary)
 
 
-def test_a_run_stopped_before_it_begins_has_no_rounds(lab: Lab) -> None:
+def test_a_run_stopped_before_it_begins_has_no_rounds(tiny_models: TinyModels) -> None:
     steering = Steering()
     steering.stopped = True
-    played = Played(list(decode(lab.loaded(lab.pair("neox"), "float32"), PROMPT, CONFIG, steering)))
+    played = Played(list(decode(tiny_models.loaded(tiny_models.pair("neox"), "float32"), PROMPT, CONFIG, steering)))
     assert not any(played.rounds(method) for method in METHODS)
     assert played.figures("ar").committed == 0
 
 
-def test_a_run_that_nobody_reads_to_its_end_leaves_no_thread(lab: Lab) -> None:
+def test_a_run_that_nobody_reads_to_its_end_leaves_no_thread(tiny_models: TinyModels) -> None:
     before = threading.active_count()
-    events = decode(lab.loaded(lab.pair("neox"), "float32"), PROMPT, CONFIG)
+    events = decode(tiny_models.loaded(tiny_models.pair("neox"), "float32"), PROMPT, CONFIG)
     while not isinstance(next(events), Round):
         pass
     events.close()  # type: ignore[attr-defined]
     assert threading.active_count() == before
 
 
-def test_an_abandoned_run_does_not_disturb_the_next(lab: Lab) -> None:
-    pair = lab.pair("gpt2")
-    for event in decode(lab.loaded(pair, "float32"), PROMPT, CONFIG):
+def test_an_abandoned_run_does_not_disturb_the_next(tiny_models: TinyModels) -> None:
+    pair = tiny_models.pair("gpt2")
+    for event in decode(tiny_models.loaded(pair, "float32"), PROMPT, CONFIG):
         if isinstance(event, Round) and event.round == 2:
             break
-    again = Played(list(decode(lab.loaded(pair, "float32"), PROMPT, CONFIG)))
-    expected = lab.generate(pair, "float32", PROMPT, 40)
+    again = Played(list(decode(tiny_models.loaded(pair, "float32"), PROMPT, CONFIG)))
+    expected = tiny_models.generate(pair, "float32", PROMPT, 40)
     assert {method: again.tokens(method) for method in METHODS} == dict.fromkeys(METHODS, expected)
 
 
 # The context's limit and bad prompts
 
 
-def long_prompt(lab: Lab, name: str, tokens: int) -> str:
+def long_prompt(tiny_models: TinyModels, name: str, tokens: int) -> str:
     """A prompt of exactly so many tokens: digits are tokens of their own."""
     prompt = ("0123456789" * CONTEXT)[:tokens]
-    assert len(lab.prompt_tokens(lab.pair(name), prompt)) == tokens
+    assert len(tiny_models.prompt_tokens(tiny_models.pair(name), prompt)) == tokens
     return prompt
 
 
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("name", ["neox", "gpt2"])
-def test_a_text_may_fill_the_context_to_its_last_position(lab: Lab, name: str, method: str) -> None:
-    pair, prompt = lab.pair(name), long_prompt(lab, name, CONTEXT - 12)
+def test_a_text_may_fill_the_context_to_its_last_position(tiny_models: TinyModels, name: str, method: str) -> None:
+    pair, prompt = tiny_models.pair(name), long_prompt(tiny_models, name, CONTEXT - 12)
     tree = DynaTree(rho_stop=0, rho_deep=0, tau=0, n_max=20)
     config = RunConfig(METHODS, 12, dynatree=tree, fixed=Fixed(tau=0, n_max=20))
-    played = lab.play(pair, "float32", prompt, config)
-    assert played.tokens(method) == lab.generate(pair, "float32", prompt, 12)
+    played = tiny_models.play(pair, "float32", prompt, config)
+    assert played.tokens(method) == tiny_models.generate(pair, "float32", prompt, 12)
 
 
 @pytest.mark.parametrize("method", TREES)
-def test_trees_are_as_deep_as_the_context_allows_and_no_deeper(lab: Lab, method: str) -> None:
-    pair, prompt = lab.pair("neox"), long_prompt(lab, "neox", CONTEXT - 12)
+def test_trees_are_as_deep_as_the_context_allows_and_no_deeper(tiny_models: TinyModels, method: str) -> None:
+    pair, prompt = tiny_models.pair("neox"), long_prompt(tiny_models, "neox", CONTEXT - 12)
     tree = DynaTree(rho_stop=0, rho_deep=0, tau=0, n_max=20, history=False)
     config = RunConfig((method,), 12, dynatree=tree, fixed=Fixed(tau=0, n_max=20))
-    played = lab.play(pair, "float64", prompt, config)
+    played = tiny_models.play(pair, "float64", prompt, config)
     parameters: dict[str, Any] = {
         "dynatree": tree,
         "alg1": tree,
         "fixed": config.of(Fixed),
         "linear": config.of(Linear),
     }
-    ids = lab.prompt_tokens(pair, prompt)
+    ids = tiny_models.prompt_tokens(pair, prompt)
     assert_same_rounds(
-        played.rounds(method), simulate(lab.oracle(pair, "float64"), ids, method, parameters[method], 12)
+        played.rounds(method), simulate(tiny_models.oracle(pair, "float64"), ids, method, parameters[method], 12)
     )
     for event in played.rounds(method):
         root = len(ids) + event.position - (method != "alg1")
         assert root + max(depths(event.parents)) < CONTEXT
 
 
-def test_trees_are_not_shortened_by_the_length_limit(lab: Lab) -> None:
-    played = lab.play(lab.pair("neox"), "float32", PROMPT, RunConfig(("linear",), 1))
+def test_trees_are_not_shortened_by_the_length_limit(tiny_models: TinyModels) -> None:
+    played = tiny_models.play(tiny_models.pair("neox"), "float32", PROMPT, RunConfig(("linear",), 1))
     assert len(played.rounds("linear")[0].tokens) == 6
 
 
-def test_a_prompt_that_leaves_too_little_room_names_the_largest_number_that_fits(lab: Lab) -> None:
-    prompt = long_prompt(lab, "neox", CONTEXT - 12)
+def test_a_prompt_that_leaves_too_little_room_names_the_largest_number_that_fits(tiny_models: TinyModels) -> None:
+    prompt = long_prompt(tiny_models, "neox", CONTEXT - 12)
     with pytest.raises(PromptError, match=r"\b12\b"):
-        next(decode(lab.loaded(lab.pair("neox"), "float32"), prompt, RunConfig(("ar",), 13)))
+        next(decode(tiny_models.loaded(tiny_models.pair("neox"), "float32"), prompt, RunConfig(("ar",), 13)))
 
 
 @pytest.mark.parametrize("tokens", [CONTEXT, CONTEXT + 1, 3 * CONTEXT])
-def test_a_prompt_as_long_as_the_context_is_refused(lab: Lab, tokens: int) -> None:
-    prompt = long_prompt(lab, "neox", tokens)
+def test_a_prompt_as_long_as_the_context_is_refused(tiny_models: TinyModels, tokens: int) -> None:
+    prompt = long_prompt(tiny_models, "neox", tokens)
     with pytest.raises(PromptError, match=f"{tokens} tokens"):
-        next(decode(lab.loaded(lab.pair("neox"), "float32"), prompt, RunConfig(("ar",), 1)))
+        next(decode(tiny_models.loaded(tiny_models.pair("neox"), "float32"), prompt, RunConfig(("ar",), 1)))
 
 
-def test_an_empty_prompt_is_refused(lab: Lab) -> None:
+def test_an_empty_prompt_is_refused(tiny_models: TinyModels) -> None:
     with pytest.raises(PromptError, match="empty") as refusal:
-        next(decode(lab.loaded(lab.pair("neox"), "float32"), "", RunConfig(("ar",), 1)))
+        next(decode(tiny_models.loaded(tiny_models.pair("neox"), "float32"), "", RunConfig(("ar",), 1)))
     assert refusal.value.exit_code == 2
 
 
-def test_lone_surrogates_of_a_prompt_are_replaced(lab: Lab) -> None:
-    pair = lab.pair("neox")
-    played = lab.play(pair, "float32", "a\ud800b", RunConfig(("ar",), 4))
+def test_lone_surrogates_of_a_prompt_are_replaced(tiny_models: TinyModels) -> None:
+    pair = tiny_models.pair("neox")
+    played = tiny_models.play(pair, "float32", "a\ud800b", RunConfig(("ar",), 4))
     run = played.events[0]
     assert isinstance(run, Run)
     assert run.prompt == "a\N{REPLACEMENT CHARACTER}b"
-    assert run.prompt_tokens == lab.prompt_tokens(pair, run.prompt)
+    assert run.prompt_tokens == tiny_models.prompt_tokens(pair, run.prompt)
     assert decode_line(encode(run), 1) == run
 
 
-def test_an_unknown_method_is_refused_with_the_known_ones(lab: Lab) -> None:
+def test_an_unknown_method_is_refused_with_the_known_ones(tiny_models: TinyModels) -> None:
     with pytest.raises(ConfigError, match=r"warp.*dynatree, auto, ar, linear, fixed, alg1, hf"):
-        next(decode(lab.loaded(lab.pair("neox"), "float32"), PROMPT, RunConfig(("ar", "warp"), 1)))
+        next(decode(tiny_models.loaded(tiny_models.pair("neox"), "float32"), PROMPT, RunConfig(("ar", "warp"), 1)))
 
 
-def test_models_that_transformers_refuses_are_refused_in_one_line(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    engine = lab.loaded(lab.pair("neox"), "float64")
+def test_models_that_transformers_refuses_are_refused_in_one_line(
+    tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = tiny_models.loaded(tiny_models.pair("neox"), "float64")
     monkeypatch.setattr(type(engine.pair.target.module), "_is_stateful", True)
     with pytest.raises(
         ModelError, match=r"hf does not run with target and draft: .*stateful.*; leave hf out of --m"
@@ -599,8 +616,8 @@ def test_models_that_transformers_refuses_are_refused_in_one_line(lab: Lab, monk
 
 @pytest.mark.parametrize("name", ["neox", "llama", "qwen3", "gpt2", "neox-strange"])
 @pytest.mark.parametrize("prompt", ["The tree grows", "T", "A small model guesses; "])
-def test_in_bfloat16_whatever_differs_is_a_near_tie(lab: Lab, name: str, prompt: str) -> None:
-    played = lab.play(lab.pair(name), "bfloat16", prompt, RunConfig(METHODS, 48, dynatree=DynaTree()))
+def test_in_bfloat16_whatever_differs_is_a_near_tie(tiny_models: TinyModels, name: str, prompt: str) -> None:
+    played = tiny_models.play(tiny_models.pair(name), "bfloat16", prompt, RunConfig(METHODS, 48, dynatree=DynaTree()))
     for method in METHODS:
         figures = played.figures(method)
         assert len(played.tokens(method)) == 48
@@ -610,10 +627,10 @@ def test_in_bfloat16_whatever_differs_is_a_near_tie(lab: Lab, name: str, prompt:
 
 
 @pytest.mark.parametrize("name", ["qwen3", "gpt2"])
-def test_a_near_tie_is_judged_by_the_scores_in_float32(lab: Lab, name: str) -> None:
-    model = lab.loaded(lab.pair(name), "bfloat16").pair.target
-    prefix = lab.prompt_tokens(lab.pair(name), PROMPT)
-    exact = lab.oracle(lab.pair(name), "float32").target_scores(tuple(prefix))
+def test_a_near_tie_is_judged_by_the_scores_in_float32(tiny_models: TinyModels, name: str) -> None:
+    model = tiny_models.loaded(tiny_models.pair(name), "bfloat16").pair.target
+    prefix = tiny_models.prompt_tokens(tiny_models.pair(name), PROMPT)
+    exact = tiny_models.oracle(tiny_models.pair(name), "float32").target_scores(tuple(prefix))
     order = sorted(range(len(exact)), key=exact.__getitem__)
     neighbours = [pair for pair in itertools.pairwise(order) if exact[pair[1]] - exact[pair[0]] < 1e-3]
     assert neighbours
@@ -624,9 +641,11 @@ def test_a_near_tie_is_judged_by_the_scores_in_float32(lab: Lab, name: str) -> N
 
 @pytest.mark.parametrize("name", ["neox", "llama"])
 @torch.inference_mode()
-def test_a_near_tie_is_within_the_error_of_the_forward_pass_that_wrote_the_text(lab: Lab, name: str) -> None:
-    model = lab.loaded(lab.pair(name), "bfloat16").pair.target
-    prefix = lab.prompt_tokens(lab.pair(name), PROMPT)
+def test_a_near_tie_is_within_the_error_of_the_forward_pass_that_wrote_the_text(
+    tiny_models: TinyModels, name: str
+) -> None:
+    model = tiny_models.loaded(tiny_models.pair(name), "bfloat16").pair.target
+    prefix = tiny_models.prompt_tokens(tiny_models.pair(name), PROMPT)
     exact = copy.deepcopy(model.module).float()(torch.tensor([prefix])).logits[0]
     rows = range(len(prefix))
     found = model.forward(model.new_cache(len(prefix)), prefix, rows, np.tri(len(prefix), dtype=np.bool_))
@@ -641,9 +660,9 @@ def test_a_near_tie_is_within_the_error_of_the_forward_pass_that_wrote_the_text(
 
 
 @pytest.mark.parametrize("order", [1, -1])
-def test_the_gap_of_two_tokens_is_the_higher_float32_score_minus_the_other(lab: Lab, order: int) -> None:
-    prefix = lab.prompt_tokens(lab.pair("neox"), PROMPT)
-    scores = lab.oracle(lab.pair("neox"), "float32").target_scores(tuple(prefix))
+def test_the_gap_of_two_tokens_is_the_higher_float32_score_minus_the_other(tiny_models: TinyModels, order: int) -> None:
+    prefix = tiny_models.prompt_tokens(tiny_models.pair("neox"), PROMPT)
+    scores = tiny_models.oracle(tiny_models.pair("neox"), "float32").target_scores(tuple(prefix))
     first, second = (3, 250)[::order]
-    verdict = Judge(lab.loaded(lab.pair("neox"), "float32").pair.target)(prefix, (first, second))
+    verdict = Judge(tiny_models.loaded(tiny_models.pair("neox"), "float32").pair.target)(prefix, (first, second))
     assert verdict.gap == pytest.approx(abs(scores[3] - scores[250]), abs=1e-4)

@@ -11,7 +11,7 @@ import pytest
 
 from decoder import DynaTree, RunConfig, Stage, Steering, decode
 from decoder.events import End, Event, Round, Start, Summary, decode_line, encode
-from tests.decoder.makers import METHODS, Lab, Played
+from tests.decoder.makers import METHODS, Played, TinyModels
 
 PROMPT = "The tree grows"
 LONG_S = 1000.0
@@ -24,7 +24,7 @@ NAMES = ("drafted", "verified", "committed")
 class Bench:
     """A run whose clock stands in the test's hand."""
 
-    lab: Lab
+    tiny_models: TinyModels
     steering: Steering = field(default_factory=Steering)
     events: list[Event] = field(default_factory=list)
     seen: list[Stage | None] = field(default_factory=list)
@@ -49,7 +49,7 @@ class Bench:
 
     def decoding(self, methods: tuple[str, ...], limit: int = 12) -> Iterator[Event]:
         config = RunConfig(methods, limit, dynatree=DynaTree(rho_stop=0.05))
-        return decode(self.lab.loaded(self.lab.pair("neox"), "float32"), PROMPT, config, self.steering)
+        return decode(self.tiny_models.loaded(self.tiny_models.pair("neox"), "float32"), PROMPT, config, self.steering)
 
     @property
     def stages(self) -> list[Stage]:
@@ -61,9 +61,9 @@ class Bench:
 
 
 @pytest.fixture
-def bench(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> Bench:
+def bench(tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch) -> Bench:
     """A paused run, and a clock that only sleep moves much."""
-    made = Bench(lab)
+    made = Bench(tiny_models)
     for module in ("device", "race", "session.pausing"):
         monkeypatch.setattr(f"decoder.{module}.time", made)
     made.steering.paused = True
@@ -158,7 +158,7 @@ def test_the_others_run_on_while_the_first_is_stepped(bench: Bench) -> None:
 def test_a_stepped_run_writes_the_same_text(bench: Bench, methods: tuple[str, ...]) -> None:
     bench.user = stepping
     bench.run(methods)
-    expected = bench.lab.generate(bench.lab.pair("neox"), "float32", PROMPT, 12)
+    expected = bench.tiny_models.generate(bench.tiny_models.pair("neox"), "float32", PROMPT, 12)
     assert {method: bench.played.tokens(method) for method in methods} == dict.fromkeys(methods, expected)
 
 
@@ -277,12 +277,12 @@ def test_no_stage_is_left_standing(bench: Bench) -> None:
         assert bench.steering.stage is None, event
 
 
-def test_a_run_that_nobody_holds_builds_no_stage(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_that_nobody_holds_builds_no_stage(tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch) -> None:
     def never(*_: Any) -> None:
         raise AssertionError
 
     monkeypatch.setattr("decoder.race.Stage", never)
-    assert isinstance(Bench(lab).run(("dynatree", "alg1")).events[-1], Summary)
+    assert isinstance(Bench(tiny_models).run(("dynatree", "alg1")).events[-1], Summary)
 
 
 # Time
@@ -331,7 +331,7 @@ def test_a_stop_releases_a_run_from_any_stage_and_its_round_is_finished(
 
     bench.user = stop
     bench.run(methods, 24)
-    expected = bench.lab.generate(bench.lab.pair("neox"), "float32", PROMPT, 24)
+    expected = bench.tiny_models.generate(bench.tiny_models.pair("neox"), "float32", PROMPT, 24)
     for method in methods:
         written = bench.played.tokens(method)
         assert written == expected[: len(written)]

@@ -15,7 +15,7 @@ from decoder.knobs import KnobName
 from decoder.methods import all_knobs
 from decoder.methods.dynatree import Selection
 from decoder.tree import depths
-from tests.decoder.makers import METHODS, Lab, Played
+from tests.decoder.makers import METHODS, Played, TinyModels
 from tests.decoder.session.round_comparison import assert_same_rounds
 from tests.reference import simulate
 
@@ -32,7 +32,7 @@ def rules_of(config: RunConfig, method: str) -> DynaTree | Linear | Fixed:
     return config.of(Linear) if method == "linear" else config.of(Fixed) if method == "fixed" else config.of(DynaTree)
 
 
-def steered(lab: Lab, name: str, dtype: str, config: RunConfig, turns: Turns) -> Played:
+def steered(tiny_models: TinyModels, name: str, dtype: str, config: RunConfig, turns: Turns) -> Played:
     """A run in which knobs are turned just before these rounds of the first method."""
     steering, events = Steering(), list[Event]()
 
@@ -41,7 +41,7 @@ def steered(lab: Lab, name: str, dtype: str, config: RunConfig, turns: Turns) ->
             steering.turn(knob, value)
 
     turn(0)
-    for event in decode(lab.loaded(lab.pair(name), dtype), PROMPT, config, steering):
+    for event in decode(tiny_models.loaded(tiny_models.pair(name), dtype), PROMPT, config, steering):
         events.append(event)
         if isinstance(event, Round) and event.method == config.methods[0]:
             turn(event.round + 1)
@@ -60,9 +60,11 @@ OWN: dict[str, tuple[KnobName, ...]] = {
 
 
 @pytest.mark.parametrize("name", all_knobs())
-def test_the_methods_that_have_a_knob_and_no_others_tell_that_it_was_turned(lab: Lab, name: KnobName) -> None:
+def test_the_methods_that_have_a_knob_and_no_others_tell_that_it_was_turned(
+    tiny_models: TinyModels, name: KnobName
+) -> None:
     config = RunConfig(METHODS, 24, dynatree=DynaTree())
-    played = steered(lab, "neox", "float32", config, {1: [(name, 1.0)]})
+    played = steered(tiny_models, "neox", "float32", config, {1: [(name, 1.0)]})
     for method in METHODS:
         told = [(event.name, event.new) for event in played.turned(method, "user")]
         rules = config.of(Auto) if method == "auto" else rules_of(config, method)
@@ -90,78 +92,84 @@ def test_the_methods_that_have_a_knob_and_no_others_tell_that_it_was_turned(lab:
     ],
 )
 def test_a_turned_knob_shapes_the_trees_from_the_next_round_on(
-    lab: Lab, method: str, name: KnobName, value: float
+    tiny_models: TinyModels, method: str, name: KnobName, value: float
 ) -> None:
-    pair, turns = lab.pair("neox"), {3: [(name, value)]}
+    pair, turns = tiny_models.pair("neox"), {3: [(name, value)]}
     tree = DynaTree(rho_stop=0.05, rho_deep=0.1, n_max=30, d0=2, d_max=6, history=False)
     config = RunConfig((method,), 24, dynatree=tree, fixed=Fixed(n_max=9))
-    played = steered(lab, "neox", "float64", config, turns)
-    prompt, oracle = lab.prompt_tokens(pair, PROMPT), lab.oracle(pair, "float64")
+    played = steered(tiny_models, "neox", "float64", config, turns)
+    prompt, oracle = tiny_models.prompt_tokens(pair, PROMPT), tiny_models.oracle(pair, "float64")
     assert_same_rounds(played.rounds(method), simulate(oracle, prompt, method, rules_of(config, method), 24, turns))
-    as_before = lab.play(pair, "float64", PROMPT, config).rounds(method)
+    as_before = tiny_models.play(pair, "float64", PROMPT, config).rounds(method)
     assert [event.parents for event in played.rounds(method)] != [event.parents for event in as_before]
 
 
-def test_a_turn_of_one_parameter_set_leaves_the_others_alone(lab: Lab) -> None:
+def test_a_turn_of_one_parameter_set_leaves_the_others_alone(tiny_models: TinyModels) -> None:
     steering = Steering()
     steering.turn("d0", 2, "auto")
     config = RunConfig(("dynatree", "auto", "alg1"), 12)
-    played = Played(list(decode(lab.loaded(lab.pair("neox"), "float32"), PROMPT, config, steering)))
+    played = Played(list(decode(tiny_models.loaded(tiny_models.pair("neox"), "float32"), PROMPT, config, steering)))
     assert [len(played.turned(method, "user")) for method in config.methods] == [0, 1, 0]
 
 
-def test_algorithm_1_obeys_the_knobs_of_dynatree(lab: Lab) -> None:
+def test_algorithm_1_obeys_the_knobs_of_dynatree(tiny_models: TinyModels) -> None:
     steering = Steering()
     steering.turn("d0", 2, "dynatree")
     config = RunConfig(("dynatree", "auto", "alg1"), 12)
-    played = Played(list(decode(lab.loaded(lab.pair("neox"), "float32"), PROMPT, config, steering)))
+    played = Played(list(decode(tiny_models.loaded(tiny_models.pair("neox"), "float32"), PROMPT, config, steering)))
     assert [len(played.turned(method, "user")) for method in config.methods] == [1, 0, 1]
 
 
 @pytest.mark.parametrize("method", ["linear", "fixed"])
-def test_a_turn_is_told_before_its_first_round_with_the_value_that_it_took(lab: Lab, method: str) -> None:
+def test_a_turn_is_told_before_its_first_round_with_the_value_that_it_took(
+    tiny_models: TinyModels, method: str
+) -> None:
     name: KnobName = "k" if method == "linear" else "fixed_depth"
-    played = steered(lab, "neox", "float32", RunConfig((method,), 24), {2: [(name, 99)]})
+    played = steered(tiny_models, "neox", "float32", RunConfig((method,), 24), {2: [(name, 99)]})
     (told,) = [event for event in played.events if isinstance(event, Knob)]
     assert told == Knob(method=method, round=2, name=name, old=5, new=32, source="user")
     rounds = [event.round for event in played.events[: played.events.index(told)] if isinstance(event, Round)]
     assert rounds == [0, 1]
 
 
-def test_several_turns_of_one_round_act_in_their_order(lab: Lab) -> None:
+def test_several_turns_of_one_round_act_in_their_order(tiny_models: TinyModels) -> None:
     config = RunConfig(("dynatree",), 24, dynatree=DynaTree(history=False))
-    played = steered(lab, "neox", "float32", config, {1: [("d_max", 20), ("d0", 15), ("d_max", 3), ("d0", 2)]})
+    played = steered(tiny_models, "neox", "float32", config, {1: [("d_max", 20), ("d0", 15), ("d_max", 3), ("d0", 2)]})
     told = [(event.name, event.old, event.new) for event in played.turned("dynatree", "user")]
     assert told == [("d_max", 8, 20), ("d0", 5, 15), ("d_max", 20, 16), ("d0", 15, 2)]
 
 
 @pytest.mark.parametrize("selection", ["bfs", "best"])
 @pytest.mark.parametrize("method", TREES)
-def test_trees_may_outgrow_the_room_that_they_began_with(lab: Lab, method: str, selection: Selection) -> None:
+def test_trees_may_outgrow_the_room_that_they_began_with(
+    tiny_models: TinyModels, method: str, selection: Selection
+) -> None:
     tree = replace(SMALL.of(DynaTree), selection=selection, history=False, rho_stop=0, rho_deep=0, tau=0, d0=2, d_max=3)
     config = replace(SMALL, methods=(method,)).with_rules("dynatree", tree)
     more: list[tuple[KnobName, float]] = [("n_max", 300), ("b_max", 16), ("b_mid", 16), ("b_min", 16), ("tau", 0)]
     more += [("fixed_branching", 16), ("k", 32)]
-    played = steered(lab, "neox", "float32", config, {2: more, 4: [("d_max", 12), ("d0", 11), ("n_max", 1024)]})
-    assert played.tokens(method) == lab.generate(lab.pair("neox"), "float32", PROMPT, config.max_new_tokens)
+    played = steered(tiny_models, "neox", "float32", config, {2: more, 4: [("d_max", 12), ("d0", 11), ("n_max", 1024)]})
+    assert played.tokens(method) == tiny_models.generate(
+        tiny_models.pair("neox"), "float32", PROMPT, config.max_new_tokens
+    )
     sizes = [len(event.tokens) for event in played.rounds(method)]
     assert max(sizes[:2]) <= 6
     assert max(sizes[2:]) >= 33
 
 
-def test_history_goes_on_from_where_the_user_turned_a_knob(lab: Lab) -> None:
+def test_history_goes_on_from_where_the_user_turned_a_knob(tiny_models: TinyModels) -> None:
     tree = DynaTree(window=1, eta_d=2, target_acceptance=0.0, n_max=30)
     config = RunConfig(("dynatree",), 24, dynatree=tree)
-    played = steered(lab, "neox", "float64", config, {2: [("d0", 1), ("d_max", 3)], 4: [("d_max", 5)]})
+    played = steered(tiny_models, "neox", "float64", config, {2: [("d0", 1), ("d_max", 3)], 4: [("d_max", 5)]})
     d0 = [event.knobs.d0 for event in played.rounds("dynatree") if event.knobs]
     assert d0[2] == 1
     assert max(d0[2:4]) <= 2
     assert 2 < max(d0[4:]) <= 4
 
 
-def test_history_does_not_claim_what_the_user_did(lab: Lab) -> None:
+def test_history_does_not_claim_what_the_user_did(tiny_models: TinyModels) -> None:
     config = RunConfig(("dynatree",), 24, dynatree=DynaTree(window=99))
-    played = steered(lab, "neox", "float32", config, {1: [("d0", 2), ("tau_h", 0.7), ("tau_l", 0.2)]})
+    played = steered(tiny_models, "neox", "float32", config, {1: [("d0", 2), ("tau_h", 0.7), ("tau_l", 0.2)]})
     assert len(played.turned("dynatree", "user")) == 3
     assert played.turned("dynatree", "history") == []
 
@@ -182,11 +190,11 @@ anything = st.dictionaries(
 @settings(max_examples=30, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
 @given(turns=anything, selection=st.sampled_from(["bfs", "best"]), name=st.sampled_from(["neox", "gpt2"]))
 def test_whatever_is_turned_whenever_every_method_writes_the_text_of_plain_greedy_search(
-    lab: Lab, turns: Turns, selection: Selection, name: str
+    tiny_models: TinyModels, turns: Turns, selection: Selection, name: str
 ) -> None:
     config = RunConfig(METHODS, 20, dynatree=replace(SMALL.of(DynaTree), selection=selection), fixed=SMALL.of(Fixed))
-    played = steered(lab, name, "float32", config, turns)
-    expected = lab.generate(lab.pair(name), "float32", PROMPT, config.max_new_tokens)
+    played = steered(tiny_models, name, "float32", config, turns)
+    expected = tiny_models.generate(tiny_models.pair(name), "float32", PROMPT, config.max_new_tokens)
     assert {method: played.tokens(method) for method in METHODS} == dict.fromkeys(METHODS, expected)
 
 
@@ -215,13 +223,13 @@ SCORE = {"rounds": 0, "turned": 0}
     dtype=st.sampled_from(["float64", "float32"]),
 )
 def test_whatever_is_turned_whenever_every_round_is_the_reference_s_round(
-    lab: Lab, turns: Turns, method: str, dtype: str
+    tiny_models: TinyModels, turns: Turns, method: str, dtype: str
 ) -> None:
     rules = replace(SMALL.of(DynaTree), window=2, eta_h=0.3)
     config = replace(SMALL, methods=(method,)).with_rules("dynatree", rules)
-    pair = lab.pair("neox")
-    played = steered(lab, "neox", dtype, config, turns)
-    prompt, oracle = lab.prompt_tokens(pair, PROMPT), lab.oracle(pair, dtype)
+    pair = tiny_models.pair("neox")
+    played = steered(tiny_models, "neox", dtype, config, turns)
+    prompt, oracle = tiny_models.prompt_tokens(pair, PROMPT), tiny_models.oracle(pair, dtype)
     assert_same_rounds(played.rounds(method), simulate(oracle, prompt, method, rules_of(config, method), 24, turns))
     SCORE["rounds"] += len(played.rounds(method))
     SCORE["turned"] += len({max(depths(event.parents)) for event in played.rounds(method)}) > 2

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from decoder import DynaTree, Fixed, Linear, RunConfig, decode
 from decoder.events import Round
 from decoder.methods.dynatree import Selection
-from tests.decoder.makers import Lab
+from tests.decoder.makers import TinyModels
 from tests.decoder.session.round_comparison import Score, assert_same_rounds
 from tests.reference import AMBIGUOUS, simulate
 from tests.tiny import FAMILIES
@@ -23,15 +23,19 @@ PROMPTS = ("The tree grows", "T", "A small model guesses; ")
 SCORE = Score()
 
 
-def compare(lab: Lab, name: str, dtype: str, prompt: str, config: RunConfig, ambiguous: float = AMBIGUOUS) -> None:
+def compare(
+    tiny_models: TinyModels, name: str, dtype: str, prompt: str, config: RunConfig, ambiguous: float = AMBIGUOUS
+) -> None:
     """Runs engine and reference on one method."""
-    pair = lab.pair(name)
+    pair = tiny_models.pair(name)
     (method,) = config.methods
-    rounds = [event for event in decode(lab.loaded(pair, dtype), prompt, config) if isinstance(event, Round)]
+    rounds = [event for event in decode(tiny_models.loaded(pair, dtype), prompt, config) if isinstance(event, Round)]
     parameters: dict[str, DynaTree | Fixed | Linear] = {"dynatree": config.of(DynaTree), "alg1": config.of(DynaTree)}
     parameters |= {"fixed": config.of(Fixed), "linear": config.of(Linear)}
-    oracle = lab.oracle(pair, dtype)
-    steps = simulate(oracle, lab.prompt_tokens(pair, prompt), method, parameters.get(method), config.max_new_tokens)
+    oracle = tiny_models.oracle(pair, dtype)
+    steps = simulate(
+        oracle, tiny_models.prompt_tokens(pair, prompt), method, parameters.get(method), config.max_new_tokens
+    )
     SCORE.add(assert_same_rounds(rounds, steps, ambiguous))
 
 
@@ -95,8 +99,10 @@ configs = st.one_of(
     dtype=st.sampled_from(["float64", "float32"]),
     prompt=st.sampled_from(PROMPTS),
 )
-def test_every_round_is_the_reference_s_round(lab: Lab, config: RunConfig, name: str, dtype: str, prompt: str) -> None:
-    compare(lab, name, dtype, prompt, config)
+def test_every_round_is_the_reference_s_round(
+    tiny_models: TinyModels, config: RunConfig, name: str, dtype: str, prompt: str
+) -> None:
+    compare(tiny_models, name, dtype, prompt, config)
 
 
 def test_enough_rounds_were_compared() -> None:
@@ -142,23 +148,27 @@ SHARP = {
 
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("name", SHARP)
-def test_named_settings_grow_the_reference_s_trees(lab: Lab, name: str, family: str) -> None:
-    compare(lab, family, "float64", "The tree grows", SHARP[name])
+def test_named_settings_grow_the_reference_s_trees(tiny_models: TinyModels, name: str, family: str) -> None:
+    compare(tiny_models, family, "float64", "The tree grows", SHARP[name])
 
 
 @pytest.mark.parametrize("name", SHARP)
-def test_nodes_are_numbered_level_by_level_with_siblings_by_falling_probability(lab: Lab, name: str) -> None:
-    for event in lab.play(lab.pair("neox"), "float64", "The tree grows", SHARP[name]).rounds(SHARP[name].methods[0]):
+def test_nodes_are_numbered_level_by_level_with_siblings_by_falling_probability(
+    tiny_models: TinyModels, name: str
+) -> None:
+    for event in tiny_models.play(tiny_models.pair("neox"), "float64", "The tree grows", SHARP[name]).rounds(
+        SHARP[name].methods[0]
+    ):
         assert event.parents == sorted(event.parents)
         for node, after in pairwise(range(1, len(event.parents))):
             if event.parents[node] == event.parents[after]:
                 assert event.logprobs[node] >= event.logprobs[after]
 
 
-def test_the_root_is_the_last_committed_token(lab: Lab) -> None:
-    pair = lab.pair("neox")
-    text = lab.prompt_tokens(pair, "The tree grows")
-    for event in lab.play(pair, "float64", "The tree grows", SHARP["the paper's tree"]).rounds("dynatree"):
+def test_the_root_is_the_last_committed_token(tiny_models: TinyModels) -> None:
+    pair = tiny_models.pair("neox")
+    text = tiny_models.prompt_tokens(pair, "The tree grows")
+    for event in tiny_models.play(pair, "float64", "The tree grows", SHARP["the paper's tree"]).rounds("dynatree"):
         assert (event.tokens[0], event.parents[0], event.logprobs[0]) == (text[-1], -1, 0.0)
         text += event.committed
 
@@ -166,17 +176,19 @@ def test_the_root_is_the_last_committed_token(lab: Lab) -> None:
 @pytest.mark.parametrize("selection", ["bfs", "best"])
 @pytest.mark.parametrize("method", ["dynatree", "alg1", "fixed"])
 def test_equals_are_taken_in_the_order_of_their_ids_and_their_nodes(
-    lab: Lab, method: str, selection: Selection
+    tiny_models: TinyModels, method: str, selection: Selection
 ) -> None:
     """Two ids always score exactly alike, so every choice and every cut is a tie."""
     tree = replace(BUSHY, selection=selection, n_max=10)
     fixed = Fixed(depth=4, branching=3, tau=0, n_max=10)
-    compare(lab, "twins", "float64", "The tree", RunConfig((method,), 16, dynatree=tree, fixed=fixed), ambiguous=0)
+    compare(
+        tiny_models, "twins", "float64", "The tree", RunConfig((method,), 16, dynatree=tree, fixed=fixed), ambiguous=0
+    )
 
 
 @pytest.mark.parametrize("tau", [0.9, 1.0])
-def test_a_node_as_probable_as_the_threshold_is_expanded(lab: Lab, tau: float) -> None:
+def test_a_node_as_probable_as_the_threshold_is_expanded(tiny_models: TinyModels, tau: float) -> None:
     """The root's probability is 1."""
     config = RunConfig(("dynatree", "fixed"), 8, dynatree=DynaTree(tau=tau), fixed=Fixed(tau=tau))
-    played = lab.play(lab.pair("neox"), "float64", "The tree grows", config)
+    played = tiny_models.play(tiny_models.pair("neox"), "float64", "The tree grows", config)
     assert all(len(event.tokens) > 1 for method in config.methods for event in played.rounds(method))

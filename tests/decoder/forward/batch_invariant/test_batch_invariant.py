@@ -5,7 +5,7 @@ import torch
 from transformers import GenerationConfig
 
 from decoder import DynaTree, Fixed, Linear, RunConfig
-from tests.decoder.makers import METHODS, Lab
+from tests.decoder.makers import METHODS, TinyModels
 from tests.tiny import FAMILIES
 
 pytestmark = pytest.mark.slow
@@ -52,136 +52,138 @@ TREES = {
 @pytest.mark.parametrize("kinship", ["", "-strange"])
 @pytest.mark.parametrize("family", FAMILIES)
 def test_every_method_writes_the_text_of_plain_greedy_search(
-    lab: Lab, family: str, kinship: str, dtype: str, method: str
+    tiny_models: TinyModels, family: str, kinship: str, dtype: str, method: str
 ) -> None:
-    pair, limit = lab.pair(family + kinship), 12 if kinship else 33
-    played = lab.play(pair, dtype, PROMPT, RunConfig(METHODS, limit, dynatree=PAPER))
-    assert played.tokens(method) == lab.generate(pair, dtype, PROMPT, limit)
+    pair, limit = tiny_models.pair(family + kinship), 12 if kinship else 33
+    played = tiny_models.play(pair, dtype, PROMPT, RunConfig(METHODS, limit, dynatree=PAPER))
+    assert played.tokens(method) == tiny_models.generate(pair, dtype, PROMPT, limit)
 
 
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("limit", [1, 2, 63, 64, 65])
-def test_the_text_is_exactly_as_long_as_asked(lab: Lab, limit: int, method: str) -> None:
-    pair = lab.pair("neox")
-    played = lab.play(pair, "float32", PROMPT, RunConfig(METHODS, limit, dynatree=PAPER))
-    assert played.tokens(method) == lab.generate(pair, "float32", PROMPT, limit)
+def test_the_text_is_exactly_as_long_as_asked(tiny_models: TinyModels, limit: int, method: str) -> None:
+    pair = tiny_models.pair("neox")
+    played = tiny_models.play(pair, "float32", PROMPT, RunConfig(METHODS, limit, dynatree=PAPER))
+    assert played.tokens(method) == tiny_models.generate(pair, "float32", PROMPT, limit)
     assert len(played.tokens(method)) == limit
     assert played.end(method).reason == "length"
 
 
 @pytest.mark.parametrize("family", ["llama", "qwen3", "gpt2"])
 @pytest.mark.parametrize("limit", [1, 2])
-def test_the_shortest_texts_are_exact_in_every_family(lab: Lab, limit: int, family: str) -> None:
-    pair = lab.pair(family)
-    played = lab.play(pair, "float64", PROMPT, RunConfig(METHODS, limit, dynatree=PAPER))
-    expected = lab.generate(pair, "float64", PROMPT, limit)
+def test_the_shortest_texts_are_exact_in_every_family(tiny_models: TinyModels, limit: int, family: str) -> None:
+    pair = tiny_models.pair(family)
+    played = tiny_models.play(pair, "float64", PROMPT, RunConfig(METHODS, limit, dynatree=PAPER))
+    expected = tiny_models.generate(pair, "float64", PROMPT, limit)
     assert {method: played.tokens(method) for method in METHODS} == dict.fromkeys(METHODS, expected)
 
 
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("prompt", PROMPTS.values(), ids=PROMPTS)
 @pytest.mark.parametrize("name", ["neox", "begin"])
-def test_any_prompt_is_continued_exactly(lab: Lab, name: str, prompt: str, method: str) -> None:
-    pair = lab.pair(name)
-    played = lab.play(pair, "float32", prompt, RunConfig(METHODS, 20, dynatree=PAPER))
-    assert played.tokens(method) == lab.generate(pair, "float32", prompt, 20)
+def test_any_prompt_is_continued_exactly(tiny_models: TinyModels, name: str, prompt: str, method: str) -> None:
+    pair = tiny_models.pair(name)
+    played = tiny_models.play(pair, "float32", prompt, RunConfig(METHODS, 20, dynatree=PAPER))
+    assert played.tokens(method) == tiny_models.generate(pair, "float32", prompt, 20)
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_an_empty_prompt_is_continued_where_the_tokenizer_begins_every_text(lab: Lab, method: str) -> None:
-    pair = lab.pair("begin")
-    assert lab.prompt_tokens(pair, "") == [0]
-    played = lab.play(pair, "float32", "", RunConfig(METHODS, 20, dynatree=PAPER))
-    assert played.tokens(method) == lab.generate(pair, "float32", "", 20)
+def test_an_empty_prompt_is_continued_where_the_tokenizer_begins_every_text(
+    tiny_models: TinyModels, method: str
+) -> None:
+    pair = tiny_models.pair("begin")
+    assert tiny_models.prompt_tokens(pair, "") == [0]
+    played = tiny_models.play(pair, "float32", "", RunConfig(METHODS, 20, dynatree=PAPER))
+    assert played.tokens(method) == tiny_models.generate(pair, "float32", "", 20)
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_a_prompt_that_is_read_in_several_parts_is_continued_exactly(lab: Lab, method: str) -> None:
-    pair, prompt = lab.pair("long"), "0123456789" * 110
-    played = lab.play(pair, "float32", prompt, RunConfig((method,), 12, dynatree=PAPER))
-    assert played.tokens(method) == lab.generate(pair, "float32", prompt, 12)
+def test_a_prompt_that_is_read_in_several_parts_is_continued_exactly(tiny_models: TinyModels, method: str) -> None:
+    pair, prompt = tiny_models.pair("long"), "0123456789" * 110
+    played = tiny_models.play(pair, "float32", prompt, RunConfig((method,), 12, dynatree=PAPER))
+    assert played.tokens(method) == tiny_models.generate(pair, "float32", prompt, 12)
 
 
 @pytest.mark.parametrize("method", [method for method in METHODS if method != "hf"])
-def test_of_two_equal_tokens_the_lower_id_is_written(lab: Lab, method: str) -> None:
-    pair = lab.pair("twins")
-    played = lab.play(pair, "float64", "The tree", RunConfig((method,), 20, dynatree=PAPER))
-    assert played.tokens(method) == lab.generate(pair, "float64", "The tree", 20)
+def test_of_two_equal_tokens_the_lower_id_is_written(tiny_models: TinyModels, method: str) -> None:
+    pair = tiny_models.pair("twins")
+    played = tiny_models.play(pair, "float64", "The tree", RunConfig((method,), 20, dynatree=PAPER))
+    assert played.tokens(method) == tiny_models.generate(pair, "float64", "The tree", 20)
     assert all(token % 2 == 0 for token in played.tokens(method))
 
 
 @pytest.mark.parametrize("tree", TREES)
 @pytest.mark.parametrize("family", FAMILIES)
-def test_the_shape_of_the_tree_does_not_change_the_text(lab: Lab, family: str, tree: str) -> None:
-    pair, config = lab.pair(family), TREES[tree]
-    played = lab.play(pair, "float32", PROMPT, config)
-    expected = lab.generate(pair, "float32", PROMPT, config.max_new_tokens)
+def test_the_shape_of_the_tree_does_not_change_the_text(tiny_models: TinyModels, family: str, tree: str) -> None:
+    pair, config = tiny_models.pair(family), TREES[tree]
+    played = tiny_models.play(pair, "float32", PROMPT, config)
+    expected = tiny_models.generate(pair, "float32", PROMPT, config.max_new_tokens)
     assert {method: played.tokens(method) for method in config.methods} == dict.fromkeys(config.methods, expected)
 
 
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("at", [0, 1, 2, 3, 6, 11])
-def test_the_text_ends_with_its_first_end_token(lab: Lab, at: int, method: str) -> None:
-    free = lab.generate(lab.pair("neox"), "float32", PROMPT, 40)
-    pair = lab.ending("neox", eos_token_id=free[at])
-    played = lab.play(pair, "float32", PROMPT, RunConfig(METHODS, 40, dynatree=PAPER))
+def test_the_text_ends_with_its_first_end_token(tiny_models: TinyModels, at: int, method: str) -> None:
+    free = tiny_models.generate(tiny_models.pair("neox"), "float32", PROMPT, 40)
+    pair = tiny_models.ending("neox", eos_token_id=free[at])
+    played = tiny_models.play(pair, "float32", PROMPT, RunConfig(METHODS, 40, dynatree=PAPER))
     assert played.tokens(method) == free[: free.index(free[at]) + 1]
-    assert played.tokens(method) == lab.generate(pair, "float32", PROMPT, 40, [free[at]])
+    assert played.tokens(method) == tiny_models.generate(pair, "float32", PROMPT, 40, [free[at]])
     assert played.end(method).reason == "eos"
 
 
 @pytest.mark.parametrize("family", ["llama", "qwen3", "gpt2"])
-def test_end_tokens_are_found_in_every_family(lab: Lab, family: str) -> None:
-    free = lab.generate(lab.pair(family), "float64", PROMPT, 24)
-    pair = lab.ending(family, eos_token_id=free[8])
-    played = lab.play(pair, "float64", PROMPT, RunConfig(METHODS, 24, dynatree=PAPER))
+def test_end_tokens_are_found_in_every_family(tiny_models: TinyModels, family: str) -> None:
+    free = tiny_models.generate(tiny_models.pair(family), "float64", PROMPT, 24)
+    pair = tiny_models.ending(family, eos_token_id=free[8])
+    played = tiny_models.play(pair, "float64", PROMPT, RunConfig(METHODS, 24, dynatree=PAPER))
     expected = free[: free.index(free[8]) + 1]
     assert {method: played.tokens(method) for method in METHODS} == dict.fromkeys(METHODS, expected)
 
 
-def test_end_tokens_were_met_inside_a_burst(lab: Lab) -> None:
+def test_end_tokens_were_met_inside_a_burst(tiny_models: TinyModels) -> None:
     """Otherwise the tests above would not test the cut."""
-    free = lab.generate(lab.pair("neox"), "float32", PROMPT, 40)
-    endings = [lab.ending("neox", eos_token_id=free[at]) for at in (0, 1, 2, 3, 6, 11)]
-    played = [lab.play(pair, "float32", PROMPT, RunConfig(METHODS, 40, dynatree=PAPER)) for pair in endings]
+    free = tiny_models.generate(tiny_models.pair("neox"), "float32", PROMPT, 40)
+    endings = [tiny_models.ending("neox", eos_token_id=free[at]) for at in (0, 1, 2, 3, 6, 11)]
+    played = [tiny_models.play(pair, "float32", PROMPT, RunConfig(METHODS, 40, dynatree=PAPER)) for pair in endings]
     last = [run.rounds(method)[-1] for run in played for method in ("dynatree", "fixed", "linear", "alg1")]
     assert any(len(event.committed) <= len(event.accepted) for event in last)
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_all_end_tokens_of_the_generation_config_count(lab: Lab, method: str) -> None:
-    free = lab.generate(lab.pair("neox"), "float32", PROMPT, 40)
+def test_all_end_tokens_of_the_generation_config_count(tiny_models: TinyModels, method: str) -> None:
+    free = tiny_models.generate(tiny_models.pair("neox"), "float32", PROMPT, 40)
     ids = [free[30], free[9], 269]
-    pair = lab.ending("neox", eos_token_id=ids)
-    played = lab.play(pair, "float32", PROMPT, RunConfig(METHODS, 40, dynatree=PAPER))
+    pair = tiny_models.ending("neox", eos_token_id=ids)
+    played = tiny_models.play(pair, "float32", PROMPT, RunConfig(METHODS, 40, dynatree=PAPER))
     assert played.tokens(method) == free[: min(free.index(free[30]), free.index(free[9])) + 1]
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_an_end_token_at_the_limit_is_an_end_of_text(lab: Lab, method: str) -> None:
-    free = lab.generate(lab.pair("neox"), "float32", PROMPT, 40)
+def test_an_end_token_at_the_limit_is_an_end_of_text(tiny_models: TinyModels, method: str) -> None:
+    free = tiny_models.generate(tiny_models.pair("neox"), "float32", PROMPT, 40)
     at = next(index for index in range(5, 40) if free[index] not in free[:index])
-    pair = lab.ending("neox", eos_token_id=free[at])
-    played = lab.play(pair, "float32", PROMPT, RunConfig(METHODS, at + 1, dynatree=PAPER))
+    pair = tiny_models.ending("neox", eos_token_id=free[at])
+    played = tiny_models.play(pair, "float32", PROMPT, RunConfig(METHODS, at + 1, dynatree=PAPER))
     assert played.tokens(method) == free[: at + 1]
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_an_end_token_past_the_limit_is_not_written(lab: Lab, method: str) -> None:
-    free = lab.generate(lab.pair("neox"), "float32", PROMPT, 40)
+def test_an_end_token_past_the_limit_is_not_written(tiny_models: TinyModels, method: str) -> None:
+    free = tiny_models.generate(tiny_models.pair("neox"), "float32", PROMPT, 40)
     at = next(index for index in range(5, 40) if free[index] not in free[:index])
-    pair = lab.ending("neox", eos_token_id=free[at])
-    played = lab.play(pair, "float32", PROMPT, RunConfig(METHODS, at, dynatree=PAPER))
+    pair = tiny_models.ending("neox", eos_token_id=free[at])
+    played = tiny_models.play(pair, "float32", PROMPT, RunConfig(METHODS, at, dynatree=PAPER))
     assert played.tokens(method) == free[:at]
     assert played.end(method).reason == "length"
 
 
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("name", ["wide-target", "wide-draft"])
-def test_ids_that_only_one_model_scores_are_never_written(lab: Lab, name: str, method: str) -> None:
-    pair = lab.pair(name)
-    played = lab.play(pair, "float32", PROMPT, RunConfig((method,), 33, dynatree=PAPER))
-    assert played.tokens(method) == lab.generate(pair, "float32", PROMPT, 33)
+def test_ids_that_only_one_model_scores_are_never_written(tiny_models: TinyModels, name: str, method: str) -> None:
+    pair = tiny_models.pair(name)
+    played = tiny_models.play(pair, "float32", PROMPT, RunConfig((method,), 33, dynatree=PAPER))
+    assert played.tokens(method) == tiny_models.generate(pair, "float32", PROMPT, 33)
     assert max(played.tokens(method)) < 288
 
 
@@ -196,36 +198,38 @@ PENALTIES = {
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_penalties_and_bans_of_the_checkpoint_are_off(lab: Lab, method: str) -> None:
-    free = lab.generate(lab.pair("neox"), "float32", PROMPT, 24)
-    pair = lab.ending("neox", bad_words_ids=[[free[1]]], suppress_tokens=[free[2]], **PENALTIES)
-    played = lab.play(pair, "float32", PROMPT, RunConfig(METHODS, 24, dynatree=PAPER))
+def test_penalties_and_bans_of_the_checkpoint_are_off(tiny_models: TinyModels, method: str) -> None:
+    free = tiny_models.generate(tiny_models.pair("neox"), "float32", PROMPT, 24)
+    pair = tiny_models.ending("neox", bad_words_ids=[[free[1]]], suppress_tokens=[free[2]], **PENALTIES)
+    played = tiny_models.play(pair, "float32", PROMPT, RunConfig(METHODS, 24, dynatree=PAPER))
     assert played.tokens(method) == free
 
 
-def test_penalties_would_change_the_text(lab: Lab) -> None:
+def test_penalties_would_change_the_text(tiny_models: TinyModels) -> None:
     """Otherwise the test above would not test anything."""
-    pair = lab.pair("neox")
-    ids = torch.tensor([lab.prompt_tokens(pair, PROMPT)])
+    pair = tiny_models.pair("neox")
+    ids = torch.tensor([tiny_models.prompt_tokens(pair, PROMPT)])
     settings = GenerationConfig(
         max_new_tokens=24, do_sample=False, repetition_penalty=5.0, no_repeat_ngram_size=1, pad_token_id=0
     )
-    out = lab.plain(pair.target, "float32").generate(ids, generation_config=settings)
-    assert out[0, ids.shape[1] :].tolist() != lab.generate(pair, "float32", PROMPT, 24)
+    out = tiny_models.plain(pair.target, "float32").generate(ids, generation_config=settings)
+    assert out[0, ids.shape[1] :].tolist() != tiny_models.generate(pair, "float32", PROMPT, 24)
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_the_summary_says_that_every_method_is_identical_to_ar(lab: Lab, method: str) -> None:
-    figures = lab.play(lab.pair("neox"), "float32", PROMPT, RunConfig(METHODS, 64, dynatree=PAPER)).figures(method)
+def test_the_summary_says_that_every_method_is_identical_to_ar(tiny_models: TinyModels, method: str) -> None:
+    figures = tiny_models.play(
+        tiny_models.pair("neox"), "float32", PROMPT, RunConfig(METHODS, 64, dynatree=PAPER)
+    ).figures(method)
     assert (figures.identical_to_ar, figures.first_difference, figures.near_tie) == (True, None, None)
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_a_second_run_of_the_same_pair_gives_the_same_rounds(lab: Lab, method: str) -> None:
-    pair = lab.pair("llama")
+def test_a_second_run_of_the_same_pair_gives_the_same_rounds(tiny_models: TinyModels, method: str) -> None:
+    pair = tiny_models.pair("llama")
     config = RunConfig((method,), 16, dynatree=PAPER)
-    alone = lab.play(pair, "float64", PROMPT, config)
-    together = lab.play(pair, "float64", PROMPT, RunConfig(METHODS, 16, dynatree=PAPER))
+    alone = tiny_models.play(pair, "float64", PROMPT, config)
+    together = tiny_models.play(pair, "float64", PROMPT, RunConfig(METHODS, 16, dynatree=PAPER))
     again = [event.committed for event in together.rounds(method)]
     assert [event.committed for event in alone.rounds(method)] == again or method == "hf"
     assert alone.tokens(method) == together.tokens(method)

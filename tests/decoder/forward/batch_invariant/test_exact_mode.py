@@ -28,7 +28,7 @@ from dynatui.prompts import load
 from tests import tiny
 from tests.decoder import family_models as lean_models
 from tests.decoder.kept_rows import committed
-from tests.decoder.makers import Lab
+from tests.decoder.makers import TinyModels
 
 pytestmark = pytest.mark.slow
 
@@ -416,18 +416,18 @@ def assert_alike(found: Decoded) -> None:
 
 @pytest.mark.parametrize("dtype", HALF)
 @pytest.mark.parametrize("name", ["neox", "llama", "qwen3", "gpt2", "neox-strange"])
-def test_all_methods_write_the_same_and_keep_the_same_bits(lab: Lab, name: str, dtype: str) -> None:
-    pair = lab.pair(name)
+def test_all_methods_write_the_same_and_keep_the_same_bits(tiny_models: TinyModels, name: str, dtype: str) -> None:
+    pair = tiny_models.pair(name)
     loaded = load_pair(str(pair.target), str(pair.draft), device="cpu", dtype=dtype, exact=True)
     assert loaded.exact
     for prompt in ("The tree grows", "T"):
-        assert_alike(decoded(loaded, lab.prompt_tokens(pair, prompt), TREES))
+        assert_alike(decoded(loaded, tiny_models.prompt_tokens(pair, prompt), TREES))
 
 
 @pytest.mark.parametrize("name", ["neox", "gpt2"])
-def test_a_text_that_fills_the_context_ends_as_plain_decoding_ends(lab: Lab, name: str) -> None:
+def test_a_text_that_fills_the_context_ends_as_plain_decoding_ends(tiny_models: TinyModels, name: str) -> None:
     """No padding has a position that the model lacks, nor a row that the cache lacks."""
-    pair = lab.pair(name)
+    pair = tiny_models.pair(name)
     loaded = load_pair(str(pair.target), str(pair.draft), device="cpu", dtype="bfloat16", exact=True)
     ids = np.random.default_rng(4).integers(0, 90, tiny.CONTEXT - 30).tolist()
     found = decoded(loaded, ids, replace(TREES, max_new_tokens=30))
@@ -463,8 +463,8 @@ def test_the_embedded_pair_is_exact_as_it_runs_by_itself() -> None:
 # What is told and refused
 
 
-def test_a_run_says_that_it_is_exact_and_hf_is_judged_as_ever(lab: Lab) -> None:
-    pair = lab.pair("gpt2")
+def test_a_run_says_that_it_is_exact_and_hf_is_judged_as_ever(tiny_models: TinyModels) -> None:
+    pair = tiny_models.pair("gpt2")
     loaded = load_pair(str(pair.target), str(pair.draft), device="cpu", dtype="bfloat16", exact=True)
     run, *_, summary = decode(loaded, "The tree grows", RunConfig(("ar", "dynatree", "hf"), 40))
     assert isinstance(run, Run)
@@ -474,18 +474,18 @@ def test_a_run_says_that_it_is_exact_and_hf_is_judged_as_ever(lab: Lab) -> None:
     assert summary.methods["hf"].identical_to_ar or summary.methods["hf"].near_tie
 
 
-def test_a_run_that_is_not_exact_says_so(lab: Lab) -> None:
-    run = next(decode(lab.loaded(lab.pair("neox"), "float32"), "The tree grows", RunConfig(("ar",), 1)))
+def test_a_run_that_is_not_exact_says_so(tiny_models: TinyModels) -> None:
+    run = next(decode(tiny_models.loaded(tiny_models.pair("neox"), "float32"), "The tree grows", RunConfig(("ar",), 1)))
     assert isinstance(run, Run)
     assert not run.exact
 
 
-def test_float64_leaves_nothing_to_round_to(lab: Lab) -> None:
-    pair = lab.pair("neox")
+def test_float64_leaves_nothing_to_round_to(tiny_models: TinyModels) -> None:
+    pair = tiny_models.pair("neox")
     with pytest.raises(ConfigError, match=r"--exact .* float64 .*; give --dtype float32, bfloat16 or float16"):
         load_pair(str(pair.target), str(pair.draft), device="cpu", dtype="float64", exact=True)
     with pytest.raises(ConfigError, match="leave out --exact"):
-        lab.loaded(pair, "float64").batch_invariant()
+        tiny_models.loaded(pair, "float64").batch_invariant()
 
 
 def test_a_family_with_an_attention_of_its_own_is_refused() -> None:
@@ -512,12 +512,12 @@ def test_for_everybody_else_a_module_attends_as_before() -> None:
     assert model.module.config._attn_implementation == "sdpa"
 
 
-def test_a_pair_can_be_made_exact_and_inexact_again(lab: Lab) -> None:
-    pair = lab.loaded(lab.pair("neox"), "bfloat16")
+def test_a_pair_can_be_made_exact_and_inexact_again(tiny_models: TinyModels) -> None:
+    pair = tiny_models.loaded(tiny_models.pair("neox"), "bfloat16")
     exact = pair.batch_invariant()
     again = exact.fastest()
     assert (pair.exact, exact.exact, again.exact) == (False, True, False)
     assert exact.costs is not pair.costs
-    ids = lab.prompt_tokens(lab.pair("neox"), "The tree grows")
+    ids = tiny_models.prompt_tokens(tiny_models.pair("neox"), "The tree grows")
     first, last = (decoded(one, ids, RunConfig(("linear",), 30)) for one in (pair, again))
     assert torch.equal(first.kept["linear"], last.kept["linear"])

@@ -10,24 +10,24 @@ from torch import Tensor
 from decoder.engine import Engine
 from decoder.errors import PairError
 from decoder.forward.families.attention import gathered
-from tests.decoder.makers import Lab
+from tests.decoder.makers import TinyModels
 
 
 @pytest.mark.parametrize("twin", [Engine.batch_invariant, Engine.fastest])
-def test_a_twin_begins_with_no_costs(lab: Lab, twin: Callable[[Engine], Engine]) -> None:
+def test_a_twin_begins_with_no_costs(tiny_models: TinyModels, twin: Callable[[Engine], Engine]) -> None:
     known: Any = {512: "costs"}
-    pair = replace(lab.loaded(lab.pair("neox"), "bfloat16"), costs=known)
+    pair = replace(tiny_models.loaded(tiny_models.pair("neox"), "bfloat16"), costs=known)
     made = twin(pair)
     assert not made.costs
     assert (made.acceptance, made.threads) == (pair.acceptance, pair.threads)
 
 
 def test_rows_that_agree_among_themselves_but_not_with_plain_text_are_refused(
-    lab: Lab, monkeypatch: pytest.MonkeyPatch
+    tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def doubled(*parts: Any) -> Tensor:
         return 2 * gathered(*parts)
 
     monkeypatch.setattr("decoder.forward.batch_invariant.attention.gathered", doubled)
     with pytest.raises(PairError, match="computes other logits for a draft tree"):
-        lab.loaded(lab.pair("neox"), "bfloat16").batch_invariant()
+        tiny_models.loaded(tiny_models.pair("neox"), "bfloat16").batch_invariant()

@@ -18,7 +18,7 @@ from decoder.models.checkpoints import EMBEDDED_DRAFT, EMBEDDED_TARGET, load_mod
 from tests import tiny
 from tests.decoder.family_models import MODELS, lean_of, like_llama, made
 from tests.decoder.kept_rows import keys_values
-from tests.decoder.makers import Lab
+from tests.decoder.makers import TinyModels
 
 pytestmark = pytest.mark.slow
 
@@ -183,8 +183,8 @@ def test_what_was_not_proved_runs_through_its_module(config: Callable[[], Any]) 
     assert source_of(tiny.build(config(), seed=1)) is None
 
 
-def test_weights_are_held_once_and_the_module_comes_back_when_asked_for(lab: Lab) -> None:
-    pair = lab.pair("neox")
+def test_weights_are_held_once_and_the_module_comes_back_when_asked_for(tiny_models: TinyModels) -> None:
+    pair = tiny_models.pair("neox")
     model = load_model(str(pair.target), torch.device("cpu"), torch.float32)
     ids = torch.tensor([[1, 2, 3]])
     before: Tensor = model.module(ids).logits
@@ -200,8 +200,8 @@ def test_a_module_that_cannot_be_loaded_again_is_held() -> None:
     assert model.module is module
 
 
-def test_what_runs_through_its_module_holds_it(lab: Lab) -> None:
-    model = load_model(str(lab.pair("gpt2").target), torch.device("cpu"), torch.float32)
+def test_what_runs_through_its_module_holds_it(tiny_models: TinyModels) -> None:
+    model = load_model(str(tiny_models.pair("gpt2").target), torch.device("cpu"), torch.float32)
     held = model.module
     model.slim()
     assert model._module is held

@@ -23,7 +23,7 @@ from decoder.models.pair import Pair
 from tests import tiny
 from tests.decoder.family_models import MODELS, made
 from tests.decoder.live_tensors import Live
-from tests.decoder.makers import Lab
+from tests.decoder.makers import TinyModels
 
 pytestmark = pytest.mark.slow
 
@@ -37,8 +37,8 @@ def _elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def pair(lab: Lab, _elsewhere: None) -> Pair:
-    saved = lab.pair("neox")
+def pair(tiny_models: TinyModels, _elsewhere: None) -> Pair:
+    saved = tiny_models.pair("neox")
     return load_pair(str(saved.target), str(saved.draft), device="cpu", dtype="float32").pair
 
 
@@ -91,11 +91,11 @@ def test_no_more_than_one_layer_is_held_twice(family: str, dtype: torch.dtype, t
 
 @pytest.mark.usefixtures("_elsewhere")
 def test_where_there_is_no_room_to_read_it_a_model_runs_by_its_module(
-    lab: Lab, monkeypatch: pytest.MonkeyPatch
+    tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[tuple[torch.device, int]] = []
     monkeypatch.setattr("decoder.forward.static.static_forward.has_room", lambda *given: asked.append(given))
-    folder = str(lab.pair("neox").target)
+    folder = str(tiny_models.pair("neox").target)
     model, look = load_model(folder, CPU, torch.bfloat16), checkpoints.load_config(folder)
     assert asked == [(CPU, weight_bytes(look, torch.bfloat16) + reading_bytes(look, torch.bfloat16))]
     assert isinstance(model.runs_by, ModuleForward)

@@ -25,7 +25,7 @@ from decoder.session.cuda_graph.compiled import Compile, Compiled, Pass, by_torc
 from decoder.session.cuda_graph.pass_sizes import Passes, passes
 from decoder.session.cuda_graph.slots import GraphSlots
 from tests import tiny
-from tests.decoder.makers import Lab, graph_slots
+from tests.decoder.makers import TinyModels, graph_slots
 from tests.decoder.session.cuda_graph.matching import compiled, match, recorded, with_slots
 
 pytestmark = pytest.mark.slow
@@ -82,9 +82,9 @@ def by_module(model: LanguageModel) -> StaticForward:
     ("family", "form_of"), [("neox", static_forward), ("llama", static_forward), ("llama", by_module)]
 )
 def test_a_compiled_pass_is_that_of_plain_calls_with_the_keys_and_values_that_it_leaves(
-    lab: Lab, family: str, form_of: Callable[[LanguageModel], StaticForward]
+    tiny_models: TinyModels, family: str, form_of: Callable[[LanguageModel], StaticForward]
 ) -> None:
-    plain = form_of(lab.loaded(lab.pair(family), "float64").pair.target)
+    plain = form_of(tiny_models.loaded(tiny_models.pair(family), "float64").pair.target)
     form = Compiled(plain, lambda function: torch.compile(function, fullgraph=True, dynamic=False, backend="aot_eager"))
     form.compile([3])
     for length in (0, 7, 250, 600):
@@ -96,9 +96,9 @@ def test_a_compiled_pass_is_that_of_plain_calls_with_the_keys_and_values_that_it
         assert bool(given[0].any())
 
 
-def test_one_compilation_of_each_size_serves_all_lengths_of_all_texts(lab: Lab) -> None:
+def test_one_compilation_of_each_size_serves_all_lengths_of_all_texts(tiny_models: TinyModels) -> None:
     compiler = Compiler()
-    plain = static_forward(lab.loaded(lab.pair("llama"), "float64").pair.target)
+    plain = static_forward(tiny_models.loaded(tiny_models.pair("llama"), "float64").pair.target)
     form = Compiled(plain, compiler)
     form.compile([1, 4])
     assert len(compiler.made) == 2
@@ -110,9 +110,9 @@ def test_one_compilation_of_each_size_serves_all_lengths_of_all_texts(lab: Lab) 
     assert (len(compiler.made), compiler.runs - before) == (2, 8)
 
 
-def test_other_sizes_are_computed_by_plain_calls(lab: Lab) -> None:
+def test_other_sizes_are_computed_by_plain_calls(tiny_models: TinyModels) -> None:
     compiler = Compiler()
-    form = Compiled(static_forward(lab.loaded(lab.pair("llama"), "float64").pair.target), compiler)
+    form = Compiled(static_forward(tiny_models.loaded(tiny_models.pair("llama"), "float64").pair.target), compiler)
     form.compile([4])
     before = compiler.runs
     with without_gradients():
@@ -120,9 +120,9 @@ def test_other_sizes_are_computed_by_plain_calls(lab: Lab) -> None:
     assert (len(compiler.made), compiler.runs) == (1, before)
 
 
-def test_a_pass_of_another_kind_does_not_stop_a_round_for_the_compiler(lab: Lab) -> None:
+def test_a_pass_of_another_kind_does_not_stop_a_round_for_the_compiler(tiny_models: TinyModels) -> None:
     compiler = Compiler()
-    form = Compiled(static_forward(lab.loaded(lab.pair("llama"), "float64").pair.target), compiler)
+    form = Compiled(static_forward(tiny_models.loaded(tiny_models.pair("llama"), "float64").pair.target), compiler)
     form.compile([4])
     before = compiler.runs
     store, *others = example(form, 4, 9)
@@ -131,9 +131,9 @@ def test_a_pass_of_another_kind_does_not_stop_a_round_for_the_compiler(lab: Lab)
     assert (len(compiler.made), compiler.runs) == (1, before)
 
 
-def test_a_compiler_does_not_see_how_a_store_is_written(lab: Lab) -> None:
+def test_a_compiler_does_not_see_how_a_store_is_written(tiny_models: TinyModels) -> None:
     """It would make a new store of it in every layer, and copy all of it."""
-    model = lab.loaded(lab.pair("neox"), "float64").pair.target
+    model = tiny_models.loaded(tiny_models.pair("neox"), "float64").pair.target
     for plain in (ModuleStatic(model.module), static_forward(model)):
         compiler = Compiler()
         Compiled(plain, compiler).compile([2])
@@ -158,8 +158,10 @@ def test_layers_for_a_compiler_compute_what_the_lean_ones_do(dtype: str, far: fl
 
 @pytest.mark.usefixtures("_pays")
 @pytest.mark.parametrize("family", ["neox-strange", "llama-strange"])
-def test_rounds_in_any_thread_run_through_what_was_compiled_and_never_wait_for_more(lab: Lab, family: str) -> None:
-    pair, compiler = with_slots(lab.loaded(lab.pair(family), "float64")), Compiler()
+def test_rounds_in_any_thread_run_through_what_was_compiled_and_never_wait_for_more(
+    tiny_models: TinyModels, family: str
+) -> None:
+    pair, compiler = with_slots(tiny_models.loaded(tiny_models.pair(family), "float64")), Compiler()
     told(pair, compiler)
     assert forms(pair) == [Compiled, Compiled]
     made, runs, asked = len(compiler.made), compiler.runs, [0]
@@ -171,24 +173,24 @@ def test_rounds_in_any_thread_run_through_what_was_compiled_and_never_wait_for_m
 
     with pytest.MonkeyPatch.context() as patch, ThreadPoolExecutor() as others:
         patch.setattr(Compiled, "computed", counted)
-        others.submit(match, pair, lab.prompt_tokens(lab.pair(family), PROMPT), 40, RULES).result()
+        others.submit(match, pair, tiny_models.prompt_tokens(tiny_models.pair(family), PROMPT), 40, RULES).result()
     assert asked[0] > 40  # a round has several passes
     assert (len(compiler.made), compiler.runs - runs) == (made, asked[0])
 
 
 @pytest.mark.usefixtures("_pays")
 @pytest.mark.parametrize("family", ["neox", "llama-strange"])
-def test_rounds_of_compiled_forms_are_repeated_from_records(lab: Lab, family: str) -> None:
-    pair = recorded(lab.loaded(lab.pair(family), "float64"))
+def test_rounds_of_compiled_forms_are_repeated_from_records(tiny_models: TinyModels, family: str) -> None:
+    pair = recorded(tiny_models.loaded(tiny_models.pair(family), "float64"))
     told(pair, NOTHING_NEW)
     assert forms(pair) == [Compiled, Compiled]
-    match(pair, lab.prompt_tokens(lab.pair(family), PROMPT), 40, RULES)
+    match(pair, tiny_models.prompt_tokens(tiny_models.pair(family), PROMPT), 40, RULES)
 
 
 @pytest.mark.skipif(shutil.which("c++") is None, reason="needs a C++ compiler, which torch compiles for a CPU with")
 @pytest.mark.filterwarnings("ignore")
-def test_torch_s_own_compiler_computes_the_same(lab: Lab) -> None:
-    plain = static_forward(lab.loaded(lab.pair("neox-strange"), "bfloat16").pair.draft)
+def test_torch_s_own_compiler_computes_the_same(tiny_models: TinyModels) -> None:
+    plain = static_forward(tiny_models.loaded(tiny_models.pair("neox-strange"), "bfloat16").pair.draft)
     form = Compiled(plain, by_torch)
     form.compile([2])
     found = compared(plain, form, [2], GraphSlots(graphs=False))
@@ -215,8 +217,8 @@ def quick(function: Any) -> Pass:
 
 
 @pytest.fixture
-def slow(lab: Lab) -> Engine:
-    engine = with_slots(lab.loaded(lab.pair("neox"), "float64"))
+def slow(tiny_models: TinyModels) -> Engine:
+    engine = with_slots(tiny_models.loaded(tiny_models.pair("neox"), "float64"))
     for model in (engine.pair.draft, engine.pair.target):
         graph_slots(engine).run(model, Slow(static_forward(model)))
     return engine
@@ -229,11 +231,11 @@ def test_what_is_faster_is_kept(slow: Engine) -> None:
     assert forms(slow) == [Compiled, Compiled]
 
 
-def test_what_is_slower_is_not(lab: Lab) -> None:
+def test_what_is_slower_is_not(tiny_models: TinyModels) -> None:
     def dawdling(function: Pass) -> Pass:
         return lambda *given: time.sleep(0.002) or function(*given)  # type: ignore[func-returns-value]
 
-    pair = with_slots(lab.loaded(lab.pair("neox"), "float64"))
+    pair = with_slots(tiny_models.loaded(tiny_models.pair("neox"), "float64"))
     lines = told(pair, dawdling)
     assert all(" x the time, not kept" in line for line in lines)
     assert forms(pair) == [LeanStatic, LeanStatic]
@@ -265,7 +267,7 @@ def test_where_texts_come_out_otherwise_all_is_as_before(slow: Engine, monkeypat
     assert forms(slow) == before
 
 
-def test_a_draft_alone_may_be_kept(slow: Engine, lab: Lab) -> None:
+def test_a_draft_alone_may_be_kept(slow: Engine, tiny_models: TinyModels) -> None:
     graph_slots(slow).run(slow.pair.target, static_forward(slow.pair.target))
 
     def mixed(function: Any) -> Pass:
@@ -277,7 +279,7 @@ def test_a_draft_alone_may_be_kept(slow: Engine, lab: Lab) -> None:
     assert "kept" in lines[0]
     assert "not this one" in lines[1]
     assert forms(slow) == [Compiled, LeanStatic]
-    match(slow, lab.prompt_tokens(lab.pair("neox"), PROMPT), 20, RULES)
+    match(slow, tiny_models.prompt_tokens(tiny_models.pair("neox"), PROMPT), 20, RULES)
 
 
 def test_the_smallest_and_the_largest_are_tried_and_all_are_compiled_where_that_pays(slow: Engine) -> None:

@@ -11,7 +11,7 @@ from decoder.draft.tree_size.plan_controller import PlanController
 from decoder.engine import Engine
 from decoder.session.protocol import Outcome
 from decoder.session.steering import Turn
-from tests.decoder.makers import Lab, graph_slots, host_session
+from tests.decoder.makers import TinyModels, graph_slots, host_session
 from tests.decoder.session.cuda_graph.matching import FAR, graph_session, match, recorded, with_slots
 from tests.decoder.session.cuda_graph.scripted_models import WIDE, RandomSizes
 
@@ -49,24 +49,24 @@ def tokens(rounds: Sequence[Outcome]) -> list[int]:
 @pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize(("name", "by_module"), [("neox", False), ("llama", True), ("llama-strange", False)])
 def test_the_text_is_that_of_plain_greedy_search_whatever_sizes_are_chosen(
-    lab: Lab,
+    tiny_models: TinyModels,
     name: str,
     by_module: bool,  # noqa: FBT001 - a parameter
     seed: int,
 ) -> None:
-    pair = lab.pair(name)
-    loaded = recorded(lab.loaded(pair, "float64"), by_module=by_module)
-    rounds = played(loaded, lab.prompt_tokens(pair, PROMPT), 80, RandomSizes(seed))
-    assert tokens(rounds) == lab.generate(pair, "float64", PROMPT, 80)
+    pair = tiny_models.pair(name)
+    loaded = recorded(tiny_models.loaded(pair, "float64"), by_module=by_module)
+    rounds = played(loaded, tiny_models.prompt_tokens(pair, PROMPT), 80, RandomSizes(seed))
+    assert tokens(rounds) == tiny_models.generate(pair, "float64", PROMPT, 80)
     assert {len(outcome.tree) > 1 for outcome in rounds} == {False, True}
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_a_tree_is_that_of_the_host_whatever_the_draft_had_missed(lab: Lab, seed: int) -> None:
-    pair = lab.pair("neox")
-    loaded = recorded(lab.loaded(pair, "float64"))
+def test_a_tree_is_that_of_the_host_whatever_the_draft_had_missed(tiny_models: TinyModels, seed: int) -> None:
+    pair = tiny_models.pair("neox")
+    loaded = recorded(tiny_models.loaded(pair, "float64"))
     controller = RandomSizes(seed, plain=0.7, depths=(2, 3, 4))
-    text = lab.prompt_tokens(pair, PROMPT)
+    text = tiny_models.prompt_tokens(pair, PROMPT)
     rounds = played(loaded, text, 100, controller)
     for outcome, plan in zip(rounds, controller.chosen, strict=False):
         assert (len(outcome.tree) > 1) == (plan is not None)
@@ -81,11 +81,11 @@ def test_a_tree_is_that_of_the_host_whatever_the_draft_had_missed(lab: Lab, seed
         text = [*text, *outcome.committed]
 
 
-def test_what_became_of_each_tree_is_learnt_once_but_of_the_last_ones(lab: Lab) -> None:
-    pair = lab.pair("neox")
-    loaded = with_slots(lab.loaded(pair, "float64"))
+def test_what_became_of_each_tree_is_learnt_once_but_of_the_last_ones(tiny_models: TinyModels) -> None:
+    pair = tiny_models.pair("neox")
+    loaded = with_slots(tiny_models.loaded(pair, "float64"))
     controller = RandomSizes(5)
-    rounds = played(loaded, lab.prompt_tokens(pair, PROMPT), 100, controller)
+    rounds = played(loaded, tiny_models.prompt_tokens(pair, PROMPT), 100, controller)
     expected = [
         (plan, ranks(outcome.tree.path_logprobs, outcome.accepted))
         for plan, outcome in zip(controller.chosen, rounds, strict=False)
@@ -96,9 +96,9 @@ def test_what_became_of_each_tree_is_learnt_once_but_of_the_last_ones(lab: Lab) 
     assert controller.learnt == expected[: len(controller.learnt)]
 
 
-def test_a_long_rest_leaves_a_draft_that_has_much_to_read(lab: Lab) -> None:
-    pair = lab.pair("long")
-    loaded = with_slots(lab.loaded(pair, "float64"))
+def test_a_long_rest_leaves_a_draft_that_has_much_to_read(tiny_models: TinyModels) -> None:
+    pair = tiny_models.pair("long")
+    loaded = with_slots(tiny_models.loaded(pair, "float64"))
     for rest in (13, 14, 61, 62, 63, 130, *range(251, 256), 700):
         controller = RandomSizes(0, plain=0)
         order: list[Plan | None] = [*[Plan(2, 8)] * 2, *[None] * rest, *[Plan(3, 8)] * 40]
@@ -111,17 +111,17 @@ def test_a_long_rest_leaves_a_draft_that_has_much_to_read(lab: Lab) -> None:
         assert len(after.tree) == 8
 
 
-def test_by_its_own_choice_a_kindred_draft_is_used(lab: Lab) -> None:
-    pair = lab.pair("neox")
-    loaded = with_slots(lab.loaded(pair, "float64"))
-    rounds = played(loaded, lab.prompt_tokens(pair, PROMPT), 100)
-    assert tokens(rounds) == lab.generate(pair, "float64", PROMPT, 100)
+def test_by_its_own_choice_a_kindred_draft_is_used(tiny_models: TinyModels) -> None:
+    pair = tiny_models.pair("neox")
+    loaded = with_slots(tiny_models.loaded(pair, "float64"))
+    rounds = played(loaded, tiny_models.prompt_tokens(pair, PROMPT), 100)
+    assert tokens(rounds) == tiny_models.generate(pair, "float64", PROMPT, 100)
     assert any(len(outcome.tree) > 1 for outcome in rounds)
 
 
-def test_a_turn_in_the_middle_of_a_rest_acts_on_the_next_draft(lab: Lab) -> None:
-    pair = lab.pair("neox")
-    loaded, prompt = recorded(lab.loaded(pair, "float64")), lab.prompt_tokens(pair, PROMPT)
+def test_a_turn_in_the_middle_of_a_rest_acts_on_the_next_draft(tiny_models: TinyModels) -> None:
+    pair = tiny_models.pair("neox")
+    loaded, prompt = recorded(tiny_models.loaded(pair, "float64")), tiny_models.prompt_tokens(pair, PROMPT)
     controller = RandomSizes(1)
     order: list[Plan | None] = [*[None] * 8, *[Plan(3, 16)] * 80]
     controller.choose = lambda _: order.pop(0)  # type: ignore[method-assign, assignment]
@@ -131,10 +131,10 @@ def test_a_turn_in_the_middle_of_a_rest_acts_on_the_next_draft(lab: Lab) -> None
     assert all(tree.parents == [-1, 0, 1, 2] for tree in drafted)
 
 
-def test_rounds_that_decide_for_themselves_match_those_of_rules_with_as_many_nodes(lab: Lab) -> None:
+def test_rounds_that_decide_for_themselves_match_those_of_rules_with_as_many_nodes(tiny_models: TinyModels) -> None:
     """The same slot serves both, one after the other."""
-    pair = lab.pair("llama")
-    loaded, prompt = with_slots(lab.loaded(pair, "float64")), lab.prompt_tokens(pair, PROMPT)
+    pair = tiny_models.pair("llama")
+    loaded, prompt = with_slots(tiny_models.loaded(pair, "float64")), tiny_models.prompt_tokens(pair, PROMPT)
     played(loaded, prompt, 30, RandomSizes(4))
     match(loaded, prompt, 30, DynaTree())
     played(loaded, prompt, 30, RandomSizes(5))

@@ -22,7 +22,7 @@ from decoder.session.cuda_graph.slots import AHEAD, captured
 from decoder.session.cuda_graph.static_shapes import DEEPEST, levels
 from decoder.session.host import HostSession
 from decoder.verify.greedy import Greedy
-from tests.decoder.makers import Lab, graph_slots, host_session
+from tests.decoder.makers import TinyModels, graph_slots, host_session
 from tests.decoder.session.cuda_graph.matching import check, graph_session, match, recorded, records
 from tests.decoder.session.cuda_graph.scripted_models import WIDE, RandomSizes
 
@@ -37,9 +37,9 @@ def verified_sizes(engine: Engine) -> list[object]:
     return [key[0] for key in slot._captured if isinstance(key[0], int)]
 
 
-def test_trees_of_one_size_share_one_verification_however_deep_they_are(lab: Lab) -> None:
-    pair = recorded(lab.loaded(lab.pair("neox"), "float64"))
-    prompt = lab.prompt_tokens(lab.pair("neox"), PROMPT)
+def test_trees_of_one_size_share_one_verification_however_deep_they_are(tiny_models: TinyModels) -> None:
+    pair = recorded(tiny_models.loaded(tiny_models.pair("neox"), "float64"))
+    prompt = tiny_models.prompt_tokens(tiny_models.pair("neox"), PROMPT)
     for rules in (Linear(7), Linear(5), Fixed(depth=2, branching=2, tau=0.0)):
         assert {len(outcome.tree) for outcome in match(pair, prompt, 30, rules)} <= {1, 6, 7, 8}
     sizes = verified_sizes(pair)
@@ -68,13 +68,13 @@ def test_a_graph_is_replayed_once_and_undone_before_a_round_has_it() -> None:
 
 
 def test_the_host_s_waits_are_looked_for_once_a_kind_and_not_once_a_graph(
-    lab: Lab, monkeypatch: pytest.MonkeyPatch
+    tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[object] = []
     right = capturable.refuse_waits
     monkeypatch.setattr(slots_module, "refuse_waits", lambda *given: asked.append(given) or right(*given))  # type: ignore[func-returns-value]
-    pair = recorded(lab.loaded(lab.pair("neox"), "float64"))
-    prompt = lab.prompt_tokens(lab.pair("neox"), PROMPT)
+    pair = recorded(tiny_models.loaded(tiny_models.pair("neox"), "float64"))
+    prompt = tiny_models.prompt_tokens(tiny_models.pair("neox"), PROMPT)
     first, second = (graph_session(pair, prompt, 40, WIDE, controller) for controller in [RandomSizes(3)] * 2)
     for session in (first, second):
         session.prefill()
@@ -84,17 +84,17 @@ def test_the_host_s_waits_are_looked_for_once_a_kind_and_not_once_a_graph(
     assert len(asked) == 3  # a draft, a verification, a plain round
 
 
-def test_other_forwards_are_looked_at_anew(lab: Lab) -> None:
-    neox, llama = (lab.loaded(lab.pair(name), "float64") for name in ("neox", "llama"))
+def test_other_forwards_are_looked_at_anew(tiny_models: TinyModels) -> None:
+    neox, llama = (tiny_models.loaded(tiny_models.pair(name), "float64") for name in ("neox", "llama"))
     pair = recorded(neox)
     llama = replace(llama, slots=graph_slots(pair))
-    match(pair, lab.prompt_tokens(lab.pair("neox"), PROMPT), 12, Linear(2))
-    match(llama, lab.prompt_tokens(lab.pair("llama"), PROMPT), 12, Linear(2))
+    match(pair, tiny_models.prompt_tokens(tiny_models.pair("neox"), PROMPT), 12, Linear(2))
+    match(llama, tiny_models.prompt_tokens(tiny_models.pair("llama"), PROMPT), 12, Linear(2))
     assert [len(kinds) for kinds in graph_slots(pair)._capturable.values()] == [2, 2]
 
 
 def test_captures_wait_for_the_device_so_that_a_round_pays_for_its_own_work_alone(
-    lab: Lab, monkeypatch: pytest.MonkeyPatch
+    tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log: list[str] = []
 
@@ -102,7 +102,7 @@ def test_captures_wait_for_the_device_so_that_a_round_pays_for_its_own_work_alon
         def wait(self) -> None:
             log.append("wait")
 
-    pair = recorded(lab.loaded(lab.pair("neox"), "float64"))
+    pair = recorded(tiny_models.loaded(tiny_models.pair("neox"), "float64"))
     session = graph_session(pair, [1, 2, 3], 20, None)
     session.prefill()
     slot = session._slot
@@ -118,8 +118,10 @@ def test_captures_wait_for_the_device_so_that_a_round_pays_for_its_own_work_alon
 
 
 @pytest.mark.parametrize("rules", [None, Linear(3), Fixed(depth=2, branching=2, tau=0.0)])
-def test_a_text_finds_what_it_grows_into_captured_where_there_was_time_for_that(lab: Lab, rules: Rules | None) -> None:
-    pair = recorded(lab.loaded(lab.pair("long"), "float64"))
+def test_a_text_finds_what_it_grows_into_captured_where_there_was_time_for_that(
+    tiny_models: TinyModels, rules: Rules | None
+) -> None:
+    pair = recorded(tiny_models.loaded(tiny_models.pair("long"), "float64"))
     session = graph_session(pair, [7 * place % 260 for place in range(150)], 140, rules)
     session.prefill()
     fresh: list[int] = []
@@ -138,8 +140,8 @@ def test_a_text_finds_what_it_grows_into_captured_where_there_was_time_for_that(
     assert sum(fresh) == 0
 
 
-def test_to_capture_ahead_changes_no_round_even_while_one_is_under_way(lab: Lab) -> None:
-    pair = recorded(lab.loaded(lab.pair("long"), "float64"))
+def test_to_capture_ahead_changes_no_round_even_while_one_is_under_way(tiny_models: TinyModels) -> None:
+    pair = recorded(tiny_models.loaded(tiny_models.pair("long"), "float64"))
     prompt = [7 * place % 260 for place in range(230)]
     for rules in (None, DynaTree(selection="best", n_max=9)):
         host, device = host_session(pair, prompt, 40, rules), graph_session(pair, prompt, 40, rules)
@@ -155,8 +157,8 @@ def test_to_capture_ahead_changes_no_round_even_while_one_is_under_way(lab: Lab)
         assert ahead > 0
 
 
-def test_one_graph_a_call_is_captured_ahead_and_none_beyond_the_end_of_the_text(lab: Lab) -> None:
-    pair = recorded(lab.loaded(lab.pair("long"), "float64"))
+def test_one_graph_a_call_is_captured_ahead_and_none_beyond_the_end_of_the_text(tiny_models: TinyModels) -> None:
+    pair = recorded(tiny_models.loaded(tiny_models.pair("long"), "float64"))
     session = graph_session(pair, [1] * (256 - AHEAD), AHEAD - 20, Linear(2))
     session.prefill()
     session.step(())
@@ -174,8 +176,8 @@ def test_one_graph_a_call_is_captured_ahead_and_none_beyond_the_end_of_the_text(
     assert not session.prepare()
 
 
-def test_a_seat_that_is_dropped_is_gone_at_once_with_its_memory(lab: Lab) -> None:
-    engine = recorded(lab.loaded(lab.pair("long"), "float32"))
+def test_a_seat_that_is_dropped_is_gone_at_once_with_its_memory(tiny_models: TinyModels) -> None:
+    engine = recorded(tiny_models.loaded(tiny_models.pair("long"), "float32"))
     graph_slots(engine).graphs = False
     session = graph_session(engine, [1, 2, 3], 20, WIDE)
     session.prefill()
@@ -191,8 +193,8 @@ def test_a_seat_that_is_dropped_is_gone_at_once_with_its_memory(lab: Lab) -> Non
         gc.enable()
 
 
-def test_only_lanes_that_run_and_can_prepare_are_asked_to(lab: Lab) -> None:
-    engine = lab.loaded(lab.pair("neox"), "float64")
+def test_only_lanes_that_run_and_can_prepare_are_asked_to(tiny_models: TinyModels) -> None:
+    engine = tiny_models.loaded(tiny_models.pair("neox"), "float64")
     asked: list[str] = []
 
     class Preparing(HostSession):
@@ -213,8 +215,10 @@ def test_only_lanes_that_run_and_can_prepare_are_asked_to(lab: Lab) -> None:
 # Modes of torch
 
 
-def test_rounds_make_no_inference_tensors_whoever_asks_for_them(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    pair, modes = recorded(lab.loaded(lab.pair("neox"), "float64")), set[tuple[bool, bool]]()
+def test_rounds_make_no_inference_tensors_whoever_asks_for_them(
+    tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pair, modes = recorded(tiny_models.loaded(tiny_models.pair("neox"), "float64")), set[tuple[bool, bool]]()
     right = verify.verify
     monkeypatch.setattr(
         slots_module,
@@ -222,7 +226,7 @@ def test_rounds_make_no_inference_tensors_whoever_asks_for_them(lab: Lab, monkey
         lambda *given: modes.add((torch.is_inference_mode_enabled(), torch.is_grad_enabled())) or right(*given),  # type: ignore[func-returns-value]
     )
     with torch.inference_mode():
-        match(pair, lab.prompt_tokens(lab.pair("neox"), PROMPT), 12, Linear(2))
+        match(pair, tiny_models.prompt_tokens(tiny_models.pair("neox"), PROMPT), 12, Linear(2))
     assert modes == {(False, False)}
     (slot,) = graph_slots(pair)._free
     made = [slot.target.store, slot.draft.store, *DeviceState._all(slot.state), slot.mailboxes[0]._host]

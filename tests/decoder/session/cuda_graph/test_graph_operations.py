@@ -24,7 +24,7 @@ from decoder.session.cuda_graph.draft_layout import Layout
 from decoder.session.cuda_graph.static_shapes import beam, shape, slots
 from decoder.verify.greedy import Greedy
 from tests import tiny
-from tests.decoder.makers import Lab
+from tests.decoder.makers import TinyModels
 from tests.decoder.session.cuda_graph.matching import match, recorded, records, with_slots
 from tests.decoder.session.cuda_graph.operations import record
 from tests.decoder.session.cuda_graph.stand_in_device import META, meta_only, moved
@@ -130,9 +130,9 @@ def test_work_on_another_device_does_not_touch_the_host_s_memory(work: Callable[
 # Mistakes that plain calls would not show
 
 
-def played(lab: Lab, place: Callable[[Engine], Engine]) -> None:
-    pair = lab.pair("neox")
-    match(place(lab.loaded(pair, "float64")), lab.prompt_tokens(pair, PROMPT), 12, None)
+def played(tiny_models: TinyModels, place: Callable[[Engine], Engine]) -> None:
+    pair = tiny_models.pair("neox")
+    match(place(tiny_models.loaded(pair, "float64")), tiny_models.prompt_tokens(pair, PROMPT), 12, None)
 
 
 def with_start(patch: pytest.MonkeyPatch, start_of: Callable[[Tensor], float]) -> None:
@@ -145,21 +145,25 @@ def with_start(patch: pytest.MonkeyPatch, start_of: Callable[[Tensor], float]) -
     patch.setattr(verify, "tree_bias", seen)
 
 
-def test_a_number_that_the_host_put_in_is_stale_in_the_next_round(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_number_that_the_host_put_in_is_stale_in_the_next_round(
+    tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with_start(monkeypatch, lambda start: ctypes.c_int64.from_address(start.data_ptr()).value)
-    played(lab, with_slots)
+    played(tiny_models, with_slots)
     with pytest.raises(AssertionError):
-        played(lab, recorded)
+        played(tiny_models, recorded)
 
 
-def test_a_number_that_is_read_back_is_noticed(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_number_that_is_read_back_is_noticed(tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch) -> None:
     with_start(monkeypatch, lambda start: start.item())
-    played(lab, with_slots)
+    played(tiny_models, with_slots)
     with pytest.raises(NotCapturableError):
-        played(lab, recorded)
+        played(tiny_models, recorded)
 
 
-def test_a_tensor_that_another_takes_the_place_of_is_noticed(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_tensor_that_another_takes_the_place_of_is_noticed(
+    tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch
+) -> None:
     right = DeviceState.begin
 
     def elsewhere(state: DeviceState, *text: Any) -> None:
@@ -168,7 +172,7 @@ def test_a_tensor_that_another_takes_the_place_of_is_noticed(lab: Lab, monkeypat
 
     monkeypatch.setattr(DeviceState, "begin", elsewhere)
     for place in (with_slots, recorded):
-        pair = place(lab.loaded(lab.pair("neox"), "float64"))
+        pair = place(tiny_models.loaded(tiny_models.pair("neox"), "float64"))
         match(pair, [1, 2, 3], 12, None)
         if place is with_slots:
             match(pair, [1, 2, 3], 12, None)
@@ -180,24 +184,24 @@ def test_a_tensor_that_another_takes_the_place_of_is_noticed(lab: Lab, monkeypat
 # Rounds
 
 
-def test_a_text_grows_from_one_range_of_slots_to_the_next_within_its_records(lab: Lab) -> None:
-    pair = recorded(lab.loaded(lab.pair("long"), "float64"))
+def test_a_text_grows_from_one_range_of_slots_to_the_next_within_its_records(tiny_models: TinyModels) -> None:
+    pair = recorded(tiny_models.loaded(tiny_models.pair("long"), "float64"))
     rounds = [match(pair, [7 * place % 260 for place in range(start)], 60, DynaTree()) for start in (150, 240, 350)]
     assert records(pair) < sum(map(len, rounds)) / 2
 
 
 @pytest.mark.parametrize("rules", [None, DynaTree(selection="best", n_max=9)], ids=["ar", "best"])
-def test_the_module_of_another_family_is_repeated_too(lab: Lab, rules: Rules | None) -> None:
-    pair = qwen2(lab)
+def test_the_module_of_another_family_is_repeated_too(tiny_models: TinyModels, rules: Rules | None) -> None:
+    pair = qwen2(tiny_models)
     match(recorded(pair, by_module=True), [1, 2, 3, 4], 30, rules)
 
 
-def qwen2(lab: Lab) -> Engine:
+def qwen2(tiny_models: TinyModels) -> Engine:
     settings = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2}
     config = Qwen2Config(**tiny._common(settings | {"intermediate_size": 64}))
     target = tiny.build(config, seed=1)
     models = [LanguageModel(module.double(), "qwen2") for module in (tiny.kin(target, seed=2), target)][::-1]
-    loaded: Engine = lab.loaded(lab.pair("llama"), "float64")
+    loaded: Engine = tiny_models.loaded(tiny_models.pair("llama"), "float64")
     return Engine(
         Pair(
             target=models[0],
@@ -217,8 +221,8 @@ def qwen2(lab: Lab) -> Engine:
         *((family, "float32", True) for family in ("neox", "llama", "gpt2", "qwen3")),
     ],
 )
-def test_no_work_touches_the_host_s_memory(lab: Lab, family: str, dtype: str, by_module: bool) -> None:  # noqa: FBT001 - a parameter
-    engine: Engine = lab.loaded(lab.pair(family), dtype)
+def test_no_work_touches_the_host_s_memory(tiny_models: TinyModels, family: str, dtype: str, by_module: bool) -> None:  # noqa: FBT001 - a parameter
+    engine: Engine = tiny_models.loaded(tiny_models.pair(family), dtype)
     target, draft = (
         moved(side(model, engine, by_module=by_module)) for model in (engine.pair.target, engine.pair.draft)
     )
@@ -239,15 +243,17 @@ def side(model: LanguageModel, engine: Engine, *, by_module: bool) -> Side:
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
 @pytest.mark.parametrize("family", ["neox", "llama"])
-def test_lean_layers_are_as_right_in_half_precision_as_the_module_is(lab: Lab, family: str, dtype: str) -> None:
-    right = logits(lab, family, "float64", by_module=True)
-    lean, module = (logits(lab, family, dtype, by_module=by_module) for by_module in (False, True))
+def test_lean_layers_are_as_right_in_half_precision_as_the_module_is(
+    tiny_models: TinyModels, family: str, dtype: str
+) -> None:
+    right = logits(tiny_models, family, "float64", by_module=True)
+    lean, module = (logits(tiny_models, family, dtype, by_module=by_module) for by_module in (False, True))
     assert 0 < float((lean - right).abs().max()) < 2 * float((module - right).abs().max())
 
 
 @torch.inference_mode()
-def logits(lab: Lab, family: str, dtype: str, *, by_module: bool) -> Tensor:
-    engine: Engine = lab.loaded(lab.pair(family), dtype)
+def logits(tiny_models: TinyModels, family: str, dtype: str, *, by_module: bool) -> Tensor:
+    engine: Engine = tiny_models.loaded(tiny_models.pair(family), dtype)
     target, places = side(engine.pair.target, engine, by_module=by_module), torch.arange(12)
     bias = visibility(places[0], torch.ones(12, 12).tril().bool(), 256, target.store.dtype)
     return target.logits(places + 3, places, places, bias).double()

@@ -17,7 +17,7 @@ from decoder.engine import Engine
 from decoder.forward.static.layers import LeanStatic
 from decoder.session.cuda_graph import compiled
 from decoder.session.cuda_graph.pass_sizes import Passes, passes
-from tests.decoder.makers import Lab, graph_slots
+from tests.decoder.makers import TinyModels, graph_slots
 from tests.decoder.session.cuda_graph.matching import graph_session, with_slots
 from tests.decoder.session.cuda_graph.scripted_models import WIDE, RandomSizes
 
@@ -33,10 +33,12 @@ EVERY: dict[str, Rules | None] = {
 
 
 @pytest.mark.parametrize("name", EVERY)
-def test_all_passes_of_a_text_s_rounds_are_listed(lab: Lab, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    engine = with_slots(lab.loaded(lab.pair("neox"), "float32"))
+def test_all_passes_of_a_text_s_rounds_are_listed(
+    tiny_models: TinyModels, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = with_slots(tiny_models.loaded(tiny_models.pair("neox"), "float32"))
     sizes = RandomSizes(3, plain=0.0) if EVERY[name] is WIDE else None
-    session = graph_session(engine, lab.prompt_tokens(lab.pair("neox"), PROMPT), 60, EVERY[name], sizes)
+    session = graph_session(engine, tiny_models.prompt_tokens(tiny_models.pair("neox"), PROMPT), 60, EVERY[name], sizes)
     forms: dict[Any, set[int]] = {
         graph_slots(engine).forward(model): set() for model in (engine.pair.draft, engine.pair.target)
     }
@@ -114,16 +116,16 @@ def _not_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(job, "_measured", stop)
 
 
-def test_a_pair_is_compiled_for_what_it_is_loaded_for(lab: Lab, asked: list[Passes]) -> None:
-    pair, wanted = lab.pair("neox"), Passes((2,), (1, 8))
+def test_a_pair_is_compiled_for_what_it_is_loaded_for(tiny_models: TinyModels, asked: list[Passes]) -> None:
+    pair, wanted = tiny_models.pair("neox"), Passes((2,), (1, 8))
     for given in (wanted, None):
         load_pair(str(pair.target), str(pair.draft), device="cpu", dtype="float32", compiled=True, passes=given)
     assert asked == [wanted, passes_of(RunConfig())]
 
 
 @pytest.mark.usefixtures("_not_measured")
-def test_a_measurement_of_texts_compiles_for_its_contenders(lab: Lab, asked: list[Passes]) -> None:
-    pair = lab.pair("neox")
+def test_a_measurement_of_texts_compiles_for_its_contenders(tiny_models: TinyModels, asked: list[Passes]) -> None:
+    pair = tiny_models.pair("neox")
     rules: tuple[Rules, ...] = (DynaTree(), Linear(2), Linear(9), Fixed(2, 2))
     with pytest.raises(LoadedError):
         measure_texts(
@@ -150,9 +152,9 @@ def test_a_measurement_of_texts_compiles_for_its_contenders(lab: Lab, asked: lis
 @pytest.mark.usefixtures("_not_measured")
 @pytest.mark.parametrize("random", [True, False], ids=["shapes", "loaded"])
 def test_a_measurement_of_rounds_compiles_for_its_sizes(
-    lab: Lab, asked: list[Passes], tmp_path: Path, *, random: bool
+    tiny_models: TinyModels, asked: list[Passes], tmp_path: Path, *, random: bool
 ) -> None:
-    pair, config = lab.pair("neox"), tmp_path / "config.json"
+    pair, config = tiny_models.pair("neox"), tmp_path / "config.json"
     config.write_text((pair.target / "config.json").read_text(encoding="utf-8"), encoding="utf-8")
 
     def load(**given: Any) -> Engine:

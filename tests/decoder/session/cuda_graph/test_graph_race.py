@@ -15,7 +15,7 @@ from decoder.engine import Engine
 from decoder.events import Event, Round
 from decoder.session.cuda_graph.slots import GraphSlots
 from decoder.session.host import HostSession
-from tests.decoder.makers import METHODS, Lab, Played, graph_slots, host_session
+from tests.decoder.makers import METHODS, Played, TinyModels, graph_slots, host_session
 from tests.decoder.session.cuda_graph.matching import graph_session, recorded, with_slots
 
 pytestmark = pytest.mark.slow
@@ -31,11 +31,11 @@ def _on_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("_on_the_device")
 @pytest.mark.parametrize("rules", PRESETS.values(), ids=PRESETS)
-def test_all_methods_race_and_write_the_same_text(lab: Lab, rules: DynaTree) -> None:
-    pair = lab.pair("neox")
-    loaded = recorded(lab.loaded(pair, "float64"))
+def test_all_methods_race_and_write_the_same_text(tiny_models: TinyModels, rules: DynaTree) -> None:
+    pair = tiny_models.pair("neox")
+    loaded = recorded(tiny_models.loaded(pair, "float64"))
     played = Played(list(decode(loaded, PROMPT, RunConfig(METHODS, 60, dynatree=rules))))
-    expected = lab.generate(pair, "float64", PROMPT, 60)
+    expected = tiny_models.generate(pair, "float64", PROMPT, 60)
     for method in METHODS:
         assert played.tokens(method) == expected
         assert played.figures(method).identical_to_ar
@@ -43,8 +43,8 @@ def test_all_methods_race_and_write_the_same_text(lab: Lab, rules: DynaTree) -> 
 
 
 @pytest.mark.usefixtures("_on_the_device")
-def test_figures_know_all_parts_of_a_round(lab: Lab) -> None:
-    pair = with_slots(lab.loaded(lab.pair("neox"), "float32"))
+def test_figures_know_all_parts_of_a_round(tiny_models: TinyModels) -> None:
+    pair = with_slots(tiny_models.loaded(tiny_models.pair("neox"), "float32"))
     found = fold(decode(pair, PROMPT, RunConfig(("dynatree", "ar"), 40, dynatree=DynaTree()))).figures()
     for figures in found.values():
         assert figures.draft_s is not None
@@ -56,8 +56,8 @@ def test_figures_know_all_parts_of_a_round(lab: Lab) -> None:
 
 
 @pytest.mark.usefixtures("_on_the_device")
-def test_a_run_that_is_stopped_gives_all_seats_back(lab: Lab) -> None:
-    pair = with_slots(lab.loaded(lab.pair("neox"), "float32"))
+def test_a_run_that_is_stopped_gives_all_seats_back(tiny_models: TinyModels) -> None:
+    pair = with_slots(tiny_models.loaded(tiny_models.pair("neox"), "float32"))
     steering, events = Steering(), list[Event]()
     for event in decode(pair, PROMPT, RunConfig(("dynatree", "ar", "linear"), 60, dynatree=DynaTree()), steering):
         events.append(event)
@@ -66,8 +66,8 @@ def test_a_run_that_is_stopped_gives_all_seats_back(lab: Lab) -> None:
 
 
 @pytest.mark.usefixtures("_on_the_device")
-def test_a_run_that_nobody_reads_to_its_end_gives_all_seats_back(lab: Lab) -> None:
-    pair = with_slots(lab.loaded(lab.pair("neox"), "float32"))
+def test_a_run_that_nobody_reads_to_its_end_gives_all_seats_back(tiny_models: TinyModels) -> None:
+    pair = with_slots(tiny_models.loaded(tiny_models.pair("neox"), "float32"))
     run: Any = decode(pair, PROMPT, RunConfig(("dynatree", "ar"), 60, dynatree=DynaTree()))
     for event in run:
         if isinstance(event, Round):
@@ -103,19 +103,21 @@ def test_cuda_pairs_are_decoded_on_the_device_unless_they_must_be_exact_or_trees
     assert opened == kind
 
 
-def test_on_a_cpu_the_registry_opens_the_host_s_session(lab: Lab) -> None:
-    session = methods.METHODS["dynatree"].open(lab.loaded(lab.pair("neox"), "float32"), [1, 2], RunConfig())
+def test_on_a_cpu_the_registry_opens_the_host_s_session(tiny_models: TinyModels) -> None:
+    session = methods.METHODS["dynatree"].open(
+        tiny_models.loaded(tiny_models.pair("neox"), "float32"), [1, 2], RunConfig()
+    )
     assert isinstance(session, HostSession)
 
 
 @pytest.mark.usefixtures("_on_the_device")
-def test_knobs_that_are_turned_on_the_way_are_told_as_by_the_host(lab: Lab) -> None:
-    pair = lab.pair("neox")
+def test_knobs_that_are_turned_on_the_way_are_told_as_by_the_host(tiny_models: TinyModels) -> None:
+    pair = tiny_models.pair("neox")
     config = RunConfig(("dynatree",), 40, dynatree=replace(DynaTree(), window=2, eta_d=2, target_acceptance=0.4))
     told = []
     for hosted in (False, True):
         steering, events = Steering(), list[Event]()
-        loaded = with_slots(lab.loaded(pair, "float64"))
+        loaded = with_slots(tiny_models.loaded(pair, "float64"))
         if hosted:
             with pytest.MonkeyPatch.context() as patch:
                 patch.setattr(Engine, "session", host_session)

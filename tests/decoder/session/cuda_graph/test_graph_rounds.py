@@ -23,7 +23,7 @@ from decoder.session.cuda_graph.static_shapes import BUCKETS, fits
 from decoder.session.steering import Turn
 from decoder.tree import depths
 from decoder.verify.greedy import Greedy
-from tests.decoder.makers import Lab, graph_slots, host_session, with_pair
+from tests.decoder.makers import TinyModels, graph_slots, host_session, with_pair
 from tests.decoder.session.cuda_graph.matching import graph_session, match, recorded, with_slots
 from tests.reference import simulate
 
@@ -57,12 +57,12 @@ Recordings: TypeAlias = Callable[..., Engine]
 
 
 @pytest.fixture(scope="module")
-def recordings(lab: Lab) -> Recordings:
+def recordings(tiny_models: TinyModels) -> Recordings:
     """Engines that keep their records from test to test, as slots keep graphs from text to text."""
 
     @cache
     def made(name: str, dtype: str = "float64", *, by_module: bool = False) -> Engine:
-        return recorded(lab.loaded(lab.pair(name), dtype), by_module=by_module)
+        return recorded(tiny_models.loaded(tiny_models.pair(name), dtype), by_module=by_module)
 
     return made
 
@@ -71,18 +71,18 @@ def recordings(lab: Lab) -> Recordings:
 @pytest.mark.parametrize("by_module", [False, True], ids=["lean", "module"])
 @pytest.mark.parametrize(("dtype", "family"), [("float64", "neox"), ("float64", "llama"), ("float32", "neox")])
 def test_every_round_is_that_of_the_host(
-    lab: Lab, recordings: Recordings, dtype: str, family: str, method: str, *, by_module: bool
+    tiny_models: TinyModels, recordings: Recordings, dtype: str, family: str, method: str, *, by_module: bool
 ) -> None:
-    pair = lab.pair(family)
+    pair = tiny_models.pair(family)
     loaded = recordings(family, dtype, by_module=by_module)
-    match(loaded, lab.prompt_tokens(pair, PROMPT), 30, METHODS[method])
+    match(loaded, tiny_models.prompt_tokens(pair, PROMPT), 30, METHODS[method])
 
 
 @pytest.mark.parametrize("name", ["gpt2", "qwen3", "twins", "wide-draft", "wide-target", "llama-strange", "begin"])
-def test_so_it_is_for_pairs_with_a_peculiarity(lab: Lab, recordings: Recordings, name: str) -> None:
-    pair = lab.pair(name)
+def test_so_it_is_for_pairs_with_a_peculiarity(tiny_models: TinyModels, recordings: Recordings, name: str) -> None:
+    pair = tiny_models.pair(name)
     for rules in (None, LIVELY, METHODS["best"]):
-        match(recordings(name, "float32"), lab.prompt_tokens(pair, PROMPT), 24, rules)
+        match(recordings(name, "float32"), tiny_models.prompt_tokens(pair, PROMPT), 24, rules)
 
 
 TIED = METHODS.keys() - {"ar"}
@@ -98,11 +98,11 @@ def with_head(engine: Engine, factor: float) -> Engine:
 
 @pytest.mark.parametrize("method", sorted(TIED))
 def test_where_all_tokens_are_equally_probable_trees_are_whole_and_the_text_is_the_host_s(
-    lab: Lab, method: str
+    tiny_models: TinyModels, method: str
 ) -> None:
-    pair = lab.pair("neox")
-    prompt, rules = lab.prompt_tokens(pair, PROMPT), METHODS[method]
-    loaded = recorded(with_head(lab.loaded(pair, "float32"), 0.0))
+    pair = tiny_models.pair("neox")
+    prompt, rules = tiny_models.prompt_tokens(pair, PROMPT), METHODS[method]
+    loaded = recorded(with_head(tiny_models.loaded(pair, "float32"), 0.0))
     device = graph_session(loaded, prompt, 30, rules)
     device.prefill()
     finished, largest = None, 0
@@ -126,34 +126,39 @@ def test_where_all_tokens_are_equally_probable_trees_are_whole_and_the_text_is_t
 
 
 @pytest.mark.parametrize("method", sorted(TIED))
-def test_a_node_that_is_as_probable_as_its_parent_does_not_stay_without_it(lab: Lab, method: str) -> None:
-    pair = lab.pair("neox")
+def test_a_node_that_is_as_probable_as_its_parent_does_not_stay_without_it(
+    tiny_models: TinyModels, method: str
+) -> None:
+    pair = tiny_models.pair("neox")
     rounds = match(
-        recorded(with_head(lab.loaded(pair, "float64"), 1000.0)), lab.prompt_tokens(pair, PROMPT), 24, METHODS[method]
+        recorded(with_head(tiny_models.loaded(pair, "float64"), 1000.0)),
+        tiny_models.prompt_tokens(pair, PROMPT),
+        24,
+        METHODS[method],
     )
     assert any(outcome.tree.logprobs[1:2] == [0.0] for outcome in rounds)
 
 
-def test_families_that_are_known_run_through_their_lean_layers(lab: Lab) -> None:
-    pair = with_slots(lab.loaded(lab.pair("llama"), "float32"))
+def test_families_that_are_known_run_through_their_lean_layers(tiny_models: TinyModels) -> None:
+    pair = with_slots(tiny_models.loaded(tiny_models.pair("llama"), "float32"))
     session = graph_session(pair, [1, 2], 4, None)
     assert isinstance(session._slot.target.forward, LeanStatic)
 
 
-def test_the_text_is_that_of_plain_greedy_search(lab: Lab, recordings: Recordings) -> None:
-    pair = lab.pair("neox")
-    prompt = lab.prompt_tokens(pair, PROMPT)
+def test_the_text_is_that_of_plain_greedy_search(tiny_models: TinyModels, recordings: Recordings) -> None:
+    pair = tiny_models.pair("neox")
+    prompt = tiny_models.prompt_tokens(pair, PROMPT)
     rounds = match(recordings("neox"), prompt, 100, LIVELY)
     tokens = [token for outcome in rounds for token in outcome.committed]
-    assert tokens == lab.generate(pair, "float64", PROMPT, 100)
+    assert tokens == tiny_models.generate(pair, "float64", PROMPT, 100)
     assert len(rounds) < 50
 
 
-def test_the_rounds_are_those_of_the_plain_reference(lab: Lab, recordings: Recordings) -> None:
-    pair = lab.pair("llama")
-    prompt = lab.prompt_tokens(pair, PROMPT)
+def test_the_rounds_are_those_of_the_plain_reference(tiny_models: TinyModels, recordings: Recordings) -> None:
+    pair = tiny_models.pair("llama")
+    prompt = tiny_models.prompt_tokens(pair, PROMPT)
     rounds = match(recordings("llama"), prompt, 24, LIVELY)
-    steps = simulate(lab.oracle(pair, "float64"), prompt, "dynatree", LIVELY, 24, {})
+    steps = simulate(tiny_models.oracle(pair, "float64"), prompt, "dynatree", LIVELY, 24, {})
     assert [outcome.tree.tokens for outcome in rounds] == [step.tokens for step in steps]
     assert [outcome.accepted for outcome in rounds] == [step.accepted for step in steps]
 
@@ -195,14 +200,18 @@ def some_rules(draw: st.DrawFn) -> Rules:
     rules=some_rules().filter(lambda rules: fits(rules.rule())),
     family=st.sampled_from(["neox", "llama", "neox-strange"]),
 )
-def test_random_rules_grow_the_same_trees(lab: Lab, recordings: Recordings, rules: Rules, family: str) -> None:
-    pair = lab.pair(family)
-    match(recordings(family), lab.prompt_tokens(pair, PROMPT), 16, rules)
+def test_random_rules_grow_the_same_trees(
+    tiny_models: TinyModels, recordings: Recordings, rules: Rules, family: str
+) -> None:
+    pair = tiny_models.pair(family)
+    match(recordings(family), tiny_models.prompt_tokens(pair, PROMPT), 16, rules)
 
 
-def test_trees_of_every_bucket_and_on_both_sides_of_its_end_are_verified(lab: Lab, recordings: Recordings) -> None:
-    pair = lab.pair("neox-strange")
-    loaded, prompt = recordings("neox-strange"), lab.prompt_tokens(pair, PROMPT)
+def test_trees_of_every_bucket_and_on_both_sides_of_its_end_are_verified(
+    tiny_models: TinyModels, recordings: Recordings
+) -> None:
+    pair = tiny_models.pair("neox-strange")
+    loaded, prompt = recordings("neox-strange"), tiny_models.prompt_tokens(pair, PROMPT)
     sizes = set()
     for edge in BUCKETS[1:]:
         for nodes in {max(2, edge - 1), edge, edge + 1}:
@@ -212,12 +221,14 @@ def test_trees_of_every_bucket_and_on_both_sides_of_its_end_are_verified(lab: La
     assert sizes >= {2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 65, 127, 128, 129, 263, 264}
 
 
-def test_text_crosses_from_one_range_of_slots_to_the_next(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_text_crosses_from_one_range_of_slots_to_the_next(
+    tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """With ranges that are exactly as wide as they must be, a row too few would show at once."""
     monkeypatch.setattr(slots_module, "slots", lambda rows: rows)
-    pair = lab.pair("llama")
+    pair = tiny_models.pair("llama")
     for rules in (None, Linear(4), LIVELY, METHODS["best"]):
-        match(with_slots(lab.loaded(pair, "float64")), lab.prompt_tokens(pair, PROMPT), 60, rules)
+        match(with_slots(tiny_models.loaded(pair, "float64")), tiny_models.prompt_tokens(pair, PROMPT), 60, rules)
 
 
 def test_a_long_prompt_is_read_in_several_parts(recordings: Recordings) -> None:
@@ -239,20 +250,20 @@ def test_trees_shrink_towards_the_end_of_the_context(recordings: Recordings, met
 
 @pytest.mark.parametrize("limit", [1, 2, 3, 4, 5, 6, 7])
 @pytest.mark.parametrize("method", ["ar", "linear", "lively"])
-def test_a_text_ends_at_its_limit(lab: Lab, recordings: Recordings, method: str, limit: int) -> None:
-    pair = lab.pair("neox")
-    rounds = match(recordings("neox"), lab.prompt_tokens(pair, PROMPT), limit, METHODS[method])
+def test_a_text_ends_at_its_limit(tiny_models: TinyModels, recordings: Recordings, method: str, limit: int) -> None:
+    pair = tiny_models.pair("neox")
+    rounds = match(recordings("neox"), tiny_models.prompt_tokens(pair, PROMPT), limit, METHODS[method])
     assert rounds[-1].finished == "length"
     assert sum(len(outcome.committed) for outcome in rounds) == limit
 
 
 @pytest.mark.parametrize("method", ["ar", "linear", "lively"])
 def test_a_text_ends_with_the_end_of_text_token_wherever_in_a_burst_it_comes(
-    lab: Lab, recordings: Recordings, method: str
+    tiny_models: TinyModels, recordings: Recordings, method: str
 ) -> None:
-    pair = lab.pair("neox")
-    prompt, loaded = lab.prompt_tokens(pair, PROMPT), recordings("neox")
-    tokens = lab.generate(pair, "float64", PROMPT, 12)
+    pair = tiny_models.pair("neox")
+    prompt, loaded = tiny_models.prompt_tokens(pair, PROMPT), recordings("neox")
+    tokens = tiny_models.generate(pair, "float64", PROMPT, 12)
     within = 0
     for token in dict.fromkeys(tokens):
         rounds = match(with_pair(loaded, eos=frozenset({token})), prompt, 30, METHODS[method])
@@ -284,19 +295,19 @@ def test_a_text_ends_with_the_end_of_text_token_wherever_in_a_burst_it_comes(
     ],
 )
 def test_a_turned_knob_acts_from_the_next_round_on(
-    lab: Lab, recordings: Recordings, rules: Rules, name: KnobName, value: float
+    tiny_models: TinyModels, recordings: Recordings, rules: Rules, name: KnobName, value: float
 ) -> None:
-    pair = lab.pair("neox")
-    loaded, prompt = recordings("neox"), lab.prompt_tokens(pair, PROMPT)
+    pair = tiny_models.pair("neox")
+    loaded, prompt = recordings("neox"), tiny_models.prompt_tokens(pair, PROMPT)
     rounds = match(loaded, prompt, 40, rules, {0: [("n_max", 50)], 3: [(name, value)], 5: [(name, rules.knob(name))]})
     assert [turned.name for turned in rounds[3].turned_before] == [name]
 
 
-def test_history_goes_on_while_the_user_switches_it_off_and_on(lab: Lab, recordings: Recordings) -> None:
-    pair = lab.pair("llama")
+def test_history_goes_on_while_the_user_switches_it_off_and_on(tiny_models: TinyModels, recordings: Recordings) -> None:
+    pair = tiny_models.pair("llama")
     rules = replace(LIVELY, window=3)
     turns = {2: [("history", 0.0)], 6: [("history", 1.0), ("tau_h", 0.7)]}
-    rounds = match(recordings("llama"), lab.prompt_tokens(pair, PROMPT), 60, rules, turns)
+    rounds = match(recordings("llama"), tiny_models.prompt_tokens(pair, PROMPT), 60, rules, turns)
     knobs = [outcome.knobs.tau_h for outcome in rounds if outcome.knobs]
     assert len(set(knobs[2:6])) == 1
     assert len(set(knobs[6:])) > 1
@@ -304,9 +315,9 @@ def test_history_goes_on_while_the_user_switches_it_off_and_on(lab: Lab, recordi
 
 @pytest.mark.parametrize("turn", [("n_max", 1024.0), ("rho_stop", 0.001), ("b_max", 16.0)])
 def test_rules_that_outgrow_fixed_shapes_go_on_all_the_same(
-    lab: Lab, recordings: Recordings, turn: tuple[KnobName, float]
+    tiny_models: TinyModels, recordings: Recordings, turn: tuple[KnobName, float]
 ) -> None:
-    pair = lab.pair("neox")
+    pair = tiny_models.pair("neox")
     small = replace(LIVELY, d_max=6, branching=(1, 4, 4), tau=0)
     rules = {
         "n_max": replace(small, n_max=200, rho_stop=0.001),
@@ -315,14 +326,14 @@ def test_rules_that_outgrow_fixed_shapes_go_on_all_the_same(
     }[turn[0]]
     assert fits(rules.rule())
     assert not fits(rules.turned(*turn).rule())
-    loaded, prompt = recordings("neox"), lab.prompt_tokens(pair, PROMPT)
+    loaded, prompt = recordings("neox"), tiny_models.prompt_tokens(pair, PROMPT)
     rounds = match(loaded, prompt, 40, rules, {2: [turn], 4: [("tau_h", 0.7)]})
     assert len(rounds) > 5
 
 
-def test_a_session_that_was_handed_over_has_given_its_slot_back(lab: Lab) -> None:
-    pair = lab.pair("neox")
-    loaded, prompt = recorded(lab.loaded(pair, "float64")), lab.prompt_tokens(pair, PROMPT)
+def test_a_session_that_was_handed_over_has_given_its_slot_back(tiny_models: TinyModels) -> None:
+    pair = tiny_models.pair("neox")
+    loaded, prompt = recorded(tiny_models.loaded(pair, "float64")), tiny_models.prompt_tokens(pair, PROMPT)
     rules = replace(LIVELY, d_max=6, branching=(1, 4, 4), n_max=400, rho_stop=0.2, rho_deep=0.2, tau=0)
     session = graph_session(loaded, prompt, 30, rules)
     session.prefill()
@@ -342,9 +353,9 @@ class Worst(Greedy):
         return logits.argmin(-1)
 
 
-def test_the_choice_in_a_graph_is_the_verifier_s(lab: Lab) -> None:
+def test_the_choice_in_a_graph_is_the_verifier_s(tiny_models: TinyModels) -> None:
     """Also where the slot holds the graphs of another verifier."""
-    engine, prompt = recorded(lab.loaded(lab.pair("neox"), "float64")), [1, 2, 3]
+    engine, prompt = recorded(tiny_models.loaded(tiny_models.pair("neox"), "float64")), [1, 2, 3]
     texts = []
     for verifier in (Greedy(), Worst(), Greedy()):
         session = GraphSession(engine.pair, graph_slots(engine), prompt, 8, None, engine.host_session, verifier)

@@ -31,7 +31,7 @@ from decoder.session.cuda_graph.self_test import Reference
 from decoder.session.cuda_graph.slots import GraphSlots
 from tests import tiny
 from tests.decoder.live_tensors import Live
-from tests.decoder.makers import METHODS, Lab, graph_slots
+from tests.decoder.makers import METHODS, TinyModels, graph_slots
 from tests.decoder.session.cuda_graph import matching
 from tests.decoder.session.cuda_graph.matching import match, prepared, recorded, refused
 from tests.decoder.session.cuda_graph.stand_in_device import META
@@ -49,13 +49,13 @@ def _as_on_cuda(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def engine(lab: Lab, _as_on_cuda: None) -> Engine:
-    return fresh(lab, "neox", "float32")
+def engine(tiny_models: TinyModels, _as_on_cuda: None) -> Engine:
+    return fresh(tiny_models, "neox", "float32")
 
 
-def fresh(lab: Lab, family: str, dtype: str) -> Engine:
+def fresh(tiny_models: TinyModels, family: str, dtype: str) -> Engine:
     """A pair that this test may take apart."""
-    saved = lab.pair(family)
+    saved = tiny_models.pair(family)
     return replace(load_pair(str(saved.target), str(saved.draft), device="cpu", dtype=dtype), slots=GraphSlots())
 
 
@@ -83,8 +83,10 @@ def texts(engine: Engine, methods: tuple[str, ...] = METHODS) -> dict[str, list[
 @pytest.mark.parametrize("family", ["neox", "llama", "neox-strange"])
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
 @pytest.mark.usefixtures("_as_on_cuda")
-def test_a_pair_that_decodes_on_the_device_holds_its_weights_once(lab: Lab, family: str, dtype: str) -> None:
-    pair = fresh(lab, family, dtype)
+def test_a_pair_that_decodes_on_the_device_holds_its_weights_once(
+    tiny_models: TinyModels, family: str, dtype: str
+) -> None:
+    pair = fresh(tiny_models, family, dtype)
     assert all(model.held is not None for model in models(pair))
     assert prepared(pair) is None
     assert all(model.held is None for model in models(pair))
@@ -92,18 +94,18 @@ def test_a_pair_that_decodes_on_the_device_holds_its_weights_once(lab: Lab, fami
     assert all(isinstance(model._forward, LeanStatic) for model in models(pair))
 
 
-def test_everything_that_the_host_drives_runs_by_the_same_weights(engine: Engine, lab: Lab) -> None:
+def test_everything_that_the_host_drives_runs_by_the_same_weights(engine: Engine, tiny_models: TinyModels) -> None:
     assert prepared(engine) is None
     without_modules = tuple(name for name in METHODS if name != "hf")
-    expected = lab.generate(lab.pair("neox"), "float32", PROMPT, 40)
+    expected = tiny_models.generate(tiny_models.pair("neox"), "float32", PROMPT, 40)
     assert texts(engine, without_modules) == dict.fromkeys(without_modules, expected)
     assert all(model.held is None for model in models(engine))
-    match(recorded(engine), lab.prompt_tokens(lab.pair("neox"), PROMPT), 30, DynaTree())
+    match(recorded(engine), tiny_models.prompt_tokens(tiny_models.pair("neox"), PROMPT), 30, DynaTree())
 
 
-def test_what_needs_a_module_loads_it_and_it_can_be_let_go_of_again(engine: Engine, lab: Lab) -> None:
+def test_what_needs_a_module_loads_it_and_it_can_be_let_go_of_again(engine: Engine, tiny_models: TinyModels) -> None:
     assert prepared(engine) is None
-    assert texts(engine, ("ar", "hf"))["hf"] == lab.generate(lab.pair("neox"), "float32", PROMPT, 40)
+    assert texts(engine, ("ar", "hf"))["hf"] == tiny_models.generate(tiny_models.pair("neox"), "float32", PROMPT, 40)
     assert engine.pair.target.held is not None
     for model in models(engine):
         model.slim()
@@ -111,12 +113,12 @@ def test_what_needs_a_module_loads_it_and_it_can_be_let_go_of_again(engine: Engi
 
 
 @pytest.mark.usefixtures("_as_on_cuda")
-def test_near_ties_are_judged_as_by_modules(lab: Lab) -> None:
-    engine, prefix = fresh(lab, "gpt2", "bfloat16"), lab.prompt_tokens(lab.pair("gpt2"), PROMPT)
+def test_near_ties_are_judged_as_by_modules(tiny_models: TinyModels) -> None:
+    engine, prefix = fresh(tiny_models, "gpt2", "bfloat16"), tiny_models.prompt_tokens(tiny_models.pair("gpt2"), PROMPT)
     before = Judge(engine.pair.target)(prefix, (7, 9))
     assert prepared(engine) is None
     assert Judge(engine.pair.target)(prefix, (7, 9)) == before
-    lean = fresh(lab, "neox", "bfloat16")
+    lean = fresh(tiny_models, "neox", "bfloat16")
     before = Judge(lean.pair.target)(prefix, (7, 9))
     assert prepared(lean) is None
     after = Judge(lean.pair.target)(prefix, (7, 9))
@@ -126,8 +128,8 @@ def test_near_ties_are_judged_as_by_modules(lab: Lab) -> None:
 
 
 @pytest.mark.usefixtures("_as_on_cuda")
-def test_a_family_without_a_lean_form_runs_by_its_module_and_holds_it(lab: Lab) -> None:
-    pair = fresh(lab, "qwen3", "float32")
+def test_a_family_without_a_lean_form_runs_by_its_module_and_holds_it(tiny_models: TinyModels) -> None:
+    pair = fresh(tiny_models, "qwen3", "float32")
     held = [model.held for model in models(pair)]
     assert prepared(pair) is None
     forms = [graph_slots(pair).forward(model) for model in models(pair)]
@@ -135,7 +137,7 @@ def test_a_family_without_a_lean_form_runs_by_its_module_and_holds_it(lab: Lab) 
     for model in models(pair):
         model.slim()
     assert [model.held for model in models(pair)] == held
-    assert texts(pair, ("ar", "alg1"))["alg1"] == lab.generate(lab.pair("qwen3"), "float32", PROMPT, 40)
+    assert texts(pair, ("ar", "alg1"))["alg1"] == tiny_models.generate(tiny_models.pair("qwen3"), "float32", PROMPT, 40)
 
 
 @pytest.mark.usefixtures("_as_on_cuda")
@@ -151,9 +153,9 @@ def test_a_module_that_cannot_be_loaded_again_stays_as_it_is() -> None:
 
 
 @pytest.mark.usefixtures("_as_on_cuda")
-def test_the_shapes_and_bytes_of_a_model_are_known_without_its_weights(lab: Lab) -> None:
+def test_the_shapes_and_bytes_of_a_model_are_known_without_its_weights(tiny_models: TinyModels) -> None:
     for family in ("neox", "llama"):
-        pair = fresh(lab, family, "bfloat16")
+        pair = fresh(tiny_models, family, "bfloat16")
         before = [(read_bytes(model), shape(model.skeleton)) for model in models(pair)]
         assert prepared(pair) is None
         assert [(read_bytes(model), shape(model.skeleton)) for model in models(pair)] == before
@@ -240,24 +242,24 @@ def broken_after(count: int) -> Any:
 
 @pytest.mark.parametrize("layers", [1, 2, 3], ids=["target's first", "target's last", "draft's first"])
 def test_a_form_that_cannot_be_made_leaves_the_modules(
-    engine: Engine, lab: Lab, monkeypatch: pytest.MonkeyPatch, layers: int
+    engine: Engine, tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch, layers: int
 ) -> None:
     monkeypatch.setattr(forward, "empty", broken_after(layers))
     assert prepared(engine) == "CUDA out of memory. Tried to allocate 2.00 GiB"
     assert all(isinstance(model._forward, ModuleForward) for model in models(engine))
     assert not any(graph_slots(engine).form(model) for model in models(engine))
-    expected = lab.generate(lab.pair("neox"), "float32", PROMPT, 40)
+    expected = tiny_models.generate(tiny_models.pair("neox"), "float32", PROMPT, 40)
     assert texts(engine) == dict.fromkeys(METHODS, expected)
 
 
 def test_rounds_that_fail_leave_the_modules_and_no_seats(
-    engine: Engine, lab: Lab, monkeypatch: pytest.MonkeyPatch
+    engine: Engine, tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(trial, "refusal", lambda *_: graph_slots(engine).take(engine.pair, 20) and "they do not run")
     assert prepared(engine) == "they do not run"
     assert graph_slots(engine)._free == []
     assert graph_slots(engine)._forwards == {}
-    assert texts(engine, ("ar",))["ar"] == lab.generate(lab.pair("neox"), "float32", PROMPT, 40)
+    assert texts(engine, ("ar",))["ar"] == tiny_models.generate(tiny_models.pair("neox"), "float32", PROMPT, 40)
 
 
 def test_what_was_made_is_gone_before_modules_come_back(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -285,8 +287,8 @@ def test_what_was_made_is_gone_before_modules_come_back(engine: Engine, monkeypa
 
 
 @pytest.fixture
-def half(lab: Lab, _as_on_cuda: None) -> Engine:
-    return replace(fresh(lab, "neox", "bfloat16"), slots=GraphSlots(graphs=False))
+def half(tiny_models: TinyModels, _as_on_cuda: None) -> Engine:
+    return replace(fresh(tiny_models, "neox", "bfloat16"), slots=GraphSlots(graphs=False))
 
 
 def scored(*rows: tuple[float, ...]) -> Reference:
@@ -383,9 +385,9 @@ def _as_if_it_had_graphs(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def config(lab: Lab, tmp_path: Path) -> str:
+def config(tiny_models: TinyModels, tmp_path: Path) -> str:
     path = tmp_path / "config.json"
-    path.write_text((lab.pair("neox").target / "config.json").read_text(encoding="utf-8"), encoding="utf-8")
+    path.write_text((tiny_models.pair("neox").target / "config.json").read_text(encoding="utf-8"), encoding="utf-8")
     return str(path)
 
 
@@ -435,8 +437,8 @@ def test_a_capture_that_fails_leaves_a_benchmark_of_random_weights_to_the_host(
 
 
 @pytest.mark.usefixtures("_as_on_cuda", "_as_if_it_had_graphs")
-def test_a_random_draft_takes_the_place_of_its_module_and_the_target_keeps_its_form(lab: Lab) -> None:
-    saved, forms = lab.pair("neox"), list[Any]()
+def test_a_random_draft_takes_the_place_of_its_module_and_the_target_keeps_its_form(tiny_models: TinyModels) -> None:
+    saved, forms = tiny_models.pair("neox"), list[Any]()
     right = static_in_place
 
     def noted(model: LanguageModel) -> Any:
@@ -455,9 +457,11 @@ def test_a_random_draft_takes_the_place_of_its_module_and_the_target_keeps_its_f
 
 
 @pytest.mark.usefixtures("_as_on_cuda", "_as_if_it_had_graphs")
-def test_a_random_draft_of_a_refused_pair_is_not_tried(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_random_draft_of_a_refused_pair_is_not_tried(
+    tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch
+) -> None:
     asked: list[Engine] = []
     monkeypatch.setattr(device_rounds, "prepare_rounds", lambda pair, *_: asked.append(pair) or "it does not")  # type: ignore[func-returns-value]
-    saved = lab.pair("neox")
+    saved = tiny_models.pair("neox")
     pair = shapes.loaded_pair(str(saved.target), str(saved.draft), device="cpu", dtype="float32")
     assert (len(asked), graph_slots(pair).refused) == (1, "it does not")

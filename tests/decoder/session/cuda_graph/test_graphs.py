@@ -22,7 +22,7 @@ from decoder.session.cuda_graph.session import GraphSession
 from decoder.session.cuda_graph.slots import GraphSlots
 from decoder.session.cuda_graph.static_shapes import Shape
 from decoder.session.protocol import Outcome
-from tests.decoder.makers import Lab, graph_slots
+from tests.decoder.makers import TinyModels, graph_slots
 from tests.decoder.session.cuda_graph.matching import Turns, compiled, graph_session, match, recorded, records
 from tests.decoder.session.cuda_graph.scripted_models import WIDE, RandomSizes
 
@@ -53,18 +53,22 @@ gpu = pytest.mark.skipif(
         ("gpt2", True, "linear"),
     ],
 )
-def test_a_record_of_the_device_s_work_repeats_every_round(lab: Lab, family: str, by_module: bool, method: str) -> None:  # noqa: FBT001 - a parameter
+def test_a_record_of_the_device_s_work_repeats_every_round(
+    tiny_models: TinyModels, family: str, *, by_module: bool, method: str
+) -> None:
     """A record knows no Python: a number that the host put into it would be the same in every round."""
-    pair = lab.pair(family)
-    loaded = recorded(lab.loaded(pair, "float64"), by_module=by_module)
-    rounds = match(loaded, lab.prompt_tokens(pair, PROMPT), 24, METHODS[method])
+    pair = tiny_models.pair(family)
+    loaded = recorded(tiny_models.loaded(pair, "float64"), by_module=by_module)
+    rounds = match(loaded, tiny_models.prompt_tokens(pair, PROMPT), 24, METHODS[method])
     assert records(loaded) < len(rounds)
 
 
-def test_the_next_text_is_decoded_by_the_records_of_the_first_whatever_knobs_are_turned(lab: Lab) -> None:
-    pair = lab.pair("neox")
-    loaded = recorded(lab.loaded(pair, "float64"))
-    prompt = lab.prompt_tokens(pair, PROMPT)
+def test_the_next_text_is_decoded_by_the_records_of_the_first_whatever_knobs_are_turned(
+    tiny_models: TinyModels,
+) -> None:
+    pair = tiny_models.pair("neox")
+    loaded = recorded(tiny_models.loaded(pair, "float64"))
+    prompt = tiny_models.prompt_tokens(pair, PROMPT)
     match(loaded, prompt, 30, METHODS["best"])
     before = records(loaded)
     turns: Turns = {
@@ -79,11 +83,11 @@ def test_the_next_text_is_decoded_by_the_records_of_the_first_whatever_knobs_are
     assert records(loaded) <= before + 1  # a larger tree may need a larger verification
 
 
-def test_to_capture_a_verification_leaves_everything_as_it_was(lab: Lab) -> None:
+def test_to_capture_a_verification_leaves_everything_as_it_was(tiny_models: TinyModels) -> None:
     """Tried out, it moves the draft's rows, which nobody computes again, and commits tokens."""
-    pair = lab.pair("neox")
-    loaded = recorded(lab.loaded(pair, "float64"))
-    session = graph_session(loaded, lab.prompt_tokens(pair, PROMPT), 20, METHODS["best"])
+    pair = tiny_models.pair("neox")
+    loaded = recorded(tiny_models.loaded(pair, "float64"))
+    session = graph_session(loaded, tiny_models.prompt_tokens(pair, PROMPT), 20, METHODS["best"])
     session.prefill()
     slot = session._slot
     length = len(session.text)
@@ -111,9 +115,9 @@ def test_elsewhere_than_on_cuda_work_is_just_done() -> None:
 # On a GPU
 
 
-def on_gpu(lab: Lab, name: str, dtype: str, *, graphs: bool = True) -> Engine:
-    pair = lab.pair(name)
-    loaded: Engine = lab._once(
+def on_gpu(tiny_models: TinyModels, name: str, dtype: str, *, graphs: bool = True) -> Engine:
+    pair = tiny_models.pair(name)
+    loaded: Engine = tiny_models._once(
         ("on the GPU", pair, dtype), lambda: load_pair(str(pair.target), str(pair.draft), device="cuda", dtype=dtype)
     )
     return replace(loaded, slots=GraphSlots(graphs=graphs))
@@ -147,10 +151,10 @@ def no_hidden_waits() -> Iterator[None]:
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "bfloat16"])
 @pytest.mark.parametrize("family", ["neox", "llama", "gpt2"])
-def test_graphs_give_the_rounds_of_plain_calls(lab: Lab, family: str, dtype: str, method: str) -> None:
-    prompt = lab.prompt_tokens(lab.pair(family), PROMPT)
-    by_graph = played(on_gpu(lab, family, dtype), prompt, 60, METHODS[method])
-    by_call = played(on_gpu(lab, family, dtype, graphs=False), prompt, 60, METHODS[method])
+def test_graphs_give_the_rounds_of_plain_calls(tiny_models: TinyModels, family: str, dtype: str, method: str) -> None:
+    prompt = tiny_models.prompt_tokens(tiny_models.pair(family), PROMPT)
+    by_graph = played(on_gpu(tiny_models, family, dtype), prompt, 60, METHODS[method])
+    by_call = played(on_gpu(tiny_models, family, dtype, graphs=False), prompt, 60, METHODS[method])
     assert [outcome.tree for outcome in by_graph] == [outcome.tree for outcome in by_call]
     assert [outcome.committed for outcome in by_graph] == [outcome.committed for outcome in by_call]
     assert [outcome.knobs for outcome in by_graph] == [outcome.knobs for outcome in by_call]
@@ -160,20 +164,22 @@ def test_graphs_give_the_rounds_of_plain_calls(lab: Lab, family: str, dtype: str
 @pytest.mark.gpu
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("family", ["neox", "llama", "gpt2", "qwen3"])
-def test_graphs_give_the_rounds_of_the_host(lab: Lab, family: str, method: str) -> None:
-    prompt = lab.prompt_tokens(lab.pair(family), PROMPT)
-    match(on_gpu(lab, family, "float64"), prompt, 100, METHODS[method])
+def test_graphs_give_the_rounds_of_the_host(tiny_models: TinyModels, family: str, method: str) -> None:
+    prompt = tiny_models.prompt_tokens(tiny_models.pair(family), PROMPT)
+    match(on_gpu(tiny_models, family, "float64"), prompt, 100, METHODS[method])
 
 
 @gpu
 @pytest.mark.gpu
 @pytest.mark.parametrize("dtype", ["float64", "float16"])
 @pytest.mark.parametrize("family", ["neox", "llama", "gpt2"])
-def test_graphs_of_chosen_sizes_give_the_rounds_of_plain_calls(lab: Lab, family: str, dtype: str) -> None:
-    prompt = lab.prompt_tokens(lab.pair(family), PROMPT)
+def test_graphs_of_chosen_sizes_give_the_rounds_of_plain_calls(
+    tiny_models: TinyModels, family: str, dtype: str
+) -> None:
+    prompt = tiny_models.prompt_tokens(tiny_models.pair(family), PROMPT)
     rounds = []
     for graphs in (True, False):
-        pair = on_gpu(lab, family, dtype, graphs=graphs)
+        pair = on_gpu(tiny_models, family, dtype, graphs=graphs)
         rounds.append(played(pair, prompt, 100, WIDE, RandomSizes(7)))
     by_graph, by_call = rounds
     assert [outcome.tree for outcome in by_graph] == [outcome.tree for outcome in by_call]
@@ -184,10 +190,10 @@ def test_graphs_of_chosen_sizes_give_the_rounds_of_plain_calls(lab: Lab, family:
 @gpu
 @pytest.mark.gpu
 @pytest.mark.parametrize("family", ["neox", "llama-strange"])
-def test_rounds_that_choose_their_size_by_real_times_write_the_text(lab: Lab, family: str) -> None:
-    pair = on_gpu(lab, family, "float64")
+def test_rounds_that_choose_their_size_by_real_times_write_the_text(tiny_models: TinyModels, family: str) -> None:
+    pair = on_gpu(tiny_models, family, "float64")
     for start in range(3):
-        prompt = lab.prompt_tokens(lab.pair(family), PROMPT)[start:]
+        prompt = tiny_models.prompt_tokens(tiny_models.pair(family), PROMPT)[start:]
         plain = [token for outcome in played(pair, prompt, 100, None) for token in outcome.committed]
         chosen = [token for outcome in played(pair, prompt, 100, WIDE) for token in outcome.committed]
         assert chosen == plain
@@ -196,9 +202,9 @@ def test_rounds_that_choose_their_size_by_real_times_write_the_text(lab: Lab, fa
 @gpu
 @pytest.mark.gpu
 @pytest.mark.parametrize("method", METHODS)
-def test_a_second_text_and_a_turned_knob_use_the_same_graphs(lab: Lab, method: str) -> None:
-    prompt = lab.prompt_tokens(lab.pair("neox"), PROMPT)
-    pair = on_gpu(lab, "neox", "float64")
+def test_a_second_text_and_a_turned_knob_use_the_same_graphs(tiny_models: TinyModels, method: str) -> None:
+    prompt = tiny_models.prompt_tokens(tiny_models.pair("neox"), PROMPT)
+    pair = on_gpu(tiny_models, "neox", "float64")
     for text in (prompt, prompt[1:], prompt[2:]):
         match(pair, text, 60, METHODS[method], {2: [("tau_h", 0.7), ("rho_stop", 0.12)]})
     assert len(graph_slots(pair)._free) == 1
@@ -207,9 +213,9 @@ def test_a_second_text_and_a_turned_knob_use_the_same_graphs(lab: Lab, method: s
 @gpu
 @pytest.mark.gpu
 @pytest.mark.parametrize("method", METHODS)
-def test_a_round_waits_for_the_device_once_and_nowhere_else(lab: Lab, method: str) -> None:
-    prompt = lab.prompt_tokens(lab.pair("neox"), PROMPT)
-    pair = on_gpu(lab, "neox", "float32")
+def test_a_round_waits_for_the_device_once_and_nowhere_else(tiny_models: TinyModels, method: str) -> None:
+    prompt = tiny_models.prompt_tokens(tiny_models.pair("neox"), PROMPT)
+    pair = on_gpu(tiny_models, "neox", "float32")
     played(pair, prompt, 60, METHODS[method])  # captures all graphs
     session = graph_session(pair, prompt, 60, METHODS[method])
     session.prefill()
@@ -231,9 +237,9 @@ def test_a_hidden_wait_would_be_noticed() -> None:
 
 @gpu
 @pytest.mark.gpu
-def test_later_texts_take_no_more_memory(lab: Lab) -> None:
-    prompt = lab.prompt_tokens(lab.pair("llama"), PROMPT)
-    pair = on_gpu(lab, "llama", "float32")
+def test_later_texts_take_no_more_memory(tiny_models: TinyModels) -> None:
+    prompt = tiny_models.prompt_tokens(tiny_models.pair("llama"), PROMPT)
+    pair = on_gpu(tiny_models, "llama", "float32")
     for rules in METHODS.values():
         played(pair, prompt, 60, rules)
     used = torch.cuda.memory_allocated()
@@ -244,8 +250,8 @@ def test_later_texts_take_no_more_memory(lab: Lab) -> None:
 
 @gpu
 @pytest.mark.gpu
-def test_graphs_are_captured_while_another_thread_uses_the_device(lab: Lab) -> None:
-    prompt = lab.prompt_tokens(lab.pair("neox"), PROMPT)
+def test_graphs_are_captured_while_another_thread_uses_the_device(tiny_models: TinyModels) -> None:
+    prompt = tiny_models.prompt_tokens(tiny_models.pair("neox"), PROMPT)
     stopped, failed = threading.Event(), list[BaseException]()
 
     def meter() -> None:
@@ -258,7 +264,7 @@ def test_graphs_are_captured_while_another_thread_uses_the_device(lab: Lab) -> N
     other = threading.Thread(target=meter)
     other.start()
     try:
-        match(on_gpu(lab, "neox", "float64"), prompt, 40, SMALL)
+        match(on_gpu(tiny_models, "neox", "float64"), prompt, 40, SMALL)
     finally:
         stopped.set()
         other.join()
@@ -268,9 +274,9 @@ def test_graphs_are_captured_while_another_thread_uses_the_device(lab: Lab) -> N
 @gpu
 @pytest.mark.gpu
 @pytest.mark.parametrize("method", METHODS)
-def test_parts_of_a_round_take_no_longer_than_the_round(lab: Lab, method: str) -> None:
-    prompt = lab.prompt_tokens(lab.pair("neox"), PROMPT)
-    rounds = played(on_gpu(lab, "neox", "float32"), prompt, 60, METHODS[method])
+def test_parts_of_a_round_take_no_longer_than_the_round(tiny_models: TinyModels, method: str) -> None:
+    prompt = tiny_models.prompt_tokens(tiny_models.pair("neox"), PROMPT)
+    rounds = played(on_gpu(tiny_models, "neox", "float32"), prompt, 60, METHODS[method])
     assert all(outcome.verify_s and outcome.verify_s > 0 for outcome in rounds)
     parts = sum((outcome.draft_s or 0) + (outcome.verify_s or 0) for outcome in rounds)
     assert parts <= sum(outcome.round_s for outcome in rounds) * 1.001
@@ -281,13 +287,15 @@ def test_parts_of_a_round_take_no_longer_than_the_round(lab: Lab, method: str) -
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("dtype", ["float64", "float16", "bfloat16"])
 @pytest.mark.parametrize("family", ["neox", "llama", "gpt2"])
-def test_compiled_passes_are_captured_too(lab: Lab, monkeypatch: pytest.MonkeyPatch, family: str, dtype: str) -> None:
+def test_compiled_passes_are_captured_too(
+    tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch, family: str, dtype: str
+) -> None:
     """Kept whatever they take; in half precision they round otherwise, so that only texts of one form are compared."""
     monkeypatch.setattr("decoder.session.cuda_graph.compile_trial.PAYS", float("inf"))
-    pair, lines = on_gpu(lab, family, dtype), list[str]()
+    pair, lines = on_gpu(tiny_models, family, dtype), list[str]()
     compiled(pair, lines.append, passes(tree_rule(rules) for rules in METHODS.values()))
     assert [line.split(":")[0] for line in lines if "x the time, kept" in line] == ["compiled draft", "compiled target"]
-    prompt = lab.prompt_tokens(lab.pair(family), PROMPT)
+    prompt = tiny_models.prompt_tokens(tiny_models.pair(family), PROMPT)
     if dtype == "float64":
         match(pair, prompt, 60, METHODS["best"])
     plain = [token for outcome in played(pair, prompt, 60, None) for token in outcome.committed]
@@ -311,8 +319,8 @@ def test_the_embedded_pair_is_held_once_and_decoded_by_graphs() -> None:
 @gpu
 @pytest.mark.gpu
 @pytest.mark.parametrize("by_module", [False, True])
-def test_both_devices_find_the_same_gap_between_two_tokens(lab: Lab, by_module: bool) -> None:  # noqa: FBT001 - a parameter
-    prefix, pair = lab.prompt_tokens(lab.pair("neox"), PROMPT), lab.pair("neox")
+def test_both_devices_find_the_same_gap_between_two_tokens(tiny_models: TinyModels, *, by_module: bool) -> None:
+    prefix, pair = tiny_models.prompt_tokens(tiny_models.pair("neox"), PROMPT), tiny_models.pair("neox")
     verdicts = [
         Judge(load_pair(str(pair.target), str(pair.draft), device=device, dtype="float16").pair.target)(
             prefix, (7, 9), by_module=by_module
@@ -324,10 +332,10 @@ def test_both_devices_find_the_same_gap_between_two_tokens(lab: Lab, by_module: 
 
 @gpu
 @pytest.mark.gpu
-def test_all_methods_race_on_the_device_and_write_the_same_text(lab: Lab) -> None:
+def test_all_methods_race_on_the_device_and_write_the_same_text(tiny_models: TinyModels) -> None:
     names = ("dynatree", "ar", "linear", "fixed", "alg1", "hf")
     config = RunConfig(names, 60, dynatree=DynaTree())
-    pair = on_gpu(lab, "neox", "float64")
+    pair = on_gpu(tiny_models, "neox", "float64")
     events = list(decode(pair, PROMPT, config, Steering()))
     texts = {
         method: [
@@ -338,14 +346,14 @@ def test_all_methods_race_on_the_device_and_write_the_same_text(lab: Lab) -> Non
         ]
         for method in names
     }
-    assert texts == dict.fromkeys(names, lab.generate(lab.pair("neox"), "float64", PROMPT, 60))
+    assert texts == dict.fromkeys(names, tiny_models.generate(tiny_models.pair("neox"), "float64", PROMPT, 60))
     assert len(graph_slots(pair)._free) == 4
 
 
 @gpu
 @pytest.mark.gpu
-def test_cuda_pairs_are_decoded_on_the_device_unless_they_must_be_exact(lab: Lab) -> None:
-    pair = on_gpu(lab, "neox", "float32")
+def test_cuda_pairs_are_decoded_on_the_device_unless_they_must_be_exact(tiny_models: TinyModels) -> None:
+    pair = on_gpu(tiny_models, "neox", "float32")
     config = RunConfig(dynatree=DynaTree())
     assert isinstance(methods.METHODS["ar"].open(pair, [1, 2], config), GraphSession)
     assert isinstance(methods.METHODS["dynatree"].open(pair, [1, 2], config), GraphSession)

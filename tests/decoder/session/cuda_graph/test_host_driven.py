@@ -15,7 +15,7 @@ from decoder.forward.protocol import Forward
 from decoder.forward.static.layers import LeanStatic, aligned
 from decoder.forward.static.static_forward import static_forward
 from tests.decoder.kept_rows import keys_values
-from tests.decoder.makers import Lab, host_session
+from tests.decoder.makers import TinyModels, host_session
 from tests.decoder.session.cuda_graph.matching import check
 from tests.decoder.session.cuda_graph.stand_in_device import META, moved
 
@@ -52,8 +52,8 @@ def grown(forward: Forward) -> list[Tensor]:
 
 @pytest.mark.parametrize("family", ["neox", "llama", "neox-strange", "llama-strange"])
 @torch.inference_mode()
-def test_trees_and_texts_have_the_logits_keys_and_values_of_the_module(lab: Lab, family: str) -> None:
-    engine: Engine = lab.loaded(lab.pair(family), "float64")
+def test_trees_and_texts_have_the_logits_keys_and_values_of_the_module(tiny_models: TinyModels, family: str) -> None:
+    engine: Engine = tiny_models.loaded(tiny_models.pair(family), "float64")
     right, found = grown(ModuleForward(engine.pair.target.module)), grown(host(engine))
     far = 1e-4 if family.startswith("llama") else 1e-10  # whose module computes norms in float32
     for one, other in zip(right, found, strict=True):
@@ -63,8 +63,8 @@ def test_trees_and_texts_have_the_logits_keys_and_values_of_the_module(lab: Lab,
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
 @torch.inference_mode()
-def test_in_half_precision_they_are_those_of_graphs(lab: Lab, dtype: str) -> None:
-    engine: Engine = lab.loaded(lab.pair("neox"), dtype)
+def test_in_half_precision_they_are_those_of_graphs(tiny_models: TinyModels, dtype: str) -> None:
+    engine: Engine = tiny_models.loaded(tiny_models.pair("neox"), dtype)
     right, found = grown(ModuleForward(engine.pair.target.module)), grown(host(engine))
     for one, other in zip(right, found, strict=True):
         assert one.dtype == other.dtype
@@ -72,9 +72,9 @@ def test_in_half_precision_they_are_those_of_graphs(lab: Lab, dtype: str) -> Non
 
 
 @pytest.mark.parametrize("rules", [None, DynaTree(), DynaTree(selection="best", n_max=7)], ids=["ar", "bfs", "best"])
-def test_rounds_of_the_host_are_those_of_modules(lab: Lab, rules: Rules | None) -> None:
-    engine: Engine = lab.loaded(lab.pair("neox"), "float64")
-    prompt, rounds = lab.prompt_tokens(lab.pair("neox"), PROMPT), list[list[Any]]()
+def test_rounds_of_the_host_are_those_of_modules(tiny_models: TinyModels, rules: Rules | None) -> None:
+    engine: Engine = tiny_models.loaded(tiny_models.pair("neox"), "float64")
+    prompt, rounds = tiny_models.prompt_tokens(tiny_models.pair("neox"), PROMPT), list[list[Any]]()
     for forwards in (
         (ModuleForward(engine.pair.target.module), ModuleForward(engine.pair.draft.module)),
         (host(engine), host(engine, draft=True)),
@@ -92,8 +92,8 @@ def test_rounds_of_the_host_are_those_of_modules(lab: Lab, rules: Rules | None) 
 
 
 @torch.inference_mode()
-def test_what_the_host_asks_for_is_computed_where_the_weights_are(lab: Lab) -> None:
-    engine: Engine = lab.loaded(lab.pair("neox"), "float32")
+def test_what_the_host_asks_for_is_computed_where_the_weights_are(tiny_models: TinyModels) -> None:
+    engine: Engine = tiny_models.loaded(tiny_models.pair("neox"), "float32")
     forward = moved(static_forward(engine.pair.target))
     assert isinstance(forward, LeanStatic)
     cache = forward.new_cache(20)
@@ -109,8 +109,8 @@ def test_a_mask_is_as_wide_as_kernels_want_it(rows: int, wanted: int) -> None:
     assert aligned(rows) == wanted
 
 
-def test_a_cache_takes_no_rotations_that_graphs_would_keep(lab: Lab) -> None:
-    forward = host(lab.loaded(lab.pair("neox"), "float32"))
+def test_a_cache_takes_no_rotations_that_graphs_would_keep(tiny_models: TinyModels) -> None:
+    forward = host(tiny_models.loaded(tiny_models.pair("neox"), "float32"))
     before = dict(forward._rotations)
     with torch.inference_mode():
         forward.new_cache(77)

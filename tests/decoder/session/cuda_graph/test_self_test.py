@@ -18,13 +18,13 @@ from decoder.session.cuda_graph import session
 from decoder.session.cuda_graph.slots import GraphSlot, GraphSlots
 from decoder.session.host import model_session
 from decoder.session.knob_state import KnobState
-from tests.decoder.makers import Lab, graph_slots
+from tests.decoder.makers import TinyModels, graph_slots
 from tests.decoder.session.cuda_graph.matching import refused
 
 
 @pytest.fixture
-def engine(lab: Lab) -> Engine:
-    loaded: Engine = lab.loaded(lab.pair("neox"), "float32")
+def engine(tiny_models: TinyModels) -> Engine:
+    loaded: Engine = tiny_models.loaded(tiny_models.pair("neox"), "float32")
     return replace(loaded, slots=GraphSlots(graphs=False))
 
 

@@ -13,7 +13,7 @@ from decoder.config import DynaTree, Fixed, Linear, Rules
 from decoder.session.cuda_graph.static_shapes import DEEPEST, MOST_NODES, MOST_ROWS, slots
 from decoder.session.protocol import Outcome
 from decoder.session.steering import Turn
-from tests.decoder.makers import Lab, graph_slots, host_session, with_pair
+from tests.decoder.makers import TinyModels, graph_slots, host_session, with_pair
 from tests.decoder.session.cuda_graph.matching import check, graph_session, match, recorded, with_slots
 
 pytestmark = pytest.mark.slow
@@ -41,10 +41,10 @@ class Watch(TorchDispatchMode):
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_a_round_waits_once(lab: Lab, method: str) -> None:
-    pair = lab.pair("neox")
+def test_a_round_waits_once(tiny_models: TinyModels, method: str) -> None:
+    pair = tiny_models.pair("neox")
     session = graph_session(
-        with_slots(lab.loaded(pair, "float32")), lab.prompt_tokens(pair, PROMPT), 60, METHODS[method]
+        with_slots(tiny_models.loaded(pair, "float32")), tiny_models.prompt_tokens(pair, PROMPT), 60, METHODS[method]
     )
     session.prefill()
     rounds, finished = 0, None
@@ -56,10 +56,12 @@ def test_a_round_waits_once(lab: Lab, method: str) -> None:
 
 @pytest.mark.parametrize("by_module", [False, True], ids=["lean", "module"])
 @pytest.mark.parametrize("method", METHODS)
-def test_no_operation_of_a_round_asks_the_device_for_a_number(lab: Lab, method: str, by_module: bool) -> None:  # noqa: FBT001 - a parameter
-    pair = lab.pair("llama")
-    loaded = with_slots(lab.loaded(pair, "float32"), by_module=by_module)
-    session = graph_session(loaded, lab.prompt_tokens(pair, PROMPT), 20, METHODS[method])
+def test_no_operation_of_a_round_asks_the_device_for_a_number(
+    tiny_models: TinyModels, method: str, *, by_module: bool
+) -> None:
+    pair = tiny_models.pair("llama")
+    loaded = with_slots(tiny_models.loaded(pair, "float32"), by_module=by_module)
+    session = graph_session(loaded, tiny_models.prompt_tokens(pair, PROMPT), 20, METHODS[method])
     session.prefill()
     with Watch() as watch:
         session.step(())
@@ -76,19 +78,19 @@ def test_that_an_operation_asks_for_a_number_would_be_noticed() -> None:
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_no_round_makes_room_for_keys_and_values(lab: Lab, method: str) -> None:
-    pair = lab.pair("long")
+def test_no_round_makes_room_for_keys_and_values(tiny_models: TinyModels, method: str) -> None:
+    pair = tiny_models.pair("long")
     prompt = [7 * place % 260 for place in range(1000)]
-    session = graph_session(with_slots(lab.loaded(pair, "float32")), prompt, 20, METHODS[method])
+    session = graph_session(with_slots(tiny_models.loaded(pair, "float32")), prompt, 20, METHODS[method])
     session.prefill()
     with Watch() as watch:
         session.step(())
     assert max(watch.made) < session._slot.target.store.nbytes / 2
 
 
-def test_a_text_leaves_its_seat_to_the_next(lab: Lab) -> None:
-    pair = lab.pair("neox")
-    loaded, prompt = recorded(lab.loaded(pair, "float64")), lab.prompt_tokens(pair, PROMPT)
+def test_a_text_leaves_its_seat_to_the_next(tiny_models: TinyModels) -> None:
+    pair = tiny_models.pair("neox")
+    loaded, prompt = recorded(tiny_models.loaded(pair, "float64")), tiny_models.prompt_tokens(pair, PROMPT)
     seen = set()
     for method in ("dynatree", "ar", "fixed", "linear", "dynatree"):
         match(loaded, prompt, 30, METHODS[method])
@@ -97,9 +99,9 @@ def test_a_text_leaves_its_seat_to_the_next(lab: Lab) -> None:
     assert len(seen) == 1
 
 
-def test_what_an_earlier_text_left_behind_poisons_nothing(lab: Lab) -> None:
-    pair = lab.pair("llama")
-    loaded, prompt = recorded(lab.loaded(pair, "float64")), lab.prompt_tokens(pair, PROMPT)
+def test_what_an_earlier_text_left_behind_poisons_nothing(tiny_models: TinyModels) -> None:
+    pair = tiny_models.pair("llama")
+    loaded, prompt = recorded(tiny_models.loaded(pair, "float64")), tiny_models.prompt_tokens(pair, PROMPT)
     match(loaded, prompt, 30, DynaTree())
     (slot,) = graph_slots(loaded)._free
     for store in (slot.target.store, slot.draft.store):
@@ -107,9 +109,9 @@ def test_what_an_earlier_text_left_behind_poisons_nothing(lab: Lab) -> None:
     match(loaded, prompt, 30, DynaTree())
 
 
-def test_several_sessions_at_once_do_not_disturb_each_other(lab: Lab) -> None:
-    pair = lab.pair("neox")
-    loaded, prompt = recorded(lab.loaded(pair, "float64")), lab.prompt_tokens(pair, PROMPT)
+def test_several_sessions_at_once_do_not_disturb_each_other(tiny_models: TinyModels) -> None:
+    pair = tiny_models.pair("neox")
+    loaded, prompt = recorded(tiny_models.loaded(pair, "float64")), tiny_models.prompt_tokens(pair, PROMPT)
     lanes = {
         method: (host_session(loaded, prompt, 40, rules), graph_session(loaded, prompt, 40, rules))
         for method, rules in METHODS.items()
@@ -128,8 +130,8 @@ def test_several_sessions_at_once_do_not_disturb_each_other(lab: Lab) -> None:
     assert len(graph_slots(loaded)._free) == len(METHODS)
 
 
-def test_a_longer_text_takes_a_larger_seat_in_place_of_the_small_one(lab: Lab) -> None:
-    loaded = with_slots(lab.loaded(lab.pair("long"), "float32"))
+def test_a_longer_text_takes_a_larger_seat_in_place_of_the_small_one(tiny_models: TinyModels) -> None:
+    loaded = with_slots(tiny_models.loaded(tiny_models.pair("long"), "float32"))
     small = graph_session(loaded, [1, 2, 3], 8, DynaTree())
     small.close()
     large = graph_session(loaded, [1] * 900, 100, DynaTree())
@@ -140,9 +142,9 @@ def test_a_longer_text_takes_a_larger_seat_in_place_of_the_small_one(lab: Lab) -
     assert again._slot is large._slot
 
 
-def test_a_seat_has_room_for_both_models_rows(lab: Lab) -> None:
+def test_a_seat_has_room_for_both_models_rows(tiny_models: TinyModels) -> None:
     """Both stores are as long as the ranges that are read, so one of them may end sooner."""
-    loaded = with_slots(lab.loaded(lab.pair("long"), "float32"))
+    loaded = with_slots(tiny_models.loaded(tiny_models.pair("long"), "float32"))
     for longest in range(100, 1100, 37):
         session = graph_session(loaded, [1] * (longest - 50), 50, DynaTree())
         slot = session._slot
@@ -154,11 +156,11 @@ def test_a_seat_has_room_for_both_models_rows(lab: Lab) -> None:
         larger.close()
 
 
-def test_a_session_gives_its_seat_back_once(lab: Lab) -> None:
-    pair = lab.pair("neox")
-    loaded = with_slots(lab.loaded(pair, "float32"))
+def test_a_session_gives_its_seat_back_once(tiny_models: TinyModels) -> None:
+    pair = tiny_models.pair("neox")
+    loaded = with_slots(tiny_models.loaded(pair, "float32"))
     for rules in METHODS.values():
-        session = graph_session(loaded, lab.prompt_tokens(pair, PROMPT), 3, rules)
+        session = graph_session(loaded, tiny_models.prompt_tokens(pair, PROMPT), 3, rules)
         session.prefill()
         while not session.step(()).finished:
             pass
@@ -167,18 +169,18 @@ def test_a_session_gives_its_seat_back_once(lab: Lab) -> None:
         assert len(graph_slots(loaded)._free) == 1
 
 
-def test_other_models_do_not_take_each_other_s_seats(lab: Lab) -> None:
-    neox, llama = (recorded(lab.loaded(lab.pair(name), "float64")) for name in ("neox", "llama"))
+def test_other_models_do_not_take_each_other_s_seats(tiny_models: TinyModels) -> None:
+    neox, llama = (recorded(tiny_models.loaded(tiny_models.pair(name), "float64")) for name in ("neox", "llama"))
     llama = replace(llama, slots=graph_slots(neox))
     for pair, name in ((neox, "neox"), (llama, "llama"), (neox, "neox")):
-        match(pair, lab.prompt_tokens(lab.pair(name), PROMPT), 20, DynaTree())
+        match(pair, tiny_models.prompt_tokens(tiny_models.pair(name), PROMPT), 20, DynaTree())
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_stages_are_told_in_their_order_with_what_is_known_by_then(lab: Lab, method: str) -> None:
-    pair = lab.pair("neox")
+def test_stages_are_told_in_their_order_with_what_is_known_by_then(tiny_models: TinyModels, method: str) -> None:
+    pair = tiny_models.pair("neox")
     session = graph_session(
-        with_slots(lab.loaded(pair, "float64")), lab.prompt_tokens(pair, PROMPT), 20, METHODS[method]
+        with_slots(tiny_models.loaded(pair, "float64")), tiny_models.prompt_tokens(pair, PROMPT), 20, METHODS[method]
     )
     session.prefill()
     told: list[tuple[str, int, int]] = []
@@ -193,12 +195,14 @@ def test_stages_are_told_in_their_order_with_what_is_known_by_then(lab: Lab, met
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_time_that_a_round_is_held_is_no_part_of_it(lab: Lab, monkeypatch: pytest.MonkeyPatch, method: str) -> None:
+def test_time_that_a_round_is_held_is_no_part_of_it(
+    tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
     passed, held = time.perf_counter, [0.0]
     monkeypatch.setattr(time, "perf_counter", lambda: passed() + held[0])
-    pair = lab.pair("neox")
+    pair = tiny_models.pair("neox")
     session = graph_session(
-        with_slots(lab.loaded(pair, "float32")), lab.prompt_tokens(pair, PROMPT), 20, METHODS[method]
+        with_slots(tiny_models.loaded(pair, "float32")), tiny_models.prompt_tokens(pair, PROMPT), 20, METHODS[method]
     )
     session.prefill()
 
@@ -211,10 +215,12 @@ def test_time_that_a_round_is_held_is_no_part_of_it(lab: Lab, monkeypatch: pytes
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_parts_add_up_to_no_more_than_rounds_and_rounds_to_no_more_than_passed(lab: Lab, method: str) -> None:
-    pair = lab.pair("neox")
+def test_parts_add_up_to_no_more_than_rounds_and_rounds_to_no_more_than_passed(
+    tiny_models: TinyModels, method: str
+) -> None:
+    pair = tiny_models.pair("neox")
     session = graph_session(
-        with_slots(lab.loaded(pair, "float32")), lab.prompt_tokens(pair, PROMPT), 60, METHODS[method]
+        with_slots(tiny_models.loaded(pair, "float32")), tiny_models.prompt_tokens(pair, PROMPT), 60, METHODS[method]
     )
     since = time.perf_counter()
     session.prefill()
@@ -228,19 +234,21 @@ def test_parts_add_up_to_no_more_than_rounds_and_rounds_to_no_more_than_passed(l
 
 
 @pytest.mark.parametrize("limit", [1, 5, 12])
-def test_plain_decoding_asks_for_as_many_passes_as_there_are_tokens(lab: Lab, limit: int) -> None:
-    pair = lab.pair("neox")
-    session = graph_session(with_slots(lab.loaded(pair, "float32")), lab.prompt_tokens(pair, PROMPT), limit, None)
+def test_plain_decoding_asks_for_as_many_passes_as_there_are_tokens(tiny_models: TinyModels, limit: int) -> None:
+    pair = tiny_models.pair("neox")
+    session = graph_session(
+        with_slots(tiny_models.loaded(pair, "float32")), tiny_models.prompt_tokens(pair, PROMPT), limit, None
+    )
     session.prefill()
     for _ in range(limit):
         session.step(())
     assert session._pending._asked == limit
 
 
-def test_every_draft_is_paid_for_when_a_text_ends_by_surprise(lab: Lab) -> None:
-    pair = lab.pair("neox")
-    loaded, prompt = with_slots(lab.loaded(pair, "float64")), lab.prompt_tokens(pair, PROMPT)
-    ending = with_pair(loaded, eos=frozenset({lab.generate(pair, "float64", PROMPT, 12)[-1]}))
+def test_every_draft_is_paid_for_when_a_text_ends_by_surprise(tiny_models: TinyModels) -> None:
+    pair = tiny_models.pair("neox")
+    loaded, prompt = with_slots(tiny_models.loaded(pair, "float64")), tiny_models.prompt_tokens(pair, PROMPT)
+    ending = with_pair(loaded, eos=frozenset({tiny_models.generate(pair, "float64", PROMPT, 12)[-1]}))
     session = graph_session(ending, prompt, 100, Linear(3))
     session.prefill()
     rounds = [session.step(())]
@@ -252,10 +260,10 @@ def test_every_draft_is_paid_for_when_a_text_ends_by_surprise(lab: Lab) -> None:
     assert sum(outcome.draft_forwards or 0 for outcome in rounds) == 3 * drafts
 
 
-def test_a_tree_that_was_drafted_for_nothing_is_paid_for(lab: Lab) -> None:
+def test_a_tree_that_was_drafted_for_nothing_is_paid_for(tiny_models: TinyModels) -> None:
     """The first tree, one ahead in each round but perhaps the last, and one anew for the turn."""
-    pair = lab.pair("neox")
-    loaded, prompt = with_slots(lab.loaded(pair, "float32")), lab.prompt_tokens(pair, PROMPT)
+    pair = tiny_models.pair("neox")
+    loaded, prompt = with_slots(tiny_models.loaded(pair, "float32")), tiny_models.prompt_tokens(pair, PROMPT)
     session = graph_session(loaded, prompt, 40, Linear(3))
     session.prefill()
     turns = (Turn("k", 2.0),)
