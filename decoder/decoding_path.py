@@ -20,7 +20,7 @@ GRAPHS: Literal["cuda graphs"] = "cuda graphs"
 STATIC: Literal["static module"] = "static module"
 HOST: Literal["host"] = "host"
 EXACT = "--exact has its own passes, which are not captured"
-LEAN, MODULE = "lean CPU kernels", "Hugging Face module"
+NATIVE, MODULE = "native CPU kernels", "Hugging Face module"
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class DecodingPath:
     """One of the ways."""
 
     name: Literal["cuda graphs", "static module", "host"]
-    """Graphs over lean forms; graphs over at least one Hugging Face module; rounds that the host drives."""
+    """Graphs over native models; graphs over at least one Hugging Face module; rounds that the host drives."""
     reason: str
     """Why not a faster one; where there is none, what computes."""
 
@@ -39,7 +39,7 @@ def decoding_path(engine: Engine) -> DecodingPath:
     models = {"target": pair.target, "draft": pair.draft}
     if not has_graphs(pair.target.device):
         return DecodingPath(
-            HOST, _together({role: LEAN if model.runs_without_module else MODULE for role, model in models.items()})
+            HOST, _together({role: NATIVE if model.runs_without_module else MODULE for role, model in models.items()})
         )
     if engine.exact:
         return DecodingPath(HOST, EXACT)
@@ -53,7 +53,7 @@ def _on_device(forms: Mapping[str, Any]) -> DecodingPath:
     from decoder.forward.static.hf import ModuleStatic
     from decoder.session.cuda_graph.compiled import Compiled
 
-    kinds = {role: "compiled" if isinstance(form, Compiled) else "lean form" for role, form in forms.items()}
+    kinds = {role: "compiled" if isinstance(form, Compiled) else "native model" for role, form in forms.items()}
     plain = {role: form.plain if isinstance(form, Compiled) else form for role, form in forms.items()}
     slow = [f"{role}: {form.reason}" for role, form in plain.items() if isinstance(form, ModuleStatic)]
     if slow:
@@ -75,19 +75,19 @@ def expected_path(
     archs = {role: _architecture(config) for role, config in configs.items()}
     unknown = {role: arch if isinstance(arch, str) else "" for role, arch in archs.items()}
     if not has_graphs(device):
-        return DecodingPath(HOST, _together({role: MODULE if name else LEAN for role, name in unknown.items()}))
+        return DecodingPath(HOST, _together({role: MODULE if name else NATIVE for role, name in unknown.items()}))
     if exact:
         return DecodingPath(HOST, EXACT)
-    slow = [f"{role}: {name} has no lean form" for role, name in unknown.items() if name]
+    slow = [f"{role}: {name} has no native implementation" for role, name in unknown.items() if name]
     if slow:
         return DecodingPath(STATIC, "; ".join(slow))
     known = [(arch, dtype or arch.dtype or torch.float32) for arch in archs.values() if isinstance(arch, Architecture)]
     needed = sum(weight_bytes(*each) for each in known) + max(reading_bytes(*each) for each in known)
     if not has_room(device, needed):
         return DecodingPath(
-            STATIC, f"lean forms of both would need {needed / 2**30:.1f} GiB of memory, more than is free"
+            STATIC, f"native models of both would need {needed / 2**30:.1f} GiB of memory, more than is free"
         )
-    return DecodingPath(GRAPHS, "lean form")
+    return DecodingPath(GRAPHS, "native model")
 
 
 def _architecture(config: Any) -> Architecture | str:

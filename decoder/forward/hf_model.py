@@ -13,7 +13,7 @@ from transformers import AutoModelForCausalLM, GenerationConfig
 from transformers.activations import ACT2FN
 
 from decoder.device import DTYPES
-from decoder.forward.batch_invariant.attention import ExactModule, exact_lean
+from decoder.forward.batch_invariant.attention import ExactModule, exact_native
 from decoder.forward.context_probe import has_room
 from decoder.forward.families.architecture import Architecture
 from decoder.forward.families.registry import FAMILIES, runs
@@ -21,7 +21,7 @@ from decoder.forward.families.weights import Source
 from decoder.forward.hf import ModuleForward
 from decoder.forward.traits import Traits, longest_text
 
-__all__ = ["ExactModule", "ModuleForward", "exact_lean", "has_room", "settings", "skeleton", "source_of", "traits_of"]
+__all__ = ["ExactModule", "ModuleForward", "exact_native", "has_room", "settings", "skeleton", "source_of", "traits_of"]
 
 
 PARTS = frozenset({nn.ModuleList, nn.Linear, nn.Embedding, nn.LayerNorm, nn.Dropout})

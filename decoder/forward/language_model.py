@@ -17,7 +17,7 @@ from torch import Tensor
 
 from decoder.deferred import imported
 from decoder.forward.batch_invariant.size_search import exactly
-from decoder.forward.families.registry import lean
+from decoder.forward.families.registry import native_model
 from decoder.forward.families.weights import Arithmetic, Source
 from decoder.forward.kv_cache import KvCache
 from decoder.forward.protocol import Forward
@@ -59,11 +59,11 @@ class LanguageModel:
         self._load = load
         self._settings: Any = None
         on_cpu = traits.source if self.device.type == "cpu" else None
-        self._lean = lean(on_cpu, Arithmetic.of(self.dtype)) if on_cpu else None
-        self.runs_without_module = self._lean is not None
+        self._native = native_model(on_cpu, Arithmetic.of(self.dtype)) if on_cpu else None
+        self.runs_without_module = self._native is not None
         """Whether passes run without the module."""
-        if self._lean or self._module is not None:
-            self._forward: Forward = self._lean or _hf().ModuleForward(self._module)
+        if self._native or self._module is not None:
+            self._forward: Forward = self._native or _hf().ModuleForward(self._module)
 
     @property
     def module(self) -> Any:
@@ -177,7 +177,7 @@ class LanguageModel:
 
     def has_room(self, rows: int) -> bool:
         """Whether so many rows can be computed together after the longest text."""
-        # Lean models hold nothing that is as long as a text.
+        # Native models hold nothing that is as long as a text.
         return self.runs_without_module or bool(_hf().has_room(self.module, self.context, rows))
 
     def exact(self) -> "LanguageModel":
@@ -187,15 +187,15 @@ class LanguageModel:
         Raises:
             PairError: This model cannot be run so.
         """
-        if self._lean is None and self.runs_without_module:
+        if self._native is None and self.runs_without_module:
             # What it ran by until now must be gone before the module comes.
             self.run_by_module()
-        forward = _hf().exact_lean(self._lean, self.dtype) if self._lean else _hf().ExactModule(self.module)
+        forward = _hf().exact_native(self._native, self.dtype) if self._native else _hf().ExactModule(self.module)
         return self._run_by(exactly(forward, self.width, cuda=self.device.type == "cuda"))
 
     def inexact(self) -> "LanguageModel":
         """The same weights, run as fast as possible."""
-        return self._run_by(self._lean or _hf().ModuleForward(self.module))
+        return self._run_by(self._native or _hf().ModuleForward(self.module))
 
     def _run_by(self, forward: Forward) -> "LanguageModel":
         twin = copy.copy(self)

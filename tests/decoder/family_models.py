@@ -7,7 +7,7 @@ import torch
 from transformers import MistralConfig, Qwen2Config
 
 from decoder.forward.families import registry
-from decoder.forward.families.model import LeanModel
+from decoder.forward.families.model import NativeModel
 from decoder.forward.families.weights import Arithmetic
 from decoder.forward.hf_model import source_of
 from tests import tiny
@@ -71,8 +71,8 @@ def made(name: str, dtype: torch.dtype = torch.float32) -> Any:
     return module.to(dtype)
 
 
-def lean_of(module: Any) -> LeanModel:
+def native_of(module: Any) -> NativeModel:
     """A module of such a family as it runs on a CPU."""
     source = source_of(module)
     assert source is not None
-    return registry.lean(source, Arithmetic.of(module.dtype))
+    return registry.native_model(source, Arithmetic.of(module.dtype))

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from decoder.forward.families.model import LeanModel
+from decoder.forward.families.model import NativeModel
 from decoder.forward.kv_cache import KvCache, side_by_side
 
 
@@ -18,7 +18,7 @@ def committed(cache: KvCache) -> Tensor:
 def keys_values(cache: KvCache, forward: Any) -> Tensor:
     """The same as Hugging Face orders them, which keeps both halves of a key's rotated pairs apart."""
     model = getattr(forward, "_model", forward)
-    rotated = model.rotation.width if isinstance(model, LeanModel) else 0
+    rotated = model.rotation.width if isinstance(model, NativeModel) else 0
     keys, values = committed(cache).unbind(1)
     order = [*np.argsort(side_by_side(rotated)).tolist(), *range(rotated, keys.shape[-1])]
     return torch.stack((keys[..., order], values), 1)

@@ -11,7 +11,7 @@ from msgspec import structs
 from decoder import RunConfig, decode, load_pair, methods
 from decoder.bench import table
 from decoder.bench.job import OnTexts, measure_texts
-from decoder.decoding_path import EXACT, LEAN, MODULE, DecodingPath, decoding_path, expected_path
+from decoder.decoding_path import EXACT, MODULE, NATIVE, DecodingPath, decoding_path, expected_path
 from decoder.engine import Engine
 from decoder.events import Run
 from decoder.forward.families.registry import reading_bytes
@@ -25,7 +25,7 @@ from decoder.session.cuda_graph.slots import GraphSlots
 from tests.decoder.makers import TinyModels, graph_slots, with_pair
 
 CPU = torch.device("cpu")
-UNKNOWN = "Qwen3ForCausalLM has no lean form"
+UNKNOWN = "Qwen3ForCausalLM has no native implementation"
 
 
 @pytest.fixture
@@ -43,8 +43,10 @@ def unlike(tiny_models: TinyModels) -> Engine:
 # On a CPU
 
 
-@pytest.mark.parametrize(("family", "reason"), [("neox", LEAN), ("llama", LEAN), ("qwen3", MODULE), ("gpt2", MODULE)])
-def test_on_a_cpu_the_host_drives_rounds_by_lean_kernels_or_by_modules(
+@pytest.mark.parametrize(
+    ("family", "reason"), [("neox", NATIVE), ("llama", NATIVE), ("qwen3", MODULE), ("gpt2", MODULE)]
+)
+def test_on_a_cpu_the_host_drives_rounds_by_native_kernels_or_by_modules(
     tiny_models: TinyModels, family: str, reason: str
 ) -> None:
     pair = tiny_models.pair(family)
@@ -54,7 +56,7 @@ def test_on_a_cpu_the_host_drives_rounds_by_lean_kernels_or_by_modules(
 
 
 def test_models_that_are_unlike_are_told_one_by_one(tiny_models: TinyModels) -> None:
-    expected = DecodingPath("host", f"target: {LEAN}; draft: {MODULE}")
+    expected = DecodingPath("host", f"target: {NATIVE}; draft: {MODULE}")
     assert decoding_path(unlike(tiny_models)) == expected
     configs = {
         "target": load_config(str(tiny_models.pair("neox").target)),
@@ -75,15 +77,15 @@ def settled(tiny_models: TinyModels, family: str, form: Callable[[LanguageModel]
 
 
 @pytest.mark.usefixtures("_graphs")
-def test_graphs_of_lean_forms_are_the_fastest_way(tiny_models: TinyModels) -> None:
-    assert decoding_path(settled(tiny_models, "neox")) == DecodingPath("cuda graphs", "lean form")
+def test_graphs_of_native_models_are_the_fastest_way(tiny_models: TinyModels) -> None:
+    assert decoding_path(settled(tiny_models, "neox")) == DecodingPath("cuda graphs", "native model")
 
 
 @pytest.mark.usefixtures("_graphs")
 def test_what_was_compiled_is_told(tiny_models: TinyModels) -> None:
     engine = settled(tiny_models, "neox")
     graph_slots(engine).run(engine.pair.draft, Compiled(static_forward(engine.pair.draft), lambda function: function))
-    assert decoding_path(engine) == DecodingPath("cuda graphs", "target: lean form; draft: compiled")
+    assert decoding_path(engine) == DecodingPath("cuda graphs", "target: native model; draft: compiled")
 
 
 @pytest.mark.usefixtures("_graphs")
@@ -92,7 +94,9 @@ def test_graphs_of_modules_are_told_with_the_reason_of_each(tiny_models: TinyMod
         settled(tiny_models, "qwen3", lambda model: ModuleStatic(model.module, UNKNOWN))
     ) == DecodingPath("static module", f"target: {UNKNOWN}; draft: {UNKNOWN}")
     engine = settled(tiny_models, "neox")
-    form = ModuleStatic(engine.pair.draft.module, "44.0 GiB more memory would be needed to make the lean form of draft")
+    form = ModuleStatic(
+        engine.pair.draft.module, "44.0 GiB more memory would be needed to make the native model of draft"
+    )
     graph_slots(engine).run(engine.pair.draft, Compiled(form, lambda function: function))
     assert decoding_path(engine) == DecodingPath("static module", f"draft: {form.reason}")
 
@@ -115,7 +119,7 @@ def test_a_pair_that_was_not_tried_says_so(tiny_models: TinyModels) -> None:
 @pytest.mark.parametrize(
     ("family", "exact", "expected"),
     [
-        ("neox", False, DecodingPath("cuda graphs", "lean form")),
+        ("neox", False, DecodingPath("cuda graphs", "native model")),
         ("neox", True, DecodingPath("host", EXACT)),
         ("qwen3", False, DecodingPath("static module", f"target: {UNKNOWN}; draft: {UNKNOWN}")),
     ],
@@ -135,7 +139,9 @@ def test_memory_that_does_not_suffice_is_foreseen(tiny_models: TinyModels, monke
     pair, loaded = tiny_models.pair("neox"), tiny_models.loaded(tiny_models.pair("neox"), "bfloat16")
     configs = {"target": load_config(str(pair.target)), "draft": load_config(str(pair.draft))}
     found = expected_path(configs, CPU, exact=False, dtype=torch.bfloat16)
-    assert found == DecodingPath("static module", "lean forms of both would need 0.0 GiB of memory, more than is free")
+    assert found == DecodingPath(
+        "static module", "native models of both would need 0.0 GiB of memory, more than is free"
+    )
     modules = [loaded.pair.target.module, loaded.pair.draft.module]
     held = sum(weight.nbytes for module in modules for weight in module.parameters())
     sources = [source_of(module) for module in modules]
@@ -163,7 +169,7 @@ def test_sessions_go_the_way_that_is_told(
 def test_a_run_says_which_way_it_is_decoded_and_why(tiny_models: TinyModels) -> None:
     run = next(decode(tiny_models.loaded(tiny_models.pair("neox"), "float32"), "The tree", RunConfig(("ar",), 1)))
     assert isinstance(run, Run)
-    assert (run.path, run.path_reason) == ("host", LEAN)
+    assert (run.path, run.path_reason) == ("host", NATIVE)
 
 
 def test_a_benchmark_says_it_in_its_json_and_above_its_tables(tiny_models: TinyModels) -> None:
@@ -181,9 +187,9 @@ def test_a_benchmark_says_it_in_its_json_and_above_its_tables(tiny_models: TinyM
         repeats=1,
     )
     report = measure_texts(job, lambda _: None).report
-    assert (report.setup.path, report.setup.path_reason) == ("host", LEAN)
+    assert (report.setup.path, report.setup.path_reason) == ("host", NATIVE)
     page = table.on_texts(replace_path(report, "static module", "target: " + "x" * 90))
-    assert f"\nrounds: host, {LEAN}\n" in table.on_texts(report)
+    assert f"\nrounds: host, {NATIVE}\n" in table.on_texts(report)
     assert "\nrounds: static module, target: xxx" in page
     assert max(map(len, page.splitlines())) <= 80
 
@@ -192,7 +198,7 @@ def replace_path(report: Any, name: str, reason: str) -> Any:
     return structs.replace(report, setup=structs.replace(report.setup, path=name, path_reason=reason))
 
 
-def test_an_exact_pair_on_a_cpu_has_lean_kernels_too(tiny_models: TinyModels) -> None:
+def test_an_exact_pair_on_a_cpu_has_native_kernels_too(tiny_models: TinyModels) -> None:
     saved = tiny_models.pair("neox")
     pair = load_pair(str(saved.target), str(saved.draft), device="cpu", dtype="float32", exact=True)
-    assert decoding_path(pair) == DecodingPath("host", LEAN)
+    assert decoding_path(pair) == DecodingPath("host", NATIVE)

@@ -324,7 +324,7 @@ def test_a_measurement_runs_without_the_packages_of_the_screen(
         check=False,
     )
     assert done.returncode == code, done.stderr
-    assert "lean CPU kernels" in done.stdout
+    assert "native CPU kernels" in done.stdout
     if name == "profile":  # a CPU has no kernels
         assert "no kernel was seen" in done.stdout
         assert json.loads((tmp_path / "kernels.json").read_text())["about"]["path"] == "host"

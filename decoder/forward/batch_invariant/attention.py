@@ -1,4 +1,4 @@
-"""Attention that adds up in float64 and rounds once, for lean models and for Hugging Face's modules.
+"""Attention that adds up in float64 and rounds once, for native models and for Hugging Face's modules.
 
 A drafted node's keys lie elsewhere in the cache than they would in plain text, so its sums are taken in another order.
 In float64 that changes about the sixteenth digit; rounded to half precision, the same bits come out but for a chance
@@ -20,7 +20,7 @@ from transformers import AttentionInterface
 
 from decoder.errors import PairError
 from decoder.forward.families.attention import gathered
-from decoder.forward.families.model import LeanModel
+from decoder.forward.families.model import NativeModel
 from decoder.forward.hf import ModuleForward
 from decoder.forward.kv_cache import KvCache
 
@@ -30,9 +30,9 @@ EXTRAS = ("softcap", "s_aux", "position_bias")
 """What some families ask of an attention besides the usual."""
 
 
-def exact_lean(model: LeanModel, dtype: torch.dtype) -> LeanModel:
+def exact_native(model: NativeModel, dtype: torch.dtype) -> NativeModel:
     """The same with attention in float64, rounded to `dtype`; keys and values are held in float64, which is faster."""
-    return replace(model, attention=partial(_of_lean, dtype=dtype), stored=torch.float64)
+    return replace(model, attention=partial(_of_native, dtype=dtype), stored=torch.float64)
 
 
 class ExactModule:
@@ -84,7 +84,7 @@ def _attention(module: Any) -> str:
     return name
 
 
-def _of_lean(
+def _of_native(
     queries: Float[Tensor, "H GN D"],
     keys: Float[Tensor, "H D S"],
     values: Float[Tensor, "H S D"],

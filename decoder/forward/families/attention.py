@@ -1,4 +1,4 @@
-"""What all lean families share: keys and values in one tensor, rotary positions, attention of a tree's rows.
+"""What all native families share: keys and values in one tensor, rotary positions, attention of a tree's rows.
 
 Rotated pairs of dimensions lie side by side here, so that a rotation is one complex product; Hugging Face keeps a
 pair's halves apart. Queries and keys are ordered alike, so no score changes. Queries of one key-value head are stacked

@@ -1,4 +1,4 @@
-"""A lean model as the engine runs it: rows in, logits out. The families differ only in their layers."""
+"""A native model as the engine runs it: rows in, logits out. The families differ only in their layers."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ Layer = Callable[[Tensor, Pass, int], Tensor]
 
 
 @dataclass(frozen=True)
-class LeanModel:
+class NativeModel:
     """All weights of a model, laid out for a CPU."""
 
     embedding: Float[Tensor, "V X"]

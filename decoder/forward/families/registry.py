@@ -23,7 +23,7 @@ from decoder.forward.families.layers import (
     gated_silu,
     gelu,
 )
-from decoder.forward.families.model import Layer, LeanModel
+from decoder.forward.families.model import Layer, NativeModel
 from decoder.forward.families.weights import Arithmetic, Matrix, Shapes, Source, stacked, summed
 from decoder.forward.kv_cache import side_by_side
 
@@ -110,7 +110,7 @@ def runs(arch: Architecture) -> bool:
     )
 
 
-def lean(source: Source, arithmetic: Arithmetic) -> LeanModel:
+def native_model(source: Source, arithmetic: Arithmetic) -> NativeModel:
     """The model, read layer by layer."""
     arch, family = source.architecture, FAMILIES[source.architecture.model_type]
     rotation = Rotation(source.frequencies, arithmetic.rows)
@@ -133,7 +133,7 @@ def lean(source: Source, arithmetic: Arithmetic) -> LeanModel:
             return Parallel(norm, heads, activation, arch.intermediate_size, inward, outward)
         return Sequential(norm, heads, activation, *(part.packed(arithmetic) for part in (attention, back, up, down)))
 
-    return LeanModel(
+    return NativeModel(
         embedding=source.weights[f"{family.embedding}.weight"].detach().to(arithmetic.weights),
         layers=source.layers(f"{family.body}.layers", layer),
         normalise=norm,

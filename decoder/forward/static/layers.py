@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from decoder.forward.families.attention import Pass, fused
-from decoder.forward.families.model import LeanModel
+from decoder.forward.families.model import NativeModel
 from decoder.forward.kv_cache import KvCache
 from decoder.forward.static.kv_write import write
 from decoder.forward.static.traceable import for_a_compiler
@@ -29,13 +29,13 @@ class _Place:
         write(self._store, self._layer, self._slots, src)
 
 
-class LeanStatic:
+class NativeStatic:
     """A family that `decoder.forward.families.registry` knows: half as many operations as its module has.
 
     Also a `Forward` for passes that the host drives: rules that outgrow fixed shapes need no module.
     """
 
-    def __init__(self, model: LeanModel, context: int) -> None:
+    def __init__(self, model: NativeModel, context: int) -> None:
         """Prepares a model.
 
         Args:
@@ -49,9 +49,9 @@ class LeanStatic:
         self._rotations: dict[int, Tensor] = {}
         """By capacity; a graph goes on reading the one that it was captured with."""
 
-    def for_a_compiler(self) -> "LeanStatic":
+    def for_a_compiler(self) -> "NativeStatic":
         """The same weights over the same keys and values, in layers that a compiler can read."""
-        return LeanStatic(for_a_compiler(self._model), self._context)
+        return NativeStatic(for_a_compiler(self._model), self._context)
 
     def new_store(self, capacity: int) -> Float[Tensor, "L 2 H S D"]:
         """See `StaticForward`."""

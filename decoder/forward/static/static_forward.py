@@ -13,9 +13,9 @@ from torch import Tensor
 
 from decoder.device import has_room, without_gradients
 from decoder.forward.cpu.packed import HALF, PublicLinear
-from decoder.forward.families.registry import lean, reading_bytes, weight_bytes
+from decoder.forward.families.registry import native_model, reading_bytes, weight_bytes
 from decoder.forward.families.weights import Arithmetic, Source
-from decoder.forward.static.layers import LeanStatic
+from decoder.forward.static.layers import NativeStatic
 
 if TYPE_CHECKING:
     from decoder.forward.language_model import LanguageModel
@@ -61,7 +61,7 @@ def static_in_place(model: "LanguageModel") -> StaticForward:
 
     The model then runs by that form too, and loads its module when somebody asks for it.
     """
-    if isinstance(model.runs_by, LeanStatic):
+    if isinstance(model.runs_by, NativeStatic):
         return model.runs_by
     if not model.can_load:
         return static_forward(model)
@@ -90,21 +90,21 @@ def empty(layer: Any) -> None:
 
 
 def _lacks(model: "LanguageModel", source: Source | None, *, beside: bool) -> str:
-    """Why a model has no lean form here, `beside` all that is held now or instead of its module; else nothing."""
+    """Why no native model is made here, `beside` all that is held now or instead of its module; else nothing."""
     if source is None:
-        return f"{type(model.module).__name__} has no lean form"
+        return f"{type(model.module).__name__} has no native implementation"
     arch = source.architecture
     needed = reading_bytes(arch, model.dtype) + beside * weight_bytes(arch, model.dtype)
     if not has_room(model.device, needed):
-        return f"{needed / 2**30:.1f} GiB more memory would be needed to make the lean form of {model.name}"
+        return f"{needed / 2**30:.1f} GiB more memory would be needed to make the native model of {model.name}"
     return ""
 
 
 @without_gradients()
-def _read(model: "LanguageModel", source: Source) -> LeanStatic:
+def _read(model: "LanguageModel", source: Source) -> NativeStatic:
     # Norms are folded in float32; what is computed keeps the model's dtype.
     folded = torch.float32 if model.dtype in HALF else model.dtype
-    return LeanStatic(lean(source, Arithmetic(folded, model.dtype, PublicLinear)), model.context)
+    return NativeStatic(native_model(source, Arithmetic(folded, model.dtype, PublicLinear)), model.context)
 
 
 def visibility(

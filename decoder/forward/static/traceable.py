@@ -1,4 +1,4 @@
-"""The lean layers for a compiler: nothing is overwritten, and rotations are real numbers.
+"""The native layers for a compiler: nothing is overwritten, and rotations are real numbers.
 
 By plain calls that is more work than `decoder.forward.families.layers`, which computes the same in place; a compiler
 makes few kernels of it, but cannot read the other.
@@ -12,10 +12,10 @@ from torch import Tensor
 
 from decoder.forward.families.attention import Pass, attend
 from decoder.forward.families.layers import Parallel, Sequential
-from decoder.forward.families.model import LeanModel
+from decoder.forward.families.model import NativeModel
 
 
-def for_a_compiler(model: LeanModel) -> LeanModel:
+def for_a_compiler(model: NativeModel) -> NativeModel:
     """The same model of the same weights, in layers that a compiler can read."""
     return replace(
         model, layers=[Fused(layer) if isinstance(layer, Parallel | Sequential) else layer for layer in model.layers]

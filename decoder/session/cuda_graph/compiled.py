@@ -14,7 +14,7 @@ from torch import Tensor
 
 from decoder.device import without_gradients
 from decoder.errors import ConfigError
-from decoder.forward.static.layers import LeanStatic
+from decoder.forward.static.layers import NativeStatic
 from decoder.forward.static.static_forward import StaticForward
 from decoder.session.cuda_graph.slots import BEYOND, causal_bias, new_store
 from decoder.session.cuda_graph.static_shapes import slots
@@ -57,7 +57,7 @@ class Compiled:
             compile_pass: Makes one function of a pass.
         """
         self.plain = plain
-        readable = plain.for_a_compiler() if isinstance(plain, LeanStatic) else plain
+        readable = plain.for_a_compiler() if isinstance(plain, NativeStatic) else plain
         self._pass = compile_pass(readable.computed)
         self._sizes: set[int] = set()
 

@@ -178,7 +178,7 @@ def test_a_dtype_that_the_cpu_does_not_compute_in_is_a_note(monkeypatch: pytest.
 
 
 def test_how_rounds_would_be_decoded_on_a_cpu_is_told() -> None:
-    assert "ok: models would be decoded by: host, lean CPU kernels" in said(
+    assert "ok: models would be decoded by: host, native CPU kernels" in said(
         found("rounds", models=Models(device="cpu"))
     )
 
@@ -206,10 +206,10 @@ def test_on_a_gpu_rounds_are_tried_and_a_refusal_is_a_note_with_its_reason(on_a_
 def test_on_a_gpu_that_repeats_graphs_the_models_own_forms_are_told(
     on_a_gpu: list[dict[str, str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("decoder.decoding_path.decoding_path", lambda _: DecodingPath("cuda graphs", "lean form"))
+    monkeypatch.setattr("decoder.decoding_path.decoding_path", lambda _: DecodingPath("cuda graphs", "native model"))
     text = said(found("rounds"))
-    assert "ok: the embedded pair was tried on cuda:0: cuda graphs, lean form" in text
-    assert "ok: models would be decoded by: cuda graphs, lean form" in text
+    assert "ok: the embedded pair was tried on cuda:0: cuda graphs, native model" in text
+    assert "ok: models would be decoded by: cuda graphs, native model" in text
     assert len(on_a_gpu) == 1
     text = said(found("rounds", models=Models(exact=True)))
     assert "models would be decoded by: host, --exact" in text

@@ -250,8 +250,8 @@ def decoded_by(path: str, reason: str = "", device: str = "cpu") -> Scene:
 
 
 def test_the_status_line_says_which_way_rounds_are_decoded_and_why() -> None:
-    scene = decoded_by("host", "lean CPU kernels")
-    assert "path: host, lean CPU kernels" in lines(status(scene, 180, 1))[0]
+    scene = decoded_by("host", "native CPU kernels")
+    assert "path: host, native CPU kernels" in lines(status(scene, 180, 1))[0]
     narrow = lines(status(scene, 110, 1))[0]
     assert "path: host" in narrow
     assert "kernels" not in narrow

@@ -17,7 +17,7 @@ from decoder.engine import Engine
 from decoder.errors import ConfigError, PairError
 from decoder.events import Run, Summary
 from decoder.forward import language_model as models
-from decoder.forward.batch_invariant.attention import ExactModule, exact_lean
+from decoder.forward.batch_invariant.attention import ExactModule, exact_native
 from decoder.forward.batch_invariant.passes import Exact, padded, parts
 from decoder.forward.batch_invariant.size_search import CUDA_ROWS, PADDED_ROWS, UNPADDED_ROWS, exactly
 from decoder.forward.hf import ModuleForward
@@ -26,32 +26,32 @@ from decoder.methods import METHODS
 from decoder.models.checkpoints import EMBEDDED_TARGET, load_model
 from dynatui.prompts import load
 from tests import tiny
-from tests.decoder import family_models as lean_models
+from tests.decoder import family_models as native_models
 from tests.decoder.kept_rows import committed
 from tests.decoder.makers import TinyModels
 
 pytestmark = pytest.mark.slow
 
 HALF = ("bfloat16", "float16")
-LEAN = ("neox", "neox, odd heads", "llama", "llama, one head for all")
+NATIVE = ("neox", "neox, odd heads", "llama", "llama, one head for all")
 THROUGH_MODULES = ("neox", "llama", "qwen3", "gpt2")
 OWN = ("ar", "dynatree", "linear", "fixed", "alg1")
 TREES = RunConfig(OWN, 40, dynatree=DynaTree(rho_stop=0.02), linear=Linear(7), fixed=Fixed(4, 2))
 
 
-def lean_model(name: str, dtype: str) -> LanguageModel:
-    return LanguageModel(lean_models.made(name, getattr(torch, dtype)), name)
+def native_model(name: str, dtype: str) -> LanguageModel:
+    return LanguageModel(native_models.made(name, getattr(torch, dtype)), name)
 
 
 def module_model(name: str, dtype: str) -> LanguageModel:
-    """A model that is run by its module, also where it could run lean."""
+    """A model that is run by its module, also where it could run natively."""
     module = tiny.build(tiny.FAMILIES[name](), seed=1).to(getattr(torch, dtype))
     return LanguageModel(module, name)._run_by(ModuleForward(module))
 
 
 def exact_module_model(name: str, dtype: str) -> LanguageModel:
     model = module_model(name, dtype)
-    model._lean = None
+    model._native = None
     return model.exact()
 
 
@@ -120,9 +120,9 @@ SHAPES = [(1, 2), (2, 9), (37, 25), (150, 38)]
 
 
 @pytest.mark.parametrize("dtype", [*HALF, "float32"])
-@pytest.mark.parametrize("name", LEAN)
-def test_lean_nodes_have_the_bits_of_plain_text(name: str, dtype: str) -> None:
-    model = lean_model(name, dtype).exact()
+@pytest.mark.parametrize("name", NATIVE)
+def test_native_nodes_have_the_bits_of_plain_text(name: str, dtype: str) -> None:
+    model = native_model(name, dtype).exact()
     for seed, (text, nodes) in enumerate(SHAPES):
         assert not differing(model, SharedList.at_random(seed, text, nodes, 90))
 
@@ -136,7 +136,7 @@ def test_nodes_that_a_module_computes_have_the_bits_of_plain_text(name: str, dty
 
 
 @pytest.mark.parametrize("dtype", HALF)
-@pytest.mark.parametrize("make", [lean_model, module_model])
+@pytest.mark.parametrize("make", [native_model, module_model])
 @pytest.mark.parametrize("name", ["neox", "llama"])
 def test_otherwise_they_have_not(make: Callable[[str, str], LanguageModel], name: str, dtype: str) -> None:
     """Or else the tests above would not test anything."""
@@ -153,7 +153,7 @@ def test_long_texts_change_nothing(dtype: str) -> None:
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
 def test_what_is_attended_to_is_rounded_once_to_the_model_s_dtype(dtype: torch.dtype) -> None:
     """To a finer one, the order of the keys would show again."""
-    model = exact_lean(lean_models.lean_of(lean_models.made("llama", dtype)), dtype)
+    model = exact_native(native_models.native_of(native_models.made("llama", dtype)), dtype)
     queries, keys, values = torch.rand(2, 3, 8), torch.rand(2, 8, 5).double(), torch.rand(2, 5, 8).double()
     found = model.attention(queries, keys, values, None)
     right = torch.softmax(queries.double() @ keys, -1) @ values
@@ -180,7 +180,7 @@ def test_passes_as_wide_as_on_a_gpu_are_exact_too(groups: int) -> None:
 
 def test_a_node_is_as_exact_where_each_round_brings_some_more() -> None:
     """Nodes that were drafted before are seen by those that come after them in another pass."""
-    model = lean_model("llama", "bfloat16").exact()
+    model = native_model("llama", "bfloat16").exact()
     grown = SharedList.at_random(3, 20, 30, 90)
     whole, _ = as_tree(model, grown)
     cache = model.new_cache(50)
@@ -317,7 +317,7 @@ def test_a_model_whose_logits_depend_on_where_keys_lie_is_refused() -> None:
 
 
 def test_the_sizes_of_a_machine_are_those_that_agree_on_it() -> None:
-    """Lean rows are float32, so every other order of sums shows; the embedded pair's numbers of rows differ nowhere."""
+    """Its rows are float32, so every other order of sums shows; the embedded pair's numbers of rows differ nowhere."""
     target = load_model(str(EMBEDDED_TARGET), torch.device("cpu"), torch.bfloat16).exact()
     exact = target._forward
     assert isinstance(exact, Exact)
@@ -365,7 +365,7 @@ def test_a_pass_has_no_other_size() -> None:
     assert cache.used == 32
 
 
-@pytest.mark.parametrize("make", [lean_model, exact_module_model])
+@pytest.mark.parametrize("make", [native_model, exact_module_model])
 @torch.inference_mode()
 def test_padding_finds_room_where_the_cache_is_full(make: Callable[[str, str], LanguageModel]) -> None:
     model = make("llama", "bfloat16")
@@ -440,7 +440,7 @@ def by_module() -> dict[str, Engine]:
     """The embedded pair in half precision, exact and run by its modules."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("decoder.models.checkpoints.known_traits", lambda *_: None)
-        patch.setattr(models, "lean", lambda *_: None)
+        patch.setattr(models, "native_model", lambda *_: None)
         return {dtype: load_pair(device="cpu", dtype=dtype, exact=True) for dtype in HALF}
 
 

@@ -1,4 +1,4 @@
-"""Lean forward passes give the logits of Hugging Face's modules, on any tree, and are used where that is certain."""
+"""Native forward passes give the logits of Hugging Face's modules, on any tree, and are used where that is certain."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from transformers import AutoModelForCausalLM, MistralConfig
 
-from decoder.forward.families.model import LeanModel
+from decoder.forward.families.model import NativeModel
 from decoder.forward.hf_model import source_of
 from decoder.forward.language_model import LanguageModel
 from decoder.models.checkpoints import EMBEDDED_DRAFT, EMBEDDED_TARGET, load_model
 from tests import tiny
-from tests.decoder.family_models import MODELS, lean_of, like_llama, made
+from tests.decoder.family_models import MODELS, like_llama, made, native_of
 from tests.decoder.kept_rows import keys_values
 from tests.decoder.makers import TinyModels
 
@@ -40,8 +40,8 @@ def path(parents: list[int], node: int) -> list[int]:
 
 
 @torch.inference_mode()
-def errors(model: LeanModel, module: Any, seed: int, judge: Any) -> tuple[float, float]:
-    """Largest error of the lean logits and of the module's, as `judge` sees them, over the nodes of one tree."""
+def errors(model: NativeModel, module: Any, seed: int, judge: Any) -> tuple[float, float]:
+    """Largest error of the native logits and of the module's, as `judge` sees them, over the nodes of one tree."""
     text, tokens, parents, visible = grown(seed, module.config.vocab_size)
     cache = model.new_cache(len(text) + len(tokens))
     if text[:-1]:
@@ -60,7 +60,7 @@ def errors(model: LeanModel, module: Any, seed: int, judge: Any) -> tuple[float,
 @pytest.mark.parametrize("name", MODELS)
 def test_logits_of_random_trees_are_the_module_s_in_float64(name: str) -> None:
     module = made(name, torch.float64)
-    model = lean_of(module)
+    model = native_of(module)
     for seed in range(5):
         assert errors(model, module, seed, module)[0] < 1e-11
 
@@ -68,7 +68,7 @@ def test_logits_of_random_trees_are_the_module_s_in_float64(name: str) -> None:
 @pytest.mark.parametrize("name", MODELS)
 def test_in_float32_the_error_is_no_larger_than_the_module_s_own(name: str) -> None:
     module, judge = made(name), made(name, torch.float64)
-    model = lean_of(module)
+    model = native_of(module)
     found = [errors(model, module, seed, judge) for seed in range(5)]
     assert max(mine for mine, _ in found) < max(2e-5, 2 * max(its for _, its in found))
 
@@ -78,7 +78,7 @@ def test_in_float32_the_error_is_no_larger_than_the_module_s_own(name: str) -> N
 def test_in_half_precision_the_error_is_smaller_than_the_module_s_own(name: str, dtype: torch.dtype) -> None:
     module = made(name, dtype)
     judge = made(name, dtype).double()
-    model = lean_of(module)
+    model = native_of(module)
     found = [errors(model, module, seed, judge) for seed in range(5)]
     assert max(mine for mine, _ in found) < max(its for _, its in found)
 
@@ -86,7 +86,7 @@ def test_in_half_precision_the_error_is_smaller_than_the_module_s_own(name: str,
 @pytest.mark.parametrize("folder", [EMBEDDED_TARGET, EMBEDDED_DRAFT], ids=["target", "draft"])
 def test_logits_of_the_embedded_pair_are_the_module_s(folder: Path) -> None:
     module = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
-    model = lean_of(module)
+    model = native_of(module)
     assert max(errors(model, module, seed, module)[0] for seed in range(3)) < 5e-5
 
 
@@ -95,7 +95,7 @@ def test_logits_of_the_embedded_pair_are_the_module_s(folder: Path) -> None:
 def test_long_texts_are_read_as_the_module_reads_them(name: str) -> None:
     module = made(name)
     module.config.max_position_embeddings = 700
-    model = lean_of(module)
+    model = native_of(module)
     text = np.random.default_rng(3).integers(0, 90, 600).tolist()
     cache = model.new_cache(600)
     model.read(cache, text[:20])
@@ -110,7 +110,7 @@ def test_long_texts_are_read_as_the_module_reads_them(name: str) -> None:
 
 @torch.inference_mode()
 def test_a_cache_keeps_what_it_is_told_to_and_survives_growth() -> None:
-    model = lean_of(made("llama"))
+    model = native_of(made("llama"))
     cache = model.new_cache(6)
     model.read(cache, [1, 2])
     model.forward(cache, [3, 4, 5, 6], [2, 3, 3, 4], np.tri(4, dtype=np.bool_))
@@ -125,7 +125,7 @@ def test_a_cache_keeps_what_it_is_told_to_and_survives_growth() -> None:
     assert cache.store.shape[3] == 9
 
 
-# Which models run lean
+# Which models run natively
 
 
 @pytest.mark.parametrize("family", ["qwen3", "gpt2"])

@@ -14,7 +14,7 @@ from decoder.forward.families.registry import reading_bytes, weight_bytes
 from decoder.forward.hf import ModuleForward
 from decoder.forward.language_model import LanguageModel
 from decoder.forward.static.hf import ModuleStatic
-from decoder.forward.static.layers import LeanStatic
+from decoder.forward.static.layers import NativeStatic
 from decoder.forward.static.static_forward import StaticForward, static_forward, static_in_place, visibility
 from decoder.models import checkpoints
 from decoder.models.checkpoints import load_model
@@ -33,7 +33,7 @@ CPU = torch.device("cpu")
 @pytest.fixture
 def _elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
     """Models are read as on a device that has graphs."""
-    monkeypatch.setattr("decoder.forward.language_model.lean", lambda *_: None)
+    monkeypatch.setattr("decoder.forward.language_model.native_model", lambda *_: None)
 
 
 @pytest.fixture
@@ -60,7 +60,7 @@ def test_logits_have_the_bits_of_a_form_that_was_read_from_its_module(
     made(name).save_pretrained(tmp_path)
     module = AutoModelForCausalLM.from_pretrained(tmp_path, dtype=dtype).eval()
     model = load_model(str(tmp_path), CPU, dtype)
-    assert isinstance(model.runs_by, LeanStatic)
+    assert isinstance(model.runs_by, NativeStatic)
     assert torch.equal(logits(model.runs_by), logits(static_forward(LanguageModel(module, "module"))))
 
 
@@ -68,7 +68,7 @@ def test_graphs_run_by_the_form_that_a_model_was_loaded_in(pair: Pair, monkeypat
     monkeypatch.setattr(LanguageModel, "loaded", lambda *_: pytest.fail("no module is needed"))
     for model in (pair.target, pair.draft):
         loaded = model.runs_by
-        assert isinstance(loaded, LeanStatic)
+        assert isinstance(loaded, NativeStatic)
         assert static_in_place(model) is loaded
         assert model.runs_by is loaded
 
@@ -81,7 +81,7 @@ def test_no_more_than_one_layer_is_held_twice(family: str, dtype: torch.dtype, t
     tiny.build(config, seed=1).save_pretrained(tmp_path)
     with Live() as live:
         model = load_model(str(tmp_path), CPU, dtype)
-    assert isinstance(model.runs_by, LeanStatic)
+    assert isinstance(model.runs_by, NativeStatic)
     look = checkpoints.load_config(str(tmp_path))
     whole = weight_bytes(look, dtype)
     assert live.most <= whole * 1.1 + reading_bytes(look, dtype)
@@ -103,7 +103,7 @@ def test_where_there_is_no_room_to_read_it_a_model_runs_by_its_module(
     monkeypatch.setattr("decoder.forward.static.static_forward.has_room", lambda *_: False)
     form = static_in_place(model)
     assert isinstance(form, ModuleStatic)
-    assert form.reason == "0.0 GiB more memory would be needed to make the lean form of target"
+    assert form.reason == "0.0 GiB more memory would be needed to make the native model of target"
 
 
 def test_a_form_that_is_exact_on_a_device_is_that_of_the_module_and_no_other_is_held(
@@ -135,14 +135,16 @@ def test_a_model_that_overflows_on_its_device_is_refused(tmp_path: Path) -> None
 def test_a_tree_that_is_computed_otherwise_than_plain_text_is_refused(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    right = LeanStatic.computed
+    right = NativeStatic.computed
 
-    def blind(form: LeanStatic, store: Tensor, tokens: Tensor, rotation: Tensor, slots: Tensor, bias: Tensor) -> Tensor:
+    def blind(
+        form: NativeStatic, store: Tensor, tokens: Tensor, rotation: Tensor, slots: Tensor, bias: Tensor
+    ) -> Tensor:
         """Every row sees its siblings."""
         return right(form, store, tokens, rotation, slots, bias.clamp(min=-1.0) * 0)
 
     probe(pair.target)
-    monkeypatch.setattr(LeanStatic, "computed", blind)
+    monkeypatch.setattr(NativeStatic, "computed", blind)
     with pytest.raises(
         Exception, match="target computes other logits for a draft tree of 34 nodes than for plain text"
     ):

@@ -17,7 +17,7 @@ from decoder.engine import Engine
 from decoder.errors import ConfigError
 from decoder.forward.language_model import LanguageModel
 from decoder.forward.static.hf import ModuleStatic
-from decoder.forward.static.layers import LeanStatic
+from decoder.forward.static.layers import NativeStatic
 from decoder.forward.static.static_forward import StaticForward, static_forward
 from decoder.session.cuda_graph import compile_trial as contest
 from decoder.session.cuda_graph.compile_trial import compared
@@ -144,13 +144,13 @@ def test_a_compiler_does_not_see_how_a_store_is_written(tiny_models: TinyModels)
 
 @pytest.mark.parametrize("parallel", [True, False], ids=["parallel", "sequential"])
 @pytest.mark.parametrize(("dtype", "far"), [("float64", 1e-13), ("float32", 1e-5), ("bfloat16", 0.1), ("float16", 0.1)])
-def test_layers_for_a_compiler_compute_what_the_lean_ones_do(dtype: str, far: float, parallel: bool) -> None:  # noqa: FBT001 - a parameter
+def test_layers_for_a_compiler_compute_what_the_native_ones_do(dtype: str, far: float, parallel: bool) -> None:  # noqa: FBT001 - a parameter
     module = tiny.build(tiny.FAMILIES["neox"](use_parallel_residual=parallel), seed=4).to(getattr(torch, dtype))
-    lean = static_forward(LanguageModel(module, "neox"))
-    assert isinstance(lean, LeanStatic)
-    given, same = example(lean, 5, 20), example(lean, 5, 20)
+    native = static_forward(LanguageModel(module, "neox"))
+    assert isinstance(native, NativeStatic)
+    given, same = example(native, 5, 20), example(native, 5, 20)
     with without_gradients():
-        right, found = lean.computed(*given), lean.for_a_compiler().computed(*same)
+        right, found = native.computed(*given), native.for_a_compiler().computed(*same)
     assert float((right - found).abs().max()) < far
     assert float((given[0] - same[0]).abs().max()) < far
     assert float(right.abs().max()) > 10 * far
@@ -238,7 +238,7 @@ def test_what_is_slower_is_not(tiny_models: TinyModels) -> None:
     pair = with_slots(tiny_models.loaded(tiny_models.pair("neox"), "float64"))
     lines = told(pair, dawdling)
     assert all(" x the time, not kept" in line for line in lines)
-    assert forms(pair) == [LeanStatic, LeanStatic]
+    assert forms(pair) == [NativeStatic, NativeStatic]
 
 
 def test_what_computes_something_else_is_not_kept_however_fast_it_is(slow: Engine) -> None:
@@ -278,7 +278,7 @@ def test_a_draft_alone_may_be_kept(slow: Engine, tiny_models: TinyModels) -> Non
     lines = told(slow, mixed)
     assert "kept" in lines[0]
     assert "not this one" in lines[1]
-    assert forms(slow) == [Compiled, LeanStatic]
+    assert forms(slow) == [Compiled, NativeStatic]
     match(slow, tiny_models.prompt_tokens(tiny_models.pair("neox"), PROMPT), 20, RULES)
 
 

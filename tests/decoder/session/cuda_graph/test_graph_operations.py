@@ -243,12 +243,12 @@ def side(model: LanguageModel, engine: Engine, *, by_module: bool) -> Side:
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
 @pytest.mark.parametrize("family", ["neox", "llama"])
-def test_lean_layers_are_as_right_in_half_precision_as_the_module_is(
+def test_native_layers_are_as_right_in_half_precision_as_the_module_is(
     tiny_models: TinyModels, family: str, dtype: str
 ) -> None:
     right = logits(tiny_models, family, "float64", by_module=True)
-    lean, module = (logits(tiny_models, family, dtype, by_module=by_module) for by_module in (False, True))
-    assert 0 < float((lean - right).abs().max()) < 2 * float((module - right).abs().max())
+    native, module = (logits(tiny_models, family, dtype, by_module=by_module) for by_module in (False, True))
+    assert 0 < float((native - right).abs().max()) < 2 * float((module - right).abs().max())
 
 
 @torch.inference_mode()

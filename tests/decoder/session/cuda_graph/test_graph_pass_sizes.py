@@ -14,7 +14,7 @@ from decoder.bench.sizes import Size
 from decoder.config import DynaTree, Fixed, Linear, Rules, RunConfig, tree_rule
 from decoder.device_rounds import passes_of
 from decoder.engine import Engine
-from decoder.forward.static.layers import LeanStatic
+from decoder.forward.static.layers import NativeStatic
 from decoder.session.cuda_graph import compiled
 from decoder.session.cuda_graph.pass_sizes import Passes, passes
 from tests.decoder.makers import TinyModels, graph_slots
@@ -44,13 +44,13 @@ def test_all_passes_of_a_text_s_rounds_are_listed(
     }
     draft, target = forms.values()
     session.prefill()
-    right = LeanStatic.computed
+    right = NativeStatic.computed
 
-    def noted(form: LeanStatic, *given: Tensor) -> Tensor:
+    def noted(form: NativeStatic, *given: Tensor) -> Tensor:
         forms[form].add(len(given[1]))
         return right(form, *given)
 
-    monkeypatch.setattr(LeanStatic, "computed", noted)
+    monkeypatch.setattr(NativeStatic, "computed", noted)
     while not session.step(()).finished:
         pass
     listed = passes([tree_rule(EVERY[name])])

@@ -15,7 +15,7 @@ from torch import Tensor
 from decoder.config import DynaTree, Fixed, Linear, Rules
 from decoder.engine import Engine
 from decoder.forward.language_model import LanguageModel
-from decoder.forward.static.layers import LeanStatic
+from decoder.forward.static.layers import NativeStatic
 from decoder.knobs import KnobName
 from decoder.session.cuda_graph import slots as slots_module
 from decoder.session.cuda_graph.session import GraphSession
@@ -68,7 +68,7 @@ def recordings(tiny_models: TinyModels) -> Recordings:
 
 
 @pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("by_module", [False, True], ids=["lean", "module"])
+@pytest.mark.parametrize("by_module", [False, True], ids=["native", "module"])
 @pytest.mark.parametrize(("dtype", "family"), [("float64", "neox"), ("float64", "llama"), ("float32", "neox")])
 def test_every_round_is_that_of_the_host(
     tiny_models: TinyModels, recordings: Recordings, dtype: str, family: str, method: str, *, by_module: bool
@@ -139,10 +139,10 @@ def test_a_node_that_is_as_probable_as_its_parent_does_not_stay_without_it(
     assert any(outcome.tree.logprobs[1:2] == [0.0] for outcome in rounds)
 
 
-def test_families_that_are_known_run_through_their_lean_layers(tiny_models: TinyModels) -> None:
+def test_families_that_are_known_run_through_their_native_layers(tiny_models: TinyModels) -> None:
     pair = with_slots(tiny_models.loaded(tiny_models.pair("llama"), "float32"))
     session = graph_session(pair, [1, 2], 4, None)
-    assert isinstance(session._slot.target.forward, LeanStatic)
+    assert isinstance(session._slot.target.forward, NativeStatic)
 
 
 def test_the_text_is_that_of_plain_greedy_search(tiny_models: TinyModels, recordings: Recordings) -> None:

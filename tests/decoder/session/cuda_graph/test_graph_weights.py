@@ -24,7 +24,7 @@ from decoder.forward.language_model import LanguageModel
 from decoder.forward.near_tie import Judge
 from decoder.forward.static import static_forward as forward
 from decoder.forward.static.hf import ModuleStatic
-from decoder.forward.static.layers import LeanStatic
+from decoder.forward.static.layers import NativeStatic
 from decoder.forward.static.static_forward import static_forward, static_in_place
 from decoder.session.cuda_graph import self_test as trial
 from decoder.session.cuda_graph.self_test import Reference
@@ -45,7 +45,7 @@ PROMPT = "The tree grows"
 def _as_on_cuda(monkeypatch: pytest.MonkeyPatch) -> None:
     """Models run by their modules, as they do elsewhere than on a CPU."""
     monkeypatch.setattr("decoder.models.checkpoints.known_traits", lambda *_: None)
-    monkeypatch.setattr("decoder.forward.language_model.lean", lambda *_: None)
+    monkeypatch.setattr("decoder.forward.language_model.native_model", lambda *_: None)
 
 
 @pytest.fixture
@@ -90,8 +90,8 @@ def test_a_pair_that_decodes_on_the_device_holds_its_weights_once(
     assert all(model.held is not None for model in models(pair))
     assert prepared(pair) is None
     assert all(model.held is None for model in models(pair))
-    assert all(isinstance(graph_slots(pair).forward(model), LeanStatic) for model in models(pair))
-    assert all(isinstance(model._forward, LeanStatic) for model in models(pair))
+    assert all(isinstance(graph_slots(pair).forward(model), NativeStatic) for model in models(pair))
+    assert all(isinstance(model._forward, NativeStatic) for model in models(pair))
 
 
 def test_everything_that_the_host_drives_runs_by_the_same_weights(engine: Engine, tiny_models: TinyModels) -> None:
@@ -118,22 +118,22 @@ def test_near_ties_are_judged_as_by_modules(tiny_models: TinyModels) -> None:
     before = Judge(engine.pair.target)(prefix, (7, 9))
     assert prepared(engine) is None
     assert Judge(engine.pair.target)(prefix, (7, 9)) == before
-    lean = fresh(tiny_models, "neox", "bfloat16")
-    before = Judge(lean.pair.target)(prefix, (7, 9))
-    assert prepared(lean) is None
-    after = Judge(lean.pair.target)(prefix, (7, 9))
+    native = fresh(tiny_models, "neox", "bfloat16")
+    before = Judge(native.pair.target)(prefix, (7, 9))
+    assert prepared(native) is None
+    after = Judge(native.pair.target)(prefix, (7, 9))
     assert after.near_tie is before.near_tie
     assert after.gap == pytest.approx(before.gap, abs=1e-5)
-    assert lean.pair.target.held is None
+    assert native.pair.target.held is None
 
 
 @pytest.mark.usefixtures("_as_on_cuda")
-def test_a_family_without_a_lean_form_runs_by_its_module_and_holds_it(tiny_models: TinyModels) -> None:
+def test_a_family_without_a_native_model_runs_by_its_module_and_holds_it(tiny_models: TinyModels) -> None:
     pair = fresh(tiny_models, "qwen3", "float32")
     held = [model.held for model in models(pair)]
     assert prepared(pair) is None
     forms = [graph_slots(pair).forward(model) for model in models(pair)]
-    assert [getattr(form, "reason", None) for form in forms] == ["Qwen3ForCausalLM has no lean form"] * 2
+    assert [getattr(form, "reason", None) for form in forms] == ["Qwen3ForCausalLM has no native implementation"] * 2
     for model in models(pair):
         model.slim()
     assert [model.held for model in models(pair)] == held
@@ -145,7 +145,7 @@ def test_a_module_that_cannot_be_loaded_again_stays_as_it_is() -> None:
     module = tiny.build(tiny.FAMILIES["neox"](), seed=1)
     model, before = LanguageModel(module, "tiny"), {name: weight.clone() for name, weight in module.named_parameters()}
     form = static_in_place(model)
-    assert isinstance(form, LeanStatic)
+    assert isinstance(form, NativeStatic)
     model.slim()
     assert model.module is module
     assert isinstance(model._forward, ModuleForward)
@@ -178,7 +178,7 @@ def test_a_form_is_made_layer_by_layer_and_never_twice(family: str, dtype: str, 
         room = reading_bytes(model.module)
         with Live(model.module.parameters()) as live:
             form = make(model)
-        assert isinstance(form, LeanStatic)
+        assert isinstance(form, NativeStatic)
         assert live.most <= live.before + room + (name == "beside") * live.before
         assert room < live.before / 2
         most[name], held[name] = live.most / live.before, live.bytes / live.before
@@ -195,7 +195,7 @@ def test_where_there_is_no_room_the_module_stays_and_the_reason_is_kept(
     assert prepared(engine) is None
     form = graph_slots(engine).forward(engine.pair.target)
     assert isinstance(form, ModuleStatic)
-    assert form.reason == "0.0 GiB more memory would be needed to make the lean form of target"
+    assert form.reason == "0.0 GiB more memory would be needed to make the native model of target"
     assert asked == [(torch.device("cpu"), reading_bytes(model.module)) for model in models(engine)]
     assert engine.pair.target.held is not None
     with pytest.MonkeyPatch.context() as patch:
@@ -214,7 +214,7 @@ def test_why_the_slower_way_is_taken_is_reported_when_a_pair_is_loaded(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(forward, "has_room", lambda *_: False)
         device_rounds.try_rounds(engine, graph_slots(engine), said.append)
-    reason = "0.0 GiB more memory would be needed to make the lean form of"
+    reason = "0.0 GiB more memory would be needed to make the native model of"
     assert said[1:] == [
         f"graphs run through a Hugging Face module, which is slower: target: {reason} target; draft: {reason} draft"
     ]
@@ -362,17 +362,17 @@ def test_forms_whose_logits_are_far_off_are_refused_whatever_they_write(
     half: Engine, monkeypatch: pytest.MonkeyPatch, role: str
 ) -> None:
     right, form = (
-        LeanStatic.computed,
+        NativeStatic.computed,
         graph_slots(half).forward(half.pair.target if role == "target" else half.pair.draft),
     )
 
-    def off(self: LeanStatic, *given: Any) -> Tensor:
+    def off(self: NativeStatic, *given: Any) -> Tensor:
         logits = right(self, *given)
         return logits * 1.3 if self is form else logits
 
-    monkeypatch.setattr(LeanStatic, "computed", off)
+    monkeypatch.setattr(NativeStatic, "computed", off)
     assert (refused(half) or "").startswith(f"the {role}'s logits differ by ")
-    monkeypatch.setattr(LeanStatic, "computed", lambda self, *given: right(self, *given) * torch.nan)
+    monkeypatch.setattr(NativeStatic, "computed", lambda self, *given: right(self, *given) * torch.nan)
     assert (refused(half) or "").startswith("the target's logits differ by nan")
 
 

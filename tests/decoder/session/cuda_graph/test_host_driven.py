@@ -12,7 +12,7 @@ from decoder.config import DynaTree, Rules
 from decoder.engine import Engine
 from decoder.forward.hf import ModuleForward
 from decoder.forward.protocol import Forward
-from decoder.forward.static.layers import LeanStatic, aligned
+from decoder.forward.static.layers import NativeStatic, aligned
 from decoder.forward.static.static_forward import static_forward
 from tests.decoder.kept_rows import keys_values
 from tests.decoder.makers import TinyModels, host_session
@@ -22,9 +22,9 @@ from tests.decoder.session.cuda_graph.stand_in_device import META, moved
 PROMPT = "The tree grows"
 
 
-def host(engine: Engine, *, draft: bool = False) -> LeanStatic:
+def host(engine: Engine, *, draft: bool = False) -> NativeStatic:
     form = static_forward(engine.pair.draft if draft else engine.pair.target)
-    assert isinstance(form, LeanStatic)
+    assert isinstance(form, NativeStatic)
     return form
 
 
@@ -95,7 +95,7 @@ def test_rounds_of_the_host_are_those_of_modules(tiny_models: TinyModels, rules:
 def test_what_the_host_asks_for_is_computed_where_the_weights_are(tiny_models: TinyModels) -> None:
     engine: Engine = tiny_models.loaded(tiny_models.pair("neox"), "float32")
     forward = moved(static_forward(engine.pair.target))
-    assert isinstance(forward, LeanStatic)
+    assert isinstance(forward, NativeStatic)
     cache = forward.new_cache(20)
     assert cache.store.device == META
     assert forward.read(cache, [1, 2, 3]).device == META

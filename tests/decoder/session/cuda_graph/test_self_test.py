@@ -10,7 +10,7 @@ import torch
 from decoder import RunConfig, device_rounds, methods
 from decoder.device_rounds import TRIED
 from decoder.engine import Engine
-from decoder.forward.static.layers import LeanStatic
+from decoder.forward.static.layers import NativeStatic
 from decoder.models.pair import Pair
 from decoder.session.cuda_graph import device_state as state
 from decoder.session.cuda_graph import self_test as trial
@@ -80,11 +80,11 @@ def test_a_refused_device_leaves_the_rounds_to_the_host(engine: Engine, monkeypa
 def test_a_model_that_reads_numbers_back_leaves_the_rounds_to_the_host(
     engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    right = LeanStatic.rotation
+    right = NativeStatic.rotation
 
-    def read_back(form: LeanStatic, store: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
+    def read_back(form: NativeStatic, store: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
         return right(form, store, positions.clamp(max=int(positions.max())))
 
     assert refused(replace(engine, slots=GraphSlots())) is None
-    monkeypatch.setattr(LeanStatic, "rotation", read_back)
+    monkeypatch.setattr(NativeStatic, "rotation", read_back)
     assert "reads numbers back" in (refused(replace(engine, slots=GraphSlots())) or "")

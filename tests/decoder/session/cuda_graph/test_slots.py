@@ -54,7 +54,7 @@ def test_a_round_waits_once(tiny_models: TinyModels, method: str) -> None:
         assert session.waits == rounds
 
 
-@pytest.mark.parametrize("by_module", [False, True], ids=["lean", "module"])
+@pytest.mark.parametrize("by_module", [False, True], ids=["native", "module"])
 @pytest.mark.parametrize("method", METHODS)
 def test_no_operation_of_a_round_asks_the_device_for_a_number(
     tiny_models: TinyModels, method: str, *, by_module: bool
