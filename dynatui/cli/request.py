@@ -15,7 +15,7 @@ from decoder.errors import ConfigError, shortened
 from decoder.knobs import Turnable
 from decoder.methods import METHODS, chosen
 from decoder.methods.option import LARGEST_WHOLE, Option
-from dynatui.keys import Keymap
+from dynatui.keymap import Keymap
 from dynatui.prompts import load
 from dynatui.session import View
 

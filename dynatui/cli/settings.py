@@ -23,8 +23,7 @@ from typer.core import TyperOption
 from decoder.errors import ConfigError, DecoderError, quoted, shortened, with_short_quotes
 from dynatui.cli import method_options
 from dynatui.files import opened, text_of
-from dynatui.keymap import KEYMAP
-from dynatui.keys import Keymap, near
+from dynatui.keymap import KEYMAP, Keymap, near
 
 PREFIX = "DYNATUI_"
 FILE_VARIABLE = "DYNATUI_CONFIG"

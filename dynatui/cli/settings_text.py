@@ -15,8 +15,7 @@ from typer.core import TyperOption
 from decoder.config import RunConfig
 from decoder.methods import METHODS
 from dynatui.cli.settings import KEYS, KINDS, key_of, kinds, options_of
-from dynatui.keymap import KEYMAP
-from dynatui.keys import Keymap
+from dynatui.keymap import KEYMAP, Keymap
 
 _WIDEST = 40
 _HEAD = """\

@@ -19,8 +19,7 @@ from textual.containers import Container
 from textual.screen import Screen
 
 from dynatui.clean import clean_line
-from dynatui.keymap import KEYMAP, PanelName
-from dynatui.keys import Keymap
+from dynatui.keymap import KEYMAP, Keymap, PanelName
 from dynatui.render import (  # fmt: skip
     cards,
     curves,
