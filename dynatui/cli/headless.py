@@ -16,7 +16,7 @@ from decoder.session.steering import Steering
 from dynatui.record.recording import Recorder, numbered_run
 from dynatui.record.transcript import Transcript
 from dynatui.session import Session
-from dynatui.terminal.signals import STOP_SIGNALS, handled
+from dynatui.terminal.shutdown import STOP_SIGNALS, handled
 from dynatui.terminal.streams import OutputError
 
 if TYPE_CHECKING:

@@ -49,7 +49,7 @@ from dynatui.screen.terminal_app import TerminalApp
 from dynatui.screen.widgets.canvas import Canvas
 from dynatui.session import View
 from dynatui.sources.source import Source
-from dynatui.terminal.key_names import bound
+from dynatui.terminal.driver import bound
 from dynatui.terminal.output import Output
 from dynatui.terminal.shutdown import Shutdown
 

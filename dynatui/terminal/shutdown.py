@@ -6,14 +6,15 @@ engine.
 """
 
 import os
+import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
 from dynatui.terminal.output import Output
-from dynatui.terminal.signals import STOP_SIGNALS, handled
 
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
 WITHIN_S = 2.5
 """The deadline: a process that still runs is ended."""
 
@@ -75,3 +76,15 @@ class Shutdown:
         if self._watching:
             self._output.restore()
             self._end(code)
+
+
+@contextmanager
+def handled(signals: Iterable[signal.Signals], handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
+    """Within, these signals call the handler; those that were ignored from the start, as under nohup, stay ignored."""
+    taken = [number for number in signals if signal.getsignal(number) is not signal.SIG_IGN]
+    before = [signal.signal(number, handler) for number in taken]
+    try:
+        yield
+    finally:
+        for number, own in zip(taken, before, strict=True):
+            signal.signal(number, own)

@@ -18,7 +18,7 @@ from textual.widgets import Static
 
 from dynatui.clean import clean
 from dynatui.keymap import Keymap, Mode
-from dynatui.terminal.key_names import cap_of
+from dynatui.terminal.driver import cap_of
 
 _QUITS = "leave"
 T = TypeVar("T")
