@@ -13,7 +13,7 @@ from typing import Any
 from typer.core import TyperArgument, TyperOption
 
 import decoder
-from dynatui.cli import settings_text
+from dynatui.cli import config
 from dynatui.cli.main import command
 from dynatui.keymap import CURSOR, GROUPS, SIDE_BY_SIDE, Mode
 
@@ -127,7 +127,7 @@ def _described(parameters: Iterable[Any]) -> Iterator[str]:
 
 def _default(option: TyperOption) -> str:
     """What holds where the option is not given, unless that is nothing at all."""
-    match settings_text.default(option):
+    match config.default(option):
         case None:
             return ""
         case bool(on):

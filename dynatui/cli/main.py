@@ -17,8 +17,10 @@ from typer.main import get_command
 
 import decoder
 from decoder.errors import ConfigError, DecoderError, lacks_temporary_folder, not_importable, with_short_quotes
-from dynatui.cli import admin, bench, headless, method_options, options, request, settings
-from dynatui.cli.method_options import Given, expanded
+from dynatui.cli import bench, headless, options, request, settings
+from dynatui.cli.config import config
+from dynatui.cli.doctor import doctor
+from dynatui.cli.options import Given, expanded
 from dynatui.record.reader import Runs
 from dynatui.record.transcript import Transcript
 from dynatui.session import Models, Session, View
@@ -55,13 +57,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def command() -> TyperGroup:
     """The whole command line, with the methods that there are now."""
     app = typer.Typer(context_settings={"help_option_names": ["-h", "--help"]})
-    rules = map(method_options.declared, method_options.every())
+    rules = map(options.declared, options.of_methods())
     places = {"models": options.MODEL_OPTIONS, "rules": rules, "view": options.view(options.LIVE_SPEED)}
-    live = expanded(watch, places, [method_options.methods()])
+    live = expanded(watch, places, [options.methods()])
     app.callback(invoke_without_command=True)(settings.configured(live))
     app.command()(settings.configured(expanded(replay, {"view": options.view(options.REPLAY_SPEED)})))
-    app.command()(admin.config)
-    app.command()(expanded(admin.doctor, {"models": options.MODEL_OPTIONS}))
+    app.command()(config)
+    app.command()(expanded(doctor, {"models": options.MODEL_OPTIONS}))
     app.add_typer(bench.commands(), name="bench")
     return cast("TyperGroup", get_command(app))
 

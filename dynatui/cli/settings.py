@@ -21,7 +21,7 @@ import typer
 from typer.core import TyperOption
 
 from decoder.errors import ConfigError, DecoderError, quoted, shortened, with_short_quotes
-from dynatui.cli import method_options
+from dynatui.cli.options import instead
 from dynatui.files import opened, text_of
 from dynatui.keymap import KEYMAP, Keymap, near
 
@@ -207,7 +207,7 @@ def _from_file(path: Path, known: Mapping[str, Any]) -> dict[str, Setting]:
             msgspec.convert(value, known[key])
         except (msgspec.ValidationError, OverflowError):
             example = f': {key} = "{value}"' if known[key] is str and type(value) in (int, float) else ""
-            remedy = method_options.instead(key, value) or f"give {KINDS[known[key]]}{example}"
+            remedy = instead(key, value) or f"give {KINDS[known[key]]}{example}"
             raise ConfigError(f"{place}: {key} is {quoted(value)}; {remedy}") from None
         found[key] = Setting(key, value, place)
     return found
