@@ -5,7 +5,7 @@ Both are TOML that dynatui reads again: what one prints, the file may hold. Help
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from decoder.config import RunConfig
 from decoder.methods import METHODS
 from dynatui.cli import options, request, settings
 from dynatui.cli.settings import KEYS, KINDS, key_of, kinds, options_of
-from dynatui.keymap import KEYMAP, Keymap
+from dynatui.keymap import KEYMAP
 from dynatui.terminal import streams
 
 _WIDEST = 40
@@ -45,14 +45,24 @@ def config(
 
 
 def in_force(live: Any) -> str:
-    """All settings with their values and where each comes from; raises if one is wrong."""
+    """Every setting with its value and, behind it, where that comes from; raises if one is wrong."""
     found = settings.applied(live)
     given = live.params | settings.values(live, found)
     with settings.named(found):
         named = {name: given[name] for name in ("methods", "max_new_tokens", "seed", "chat")}
         run = request.run_config(**named, rules=given)
+    names = {key: option.name for key, option in options_of(live.command).items()}
+    values = {key: _effective(key, given.get(name), run) for key, name in names.items()}
+    written = {key: f"{key} = {toml(value)}" for key, value in values.items() if value is not None}
+    width = min(_WIDEST, max(map(len, written.values())))
     places = {name: setting.place for name, setting in found.items()}
-    return _listed(live.command, given, run, places, settings.keymap())
+    lines = "".join(
+        f"{written[key].ljust(width)}  # {places.get(name, 'default')}\n" if key in written else f"# {key} is not set\n"
+        for key, name in names.items()
+    )
+    usual = KEYMAP.settings()
+    bound = [f"{name} = {_caps(caps)}\n" for name, caps in settings.keymap().settings().items() if caps != usual[name]]
+    return lines + (f"\n[{KEYS}]\n{''.join(bound)}" if bound else f"# no key of the table [{KEYS}] is set\n")
 
 
 def summary(live: Any) -> str:
@@ -63,30 +73,6 @@ def summary(live: Any) -> str:
     by_file = len(places) - by_variables
     path = settings.file_path()
     return f"{by_file} set in {path}{'' if path.exists() else ', which does not exist'}, {by_variables} by variables"
-
-
-def _listed(live: Any, given: Mapping[str, Any], config: RunConfig, places: Mapping[str, str], keys: Keymap) -> str:
-    """Every setting with its value and, behind it, where that comes from.
-
-    Args:
-        live: The command whose options are settings.
-        given: What the options hold, by parameter.
-        config: What a run makes of them.
-        places: Where those come from that are no defaults, by parameter.
-        keys: The key map; those keys are listed that are not the usual ones.
-    """
-    known = {
-        key: (_effective(key, given.get(option.name), config), option.name) for key, option in options_of(live).items()
-    }
-    written = {key: f"{key} = {toml(value)}" for key, (value, _) in known.items() if value is not None}
-    width = min(_WIDEST, max(map(len, written.values())))
-    values = "".join(
-        f"{written[key].ljust(width)}  # {places.get(name, 'default')}\n" if key in written else f"# {key} is not set\n"
-        for key, (_, name) in known.items()
-    )
-    usual = KEYMAP.settings()
-    bound = [f"{name} = {_caps(caps)}\n" for name, caps in keys.settings().items() if caps != usual[name]]
-    return values + (f"\n[{KEYS}]\n{''.join(bound)}" if bound else f"# no key of the table [{KEYS}] is set\n")
 
 
 def _beginning(live: Any) -> str:
