@@ -79,11 +79,7 @@ class Report(msgspec.Struct, frozen=True):
 
 
 def doctor(
-    context: typer.Context,
-    *,
-    models: Given,
-    log: options.LogFile = None,
-    as_json: options.DoctorJson = False,
+    context: typer.Context, *, models: Given, log: options.LogFile = None, as_json: options.DoctorJson = False
 ) -> int:
     """Examine terminal, packages, devices, models, settings and files; nothing is downloaded."""
     given: dict[str, Any] = {**models, "log": log}

@@ -41,12 +41,7 @@ def method_names(names: str) -> tuple[str, ...]:
 
 
 def run_config(
-    *,
-    methods: str | None,
-    max_new_tokens: int | None,
-    seed: int,
-    chat: bool | None,
-    rules: Mapping[str, Any],
+    *, methods: str | None, max_new_tokens: int | None, seed: int, chat: bool | None, rules: Mapping[str, Any]
 ) -> RunConfig:
     """What a run does with a prompt: names of methods with commas between them, and what their options were given as.
 
