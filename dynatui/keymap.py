@@ -45,12 +45,10 @@ class Key:
     caps: tuple[str, ...]
     """The keys as Textual names them, or as they are typed."""
     actions: tuple[str, ...]
-    """What each of them does."""
     label: str
     """One or two words for the footer and the palette."""
     help: str
     modes: tuple[Mode, ...]
-    """Where the keys mean this."""
     rank: int = LEFT_OUT
     """Place in the footer: the lowest come first, and the highest give way in a narrow terminal."""
     words: tuple[str, ...] = ("down", "up")
@@ -77,7 +75,7 @@ class Key:
         """Each action by its name in the settings."""
         if self.fixed:
             return {}
-        names = self.names or tuple(_slug(title) for title in self.titles)
+        names = self.names or tuple(re.sub(r"\W+", "_", title.lower()).strip("_") for title in self.titles)
         return dict(zip(names, self.different, strict=True))
 
     @property
@@ -143,11 +141,7 @@ class Keymap:
         return named
 
     def rebound(self, changes: Mapping[str, Sequence[str]]) -> "Keymap":
-        """The map with other keys for some names; none for an empty list.
-
-        Raises:
-            ConfigError: There is no such name or no such key, or a key would mean two things.
-        """
+        """The map with other keys for some names; raises a ConfigError for what is no name, no key, or used twice."""
         known = self.settings()
         for name, caps in changes.items():
             if name not in known:
@@ -204,10 +198,6 @@ def _check(name: str, cap: str) -> None:
         raise ConfigError(f'{name} is {quoted(cap)}; give a character, or a key such as "f5", "ctrl+s" or "pageup"')
     if cap == _ALWAYS_QUITS:
         raise ConfigError(f'{name} is "{cap}", which always quits; give another key')
-
-
-def _slug(title: str) -> str:
-    return re.sub(r"\W+", "_", title.lower()).strip("_")
 
 
 PanelName: TypeAlias = Literal["text", "tree", "curves", "race", "work", "whatif", "prompts", "log"]

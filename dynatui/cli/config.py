@@ -36,7 +36,7 @@ def config(
     if path:
         streams.show(f"{settings.file_path()}\n", out)
     elif print_default:
-        streams.show(_beginning(live.command), out)
+        streams.show(_HEAD + "".join((*_explained(live.command), *_explained_keys())), out)
     else:
         streams.show(in_force(live), out)
         for name in settings.strange_variables(live.command):
@@ -73,11 +73,6 @@ def summary(live: Any) -> str:
     by_file = len(places) - by_variables
     path = settings.file_path()
     return f"{by_file} set in {path}{'' if path.exists() else ', which does not exist'}, {by_variables} by variables"
-
-
-def _beginning(live: Any) -> str:
-    """A file in which every setting is explained and none is set."""
-    return _HEAD + "".join(_explained(live)) + "".join(_explained_keys())
 
 
 def default(option: TyperOption) -> object:

@@ -314,14 +314,7 @@ def recordings(_case: Case) -> Iterator[Finding]:
 
 
 PROBES: dict[str, Probe] = {
-    "terminal": terminal,
-    "versions": versions,
-    "devices": devices,
-    "models": models,
-    "rounds": rounds,
-    "settings": settings,
-    "log": log,
-    "recordings": recordings,
+    probe.__name__: probe for probe in (terminal, versions, devices, models, rounds, settings, log, recordings)
 }
 
 

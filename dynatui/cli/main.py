@@ -124,7 +124,7 @@ def watch(
     on_screen = not (no_screen or as_json) and streams.can_show_screen()
     if follow is not None:
         _refuse_options_beside_follow(context)
-        return _follow(follow, shown, _transcript(as_json=as_json), on_screen=on_screen)
+        return _follow(follow, shown, Transcript(*streams.for_printing(), as_json=as_json), on_screen=on_screen)
     files = request.prompt_files(prompt_files)
     session = Session(
         prompts=request.prompts(files, prompt_texts),
@@ -138,7 +138,7 @@ def watch(
     if not on_screen:
         from dynatui.sources.engine import load_engine  # noqa: PLC0415 - help and replay need none
 
-        return headless.run(session, _transcript(as_json=as_json), load_engine(session))
+        return headless.run(session, Transcript(*streams.for_printing(), as_json=as_json), load_engine(session))
     from dynatui.screen.run import watch as watch_on_screen  # noqa: PLC0415 - imports textual
 
     return watch_on_screen(session)
@@ -158,7 +158,9 @@ def replay(
     runs = Runs(path)
     others = Runs(other) if other else ()
     if no_screen or as_json or not streams.can_show_screen():
-        return headless.replay(chain.from_iterable(chain(runs, others)), _transcript(as_json=as_json))
+        return headless.replay(
+            chain.from_iterable(chain(runs, others)), Transcript(*streams.for_printing(), as_json=as_json)
+        )
     shown = request.view(view, settings.keymap())
     if other is not None:
         from dynatui.screen.run import compare  # noqa: PLC0415 - imports textual
@@ -194,11 +196,6 @@ def _refuse_options_before(context: typer.Context) -> None:
             f"{option.opts[0]} stands before {subcommand}, where it has no effect; "
             f"see dynatui {subcommand} --help for what may stand behind"
         )
-
-
-def _transcript(*, as_json: bool) -> Transcript:
-    out, err = streams.for_printing()
-    return Transcript(out, err, as_json=as_json)
 
 
 def _refused(why: str, code: int) -> int:

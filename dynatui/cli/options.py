@@ -1,8 +1,7 @@
 """Every option of the command line, once: its name, its help and the panel of `--help` it is in.
 
-Only declarations; those of methods follow from their registry, and a command names a place for them, a parameter that
-takes a mapping. What the values mean is decided where they are used; an option that was not given is None, so that
-defaults live in one place.
+Only declarations; those of methods follow from their registry, and a command names a parameter that gathers them. What
+values mean is decided where they are used; an option that was not given is None, so that defaults live in one place.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence

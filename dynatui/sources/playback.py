@@ -46,11 +46,7 @@ def indexed(events: Sequence[Event]) -> IndexedRun:
 
 
 class TraceSource:
-    """Plays recorded runs by the wall time that they carry.
-
-    Raises:
-        RecordingError: The first run cannot be read; one that follows it becomes a record of failure.
-    """
+    """Plays recorded runs by their wall time; raises a RecordingError if the first run cannot be read."""
 
     def __init__(self, runs: Sequence[Sequence[Event]], speed: float | None = None) -> None:
         self.records: list[Record] = []
@@ -67,11 +63,7 @@ class TraceSource:
         self._last: float | None = None
 
     def text(self, method: str, number: int) -> str:
-        """What a method wrote in a run; cleaned.
-
-        Raises:
-            RecordingError: The run cannot be read.
-        """
+        """What a method wrote in a run; cleaned."""
         events = self._run.events if number == self.number else self._runs[number]
         rounds = (event for event in events if isinstance(event, Round) and clean_line(event.method) == method)
         return clean("".join(event.text for event in rounds))
@@ -177,11 +169,7 @@ class TraceSource:
 
 
 class Side:
-    """One recording, opened at one of its runs.
-
-    Raises:
-        RecordingError: The first run cannot be read; one that follows it is a state of failure.
-    """
+    """One recording, opened at one of its runs; raises a RecordingError if the first cannot be read."""
 
     def __init__(self, name: str, runs: Sequence[Sequence[Event]]) -> None:
         self.name = clean_line(name)

@@ -33,11 +33,7 @@ def silence_libraries() -> None:
 
 
 def check_variables() -> None:
-    """Checks the variables that Textual reads and would fail on.
-
-    Raises:
-        ConfigError: One of them is set to what cannot be; the line says to what it can.
-    """
+    """Checks the variables that Textual reads and would fail on; raises a ConfigError that says what is possible."""
     colors = os.environ.get("TEXTUAL_COLOR_SYSTEM")
     require(
         colors in (None, "auto", *COLOR_SYSTEMS),
@@ -56,11 +52,7 @@ def check_variables() -> None:
 
 
 def log_path(named: Path | None = None) -> Path:
-    """The log file: one that the user names, or our own, which does not grow without bound.
-
-    Raises:
-        ConfigError: The named file cannot be written; without one of our own there is just no log.
-    """
+    """The log: a file that the user names, or our own of bounded size; raises a ConfigError if the named one fails."""
     if named is not None:
         try:
             _open_log(named)

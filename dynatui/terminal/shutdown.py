@@ -1,8 +1,7 @@
 """Ends the program within a deadline, whatever it is doing, and restores the terminal.
 
-A key or a signal asks the app to leave, ahead of the messages in its queue. If the app's thread is blocked, in a write
-or in a long computation, a timer thread restores the terminal and ends the process at the deadline. Knows no app and no
-engine.
+A key or a signal asks the app to leave, ahead of the messages in its queue. If the app's thread is blocked, a timer
+thread restores the terminal and ends the process at the deadline. Knows no app and no engine.
 """
 
 import os
