@@ -33,7 +33,6 @@ class Gpu:
     total_bytes: int | None
     free_bytes: int | None
     capability: tuple[int, int] | None
-    """CUDA's compute capability."""
 
 
 def open_meter(device: str) -> Callable[[], GpuLoad | None]:

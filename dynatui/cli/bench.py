@@ -174,7 +174,6 @@ def all_methods() -> str:
 
 
 def _method_option() -> Parameter:
-    """The option that names the methods to measure."""
     shown = _measure(
         metavar="NAMES", show_default="all", help=f"Which to measure beside ar, of {all_methods().replace(',', ', ')}."
     )
@@ -182,7 +181,6 @@ def _method_option() -> Parameter:
 
 
 def _sweep_options() -> list[Parameter]:
-    """The options that list settings of methods to measure."""
     return [
         options.parameter(name, str, _measure(f"--{name}", metavar=each.metavar, help=each.help), each.usual)
         for name, method in METHODS.items()
@@ -191,7 +189,6 @@ def _sweep_options() -> list[Parameter]:
 
 
 def _preset_option() -> Parameter:
-    """The option that names presets to measure."""
     names = tuple(preset for method in METHODS.values() for preset in method.presets)
     shown = Option(
         "--preset", metavar="NAMES", rich_help_panel=options.TREE, help=f"One or more of {', '.join(names)}."

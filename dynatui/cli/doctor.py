@@ -55,7 +55,6 @@ class Case:
     settings: Callable[[], str]
     """Says in a line where the settings come from; raises a DecoderError if one is wrong."""
     strange_variables: Sequence[str] = ()
-    """Variables that look like settings and are none."""
 
 
 Probe = Callable[[Case], Iterator[Finding]]
@@ -74,7 +73,6 @@ class Report(msgspec.Struct, frozen=True):
     """What `--json` prints."""
 
     ok: bool
-    """Whether there is no problem."""
     findings: list[Examined]
 
 
