@@ -1,7 +1,7 @@
 """What the command `dynatui` and `python -m dynatui` run: Ctrl+C is quiet from the first moment to the last.
 
-While the command line is still being imported, and once it is done, nothing can answer an interruption but the end of
-the process; in between, the command line does. So nothing heavy may be imported here at the top.
+While the command line is imported, and once it is done, only the end of the process can answer an interruption; in
+between, the command line does. So nothing heavy may be imported here at the top.
 """
 
 import os

@@ -1,8 +1,7 @@
 """The one place where foreign text becomes text that a terminal may show.
 
-Model output, prompts, names, paths and error messages can hold escape sequences that would write to the clipboard, set
-the title or clear the screen. `dynatui.state.run_state` calls this where a record is taken in; nothing behind it sees
-raw text. Only characters are changed: markup never is an issue, because no text of ours is ever parsed as markup.
+Model output, prompts, names, paths and errors can hold escape sequences that would write to the clipboard or clear the
+screen. Only characters are changed: no text of ours is ever parsed as markup.
 """
 
 _REPLACEMENT = "\ufffd"

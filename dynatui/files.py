@@ -20,11 +20,7 @@ _LOOK_UP_S = 0.02
 
 
 def opened(path: Path) -> BinaryIO:
-    """A file, a device or a pipe, ready to be read; a pipe with a writer is read to its end, however long that takes.
-
-    Raises:
-        OSError: It cannot be opened; while it is read, that nobody writes to the pipe.
-    """
+    """A file, a device or a pipe to read; raises an OSError, while it is read too, if nobody writes to the pipe."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     if stat.S_ISFIFO(os.fstat(descriptor).st_mode):
         return cast("BinaryIO", BufferedReader(_Pipe(descriptor)))
@@ -51,11 +47,7 @@ def text_of(file: BinaryIO, name: str, most: int, *, too_large: str, fault: type
 
 
 def to_append(path: Path) -> BinaryIO:
-    """A file, a device or a pipe to which every write is added at once; it is made where there is none.
-
-    Raises:
-        OSError: It cannot be written, or nobody reads the pipe.
-    """
+    """A file, device or pipe to which every write is added at once; raises an OSError if nobody reads the pipe."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
     os.set_blocking(descriptor, True)
     return os.fdopen(descriptor, "ab", buffering=0)

@@ -1,8 +1,7 @@
 """Load, memory, power and temperature of a GPU, as NVML tells them: figures that torch does not know.
 
-What NVML does not answer is None: no driver, no permission, another maker's GPU, one that was lost. Nothing
-here raises, and nothing is loaded before the first reading. A reading takes a millisecond or so; once a second is often
-enough. Knows nothing of torch, which numbers GPUs in a way of its own.
+What NVML does not answer is None; nothing raises, and nothing is loaded before the first reading. One takes a
+millisecond or so; once a second is often enough. Knows nothing of torch, which numbers GPUs in a way of its own.
 """
 
 import os
@@ -34,7 +33,6 @@ class Gpu:
     total_bytes: int | None
     free_bytes: int | None
     capability: tuple[int, int] | None
-    """CUDA's compute capability."""
 
 
 def open_meter(device: str) -> Callable[[], GpuLoad | None]:

@@ -5,8 +5,7 @@ from pathlib import Path
 from typing import Literal
 
 from decoder.config import RunConfig
-from dynatui.keymap import KEYMAP
-from dynatui.keys import Keymap
+from dynatui.keymap import KEYMAP, Keymap
 
 Symbols = Literal["braille", "block", "ascii"]
 

@@ -13,9 +13,9 @@ from typing import Any
 from typer.core import TyperArgument, TyperOption
 
 import decoder
-from dynatui.cli import settings_text
+from dynatui.cli import config
 from dynatui.cli.main import command
-from dynatui.keymap import GROUPS, SIDE_BY_SIDE
+from dynatui.keymap import CURSOR, GROUPS, SIDE_BY_SIDE, Mode
 
 PAGE = Path(__file__).with_name("dynatui.1")
 
@@ -127,7 +127,7 @@ def _described(parameters: Iterable[Any]) -> Iterator[str]:
 
 def _default(option: TyperOption) -> str:
     """What holds where the option is not given, unless that is nothing at all."""
-    match settings_text.default(option):
+    match config.default(option):
         case None:
             return ""
         case bool(on):
@@ -158,6 +158,23 @@ def _text(text: str) -> str:
     return ("\\&" if plain.startswith(".") else "") + "".join(
         letter if letter.isascii() else f"\\[u{ord(letter):04X}]" for letter in plain
     )
+
+
+def table_of_keys() -> list[str]:
+    """The key map as rows of a Markdown table, for docs/keys.md."""
+    where: dict[tuple[Mode, ...], str] = {
+        ("watch",): "watching",
+        CURSOR: "inspecting",
+        ("search",): "searching",
+        ("knobs",): "all knobs",
+    }
+    rows = ["| Keys | Where | What they do |", "|---|---|---|"]
+    for group in (*GROUPS, SIDE_BY_SIDE):
+        rows.append(f"| **{group.title}** | | |")
+        for key in group.keys:
+            caps = " ".join(f"`{cap}`" for cap in key.shown)
+            rows.append(f"| {caps} | {where.get(key.modes, '')} | {key.help} |")
+    return rows
 
 
 def main() -> None:

@@ -8,17 +8,19 @@ from contextlib import suppress
 from dataclasses import asdict, replace
 from functools import partial
 from inspect import Parameter
-from typing import Any
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
+from typer import Option
 
 from decoder.config import RunConfig
 from decoder.errors import ConfigError, PromptError, quoted, require
 from decoder.knobs import Turnable
 from decoder.methods import METHODS
-from dynatui.cli import bench_options, options, request, settings
+from dynatui.cli import options, request, settings
 from dynatui.cli.bench_result import Measured, run_and_report
-from dynatui.cli.method_options import Given, expanded
+from dynatui.cli.options import Given, expanded
 from dynatui.session import Models
 from dynatui.terminal import streams
 
@@ -30,14 +32,71 @@ ONLY_LOADED = ("target", "draft")
 """Parameters that say nothing to random weights."""
 LARGEST = 1 << 20
 """Of all numbers in lists; beyond every model's context."""
+TEXT_REPEATS, ROUND_REPEATS = 3, 9
+ROUNDS = 32
+"""So many are measured after each text unless more are asked for: few, so that a text's length stays about the same."""
+CONTEXT = "256"
+
+_measure = partial(Option, rich_help_panel="Measurement")
+
+Shapes = Annotated[
+    str | None,
+    Option(
+        metavar="TARGET:DRAFT",
+        rich_help_panel=options.MODELS,
+        help="Random weights of these shapes instead, for example pythia-2.8b:pythia-70m, or a config.json each.",
+    ),
+]
+PromptChars = Annotated[
+    int | None,
+    Option(metavar="N", min=1, rich_help_panel=options.PROMPTS, help="Only the first N characters of each prompt."),
+]
+Sizes = Annotated[
+    str, _measure("--trees", metavar="DxN,..", help="With --context or --shapes: levels and verified rows of trees.")
+]
+Contexts = Annotated[
+    str | None,
+    _measure(
+        "--context",
+        metavar="N,N,..",
+        help="Rounds of given sizes after so many random tokens, instead of texts: what they cost, and how that grows. "
+        f"With --shapes {CONTEXT} unless given.",
+    ),
+]
+Repeats = Annotated[
+    int | None,
+    _measure(
+        metavar="R",
+        min=1,
+        max=1000,
+        help=f"Times that each prompt is decoded; {TEXT_REPEATS} unless given, {ROUND_REPEATS} for rounds.",
+    ),
+]
+Hostile = Annotated[
+    bool,
+    _measure(
+        "--hostile",
+        help="Let the draft guess at random and be sure of it: what methods cost where nothing can be gained.",
+    ),
+]
+Baselines = Annotated[
+    bool,
+    _measure(
+        "--baselines/--no-baselines", help="Whether transformers' greedy and assisted generation are measured as well."
+    ),
+]
+JsonFile = Annotated[
+    Path | None,
+    _measure("--json", metavar="FILE", help="Add a line to FILE with every sample, all settings and the machine."),
+]
 
 
 def commands() -> typer.Typer:
     """`dynatui bench`, with the methods that there are now."""
     app = typer.Typer()
-    places: dict[str, Sequence[Parameter]] = {"sweeps": bench_options.sweeps(), "rules": bench_options.rules()}
+    places: dict[str, Sequence[Parameter]] = {"sweeps": _sweep_options(), "rules": _rule_options()}
     places |= {"names": options.MODEL_OPTIONS[:2], "arithmetic": options.MODEL_OPTIONS[2:]}
-    measured = expanded(speed, places, [bench_options.methods(), bench_options.presets()])
+    measured = expanded(speed, places, [_method_option(), _preset_option()])
     app.callback()(bench)
     app.command()(settings.configured(measured))
     return app
@@ -51,21 +110,21 @@ def speed(
     context: typer.Context,
     *,
     names: Given,
-    shapes: bench_options.Shapes = None,
+    shapes: Shapes = None,
     arithmetic: Given,
     prompt_files: options.PromptFiles = None,
     prompt_texts: options.PromptTexts = None,
-    prompt_chars: bench_options.PromptChars = None,
+    prompt_chars: PromptChars = None,
     methods: str,
     sweeps: Given,
-    trees: bench_options.Sizes = "1x2,2x4,4x8,4x16,8x32,8x64",
-    context_length: bench_options.Contexts = None,
+    trees: Sizes = "1x2,2x4,4x8,4x16,8x32,8x64",
+    context_length: Contexts = None,
     max_new_tokens: options.MaxNewTokens = None,
-    repeats: bench_options.Repeats = None,
+    repeats: Repeats = None,
     seed: options.Seed = 0,
-    baselines: bench_options.Baselines = True,
-    hostile: bench_options.Hostile = False,
-    json_file: bench_options.JsonFile = None,
+    baselines: Baselines = True,
+    hostile: Hostile = False,
+    json_file: JsonFile = None,
     preset: str,
     rules: Given,
 ) -> int:
@@ -78,7 +137,7 @@ def speed(
     idle = _idle_for_rounds(context, with_shapes=shapes is not None) if on_rounds else _idle_for_texts(methods)
     for name, option in settings.typed(context).items():
         require(name not in idle, f"{option.opts[0]} has no effect {idle.get(name)}; leave it out")
-    length = bench_options.ROUNDS if on_rounds and max_new_tokens is None else max_new_tokens
+    length = ROUNDS if on_rounds and max_new_tokens is None else max_new_tokens
     runs = _runs(preset, rules, max_new_tokens=length, seed=seed)
     config = next(iter(runs.values()))
     models = Models(**names, **arithmetic)
@@ -89,9 +148,9 @@ def speed(
             shapes=None if shapes is None else _two(shapes),
             models=models,
             sizes=_lists("--trees", trees, example="8x64"),
-            contexts=_contexts(bench_options.CONTEXT if context_length is None else context_length),
+            contexts=_contexts(CONTEXT if context_length is None else context_length),
             config=config,
-            repeats=repeats or bench_options.ROUND_REPEATS,
+            repeats=repeats or ROUND_REPEATS,
         )
     else:
         texts = _cut(request.prompts(request.prompt_files(prompt_files), prompt_texts), prompt_chars)
@@ -104,9 +163,43 @@ def speed(
             **asdict(models),
             with_baselines=baselines,
             random_draft=hostile,
-            repeats=repeats or bench_options.TEXT_REPEATS,
+            repeats=repeats or TEXT_REPEATS,
         )
     return run_and_report(measure, json_file)
+
+
+def all_methods() -> str:
+    """The methods that can be measured: where transformers decodes, that is among the baselines."""
+    return ",".join(name for name, method in METHODS.items() if not method.by_module)
+
+
+def _method_option() -> Parameter:
+    shown = _measure(
+        metavar="NAMES", show_default="all", help=f"Which to measure beside ar, of {all_methods().replace(',', ', ')}."
+    )
+    return options.parameter("methods", str, shown, all_methods())
+
+
+def _sweep_options() -> list[Parameter]:
+    return [
+        options.parameter(name, str, _measure(f"--{name}", metavar=each.metavar, help=each.help), each.usual)
+        for name, method in METHODS.items()
+        if (each := method.sweep)
+    ]
+
+
+def _preset_option() -> Parameter:
+    names = tuple(preset for method in METHODS.values() for preset in method.presets)
+    shown = Option(
+        "--preset", metavar="NAMES", rich_help_panel=options.TREE, help=f"One or more of {', '.join(names)}."
+    )
+    return options.parameter("preset", str, shown, ",".join(names))
+
+
+def _rule_options() -> list[Parameter]:
+    """The options that change every preset that is measured."""
+    changing = [option for method in METHODS.values() if method.presets for option in method.options]
+    return [options.declared(each) for each in options.of_methods() if each in changing and not each.default]
 
 
 def _on_texts(**given: Any) -> Measured:

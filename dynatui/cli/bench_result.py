@@ -16,7 +16,7 @@ from decoder.errors import ConfigError, shortened
 from dynatui.cli.headless import INTERRUPTED, INTERRUPTING
 from dynatui.files import to_append
 from dynatui.terminal import streams
-from dynatui.terminal.signals import handled
+from dynatui.terminal.shutdown import handled
 
 
 @dataclass(frozen=True)

@@ -1,21 +1,37 @@
-"""What works here and what does not: findings with a verdict each, and a remedy where one is needed.
+"""`dynatui doctor`: what works here and what does not, with a verdict each, and a remedy where one is needed.
 
-A doctor is asked when something is broken, so each probe stands alone: one that fails is a finding, not the end. What
-is examined, and how, is in `dynatui.cli.probes`.
+It is asked when something is broken, so each probe stands alone: one that fails is a finding, not the end, and none
+downloads anything. Torch and the models' libraries are imported inside the probes that ask them.
 """
 
+import os
+import platform
+import shutil
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
+import typer
 
-from decoder.errors import DecoderError
+from decoder.errors import DecoderError, ModelError
 from dynatui.clean import clean_line
-from dynatui.cli.settings import with_places
+from dynatui.cli import config, options
+from dynatui.cli.options import Given
+from dynatui.cli.settings import applied, strange_variables, values, with_places
+from dynatui.gpu import Gpu, gpus
+from dynatui.record.recording import recordings_folder
 from dynatui.session import Models
+from dynatui.terminal import streams
+
+_SMALL = (80, 24)
+_LITTLE_SPACE = 100 * 2**20
+_NATIVE_FP16 = frozenset({"avx512_fp16", "amx_fp16", "asimdhp"})
+_BF16_CAPABILITY = (8, 0)
 
 Verdict = Literal["ok", "note", "problem"]
 
@@ -39,7 +55,6 @@ class Case:
     settings: Callable[[], str]
     """Says in a line where the settings come from; raises a DecoderError if one is wrong."""
     strange_variables: Sequence[str] = ()
-    """Variables that look like settings and are none."""
 
 
 Probe = Callable[[Case], Iterator[Finding]]
@@ -58,8 +73,23 @@ class Report(msgspec.Struct, frozen=True):
     """What `--json` prints."""
 
     ok: bool
-    """Whether there is no problem."""
     findings: list[Examined]
+
+
+def doctor(
+    context: typer.Context, *, models: Given, log: options.LogFile = None, as_json: options.DoctorJson = False
+) -> int:
+    """Examine terminal, packages, devices, models, settings and files; nothing is downloaded."""
+    given: dict[str, Any] = {**models, "log": log}
+    with suppress(DecoderError):  # what is wrong with the settings is a finding
+        given |= values(context, applied(context))
+    live = context.find_root()
+    log = given.pop("log")
+    case = Case(Models(**given), log, lambda: config.summary(live), strange_variables(live.command))
+    report = examine(case, PROBES)
+    out, _ = streams.for_printing()
+    streams.show(f"{msgspec.json.encode(report).decode()}\n" if as_json else page(report), out)
+    return 0 if report.ok else ModelError.exit_code
 
 
 def examine(case: Case, probes: Mapping[str, Probe]) -> Report:
@@ -92,3 +122,260 @@ def _alone(probe: Probe, case: Case) -> Iterable[Finding]:
     except Exception as error:  # noqa: BLE001 - whatever is broken here is what the user wants to be told
         why = (str(error).strip().splitlines() or ["no reason given"])[0]
         yield Finding("problem", f"could not be examined: {type(error).__name__}: {why}", "install dynatui anew")
+
+
+def terminal(_case: Case) -> Iterator[Finding]:
+    """Whether a screen can be shown, and how well."""
+    names = [name for name in ("stdin", "stdout", "stderr") if not _is_terminal(name)]
+    if names:
+        yield Finding("note", f"no terminal at {', '.join(names)}: here dynatui runs without a screen")
+    kind = os.environ.get("TERM", "")
+    if kind in ("", "dumb"):
+        yield Finding("note", f"TERM is {kind or 'not set'}: no screen", "set it to the name of the terminal")
+    yield from _size()
+    if os.environ.get("NO_COLOR"):
+        yield Finding("ok", "no colours, because NO_COLOR is set")
+    else:
+        told = f"TERM {kind or '-'}, COLORTERM {os.environ.get('COLORTERM') or '-'}"
+        yield Finding("ok", f"{_colours(kind)} colours ({told})")
+    encoding = sys.stdout.encoding if sys.stdout else "unknown"
+    if encoding.lower().replace("-", "") == "utf8":
+        yield Finding("ok", f"text is {encoding}")
+    else:
+        yield Finding("note", f"text is {encoding}", "where signs are missing, give --symbols ascii")
+    if "SSH_CONNECTION" in os.environ:
+        yield Finding("ok", "over SSH: 5 frames a second unless --fps says otherwise; ssh -C compresses well")
+    if "TMUX" in os.environ or "STY" in os.environ:
+        yield Finding("ok", "inside tmux or screen: the run survives a lost connection")
+
+
+def versions(_case: Case) -> Iterator[Finding]:
+    """Python and the packages that dynatui names as its own needs."""
+    from importlib import metadata  # noqa: PLC0415 - only here
+
+    from packaging.requirements import Requirement  # noqa: PLC0415 - only here
+
+    found = [f"python {platform.python_version()}", f"dynatui {metadata.version('dynatui')}"]
+    for line in metadata.requires("dynatui") or []:
+        need = Requirement(line)
+        if need.marker and not need.marker.evaluate({"extra": ""}):
+            continue
+        remedy = f"pip install '{need.name}{need.specifier}'"
+        try:
+            version = metadata.version(need.name)
+        except metadata.PackageNotFoundError:
+            yield Finding("problem", f"{need.name} is not installed", remedy)
+            continue
+        found.append(f"{need.name} {version}")
+        if not need.specifier.contains(version, prereleases=True):
+            yield Finding("problem", f"{need.name} is {version}, but dynatui needs {need.specifier}", remedy)
+    yield Finding("ok", ", ".join(found))
+
+
+def devices(case: Case) -> Iterator[Finding]:
+    """The device that would be used, its memory, and the dtypes that it computes in."""
+    from decoder.device import choose_device, choose_dtype, cpu_computes_bf16  # noqa: PLC0415 - imports torch
+    from decoder.forward.cpu.bfloat16_trial import bfloat16_pays  # noqa: PLC0415
+
+    seen = gpus()
+    yield Finding("ok", f"cpu: {os.cpu_count()} cores{_memory()}, {_dtypes(cpu_computes_bf16(), _cpu_has_fp16())}")
+    for number, gpu in enumerate(seen):
+        yield Finding("ok", f"gpu {number}: {_described(gpu)}")
+    best = choose_device("auto")
+    if seen and best.type == "cpu":
+        yield Finding("note", "torch sees no GPU, though the driver does", "install a build of torch with CUDA")
+    device = choose_device(case.models.device)
+    chosen = choose_dtype(case.models.dtype, device, None, bfloat16_pays)
+    dtype = str(chosen).removeprefix("torch.")
+    if case.models.dtype == "auto" and device.type == "cuda":
+        dtype = "the checkpoint's dtype"
+    if case.models.exact:
+        from decoder.forward.batch_invariant.size_search import refuse_float64  # noqa: PLC0415 - imports torch
+
+        refuse_float64(chosen)
+    if case.models.compiled:
+        from decoder.session.cuda_graph.compiled import require_compilable  # noqa: PLC0415 - imports torch
+
+        require_compilable(device, exact=case.models.exact)
+    ways = [", bit for bit alike"] * case.models.exact + [", compiled where that is faster"] * case.models.compiled
+    yield Finding("ok", f"models would run on {device} in {dtype}{''.join(ways)}")
+    slow = {"bfloat16": not cpu_computes_bf16(), "float16": not _cpu_has_fp16()}
+    if device.type == "cpu" and slow.get(dtype):
+        yield Finding("note", f"this CPU does not compute in {dtype}, so that is slow", "give --dtype float32")
+
+
+def models(case: Case) -> Iterator[Finding]:
+    """What would be loaded, as far as it is here already."""
+    asked = case.models
+    if (asked.target is None) != (asked.draft is None):
+        yield Finding("problem", "only one model was named", "give both --target and --draft, or neither")
+        return
+    forbidden = bool(os.environ.get("HF_HUB_OFFLINE"))
+    os.environ["HF_HUB_OFFLINE"] = "1"  # a look, no download
+    from decoder.models import checkpoints  # noqa: PLC0415 - they import torch and transformers
+    from decoder.models import compatibility as checks  # noqa: PLC0415 - as above
+
+    names = _names(asked)
+    absent = [name for name in names.values() if _folder(name) is None and not checkpoints.looks_like_a_path(name)]
+    for role, name in names.items():
+        if name not in absent:
+            yield from _model(role, name)
+        elif forbidden:
+            yield Finding("problem", f"{role} {name} is not on this machine", "unset HF_HUB_OFFLINE to download it")
+        else:
+            yield Finding("note", f"{role} {name} is not on this machine yet; it is downloaded when dynatui starts")
+    if not absent:
+        checks.common_tokenizer(*names.values())
+        yield Finding("ok", "both share a tokenizer")
+
+
+def rounds(case: Case) -> Iterator[Finding]:
+    """How rounds would be decoded; on a GPU that is tried with the embedded pair."""
+    os.environ["HF_HUB_OFFLINE"] = "1"  # a look, no download
+    from decoder import decoding_path, load_pair  # noqa: PLC0415 - they import torch and transformers
+    from decoder.device import DTYPES, choose_device, has_graphs  # noqa: PLC0415
+    from decoder.models import checkpoints  # noqa: PLC0415 - they import torch and transformers
+
+    asked, device = case.models, choose_device(case.models.device)
+    if (asked.target is None) != (asked.draft is None):
+        return
+    if has_graphs(device) and not asked.exact:
+        tried = decoding_path.decoding_path(load_pair(device=asked.device, dtype=asked.dtype))
+        if tried.name == decoding_path.HOST:
+            told = f"rounds of the embedded pair are driven by the host on {device}, which is slower: {tried.reason}"
+            yield Finding("note", told, "another version of torch or of the driver may help")
+            return
+        yield Finding("ok", f"the embedded pair was tried on {device}: {tried.name}, {tried.reason}")
+    names = _names(asked)
+    if all(_folder(name) for name in names.values()):
+        configs = {role: checkpoints.load_config(name) for role, name in names.items()}
+        found = decoding_path.expected_path(configs, device, exact=asked.exact, dtype=DTYPES.get(asked.dtype))
+        yield Finding("ok", f"models would be decoded by: {found.name}, {found.reason}")
+
+
+def _names(asked: Models) -> dict[str, str]:
+    """Both models by their roles, those of the embedded pair where none are named."""
+    from decoder.models.checkpoints import EMBEDDED_DRAFT, EMBEDDED_TARGET  # noqa: PLC0415 - as above
+
+    return {"target": asked.target or str(EMBEDDED_TARGET), "draft": asked.draft or str(EMBEDDED_DRAFT)}
+
+
+def _model(role: str, name: str) -> Iterator[Finding]:
+    """A model that is on this machine: its kind and its weights."""
+    from decoder.models import checkpoints  # noqa: PLC0415 - as above
+    from decoder.models import compatibility as checks  # noqa: PLC0415 - as above
+
+    try:
+        config = checkpoints.load_config(name)
+        checks.check_config(checkpoints.display_name(name), config)
+    except DecoderError as error:
+        yield Finding("problem", f"{role}: {error}")
+        return
+    weights = sum(path.stat().st_size for path in (_folder(name) or Path(name)).glob("*.safetensors"))
+    if weights:
+        shown = checkpoints.display_name(name)
+        yield Finding("ok", f"{role} {shown}: {config.model_type}, weights of {_bytes(weights)}")
+    else:
+        yield Finding("problem", f"{role} {name} has no safetensors weights", "choose a model that has, or convert it")
+
+
+def settings(case: Case) -> Iterator[Finding]:
+    """The settings' file and variables."""
+    try:
+        yield Finding("ok", case.settings())
+    finally:
+        for name in case.strange_variables:
+            yield Finding("note", f"{name} sets nothing", "dynatui config --print-default lists all settings")
+
+
+def log(case: Case) -> Iterator[Finding]:
+    """Where messages of libraries and faults are written."""
+    from dynatui.terminal.guard import log_path  # noqa: PLC0415 - imports textual
+
+    path = log_path(case.log)
+    if str(path) == os.devnull:
+        yield Finding("note", "no log can be written in the user's log folder", "name one with --log-file")
+    else:
+        yield Finding("ok", f"messages of libraries and faults go to {path}")
+
+
+def recordings(_case: Case) -> Iterator[Finding]:
+    """Where recordings go that have no name of their own."""
+    try:
+        folder = recordings_folder()
+    except DecoderError as error:
+        yield Finding("note", f"a key can begin no recording: {error}")
+        return
+    free = shutil.disk_usage(folder).free
+    verdict: Verdict = "note" if free < _LITTLE_SPACE else "ok"
+    yield Finding(verdict, f"what a key begins to record goes to {folder}, where {_bytes(free)} are free")
+
+
+PROBES: dict[str, Probe] = {
+    probe.__name__: probe for probe in (terminal, versions, devices, models, rounds, settings, log, recordings)
+}
+
+
+def _is_terminal(name: str) -> bool:
+    stream = getattr(sys, name)
+    return stream is not None and stream.isatty()
+
+
+def _size() -> Iterator[Finding]:
+    for descriptor in (1, 2, 0):
+        with suppress(OSError):
+            width, height = os.get_terminal_size(descriptor)
+            small = width < _SMALL[0] or height < _SMALL[1]
+            remedy = f"from {_SMALL[0]}x{_SMALL[1]} on there is room for panels" if small else ""
+            yield Finding("note" if small else "ok", f"{width}x{height} characters", remedy)
+            return
+
+
+def _colours(kind: str) -> str:
+    if os.environ.get("COLORTERM", "").lower() in ("truecolor", "24bit") or kind.endswith("direct"):
+        return "16 million"
+    return "256" if "256color" in kind else "16"
+
+
+def _memory() -> str:
+    with suppress(OSError, ValueError, KeyError):
+        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+        kilobytes = {line.split(":")[0]: int(line.split()[1]) for line in lines}
+        return f", {_bytes(kilobytes['MemAvailable'] << 10)} of {_bytes(kilobytes['MemTotal'] << 10)} memory free"
+    return ""
+
+
+def _cpu_has_fp16() -> bool:
+    with suppress(OSError):
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+        flags = next((line for line in lines if line.startswith(("flags", "Features"))), "")
+        return not _NATIVE_FP16.isdisjoint(flags.split())
+    return False
+
+
+def _dtypes(bf16: bool, fp16: bool) -> str:  # noqa: FBT001 - two like things
+    return f"bfloat16 {'native' if bf16 else 'emulated'}, float16 {'native' if fp16 else 'emulated'}"
+
+
+def _described(gpu: Gpu) -> str:
+    memory = ""
+    if gpu.total_bytes and gpu.free_bytes is not None:
+        memory = f", {_bytes(gpu.free_bytes)} of {_bytes(gpu.total_bytes)} memory free"
+    dtypes = f", {_dtypes(gpu.capability >= _BF16_CAPABILITY, fp16=True)}" if gpu.capability else ""
+    return f"{gpu.name}{memory}{dtypes}"
+
+
+def _folder(name: str) -> Path | None:
+    """The folder of a model that is on this machine; None when it has to be downloaded first."""
+    if Path(name).is_dir():
+        return Path(name)
+    from huggingface_hub import try_to_load_from_cache  # noqa: PLC0415 - only for names of the hub
+
+    with suppress(ValueError):
+        found = try_to_load_from_cache(name, "config.json")
+        return Path(found).parent if isinstance(found, str) else None
+    return None
+
+
+def _bytes(count: int) -> str:
+    return f"{count / 2**30:.1f} GiB" if count >= 2**30 else f"{count / 2**20:.0f} MiB"

@@ -16,7 +16,7 @@ from decoder.session.steering import Steering
 from dynatui.record.recording import Recorder, numbered_run
 from dynatui.record.transcript import Transcript
 from dynatui.session import Session
-from dynatui.terminal.signals import STOP_SIGNALS, handled
+from dynatui.terminal.shutdown import STOP_SIGNALS, handled
 from dynatui.terminal.streams import OutputError
 
 if TYPE_CHECKING:
@@ -29,11 +29,7 @@ _PATIENCE_S, _AGAIN_S = 2.0, 0.2
 
 
 def run(session: Session, transcript: Transcript, load: "Load") -> int:
-    """Decodes every prompt once; returns the exit code.
-
-    Raises:
-        DecoderError: Something was wrong with the request, the models or the machine; what was printed before stands.
-    """
+    """Decodes every prompt once; returns the exit code, or raises a DecoderError after what was printed so far."""
     steering = Steering(speed=session.view.speed or 1.0)
     recording = Recorder(session.record) if session.record else nullcontext()
     with recording as recorder, _interruptible(steering, transcript) as begin:
@@ -56,11 +52,7 @@ def run(session: Session, transcript: Transcript, load: "Load") -> int:
 
 
 def replay(events: Iterable[Event], transcript: Transcript) -> int:
-    """Prints recorded runs as if they had just been decoded; returns the exit code.
-
-    Raises:
-        RecordingError: A line is none that a run could have written; what stands before its run has been printed.
-    """
+    """Prints recorded runs as if just decoded; returns the exit code, or raises a RecordingError at a wrong line."""
     for event in events:
         transcript.feed(event)
     transcript.finish()

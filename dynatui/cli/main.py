@@ -17,8 +17,10 @@ from typer.main import get_command
 
 import decoder
 from decoder.errors import ConfigError, DecoderError, lacks_temporary_folder, not_importable, with_short_quotes
-from dynatui.cli import admin, bench, headless, method_options, options, request, settings
-from dynatui.cli.method_options import Given, expanded
+from dynatui.cli import bench, headless, options, request, settings
+from dynatui.cli.config import config
+from dynatui.cli.doctor import doctor
+from dynatui.cli.options import Given, expanded
 from dynatui.record.reader import Runs
 from dynatui.record.transcript import Transcript
 from dynatui.session import Models, Session, View
@@ -55,13 +57,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def command() -> TyperGroup:
     """The whole command line, with the methods that there are now."""
     app = typer.Typer(context_settings={"help_option_names": ["-h", "--help"]})
-    rules = map(method_options.declared, method_options.every())
+    rules = map(options.declared, options.of_methods())
     places = {"models": options.MODEL_OPTIONS, "rules": rules, "view": options.view(options.LIVE_SPEED)}
-    live = expanded(watch, places, [method_options.methods()])
+    live = expanded(watch, places, [options.methods()])
     app.callback(invoke_without_command=True)(settings.configured(live))
     app.command()(settings.configured(expanded(replay, {"view": options.view(options.REPLAY_SPEED)})))
-    app.command()(admin.config)
-    app.command()(expanded(admin.doctor, {"models": options.MODEL_OPTIONS}))
+    app.command()(config)
+    app.command()(expanded(doctor, {"models": options.MODEL_OPTIONS}))
     app.add_typer(bench.commands(), name="bench")
     return cast("TyperGroup", get_command(app))
 
@@ -122,7 +124,7 @@ def watch(
     on_screen = not (no_screen or as_json) and streams.can_show_screen()
     if follow is not None:
         _refuse_options_beside_follow(context)
-        return _follow(follow, shown, _transcript(as_json=as_json), on_screen=on_screen)
+        return _follow(follow, shown, Transcript(*streams.for_printing(), as_json=as_json), on_screen=on_screen)
     files = request.prompt_files(prompt_files)
     session = Session(
         prompts=request.prompts(files, prompt_texts),
@@ -136,7 +138,7 @@ def watch(
     if not on_screen:
         from dynatui.sources.engine import load_engine  # noqa: PLC0415 - help and replay need none
 
-        return headless.run(session, _transcript(as_json=as_json), load_engine(session))
+        return headless.run(session, Transcript(*streams.for_printing(), as_json=as_json), load_engine(session))
     from dynatui.screen.run import watch as watch_on_screen  # noqa: PLC0415 - imports textual
 
     return watch_on_screen(session)
@@ -156,7 +158,9 @@ def replay(
     runs = Runs(path)
     others = Runs(other) if other else ()
     if no_screen or as_json or not streams.can_show_screen():
-        return headless.replay(chain.from_iterable(chain(runs, others)), _transcript(as_json=as_json))
+        return headless.replay(
+            chain.from_iterable(chain(runs, others)), Transcript(*streams.for_printing(), as_json=as_json)
+        )
     shown = request.view(view, settings.keymap())
     if other is not None:
         from dynatui.screen.run import compare  # noqa: PLC0415 - imports textual
@@ -192,11 +196,6 @@ def _refuse_options_before(context: typer.Context) -> None:
             f"{option.opts[0]} stands before {subcommand}, where it has no effect; "
             f"see dynatui {subcommand} --help for what may stand behind"
         )
-
-
-def _transcript(*, as_json: bool) -> Transcript:
-    out, err = streams.for_printing()
-    return Transcript(out, err, as_json=as_json)
 
 
 def _refused(why: str, code: int) -> int:

@@ -15,7 +15,7 @@ from decoder.errors import ConfigError, shortened
 from decoder.knobs import Turnable
 from decoder.methods import METHODS, chosen
 from decoder.methods.option import LARGEST_WHOLE, Option
-from dynatui.keys import Keymap
+from dynatui.keymap import Keymap
 from dynatui.prompts import load
 from dynatui.session import View
 
@@ -32,27 +32,14 @@ def prompts(files: tuple[tuple[str, tuple[str, ...]], ...], texts: list[str] | N
 
 
 def method_names(names: str) -> tuple[str, ...]:
-    """Methods by their names, with commas between them.
-
-    Raises:
-        ConfigError: There is none of some name.
-    """
+    """Methods by their names, with commas between them; raises a ConfigError where there is none of some name."""
     return tuple(method.name for method in chosen([name.strip() for name in names.split(",")]))
 
 
 def run_config(
-    *,
-    methods: str | None,
-    max_new_tokens: int | None,
-    seed: int,
-    chat: bool | None,
-    rules: Mapping[str, Any],
+    *, methods: str | None, max_new_tokens: int | None, seed: int, chat: bool | None, rules: Mapping[str, Any]
 ) -> RunConfig:
-    """What a run does with a prompt: names of methods with commas between them, and what their options were given as.
-
-    Raises:
-        ConfigError: A value is out of its bounds, or two contradict each other.
-    """
+    """What a run does with a prompt, as options say; raises a ConfigError for values out of bounds or at odds."""
     sets = {name: _parameters(each.own, each.options, rules) for name, each in METHODS.items() if each.own is not None}
     names = None if methods is None else method_names(methods)
     given = _given(seed=seed, methods=names, max_new_tokens=max_new_tokens, chat=chat)
@@ -67,11 +54,7 @@ def view(given: Mapping[str, Any], keys: Keymap) -> View:
 
 
 def _given(**values: object) -> dict[str, Any]:
-    """Those options that were given; the others keep their defaults.
-
-    Raises:
-        ConfigError: A whole number is larger than an event can carry.
-    """
+    """Those options that were given; raises a ConfigError for a whole number that is larger than an event can carry."""
     for name, value in values.items():
         if isinstance(value, int) and abs(value) > LARGEST_WHOLE:
             raise ConfigError(f"{name} is {shortened(value)}; give a number up to {LARGEST_WHOLE}")

@@ -1,8 +1,7 @@
 """What the user has set for good: in a TOML file, or for this shell in the environment.
 
-A flag comes before a DYNATUI_* variable, that before the file, that before the default. Every option of the live
-command can be set under its own name; which these are, of what kind and within what bounds is read off the options
-themselves, so that there is no second list. Knows nothing of what a setting means.
+A flag comes before a DYNATUI_* variable, that before the file, that before the default. Names, kinds and bounds of
+settings are read off the options of the live command. Knows nothing of what a setting means.
 """
 
 import os
@@ -21,10 +20,9 @@ import typer
 from typer.core import TyperOption
 
 from decoder.errors import ConfigError, DecoderError, quoted, shortened, with_short_quotes
-from dynatui.cli import method_options
+from dynatui.cli.options import instead
 from dynatui.files import opened, text_of
-from dynatui.keymap import KEYMAP
-from dynatui.keys import Keymap, near
+from dynatui.keymap import KEYMAP, Keymap, near
 
 PREFIX = "DYNATUI_"
 FILE_VARIABLE = "DYNATUI_CONFIG"
@@ -86,11 +84,7 @@ def typed(context: typer.Context) -> dict[str, Any]:
 
 
 def read(live: Any) -> dict[str, Setting]:
-    """All that is set, for the options of the live command.
-
-    Raises:
-        ConfigError: The file cannot be read, or it sets what does not exist or a value of another kind.
-    """
+    """All that is set, for the options of the live command; raises a ConfigError for what cannot be read or set."""
     known = options_of(live)
     found = _from_file(file_path(), kinds(live))
     for key, option in known.items():
@@ -101,11 +95,7 @@ def read(live: Any) -> dict[str, Setting]:
 
 
 def keymap() -> Keymap:
-    """The keys, with those that the user's file binds anew.
-
-    Raises:
-        ConfigError: The file cannot be read, or its table of keys makes no sense.
-    """
+    """The keys, with those that the user's file binds anew; raises a ConfigError where that makes no sense."""
     path = file_path()
     return _keymap(path, *_table(path), ())
 
@@ -132,11 +122,7 @@ def applied(context: typer.Context) -> dict[str, Setting]:
 
 
 def values(context: typer.Context, settings: Mapping[str, Setting]) -> dict[str, Any]:
-    """What the options would hold if these settings had been given as flags.
-
-    Raises:
-        ConfigError: A value is out of its option's bounds; the line names the place.
-    """
+    """What the options would hold if these were flags; raises a ConfigError that names the place of a wrong value."""
     options = {option.name: option for option in options_of(context.command).values()}
     return {name: _converted(context, options[name], setting) for name, setting in settings.items()}
 
@@ -174,11 +160,7 @@ def with_places(error: DecoderError) -> str:
 
 
 def _table(path: Path) -> tuple[str, dict[str, Any]]:
-    """The file as text and as what that says.
-
-    Raises:
-        ConfigError: It cannot be read, or is not TOML.
-    """
+    """The file as text and as what that says; raises a ConfigError where it cannot be read or is not TOML."""
     text = _text(path)
     try:
         return text, tomllib.loads(text)
@@ -208,7 +190,7 @@ def _from_file(path: Path, known: Mapping[str, Any]) -> dict[str, Setting]:
             msgspec.convert(value, known[key])
         except (msgspec.ValidationError, OverflowError):
             example = f': {key} = "{value}"' if known[key] is str and type(value) in (int, float) else ""
-            remedy = method_options.instead(key, value) or f"give {KINDS[known[key]]}{example}"
+            remedy = instead(key, value) or f"give {KINDS[known[key]]}{example}"
             raise ConfigError(f"{place}: {key} is {quoted(value)}; {remedy}") from None
         found[key] = Setting(key, value, place)
     return found

@@ -42,11 +42,7 @@ def from_text(text: str) -> str:
 
 
 def from_file(name: str) -> tuple[str, ...]:
-    """The prompt of a text file or of standard input (`-`), or those of a .jsonl file, one a line.
-
-    Raises:
-        PromptError: The file cannot be read, is no text, or holds no prompt; the message says what to do.
-    """
+    """The prompts of a text file, a .jsonl file or standard input (`-`); raises a PromptError where there are none."""
     shown = "standard input" if name == STANDARD_INPUT else shortened(name)
     text = _read(name, shown)
     if name.endswith(".jsonl"):

@@ -1,8 +1,7 @@
 """Lines of a recording into events that a run could have written; whatever else a file holds is refused by its line.
 
-`decoder.events` checks the shape of every event by itself. This adds what only their sequence tells (rounds count up,
-accepted nodes are a path, committed tokens are its tokens) and bounds without which a hostile file could overflow a
-sum, fill the memory or draw for minutes; nothing that the engine writes comes near them. Knows no files and no screen.
+`decoder.events` checks every event by itself. This adds what only their sequence tells, and bounds without which a
+hostile file could overflow a sum, fill the memory or draw for minutes. Knows no files and no screen.
 """
 
 from collections.abc import Iterable
@@ -48,11 +47,7 @@ class Checker:
         self._upgrade = Upgrade()
 
     def event(self, line: bytes, number: int) -> Event:
-        """The event on line `number`, in today's schema.
-
-        Raises:
-            RecordingError: No run could have written it there; the message names the line.
-        """
+        """The event on line `number`, in today's schema; raises a RecordingError if no run could have written it."""
         event = self._upgrade.event(decode_line(line, number))
         if isinstance(event, Run):
             fault = _fault_of_run(event)

@@ -1,8 +1,7 @@
 """The command line that gives the present settings again, as it can be pasted into a shell.
 
-Only what differs from the defaults is written. A line is one line and shows every character that it holds: what could
-steer a terminal stands in it as an escape of the shell's. Where the run is recorded and how the screen looks is no part
-of it. Knows option names, and nothing of the screen.
+Only what differs from the defaults is written, on one line that shows every character: what could steer a terminal is
+an escape of the shell's. Where the run is recorded and how the screen looks is no part of it.
 """
 
 import shlex
@@ -33,8 +32,7 @@ def command_line(
     Args:
         session: What to start; its config as it is now, knobs turned.
         files: Prompts by the file that they were read from, in the order of the session.
-        always: Parameters of the command line that are written even at their defaults, because a settings file or a
-            variable says otherwise.
+        always: Parameters written even at their defaults, because a settings file or a variable says otherwise.
     """
     names, count = _matching(session.prompts, files or {})
     texts = () if session.prompts == load.embedded() else session.prompts[count:]

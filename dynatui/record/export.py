@@ -1,8 +1,7 @@
 """A run as files that other programs read: its figures, rounds and text.
 
 Pure functions make the contents, `export` alone writes them: all into one new folder that only its owner can open, or
-nothing. The figures are those that `--json` prints for the recorded run. Knows nothing of the screen: the picture comes
-as text.
+nothing. The figures are those that `--json` prints. Knows nothing of the screen: the picture comes as text.
 """
 
 import csv
@@ -39,12 +38,9 @@ class ExportError(DecoderError):
 def export(
     folder: Path | None, *, events: Sequence[Event], svg: str, command: str, now: datetime | None = None
 ) -> Path:
-    """Writes the newest run of `events` into a new folder, and returns that.
+    """Writes the newest run of `events` into a new folder, and returns that; raises an ExportError where it cannot.
 
     None as folder: one named after the local time, here or, where nothing can be written, beside the recordings.
-
-    Raises:
-        ExportError: There is nothing to write, or it cannot be written.
     """
     told = run_so_far(events)
     if not told:

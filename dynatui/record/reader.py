@@ -88,11 +88,7 @@ class Runs(Sequence[list[Event]]):
 
 
 def read(path: Path) -> list[Event]:
-    """All complete events of a recording.
-
-    Raises:
-        RecordingError: The file cannot be read or is no recording; the message names file and line.
-    """
+    """All complete events of a recording; raises a RecordingError that names file and line."""
     return list(chain.from_iterable(Runs(path)))
 
 

@@ -1,8 +1,7 @@
 """Recordings on disk: events appended as they happen (`dynatui.record.reader` reads them back).
 
-A recording must survive a crash of the program that writes it, so every line goes to the system at once, and what an
-interrupted write left behind is passed over by the reader and cut off by the next writer. Several runs follow one
-another in a file; nothing that is complete is ever overwritten. Knows nothing of models or screens.
+A recording must survive a crash of its writer, so every line goes to the system at once, and what an interrupted write
+left behind is cut off by the next writer. Nothing that is complete is ever overwritten. Knows no models and no screens.
 """
 
 import errno
@@ -31,13 +30,10 @@ _PATIENCE_S = 0.5
 class Recorder:
     """Appends events to a file that is new, empty or a recording already; only its owner can read a new one.
 
-    A file is locked against other writers until it is closed.
-
-    A recording that begins in the middle of a run begins with what that run has told so far.
+    The file is locked against other writers until it is closed, and begins with what a run in progress has told so far.
 
     Raises:
-        RecordingError: The file cannot be written, is locked or is something else; `write` raises it too, when the disk
-            is full.
+        RecordingError: The file cannot be written, is locked or is something else; from `write` too: the disk is full.
     """
 
     def __init__(self, path: Path, so_far: Iterable[Event] = ()) -> None:
@@ -115,11 +111,7 @@ def numbered_run(event: Event, number: int, count: int) -> Event:
 
 
 def recordings_folder() -> Path:
-    """Where recordings go that were begun by a key; only their owner can look into it.
-
-    Raises:
-        RecordingError: There can be no such folder.
-    """
+    """Where recordings go that were begun by a key, for their owner alone; raises a RecordingError if it cannot be."""
     from platformdirs import user_state_path  # noqa: PLC0415 - whoever names each recording can do without
 
     folder = user_state_path("dynatui") / "recordings"
@@ -131,11 +123,7 @@ def recordings_folder() -> Path:
 
 
 def new_recording_path(now: datetime | None = None) -> Path:
-    """An empty file for a new recording, named after the local time.
-
-    Raises:
-        RecordingError: It cannot be made.
-    """
+    """An empty file for a new recording, named after the local time; raises a RecordingError if it cannot be made."""
     stem = f"{now or datetime.now().astimezone():%Y%m%d-%H%M%S}"
     make = partial(Path.touch, mode=0o600, exist_ok=False)
     return first_free(recordings_folder(), stem, ".jsonl", make, _unwritable)

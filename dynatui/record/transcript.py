@@ -1,8 +1,7 @@
 """Events as plain text or as JSON: what a run leaves behind when there is no screen.
 
-A live run and a replay feed the same events to the same transcript, so they cannot print different things. Results go
-to standard output, everything else to standard error. What a pipe gets is faithful; what a terminal gets is clean.
-Knows nothing of models, and nothing of where the events come from.
+A live run and a replay feed the same transcript, so they cannot print different things. Results go to standard output,
+all else to standard error. Knows nothing of models, and nothing of where the events come from.
 """
 
 from contextlib import suppress

@@ -8,8 +8,7 @@ from decoder.analysis.what_if import WhatIf
 from decoder.knobs import KnobName
 from decoder.session.steering import Stage
 from dynatui.gpu import GpuLoad
-from dynatui.keymap import KEYMAP, PanelName
-from dynatui.keys import Keymap, Mode
+from dynatui.keymap import KEYMAP, Keymap, Mode, PanelName
 from dynatui.session import Symbols
 from dynatui.state.ab_comparison import Pin
 from dynatui.state.results import Results

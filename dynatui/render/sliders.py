@@ -7,8 +7,7 @@ A and B compare.
 from dataclasses import dataclass
 
 from decoder.knobs import KnobInfo, KnobName, bounds
-from dynatui.keymap import KEYMAP
-from dynatui.keys import Keymap
+from dynatui.keymap import KEYMAP, Keymap
 from dynatui.knobs import info, rules_in_force, sliders_of, turns
 from dynatui.number_format import short
 from dynatui.render.ink import Ink, Row, Rows, best, fit, fitting, frame, inside, width_of

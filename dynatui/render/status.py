@@ -10,8 +10,7 @@ from decoder.errors import shortened
 from decoder.session.steering import StageName
 from dynatui.clean import clean_line
 from dynatui.gpu import GpuLoad
-from dynatui.keymap import PANELS, PanelName
-from dynatui.keys import LEFT_OUT, Key
+from dynatui.keymap import LEFT_OUT, PANELS, Key, PanelName
 from dynatui.number_format import percent, short
 from dynatui.render.badge import badge
 from dynatui.render.ink import Ink, Row, Rows, fit, fitting, joined, width_of

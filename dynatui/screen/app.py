@@ -19,8 +19,7 @@ from textual.containers import Container
 from textual.screen import Screen
 
 from dynatui.clean import clean_line
-from dynatui.keymap import KEYMAP, PanelName
-from dynatui.keys import Keymap
+from dynatui.keymap import KEYMAP, Keymap, PanelName
 from dynatui.render import (  # fmt: skip
     cards,
     curves,
@@ -50,7 +49,7 @@ from dynatui.screen.terminal_app import TerminalApp
 from dynatui.screen.widgets.canvas import Canvas
 from dynatui.session import View
 from dynatui.sources.source import Source
-from dynatui.terminal.key_names import bound
+from dynatui.terminal.driver import bound
 from dynatui.terminal.output import Output
 from dynatui.terminal.shutdown import Shutdown
 

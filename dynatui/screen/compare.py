@@ -1,6 +1,6 @@
 """Two recordings side by side, played in lockstep: the same panels for both, and a table of their figures.
 
-An app of its own: it has no engine, nothing to steer and one mode. `lockstep` plays, `dynatui.render` draws.
+An app of its own: it has no engine, nothing to steer and one mode. `Lockstep` plays, `dynatui.render` draws.
 """
 
 import signal
@@ -22,9 +22,9 @@ from dynatui.screen.pages.help import CompareHelp
 from dynatui.screen.terminal_app import TerminalApp
 from dynatui.screen.widgets.canvas import Canvas
 from dynatui.session import Symbols, View
-from dynatui.sources.lockstep import Lockstep
+from dynatui.sources.playback import Lockstep
 from dynatui.state.viewpoint import Place
-from dynatui.terminal.key_names import bound
+from dynatui.terminal.driver import bound
 from dynatui.terminal.output import Output
 from dynatui.terminal.shutdown import Shutdown
 

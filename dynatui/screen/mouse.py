@@ -7,8 +7,7 @@ from textual.events import MouseEvent
 from textual.screen import Screen as TextualScreen
 
 from decoder.knobs import KnobName
-from dynatui.keymap import CURSOR
-from dynatui.keys import Mode
+from dynatui.keymap import CURSOR, Mode
 from dynatui.render import drawer, sliders, status, timeline
 from dynatui.screen.commands import time, view
 from dynatui.screen.protocol import Screen

@@ -24,8 +24,7 @@ from dynatui.screen.exit_summary import lines
 from dynatui.session import Session, View
 from dynatui.sources.engine import EngineSource, load_engine
 from dynatui.sources.follow import FollowSource
-from dynatui.sources.lockstep import Lockstep, Side
-from dynatui.sources.playback import TraceSource
+from dynatui.sources.playback import Lockstep, Side, TraceSource
 from dynatui.sources.source import Source
 from dynatui.terminal import guard, streams
 from dynatui.terminal.shutdown import Shutdown

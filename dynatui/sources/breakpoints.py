@@ -136,13 +136,7 @@ class Watch:
 
 
 def met(conditions: Conditions, before: Watch, event: Event) -> str | None:
-    """Why to stop after this event, in words; None to go on.
-
-    Args:
-        conditions: What the user wants to be stopped at.
-        before: What was known before the event; `before.after(event)` is what the next call needs.
-        event: The next event of the run.
-    """
+    """Why to stop after this event, in words; None to go on. The next call needs `before.after(event)`."""
     if not conditions.on or not isinstance(event, Round):
         return None
     after = before.after(event)

@@ -1,8 +1,7 @@
 """A recording that another process is still writing, watched as it grows: the third source of records.
 
-Whoever comes late sees the newest run: what is before it is only passed over. A last line without its end is waited
-for, since its writer may be in the middle of it, or have been killed there and cut it off later. Nothing here has a
-thread, and no call takes much longer than the time that it is given.
+Whoever comes late sees the newest run. A last line without its end is waited for: its writer may be in the middle of
+it. Nothing here has a thread, and no call takes much longer than the time that it is given.
 """
 
 import os
@@ -30,11 +29,7 @@ _POLL_S = 0.1
 
 
 class Tail:
-    """Reads the complete events of a growing file, from its newest run on.
-
-    Raises:
-        RecordingError: The file is not there, is no recording, or was cut off or replaced since; from `take` too.
-    """
+    """Reads a growing file from its newest run on; raises a RecordingError if it is none, was cut off or replaced."""
 
     def __init__(self, path: Path, clock: Callable[[], float] = time.monotonic) -> None:
         self.path = path
@@ -192,12 +187,9 @@ class FollowSource:
 
 
 def events(path: Path, stop: threading.Event) -> Iterator[Event]:
-    """The events of a growing recording, from its newest run on, as they are written.
+    """The events of a growing recording, from its newest run on, as they are written; raises as `Tail` does.
 
     Nobody can know that a file will grow no more, so this ends only when `stop` is set or its reader leaves.
-
-    Raises:
-        RecordingError: The file is not there, is no recording, or was cut off or replaced.
     """
     with closing(Tail(path)) as tail:
         while not stop.is_set():

@@ -1,10 +1,11 @@
-"""A recording, shown as if it happened now: takes the engine's place behind the screen.
+"""A recording, shown as if it happened now, or two side by side.
 
-Knows no models and needs no thread: what is due is appended when the screen asks for it. One run of the recording is
-held at a time. Records only ever grow by what follows, so a way back within a run is told as that run anew, from its
-beginning up to there.
+Knows no models and needs no thread: what is due is appended when the screen asks for it. One run of a recording is
+held at a time. Records only ever grow by what follows, so a way back within a run is told as that run anew. Of two,
+both have decoded for the same time: each watched method's own decode time, so what is farther is faster.
 """
 
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,7 +15,8 @@ from decoder.errors import RecordingError
 from decoder.events import Event, Round, Run
 from dynatui.clean import clean, clean_line
 from dynatui.sources.source import REST_S, bounded_speed, readable_speed
-from dynatui.state.run_state import Failure, Prompt, Record
+from dynatui.state.run_state import Failure, Prompt, Record, RunState
+from dynatui.state.timeline import Timeline
 
 
 @dataclass(frozen=True)
@@ -44,11 +46,7 @@ def indexed(events: Sequence[Event]) -> IndexedRun:
 
 
 class TraceSource:
-    """Plays recorded runs by the wall time that they carry.
-
-    Raises:
-        RecordingError: The first run cannot be read; one that follows it becomes a record of failure.
-    """
+    """Plays recorded runs by their wall time; raises a RecordingError if the first run cannot be read."""
 
     def __init__(self, runs: Sequence[Sequence[Event]], speed: float | None = None) -> None:
         self.records: list[Record] = []
@@ -65,11 +63,7 @@ class TraceSource:
         self._last: float | None = None
 
     def text(self, method: str, number: int) -> str:
-        """What a method wrote in a run; cleaned.
-
-        Raises:
-            RecordingError: The run cannot be read.
-        """
+        """What a method wrote in a run; cleaned."""
         events = self._run.events if number == self.number else self._runs[number]
         rounds = (event for event in events if isinstance(event, Round) and clean_line(event.method) == method)
         return clean("".join(event.text for event in rounds))
@@ -172,6 +166,129 @@ class TraceSource:
         if isinstance(event, Run):
             self.records.append(Prompt(self.number + 1, self.count))
         self.records.append(event)
+
+
+class Side:
+    """One recording, opened at one of its runs; raises a RecordingError if the first cannot be read."""
+
+    def __init__(self, name: str, runs: Sequence[Sequence[Event]]) -> None:
+        self.name = clean_line(name)
+        self._runs = runs
+        self.runs = len(runs)
+        self._begin(0, indexed(runs[0]))
+
+    @property
+    def rounds(self) -> int:
+        """Rounds of the watched method in the opened run."""
+        return len(self.times)
+
+    @property
+    def seconds(self) -> float:
+        """Decode time of the watched method in the opened run."""
+        return self.times[-1] if self.times else 0.0
+
+    @property
+    def rate(self) -> float:
+        """Tokens a second in the opened run."""
+        rounds = [self._run.events[place] for place in self._places]
+        tokens = sum(len(event.committed) for event in rounds if isinstance(event, Round))
+        return tokens / self.seconds if self.seconds > 0 else 0.0
+
+    def open(self, number: int) -> None:
+        """Goes to the beginning of a run, counted from 0."""
+        try:
+            self._begin(number, indexed(self._runs[number]))
+        except RecordingError as error:
+            self._begin(number, indexed(()))
+            self._timeline.take(Failure(str(error), error.exit_code))
+
+    def at(self, seconds: float) -> RunState:
+        """The opened run after so much decode time; after all of it, with its end and its summary."""
+        rounds = bisect_right(self.times, seconds)
+        over = rounds == self.rounds
+        end = len(self._run.events) if over else self._places[rounds]
+        while self._next < end:
+            self._timeline.take(self._run.events[self._next])
+            self._next += 1
+        state = self._timeline.state
+        return state if over and self._next == end else self._timeline.at(state.watched, rounds)
+
+    def _begin(self, number: int, opened: IndexedRun) -> None:
+        self._run, self._next = opened, 0
+        run = opened.events[0] if opened.events else None
+        watched = next(iter(run.methods), "") if isinstance(run, Run) else ""
+        self._places = opened.rounds.get(clean_line(watched), ())
+        rounds = [opened.events[place] for place in self._places]
+        self.times = list(accumulate((event.t for event in rounds if isinstance(event, Round)), max))
+        """When the watched method's rounds end."""
+        self._timeline = Timeline()
+        self._timeline.take(Prompt(number + 1, self.runs))
+
+
+class Lockstep:
+    """Plays the first runs of both, then the second ones, as far as both have them."""
+
+    def __init__(self, left: Side, right: Side, speed: float | None = None) -> None:
+        self.sides = (left, right)
+        self.pairs = min(left.runs, right.runs)
+        self.number = 0
+        """Which pair of runs is played, counted from 0."""
+        self.played_s = 0.0
+        self.paused = False
+        self.speed = bounded_speed(speed or readable_speed(max(left.rate, right.rate)))
+        self._rested_s = 0.0
+        self._last: float | None = None
+
+    @property
+    def seconds(self) -> float:
+        """How long the slower of the two is."""
+        return max(side.seconds for side in self.sides)
+
+    @property
+    def ended(self) -> bool:
+        """Whether both are through."""
+        return self.played_s >= self.seconds
+
+    def states(self) -> tuple[RunState, RunState]:
+        """Both as they are now."""
+        left, right = self.sides
+        return left.at(self.played_s), right.at(self.played_s)
+
+    def advance(self, now: float) -> None:
+        """Plays on to `now`, in seconds; a pair that is through stays for a while and gives way to the next."""
+        passed = 0.0 if self._last is None else now - self._last
+        self._last = now
+        if self.paused:
+            return
+        if not self.ended:
+            self.seek(self.played_s + passed * self.speed)
+        elif self.number + 1 < self.pairs:
+            self._rested_s += passed
+            if self._rested_s >= REST_S:
+                self.go(1)
+
+    def seek(self, seconds: float) -> None:
+        """Goes to a time in both."""
+        self.played_s = min(max(0.0, seconds), self.seconds)
+        self._rested_s = 0.0
+
+    def set_speed(self, speed: float) -> None:
+        """Changes the speed of the show."""
+        self.speed = bounded_speed(speed)
+
+    def step(self, rounds: int) -> None:
+        """Goes on by so many rounds of either, or back when negative."""
+        times = sorted({0.0, *self.sides[0].times, *self.sides[1].times})
+        find = bisect_right if rounds > 0 else bisect_left
+        place = find(times, self.played_s) + rounds - (rounds > 0)
+        self.seek(times[min(max(0, place), len(times) - 1)])
+
+    def go(self, step: int) -> None:
+        """Leaves this pair of runs for another, round and round."""
+        self.number = (self.number + step) % self.pairs
+        for side in self.sides:
+            side.open(self.number)
+        self.seek(0.0)
 
 
 def _shown_rate(events: Sequence[Event]) -> float:

@@ -63,11 +63,7 @@ class Controls(KnobControls, Protocol):
         """Replaces the prompt in progress, and begins it."""
 
     def record(self, path: Path | None) -> None:
-        """Writes this run from its beginning, and all that follows, to a file; None ends that.
-
-        Raises:
-            RecordingError: The file cannot be written.
-        """
+        """Writes this run and all that follows to a file, None ends that; raises a RecordingError if it cannot be."""
 
 
 class Playback(Protocol):
@@ -79,20 +75,13 @@ class Playback(Protocol):
     """How many runs there are."""
 
     def text(self, method: str, number: int) -> str:
-        """What a method wrote in a run; cleaned.
-
-        Raises:
-            RecordingError: The run cannot be read.
-        """
+        """What a method wrote in a run, cleaned; raises a RecordingError if the run cannot be read."""
 
     def length(self, method: str) -> tuple[int, float]:
         """Rounds of a method in the present run, and their decode time in seconds."""
 
     def seek_round(self, method: str, rounds: int) -> None:
-        """Goes to the place in the present run after so many rounds of a method.
-
-        Forward, what lies between is appended; backward, the run is appended again from its beginning.
-        """
+        """Goes to where a method has so many rounds; backward, the run is appended again from its beginning."""
 
 
 class Source(Protocol):

@@ -18,7 +18,6 @@ from textual.geometry import Size
 from textual.keys import Keys
 from textual.message import Message
 
-from dynatui.terminal.key_names import cap_of
 from dynatui.terminal.keyboard import Keyboard, Pasted, Piece
 from dynatui.terminal.shutdown import Shutdown
 
@@ -26,6 +25,8 @@ LARGEST = (1000, 400)
 """Columns and lines; what is beyond them stays blank."""
 _POLL_S = 0.1
 _AT_ONCE = 2**12
+_NAMED = {",": "comma"}
+"""Signs that mean something else in Textual's bindings."""
 
 
 @runtime_checkable
@@ -107,6 +108,17 @@ class TerminalDriver(LinuxDriver):
             for piece in keyboard.take(received, time.monotonic()):
                 for message in interpreter.read(piece):
                     self.process_message(message)
+
+
+def cap_of(event: events.Key) -> str:
+    """The key of an event: `?` and not question_mark, `space`, `shift+left`."""
+    sign = event.character
+    return sign if sign and sign.isprintable() and sign != " " else event.key
+
+
+def bound(cap: str) -> str:
+    """The key as Textual's bindings want it."""
+    return _NAMED.get(cap, cap)
 
 
 def _bounded(size: tuple[int, int]) -> tuple[int, int]:

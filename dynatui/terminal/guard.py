@@ -23,11 +23,7 @@ from dynatui.terminal.streams import read_keyboard
 
 _STDIN, _STDOUT, _STDERR = 0, 1, 2
 _LARGEST_LOG = 2**20
-_QUIET = {
-    "HF_HUB_DISABLE_PROGRESS_BARS": "1",
-    "TRANSFORMERS_VERBOSITY": "error",
-    "TOKENIZERS_PARALLELISM": "false",
-}
+_QUIET = {"HF_HUB_DISABLE_PROGRESS_BARS": "1", "TRANSFORMERS_VERBOSITY": "error", "TOKENIZERS_PARALLELISM": "false"}
 
 
 def silence_libraries() -> None:
@@ -37,11 +33,7 @@ def silence_libraries() -> None:
 
 
 def check_variables() -> None:
-    """Checks the variables that Textual reads and would fail on.
-
-    Raises:
-        ConfigError: One of them is set to what cannot be; the line says to what it can.
-    """
+    """Checks the variables that Textual reads and would fail on; raises a ConfigError that says what is possible."""
     colors = os.environ.get("TEXTUAL_COLOR_SYSTEM")
     require(
         colors in (None, "auto", *COLOR_SYSTEMS),
@@ -60,11 +52,7 @@ def check_variables() -> None:
 
 
 def log_path(named: Path | None = None) -> Path:
-    """The log file: one that the user names, or our own, which does not grow without bound.
-
-    Raises:
-        ConfigError: The named file cannot be written; without one of our own there is just no log.
-    """
+    """The log: a file that the user names, or our own of bounded size; raises a ConfigError if the named one fails."""
     if named is not None:
         try:
             _open_log(named)

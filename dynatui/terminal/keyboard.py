@@ -1,8 +1,7 @@
 """Bytes from the terminal, cut into pieces that cannot be misread: text, whole sequences, and what was pasted.
 
-Chunks end anywhere, so a piece is given out only when it is complete: no half of a paste, of a character or of a reply
-is ever taken for keys. What no key or pointer sends is dropped. Knows neither Textual nor the terminal; the time is
-handed in.
+Chunks end anywhere, so a piece is given out only when it is complete: no half of a paste, character or reply is ever
+taken for keys. What no key or pointer sends is dropped. Knows neither Textual nor the terminal; time is handed in.
 """
 
 import re

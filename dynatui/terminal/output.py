@@ -1,8 +1,7 @@
 """The stream to the terminal: counts bytes, and knows when the terminal is busy or closed.
 
 Textual writes to a file in a thread of its own. This one never raises, for an error there would leave the screen
-without a writer and the app waiting for ever: what is written to a closed terminal is discarded, and the app reads
-`lost`.
+without a writer: what is written to a closed terminal is discarded, and the app reads `lost`.
 """
 
 import os

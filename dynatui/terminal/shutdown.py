@@ -1,19 +1,19 @@
 """Ends the program within a deadline, whatever it is doing, and restores the terminal.
 
-A key or a signal asks the app to leave, ahead of the messages in its queue. If the app's thread is blocked, in a write
-or in a long computation, a timer thread restores the terminal and ends the process at the deadline. Knows no app and no
-engine.
+A key or a signal asks the app to leave, ahead of the messages in its queue. If the app's thread is blocked, a timer
+thread restores the terminal and ends the process at the deadline. Knows no app and no engine.
 """
 
 import os
+import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
 from dynatui.terminal.output import Output
-from dynatui.terminal.signals import STOP_SIGNALS, handled
 
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
 WITHIN_S = 2.5
 """The deadline: a process that still runs is ended."""
 
@@ -75,3 +75,15 @@ class Shutdown:
         if self._watching:
             self._output.restore()
             self._end(code)
+
+
+@contextmanager
+def handled(signals: Iterable[signal.Signals], handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
+    """Within, these signals call the handler; those that were ignored from the start, as under nohup, stay ignored."""
+    taken = [number for number in signals if signal.getsignal(number) is not signal.SIG_IGN]
+    before = [signal.signal(number, handler) for number in taken]
+    try:
+        yield
+    finally:
+        for number, own in zip(taken, before, strict=True):
+            signal.signal(number, own)

@@ -53,12 +53,7 @@ def for_printing() -> tuple[TextIO, TextIO]:
 
 
 def show(text: str, out: TextIO) -> None:
-    """Writes to standard output: what a pipe gets is faithful, what a terminal gets is clean.
-
-    Raises:
-        ReaderLeftError: The reader has closed it.
-        OutputError: It takes no more, as a full disk does.
-    """
+    """Writes to standard output, faithful to a pipe and clean to a terminal; raises ReaderLeftError or OutputError."""
     try:
         out.write(clean(text) if out.isatty() else text)
         out.flush()

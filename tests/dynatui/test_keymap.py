@@ -5,8 +5,7 @@ from typing import get_args
 import pytest
 
 from decoder.errors import ConfigError
-from dynatui.keymap import KEYMAP, PANELS
-from dynatui.keys import LEFT_OUT, Keymap, Mode
+from dynatui.keymap import KEYMAP, LEFT_OUT, PANELS, Keymap, Mode
 from dynatui.screen import commands
 from dynatui.screen.app import DynaApp
 from dynatui.screen.compare import CompareApp

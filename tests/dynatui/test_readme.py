@@ -14,7 +14,7 @@ import pytest
 from decoder.analysis.metrics import FIGURES
 from decoder.config import PRESETS
 from dynatui.cli import main as cli
-from dynatui.keymap import table
+from man.make import table_of_keys
 
 pytestmark = pytest.mark.slow
 
@@ -134,13 +134,13 @@ def test_the_readme_is_short() -> None:
 
 
 def test_the_table_of_keys_is_the_key_map() -> None:
-    assert between("keys.md", "keys: from dynatui/keymap.py", "end of keys") == table(), (
-        "python -c 'from dynatui.keymap import table; print(*table(), sep=chr(10))'"
+    assert between("keys.md", "keys: from dynatui/keymap.py", "end of keys") == table_of_keys(), (
+        "python -c 'from man.make import table_of_keys; print(*table_of_keys(), sep=chr(10))'"
     )
 
 
 def test_the_keys_that_matter_are_rows_of_the_key_map_in_its_order() -> None:
-    rows = re.findall(r"^\| (`.*`) \|[\w ]*\| (.*) \|$", "\n".join(table()), re.MULTILINE)
+    rows = re.findall(r"^\| (`.*`) \|[\w ]*\| (.*) \|$", "\n".join(table_of_keys()), re.MULTILINE)
     known = [f"| {caps} | {meaning} |" for caps, meaning in rows]
     _, _, *written = between("README.md", "some keys: from dynatui/keymap.py", "end of keys")
     assert written == sorted(written, key=known.index)

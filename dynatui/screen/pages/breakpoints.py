@@ -5,7 +5,7 @@ from typing import ClassVar
 from rich.text import Text
 from textual.binding import Binding, BindingType
 
-from dynatui.keys import Keymap
+from dynatui.keymap import Keymap
 from dynatui.screen.pages.page import Page
 from dynatui.sources.breakpoints import BREAKS, EXPLANATIONS
 from dynatui.sources.source import Controls

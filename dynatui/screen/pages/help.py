@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from decoder.analysis.metrics import FIGURES, Figure
-from dynatui.keys import Group, Key, Keymap, Mode
+from dynatui.keymap import Group, Key, Keymap, Mode
 from dynatui.render.guide import GUIDE
 from dynatui.render.status import caps
 from dynatui.screen.pages.page import Page

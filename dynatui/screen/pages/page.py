@@ -17,8 +17,8 @@ from textual.screen import ModalScreen
 from textual.widgets import Static
 
 from dynatui.clean import clean
-from dynatui.keys import Keymap, Mode
-from dynatui.terminal.key_names import cap_of
+from dynatui.keymap import Keymap, Mode
+from dynatui.terminal.driver import cap_of
 
 _QUITS = "leave"
 T = TypeVar("T")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from dynatui.cli import bench_options
+from dynatui.cli import bench
 from dynatui.cli.main import command, main
 from man.make import PAGE
 from tests import tiny
@@ -158,7 +158,7 @@ def test_rounds_of_loaded_models_are_measured_after_texts_of_several_lengths(
     assert [(row["name"], row["context"]) for row in report["growth"]] == [
         (name, length) for name in ("ar", "1x2", "2x4") for length in (40, 24)
     ]
-    assert report["setup"]["max_new_tokens"] == bench_options.ROUNDS
+    assert report["setup"]["max_new_tokens"] == bench.ROUNDS
     assert [len(prompt) for prompt in report["setup"]["prompts"]] == [8, 40, 24]
 
 
@@ -194,5 +194,5 @@ def test_the_prompt_that_does_not_fit_is_named(pair: tiny.TinyPair, capsys: pyte
 
 
 def test_every_method_but_the_threaded_baseline_is_measured_by_default() -> None:
-    assert bench_options.all_methods().startswith("dynatree,auto,ar,linear,fixed")
-    assert "hf" not in bench_options.all_methods().split(",")
+    assert bench.all_methods().startswith("dynatree,auto,ar,linear,fixed")
+    assert "hf" not in bench.all_methods().split(",")

@@ -16,8 +16,8 @@ import torch
 import decoder
 from decoder.decoding_path import DecodingPath
 from decoder.errors import ConfigError
+from dynatui.cli import doctor
 from dynatui.cli import main as cli
-from dynatui.cli import probes
 from dynatui.cli.doctor import Case, Finding, examine, page
 from dynatui.gpu import Gpu
 from dynatui.session import Models
@@ -48,7 +48,7 @@ def crashing(_case: Case) -> Iterator[Finding]:
 
 
 def found(probe: str, **changed: object) -> list[Finding]:
-    return list(probes.PROBES[probe](case(**changed)))
+    return list(doctor.PROBES[probe](case(**changed)))
 
 
 def said(findings: list[Finding]) -> str:
@@ -78,7 +78,7 @@ def test_a_probe_that_fails_hides_neither_what_it_found_nor_the_others() -> None
 
 
 def test_without_a_terminal_that_is_a_note(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(probes, "_is_terminal", lambda name: name != "stdout")
+    monkeypatch.setattr(doctor, "_is_terminal", lambda name: name != "stdout")
     assert "note: no terminal at stdout: here dynatui runs without a screen" in said(found("terminal"))
 
 
@@ -142,7 +142,7 @@ def test_a_package_that_is_missing_or_too_old_is_a_problem_with_its_remedy(monke
 
 def test_a_gpu_is_described_with_memory_and_dtypes(monkeypatch: pytest.MonkeyPatch) -> None:
     turing = Gpu("T4", total_bytes=16 * 2**30, free_bytes=3 * 2**29, capability=(7, 5))
-    monkeypatch.setattr(probes, "gpus", lambda: [turing])
+    monkeypatch.setattr(doctor, "gpus", lambda: [turing])
     text = said(found("devices", models=Models(device="cpu")))
     assert "gpu 0: T4, 1.5 GiB of 16.0 GiB memory free, bfloat16 emulated, float16 native" in text
     assert "ok: models would run on cpu in " in text
@@ -151,14 +151,14 @@ def test_a_gpu_is_described_with_memory_and_dtypes(monkeypatch: pytest.MonkeyPat
 def test_exact_runs_are_named_and_refused_in_float64() -> None:
     asked = Models(device="cpu", dtype="bfloat16", exact=True)
     assert "ok: models would run on cpu in bfloat16, bit for bit alike" in said(found("devices", models=asked))
-    report = examine(case(models=replace(asked, dtype="float64")), {"devices": probes.devices})
+    report = examine(case(models=replace(asked, dtype="float64")), {"devices": doctor.devices})
     assert not report.ok
     assert "leave out --exact" in page(report)
     assert "models would run" not in page(report)
 
 
 def test_compiled_runs_are_named_and_refused_where_nothing_can_be_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
-    report = examine(case(models=Models(device="cpu", dtype="float32", compiled=True)), {"devices": probes.devices})
+    report = examine(case(models=Models(device="cpu", dtype="float32", compiled=True)), {"devices": doctor.devices})
     assert not report.ok
     assert "--compile is for CUDA and this is cpu" in page(report)
     assert "models would run" not in page(report)
@@ -170,7 +170,7 @@ def test_compiled_runs_are_named_and_refused_where_nothing_can_be_compiled(monke
 
 
 def test_a_dtype_that_the_cpu_does_not_compute_in_is_a_note(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(probes, "_cpu_has_fp16", lambda: False)
+    monkeypatch.setattr(doctor, "_cpu_has_fp16", lambda: False)
     asked = Models(device="cpu", dtype="float16")
     assert "note: this CPU does not compute in float16, so that is slow; give --dtype float32" in said(
         found("devices", models=asked)
@@ -225,7 +225,7 @@ def test_wrong_settings_are_a_problem_and_strange_variables_a_note() -> None:
     def wrong() -> str:
         raise ConfigError("config.toml: line 1: no")
 
-    report = examine(case(settings=wrong, strange_variables=["DYNATUI_TAUH"]), {"settings": probes.settings})
+    report = examine(case(settings=wrong, strange_variables=["DYNATUI_TAUH"]), {"settings": doctor.settings})
     assert [(finding.verdict, finding.text) for finding in report.findings] == [
         ("note", "DYNATUI_TAUH sets nothing"),
         ("problem", "config.toml: line 1: no"),
@@ -233,14 +233,14 @@ def test_wrong_settings_are_a_problem_and_strange_variables_a_note() -> None:
 
 
 def test_a_log_that_cannot_be_written_is_a_problem(tmp_path: Path) -> None:
-    report = examine(case(log=tmp_path), {"log": probes.log})
+    report = examine(case(log=tmp_path), {"log": doctor.log})
     assert not report.ok
 
 
 def test_without_a_place_for_recordings_the_rest_still_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").touch()
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "file"))
-    report = examine(case(), {"recordings": probes.recordings})
+    report = examine(case(), {"recordings": doctor.recordings})
     assert report.ok
     assert "note     a key can begin no recording: cannot write" in page(report)
 
@@ -304,7 +304,7 @@ def test_what_would_be_loaded_is_looked_for_but_not_fetched(
 ) -> None:
     monkeypatch.setenv("HF_HUB_OFFLINE", offline)
     monkeypatch.chdir(tmp_path)
-    report = examine(case(models=models), {"models": probes.models})
+    report = examine(case(models=models), {"models": doctor.models})
     assert expected in said([Finding(each.verdict, each.text, each.remedy) for each in report.findings])
 
 
@@ -320,7 +320,7 @@ def test_a_folder_without_weights_is_a_problem(tmp_path: Path, monkeypatch: pyte
 
 
 def test_a_device_that_is_not_there_is_a_problem() -> None:
-    report = examine(case(models=Models(device="cuda:99")), {"devices": probes.devices})
+    report = examine(case(models=Models(device="cuda:99")), {"devices": doctor.devices})
     assert not report.ok
     assert "device cuda:99 was asked for" in page(report)
 

@@ -32,8 +32,7 @@ from dynatui.render.scene import Scene
 from dynatui.render.text import TextPanel
 from dynatui.screen.exit_summary import lines
 from dynatui.sources.follow import Tail
-from dynatui.sources.lockstep import Lockstep, Side
-from dynatui.sources.playback import TraceSource
+from dynatui.sources.playback import Lockstep, Side, TraceSource
 from dynatui.state.run_state import RunState, apply
 from dynatui.state.session_log import SessionLog
 from tests.dynatui.scripted_runs import HOSTILE, plain_round, run, runs_of, story, tree_round

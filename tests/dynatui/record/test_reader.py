@@ -18,8 +18,7 @@ from dynatui.record import reader as module
 from dynatui.record.checks import Checker
 from dynatui.record.reader import Runs, read
 from dynatui.record.transcript import Transcript
-from dynatui.sources.lockstep import Lockstep, Side
-from dynatui.sources.playback import TraceSource
+from dynatui.sources.playback import Lockstep, Side, TraceSource
 from dynatui.state.run_state import Failure, Prompt
 from tests.dynatui.scripted_runs import run, runs_of, story
 

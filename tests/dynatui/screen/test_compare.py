@@ -18,7 +18,7 @@ from dynatui.render import status, versus
 from dynatui.screen.compare import CompareApp, panels
 from dynatui.screen.widgets.canvas import Canvas
 from dynatui.session import View
-from dynatui.sources.lockstep import Lockstep, Side
+from dynatui.sources.playback import Lockstep, Side
 from dynatui.sources.source import REST_S
 from dynatui.state.run_state import RunState
 from tests.dynatui.scripted_runs import HOSTILE, lines, plain_round, run, runs_of, state_of, story, tree_round

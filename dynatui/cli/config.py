@@ -1,22 +1,24 @@
-"""The settings as text: those in force with where each comes from, and a file to begin with.
+"""`dynatui config`: the settings in force with where each comes from, or a file to begin with.
 
 Both are TOML that dynatui reads again: what one prints, the file may hold. Help texts, order and headings are those of
-`dynatui --help`. Knows nothing of where settings are looked for.
+`dynatui --help`. It must help where something is broken, so no setting of the user's stops it before it has begun.
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+import typer
 from typer.core import TyperOption
 
 from decoder.config import RunConfig
 from decoder.methods import METHODS
+from dynatui.cli import options, request, settings
 from dynatui.cli.settings import KEYS, KINDS, key_of, kinds, options_of
 from dynatui.keymap import KEYMAP
-from dynatui.keys import Keymap
+from dynatui.terminal import streams
 
 _WIDEST = 40
 _HEAD = """\
@@ -25,33 +27,52 @@ _HEAD = """\
 """
 
 
-def in_force(live: Any, given: Mapping[str, Any], config: RunConfig, places: Mapping[str, str], keys: Keymap) -> str:
-    """Every setting with its value and, behind it, where that comes from.
+def config(
+    context: typer.Context, *, path: options.ShowPath = False, print_default: options.ShowDefault = False
+) -> int:
+    """Show what is set for good, and where: in a file, or by variables."""
+    out, _ = streams.for_printing()
+    live = context.find_root()
+    if path:
+        streams.show(f"{settings.file_path()}\n", out)
+    elif print_default:
+        streams.show(_HEAD + "".join((*_explained(live.command), *_explained_keys())), out)
+    else:
+        streams.show(in_force(live), out)
+        for name in settings.strange_variables(live.command):
+            streams.say(f"{name} sets nothing; dynatui config --print-default lists all settings")
+    return 0
 
-    Args:
-        live: The command whose options are settings.
-        given: What the options hold, by parameter.
-        config: What a run makes of them.
-        places: Where those come from that are no defaults, by parameter.
-        keys: The key map; those keys are listed that are not the usual ones.
-    """
-    known = {
-        key: (_effective(key, given.get(option.name), config), option.name) for key, option in options_of(live).items()
-    }
-    written = {key: f"{key} = {toml(value)}" for key, (value, _) in known.items() if value is not None}
+
+def in_force(live: Any) -> str:
+    """Every setting with its value and, behind it, where that comes from; raises if one is wrong."""
+    found = settings.applied(live)
+    given = live.params | settings.values(live, found)
+    with settings.named(found):
+        named = {name: given[name] for name in ("methods", "max_new_tokens", "seed", "chat")}
+        run = request.run_config(**named, rules=given)
+    names = {key: option.name for key, option in options_of(live.command).items()}
+    values = {key: _effective(key, given.get(name), run) for key, name in names.items()}
+    written = {key: f"{key} = {toml(value)}" for key, value in values.items() if value is not None}
     width = min(_WIDEST, max(map(len, written.values())))
-    values = "".join(
+    places = {name: setting.place for name, setting in found.items()}
+    lines = "".join(
         f"{written[key].ljust(width)}  # {places.get(name, 'default')}\n" if key in written else f"# {key} is not set\n"
-        for key, (_, name) in known.items()
+        for key, name in names.items()
     )
     usual = KEYMAP.settings()
-    bound = [f"{name} = {_caps(caps)}\n" for name, caps in keys.settings().items() if caps != usual[name]]
-    return values + (f"\n[{KEYS}]\n{''.join(bound)}" if bound else f"# no key of the table [{KEYS}] is set\n")
+    bound = [f"{name} = {_caps(caps)}\n" for name, caps in settings.keymap().settings().items() if caps != usual[name]]
+    return lines + (f"\n[{KEYS}]\n{''.join(bound)}" if bound else f"# no key of the table [{KEYS}] is set\n")
 
 
-def beginning(live: Any) -> str:
-    """A file in which every setting is explained and none is set."""
-    return _HEAD + "".join(_explained(live)) + "".join(_explained_keys())
+def summary(live: Any) -> str:
+    """In a line, how much is set and where; raises if anything is wrong."""
+    in_force(live)
+    places = [setting.place for setting in settings.applied(live).values()]
+    by_variables = sum(place.startswith(settings.PREFIX) for place in places)
+    by_file = len(places) - by_variables
+    path = settings.file_path()
+    return f"{by_file} set in {path}{'' if path.exists() else ', which does not exist'}, {by_variables} by variables"
 
 
 def default(option: TyperOption) -> object:
