@@ -14,8 +14,8 @@ from dynatui.session import Symbols
 from dynatui.state.ab_comparison import Pin
 from dynatui.state.results import Results
 from dynatui.state.run_state import RunState
+from dynatui.state.timeline import Place
 from dynatui.state.tokens import Token
-from dynatui.state.viewpoint import Place
 
 Heat: TypeAlias = Literal["origin", "probability", "round", "time"]
 """What the text's inks stand for."""

@@ -20,7 +20,7 @@ from dynatui.render.rounds import (
 )
 from dynatui.render.scene import Scene
 from dynatui.render.wrap import wrapped
-from dynatui.state.repetition import repeated_length
+from dynatui.state.tokens import repeated_length
 
 _BAR = 8
 _NUMBERS = 6

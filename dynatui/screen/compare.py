@@ -23,7 +23,7 @@ from dynatui.screen.terminal_app import TerminalApp
 from dynatui.screen.widgets.canvas import Canvas
 from dynatui.session import Symbols, View
 from dynatui.sources.lockstep import Lockstep
-from dynatui.state.viewpoint import Place
+from dynatui.state.timeline import Place
 from dynatui.terminal.key_names import bound
 from dynatui.terminal.output import Output
 from dynatui.terminal.shutdown import Shutdown

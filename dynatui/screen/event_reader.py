@@ -13,7 +13,7 @@ from dynatui.state.ab_comparison import Pin
 from dynatui.state.results import Results, noted
 from dynatui.state.run_state import Failure, Prompt
 from dynatui.state.session_log import SessionLog
-from dynatui.state.viewpoint import Viewpoint
+from dynatui.state.timeline import Viewpoint
 
 
 @dataclass(frozen=True)

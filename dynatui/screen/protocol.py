@@ -11,7 +11,7 @@ from dynatui.render.text import TextPanel
 from dynatui.screen.knob_editor import KnobEditor
 from dynatui.sources.source import Source
 from dynatui.state.ab_comparison import Pin
-from dynatui.state.viewpoint import Viewpoint
+from dynatui.state.timeline import Viewpoint
 
 T = TypeVar("T")
 

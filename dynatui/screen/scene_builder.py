@@ -18,7 +18,7 @@ from dynatui.screen.event_reader import EventReader
 from dynatui.sources.source import Controls, Source
 from dynatui.state.ab_comparison import Pin
 from dynatui.state.run_state import RunState
-from dynatui.state.search import hits
+from dynatui.state.tokens import hits
 
 _GPU_S, _WHATIF_S = 1.0, 0.5
 """Periods in each of which they are computed once."""

@@ -7,7 +7,7 @@ from dynatui.clean import clean_line
 from dynatui.screen.pages.search import SearchScreen
 from dynatui.screen.protocol import Screen
 from dynatui.sources.source import Playback
-from dynatui.state.search import hits
+from dynatui.state.tokens import hits
 
 
 def search(screen: Screen) -> None:

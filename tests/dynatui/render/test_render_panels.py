@@ -39,7 +39,7 @@ from dynatui.screen.widgets.canvas import DrawPanel
 from dynatui.session import Symbols
 from dynatui.state.ab_comparison import Pin
 from dynatui.state.run_state import Failure, Loading, Prompt, RunState
-from dynatui.state.viewpoint import Place
+from dynatui.state.timeline import Place
 from tests.dynatui.render.extreme_scenes import extreme_scenes
 from tests.dynatui.scripted_runs import lines, plain_round, run, running, state_of, story, text_of, tree_round
 

@@ -7,7 +7,7 @@ import pytest
 from dynatui.keymap import PANELS
 from dynatui.render.scene import Scene
 from dynatui.screen.arrangement import arranged, shared_place
-from dynatui.state.viewpoint import Place
+from dynatui.state.timeline import Place
 
 AROUND = {"status", "cards", "footer"}
 
