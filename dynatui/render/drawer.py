@@ -10,8 +10,7 @@ from decoder.knobs import KnobName, Turnable
 from dynatui.knobs import info, rules_in_force
 from dynatui.render.ink import Ink, Row, Rows, best, column, frame, inside
 from dynatui.render.scene import Scene
-from dynatui.render.sliders import knobs_title, notes
-from dynatui.render.track import Track
+from dynatui.render.sliders import Track, knobs_title, notes
 from dynatui.render.words import written
 from dynatui.state.lane import begun
 from dynatui.state.run_state import RunState

@@ -11,10 +11,10 @@ from decoder.analysis.tree_levels import drafted_nodes
 from decoder.events import Round
 from decoder.methods import root_is_drafted
 from dynatui.number_format import percent, short
-from dynatui.render.badge import tie_words
 from dynatui.render.ink import Row, Rows, fit, fitting, frame, inside, joined, share, width_of
 from dynatui.render.rounds import LEAST_SHOWN, piece_text, probability, round_of
 from dynatui.render.scene import Scene
+from dynatui.render.words import tie_words
 from dynatui.render.wrap import wrapped
 from dynatui.state.run_state import RunState
 from dynatui.state.tokens import Token

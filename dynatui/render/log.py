@@ -3,10 +3,9 @@
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from dynatui.render.badge import tie_words
 from dynatui.render.ink import Ink, Row, Rows, column, frame, inside
 from dynatui.render.scene import Scene
-from dynatui.render.words import continues, joint, reasons, turned
+from dynatui.render.words import continues, joint, reasons, tie_words, turned
 from dynatui.state.lane import Change, LaneState
 from dynatui.state.run_state import RunState
 from dynatui.state.tokens import entry_of

@@ -4,10 +4,10 @@ from collections.abc import Callable, Mapping
 
 from decoder.events import Figures
 from dynatui.number_format import percent, short
-from dynatui.render.badge import same_as_ar, tie_words
-from dynatui.render.explain import explained, led_by
+from dynatui.render.guide import explained, led_by
 from dynatui.render.ink import Ink, Row, Rows, Span, bar, best, column, fit, frame, inside, share
 from dynatui.render.scene import Scene
+from dynatui.render.words import same_as_ar, tie_words
 
 _NAME = 9
 _NUMBERS = 15

@@ -12,8 +12,8 @@ from dynatui.keymap import KEYMAP, PanelName
 from dynatui.keys import Keymap, Mode
 from dynatui.session import Symbols
 from dynatui.state.ab_comparison import Pin
-from dynatui.state.results import Results
 from dynatui.state.run_state import RunState
+from dynatui.state.session_log import Results
 from dynatui.state.timeline import Place
 from dynatui.state.tokens import Token
 

@@ -13,10 +13,10 @@ from dynatui.gpu import GpuLoad
 from dynatui.keymap import PANELS, PanelName
 from dynatui.keys import LEFT_OUT, Key
 from dynatui.number_format import percent, short
-from dynatui.render.badge import badge
 from dynatui.render.ink import Ink, Row, Rows, fit, fitting, joined, width_of
 from dynatui.render.layout import least
 from dynatui.render.scene import Scene
+from dynatui.render.words import badge
 
 _GAP: Row = (("  ", "plain"),)
 _ARROWS = str.maketrans({"←": "left", "→": "right", "↑": "up", "↓": "down"})

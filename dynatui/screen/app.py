@@ -37,11 +37,10 @@ from dynatui.render import (  # fmt: skip
     what_if,
     work,
 )
-from dynatui.render.layout import LAYOUTS, Layout, layout
+from dynatui.render.layout import LAYOUTS, Layout, arranged, layout, shared_place
 from dynatui.render.scene import Scene
 from dynatui.render.text import TextPanel
 from dynatui.screen import commands, mouse
-from dynatui.screen.arrangement import arranged, shared_place
 from dynatui.screen.event_reader import EventReader
 from dynatui.screen.frame_rate import FrameRate
 from dynatui.screen.pages.palette import Palette

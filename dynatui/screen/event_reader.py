@@ -10,9 +10,8 @@ from dynatui.clean import clean_line
 from dynatui.screen.knob_editor import KnobEditor
 from dynatui.sources.source import Source
 from dynatui.state.ab_comparison import Pin
-from dynatui.state.results import Results, noted
 from dynatui.state.run_state import Failure, Prompt
-from dynatui.state.session_log import SessionLog
+from dynatui.state.session_log import Results, SessionLog, noted
 from dynatui.state.timeline import Viewpoint
 
 

@@ -1,6 +1,6 @@
-"""Totals of everything that a monitor has shown, small enough for days: its runs, and what each setting yielded.
+"""Totals of all that a monitor has shown, small enough for days: its runs and prompts, and what each setting yielded.
 
-A pure fold of the same records as the screen's. Figures come from `decoder.analysis.metrics`. A replay that goes back
+Pure folds of the same records as the screen's. Figures come from `decoder.analysis.metrics`. A replay that goes back
 repeats the events of a run, which count once.
 """
 
@@ -12,7 +12,7 @@ from decoder.events import End, Figures, Knob, Knobs, Round, Run, Start, Summary
 from decoder.knobs import KNOB_DIGITS, KnobName
 from dynatui.clean import clean_line
 from dynatui.state.lane import begun
-from dynatui.state.run_state import Prompt, Record
+from dynatui.state.run_state import Prompt, Record, RunState
 
 FEWEST_ROUNDS = 20
 """Fewer say nothing about a setting."""
@@ -20,6 +20,8 @@ OPENING = 60
 """Characters of a prompt that stand for it."""
 _MOST_LINES = 20
 _MOST_SETTINGS = 64
+Results = Mapping[int, "Result"]
+"""The newest run of each prompt, by the prompt's number, from 1."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +47,18 @@ class Line:
     def tells(self, other: "Line") -> bool:
         """Whether both are of one run, which a replay may show several times."""
         return (self.started_at, self.opening) == (other.started_at, other.opening)
+
+
+@dataclass(frozen=True)
+class Result:
+    """One prompt and the watched method's figures on it."""
+
+    opening: str
+    """How the prompt begins, cleaned."""
+    method: str
+    figures: Figures
+    done: bool
+    """Whether all methods went through to the end."""
 
 
 @dataclass(frozen=True)
@@ -165,6 +179,16 @@ class SessionLog:
         if len(others) >= _MOST_SETTINGS:
             del others[min(others, key=lambda known: others[known].rounds)]
         return replace(self, setting=setting, tried={**others, setting: after})
+
+
+def noted(results: Results, state: RunState) -> Results:
+    """The results after a look at a run, finished or not."""
+    figures = state.figures().get(state.watched)
+    if state.prompt is None or figures is None or not figures.rounds:
+        return results
+    opening = " ".join(state.prompt_text[: 4 * OPENING].split())[:OPENING]
+    stopped = any(end.reason in ("stopped", "error") for end in state.ends.values())
+    return {**results, state.prompt.number: Result(opening, state.watched, figures, state.done and not stopped)}
 
 
 def _rounded(knobs: Mapping[KnobName, float], in_force: Knobs | None) -> tuple[tuple[KnobName, float], ...]:

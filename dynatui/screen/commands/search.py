@@ -4,7 +4,7 @@ from contextlib import suppress
 
 from decoder.errors import RecordingError
 from dynatui.clean import clean_line
-from dynatui.screen.pages.search import SearchScreen
+from dynatui.screen.pages.input import SearchScreen
 from dynatui.screen.protocol import Screen
 from dynatui.sources.source import Playback
 from dynatui.state.tokens import hits

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from dynatui.keymap import PANELS
+from dynatui.render.layout import arranged, shared_place
 from dynatui.render.scene import Scene
-from dynatui.screen.arrangement import arranged, shared_place
 from dynatui.state.timeline import Place
 
 AROUND = {"status", "cards", "footer"}
