@@ -93,11 +93,7 @@ def _round(state: RunState) -> list[Row]:
     mean, most = sum(sizes) / max(1, len(sizes)), max(sizes, default=0)
     parts: tuple[Span, ...] = (("one round", BANDS[0]), ("the next", BANDS[1]))
     counts: Span = (f"{short(mean, 1)} tokens each, at most {most}", "dim")
-    return [
-        _named("one check by the target each: ", *parts, counts),
-        _named("", *parts, counts),
-        _named("", *parts),
-    ]
+    return [_named("one check by the target each: ", *parts, counts), _named("", *parts, counts), _named("", *parts)]
 
 
 def _time(state: RunState) -> list[Row]:

@@ -73,13 +73,10 @@ def _changes(lane: LaneState) -> list[Entry]:
             told.append((first, joint(change, before)))
         else:
             told.append((change.mark.round, change))
-    return [_change(first, change, lane) for first, change in told]
-
-
-def _change(first: int, change: Change, lane: LaneState) -> Entry:
-    why = reasons(change, lane)
-    who = "you" if change.by_user else "history"
-    return Entry((first, change.mark.round), who, turned(change), why)
+    return [
+        Entry((first, change.mark.round), "you" if change.by_user else "history", turned(change), reasons(change, lane))
+        for first, change in told
+    ]
 
 
 def _difference(state: RunState) -> list[Entry]:

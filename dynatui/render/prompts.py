@@ -129,4 +129,3 @@ _COLUMNS = (
 _RANKED = (3, 1, 4, 5, 2, 0)
 """Columns, the most telling first."""
 _TOLD = ("tokens_per_round", "depth_acceptance", "tokens_per_second", "speedup", "identical_to_ar")
-"""Figures that are explained below the table, where there is room."""

@@ -65,7 +65,6 @@ class Scene:
 
     state: RunState = field(default_factory=RunState)
     panel: PanelName = "text"
-    """The chosen panel."""
     maximised: bool = False
     mode: Mode = "watch"
     heat: Heat = "origin"
@@ -95,7 +94,6 @@ class Scene:
     slider: KnobName = "tau_h"
     """The chosen slider in the drawer."""
     typed: str = ""
-    """Digits typed for it so far."""
     place: Place = field(default_factory=Place)
     meters: Meters = field(default_factory=Meters)
     results: Results = field(default_factory=dict)
@@ -104,7 +102,6 @@ class Scene:
     broke: str = ""
     """Why decoding paused by itself; cleaned."""
     pinned: Pin | None = None
-    """What was pinned as A."""
     scale: Scale | None = None
     """Axes that are settled for all charts; None: those of the watched method."""
     whatif: WhatIf | None = None

@@ -1,8 +1,4 @@
-"""The knobs of the watched method that matter most as sliders, what limits its trees, why history moves knobs, and how
-A and B compare.
-
-`hit` is drawing the other way round: both go by `_places`.
-"""
+"""The knobs that matter most as sliders, what limits the trees, why history moves knobs, and how A and B compare."""
 
 import math
 from dataclasses import dataclass
@@ -102,7 +98,7 @@ def notes(scene: Scene, width: int, room: int) -> Rows:
 
 
 def hit(scene: Scene, width: int, height: int, x: int, y: int) -> tuple[KnobName, float] | None:
-    """The knob and the value that a click or a drag at a cell of the panel asks for."""
+    """The knob and the value that a click or a drag at a cell asks for: drawing the other way round."""
     framed = height > _BORDER
     inner = inside((width, height))[0] if framed else width - 1
     left, top = (2, 1) if framed and inner < width - 1 else (0 if framed else 1, 0)

@@ -106,10 +106,7 @@ def _used(d0: float) -> str:
 
 
 def badge(state: RunState) -> tuple[Row, ...]:
-    """Whether the text is that of plain greedy decoding, from the longest wording to the shortest.
-
-    There is none without ar, or while ar itself is watched.
-    """
+    """Whether the text is ar's, the longest wording first; nothing without ar, or while ar itself is watched."""
     figures = state.figures()
     entry, ar = figures.get(state.watched), figures.get("ar")
     if entry is None or ar is None or state.watched == "ar" or not entry.committed:

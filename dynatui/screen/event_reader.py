@@ -22,7 +22,6 @@ class News:
     failed: bool = False
     """Something went wrong that the user must see."""
     any: bool = False
-    """There is something new."""
     important: bool = False
     """More happened than rounds and turned knobs."""
 

@@ -132,7 +132,7 @@ class SessionLog:
         return [(setting, tried) for setting, tried in self.tried.items() if tried.rounds >= FEWEST_ROUNDS]
 
     def _begin(self, run: Run, race: Race) -> "SessionLog":
-        runs = self.all_runs()
+        runs, method = self.all_runs(), next(iter(run.methods), "")
         fresh = SessionLog(
             race=race,
             number=self.upcoming,
@@ -140,7 +140,7 @@ class SessionLog:
             runs=runs[-_MOST_LINES:],
             dropped=self.dropped + len(runs[:-_MOST_LINES]),
             tried=self.tried,
-            knobs=_knobs_of(run),
+            knobs=begun(method, run.methods.get(method, {})).settings,
         )
         empty = fresh._line(rounds=0)
         return replace(fresh, counted=max((line.counted for line in runs if empty and line.tells(empty)), default=0))
@@ -196,9 +196,3 @@ def _rounded(knobs: Mapping[KnobName, float], in_force: Knobs | None) -> tuple[t
     if in_force is not None:
         exact = {"tau_h": in_force.tau_h, "tau_l": in_force.tau_l, "d0": in_force.d0}
     return tuple(sorted((name, round(value, KNOB_DIGITS)) for name, value in {**knobs, **exact}.items()))
-
-
-def _knobs_of(run: Run) -> Mapping[KnobName, float]:
-    """The knobs that the watched method begins with."""
-    method = next(iter(run.methods), "")
-    return begun(method, run.methods.get(method, {})).settings

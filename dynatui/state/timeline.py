@@ -76,14 +76,10 @@ class Place:
     seconds: float = 0.0
     """Own decode time at that round."""
     live: bool = True
-    """Whether the picture follows the work."""
 
 
 class Viewpoint:
-    """The run that is at work, the run that is shown, the place in it, and the method that is watched.
-
-    A run that is looked at stays, even when the next has begun.
-    """
+    """The run at work, the run that is shown, which stays when the next begins, the place in it, the watched method."""
 
     def __init__(self) -> None:
         self.work = Timeline()

@@ -73,10 +73,9 @@ def entry_of(position: int, tokens: Sequence[Token], rounds: Sequence[Round]) ->
 
 
 def hits(query: str, texts: Sequence[str]) -> tuple[range, ...]:
-    """The tokens of each place where the words stand, from the beginning on, without overlap.
+    """The tokens of each place where the words stand, from the beginning on, without overlap; none for blanks alone.
 
-    A blank stands for any run of blanks and line ends; nothing is found for blanks alone. Without a capital letter,
-    capitals do not matter.
+    A blank stands for any run of blanks and line ends. Without a capital letter, capitals do not matter.
     """
     words = query.split()
     if not words:

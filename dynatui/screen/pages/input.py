@@ -13,10 +13,7 @@ from dynatui.screen.pages.page import Modal
 
 
 class EditScreen(Modal[str | None]):
-    """Gives back the new prompt, or None.
-
-    Shows and gives back cleaned text: a terminal cannot show control characters, nor can they be typed.
-    """
+    """Gives back the new prompt, cleaned as it was shown, or None: control characters cannot be shown or typed."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "dismiss(None)", "leave it", show=False, priority=True),
