@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from dynatui.number_format import short
 from dynatui.render.curves import deepest, recent, scale_of
-from dynatui.render.ink import Ink, Row, Rows, best, column, fit, fitting, trend, width_of
+from dynatui.render.ink import Ink, Row, Rows, Span, best, column, fit, fitting, trend, width_of
 from dynatui.render.scene import Scene
 from dynatui.render.words import limited
 from dynatui.state.lane import Curve
@@ -17,13 +17,13 @@ _LONGEST_TREND = 24
 
 @dataclass(frozen=True)
 class _Card:
+    """Its titles and its notes are wordings, the longest first."""
+
     room: int
     """Cells that the shortest wording takes."""
     titles: tuple[str, ...]
-    """Wordings, the longest first."""
     value: str
     notes: tuple[str, ...]
-    """Wordings, the longest first."""
     ink: Ink = "strong"
     curve: Curve | None = None
     low: float = 0.0
@@ -36,7 +36,7 @@ def cards(scene: Scene, width: int, height: int) -> Rows:
     """The cards side by side, or their values alone on a single line."""
     if height < _ROWS:
         return [_line(scene, width)]
-    shown = _cards(scene)
+    shown = [*_outcome(scene), *_policy(scene), _timing(scene)]
     spare = max(0, width - sum(card.room + 1 for card in shown))
     rows: list[Row] = [(), (), ()]
     for index, card in enumerate(shown):
@@ -56,10 +56,6 @@ def _rows(card: _Card, room: int) -> tuple[Row, Row, Row]:
         (*edge, *fit(((value, card.ink), ("  ", "plain"), (drawn, "bar")), room)),
         (*edge, (column(best(room, *card.notes), room), "dim")),
     )
-
-
-def _cards(scene: Scene) -> list[_Card]:
-    return [*_outcome(scene), *_policy(scene), _timing(scene)]
 
 
 def _outcome(scene: Scene) -> list[_Card]:
@@ -161,10 +157,5 @@ def _line(scene: Scene, width: int) -> Row:
     set_to = f"D0 {short(knobs.d0, 1)} τh {short(knobs.tau_h)} τl {short(knobs.tau_l)} " if knobs is not None else ""
     plainly = f"{rate}L-bar, run {yielded} {set_to}"
     name = "L-bar, run" if width_of(((plainly, "plain"),)) <= width else "L-bar"
-    texts: tuple[tuple[str, Ink], ...] = (
-        (rate, "first"),
-        (f"{name} {yielded} ", "first"),
-        (set_to, "second"),
-        (acceptance, "first"),
-    )
+    texts: list[Span] = [(rate, "first"), (f"{name} {yielded} ", "first"), (set_to, "second"), (acceptance, "first")]
     return fitting([(text,) for text in texts if text[0]], width)

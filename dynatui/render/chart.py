@@ -1,8 +1,7 @@
 """Line charts of dots: a grid of cells, each with 2 x 4 dots in braille, 1 x 2 in blocks, one in ASCII.
 
 The x axis counts tokens of the text. Its window has one size for a whole run, and so have the scales: a new point
-changes only the rows at the pen, unless the text has outgrown the window, which then rolls. Series differ by their line
-as well as by ink.
+changes only the rows at the pen, unless the text has outgrown the window, which then rolls.
 """
 
 from bisect import bisect_right
@@ -74,7 +73,6 @@ class Axis:
     span: int
     flags: Sequence[Flag] = ()
     cursor: int | None = None
-    """The place that is looked at."""
 
 
 def window(longest: int, newest: int) -> tuple[int, int]:

@@ -63,9 +63,8 @@ def depth(scene: Scene, width: int, height: int) -> Rows:
     return _framed(scene, title, (left, right, *behind, drafted), (width, height), labelled=True)
 
 
-def trends(scene: Scene, width: int, height: int) -> Rows:
+def trends(scene: Scene, width: int, _height: int) -> Rows:
     """The same on a single line, for small terminals."""
-    del height
     curves, scale, head = scene.state.lane.curves, scale_of(scene), f" {_last(scene)}: "
     room = max(0, (width - 36 - len(head)) // 3)
     parts: list[Row] = [
@@ -82,7 +81,6 @@ def recent(scene: Scene) -> str:
 
 
 def _last(scene: Scene) -> str:
-    """The same in fewer cells."""
     return f"last {scene.state.lane.window}"
 
 

@@ -1,17 +1,12 @@
-"""The drawer: every knob of the watched method as a slider of one row, with its bounds and where it began.
-
-`hit` is drawing the other way round: both go by `_columns` and `_first`.
-"""
+"""The drawer: every knob of the watched method as a slider of one row; `hit` is drawing the other way round."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from decoder.knobs import KnobName, Turnable
 from dynatui.knobs import info, rules_in_force
 from dynatui.render.ink import Ink, Row, Rows, best, column, frame, inside
 from dynatui.render.scene import Scene
-from dynatui.render.sliders import knobs_title, notes
-from dynatui.render.track import Track
+from dynatui.render.sliders import Track, knobs_title, notes
 from dynatui.render.words import written
 from dynatui.state.lane import begun
 from dynatui.state.run_state import RunState
@@ -22,15 +17,6 @@ _MEANING = 41
 _LEAST_HELP = 3
 _NOTES = 2
 """Rows for what history does and for the comparison of A and B."""
-
-
-@dataclass(frozen=True)
-class _Columns:
-    """Cells of each column; the meaning gives way first, then the bounds."""
-
-    track: int
-    bounds: int
-    meaning: int
 
 
 def drawer(scene: Scene, width: int, height: int) -> Rows:
@@ -72,11 +58,12 @@ def shown(state: RunState) -> tuple[KnobName, ...]:
     return tuple(knob.name for knob in rules.knobs) if rules is not None else ()
 
 
-def _columns(width: int) -> _Columns:
+def _columns(width: int) -> tuple[int, int, int]:
+    """Cells of the track, the bounds and the meaning; the meaning gives way first, then the bounds."""
     free = width - _MARK - _SYMBOL - _VALUE - _PENDING - _LEAST_TRACK
     bounds = _BOUNDS if free >= _BOUNDS else 0
     meaning = _MEANING if free - bounds >= _MEANING else 0
-    return _Columns(min(_MOST_TRACK, max(0, free + _LEAST_TRACK - bounds - meaning)), bounds, meaning)
+    return min(_MOST_TRACK, max(0, free + _LEAST_TRACK - bounds - meaning)), bounds, meaning
 
 
 def _track(name: KnobName, ends: Mapping[KnobName, tuple[float, float]], width: int) -> Track:
@@ -85,12 +72,11 @@ def _track(name: KnobName, ends: Mapping[KnobName, tuple[float, float]], width: 
         scale = [0.0, 1.0]
     elif info(name).part is not None:  # values of one parameter share a scale
         scale = [end for other in ends if info(other).parameter == info(name).parameter for end in ends[other]]
-    low, high = min(scale), max(scale)
-    return Track(_MARK + _SYMBOL, _columns(width).track, low, high)
+    return Track(_MARK + _SYMBOL, _columns(width)[0], min(scale), max(scale))
 
 
 def _row(scene: Scene, rules: Turnable, name: KnobName, width: int) -> Row:
-    knob, columns, wanted = info(name), _columns(width), scene.wanted.get(name)
+    knob, wanted, (_, for_bounds, for_meaning) = info(name), scene.wanted.get(name), _columns(width)
     chosen, all_ends = name == _chosen(scene, shown(scene.state)), rules.ends()
     value, ends = rules.knob(name), all_ends[name]
     start = begun(scene.state.watched, scene.state.lane.parameters).settings.get(name)
@@ -106,8 +92,8 @@ def _row(scene: Scene, rules: Turnable, name: KnobName, width: int) -> Row:
         *drawn,
         (f"{written(knob, value):>{_VALUE - 1}} ", ink),
         (column(pending, _PENDING), "warn"),
-        (column(bounds, columns.bounds), "dim"),
-        (column(knob.meaning, columns.meaning), ink),
+        (column(bounds, for_bounds), "dim"),
+        (column(knob.meaning, for_meaning), ink),
     )
 
 

@@ -1,8 +1,11 @@
-"""How to read the screen, for terminals that have the room; the help page shows all of it."""
+"""How to read the screen and its figures, for terminals that have the room; the help page shows all of it."""
 
+from collections.abc import Iterable
 from functools import lru_cache
+from textwrap import wrap
 
-from dynatui.render.ink import Rows, frame, inside
+from decoder.analysis.metrics import FIGURES, Figure
+from dynatui.render.ink import Row, Rows, column, frame, inside, width_of
 from dynatui.render.scene import Scene
 from dynatui.render.wrap import wrapped
 from dynatui.state.ab_comparison import ASSUMPTION
@@ -41,6 +44,8 @@ GUIDE: tuple[tuple[str, str], ...] = (
      "estimate."),
 )  # fmt: skip
 """Terms in plain words, those first that a newcomer needs most."""
+_NAME, _LEAST = 18, 12
+_BY_KEY = {figure.key: figure for figure in FIGURES}
 
 
 def guide(_scene: Scene, width: int, height: int) -> Rows:
@@ -61,3 +66,34 @@ def _page(width: int, height: int) -> Rows:
         rows += [*gap, *entry]
     told = "" if len(rows) >= sum(map(len, entries)) else " ─ ? tells more"
     return frame((("How to read this", "title"), (told, "dim")), rows, (width, height))
+
+
+def explained(keys: Iterable[str], width: int, height: int) -> Rows:
+    """The figures under a blank row, as many as there is room for."""
+    rows: Rows = [()]
+    for key in keys:
+        told = _rows(_BY_KEY[key], width)
+        if len(rows) + len(told) > height:
+            break
+        rows += told
+    return rows if len(rows) > 1 else []
+
+
+def led_by(keys: Iterable[str]) -> list[str]:
+    """The keys first, then those of all other figures."""
+    first = list(keys)
+    return [*first, *(key for key in _BY_KEY if key not in first)]
+
+
+def _rows(figure: Figure, width: int) -> Rows:
+    """Name and formula, and in the same row, if it fits, what other engines call it."""
+    row: Row = ((column(figure.label, _NAME), "strong"), (f"= {figure.formula}", "plain"))
+    if not figure.elsewhere:
+        return [row]
+    elsewhere = f"elsewhere: {figure.elsewhere}"
+    joint: Row = (*row, (f"   {elsewhere}", "dim"))
+    if width_of(joint) <= width:
+        return [joint]
+    indent = _NAME + len("= ")
+    told = wrap(elsewhere, max(_LEAST, width - indent))
+    return [row, *(((" " * indent + words, "dim"),) for words in told)]

@@ -11,10 +11,10 @@ from decoder.analysis.tree_levels import drafted_nodes
 from decoder.events import Round
 from decoder.methods import root_is_drafted
 from dynatui.number_format import percent, short
-from dynatui.render.badge import tie_words
 from dynatui.render.ink import Row, Rows, fit, fitting, frame, inside, joined, share, width_of
 from dynatui.render.rounds import LEAST_SHOWN, piece_text, probability, round_of
 from dynatui.render.scene import Scene
+from dynatui.render.words import tie_words
 from dynatui.render.wrap import wrapped
 from dynatui.state.run_state import RunState
 from dynatui.state.tokens import Token
@@ -70,7 +70,7 @@ def node_of(event: Round, token: Token) -> int | None:
 
 def _facts(scene: Scene, token: Token, event: Round, *, apart: bool) -> dict[str, list[Row]]:
     """What each row says, in parts that are left out from the end where a row has no room for them."""
-    target, lost = _target(scene.state, event, token), _lost(event, token)
+    target, lost = _target(scene.state, event, token), [_named(event, node) for node in rivals(event, token)]
     cost, use = _cost(event, token), _use(event)
     facts = {"token": _who(token), "draft": _draft(event, token)}
     if apart:
@@ -156,11 +156,6 @@ def _target(state: RunState, event: Round, token: Token) -> list[Row]:
     return [_said(said if last >= len(ar.tokens) else f"{said}, as did ar")]
 
 
-def _lost(event: Round, token: Token) -> list[Row]:
-    """The guesses for this place that were not taken."""
-    return [_named(event, node) for node in rivals(event, token)]
-
-
 def _named(event: Round, node: int) -> Row:
     return ((piece_text(event.pieces[node]), "strong"), (f" {_chance(probability(event.logprobs[node]))}", "plain"))
 
@@ -181,7 +176,6 @@ def _knobs(event: Round, token: Token) -> list[Row]:
 
 
 def _cost(event: Round, token: Token) -> list[Row]:
-    """Where the round's time went."""
     parts = {"draft": event.draft_s, "verify": event.verify_s, "commit": event.commit_s}
     known = {name: part for name, part in parts.items() if part is not None}
     split = " ".join(f"{name} {_ms(part)}" for name, part in known.items())
@@ -190,7 +184,6 @@ def _cost(event: Round, token: Token) -> list[Row]:
 
 
 def _use(event: Round) -> list[Row]:
-    """How much of the tree became text."""
     drafted, used = drafted_nodes(event), len(event.accepted)
     if event.draft_forwards is None or drafted == 0:
         return []

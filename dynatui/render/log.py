@@ -3,10 +3,9 @@
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from dynatui.render.badge import tie_words
 from dynatui.render.ink import Ink, Row, Rows, column, frame, inside
 from dynatui.render.scene import Scene
-from dynatui.render.words import continues, joint, reasons, turned
+from dynatui.render.words import continues, joint, reasons, tie_words, turned
 from dynatui.state.lane import Change, LaneState
 from dynatui.state.run_state import RunState
 from dynatui.state.tokens import entry_of
@@ -74,13 +73,10 @@ def _changes(lane: LaneState) -> list[Entry]:
             told.append((first, joint(change, before)))
         else:
             told.append((change.mark.round, change))
-    return [_change(first, change, lane) for first, change in told]
-
-
-def _change(first: int, change: Change, lane: LaneState) -> Entry:
-    why = reasons(change, lane)
-    who = "you" if change.by_user else "history"
-    return Entry((first, change.mark.round), who, turned(change), why)
+    return [
+        Entry((first, change.mark.round), "you" if change.by_user else "history", turned(change), reasons(change, lane))
+        for first, change in told
+    ]
 
 
 def _difference(state: RunState) -> list[Entry]:

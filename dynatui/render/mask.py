@@ -30,7 +30,6 @@ class _Matrix:
     seen: Sequence[frozenset[int]]
     """For each shown node, itself and its ancestors."""
     marked: int | None
-    """The inspected node."""
     wide: int
     """Cells of a column."""
     name: int
@@ -90,7 +89,6 @@ def _heading(matrix: _Matrix) -> Row:
 
 
 def _rows(matrix: _Matrix) -> Rows:
-    """A row for each node."""
     rows: Rows = []
     for node, seen in zip(matrix.shown, matrix.seen, strict=True):
         accepted = node in matrix.event.accepted

@@ -27,7 +27,6 @@ THEME = Theme(
     panel="#1d2430",
     boost="#1b2230",
 )
-"""The theme unless the user names another."""
 
 _BRIGHT, _DARKER = 0.5, 0.4
 """On a bright background a theme's colours are blended with its text, or they could hardly be read."""

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 from decoder.events import Figures
 from dynatui.number_format import short
-from dynatui.render.badge import same_as_ar
-from dynatui.render.explain import explained
+from dynatui.render.guide import explained
 from dynatui.render.ink import Ink, Row, Rows, best, column, frame, inside
 from dynatui.render.scene import Scene
-from dynatui.state.results import Result, noted
+from dynatui.render.words import same_as_ar
+from dynatui.state.session_log import Result, noted
 
 _TITLE = len("╭─ Prompts  ─╮")
 _NUMBER = 5
@@ -129,4 +129,3 @@ _COLUMNS = (
 _RANKED = (3, 1, 4, 5, 2, 0)
 """Columns, the most telling first."""
 _TOLD = ("tokens_per_round", "depth_acceptance", "tokens_per_second", "speedup", "identical_to_ar")
-"""Figures that are explained below the table, where there is room."""

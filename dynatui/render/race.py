@@ -4,10 +4,10 @@ from collections.abc import Callable, Mapping
 
 from decoder.events import Figures
 from dynatui.number_format import percent, short
-from dynatui.render.badge import same_as_ar, tie_words
-from dynatui.render.explain import explained, led_by
+from dynatui.render.guide import explained, led_by
 from dynatui.render.ink import Ink, Row, Rows, Span, bar, best, column, fit, frame, inside, share
 from dynatui.render.scene import Scene
+from dynatui.render.words import same_as_ar, tie_words
 
 _NAME = 9
 _NUMBERS = 15
@@ -78,14 +78,6 @@ def _table(scene: Scene, figures: Mapping[str, Figures], width: int) -> Rows:
     return rows
 
 
-def _known(count: int | None) -> str:
-    return "-" if count is None else str(count)
-
-
-def _megabytes(count: int | None) -> str:
-    return "-" if count is None else short(count / 1e6, 0)
-
-
 def _ms(seconds: float | None) -> str:
     return "-" if seconds is None else short(1000 * seconds, 1)
 
@@ -94,14 +86,14 @@ _CELLS = 14
 _COLUMNS: tuple[tuple[str, Callable[[Figures], str]], ...] = (
     ("tokens/round", lambda one: short(one.tokens_per_round)),
     ("acc. rate", lambda one: percent(one.acceptance_rate)),
-    ("drafted", lambda one: _known(one.drafted)),
+    ("drafted", lambda one: "-" if one.drafted is None else str(one.drafted)),
     ("text of ar", lambda one: same_as_ar(one, "differs")),
     ("depth acc.", lambda one: short(one.depth_acceptance)),
     ("ms/token", lambda one: _ms(one.tpot_s)),
     ("TTFT ms", lambda one: _ms(one.ttft_s)),
     ("draft s", lambda one: short(one.draft_s)),
     ("verify s", lambda one: short(one.verify_s)),
-    ("peak MB", lambda one: _megabytes(one.peak_bytes)),
+    ("peak MB", lambda one: "-" if one.peak_bytes is None else short(one.peak_bytes / 1e6, 0)),
 )
 _TOLD = ("tokens_per_second", "speedup", "tokens_per_round", "acceptance_rate", "drafted", "identical_to_ar")
 """Figures that are explained first, where there is still more height."""
@@ -115,7 +107,6 @@ def _progress(scene: Scene, name: str, entry: Figures) -> str:
 
 
 def _error(scene: Scene) -> Row:
-    """Why a method broke off, if one did."""
     failed = next((end for end in scene.state.ends.values() if end.reason == "error"), None)
     return (("! ", "bad"), (f"{failed.method}: {(failed.error or 'broke off')[:_LONGEST]}", "plain")) if failed else ()
 

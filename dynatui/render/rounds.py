@@ -14,9 +14,8 @@ from decoder.events import Round
 from decoder.methods import root_is_drafted
 from dynatui.clean import clean_line
 from dynatui.render.scene import Scene
-from dynatui.state.repetition import FARTHEST
 from dynatui.state.run_state import RunState
-from dynatui.state.tokens import Token
+from dynatui.state.tokens import FARTHEST, Token
 
 LEAST_SHOWN = 0.005
 """Least probability that does not round to 0 %."""

@@ -11,10 +11,10 @@ from dynatui.gpu import GpuLoad
 from dynatui.keymap import KEYMAP, Keymap, Mode, PanelName
 from dynatui.session import Symbols
 from dynatui.state.ab_comparison import Pin
-from dynatui.state.results import Results
 from dynatui.state.run_state import RunState
+from dynatui.state.session_log import Results
+from dynatui.state.timeline import Place
 from dynatui.state.tokens import Token
-from dynatui.state.viewpoint import Place
 
 Heat: TypeAlias = Literal["origin", "probability", "round", "time"]
 """What the text's inks stand for."""
@@ -64,7 +64,6 @@ class Scene:
 
     state: RunState = field(default_factory=RunState)
     panel: PanelName = "text"
-    """The chosen panel."""
     maximised: bool = False
     mode: Mode = "watch"
     heat: Heat = "origin"
@@ -94,7 +93,6 @@ class Scene:
     slider: KnobName = "tau_h"
     """The chosen slider in the drawer."""
     typed: str = ""
-    """Digits typed for it so far."""
     place: Place = field(default_factory=Place)
     meters: Meters = field(default_factory=Meters)
     results: Results = field(default_factory=dict)
@@ -103,7 +101,6 @@ class Scene:
     broke: str = ""
     """Why decoding paused by itself; cleaned."""
     pinned: Pin | None = None
-    """What was pinned as A."""
     scale: Scale | None = None
     """Axes that are settled for all charts; None: those of the watched method."""
     whatif: WhatIf | None = None

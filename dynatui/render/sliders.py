@@ -1,18 +1,14 @@
-"""The knobs of the watched method that matter most as sliders, what limits its trees, why history moves knobs, and how
-A and B compare.
+"""The knobs that matter most as sliders, what limits the trees, why history moves knobs, and how A and B compare."""
 
-`hit` is drawing the other way round: both go by `_places`.
-"""
-
+import math
 from dataclasses import dataclass
 
-from decoder.knobs import KnobInfo, KnobName, bounds
+from decoder.knobs import KNOB_DIGITS, KnobInfo, KnobName, bounds
 from dynatui.keymap import KEYMAP, Keymap
 from dynatui.knobs import info, rules_in_force, sliders_of, turns
 from dynatui.number_format import short
-from dynatui.render.ink import Ink, Row, Rows, best, fit, fitting, frame, inside, width_of
+from dynatui.render.ink import Ink, Row, Rows, best, fit, fitting, frame, inside, merged, share, width_of
 from dynatui.render.scene import Scene
-from dynatui.render.track import Track
 from dynatui.render.words import limited, moved_back, reason, sign, target, turned, versus, written
 from dynatui.state.ab_comparison import LABELS, LEAST, Pin, compared, sentence, verdict
 from dynatui.state.lane import Change, LaneState
@@ -26,6 +22,43 @@ _LONG = 30
 """Cells from which a slider says what it means."""
 _SHORT = 18
 """Cells from which it names its keys."""
+
+
+@dataclass(frozen=True)
+class Track:
+    """The track of a slider: a scale of `low` to `high` on cells from `x` on."""
+
+    x: int
+    cells: int
+    low: float
+    high: float
+
+    def cell(self, value: float) -> int:
+        """The cell, counted from the track's first, that shows a value."""
+        return round(share(value - self.low, self.high - self.low) * (self.cells - 1))
+
+    def asked(self, x: int, info: KnobInfo) -> float | None:
+        """The value, in whole steps of its knob, that a click at column `x` asks for; None beside the track."""
+        if not self.x <= x < self.x + self.cells:
+            return None
+        exact = self.low + (self.high - self.low) * (x - self.x) / max(1, self.cells - 1)
+        stepped = round(exact / info.step) * info.step if math.isfinite(exact) else self.low
+        return round(min(self.high, max(self.low, stepped)), KNOB_DIGITS)
+
+    def drawn(self, value: float, *, wanted: float | None, start: float | None, ends: tuple[float, float]) -> Row:
+        """The value in force as ●, a pending one as ○, ┼ where the run began, and the bounds of the moment."""
+        if self.cells < 1:
+            return ()
+        first, last = self.cell(ends[0]), self.cell(ends[1])
+        cells: list[tuple[str, Ink]] = [
+            ("─", "bar") if first <= place <= last else ("·", "frame") for place in range(self.cells)
+        ]
+        if start is not None:
+            cells[self.cell(start)] = ("┼", "dim")
+        cells[self.cell(value)] = ("●", "strong")
+        if wanted is not None:
+            cells[self.cell(wanted)] = ("○", "warn")
+        return merged(cells)
 
 
 @dataclass(frozen=True)
@@ -64,7 +97,7 @@ def notes(scene: Scene, width: int, room: int) -> Rows:
 
 
 def hit(scene: Scene, width: int, height: int, x: int, y: int) -> tuple[KnobName, float] | None:
-    """The knob and the value that a click or a drag at a cell of the panel asks for."""
+    """The knob and the value that a click or a drag at a cell asks for: drawing the other way round."""
     framed = height > _BORDER
     inner = inside((width, height))[0] if framed else width - 1
     left, top = (2, 1) if framed and inner < width - 1 else (0 if framed else 1, 0)

@@ -12,10 +12,10 @@ from dynatui.clean import clean_line
 from dynatui.gpu import GpuLoad
 from dynatui.keymap import LEFT_OUT, PANELS, Key, PanelName
 from dynatui.number_format import percent, short
-from dynatui.render.badge import badge
 from dynatui.render.ink import Ink, Row, Rows, fit, fitting, joined, width_of
 from dynatui.render.layout import least
 from dynatui.render.scene import Scene
+from dynatui.render.words import badge
 
 _GAP: Row = (("  ", "plain"),)
 _ARROWS = str.maketrans({"←": "left", "→": "right", "↑": "up", "↓": "down"})
@@ -167,9 +167,8 @@ def gpu_wordings(gpu: GpuLoad) -> tuple[str, ...]:
     return tuple(" ".join(known[:count]) for count in range(len(known), 0, -1))
 
 
-def essentials(scene: Scene, width: int, height: int) -> Rows:
+def essentials(scene: Scene, width: int, _height: int) -> Rows:
     """All that matters on one line, for terminals that have room for nothing else."""
-    del height
     state = scene.state
     entry, knobs, doing = state.figures().get(state.watched), state.lane.knobs, activity(scene)
     if entry is None:
@@ -181,9 +180,8 @@ def essentials(scene: Scene, width: int, height: int) -> Rows:
     return [fitting([(*part, (" ", "plain")) for part in parts], width)]
 
 
-def tabs(scene: Scene, width: int, height: int) -> Rows:
+def tabs(scene: Scene, width: int, _height: int) -> Rows:
     """Which panel is shown where they share one place, and how to see more of them at once."""
-    del height
     row = joined(_tabs(scene, width), ())
     hint = next((words for words in _HINTS if width_of(row) + len(words) <= width), "")
     return [fit((*row, (hint, "dim")), width)]
@@ -220,9 +218,8 @@ def _tab(scene: Scene, name: PanelName, gap: str) -> Row:
     )
 
 
-def footer(scene: Scene, width: int, height: int) -> Rows:
+def footer(scene: Scene, width: int, _height: int) -> Rows:
     """The mode, what the last key did, and as many keys as fit, the most needed first."""
-    del height
     head: Row = ()
     if scene.mode != "watch" or scene.maximised:
         name = "expanded" if scene.mode == "watch" else scene.mode

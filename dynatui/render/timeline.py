@@ -1,7 +1,4 @@
-"""The time line: where in the run the picture is, and where knobs were turned.
-
-`hit` is drawing the other way round: both go by `_length`.
-"""
+"""The time line: where in the run the picture is, and where knobs were turned; `hit` is drawing the other way round."""
 
 from dynatui.number_format import short
 from dynatui.render.ink import Ink, Row, Rows, Span, best, fit, merged, share

@@ -4,23 +4,12 @@ from collections.abc import Mapping, Sequence
 
 from decoder.analysis.tree_levels import drafted_nodes
 from decoder.events import Limit, Round
+from dynatui.render import rounds
 from dynatui.render.ink import Ink, Row, Rows, bar, best, column, fit, frame, inside
 from dynatui.render.mask import mask
-from dynatui.render.rounds import (
-    LEAST_SHOWN,
-    before,
-    bonus_of,
-    chosen,
-    is_drafted,
-    path_logprobs,
-    path_to,
-    piece_text,
-    probability,
-    shown_round,
-)
 from dynatui.render.scene import Scene
 from dynatui.render.wrap import wrapped
-from dynatui.state.repetition import repeated_length
+from dynatui.state.tokens import repeated_length
 
 _BAR = 8
 _NUMBERS = 6
@@ -40,15 +29,14 @@ def tree(scene: Scene, width: int, height: int) -> Rows:
     """A round's tree in a frame: the inspected token's, the one that is held half-way, or the newest."""
     if scene.mask:
         return mask(scene, width, height)
-    event = shown_round(scene)
+    event = rounds.shown_round(scene)
     inner, room = inside((width, height))
     if event is None:
-        hint: Row = (("each round grows a tree of guesses here", "dim"),)
-        return frame((("Tree", "title"),), [hint], (width, height))
+        return frame((("Tree", "title"),), [(("each round grows a tree of guesses here", "dim"),)], (width, height))
     progress = best(width - _TITLE, *_progress(scene, event))
     title: Row = (("Tree", "title"), (f" ─ {progress}", "dim"))
     token = scene.inspected
-    body = nodes(event, inner, room - 1, before(scene, event), marked=token.node if token else None)
+    body = nodes(event, inner, room - 1, rounds.before(scene, event), marked=token.node if token else None)
     if drafted_nodes(event) == 0 and event.knobs is not None:
         why = _ALONE.get(event.limited_by, _ALONE[None])
         body += wrapped(((why, "dim"),), inner)[: max(0, room - 1 - len(body))]
@@ -59,9 +47,9 @@ def tree(scene: Scene, width: int, height: int) -> Rows:
 
 def nodes(event: Round, width: int, height: int, text: Sequence[int] = (), *, marked: int | None = None) -> Rows:
     """The tree's rows, at most `height`; the last says what was left out. `text` is what the round continues."""
-    paths = path_logprobs(event)
+    paths = rounds.path_logprobs(event)
     total = len(event.tokens)
-    shown = chosen(event, paths, height if total <= height else height - 1)
+    shown = rounds.chosen(event, paths, height if total <= height else height - 1)
     copies = copies_among(event, paths, shown, text)
     rows = [
         _node(event, node, guide, paths[node], width, copies.get(node, 0), marked=node == marked)
@@ -80,8 +68,8 @@ def copies_among(event: Round, paths: Sequence[float], shown: set[int], text: Se
     inner = set(event.parents)
     found = {}
     for leaf in shown - inner:
-        path = [node for node in path_to(event, leaf) if is_drafted(event, node)]
-        if _LEAST_COPY <= len(path) <= len(text) and probability(paths[leaf]) < LEAST_SHOWN:
+        path = [node for node in rounds.path_to(event, leaf) if rounds.is_drafted(event, node)]
+        if _LEAST_COPY <= len(path) <= len(text) and rounds.probability(paths[leaf]) < rounds.LEAST_SHOWN:
             length = repeated_length(text, [event.tokens[node] for node in path])
             if length >= len(path):
                 found[leaf] = length
@@ -106,10 +94,10 @@ def walk(parents: Sequence[int], shown: set[int]) -> list[tuple[int, str]]:
 
 def _node(event: Round, node: int, guide: str, path: float, width: int, copy: int, *, marked: bool) -> Row:
     accepted = node in event.accepted
-    drafted = is_drafted(event, node)
+    drafted = rounds.is_drafted(event, node)
     mark = ("● " if accepted else "○ ") if drafted else ""
     ink: Ink = "caret" if marked else "accepted" if accepted else "plain" if drafted else "strong"
-    name = f"{mark}{piece_text(event.pieces[node])}"
+    name = f"{mark}{rounds.piece_text(event.pieces[node])}"
     if width < 3 * _BAR:
         return fit(((guide, "frame"), (name, ink)), width)
     length = max(_BAR, min(3 * _BAR, width // 4))
@@ -118,20 +106,17 @@ def _node(event: Round, node: int, guide: str, path: float, width: int, copy: in
         heading = f" prob. {'path':>{length + _NUMBERS - 1}}"
         note = "  last token" if room >= _ROOM_FOR_NOTE else ""
         return (*fit(((name, ink), (note, "dim")), room), (heading, "dim"))
-    own = probability(event.logprobs[node])
-    drawn = bar(own, length) if copy == 0 else best(length, *_repeats(copy)).ljust(length)
+    own = rounds.probability(event.logprobs[node])
+    repeats = f"repeats {copy} tokens", f"repeats {copy}", f"rep. {copy}"
+    drawn = best(length, *repeats).ljust(length) if copy else bar(own, length)
     drawn_ink: Ink = "warn" if copy else "good" if accepted else "bar"
     return (
         (guide, "frame"),
         (column(name, room), ink),
         (f" {_percent(own)} ", ink),
         (drawn, drawn_ink),
-        (f"  {_percent(probability(path))}", "dim"),
+        (f"  {_percent(rounds.probability(path))}", "dim"),
     )
-
-
-def _repeats(tokens: int) -> tuple[str, ...]:
-    return f"repeats {tokens} tokens", f"repeats {tokens}", f"rep. {tokens}"
 
 
 def _percent(probability: float) -> str:
@@ -160,6 +145,6 @@ def _ending(scene: Scene, event: Round) -> Row:
     if stage is not None and stage.name == "drafted":
         return (("○ a guess", "plain"), ("  the target has not looked at it yet", "dim"))
     legend: Row = (("● accepted", "accepted"), ("  ○ rejected", "plain")) if drafted_nodes(event) else ()
-    bonus = bonus_of(scene, event)
+    bonus = rounds.bonus_of(scene, event)
     sign = "  + target: " if legend else "+ target: "
-    return legend if bonus is None else (*legend, (sign, "dim"), (piece_text(bonus.text), "bonus"))
+    return legend if bonus is None else (*legend, (sign, "dim"), (rounds.piece_text(bonus.text), "bonus"))

@@ -31,7 +31,7 @@ class Moment:
     played_s: float
     seconds: float
     number: int
-    """Which pair of runs, from 1."""
+    """Of the pair of runs, from 1."""
     pairs: int
     speed: float
     paused: bool
@@ -45,15 +45,11 @@ class _Column:
     written: Callable[[float | None], str]
 
 
-def _ms_per_round(found: Figures) -> float | None:
-    return 1000 * found.decode_s / found.rounds if found.rounds else None
-
-
 _COLUMNS = (
     _Column("tokens/s", lambda found: found.tokens_per_second, lambda value: short(value, 1)),
     _Column("L-bar", lambda found: found.tokens_per_round, short),
     _Column("acc. rate", lambda found: found.acceptance_rate, percent),
-    _Column("ms/round", _ms_per_round, short),
+    _Column("ms/round", lambda found: 1000 * found.decode_s / found.rounds if found.rounds else None, short),
     _Column("tokens", lambda found: found.committed, lambda value: f"{value or 0:.0f}"),
     _Column("rounds", lambda found: found.rounds, lambda value: f"{value or 0:.0f}"),
     _Column("distinct", lambda found: found.distinct_8grams, short),

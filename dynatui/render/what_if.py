@@ -1,8 +1,7 @@
 """What other knobs would have done in the last rounds, as small tables: tokens a round and drafted nodes in each cell.
 
-Draws `scene.whatif` and computes nothing: what a cell is, and when it is a bound or unknown, is said in
-`decoder.analysis.what_if`. A column of growing height and the figures themselves carry the heat, so that it reads
-without colour.
+Computes nothing: `decoder.analysis.what_if` says what a cell is, and when it is a bound or unknown. Columns of growing
+height and the figures themselves carry the heat, so that it reads without colour.
 """
 
 from collections.abc import Sequence
@@ -50,7 +49,8 @@ def _nothing_yet(scene: Scene) -> str:
 
 def _tables(found: WhatIf, width: int, height: int) -> Rows:
     """Both tables, beside or below each other, or the first of them, or nothing."""
-    scale = _scale(found.cells)
+    known = [cell.tokens for cell in found.cells if cell.known]
+    scale = min(known, default=0.0), max(known, default=0.0)
     rows = max(len(grid.rows) for grid in found.grids) + 2
     for cell in (_CELL_DRAFTED, _CELL):
         widths = [_LABEL + len(grid.columns) * cell for grid in found.grids]
@@ -102,12 +102,6 @@ def _nearest(grid: Grid, count: int) -> Sequence[int]:
     """As many columns as there is room for, around the one in force."""
     places = sorted(range(len(grid.columns)), key=lambda column: abs(column - grid.present[1]))
     return sorted(places[:count])
-
-
-def _scale(cells: Sequence[Cell]) -> tuple[float, float]:
-    """Lowest and highest tokens a round of the known cells."""
-    known = [cell.tokens for cell in cells if cell.known]
-    return min(known, default=0.0), max(known, default=0.0)
 
 
 def _cell(cell: Cell, width: int, scale: tuple[float, float], *, here: bool) -> Row:

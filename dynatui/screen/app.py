@@ -19,7 +19,7 @@ from textual.containers import Container
 from textual.screen import Screen
 
 from dynatui.clean import clean_line
-from dynatui.keymap import KEYMAP, Keymap, PanelName
+from dynatui.keymap import KEYMAP, PanelName
 from dynatui.render import (  # fmt: skip
     cards,
     curves,
@@ -36,11 +36,10 @@ from dynatui.render import (  # fmt: skip
     what_if,
     work,
 )
-from dynatui.render.layout import LAYOUTS, Layout, layout
+from dynatui.render.layout import LAYOUTS, Layout, arranged, layout, shared_place
 from dynatui.render.scene import Scene
 from dynatui.render.text import TextPanel
 from dynatui.screen import commands, mouse
-from dynatui.screen.arrangement import arranged, shared_place
 from dynatui.screen.event_reader import EventReader
 from dynatui.screen.frame_rate import FrameRate
 from dynatui.screen.pages.palette import Palette
@@ -87,7 +86,9 @@ class DynaApp(TerminalApp, inherit_bindings=False):
         self.viewpoint, self.pins = self.event_reader.viewpoint, self.event_reader.pins
         self.knob_editor = self.event_reader.knob_editor
         self.scene = Scene(symbols=view.symbols, keys=view.keys)
-        self._bind_others(view.keys)
+        usual = {cap for key in KEYMAP.keys for cap in key.caps}
+        for cap in {cap for key in view.keys.keys for cap in key.caps} - usual:
+            self.bind(bound(cap), f"press({cap!r})", show=False)
         self.text_panel = TextPanel()
         self.command_line = command_line
         self.written_paths: list[Path] = []
@@ -251,18 +252,11 @@ class DynaApp(TerminalApp, inherit_bindings=False):
         if len(self.screen_stack) == 1 and (found := mouse.panel_at(self.screen, event)):
             mouse.click(self, *found)
 
-    def _bind_others(self, keys: Keymap) -> None:
-        """Keys that only the settings know."""
-        usual = {cap for key in KEYMAP.keys for cap in key.caps}
-        for cap in {cap for key in keys.keys for cap in key.caps} - usual:
-            self.bind(bound(cap), f"press({cap!r})", show=False)
-
     def _command(self, action: str) -> Callable[[], Any]:
         command = commands.find(action)
         return (lambda: command(self)) if command else (lambda: self.call_later(self.run_action, action))
 
     def _update_scene(self, now: float) -> None:
-        """Brings the scene up to date with the work."""
         note = self.scene.note if now < self._note_until else ""
         scene = replace(self.scene, note=note)
         self.scene = self._scene_builder.scene(scene, now, estimate="whatif" in self._visible)
@@ -297,7 +291,6 @@ class DynaApp(TerminalApp, inherit_bindings=False):
         self.exit(return_code=code or (failure.exit_code if failure else 0))
 
     def _arrange(self) -> None:
-        """Shows the panels that there is room for."""
         width, height = self.size
         room = layout(width, height)
         visible = arranged(room, self.scene, self._shared)

@@ -18,12 +18,12 @@ from dynatui.render import cards, curves, status, tree, versus
 from dynatui.render.ink import Rows
 from dynatui.render.scene import Scale, Scene
 from dynatui.render.text import TextPanel
-from dynatui.screen.pages.help import CompareHelp
+from dynatui.screen.pages.help import compare_help
 from dynatui.screen.terminal_app import TerminalApp
 from dynatui.screen.widgets.canvas import Canvas
 from dynatui.session import Symbols, View
 from dynatui.sources.playback import Lockstep
-from dynatui.state.viewpoint import Place
+from dynatui.state.timeline import Place
 from dynatui.terminal.driver import bound
 from dynatui.terminal.output import Output
 from dynatui.terminal.shutdown import Shutdown
@@ -88,7 +88,7 @@ class CompareApp(TerminalApp, inherit_bindings=False):
                     yield Canvas(TextPanel(), panel=f"{letter}-text", flowing=True, classes="text")
                     yield Canvas(tree.tree, panel=f"{letter}-tree", classes="tree")
                     yield Canvas(curves.acceptance, panel=f"{letter}-curves", classes="curves")
-        yield Canvas(self._table, panel="table")
+        yield Canvas(lambda _, width, height: versus.table(self._states, (width, height)), panel="table")
         yield Canvas(self._keys, panel="keys")
 
     def on_mount(self) -> None:
@@ -161,7 +161,7 @@ class CompareApp(TerminalApp, inherit_bindings=False):
 
     def action_help(self) -> None:
         """Opens the page of keys."""
-        self.push_screen(CompareHelp(self.keys))
+        self.push_screen(compare_help(self.keys))
 
     def _scene(self, side: int, scale: Scale) -> Scene:
         recording, state = self.lockstep.sides[side], self._states[side]
@@ -185,9 +185,6 @@ class CompareApp(TerminalApp, inherit_bindings=False):
 
     def _heading(self, side: int, scene: Scene, width: int, _height: int) -> Rows:
         return [versus.heading(side, self.lockstep.sides[side].name, scene.state, width)]
-
-    def _table(self, _scene: Scene, width: int, height: int) -> Rows:
-        return versus.table(self._states, (width, height))
 
     def _keys(self, scene: Scene, width: int, _height: int) -> Rows:
         return [status.keys(self.keys.side_by_side.keys, width, in_words=scene.symbols == "ascii")]

@@ -10,10 +10,9 @@ from dynatui.clean import clean_line
 from dynatui.screen.knob_editor import KnobEditor
 from dynatui.sources.source import Source
 from dynatui.state.ab_comparison import Pin
-from dynatui.state.results import Results, noted
 from dynatui.state.run_state import Failure, Prompt
-from dynatui.state.session_log import SessionLog
-from dynatui.state.viewpoint import Viewpoint
+from dynatui.state.session_log import Results, SessionLog, noted
+from dynatui.state.timeline import Viewpoint
 
 
 @dataclass(frozen=True)
@@ -23,7 +22,6 @@ class News:
     failed: bool = False
     """Something went wrong that the user must see."""
     any: bool = False
-    """There is something new."""
     important: bool = False
     """More happened than rounds and turned knobs."""
 

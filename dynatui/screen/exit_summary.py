@@ -13,8 +13,8 @@ from dynatui.clean import clean_line
 from dynatui.knobs import rules_of
 from dynatui.number_format import percent, short
 from dynatui.record.command_line import rule_options
-from dynatui.render.badge import same_as_ar
 from dynatui.render.ink import column
+from dynatui.render.words import same_as_ar
 from dynatui.state.session_log import FEWEST_ROUNDS, OPENING, SessionLog, Setting
 
 _WIDTHS = (7, 7, 6, 11, 9, 9, 11)

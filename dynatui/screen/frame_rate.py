@@ -1,12 +1,10 @@
-"""When the next frame is due, and what the screen costs.
+"""When the next frame is due, and what the screen costs; a pure function of time and readings.
 
-On a slow connection a frame waits until the one before is sent; when frames have to wait, the rate is halved, and it is
-doubled again after the terminal has kept up for a while. Only drawing waits; events are read at every tick. Pure: time
-and readings are arguments. Knows no terminal and no app.
+A frame waits until the one before is sent; when frames have to wait, the rate is halved, and doubled again after the
+terminal has kept up for a while. Only drawing waits; events are read at every tick.
 """
 
 from collections import deque
-from dataclasses import dataclass
 
 from dynatui.render.scene import Meters
 
@@ -18,13 +16,6 @@ _RECOVERY_S, _LONGEST_RECOVERY_S = 3.0, 30.0
 _WINDOW_S = 5.0
 _NEWS_S = 1.0
 """Meters change no oftener, or they would cost what they measure."""
-
-
-@dataclass(frozen=True)
-class _Reading:
-    now: float
-    cpu_s: float
-    sent_bytes: int
 
 
 class FrameRate:
@@ -39,7 +30,8 @@ class FrameRate:
         self._drawn = float("-inf")
         self._kept_up_since: float | None = None
         self._recovery_s = _RECOVERY_S
-        self._readings: deque[_Reading] = deque()
+        self._readings: deque[tuple[float, float, int]] = deque()
+        """Time, the thread's CPU seconds and the bytes sent until then."""
         self._meters = Meters(fps)
         self._told = float("-inf")
 
@@ -61,12 +53,15 @@ class FrameRate:
     def meters(self, now: float, *, cpu_s: float, sent_bytes: int) -> Meters:
         """What the screen costs, as means over the last seconds: from its thread's CPU time and all bytes so far."""
         readings = self._readings
-        readings.append(_Reading(now, cpu_s, sent_bytes))
-        while now - readings[0].now > _WINDOW_S:
+        readings.append((now, cpu_s, sent_bytes))
+        while now - readings[0][0] > _WINDOW_S:
             readings.popleft()
         if now - self._told >= _NEWS_S:
             self._told = now
-            self._meters = self._measured()
+            first_s, first_cpu_s, first_bytes = readings[0]
+            passed_s = now - first_s
+            costs = ((cpu_s - first_cpu_s) / passed_s, (sent_bytes - first_bytes) / passed_s) if passed_s > 0 else ()
+            self._meters = Meters(1 / (self._tick_s * self._skip), self._skip > 1, *costs)
         return self._meters
 
     def _wait(self, now: float) -> None:
@@ -88,16 +83,3 @@ class FrameRate:
             self._skip //= 2
         else:
             self._recovery_s = _RECOVERY_S
-
-    def _measured(self) -> Meters:
-        first, last = self._readings[0], self._readings[-1]
-        passed_s = last.now - first.now
-        fps = 1 / (self._tick_s * self._skip)
-        if passed_s <= 0:
-            return Meters(fps, self._skip > 1)
-        return Meters(
-            fps,
-            self._skip > 1,
-            (last.cpu_s - first.cpu_s) / passed_s,
-            (last.sent_bytes - first.sent_bytes) / passed_s,
-        )

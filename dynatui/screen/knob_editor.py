@@ -1,8 +1,7 @@
-"""Turning knobs: what the user turned, what is not in force yet, and undo.
+"""Turning knobs: what the user turned, what is not in force yet, and undo; knows neither keys nor widgets.
 
-Knows neither keys nor widgets. Turns act on the parameter set of the watched method; before the models are loaded, on
-that of the first. A value starts from what is in force, which history may have moved; the bounds are those of
-`decoder.config`.
+Turns act on the parameter set of the watched method; before the models are loaded, on that of the first. A value starts
+from what is in force, which history may have moved.
 """
 
 from collections import Counter
@@ -20,7 +19,6 @@ from dynatui.sources.source import KnobControls
 from dynatui.state.run_state import Record, RunState
 
 MOVED: tuple[KnobName, ...] = ("d0", "tau_h")
-"""The knobs that history moves."""
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from dynatui.render.text import TextPanel
 from dynatui.screen.knob_editor import KnobEditor
 from dynatui.sources.source import Source
 from dynatui.state.ab_comparison import Pin
-from dynatui.state.viewpoint import Viewpoint
+from dynatui.state.timeline import Viewpoint
 
 T = TypeVar("T")
 
@@ -20,17 +20,13 @@ class Screen(Protocol):
     """The main screen."""
 
     source: Source
-    """What is watched."""
     scene: Scene
-    """What the panels are drawn from."""
     viewpoint: Viewpoint
-    """Which run and round are shown, and of which method."""
     knob_editor: KnobEditor | None
     """The knobs; None of a recording."""
     pins: dict[str, Pin]
     """A of each method that has one."""
     text_panel: TextPanel
-    """Where each token of the text is drawn."""
     command_line: Callable[[], str]
     """Gives the command line of the present settings; an empty one where not all are known."""
 

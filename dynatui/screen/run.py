@@ -107,7 +107,10 @@ def _finish(app: DynaApp, code: int, log: Path, command: Callable[[], str], *, g
         if code == _FAULT:
             sys.stderr.write(f"dynatui stopped because of a fault of its own; please report what {log} says\n")
         else:
-            _print_summary(app, command())
+            width, (out, _) = shutil.get_terminal_size().columns, streams.for_printing()
+            told = lines(app.event_reader.session_log, command=command(), written=app.written_paths, width=width)
+            out.writelines(f"{line}\n" for line in told)
+            out.flush()
     if not ended:
         # A thread that loads a model cannot be interrupted, and Python's way out could hang or abort in native code.
         sys.stdout.flush()
@@ -119,11 +122,3 @@ def _finish(app: DynaApp, code: int, log: Path, command: Callable[[], str], *, g
 def _command(source: EngineSource) -> str:
     session = replace(source.session, config=source.config)
     return command_line(session, files=dict(session.files), always=session.set_for_good)
-
-
-def _print_summary(app: DynaApp, command: str) -> None:
-    width = shutil.get_terminal_size().columns
-    out, _ = streams.for_printing()
-    for line in lines(app.event_reader.session_log, command=command, written=app.written_paths, width=width):
-        out.write(f"{line}\n")
-    out.flush()

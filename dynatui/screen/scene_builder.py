@@ -16,9 +16,8 @@ from dynatui.knobs import rules_in_force
 from dynatui.render.scene import Scene
 from dynatui.screen.event_reader import EventReader
 from dynatui.sources.source import Controls, Source
-from dynatui.state.ab_comparison import Pin
 from dynatui.state.run_state import RunState
-from dynatui.state.search import hits
+from dynatui.state.tokens import hits
 
 _GPU_S, _WHATIF_S = 1.0, 0.5
 """Periods in each of which they are computed once."""
@@ -33,7 +32,6 @@ class SceneBuilder:
         self._source = source
         self._event_reader = event_reader
         self._began: float | None = None
-        """When the screen was drawn first."""
         self._meter: Callable[[], GpuLoad | None] | None = None
         self._gpu = lru_cache(maxsize=1)(lambda _period: self._read_gpu())
         self._estimate = lru_cache(maxsize=1)(lambda _period: self._what_if())
@@ -42,6 +40,7 @@ class SceneBuilder:
         """The scene as it is now; `estimate` when anybody looks at what other knobs would have done."""
         source, viewpoint, editor = self._source, self._event_reader.viewpoint, self._event_reader.knob_editor
         controls, playback, state = source.controls, source.playback, viewpoint.state
+        pin = self._event_reader.pins.get(state.watched)
         self._began = now if self._began is None else self._began
         return replace(
             before,
@@ -58,16 +57,11 @@ class SceneBuilder:
             wanted=editor.wanted(state) if editor else {},
             stage=_stage(controls, state) if controls and viewpoint.live else None,
             broke=controls.broke if controls else "",
-            pinned=self._pinned(state),
+            pinned=None if pin is not None and pin.follows(state) else pin,
             results=self._event_reader.results,
             gpu=self._gpu(now // _GPU_S),
             whatif=self._estimate(now // _WHATIF_S) if estimate else None,
         )
-
-    def _pinned(self, state: RunState) -> Pin | None:
-        """A of the watched method, where the picture has come to it."""
-        pin = self._event_reader.pins.get(state.watched)
-        return None if pin is not None and pin.follows(state) else pin
 
     def _read_gpu(self) -> GpuLoad | None:
         run = self._event_reader.viewpoint.work.state.run

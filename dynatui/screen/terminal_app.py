@@ -110,9 +110,5 @@ class TerminalApp(App[None], inherit_bindings=False):
                     canvas.patch(scene_of(canvas), self._inks, places[canvas], frame)
                 else:
                     canvas.show(scene_of(canvas), self._inks)
-        self._send(frame.text())
-
-    def _send(self, frame: str) -> None:
-        """Writes past the compositor; a terminal that can shows all of a frame at once."""
-        if frame and self._driver is not None:
-            self._driver.write(f"{SYNC_START}{frame}{SYNC_END}" if self._sync_available else frame)
+        if (changes := frame.text()) and self._driver is not None:  # past the compositor, all at once where possible
+            self._driver.write(f"{SYNC_START}{changes}{SYNC_END}" if self._sync_available else changes)

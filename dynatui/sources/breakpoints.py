@@ -9,11 +9,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias, get_args
 
-from decoder.analysis.tree_levels import depth_acceptance, drafted_nodes
+from decoder.analysis.tree_levels import by_depth, drafted_nodes
 from decoder.events import Event, Knob, Round, Run
-from decoder.methods import root_is_drafted
 from decoder.methods.adaptive import AdaptiveTree
+from decoder.tree import share_of_depth
 from decoder.tree_rules import used_depth
+from dynatui.state.lane import is_sane
 
 Break: TypeAlias = Literal["rejected", "full", "bound", "under", "difference"]
 
@@ -34,7 +35,6 @@ EXPLANATIONS: Mapping[Break, str] = {
 }
 LIMIT = 0.3
 """The x of that label unless the user gives another."""
-_LARGEST = 1e6
 
 
 @dataclass(frozen=True)
@@ -112,8 +112,10 @@ class Watch:
         seen = self._compared(event) if self.raced and event.method in (self.watched, "ar") else self
         if event.method != self.watched:
             return seen
-        d0 = event.knobs.d0 if event.knobs and _is_sane(event.knobs.d0) else self.d0
-        shares = (*self.shares, _share(event))[-self.window :] if drafted_nodes(event) else self.shares
+        d0 = event.knobs.d0 if event.knobs and is_sane(event.knobs.d0) else self.d0
+        shares = self.shares
+        if drafted_nodes(event):
+            shares = (*shares, share_of_depth(event.accepted, len(by_depth(event))))[-self.window :]
         return replace(seen, shares=shares, d0=d0)
 
     def _compared(self, event: Round) -> "Watch":
@@ -183,13 +185,5 @@ def _begun(run: Run, chosen: str) -> Watch:
     )
 
 
-def _share(event: Round) -> float:
-    return depth_acceptance(event.parents, event.accepted, root_is_drafted=root_is_drafted(event.method))
-
-
 def _whole(value: Any) -> int | None:
-    return int(value) if _is_sane(value) else None
-
-
-def _is_sane(value: Any) -> bool:
-    return isinstance(value, int | float) and math.isfinite(value) and abs(value) < _LARGEST
+    return int(value) if is_sane(value) else None

@@ -1,11 +1,8 @@
-"""A/B comparison: what a method did under earlier settings, A, compared with what it does under those in force, B.
+"""A/B comparison: a method under the settings that were pinned, A, and under those in force since the last turn, B.
 
-A is the rounds under the settings in force when they were pinned, by hand or by a turn of a knob; B the rounds under
-those in force now: a user's turn begins B anew. Rounds lie on a text and history looks back over several of them, so
-they are not independent: the variance comes from overlapping batch means (the analytic form of the moving-block
-bootstrap), blocks of about the root of the number of rounds, and Student's t with the degrees of freedom that so many
-blocks have. Assumed: within A and within B the rounds are one stationary series whose memory is shorter than a block.
-A and B decoded different stretches of text, which no interval knows of. Knows no widget.
+Rounds are not independent, as history looks back: variances are those of overlapping batch means (the moving-block
+bootstrap in analytic form), blocks of about the root of the number of rounds, with Student's t. Assumed: each side is
+one stationary series whose memory is shorter than a block. That A and B are different text, no interval knows.
 """
 
 import math
@@ -86,14 +83,12 @@ class Pin:
 
     method: str
     samples: Samples
-    """Rounds of A."""
     rounds: int
     """Rounds of the run when it was pinned."""
     curves: Curves
     """The ghost: the curves as they were then."""
     knobs: Knobs | None
     started_at: str | None
-    """Which run it was."""
     by_hand: bool = False
     """Whether the user pinned it; else a turn of a knob did, and a later one may pin anew."""
 

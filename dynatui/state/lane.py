@@ -155,7 +155,7 @@ class LaneState(msgspec.Struct, frozen=True):
     def parameter(self, name: str, default: float) -> float:
         """A number among the parameters."""
         value = self.parameters.get(name)
-        return float(value) if value is not None and _is_sane(value) else default
+        return float(value) if value is not None and is_sane(value) else default
 
 
 def begun(method: str, parameters: Mapping[str, Any]) -> LaneState:
@@ -236,8 +236,9 @@ def _knobs_of(method: str, parameters: Mapping[str, Any]) -> dict[KnobName, floa
     rules = METHODS[method].rules if method in METHODS else None
     known = METHODS[rules].knobs if rules else tuple(all_knobs().values())
     values = {knob.name: knob.value_of(parameters.get(knob.parameter)) for knob in known}
-    return {name: float(value) for name, value in values.items() if _is_sane(value)}
+    return {name: float(value) for name, value in values.items() if is_sane(value)}
 
 
-def _is_sane(value: object) -> bool:
+def is_sane(value: object) -> bool:
+    """Whether a recording's number is one that can be drawn and counted with."""
     return isinstance(value, int | float) and math.isfinite(value) and abs(value) < _LARGEST

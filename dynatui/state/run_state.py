@@ -1,8 +1,7 @@
 """What the screen knows: a pure fold of records into one frozen value.
 
 Records are the engine's events and three of the source's own: what is loading, which prompt begins, what failed. Each
-is cleaned on its way in. Figures come from `decoder.analysis.metrics`; nothing here knows a widget, a clock or a
-thread.
+is cleaned on its way in. Figures come from `decoder.analysis.metrics`. Knows no widget, clock or thread.
 """
 
 from collections.abc import Mapping
@@ -28,7 +27,6 @@ class Loading:
 
     step: str
     progress: str = ""
-    """How far it has come with it."""
     at_s: float = 0.0
     """Since the start."""
 
@@ -59,7 +57,6 @@ class RunState(msgspec.Struct, frozen=True):
     lanes: Mapping[str, LaneState] = msgspec.field(default_factory=dict)
     """By method, in the order of the race."""
     chosen: str = ""
-    """The method that the user has chosen to watch."""
     summary: Mapping[str, Figures] | None = None
     ends: Mapping[str, End] = msgspec.field(default_factory=dict)
     prompt: Prompt | None = None
@@ -121,7 +118,7 @@ def apply(state: RunState, record: Record) -> RunState:
         case Prompt():
             return structs.replace(state, prompt=record, failure=None)
         case Run():
-            return _begin(state, _clean_run(record))
+            return _begin(state, record)
         case Start() | Round() | Knob() | End():
             name = clean_line(record.method)
             named = record if name == record.method else structs.replace(record, method=name)
@@ -139,8 +136,11 @@ def _with_step(steps: tuple[Loading, ...], told: Loading) -> tuple[Loading, ...]
     return (*steps, step)[-_MOST_LOADING:]
 
 
-def _begin(state: RunState, run: Run) -> RunState:
-    lanes = {name: begun(name, parameters) for name, parameters in run.methods.items()}
+def _begin(state: RunState, told: Run) -> RunState:
+    methods = {clean_line(name): parameters for name, parameters in told.methods.items()}
+    lines = {name: clean_line(getattr(told, name)) for name in _LINES}
+    run = structs.replace(told, prompt=clean(told.prompt), methods=methods, **lines)
+    lanes = {name: begun(name, parameters) for name, parameters in methods.items()}
     return RunState(
         race=Race().apply(run), lanes=lanes, chosen=state.chosen, prompt=state.prompt, loading=state.loading
     )
@@ -159,9 +159,3 @@ def _advance(state: RunState, event: Start | Round | Knob | End) -> RunState:
         case Round():
             lane = decoded(lane, event, state.race.tallies[event.method])
     return structs.replace(state, lanes={**state.lanes, event.method: lane})
-
-
-def _clean_run(run: Run) -> Run:
-    methods = {clean_line(name): parameters for name, parameters in run.methods.items()}
-    lines = {name: clean_line(getattr(run, name)) for name in _LINES}
-    return structs.replace(run, prompt=clean(run.prompt), methods=methods, **lines)

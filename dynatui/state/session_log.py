@@ -1,6 +1,6 @@
-"""Totals of everything that a monitor has shown, small enough for days: its runs, and what each setting yielded.
+"""Totals of all that a monitor has shown, small enough for days: its runs and prompts, and what each setting yielded.
 
-A pure fold of the same records as the screen's. Figures come from `decoder.analysis.metrics`. A replay that goes back
+Pure folds of the same records as the screen's. Figures come from `decoder.analysis.metrics`. A replay that goes back
 repeats the events of a run, which count once.
 """
 
@@ -12,7 +12,7 @@ from decoder.events import End, Figures, Knob, Knobs, Round, Run, Start, Summary
 from decoder.knobs import KNOB_DIGITS, KnobName
 from dynatui.clean import clean_line
 from dynatui.state.lane import begun
-from dynatui.state.run_state import Prompt, Record
+from dynatui.state.run_state import Prompt, Record, RunState
 
 FEWEST_ROUNDS = 20
 """Fewer say nothing about a setting."""
@@ -20,6 +20,8 @@ OPENING = 60
 """Characters of a prompt that stand for it."""
 _MOST_LINES = 20
 _MOST_SETTINGS = 64
+Results = Mapping[int, "Result"]
+"""The newest run of each prompt, by the prompt's number, from 1."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +47,18 @@ class Line:
     def tells(self, other: "Line") -> bool:
         """Whether both are of one run, which a replay may show several times."""
         return (self.started_at, self.opening) == (other.started_at, other.opening)
+
+
+@dataclass(frozen=True)
+class Result:
+    """One prompt and the watched method's figures on it."""
+
+    opening: str
+    """How the prompt begins, cleaned."""
+    method: str
+    figures: Figures
+    done: bool
+    """Whether all methods went through to the end."""
 
 
 @dataclass(frozen=True)
@@ -118,7 +132,7 @@ class SessionLog:
         return [(setting, tried) for setting, tried in self.tried.items() if tried.rounds >= FEWEST_ROUNDS]
 
     def _begin(self, run: Run, race: Race) -> "SessionLog":
-        runs = self.all_runs()
+        runs, method = self.all_runs(), next(iter(run.methods), "")
         fresh = SessionLog(
             race=race,
             number=self.upcoming,
@@ -126,7 +140,7 @@ class SessionLog:
             runs=runs[-_MOST_LINES:],
             dropped=self.dropped + len(runs[:-_MOST_LINES]),
             tried=self.tried,
-            knobs=_knobs_of(run),
+            knobs=begun(method, run.methods.get(method, {})).settings,
         )
         empty = fresh._line(rounds=0)
         return replace(fresh, counted=max((line.counted for line in runs if empty and line.tells(empty)), default=0))
@@ -167,14 +181,18 @@ class SessionLog:
         return replace(self, setting=setting, tried={**others, setting: after})
 
 
+def noted(results: Results, state: RunState) -> Results:
+    """The results after a look at a run, finished or not."""
+    figures = state.figures().get(state.watched)
+    if state.prompt is None or figures is None or not figures.rounds:
+        return results
+    opening = " ".join(state.prompt_text[: 4 * OPENING].split())[:OPENING]
+    stopped = any(end.reason in ("stopped", "error") for end in state.ends.values())
+    return {**results, state.prompt.number: Result(opening, state.watched, figures, state.done and not stopped)}
+
+
 def _rounded(knobs: Mapping[KnobName, float], in_force: Knobs | None) -> tuple[tuple[KnobName, float], ...]:
     exact: dict[KnobName, float] = {}
     if in_force is not None:
         exact = {"tau_h": in_force.tau_h, "tau_l": in_force.tau_l, "d0": in_force.d0}
     return tuple(sorted((name, round(value, KNOB_DIGITS)) for name, value in {**knobs, **exact}.items()))
-
-
-def _knobs_of(run: Run) -> Mapping[KnobName, float]:
-    """The knobs that the watched method begins with."""
-    method = next(iter(run.methods), "")
-    return begun(method, run.methods.get(method, {})).settings

@@ -1,12 +1,15 @@
-"""A round's text, token by token: what each one is, and where it came from.
+"""A text in its tokens: where each came from, where words stand among them, and how much of the text repeats.
 
 A token may be half a character, so the pieces of a tree need not add up to the text; what they leave over belongs to
 the round's last token. Knows no screen.
 """
 
 import math
+import re
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from os.path import commonprefix
 from typing import Literal, TypeAlias
 
@@ -14,6 +17,8 @@ from decoder.events import Round
 from dynatui.clean import clean
 
 Origin: TypeAlias = Literal["prompt", "accepted", "bonus", "plain"]
+FARTHEST = 1 << 15
+"""Tokens of the text, the newest, that are searched for repetitions: keeps the time for a picture bounded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +70,30 @@ def entry_of(position: int, tokens: Sequence[Token], rounds: Sequence[Round]) ->
         return None
     entries = [index for index, token in enumerate(tokens) if token.round == event.round]
     return entries[min(position - event.position, len(entries) - 1)] if entries else None
+
+
+def hits(query: str, texts: Sequence[str]) -> tuple[range, ...]:
+    """The tokens of each place where the words stand, from the beginning on, without overlap; none for blanks alone.
+
+    A blank stands for any run of blanks and line ends. Without a capital letter, capitals do not matter.
+    """
+    words = query.split()
+    if not words:
+        return ()
+    starts = [0, *accumulate(map(len, texts))]
+    ignore = re.NOFLAG if any(letter.isupper() for letter in query) else re.IGNORECASE
+    found = re.finditer(r"\s+".join(map(re.escape, words)), "".join(texts), ignore)
+    return tuple(range(bisect_right(starts, each.start()) - 1, bisect_right(starts, each.end() - 1)) for each in found)
+
+
+def repeated_length(text: Sequence[int], path: Sequence[int]) -> int:
+    """Tokens of the longest suffix of `text` and `path` together that occurs within `text`; 0 where none does."""
+    code: dict[int, str] = {}
+    # Strings are searched in linear time; a character a token, whatever numbers a recording claims.
+    whole = "".join(code.setdefault(token, chr(len(code))) for token in (*text[-FARTHEST:], *path))
+    searched = whole[: len(whole) - len(path)]
+    lengths = range(1, len(searched) + 1)
+    return bisect_left(lengths, x=True, key=lambda length: whole[len(whole) - length :] not in searched)
 
 
 def _divided(text: str, pieces: list[str], count: int) -> list[str]:

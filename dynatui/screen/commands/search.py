@@ -4,10 +4,10 @@ from contextlib import suppress
 
 from decoder.errors import RecordingError
 from dynatui.clean import clean_line
-from dynatui.screen.pages.search import SearchScreen
+from dynatui.screen.pages.input import SearchScreen
 from dynatui.screen.protocol import Screen
 from dynatui.sources.source import Playback
-from dynatui.state.search import hits
+from dynatui.state.tokens import hits
 
 
 def search(screen: Screen) -> None:
@@ -61,10 +61,7 @@ def _run_with(query: str, screen: Screen, playback: Playback, step: int) -> int 
 
 
 def _show(screen: Screen, query: str, *, away: int = 0, place: int = 0) -> None:
-    """A run so many away, which stands still with all of its text, as far as it is known, and the cursor on a place.
-
-    The first place is the first from where the cursor was, if there is any.
-    """
+    """A run so many away, standing still with all of its text, and the cursor on a place, from where it was on."""
     if away:
         screen.source.go(away)
         screen.read_events()

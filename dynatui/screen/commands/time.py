@@ -4,7 +4,7 @@ import sys
 
 from dynatui.render import log
 from dynatui.screen.pages.breakpoints import BreakScreen
-from dynatui.screen.pages.edit import EditScreen
+from dynatui.screen.pages.input import EditScreen
 from dynatui.screen.protocol import Screen
 
 

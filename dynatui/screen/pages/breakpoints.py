@@ -37,7 +37,6 @@ class BreakScreen(Page):
         self.show()
 
     def _conditions(self) -> Text:
-        """The conditions, and which of them hold."""
         conditions = self._controls.conditions
         page = Text.assemble(("Pause by itself when …\n\n", "bold"))
         for number, name in enumerate(BREAKS, 1):

@@ -1,7 +1,4 @@
-"""Every key, what the panels mean and every figure with its formula, on a page over the main screen.
-
-Each is a line of two columns: a long meaning goes on beneath its own beginning, not beneath the key.
-"""
+"""Every key, what the panels mean and every figure with its formula, on a page over the main screen."""
 
 from collections.abc import Iterable
 
@@ -42,11 +39,9 @@ class HelpScreen(Page):
         super().__init__(keys, "help", lambda: help_page(keys))
 
 
-class CompareHelp(Page):
+def compare_help(keys: Keymap) -> Page:
     """The keys of two recordings side by side, and what is compared."""
-
-    def __init__(self, keys: Keymap) -> None:
-        super().__init__(keys, "help", lambda: Lines(keys_of(keys.side_by_side), Text(f"\n{_COMPARED}")), "compare")
+    return Page(keys, "help", lambda: Lines(keys_of(keys.side_by_side), Text(f"\n{_COMPARED}")), "compare")
 
 
 def help_page(keys: Keymap) -> Lines:
@@ -69,7 +64,7 @@ def keys_of(group: Group) -> Table:
 
 
 def hanging(lines: Iterable[tuple[Text, Text]], width: int, justify: JustifyMethod = "left") -> Table:
-    """Lines of two columns, the first of a fixed width."""
+    """Lines of two columns, the first of a fixed width: a long meaning goes on beneath its own beginning."""
     table = Table.grid(padding=(0, 2, 0, 0))
     table.add_column(width=width, justify=justify)
     table.add_column()

@@ -1,8 +1,7 @@
 """One panel: asks a pure function for its rows and sends those that changed.
 
-While nothing lies over a panel, the app writes its changed cells to the terminal itself (`patch`); otherwise, and after
-every change of size, layout or theme, Textual composes the screen from `render_lines`. Both show the newest rows, so
-either may follow the other at any time.
+While nothing lies over it, the app writes its changed cells to the terminal (`patch`); otherwise, and after every
+change of size, layout or theme, Textual composes it from `render_lines`. Either may follow the other at any time.
 """
 
 from collections.abc import Callable, Iterator, Mapping

@@ -1,9 +1,7 @@
-"""What changed of a row, told to a terminal in as few bytes as it takes.
+"""What changed of a row, told to a terminal in as few bytes as it takes; knows neither widgets nor where they go.
 
-Textual sends whole regions again and opens and closes the style of every span. Over a slow line a frame of this
-program then costs several times what it says, so panels that nothing covers are patched cell by cell. Pure: knows
-neither widgets nor where the bytes go. Widths are those of `rich.cells`; a row whose signs are not all one cell wide is
-sent whole.
+Textual sends whole regions again and opens and closes the style of every span, several times as much. Widths are those
+of `rich.cells`; a row whose signs are not all one cell wide is sent whole.
 """
 
 import re

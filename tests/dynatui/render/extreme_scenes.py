@@ -10,9 +10,9 @@ from decoder.session.steering import Stage
 from dynatui.gpu import GpuLoad
 from dynatui.render.scene import Meters, Scene
 from dynatui.state.ab_comparison import Pin
-from dynatui.state.results import Results, noted
 from dynatui.state.run_state import Failure, Loading, Prompt, RunState
-from dynatui.state.viewpoint import Place
+from dynatui.state.session_log import Results, noted
+from dynatui.state.timeline import Place
 from tests.dynatui.scripted_runs import HOSTILE, plain_round, run, running, state_of, story, tree_round
 
 HUGE = 1e308

@@ -19,7 +19,7 @@ from dynatui.screen.widgets.canvas import DrawPanel
 from dynatui.session import Symbols
 from dynatui.state.ab_comparison import Pin
 from dynatui.state.lane import Curve
-from dynatui.state.viewpoint import Place
+from dynatui.state.timeline import Place
 from tests.dynatui.scripted_runs import lines, run, running, state_of, text_of, tree_round
 
 

@@ -18,12 +18,10 @@ from decoder.session.steering import Stage
 from dynatui.gpu import GpuLoad
 from dynatui.keymap import KEYMAP, PANELS, PanelName
 from dynatui.record.reader import read
-from dynatui.render.badge import badge
 from dynatui.render.cards import cards
 from dynatui.render.curves import acceptance, depth, trends
 from dynatui.render.drawer import drawer
-from dynatui.render.explain import explained, led_by
-from dynatui.render.guide import GUIDE, guide
+from dynatui.render.guide import GUIDE, explained, guide, led_by
 from dynatui.render.ink import Ink, in_ascii, width_of
 from dynatui.render.layout import layout
 from dynatui.render.log import log
@@ -34,12 +32,13 @@ from dynatui.render.scene import Meters, Scene
 from dynatui.render.sliders import history_line, knobs
 from dynatui.render.status import essentials, footer, gpu_wordings, speed_text, status, tab_at, tabs
 from dynatui.render.timeline import timeline
+from dynatui.render.words import badge
 from dynatui.screen.pages.help import help_page
 from dynatui.screen.widgets.canvas import DrawPanel
 from dynatui.session import Symbols
 from dynatui.state.ab_comparison import Pin
 from dynatui.state.run_state import Failure, Loading, Prompt, RunState
-from dynatui.state.viewpoint import Place
+from dynatui.state.timeline import Place
 from tests.dynatui.render.extreme_scenes import extreme_scenes
 from tests.dynatui.scripted_runs import lines, plain_round, run, running, state_of, story, text_of, tree_round
 

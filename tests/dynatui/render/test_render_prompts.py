@@ -10,8 +10,8 @@ from msgspec import structs
 from decoder.events import Figures
 from dynatui.render.prompts import prompts
 from dynatui.render.scene import Scene
-from dynatui.state.results import Result
 from dynatui.state.run_state import Prompt
+from dynatui.state.session_log import Result
 from tests.dynatui.scripted_runs import lines, running, state_of
 
 FIGURES = Figures(

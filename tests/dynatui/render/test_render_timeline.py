@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from decoder.events import Knob
 from dynatui.render.scene import Scene
 from dynatui.render.timeline import hit, timeline
-from dynatui.state.viewpoint import Place
+from dynatui.state.timeline import Place
 from tests.dynatui.scripted_runs import lines, running, text_of
 
 

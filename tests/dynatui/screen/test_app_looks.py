@@ -11,7 +11,7 @@ from decoder.analysis.metrics import fold
 from decoder.session.steering import Stage
 from dynatui.screen.app import DynaApp
 from dynatui.screen.pages.breakpoints import BreakScreen
-from dynatui.screen.pages.edit import EditScreen
+from dynatui.screen.pages.input import EditScreen
 from dynatui.screen.pages.page import TextPage
 from dynatui.screen.pages.palette import Palette
 from dynatui.screen.widgets.canvas import Canvas

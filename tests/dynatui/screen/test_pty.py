@@ -117,7 +117,7 @@ def test_an_engine_error_is_shown_and_its_exit_code_kept(start: Start) -> None:
 
 
 def test_a_fault_of_our_own_leaves_a_clean_terminal_and_names_the_log(start: Start) -> None:
-    terminal = start("-c", script("dynatui.state.viewpoint.Viewpoint.take = None"))
+    terminal = start("-c", script("dynatui.state.timeline.Viewpoint.take = None"))
     assert terminal.end() == 1
     assert_left_clean(terminal)
     assert "dynatui.log" in terminal.afterwards

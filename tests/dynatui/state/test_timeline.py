@@ -3,8 +3,7 @@
 import pytest
 
 from dynatui.state.run_state import Prompt, Record, RunState, apply
-from dynatui.state.timeline import Timeline
-from dynatui.state.viewpoint import Viewpoint
+from dynatui.state.timeline import Timeline, Viewpoint
 from tests.dynatui.scripted_runs import plain_round, run, story, tree_round
 
 WATCHED = "dynatree"

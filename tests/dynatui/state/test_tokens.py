@@ -1,14 +1,19 @@
-"""A round's text, token by token."""
+"""A text in its tokens: each round's, the words among them, and what repeats."""
 
 import math
+import time
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
 from decoder.events import Round
-from dynatui.state.tokens import Token, entry_of, tokens_of
+from dynatui.state.tokens import FARTHEST, Token, entry_of, hits, repeated_length, tokens_of
 from tests.dynatui.scripted_runs import HOSTILE, plain_round, tree_round
+
+WORDS = ["The", " moon", " was", " fu", "ll.\n", "A", " full", " Moon", "", "light"]
+NUMBERS = st.lists(st.integers(0, 2), max_size=24)
 
 
 def told(text: str, *pieces: str, committed: int = 3) -> Round:
@@ -92,3 +97,51 @@ def test_every_number_of_a_burst_is_its_one_entry() -> None:
     rounds = [burst, structs.replace(burst, round=1, position=4)]
     tokens = [token for event in rounds for token in tokens_of(event, 0.04)]
     assert [entry_of(position, tokens, rounds) for position in (0, 3, 4, 7)] == [0, 0, 1, 1]
+
+
+@pytest.mark.parametrize(
+    ("query", "found"),
+    [
+        ("moon", [range(1, 2), range(7, 8)]),
+        ("Moon", [range(7, 8)]),
+        ("full", [range(3, 5), range(6, 7)]),
+        ("full. a", [range(3, 6)]),
+        ("moonlight", [range(7, 10)]),
+        ("  was  ", [range(2, 3)]),
+        ("sun", []),
+        ("", []),
+        ("  ", []),
+        ("l.", [range(4, 5)]),
+    ],
+)
+def test_words_are_found_across_tokens_lines_and_capitals(query: str, found: list[range]) -> None:
+    assert list(hits(query, WORDS)) == found
+
+
+def test_letters_whose_capitals_are_longer_keep_their_places() -> None:
+    assert hits("b", ["ẞß", "İ", "b"]) == (range(2, 3),)
+
+
+def longest(text: list[int], path: list[int]) -> int:
+    """The longest repetition by trying every length at every place."""
+    whole = [*text, *path]
+    lengths = range(len(text), 0, -1)
+    found = (n for n in lengths if any(text[i : i + n] == whole[len(whole) - n :] for i in range(len(text) - n + 1)))
+    return next(found, 0)
+
+
+@given(NUMBERS, NUMBERS.filter(bool))
+def test_a_repetition_is_the_longest_suffix_that_the_text_holds(text: list[int], path: list[int]) -> None:
+    assert repeated_length(text, path) == longest(text, path)
+
+
+def test_a_token_is_compared_whole_whatever_its_number() -> None:
+    assert repeated_length([7, 1 << 53, 8], [7, 1 << 53]) == 2
+    assert repeated_length([7, (1 << 53) - 1, 8], [7, 1 << 53]) == 0
+
+
+@pytest.mark.wall_time
+def test_a_long_text_of_one_token_is_searched_within_a_frame() -> None:
+    began = time.perf_counter()
+    assert repeated_length([5] * 200_000, [5] * 8) == FARTHEST
+    assert time.perf_counter() - began < 0.1

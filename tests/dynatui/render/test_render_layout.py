@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 from dynatui.keymap import PANELS
+from dynatui.render.layout import arranged, shared_place
 from dynatui.render.scene import Scene
-from dynatui.screen.arrangement import arranged, shared_place
-from dynatui.state.viewpoint import Place
+from dynatui.state.timeline import Place
 
 AROUND = {"status", "cards", "footer"}
 

@@ -1,22 +1,19 @@
-"""The prompt in progress, to be changed and run again.
-
-The editor shows and gives back cleaned text: a terminal cannot show control characters, nor can they be typed.
-"""
+"""What the user types: the prompt in progress, to be changed and run again, and words to be found."""
 
 from typing import ClassVar
 
 from rich.text import Text
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import Vertical
-from textual.widgets import Static, TextArea
+from textual.containers import Horizontal, Vertical
+from textual.widgets import Input, Static, TextArea
 
 from dynatui.clean import clean
 from dynatui.screen.pages.page import Modal
 
 
 class EditScreen(Modal[str | None]):
-    """Gives back the new prompt, or None."""
+    """Gives back the new prompt, cleaned as it was shown, or None: control characters cannot be shown or typed."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "dismiss(None)", "leave it", show=False, priority=True),
@@ -47,3 +44,31 @@ class EditScreen(Modal[str | None]):
         """Gives back the text; unchanged, the prompt as it was before cleaning."""
         text = self._area.text
         self.dismiss(self._prompt if text == self._shown else text)
+
+
+class SearchScreen(Modal[str | None]):
+    """One line at the foot of the screen; gives back the words, or None."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "dismiss(None)", "leave it", show=False, priority=True),
+        Binding("ctrl+c", "app.leave", "quit", show=False, priority=True),
+    ]
+
+    def __init__(self, before: str) -> None:
+        super().__init__()
+        self._input = Input(before, placeholder="words in the text; enter finds, esc goes back", compact=True)
+        self._input.cursor_blink = False
+
+    def compose(self) -> ComposeResult:
+        """The sign that opened it, and the line."""
+        with Horizontal(id="search"):
+            yield Static("/", markup=False)
+            yield self._input
+
+    def on_mount(self) -> None:
+        """What is typed goes into the line."""
+        self._input.focus()
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        """Gives back what was typed."""
+        self.dismiss(event.value)
