@@ -18,12 +18,7 @@ from torch import Tensor
 
 from decoder.errors import ConfigError, DeviceError, quoted, shortened
 
-DTYPES = {
-    "float64": torch.float64,
-    "float32": torch.float32,
-    "bfloat16": torch.bfloat16,
-    "float16": torch.float16,
-}
+DTYPES = {"float64": torch.float64, "float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 WARM_UPS = 2
 """Runs before a capture: libraries choose kernels and take their workspace in them."""
 NATIVE_BF16 = frozenset({"avx512_bf16", "amx_bf16", "bf16"})
@@ -57,10 +52,7 @@ def choose_device(name: str) -> torch.device:
 
 
 def choose_dtype(
-    name: str,
-    device: torch.device,
-    checkpoint: torch.dtype | None,
-    bfloat16_pays: Callable[[], bool] = lambda: True,
+    name: str, device: torch.device, checkpoint: torch.dtype | None, bfloat16_pays: Callable[[], bool] = lambda: True
 ) -> torch.dtype:
     """The dtype that `name` means: `auto` is the checkpoint's on CUDA, bfloat16 on a CPU that computes in it.
 

@@ -13,8 +13,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from decoder.device import Stopwatch
-from decoder.draft.model_drafter import Drafter
-from decoder.draft.model_proposer import ModelProposer
+from decoder.draft.model_drafter import ModelDrafter
 from decoder.draft.proposer import Proposal, Proposer
 from decoder.draft.tree_size.controller import TreeSizeController
 from decoder.models.pair import Pair
@@ -33,19 +32,8 @@ def model_session(
     knobs: KnobState | None,
     sizes: TreeSizeController | None = None,
 ) -> "HostSession":
-    """A text that the pair's draft model drafts for.
-
-    Args:
-        pair: The models.
-        prompt_ids: The prompt, at least one token.
-        max_new_tokens: Where the text ends at the latest.
-        knobs: The rules in force; None drafts nothing.
-        sizes: What decides how many nodes of a tree pay; None: the rules alone do.
-    """
-    proposer = None
-    if knobs:
-        drafter = Drafter(pair.draft, pair.vocabulary, len(prompt_ids) + max_new_tokens)
-        proposer = ModelProposer(drafter, sizes)
+    """A text that the pair's draft model drafts for; without knobs nothing is drafted, without sizes rules decide."""
+    proposer = ModelDrafter(pair.draft, pair.vocabulary, len(prompt_ids) + max_new_tokens, sizes) if knobs else None
     return HostSession(pair, prompt_ids, max_new_tokens, knobs, proposer, Greedy())
 
 

@@ -74,11 +74,7 @@ class AcceptanceModel:
         return [weight / whole for weight in weights]
 
     def learn(
-        self,
-        logprobs: Sequence[float],
-        shares: Sequence[float],
-        chosen: int | None,
-        familiar: Sequence[int] = (),
+        self, logprobs: Sequence[float], shares: Sequence[float], chosen: int | None, familiar: Sequence[int] = ()
     ) -> None:
         """Takes note of which of these tokens, best first, the target chose; None: of none.
 

@@ -33,11 +33,7 @@ class Side:
         self._biases = torch.zeros_like(hidden), hidden
 
     def logits(
-        self,
-        tokens: Int[Tensor, "N"],
-        places: Int[Tensor, "N"],
-        slots: Int[Tensor, "N"],
-        bias: Float[Tensor, "N M"],
+        self, tokens: Int[Tensor, "N"], places: Int[Tensor, "N"], slots: Int[Tensor, "N"], bias: Float[Tensor, "N M"]
     ) -> Float[Tensor, "N V"]:
         """Logits of rows at these places of the text, over the ids that both models know."""
         return self.rotated_logits(tokens, self.rotation(places.clamp(0, self.context - 1)), slots, bias)
