@@ -9,9 +9,9 @@ from decoder.config import PRESETS, Auto, Fixed, Linear, Rules, RunConfig, tree_
 from decoder.decoding_path import STATIC, decoding_path
 from decoder.engine import Engine
 from decoder.session.cuda_graph.compile_trial import compile_pair
-from decoder.session.cuda_graph.pass_sizes import Passes, passes
 from decoder.session.cuda_graph.self_test import prepare_rounds
 from decoder.session.cuda_graph.slots import GraphSlots
+from decoder.session.cuda_graph.static_shapes import Passes, passes
 
 Report = Callable[[str], None]
 TRIED: Sequence[Rules | None] = (None, Linear(2), Fixed(depth=2, branching=2), *PRESETS.values(), Auto())

@@ -20,7 +20,7 @@ from decoder.models.pair import Pair
 from decoder.models.tokenizer import TextTokenizer
 
 if TYPE_CHECKING:
-    from decoder.session.cuda_graph.pass_sizes import Passes
+    from decoder.session.cuda_graph.static_shapes import Passes
 
 Report = Callable[[str], None]
 

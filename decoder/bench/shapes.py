@@ -28,7 +28,7 @@ from decoder.loading import Report, compile_rounds, load_pair, make_engine, make
 from decoder.models.compatibility import check_architecture
 from decoder.models.pair import Pair
 from decoder.session.cuda_graph.compiled import require_compilable
-from decoder.session.cuda_graph.pass_sizes import Passes
+from decoder.session.cuda_graph.static_shapes import Passes
 
 SEED = 0
 CERTAINTY = 40.0

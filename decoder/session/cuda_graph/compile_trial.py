@@ -18,9 +18,9 @@ from decoder.forward.language_model import LanguageModel
 from decoder.forward.static.static_forward import StaticForward
 from decoder.models.pair import Pair
 from decoder.session.cuda_graph.compiled import Compile, Compiled, by_torch, example
-from decoder.session.cuda_graph.pass_sizes import Passes
 from decoder.session.cuda_graph.self_test import refusal
 from decoder.session.cuda_graph.slots import GraphSlots
+from decoder.session.cuda_graph.static_shapes import Passes
 from decoder.tree_rules import Rules
 
 TEXT = 100

@@ -5,9 +5,11 @@ sum to 1 at most, so no more than 1 / stop of them reach `stop` and grow.
 """
 
 import math
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
+from decoder.draft.tree_size.plan import DEPTHS, SIZES
 from decoder.tree_rules import TreeRule
 
 MOST_ROWS = 1024
@@ -25,6 +27,8 @@ FIRST_ROWS = (2, 16, 64, 256)
 """Rows of the draft's first pass: the last tokens, of which it may lack one or two, or more after plain rounds."""
 BEAM = 16
 """Nodes of one level that grow where each round decides how many nodes pay."""
+MOST_USUAL = SIZES[-1]
+"""Rows of a verification: where rules leave the size of a tree open, larger ones are seldom."""
 
 
 @dataclass(frozen=True)
@@ -120,3 +124,41 @@ def slots(rows: int) -> int:
     while size < rows:
         size = size * 3 // 2 if size & (size - 1) == 0 else size * 4 // 3
     return size
+
+
+@dataclass(frozen=True)
+class Passes:
+    """Rows of the forward passes that rounds are made of, by model, from the fewest to the most."""
+
+    draft: tuple[int, ...]
+    target: tuple[int, ...]
+
+
+def passes(rules: Iterable[TreeRule[float] | None]) -> Passes:
+    """The passes of rounds that run on the device under these rules; None drafts nothing."""
+    fitting = [each for each in rules if each is not None and fits(each)]
+    return of_sizes(fitting, (rows for each in fitting for rows in _verified(each)))
+
+
+def of_sizes(rules: Iterable[TreeRule[float]], verified: Iterable[int]) -> Passes:
+    """The passes of plain rounds, of drafts under these rules, and of verifications of trees of so many rows."""
+    drafted = {rows for each in rules for size in _shapes(each) for rows in (size.first, *size.widths[1:])}
+    return Passes(tuple(sorted(drafted)), tuple(sorted({1, *map(bucket, verified)})))
+
+
+def _shapes(rule: TreeRule[float]) -> Iterator[Shape]:
+    if rule.by_cost:
+        deepest = int(rule.deepest)
+        yield from (beam(rule, depth) for depth in {*DEPTHS, deepest} if depth <= deepest)
+    else:
+        yield shape(rule)
+
+
+def _verified(rule: TreeRule[float]) -> Iterator[int]:
+    """Rows of the trees that a rule grows."""
+    if rule.by_cost:
+        yield from SIZES
+    elif rule.wide == 1:
+        yield most_nodes(rule)
+    else:
+        yield from (rows for rows in BUCKETS if rows <= min(bucket(most_nodes(rule)), MOST_USUAL))

@@ -18,10 +18,10 @@ from decoder.forward.static.hf import ModuleStatic
 from decoder.knobs import KnobName
 from decoder.session.cuda_graph.compile_trial import compile_pair
 from decoder.session.cuda_graph.compiled import Compile, by_torch
-from decoder.session.cuda_graph.pass_sizes import Passes
 from decoder.session.cuda_graph.self_test import Reference, prepare_rounds, refusal
 from decoder.session.cuda_graph.session import GraphSession
 from decoder.session.cuda_graph.slots import GraphSlots
+from decoder.session.cuda_graph.static_shapes import Passes
 from decoder.session.knob_state import KnobState
 from decoder.session.protocol import Outcome, Session
 from decoder.session.steering import Turn

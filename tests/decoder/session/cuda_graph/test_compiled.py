@@ -22,8 +22,8 @@ from decoder.forward.static.static_forward import StaticForward, static_forward
 from decoder.session.cuda_graph import compile_trial as contest
 from decoder.session.cuda_graph.compile_trial import compared
 from decoder.session.cuda_graph.compiled import Compile, Compiled, Pass, by_torch, example, require_compilable
-from decoder.session.cuda_graph.pass_sizes import Passes, passes
 from decoder.session.cuda_graph.slots import GraphSlots
+from decoder.session.cuda_graph.static_shapes import Passes, passes
 from tests import tiny
 from tests.decoder.makers import TinyModels, graph_slots
 from tests.decoder.session.cuda_graph.matching import compiled, match, recorded, with_slots

@@ -16,7 +16,7 @@ from decoder.device_rounds import passes_of
 from decoder.engine import Engine
 from decoder.forward.static.layers import NativeStatic
 from decoder.session.cuda_graph import compiled
-from decoder.session.cuda_graph.pass_sizes import Passes, passes
+from decoder.session.cuda_graph.static_shapes import Passes, passes
 from tests.decoder.makers import TinyModels, graph_slots
 from tests.decoder.session.cuda_graph.matching import graph_session, with_slots
 from tests.decoder.session.cuda_graph.scripted_models import WIDE, RandomSizes

@@ -17,10 +17,9 @@ from decoder.draft.tree_size.plan_controller import PlanController
 from decoder.engine import Engine
 from decoder.events import Round
 from decoder.forward.near_tie import Judge
-from decoder.session.cuda_graph.pass_sizes import passes
 from decoder.session.cuda_graph.session import GraphSession
 from decoder.session.cuda_graph.slots import GraphSlots
-from decoder.session.cuda_graph.static_shapes import Shape
+from decoder.session.cuda_graph.static_shapes import Shape, passes
 from decoder.session.protocol import Outcome
 from tests.decoder.makers import TinyModels, graph_slots
 from tests.decoder.session.cuda_graph.matching import Turns, compiled, graph_session, match, recorded, records
