@@ -74,6 +74,20 @@ def choose_dtype(
     return torch.bfloat16 if cpu_computes_bf16() and bfloat16_pays() else torch.float32
 
 
+def require_compilable(device: torch.device, *, exact: bool) -> None:
+    """Refuses exact passes, and other devices, whose rounds have no passes of fixed shape.
+
+    Raises:
+        ConfigError: There is nothing to compile here.
+    """
+    if exact:
+        raise ConfigError(
+            "--compile has no effect beside --exact, whose passes are not compiled; leave out one of them"
+        )
+    if device.type != "cuda":
+        raise ConfigError(f"--compile is for CUDA and this is {device}; leave it out, or give --device cuda")
+
+
 def set_up(device: torch.device, dtype: torch.dtype) -> None:
     """Chooses torch's kernels for this device and dtype, for the whole process; called before models are loaded.
 

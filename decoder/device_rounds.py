@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from decoder.config import PRESETS, Auto, Fixed, Linear, Rules, RunConfig, tree_rule
 from decoder.decoding_path import STATIC, decoding_path
 from decoder.engine import Engine
-from decoder.session.cuda_graph.compile_trial import compile_pair
+from decoder.session.cuda_graph.compiled import compile_pair
 from decoder.session.cuda_graph.self_test import prepare_rounds
 from decoder.session.cuda_graph.slots import GraphSlots
 from decoder.session.cuda_graph.static_shapes import Passes, passes

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from decoder.config import RunConfig
-from decoder.device import choose_device, choose_dtype, has_graphs, set_up
+from decoder.device import choose_device, choose_dtype, has_graphs, require_compilable, set_up
 from decoder.engine import Engine
 from decoder.errors import ConfigError, ModelError, quoted
 from decoder.forward.batch_invariant.size_search import refuse_float64
@@ -64,8 +64,6 @@ def load_pair(
     target, draft = target or str(EMBEDDED_TARGET), draft or str(EMBEDDED_DRAFT)
     chosen_device = choose_device(device)
     if compiled:
-        from decoder.session.cuda_graph.compiled import require_compilable
-
         require_compilable(chosen_device, exact=exact)
     configs = {name: load_config(name) for name in (target, draft)}
     for name, found in configs.items():

@@ -10,7 +10,6 @@ from decoder import device_rounds, load_pair, loading
 from decoder.bench import shapes
 from decoder.engine import Engine
 from decoder.errors import ConfigError
-from decoder.session.cuda_graph import compiled
 from decoder.session.cuda_graph.slots import GraphSlots
 from tests.decoder.makers import TinyModels, graph_slots
 
@@ -31,7 +30,7 @@ def contests(monkeypatch: pytest.MonkeyPatch) -> list[Engine]:
     found: list[Engine] = []
     monkeypatch.setattr(device_rounds, "compile_rounds", lambda engine, *_: found.append(engine))
     monkeypatch.setattr(device_rounds, "try_rounds", lambda *_: None)
-    monkeypatch.setattr(compiled, "require_compilable", lambda *_, **__: None)
+    monkeypatch.setattr(loading, "require_compilable", lambda *_, **__: None)
     monkeypatch.setattr(shapes, "require_compilable", lambda *_, **__: None)
     monkeypatch.setattr(loading, "has_graphs", lambda _: True)
     return found

@@ -56,11 +56,6 @@ class Shape:
         """Drafted nodes that are forwarded."""
         return sum(self.widths[1:])
 
-    @cached_property
-    def candidates(self) -> int:
-        """Drafted nodes at most."""
-        return self.widest * sum(self.widths)
-
 
 def shape(rule: TreeRule[float]) -> Shape:
     """The shape of a rule's drafts; knobs that leave it alone may be turned at no cost."""

@@ -15,7 +15,6 @@ from decoder.config import DynaTree, Fixed, Linear, Rules, RunConfig, tree_rule
 from decoder.device_rounds import passes_of
 from decoder.engine import Engine
 from decoder.forward.static.layers import NativeStatic
-from decoder.session.cuda_graph import compiled
 from decoder.session.cuda_graph.static_shapes import Passes, passes
 from tests.decoder.makers import TinyModels, graph_slots
 from tests.decoder.session.cuda_graph.matching import graph_session, with_slots
@@ -99,7 +98,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[Passes]:
     monkeypatch.setattr(device_rounds, "compile_rounds", lambda _engine, _slots, wanted, _report: found.append(wanted))
     monkeypatch.setattr(device_rounds, "try_rounds", lambda *_: None)
     monkeypatch.setattr(loading, "has_graphs", lambda _: True)
-    for module in (compiled, shapes):
+    for module in (loading, shapes):
         monkeypatch.setattr(module, "require_compilable", lambda *_, **__: None)
     return found
 

@@ -290,7 +290,7 @@ def test_compiled_passes_are_captured_too(
     tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch, family: str, dtype: str
 ) -> None:
     """Kept whatever they take; in half precision they round otherwise, so that only texts of one form are compared."""
-    monkeypatch.setattr("decoder.session.cuda_graph.compile_trial.PAYS", float("inf"))
+    monkeypatch.setattr("decoder.session.cuda_graph.compiled.PAYS", float("inf"))
     pair, lines = on_gpu(tiny_models, family, dtype), list[str]()
     compiled(pair, lines.append, passes(tree_rule(rules) for rules in METHODS.values()))
     assert [line.split(":")[0] for line in lines if "x the time, kept" in line] == ["compiled draft", "compiled target"]
