@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from decoder.config import AdaptiveTree, Rules
-from decoder.device_rounds import TRIED
 from decoder.draft.tree_size.plan_controller import PlanController
 from decoder.engine import Engine
 from decoder.forward.static.hf import ModuleStatic
 from decoder.knobs import KnobName
+from decoder.loading import TRIED
 from decoder.session.cuda_graph.compiled import Compile, by_torch, compile_pair
 from decoder.session.cuda_graph.self_test import Reference, prepare_rounds, refusal
 from decoder.session.cuda_graph.session import GraphSession
