@@ -64,13 +64,9 @@ def _on_device(forms: Mapping[str, Any]) -> DecodingPath:
 def expected_path(
     configs: Mapping[str, Any], device: torch.device, *, exact: bool, dtype: torch.dtype | None = None
 ) -> DecodingPath:
-    """What models of these configurations would be decoded by, as far as their weights' values do not matter.
+    """What models of these configurations, by role, would be decoded by, as far as weights' values do not matter.
 
-    Args:
-        configs: By the models' roles.
-        device: Where they would run.
-        exact: Whether methods must agree bit for bit.
-        dtype: None: as the configurations say.
+    Without a dtype it is that of the configurations.
     """
     archs = {role: _architecture(config) for role, config in configs.items()}
     unknown = {role: arch if isinstance(arch, str) else "" for role, arch in archs.items()}

@@ -56,11 +56,7 @@ def choose_dtype(
 ) -> torch.dtype:
     """The dtype that `name` means: `auto` is the checkpoint's on CUDA, bfloat16 on a CPU that computes in it.
 
-    Args:
-        name: As the user gives it.
-        device: Where the models run.
-        checkpoint: The target's dtype, if it is known.
-        bfloat16_pays: Asked about a CPU that computes in bfloat16: whether that is faster than float32 there.
+    `bfloat16_pays` is asked about a CPU that computes in bfloat16: whether that is faster than float32 there.
 
     Raises:
         ConfigError: No dtype of this name.
@@ -195,11 +191,9 @@ class Graphs:
         """Memory of all graphs, which never run at the same time and leave nothing in it."""
 
     def capture(self, work: Callable[[], None], undo: Callable[[], None]) -> Callable[[], None]:
-        """What does the same work again.
+        """What does the same work again, on tensors that stay where they are; it asks the device for no number.
 
-        Args:
-            work: Reads and writes tensors that stay where they are, and asks the device for no number.
-            undo: Puts back what `work` changed: it is tried out before it is captured.
+        `undo` puts back what `work` changed: it is tried out before it is captured.
         """
         if self._device.type != "cuda":
             return work

@@ -35,17 +35,13 @@ Work = Callable[[], None]
 
 
 class GraphSlot:
-    """Two models' keys and values, one device state, and all that was captured over them."""
+    """Two models' keys and values, one device state, and all that was captured over them.
+
+    Without `graphs` everything is computed by plain calls. `capturable` are the kinds of work in which the host was
+    found not to wait; all slots of these forwards share them.
+    """
 
     def __init__(self, target: Side, draft: Side, graphs: Graphs | None, capturable: set[Hashable]) -> None:
-        """Takes two models' stores.
-
-        Args:
-            target: The target's side.
-            draft: The draft's side.
-            graphs: Captures work; None: everything is computed by plain calls.
-            capturable: Kinds of work in which the host was found not to wait; shared by all slots of these forwards.
-        """
         device = target.store.device
         self.target = target
         self.draft = draft
