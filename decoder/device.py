@@ -144,7 +144,6 @@ class Mark:
         self.host_s = time.perf_counter()
         """When it was asked for, which is when a CPU gets there."""
         self.event: Any = None
-        """Of CUDA."""
         if device.type == "cuda":
             self.event = torch.cuda.Event(enable_timing=True)
             self.event.record(torch.cuda.current_stream(device))

@@ -195,8 +195,6 @@ class _Head(msgspec.Struct):
 
 
 _head_decoder = msgspec.json.Decoder(_Head)
-
-
 _STEERING = re.compile("[\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]")
 """What JSON leaves as it is, and a terminal that the file is printed on would obey."""
 

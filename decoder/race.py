@@ -27,9 +27,8 @@ from decoder.methods.method import Method
 from decoder.models.pair import Pair
 from decoder.models.text import Pieces, TextStream, as_chat, encode_prompt, without_surrogates
 from decoder.session.knob_state import Turned
-from decoder.session.pausing import SlowMotion, hold, takes_step
 from decoder.session.protocol import AtStage, Outcome, Prepares, Session
-from decoder.session.steering import Stage, StageName, Steering, Turn
+from decoder.session.steering import SlowMotion, Stage, StageName, Steering, Turn, hold, takes_step
 from decoder.tree import TokenTree
 from decoder.tree_rules import Rules
 from decoder.version import VERSION

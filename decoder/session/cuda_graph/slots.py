@@ -48,7 +48,6 @@ class GraphSlot:
         self.state = DeviceState(device, max(target.store.shape[3], draft.store.shape[3]))
         self.mailboxes = Mailbox(device, REPORT), Mailbox(device, REPORT)
         self.capturing_s = 0.0
-        """Time that captures have taken so far."""
         self._verifier: Verifier
         self._graphs = graphs
         self._capturable = capturable

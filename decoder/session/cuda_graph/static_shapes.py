@@ -59,20 +59,19 @@ class Shape:
 
 def shape(rule: TreeRule[float]) -> Shape:
     """The shape of a rule's drafts; knobs that leave it alone may be turned at no cost."""
-    widest, deepest = int(rule.wide), int(rule.deepest)
-    most = 1 << (_growing(rule) - 1).bit_length()
-    widths = [1]
-    while len(widths) < deepest:
-        widths.append(min(widths[-1] * widest, most))
-    return Shape(widest, tuple(widths), bool(rule.best), even=rule.narrow == rule.wide)
+    return _shape(rule, int(rule.deepest), 1 << (_growing(rule) - 1).bit_length(), best=bool(rule.best))
 
 
 def beam(rule: TreeRule[float], depth: int) -> Shape:
     """The shape of a draft of so many levels, whose most probable nodes stay."""
+    return _shape(rule, depth, BEAM, best=True)
+
+
+def _shape(rule: TreeRule[float], depth: int, most: int, *, best: bool) -> Shape:
     widest, widths = int(rule.wide), [1]
     while len(widths) < depth:
-        widths.append(min(widths[-1] * widest, BEAM))
-    return Shape(widest, tuple(widths), best=True, even=rule.narrow == rule.wide)
+        widths.append(min(widths[-1] * widest, most))
+    return Shape(widest, tuple(widths), best, even=rule.narrow == rule.wide)
 
 
 def _growing(rule: TreeRule[float]) -> int:
