@@ -49,7 +49,6 @@ def decoding_path(engine: Engine) -> DecodingPath:
 
 
 def _on_device(forms: Mapping[str, Any]) -> DecodingPath:
-    """How models of these static forms are decoded."""
     from decoder.forward.static.hf import ModuleStatic
     from decoder.session.cuda_graph.compiled import Compiled
 
@@ -95,7 +94,6 @@ def _architecture(config: Any) -> Architecture | str:
 
 
 def _together(kinds: Mapping[str, str]) -> str:
-    """What both are, or each."""
     if len(set(kinds.values())) == 1:
         return next(iter(kinds.values()))
     return "; ".join(f"{role}: {kind}" for role, kind in kinds.items())

@@ -53,7 +53,6 @@ class Run(Base, tag="run", frozen=True, kw_only=True):
     prompt_number: Count = 0
     """Which prompt of the session it is, from 1; 0 where that is unknown."""
     prompt_count: Count = 0
-    """Prompts of the session."""
     max_new_tokens: Count
     methods: dict[str, dict[str, Any]]
     """Method name to all its parameters, in the order of the race."""
@@ -106,7 +105,6 @@ class Round(Base, tag="round", omit_defaults=True, frozen=True, kw_only=True):
     logprobs: list[float]
     """log q(token | path to its parent) of the draft; 0.0 for a root that is already committed."""
     pieces: list[str]
-    """Text of each node's token."""
     accepted: list[Count]
     """Accepted drafted nodes in path order, before any cut."""
     committed: list[Count]

@@ -14,7 +14,6 @@ class Proposal:
 
     tree: TokenTree
     forwards: int = 0
-    """Forward passes that it took."""
 
 
 class Proposer(Protocol):

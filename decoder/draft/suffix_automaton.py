@@ -29,7 +29,6 @@ class SuffixAutomaton:
         self._longest = [0]
         """By state: tokens of its longest piece."""
         self._whole = 0
-        """State of the whole text."""
         self.extend(text)
 
     @property

@@ -1,8 +1,7 @@
 """The decoding loop of one method on one text, driven by the host: draft, verify, commit.
 
-It owns the target's cache and nothing else; the pair is shared. It knows no text, no events and no other method. Node 0
-of a tree is the last committed token, whose keys and values the target does not have yet: it is the first row of the
-verification, so one target pass both checks the tree and brings the next distribution, and nothing is computed twice.
+It knows no text, no events and no other method. Node 0 of a tree is the last committed token, whose keys and values the
+target lacks: one pass over both checks the tree and brings the next distribution, and nothing is computed twice.
 """
 
 from abc import ABC, abstractmethod
@@ -43,7 +42,6 @@ class HostRounds(ABC):
     root_depth = 0
     """1 where the root is itself drafted."""
     proposer: Proposer | None = None
-    """What is told of times."""
 
     def __init__(
         self, pair: Pair, prompt_ids: Sequence[int], max_new_tokens: int, knobs: KnobState | None, verifier: Verifier
@@ -149,7 +147,6 @@ class HostSession(HostRounds):
         proposer: Proposer | None,
         verifier: Verifier,
     ) -> None:
-        """Prepares a session; without knobs and a proposer nothing is drafted."""
         super().__init__(pair, prompt_ids, max_new_tokens, knobs, verifier)
         self.proposer = proposer
         self._reserve()

@@ -49,7 +49,6 @@ class AcceptanceModel:
         self.gained = 0.0
         """Tokens that drafting has brought in all texts, beyond those of plain decoding in its time."""
         self.paths = PathChances()
-        """How far the target's path lies within trees of planned sizes."""
         self._precision = (SURENESS[0], 0.0, SURENESS[1])
         """Of sharpness, of both together, of others."""
 

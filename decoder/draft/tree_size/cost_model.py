@@ -171,7 +171,6 @@ class PlanCosts:
         self._host = SizeTimes()
         """What a round that drafts takes beside both."""
         self._plain = SizeTimes()
-        """A whole plain round."""
 
     @property
     def known(self) -> bool:

@@ -55,7 +55,6 @@ class LossLimit:
         """Whether drafting may pay, as far as guesses of late tell."""
         self._since_plain = 0
         self._committed, self._time_s = FIRST_TOKENS, FIRST_TOKENS * costs.plain_s()
-        """Running sums."""
 
     @property
     def stake(self) -> float:

@@ -123,7 +123,6 @@ class Found:
         return self.right and self.share < PAYS
 
     def __str__(self) -> str:
-        """For one line."""
         if not self.right:
             return f"logits differ by {self.difference:.1%}, not kept"
         return f"{self.share:.2f} x the time, {'kept' if self.pays else 'not kept'}"

@@ -1,9 +1,8 @@
 """A whole draft as one function of device tensors: every level of it, and the tree packed for its verification.
 
-Rules are masks: rows that do not grow are computed and ignored. The tree is the one that `decoder.draft.model_drafter`
-grows, node for node, but for which of equally probable ones comes first. Probabilities are logarithms here; what has
-no place in the tree has minus infinity. Row r, the root being row 0, lies in the draft's slot `length` - 1 + r until
-the next draft.
+Rules are masks: rows that do not grow are computed and ignored. The tree is that of `decoder.draft.model_drafter`, but
+for which of equally probable nodes comes first. Probabilities are logarithms here; what has no place in the tree has
+minus infinity. Row r, the root being row 0, lies in the draft's slot `length` - 1 + r until the next draft.
 """
 
 from dataclasses import dataclass, replace
@@ -83,7 +82,6 @@ class Layout:
         depths = [depth for depth, width in enumerate(self.widths) for _ in range(width)]
         padding = max(0, -(-PLACES // self.children) - self.rows) + 1
         self.depths: Int[Tensor, R] = whole(depths + [0] * padding)
-        """Of rows."""
         self.levels: Int[Tensor, R] = whole([depth + 2 for depth in depths] + [0] * padding)
         """Of the rows' children, as the device state has them."""
         above = [self.candidates(max(0, depth - 1)).start for depth in depths]
@@ -115,8 +113,6 @@ def parts(vocabulary: int, best: int) -> int:
 
 @dataclass(frozen=True)
 class _Rule:
-    """The growth rule of one draft."""
-
     thresholds: Float[Tensor, "D"]
     """From where on nodes of depth 0, 1, 2, ... grow; never less for deeper ones, infinite where none may."""
     breadths: TreeRule[Tensor] | None
@@ -125,8 +121,6 @@ class _Rule:
 
 @dataclass(frozen=True)
 class _Grown:
-    """What a draft has grown so far."""
-
     lines: Int[Tensor, "3 C"]
     """Of candidates, see `Layout`."""
     logprobs: Float[Tensor, "C"]

@@ -1,8 +1,7 @@
 """Whether rounds on this device are what rounds driven by the host are: tried before any user's text depends on them.
 
-Drivers, kernels and versions of torch differ in what they can capture. Where a few short texts fail or come out
-otherwise, the pair goes on with rounds from the host, and says why. In half precision two ways of computing may choose
-different tokens where two scores are nearly equal: such a near tie is no fault.
+Drivers, kernels and versions of torch differ in what they can capture. Where a few short texts fail, or differ by more
+than near ties, the pair goes on with rounds from the host, and says why.
 """
 
 import functools

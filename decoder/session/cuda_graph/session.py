@@ -1,8 +1,7 @@
 """A session whose rounds live on the device; the host waits for it once a round.
 
-While the device verifies one tree it is already asked for what follows: the draft of the next tree or, where nothing is
-drafted, the next token. Then the host waits, and knows what became of the one and what the other looks like. A knob
-that the user turns makes it draft again. Rules that outgrow fixed shapes hand the text over to `HostSession`.
+While the device verifies one tree it is already asked for what follows: the draft of the next tree, or the next token.
+A knob that the user turns makes it draft again. Rules that outgrow fixed shapes hand the text over to `HostSession`.
 """
 
 from collections.abc import Callable, Sequence
@@ -29,8 +28,6 @@ OnHost = Callable[[Sequence[int], int, KnobState | None], HostSession]
 
 @dataclass(frozen=True)
 class _Draft:
-    """A tree that is asked for."""
-
     shape: Shape
     plan: Plan | None
     """Its size, where that was chosen for this round."""

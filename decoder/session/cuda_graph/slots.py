@@ -197,7 +197,6 @@ class GraphSlots:
     ahead: tuple[object, Mark] | None = None
     """Who has asked the device for work ahead of its turn, and where that ends."""
     costs: PlanCosts = field(default_factory=PlanCosts)
-    """What rounds of planned sizes have taken."""
     _free: list[GraphSlot] = field(default_factory=list)
     _forwards: dict[LanguageModel, StaticForward] = field(default_factory=dict)
     _capturable: dict[tuple[StaticForward, ...], set[Hashable]] = field(default_factory=dict)

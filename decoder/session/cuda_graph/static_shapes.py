@@ -42,7 +42,6 @@ class Shape:
     best: bool
     """Whether the most probable nodes stay, and not the first."""
     first: int = FIRST_ROWS[0]
-    """Rows of the first pass."""
     even: bool = False
     """Whether all nodes that grow have as many children."""
 
