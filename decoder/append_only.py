@@ -1,8 +1,7 @@
 """Sequences that only grow, shared by all the states that hold them.
 
-A fold makes a new state for every event, and a screen keeps old ones to look back at. Copying a tuple each time would
-cost a run the square of its length; here a state holds a view of one list and how much of it is its own. Knows nothing
-of what it holds.
+A fold makes a new state for every event; copying a tuple each time would cost a run the square of its length. So a
+state holds a view of one list and how much of it is its own. Knows nothing of what it holds.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -77,7 +76,6 @@ class TokenLog:
     def __init__(self) -> None:
         self.tokens: SharedList[int] = SharedList()
         self.distinct = 0
-        """Distinct runs of 8 tokens."""
         self._first_at: dict[tuple[int, ...], int] = {}
         """Where each run begins first, in this text or in one that went on from it."""
 

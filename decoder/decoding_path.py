@@ -49,7 +49,6 @@ def decoding_path(engine: Engine) -> DecodingPath:
 
 
 def _on_device(forms: Mapping[str, Any]) -> DecodingPath:
-    """How models of these static forms are decoded."""
     from decoder.forward.static.hf import ModuleStatic
     from decoder.session.cuda_graph.compiled import Compiled
 
@@ -64,13 +63,9 @@ def _on_device(forms: Mapping[str, Any]) -> DecodingPath:
 def expected_path(
     configs: Mapping[str, Any], device: torch.device, *, exact: bool, dtype: torch.dtype | None = None
 ) -> DecodingPath:
-    """What models of these configurations would be decoded by, as far as their weights' values do not matter.
+    """What models of these configurations, by role, would be decoded by, as far as weights' values do not matter.
 
-    Args:
-        configs: By the models' roles.
-        device: Where they would run.
-        exact: Whether methods must agree bit for bit.
-        dtype: None: as the configurations say.
+    Without a dtype it is that of the configurations.
     """
     archs = {role: _architecture(config) for role, config in configs.items()}
     unknown = {role: arch if isinstance(arch, str) else "" for role, arch in archs.items()}
@@ -99,7 +94,6 @@ def _architecture(config: Any) -> Architecture | str:
 
 
 def _together(kinds: Mapping[str, str]) -> str:
-    """What both are, or each."""
     if len(set(kinds.values())) == 1:
         return next(iter(kinds.values()))
     return "; ".join(f"{role}: {kind}" for role, kind in kinds.items())

@@ -18,12 +18,7 @@ from torch import Tensor
 
 from decoder.errors import ConfigError, DeviceError, quoted, shortened
 
-DTYPES = {
-    "float64": torch.float64,
-    "float32": torch.float32,
-    "bfloat16": torch.bfloat16,
-    "float16": torch.float16,
-}
+DTYPES = {"float64": torch.float64, "float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 WARM_UPS = 2
 """Runs before a capture: libraries choose kernels and take their workspace in them."""
 NATIVE_BF16 = frozenset({"avx512_bf16", "amx_bf16", "bf16"})
@@ -57,18 +52,11 @@ def choose_device(name: str) -> torch.device:
 
 
 def choose_dtype(
-    name: str,
-    device: torch.device,
-    checkpoint: torch.dtype | None,
-    bfloat16_pays: Callable[[], bool] = lambda: True,
+    name: str, device: torch.device, checkpoint: torch.dtype | None, bfloat16_pays: Callable[[], bool] = lambda: True
 ) -> torch.dtype:
     """The dtype that `name` means: `auto` is the checkpoint's on CUDA, bfloat16 on a CPU that computes in it.
 
-    Args:
-        name: As the user gives it.
-        device: Where the models run.
-        checkpoint: The target's dtype, if it is known.
-        bfloat16_pays: Asked about a CPU that computes in bfloat16: whether that is faster than float32 there.
+    `bfloat16_pays` is asked about a CPU that computes in bfloat16: whether that is faster than float32 there.
 
     Raises:
         ConfigError: No dtype of this name.
@@ -80,6 +68,20 @@ def choose_dtype(
     if device.type == "cuda":
         return checkpoint or torch.float16
     return torch.bfloat16 if cpu_computes_bf16() and bfloat16_pays() else torch.float32
+
+
+def require_compilable(device: torch.device, *, exact: bool) -> None:
+    """Refuses exact passes, and other devices, whose rounds have no passes of fixed shape.
+
+    Raises:
+        ConfigError: There is nothing to compile here.
+    """
+    if exact:
+        raise ConfigError(
+            "--compile has no effect beside --exact, whose passes are not compiled; leave out one of them"
+        )
+    if device.type != "cuda":
+        raise ConfigError(f"--compile is for CUDA and this is {device}; leave it out, or give --device cuda")
 
 
 def set_up(device: torch.device, dtype: torch.dtype) -> None:
@@ -142,7 +144,6 @@ class Mark:
         self.host_s = time.perf_counter()
         """When it was asked for, which is when a CPU gets there."""
         self.event: Any = None
-        """Of CUDA."""
         if device.type == "cuda":
             self.event = torch.cuda.Event(enable_timing=True)
             self.event.record(torch.cuda.current_stream(device))
@@ -189,11 +190,9 @@ class Graphs:
         """Memory of all graphs, which never run at the same time and leave nothing in it."""
 
     def capture(self, work: Callable[[], None], undo: Callable[[], None]) -> Callable[[], None]:
-        """What does the same work again.
+        """What does the same work again, on tensors that stay where they are; it asks the device for no number.
 
-        Args:
-            work: Reads and writes tensors that stay where they are, and asks the device for no number.
-            undo: Puts back what `work` changed: it is tried out before it is captured.
+        `undo` puts back what `work` changed: it is tried out before it is captured.
         """
         if self._device.type != "cuda":
             return work

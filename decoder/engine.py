@@ -47,13 +47,7 @@ class Engine:
     """Most that torch may compute with: as many as it was given before any were tried out."""
 
     def session(self, prompt_ids: Sequence[int], max_new_tokens: int, rules: Rules | None) -> Session:
-        """Opens a text that is decoded by trees of these rules, or token by token without any.
-
-        Args:
-            prompt_ids: At least one token.
-            max_new_tokens: Where the text ends at the latest.
-            rules: The method's parameters, until a knob is turned.
-        """
+        """Opens a text that is decoded by trees of these rules, until a knob is turned; without any token by token."""
         knobs = KnobState(rules) if rules else None
         if self.slots is None or self.exact or self.slots.refused:
             return self.host_session(prompt_ids, max_new_tokens, knobs)

@@ -1,13 +1,4 @@
-"""Every error that a user can cause or meet; each says what was given, why it does not work and what to do.
-
-DecoderError              exit 2
-├── ConfigError           a parameter outside its bounds
-├── PromptError           no prompt, an unreadable file, a prompt that does not fit
-├── RecordingError        a recording that cannot be read
-└── ModelError            exit 3
-    ├── PairError         target and draft do not fit each other or the engine
-    └── DeviceError       no such device, or its memory is full
-"""
+"""Every error that a user can cause or meet; each says what was given, why it does not work and what to do."""
 
 import math
 import re

@@ -5,6 +5,7 @@ Token counts are counts, `*_s` are seconds, `*_bytes` are bytes.
 """
 
 import re
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal, TypeAlias
 
 import msgspec
@@ -52,7 +53,6 @@ class Run(Base, tag="run", frozen=True, kw_only=True):
     prompt_number: Count = 0
     """Which prompt of the session it is, from 1; 0 where that is unknown."""
     prompt_count: Count = 0
-    """Prompts of the session."""
     max_new_tokens: Count
     methods: dict[str, dict[str, Any]]
     """Method name to all its parameters, in the order of the race."""
@@ -105,7 +105,6 @@ class Round(Base, tag="round", omit_defaults=True, frozen=True, kw_only=True):
     logprobs: list[float]
     """log q(token | path to its parent) of the draft; 0.0 for a root that is already committed."""
     pieces: list[str]
-    """Text of each node's token."""
     accepted: list[Count]
     """Accepted drafted nodes in path order, before any cut."""
     committed: list[Count]
@@ -194,8 +193,6 @@ class _Head(msgspec.Struct):
 
 
 _head_decoder = msgspec.json.Decoder(_Head)
-
-
 _STEERING = re.compile("[\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]")
 """What JSON leaves as it is, and a terminal that the file is printed on would obey."""
 
@@ -228,3 +225,48 @@ def decode_line(line: bytes, number: int) -> Event:
 def json_schema() -> dict[str, Any]:
     """JSON Schema of one line."""
     return msgspec.json.schema(Event)
+
+
+class Upgrade:
+    """Turns the events of one recording, in their order, into events of today's schema.
+
+    Schema 1 had no method `auto`: there DynaTree's `n_max` of 0 stood for as many nodes as pay. Such a run is told as
+    one of `auto`. What an earlier schema did not record stays unknown.
+    """
+
+    def __init__(self) -> None:
+        self._names: Mapping[str, str] = {}
+        """Today's name of a method, where the present run calls it otherwise."""
+
+    def event(self, event: Event) -> Event:
+        """The event as it would be recorded today."""
+        if isinstance(event, Run):
+            return self._run(event)
+        if isinstance(event, Summary):
+            return msgspec.structs.replace(
+                event, methods={self._name(name): found for name, found in event.methods.items()}
+            )
+        name = self._name(event.method)
+        return event if name == event.method else msgspec.structs.replace(event, method=name)
+
+    def _run(self, run: Run) -> Run:
+        self._names = {}
+        if run.schema >= SCHEMA:
+            return run
+        if _is_automatic(run.methods.get("dynatree", {})) and "auto" not in run.methods:
+            self._names = {"dynatree": "auto"}
+        methods = {self._name(name): _parameters(self._name(name), given) for name, given in run.methods.items()}
+        return msgspec.structs.replace(run, schema=SCHEMA, methods=methods)
+
+    def _name(self, method: str) -> str:
+        return self._names.get(method, method)
+
+
+def _is_automatic(parameters: Mapping[str, Any]) -> bool:
+    n_max = parameters.get("n_max")
+    return n_max == 0 and not isinstance(n_max, bool)
+
+
+def _parameters(method: str, given: dict[str, Any]) -> dict[str, Any]:
+    """Without those that `auto` does not have."""
+    return {name: value for name, value in given.items() if method != "auto" or name not in ("n_max", "selection")}

@@ -4,11 +4,12 @@ rounds tried.
 Stands above all that decodes, because it tries it; nothing that decodes may import it.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from decoder.config import RunConfig
-from decoder.device import choose_device, choose_dtype, has_graphs, set_up
+from decoder.config import PRESETS, Auto, Fixed, Linear, Rules, RunConfig, tree_rule
+from decoder.decoding_path import STATIC, decoding_path
+from decoder.device import choose_device, choose_dtype, has_graphs, require_compilable, set_up
 from decoder.engine import Engine
 from decoder.errors import ConfigError, ModelError, quoted
 from decoder.forward.batch_invariant.size_search import refuse_float64
@@ -20,9 +21,11 @@ from decoder.models.pair import Pair
 from decoder.models.tokenizer import TextTokenizer
 
 if TYPE_CHECKING:
-    from decoder.session.cuda_graph.pass_sizes import Passes
+    from decoder.session.cuda_graph.static_shapes import Passes
 
 Report = Callable[[str], None]
+TRIED: Sequence[Rules | None] = (None, Linear(2), Fixed(depth=2, branching=2), *PRESETS.values(), Auto())
+"""The parameters of rounds that are tried on a device."""
 
 
 def load_pair(
@@ -64,8 +67,6 @@ def load_pair(
     target, draft = target or str(EMBEDDED_TARGET), draft or str(EMBEDDED_DRAFT)
     chosen_device = choose_device(device)
     if compiled:
-        from decoder.session.cuda_graph.compiled import require_compilable
-
         require_compilable(chosen_device, exact=exact)
     configs = {name: load_config(name) for name in (target, draft)}
     for name, found in configs.items():
@@ -105,21 +106,36 @@ def make_engine(pair: Pair, *, exact: bool = False, report: Report = lambda _: N
 
 def try_rounds(engine: Engine, report: Report) -> None:
     """Finds out whether rounds run on the pair's accelerator, if it has one that repeats work from graphs."""
-    if engine.slots is not None and not engine.slots.refused:
-        from decoder import device_rounds
+    slots = engine.slots
+    if slots is None or slots.refused:
+        return
+    from decoder.session.cuda_graph.self_test import prepare_rounds
 
-        device_rounds.try_rounds(engine, engine.slots, report)
+    report("trying rounds on the device")
+    slots.refused = prepare_rounds(engine.pair, slots, TRIED)
+    path = decoding_path(engine)
+    if slots.refused:
+        report(f"rounds are driven by the host, which is slower: on the device, {slots.refused}")
+    elif path.name == STATIC:
+        report(f"graphs run through a Hugging Face module, which is slower: {path.reason}")
 
 
 def compile_rounds(
-    engine: Engine, report: Report, passes: "Passes | None" = None, run: RunConfig | None = None
+    engine: Engine, report: Report, listed: "Passes | None" = None, run: RunConfig | None = None
 ) -> None:
     """Compiles the passes of rounds on the device, by default those of a run, where that is faster."""
-    if engine.slots is not None and not engine.slots.refused:
-        from decoder import device_rounds
+    if engine.slots is None or engine.slots.refused:
+        return
+    from decoder.session.cuda_graph.compiled import compile_pair
 
-        wanted = passes or device_rounds.passes_of(run or RunConfig())
-        device_rounds.compile_rounds(engine, engine.slots, wanted, report)
+    compile_pair(engine.pair, engine.slots, TRIED, report, listed or passes_of(run or RunConfig()))
+
+
+def passes_of(run: RunConfig) -> "Passes":
+    """The passes of all methods of a run."""
+    from decoder.session.cuda_graph.static_shapes import passes
+
+    return passes(tree_rule(run.parameters.get(name)) for name in run.methods)
 
 
 def make_pair(target: LanguageModel, draft: LanguageModel, tokenizer: TextTokenizer) -> Pair:

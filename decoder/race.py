@@ -27,9 +27,8 @@ from decoder.methods.method import Method
 from decoder.models.pair import Pair
 from decoder.models.text import Pieces, TextStream, as_chat, encode_prompt, without_surrogates
 from decoder.session.knob_state import Turned
-from decoder.session.pausing import SlowMotion, hold, takes_step
 from decoder.session.protocol import AtStage, Outcome, Prepares, Session
-from decoder.session.steering import Stage, StageName, Steering, Turn
+from decoder.session.steering import SlowMotion, Stage, StageName, Steering, Turn, hold, takes_step
 from decoder.tree import TokenTree
 from decoder.tree_rules import Rules
 from decoder.version import VERSION
@@ -216,14 +215,10 @@ def _round(lane: Lane, outcome: Outcome, pieces: Pieces, started: float, text: s
 
 
 def limited_by(rules: Rules, tree: TokenTree, room: int) -> Limit:
-    """Which rule refused children to the most probable leaf of a drafted tree.
+    """Which of the rules that a tree was drafted under refused children to its most probable leaf.
 
-    Where several did, the one that would have to yield first: no knob but that one lets this leaf grow.
-
-    Args:
-        rules: Those that the tree was drafted under.
-        tree: As it is verified.
-        room: Levels that the context leaves room for.
+    Where several did, the one that would have to yield first: no knob but that one lets this leaf grow. The context
+    leaves room for `room` levels.
     """
     parents = set(tree.parents)
     leaf = max((node for node in range(len(tree)) if node not in parents), key=tree.path_logprobs.__getitem__)

@@ -53,13 +53,11 @@ class TreeRule(Generic[N]):
     """
 
     deepest: N
-    """No node is deeper."""
     stop: N
     deep: N
     d0: N
     """Base depth, real-valued; history moves it."""
     tau_h: N
-    """History moves it."""
     tau_l: N
     narrow: N
     """Children where the draft's largest next-token probability is at least `tau_h`."""

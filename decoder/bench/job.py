@@ -23,7 +23,7 @@ from decoder.knobs import Turnable
 from decoder.loading import load_pair
 from decoder.models.pair import Pair
 from decoder.models.text import encode_prompt, without_surrogates
-from decoder.session.cuda_graph.pass_sizes import passes
+from decoder.session.cuda_graph.static_shapes import passes
 from decoder.tree_rules import tree_rule
 
 Note = Callable[[str], None]

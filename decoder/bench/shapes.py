@@ -18,7 +18,7 @@ from tokenizers import Tokenizer, models
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedTokenizerFast
 from transformers.utils import logging as transformers_logging
 
-from decoder.device import choose_device, choose_dtype, memory_is_full, set_up
+from decoder.device import choose_device, choose_dtype, memory_is_full, require_compilable, set_up
 from decoder.draft.tree_size.acceptance_model import AcceptanceModel
 from decoder.engine import Engine
 from decoder.errors import ConfigError, DeviceError, quoted, shortened
@@ -27,8 +27,7 @@ from decoder.forward.language_model import LanguageModel, Load
 from decoder.loading import Report, compile_rounds, load_pair, make_engine, make_pair, try_rounds
 from decoder.models.compatibility import check_architecture
 from decoder.models.pair import Pair
-from decoder.session.cuda_graph.compiled import require_compilable
-from decoder.session.cuda_graph.pass_sizes import Passes
+from decoder.session.cuda_graph.static_shapes import Passes
 
 SEED = 0
 CERTAINTY = 40.0

@@ -7,8 +7,7 @@ from decoder.bench.contenders import BASELINE, Contender, own
 from decoder.bench.machine import begin_peak
 from decoder.config import DynaTree, Fixed, RunConfig
 from decoder.errors import ConfigError
-from decoder.session.cuda_graph.pass_sizes import Passes, of_sizes
-from decoder.session.cuda_graph.static_shapes import MOST_NODES, fits
+from decoder.session.cuda_graph.static_shapes import MOST_NODES, Passes, fits, of_sizes
 from decoder.tree_rules import tree_rule
 
 OVERALL = 1e-9

@@ -1,4 +1,4 @@
-"""The draft model's side of a round: it catches up with the text, then grows a tree level by level.
+"""A draft model as a proposer: it catches up with the text, then grows a tree level by level.
 
 Keeps its keys and values across rounds: a drafted node that was accepted is not computed again. Knows nothing of the
 target. One forward pass brings the next-token distributions of a whole level (DynaTree paper, section 3.1).
@@ -7,12 +7,14 @@ target. One forward pass brings the next-token distributions of a whole level (D
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 
 import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from decoder.draft.proposer import Proposal
 from decoder.draft.tree_size.controller import TreeSizeController
 from decoder.forward.language_model import LanguageModel
 from decoder.tree import TokenTree, visibility
@@ -20,6 +22,8 @@ from decoder.tree_rules import TreeRule, breadth, least_probability
 
 MORE_ROWS = 1024
 """Room that is made at once: a cache that grew level by level would be copied level by level."""
+PROBED_FROM, PROBED_ROWS = 4, 32
+"""Rows; a draft that lags behind by more has missed rounds, and is tested on so many of the latest."""
 
 
 @dataclass(slots=True)
@@ -35,28 +39,55 @@ class Children:
         return math.exp(self.logprobs[0])
 
 
-class Drafter:
-    """The draft, its cache and a count of its forward passes."""
+class ModelDrafter:
+    """A `Proposer` of one text; `sizes` decides how many nodes pay, without it the rule alone does."""
 
-    def __init__(self, model: LanguageModel, vocabulary: int, capacity: int) -> None:
+    def __init__(
+        self, model: LanguageModel, vocabulary: int, capacity: int, sizes: TreeSizeController | None = None
+    ) -> None:
         self.cache = model.new_cache(capacity)
         self.forwards = 0
         self._capacity = capacity
         self._model = model
+        self._sizes = sizes
         self._vocabulary = vocabulary
         self._rows: dict[int, int] = {}
         """Cache row of each node that was forwarded in this round."""
         self._seen: dict[int, list[int]] = {}
         """The rows of such a node and its ancestors, counted from the first row that does not belong to the text."""
 
-    def reserve(self, capacity: int) -> None:
-        """Makes room for `capacity` rows of the text and of a tree; a tree of which more is tried makes room itself."""
-        self._capacity = max(self._capacity, capacity)
-        self.cache.reserve(capacity)
-
     def read(self, tokens: Sequence[int]) -> None:
-        """Takes in the prompt."""
+        """See `Proposer`."""
         self._model.read(self.cache, tokens)
+
+    def reserve(self, rows: int) -> None:
+        """See `Proposer`; a tree of which more is tried makes room itself."""
+        self._capacity = max(self._capacity, rows)
+        self.cache.reserve(rows)
+
+    def propose(self, text: Sequence[int], rule: TreeRule[float], room: int) -> Proposal:
+        """See `Proposer`."""
+        tree, behind, before = TokenTree([text[-1]]), len(text) - self.cache.length, self.forwards
+        pays = self._sizes is None or self._sizes.drafts(behind)
+        if room >= 1 and pays:
+            tree = self.grow(tree, rule, self._after_text(text, behind, int(rule.wide)), deepest=room)
+        return Proposal(tree, self.forwards - before)
+
+    def chosen(self, burst: Sequence[int]) -> None:
+        """See `Proposer`."""
+        if self._sizes:
+            self._sizes.learn(burst)
+
+    def commit(self, path: Sequence[int]) -> None:
+        """See `Proposer`."""
+        if self.cache.used > self.cache.length:
+            self.cache.keep([self._rows[node] for node in takewhile(self._rows.__contains__, path)])
+        self._rows = {}
+
+    def timed(self, draft_s: float, verify_s: float, round_s: float) -> None:
+        """See `Proposer`."""
+        if self._sizes:
+            self._sizes.timed(draft_s, verify_s, round_s)
 
     def catch_up(self, text: Sequence[int], count: int) -> Children:
         """Forwards what the cache lacks of `text`; returns the `count` best tokens after it."""
@@ -77,27 +108,13 @@ class Drafter:
         self.forwards += 1
         return best_children(self._known(logits), count)
 
-    def grow(
-        self,
-        tree: TokenTree,
-        rule: TreeRule[float],
-        children: Children | None,
-        deepest: int,
-        budget: TreeSizeController | None = None,
-    ) -> TokenTree:
-        """Grows `tree`, which holds its root alone.
+    def grow(self, tree: TokenTree, rule: TreeRule[float], children: Children | None, deepest: int) -> TokenTree:
+        """The tree that is to be verified, grown from one that holds its root alone.
 
-        Args:
-            tree: The root.
-            rule: The method's.
-            children: The best tokens after the root when it belongs to the text; None when it must be forwarded.
-            deepest: Largest depth that the models' context has room for.
-            budget: What decides, after the rule, which nodes are worth their time; it chooses the best.
-
-        Returns:
-            The tree that is to be verified.
+        `children` are the best tokens after a root that belongs to the text; None: the root must be forwarded. The
+        context has room for `deepest` levels. Sizes decide, after the rule, which nodes are worth their time.
         """
-        self._rows, self._seen = {}, {}
+        self._rows, self._seen, budget = {}, {}, self._sizes
         n_max, widest = int(rule.n_max), int(rule.wide)
         level = [0]
         while level and tree.depths[level[0]] < deepest and (rule.best or len(tree) <= n_max):
@@ -119,19 +136,13 @@ class Drafter:
             return self._select(tree, budget.keep())
         return self._select(tree, tree.most_probable(n_max)) if rule.best else tree
 
-    def keep(self, rows: Sequence[int]) -> None:
-        """Keeps these cache rows of the drafted nodes and drops the others."""
-        self.cache.keep(rows)
-        self._rows = {}
-
-    def rows_of(self, path: Sequence[int]) -> list[int]:
-        """Cache rows of the nodes of an accepted path, as far as they were forwarded."""
-        rows = []
-        for node in path:
-            if node not in self._rows:
-                break
-            rows.append(self._rows[node])
-        return rows
+    def _after_text(self, text: Sequence[int], behind: int, count: int) -> Children:
+        """The best tokens after the text; after rounds without a draft, the sizes learn what it would have guessed."""
+        if self._sizes is None or behind <= PROBED_FROM:
+            return self.catch_up(text, count)
+        *missed, last = self.catch_up_with_logits(text, count, PROBED_ROWS)
+        self._sizes.probe_draft([(guess.tokens, guess.logprobs) for guess in missed], text[-len(missed) :])
+        return last
 
     def _select(self, tree: TokenTree, kept: Sequence[int]) -> TokenTree:
         if len(kept) == len(tree):

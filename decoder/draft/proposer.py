@@ -14,7 +14,6 @@ class Proposal:
 
     tree: TokenTree
     forwards: int = 0
-    """Forward passes that it took."""
 
 
 class Proposer(Protocol):
@@ -27,13 +26,7 @@ class Proposer(Protocol):
         """Makes room for the whole text and a tree."""
 
     def propose(self, text: Sequence[int], rule: TreeRule[float], room: int) -> Proposal:
-        """A tree whose root is the text's last token.
-
-        Args:
-            text: The prompt and all committed tokens.
-            rule: How trees grow in this round.
-            room: Levels that the context leaves room for.
-        """
+        """A tree whose root is the last token of the text so far; the context leaves room for `room` levels."""
 
     def chosen(self, burst: Sequence[int]) -> None:
         """Takes note of what the target chose from the root on: the accepted tokens and one more."""

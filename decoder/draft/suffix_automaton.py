@@ -1,22 +1,17 @@
 """Repetition in a text: the length of its longest suffix that occurs in it before.
 
-Greedy text falls into loops; code, lists and names repeat. A guess that continues a repetition is far likelier to be
-right than its draft probability says, and the more so the longer the repeated suffix. A suffix automaton (Blumer and
-others, 1985) gives the length of that suffix for the text and for every path of a tree, in a time that does not depend
-on the length of the text. Knows tokens as numbers, and neither models nor trees.
+A guess that continues a repetition is far likelier to be right than its draft probability says, the more so the longer
+it is. A suffix automaton (Blumer and others, 1985) gives the length for the text and for every path of a tree, in a
+time that does not depend on the length of the text. Knows tokens as numbers, and neither models nor trees.
 """
 
 from collections.abc import Iterable
 
 FAMILIARITIES = 6
 """Kinds of pieces by their length: under 2 tokens, from 2, 4, 8, 16 and 32 tokens on."""
-
-
 Place = tuple[int, int]
 """The longest end of a text, or of a text and a path, that has been in the text before: the automaton's state, which
 stands for all pieces that end at the same places of the text, and the tokens of this piece."""
-
-
 LONGEST = 1 << FAMILIARITIES - 1
 """Tokens from which on longer pieces are of one kind."""
 KINDS = tuple(max(1, length.bit_length()) - 1 for length in range(LONGEST + 1))
@@ -34,7 +29,6 @@ class SuffixAutomaton:
         self._longest = [0]
         """By state: tokens of its longest piece."""
         self._whole = 0
-        """State of the whole text."""
         self.extend(text)
 
     @property
@@ -44,11 +38,9 @@ class SuffixAutomaton:
         return state, self._longest[state]
 
     def ahead(self, place: Place, tokens: Iterable[int]) -> tuple[list[Place], list[int]]:
-        """Where each of some next tokens leads.
+        """Where each of some next tokens leads: a place a token, and how familiar each token is there.
 
-        Returns:
-            A place a token; how familiar each token is there, and then the likeliest of all others: where none of these
-            goes on as the text did before, another does.
+        Then the likeliest of all others: where none of these goes on as the text did before, another does.
         """
         start, longest = place
         places, familiar, others = list[Place](), list[int](), KINDS[min(longest + 1, LONGEST)]

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from decoder.draft.model_drafter import Drafter
+from decoder.draft.model_drafter import ModelDrafter
 from decoder.draft.proposer import Proposal
 from decoder.models.pair import Pair
 from decoder.session.host import HostRounds
@@ -28,7 +28,7 @@ class Algorithm1Session(HostRounds):
     def __init__(self, pair: Pair, prompt_ids: Sequence[int], max_new_tokens: int, rules: Rules) -> None:
         self._parameters = KnobState(rules)
         super().__init__(pair, prompt_ids, max_new_tokens, self._parameters, Greedy())
-        self.drafter = Drafter(pair.draft, pair.vocabulary, self._longest)
+        self.drafter = ModelDrafter(pair.draft, pair.vocabulary, self._longest)
         self._reserve()
         self._next_choice = -1
         """The target's own token after the text."""
@@ -66,7 +66,7 @@ class Algorithm1Session(HostRounds):
         self.target_cache.keep([])
         self._rebuild(outcome.committed)
         outcome.target_forwards = 2
-        self.drafter.keep(self.drafter.rows_of(outcome.accepted[: len(outcome.committed)]))
+        self.drafter.commit(outcome.accepted[: len(outcome.committed)])
         self.text.extend(outcome.committed)
 
     def _rebuild(self, tokens: Sequence[int]) -> None:

@@ -1,8 +1,7 @@
 """The decoding loop of one method on one text, driven by the host: draft, verify, commit.
 
-It owns the target's cache and nothing else; the pair is shared. It knows no text, no events and no other method. Node 0
-of a tree is the last committed token, whose keys and values the target does not have yet: it is the first row of the
-verification, so one target pass both checks the tree and brings the next distribution, and nothing is computed twice.
+It knows no text, no events and no other method. Node 0 of a tree is the last committed token, whose keys and values the
+target lacks: one pass over both checks the tree and brings the next distribution, and nothing is computed twice.
 """
 
 from abc import ABC, abstractmethod
@@ -13,8 +12,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from decoder.device import Stopwatch
-from decoder.draft.model_drafter import Drafter
-from decoder.draft.model_proposer import ModelProposer
+from decoder.draft.model_drafter import ModelDrafter
 from decoder.draft.proposer import Proposal, Proposer
 from decoder.draft.tree_size.controller import TreeSizeController
 from decoder.models.pair import Pair
@@ -33,19 +31,8 @@ def model_session(
     knobs: KnobState | None,
     sizes: TreeSizeController | None = None,
 ) -> "HostSession":
-    """A text that the pair's draft model drafts for.
-
-    Args:
-        pair: The models.
-        prompt_ids: The prompt, at least one token.
-        max_new_tokens: Where the text ends at the latest.
-        knobs: The rules in force; None drafts nothing.
-        sizes: What decides how many nodes of a tree pay; None: the rules alone do.
-    """
-    proposer = None
-    if knobs:
-        drafter = Drafter(pair.draft, pair.vocabulary, len(prompt_ids) + max_new_tokens)
-        proposer = ModelProposer(drafter, sizes)
+    """A text that the pair's draft model drafts for; without knobs nothing is drafted, without sizes rules decide."""
+    proposer = ModelDrafter(pair.draft, pair.vocabulary, len(prompt_ids) + max_new_tokens, sizes) if knobs else None
     return HostSession(pair, prompt_ids, max_new_tokens, knobs, proposer, Greedy())
 
 
@@ -55,7 +42,6 @@ class HostRounds(ABC):
     root_depth = 0
     """1 where the root is itself drafted."""
     proposer: Proposer | None = None
-    """What is told of times."""
 
     def __init__(
         self, pair: Pair, prompt_ids: Sequence[int], max_new_tokens: int, knobs: KnobState | None, verifier: Verifier
@@ -161,7 +147,6 @@ class HostSession(HostRounds):
         proposer: Proposer | None,
         verifier: Verifier,
     ) -> None:
-        """Prepares a session; without knobs and a proposer nothing is drafted."""
         super().__init__(pair, prompt_ids, max_new_tokens, knobs, verifier)
         self.proposer = proposer
         self._reserve()

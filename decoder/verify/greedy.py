@@ -29,12 +29,7 @@ class Greedy:
 
 
 def accept(tree: TokenTree, choices: Sequence[int]) -> tuple[list[int], int]:
-    """The accepted nodes below the root, in path order, and the bonus token after them.
-
-    Args:
-        tree: The drafted tree; its root is right.
-        choices: The target's token after each node, one entry a node.
-    """
+    """The accepted nodes below the root, which is right, in path order, and the bonus token; one choice a node."""
     children: dict[tuple[int, int], int] = {
         (parent, token): node for node, (parent, token) in enumerate(zip(tree.parents, tree.tokens, strict=True))
     }

@@ -15,9 +15,7 @@ class Verifier(Protocol):
         """The target's token after each row, where the logits are; a graph can capture it."""
 
     def verify(self, tree: TokenTree, logits: Float[Tensor, "N V"]) -> tuple[list[int], int]:
-        """The accepted nodes below the root, in path order, and the token after them.
+        """The accepted nodes below the root, which belongs to the text, in path order, and the token after them.
 
-        Args:
-            tree: Its root belongs to the text.
-            logits: The target's after each node, over the ids that both models know.
+        Logits are the target's after each node, over the ids that both models know.
         """

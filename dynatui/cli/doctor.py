@@ -174,7 +174,12 @@ def versions(_case: Case) -> Iterator[Finding]:
 
 def devices(case: Case) -> Iterator[Finding]:
     """The device that would be used, its memory, and the dtypes that it computes in."""
-    from decoder.device import choose_device, choose_dtype, cpu_computes_bf16  # noqa: PLC0415 - imports torch
+    from decoder.device import (  # noqa: PLC0415 - imports torch
+        choose_device,
+        choose_dtype,
+        cpu_computes_bf16,
+        require_compilable,
+    )
     from decoder.forward.cpu.bfloat16_trial import bfloat16_pays  # noqa: PLC0415
 
     seen = gpus()
@@ -194,8 +199,6 @@ def devices(case: Case) -> Iterator[Finding]:
 
         refuse_float64(chosen)
     if case.models.compiled:
-        from decoder.session.cuda_graph.compiled import require_compilable  # noqa: PLC0415 - imports torch
-
         require_compilable(device, exact=case.models.exact)
     ways = [", bit for bit alike"] * case.models.exact + [", compiled where that is faster"] * case.models.compiled
     yield Finding("ok", f"models would run on {device} in {dtype}{''.join(ways)}")

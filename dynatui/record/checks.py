@@ -11,9 +11,8 @@ from typing import assert_never
 from msgspec import structs
 
 from decoder.errors import RecordingError
-from decoder.events import OTHER_LIMITS, End, Event, Knob, Round, Run, Start, Summary, decode_line
+from decoder.events import OTHER_LIMITS, End, Event, Knob, Round, Run, Start, Summary, Upgrade, decode_line
 from decoder.methods import METHODS, all_knobs, root_is_drafted
-from decoder.schema import Upgrade
 
 MOST_METHODS = 64
 MOST_NODES = 2**16

@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from decoder import device_rounds, load_pair, loading
+from decoder import load_pair, loading
 from decoder.bench import shapes
 from decoder.engine import Engine
 from decoder.errors import ConfigError
-from decoder.session.cuda_graph import compiled
-from decoder.session.cuda_graph.slots import GraphSlots
+from decoder.models.pair import Pair
+from decoder.session.cuda_graph import compiled, self_test
 from tests.decoder.makers import TinyModels, graph_slots
 
 SHAPE = {
@@ -26,12 +26,12 @@ SHAPE = {
 
 
 @pytest.fixture
-def contests(monkeypatch: pytest.MonkeyPatch) -> list[Engine]:
+def contests(monkeypatch: pytest.MonkeyPatch) -> list[Pair]:
     """The pairs whose passes were to be compiled; the device of this test is as good as any."""
-    found: list[Engine] = []
-    monkeypatch.setattr(device_rounds, "compile_rounds", lambda engine, *_: found.append(engine))
-    monkeypatch.setattr(device_rounds, "try_rounds", lambda *_: None)
-    monkeypatch.setattr(compiled, "require_compilable", lambda *_, **__: None)
+    found: list[Pair] = []
+    monkeypatch.setattr(compiled, "compile_pair", lambda pair, *_: found.append(pair))
+    monkeypatch.setattr(self_test, "prepare_rounds", lambda *_: None)
+    monkeypatch.setattr(loading, "require_compilable", lambda *_, **__: None)
     monkeypatch.setattr(shapes, "require_compilable", lambda *_, **__: None)
     monkeypatch.setattr(loading, "has_graphs", lambda _: True)
     return found
@@ -57,28 +57,28 @@ def of_a_shape(tmp_path: Path, *, compiled: bool = True, exact: bool = False, de
     return shapes.random_pair(str(path), str(path), device=device, dtype="float32", compiled=compiled, exact=exact)
 
 
-def test_the_passes_of_the_pair_that_was_loaded_are_compiled(tiny_models: TinyModels, contests: list[Engine]) -> None:
-    pair = load(tiny_models)
+def test_the_passes_of_the_pair_that_was_loaded_are_compiled(tiny_models: TinyModels, contests: list[Pair]) -> None:
+    engine = load(tiny_models)
     assert len(contests) == 1
-    assert contests[0] is pair
+    assert contests[0] is engine.pair
 
 
 def test_the_passes_of_a_random_draft_are_compiled_and_not_those_of_the_one_that_it_replaces(
-    tiny_models: TinyModels, contests: list[Engine]
+    tiny_models: TinyModels, contests: list[Pair]
 ) -> None:
     engine = with_random_draft(tiny_models)
     assert len(contests) == 1
-    assert contests[0] is engine
+    assert contests[0] is engine.pair
     assert engine.pair.draft.name.endswith("(random head)")
 
 
-def test_the_passes_of_random_weights_are_compiled(tmp_path: Path, contests: list[Engine]) -> None:
-    pair = of_a_shape(tmp_path)
+def test_the_passes_of_random_weights_are_compiled(tmp_path: Path, contests: list[Pair]) -> None:
+    engine = of_a_shape(tmp_path)
     assert len(contests) == 1
-    assert contests[0] is pair
+    assert contests[0] is engine.pair
 
 
-def test_nothing_is_compiled_unasked(tiny_models: TinyModels, tmp_path: Path, contests: list[Engine]) -> None:
+def test_nothing_is_compiled_unasked(tiny_models: TinyModels, tmp_path: Path, contests: list[Pair]) -> None:
     load(tiny_models, compiled=False)
     with_random_draft(tiny_models, compiled=False)
     of_a_shape(tmp_path, compiled=False)
@@ -86,12 +86,9 @@ def test_nothing_is_compiled_unasked(tiny_models: TinyModels, tmp_path: Path, co
 
 
 def test_where_rounds_do_not_run_on_the_device_there_is_nothing_to_compile(
-    tiny_models: TinyModels, contests: list[Engine], monkeypatch: pytest.MonkeyPatch
+    tiny_models: TinyModels, contests: list[Pair], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(_: Engine, slots: GraphSlots, __: object) -> None:
-        slots.refused = "it waits for the host"
-
-    monkeypatch.setattr(device_rounds, "try_rounds", refuse)
+    monkeypatch.setattr(self_test, "prepare_rounds", lambda *_: "it waits for the host")
     pairs = load(tiny_models), with_random_draft(tiny_models)
     assert [graph_slots(pair).refused for pair in pairs] == ["it waits for the host"] * 2
     assert not contests

@@ -13,8 +13,7 @@ from msgspec import structs
 from decoder.analysis.metrics import fold
 from decoder.config import RunConfig
 from decoder.events import End, Event, Knob, Start, Summary
-from decoder.session.pausing import hold, takes_step
-from decoder.session.steering import Stage, Steering
+from decoder.session.steering import Stage, Steering, hold, takes_step
 from tests.dynatui.scripted_runs import plain_round, run, tree_round
 
 _SCRIPT = """

@@ -1,12 +1,9 @@
 """How likely the target chooses one of the draft's best tokens, learnt from what it chose, over all texts of a pair.
 
-The draft's probabilities do not say that by themselves: greedy verification knows only the target's most probable
-token, so what the draft finds likely is likelier still, and every pair differs. Two numbers turn probabilities into
-chances: an exponent that sharpens or flattens them, and the weight of all tokens that were not drafted. They follow the
-text by Newton steps, forget what is long past, and begin from what is usual. A token that goes on as the text did
-before weighs more, by how much is learnt for each familiarity (`decoder.draft.suffix_automaton`). Beside these stand
-how good guesses have been lately, how far the target's path lies within drafts of planned sizes, and what drafting has
-gained. Knows neither trees nor models.
+Two numbers turn the draft's probabilities into chances: an exponent that sharpens or flattens them, since greedy
+verification knows only the target's most probable token, and the weight of all tokens that were not drafted. They begin
+from a prior, follow the text by Newton steps and forget what is long past. A token that goes on as the text did before
+weighs more, by how much is learnt for each familiarity. Knows neither trees nor models.
 """
 
 import math
@@ -52,19 +49,14 @@ class AcceptanceModel:
         self.gained = 0.0
         """Tokens that drafting has brought in all texts, beyond those of plain decoding in its time."""
         self.paths = PathChances()
-        """How far the target's path lies within trees of planned sizes."""
         self._precision = (SURENESS[0], 0.0, SURENESS[1])
         """Of sharpness, of both together, of others."""
 
     def shares(self, logprobs: Sequence[float], familiar: Sequence[int] = ()) -> list[float]:
-        """The chance of each of a node's best tokens to be the target's choice, given that the node is right.
+        """The chance of each of a node's best tokens to be the target's choice, and then that of all others together.
 
-        Args:
-            logprobs: The draft's, best first.
-            familiar: How familiar each of these tokens is, and then the likeliest of all others; none: not at all.
-
-        Returns:
-            One chance a token, and then that of all others together.
+        The node is right. Log-probabilities are the draft's, best first; `familiar` tells how familiar each of these
+        tokens is, and then the likeliest of all others; none: not at all.
         """
         weights = [math.exp(self.sharpness * logprob) for logprob in logprobs]
         weights.append(math.exp(self.others))
@@ -74,20 +66,9 @@ class AcceptanceModel:
         return [weight / whole for weight in weights]
 
     def learn(
-        self,
-        logprobs: Sequence[float],
-        shares: Sequence[float],
-        chosen: int | None,
-        familiar: Sequence[int] = (),
+        self, logprobs: Sequence[float], shares: Sequence[float], chosen: int | None, familiar: Sequence[int] = ()
     ) -> None:
-        """Takes note of which of these tokens, best first, the target chose; None: of none.
-
-        Args:
-            logprobs: As in `shares`.
-            shares: What it returned.
-            chosen: Index of the token.
-            familiar: As in `shares`.
-        """
+        """Takes note of which of these tokens the target chose, by its index; None: of none. See `shares`."""
         if logprobs[-1] < _LEAST_LOGPROB:
             # A token that the draft rules out entirely would make infinite numbers of it.
             logprobs = [max(_LEAST_LOGPROB, logprob) for logprob in logprobs]

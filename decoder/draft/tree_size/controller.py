@@ -1,10 +1,8 @@
 """How much a round drafts, so that most tokens a second are committed: the method `auto`.
 
 Time has a price: the tokens that the run commits a second. A level is drafted and a node kept only where it is expected
-to bring more than its time is worth, so each round adds what raises the rate of all rounds (not only its own). And no
-round may lose more than the text has credit for, which bounds the loss against plain decoding whatever the draft is
-like (`decoder.draft.tree_size.loss_limit`). DynaTree's rules have cut the tree before it gets here. Knows chances and
-costs, and neither models nor clocks.
+to bring more than its time is worth, and no round may lose more than the text has credit for (`loss_limit`). DynaTree's
+rules have cut the tree before. Knows chances and costs, and neither models nor clocks.
 """
 
 from collections.abc import Sequence
@@ -83,12 +81,9 @@ class TreeSizeController:
     """Decides for one text, round by round; learns from each round. A path's chance is that of all its nodes."""
 
     def __init__(self, costs: Costs, acceptance: AcceptanceModel, text: Sequence[int] = ()) -> None:
-        """Begins a text.
+        """Begins a text, which adds to the costs and to what is known of the draft's guesses.
 
-        Args:
-            costs: What rounds cost; this text adds to it.
-            acceptance: What other texts have told of the draft's guesses; this text adds to it.
-            text: What is there already, of which the latest `REMEMBERED` tokens count.
+        Of the text that is there already the latest `REMEMBERED` tokens count.
         """
         self.acceptance = acceptance
         self.credit = LossLimit(costs, acceptance)
@@ -99,11 +94,7 @@ class TreeSizeController:
         self._round = _Round([self._repeats.here])
 
     def drafts(self, behind: int) -> bool:
-        """Whether the next round drafts at all; called once a round.
-
-        Args:
-            behind: Rows of the text that the draft has to catch up with, which is its first call.
-        """
+        """Whether the next round drafts at all; called once a round, with the rows that the draft has to catch up."""
         probes = self.credit.probe_due(behind)
         if probes or self.credit.may_draft:
             self._begin(behind)
@@ -139,11 +130,7 @@ class TreeSizeController:
     def probe_draft(self, guesses: Sequence[tuple[Sequence[int], Sequence[float]]], text: Sequence[int]) -> None:
         """Takes note of what the draft would have guessed for the latest tokens of a text that went without it.
 
-        What was easy or hard long ago says little of what comes.
-
-        Args:
-            guesses: Its best tokens and their log-probabilities.
-            text: What the target chose.
+        What was easy or hard long ago says little of what comes. A guess: best tokens, log-probabilities.
         """
         hits = 0
         for (tokens, logprobs), token in zip(guesses, text, strict=True):

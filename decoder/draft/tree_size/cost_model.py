@@ -48,12 +48,7 @@ class Curve:
     """Seconds of a call by its rows: measured sizes, straight lines between them, the last line beyond them."""
 
     def __init__(self, measured: Mapping[int, float], pace_step: float = PACE_STEP) -> None:
-        """Takes over measured seconds by rows.
-
-        Args:
-            measured: At least one size, and times above zero.
-            pace_step: How far the whole curve follows one round.
-        """
+        """Takes over seconds by rows, above zero and of one size at least; see `PACE_STEP`."""
         self._pace_step = pace_step
         self._rows = sorted(measured)
         self._seconds = [measured[rows] for rows in self._rows]
@@ -176,7 +171,6 @@ class PlanCosts:
         self._host = SizeTimes()
         """What a round that drafts takes beside both."""
         self._plain = SizeTimes()
-        """A whole plain round."""
 
     @property
     def known(self) -> bool:

@@ -1,9 +1,8 @@
 """Whether drafting is worth a try, and what time is worth: the price of a second, credit, and when to probe a draft.
 
 A text begins with some credit; guesses that fail spend it and guesses that hold earn it. Without credit, or where
-guesses have become too poor, rounds go without a draft. Now and then a probe decides whether it is given credit again:
-by what it would have guessed, or by a small draft where all is planned ahead. Knows chances and costs, neither trees
-nor clocks.
+guesses have become too poor, rounds go without a draft, and a probe decides now and then whether credit is given again.
+Knows chances and costs, neither trees nor clocks.
 """
 
 from itertools import islice
@@ -44,12 +43,7 @@ class LossLimit:
     """Of one text."""
 
     def __init__(self, costs: CostModel, acceptance: AcceptanceModel) -> None:
-        """Begins a text.
-
-        Args:
-            costs: What rounds cost.
-            acceptance: What other texts have told of the draft's guesses; this one adds to it.
-        """
+        """Begins a text, which adds to what other texts have told of the draft's guesses."""
         self._costs = costs
         self._acceptance = acceptance
         self._trust = min(1.0, max(-1.0, acceptance.gained / MUCH))
@@ -61,7 +55,6 @@ class LossLimit:
         """Whether drafting may pay, as far as guesses of late tell."""
         self._since_plain = 0
         self._committed, self._time_s = FIRST_TOKENS, FIRST_TOKENS * costs.plain_s()
-        """Running sums."""
 
     @property
     def stake(self) -> float:
@@ -103,13 +96,9 @@ class LossLimit:
         self.may_pay = self._chain_may_pay()
 
     def probed(self, chance: float, paid: float = 0.0) -> None:
-        """Takes note of a probe: where guesses that are right so often pay, drafting is given credit again.
+        """Takes note of a probe in which this share of the guesses was right; it is going to cost so many tokens.
 
-        Where not, the draft is tested less often.
-
-        Args:
-            chance: Share of the guesses that were right.
-            paid: Tokens that the probe is going to cost.
+        Where guesses that are right so often pay, drafting is given credit again; else it is tested less often.
         """
         self.may_pay = self._chain_may_pay()
         if self._chain_pays(chance):

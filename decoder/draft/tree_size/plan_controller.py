@@ -1,8 +1,7 @@
 """The same decision where a whole round is planned ahead: the method `auto` on a device.
 
 A captured graph drafts all levels at once, so a round is chosen from a grid of sizes by what such rounds have taken and
-brought so far. The price of time and whether drafting is worth a try are those of `decoder.draft.tree_size.loss_limit`.
-A probe is a small draft here. What a round has brought is known when the next but one is chosen.
+brought so far. A probe is a small draft here. What a round has brought is known when the next but one is chosen.
 """
 
 from collections.abc import Sequence
@@ -26,12 +25,7 @@ class PlanController:
     """Chooses the size of each round of one text."""
 
     def __init__(self, costs: PlanCosts, acceptance: AcceptanceModel) -> None:
-        """Begins a text.
-
-        Args:
-            costs: What rounds cost; this text adds to it.
-            acceptance: What other texts have told of the draft's guesses; this text adds to it.
-        """
+        """Begins a text, which adds to the costs and to what is known of the draft's guesses."""
         self.costs = costs
         self.acceptance = acceptance
         acceptance.paths.fade(FADED)

@@ -42,7 +42,6 @@ class _Watch(TorchDispatchMode):
         self._device = device
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Does one operation, unless it is refused."""
         kwargs = kwargs or {}
         given = _devices((args, kwargs))
         if self._device.type in given and _depends_on_data(func, args):

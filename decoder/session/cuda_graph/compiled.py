@@ -1,23 +1,29 @@
-"""Passes of the usual sizes as torch.compile makes them: few large kernels, which a graph repeats as it repeats others.
+"""Passes of the usual sizes as torch.compile makes them: few large kernels, kept where they are faster on this device.
 
-The number of rows is fixed; how many slots there are and how many are read is not, so that a text that grows compiles
-nothing anew. Whatever was not compiled beforehand is computed by plain calls: no round ever waits for a compiler. The
-compiler captures no graphs of its own: those would not take a store that is written to, nor the thread we run in.
+Rows are fixed; how many slots there are and how many are read is not, so that a text that grows compiles nothing anew.
+What was not compiled beforehand is computed by plain calls: no round ever waits for a compiler. It captures no graphs
+of its own, which would not take a store that is written to. Where it fails, or does no better, passes stay as they are.
 """
 
-from collections.abc import Callable, Collection
+import warnings
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from statistics import median
 from typing import Any, Literal
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from decoder.device import without_gradients
-from decoder.errors import ConfigError
+from decoder.device import Mark, without_gradients
+from decoder.forward.language_model import LanguageModel
 from decoder.forward.static.layers import NativeStatic
 from decoder.forward.static.static_forward import StaticForward
-from decoder.session.cuda_graph.slots import BEYOND, causal_bias, new_store
-from decoder.session.cuda_graph.static_shapes import slots
+from decoder.models.pair import Pair
+from decoder.session.cuda_graph.self_test import refusal
+from decoder.session.cuda_graph.slots import BEYOND, GraphSlots, causal_bias, new_store
+from decoder.session.cuda_graph.static_shapes import Passes, slots
+from decoder.tree_rules import Rules
 
 Pass = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]
 Compile = Callable[[Pass], Pass]
@@ -25,37 +31,25 @@ MOST_COMPILED = 256
 """Sizes of all models together: a process may load many pairs, and the compiler's own limit is 8."""
 LENGTHS: dict[int, Literal["default", "fail_on_recompile"]] = {100: "default", 400: "fail_on_recompile"}
 """Of texts in passes that are compiled: the second one, of another range of slots, must find the first one's pass."""
+TEXT = 100
+"""Rows that are there before."""
+REPEATS = 30
+PAYS = 0.97
+"""Of the time: less is not worth that two forms of a model exist."""
+ROUNDING = 32.0
+"""How many times a dtype's own rounding, of the largest logit, two ways of computing may differ by."""
+Report = Callable[[str], None]
 
 
 def by_torch(function: Pass) -> Pass:
-    """What torch makes of it."""
+    """See `torch.compile`."""
     return torch.compile(function, fullgraph=True, dynamic=False)
 
 
-def require_compilable(device: torch.device, *, exact: bool) -> None:
-    """Refuses exact passes, and other devices, whose rounds have no passes of fixed shape.
-
-    Raises:
-        ConfigError: There is nothing to compile here.
-    """
-    if exact:
-        raise ConfigError(
-            "--compile has no effect beside --exact, whose passes are not compiled; leave out one of them"
-        )
-    if device.type != "cuda":
-        raise ConfigError(f"--compile is for CUDA and this is {device}; leave it out, or give --device cuda")
-
-
 class Compiled:
-    """A forward whose passes of some sizes are compiled."""
+    """A forward whose passes of some sizes are compiled; the plain one computes all others."""
 
     def __init__(self, plain: StaticForward, compile_pass: Compile) -> None:
-        """Prepares a forward; nothing is compiled yet.
-
-        Args:
-            plain: Computes all other sizes.
-            compile_pass: Makes one function of a pass.
-        """
         self.plain = plain
         readable = plain.for_a_compiler() if isinstance(plain, NativeStatic) else plain
         self._pass = compile_pass(readable.computed)
@@ -106,3 +100,128 @@ def example(forward: StaticForward, rows: int, length: int) -> tuple[Tensor, Ten
         tokens, positions, places = (torch.arange(rows, device=store.device) for _ in range(3))
         rotation = forward.rotation(store, positions)
         return store, tokens, rotation, places + length, causal_bias(store, rows, length)
+
+
+@dataclass(frozen=True)
+class Found:
+    """How a compiled form did beside the plain one."""
+
+    share: float
+    """Of the plain form's time."""
+    difference: float
+    """Of logits, as a share of the largest."""
+    allowed: float
+
+    @property
+    def right(self) -> bool:
+        """Whether it computes the same."""
+        return self.difference <= self.allowed
+
+    @property
+    def pays(self) -> bool:
+        """Whether it is better."""
+        return self.right and self.share < PAYS
+
+    def __str__(self) -> str:
+        if not self.right:
+            return f"logits differ by {self.difference:.1%}, not kept"
+        return f"{self.share:.2f} x the time, {'kept' if self.pays else 'not kept'}"
+
+
+def compile_pair(
+    pair: Pair,
+    graph_slots: GraphSlots,
+    tried: Sequence[Rules | None],
+    report: Report,
+    passes: Passes,
+    compile_pass: Compile = by_torch,
+) -> None:
+    """Compiles the draft's passes, then the target's, and leaves with the pair's slots what is faster.
+
+    Of each model's passes, the smallest and the largest are tried, and the others compiled where that pays. Where
+    rounds of the compiled forms write another text than the host's, both are as before.
+    """
+    before = {model: graph_slots.forward(model) for model in (pair.draft, pair.target)}
+    _compile("draft", pair.draft, graph_slots, passes.draft, report, compile_pass)
+    _compile("target", pair.target, graph_slots, passes.target, report, compile_pass)
+    if all(graph_slots.forward(model) is form for model, form in before.items()):
+        return
+    refused = refusal(pair, graph_slots, tried)
+    if refused:
+        for model, form in before.items():
+            graph_slots.run(model, form)
+        report(f"compiled passes are not kept: {refused}")
+
+
+def _compile(
+    role: str,
+    model: LanguageModel,
+    graph_slots: GraphSlots,
+    sizes: Sequence[int],
+    report: Report,
+    compile_pass: Compile,
+) -> None:
+    if not sizes:
+        return
+    tried = sorted({min(sizes), max(sizes)})
+    plain = graph_slots.forward(model)
+    report(f"compiling the {role}")
+    try:
+        form = Compiled(plain, compile_pass)
+        _quietly(form, tried)
+        found = compared(plain, form, tried, graph_slots)
+        if found.pays:
+            _quietly(form, sizes)
+            graph_slots.run(model, form)
+        report(f"compiled {role}: {found}")
+    except Exception as error:  # noqa: BLE001 - a compiler may fail in any way, and none concerns the user's text
+        why = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        report(f"the {role} was not compiled: {why}")
+
+
+def _quietly(form: Compiled, sizes: Sequence[int]) -> None:
+    with warnings.catch_warnings():
+        # How well a compiler handles our operations shows only in the time that they take.
+        warnings.simplefilter("ignore")
+        form.compile(sizes)
+
+
+def compared(plain: StaticForward, form: StaticForward, sizes: Sequence[int], graph_slots: GraphSlots) -> Found:
+    """How a form does beside the plain one in passes of these sizes."""
+    both = [_Passes(each, sizes) for each in (plain, form)]
+    device = both[0].logits[0].device
+    seconds: tuple[list[float], list[float]] = [], []
+    with without_gradients():
+        works = [graph_slots.repeatable(passes, device) for passes in both]
+        for _ in range(REPEATS):
+            for work, times in zip(works, seconds, strict=True):
+                begun = Mark(device)
+                work()
+                done = Mark(device)
+                done.wait()
+                times.append(done.seconds_since(begun))
+    right, other = both[0].logits, both[1].logits
+    return Found(
+        share=median(seconds[1]) / median(seconds[0]),
+        difference=max(_difference(*logits) for logits in zip(right, other, strict=True)),
+        allowed=ROUNDING * torch.finfo(right[0].dtype).eps,
+    )
+
+
+def _difference(right: Tensor, other: Tensor) -> float:
+    largest = right.double().abs().max().clamp(min=1e-30)
+    return float((right.double() - other.double()).abs().max() / largest)
+
+
+class _Passes:
+    """One after the other; what they compute stays where it is."""
+
+    def __init__(self, forward: StaticForward, sizes: Sequence[int]) -> None:
+        self._forward = forward
+        self._given = [example(forward, rows, TEXT) for rows in sizes]
+        with without_gradients():
+            self.logits: list[Float[Tensor, "N V"]] = [forward.computed(*given).clone() for given in self._given]
+
+    def __call__(self) -> None:
+        for given, logits in zip(self._given, self.logits, strict=True):
+            logits.copy_(self._forward.computed(*given))

@@ -55,23 +55,19 @@ class DeviceRule:
         return replace(self.numbers, **{name: logs[name] for name in ("stop", "deep", "tau_h", "tau_l")})
 
 
-class OnDevice:
-    """What `tree_rules` computes with where its numbers are tensors and constants are not."""
-
+class _OnDevice:
     def where(self, condition: Tensor, yes: Tensor | float, no: Tensor | float, /) -> Tensor:
-        """See `Arrays`."""
         return torch.where(condition, yes, no)
 
     def maximum(self, one: Tensor, other: Tensor | float, /) -> Tensor:
-        """See `Arrays`."""
         return one.clamp(min=other)
 
     def minimum(self, one: Tensor, other: Tensor | float, /) -> Tensor:
-        """See `Arrays`."""
         return one.clamp(max=other)
 
 
-XP = OnDevice()
+XP = _OnDevice()
+"""What `tree_rules` computes with where its numbers are tensors and constants are not."""
 
 
 class DeviceState:

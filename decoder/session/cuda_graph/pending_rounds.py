@@ -51,7 +51,6 @@ class PendingRounds:
 
     def __init__(self, slot: GraphSlot) -> None:
         self.waits = 0
-        """How often the host has waited for the device."""
         self._slot = slot
         self._asked = 0
 

@@ -1,8 +1,7 @@
 """Whether rounds on this device are what rounds driven by the host are: tried before any user's text depends on them.
 
-Drivers, kernels and versions of torch differ in what they can capture. Where a few short texts fail or come out
-otherwise, the pair goes on with rounds from the host, and says why. In half precision two ways of computing may choose
-different tokens where two scores are nearly equal: such a near tie is no fault.
+Drivers, kernels and versions of torch differ in what they can capture. Where a few short texts fail, or differ by more
+than near ties, the pair goes on with rounds from the host, and says why.
 """
 
 import functools
@@ -65,8 +64,7 @@ class Reference:
 def prepare_rounds(pair: Pair, graph_slots: GraphSlots, tried: Sequence[Rules | None]) -> str | None:
     """Makes the forms of both models that rounds on the device run by, and tries them.
 
-    Returns:
-        Why rounds cannot run there; everything is then as it was before. None: they can.
+    Returns why rounds cannot run there; everything is then as it was before. None: they can.
     """
     try:
         right = references(pair)
@@ -103,11 +101,7 @@ def refusal(
 ) -> str | None:
     """Why rounds cannot run on this pair's device; None: they can.
 
-    Args:
-        pair: Its models' forms are made, where they are not yet.
-        graph_slots: The pair's.
-        tried: The parameters of rounds that are tried; None among them: rounds without a draft.
-        right: What is right; None: what the host's rounds write now.
+    None among the parameters that are tried: rounds without a draft. Without `right`, the host's rounds tell it now.
     """
     try:
         right = right or references(pair)

@@ -1,8 +1,7 @@
 """A session whose rounds live on the device; the host waits for it once a round.
 
-While the device verifies one tree it is already asked for what follows: the draft of the next tree or, where nothing is
-drafted, the next token. Then the host waits, and knows what became of the one and what the other looks like. A knob
-that the user turns makes it draft again. Rules that outgrow fixed shapes hand the text over to `HostSession`.
+While the device verifies one tree it is already asked for what follows: the draft of the next tree, or the next token.
+A knob that the user turns makes it draft again. Rules that outgrow fixed shapes hand the text over to `HostSession`.
 """
 
 from collections.abc import Callable, Sequence
@@ -29,8 +28,6 @@ OnHost = Callable[[Sequence[int], int, KnobState | None], HostSession]
 
 @dataclass(frozen=True)
 class _Draft:
-    """A tree that is asked for."""
-
     shape: Shape
     plan: Plan | None
     """Its size, where that was chosen for this round."""
@@ -44,7 +41,9 @@ class _Draft:
 class GraphSession:
     """Autoregressive, linear, fixed-tree and DynaTree decoding, as `HostSession` does it, on the device.
 
-    A round's time holds the draft of its own tree, wherever that ran; its commit is part of the verification.
+    A round's time holds the draft of its own tree, wherever that ran; its commit is part of the verification. It takes
+    a slot until the text ends. The rules must fit static shapes; `on_host` goes on with a text whose rules outgrow
+    them. `sizes` chooses the size of each round; without it the rules alone do.
     """
 
     def __init__(
@@ -58,18 +57,6 @@ class GraphSession:
         verifier: Verifier,
         sizes: PlanController | None = None,
     ) -> None:
-        """Takes a slot until the text ends.
-
-        Args:
-            pair: The models.
-            graph_slots: The pair's.
-            prompt_ids: The prompt, at least one token.
-            max_new_tokens: Where the text ends at the latest.
-            knobs: The rules in force, `fits` them; None drafts nothing.
-            on_host: Goes on with a text whose rules have outgrown fixed shapes.
-            verifier: Its choice is made on the device.
-            sizes: What chooses the size of each round; None: the rules alone do.
-        """
         self._text = list(prompt_ids)
         self._pair = pair
         self._slots = graph_slots
@@ -199,11 +186,7 @@ class GraphSession:
         self._draft_forwards += draft.shape.deepest
 
     def _launch(self, outcome: Outcome, clock: Clock) -> float:
-        """Verifies and commits the tree, asks for what follows, and waits once.
-
-        Returns:
-            Seconds of the wait in which the next tree was drafted.
-        """
+        """Verifies and commits the tree, asks for what follows, waits once; the seconds in which that was drafted."""
         tree, draft = outcome.tree, self._draft
         pending = self._verification or self._pending.verification(len(tree), len(self._text), clock)
         length = len(self._text) + max(tree.depths) + 1

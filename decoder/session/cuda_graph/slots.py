@@ -19,8 +19,7 @@ from decoder.forward.static.static_forward import StaticForward, static_forward,
 from decoder.models.pair import Pair
 from decoder.session.cuda_graph.capture_guard import refuse_waits
 from decoder.session.cuda_graph.device_state import REPORT, DeviceState
-from decoder.session.cuda_graph.draft import Side, grow
-from decoder.session.cuda_graph.draft_layout import Layout
+from decoder.session.cuda_graph.draft import Layout, Side, grow
 from decoder.session.cuda_graph.static_shapes import DEEPEST, MOST_NODES, MOST_ROWS, Shape, levels, slots
 from decoder.session.cuda_graph.verify import verify
 from decoder.tree_rules import TreeRule
@@ -36,24 +35,19 @@ Work = Callable[[], None]
 
 
 class GraphSlot:
-    """Two models' keys and values, one device state, and all that was captured over them."""
+    """Two models' keys and values, one device state, and all that was captured over them.
+
+    Without `graphs` everything is computed by plain calls. `capturable` are the kinds of work in which the host was
+    found not to wait; all slots of these forwards share them.
+    """
 
     def __init__(self, target: Side, draft: Side, graphs: Graphs | None, capturable: set[Hashable]) -> None:
-        """Takes two models' stores.
-
-        Args:
-            target: The target's side.
-            draft: The draft's side.
-            graphs: Captures work; None: everything is computed by plain calls.
-            capturable: Kinds of work in which the host was found not to wait; shared by all slots of these forwards.
-        """
         device = target.store.device
         self.target = target
         self.draft = draft
         self.state = DeviceState(device, max(target.store.shape[3], draft.store.shape[3]))
         self.mailboxes = Mailbox(device, REPORT), Mailbox(device, REPORT)
         self.capturing_s = 0.0
-        """Time that captures have taken so far."""
         self._verifier: Verifier
         self._graphs = graphs
         self._capturable = capturable
@@ -203,7 +197,6 @@ class GraphSlots:
     ahead: tuple[object, Mark] | None = None
     """Who has asked the device for work ahead of its turn, and where that ends."""
     costs: PlanCosts = field(default_factory=PlanCosts)
-    """What rounds of planned sizes have taken."""
     _free: list[GraphSlot] = field(default_factory=list)
     _forwards: dict[LanguageModel, StaticForward] = field(default_factory=dict)
     _capturable: dict[tuple[StaticForward, ...], set[Hashable]] = field(default_factory=dict)

@@ -5,9 +5,11 @@ sum to 1 at most, so no more than 1 / stop of them reach `stop` and grow.
 """
 
 import math
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
+from decoder.draft.tree_size.plan import DEPTHS, SIZES
 from decoder.tree_rules import TreeRule
 
 MOST_ROWS = 1024
@@ -25,6 +27,8 @@ FIRST_ROWS = (2, 16, 64, 256)
 """Rows of the draft's first pass: the last tokens, of which it may lack one or two, or more after plain rounds."""
 BEAM = 16
 """Nodes of one level that grow where each round decides how many nodes pay."""
+MOST_USUAL = SIZES[-1]
+"""Rows of a verification: where rules leave the size of a tree open, larger ones are seldom."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +42,6 @@ class Shape:
     best: bool
     """Whether the most probable nodes stay, and not the first."""
     first: int = FIRST_ROWS[0]
-    """Rows of the first pass."""
     even: bool = False
     """Whether all nodes that grow have as many children."""
 
@@ -52,28 +55,22 @@ class Shape:
         """Drafted nodes that are forwarded."""
         return sum(self.widths[1:])
 
-    @cached_property
-    def candidates(self) -> int:
-        """Drafted nodes at most."""
-        return self.widest * sum(self.widths)
-
 
 def shape(rule: TreeRule[float]) -> Shape:
     """The shape of a rule's drafts; knobs that leave it alone may be turned at no cost."""
-    widest, deepest = int(rule.wide), int(rule.deepest)
-    most = 1 << (_growing(rule) - 1).bit_length()
-    widths = [1]
-    while len(widths) < deepest:
-        widths.append(min(widths[-1] * widest, most))
-    return Shape(widest, tuple(widths), bool(rule.best), even=rule.narrow == rule.wide)
+    return _shape(rule, int(rule.deepest), 1 << (_growing(rule) - 1).bit_length(), best=bool(rule.best))
 
 
 def beam(rule: TreeRule[float], depth: int) -> Shape:
     """The shape of a draft of so many levels, whose most probable nodes stay."""
+    return _shape(rule, depth, BEAM, best=True)
+
+
+def _shape(rule: TreeRule[float], depth: int, most: int, *, best: bool) -> Shape:
     widest, widths = int(rule.wide), [1]
     while len(widths) < depth:
-        widths.append(min(widths[-1] * widest, BEAM))
-    return Shape(widest, tuple(widths), best=True, even=rule.narrow == rule.wide)
+        widths.append(min(widths[-1] * widest, most))
+    return Shape(widest, tuple(widths), best, even=rule.narrow == rule.wide)
 
 
 def _growing(rule: TreeRule[float]) -> int:
@@ -120,3 +117,41 @@ def slots(rows: int) -> int:
     while size < rows:
         size = size * 3 // 2 if size & (size - 1) == 0 else size * 4 // 3
     return size
+
+
+@dataclass(frozen=True)
+class Passes:
+    """Rows of the forward passes that rounds are made of, by model, from the fewest to the most."""
+
+    draft: tuple[int, ...]
+    target: tuple[int, ...]
+
+
+def passes(rules: Iterable[TreeRule[float] | None]) -> Passes:
+    """The passes of rounds that run on the device under these rules; None drafts nothing."""
+    fitting = [each for each in rules if each is not None and fits(each)]
+    return of_sizes(fitting, (rows for each in fitting for rows in _verified(each)))
+
+
+def of_sizes(rules: Iterable[TreeRule[float]], verified: Iterable[int]) -> Passes:
+    """The passes of plain rounds, of drafts under these rules, and of verifications of trees of so many rows."""
+    drafted = {rows for each in rules for size in _shapes(each) for rows in (size.first, *size.widths[1:])}
+    return Passes(tuple(sorted(drafted)), tuple(sorted({1, *map(bucket, verified)})))
+
+
+def _shapes(rule: TreeRule[float]) -> Iterator[Shape]:
+    if rule.by_cost:
+        deepest = int(rule.deepest)
+        yield from (beam(rule, depth) for depth in {*DEPTHS, deepest} if depth <= deepest)
+    else:
+        yield shape(rule)
+
+
+def _verified(rule: TreeRule[float]) -> Iterator[int]:
+    """Rows of the trees that a rule grows."""
+    if rule.by_cost:
+        yield from SIZES
+    elif rule.wide == 1:
+        yield most_nodes(rule)
+    else:
+        yield from (rows for rows in BUCKETS if rows <= min(bucket(most_nodes(rule)), MOST_USUAL))

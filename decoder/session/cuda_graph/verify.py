@@ -21,16 +21,9 @@ Choose = Callable[[Float[Tensor, "N V"]], Int[Tensor, "N"]]
 def verify(
     target: Side, draft: Side | None, state: DeviceState, nodes: int, deepest: int, slots: int, choose: Choose
 ) -> None:
-    """Verifies the state's tree and commits what is right.
+    """Verifies the state's tree, in a pass of `nodes` rows of which attention reads `slots`, and commits what is right.
 
-    Args:
-        target: Computes.
-        draft: Its keys and values move too; None where nothing is drafted.
-        state: Holds a tree of at most `nodes` nodes.
-        nodes: Rows of the pass.
-        deepest: No node is deeper.
-        slots: That attention reads; all of the tree's are among them.
-        choose: The verifier's.
+    The draft's keys and values move too, where there is a draft. No node is deeper than `deepest`.
     """
     around = state.length + state.steps(-2, nodes)
     own, after = around[1:-1], around[2:]

@@ -13,7 +13,7 @@ import pytest
 
 from decoder.analysis.what_if import Cell, Grid, WhatIf, what_if
 from decoder.config import AdaptiveTree, Auto, DynaTree
-from decoder.draft.model_drafter import Children, Drafter
+from decoder.draft.model_drafter import Children, ModelDrafter
 from decoder.events import Knobs, Round, Run, decode_line
 from decoder.tree import TokenTree
 from decoder.verify.greedy import accept
@@ -26,12 +26,13 @@ VOCABULARY = 24
 Tree = TypeVar("Tree", bound=AdaptiveTree)
 
 
-class World(Drafter):
+class World(ModelDrafter):
     """A draft and a target that answer from a table; trees are grown by the engine's own code."""
 
     def __init__(self, seed: int) -> None:
         self._seed = seed
         self._rows: dict[int, int] = {}
+        self._sizes = None
 
     def children(self, path: Sequence[int], count: int) -> Children:
         """The draft's best tokens after a path."""

@@ -4,8 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from decoder.session.pausing import NAP_S, SLEEP_S, SlowMotion, hold
-from decoder.session.steering import Steering
+from decoder.session.steering import NAP_S, SLEEP_S, SlowMotion, Steering, hold
 
 
 class Clock:
@@ -29,7 +28,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    monkeypatch.setattr("decoder.session.pausing.time", clock)
+    monkeypatch.setattr("decoder.session.steering.time", clock)
     return clock
 
 

@@ -17,7 +17,7 @@ from transformers import AutoTokenizer
 
 from decoder import DynaTree, Fixed, Linear, RunConfig, Steering, decode
 from decoder.analysis.metrics import fold
-from decoder.draft.model_proposer import ModelProposer
+from decoder.draft.model_drafter import ModelDrafter
 from decoder.errors import ConfigError, DeviceError, ModelError, PromptError
 from decoder.events import End, Event, Round, Run, Start, Summary, decode_line, encode
 from decoder.forward.near_tie import Judge
@@ -208,8 +208,8 @@ def test_the_largest_rules_need_no_more_room_than_a_tree_has(tiny_models: TinyMo
     largest = DynaTree(d0=1, d_max=MOST, branching=(3, 3, 3), n_max=MOST, rho_stop=0, tau=0, selection="best")
     pair = tiny_models.loaded(tiny_models.pair("neox"), "float32")
     session = host_session(pair, tiny_models.prompt_tokens(tiny_models.pair("neox"), PROMPT), 8, largest)
-    assert isinstance(session.proposer, ModelProposer)
-    rows: Any = session.proposer.drafter.cache
+    assert isinstance(session.proposer, ModelDrafter)
+    rows: Any = session.proposer.cache
     assert rows.store.shape[3] < 2 * MOST
 
 
@@ -222,8 +222,8 @@ def test_a_tree_that_tries_more_than_it_keeps_finds_room(tiny_models: TinyModels
     session = host_session(tiny_models.loaded(pair, "float64"), [1, 2, 3], 8, rules)
     session.prefill()
     session.step(())
-    assert isinstance(session.proposer, ModelProposer)
-    rows: Any = session.proposer.drafter.cache
+    assert isinstance(session.proposer, ModelDrafter)
+    rows: Any = session.proposer.cache
     assert rows.store.shape[3] > 3 + 8 + 1 + 40
 
 

@@ -14,8 +14,7 @@ from textual.pilot import Pilot
 
 from decoder.config import RunConfig
 from decoder.events import Event, Round
-from decoder.session.pausing import hold, takes_step
-from decoder.session.steering import Stage, StageName, Steering
+from decoder.session.steering import Stage, StageName, Steering, hold, takes_step
 from dynatui.screen.app import DynaApp
 from dynatui.screen.widgets.canvas import Canvas
 from dynatui.session import Models, Session

@@ -11,17 +11,16 @@ from typing import Any
 import pytest
 
 from decoder.config import AdaptiveTree, Rules
-from decoder.device_rounds import TRIED
 from decoder.draft.tree_size.plan_controller import PlanController
 from decoder.engine import Engine
 from decoder.forward.static.hf import ModuleStatic
 from decoder.knobs import KnobName
-from decoder.session.cuda_graph.compile_trial import compile_pair
-from decoder.session.cuda_graph.compiled import Compile, by_torch
-from decoder.session.cuda_graph.pass_sizes import Passes
+from decoder.loading import TRIED
+from decoder.session.cuda_graph.compiled import Compile, by_torch, compile_pair
 from decoder.session.cuda_graph.self_test import Reference, prepare_rounds, refusal
 from decoder.session.cuda_graph.session import GraphSession
 from decoder.session.cuda_graph.slots import GraphSlots
+from decoder.session.cuda_graph.static_shapes import Passes
 from decoder.session.knob_state import KnobState
 from decoder.session.protocol import Outcome, Session
 from decoder.session.steering import Turn

@@ -12,18 +12,17 @@ import torch
 from torch import Tensor
 
 from decoder.config import DynaTree
-from decoder.device import without_gradients
+from decoder.device import require_compilable, without_gradients
 from decoder.engine import Engine
 from decoder.errors import ConfigError
 from decoder.forward.language_model import LanguageModel
 from decoder.forward.static.hf import ModuleStatic
 from decoder.forward.static.layers import NativeStatic
 from decoder.forward.static.static_forward import StaticForward, static_forward
-from decoder.session.cuda_graph import compile_trial as contest
-from decoder.session.cuda_graph.compile_trial import compared
-from decoder.session.cuda_graph.compiled import Compile, Compiled, Pass, by_torch, example, require_compilable
-from decoder.session.cuda_graph.pass_sizes import Passes, passes
+from decoder.session.cuda_graph import compiled as contest
+from decoder.session.cuda_graph.compiled import Compile, Compiled, Pass, by_torch, compared, example
 from decoder.session.cuda_graph.slots import GraphSlots
+from decoder.session.cuda_graph.static_shapes import Passes, passes
 from tests import tiny
 from tests.decoder.makers import TinyModels, graph_slots
 from tests.decoder.session.cuda_graph.matching import compiled, match, recorded, with_slots

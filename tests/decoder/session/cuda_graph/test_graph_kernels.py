@@ -14,8 +14,7 @@ from decoder.device import without_gradients
 from decoder.forward.language_model import LanguageModel
 from decoder.forward.static.static_forward import static_forward
 from decoder.session.cuda_graph.device_state import DeviceState
-from decoder.session.cuda_graph.draft import Side, grow
-from decoder.session.cuda_graph.draft_layout import Layout
+from decoder.session.cuda_graph.draft import Layout, Side, grow
 from decoder.session.cuda_graph.static_shapes import bucket, levels, most_nodes, shape, slots
 from decoder.session.cuda_graph.verify import verify
 from decoder.verify.greedy import Greedy

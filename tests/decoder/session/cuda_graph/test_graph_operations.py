@@ -19,8 +19,7 @@ from decoder.models.pair import Pair
 from decoder.session.cuda_graph import verify
 from decoder.session.cuda_graph.capture_guard import NotCapturableError
 from decoder.session.cuda_graph.device_state import DeviceState
-from decoder.session.cuda_graph.draft import Side, grow
-from decoder.session.cuda_graph.draft_layout import Layout
+from decoder.session.cuda_graph.draft import Layout, Side, grow
 from decoder.session.cuda_graph.static_shapes import beam, shape, slots
 from decoder.verify.greedy import Greedy
 from tests import tiny

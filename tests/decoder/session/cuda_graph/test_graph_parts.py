@@ -12,8 +12,7 @@ from decoder.draft.model_drafter import best_children
 from decoder.forward.static.static_forward import visibility
 from decoder.knobs import KNOB_GAP
 from decoder.session.cuda_graph.device_state import LEVEL, PARENT, ROW, DeviceState, drafted, verified
-from decoder.session.cuda_graph.draft import Side, best_tokens
-from decoder.session.cuda_graph.draft_layout import PART, WHOLE, Layout, parts
+from decoder.session.cuda_graph.draft import PART, WHOLE, Layout, Side, best_tokens, parts
 from decoder.session.cuda_graph.static_shapes import (
     BUCKETS,
     DEEPEST,

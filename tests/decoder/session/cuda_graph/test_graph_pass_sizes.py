@@ -7,16 +7,16 @@ from typing import Any
 import pytest
 from torch import Tensor
 
-from decoder import device_rounds, load_pair, loading
+from decoder import load_pair, loading
 from decoder.bench import job, shapes, sizes
 from decoder.bench.job import OnRounds, OnTexts, measure_rounds, measure_texts
 from decoder.bench.sizes import Size
 from decoder.config import DynaTree, Fixed, Linear, Rules, RunConfig, tree_rule
-from decoder.device_rounds import passes_of
 from decoder.engine import Engine
 from decoder.forward.static.layers import NativeStatic
-from decoder.session.cuda_graph import compiled
-from decoder.session.cuda_graph.pass_sizes import Passes, passes
+from decoder.loading import passes_of
+from decoder.session.cuda_graph import compiled, self_test
+from decoder.session.cuda_graph.static_shapes import Passes, passes
 from tests.decoder.makers import TinyModels, graph_slots
 from tests.decoder.session.cuda_graph.matching import graph_session, with_slots
 from tests.decoder.session.cuda_graph.scripted_models import WIDE, RandomSizes
@@ -96,10 +96,10 @@ def test_a_run_compiles_for_its_own_methods_alone() -> None:
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[Passes]:
     """What compiled forms were asked for; the device of this test is as good as any."""
     found: list[Passes] = []
-    monkeypatch.setattr(device_rounds, "compile_rounds", lambda _engine, _slots, wanted, _report: found.append(wanted))
-    monkeypatch.setattr(device_rounds, "try_rounds", lambda *_: None)
+    monkeypatch.setattr(compiled, "compile_pair", lambda *given: found.append(given[-1]))
+    monkeypatch.setattr(self_test, "prepare_rounds", lambda *_: None)
     monkeypatch.setattr(loading, "has_graphs", lambda _: True)
-    for module in (compiled, shapes):
+    for module in (loading, shapes):
         monkeypatch.setattr(module, "require_compilable", lambda *_, **__: None)
     return found
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from decoder import RunConfig, decode, device_rounds, load_pair, loading
+from decoder import RunConfig, decode, load_pair, loading
 from decoder.bench import shapes
 from decoder.bench.arithmetic import shape
 from decoder.bench.machine import read_bytes
@@ -213,14 +213,14 @@ def test_why_the_slower_way_is_taken_is_reported_when_a_pair_is_loaded(
     monkeypatch.setattr("decoder.decoding_path.has_graphs", lambda _: True)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(forward, "has_room", lambda *_: False)
-        device_rounds.try_rounds(engine, graph_slots(engine), said.append)
+        loading.try_rounds(engine, said.append)
     reason = "0.0 GiB more memory would be needed to make the native model of"
     assert said[1:] == [
         f"graphs run through a Hugging Face module, which is slower: target: {reason} target; draft: {reason} draft"
     ]
     said.clear()
     fresh = replace(engine, slots=GraphSlots())
-    device_rounds.try_rounds(fresh, graph_slots(fresh), said.append)
+    loading.try_rounds(fresh, said.append)
     assert said == ["trying rounds on the device"]
 
 
@@ -402,7 +402,7 @@ def test_random_weights_are_tried_and_held_once(config: str) -> None:
 
 @pytest.mark.usefixtures("_as_on_cuda", "_as_if_it_had_graphs")
 def test_random_weights_come_back_as_they_were(config: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(device_rounds, "prepare_rounds", lambda *_: None)
+    monkeypatch.setattr(trial, "prepare_rounds", lambda *_: None)
     pair = shapes.random_pair(config, config, device="cpu", dtype="bfloat16")
     for model in models(pair):
         again = dict(model.loaded(torch.device("cpu")).named_parameters())
@@ -461,7 +461,7 @@ def test_a_random_draft_of_a_refused_pair_is_not_tried(
     tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[Engine] = []
-    monkeypatch.setattr(device_rounds, "prepare_rounds", lambda pair, *_: asked.append(pair) or "it does not")  # type: ignore[func-returns-value]
+    monkeypatch.setattr(trial, "prepare_rounds", lambda pair, *_: asked.append(pair) or "it does not")  # type: ignore[func-returns-value]
     saved = tiny_models.pair("neox")
     pair = shapes.loaded_pair(str(saved.target), str(saved.draft), device="cpu", dtype="float32")
     assert (len(asked), graph_slots(pair).refused) == (1, "it does not")

@@ -17,10 +17,9 @@ from decoder.draft.tree_size.plan_controller import PlanController
 from decoder.engine import Engine
 from decoder.events import Round
 from decoder.forward.near_tie import Judge
-from decoder.session.cuda_graph.pass_sizes import passes
 from decoder.session.cuda_graph.session import GraphSession
 from decoder.session.cuda_graph.slots import GraphSlots
-from decoder.session.cuda_graph.static_shapes import Shape
+from decoder.session.cuda_graph.static_shapes import Shape, passes
 from decoder.session.protocol import Outcome
 from tests.decoder.makers import TinyModels, graph_slots
 from tests.decoder.session.cuda_graph.matching import Turns, compiled, graph_session, match, recorded, records
@@ -291,7 +290,7 @@ def test_compiled_passes_are_captured_too(
     tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch, family: str, dtype: str
 ) -> None:
     """Kept whatever they take; in half precision they round otherwise, so that only texts of one form are compared."""
-    monkeypatch.setattr("decoder.session.cuda_graph.compile_trial.PAYS", float("inf"))
+    monkeypatch.setattr("decoder.session.cuda_graph.compiled.PAYS", float("inf"))
     pair, lines = on_gpu(tiny_models, family, dtype), list[str]()
     compiled(pair, lines.append, passes(tree_rule(rules) for rules in METHODS.values()))
     assert [line.split(":")[0] for line in lines if "x the time, kept" in line] == ["compiled draft", "compiled target"]

@@ -7,8 +7,7 @@ from typing import Any, cast
 import pytest
 import torch
 
-from decoder import RunConfig, device_rounds, methods
-from decoder.device_rounds import TRIED
+from decoder import RunConfig, loading, methods
 from decoder.engine import Engine
 from decoder.forward.static.layers import NativeStatic
 from decoder.models.pair import Pair
@@ -18,7 +17,7 @@ from decoder.session.cuda_graph import session
 from decoder.session.cuda_graph.slots import GraphSlot, GraphSlots
 from decoder.session.host import model_session
 from decoder.session.knob_state import KnobState
-from tests.decoder.makers import TinyModels, graph_slots
+from tests.decoder.makers import TinyModels
 from tests.decoder.session.cuda_graph.matching import refused
 
 
@@ -43,7 +42,7 @@ def test_every_kind_of_round_is_tried(engine: Engine, monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(trial, "GraphSession", open_session)
     assert refused(engine) is None
-    assert tried == list(TRIED)
+    assert tried == list(loading.TRIED)
 
 
 def test_what_cannot_be_captured_is_told_in_one_line(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -66,9 +65,9 @@ def test_another_text_than_the_host_s_is_noticed(engine: Engine, monkeypatch: py
 
 
 def test_a_refused_device_leaves_the_rounds_to_the_host(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(device_rounds, "prepare_rounds", lambda *_: "it does not")
+    monkeypatch.setattr(trial, "prepare_rounds", lambda *_: "it does not")
     told: list[str] = []
-    device_rounds.try_rounds(engine, graph_slots(engine), told.append)
+    loading.try_rounds(engine, told.append)
     assert "the host" in told[-1]
     assert "it does not" in told[-1]
     monkeypatch.setattr(engine.pair.target, "device", torch.device("cuda"))
