@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias, get_args
 
-from decoder.analysis.tree_levels import depth_acceptance, drafted_nodes
+from decoder.analysis.metrics import depth_acceptance, drafted_nodes
 from decoder.events import Event, Knob, Round, Run
 from decoder.methods import root_is_drafted
 from decoder.methods.adaptive import AdaptiveTree

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from decoder.analysis.metrics import FIGURES, Race, first_difference, fold
-from decoder.analysis.tree_levels import by_depth, depth_acceptance
+from decoder.analysis.metrics import FIGURES, Race, by_depth, depth_acceptance, first_difference, fold
 from decoder.events import End, Event, Figures, Knob, Round, Run, Start
 
 RUN = Run(
