@@ -49,12 +49,12 @@ def decoding_path(engine: Engine) -> DecodingPath:
 
 
 def _on_device(forms: Mapping[str, Any]) -> DecodingPath:
-    from decoder.forward.static.hf import ModuleStatic
+    from decoder.forward.static.layers import NativeStatic
     from decoder.session.cuda_graph.compiled import Compiled
 
     kinds = {role: "compiled" if isinstance(form, Compiled) else "native model" for role, form in forms.items()}
-    plain = {role: form.plain if isinstance(form, Compiled) else form for role, form in forms.items()}
-    slow = [f"{role}: {form.reason}" for role, form in plain.items() if isinstance(form, ModuleStatic)]
+    plain: dict[str, Any] = {role: form.plain if isinstance(form, Compiled) else form for role, form in forms.items()}
+    slow = [f"{role}: {form.reason}" for role, form in plain.items() if form and not isinstance(form, NativeStatic)]
     if slow:
         return DecodingPath(STATIC, "; ".join(slow))
     return DecodingPath(GRAPHS, _together(kinds) if all(forms.values()) else "not tried yet")
@@ -89,7 +89,7 @@ def _architecture(config: Any) -> Architecture | str:
     """A model of a fast family, or the name of its class in transformers."""
     if isinstance(config, Architecture):
         return config
-    found: Architecture | str = imported("decoder.forward.hf_model").architecture_of(config)
+    found: Architecture | str = imported("decoder.forward.hf").architecture_of(config)
     return found
 
 

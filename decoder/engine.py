@@ -15,7 +15,7 @@ from decoder.draft.tree_size.acceptance_model import AcceptanceModel
 from decoder.draft.tree_size.controller import TreeSizeController
 from decoder.draft.tree_size.cost_model import Costs
 from decoder.draft.tree_size.cost_profile import measured
-from decoder.forward.batch_invariant.size_search import refuse_float64
+from decoder.forward.batch_invariant.pass_sizes import refuse_float64
 from decoder.forward.cpu_threads import choose_threads
 from decoder.forward.language_model import LanguageModel
 from decoder.models.compatibility import probe

@@ -12,8 +12,8 @@ from decoder.decoding_path import STATIC, decoding_path
 from decoder.device import choose_device, choose_dtype, has_graphs, require_compilable, set_up
 from decoder.engine import Engine
 from decoder.errors import ConfigError, ModelError, quoted
-from decoder.forward.batch_invariant.size_search import refuse_float64
-from decoder.forward.cpu.bfloat16_trial import bfloat16_pays
+from decoder.forward.batch_invariant.pass_sizes import refuse_float64
+from decoder.forward.cpu.packed import bfloat16_pays
 from decoder.forward.language_model import LanguageModel
 from decoder.models.checkpoints import EMBEDDED_DRAFT, EMBEDDED_TARGET, display_name, load_config, load_model
 from decoder.models.compatibility import check_config, common_tokenizer, probe

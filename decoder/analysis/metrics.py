@@ -7,16 +7,20 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TypeVar
+from itertools import zip_longest
+from typing import TypeAlias, TypeVar
 
 import msgspec
 from msgspec import structs
 
-from decoder.analysis.tree_levels import Levels, by_depth, drafted_nodes, level_by_level
 from decoder.append_only import TokenLog
 from decoder.events import End, Event, Figures, Round, Run, Start
+from decoder.methods import root_is_drafted
+from decoder.tree import depths
 
 Count = TypeVar("Count", int, float)
+Levels: TypeAlias = tuple[tuple[int, int], ...]
+"""(drafted, accepted) nodes at depth 1, 2, ..."""
 
 
 @dataclass(frozen=True)
@@ -133,10 +137,7 @@ def tally_round(tally: Tally, event: Round) -> Tally:
 
 
 def figures(tally: Tally, ar: Tally | None) -> Figures:
-    """All figures of a method, compared with ar's where there is one.
-
-    `near_tie` and `first_difference_gap` need models and stay None.
-    """
+    """All figures of a method, compared with ar's if given; `near_tie` and its gap need models and stay None."""
     rate = _ratio(tally.timed_tokens, tally.decode_s)
     ar_rate = _ratio(ar.timed_tokens, ar.decode_s) if ar else None
     difference = first_difference(tally.tokens, ar.tokens) if ar else None
@@ -222,6 +223,33 @@ def fold(events: Iterable[Event]) -> Race:
     for event in events:
         race = race.apply(event)
     return race
+
+
+def by_depth(event: Round) -> Levels:
+    """(drafted, accepted) nodes of a round at depth 1, 2, ..., to the deepest that was drafted.
+
+    Depth 1 is the first drafted level: the root's children, and the root itself where it is drafted.
+    """
+    first = not root_is_drafted(event.method)
+    levels = depths(event.parents)
+    drafted = [0] * (max(levels) + 1)
+    accepted = [0] * len(drafted)
+    for level in levels:
+        drafted[level] += 1
+    for node in event.accepted:
+        accepted[levels[node]] += 1
+    return tuple(zip(drafted, accepted, strict=True))[first:]
+
+
+def drafted_nodes(event: Round) -> int:
+    """Drafted nodes that this round verified."""
+    return len(event.tokens) - (not root_is_drafted(event.method))
+
+
+def level_by_level(totals: Levels, levels: Levels) -> Levels:
+    """The sums of two, as deep as the deeper."""
+    pairs = zip_longest(totals, levels, fillvalue=(0, 0))
+    return tuple((drafted + more, accepted + kept) for (drafted, accepted), (more, kept) in pairs)
 
 
 def _plus(total: Count | None, part: Count | None) -> Count | None:

@@ -1,9 +1,7 @@
 """The growth rule replayed on recorded trees, for all nodes of many rounds at once.
 
-Says for each round what these rules would have accepted, committed and drafted, and which of it is known; what is not
-known is a lower bound. In rounds of `auto`, costs have cut the recorded trees; what they cut in a round is taken to be
-cut under other rules too. Knows only arrays: which rounds, which rules and what it is for is said
-in `decoder.analysis.what_if`.
+Says for each round what these rules would have accepted, committed and drafted; what is not known is a lower bound. In
+rounds of `auto`, what costs cut of the recorded trees is taken to be cut under other rules too. Knows only arrays.
 """
 
 import math

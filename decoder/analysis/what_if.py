@@ -1,19 +1,12 @@
 """What other tau_h, tau_l and D0 would have drafted and accepted in recorded rounds, where the record can tell.
 
-A recorded tree holds the draft's probabilities of the tokens that it drafted and of no others. The growth rule of
-`decoder.draft.tree_rules` is replayed on it: where the new rule asks for less than was recorded, all is known; where it
-asks for more, the tree is known up to there. What cannot be known is None, never a guess; what is sure all the same
-stands beside it as a lower bound. Along the accepted path the target's choice is recorded, so children that were not
-drafted there do not matter before its end; at its end the target chose a token that was not drafted, and whether a
-wider or deeper tree would have held it is not in the record.
-
-Where only the most probable nodes stay, what a full tree lacks lost to all that it holds. In rounds of `auto`, costs
-have cut the recorded trees besides: what did not pay in a round is taken not to pay under other knobs either, so a cell
-says what these allow of what would pay.
+A recorded tree holds the draft's probabilities of the tokens that it drafted and of no others. Where the replayed rule
+asks for less than was recorded, all is known; where it asks for more, the tree is known up to there, and what is sure
+stands as a lower bound. At the end of the accepted path the target chose a token that was not drafted; whether a wider
+or deeper tree would have held it is not in the record.
 
 An estimate all the same: every round is taken by itself, from the place where it began, while under other rules the
-rounds would have begun at other places; and history is taken to stand still. Knows neither models nor screens, and
-works on all rounds at once: one pass costs a fraction of a millisecond.
+rounds would have begun at other places; and history is taken to stand still. Knows neither models nor screens.
 """
 
 from collections.abc import Sequence
@@ -52,9 +45,8 @@ Axis: TypeAlias = Literal["tau_h", "tau_l"]
 class Cell:
     """What one pair of values would have done, over all rounds of the record.
 
-    The means count in every round; a round that could not be judged counts with what is sure. So a mean is exact when
-    every round was judged, and a lower bound else: leaving such rounds out would bias the cell, since a
-    record can tell least about the rounds that went best.
+    A round that could not be judged counts with what is sure, so a mean is exact when every round was judged, and else
+    a lower bound: without such rounds it would be biased, since a record tells least about the rounds that went best.
     """
 
     rounds: int
@@ -146,12 +138,9 @@ class WhatIf:
 
 
 def what_if(past: Sequence[Round], rules: AdaptiveTree) -> WhatIf | None:
-    """Both tables from the newest rounds of one method; None when there is nothing to judge.
+    """Both tables around the rules in force, from the newest rounds of one method; None when there is none to judge.
 
-    Args:
-        past: Rounds of one method, the oldest first, under these rules but for tau_h, tau_l and D0, of which each round
-            tells its own.
-        rules: Those in force; the tables are built around them.
+    The rounds, oldest first, were drafted under these rules but for tau_h, tau_l and D0, of which each tells its own.
     """
     rounds = _newest(past)
     if not rounds:

@@ -22,7 +22,7 @@ from decoder.device import choose_device, choose_dtype, memory_is_full, require_
 from decoder.draft.tree_size.acceptance_model import AcceptanceModel
 from decoder.engine import Engine
 from decoder.errors import ConfigError, DeviceError, quoted, shortened
-from decoder.forward.cpu.bfloat16_trial import bfloat16_pays
+from decoder.forward.cpu.packed import bfloat16_pays
 from decoder.forward.language_model import LanguageModel, Load
 from decoder.loading import Report, compile_rounds, load_pair, make_engine, make_pair, try_rounds
 from decoder.models.compatibility import check_architecture

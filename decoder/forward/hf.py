@@ -1,17 +1,32 @@
-"""Any Hugging Face module as a `Forward`, with a mask and positions of its caller's: the general implementation."""
+"""Hugging Face modules: what one tells of itself, its weights where it is of a fast family, and how it runs.
 
+`ModuleForward` is the general `Forward`: any module, with a mask and positions of its caller's. Importing this imports
+transformers, which takes longer than torch; models of the fast families do without.
+"""
+
+import copy
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
 from jaxtyping import Float, Int
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
+from transformers import AutoModelForCausalLM, GenerationConfig
+from transformers.activations import ACT2FN
 from transformers.cache_utils import Cache
 
+from decoder.device import DTYPES
+from decoder.forward.families.architecture import Architecture, Source, Traits, longest_text
+from decoder.forward.families.registry import FAMILIES, runs
 from decoder.forward.kv_cache import KvCache
 
+PARTS = frozenset({nn.ModuleList, nn.Linear, nn.Embedding, nn.LayerNorm, nn.Dropout})
+META = torch.device("meta")
+FEW_ROWS = 2
+"""So many any model has room for."""
 Put = Callable[
     [int, Float[Tensor, "H N D"], Float[Tensor, "H N D"]], tuple[Float[Tensor, "H S D"], Float[Tensor, "H S D"]]
 ]
@@ -19,15 +34,9 @@ Put = Callable[
 
 
 class Layers(Cache):
-    """Keys and values as a module asks for them, layer by layer."""
+    """Keys and values as a module asks for them, layer by layer; `put` keeps them, `rows` are those the pass finds."""
 
     def __init__(self, put: Put, rows: int) -> None:
-        """Takes what keeps them.
-
-        Args:
-            put: Called by each layer.
-            rows: What the pass finds.
-        """
         super().__init__(layers=[])
         self._put, self._rows = put, rows
 
@@ -92,8 +101,7 @@ class ModuleForward:
         weight = next(module.parameters())
         self._module = module
         self._layers: int = module.config.get_text_config().num_hidden_layers
-        self._device = weight.device
-        self._dtype = weight.dtype
+        self._device, self._dtype = weight.device, weight.dtype
 
     def new_cache(self, capacity: int) -> KvCache:
         """See `Forward`."""
@@ -118,3 +126,111 @@ class ModuleForward:
         logits = self.forward(cache, tokens, positions, np.tri(len(tokens), dtype=np.bool_))[-1]
         cache.keep(positions)
         return logits
+
+
+@torch.inference_mode()
+def has_room(module: Any, text: int, rows: int) -> bool:
+    """Whether a module can compute so many rows together after a text of so many tokens.
+
+    Some families hold a mask, or a kind for each token, that is as long as their longest text, and fail beyond it. To
+    compute such a text takes minutes and gigabytes; on torch's meta device, where tensors have no numbers, next to
+    nothing. Where a family chooses by its numbers what it computes, not even a few rows run: then nothing is known.
+    """
+    return _computes(module, text, rows) or not _computes(module, FEW_ROWS, FEW_ROWS)
+
+
+def _computes(module: Any, text: int, rows: int) -> bool:
+    cache = unknown_cache(module.config.get_text_config().num_hidden_layers, text + rows)
+    try:
+        shapes = _without_numbers(module)
+        # The first pass makes room in the cache.
+        for start, count in ((0, 1), (text, rows)):
+            cache.used = start
+            shapes(
+                input_ids=torch.zeros((1, count), dtype=torch.long, device=META),
+                position_ids=torch.zeros((1, count), dtype=torch.long, device=META),
+                attention_mask=torch.zeros((1, 1, count, start + count), dtype=torch.bfloat16, device=META),
+                past_key_values=appending(cache),
+                use_cache=True,
+            )
+    except Exception:  # noqa: BLE001 - each family fails in its own way where it has no room
+        return False
+    return True
+
+
+def _without_numbers(module: Any) -> Any:
+    """A copy with shapes for weights, because a forward pass may leave tensors behind in its module.
+
+    All in bfloat16: the meta device knows some operators in no other dtype.
+    """
+    held = {id(tensor): tensor for tensor in (*module.parameters(), *module.buffers())}
+    return copy.deepcopy(module, {place: _shape(tensor) for place, tensor in held.items()})
+
+
+def _shape(tensor: Tensor) -> Tensor:
+    real = tensor.is_floating_point()
+    shape = torch.empty_like(tensor, device=META, dtype=torch.bfloat16 if real else None)
+    return nn.Parameter(shape, requires_grad=False) if isinstance(tensor, nn.Parameter) else shape
+
+
+def traits_of(module: Any) -> Traits:
+    """What a module in evaluation mode tells."""
+    config = module.config.get_text_config()
+    weight = next(module.parameters())
+    return Traits(
+        layers=config.num_hidden_layers,
+        width=config.vocab_size,
+        context=longest_text(config),
+        device=weight.device,
+        dtype=weight.dtype,
+        eos=module.generation_config.eos_token_id,
+        skeleton=partial(skeleton, module.config, weight.dtype),
+        source=source_of(module),
+    )
+
+
+def architecture_of(config: Any) -> Architecture | str:
+    """What a module of this configuration would be known as; the name of its class where it is of no fast family."""
+    module = skeleton(config, config.dtype).eval()
+    source = source_of(module)
+    return source.architecture if source else type(module).__name__
+
+
+def skeleton(config: Any, dtype: torch.dtype) -> Any:
+    """A module without weights that has the parts and shapes of a configuration."""
+    with torch.device("meta"):
+        return AutoModelForCausalLM.from_config(config, dtype=dtype)
+
+
+def settings(eos: Any, pad: int | None) -> GenerationConfig:
+    """What transformers' own methods go by: the tokens that end a text, and nothing else that a checkpoint brings."""
+    return GenerationConfig(eos_token_id=eos, pad_token_id=pad)
+
+
+def source_of(module: Any) -> Source | None:
+    """A module's weights, wherever they are; None for a module that is not known through and through."""
+    config, name = module.config, type(module).__name__
+    if name not in (family.name for family in FAMILIES.values()) or not _plain(module):
+        return None
+    arch = Architecture.of(config)
+    if not runs(arch) or (getattr(config, "sliding_window", None) and getattr(config, "use_sliding_window", True)):
+        return None
+    weights: dict[str, Tensor] = dict(module.named_parameters(remove_duplicate=False))
+    return Source(arch, weights, module.base_model.rotary_emb.inv_freq)
+
+
+def _plain(module: Any) -> bool:
+    """Whether all parts are as the family's own source makes them, in one dtype: no adapter, no quantised matrix."""
+    weights = {(weight.device, weight.dtype) for weight in module.parameters()}
+    activation = type(ACT2FN[module.config.hidden_act])
+    return (
+        len(weights) == 1
+        and {dtype for _, dtype in weights} <= set(DTYPES.values())
+        and all(_known(part, type(module), activation) for part in module.modules())
+    )
+
+
+def _known(part: nn.Module, family: type, activation: type) -> bool:
+    """Whether a part is one of these, without a hook."""
+    known = type(part) in PARTS or type(part) is activation or type(part).__module__ == family.__module__
+    return known and not part.training and not part._forward_hooks and not part._forward_pre_hooks  # noqa: SLF001 - only there

@@ -12,14 +12,13 @@ from torch import Tensor
 
 
 class KvCache:
-    """A static cache whose rows can be kept or dropped one by one."""
+    """A static cache whose rows can be kept or dropped one by one.
+
+    Its store begins as zeros: after `empty`, a NaN in a masked row would still poison the output. It has no heads where
+    only the first pass tells how many there are; see `hold`.
+    """
 
     def __init__(self, store: Float[Tensor, "L 2 H S D"]) -> None:
-        """Takes a tensor of zeros: after `empty`, a NaN in a masked row would still poison the output.
-
-        Args:
-            store: Without heads, where only the first pass tells how many there are; see `hold`.
-        """
         self.length = 0
         """Committed rows."""
         self.used = 0
@@ -36,10 +35,7 @@ class KvCache:
         """Shape (L, H, S, D)."""
 
     def keep(self, rows: Sequence[int]) -> None:
-        """Commits these rows, in this order, directly after the committed ones and drops all other drafted rows.
-
-        `rows` are rising indices from `length` on.
-        """
+        """Commits these rows, rising indices from `length` on, after the committed ones; drops other drafted rows."""
         end = self.length + len(rows)
         # Rows at the beginning that are in place already need no move.
         moved = next((index for index, row in enumerate(rows, self.length) if row != index), end)

@@ -1,7 +1,5 @@
-"""A language model as the engine sees it: rows in, logits out.
-
-Knows neither where models come from nor whether they fit (`decoder.models.checkpoints`,
-`decoder.models.compatibility`), and nothing of drafting.
+"""A language model as the engine sees it. Knows neither where models come from nor whether they fit (see
+`decoder.models`), and nothing of drafting.
 """
 
 import copy
@@ -16,32 +14,31 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from decoder.deferred import imported
-from decoder.forward.batch_invariant.size_search import exactly
-from decoder.forward.families.registry import native_model
-from decoder.forward.families.weights import Arithmetic, Source
+from decoder.forward.batch_invariant.pass_sizes import exactly
+from decoder.forward.families.architecture import Source, Traits
+from decoder.forward.families.registry import Arithmetic, native_model
 from decoder.forward.kv_cache import KvCache
 from decoder.forward.protocol import Forward
-from decoder.forward.traits import Traits
 
 Load = Callable[[torch.device], Any]
 """Loads a Hugging Face module."""
 
 
 class LanguageModel:
-    """A causal language model as the engine sees it: rows in, logits out, keys and values appended to a cache.
+    """A causal language model: rows in, logits out, keys and values appended to a cache.
 
-    Families that `decoder.forward.families.registry` knows run through it on a CPU, and on CUDA through what
-    `decoder.forward.static` makes of them. Their Hugging Face module is then needed only by transformers' own methods
-    and to judge near ties, and is loaded when one of these asks for it.
+    Fast families run through `decoder.forward.families` on a CPU, and on CUDA through what `decoder.forward.static`
+    makes of them. Their Hugging Face module is then needed only by transformers' own methods and to judge near ties,
+    and is loaded when one of these asks for it.
     """
 
     def __init__(self, given: Any, name: str, load: Load | None = None) -> None:
-        """Prepares a loaded module, or a model that runs without one.
+        """Takes a loaded module, or what is known of a model that runs without one.
 
         Args:
             given: A Hugging Face module in evaluation mode; or the `Traits` of a model whose weights can be read, which
                 elsewhere than on a CPU runs once it is told how.
-            name: Hub id or folder name, as it is told.
+            name: Hub id or folder name.
             load: Loads the module, on a device; None: it must be held.
         """
         self.name = name
@@ -83,11 +80,7 @@ class LanguageModel:
         return self._load is not None
 
     def loaded(self, device: torch.device) -> Any:
-        """The module once more, held by nobody else, in the model's dtype.
-
-        Raises:
-            DeviceError: It does not fit in the device's memory.
-        """
+        """The module once more, held by nobody else; raises DeviceError where the device's memory is too small."""
         assert self._load is not None, "a module that cannot be loaded again is held"  # noqa: S101 - a programmer's mistake
         module = self._load(device)
         if self._settings is not None:
@@ -110,10 +103,7 @@ class LanguageModel:
             self._module = None
 
     def release_module(self) -> Any:
-        """The module, which nobody else may hold, for one who takes it apart.
-
-        The model cannot run until it is given another forward form.
-        """
+        """The module, for one who takes it apart; the model cannot run until it is given another forward form."""
         module, self._module = self.module, None
         self.drop_forward()
         return module
@@ -181,8 +171,7 @@ class LanguageModel:
         return self.runs_without_module or bool(_hf().has_room(self.module, self.context, rows))
 
     def exact(self) -> "LanguageModel":
-        """The same weights, run so that a row has the same bits whatever is computed beside it; see
-        `decoder.forward.batch_invariant`.
+        """The same weights, batch-invariant: a row has the same bits whatever is computed beside it.
 
         Raises:
             PairError: This model cannot be run so.
@@ -190,7 +179,8 @@ class LanguageModel:
         if self._native is None and self.runs_without_module:
             # What it ran by until now must be gone before the module comes.
             self.run_by_module()
-        forward = _hf().exact_native(self._native, self.dtype) if self._native else _hf().ExactModule(self.module)
+        by = imported("decoder.forward.batch_invariant.attention")
+        forward = by.exact_native(self._native, self.dtype) if self._native else by.ExactModule(self.module)
         return self._run_by(exactly(forward, self.width, cuda=self.device.type == "cuda"))
 
     def inexact(self) -> "LanguageModel":
@@ -203,5 +193,5 @@ class LanguageModel:
         return twin
 
 
-_hf = functools.partial(imported, "decoder.forward.hf_model")
+_hf = functools.partial(imported, "decoder.forward.hf")
 """What needs transformers."""

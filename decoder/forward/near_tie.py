@@ -48,12 +48,7 @@ class Judge:
 
     @torch.inference_mode()
     def __call__(self, prefix: Sequence[int], rivals: tuple[int, int], *, by_module: bool = False) -> Verdict:
-        """Scores two tokens after `prefix` in float32 and in the model's own dtype.
-
-        Args:
-            prefix: The tokens before the two.
-            rivals: The two.
-            by_module: Whether the Hugging Face module itself wrote the other.
+        """Scores two tokens after `prefix` in float32 and the model's dtype; `by_module`: its module wrote one of them.
 
         Raises:
             DeviceError: Neither the model's device nor the CPU has the memory for it.

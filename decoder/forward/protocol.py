@@ -1,7 +1,4 @@
-"""The one way in which the engine runs a model, and its general implementation: any Hugging Face module.
-
-Others, faster ones for some families, stand beside it (`decoder.forward.families.registry`) and give the same logits.
-"""
+"""The one way in which the engine runs a model; all implementations of one model give the same logits."""
 
 from collections.abc import Sequence
 from typing import Protocol

@@ -15,11 +15,7 @@ METHODS: dict[str, Method] = {}
 
 
 def register(method: Method) -> None:
-    """Adds a method.
-
-    Raises:
-        ValueError: Its name, an option or a knob is another method's, or there is no method that it obeys.
-    """
+    """Adds a method; raises ValueError where its name, an option or a knob is another's, or it obeys no method."""
     taken = {option.name for other in METHODS.values() for option in other.options}
     known = all_knobs()
     for what, clash in (
@@ -35,11 +31,7 @@ def register(method: Method) -> None:
 
 
 def chosen(names: Sequence[str]) -> list[Method]:
-    """The methods of these names, in their order.
-
-    Raises:
-        ConfigError: There is none of that name.
-    """
+    """The methods of these names, in their order; raises ConfigError where there is none of a name."""
     if unknown := [name for name in names if name not in METHODS]:
         raise ConfigError(f"no method {shortened(', '.join(unknown))}; choose from {', '.join(METHODS)}")
     return [METHODS[name] for name in names]

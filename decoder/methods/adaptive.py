@@ -17,10 +17,7 @@ from decoder.tree_rules import Rules, TreeRule, used_depth
 
 @dataclass(frozen=True)
 class AdaptiveTree(Rules):
-    """What decides where an adaptive tree grows: breadth by confidence, depth by path probability, history.
-
-    The defaults are the paper's.
-    """
+    """Where a tree grows: breadth by confidence, depth by path probability, history; the defaults are the paper's."""
 
     d0: float = 5.0
     """Base depth: up to floor(d0 + 0.5) levels, a node needs only `rho_stop` to be expanded. History moves it."""

@@ -1,7 +1,4 @@
-"""What an option of the command line is that sets parameters of a method, and how its text is read and written.
-
-Knows no method, and nothing of how a command line is parsed.
-"""
+"""An option that sets parameters of a method, read and written; knows no method and no parser of command lines."""
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -51,11 +48,7 @@ class Option:
         return self.sets or (self.name,)
 
     def changes(self, given: Any) -> Mapping[str, Any]:
-        """The parameters as they were given.
-
-        Raises:
-            ConfigError: They cannot be read.
-        """
+        """The parameters as they were given; raises ConfigError where they cannot be read."""
         return self.read(given) if self.read else {self.parameters[0]: given}
 
     def value(self, rules: Turnable) -> Any:
@@ -92,11 +85,7 @@ def whole(text: str) -> int:
 
 
 def whole_numbers(flag: str, text: str, *, example: str) -> tuple[int, ...]:
-    """Whole numbers with commas between them, as many as the example has.
-
-    Raises:
-        ConfigError: There are others.
-    """
+    """Whole numbers with commas between them, as many as the example has; raises ConfigError for any others."""
     parts, count = text.split(","), len(example.split(","))
     with suppress(ValueError):
         if len(parts) == count:

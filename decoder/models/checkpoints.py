@@ -12,9 +12,8 @@ import torch
 
 from decoder.deferred import imported
 from decoder.errors import DeviceError, ModelError, shortened
-from decoder.forward.families.weights import Source
+from decoder.forward.families.architecture import Source, Traits, longest_text
 from decoder.forward.language_model import LanguageModel
-from decoder.forward.traits import Traits, longest_text
 from decoder.models.known_checkpoint import known_architecture, known_ends, known_weights
 from decoder.models.load_progress import Tell, downloading
 from decoder.models.tokenizer import TextTokenizer, known_tokenizer
@@ -35,11 +34,7 @@ def looks_like_a_path(name: str) -> bool:
 
 
 def load_config(name: str) -> Any:
-    """The model's configuration, fetched from the hub when it is no folder; an `Architecture` or one of transformers.
-
-    Raises:
-        ModelError: It cannot be had.
-    """
+    """The configuration of a hub id or folder, an `Architecture` or one of transformers; raises ModelError."""
     if looks_like_a_path(name) and not Path(name).is_dir():
         raise ModelError(
             f"there is no folder {shortened(name)}; give an existing folder or a hub id such as owner/model"
@@ -48,13 +43,7 @@ def load_config(name: str) -> Any:
 
 
 def load_model(name: str, device: torch.device, dtype: torch.dtype, tell: Tell = lambda _: None) -> LanguageModel:
-    """A model in the form in which it runs fastest here.
-
-    Args:
-        name: Hub id or folder.
-        device: Where it runs.
-        dtype: What it computes in.
-        tell: Learns how far it has come, where that takes long.
+    """The model of a hub id or folder in the form in which it runs fastest here; `tell` learns how far it has come.
 
     Raises:
         ModelError: It cannot be had.

@@ -13,9 +13,8 @@ from torch import Tensor
 
 from decoder.deferred import imported
 from decoder.errors import DeviceError, PairError, quoted
-from decoder.forward.families.architecture import Architecture
+from decoder.forward.families.architecture import Architecture, longest_text
 from decoder.forward.language_model import LanguageModel
-from decoder.forward.traits import longest_text
 from decoder.knobs import MOST
 from decoder.models.checkpoints import load_tokenizer
 from decoder.models.tokenizer import TextTokenizer
@@ -47,15 +46,7 @@ precision too; off by one would pass for rounding."""
 
 
 def check_config(name: str, config: Any) -> None:
-    """Refuses a checkpoint that holds no language model, or none that the engine can decode.
-
-    Args:
-        name: What the model is called.
-        config: As it was loaded; that of its text may be a part of it.
-
-    Raises:
-        PairError: The model is of another kind; the sentence says which.
-    """
+    """Raises PairError for a checkpoint that holds no language model, or none that the engine can decode."""
     if isinstance(config, Architecture):
         check_architecture(name, config)
         return
@@ -66,11 +57,7 @@ def check_config(name: str, config: Any) -> None:
 
 
 def check_architecture(name: str, config: Any) -> None:
-    """Refuses what is no plain decoder with full attention, within the longest text that it can hold.
-
-    Raises:
-        PairError: The model is of another kind; the sentence says which.
-    """
+    """Raises PairError for what is no plain decoder with full attention, within the longest text that it can hold."""
     _check_sizes(name, config)
     if getattr(config, "is_encoder_decoder", False):
         raise PairError(f"{name} is an encoder-decoder; {REMEDY}")
@@ -116,11 +103,7 @@ def _check_sizes(name: str, config: Any) -> None:
 
 
 def common_tokenizer(target: str, draft: str) -> TextTokenizer:
-    """The tokenizer that both share.
-
-    Raises:
-        PairError: They are not the same.
-    """
+    """The tokenizer that both share; raises PairError where they do not."""
     first, second = load_tokenizer(target), load_tokenizer(draft)
     if first.get_vocab() != second.get_vocab() or first(SAMPLE).input_ids != second(SAMPLE).input_ids:
         raise PairError(f"{target} and {draft} have different tokenizers; choose two models of one family")
@@ -133,7 +116,7 @@ def probe(model: LanguageModel, plain: LanguageModel | None = None) -> None:
 
     Args:
         model: What is tried.
-        plain: The same weights in another form, which reads plain text where there is no module; None: as `model` does.
+        plain: The same weights in another form, which reads plain text where there is no module; None: `model` does.
 
     Raises:
         PairError: This model cannot be verified as a tree; the sentence says why.
@@ -160,10 +143,7 @@ def probe(model: LanguageModel, plain: LanguageModel | None = None) -> None:
 
 
 def _texts_of_form(model: LanguageModel, prefix: Sequence[int], paths: Sequence[Sequence[int]]) -> Tensor:
-    """Logits after a text and each of its continuations, each read as plain text; shape (4, V).
-
-    All that a model does which runs without its module is known, but for the numbers that its weights lead to.
-    """
+    """Logits after a text and each of its continuations, each read as plain text; shape (4, V)."""
 
     def after(tokens: Sequence[int]) -> Tensor:
         return model.read(model.new_cache(len(tokens)), tokens).float()

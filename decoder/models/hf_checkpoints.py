@@ -19,7 +19,7 @@ from transformers import (
 from transformers.utils import logging as transformers_logging
 
 from decoder.errors import DeviceError, ModelError, first_line, shortened
-from decoder.forward import hf_model
+from decoder.forward import hf
 from decoder.models.load_progress import Share, Tell
 
 _NUMBER = re.compile(r"(?<=\.)\d+(?=\.)")
@@ -28,11 +28,7 @@ _OF_A_WRONG_KIND = (AttributeError, TypeError, ArithmeticError, LookupError)
 
 
 def load_config(name: str) -> Any:
-    """The model's configuration, fetched from the hub when it is no folder.
-
-    Raises:
-        ModelError: It cannot be had.
-    """
+    """The configuration of a hub id or folder; raises ModelError where it cannot be had."""
     return _from_hub(name, "configuration", lambda: AutoConfig.from_pretrained(name, trust_remote_code=False))
 
 
@@ -42,13 +38,11 @@ def writes_text(config: Any) -> bool:
 
 
 def load_module(name: str, dtype: torch.dtype, device: torch.device, tell: Tell = lambda _: None) -> Any:
-    """Weights in safetensors, in evaluation mode; refuses those that are not what the configuration says.
+    """The module of a hub id or folder in evaluation mode; `tell` learns how many of its weights are read.
 
-    Args:
-        name: Hub id or folder.
-        dtype: Of the weights.
-        device: Where they go.
-        tell: Learns how many are read.
+    Raises:
+        ModelError: There is none in safetensors, or its weights are not what the configuration says.
+        DeviceError: It does not fit in the device's memory.
     """
     with _counting(tell):
         module, info = _from_hub(
@@ -82,7 +76,7 @@ def load_module(name: str, dtype: torch.dtype, device: torch.device, tell: Tell 
 
 def skeleton(name: str, dtype: torch.dtype) -> Any:
     """A model's module without weights."""
-    return hf_model.skeleton(load_config(name), dtype)
+    return hf.skeleton(load_config(name), dtype)
 
 
 def load_tokenizer(name: str) -> PreTrainedTokenizerBase:

@@ -76,19 +76,11 @@ def known_ends(name: str) -> Ends | None:
 
 
 class Weights(Mapping[str, Tensor]):
-    """Weights by name, each read from its file when it is asked for."""
+    """Weights by name, each read when it is asked for; `places`: name of each -> its file and its name there."""
 
     def __init__(
         self, places: Mapping[str, tuple[Path, str]], dtype: torch.dtype, device: torch.device, tell: Tell
     ) -> None:
-        """Takes what was found.
-
-        Args:
-            places: Name of each weight to its file and its name there.
-            dtype: They are rounded to it.
-            device: They are put there.
-            tell: Learns which share of them was read.
-        """
         self._places, self._dtype, self._device = places, dtype, device
         self._read: set[tuple[Path, str]] = set()
         self._share = Share(len(set(places.values())), tell)

@@ -22,11 +22,7 @@ def without_surrogates(text: str) -> str:
 
 
 def as_chat(tokenizer: TextTokenizer, prompt: str) -> str:
-    """The prompt as one message of a user, in the tokenizer's chat template, up to where the answer begins.
-
-    Raises:
-        ConfigError: There is no template, or it cannot take such a message.
-    """
+    """The prompt as a user's message in the tokenizer's chat template; raises ConfigError where none takes it."""
     remedy = "leave --chat out, or choose models that were tuned for chat"
     if not tokenizer.chat_template:
         raise ConfigError(f"--chat was asked for, but the tokenizer has no chat template; {remedy}")
@@ -42,7 +38,7 @@ def as_chat(tokenizer: TextTokenizer, prompt: str) -> str:
 def encode_prompt(
     tokenizer: TextTokenizer, prompt: str, max_new_tokens: int, context: int, *, special: bool
 ) -> list[int]:
-    """Token ids of a prompt, with the special tokens that the tokenizer begins or ends a text with, or without.
+    """Token ids of a prompt, with the special tokens of a text's beginning and end, or without.
 
     Raises:
         PromptError: The prompt has no tokens, or leaves no room for `max_new_tokens` within `context` tokens.
@@ -116,10 +112,9 @@ class Pieces:
 
     def __call__(self, token: int) -> str:
         """The text of one token."""
-        tokenizer = self._tokenizer
         if token not in self._known:
-            together = decoded(tokenizer, [*self._anchor, token], special=True)
-            alone = decoded(tokenizer, [token], special=True)
+            together = decoded(self._tokenizer, [*self._anchor, token], special=True)
+            alone = decoded(self._tokenizer, [token], special=True)
             follows = together.startswith(self._anchor_text)
             self._known[token] = together[len(self._anchor_text) :] if follows else alone
         return self._known[token]

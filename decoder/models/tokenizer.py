@@ -1,7 +1,6 @@
 """Tokenizers as the engine uses them, and those that are understood to the last field, read without transformers.
 
-A folder whose tokenizer has a chat template, or anything else of which it is not certain what transformers makes of it,
-is read by `decoder.models.hf_checkpoints`.
+What has a chat template, or anything else that transformers may read otherwise, `decoder.models.hf_checkpoints` reads.
 """
 
 from collections.abc import Sequence
@@ -113,11 +112,8 @@ def known_tokenizer(folder: Path, model_type: str) -> PlainTokenizer | None:
         return None
     plain = isinstance(inner.model, BPE) and inner.truncation is None and inner.padding is None
     found = set(map(PARTS, inner.get_added_tokens_decoder().values()))
-    return (
-        PlainTokenizer(inner)
-        if plain and _special(settings) <= found and inner.get_vocab_size() <= MOST_WORDS
-        else None
-    )
+    known = plain and _special(settings) <= found and inner.get_vocab_size() <= MOST_WORDS
+    return PlainTokenizer(inner) if known else None
 
 
 def _special(settings: Settings) -> set[Any]:

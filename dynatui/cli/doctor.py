@@ -180,7 +180,7 @@ def devices(case: Case) -> Iterator[Finding]:
         cpu_computes_bf16,
         require_compilable,
     )
-    from decoder.forward.cpu.bfloat16_trial import bfloat16_pays  # noqa: PLC0415
+    from decoder.forward.cpu.packed import bfloat16_pays  # noqa: PLC0415
 
     seen = gpus()
     yield Finding("ok", f"cpu: {os.cpu_count()} cores{_memory()}, {_dtypes(cpu_computes_bf16(), _cpu_has_fp16())}")
@@ -195,7 +195,7 @@ def devices(case: Case) -> Iterator[Finding]:
     if case.models.dtype == "auto" and device.type == "cuda":
         dtype = "the checkpoint's dtype"
     if case.models.exact:
-        from decoder.forward.batch_invariant.size_search import refuse_float64  # noqa: PLC0415 - imports torch
+        from decoder.forward.batch_invariant.pass_sizes import refuse_float64  # noqa: PLC0415 - imports torch
 
         refuse_float64(chosen)
     if case.models.compiled:

@@ -17,8 +17,7 @@ from pathlib import Path
 
 from msgspec import structs
 
-from decoder.analysis.metrics import fold
-from decoder.analysis.tree_levels import drafted_nodes
+from decoder.analysis.metrics import drafted_nodes, fold
 from decoder.errors import DecoderError, RecordingError, shortened
 from decoder.events import Event, Figures, Round, Run, Summary, encode
 from dynatui.clean import clean, clean_line

@@ -6,8 +6,7 @@ The less room, the fewer facts; the order is what a reader asks first.
 import math
 from collections.abc import Mapping, Sequence
 
-from decoder.analysis.metrics import Tally, first_difference
-from decoder.analysis.tree_levels import drafted_nodes
+from decoder.analysis.metrics import Tally, drafted_nodes, first_difference
 from decoder.events import Round
 from decoder.methods import root_is_drafted
 from dynatui.number_format import percent, short

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from decoder.analysis.tree_levels import drafted_nodes
+from decoder.analysis.metrics import drafted_nodes
 from decoder.events import Limit, Round
 from dynatui.render import rounds
 from dynatui.render.ink import Ink, Row, Rows, bar, best, column, fit, frame, inside

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from itertools import zip_longest
 
-from decoder.analysis.metrics import Tally
-from decoder.analysis.tree_levels import Levels
+from decoder.analysis.metrics import Levels, Tally
 from dynatui.number_format import percent, short
 from dynatui.render.ink import Row, Rows, best, fit, frame, inside, joined, share, trend
 from dynatui.render.scene import Scene

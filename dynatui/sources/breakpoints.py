@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias, get_args
 
-from decoder.analysis.tree_levels import by_depth, drafted_nodes
+from decoder.analysis.metrics import by_depth, drafted_nodes
 from decoder.events import Event, Knob, Round, Run
 from decoder.methods.adaptive import AdaptiveTree
 from decoder.tree import share_of_depth

@@ -14,7 +14,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from decoder.analysis.tree_levels import by_depth, drafted_nodes
+from decoder.analysis.metrics import by_depth, drafted_nodes
 from decoder.events import Knobs, Round
 from decoder.tree import share_of_depth
 from dynatui.number_format import short

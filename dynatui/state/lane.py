@@ -11,8 +11,7 @@ from typing import Any
 import msgspec
 from msgspec import structs
 
-from decoder.analysis.metrics import Tally
-from decoder.analysis.tree_levels import by_depth, drafted_nodes
+from decoder.analysis.metrics import Tally, by_depth, drafted_nodes
 from decoder.append_only import SharedList
 from decoder.events import Knob, Knobs, Limit, Round
 from decoder.knobs import KnobName

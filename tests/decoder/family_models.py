@@ -8,8 +8,8 @@ from transformers import MistralConfig, Qwen2Config
 
 from decoder.forward.families import registry
 from decoder.forward.families.model import NativeModel
-from decoder.forward.families.weights import Arithmetic
-from decoder.forward.hf_model import source_of
+from decoder.forward.families.registry import Arithmetic
+from decoder.forward.hf import source_of
 from tests import tiny
 
 LLAMA_SHAPE = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 48}

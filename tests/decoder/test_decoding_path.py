@@ -15,7 +15,7 @@ from decoder.decoding_path import EXACT, MODULE, NATIVE, DecodingPath, decoding_
 from decoder.engine import Engine
 from decoder.events import Run
 from decoder.forward.families.registry import reading_bytes
-from decoder.forward.hf_model import source_of
+from decoder.forward.hf import source_of
 from decoder.forward.language_model import LanguageModel
 from decoder.forward.static.hf import ModuleStatic
 from decoder.forward.static.static_forward import static_forward

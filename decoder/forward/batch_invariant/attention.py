@@ -39,11 +39,7 @@ class ExactModule:
     """A Hugging Face module as a `Forward` with attention in float64; for everybody else it attends as before."""
 
     def __init__(self, module: Any) -> None:
-        """Prepares a module.
-
-        Raises:
-            PairError: Its attention cannot be replaced.
-        """
+        """Raises PairError where the module's attention cannot be replaced."""
         self._module = module
         self._inner = ModuleForward(module)
         AttentionInterface.register(NAME, _of_module)

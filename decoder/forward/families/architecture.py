@@ -1,17 +1,18 @@
-"""What a model of a fast family is, in the words of its configuration, and how far its heads are rotated.
+"""What is known of a model before it runs: its architecture in the words of a configuration, its weights, its limits.
 
-Knows neither files nor modules.
+Knows neither files nor modules, and imports no transformers.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
+Layer = TypeVar("Layer")
 FLAGS = ("tie_word_embeddings", "attention_bias", "mlp_bias", "use_parallel_residual")
 ROTARY: Mapping[str, frozenset[str]] = {
     "default": frozenset(),
@@ -19,6 +20,24 @@ ROTARY: Mapping[str, frozenset[str]] = {
     "llama3": frozenset({"factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"}),
 }
 """Kinds of rotary positions that do not depend on the length of the text, and the numbers of each."""
+NO_LIMIT = 1 << 20
+"""Tokens that a model can hold whose configuration names no number."""
+LENGTHS = ("max_position_embeddings", "max_target_positions", "max_seq_len")
+"""What configurations call that number; the first that is there counts."""
+
+
+def longest_text(config: Any) -> int:
+    """Tokens that a model can hold at the same rotary positions.
+
+    Where longrope scales a text that has outgrown the original length, it turns all positions otherwise, those of keys
+    that are already kept too; a text would then depend on how many rows were computed at a time.
+    """
+    named = next((length for name in LENGTHS if (length := getattr(config, name, None))), NO_LIMIT)
+    original = getattr(config, "original_max_position_embeddings", None)
+    rotary = getattr(config, "rope_parameters", None) or {}
+    by_layers = [rotary, *(inner for inner in rotary.values() if isinstance(inner, dict))]
+    switching = [each for each in by_layers if each.get("rope_type") == "longrope"]
+    return min([named, *(each.get("original_max_position_embeddings") or original or named for each in switching)])
 
 
 @dataclass(frozen=True)
@@ -82,3 +101,43 @@ def _by_wavelength(turns: Float[Tensor, "R"], rope: Mapping[str, Any]) -> Float[
     share = (length / waves - low) / (high - low)
     between = (1 - share) * stretched / factor + share * stretched
     return torch.where(~(waves < length / high) * ~(waves > length / low), between, stretched)
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where a model's weights are; all in one dtype and on one device."""
+
+    architecture: Architecture
+    weights: Mapping[str, Tensor]
+    """By their names in Hugging Face's module; each lookup may read a file."""
+    frequencies: Float[Tensor, "R"]
+    """See `Architecture.frequencies`; on the weights' device."""
+    done: Callable[[str], None] = lambda _: None
+    """Called with the name of each layer, once it was read."""
+
+    def layers(self, prefix: str, read: Callable[[str], Layer]) -> list[Layer]:
+        """All layers, read one by one by their names."""
+        found = []
+        for number in range(self.architecture.num_hidden_layers):
+            found.append(read(f"{prefix}.{number}"))
+            self.done(f"{prefix}.{number}")
+        return found
+
+
+@dataclass(frozen=True)
+class Traits:
+    """What is known of a model before it runs."""
+
+    layers: int
+    width: int
+    """Of the logits; may exceed the vocabulary."""
+    context: int
+    """Tokens that it can hold."""
+    device: torch.device
+    dtype: torch.dtype
+    eos: Any
+    """The tokens that end a text, as the checkpoint names them."""
+    skeleton: Callable[[], Any]
+    """Makes a Hugging Face module without weights that has the model's parts and shapes."""
+    source: Source | None
+    """Its weights, where it is of a family that runs without the module."""

@@ -1,21 +1,172 @@
-"""A native model as the engine runs it: rows in, logits out. The families differ only in their layers."""
+"""A native model as the engine runs it, its layers as few, large operations. The families differ only in their layers.
+
+The affine part of each norm is folded into the matrices behind it; [queries | keys | values] are one product. With a
+parallel residual one normalised row serves attention and MLP, so a layer is one product for
+[mlp | queries | keys | values] and one for [mlp | attention].
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import torch
 from jaxtyping import Float, Int
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.nn import functional
 
 from decoder.forward.cpu.packed import Linear
-from decoder.forward.families.attention import Attention, Pass, Rotation, gathered, prepare
-from decoder.forward.families.layers import Heads
+from decoder.forward.families.attention import Attention, Pass, Rotation, attend, gathered, prepare
 from decoder.forward.kv_cache import KvCache
 
 Layer = Callable[[Tensor, Pass, int], Tensor]
 """(rows, what all layers share, number of this one) -> rows; may overwrite those it was given."""
+
+
+@dataclass(frozen=True)
+class LayerNorm:
+    """A layer norm without its affine part."""
+
+    shape: tuple[int]
+    epsilon: float
+    parts = ("weight", "bias")
+    """Of the affine part."""
+
+    def __call__(self, rows: Float[Tensor, "N X"]) -> Float[Tensor, "N X"]:
+        """Rows of mean 0 and variance 1."""
+        return torch.layer_norm(rows, self.shape, None, None, self.epsilon)
+
+
+@dataclass(frozen=True)
+class RmsNorm:
+    """A root-mean-square norm without its factors."""
+
+    shape: tuple[int]
+    epsilon: float
+    parts = ("weight",)
+
+    def __call__(self, rows: Float[Tensor, "N X"]) -> Float[Tensor, "N X"]:
+        """Rows of mean square 1."""
+        if rows.dtype is torch.float64:
+            # Hugging Face computes this norm in float32, whatever the model's dtype.
+            single = rows.float()
+            return (single * torch.rsqrt(single.pow(2).mean(-1, keepdim=True) + self.epsilon)).double()
+        return torch.rms_norm(rows, self.shape, None, self.epsilon)
+
+
+@dataclass(frozen=True)
+class Activation:
+    """What an MLP does between its products: columns in, columns out."""
+
+    in_place: Callable[[Tensor], Tensor]
+    """May overwrite its columns."""
+    formula: Callable[[Tensor], Tensor]
+    """The same for a compiler."""
+
+
+def gelu(columns: Float[Tensor, "N Y"], approximate: str) -> Float[Tensor, "N Y"]:
+    """GELU in place."""
+    count, width = columns.shape
+    # Seen as contiguous, a single row would go to oneDNN's activation, which wakes all threads for it.
+    seen = columns.as_strided((count, width // 2, 2), (columns.stride(0), 1, width // 2))
+    functional.gelu(seen, approximate=approximate, out=seen)  # type: ignore[call-arg]  # torch's stub lacks `out`
+    return columns
+
+
+def gated_silu(columns: Float[Tensor, "N 2Y"]) -> Float[Tensor, "N Y"]:
+    """silu(gate) * up, for columns [gate | up]."""
+    gate, up = columns.chunk(2, -1)
+    return functional.silu(gate).mul_(up)
+
+
+@dataclass(frozen=True)
+class Heads:
+    """How the columns [queries | keys | values] are divided."""
+
+    heads: int
+    """Key-value heads."""
+    groups: int
+    """Query heads of one key-value head."""
+    width: int
+    """Of one head."""
+    rotated: int
+    """Dimensions of a head that are rotated."""
+
+    @cached_property
+    def queries(self) -> int:
+        """Columns of all queries."""
+        return self.groups * self.heads * self.width
+
+
+@dataclass(frozen=True)
+class Parallel:
+    """x + attention(norm(x)) + mlp(norm(x))."""
+
+    norm: Callable[[Tensor], Tensor]
+    heads: Heads
+    activation: Activation
+    inner: int
+    """Columns of the MLP."""
+    inward: Linear
+    outward: Linear
+
+    def __call__(self, rows: Float[Tensor, "N X"], given: Pass, index: int) -> Float[Tensor, "N X"]:
+        """See `decoder.forward.families.model.Layer`."""
+        product = self.inward(self.norm(rows))
+        attended(product, self.inner, rows.dtype, self.heads, given, index)
+        self.activation.in_place(product.narrow(1, 0, self.inner))
+        return self.outward.added_to(rows, product.narrow(1, 0, self.inner + self.heads.queries))
+
+
+@dataclass(frozen=True)
+class Sequential:
+    """y = x + attention(norm(x)), then y + mlp(norm(y))."""
+
+    norm: Callable[[Tensor], Tensor]
+    heads: Heads
+    activation: Activation
+    inward: Linear
+    outward: Linear
+    up: Linear
+    down: Linear
+
+    def __call__(self, rows: Float[Tensor, "N X"], given: Pass, index: int) -> Float[Tensor, "N X"]:
+        """See `decoder.forward.families.model.Layer`."""
+        product = self.inward(self.norm(rows))
+        attended(product, 0, rows.dtype, self.heads, given, index)
+        rows = self.outward.added_to(rows, product.narrow(1, 0, self.heads.queries))
+        return self.down.added_to(rows, self.activation.in_place(self.up(self.norm(rows))))
+
+
+def attended(
+    product: Float[Tensor, "N Y"], first: int, dtype: torch.dtype, heads: Heads, given: Pass, index: int
+) -> None:
+    """Reads queries, keys and values, columns from `first` on, and writes what is attended to over the queries.
+
+    Every part is taken by its strides: chains of small views would cost more than the attention of a small model.
+    """
+    same = product.dtype is dtype
+    rows, start = (product, first) if same else (product[:, first:].to(dtype), 0)
+    (count, width), head = rows.shape, heads.width
+    if heads.rotated:
+        turned = (count, 1, (heads.groups + 1) * heads.heads, heads.rotated // 2, 2)
+        torch.view_as_complex(rows.as_strided(turned, (width, width, head, 2, 1), start)).mul_(given.rotation)
+    columns = heads.heads * head
+    kept = rows.as_strided((2, heads.heads, count, head), (columns, head, width, 1), start + heads.queries)
+    given.new[index].copy_(kept)
+    queries = _queries(rows, start, heads)
+    found = attend(queries if heads.groups == 1 else queries.flatten(1, 2), given, index)
+    (queries if same else _queries(product, first, heads)).copy_(found.view(queries.shape))
+
+
+def _queries(product: Float[Tensor, "N Y"], first: int, heads: Heads) -> Tensor:
+    """Shape (H, G, N, D); without groups (H, N, D)."""
+    count, width = product.shape
+    if heads.groups == 1:
+        return product.as_strided((heads.heads, count, heads.width), (heads.width, width, 1), first)
+    size = heads.heads, heads.groups, count, heads.width
+    return product.as_strided(size, (heads.groups * heads.width, heads.width, width, 1), first)
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,7 @@
 """The families of which every weight and every number of the configuration is known, so that they run without modules.
 
-Everything else (other families, changed layers) runs through Hugging Face's modules; nothing is guessed.
+Reads their weights by name, folds norms into the matrices behind them and packs these. Everything else (other
+families, changed layers) runs through Hugging Face's modules; nothing is guessed.
 """
 
 import math
@@ -9,24 +10,29 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 import torch
+from jaxtyping import Float
+from torch import Tensor
 from torch.nn import functional
 
-from decoder.forward.families.architecture import ROTARY, Architecture
+from decoder.forward.cpu.packed import HALF, Linear, Maker, pack
+from decoder.forward.families.architecture import ROTARY, Architecture, Source
 from decoder.forward.families.attention import Rotation
-from decoder.forward.families.layers import (
+from decoder.forward.families.model import (
     Activation,
     Heads,
+    Layer,
     LayerNorm,
+    NativeModel,
     Parallel,
     RmsNorm,
     Sequential,
     gated_silu,
     gelu,
 )
-from decoder.forward.families.model import Layer, NativeModel
-from decoder.forward.families.weights import Arithmetic, Matrix, Shapes, Source, stacked, summed
 from decoder.forward.kv_cache import side_by_side
 
+Shapes = Mapping[str, tuple[int, ...]]
+"""Of weights, by their names."""
 HEAD = "lm_head.weight"
 NORMS = "input_layernorm", "post_attention_layernorm"
 """Before attention and before the MLP, in all families."""
@@ -108,6 +114,70 @@ def runs(arch: Architecture) -> bool:
         and arch.hidden_size // arch.num_attention_heads % 2 == 0
         and arch.rope_parameters["rope_type"] in ROTARY
     )
+
+
+@dataclass(frozen=True)
+class Arithmetic:
+    """How a model is read: the dtypes of its passes, and the layout of its matrices."""
+
+    rows: torch.dtype
+    """Residual, norms, rotations, attention, keys and values."""
+    weights: torch.dtype
+    """Of matrices."""
+    pack: Maker = pack
+    """Lays a matrix out for where it is used."""
+
+    @classmethod
+    def of(cls, dtype: torch.dtype) -> "Arithmetic":
+        """How a model of this dtype is computed: half precision keeps to the weights, which is where its speed is."""
+        return cls(torch.float32 if dtype in HALF else dtype, dtype)
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """A linear layer before it is packed, in the rows' dtype."""
+
+    weight: Float[Tensor, "Y X"]
+    bias: Float[Tensor, "Y"]
+
+    @classmethod
+    def read(cls, weights: Mapping[str, Tensor], name: str, dtype: torch.dtype, norm: str | None = None) -> "Matrix":
+        """A linear layer's weights, with the affine part of the norm before it folded in."""
+
+        def found(part: str) -> Tensor | None:
+            held = weights.get(part)
+            return None if held is None else held.detach().to(dtype)
+
+        weight, bias = weights[f"{name}.weight"].detach().to(dtype), found(f"{name}.bias")
+        bias = weight.new_zeros(len(weight)) if bias is None else bias
+        if norm is None:
+            return cls(weight, bias)
+        if (shift := found(f"{norm}.bias")) is not None:
+            bias = bias + weight @ shift
+        return cls(weight * weights[f"{norm}.weight"].detach().to(dtype), bias)
+
+    def scaled(self, factor: float) -> "Matrix":
+        """Products times a factor."""
+        return Matrix(self.weight * factor, self.bias * factor)
+
+    def ordered(self, order: Tensor) -> "Matrix":
+        """Products in another order."""
+        return Matrix(self.weight[order], self.bias[order])
+
+    def packed(self, arithmetic: Arithmetic) -> Linear:
+        """The layer as it is used."""
+        return arithmetic.pack(self.weight, self.bias if bool(self.bias.any()) else None, arithmetic.weights)
+
+
+def stacked(*parts: Matrix) -> Matrix:
+    """One product whose columns are those of all parts."""
+    return Matrix(torch.cat([part.weight for part in parts]), torch.cat([part.bias for part in parts]))
+
+
+def summed(*parts: Matrix) -> Matrix:
+    """One product of the parts' inputs side by side that is the sum of their products."""
+    bias = torch.stack([part.bias for part in parts]).sum(0)
+    return Matrix(torch.cat([part.weight for part in parts], 1), bias)
 
 
 def native_model(source: Source, arithmetic: Arithmetic) -> NativeModel:

@@ -8,19 +8,13 @@ from torch import Tensor
 
 from decoder.device import without_gradients
 from decoder.forward.hf import Layers, ModuleForward, logits_of
-from decoder.forward.static.kv_write import write
+from decoder.forward.static.layers import write
 
 
 class ModuleStatic(ModuleForward):
-    """Any Hugging Face module."""
+    """Any Hugging Face module in evaluation mode; `reason`: why there is no faster form."""
 
     def __init__(self, module: Any, reason: str = "") -> None:
-        """Takes a module.
-
-        Args:
-            module: In evaluation mode.
-            reason: Why there is no faster form.
-        """
         super().__init__(module)
         self.reason = reason
         cache = self.new_cache(1)

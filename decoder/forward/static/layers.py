@@ -1,6 +1,7 @@
 """Passes of fixed shape by the layers of `decoder.forward.families`, in half as many operations as a module has."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -8,11 +9,9 @@ from jaxtyping import Complex, Float, Int
 from numpy.typing import NDArray
 from torch import Tensor
 
-from decoder.forward.families.attention import Pass, fused
-from decoder.forward.families.model import NativeModel
+from decoder.forward.families.attention import Pass, attend, fused
+from decoder.forward.families.model import NativeModel, Parallel, Sequential
 from decoder.forward.kv_cache import KvCache
-from decoder.forward.static.kv_write import write
-from decoder.forward.static.traceable import for_a_compiler
 
 ALIGNED = 8
 """Kernels of attention want so many columns of a mask at a time."""
@@ -25,25 +24,17 @@ class _Place:
         self._store, self._layer, self._slots = store, layer, slots
 
     def copy_(self, src: Float[Tensor, "2 H N D"], /) -> None:
-        """Takes over the rows."""
         write(self._store, self._layer, self._slots, src)
 
 
 class NativeStatic:
-    """A family that `decoder.forward.families.registry` knows: half as many operations as its module has.
+    """A model of a fast family, read with `PublicLinear`, that can hold `context` tokens.
 
     Also a `Forward` for passes that the host drives: rules that outgrow fixed shapes need no module.
     """
 
     def __init__(self, model: NativeModel, context: int) -> None:
-        """Prepares a model.
-
-        Args:
-            model: Read with `PublicLinear`.
-            context: Tokens that it can hold.
-        """
-        self._model = model
-        self._context = context
+        self._model, self._context = model, context
         # Rotations are complex products, which bfloat16 has none of; there, only what is multiplied by weights is half.
         self._rows = torch.float32 if model.embedding.dtype is torch.bfloat16 else model.embedding.dtype
         self._rotations: dict[int, Tensor] = {}
@@ -51,7 +42,8 @@ class NativeStatic:
 
     def for_a_compiler(self) -> "NativeStatic":
         """The same weights over the same keys and values, in layers that a compiler can read."""
-        return NativeStatic(for_a_compiler(self._model), self._context)
+        layers = [Fused(layer) if isinstance(layer, Parallel | Sequential) else layer for layer in self._model.layers]
+        return NativeStatic(replace(self._model, layers=layers), self._context)
 
     def new_store(self, capacity: int) -> Float[Tensor, "L 2 H S D"]:
         """See `StaticForward`."""
@@ -113,3 +105,60 @@ class NativeStatic:
 def aligned(rows: int) -> int:
     """So many rows, or a few more."""
     return -(-rows // ALIGNED) * ALIGNED
+
+
+@dataclass(frozen=True)
+class Fused:
+    """A layer as its formula: nothing is overwritten, and rotations are real numbers, as a compiler needs it.
+
+    By plain calls that is more work than the layer itself, which computes the same in place.
+    """
+
+    layer: Parallel | Sequential
+
+    def __call__(self, rows: Float[Tensor, "N X"], given: Pass, index: int) -> Float[Tensor, "N X"]:
+        """See `decoder.forward.families.model.Layer`."""
+        layer, activated = self.layer, self.layer.activation.formula
+        product = layer.inward(layer.norm(rows))
+        if isinstance(layer, Parallel):
+            found = self._attended(product[:, layer.inner :], given, index)
+            return rows + layer.outward(torch.cat((activated(product[:, : layer.inner]), found), 1))
+        rows = rows + layer.outward(self._attended(product, given, index))
+        return rows + layer.down(activated(layer.up(layer.norm(rows))))
+
+    def _attended(self, product: Float[Tensor, "N Y"], given: Pass, index: int) -> Float[Tensor, "N Z"]:
+        heads, count = self.layer.heads, len(product)
+        kept, asking = heads.heads, heads.heads * heads.groups
+        queries, keys, values = product.view(count, -1, heads.width).transpose(0, 1).split((asking, kept, kept))
+        given.new[index].copy_(torch.stack((turned(keys, given.rotation, heads.rotated), values)))
+        queries = turned(queries, given.rotation, heads.rotated).reshape(kept, -1, heads.width)
+        found = attend(queries, given, index).view(asking, count, heads.width)
+        return found.transpose(0, 1).reshape(count, -1).to(product.dtype)
+
+
+def turned(heads: Float[Tensor, "H N D"], rotation: Complex[Tensor, "N 1 1 R"], width: int) -> Float[Tensor, "H N D"]:
+    """Heads whose first `width` dimensions, pairs side by side, are rotated."""
+    cosine, sine = torch.view_as_real(rotation[:, 0, 0]).unbind(-1)
+    left, right = heads[..., :width].unflatten(-1, (-1, 2)).unbind(-1)
+    pairs = torch.stack((left * cosine - right * sine, left * sine + right * cosine), -1)
+    return torch.cat((pairs.flatten(-2).to(heads.dtype), heads[..., width:]), -1)
+
+
+def write(
+    store: Float[Tensor, "L 2 H S D"], layer: int, slots: Int[Tensor, "N"], rows: Float[Tensor, "2 H N D"]
+) -> None:
+    """Puts one layer's new keys and values into these slots.
+
+    A compiler must not look into this: it would see a new store come out of each layer, and copy the whole of it.
+    """
+    if torch.compiler.is_compiling():
+        _write_unseen(store, layer, slots, rows)
+    else:
+        _write(store, layer, slots, rows)
+
+
+def _write(store: Tensor, layer: int, slots: Tensor, rows: Tensor) -> None:
+    store[layer].index_copy_(2, slots, rows.to(store.dtype))
+
+
+_write_unseen = torch.library.custom_op("decoder::write", _write, mutates_args=("store",))

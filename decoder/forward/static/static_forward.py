@@ -13,8 +13,8 @@ from torch import Tensor
 
 from decoder.device import has_room, without_gradients
 from decoder.forward.cpu.packed import HALF, PublicLinear
-from decoder.forward.families.registry import native_model, reading_bytes, weight_bytes
-from decoder.forward.families.weights import Arithmetic, Source
+from decoder.forward.families.architecture import Source
+from decoder.forward.families.registry import Arithmetic, native_model, reading_bytes, weight_bytes
 from decoder.forward.static.layers import NativeStatic
 
 if TYPE_CHECKING:
@@ -38,15 +38,7 @@ class StaticForward(Protocol):
         slots: Int[Tensor, "N"],
         bias: Float[Tensor, "N M"],
     ) -> Float[Tensor, "N V"]:
-        """The logits; the first M slots are read under `bias`, after the new rows were written.
-
-        Args:
-            store: Takes the new rows.
-            tokens: What the rows are.
-            rotation: Of their positions.
-            slots: Where they go.
-            bias: Added to the scores of what each row looks at.
-        """
+        """The logits, after the new rows were written to `slots`; `bias` is added to scores of the first M slots."""
 
 
 def static_forward(model: "LanguageModel") -> StaticForward:

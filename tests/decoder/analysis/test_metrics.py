@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from decoder.analysis.metrics import FIGURES, Race, first_difference, fold
-from decoder.analysis.tree_levels import by_depth, depth_acceptance
+from decoder.analysis.metrics import FIGURES, Race, by_depth, first_difference, fold
 from decoder.events import End, Event, Figures, Knob, Round, Run, Start
+from decoder.tree import share_of_depth
 
 RUN = Run(
     version="0",
@@ -234,8 +234,7 @@ def test_depths_agree_with_the_totals(data: st.DataObject, method: str) -> None:
     found, levels = fold([run, event]).figures()[method], by_depth(event)
     assert (found.drafted, found.accepted) == (sum(pair[0] for pair in levels), sum(pair[1] for pair in levels))
     assert [kept for _, kept in levels] == [1] * len(path) + [0] * (len(levels) - len(path))
-    share = depth_acceptance(parents, path, root_is_drafted=method == "alg1")
-    assert found.depth_acceptance == (share if found.drafted else None)
+    assert found.depth_acceptance == (share_of_depth(path, len(levels)) if found.drafted else None)
 
 
 def test_long_runs_are_folded_quickly() -> None:

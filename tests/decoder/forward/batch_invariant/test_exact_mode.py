@@ -18,8 +18,15 @@ from decoder.errors import ConfigError, PairError
 from decoder.events import Run, Summary
 from decoder.forward import language_model as models
 from decoder.forward.batch_invariant.attention import ExactModule, exact_native
-from decoder.forward.batch_invariant.passes import Exact, padded, parts
-from decoder.forward.batch_invariant.size_search import CUDA_ROWS, PADDED_ROWS, UNPADDED_ROWS, exactly
+from decoder.forward.batch_invariant.pass_sizes import (
+    CUDA_ROWS,
+    PADDED_ROWS,
+    UNPADDED_ROWS,
+    Exact,
+    exactly,
+    padded,
+    parts,
+)
 from decoder.forward.hf import ModuleForward
 from decoder.forward.language_model import LanguageModel
 from decoder.methods import METHODS

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from transformers import AutoModelForCausalLM, MistralConfig
 
 from decoder.forward.families.model import NativeModel
-from decoder.forward.hf_model import source_of
+from decoder.forward.hf import source_of
 from decoder.forward.language_model import LanguageModel
 from decoder.models.checkpoints import EMBEDDED_DRAFT, EMBEDDED_TARGET, load_model
 from tests import tiny

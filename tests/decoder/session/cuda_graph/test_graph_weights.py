@@ -18,8 +18,7 @@ from decoder.config import DynaTree, Rules
 from decoder.engine import Engine
 from decoder.events import Round, Summary
 from decoder.forward.families import registry
-from decoder.forward.hf import ModuleForward
-from decoder.forward.hf_model import source_of
+from decoder.forward.hf import ModuleForward, source_of
 from decoder.forward.language_model import LanguageModel
 from decoder.forward.near_tie import Judge
 from decoder.forward.static import static_forward as forward

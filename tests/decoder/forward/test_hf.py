@@ -6,7 +6,7 @@ import pytest
 import torch
 from transformers import GPTNeoConfig, Qwen3Config
 
-from decoder.forward.context_probe import has_room
+from decoder.forward.hf import has_room
 from decoder.forward.language_model import LanguageModel
 from decoder.knobs import MOST
 from tests import tiny

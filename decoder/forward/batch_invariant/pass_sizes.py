@@ -1,23 +1,81 @@
-"""Finds out, when a target is loaded, which passes give a row the same bits, and proves it on a small tree.
+"""Forward passes of a few sizes that agree, found by trial: fewer rows are padded, more go in parts.
 
-No library promises it, so it is tried: on this machine, with these weights and this number of threads. In half
-precision a row's logits depend a little on how many rows are computed together; a near tie may then fall the other way.
+How a matrix is multiplied depends on its number of rows, and with it the last digits of every row; a near tie may then
+fall the other way. No library promises which sizes agree, so it is tried when a target is loaded: on this machine, with
+these weights and this number of threads. Knows nothing of what attention does; trees are rows to it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import torch
 from jaxtyping import Float
+from numpy.typing import NDArray
 from torch import Tensor
 
 from decoder.errors import ConfigError, PairError
-from decoder.forward.batch_invariant.passes import Exact
 from decoder.forward.cpu.packed import HALF
+from decoder.forward.kv_cache import KvCache
 from decoder.forward.protocol import Forward
 
 UNPADDED_ROWS, PADDED_ROWS, CUDA_ROWS = 16, 8, 64
 """Most rows of a pass: on a CPU where smaller passes agree with it, on a CPU where they are padded to it, on CUDA."""
+
+
+@dataclass(frozen=True)
+class Exact:
+    """A `Forward` whose passes have one of a few sizes."""
+
+    inner: Forward
+    sizes: tuple[int, ...]
+    """Numbers of rows, rising; a row has the same bits in a pass of each."""
+
+    def new_cache(self, capacity: int) -> KvCache:
+        """See `Forward`."""
+        return self.inner.new_cache(capacity + self.sizes[-1])
+
+    def forward(
+        self, cache: KvCache, tokens: Sequence[int], positions: Sequence[int], visible: NDArray[np.bool_]
+    ) -> Float[Tensor, "N V"]:
+        """See `Forward`."""
+        first, before = cache.used, visible.shape[1] - len(tokens)
+        logits = []
+        for start, stop, size in parts(len(tokens), self.sizes):
+            padding, rows = size - (stop - start), slice(start, stop)
+            if padding:
+                # In steps: a cache that grew row by row would be copied row by row.
+                cache.reserve(-(-(first + start + size) // self.sizes[-1]) * self.sizes[-1])
+            found = self.inner.forward(
+                cache,
+                [*tokens[rows], *[tokens[stop - 1]] * padding],
+                [*positions[rows], *[positions[stop - 1]] * padding],
+                padded(visible[rows, : before + stop], padding),
+            )
+            logits.append(found[: stop - start])
+            # What the padding has left is overwritten by the next rows.
+            cache.used = first + stop
+        return torch.cat(logits) if len(logits) > 1 else logits[0]
+
+    def read(self, cache: KvCache, tokens: Sequence[int]) -> Float[Tensor, "V"]:
+        """See `Forward`; all methods read a prompt in the same parts, so these need no care."""
+        return self.inner.read(cache, tokens)
+
+
+def parts(rows: int, sizes: Sequence[int]) -> Iterator[tuple[int, int, int]]:
+    """Where each part of a pass begins and ends, and the size that it is padded to."""
+    for start in range(0, rows, sizes[-1]):
+        stop = min(rows, start + sizes[-1])
+        yield start, stop, next(size for size in sizes if size >= stop - start)
+
+
+def padded(visible: NDArray[np.bool_], padding: int) -> NDArray[np.bool_]:
+    """The same with further rows, which see themselves and which no other sees."""
+    rows, recent = visible.shape
+    wider = np.zeros((rows + padding, recent + padding), dtype=np.bool_)
+    wider[:rows, :recent] = visible
+    wider[rows:, recent:] = np.eye(padding, dtype=np.bool_)
+    return wider
 
 
 def refuse_float64(dtype: torch.dtype) -> None:
@@ -31,12 +89,12 @@ def refuse_float64(dtype: torch.dtype) -> None:
 
 @torch.inference_mode()
 def exactly(forward: Forward, words: int, *, cuda: bool) -> Exact:
-    """A forward whose rows have the same bits in every pass.
+    """A forward whose rows have the same bits in every pass; on a GPU, many rows take hardly longer than one.
 
     Args:
         forward: Its attention must not depend on the order of keys.
         words: Ids below this are tokens.
-        cuda: Whether it runs on a GPU, where many rows take hardly longer than one.
+        cuda: Whether it runs on a GPU.
 
     Raises:
         PairError: Bits differ even where rows are computed one by one.
