@@ -1,4 +1,4 @@
-"""Keys and values of one model and one text: one tensor for all layers, so that moving the accepted path is one gather.
+"""Keys and values of one model and one text: one tensor for all layers, so that compaction is one gather.
 
 Rows up to `length` belong to the text; rows after it are drafted nodes, in the order in which they were forwarded.
 Knows nothing of trees, and no library of models.
