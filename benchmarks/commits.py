@@ -2,12 +2,13 @@
 
     git worktree add ../before COMMIT
     python benchmarks/commits.py same ../before
-    python benchmarks/commits.py speed ../before --pairs 12
+    python benchmarks/commits.py speed ../before --repeats 12
 
 `same` decodes the same prompts in both and compares every token of every method, and every figure that neither measures
 time nor follows from one; then what both show of the recordings of the tests, and the snapshots of the screen. `speed`
-runs `dynatui bench speed` in both in turn, and tells the ratio of their tokens a second for each method. Both checkouts
-run in this environment. Ends with 1 where anything differs, or where the interval of a ratio lies outside the bar.
+holds the embedded pair in a process of each, lets them decode prompt by prompt and method by method in turn, so that
+both see the same machine, and tells the ratio of their tokens a second. Both checkouts run in this environment. Ends
+with 1 where anything differs, or where the whole interval of a ratio lies outside the bar.
 """
 
 import argparse
@@ -18,9 +19,9 @@ import sys
 import tempfile
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import zip_longest
+from itertools import product, zip_longest
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, cast
 
 sys.path.append(str(Path(__file__).parents[1]))
 
@@ -39,6 +40,21 @@ RUNS = (
     ("--dtype", "bfloat16", "--exact"),
 )
 BAR = 0.03
+MEASURED = ("dynatree", "auto", "ar", "linear")
+WORKER = """
+import sys
+from decoder import RunConfig, decode, load_pair
+from dynatui.prompts.load import embedded
+dtype, tokens = sys.argv[1:]
+loaded, prompts = load_pair(device="cpu", dtype=dtype), embedded()
+print(len(prompts), flush=True)
+for line in sys.stdin:
+    method, prompt = line.split()
+    config = RunConfig(methods=(method,), max_new_tokens=int(tokens))
+    *_, summary = decode(loaded, prompts[int(prompt)], config)
+    print(summary.methods[method].tokens_per_second, flush=True)
+"""
+"""Uses nothing but what every version of the library has."""
 
 
 def said(checkout: Path, arguments: Sequence[str]) -> tuple[int, str, str]:
@@ -116,22 +132,43 @@ def snapshots(other: Path) -> tuple[str, int, list[str]]:
     return "snapshots", len(mine), differences(mine, theirs)
 
 
-def ratios(other: Path, pairs: int, arguments: Sequence[str]) -> dict[str, list[float]]:
-    """Tokens a second of this checkout over the other's, one each pair of runs, by contender."""
-    found: dict[str, list[float]] = defaultdict(list)
-    for pair in range(pairs):
-        speeds: dict[Path, dict[str, float]] = {}
-        for checkout in (HERE, other) if pair % 2 else (other, HERE):
-            with tempfile.TemporaryDirectory() as folder:
-                file = Path(folder) / "speed.jsonl"
-                code, _, errors = said(checkout, ["bench", "speed", "--json", str(file), *arguments])
-                if code:
-                    raise SystemExit(f"{checkout}: dynatui bench speed ended with {code}: {errors}")
-                rows = json.loads(file.read_text(encoding="utf-8"))["rows"]
-            speeds[checkout] = {row["name"]: row["tokens_per_second"]["median"] for row in rows}
-        for name, speed in speeds[HERE].items():
-            found[name].append(speed / speeds[other][name])
-        sys.stderr.write(f"pair {pair + 1}: {', '.join(f'{name} {each[-1]:.3f}' for name, each in found.items())}\n")
+class Worker:
+    """A process that has a checkout's embedded pair in memory and decodes on demand."""
+
+    def __init__(self, checkout: Path, dtype: str, tokens: int) -> None:
+        environment = {"OMP_NUM_THREADS": "1", **os.environ, "PYTHONPATH": str(checkout)}
+        command = [sys.executable, "-c", WORKER, dtype, str(tokens)]
+        self._process = subprocess.Popen(  # noqa: S603 - the program that is compared
+            command, cwd=checkout, env=environment, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+        self._asked, self._answers = cast("IO[str]", self._process.stdin), cast("IO[str]", self._process.stdout)
+        self.prompts = int(self._line())
+
+    def tokens_per_second(self, method: str, prompt: int) -> float:
+        """Speed of one method on one prompt, prefill left out."""
+        self._asked.write(f"{method} {prompt}\n")
+        self._asked.flush()
+        return float(self._line())
+
+    def close(self) -> None:
+        """Ends the process."""
+        self._process.communicate()
+
+    def _line(self) -> str:
+        if not (line := self._answers.readline()):
+            raise SystemExit(f"a process that decodes ended with {self._process.wait()}")
+        return line
+
+
+def ratios(mine: Worker, other: Worker, repeats: int) -> dict[str, list[list[float]]]:
+    """Tokens a second of one over the other's: by method, one group a prompt with one ratio a repeat."""
+    found: dict[str, list[list[float]]] = {name: [[] for _ in range(mine.prompts)] for name in MEASURED}
+    # The first round warms both up.
+    for repeat, prompt, method in product(range(repeats + 1), range(mine.prompts), MEASURED):
+        order = (mine, other) if repeat % 2 else (other, mine)
+        speeds = {worker: worker.tokens_per_second(method, prompt) for worker in order}
+        if repeat:
+            found[method][prompt].append(speeds[mine] / speeds[other])
     return found
 
 
@@ -147,16 +184,18 @@ def show_same(other: Path, prompts: Sequence[str], tokens: int) -> int:
     return int(worst)
 
 
-def show_speed(other: Path, pairs: int, arguments: Sequence[str]) -> int:
-    """Prints each contender's ratio; 1 where its whole interval lies outside the bar."""
+def show_speed(other: Path, dtype: str, tokens: int, repeats: int) -> int:
+    """Prints each method's ratio; 1 where its whole interval lies outside the bar."""
+    workers = [Worker(checkout, dtype, tokens) for checkout in (HERE, other)]
     outside = False
-    for name, found in ratios(other, pairs, arguments).items():
-        measured = estimate([found], seed=0)
+    for name, groups in ratios(workers[0], workers[1], repeats).items():
+        measured = estimate(groups, seed=0)
         if measured is None or measured.low is None or measured.high is None:
-            raise SystemExit("an interval needs two pairs; give --pairs 2 or more")
-        interval = f"{measured.low:.3f}-{measured.high:.3f}"
-        sys.stdout.write(f"{name:20} {measured.median:.3f}  {interval} in {len(found)} pairs\n")
+            raise SystemExit("nothing was measured; give --repeats 1 or more")
+        sys.stdout.write(f"{name:10} {measured.median:.3f}  {measured.low:.3f}-{measured.high:.3f}\n")
         outside |= measured.high < 1 - BAR or measured.low > 1 + BAR
+    for worker in workers:
+        worker.close()
     return int(outside)
 
 
@@ -167,13 +206,16 @@ def main() -> int:
     same, speed = kinds.add_parser("same"), kinds.add_parser("speed")
     for kind in (same, speed):
         kind.add_argument("other", type=Path, help="the other checkout")
-    same.add_argument("--tokens", type=int, default=96)
-    speed.add_argument("--pairs", type=int, default=12)
+        kind.add_argument("--tokens", type=int, default=96)
+    speed.add_argument("--dtype", default="bfloat16")
+    speed.add_argument("--repeats", type=int, default=12)
     wanted, rest = parser.parse_known_args()
     other: Path = wanted.other.resolve()
     if not (other / "dynatui").is_dir():
         parser.error(f"{other} is no checkout of dynatui")
-    return show_same(other, rest, wanted.tokens) if wanted.kind == "same" else show_speed(other, wanted.pairs, rest)
+    if wanted.kind == "same":
+        return show_same(other, rest, wanted.tokens)
+    return show_speed(other, wanted.dtype, wanted.tokens, wanted.repeats)
 
 
 if __name__ == "__main__":

@@ -70,22 +70,35 @@ def test_what_is_missing_on_one_side_is_a_difference() -> None:
     assert commits.differences({"a": 1, "b": 2}, {"a": 1}) == ["b"]
 
 
+class Fake:
+    """Decodes at a speed that rises with every run, as on a machine that gets faster."""
+
+    prompts = 2
+
+    def __init__(self, log: list[str], name: str, share: float) -> None:
+        self._log, self._name, self._share = log, name, share
+
+    def tokens_per_second(self, _method: str, _prompt: int) -> float:
+        self._log.append(self._name)
+        return self._share * (1000 + len(self._log))
+
+    def close(self) -> None:
+        self._log.append("closed")
+
+
 def test_speeds_are_compared_in_turn_and_told_with_an_interval(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    asked: list[Path] = []
-
-    def measured(checkout: Path, arguments: list[str]) -> tuple[int, str, str]:
-        asked.append(checkout)
-        speed = 95.0 if checkout == commits.HERE else 100.0
-        row = {"name": "ar", "tokens_per_second": {"median": speed}}
-        Path(arguments[arguments.index("--json") + 1]).write_text(json.dumps({"rows": [row]}), encoding="utf-8")
-        return 0, "", ""
-
-    monkeypatch.setattr(commits, "said", measured)
-    assert commits.show_speed(tmp_path, 2, []) == 1
-    assert asked == [tmp_path, commits.HERE, commits.HERE, tmp_path]
-    assert "ar                   0.950  0.950-0.950 in 2 pairs" in capsys.readouterr().out
+    log: list[str] = []
+    monkeypatch.setattr(
+        commits,
+        "Worker",
+        lambda checkout, *_: Fake(log, "mine", 0.9) if checkout == commits.HERE else Fake(log, "other", 1.0),
+    )
+    assert commits.show_speed(tmp_path, "bfloat16", 8, repeats=2) == 1
+    a_lap = len(commits.MEASURED) * Fake.prompts
+    assert log == ["other", "mine"] * a_lap + ["mine", "other"] * a_lap + ["other", "mine"] * a_lap + ["closed"] * 2
+    assert "ar         0.900" in capsys.readouterr().out
 
 
 def test_what_is_no_checkout_is_refused(
