@@ -57,6 +57,14 @@ def test_the_trees_of_a_method_that_follows_measured_times_may_differ(tmp_path: 
     assert differences(tmp_path, "round", "dynatree", unlike) == ["run 0, dynatree round 0"]
 
 
+@pytest.mark.parametrize(("by", "found"), [(1e-5, []), (0.5, ["run 0, dynatree round 0"])])
+def test_log_probabilities_may_differ_by_rounding(tmp_path: Path, by: float, found: list[str]) -> None:
+    def moved(event: dict[str, Any]) -> None:
+        event["logprobs"][-1] += by
+
+    assert differences(tmp_path, "round", "dynatree", moved) == found
+
+
 def test_figures_of_the_summary_are_compared(tmp_path: Path) -> None:
     def longer(event: dict[str, Any]) -> None:
         event["methods"]["fixed"]["path_length"] += 0.001
