@@ -119,12 +119,12 @@ def _events(
             at_stage = _holding(steering, lane, lanes, pieces, started)
             outcome = awake.run(partial(lane.session.step, lane.turns(steering.turns), at_stage))
             yield from (_knob_event(lane.name, lane.rounds, turned) for turned in outcome.turned_before)
-            told = _round(lane, outcome, pieces, started, _text(lane, outcome))
-            yield told
+            event = _round(lane, outcome, pieces, started, _text(lane, outcome))
+            yield event
             yield from _after(lane, outcome, pair.target.device)
             watched = _watched(steering, lanes)
             if (lane is watched or watched.ended) and takes_step(steering):
-                hold(steering, Stage("committed", told) if lane is watched else None)
+                hold(steering, Stage("committed", event) if lane is watched else None)
             motion.after(outcome.round_s, idle)
     except Exception as error:
         yield End(method=current, reason="error", error=str(error) or type(error).__name__)

@@ -43,7 +43,7 @@ class KnobState:
         self._turns_seen = 0
         self._depth_acceptances: list[float] = []
         self._noted: dict[KnobName, float] = {}
-        """The knobs that history moves, as events have told them."""
+        """The knobs that history moves, as events report them."""
         if isinstance(rules, MovedByHistory):
             rule = rules.rule()
             self._noted = {"d0": rule.d0, "tau_h": rule.tau_h}

@@ -207,15 +207,15 @@ class TreeSizeController:
         elif max(self._round.calls) <= HIGHEST_ROWS:
             self._learn_draft(draft_s)
             settled = costs.verify.settled
-            dearer = costs.verify.learn([len(self._round.kept)], verify_s)
+            factor = costs.verify.learn([len(self._round.kept)], verify_s)
             # The same model on the same text: what slows the one down slows the other down. At first, though, what was
             # measured beforehand is put right, and that says nothing of the other.
             if settled:
-                costs.plain.scale(dearer)
+                costs.plain.scale(factor)
             costs.host.learn([1], round_s - draft_s - verify_s)
 
     def _learn_draft(self, draft_s: float) -> None:
-        """Only their time together is known: what is dearer than expected is so for both kinds of passes."""
+        """Only their time together is known: what takes longer than expected does so in both kinds of passes."""
         costs, (behind, *levels) = self.costs, self._round.calls
         ratio, first_s = draft_s / self._round.draft_s, costs.catch_up.seconds(behind)
         costs.draft.learn(levels, ratio * (self._round.draft_s - first_s))

@@ -74,7 +74,7 @@ class Curve:
         return [self._pace * seconds for seconds in self._shape[: most + 1]]
 
     def learn(self, calls: Sequence[int], seconds: float) -> float:
-        """Takes note of what calls of so many rows took together; returns how much dearer all have become by it."""
+        """Takes note of what calls of so many rows took together; returns the factor by which all were scaled."""
         expected = sum(map(self.seconds, calls))
         if not expected or seconds <= 0:
             return 1.0
@@ -86,7 +86,7 @@ class Curve:
         return factor
 
     def scale(self, factor: float) -> None:
-        """Makes all calls dearer, or cheaper."""
+        """Multiplies the expected seconds of all calls."""
         self._pace *= factor
 
     def _reshape(self, rows: int, factor: float) -> None:

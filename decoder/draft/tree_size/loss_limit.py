@@ -43,7 +43,7 @@ class LossLimit:
     """Of one text."""
 
     def __init__(self, costs: CostModel, acceptance: AcceptanceModel) -> None:
-        """Begins a text, which adds to what other texts have told of the draft's guesses."""
+        """Begins a text, which adds to what other texts have shown of the draft's guesses."""
         self._costs = costs
         self._acceptance = acceptance
         self._trust = min(1.0, max(-1.0, acceptance.gained / MUCH))

@@ -87,12 +87,12 @@ class DeviceState:
         self.rounds: Int[Tensor, ""] = whole()
         """Rounds that drafted."""
         self.report: Float[Tensor, R] = torch.zeros(REPORT, dtype=torch.float64, device=device)
-        told = self.report.view(torch.int64)
-        self.committed: Int[Tensor, ""] = told[0]
+        numbers = self.report.view(torch.int64)
+        self.committed: Int[Tensor, ""] = numbers[0]
         """Tokens that the last verification has brought."""
-        self.outcome: Int[Tensor, "2 D"] = told[1:OUTCOME].view(2, -1)
+        self.outcome: Int[Tensor, "2 D"] = numbers[1:OUTCOME].view(2, -1)
         """By depth from the root on: the node of the accepted path, and the token after it."""
-        self.nodes: Int[Tensor, "5 N"] = told[OUTCOME:].view(5, -1)
+        self.nodes: Int[Tensor, "5 N"] = numbers[OUTCOME:].view(5, -1)
         shares = [_share(level, tokens) for level in range(LEVELS) for tokens in range(LEVELS)]
         self.share_of: Int[Tensor, T] = torch.tensor(shares, device=device)
         """Share of the levels that was accepted, by the deepest node's level and the number of tokens."""

@@ -9,7 +9,6 @@ from textual import app, pilot
 
 MOMENT_S = 0.009
 """Longer than Textual waits until it lays a changed screen out."""
-
 STEPS = 1000
 """Of the event loop, after which one that never comes to rest is left as it is."""
 
