@@ -1,13 +1,45 @@
-"""Lets test modules share helpers as `tests.…`; appended, so that an installed package stays ahead of the folder."""
+"""Lets test modules share helpers as `tests.…`; appended, so that an installed package stays ahead of the folder.
 
+Tests run in a process a core (pytest-xdist), each with one thread, because threads of several processes wait for each
+other; those that measure wall time run while no other test does.
+"""
+
+import fcntl
 import gc
+import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import IO
+
+import loky
+import pytest
 
 sys.path.append(str(Path(__file__).parents[1]))
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """A process a core for whole folders, none for the tests of a file: they are done before a process has started."""
+    named = [Path(argument.partition("::")[0]) for argument in config.args]
+    return loky.cpu_count() if all(path.is_dir() for path in named) else 0
 
 
 def pytest_collection_finish() -> None:
     """What is imported stays: to search all of it for garbage, again and again, takes a fifth of the time of tests."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture(scope="session")
+def _turn(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[IO[bytes]]:
+    base = tmp_path_factory.getbasetemp()
+    with ((base.parent if hasattr(request.config, "workerinput") else base) / "turn.lock").open("wb") as lock:
+        yield lock
+
+
+@pytest.fixture(autouse=True)
+def _timed_alone(_turn: IO[bytes], request: pytest.FixtureRequest) -> Iterator[None]:
+    fcntl.flock(_turn, fcntl.LOCK_EX if request.node.get_closest_marker("wall_time") else fcntl.LOCK_SH)
+    yield
+    fcntl.flock(_turn, fcntl.LOCK_UN)

@@ -53,7 +53,7 @@ async def test_an_export_that_cannot_be_written_is_said_and_nothing_else_happens
 ) -> None:
     monkeypatch.setattr("os.open", _no_space)
     monkeypatch.setattr("os.mkdir", _no_space)
-    async with shown() as (app, _, pilot):
+    async with shown(size=(240, 60)) as (app, _, pilot):
         await pilot.press("x")
         await pilot.pause()
         assert app.written_paths == []
