@@ -7,8 +7,9 @@
 `same` decodes the same prompts in both and compares every token of every method, and every figure that neither measures
 time nor follows from one (log-probabilities up to rounding); then what both show of the recordings of the tests, and
 the snapshots of the screen. `speed` holds the embedded pair in a process of each, lets them decode prompt by prompt and
-method by method in turn, so that both see the same machine, and tells the ratio of their tokens a second. Both run in
-this environment. Ends with 1 where anything differs, or where the whole interval of a ratio lies outside the bar.
+method by method in turn, so that both see the same machine, and tells the ratio of their tokens a second. Equal
+processes differ by several percent from start to start: a small difference needs many `--starts`. Both run in this
+environment. Ends with 1 where anything differs, or where the whole interval of a ratio lies outside the bar.
 """
 
 import argparse
@@ -19,7 +20,7 @@ import sys
 import tempfile
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import product, zip_longest
+from itertools import chain, product, zip_longest
 from pathlib import Path
 from typing import IO, Any, cast
 
@@ -198,18 +199,21 @@ def show_same(other: Path, prompts: Sequence[str], tokens: int) -> int:
     return int(worst)
 
 
-def show_speed(other: Path, dtype: str, tokens: int, repeats: int) -> int:
+def show_speed(other: Path, dtype: str, tokens: int, repeats: int, starts: int) -> int:
     """Prints each method's ratio; 1 where its whole interval lies outside the bar."""
-    workers = [Worker(checkout, dtype, tokens) for checkout in (HERE, other)]
+    groups: dict[str, list[list[float]]] = {name: [] for name in MEASURED}
+    for _ in range(starts):
+        workers = [Worker(checkout, dtype, tokens) for checkout in (HERE, other)]
+        for name, by_prompt in ratios(workers[0], workers[1], repeats).items():
+            groups[name] += [list(chain.from_iterable(by_prompt))] if starts > 1 else by_prompt
+        for worker in workers:
+            worker.close()
     outside = False
-    for name, groups in ratios(workers[0], workers[1], repeats).items():
-        measured = estimate(groups, seed=0)
+    for name, measured in ((name, estimate(each, seed=0)) for name, each in groups.items()):
         if measured is None or measured.low is None or measured.high is None:
             raise SystemExit("nothing was measured; give --repeats 1 or more")
         sys.stdout.write(f"{name:10} {measured.median:.3f}  {measured.low:.3f}-{measured.high:.3f}\n")
         outside |= measured.high < 1 - BAR or measured.low > 1 + BAR
-    for worker in workers:
-        worker.close()
     return int(outside)
 
 
@@ -223,13 +227,14 @@ def main() -> int:
         kind.add_argument("--tokens", type=int, default=96)
     speed.add_argument("--dtype", default="bfloat16")
     speed.add_argument("--repeats", type=int, default=12)
+    speed.add_argument("--starts", type=int, default=1, help="of both processes")
     wanted, rest = parser.parse_known_args()
     other: Path = wanted.other.resolve()
     if not (other / "dynatui").is_dir():
         parser.error(f"{other} is no checkout of dynatui")
     if wanted.kind == "same":
         return show_same(other, rest, wanted.tokens)
-    return show_speed(other, wanted.dtype, wanted.tokens, wanted.repeats)
+    return show_speed(other, wanted.dtype, wanted.tokens, wanted.repeats, wanted.starts)
 
 
 if __name__ == "__main__":

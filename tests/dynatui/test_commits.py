@@ -103,10 +103,21 @@ def test_speeds_are_compared_in_turn_and_told_with_an_interval(
         "Worker",
         lambda checkout, *_: Fake(log, "mine", 0.9) if checkout == commits.HERE else Fake(log, "other", 1.0),
     )
-    assert commits.show_speed(tmp_path, "bfloat16", 8, repeats=2) == 1
+    assert commits.show_speed(tmp_path, "bfloat16", 8, repeats=2, starts=1) == 1
     a_lap = len(commits.MEASURED) * Fake.prompts
     assert log == ["other", "mine"] * a_lap + ["mine", "other"] * a_lap + ["other", "mine"] * a_lap + ["closed"] * 2
     assert "ar         0.900" in capsys.readouterr().out
+
+
+def test_equal_processes_that_differ_from_start_to_start_are_not_taken_for_a_change(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shares = iter((0.9, 1.1, 0.95, 1.05, 0.9, 1.1))
+    monkeypatch.setattr(
+        commits, "Worker", lambda checkout, *_: Fake([], "", next(shares) if checkout == commits.HERE else 1.0)
+    )
+    assert commits.show_speed(tmp_path, "bfloat16", 8, repeats=2, starts=6) == 0
+    assert "0.9" in capsys.readouterr().out
 
 
 def test_what_is_no_checkout_is_refused(
