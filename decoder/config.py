@@ -16,10 +16,11 @@ from decoder.methods.auto import Auto
 from decoder.methods.dynatree import PRESETS, DynaTree
 from decoder.methods.fixed import Fixed
 from decoder.methods.linear import Linear
+from decoder.sampling.settings import SAMPLING, Sampling
 from decoder.tree_rules import Rules, tree_rule
 
 __all__ = ["PRESETS", "AdaptiveTree", "Auto", "DynaTree", "Fixed", "Linear", "Rules", "RulesName", "RunConfig"]
-__all__ += ["tree_rule"]
+__all__ += ["Sampling", "tree_rule"]
 
 R = TypeVar("R", bound=Turnable)
 
@@ -32,10 +33,11 @@ class RunConfig:
     """Names from `decoder.methods.METHODS`, without repetition. The first is watched until another is chosen."""
     max_new_tokens: int
     seed: int
+    """Of the noise that they are sampled with: one seed is one text, by whatever method."""
     chat: bool
     """Whether the prompt is one message of a user, wrapped in the tokenizer's chat template."""
     parameters: Mapping[RulesName, Turnable] = field(hash=False)
-    """The parameter sets of all methods that have one; other methods may obey them too."""
+    """The parameter sets of all methods that have one, which others may obey too; and `SAMPLING`, which all obey."""
 
     def __init__(
         self,
@@ -43,11 +45,16 @@ class RunConfig:
         max_new_tokens: int = 256,
         seed: int = 0,
         *,
+        temperature: float = 0.0,
+        top_k: int = 0,
+        top_p: float = 1.0,
         chat: bool = False,
         parameters: Mapping[RulesName, Turnable] | None = None,
         **own: Turnable,
     ) -> None:
         """Takes the usual methods and parameters where none are given; sets as keywords too: `linear=Linear(3)`.
+
+        With a temperature, or with `top_k` and `top_p` besides, tokens are sampled, for all methods alike.
 
         Raises:
             ConfigError: A value is out of its bounds, or no method has such parameters.
@@ -57,14 +64,20 @@ class RunConfig:
         repeated = {name for name in names if names.count(name) > 1}
         require(not repeated, f"{', '.join(sorted(repeated))} named twice in methods; name each once")
         require(max_new_tokens >= 1, f"max_new_tokens is {max_new_tokens}; give 1 or more")
-        sets = {name: method.own for name, method in METHODS.items() if method.own is not None}
+        sets: dict[RulesName, Turnable] = {SAMPLING: Sampling(temperature, top_k, top_p)}
+        sets |= {name: method.own for name, method in METHODS.items() if method.own is not None}
         for name, rules in {**(parameters or {}), **own}.items():
             _require_known(name, sets)
-            kind = type(METHODS[name].own)
+            kind = type(sets[name])
             require(isinstance(rules, kind), f"{name} is a {type(rules).__name__}; give {kind.__name__}(...)")
             sets[name] = rules
         vars(self).update(methods=names, max_new_tokens=max_new_tokens, seed=seed, chat=chat)
         vars(self).update(parameters=MappingProxyType(sets))
+
+    @property
+    def sampling(self) -> Sampling:
+        """How tokens are chosen."""
+        return self.of(Sampling)
 
     def rules(self, name: RulesName) -> Turnable:
         """One of the parameter sets.

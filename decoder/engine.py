@@ -20,6 +20,8 @@ from decoder.forward.cpu_threads import choose_threads
 from decoder.forward.language_model import LanguageModel
 from decoder.models.compatibility import probe
 from decoder.models.pair import Pair
+from decoder.sampling.perturbation import Perturbation
+from decoder.sampling.settings import Schedule
 from decoder.session.host import HostSession, model_session
 from decoder.session.knob_state import KnobState
 from decoder.session.protocol import Session
@@ -43,13 +45,17 @@ class Engine:
     """What rounds have cost so far, by the length of the text as a power of two."""
     acceptance: AcceptanceModel = field(default_factory=AcceptanceModel, compare=False, repr=False)
     """How likely the draft's guesses are right, as far as is known."""
+    seed: int = 0
+    """Of the noise that texts are sampled with."""
+    sampling: Schedule = field(default_factory=Schedule, compare=False, repr=False)
+    """How the tokens of texts are chosen, position by position."""
     threads: int = field(default_factory=torch.get_num_threads, compare=False, repr=False)
     """Most that torch may compute with: as many as it was given before any were tried out."""
 
     def session(self, prompt_ids: Sequence[int], max_new_tokens: int, rules: Rules | None) -> Session:
         """Opens a text that is decoded by trees of these rules, until a knob is turned; without any token by token."""
         knobs = KnobState(rules) if rules else None
-        if self.slots is None or self.exact or self.slots.refused:
+        if self.slots is None or self.exact or self.slots.refused or not self.sampling.greedy_from(0):
             return self.host_session(prompt_ids, max_new_tokens, knobs)
         from decoder.draft.tree_size.plan_controller import PlanController
         from decoder.session.cuda_graph.session import GraphSession
@@ -59,7 +65,7 @@ class Engine:
             return self.host_session(prompt_ids, max_new_tokens, knobs)
         sizes = PlanController(self.slots.costs, self.acceptance) if knobs and knobs.rule.by_cost else None
         return GraphSession(
-            self.pair, self.slots, prompt_ids, max_new_tokens, knobs, self.host_session, Greedy(), sizes
+            self.pair, self.slots, prompt_ids, max_new_tokens, knobs, self.host_session, Greedy(), sizes, self.sampling
         )
 
     def host_session(self, prompt_ids: Sequence[int], max_new_tokens: int, knobs: KnobState | None) -> HostSession:
@@ -67,7 +73,15 @@ class Engine:
         sizes = None
         if knobs and knobs.rule.by_cost:
             sizes = TreeSizeController(self.costs_of(len(prompt_ids)), self.acceptance, prompt_ids)
-        return model_session(self.pair, prompt_ids, max_new_tokens, knobs, sizes)
+        return model_session(self.pair, prompt_ids, max_new_tokens, knobs, sizes, self.perturbation())
+
+    def sampled(self, seed: int, sampling: Schedule) -> "Engine":
+        """The same pair, whose texts are sampled so."""
+        return replace(self, seed=seed, sampling=sampling)
+
+    def perturbation(self) -> Perturbation:
+        """The noise of one more text."""
+        return Perturbation(self.seed, self.sampling, self.pair.vocabulary, self.pair.target.device)
 
     def costs_of(self, rows: int) -> Costs:
         """What rounds cost on a text of about so many tokens; measured once for each power of two."""

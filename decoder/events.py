@@ -47,6 +47,9 @@ class Run(Base, tag="run", frozen=True, kw_only=True):
     """Why not in a faster way; where there is none, what computes."""
     seed: int
     temperature: float = 0.0
+    """Tokens are sampled at this temperature; 0 is greedy."""
+    top_k: Count = 0
+    """0: all tokens."""
     top_p: float = 1.0
     prompt: str
     prompt_tokens: list[Count]
@@ -103,7 +106,10 @@ class Round(Base, tag="round", omit_defaults=True, frozen=True, kw_only=True):
     tokens: list[Count]
     parents: list[int]
     logprobs: list[float]
-    """log q(token | path to its parent) of the draft; 0.0 for a root that is already committed."""
+    """By which trees grow; 0.0 for a root that is already committed. Greedy: log q(token | path to its parent) of the
+    draft. Sampled: the logarithm of the chance that the target chooses the token, under the noise of its position."""
+    draft_logprobs: list[float] = []
+    """Sampled: log q(token | path to its parent) of the draft, before temperature and noise; else `logprobs` say it."""
     pieces: list[str]
     accepted: list[Count]
     """Accepted drafted nodes in path order, before any cut."""
@@ -118,6 +124,8 @@ class Round(Base, tag="round", omit_defaults=True, frozen=True, kw_only=True):
         nodes = len(self.tokens)
         if nodes == 0 or not nodes == len(self.parents) == len(self.logprobs) == len(self.pieces):
             raise ValueError("tokens, parents, logprobs and pieces must have one entry a node, the root included")
+        if self.draft_logprobs and len(self.draft_logprobs) != nodes:
+            raise ValueError("draft_logprobs must have one entry a node, the root included")
         if self.parents[0] != -1 or any(not 0 <= p < i for i, p in enumerate(self.parents[1:], 1)):
             raise ValueError("parents must be -1 for the root and an earlier node for every other")
         if any(not 0 <= node < nodes for node in self.accepted):

@@ -24,14 +24,17 @@ from decoder.forward.cpu_threads import WarmThreads, quick_switches
 from decoder.forward.near_tie import Judge
 from decoder.methods import METHODS, chosen, require_knobs
 from decoder.methods.method import Method
-from decoder.models.pair import Pair
 from decoder.models.text import Pieces, TextStream, as_chat, encode_prompt, without_surrogates
+from decoder.sampling.settings import SAMPLING, Schedule
 from decoder.session.knob_state import Turned
 from decoder.session.protocol import AtStage, Outcome, Prepares, Session
 from decoder.session.steering import SlowMotion, Stage, StageName, Steering, Turn, hold, takes_step
 from decoder.tree import TokenTree
-from decoder.tree_rules import Rules
+from decoder.tree_rules import MOST_NODES, Rules
 from decoder.version import VERSION
+
+_ON_DEVICE = MOST_NODES + 1
+"""Tokens that a device may be about to choose, asked for before the last round was known."""
 
 
 @dataclass
@@ -45,6 +48,8 @@ class Lane:
     rounds: int = 0
     generated: int = 0
     ended: bool = False
+    sampling_changes: int = 0
+    """Of the settings that tokens are sampled by, those that were told."""
 
     @property
     def name(self) -> str:
@@ -53,8 +58,17 @@ class Lane:
 
     def turns(self, turns: tuple[Turn, ...]) -> tuple[Turn, ...]:
         """Those of the user's turns that concern the method."""
-        require_knobs(turn.name for turn in turns)
         return tuple(turn for turn in turns if turn.of in (None, self.method.rules))
+
+    def resampled(self, schedule: Schedule, position: int) -> Iterator[Knob]:
+        """The settings of sampling that have come into force before its next token, which is at this position."""
+        for start, old, new in schedule.since(self.sampling_changes):
+            if position < start:
+                break
+            self.sampling_changes += 1
+            for name in (knob.name for knob in new.knobs if old.knob(knob.name) != new.knob(knob.name)):
+                turned = Turned(name, old.knob(name), new.knob(name), by_user=True)
+                yield _knob_event(self.name, self.rounds, turned)
 
 
 def decode(
@@ -77,6 +91,7 @@ def decode(
     methods = chosen(config.methods)
     text = as_chat(pair.tokenizer, prompt) if config.chat else without_surrogates(prompt)
     prompt_ids = encode_prompt(pair.tokenizer, text, config.max_new_tokens, pair.context, special=not config.chat)
+    engine = engine.sampled(config.seed, Schedule(config.sampling))
     # What else runs on the machine comes and goes; a thread that waits for a busy core costs more than it brings.
     engine.settle_threads()
     started = time.perf_counter()
@@ -85,7 +100,7 @@ def decode(
         for event in _events(engine, text, prompt_ids, config, methods, steering or Steering(), started):
             race = race.apply(event)
             yield event
-    yield Summary(methods=_judged(pair, prompt_ids, race))
+    yield Summary(methods=_judged(engine, prompt_ids, race))
 
 
 def _events(
@@ -102,6 +117,7 @@ def _events(
     yield _run_event(engine, prompt, prompt_ids, config, methods)
     pieces = Pieces(pair.tokenizer)
     lanes: list[Lane] = []
+    turns_seen, ahead = 0, len(prompt_ids) + (_ON_DEVICE if engine.slots else 0)
     current = methods[0].name
     try:
         for method in methods:
@@ -114,10 +130,15 @@ def _events(
             hold(steering, idle=idle)
             if steering.stopped:
                 break
+            turns = steering.turns
+            require_knobs(turn.name for turn in turns[turns_seen:])
+            _resample(engine.sampling, turns[turns_seen:], ahead + max(lane.generated for lane in lanes))
+            turns_seen = len(turns)
             lane = min(running, key=lambda lane: lane.decode_s)
             current = lane.name
+            yield from lane.resampled(engine.sampling, len(prompt_ids) + lane.generated)
             at_stage = _holding(steering, lane, lanes, pieces, started)
-            outcome = awake.run(partial(lane.session.step, lane.turns(steering.turns), at_stage))
+            outcome = awake.run(partial(lane.session.step, lane.turns(turns), at_stage))
             yield from (_knob_event(lane.name, lane.rounds, turned) for turned in outcome.turned_before)
             event = _round(lane, outcome, pieces, started, _text(lane, outcome))
             yield event
@@ -155,11 +176,21 @@ def _run_event(engine: Engine, prompt: str, prompt_ids: list[int], config: RunCo
         path=path.name,
         path_reason=path.reason,
         seed=config.seed,
+        temperature=config.sampling.temperature,
+        top_k=config.sampling.top_k,
+        top_p=config.sampling.top_p,
         prompt=prompt,
         prompt_tokens=prompt_ids,
         max_new_tokens=config.max_new_tokens,
         methods={method.name: method.parameters(config) for method in methods},
     )
+
+
+def _resample(schedule: Schedule, turns: Sequence[Turn], position: int) -> None:
+    """Lets what the user has turned be in force from a position on that no method has come to."""
+    for turn in turns:
+        if turn.of in (None, SAMPLING) and schedule.latest.has(turn.name):
+            schedule.turn(position, schedule.latest.turned(turn.name, turn.value))
 
 
 def _watched(steering: Steering, lanes: Sequence[Lane]) -> Lane:
@@ -206,6 +237,7 @@ def _round(lane: Lane, outcome: Outcome, pieces: Pieces, started: float, text: s
         tokens=outcome.tree.tokens,
         parents=outcome.tree.parents,
         logprobs=outcome.tree.logprobs,
+        draft_logprobs=outcome.tree.draft_logprobs or [],
         pieces=[pieces(token) for token in outcome.tree.tokens],
         accepted=outcome.accepted,
         committed=outcome.committed,
@@ -248,9 +280,9 @@ def _knob_event(method: str, number: int, turned: Turned) -> Knob:
     )
 
 
-def _judged(pair: Pair, prompt_ids: list[int], race: Race) -> dict[str, Figures]:
+def _judged(engine: Engine, prompt_ids: list[int], race: Race) -> dict[str, Figures]:
     """Final figures; where a method differs from ar, float32 says by how much and whether the two tokens were a tie."""
-    final, judge = race.figures(), Judge(pair.target)
+    final, judge = race.figures(), Judge(engine.pair.target, engine.perturbation())
     for name, found in final.items():
         index = found.first_difference
         if index is not None:

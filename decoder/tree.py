@@ -38,6 +38,8 @@ class TokenTree:
     depths: list[int] = field(default_factory=lambda: [0])
     path_logprobs: list[float] = field(default_factory=lambda: [0.0])
     """Sum of `logprobs` from the root to the node."""
+    draft_logprobs: list[float] | None = None
+    """The draft's own log-probabilities, where `logprobs` are the chances under the noise of coupled sampling."""
     draws: dict[int, Draws] | None = None
     """By node with children, in a tree that was sampled; None in all others."""
 
@@ -48,14 +50,18 @@ class TokenTree:
         """Appends a child and returns its index."""
         return self.grow(parent, [token], [logprob])[0]
 
-    def grow(self, parent: int, tokens: Sequence[int], logprobs: Sequence[float]) -> range:
-        """Appends children and returns their indices."""
+    def grow(
+        self, parent: int, tokens: Sequence[int], logprobs: Sequence[float], draft_logprobs: Sequence[float] = ()
+    ) -> range:
+        """Appends children and returns their indices; what is told of the draft is told of all nodes."""
         first, count, above = len(self.tokens), len(tokens), self.path_logprobs[parent]
         self.tokens += tokens
         self.parents += [parent] * count
         self.logprobs += logprobs
         self.depths += [self.depths[parent] + 1] * count
         self.path_logprobs += [above + logprob for logprob in logprobs]
+        if draft_logprobs:
+            self.draft_logprobs = [*(self.draft_logprobs or [0.0]), *draft_logprobs]
         return range(first, first + count)
 
     def draw(self, parent: int, tokens: Sequence[int], logprobs: Sequence[float], row: "Tensor") -> list[int]:
@@ -125,6 +131,7 @@ class TokenTree:
             logprobs=[self.logprobs[node] for node in kept],
             depths=[self.depths[node] for node in kept],
             path_logprobs=[self.path_logprobs[node] for node in kept],
+            draft_logprobs=[self.draft_logprobs[node] for node in kept] if self.draft_logprobs else None,
         )
 
     def _renumbered_draws(self, renumbered: dict[int, int]) -> dict[int, Draws]:

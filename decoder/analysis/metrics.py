@@ -5,7 +5,7 @@ Knows neither models nor screens. Rates are totals over the run, so a long round
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import zip_longest
 from typing import TypeAlias, TypeVar
@@ -14,8 +14,8 @@ import msgspec
 from msgspec import structs
 
 from decoder.append_only import TokenLog
-from decoder.events import End, Event, Figures, Round, Run, Start
-from decoder.methods import root_is_drafted
+from decoder.events import End, Event, Figures, Knob, Round, Run, Start
+from decoder.methods import draws_alone, root_is_drafted
 from decoder.tree import depths
 
 Count = TypeVar("Count", int, float)
@@ -136,11 +136,15 @@ def tally_round(tally: Tally, event: Round) -> Tally:
     )
 
 
-def figures(tally: Tally, ar: Tally | None) -> Figures:
-    """All figures of a method, compared with ar's if given; `near_tie` and its gap need models and stay None."""
+def figures(tally: Tally, ar: Tally | None, *, same_text: bool = True) -> Figures:
+    """All figures of a method, compared with ar's if given; `near_tie` and its gap need models and stay None.
+
+    Tokens are compared where they should be the `same_text`.
+    """
     rate = _ratio(tally.timed_tokens, tally.decode_s)
     ar_rate = _ratio(ar.timed_tokens, ar.decode_s) if ar else None
-    difference = first_difference(tally.tokens, ar.tokens) if ar else None
+    text = ar if same_text else None
+    difference = first_difference(tally.tokens, text.tokens) if text else None
     drafted, accepted = (tally.drafted, tally.accepted) if tally.knows_tree else (None, None)
     parts = (tally.draft_s, tally.verify_s, tally.commit_s)
     return Figures(
@@ -164,7 +168,7 @@ def figures(tally: Tally, ar: Tally | None) -> Figures:
         commit_s=tally.commit_s,
         host_s=None if None in parts else tally.decode_s - math.fsum(part for part in parts if part is not None),
         speedup=_ratio(rate, ar_rate),
-        identical_to_ar=None if ar is None else difference is None,
+        identical_to_ar=None if text is None else difference is None,
         first_difference=difference,
         peak_bytes=tally.peak_bytes,
         distinct_8grams=_ratio(tally.log.distinct, tally.log.runs),
@@ -185,12 +189,16 @@ class Race:
 
     run: Run | None = None
     tallies: Mapping[str, Tally] = field(default_factory=dict)
+    sampled: bool = False
+    """Whether any token was not chosen greedily."""
 
     def apply(self, event: Event) -> "Race":
         """The state after one more event; a `Run` begins anew."""
         match event:
             case Run():
-                return Race(event, {name: Tally() for name in event.methods})
+                return Race(event, {name: Tally() for name in event.methods}, event.temperature > 0)
+            case Knob(name="temperature", new=temperature):
+                return replace(self, sampled=self.sampled or temperature > 0)
             case Start(method=method, prefill_s=prefill_s):
                 return self._with(method, structs.replace(self._of(method), prefill_s=prefill_s))
             case Round(method=method):
@@ -208,13 +216,16 @@ class Race:
     def _figures(self) -> dict[str, Figures]:
         # A screen asks several times a frame, and whole texts are compared.
         ar = self.tallies.get("ar")
-        return {name: figures(tally, ar) for name, tally in self.tallies.items()}
+        return {
+            name: figures(tally, ar, same_text=not (self.sampled and draws_alone(name)))
+            for name, tally in self.tallies.items()
+        }
 
     def _of(self, method: str) -> Tally:
         return self.tallies.get(method, Tally())
 
     def _with(self, method: str, tally: Tally) -> "Race":
-        return Race(self.run, {**self.tallies, method: tally})
+        return Race(self.run, {**self.tallies, method: tally}, self.sampled)
 
 
 def fold(events: Iterable[Event]) -> Race:

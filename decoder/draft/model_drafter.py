@@ -6,7 +6,7 @@ target. One forward pass brings the next-token distributions of a whole level (D
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import takewhile
 
 import numpy as np
@@ -17,6 +17,7 @@ from torch import Tensor
 from decoder.draft.proposer import Proposal
 from decoder.draft.tree_size.controller import TreeSizeController
 from decoder.forward.language_model import LanguageModel
+from decoder.sampling.perturbation import Perturbation
 from decoder.tree import TokenTree, visibility
 from decoder.tree_rules import TreeRule, breadth, least_probability
 
@@ -32,6 +33,8 @@ class Children:
 
     tokens: list[int]
     logprobs: list[float]
+    draft_logprobs: list[float] = field(default_factory=list)
+    """The draft's own, where `logprobs` are chances under the noise of coupled sampling."""
 
     @property
     def confidence(self) -> float:
@@ -40,16 +43,25 @@ class Children:
 
 
 class ModelDrafter:
-    """A `Proposer` of one text; `sizes` decides how many nodes pay, without it the rule alone does."""
+    """A `Proposer` of one text; `sizes` decides how many nodes pay, without it the rule alone does.
+
+    It guesses what the target chooses under the same perturbation, or greedily.
+    """
 
     def __init__(
-        self, model: LanguageModel, vocabulary: int, capacity: int, sizes: TreeSizeController | None = None
+        self,
+        model: LanguageModel,
+        vocabulary: int,
+        capacity: int,
+        sizes: TreeSizeController | None = None,
+        perturbation: Perturbation | None = None,
     ) -> None:
         self.cache = model.new_cache(capacity)
         self.forwards = 0
         self._capacity = capacity
         self._model = model
         self._sizes = sizes
+        self._perturbation = perturbation
         self._vocabulary = vocabulary
         self._rows: dict[int, int] = {}
         """Cache row of each node that was forwarded in this round."""
@@ -93,7 +105,7 @@ class ModelDrafter:
         """Forwards what the cache lacks of `text`; returns the `count` best tokens after it."""
         logits = self._model.read(self.cache, text[self.cache.length :])
         self.forwards += 1
-        return best_children(self._known(logits[None]), count)[0]
+        return self._best(logits[None], [len(text)], count)[0]
 
     def catch_up_with_logits(self, text: Sequence[int], count: int, latest: int) -> list[Children]:
         """The same, but returns the `count` best tokens after each of the `latest` tokens at most that it lacked."""
@@ -106,7 +118,7 @@ class ModelDrafter:
         logits = self._model.forward(self.cache, text[start:], positions, visible)
         self.cache.keep(positions)
         self.forwards += 1
-        return best_children(self._known(logits), count)
+        return self._best(logits, [position + 1 for position in positions], count)
 
     def grow(self, tree: TokenTree, rule: TreeRule[float], children: Children | None, deepest: int) -> TokenTree:
         """The tree that is to be verified, grown from one that holds its root alone.
@@ -131,7 +143,9 @@ class ModelDrafter:
                 if budget:
                     budget.grown(parent, options.tokens, options.logprobs, width)
                 room = width if rule.best else min(width, max(0, n_max + 1 - len(tree)))
-                level += tree.grow(parent, options.tokens[:room], options.logprobs[:room])
+                level += tree.grow(
+                    parent, options.tokens[:room], options.logprobs[:room], options.draft_logprobs[:room]
+                )
         if budget:
             return self._select(tree, budget.keep())
         return self._select(tree, tree.most_probable(n_max)) if rule.best else tree
@@ -150,9 +164,19 @@ class ModelDrafter:
         self._rows = {new: self._rows[old] for new, old in enumerate(kept) if old in self._rows}
         return tree.subtree(kept)
 
-    def _known(self, logits: Float[Tensor, "N W"]) -> Float[Tensor, "N V"]:
-        """Without the ids that only one of the models has."""
-        return logits if logits.shape[1] == self._vocabulary else logits[:, : self._vocabulary]
+    def _best(self, logits: Float[Tensor, "N W"], positions: Sequence[int], count: int) -> list[Children]:
+        """The `count` best tokens for each of these positions, among the ids that both models know."""
+        if logits.shape[1] != self._vocabulary:
+            logits = logits[:, : self._vocabulary]
+        if self._perturbation is None or self._perturbation.greedy_from(positions[0]):
+            return best_children(logits, count)
+        found = best_children(self._perturbation.chances(logits, positions), count)
+        own = logits.log_softmax(-1, torch.float32).gather(
+            -1, torch.tensor([each.tokens for each in found]).to(logits.device)
+        )
+        for children, logprobs in zip(found, own.tolist(), strict=True):
+            children.draft_logprobs = logprobs
+        return found
 
     def _forward_level(self, tree: TokenTree, nodes: Sequence[int], count: int) -> list[Children]:
         """Forwards these nodes, all of one level, and returns the `count` best tokens after each."""
@@ -168,7 +192,7 @@ class ModelDrafter:
         positions = [root + tree.depths[node] for node in nodes]
         logits = self._model.forward(self.cache, [tree.tokens[node] for node in nodes], positions, visible)
         self.forwards += 1
-        return best_children(self._known(logits), count)
+        return self._best(logits, [position + 1 for position in positions], count)
 
 
 def _staying(tree: TokenTree, level: list[int], rule: TreeRule[float]) -> list[int]:

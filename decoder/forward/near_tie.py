@@ -1,13 +1,14 @@
-"""Was the first token that differs from plain decoding a tie? Judged in float32, on the same weights.
+"""Was the first token that differs from plain decoding a tie? Judged in float32, on the same weights and noise.
 
 In bfloat16 and float16 a row's logits depend a little on how many rows are computed together; two tokens whose scores
 differ by less than that rounding may change places. Anything else is a bug. A model in float32 may not fit beside the
 one that decodes, so only one layer at a time is, and where even that fails, the CPU scores.
 """
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -19,6 +20,8 @@ from torch import Tensor, nn
 from decoder.device import has_room, memory_is_full
 from decoder.errors import DeviceError
 from decoder.forward.language_model import LanguageModel
+from decoder.sampling.perturbation import Perturbation, kept
+from decoder.sampling.settings import Sampling
 
 CHUNK = 512
 """Tokens that go through the model together."""
@@ -32,7 +35,11 @@ class Verdict:
     """What float32 says of two tokens."""
 
     near_tie: bool
-    """Whether their scores differ by at most twice the largest error that the model's own dtype makes in any logit."""
+    """Whether their scores differ by at most twice the largest error that the model's own dtype makes in any logit.
+
+    Sampled tokens' scores are logits with the noise of the position; an error of that size may also decide whether
+    top-k or top-p keeps one of them.
+    """
     gap: float
     """The higher of their scores minus the other."""
 
@@ -40,8 +47,10 @@ class Verdict:
 class Judge:
     """Scores tokens by one model; a module that it has to load for that is gone when the judge is."""
 
-    def __init__(self, model: LanguageModel) -> None:
+    def __init__(self, model: LanguageModel, perturbation: Perturbation | None = None) -> None:
+        """Takes the noise under which the text was sampled, if it was."""
         self._model = model
+        self._perturbation = perturbation
         self._loaded: Any = None
         self._places = list(dict.fromkeys((model.device, CPU)))
         """Where float32 is computed: the first of these, until its memory does not suffice."""
@@ -76,9 +85,14 @@ class Judge:
         for exact, *rounded in zip(in_float32, *own, strict=True):
             error = max(error, *(float((logits.to(exact.device) - exact).abs().max()) for logits in rounded))
             scores = exact[-1]
+        at_edge = False
+        if self._perturbation and not self._perturbation.greedy_from(len(prefix)):
+            sampling, logits = self._perturbation.sampling(len(prefix)), self._perturbation.known(scores)
+            at_edge = any(_at_edge(logits, token, sampling, error) for token in rivals)
+            scores = self._perturbation.scores(logits[None], [len(prefix)])[0]
         first, second = rivals
         gap = float((scores[first] - scores[second]).abs())
-        return Verdict(near_tie=gap <= 2 * error, gap=gap)
+        return Verdict(near_tie=at_edge or gap <= 2 * error, gap=gap)
 
     def _module(self) -> Any:
         """The module that the model holds, or one that was loaded to where there is room for it."""
@@ -89,6 +103,19 @@ class Judge:
             fits = has_room(self._places[0], int(MARGIN * needed))
             self._loaded = self._model.loaded(self._places[0] if fits else CPU)
         return self._loaded
+
+
+def _at_edge(logits: Float[Tensor, "V"], token: int, sampling: Sampling, error: float) -> bool:
+    """Whether truncation keeps a token or not by an error in logits."""
+    if not sampling.truncates:
+        return False
+    ways = []
+    for shift in (2 * error, -2 * error):
+        moved = logits.clone()
+        moved[token] += shift
+        top_p = min(1.0, sampling.top_p * math.exp(shift / sampling.temperature))
+        ways.append(bool(kept(moved[None], replace(sampling, top_p=top_p))[0, token]))
+    return ways[0] != ways[1]
 
 
 def _chunks(prefix: Sequence[int]) -> Iterator[tuple[int, Sequence[int]]]:

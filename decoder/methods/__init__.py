@@ -6,9 +6,11 @@ A method is one file of this folder. Importing the registry imports no torch.
 from collections.abc import Iterable, Mapping, Sequence
 
 from decoder.errors import ConfigError, require, shortened
-from decoder.knobs import KnobInfo, KnobName
-from decoder.methods import alg1, ar, auto, dynatree, fixed, hf, linear
+from decoder.knobs import KnobInfo, KnobName, RulesName, Turnable
+from decoder.methods import alg1, ar, auto, dynatree, fixed, hf, linear, sampling
 from decoder.methods.method import Method
+from decoder.methods.option import Option
+from decoder.sampling.settings import Sampling
 
 METHODS: dict[str, Method] = {}
 """In the order of help texts; `register` adds one."""
@@ -43,8 +45,9 @@ def racing() -> tuple[str, ...]:
 
 
 def all_knobs() -> Mapping[KnobName, KnobInfo]:
-    """Every knob by its name, in the order of the methods."""
-    return {knob.name: knob for method in METHODS.values() for knob in method.knobs}
+    """Every knob by its name, in the order of the methods, and those of sampling."""
+    of_methods = (knob for method in METHODS.values() for knob in method.knobs)
+    return {knob.name: knob for knob in (*of_methods, *Sampling.knobs)}
 
 
 def require_knobs(names: Iterable[KnobName]) -> None:
@@ -54,9 +57,24 @@ def require_knobs(names: Iterable[KnobName]) -> None:
     require(not unknown, f"no knob is called {shortened(', '.join(unknown))}; choose from {', '.join(known)}")
 
 
+def options_of(name: RulesName) -> tuple[Option, ...]:
+    """The options of a parameter set."""
+    return METHODS[name].options if name in METHODS else sampling.OPTIONS
+
+
+def base(name: RulesName, rules: Turnable) -> Turnable:
+    """What a parameter set is written as differing from."""
+    return METHODS[name].base(rules) if name in METHODS else Sampling()
+
+
 def root_is_drafted(method: str) -> bool:
     """Whether node 0 of a method's trees is a drafted token; of a method that is not known here, it is not."""
     return method in METHODS and METHODS[method].root_is_drafted
+
+
+def draws_alone(method: str) -> bool:
+    """Whether a method samples with noise of its own, so that its text is another one; unknown ones do not."""
+    return method in METHODS and METHODS[method].by_module
 
 
 for _module in (dynatree, auto, ar, linear, fixed, alg1, hf):

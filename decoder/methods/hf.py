@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 def _opened(engine: "Engine", prompt_ids: Sequence[int], max_new_tokens: int, _rules: None) -> "Session":
     from decoder.session.hf_assisted import AssistedSession
 
-    return AssistedSession(engine.pair, prompt_ids, max_new_tokens)
+    return AssistedSession(engine.pair, prompt_ids, max_new_tokens, engine.sampling.latest, engine.seed)
 
 
 METHOD = Method("hf", "transformers' assisted generation", opened=_opened, by_module=True)

@@ -12,12 +12,13 @@ import numpy as np
 from decoder.draft.model_drafter import ModelDrafter
 from decoder.draft.proposer import Proposal
 from decoder.models.pair import Pair
+from decoder.sampling.perturbation import Perturbation
 from decoder.session.host import HostRounds
 from decoder.session.knob_state import KnobState
 from decoder.session.protocol import Outcome
 from decoder.tree import TokenTree
 from decoder.tree_rules import Rules, TreeRule
-from decoder.verify.greedy import Greedy
+from decoder.verify.coupled import Coupled
 
 
 class Algorithm1Session(HostRounds):
@@ -25,10 +26,12 @@ class Algorithm1Session(HostRounds):
 
     root_depth = 1
 
-    def __init__(self, pair: Pair, prompt_ids: Sequence[int], max_new_tokens: int, rules: Rules) -> None:
+    def __init__(
+        self, pair: Pair, prompt_ids: Sequence[int], max_new_tokens: int, rules: Rules, perturbation: Perturbation
+    ) -> None:
         self._parameters = KnobState(rules)
-        super().__init__(pair, prompt_ids, max_new_tokens, self._parameters, Greedy())
-        self.drafter = ModelDrafter(pair.draft, pair.vocabulary, self._longest)
+        super().__init__(pair, prompt_ids, max_new_tokens, self._parameters, Coupled(perturbation))
+        self.drafter = ModelDrafter(pair.draft, pair.vocabulary, self._longest, perturbation=perturbation)
         self._reserve()
         self._next_choice = -1
         """The target's own token after the text."""
@@ -53,7 +56,12 @@ class Algorithm1Session(HostRounds):
     def _propose(self) -> Proposal:
         before = self.drafter.forwards
         root = self.drafter.catch_up(self.text, 1)
-        tree = TokenTree([root.tokens[0]], logprobs=[root.logprobs[0]], path_logprobs=[root.logprobs[0]])
+        tree = TokenTree(
+            [root.tokens[0]],
+            logprobs=[root.logprobs[0]],
+            path_logprobs=[root.logprobs[0]],
+            draft_logprobs=root.draft_logprobs or None,
+        )
         tree = self.drafter.grow(tree, self._rule(), None, deepest=self._room)
         return Proposal(tree, self.drafter.forwards - before)
 
@@ -74,4 +82,6 @@ class Algorithm1Session(HostRounds):
         positions = range(first, first + len(tokens))
         logits = self._pair.target.forward(self.target_cache, tokens, positions, np.tri(len(tokens), dtype=np.bool_))
         self.target_cache.keep(positions)
-        _, self._next_choice = self._verifier.verify(TokenTree([tokens[-1]]), self._pair.known(logits[-1:]))
+        _, self._next_choice = self._verifier.verify(
+            TokenTree([tokens[-1]]), self._pair.known(logits[-1:]), self.target_cache.length
+        )

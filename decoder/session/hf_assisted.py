@@ -7,6 +7,7 @@ the two never run at once. What happens inside a burst cannot be seen, so an out
 import copy
 import threading
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 
 import torch
@@ -17,6 +18,7 @@ from decoder.device import Stopwatch
 from decoder.errors import ModelError, first_line
 from decoder.forward.language_model import LanguageModel
 from decoder.models.pair import Pair
+from decoder.sampling.settings import Sampling
 from decoder.session.protocol import AtStage, Outcome, TokenLimit, go_on
 from decoder.session.steering import Turn
 from decoder.tree import TokenTree
@@ -79,12 +81,15 @@ def as_wide_as(draft: LanguageModel, width: int) -> Any:
 
 
 class AssistedSession:
-    """Assisted generation with the settings that transformers starts with."""
+    """Assisted generation with the settings that transformers starts with; what it samples, it samples by itself."""
 
-    def __init__(self, pair: Pair, prompt_ids: Sequence[int], max_new_tokens: int) -> None:
+    def __init__(
+        self, pair: Pair, prompt_ids: Sequence[int], max_new_tokens: int, sampling: Sampling, seed: int
+    ) -> None:
         self.text = list(prompt_ids)
         self._pair = pair
         self._max_new_tokens = max_new_tokens
+        self._sampling, self._seed = sampling, seed
         self._limit = TokenLimit(pair.eos, max_new_tokens)
         self._stopwatch = Stopwatch(pair.target.device)
         self._bursts = _Bursts()
@@ -132,6 +137,12 @@ class AssistedSession:
             self._bursts.error = error
         self._bursts.answered.release()
 
+    def _drawn_by(self) -> dict[str, Any]:
+        if self._sampling.greedy:
+            return {"do_sample": False}
+        torch.manual_seed(self._seed)
+        return {"do_sample": True, **asdict(self._sampling)}
+
     def _run(self) -> None:
         pair = self._pair
         unused = list(range(pair.vocabulary, max(pair.target.width, pair.draft.width)))
@@ -141,7 +152,7 @@ class AssistedSession:
                 ids,
                 attention_mask=torch.ones_like(ids),
                 assistant_model=self._assistant,
-                do_sample=False,
+                **self._drawn_by(),
                 max_new_tokens=self._max_new_tokens,
                 suppress_tokens=unused or None,
                 streamer=self._bursts,

@@ -16,10 +16,12 @@ from decoder.draft.model_drafter import ModelDrafter
 from decoder.draft.proposer import Proposal, Proposer
 from decoder.draft.tree_size.controller import TreeSizeController
 from decoder.models.pair import Pair
+from decoder.sampling.perturbation import Perturbation
 from decoder.session.knob_state import KnobState
 from decoder.session.protocol import AtStage, Outcome, TokenLimit, go_on, learnt
 from decoder.session.steering import Turn
 from decoder.tree import TokenTree
+from decoder.verify.coupled import Coupled
 from decoder.verify.greedy import Greedy
 from decoder.verify.verifier import Verifier
 
@@ -30,10 +32,18 @@ def model_session(
     max_new_tokens: int,
     knobs: KnobState | None,
     sizes: TreeSizeController | None = None,
+    perturbation: Perturbation | None = None,
 ) -> "HostSession":
-    """A text that the pair's draft model drafts for; without knobs nothing is drafted, without sizes rules decide."""
-    proposer = ModelDrafter(pair.draft, pair.vocabulary, len(prompt_ids) + max_new_tokens, sizes) if knobs else None
-    return HostSession(pair, prompt_ids, max_new_tokens, knobs, proposer, Greedy())
+    """A text that the pair's draft model drafts for; without knobs nothing is drafted, without sizes rules decide.
+
+    Greedy, or sampled under a perturbation.
+    """
+    longest = len(prompt_ids) + max_new_tokens
+    proposer = None
+    if knobs:
+        proposer = ModelDrafter(pair.draft, pair.vocabulary, longest, sizes, perturbation)
+    verifier = Coupled(perturbation) if perturbation else Greedy()
+    return HostSession(pair, prompt_ids, max_new_tokens, knobs, proposer, verifier)
 
 
 class HostRounds(ABC):
@@ -85,7 +95,7 @@ class HostRounds(ABC):
             turned_before=turned,
         )
         clock.leave_out(at_stage("drafted", outcome))
-        path, bonus = self._verifier.verify(proposal.tree, self._logits(proposal.tree))
+        path, bonus = self._verifier.verify(proposal.tree, self._logits(proposal.tree), self._root + 1)
         committing = clock.now()
         outcome.accepted, burst = self._accept(proposal.tree, path, bonus)
         outcome.committed, outcome.finished = self._limit.cut(burst)
@@ -108,9 +118,13 @@ class HostRounds(ABC):
         """Levels below the root that the context leaves room for."""
         return self._pair.context - self.root_depth - len(self.text)
 
+    @property
+    def _root(self) -> int:
+        """The position of a tree's root."""
+        return len(self.text) - 1 + self.root_depth
+
     def _logits(self, tree: TokenTree) -> Float[Tensor, "N V"]:
-        root = len(self.text) - 1 + self.root_depth
-        positions = [root + depth for depth in tree.depths]
+        positions = [self._root + depth for depth in tree.depths]
         logits = self._pair.target.forward(self.target_cache, tree.tokens, positions, tree.visible())
         return self._pair.known(logits)
 

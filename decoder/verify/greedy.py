@@ -14,14 +14,15 @@ from decoder.tree import TokenTree
 
 @dataclass(frozen=True)
 class Greedy:
-    """A `Verifier` whose choice is the most probable token, the lower id among equals."""
+    """A `Verifier` and `DeviceVerifier` whose choice is the most probable token, the lower id among equals."""
 
     def choose(self, logits: Float[Tensor, "N V"]) -> Int[Tensor, "N"]:
-        """See `Verifier`."""
+        """See `DeviceVerifier`."""
         return logits.argmax(-1)
 
-    def verify(self, tree: TokenTree, logits: Float[Tensor, "N V"]) -> tuple[list[int], int]:
+    def verify(self, tree: TokenTree, logits: Float[Tensor, "N V"], first: int) -> tuple[list[int], int]:
         """See `Verifier`; in float32, as in transformers' generate."""
+        del first
         scores = logits.float()
         # numpy's argmax costs a tenth of torch's on a CPU.
         on_cpu = scores.device.type == "cpu"

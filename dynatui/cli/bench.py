@@ -199,7 +199,9 @@ def _preset_option() -> Parameter:
 def _rule_options() -> list[Parameter]:
     """The options that change every preset that is measured."""
     changing = [option for method in METHODS.values() if method.presets for option in method.options]
-    return [options.declared(each) for each in options.of_methods() if each in changing and not each.default]
+    return [
+        options.declared(each, options.TREE) for each in options.of_methods() if each in changing and not each.default
+    ]
 
 
 def _on_texts(**given: Any) -> Measured:

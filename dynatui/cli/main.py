@@ -57,8 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def command() -> TyperGroup:
     """The whole command line, with the methods that there are now."""
     app = typer.Typer(context_settings={"help_option_names": ["-h", "--help"]})
-    rules = map(options.declared, options.of_methods())
-    places = {"models": options.MODEL_OPTIONS, "rules": rules, "view": options.view(options.LIVE_SPEED)}
+    places = {"models": options.MODEL_OPTIONS, "rules": options.rules(), "view": options.view(options.LIVE_SPEED)}
     live = expanded(watch, places, [options.methods()])
     app.callback(invoke_without_command=True)(settings.configured(live))
     app.command()(settings.configured(expanded(replay, {"view": options.view(options.REPLAY_SPEED)})))

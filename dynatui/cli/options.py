@@ -4,7 +4,7 @@ Only declarations; those of methods follow from their registry, and a command na
 values mean is decided where they are used; an option that was not given is None, so that defaults live in one place.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial, wraps
 from inspect import Parameter, Signature, signature
 from pathlib import Path
@@ -14,8 +14,9 @@ from typer import Argument, Option
 
 from decoder.config import RunConfig
 from decoder.errors import ConfigError, quoted
-from decoder.methods import METHODS, racing
+from decoder.methods import METHODS, options_of, racing
 from decoder.methods.option import Option as MethodOption
+from decoder.sampling.settings import SAMPLING
 from dynatui.session import Models, Symbols, View
 
 MODELS = "Models"
@@ -189,19 +190,25 @@ def of_methods() -> list[MethodOption]:
     return sorted((option for method in METHODS.values() for option in method.options), key=lambda option: option.rank)
 
 
+def rules() -> Iterator[Parameter]:
+    """The options of all parameter sets, as parameters of a command."""
+    yield from (declared(option, RUN) for option in options_of(SAMPLING))
+    yield from (declared(option, TREE) for option in of_methods())
+
+
 def instead(name: str, value: object) -> str | None:
     """What to do instead of setting an option to a value of another kind, where that is known."""
     found = next((option for option in of_methods() if option.name == name), None)
     return found.instead.get(value) if found and isinstance(value, str) else None
 
 
-def declared(option: MethodOption) -> Parameter:
+def declared(option: MethodOption, panel: str) -> Parameter:
     """An option of a method as a parameter of a command."""
     flags = f"{option.flag}/--no-{option.flag.removeprefix('--')}" if option.kind is bool else option.flag
     shown = Option(
         flags,
         metavar=option.metavar or None,
-        rich_help_panel=TREE,
+        rich_help_panel=panel,
         help=option.help,
         autocompletion=(lambda: list(option.choices)) if option.choices else None,
         parser=partial(_whole_number, option) if option.instead else None,

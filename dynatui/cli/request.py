@@ -13,7 +13,7 @@ from typing import Any
 from decoder.config import RunConfig
 from decoder.errors import ConfigError, shortened
 from decoder.knobs import Turnable
-from decoder.methods import METHODS, chosen
+from decoder.methods import chosen, options_of
 from decoder.methods.option import LARGEST_WHOLE, Option
 from dynatui.keymap import Keymap
 from dynatui.prompts import load
@@ -40,7 +40,8 @@ def run_config(
     *, methods: str | None, max_new_tokens: int | None, seed: int, chat: bool | None, rules: Mapping[str, Any]
 ) -> RunConfig:
     """What a run does with a prompt, as options say; raises a ConfigError for values out of bounds or at odds."""
-    sets = {name: _parameters(each.own, each.options, rules) for name, each in METHODS.items() if each.own is not None}
+    usual = RunConfig().parameters
+    sets = {name: _parameters(own, options_of(name), rules) for name, own in usual.items()}
     names = None if methods is None else method_names(methods)
     given = _given(seed=seed, methods=names, max_new_tokens=max_new_tokens, chat=chat)
     return RunConfig(parameters=sets, **given)

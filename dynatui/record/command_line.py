@@ -9,7 +9,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict
 
 from decoder.config import RunConfig
-from decoder.methods import METHODS
+from decoder.knobs import RulesName
+from decoder.methods import base, options_of
 from decoder.methods.option import differing, option_words
 from dynatui.clean import clean_line
 from dynatui.prompts import load
@@ -106,11 +107,11 @@ def _run(config: RunConfig, always: Collection[str]) -> Iterator[str]:
 
 
 def rule_options(config: RunConfig, always: Collection[str] = ()) -> Iterator[str]:
-    """Of each method that has parameters, in the order of the help: what differs from its usual ones or a preset."""
+    """Of each parameter set, in the order of the help: what differs from the usual one or a preset."""
     for name in sorted(config.parameters, key=_rank):
-        method, rules = METHODS[name], config.rules(name)
-        changed = differing(rules, method.base(rules))
-        for option in method.options:
+        rules = config.rules(name)
+        changed = differing(rules, base(name, rules))
+        for option in options_of(name):
             differs = changed & {*option.parameters}
             if option.default is not None:
                 differs = option.value(rules) != option.default
@@ -118,5 +119,5 @@ def rule_options(config: RunConfig, always: Collection[str] = ()) -> Iterator[st
                 yield from option_words(option.name, option.value(rules))
 
 
-def _rank(method: str) -> int:
-    return max((option.rank for option in METHODS[method].options), default=0)
+def _rank(name: RulesName) -> int:
+    return max((option.rank for option in options_of(name)), default=0)

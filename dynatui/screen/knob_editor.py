@@ -46,6 +46,7 @@ class KnobEditor:
         self._presets = {
             of: list(METHODS[of].presets.values()).index(rules) if rules in METHODS[of].presets.values() else -1
             for of, rules in controls.config.parameters.items()
+            if of in METHODS
         }
         """The preset that each parameter set was turned to last; -1 for none."""
 

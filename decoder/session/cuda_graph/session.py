@@ -11,6 +11,7 @@ from decoder.device import without_gradients
 from decoder.draft.tree_size.plan import Plan, ranks
 from decoder.draft.tree_size.plan_controller import PlanController
 from decoder.models.pair import Pair
+from decoder.sampling.settings import Schedule
 from decoder.session.cuda_graph.device_state import drafted, verified
 from decoder.session.cuda_graph.pending_rounds import Clock, PendingRound, PendingRounds
 from decoder.session.cuda_graph.slots import AHEAD, GraphSlots
@@ -20,7 +21,7 @@ from decoder.session.knob_state import KnobState, Turned
 from decoder.session.protocol import AtStage, Outcome, TokenLimit, go_on, learnt
 from decoder.session.steering import Turn
 from decoder.tree import TokenTree
-from decoder.verify.verifier import Verifier
+from decoder.verify.verifier import DeviceVerifier
 
 OnHost = Callable[[Sequence[int], int, KnobState | None], HostSession]
 """(text, tokens that may follow, rules in force) -> a session that the host drives."""
@@ -43,7 +44,8 @@ class GraphSession:
 
     A round's time holds the draft of its own tree, wherever that ran; its commit is part of the verification. It takes
     a slot until the text ends. The rules must fit static shapes; `on_host` goes on with a text whose rules outgrow
-    them. `sizes` chooses the size of each round; without it the rules alone do.
+    them, or which is sampled from some position on. `sizes` chooses the size of each round; without it the rules
+    alone do.
     """
 
     def __init__(
@@ -54,8 +56,9 @@ class GraphSession:
         max_new_tokens: int,
         knobs: KnobState | None,
         on_host: OnHost,
-        verifier: Verifier,
+        verifier: DeviceVerifier,
         sizes: PlanController | None = None,
+        sampling: Schedule | None = None,
     ) -> None:
         self._text = list(prompt_ids)
         self._pair = pair
@@ -63,6 +66,7 @@ class GraphSession:
         self._on_host = on_host
         self._knobs = knobs
         self._sizes = sizes
+        self._sampling = sampling or Schedule()
         self._verifier = verifier
         self._limit = TokenLimit(pair.eos, max_new_tokens)
         self._longest = len(prompt_ids) + max_new_tokens
@@ -118,6 +122,8 @@ class GraphSession:
             if not fits(self._knobs.rule):
                 return self._hand_over(turns, turned, at_stage)
             self._turn(clock)
+        if not self._sampling.greedy_from(len(self._text)):
+            return self._hand_over(turns, turned, at_stage)
         outcome = Outcome(
             tree=self._tree,
             draft_s=self._draft_s,

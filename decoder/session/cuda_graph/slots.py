@@ -23,7 +23,7 @@ from decoder.session.cuda_graph.draft import Layout, Side, grow
 from decoder.session.cuda_graph.static_shapes import DEEPEST, MOST_NODES, MOST_ROWS, Shape, levels, slots
 from decoder.session.cuda_graph.verify import verify
 from decoder.tree_rules import TreeRule
-from decoder.verify.verifier import Verifier
+from decoder.verify.verifier import DeviceVerifier
 
 CHUNK = 512
 """Tokens of a prompt that are read at once."""
@@ -48,7 +48,7 @@ class GraphSlot:
         self.state = DeviceState(device, max(target.store.shape[3], draft.store.shape[3]))
         self.mailboxes = Mailbox(device, REPORT), Mailbox(device, REPORT)
         self.capturing_s = 0.0
-        self._verifier: Verifier
+        self._verifier: DeviceVerifier
         self._graphs = graphs
         self._capturable = capturable
         self._captured: dict[tuple[object, ...], Work] = {}
@@ -66,7 +66,7 @@ class GraphSlot:
         alike = (self.target.forward, self.draft.forward) == models
         return alike and graphs == (self._graphs is not None) and min(rooms) - BEYOND - DEEPEST - 1 >= longest
 
-    def begin(self, text: Sequence[int], rule: TreeRule[float] | None, verifier: Verifier) -> None:
+    def begin(self, text: Sequence[int], rule: TreeRule[float] | None, verifier: DeviceVerifier) -> None:
         """Reads a new text, all but its last token; `verifier` makes the target's choices."""
         self._in_use.clear()
         self._verifier = verifier

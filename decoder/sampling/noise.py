@@ -1,0 +1,68 @@
+"""Gumbel noise that depends on nothing but (seed, position in the text, token): a counter-based random generator.
+
+Whoever asks for the noise of a position gets the same numbers, however many rows are computed beside it and wherever.
+Integers and uniforms are equal bit for bit in numpy and torch, on every device; logarithms are those of the library.
+Mixing is SplitMix64's (Steele, Lea, Flood 2014), once for the seed, once for the position, once for the token.
+"""
+
+from typing import TypeVar
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from numpy.typing import NDArray
+from torch import Tensor
+
+Integers = TypeVar("Integers", NDArray[np.int64], Tensor)
+"""int64 of either library, which both wrap around."""
+BITS = 52
+"""Of a uniform. With one bit more, half a step under 1 would round to 1."""
+
+
+def _signed(unsigned: int) -> int:
+    return unsigned - (1 << 64) if unsigned >> 63 else unsigned
+
+
+GOLDEN, FIRST, SECOND = map(_signed, (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB))
+
+
+def mixed(counters: Integers) -> Integers:
+    """Bits of which each depends on all bits of its counter."""
+    found = (counters ^ _shifted(counters, 30)) * FIRST
+    found = (found ^ _shifted(found, 27)) * SECOND
+    return found ^ _shifted(found, 31)
+
+
+def random_bits(seed: Integers, positions: Integers, tokens: Integers) -> Integers:
+    """`BITS` random bits for each position and token.
+
+    Args:
+        seed: Shape (1,).
+        positions: Shape (N,), from 0.
+        tokens: Ids, shape (V,).
+
+    Returns:
+        Shape (N, V), from 0 to 2 ** BITS - 1.
+    """
+    stream = mixed(mixed(seed + GOLDEN) + (positions + 1) * GOLDEN)
+    return _shifted(mixed(stream[:, None] + (tokens + 1) * GOLDEN), 64 - BITS)
+
+
+def _shifted(numbers: Integers, by: int) -> Integers:
+    """Shifted to the right, zeros coming in."""
+    return (numbers >> by) & ((1 << (64 - by)) - 1)
+
+
+def gumbel(seed: int, positions: NDArray[np.int64], vocabulary: int) -> NDArray[np.float64]:
+    """The noise of positions, shape (N, V)."""
+    bits = random_bits(np.array([_signed(seed % (1 << 64))]), positions, np.arange(vocabulary))
+    noise: NDArray[np.float64] = -np.log(-np.log((bits.astype(np.float64) + 0.5) * 2.0**-BITS))
+    return noise
+
+
+def gumbel_on_device(
+    seed: Int[Tensor, "1"], positions: Int[Tensor, "N"], tokens: Int[Tensor, "V"]
+) -> Float[Tensor, "N V"]:
+    """The same where the tensors are; a graph can capture it, and it waits for nothing."""
+    bits = random_bits(seed, positions, tokens)
+    return -((bits.to(torch.float64) + 0.5) * 2.0**-BITS).log().neg().log()

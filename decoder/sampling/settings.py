@@ -1,0 +1,91 @@
+"""How the target's tokens are chosen: temperature, top-k, top-p, and from which position on. Knows no models."""
+
+from bisect import bisect_right
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+from decoder.errors import require
+from decoder.knobs import KnobInfo, Turnable
+
+SAMPLING = "sampling"
+"""The parameter set that all methods share, beside their own."""
+HIGHEST_TEMPERATURE = 2.0
+LEAST_TOP_P = 0.05
+"""As far as the knob goes; the option may be smaller."""
+
+
+@dataclass(frozen=True)
+class Sampling(Turnable):
+    """What tokens are drawn from: softmax of the target's logits over the temperature, truncated, renormalised."""
+
+    temperature: float = 0.0
+    """0 is greedy: the most probable token."""
+    top_k: int = 0
+    """So many most probable tokens are kept; 0 keeps all."""
+    top_p: float = 1.0
+    """Of these, as few most probable ones are kept as hold this much of their probability."""
+
+    knobs: ClassVar[tuple[KnobInfo, ...]] = (
+        KnobInfo("temperature", "T", "how freely tokens are drawn; 0: greedy", "real",
+                 lambda _: (0.0, HIGHEST_TEMPERATURE), 0.05, 0.2),
+        KnobInfo("top_p", "top-p", "only the likeliest tokens up to here", "probability",
+                 lambda own: (min(own.top_p, LEAST_TOP_P), 1.0), 0.05, 0.2),
+    )  # fmt: skip
+
+    def __post_init__(self) -> None:
+        require(
+            0 <= self.temperature <= HIGHEST_TEMPERATURE,
+            f"temperature is {self.temperature:g}; give 0 (greedy) to {HIGHEST_TEMPERATURE:g}",
+        )
+        require(self.top_k >= 0, f"top_k is {self.top_k}; give 1 or more, or 0 for all tokens")
+        require(0 < self.top_p <= 1, f"top_p is {self.top_p:g}; give more than 0 and at most 1 (all tokens)")
+
+    @property
+    def greedy(self) -> bool:
+        """Whether nothing is random; truncation keeps the most probable token, and so has no part in it."""
+        return self.temperature == 0
+
+    @property
+    def truncates(self) -> bool:
+        """Whether some tokens are never drawn."""
+        return not self.greedy and (self.top_k > 0 or self.top_p < 1)
+
+
+class Schedule:
+    """Which settings are in force at which position of a text.
+
+    All methods of a run share it. What the user turns is in force from one position on for all of them, those that have
+    not come so far included: their texts stay the same.
+    """
+
+    def __init__(self, sampling: Sampling | None = None) -> None:
+        """Begins with one setting for all positions; greedy where none is given."""
+        self._starts = [0]
+        self._settings = [sampling or Sampling()]
+
+    @property
+    def latest(self) -> Sampling:
+        """What was put in force last."""
+        return self._settings[-1]
+
+    def greedy_from(self, position: int) -> bool:
+        """Whether nothing is random from a position on."""
+        begun = bisect_right(self._starts, position) - 1
+        return all(sampling.greedy for sampling in self._settings[begun:])
+
+    def at(self, position: int) -> Sampling:
+        """The settings by which the token at a position, from 0, is chosen."""
+        return self._settings[bisect_right(self._starts, position) - 1]
+
+    def since(self, count: int) -> Iterator[tuple[int, Sampling, Sampling]]:
+        """The changes but for the first `count`: from which position on, from what, to what."""
+        return zip(self._starts[1 + count :], self._settings[count:], self._settings[1 + count :], strict=False)
+
+    def turn(self, position: int, sampling: Sampling) -> None:
+        """Puts settings in force from a position on; none may have been put in force further on."""
+        if self._starts[-1] == position:
+            self._settings[-1] = sampling
+        else:
+            self._starts.append(position)
+            self._settings.append(sampling)
