@@ -33,6 +33,8 @@ from decoder.tree import TokenTree
 from decoder.tree_rules import MOST_NODES, Rules
 from decoder.version import VERSION
 
+_ON_HOST = 1
+"""Token that a method may have chosen besides those that it has told."""
 _ON_DEVICE = MOST_NODES + 1
 """Tokens that a device may be about to choose, asked for before the last round was known."""
 
@@ -117,7 +119,7 @@ def _events(
     yield _run_event(engine, prompt, prompt_ids, config, methods)
     pieces = Pieces(pair.tokenizer)
     lanes: list[Lane] = []
-    turns_seen, ahead = 0, len(prompt_ids) + (_ON_DEVICE if engine.slots else 0)
+    turns_seen, ahead = 0, len(prompt_ids) + (_ON_DEVICE if engine.slots else _ON_HOST)
     current = methods[0].name
     try:
         for method in methods:

@@ -22,8 +22,11 @@ SHARPNESS = 2.0
 Logarithmic loss on the embedded pair without further calibration, at temperatures of .3, .6, .8, 1: .51, .50, .53, .59;
 by the softmax at the temperature .52, .55, .66, .73; by the draft's own probability 1.1, 1.5, 1.9, 2.1.
 """
-OUTSIDE = 1e4
-"""Logits that the draft's tokens rank lower by where truncation drops them: behind all others, not impossible."""
+OUTSIDE = 96.0
+"""Logits that the draft's tokens rank lower by where truncation drops them: behind all others, not impossible.
+
+What is dropped is less probable than what is kept, and two numbers of the noise never differ by more than 41.
+"""
 KEPT = 128
 """Positions whose noise is kept at least, as long as they are ahead."""
 
@@ -109,12 +112,14 @@ def kept(logits: Float[Tensor, "N V"], sampling: Sampling) -> Bool[Tensor, "N V"
     Of equals the lower ids are kept; the most probable token always is.
     """
     ranked, order = logits.sort(dim=-1, descending=True, stable=True)
-    weights = (ranked / sampling.temperature).softmax(-1, torch.float64)
+    stays = torch.ones_like(order, dtype=torch.bool)
     if sampling.top_k:
-        weights[:, sampling.top_k :] = 0
-    before = weights.cumsum(-1) - weights
-    stays = (weights > 0) & (before < sampling.top_p * weights.sum(-1, keepdim=True))
-    stays[:, 0] = True
+        stays[:, sampling.top_k :] = False
+    if sampling.top_p < 1:
+        weights = (ranked / sampling.temperature).softmax(-1, torch.float64) * stays
+        before = weights.cumsum(-1) - weights
+        stays &= before < sampling.top_p * weights.sum(-1, keepdim=True)
+        stays[:, 0] = True
     return torch.zeros_like(stays).scatter_(-1, order, stays)
 
 
@@ -127,6 +132,7 @@ def _best_kept(logits: NDArray[np.float32], scores: NDArray[np.float32], samplin
         ahead = logits > logits[best]
         ahead[:best] |= logits[:best] == logits[best]
         in_top_k = not sampling.top_k or np.count_nonzero(ahead) < sampling.top_k
-        if not ahead.any() or (in_top_k and weights[ahead].sum() < sampling.top_p * whole):
+        in_top_p = sampling.top_p == 1 or not ahead.any() or weights[ahead].sum() < sampling.top_p * whole
+        if in_top_k and in_top_p:
             return best
         scores[best] = -np.inf

@@ -1,0 +1,127 @@
+"""Perturbed logits: the choice is a draw from the target's truncated distribution; drafts rank under the same noise."""
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+import torch
+
+from decoder.config import Sampling
+from decoder.sampling.perturbation import KEPT, SHARPNESS, Perturbation, kept
+from decoder.sampling.settings import Schedule
+from tests import sampled_reference
+
+CPU = torch.device("cpu")
+VOCABULARY = 50
+SETTINGS = [
+    Sampling(0.0),
+    Sampling(0.7),
+    Sampling(2.0, 0, 0.5),
+    Sampling(0.6, 5),
+    Sampling(1.3, 7, 0.8),
+    Sampling(0.01, 0, 0.01),
+    Sampling(1.0, 1),
+    Sampling(1.0, 500, 0.95),
+]
+
+
+def rows(count: int, seed: int, vocabulary: int = VOCABULARY) -> torch.Tensor:
+    return 3 * torch.randn((count, vocabulary), generator=torch.Generator().manual_seed(seed))
+
+
+def perturbation(sampling: Sampling, seed: int = 5, vocabulary: int = VOCABULARY) -> Perturbation:
+    return Perturbation(seed, Schedule(sampling), vocabulary, CPU)
+
+
+@pytest.mark.parametrize("sampling", SETTINGS)
+def test_the_choice_is_the_largest_kept_logit_under_noise(sampling: Sampling) -> None:
+    positions = [3, 4, 4, 90, 7, 3, 1000, 12]
+    logits = rows(len(positions), 1)
+    found = perturbation(sampling).choices(logits, positions)
+    for row, position, token in zip(logits, positions, found, strict=True):
+        noise = torch.tensor([sampled_reference.gumbel(5, position, each) for each in range(VOCABULARY)])
+        scores = row.double() + sampling.temperature * noise
+        if sampling.temperature:
+            scores[~sampled_reference.kept(row, sampling)] = -torch.inf
+        assert token == int(scores.argmax())
+
+
+@pytest.mark.parametrize("sampling", [each for each in SETTINGS if each.truncates])
+def test_truncation_is_that_of_transformers(sampling: Sampling) -> None:
+    logits = rows(200, 2)
+    expected = torch.stack([sampled_reference.kept(row, sampling) for row in logits])
+    assert torch.equal(kept(logits, sampling), expected)
+
+
+@pytest.mark.parametrize("sampling", [each for each in SETTINGS if each.truncates])
+def test_of_equal_logits_the_lower_ids_are_kept_and_chosen_alike_without_sorting(sampling: Sampling) -> None:
+    logits = rows(300, 3).round()
+    stays, positions = kept(logits, sampling), list(range(300))
+    scores = perturbation(sampling).scores(logits, positions)
+    expected = scores.masked_fill(~stays, -torch.inf).argmax(-1).tolist()
+    assert perturbation(sampling).choices(logits, positions) == expected
+    for row, keeps in zip(logits, stays, strict=True):
+        least = row[keeps].min()
+        ids = [token for token in range(VOCABULARY) if row[token] == least]
+        assert all(keeps[one] >= keeps[other] for one, other in pairwise(ids))
+
+
+def test_over_seeds_choices_follow_the_target_s_distribution() -> None:
+    logits, sampling, draws = rows(1, 4, 8), Sampling(0.8, 6, 0.95), 4000
+    counts = np.zeros(8)
+    for seed in range(draws):
+        counts[perturbation(sampling, seed, 8).choices(logits, [17])[0]] += 1
+    weights = (logits[0].double() / 0.8).softmax(-1) * sampled_reference.kept(logits[0], sampling)
+    expected = draws * (weights / weights.sum()).numpy()
+    assert not counts[expected == 0].any()
+    seen = expected > 0
+    chi_squared = (((counts - expected)[seen]) ** 2 / expected[seen]).sum()
+    assert chi_squared < 25.7  # at most 5 degrees of freedom: chance of a false alarm 1e-4
+
+
+def test_drafts_rank_kept_tokens_by_their_score_and_others_behind_them() -> None:
+    sampling, logits = Sampling(0.9, 0, 0.6), rows(20, 6)
+    positions = list(range(20))
+    chances = perturbation(sampling).chances(logits, positions)
+    stays = kept(logits, sampling)
+    scores = SHARPNESS * perturbation(sampling).scores(logits, positions)
+    assert torch.allclose(chances[stays], scores[stays])
+    assert all(row[keeps].min() > row[~keeps].max() for row, keeps in zip(chances, stays, strict=True))
+    assert chances.isfinite().all()
+
+
+def test_at_temperature_0_logits_are_as_they_were() -> None:
+    logits = rows(3, 7)
+    assert torch.equal(perturbation(Sampling(0.0, 3, 0.5)).chances(logits, [1, 2, 3]), logits)
+    assert perturbation(Sampling(0.0, 3, 0.5)).choices(logits, [1, 2, 3]) == logits.argmax(-1).tolist()
+
+
+def test_each_position_obeys_the_settings_in_force_there() -> None:
+    schedule = Schedule(Sampling(1.5))
+    schedule.turn(5, Sampling(0.0))
+    logits = rows(1, 8).expand(2, -1)
+    found = Perturbation(5, schedule, VOCABULARY, CPU).choices(logits, [4, 5])
+    assert found == [perturbation(Sampling(1.5)).choices(logits[:1], [4])[0], int(logits[0].argmax())]
+
+
+def test_a_setting_that_changes_before_its_position_was_chosen_counts() -> None:
+    schedule = Schedule(Sampling(0.5))
+    both, logits = Perturbation(5, schedule, VOCABULARY, CPU), rows(40, 9)
+    positions = list(range(40))
+    both.choices(logits, positions)
+    schedule.turn(10, Sampling(1.9))
+    expected = perturbation(Sampling(1.9)).choices(logits, positions)
+    assert both.choices(logits, positions)[10:] == expected[10:]
+
+
+def test_the_noise_of_a_position_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+    whole = perturbation(Sampling(0.5))
+    made = whole._made
+    monkeypatch.setattr(whole, "_made", lambda positions: asked.extend(positions) or made(positions))
+    for start in range(300):
+        window = list(range(start, start + 6))
+        whole.chances(rows(6, start), window)
+        whole.choices(rows(6, start), window)
+    assert asked == list(range(305))
+    assert len(whole._rows) <= KEPT + 6

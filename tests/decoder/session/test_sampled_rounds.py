@@ -1,0 +1,205 @@
+"""Sampled at one seed, every method writes the text of plain sampling, and every round is the reference's."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+from decoder import DynaTree, Fixed, Linear, RunConfig, Steering, decode
+from decoder.config import Sampling
+from decoder.events import Knob, Round, Run
+from decoder.sampling.settings import SAMPLING
+from tests import tiny
+from tests.decoder.makers import TinyModels
+from tests.decoder.session.round_comparison import Score, assert_same_rounds
+from tests.reference import greedy, simulate
+from tests.sampled_reference import SampledOracle
+from tests.tiny import FAMILIES
+
+PROMPT = "A small model guesses; "
+COUPLED = ("ar", "linear", "fixed", "dynatree", "auto", "alg1")
+TEXT = 40
+SCORE = Score()
+
+
+def oracle(tiny_models: TinyModels, name: str, dtype: str, config: RunConfig) -> SampledOracle:
+    pair = tiny_models.pair(name)
+    modules = tiny_models.plain(pair.target, dtype), tiny_models.plain(pair.draft, dtype)
+    return SampledOracle(*modules, tiny.CONTEXT, sampling=config.sampling, seed=config.seed)
+
+
+def rounds(events: Sequence[Any], method: str) -> list[Round]:
+    return [event for event in events if isinstance(event, Round) and event.method == method]
+
+
+def tokens(events: Sequence[Any], method: str) -> list[int]:
+    return [token for event in rounds(events, method) for token in event.committed]
+
+
+def play(tiny_models: TinyModels, config: RunConfig, name: str = "neox", dtype: str = "float32") -> list[Any]:
+    return list(decode(tiny_models.loaded(tiny_models.pair(name), dtype), PROMPT, config))
+
+
+@pytest.mark.parametrize("seed", [0, 3])
+@pytest.mark.parametrize(
+    "sampling", [Sampling(0.3), Sampling(0.8, 0, 0.9), Sampling(1.0, 20), Sampling(2.0, 30, 0.7)], ids=str
+)
+@pytest.mark.parametrize("name", ["neox", "neox-strange"])
+def test_all_methods_write_what_plain_sampling_does(
+    tiny_models: TinyModels, name: str, sampling: Sampling, seed: int
+) -> None:
+    config = RunConfig(COUPLED, TEXT, seed, parameters={SAMPLING: sampling})
+    prompt = tiny_models.prompt_tokens(tiny_models.pair(name), PROMPT)
+    expected = greedy(oracle(tiny_models, name, "float32", config), prompt, TEXT)
+    events = play(tiny_models, config, name)
+    assert {method: tokens(events, method) for method in COUPLED} == dict.fromkeys(COUPLED, expected)
+
+
+def test_seeds_and_temperatures_make_other_texts(tiny_models: TinyModels) -> None:
+    texts = {
+        tuple(tokens(play(tiny_models, RunConfig(("ar",), TEXT, seed, temperature=heat)), "ar"))
+        for seed in range(3)
+        for heat in (0.7, 1.1)
+    }
+    assert len(texts) == 6
+
+
+@pytest.mark.parametrize("method", COUPLED)
+@pytest.mark.parametrize("limit", [1, 2, 3])
+def test_a_short_text_ends_where_it_must(tiny_models: TinyModels, method: str, limit: int) -> None:
+    whole = play(tiny_models, RunConfig(("ar",), 8, temperature=0.9))
+    assert (
+        tokens(play(tiny_models, RunConfig((method,), limit, temperature=0.9)), method) == tokens(whole, "ar")[:limit]
+    )
+
+
+@pytest.mark.parametrize("method", COUPLED)
+def test_an_end_of_text_token_within_a_block_ends_the_text(tiny_models: TinyModels, method: str) -> None:
+    config = RunConfig((method,), TEXT, temperature=0.9)
+    text = tokens(play(tiny_models, replace_methods(config, "ar")), "ar")
+    end = text[11]
+    ending = tiny_models.ending("neox", eos_token_id=end)
+    found = list(decode(tiny_models.loaded(ending, "float32"), PROMPT, config))
+    assert tokens(found, method) == text[: text.index(end) + 1]
+
+
+def replace_methods(config: RunConfig, *methods: str) -> RunConfig:
+    return RunConfig(methods, config.max_new_tokens, config.seed, parameters=config.parameters)
+
+
+@pytest.mark.parametrize(("name", "value"), [("temperature", 1.4), ("temperature", 0.0), ("top_p", 0.5)])
+@pytest.mark.parametrize("begun", [0.0, 0.8])
+def test_a_turn_changes_the_texts_of_all_methods_at_one_position(
+    tiny_models: TinyModels, name: str, value: float, begun: float
+) -> None:
+    config = RunConfig(COUPLED, 60, temperature=begun)
+    before, steering, events = play(tiny_models, config), Steering(), []
+    engine, turned_at = tiny_models.loaded(tiny_models.pair("neox"), "float32"), 0
+    for event in decode(engine, PROMPT, config, steering):
+        events.append(event)
+        if len(events) == 24:
+            steering.turn(name, value, SAMPLING)
+            turned_at = max(len(tokens(events, method)) for method in COUPLED)
+    texts = {method: tokens(events, method) for method in COUPLED}
+    assert texts == dict.fromkeys(COUPLED, texts["ar"])
+    assert texts["ar"][:turned_at] == tokens(before, "ar")[:turned_at]
+    changed = {
+        event.method: (event.old, event.new) for event in events if isinstance(event, Knob) and event.name == name
+    }
+    old = begun if name == "temperature" else 1.0
+    assert changed == (dict.fromkeys(COUPLED, (old, value)) if old != value else {})
+    if old != value and max(begun, value) > 0.5 and (name, begun) != ("top_p", 0.0):
+        assert texts["ar"] != tokens(before, "ar")
+
+
+def test_a_recording_says_how_tokens_were_chosen_and_what_the_draft_thought(tiny_models: TinyModels) -> None:
+    events = play(tiny_models, RunConfig(("dynatree",), 20, 9, temperature=0.7, top_k=40, top_p=0.9))
+    (run,) = [event for event in events if isinstance(event, Run)]
+    assert (run.temperature, run.top_k, run.top_p, run.seed) == (0.7, 40, 0.9, 9)
+    plain = oracle(tiny_models, "neox", "float32", RunConfig())
+    text = tuple(run.prompt_tokens)
+    for event in rounds(events, "dynatree"):
+        for node, parent in list(enumerate(event.parents))[1:]:
+            path = [node]
+            while event.parents[path[-1]] > 0:
+                path.append(event.parents[path[-1]])
+            above = tuple(event.tokens[each] for each in reversed(path[1:]))
+            assert event.draft_logprobs[node] == pytest.approx(
+                plain.draft_logprobs(text + above)[event.tokens[node]], abs=1e-4
+            ), parent
+        text += tuple(event.committed)
+
+
+def test_greedy_rounds_say_nothing_more_than_before(tiny_models: TinyModels) -> None:
+    events = play(tiny_models, RunConfig(("dynatree",), 20))
+    assert not any(event.draft_logprobs for event in rounds(events, "dynatree"))
+
+
+def test_a_method_that_draws_by_itself_is_not_compared(tiny_models: TinyModels) -> None:
+    sampled = play(tiny_models, RunConfig(("ar", "hf", "linear"), 20, temperature=1.0))[-1].methods
+    assert (sampled["hf"].identical_to_ar, sampled["hf"].first_difference) == (None, None)
+    assert sampled["hf"].speedup is not None
+    assert sampled["linear"].identical_to_ar
+    assert play(tiny_models, RunConfig(("ar", "hf"), 20))[-1].methods["hf"].identical_to_ar
+
+
+TREES = st.sampled_from(
+    [
+        DynaTree(),
+        DynaTree(rho_stop=0.01, rho_deep=0.02, tau=0.0, n_max=20, selection="best"),
+        DynaTree(branching=(2, 3, 4), tau_h=0.8, tau_l=0.3, n_max=12, window=2),
+    ]
+)
+CONFIGS = st.one_of(
+    st.builds(
+        lambda tree, method: RunConfig((method,), 20, dynatree=tree), TREES, st.sampled_from(["dynatree", "alg1"])
+    ),
+    st.builds(lambda tree: RunConfig(("fixed",), 20, fixed=tree), st.sampled_from([Fixed(), Fixed(3, 3, 0.02, 14)])),
+    st.builds(lambda k: RunConfig(("linear",), 20, linear=Linear(k)), st.integers(1, 6)),
+)
+SAMPLINGS = st.builds(
+    Sampling,
+    st.sampled_from([0.05, 0.5, 0.8, 1.0, 2.0]),
+    st.sampled_from([0, 0, 1, 12]),
+    st.sampled_from([1.0, 0.95, 0.5]),
+)
+
+
+@pytest.mark.slow
+@settings(
+    max_examples=120,
+    deadline=None,
+    derandomize=True,
+    database=None,
+    suppress_health_check=list(HealthCheck),
+    phases=(Phase.generate, Phase.shrink),
+)
+@given(
+    config=CONFIGS,
+    sampling=SAMPLINGS,
+    seed=st.integers(0, 2**32 - 1),
+    name=st.sampled_from([*FAMILIES, "neox", "neox-strange", "wide-target", "wide-draft"]),
+    dtype=st.sampled_from(["float64", "float32"]),
+)
+def test_every_sampled_round_is_the_reference_s_round(
+    tiny_models: TinyModels, config: RunConfig, sampling: Sampling, seed: int, name: str, dtype: str
+) -> None:
+    run = RunConfig(config.methods, config.max_new_tokens, seed, parameters={**config.parameters, SAMPLING: sampling})
+    (method,) = run.methods
+    found = rounds(play(tiny_models, run, name, dtype), method)
+    rules = {"dynatree": run.of(DynaTree), "alg1": run.of(DynaTree), "fixed": run.of(Fixed), "linear": run.of(Linear)}
+    prompt = tiny_models.prompt_tokens(tiny_models.pair(name), PROMPT)
+    steps = simulate(oracle(tiny_models, name, dtype, run), prompt, method, rules[method], run.max_new_tokens)
+    SCORE.add(assert_same_rounds(found, steps))
+
+
+@pytest.mark.slow
+def test_enough_sampled_rounds_were_compared() -> None:
+    """The property above runs first in this file and leaves its score."""
+    if not SCORE.rounds:
+        pytest.skip("the property did not run")
+    assert SCORE.rounds > 10 * SCORE.discarded
+    assert SCORE.rounds > 500
+    assert SCORE.deep > 30
