@@ -45,7 +45,8 @@ def kept(logits: torch.Tensor, sampling: Sampling) -> torch.Tensor:
         scores = TopKLogitsWarper(sampling.top_k)(ids, scores)
     if sampling.top_p < 1:
         scores = TopPLogitsWarper(sampling.top_p)(ids, scores)
-    return scores[0].isfinite()
+    finite: torch.Tensor = scores[0].isfinite()
+    return finite
 
 
 @dataclass

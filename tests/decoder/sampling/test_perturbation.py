@@ -118,7 +118,12 @@ def test_the_noise_of_a_position_is_made_once(monkeypatch: pytest.MonkeyPatch) -
     asked: list[int] = []
     whole = perturbation(Sampling(0.5))
     made = whole._made
-    monkeypatch.setattr(whole, "_made", lambda positions: asked.extend(positions) or made(positions))
+
+    def count(positions: list[int]) -> torch.Tensor:
+        asked.extend(positions)
+        return made(positions)
+
+    monkeypatch.setattr(whole, "_made", count)
     for start in range(300):
         window = list(range(start, start + 6))
         whole.chances(rows(6, start), window)
