@@ -44,7 +44,11 @@ class Engine:
     costs: dict[int, Costs] = field(default_factory=dict, compare=False, repr=False)
     """What rounds have cost so far, by the length of the text as a power of two."""
     acceptance: AcceptanceModel = field(default_factory=AcceptanceModel, compare=False, repr=False)
-    """How likely the draft's guesses are right, as far as is known."""
+    """How likely the draft's guesses of greedy choices are right, as far as is known."""
+    sampled_acceptance: AcceptanceModel = field(
+        default_factory=functools.partial(AcceptanceModel, 1.0), compare=False, repr=False
+    )
+    """The same of sampled choices, of which drafts tell chances."""
     seed: int = 0
     """Of the noise that texts are sampled with."""
     sampling: Schedule = field(default_factory=Schedule, compare=False, repr=False)
@@ -63,7 +67,7 @@ class Engine:
 
         if not fits(knobs.rule if knobs else None):
             return self.host_session(prompt_ids, max_new_tokens, knobs)
-        sizes = PlanController(self.slots.costs, self.acceptance) if knobs and knobs.rule.by_cost else None
+        sizes = PlanController(self.slots.costs, self._acceptance) if knobs and knobs.rule.by_cost else None
         return GraphSession(
             self.pair, self.slots, prompt_ids, max_new_tokens, knobs, self.host_session, Greedy(), sizes, self.sampling
         )
@@ -72,7 +76,7 @@ class Engine:
         """The same by rounds from the host, whatever the device."""
         sizes = None
         if knobs and knobs.rule.by_cost:
-            sizes = TreeSizeController(self.costs_of(len(prompt_ids)), self.acceptance, prompt_ids)
+            sizes = TreeSizeController(self.costs_of(len(prompt_ids)), self._acceptance, prompt_ids)
         return model_session(self.pair, prompt_ids, max_new_tokens, knobs, sizes, self.perturbation())
 
     def sampled(self, seed: int, sampling: Schedule) -> "Engine":
@@ -82,6 +86,10 @@ class Engine:
     def perturbation(self) -> Perturbation:
         """The noise of one more text."""
         return Perturbation(self.seed, self.sampling, self.pair.vocabulary, self.pair.target.device)
+
+    @property
+    def _acceptance(self) -> AcceptanceModel:
+        return self.acceptance if self.sampling.latest.greedy else self.sampled_acceptance
 
     def costs_of(self, rows: int) -> Costs:
         """What rounds cost on a text of about so many tokens; measured once for each power of two."""

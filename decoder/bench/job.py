@@ -23,6 +23,7 @@ from decoder.knobs import Turnable
 from decoder.loading import load_pair
 from decoder.models.pair import Pair
 from decoder.models.text import encode_prompt, without_surrogates
+from decoder.sampling.settings import Schedule
 from decoder.session.cuda_graph.static_shapes import passes
 from decoder.tree_rules import tree_rule
 
@@ -105,16 +106,17 @@ def measure_texts(job: OnTexts, note: Note) -> Done[report.Report]:
         passes=passes(map(tree_rule, (None, *chain.from_iterable(each.values() for each in job.settings.values())))),
         report=note,
     )
+    engine = engine.sampled(job.config.seed, Schedule(job.config.sampling))
     length = job.config.max_new_tokens
     pair, prompts = engine.pair, _encoded(engine.pair, job.prompts, length)
     contenders = sweep(job.methods, job.config, job.settings)
     if job.exact:
         contenders += inexact(contenders, engine.fastest())
     if job.with_baselines:
-        contenders += baselines(pair, length)
+        contenders += baselines(pair, job.config)
     plan = Plan(contenders, prompts, _warm_up(pair, prompts), schedule, job.repeats)
     setup, samples, interrupted = _measured(engine, plan, job.config, note)
-    return Done(report.of_texts(setup, pair, samples), interrupted)
+    return Done(report.of_texts(setup, engine, samples), interrupted)
 
 
 def measure_rounds(job: OnRounds, note: Note) -> Done[report.RoundsReport]:
@@ -172,7 +174,7 @@ def _measured(engine: Engine, plan: Plan, config: RunConfig, note: Note) -> tupl
                 note(f"{len(found)} of {len(turns)} turns")
     except KeyboardInterrupt:
         interrupted = True
-    samples = Samples(found, ready)
+    samples = Samples(found, ready, sampling=config.sampling)
     if not samples.prompts:
         raise KeyboardInterrupt
     return setup, samples, interrupted

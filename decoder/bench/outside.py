@@ -15,10 +15,11 @@ from transformers.generation.streamers import BaseStreamer
 
 from decoder.analysis.metrics import Tally, tally_round
 from decoder.bench.contenders import Contender, Trial, as_round
+from decoder.config import RunConfig
 from decoder.device import Stopwatch
 from decoder.engine import Engine
 from decoder.models.pair import Pair
-from decoder.session.hf_assisted import as_wide_as
+from decoder.session.hf_assisted import as_wide_as, drawn_by
 from decoder.session.protocol import Outcome
 from decoder.tree import TokenTree
 
@@ -48,14 +49,14 @@ class _Bursts(BaseStreamer):
         """Called when the text is finished."""
 
 
-def baselines(pair: Pair, max_new_tokens: int) -> list[Contender]:
-    """Both baselines in all their settings."""
+def baselines(pair: Pair, config: RunConfig) -> list[Contender]:
+    """Both baselines in all their settings; what they sample, they sample with noise of their own."""
     assistant = as_wide_as(pair.draft, pair.target.width)
     plain = [
         Contender(
             f"generate {cache}",
             "generate",
-            partial(_generated, max_new_tokens=max_new_tokens, cache_implementation=cache),
+            partial(_generated, config=config, cache_implementation=cache),
             {"cache_implementation": cache},
             foreign=True,
         )
@@ -65,7 +66,7 @@ def baselines(pair: Pair, max_new_tokens: int) -> list[Contender]:
         Contender(
             f"assisted {name}",
             "assisted",
-            partial(_assisted, max_new_tokens=max_new_tokens, assistant=assistant, drafting=settings),
+            partial(_assisted, config=config, assistant=assistant, drafting=settings),
             settings,
             foreign=True,
         )
@@ -75,8 +76,8 @@ def baselines(pair: Pair, max_new_tokens: int) -> list[Contender]:
 
 
 @torch.inference_mode()
-def _generated(engine: Engine, prompt_ids: Sequence[int], *, max_new_tokens: int, **settings: Any) -> Trial:
-    """What generate does with these settings on top of plain greedy search."""
+def _generated(engine: Engine, prompt_ids: Sequence[int], *, config: RunConfig, **settings: Any) -> Trial:
+    """What generate does with these settings on top of plain greedy search or sampling."""
     pair = engine.pair
     unused = list(range(pair.vocabulary, max(pair.target.width, pair.draft.width)))
     ids = torch.tensor([list(prompt_ids)], device=pair.target.device)
@@ -85,8 +86,8 @@ def _generated(engine: Engine, prompt_ids: Sequence[int], *, max_new_tokens: int
     pair.target.module.generate(
         ids,
         attention_mask=torch.ones_like(ids),
-        do_sample=False,
-        max_new_tokens=max_new_tokens,
+        **drawn_by(config.sampling, config.seed),
+        max_new_tokens=config.max_new_tokens,
         suppress_tokens=unused or None,
         streamer=streamer,
         **settings,
@@ -104,13 +105,13 @@ def _generated(engine: Engine, prompt_ids: Sequence[int], *, max_new_tokens: int
 
 
 def _assisted(
-    engine: Engine, prompt_ids: Sequence[int], *, max_new_tokens: int, assistant: Any, drafting: dict[str, float]
+    engine: Engine, prompt_ids: Sequence[int], *, config: RunConfig, assistant: Any, drafting: dict[str, float]
 ) -> Trial:
     """The same with an assistant, which keeps its settings beside its weights."""
     before = assistant.generation_config
     assistant.generation_config = copy.deepcopy(before)
     assistant.generation_config.update(**drafting)
     try:
-        return _generated(engine, prompt_ids, max_new_tokens=max_new_tokens, assistant_model=assistant)
+        return _generated(engine, prompt_ids, config=config, assistant_model=assistant)
     finally:
         assistant.generation_config = before

@@ -1,6 +1,7 @@
 """A whole measurement in one value, as `--json` keeps it: every sample, the settings, the machine, and what follows."""
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 
@@ -47,6 +48,10 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True):
     max_new_tokens: int
     repeats: int
     seed: int
+    temperature: float = 0.0
+    """0 is greedy; above it transformers' baselines draw noise of their own, and their texts are not compared."""
+    top_k: int = 0
+    top_p: float = 1.0
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True):
@@ -121,12 +126,14 @@ def setup(
         max_new_tokens=config.max_new_tokens,
         repeats=repeats,
         seed=config.seed,
+        **asdict(config.sampling),
     )
 
 
-def of_texts(setup: Setup, pair: Pair, samples: Samples) -> Report:
+def of_texts(setup: Setup, engine: Engine, samples: Samples) -> Report:
     """What samples on texts tell."""
-    score = Judge(pair.target)
+    pair = engine.pair
+    score = Judge(pair.target, engine.perturbation())
 
     def judge(prompt: int, before: Sequence[int], rivals: tuple[int, int], by_module: bool) -> Verdict:  # noqa: FBT001 - a `Judge`
         return score([*setup.prompts[prompt], *before], rivals, by_module=by_module)
@@ -164,7 +171,13 @@ def _bandwidth(setup: Setup, pair: Pair) -> Bandwidth | None:
 
 def _records(samples: Samples) -> list[Record]:
     plain = {(turn.repeat, turn.prompt): turn.tally for turn in samples.all() if turn.contender == BASELINE}
-    return [_record(turn, figures(turn.tally, plain[turn.repeat, turn.prompt])) for turn in samples.all()]
+    return [
+        _record(
+            turn,
+            figures(turn.tally, plain[turn.repeat, turn.prompt], same_text=turn.contender not in samples.draws_alone),
+        )
+        for turn in samples.all()
+    ]
 
 
 def _record(turn: Sample, found: Figures) -> Record:

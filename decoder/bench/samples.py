@@ -11,6 +11,7 @@ from decoder.bench.contenders import BASELINE, Contender
 from decoder.bench.protocol import Sample
 from decoder.bench.statistics import Estimate, Groups, estimate, ratios
 from decoder.events import Figures
+from decoder.sampling.settings import Sampling
 
 Measure = Callable[[Figures], float | None]
 """One figure of a text; None: it is not known."""
@@ -19,9 +20,14 @@ Measure = Callable[[Figures], float | None]
 class Samples:
     """The samples of all prompts and repeats that everyone went through, and which of them have a speed."""
 
-    def __init__(self, samples: Iterable[Sample], contenders: Sequence[Contender]) -> None:
+    def __init__(
+        self, samples: Iterable[Sample], contenders: Sequence[Contender], *, sampling: Sampling | None = None
+    ) -> None:
+        """Takes samples of contenders; at a temperature above 0 the foreign ones write texts of their own."""
         self.groups: dict[str, str] = {contender.name: contender.group for contender in contenders}
         self.foreign = {contender.name for contender in contenders if contender.foreign}
+        self.draws_alone = self.foreign if sampling and not sampling.greedy else frozenset[str]()
+        """Whose texts need not be ar's."""
         blocks: defaultdict[tuple[int, int], dict[str, Sample]] = defaultdict(dict)
         for sample in samples:
             blocks[sample.repeat, sample.prompt][sample.contender] = sample
@@ -31,11 +37,12 @@ class Samples:
         """ar's, which is the right one."""
 
     def same(self, name: str) -> list[int]:
-        """Prompts on which every text of a contender equals ar's."""
+        """Prompts on which every text of a contender equals ar's, if it should."""
         return [
             prompt
             for prompt in self.prompts
-            if all(sample.tally.tokens == self.texts[prompt] for sample in self.turns(name, prompt))
+            if name in self.draws_alone
+            or all(sample.tally.tokens == self.texts[prompt] for sample in self.turns(name, prompt))
         ]
 
     def values(self, name: str, measure: Measure, prompts: Sequence[int]) -> Groups:
@@ -57,7 +64,7 @@ class Samples:
 
     def differing(self) -> Iterable[tuple[str, int, Sequence[int]]]:
         """(contender, prompt, its first text that is not ar's)."""
-        for name in self.groups:
+        for name in (each for each in self.groups if each not in self.draws_alone):
             for prompt in self.prompts:
                 texts = (turn.tally.tokens for turn in self.turns(name, prompt))
                 if other := next((text for text in texts if text != self.texts[prompt]), None):

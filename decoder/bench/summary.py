@@ -27,8 +27,8 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     group: str
     prompts: int
-    same: int
-    """Prompts whose text equals ar's in every repeat."""
+    same: int | None
+    """Prompts whose text equals ar's in every repeat; None where it need not."""
     tokens_per_second: Estimate | None
     over_ar: Estimate | None
     over_generate: Estimate | None
@@ -185,7 +185,7 @@ def _row(samples: Samples, name: str, seed: int, bandwidth: Bandwidth | None) ->
         name=name,
         group=samples.groups[name],
         prompts=len(samples.prompts),
-        same=len(same),
+        same=None if name in samples.draws_alone else len(same),
         tokens_per_second=estimate(samples.values(name, tokens_per_second, same), seed),
         over_ar=samples.ratio(name, BASELINE, seed),
         over_generate=samples.ratio(name, generate, seed) if generate else None,

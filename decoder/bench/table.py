@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from decoder.analysis.metrics import FIGURES
 from decoder.bench.contenders import INEXACT
 from decoder.bench.protocol import DISTURBED
-from decoder.bench.report import Report, RoundsReport
+from decoder.bench.report import Report, RoundsReport, Setup
 from decoder.bench.rounds import LENGTHS, Growth, Rounds
 from decoder.bench.statistics import Estimate
 from decoder.bench.summary import Comparison, Difference, Row
@@ -45,7 +45,7 @@ def _heading(report: Report | RoundsReport) -> str:
     prompts = f"{_counted(len(setup.prompts), 'prompt')} of {_range([len(prompt) for prompt in setup.prompts])} tokens"
     exact = " exact" if setup.exact else ""
     lines = [
-        f"{setup.target} with {setup.draft} on {setup.device} in {setup.dtype}{exact}, greedy",
+        f"{setup.target} with {setup.draft} on {setup.device} in {setup.dtype}{exact}, {_chosen(setup)}",
         f"{prompts}, at most {setup.max_new_tokens} new; {_counted(setup.repeats, 'repeat')}; seed {setup.seed}",
         f"rounds: {setup.path}, {setup.path_reason}",
         f"{machine.processor}, {_counted(machine.threads, 'thread')} on {_counted(machine.cores, 'core')}",
@@ -84,11 +84,11 @@ def speeds(rows: Sequence[Row], best_generate: str | None) -> str:
             (6, _number(row.tokens_per_round, 2)),
             (17, _ratio(row.over_ar)),
             (17, _ratio(row.over_generate)),
-            (11, f"{row.same} of {row.prompts}"),
+            (11, "-" if row.same is None else f"{row.same} of {row.prompts}"),
         ]
         lines.append(_line(row.name, *cells, *([(5, _percent(row.bandwidth_share))] if limits else [])))
     if best_generate:
-        lines.append(f"x generate: over {best_generate}, transformers' greedy search at its best.")
+        lines.append(f"x generate: over {best_generate}, transformers' plain decoding at its best.")
     if any(row.group == INEXACT for row in rows):
         lines.append("~: the same without exactness; its text may be another by a near tie.")
     if limits:
@@ -242,3 +242,11 @@ def _ratio(found: Estimate | None) -> str:
 def _interval(found: Estimate, text: Callable[[float], str]) -> str:
     ends = "" if found.low is None or found.high is None else f" {text(found.low)}-{text(found.high)}"
     return f"{text(found.median)}{ends}"
+
+
+def _chosen(setup: Setup) -> str:
+    """How tokens were chosen."""
+    if not setup.temperature:
+        return "greedy"
+    kept = [f"top-k {setup.top_k}"] * bool(setup.top_k) + [f"top-p {setup.top_p:g}"] * (setup.top_p < 1)
+    return ", ".join([f"sampled at temperature {setup.temperature:g}", *kept])

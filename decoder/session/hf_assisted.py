@@ -80,6 +80,14 @@ def as_wide_as(draft: LanguageModel, width: int) -> Any:
     return module
 
 
+def drawn_by(sampling: Sampling, seed: int) -> dict[str, Any]:
+    """The arguments of generate; where it samples, torch's generator begins with the seed."""
+    if sampling.greedy:
+        return {"do_sample": False}
+    torch.manual_seed(seed)
+    return {"do_sample": True, **asdict(sampling)}
+
+
 class AssistedSession:
     """Assisted generation with the settings that transformers starts with; what it samples, it samples by itself."""
 
@@ -137,12 +145,6 @@ class AssistedSession:
             self._bursts.error = error
         self._bursts.answered.release()
 
-    def _drawn_by(self) -> dict[str, Any]:
-        if self._sampling.greedy:
-            return {"do_sample": False}
-        torch.manual_seed(self._seed)
-        return {"do_sample": True, **asdict(self._sampling)}
-
     def _run(self) -> None:
         pair = self._pair
         unused = list(range(pair.vocabulary, max(pair.target.width, pair.draft.width)))
@@ -152,7 +154,7 @@ class AssistedSession:
                 ids,
                 attention_mask=torch.ones_like(ids),
                 assistant_model=self._assistant,
-                **self._drawn_by(),
+                **drawn_by(self._sampling, self._seed),
                 max_new_tokens=self._max_new_tokens,
                 suppress_tokens=unused or None,
                 streamer=self._bursts,

@@ -17,14 +17,15 @@ from typer import Option
 from decoder.config import RunConfig
 from decoder.errors import ConfigError, PromptError, quoted, require
 from decoder.knobs import Turnable
-from decoder.methods import METHODS
+from decoder.methods import METHODS, options_of
+from decoder.sampling.settings import SAMPLING
 from dynatui.cli import options, request, settings
 from dynatui.cli.bench_result import Measured, run_and_report
 from dynatui.cli.options import Given, expanded
 from dynatui.session import Models
 from dynatui.terminal import streams
 
-ONLY_TEXTS = ("methods", "baselines", "hostile")
+ONLY_TEXTS = ("methods", "baselines", "hostile", "temperature", "top_k", "top_p")
 """Parameters that say nothing to rounds of given sizes; nor do sweeps and those under these headings:"""
 ABOUT_TEXTS = (options.PROMPTS, options.TREE)
 ONLY_ROUNDS = ("trees",)
@@ -197,9 +198,10 @@ def _preset_option() -> Parameter:
 
 
 def _rule_options() -> list[Parameter]:
-    """The options that change every preset that is measured."""
+    """The options of sampling, and those that change every preset that is measured."""
     changing = [option for method in METHODS.values() if method.presets for option in method.options]
-    return [
+    sampled = [options.declared(each, options.RUN) for each in options_of(SAMPLING)]
+    return sampled + [
         options.declared(each, options.TREE) for each in options.of_methods() if each in changing and not each.default
     ]
 

@@ -13,7 +13,7 @@ from decoder.draft.suffix_automaton import FAMILIARITIES
 from decoder.draft.tree_size.plan import PathChances
 
 SHARPNESS = 2.0
-"""The exponent to begin with; 1 takes the draft at its word."""
+"""The exponent to begin with where the draft's own probabilities are told; 1 takes them as chances."""
 OTHERS = -5.0
 """Logarithm of the weight of all other tokens to begin with."""
 SURENESS = (2.0, 1.0)
@@ -38,8 +38,9 @@ _HEAVIEST, _LIGHTEST = 20.0, -40.0
 class AcceptanceModel:
     """What is known of one pair's guesses so far."""
 
-    def __init__(self) -> None:
-        self.sharpness = SHARPNESS
+    def __init__(self, sharpness: float = SHARPNESS) -> None:
+        """Begins with an exponent."""
+        self.sharpness = sharpness
         self.others = OTHERS
         self._heavier = [math.exp(FAMILIAR * familiarity) for familiarity in range(FAMILIARITIES)]
         """How many times as much a token weighs, by its familiarity."""

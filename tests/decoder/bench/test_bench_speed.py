@@ -18,7 +18,7 @@ from transformers import AutoConfig, AutoModelForCausalLM
 from decoder.bench import job, machine, table
 from decoder.bench.contenders import Trial, decoded, own, sweep
 from decoder.bench.job import Done, OnTexts, measure_texts
-from decoder.bench.outside import ASSISTED, baselines
+from decoder.bench.outside import ASSISTED, CACHES, baselines
 from decoder.bench.protocol import Sample
 from decoder.bench.report import Report
 from decoder.bench.samples import Samples
@@ -203,6 +203,19 @@ def test_a_text_of_one_token_leaves_the_baselines_without_a_rate(tiny_models: Ti
     assert found["generate static"].same == 2
 
 
+def test_sampled_texts_of_own_methods_are_ar_s_and_the_baselines_are_their_own(tiny_models: TinyModels) -> None:
+    config = RunConfig(max_new_tokens=12, temperature=1.2)
+    report = measure_texts(on_texts(tiny_models.pair("neox"), repeats=1, config=config), lambda _: None).report
+    found = {row.name: row.same for row in report.rows}
+    assert {name: same for name, same in found.items() if same is None} == dict.fromkeys(
+        (f"{kind} {name}" for kind, names in (("generate", CACHES), ("assisted", ASSISTED)) for name in names), None
+    )
+    assert all(same == 2 for name, same in found.items() if same is not None)
+    assert all(row.tokens_per_second for row in report.rows)
+    assert (report.setup.temperature, report.differences) == (1.2, [])
+    assert "sampled at temperature 1.2" in table.on_texts(report)
+
+
 def test_a_draft_of_another_width_is_measured_all_the_same(tiny_models: TinyModels) -> None:
     job = on_texts(tiny_models.pair("wide-target"), methods=("dynatree",), repeats=1)
     assert all(row.same == 2 for row in measure_texts(job, lambda _: None).report.rows)
@@ -211,7 +224,7 @@ def test_a_draft_of_another_width_is_measured_all_the_same(tiny_models: TinyMode
 def test_assistants_settings_stay_as_they_were(tiny_models: TinyModels) -> None:
     engine: Engine = tiny_models.loaded(tiny_models.pair("neox"), "float32")
     before = engine.pair.draft.module.generation_config
-    for contender in baselines(engine.pair, 4):
+    for contender in baselines(engine.pair, RunConfig(max_new_tokens=4)):
         contender.run(engine, [1, 2, 3])
     assert engine.pair.draft.module.generation_config is before
     assert before.num_assistant_tokens is None
@@ -219,7 +232,7 @@ def test_assistants_settings_stay_as_they_were(tiny_models: TinyModels) -> None:
 
 def test_the_prompts_time_is_no_decode_time(tiny_models: TinyModels) -> None:
     engine: Engine = tiny_models.loaded(tiny_models.pair("neox"), "float32")
-    for contender in [*sweep((), CONFIG, {}), *baselines(engine.pair, 4)]:
+    for contender in [*sweep((), CONFIG, {}), *baselines(engine.pair, RunConfig(max_new_tokens=4))]:
         start = time.perf_counter()
         tally = contender.run(engine, list(range(100))).tally
         assert 0 < (tally.prefill_s or 0) + tally.decode_s <= time.perf_counter() - start
