@@ -202,8 +202,10 @@ def show_same(other: Path, prompts: Sequence[str], tokens: int) -> int:
 def show_speed(other: Path, dtype: str, tokens: int, repeats: int, starts: int) -> int:
     """Prints each method's ratio; 1 where its whole interval lies outside the bar."""
     groups: dict[str, list[list[float]]] = {name: [] for name in MEASURED}
-    for _ in range(starts):
-        workers = [Worker(checkout, dtype, tokens) for checkout in (HERE, other)]
+    for start in range(starts):
+        # Of two equal processes the one that starts first decodes a few percent slower here.
+        places = (HERE, other) if start % 2 == 0 else (other, HERE)
+        workers = [Worker(place, dtype, tokens) for place in places][:: 1 if start % 2 == 0 else -1]
         for name, by_prompt in ratios(workers[0], workers[1], repeats).items():
             groups[name] += [list(chain.from_iterable(by_prompt))] if starts > 1 else by_prompt
         for worker in workers:

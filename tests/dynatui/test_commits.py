@@ -112,11 +112,15 @@ def test_speeds_are_compared_in_turn_and_told_with_an_interval(
 def test_equal_processes_that_differ_from_start_to_start_are_not_taken_for_a_change(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    shares = iter((0.9, 1.1, 0.95, 1.05, 0.9, 1.1))
-    monkeypatch.setattr(
-        commits, "Worker", lambda checkout, *_: Fake([], "", next(shares) if checkout == commits.HERE else 1.0)
-    )
+    shares, started = iter((0.9, 1.1, 0.95, 1.05, 0.9, 1.1)), list[Path]()
+
+    def start(checkout: Path, *_: object) -> Fake:
+        started.append(checkout)
+        return Fake([], "", next(shares) if checkout == commits.HERE else 1.0)
+
+    monkeypatch.setattr(commits, "Worker", start)
     assert commits.show_speed(tmp_path, "bfloat16", 8, repeats=2, starts=6) == 0
+    assert started == [commits.HERE, tmp_path, tmp_path, commits.HERE] * 3
     assert "0.9" in capsys.readouterr().out
 
 
