@@ -5,6 +5,8 @@ weights w that the paper's section 3.1 speaks of, which would be biased; P(at le
 most that any lossless rule of one path can reach.
 """
 
+from itertools import pairwise
+
 from decoder.verify.lossless.bottom_up import Stop
 from decoder.verify.lossless.drawn_tree import DrawnTree
 from decoder.verify.lossless.rows import Rows, positive, ratio, share
@@ -18,7 +20,7 @@ def stops(tree: DrawnTree, target_probs: Rows, draft_probs: Rows) -> list[Stop]:
     """
     chain, weight = tree.chain(), 1.0
     found = [Stop(chain[0], 1.0, 1.0 if len(chain) > 1 else 0.0)]
-    for above, node in zip(chain, chain[1:], strict=False):
+    for above, node in pairwise(chain):
         token = tree.tokens[node]
         weight = ratio(weight * target_probs[above, token], draft_probs[above, token])
         found.append(Stop(node, weight, 0.0))

@@ -1,4 +1,4 @@
-"""A tree as its verifiers read it: which token each node holds, and what was drawn after it, in order, duplicates too."""
+"""A tree as its verifiers read it: the token of each node, and what was drawn after it, in order, with duplicates."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace

@@ -12,7 +12,7 @@ from decoder.errors import ModelError
 Row: TypeAlias = Float[NDArray[np.float64], "V"]
 """Probabilities of the tokens after one node, or weights in proportion to them."""
 Rows: TypeAlias = Float[NDArray[np.float64], "N V"]
-"""One row a node of a tree; what stands in the draft's row of a leaf is not read."""
+"""One row a node of a tree; the draft's is zeros where nothing was drawn."""
 
 
 def positive(row: Row) -> Row:
@@ -39,7 +39,7 @@ def ratio(over: float, under: float) -> float:
 
 
 def share(part: float, rest: float) -> float:
-    """part / (part + rest) in [0, 1]; 1 where both are 0, at places that are never reached."""
+    """The quotient part / (part + rest) in [0, 1]; 1 where both are 0, at places that are never reached."""
     whole = part + rest
     return min(1.0, max(0.0, part / whole)) if whole > 0 else 1.0
 

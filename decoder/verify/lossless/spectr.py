@@ -13,8 +13,8 @@ from decoder.verify.lossless.coins import Coins
 from decoder.verify.lossless.rows import Row, normalised, positive, ratio
 from decoder.verify.lossless.top_down import Solver
 
-STEPS = 60
-"""Halvings of [1, k], to the last bit."""
+STEPS = 40
+"""Halvings of [1, k]; to stop early costs acceptance, never losslessness."""
 
 
 @dataclass(frozen=True)

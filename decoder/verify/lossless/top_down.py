@@ -1,4 +1,4 @@
-"""Verification from the root down: at each node a solver chooses the next token, and the walk goes on while it was drawn.
+"""Verification from the root down: a solver chooses the token after a node, and the walk goes on while it was drawn.
 
 Any solver whose token follows the target's row, over draws that are independent given the draft's row, makes the walk
 lossless on i.i.d. rollouts and delayed trees (the paper, section 3.2).

@@ -133,8 +133,8 @@ def require_lossless(name: str, drafting: str, paths: int = 1) -> None:
     fits = lossless_with(name, Drafting(drafting), paths)
     require(
         fits or not deterministic,
-        f"verifier {name} is biased on deterministic trees, whose tokens are chosen and not drawn; choose --verifier nss, "
-        "or --drafting iid or delayed",
+        f"verifier {name} is biased on deterministic trees, whose tokens are chosen and not drawn; choose "
+        "--verifier nss, or --drafting iid or delayed",
     )
     require(
         fits,

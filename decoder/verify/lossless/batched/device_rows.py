@@ -13,7 +13,10 @@ from decoder.verify.lossless.rows import require_numbers
 from decoder.verify.lossless.top_down import Accepted
 
 VerifyOnDevice: TypeAlias = Callable[[DrawnTree, Tensor, Tensor, Coins], Accepted]
-"""From a tree, the target's and the draft's rows after its nodes, of shape (N, V) on one device, and coins."""
+"""From a tree, the target's and the draft's rows after its nodes, of shape (N, V) on one device, and coins.
+
+The draft's rows are zeros after leaves.
+"""
 _SMALLEST = 1e-300
 """No waiting time is 0: the token would win whatever its probability."""
 
@@ -38,7 +41,7 @@ def ratio(over: Tensor, under: Tensor) -> Tensor:
 
 
 def share(part: Tensor, rest: Tensor) -> Tensor:
-    """part / (part + rest) in [0, 1], elementwise; 1 where both are 0."""
+    """The quotient part / (part + rest) in [0, 1], elementwise; 1 where both are 0."""
     whole = part + rest
     return torch.where(whole > 0, part / whole, 1.0).clamp(0, 1)
 
