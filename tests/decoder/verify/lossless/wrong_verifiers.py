@@ -1,6 +1,6 @@
 """Verifiers with one mistake each, of those that people make: a test that does not reject them proves nothing."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -165,19 +165,6 @@ def unweighted(found: Judged, target_probs: Row, draft_probs: Row, drawn: Sequen
     return replace(traversal.judged(target_probs, draft_probs, drawn, 1.0), chance=chance)
 
 
-def every_draw_owns(tree: DrawnTree, target_probs: Rows, draft_probs: Rows) -> list[Stop]:
-    """A shared subtree is judged once for each draw of it."""
-
-    def visit(node: int, chance: float) -> Iterator[Stop]:
-        found = traversal.judged(target_probs[node], draft_probs[node], tree.drawn(node), chance)
-        for child, handed in zip(tree.children[node], found.slots, strict=True):
-            if handed > 0:
-                yield from visit(child, handed)
-        yield Stop(node, found.chance if node else 1.0, found.removed)
-
-    return list(visit(0, 1.0))
-
-
 def distinct_draws(verify: Verify) -> Verify:
     """Children once each, however often they were drawn."""
 
@@ -211,7 +198,6 @@ WRONG = [
     Wrong("traversal: paths not weighted", stopping(judging(unweighted))),
     Wrong("traversal: no residual", stopping(traversal.stops, uncorrected)),
     Wrong("traversal: the residual of naive", stopping(traversal.stops, corrected_alike)),
-    Wrong("traversal: shared subtrees judged again", stopping(every_draw_owns), DelayedTree(2, 1, 2)),
     Wrong("traversal: the shallow first", stopping(traversal.stops, shallow_first)),
     Wrong("traversal: duplicates left out", distinct_draws(stopping(traversal.stops))),
 ]
