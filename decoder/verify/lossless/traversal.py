@@ -2,7 +2,8 @@
 
 Weng et al. 2025, "Traversal Verification for Speculative Tree Decoding". It judges slots, one a draw: where rollouts
 share a node, the first draw of its token owns the subtree and a later one is a leaf. That costs nothing: a token that
-was refused has no residual left, unless it could not be refused. What a node is still worth after refusals is (p - removed q)+ / S, so scalars are its whole state.
+was refused has no residual left, unless it could not be refused. What a node is still worth after refusals is
+(p - removed q)+ / S, so scalars are its whole state.
 """
 
 from collections.abc import Callable, Iterator, Sequence
