@@ -9,7 +9,7 @@ from torch import Tensor
 
 from decoder.verify.lossless.coins import Coins
 from decoder.verify.lossless.drawn_tree import DrawnTree
-from decoder.verify.lossless.rows import require_numbers
+from decoder.verify.lossless.rows import NEGLIGIBLE, require_numbers
 from decoder.verify.lossless.top_down import Accepted
 
 VerifyOnDevice: TypeAlias = Callable[[DrawnTree, Tensor, Tensor, Coins], Accepted]
@@ -37,13 +37,18 @@ def residual(
 
 def ratio(over: Tensor, under: Tensor) -> Tensor:
     """min(1, over / under), elementwise; by a zero below 1 or 0, as anything stands above."""
-    return torch.where(under > 0, over / under, (over > 0).to(over.dtype)).clamp_max(1)
+    return as_chance(torch.where(under > 0, over / under, (over > 0).to(over.dtype)))
 
 
 def share(part: Tensor, rest: Tensor) -> Tensor:
     """The quotient part / (part + rest) in [0, 1], elementwise; 1 where both are 0."""
     whole = part + rest
-    return torch.where(whole > 0, part / whole, 1.0).clamp(0, 1)
+    return as_chance(torch.where(whole > 0, part / whole, 1.0))
+
+
+def as_chance(values: Tensor) -> Tensor:
+    """The values cut to [0, 1], elementwise; what is negligible is 0."""
+    return torch.where(values < NEGLIGIBLE, 0.0, values.clamp_max(1))
 
 
 def drawn_tokens(tree: DrawnTree, device: torch.device) -> Int[Tensor, "N K"]:

@@ -14,8 +14,8 @@ from decoder.draft.delayed import DelayedTree, Prefix, draw_tree
 from decoder.tree import TokenTree
 from decoder.verify.lossless.coins import Coins
 from decoder.verify.lossless.drawn_tree import DrawnTree, drawn_tree
-from decoder.verify.lossless.rows import Row, Rows
-from decoder.verify.lossless.top_down import Verify
+from decoder.verify.lossless.rows import Row, Rows, normalised
+from decoder.verify.lossless.top_down import Accepted, Verify
 
 VOCABULARY = 3
 KINDS = (
@@ -120,9 +120,9 @@ def pair(kind: str, luck: np.random.Generator, vocabulary: int = VOCABULARY) -> 
 
 
 def without_one(row: Row, luck: np.random.Generator) -> Row:
-    row = row.copy()
-    row[luck.integers(len(row))] = 0
-    return row / row.sum()
+    left = row.copy()
+    left[luck.integers(len(row))] = 0
+    return normalised(left, row)
 
 
 Trees = list[tuple[DrawnTree, float]]
@@ -154,12 +154,17 @@ class Emitted:
     """Expected."""
 
 
+def verified(verify: Verify, tree: DrawnTree, pair: Models) -> Iterator[tuple[Accepted, float]]:
+    """What can come of one tree, over the coins."""
+    rows = pair.rows(tree)
+    return outcomes(lambda coins: verify(tree, *rows, coins))
+
+
 def emitted(verify: Verify, trees: Trees, pair: Models, depth: int) -> Emitted:
     """The exact law of a verifier over trees of at most this depth."""
     found: dict[Prefix, float] = defaultdict(float)
     for tree, tree_chance in trees:
-        rows = pair.rows(tree)
-        for (path, last), chance in outcomes(lambda coins, tree=tree, rows=rows: verify(tree, *rows, coins)):
+        for (path, last), chance in verified(verify, tree, pair):
             found[(*(tree.tokens[node] for node in path), last)] += tree_chance * chance
     expected = text_law(pair, depth + 1)
     joint: dict[Prefix, float] = defaultdict(float)

@@ -53,11 +53,11 @@ def case(shape: DelayedTree, top_p: float) -> Case:
 
     shared = logits(1)
     trees = (
-        draw_tree(shape, 3, lambda prefixes: probs(shared + 0.3 * logits(len(prefixes)), top_p), PhiloxCoins(seed, 1))
+        draw_tree(shape, 3, lambda prefixes: probs(shared + 0.08 * logits(len(prefixes)), top_p), PhiloxCoins(seed, 1))
         for seed in range(1000)
     )
     tree = next(each for each in trees if shape is CHAIN or len(each) < 1 + shape.most_nodes)
-    target_probs = probs(shared + 0.3 * logits(len(tree)), top_p)
+    target_probs = probs(shared + 0.08 * logits(len(tree)), top_p)
     return Case(drawn_tree(tree), target_probs, draft_rows(tree, target_probs))
 
 

@@ -2,6 +2,7 @@
 
 import itertools
 from collections import defaultdict
+from functools import partial
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from decoder.verify.lossless.acceptance_bound import acceptance_bound
 from decoder.verify.lossless.rows import Row
 from decoder.verify.lossless.top_down import Solver
 from decoder.verify.lossless.verifiers import SOLVERS, VERIFIERS
-from tests.decoder.verify.lossless.enumeration import KINDS, delayed_trees, emitted, models, outcomes, pair
+from tests.decoder.verify.lossless.enumeration import KINDS, delayed_trees, emitted, models, outcomes, pair, verified
 
 ALL_KINDS = pytest.mark.parametrize("kind", KINDS)
 ALL_SOLVERS = pytest.mark.parametrize("name", SOLVERS)
@@ -113,10 +114,8 @@ def test_solvers_rank_as_in_the_measurements() -> None:
 def test_expected_tokens_of_a_tree_are_those_of_all_coins(name: str, shape: DelayedTree) -> None:
     verifier, pair_ = VERIFIERS[name], models("generic", shape.depth, 9)
     for tree, _ in [] if verifier.one_path and shape.k > 1 else delayed_trees(shape, pair_)[::7]:
-        rows = pair_.rows(tree)
-        results = outcomes(lambda coins, tree=tree, rows=rows: verifier.verify(tree, *rows, coins))
-        expected = sum(chance * (len(path) + 1) for (path, _), chance in results)
-        assert verifier.expected_tokens(tree, *rows) == pytest.approx(expected, abs=1e-12)
+        expected = sum(chance * (len(path) + 1) for (path, _), chance in verified(verifier.verify, tree, pair_))
+        assert verifier.expected_tokens(tree, *pair_.rows(tree)) == pytest.approx(expected, abs=1e-12)
 
 
 def test_block_accepts_eleven_ninths_where_naive_accepts_ten() -> None:
@@ -135,10 +134,8 @@ def test_the_law_of_a_tournament_is_that_of_its_winner(draws: int) -> None:
     for target_probs, draft_probs in pairs("generic", 3):
         law = np.zeros(3)
         for drawn, chance in drawn_lists(draft_probs, draws):
-            _, winners = khisti.tournament(
-                [(draft_probs, {token: 1.0}) for token in drawn],
-                lambda one, other, target_probs=target_probs: khisti._meet(target_probs, one, other),
-            )
+            entries = [(draft_probs, {token: 1.0}) for token in drawn]
+            _, winners = khisti.tournament(entries, partial(khisti._meet, target_probs))
             for token, wins in winners.items():
                 law[token] += chance * wins
         assert khisti.winner_law(target_probs, draft_probs, draws) == pytest.approx(law, abs=1e-14)

@@ -61,6 +61,6 @@ def test_one_seed_and_stream_give_one_sequence(seed: int) -> None:
 
 
 def test_choices_come_in_proportion_to_their_weights() -> None:
-    coins, weights = PhiloxCoins(7), np.array([1.0, 0, 2, 5], dtype=np.float32)
+    coins, weights = PhiloxCoins(7), np.array([1.0, 0, 2, 5])
     counts = np.bincount([coins.choice(weights) for _ in range(4000)], minlength=4)
     assert counts / 4000 == pytest.approx(weights / 8, abs=0.03)  # 3.8 standard deviations

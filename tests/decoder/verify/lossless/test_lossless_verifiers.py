@@ -62,6 +62,21 @@ def test_nan_is_refused(name: str, broken: str) -> None:
         VERIFIERS[name].on_device(drawn_tree(tree), *given, PhiloxCoins(0))
 
 
+@pytest.mark.parametrize("name", ["block", "traversal"])
+@pytest.mark.parametrize("hardly", [1e-40, 1e-43])
+def test_a_chance_whose_inverse_overflows_is_none(name: str, hardly: float) -> None:
+    """Low temperatures bring such probabilities, and top-p the zeros that infinity must not meet."""
+    tree = TokenTree([3])
+    tree.draw(0, [1], [-0.7], torch.tensor([0.5, 0.5, 0.0]))
+    tree.draw(1, [0], [-0.7], torch.tensor([0.5, 0.5, 0.0]))
+    target_probs = torch.tensor([[0.5, hardly, 0.5], [0.5, 0.0, 0.5], [0.5, 0.0, 0.5]])
+    given = drawn_tree(tree), target_probs, draft_rows(tree, target_probs)
+    pure = drawn_tree(tree), *(rows.double().numpy() ** 8 for rows in given[1:])
+    for seed in range(20):
+        assert VERIFIERS[name].on_device(*given, PhiloxCoins(seed))[0] == []
+        assert VERIFIERS[name].verify(*pure, PhiloxCoins(seed))[0] == []
+
+
 @pytest.mark.parametrize("name", VERIFIERS)
 def test_a_round_without_a_draft_emits_one_token_of_the_target(name: str) -> None:
     tree = drawn_tree(TokenTree([3], draws={}))

@@ -54,7 +54,8 @@ def naive_then(correction: Callable[[Row, Row], Row]) -> Verify:
 
 
 def most_probable(target_probs: Row, draft_probs: Row) -> Row:
-    return np.eye(len(target_probs))[residual(target_probs, draft_probs).argmax()]
+    law = residual(target_probs, draft_probs)
+    return normalised(np.where(law == law.max(), 1.0, 0.0), law)
 
 
 def spectr_in(divide: Callable[[Row, Row, Sequence[int]], spectr.Division]) -> Verify:
