@@ -14,6 +14,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from decoder.errors import require
+from decoder.knobs import require_feasible
 from decoder.tree import TokenTree
 from decoder.verify.lossless.batched.device_rows import draw
 from decoder.verify.lossless.coins import Coins
@@ -36,6 +37,7 @@ class DelayedTree:
         require(self.k >= 1, f"K is {self.k}; give 1 or more")
         for name, length in (("L1", self.l1), ("L2", self.l2)):
             require(length >= 0, f"{name} is {length}; give 0 or more")
+        require_feasible({"K": self.k, "L1": self.l1, "L2": self.l2})
 
     @property
     def depth(self) -> int:
@@ -92,12 +94,13 @@ def _draw_level(
     """One more draw of every rollout."""
     nodes = list(dict.fromkeys(level))
     node_rows = rows([prefixes[node] for node in nodes])
-    counts = torch.tensor([level.count(node) for node in nodes], device=node_rows.device)
-    own_rows = node_rows.repeat_interleave(counts, 0)
+    counts = [level.count(node) for node in nodes]
+    repeats = torch.tensor(counts).to(node_rows.device)
+    own_rows = node_rows.repeat_interleave(repeats, 0, output_size=len(level))
     drawn = draw(own_rows, coins)
     logprobs = own_rows.gather(1, drawn[:, None])[:, 0].log().tolist()
     found, tokens = [], drawn.tolist()
-    for node, row, count in zip(nodes, node_rows, counts.tolist(), strict=True):
+    for node, row, count in zip(nodes, node_rows, counts, strict=True):
         children = tree.draw(node, tokens[:count], logprobs[:count], row)
         prefixes.update({child: (*prefixes[node], tree.tokens[child]) for child in children})
         found += children

@@ -50,7 +50,7 @@ class LosslessVerifier:
     verify: Verify
     """In float64, row by row."""
     on_device: VerifyOnDevice
-    """On tensors, with one copy to the host; large vocabularies."""
+    """On tensors, with one copy of all numbers that coins need; for large vocabularies."""
     expected_tokens: ExpectedTokens
     """Block efficiency of a tree, expected over the coins."""
     any_tree: bool = False

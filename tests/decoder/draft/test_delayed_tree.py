@@ -25,7 +25,12 @@ class Asked:
 
 @pytest.mark.parametrize(
     ("shape", "message"),
-    [((0, 1, 1), "K is 0; give 1 or more"), ((1, -1, 1), "L1 is -1; give 0"), ((1, 1, -2), "L2 is -2; give 0")],
+    [
+        ((0, 1, 1), "K is 0; give 1 or more"),
+        ((1, -1, 1), "L1 is -1; give 0"),
+        ((1, 1, -2), "L2 is -2; give 0"),
+        ((1 << 20, 1, 1), "K is 1048576; give 4096 or less"),
+    ],
 )
 def test_an_impossible_shape_is_refused(shape: tuple[int, int, int], message: str) -> None:
     with pytest.raises(ConfigError, match=message):

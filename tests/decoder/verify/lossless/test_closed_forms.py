@@ -112,20 +112,20 @@ def test_solvers_rank_as_in_the_measurements() -> None:
 @pytest.mark.parametrize("shape", [DelayedTree(1, 0, 2), DelayedTree(2, 1, 1), DelayedTree(2, 0, 2)], ids=str)
 @pytest.mark.parametrize("name", VERIFIERS)
 def test_expected_tokens_of_a_tree_are_those_of_all_coins(name: str, shape: DelayedTree) -> None:
-    verifier, pair_ = VERIFIERS[name], models("generic", shape.depth, 9)
-    for tree, _ in [] if verifier.one_path and shape.k > 1 else delayed_trees(shape, pair_)[::7]:
-        expected = sum(chance * (len(path) + 1) for (path, _), chance in verified(verifier.verify, tree, pair_))
-        assert verifier.expected_tokens(tree, *pair_.rows(tree)) == pytest.approx(expected, abs=1e-12)
+    verifier, toys = VERIFIERS[name], models("generic", shape.depth, 9)
+    for tree, _ in [] if verifier.one_path and shape.k > 1 else delayed_trees(shape, toys)[::7]:
+        expected = sum(chance * (len(path) + 1) for (path, _), chance in verified(verifier.verify, tree, toys))
+        assert verifier.expected_tokens(tree, *toys.rows(tree)) == pytest.approx(expected, abs=1e-12)
 
 
 def test_block_accepts_eleven_ninths_where_naive_accepts_ten() -> None:
     """The example of Sun et al. 2024: two tokens, the same rows everywhere."""
     target_probs, draft_probs = np.array([1, 2, 0]) / 3, np.array([2, 1, 0]) / 3
-    shape, pair_ = DelayedTree(1, 0, 2), models("generic", 2, 77)
-    for text in pair_.target:
-        pair_.target[text], pair_.draft[text] = target_probs, draft_probs
-    trees = delayed_trees(shape, pair_)
-    accepted = {name: emitted(VERIFIERS[name].verify, trees, pair_, 2).tokens - 1 for name in ("block", "naive")}
+    shape, toys = DelayedTree(1, 0, 2), models("generic", 2, 77)
+    for text in toys.target:
+        toys.target[text], toys.draft[text] = target_probs, draft_probs
+    trees = delayed_trees(shape, toys)
+    accepted = {name: emitted(VERIFIERS[name].verify, trees, toys, 2).tokens - 1 for name in ("block", "naive")}
     assert accepted == pytest.approx({"block": 11 / 9, "naive": 10 / 9})
 
 
@@ -158,11 +158,11 @@ def test_residuals_by_scalars_are_those_of_updated_rows() -> None:
 
 
 def test_nss_on_a_fixed_tree_accepts_what_the_target_would_write() -> None:
-    pair_ = models("generic", 2, 5)
-    tree, _ = max(delayed_trees(DelayedTree(2, 0, 2), pair_), key=lambda each: len(each[0]))
-    target_probs, _ = pair_.rows(tree)
+    toys = models("generic", 2, 5)
+    tree, _ = max(delayed_trees(DelayedTree(2, 0, 2), toys), key=lambda each: len(each[0]))
+    target_probs, _ = toys.rows(tree)
     chances = {0: 1.0}
     for node in range(1, len(tree)):
         chances[node] = chances[tree.parents[node]] * target_probs[tree.parents[node], tree.tokens[node]]
-    expected = VERIFIERS["nss"].expected_tokens(tree, *pair_.rows(tree))
+    expected = VERIFIERS["nss"].expected_tokens(tree, *toys.rows(tree))
     assert expected == pytest.approx(sum(chances.values()))
