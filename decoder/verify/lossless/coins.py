@@ -54,7 +54,7 @@ class PhiloxCoins:
         if not len(until):
             raise ValueError("nothing to choose from: all weights are 0")
         require_numbers(until[-1])
-        # Rounding can lift the product to the total itself, hence the minimum.
+        # Among subnormal numbers the product can be rounded to the total itself, hence the minimum.
         place = np.searchsorted(until, self._generator.random() * until[-1], side="right")
         return int(possible[min(place, len(possible) - 1)])
 

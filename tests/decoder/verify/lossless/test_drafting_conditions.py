@@ -107,7 +107,7 @@ def test_what_to_draw_next_may_depend_on_all_that_was_drawn(drafter: Drafter) ->
 @pytest.mark.parametrize(
     ("rule", "biased"),
     [
-        (sibling_after_a_poor_draw, {"spectr", "specinfer", "khisti"}),
+        pytest.param(sibling_after_a_poor_draw, {"spectr", "specinfer", "khisti"}, marks=pytest.mark.slow),
         (dropping, {*TREES} - {"nss"}),
         (sorted_by_probability, {"naive", "naive_tree", "spectr", "traversal"}),
         (without_replacement, {"spectr", "specinfer", "khisti", "traversal"}),

@@ -6,31 +6,15 @@ import pytest
 import torch
 
 from decoder.draft.delayed import DelayedTree
-from decoder.verify.lossless import spectr
 from decoder.verify.lossless.batched.device_rows import VerifyOnDevice
 from decoder.verify.lossless.coins import Coins
 from decoder.verify.lossless.drawn_tree import DrawnTree
-from decoder.verify.lossless.rows import Row, Rows
+from decoder.verify.lossless.rows import Rows
 from decoder.verify.lossless.top_down import Accepted
 from decoder.verify.lossless.verifiers import VERIFIERS, LosslessVerifier
 from tests.decoder.verify.lossless.enumeration import KINDS, SHAPES, delayed_trees, emitted, models
 
 EXACT = 1e-10
-
-
-@pytest.fixture(autouse=True)
-def _divided_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """SpecTr's bisection, a pure function, takes most of the time: each pair of rows is divided once."""
-    divide = spectr.divide
-    known: dict[tuple[bytes, bytes, int], spectr.Division] = {}
-
-    def remembered(target_probs: Row, draft_probs: Row, draws: int) -> spectr.Division:
-        key = target_probs.tobytes(), draft_probs.tobytes(), draws
-        if key not in known:
-            known[key] = divide(target_probs, draft_probs, draws)
-        return known[key]
-
-    monkeypatch.setattr(spectr, "divide", remembered)
 
 
 def fitting(shape: DelayedTree) -> dict[str, LosslessVerifier]:
