@@ -3,7 +3,8 @@
 After the two-step theorem of Khisti et al. 2025 (importance sampling, then single-draft speculative sampling); the
 paper, algorithms 5, 10 and 15. Lossless for every pairing, as long as the winner's law r is exact: how a pairing is
 won only moves the acceptance. Here one sweep decides, without a linear program: in the order of what the target asks
-for, each token takes from its matches with later ones what it lacks.
+for, the least first, each token takes from its matches with later ones what it lacks and leaves them the rest. (With
+the greatest first, the gap to the bound was six times as large on toy pairs.)
 """
 
 from collections.abc import Callable, Sequence
@@ -30,7 +31,7 @@ class Match:
     law: Row
     """Shape (V,)."""
     place: Int[NDArray[np.int64], "V"]
-    """Of each token, in the order of what the target asks for."""
+    """Of each token, in the order of what the target asks for, the least first."""
     share: Float[NDArray[np.float64], "V"]
     """The chance that a token wins against any later one."""
 
@@ -41,7 +42,7 @@ class Match:
 
 def match(target_probs: Row, one: Row, other: Row) -> Match:
     """The match of candidates with these laws: O(V log V), with a scan on the host; shapes (V,)."""
-    order = np.argsort(one * other - target_probs, kind="stable")
+    order = np.argsort(target_probs - one * other, kind="stable")
     place = np.empty_like(order)
     place[order] = np.arange(len(order))
     law, share = np.zeros_like(target_probs), np.ones_like(target_probs)

@@ -1,9 +1,9 @@
 """traversal: a whole tree is judged from its leaves up, in post-order; on one path this is block verification.
 
 Weng et al. 2025, "Traversal Verification for Speculative Tree Decoding". It judges slots, one a draw: where rollouts
-share a node, the first draw of its token owns the subtree and a later one is a leaf. That costs nothing: a token that
-was refused has no residual left, unless it could not be refused. What a node is still worth after refusals is
-(p - removed q)+ / S, so scalars are its whole state.
+share a node, the first draw of its token owns the subtree. A later one changes what is left for its siblings and gets
+nothing itself: a token that was refused has no residual, unless it could not be refused. What a node is still worth
+after refusals is (p - removed q)+ / S, so scalars are its whole state.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -27,7 +27,7 @@ class Judged:
 
 
 def stops(tree: DrawnTree, target_probs: Rows, draft_probs: Rows) -> list[Stop]:
-    """All slots in post-order, the root last; those of chance 0 are left out with all below them. Shapes (N, V)."""
+    """All nodes in post-order, the root last; those of chance 0 are left out with all below them. Shapes (N, V)."""
 
     def judge(node: int, chance: float) -> Judged:
         return judged(target_probs[node], draft_probs[node], tree.drawn(node), chance)
@@ -55,11 +55,8 @@ def post_order(tree: DrawnTree, judge: Callable[[int, float], Judged]) -> Iterat
     def visit(node: int, chance: float) -> Iterator[Stop]:
         found = judge(node, chance)
         for place, child, owns in tree.slots(node):
-            handed = found.slots[place]
-            if handed > 0 and owns:
-                yield from visit(child, handed)
-            elif handed > 0:
-                yield Stop(child, handed, 0.0)
+            if owns and found.slots[place] > 0:
+                yield from visit(child, found.slots[place])
         yield Stop(node, found.chance if node else 1.0, found.removed)
 
     return visit(0, 1.0)

@@ -54,7 +54,7 @@ def block_stops(tree: DrawnTree, target_probs: Float[Tensor, "N V"], draft_probs
     tokens = torch.tensor(tree.tokens[1:], dtype=torch.long, device=target_probs.device)[:, None]
     over, under = target_probs[:-1].gather(1, tokens).double(), draft_probs[:-1].gather(1, tokens).double()
     so_far = torch.cat([over.new_zeros(1), (over.log() - under.clamp_min(1e-300).log())[:, 0]]).cumsum(0)
-    weights = as_chance((so_far - so_far.cummax(0).values.clamp_min(0)).exp())
+    weights = as_chance((so_far - so_far.cummax(0).values).exp())
     left = (weights[:, None].to(target_probs.dtype) * target_probs - draft_probs).clamp_min(0).sum(-1)
     _, chances, weight = to_host(totals(target_probs, draft_probs), share(left, 1 - weights), weights)
     inner = [Stop(node, chances[node], 1 / weight[node] if weight[node] > 0 else 0.0) for node in range(1, last)]
