@@ -82,6 +82,12 @@ def test_agreeing_rollouts_share_a_node_which_is_asked_for_once() -> None:
     assert [len(level) for level in asked.levels] == [tree.depths.count(depth) for depth in range(3)]
 
 
+def test_nodes_are_numbered_level_by_level_and_parents_in_order() -> None:
+    tree = draw_tree(DelayedTree(8, 1, 3), 7, Asked(), PhiloxCoins(1))
+    assert tree.parents == sorted(tree.parents)
+    assert tree.depths == sorted(tree.depths)
+
+
 def test_a_node_is_drawn_from_as_often_as_it_was_drawn() -> None:
     tree = draw_tree(DelayedTree(8, 0, 2), 7, Asked(), PhiloxCoins(1))
     assert tree.draws is not None

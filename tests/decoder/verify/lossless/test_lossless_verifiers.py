@@ -99,6 +99,13 @@ def test_draws_keep_their_order_and_multiplicity() -> None:
     ]
 
 
+def test_the_first_path_takes_the_first_draw_of_each_node() -> None:
+    tree = TokenTree([9])
+    tree.draw(0, [2, 1, 2], [-1.0, -1.0, -1.0], torch.tensor([0.2, 0.3, 0.5]))
+    tree.draw(1, [0, 1], [-1.0, -1.0], torch.tensor([0.2, 0.3, 0.5]))
+    assert drawn_tree(tree).first_path().children == ((1,), (3,), (), (), ())
+
+
 def test_a_grown_tree_s_children_count_once() -> None:
     tree = TokenTree([9])
     tree.grow(0, [2, 1], [-0.5, -1.5])
