@@ -70,11 +70,11 @@ def test_a_chance_whose_inverse_overflows_is_none(name: str, hardly: float) -> N
     tree.draw(0, [1], [-0.7], torch.tensor([0.5, 0.5, 0.0]))
     tree.draw(1, [0], [-0.7], torch.tensor([0.5, 0.5, 0.0]))
     target_probs = torch.tensor([[0.5, hardly, 0.5], [0.5, 0.0, 0.5], [0.5, 0.0, 0.5]])
-    given = drawn_tree(tree), target_probs, draft_rows(tree, target_probs)
-    pure = drawn_tree(tree), *(rows.double().numpy() ** 8 for rows in given[1:])
+    given = target_probs, draft_rows(tree, target_probs)
+    pure = given[0].double().numpy() ** 8, given[1].double().numpy() ** 8
     for seed in range(20):
-        assert VERIFIERS[name].on_device(*given, PhiloxCoins(seed))[0] == []
-        assert VERIFIERS[name].verify(*pure, PhiloxCoins(seed))[0] == []
+        assert VERIFIERS[name].on_device(drawn_tree(tree), *given, PhiloxCoins(seed))[0] == []
+        assert VERIFIERS[name].verify(drawn_tree(tree), *pure, PhiloxCoins(seed))[0] == []
 
 
 @pytest.mark.parametrize("name", VERIFIERS)

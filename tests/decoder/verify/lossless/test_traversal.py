@@ -82,5 +82,6 @@ def test_a_token_drawn_again_has_nothing_left(chance: float) -> None:
     """So that its first draw owns the subtree costs no acceptance."""
     luck = np.random.default_rng(3)
     for _ in range(50):
-        first, second, again, once_more = traversal.judged(*luck.dirichlet(np.ones(4), 2), (1, 2, 1, 1), chance).slots
+        target_probs, draft_probs = luck.dirichlet(np.ones(4), 2)
+        first, second, again, once_more = traversal.judged(target_probs, draft_probs, (1, 2, 1, 1), chance).slots
         assert first == 1 or second == 1 or again == once_more == 0
