@@ -1,0 +1,121 @@
+"""What the solvers need to know of each node before coins are thrown: chances of its draws, and the residual.
+
+Each has its reference in the module of its name beside this folder; all nodes are computed at once. Rows of
+nodes without draws are zeros in the draft's, and keep the target's row as their residual.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from decoder.verify.lossless.batched.device_rows import draw_counts, drawn_tokens, normalised, ratio, residual
+from decoder.verify.lossless.coins import Coins
+from decoder.verify.lossless.drawn_tree import DrawnTree
+
+STEPS = 30
+"""Halvings of [1, k], to the last bit of float32."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Of all nodes of a tree."""
+
+    chances: Float[Tensor, "N R K"]
+    """That a draw stays, by the number of draws refused before it; one for all where that does not matter."""
+    residual: Float[Tensor, "N V"]
+    """The distribution of the token if none stays."""
+
+
+@dataclass(frozen=True)
+class PlannedSolver:
+    """A solver that is batched over nodes."""
+
+    plan: Callable[[DrawnTree, Float[Tensor, "N V"], Float[Tensor, "N V"]], Plan]
+    select: Callable[[Sequence[Sequence[float]], int, Coins], int | None]
+    """From the chances of a node and the number of its draws: the place of the draw that stays, if any."""
+
+
+def in_draw_order(chances: Sequence[Sequence[float]], draws: int, coins: Coins) -> int | None:
+    """Tries each draw in its turn."""
+    return next((place for place, chance in enumerate(chances[0][:draws]) if coins.bernoulli(chance)), None)
+
+
+def in_random_order(chances: Sequence[Sequence[float]], draws: int, coins: Coins) -> int | None:
+    """Tries any draw of those left, again and again."""
+    pool = list(range(draws))
+    for after_refusals in chances[:draws]:
+        place = pool.pop(coins.integers(len(pool)))
+        if coins.bernoulli(after_refusals[place]):
+            return place
+    return None
+
+
+def plan_nss(tree: DrawnTree, target_probs: Float[Tensor, "N V"], draft_probs: Float[Tensor, "N V"]) -> Plan:
+    """See `decoder.verify.lossless.nss`."""
+    return Plan(draft_probs.new_zeros(len(tree), 1, 0), target_probs)
+
+
+def plan_naive(tree: DrawnTree, target_probs: Float[Tensor, "N V"], draft_probs: Float[Tensor, "N V"]) -> Plan:
+    """See `decoder.verify.lossless.naive`."""
+    first = drawn_tokens(tree, target_probs.device)[:, :1]
+    chances = ratio(target_probs.gather(1, first), draft_probs.gather(1, first))
+    return Plan(chances[:, None], residual(target_probs, draft_probs, target_probs.new_ones(len(tree))))
+
+
+def plan_spectr(tree: DrawnTree, target_probs: Float[Tensor, "N V"], draft_probs: Float[Tensor, "N V"]) -> Plan:
+    """See `decoder.verify.lossless.spectr`."""
+    drawn, counts = drawn_tokens(tree, target_probs.device), draw_counts(tree, target_probs.device)
+    factor = target_probs.new_ones(len(tree), 1)
+    several = [node for node, children in enumerate(tree.children) if len(children) > 1]
+    if several:
+        factor[several] = division_factor(target_probs[several], draft_probs[several], counts[several, None])
+    least = torch.minimum(target_probs / factor, draft_probs)
+    single = least.sum(-1, keepdim=True)
+    gamma = torch.where(single > 0, _any_of(single, counts[:, None]) / single, counts[:, None])
+    rest = normalised((target_probs - gamma * least).clamp_min(0), target_probs)
+    return Plan(ratio(target_probs.gather(1, drawn), factor * draft_probs.gather(1, drawn))[:, None], rest)
+
+
+def division_factor(
+    target_probs: Float[Tensor, "N V"], draft_probs: Float[Tensor, "N V"], draws: Int[Tensor, "N 1"]
+) -> Float[Tensor, "N 1"]:
+    """The factor rho of each node, by bisection."""
+    low, high = torch.ones_like(target_probs[:, :1]), draws.to(target_probs.dtype)
+    for _ in range(STEPS):
+        middle = (low + high) / 2
+        single = torch.minimum(target_probs / middle, draft_probs).sum(-1, keepdim=True)
+        above = _any_of(single, draws) <= middle * single
+        low, high = torch.where(above, low, middle), torch.where(above, middle, high)
+    return high
+
+
+def _any_of(single: Tensor, draws: Tensor) -> Tensor:
+    """1 - (1 - single)^draws, exact for small chances."""
+    return -torch.expm1(draws * torch.log1p(-single.clamp_max(1)))
+
+
+def plan_specinfer(tree: DrawnTree, target_probs: Float[Tensor, "N V"], draft_probs: Float[Tensor, "N V"]) -> Plan:
+    """See `decoder.verify.lossless.specinfer`."""
+    drawn, counts = drawn_tokens(tree, target_probs.device), draw_counts(tree, target_probs.device)
+    over, under = target_probs.gather(1, drawn), draft_probs.gather(1, drawn)
+    removed, total = target_probs.new_zeros(len(tree), 1), target_probs.new_ones(len(tree), 1)
+    chances = []
+    for refusals in range(drawn.shape[1]):
+        # Where nothing is left of the target, it is tried as it was.
+        left = torch.where(total > 0, (over - removed * under).clamp_min(0) / total, over)
+        chances.append(ratio(left, under))
+        removed = torch.where(refusals < counts[:, None], removed + total, removed)
+        total = (target_probs - removed * draft_probs).clamp_min(0).sum(-1, keepdim=True)
+    shape = (len(tree), drawn.shape[1], drawn.shape[1])
+    return Plan(
+        torch.stack(chances, 1) if chances else over.reshape(shape), residual(target_probs, draft_probs, removed[:, 0])
+    )
+
+
+NSS = PlannedSolver(plan_nss, in_draw_order)
+NAIVE = PlannedSolver(plan_naive, in_draw_order)
+SPECTR = PlannedSolver(plan_spectr, in_draw_order)
+SPECINFER = PlannedSolver(plan_specinfer, in_random_order)

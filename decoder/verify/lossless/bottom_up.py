@@ -1,0 +1,58 @@
+"""Verification from the deepest nodes up: where a path may end, with what chance, and what follows there.
+
+The chances are a function of the tree alone, since only a refusal leads to the next one: all are known before the
+first coin, and with them the expected block efficiency.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from decoder.verify.lossless.coins import Coins
+from decoder.verify.lossless.drawn_tree import DrawnTree
+from decoder.verify.lossless.rows import Rows, require_numbers, residual
+from decoder.verify.lossless.top_down import Accepted
+
+
+@dataclass(frozen=True)
+class Stop:
+    """A node at which the accepted path may end."""
+
+    node: int
+    chance: float
+    """That it ends here, if at none of the stops before."""
+    removed: float
+    """The token after it follows (p - removed q)+, normalised; p itself with 0."""
+
+
+def verify(
+    stops: Callable[[DrawnTree, Rows, Rows], Sequence[Stop]],
+    tree: DrawnTree,
+    target_probs: Rows,
+    draft_probs: Rows,
+    coins: Coins,
+) -> Accepted:
+    """Verifies a tree by its stops in order; shapes (N, V).
+
+    Raises:
+        ModelError: A probability is NaN.
+    """
+    require_numbers(float(target_probs.sum()))
+    require_numbers(float(draft_probs.sum()))
+    stop = first(stops(tree, target_probs, draft_probs), coins)
+    after = residual(target_probs[stop.node], draft_probs[stop.node], stop.removed)
+    return tree.path(stop.node), coins.choice(after)
+
+
+def first(stops: Sequence[Stop], coins: Coins) -> Stop:
+    """The first stop whose coin says so; the last, the root, needs none."""
+    *others, root = stops
+    return next((stop for stop in others if stop.chance > 0 and coins.bernoulli(stop.chance)), root)
+
+
+def expected_tokens(tree: DrawnTree, stops: Sequence[Stop]) -> float:
+    """Expected block efficiency of a tree: accepted tokens and the one after them, over the coins alone."""
+    expected, left = 1.0, 1.0
+    for stop in stops:
+        expected += tree.depths[stop.node] * stop.chance * left
+        left *= 1 - stop.chance
+    return expected

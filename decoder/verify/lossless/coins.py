@@ -1,0 +1,63 @@
+"""Where the chance in drafting and verification comes from: a protocol, so that a test can enumerate all outcomes."""
+
+from typing import Protocol
+
+import numpy as np
+
+from decoder.verify.lossless.rows import Row, require_numbers
+
+_WORD = (1 << 64) - 1
+
+
+class Coins(Protocol):
+    """Independent draws; none may depend on another."""
+
+    def bernoulli(self, chance: float) -> bool:
+        """True with this chance, in [0, 1]; never at 0, always at 1."""
+
+    def choice(self, weights: Row) -> int:
+        """A place, with a chance in proportion to its weight; never one of weight 0. Shape (V,)."""
+
+    def integers(self, count: int) -> int:
+        """Any of 0 to count - 1, all alike."""
+
+
+class PhiloxCoins:
+    """Coins of a counter-based generator: one seed and one stream give one sequence on every machine.
+
+    What drafts and what verifies take different streams: a verifier that shared coins with the draft would be biased.
+    """
+
+    def __init__(self, seed: int, stream: int = 0) -> None:
+        key = np.array([seed & _WORD, stream & _WORD], dtype=np.uint64)
+        self._generator = np.random.Generator(np.random.Philox(key=key))
+
+    def bernoulli(self, chance: float) -> bool:
+        """See `Coins`.
+
+        Raises:
+            ModelError: The chance is NaN.
+        """
+        require_numbers(chance)
+        # Strictly: with "at most", a uniform draw of 0 would accept what is impossible.
+        return self._generator.random() < chance
+
+    def choice(self, weights: Row) -> int:
+        """See `Coins`.
+
+        Raises:
+            ModelError: A weight is NaN.
+            ValueError: All weights are 0.
+        """
+        possible = np.flatnonzero(weights)
+        until = np.cumsum(weights[possible], dtype=np.float64)
+        if not len(until):
+            raise ValueError("nothing to choose from: all weights are 0")
+        require_numbers(until[-1])
+        # Among subnormal numbers the product can be rounded to the total itself, hence the minimum.
+        place = np.searchsorted(until, self._generator.random() * until[-1], side="right")
+        return int(possible[min(place, len(possible) - 1)])
+
+    def integers(self, count: int) -> int:
+        """See `Coins`."""
+        return int(self._generator.integers(count))

@@ -1,0 +1,45 @@
+"""naive: the first draw stays with chance min(1, p / q), else the token is drawn from the residual (p - q)+.
+
+On one path this is speculative sampling as first published (Leviathan et al. 2023, Chen et al. 2023). On a tree the
+token from the residual may be another drawn one, and the walk goes on there ("NaiveTree"); the paper, algorithms 2, 7
+and 12.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from decoder.verify.lossless.coins import Coins
+from decoder.verify.lossless.rows import Row, positive, ratio, residual
+from decoder.verify.lossless.top_down import Solver
+
+
+def solve(target_probs: Row, draft_probs: Row, drawn: Sequence[int], coins: Coins) -> int:
+    """See `Solver`; reads the first draw alone."""
+    first = drawn[0]
+    if coins.bernoulli(ratio(target_probs[first], draft_probs[first])):
+        return first
+    return coins.choice(residual(target_probs, draft_probs))
+
+
+def token_law(target_probs: Row, draft_probs: Row, first: int) -> Row:
+    """The distribution of the solver's token, given the first draw; shape (V,)."""
+    accepted = ratio(target_probs[first], draft_probs[first])
+    law = (1 - accepted) * residual(target_probs, draft_probs)
+    law[first] += accepted
+    return law
+
+
+def acceptance_rate(target_probs: Row, draft_probs: Row, draws: int) -> float:
+    """See `Solver`."""
+    others = 1 - (1 - draft_probs) ** (draws - 1)
+    return float((np.minimum(target_probs, draft_probs) + positive(target_probs - draft_probs) * others).sum())
+
+
+def branching(target_probs: Row, draft_probs: Row, drawn: Sequence[int]) -> dict[int, float]:
+    """See `Solver`."""
+    law = token_law(target_probs, draft_probs, drawn[0])
+    return {token: float(law[token]) for token in drawn}
+
+
+NAIVE = Solver(solve, acceptance_rate, branching)

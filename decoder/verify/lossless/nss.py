@@ -1,0 +1,29 @@
+"""nss: the token is drawn from the target, and a drafted one stays where it happens to be that token.
+
+It reads neither draws nor draft rows, so it alone is lossless on any tree, and on a deterministic one it is optimal.
+Naive speculative sampling of Miao et al. 2024 (SpecInfer); the paper, algorithms 1, 6 and 11.
+"""
+
+from collections.abc import Sequence
+
+from decoder.verify.lossless.coins import Coins
+from decoder.verify.lossless.rows import Row
+from decoder.verify.lossless.top_down import Solver
+
+
+def solve(target_probs: Row, draft_probs: Row, drawn: Sequence[int], coins: Coins) -> int:  # noqa: ARG001 - a `Solver`
+    """See `Solver`."""
+    return coins.choice(target_probs)
+
+
+def acceptance_rate(target_probs: Row, draft_probs: Row, draws: int) -> float:
+    """See `Solver`."""
+    return float((target_probs * (1 - (1 - draft_probs) ** draws)).sum())
+
+
+def branching(target_probs: Row, draft_probs: Row, drawn: Sequence[int]) -> dict[int, float]:  # noqa: ARG001 - the same
+    """See `Solver`."""
+    return {token: float(target_probs[token]) for token in drawn}
+
+
+NSS = Solver(solve, acceptance_rate, branching)

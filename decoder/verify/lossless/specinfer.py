@@ -1,0 +1,76 @@
+"""specinfer: draws are tried in a random order, each against what the target still asks for after those refused.
+
+Multi-step speculative sampling of Miao et al. 2024; the paper, algorithms 4, 9 and 14. After i refusals the residual is
+(p - removed q)+ / S with scalars alone: removed grows by S, then S is the new sum.
+"""
+
+from collections.abc import Sequence
+from functools import cache
+
+import numpy as np
+
+from decoder.verify.lossless.coins import Coins
+from decoder.verify.lossless.rows import Row, positive, ratio, residual
+from decoder.verify.lossless.top_down import Solver
+
+
+def solve(target_probs: Row, draft_probs: Row, drawn: Sequence[int], coins: Coins) -> int:
+    """See `Solver`."""
+    pool, rest, removed, total = list(drawn), target_probs, 0.0, 1.0
+    while pool:
+        token = pool.pop(coins.integers(len(pool)))
+        if coins.bernoulli(ratio(rest[token], draft_probs[token])):
+            return token
+        removed, total, rest = refused(target_probs, draft_probs, removed, total)
+    return coins.choice(rest)
+
+
+def refused(target_probs: Row, draft_probs: Row, removed: float, total: float) -> tuple[float, float, Row]:
+    """After one more refusal: how much of the draft is removed, the sum of what is left, and its distribution."""
+    removed += total
+    left = positive(target_probs - removed * draft_probs)
+    return removed, float(left.sum()), residual(target_probs, draft_probs, removed)
+
+
+def residuals(target_probs: Row, draft_probs: Row, draws: int) -> list[Row]:
+    """What the target still asks for after 0 to `draws` refusals."""
+    rows, removed, total = [target_probs], 0.0, 1.0
+    for _ in range(draws):
+        removed, total, rest = refused(target_probs, draft_probs, removed, total)
+        rows.append(rest)
+    return rows
+
+
+def acceptance_rate(target_probs: Row, draft_probs: Row, draws: int) -> float:
+    """See `Solver`."""
+    none, missed = 1.0, np.ones_like(draft_probs)
+    *rests, last = residuals(target_probs, draft_probs, draws)
+    for rest in rests:
+        refusal = positive(draft_probs - rest).sum()
+        if refusal <= 0:
+            return 1.0
+        none *= refusal
+        missed *= 1 - positive(draft_probs - rest) / refusal
+    return float(1 - none + none * (last * (1 - missed)).sum())
+
+
+def branching(target_probs: Row, draft_probs: Row, drawn: Sequence[int]) -> dict[int, float]:
+    """See `Solver`; a recursion over the subsets of the draws, 2^k at most."""
+    rests, distinct = residuals(target_probs, draft_probs, len(drawn)), sorted(set(drawn))
+
+    @cache
+    def chances(pool: tuple[int, ...]) -> Row:
+        rest = rests[len(drawn) - len(pool)]
+        if not pool:
+            return rest[distinct]
+        picked = np.zeros(len(distinct))
+        for place, token in enumerate(pool):
+            accepted = ratio(rest[token], draft_probs[token])
+            picked[distinct.index(token)] += accepted
+            picked += (1 - accepted) * chances(pool[:place] + pool[place + 1 :])
+        return picked / len(pool)
+
+    return dict(zip(distinct, chances(tuple(sorted(drawn))).tolist(), strict=True))
+
+
+SPECINFER = Solver(solve, acceptance_rate, branching)

@@ -1,0 +1,94 @@
+"""spectr: every draw in its turn stays with chance min(1, p / (rho q)), else the token is drawn from a residual.
+
+The division factor rho makes up for the k chances that a token gets: k-sequential selection of Sun et al. 2023
+(SpecTr); the paper, algorithms 3, 8 and 13. k counts draws, duplicates included.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from decoder.verify.lossless.coins import Coins
+from decoder.verify.lossless.rows import Row, normalised, positive, ratio
+from decoder.verify.lossless.top_down import Solver
+
+STEPS = 40
+"""Halvings of [1, k]; to stop early costs acceptance, never losslessness."""
+
+
+@dataclass(frozen=True)
+class Division:
+    """What k draws from one pair of rows are judged by."""
+
+    factor: float
+    """rho."""
+    single: float
+    """beta: the chance that one draw stays."""
+    any: float
+    """The chance that one of the k stays."""
+    residual: Row
+    """The distribution of the token if none does; shape (V,)."""
+
+    def chance(self, target_prob: float, draft_prob: float) -> float:
+        """The chance that a draw of these probabilities stays."""
+        return ratio(target_prob, self.factor * draft_prob)
+
+
+def divide(target_probs: Row, draft_probs: Row, draws: int) -> Division:
+    """How so many draws are judged."""
+    factor = division_factor(target_probs, draft_probs, draws)
+    least = np.minimum(target_probs / factor, draft_probs)
+    single = min(1.0, float(least.sum()))
+    any_ = 1 - (1 - single) ** draws
+    gamma = any_ / single if single > 0 else float(draws)
+    return Division(factor, single, any_, normalised(positive(target_probs - gamma * least), target_probs))
+
+
+def division_factor(target_probs: Row, draft_probs: Row, draws: int) -> float:
+    """The root rho of 1 - (1 - beta)^k = rho beta on [1, k], with beta = sum min(p / rho, q), from above.
+
+    Above the root the residual keeps no negative part; a k of 1 has rho 1.
+    """
+    low, high = 1.0, float(draws)
+    for _ in range(STEPS if draws > 1 else 0):
+        middle = (low + high) / 2
+        single = min(1.0, float(np.minimum(target_probs / middle, draft_probs).sum()))
+        if 1 - (1 - single) ** draws <= middle * single:
+            high = middle
+        else:
+            low = middle
+    return high
+
+
+def solve(target_probs: Row, draft_probs: Row, drawn: Sequence[int], coins: Coins) -> int:
+    """See `Solver`."""
+    division = divide(target_probs, draft_probs, len(drawn))
+    for token in drawn:
+        if coins.bernoulli(division.chance(target_probs[token], draft_probs[token])):
+            return token
+    return coins.choice(division.residual)
+
+
+def acceptance_rate(target_probs: Row, draft_probs: Row, draws: int) -> float:
+    """See `Solver`."""
+    division = divide(target_probs, draft_probs, draws)
+    if division.single >= 1:
+        return 1.0
+    refused = positive(draft_probs - target_probs / division.factor) / (1 - division.single)
+    among_refused = (division.residual * (1 - (1 - np.minimum(refused, 1.0)) ** draws)).sum()
+    return float(division.any + (1 - division.any) * among_refused)
+
+
+def branching(target_probs: Row, draft_probs: Row, drawn: Sequence[int]) -> dict[int, float]:
+    """See `Solver`."""
+    division = divide(target_probs, draft_probs, len(drawn))
+    chances, left = dict.fromkeys(drawn, 0.0), 1.0
+    for token in drawn:
+        accepted = division.chance(target_probs[token], draft_probs[token])
+        chances[token] += left * accepted
+        left *= 1 - accepted
+    return {token: chance + left * float(division.residual[token]) for token, chance in chances.items()}
+
+
+SPECTR = Solver(solve, acceptance_rate, branching)

@@ -1,0 +1,188 @@
+"""Exact laws: every tree that can be drawn, and every outcome of every coin, from toy models of three tokens."""
+
+import itertools
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import TypeVar
+
+import numpy as np
+import torch
+
+from decoder.draft.delayed import DelayedTree, Prefix, draw_tree
+from decoder.tree import TokenTree
+from decoder.verify.lossless.coins import Coins
+from decoder.verify.lossless.drawn_tree import DrawnTree, drawn_tree
+from decoder.verify.lossless.rows import Row, Rows, normalised
+from decoder.verify.lossless.top_down import Accepted, Verify
+
+VOCABULARY = 3
+KINDS = (
+    "generic",
+    "close",
+    "target zeros",
+    "draft zeros",
+    "equal",
+    "one-hot target",
+    "one-hot draft",
+    "disjoint",
+    "mixed",
+)
+SHAPES = (1, 0, 3), (2, 0, 2), (2, 1, 1), (3, 0, 2)
+T = TypeVar("T")
+
+
+class Script:
+    """Coins that fall as written, then to their first possible side; `untried` notes what else they could have done."""
+
+    def __init__(self, written: Sequence[int]) -> None:
+        self.fallen: list[int] = []
+        self.chance = 1.0
+        self.untried: list[list[int]] = []
+        self._written = written
+
+    def bernoulli(self, chance: float) -> bool:
+        assert -1e-12 <= chance <= 1 + 1e-12
+        return self._fall([min(1.0, max(0.0, chance)), 1 - min(1.0, max(0.0, chance))]) == 0
+
+    def choice(self, weights: Row) -> int:
+        assert weights.min() >= 0
+        return self._fall((weights / weights.sum()).tolist())
+
+    def integers(self, count: int) -> int:
+        return self._fall([1 / count] * count)
+
+    def _fall(self, chances: list[float]) -> int:
+        side, *others = [side for side, chance in enumerate(chances) if chance > 0]
+        if len(self.fallen) < len(self._written):
+            side = self._written[len(self.fallen)]
+        else:
+            self.untried += [[*self.fallen, other] for other in others]
+        self.fallen.append(side)
+        self.chance *= chances[side]
+        return side
+
+
+def outcomes(play: Callable[[Coins], T]) -> Iterator[tuple[T, float]]:
+    """All that can come of a function of coins, with the chance of each way to it."""
+    waiting: list[list[int]] = [[]]
+    while waiting:
+        script = Script(waiting.pop())
+        result = play(script)
+        yield result, script.chance
+        waiting += script.untried
+
+
+@dataclass(frozen=True, eq=False)
+class Models:
+    """The target's and the draft's row after every text of up to so many tokens."""
+
+    target: dict[Prefix, Row]
+    draft: dict[Prefix, Row]
+
+    def draft_rows(self, prefixes: Sequence[Prefix]) -> torch.Tensor:
+        return torch.tensor(np.stack([self.draft[prefix] for prefix in prefixes]))
+
+    def rows(self, tree: DrawnTree) -> tuple[Rows, Rows]:
+        texts = [tuple(tree.tokens[each] for each in tree.path(node)) for node in range(len(tree))]
+        drawn = np.array([bool(children) for children in tree.children])
+        target, draft = (np.stack([rows[text] for text in texts]) for rows in (self.target, self.draft))
+        return target, draft * drawn[:, None]
+
+
+@cache
+def models(kind: str, depth: int, seed: int = 1) -> Models:
+    """A pair of a kind."""
+    luck = np.random.default_rng(seed)
+    texts = [text for length in range(depth + 1) for text in itertools.product(range(VOCABULARY), repeat=length)]
+    pairs = {text: pair(kind, luck) for text in texts}
+    return Models({text: one for text, (one, _) in pairs.items()}, {text: other for text, (_, other) in pairs.items()})
+
+
+def pair(kind: str, luck: np.random.Generator, vocabulary: int = VOCABULARY) -> tuple[Row, Row]:
+    """One row of each model."""
+    target, draft = luck.dirichlet(np.full(vocabulary, 0.7), 2)
+    one_hot = np.eye(vocabulary)[luck.integers(vocabulary)]
+    if kind in {"target zeros", "mixed"}:
+        target = without_one(target, luck)
+    if kind in {"draft zeros", "mixed"}:
+        draft = without_one(draft, luck)
+    if kind == "disjoint":
+        target[1], draft = 0.0, np.eye(vocabulary)[1]
+        target = target / target.sum()
+    return {
+        "close": (target, 0.9 * target + 0.1 * draft),
+        "equal": (target, target),
+        "one-hot target": (one_hot, draft),
+        "one-hot draft": (target, one_hot),
+    }.get(kind, (target, draft))
+
+
+def without_one(row: Row, luck: np.random.Generator) -> Row:
+    left = row.copy()
+    left[luck.integers(len(row))] = 0
+    return normalised(left, row)
+
+
+Trees = list[tuple[DrawnTree, float]]
+"""Trees with their chances."""
+Drafter = Callable[[Models, Coins], TokenTree]
+
+
+def trees_of(drafter: Drafter, pair: Models) -> Trees:
+    """All trees that can come of a way to draft."""
+    found: dict[DrawnTree, float] = defaultdict(float)
+    for tree, chance in outcomes(lambda coins: drafter(pair, coins)):
+        found[drawn_tree(tree)] += chance
+    return list(found.items())
+
+
+@cache
+def delayed_trees(shape: DelayedTree, pair: Models) -> Trees:
+    """All delayed trees of a shape."""
+    return trees_of(lambda pair, coins: draw_tree(shape, -1, pair.draft_rows, coins), pair)
+
+
+@dataclass(frozen=True)
+class Emitted:
+    """What a round emits over all trees and coins."""
+
+    distance: float
+    """Total variation of `depth` + 1 tokens, the target going on after the round, from the target's own text."""
+    tokens: float
+    """Expected."""
+
+
+def verified(verify: Verify, tree: DrawnTree, pair: Models) -> Iterator[tuple[Accepted, float]]:
+    """What can come of one tree, over the coins."""
+    rows = pair.rows(tree)
+    return outcomes(lambda coins: verify(tree, *rows, coins))
+
+
+def emitted(verify: Verify, trees: Trees, pair: Models, depth: int) -> Emitted:
+    """The exact law of a verifier over trees of at most this depth."""
+    found: dict[Prefix, float] = defaultdict(float)
+    for tree, tree_chance in trees:
+        for (path, last), chance in verified(verify, tree, pair):
+            found[(*(tree.tokens[node] for node in path), last)] += tree_chance * chance
+    expected = text_law(pair, depth + 1)
+    joint: dict[Prefix, float] = defaultdict(float)
+    for text, chance in found.items():
+        for rest in itertools.product(range(VOCABULARY), repeat=depth + 1 - len(text)):
+            joint[text + rest] += chance * chance_of(pair, text, rest)
+    distance = sum(abs(joint[text] - chance) for text, chance in expected.items()) / 2
+    return Emitted(distance, sum(chance * len(text) for text, chance in found.items()))
+
+
+def text_law(pair: Models, length: int) -> dict[Prefix, float]:
+    return {text: chance_of(pair, (), text) for text in itertools.product(range(VOCABULARY), repeat=length)}
+
+
+def chance_of(pair: Models, text: Prefix, rest: Prefix) -> float:
+    """That the target goes on in this way after a text."""
+    chance = 1.0
+    for token in rest:
+        chance *= pair.target[text][token]
+        text = (*text, token)
+    return chance

@@ -1,0 +1,210 @@
+"""Verification on tensors is that of the pure functions: numbers and rows to 1e-5, and one walk from the same coins."""
+
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from decoder.draft.delayed import DelayedTree, draw_tree
+from decoder.verify.lossless import block, specinfer, spectr, traversal
+from decoder.verify.lossless.batched import bottom_up, plans
+from decoder.verify.lossless.batched.device_rows import draw, race
+from decoder.verify.lossless.batched.plans import Plan, PlannedSolver
+from decoder.verify.lossless.bottom_up import Stop
+from decoder.verify.lossless.coins import PhiloxCoins
+from decoder.verify.lossless.drawn_tree import DrawnTree, draft_rows, drawn_tree
+from decoder.verify.lossless.rows import Rows, ratio, residual
+from decoder.verify.lossless.verifiers import VERIFIERS
+
+VOCABULARY, NEAR = 32_000, 1e-5
+TREE, CHAIN = DelayedTree(4, 1, 2), DelayedTree(1, 0, 5)
+
+
+@dataclass(frozen=True, eq=False)
+class Case:
+    """A drawn tree with its rows, in float32 and for the pure functions."""
+
+    tree: DrawnTree
+    target_probs: Tensor
+    draft_probs: Tensor
+
+    @property
+    def pure(self) -> tuple[Rows, Rows]:
+        return self.target_probs.double().numpy(), self.draft_probs.double().numpy()
+
+    @property
+    def given(self) -> tuple[DrawnTree, Tensor, Tensor]:
+        return self.tree, self.target_probs, self.draft_probs
+
+    def inner(self) -> list[int]:
+        return [node for node, drawn in enumerate(self.tree.children) if drawn]
+
+
+@cache
+def case(shape: DelayedTree, top_p: float) -> Case:
+    """Rows of a large vocabulary; two draws of the branching node fall on one token at least."""
+    noise = torch.Generator().manual_seed(5)
+
+    def logits(rows: int) -> Tensor:
+        return torch.randn(rows, VOCABULARY, generator=noise) * 4
+
+    shared = logits(1)
+    trees = (
+        draw_tree(shape, 3, lambda prefixes: probs(shared + 0.08 * logits(len(prefixes)), top_p), PhiloxCoins(seed, 1))
+        for seed in range(1000)
+    )
+    tree = next(each for each in trees if shape is CHAIN or len(each) < 1 + shape.most_nodes)
+    target_probs = probs(shared + 0.08 * logits(len(tree)), top_p)
+    return Case(drawn_tree(tree), target_probs, draft_rows(tree, target_probs))
+
+
+def probs(logits: Tensor, top_p: float) -> Tensor:
+    """Distributions cut to the fewest tokens that reach `top_p`."""
+    found = logits.softmax(-1)
+    ranked, order = found.sort(-1, descending=True)
+    kept = (ranked.cumsum(-1) - ranked < top_p) * ranked
+    return torch.zeros_like(found).scatter(-1, order, kept / kept.sum(-1, keepdim=True))
+
+
+ALL_ROWS = pytest.mark.parametrize("top_p", [1.0, 0.9])
+gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+
+
+def planned(solver: PlannedSolver, given: Case) -> Plan:
+    plan = solver.plan(*given.given)
+    assert plan.residual.sum(-1) == pytest.approx(np.ones(len(given.tree)), abs=1e-4)
+    return plan
+
+
+def assert_leaves_keep_the_target(plan: Plan, given: Case) -> None:
+    leaves = sorted({*range(len(given.tree))} - {*given.inner()})
+    assert torch.allclose(plan.residual[leaves], given.target_probs[leaves], atol=1e-7)
+
+
+@ALL_ROWS
+def test_naive_is_the_pure_one(top_p: float) -> None:
+    given = case(TREE, top_p)
+    plan, (target_probs, draft_probs) = planned(plans.NAIVE, given), given.pure
+    for node in given.inner():
+        first = given.tree.drawn(node)[0]
+        assert float(plan.chances[node, 0, 0]) == pytest.approx(
+            ratio(target_probs[node, first], draft_probs[node, first]), abs=NEAR
+        )
+        np.testing.assert_allclose(
+            plan.residual[node].numpy(), residual(target_probs[node], draft_probs[node]), rtol=0, atol=NEAR
+        )
+    assert_leaves_keep_the_target(plan, given)
+
+
+@ALL_ROWS
+def test_nss_is_the_pure_one(top_p: float) -> None:
+    given = case(TREE, top_p)
+    plan = planned(plans.NSS, given)
+    assert plan.chances.numel() == 0
+    assert torch.equal(plan.residual, given.target_probs)
+
+
+@ALL_ROWS
+def test_spectr_is_the_pure_one(top_p: float) -> None:
+    given = case(TREE, top_p)
+    plan, (target_probs, draft_probs) = planned(plans.SPECTR, given), given.pure
+    for node in given.inner():
+        drawn = given.tree.drawn(node)
+        division = spectr.divide(target_probs[node], draft_probs[node], len(drawn))
+        expected = [division.chance(target_probs[node, token], draft_probs[node, token]) for token in drawn]
+        assert plan.chances[node, 0, : len(drawn)].numpy() == pytest.approx(expected, abs=NEAR)
+        np.testing.assert_allclose(plan.residual[node].numpy(), division.residual, rtol=0, atol=NEAR)
+    assert_leaves_keep_the_target(plan, given)
+
+
+@ALL_ROWS
+def test_specinfer_is_the_pure_one(top_p: float) -> None:
+    given = case(TREE, top_p)
+    plan, (target_probs, draft_probs) = planned(plans.SPECINFER, given), given.pure
+    for node in given.inner():
+        drawn = given.tree.drawn(node)
+        *rests, last = specinfer.residuals(target_probs[node], draft_probs[node], len(drawn))
+        expected = [[ratio(rest[token], draft_probs[node, token]) for token in drawn] for rest in rests]
+        assert plan.chances[node, : len(drawn), : len(drawn)].numpy() == pytest.approx(np.array(expected), abs=NEAR)
+        np.testing.assert_allclose(plan.residual[node].numpy(), last, rtol=0, atol=NEAR)
+    assert_leaves_keep_the_target(plan, given)
+
+
+def assert_same_stops(found: list[Stop], expected: list[Stop], given: Case) -> None:
+    target_probs, draft_probs = given.pure
+    assert [stop.node for stop in found] == [stop.node for stop in expected]
+    assert [stop.chance for stop in found] == pytest.approx([stop.chance for stop in expected], abs=NEAR)
+    for one, other in zip(found, expected, strict=True):
+        rows = [residual(target_probs[one.node], draft_probs[one.node], stop.removed) for stop in (one, other)]
+        np.testing.assert_allclose(rows[0], rows[1], rtol=0, atol=NEAR)
+
+
+@ALL_ROWS
+def test_traversal_is_the_pure_one(top_p: float) -> None:
+    given = case(TREE, top_p)
+    assert_same_stops(bottom_up.traversal_stops(*given.given), traversal.stops(given.tree, *given.pure), given)
+
+
+@ALL_ROWS
+def test_block_is_the_pure_one(top_p: float) -> None:
+    given = case(CHAIN, top_p)
+    assert_same_stops(bottom_up.block_stops(*given.given), block.stops(given.tree, *given.pure), given)
+
+
+@pytest.mark.parametrize("name", VERIFIERS)
+def test_the_same_coins_bring_the_same_walk(name: str) -> None:
+    given = case(CHAIN if VERIFIERS[name].one_path else TREE, 0.9)
+    for seed in range(12):
+        found = VERIFIERS[name].on_device(*given.given, PhiloxCoins(seed))
+        assert found == VERIFIERS[name].on_device(*given.given, PhiloxCoins(seed))
+        assert found == VERIFIERS[name].verify(given.tree, *given.pure, PhiloxCoins(seed))
+
+
+def test_a_draw_of_target_probability_zero_prunes() -> None:
+    given = case(CHAIN, 0.9)
+    target_probs = given.target_probs.clone()
+    target_probs[1, given.tree.tokens[2]] = 0
+    stops = bottom_up.block_stops(given.tree, target_probs, given.draft_probs)
+    assert [stop.chance for stop in stops[:4]] == [0, 0, 0, 0]
+    found = bottom_up.traversal_stops(given.tree, target_probs, given.draft_probs)
+    assert {stop.node for stop in found} == {0, 1}
+
+
+def test_a_race_follows_its_rows() -> None:
+    rows = torch.tensor([[0.1, 0.0, 0.2, 0.7]]).repeat(4000, 1)
+    waits = torch.empty(4000, 4, dtype=torch.float64).exponential_(generator=torch.Generator().manual_seed(3))
+    counts = race(rows, waits).bincount(minlength=4) / 4000
+    assert counts.tolist() == pytest.approx([0.1, 0.0, 0.2, 0.7], abs=0.03)  # 4 standard deviations
+
+
+def test_who_waits_no_time_does_not_win_with_probability_zero() -> None:
+    rows, waits = torch.tensor([[0.0, 0.5, 0.5]]), torch.tensor([[0.0, 2.0, 1.0]], dtype=torch.float64)
+    assert race(rows, waits).tolist() == [2]
+
+
+@gpu
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", VERIFIERS)
+def test_a_device_brings_the_numbers_of_the_host(name: str) -> None:
+    given = case(CHAIN if VERIFIERS[name].one_path else TREE, 0.9)
+    on_device = given.tree, given.target_probs.cuda(), given.draft_probs.cuda()
+    for seed in range(12):
+        found = VERIFIERS[name].on_device(*on_device, PhiloxCoins(seed))
+        assert found == VERIFIERS[name].on_device(*on_device, PhiloxCoins(seed))
+    for solver in (plans.NSS, plans.NAIVE, plans.SPECTR, plans.SPECINFER):
+        there, here = solver.plan(*on_device), solver.plan(*given.given)
+        assert torch.allclose(there.chances.cpu(), here.chances, atol=NEAR)
+        assert torch.allclose(there.residual.cpu(), here.residual, atol=NEAR)
+    assert_same_stops(bottom_up.traversal_stops(*on_device), bottom_up.traversal_stops(*given.given), given)
+
+
+@gpu
+@pytest.mark.gpu
+def test_draws_on_a_device_follow_their_rows() -> None:
+    rows = torch.tensor([[0.1, 0.0, 0.2, 0.7]], device="cuda").repeat(20_000, 1)
+    counts = draw(rows, PhiloxCoins(3)).bincount(minlength=4) / 20_000
+    assert counts.tolist() == pytest.approx([0.1, 0.0, 0.2, 0.7], abs=0.014)  # 4 standard deviations
+    assert torch.equal(draw(rows, PhiloxCoins(3)), draw(rows, PhiloxCoins(3)))

@@ -1,0 +1,76 @@
+"""What a round emits follows the target exactly: all trees and coins are enumerated, so there are no false alarms."""
+
+from functools import partial
+
+import pytest
+import torch
+
+from decoder.draft.delayed import DelayedTree
+from decoder.verify.lossless.batched.device_rows import VerifyOnDevice
+from decoder.verify.lossless.coins import Coins
+from decoder.verify.lossless.drawn_tree import DrawnTree
+from decoder.verify.lossless.rows import Rows
+from decoder.verify.lossless.top_down import Accepted
+from decoder.verify.lossless.verifiers import VERIFIERS, LosslessVerifier
+from tests.decoder.verify.lossless.enumeration import KINDS, SHAPES, delayed_trees, emitted, models
+
+EXACT = 1e-10
+
+
+def fitting(shape: DelayedTree) -> dict[str, LosslessVerifier]:
+    return {name: each for name, each in VERIFIERS.items() if shape.k == 1 or not each.one_path}
+
+
+def on_tensors(
+    verify: VerifyOnDevice, tree: DrawnTree, target_probs: Rows, draft_probs: Rows, coins: Coins
+) -> Accepted:
+    return verify(tree, torch.tensor(target_probs), torch.tensor(draft_probs), coins)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "shape",
+    [
+        pytest.param(DelayedTree(*shape), id=str(shape), marks=pytest.mark.slow if shape[0] > 2 else ())
+        for shape in SHAPES
+    ],
+)
+def test_every_verifier_emits_what_the_target_would(shape: DelayedTree, kind: str) -> None:
+    pair = models(kind, shape.depth)
+    trees = delayed_trees(shape, pair)
+    found = {name: emitted(each.verify, trees, pair, shape.depth).distance for name, each in fitting(shape).items()}
+    assert max(found.values()) < EXACT, found
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("shape", [DelayedTree(1, 0, 2), DelayedTree(2, 0, 1), DelayedTree(3, 0, 1)], ids=str)
+def test_so_does_every_verifier_on_tensors(shape: DelayedTree, kind: str) -> None:
+    pair = models(kind, shape.depth)
+    trees = delayed_trees(shape, pair)
+    found = {
+        name: emitted(partial(on_tensors, each.on_device), trees, pair, shape.depth).distance
+        for name, each in fitting(shape).items()
+    }
+    assert max(found.values()) < EXACT, found
+
+
+@pytest.mark.slow
+def test_so_does_every_verifier_on_tensors_with_trees_of_two_levels() -> None:
+    shape = DelayedTree(2, 0, 2)
+    pair = models("generic", shape.depth)
+    trees = delayed_trees(shape, pair)
+    found = {
+        name: emitted(partial(on_tensors, each.on_device), trees, pair, shape.depth).distance
+        for name, each in fitting(shape).items()
+    }
+    assert max(found.values()) < EXACT, found
+
+
+@pytest.mark.parametrize("kind", ["generic", "close", "target zeros", "draft zeros"])
+def test_no_verifier_of_one_path_accepts_more_than_block(kind: str) -> None:
+    shape = DelayedTree(1, 0, 3)
+    pair = models(kind, shape.depth)
+    trees = delayed_trees(shape, pair)
+    found = {name: emitted(each.verify, trees, pair, shape.depth).tokens for name, each in VERIFIERS.items()}
+    assert found["block"] == pytest.approx(found["traversal"], abs=1e-14)
+    assert found["block"] > max(found[name] for name in VERIFIERS if name not in {"block", "traversal"}) + 1e-6

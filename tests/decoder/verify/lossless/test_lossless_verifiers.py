@@ -1,0 +1,126 @@
+"""What each verifier fits, and what a tree must hold for it."""
+
+import numpy as np
+import pytest
+import torch
+
+from decoder.errors import ConfigError, ModelError
+from decoder.tree import TokenTree
+from decoder.verify.lossless.coins import PhiloxCoins
+from decoder.verify.lossless.drawn_tree import draft_rows, drawn_tree
+from decoder.verify.lossless.verifiers import VERIFIERS, Drafting, require_lossless
+
+
+def test_the_paper_s_verifiers_are_there() -> None:
+    assert list(VERIFIERS) == ["nss", "naive", "naive_tree", "spectr", "specinfer", "khisti", "block", "traversal"]
+
+
+@pytest.mark.parametrize("drafting", [Drafting.IID, Drafting.DELAYED, Drafting.SELECTOR])
+@pytest.mark.parametrize("name", VERIFIERS)
+def test_every_verifier_takes_one_drawn_path(name: str, drafting: Drafting) -> None:
+    require_lossless(name, drafting, 1)
+
+
+@pytest.mark.parametrize("name", [name for name in VERIFIERS if name != "block"])
+def test_every_verifier_but_block_takes_several(name: str) -> None:
+    require_lossless(name, "delayed", 4)
+
+
+def test_block_takes_one_path_alone() -> None:
+    with pytest.raises(ConfigError, match="verifier block takes one drafted path, not 4; give K = 1, or choose --ver"):
+        require_lossless("block", "iid", 4)
+
+
+def test_a_deterministic_tree_takes_nss() -> None:
+    require_lossless("nss", "tree", 4)
+
+
+@pytest.mark.parametrize("name", [name for name in VERIFIERS if name != "nss"])
+def test_a_deterministic_tree_takes_nothing_else(name: str) -> None:
+    with pytest.raises(ConfigError, match=f"verifier {name} is biased on deterministic trees.*choose --verifier nss"):
+        require_lossless(name, "tree")
+
+
+def test_unknown_names_are_refused_with_those_that_exist() -> None:
+    with pytest.raises(ConfigError, match=r"verifier is 'best'; .*choose from nss, naive,"):
+        require_lossless("best", "iid")
+    with pytest.raises(ConfigError, match=r"drafting is 'wild'; .*choose from tree, iid, delayed, selector"):
+        require_lossless("nss", "wild")
+
+
+@pytest.mark.parametrize("name", VERIFIERS)
+@pytest.mark.parametrize("broken", ["target", "draft"])
+def test_nan_is_refused(name: str, broken: str) -> None:
+    tree = TokenTree([3])
+    tree.draw(0, [1], [-0.7], torch.tensor([0.5, 0.5]))
+    rows = {"target": np.full((2, 2), 0.5), "draft": np.array([[0.5, 0.5], [0, 0]])}
+    rows[broken][0, 0] = np.nan
+    with pytest.raises(ModelError, match="no finite number"):
+        VERIFIERS[name].verify(drawn_tree(tree), rows["target"], rows["draft"], PhiloxCoins(0))
+    given = torch.tensor(rows["target"]), torch.tensor(rows["draft"])
+    with pytest.raises(ModelError, match="no finite number"):
+        VERIFIERS[name].on_device(drawn_tree(tree), *given, PhiloxCoins(0))
+
+
+@pytest.mark.parametrize("name", ["block", "traversal"])
+@pytest.mark.parametrize("hardly", [1e-40, 1e-43])
+def test_a_chance_whose_inverse_overflows_is_none(name: str, hardly: float) -> None:
+    """Low temperatures bring such probabilities, and top-p the zeros that infinity must not meet."""
+    tree = TokenTree([3])
+    tree.draw(0, [1], [-0.7], torch.tensor([0.5, 0.5, 0.0]))
+    tree.draw(1, [0], [-0.7], torch.tensor([0.5, 0.5, 0.0]))
+    target_probs = torch.tensor([[0.5, hardly, 0.5], [0.5, 0.0, 0.5], [0.5, 0.0, 0.5]])
+    given = target_probs, draft_rows(tree, target_probs)
+    pure = given[0].double().numpy() ** 8, given[1].double().numpy() ** 8
+    for seed in range(20):
+        assert VERIFIERS[name].on_device(drawn_tree(tree), *given, PhiloxCoins(seed))[0] == []
+        assert VERIFIERS[name].verify(drawn_tree(tree), *pure, PhiloxCoins(seed))[0] == []
+
+
+@pytest.mark.parametrize("name", VERIFIERS)
+def test_a_round_without_a_draft_emits_one_token_of_the_target(name: str) -> None:
+    tree = drawn_tree(TokenTree([3], draws={}))
+    target_probs, draft_probs = np.array([[0.0, 1.0, 0.0]]), np.zeros((1, 3))
+    assert VERIFIERS[name].verify(tree, target_probs, draft_probs, PhiloxCoins(0)) == ([], 1)
+    given = torch.tensor(target_probs), torch.tensor(draft_probs)
+    assert VERIFIERS[name].on_device(tree, *given, PhiloxCoins(0)) == ([], 1)
+    assert VERIFIERS[name].expected_tokens(tree, target_probs, draft_probs) == 1
+
+
+def test_draws_keep_their_order_and_multiplicity() -> None:
+    tree = TokenTree([9])
+    tree.draw(0, [2, 1, 2], [-1.0, -1.0, -1.0], torch.tensor([0.2, 0.3, 0.5]))
+    found = drawn_tree(tree)
+    assert (found.children, found.drawn(0)) == (((1, 2, 1), (), ()), [2, 1, 2])
+    assert [(place, child, owns) for place, child, owns in found.slots(0)] == [
+        (0, 1, True),
+        (1, 2, True),
+        (2, 1, False),
+    ]
+
+
+def test_the_first_path_takes_the_first_draw_of_each_node() -> None:
+    tree = TokenTree([9])
+    tree.draw(0, [2, 1, 2], [-1.0, -1.0, -1.0], torch.tensor([0.2, 0.3, 0.5]))
+    tree.draw(1, [0, 1], [-1.0, -1.0], torch.tensor([0.2, 0.3, 0.5]))
+    assert drawn_tree(tree).first_path().children == ((1,), (3,), (), (), ())
+
+
+def test_a_grown_tree_s_children_count_once() -> None:
+    tree = TokenTree([9])
+    tree.grow(0, [2, 1], [-0.5, -1.5])
+    assert drawn_tree(tree).children == ((1, 2), (), ())
+    assert not draft_rows(tree, torch.ones(3, 4)).any()
+
+
+def test_draft_rows_are_those_of_the_draws() -> None:
+    tree, row = TokenTree([9]), torch.tensor([0.2, 0.3, 0.5])
+    tree.draw(0, [2], [-1.0], row)
+    assert torch.equal(draft_rows(tree, torch.ones(2, 3)), torch.stack([row, torch.zeros(3)]))
+
+
+def test_block_refuses_a_tree() -> None:
+    tree = TokenTree([9])
+    tree.draw(0, [2, 1], [-1.0, -1.0], torch.tensor([0.2, 0.3, 0.5]))
+    with pytest.raises(ValueError, match="no chain"):
+        VERIFIERS["block"].verify(drawn_tree(tree), np.ones((3, 3)), np.ones((3, 3)), PhiloxCoins(0))

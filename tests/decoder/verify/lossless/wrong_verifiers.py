@@ -1,0 +1,204 @@
+"""Verifiers with one mistake each, of those that people make: a test that does not reject them proves nothing."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+import numpy as np
+
+from decoder.draft.delayed import DelayedTree
+from decoder.verify.lossless import block, bottom_up, khisti, naive, spectr, top_down, traversal
+from decoder.verify.lossless.bottom_up import Stop
+from decoder.verify.lossless.coins import Coins
+from decoder.verify.lossless.drawn_tree import DrawnTree
+from decoder.verify.lossless.naive import NAIVE
+from decoder.verify.lossless.rows import Row, Rows, normalised, positive, ratio, residual
+from decoder.verify.lossless.top_down import Accepted, Verify
+from decoder.verify.lossless.traversal import Judged, post_order
+
+CHAIN, TREE = DelayedTree(1, 0, 2), DelayedTree(2, 0, 2)
+Solve = Callable[[Row, Row, Sequence[int], Coins], int]
+Stops = Callable[[DrawnTree, Rows, Rows], list[Stop]]
+
+
+@dataclass(frozen=True)
+class Wrong:
+    mistake: str
+    verify: Verify
+    shape: DelayedTree = TREE
+
+
+def solver(solve: Solve) -> Verify:
+    return partial(top_down.verify, replace(NAIVE, solve=solve))
+
+
+def accepts_by_inverse_ratio(target_probs: Row, draft_probs: Row, drawn: Sequence[int], coins: Coins) -> int:
+    if coins.bernoulli(ratio(draft_probs[drawn[0]], target_probs[drawn[0]])):
+        return drawn[0]
+    return coins.choice(residual(target_probs, draft_probs))
+
+
+def accepts_all(target_probs: Row, draft_probs: Row, drawn: Sequence[int], coins: Coins) -> int:  # noqa: ARG001 - a solver
+    return drawn[0]
+
+
+def naive_then(correction: Callable[[Row, Row], Row]) -> Verify:
+    """naive, but for what follows a refusal."""
+
+    def solve(target_probs: Row, draft_probs: Row, drawn: Sequence[int], coins: Coins) -> int:
+        if coins.bernoulli(ratio(target_probs[drawn[0]], draft_probs[drawn[0]])):
+            return drawn[0]
+        return coins.choice(correction(target_probs, draft_probs))
+
+    return solver(solve)
+
+
+def most_probable(target_probs: Row, draft_probs: Row) -> Row:
+    law = residual(target_probs, draft_probs)
+    return normalised(np.where(law == law.max(), 1.0, 0.0), law)
+
+
+def spectr_in(divide: Callable[[Row, Row, Sequence[int]], spectr.Division]) -> Verify:
+    """spectr, but for its division."""
+
+    def solve(target_probs: Row, draft_probs: Row, drawn: Sequence[int], coins: Coins) -> int:
+        division = divide(target_probs, draft_probs, drawn)
+        for token in drawn:
+            if coins.bernoulli(division.chance(target_probs[token], draft_probs[token])):
+                return token
+        return coins.choice(division.residual)
+
+    return solver(solve)
+
+
+def without_gamma(target_probs: Row, draft_probs: Row, drawn: Sequence[int]) -> spectr.Division:
+    division = spectr.divide(target_probs, draft_probs, len(drawn))
+    least = np.minimum(target_probs / division.factor, draft_probs)
+    return replace(division, residual=normalised(positive(target_probs - least), target_probs))
+
+
+def specinfer_without_updates(target_probs: Row, draft_probs: Row, drawn: Sequence[int], coins: Coins) -> int:
+    for token in drawn:
+        if coins.bernoulli(ratio(target_probs[token], draft_probs[token])):
+            return token
+    return coins.choice(residual(target_probs, draft_probs))
+
+
+def khisti_judged_by_the_draft(target_probs: Row, draft_probs: Row, drawn: Sequence[int], coins: Coins) -> int:
+    def meet(one: tuple[Row, int], other: tuple[Row, int]) -> tuple[Row, int]:
+        pairing = khisti.match(target_probs, one[0], other[0])
+        first = one[1] == other[1] or coins.bernoulli(pairing.beats(one[1], other[1]))
+        return pairing.law, one[1] if first else other[1]
+
+    _, winner = khisti.tournament([(draft_probs, token) for token in drawn], meet)
+    return naive.solve(target_probs, draft_probs, [winner], coins)
+
+
+def ends_with_the_row_before(tree: DrawnTree, target_probs: Rows, draft_probs: Rows, coins: Coins) -> Accepted:
+    """The token after an accepted leaf comes from its parent's row."""
+
+    def choose(node: int) -> int:
+        if tree.children[node]:
+            return naive.solve(target_probs[node], draft_probs[node], tree.drawn(node), coins)
+        return coins.choice(target_probs[tree.parents[node]])
+
+    return top_down.descend(tree, choose)
+
+
+def stopping(stops: Stops, change: Callable[[list[Stop]], list[Stop]] = list) -> Verify:
+    return partial(bottom_up.verify, lambda *given: change(stops(*given)))
+
+
+def block_weights(tree: DrawnTree, target_probs: Rows, draft_probs: Rows) -> list[Stop]:
+    """Coins with w, as section 3.1 of the paper reads."""
+    found = block.stops(tree, target_probs, draft_probs)
+    return [replace(stop, chance=1 / stop.removed if stop.removed else stop.chance) for stop in found]
+
+
+def block_until_refused(tree: DrawnTree, target_probs: Rows, draft_probs: Rows, coins: Coins) -> Accepted:
+    """Coins from the root on, up to the first that refuses."""
+    last, *others = reversed(block.stops(tree, target_probs, draft_probs))
+    for stop in others:
+        if not coins.bernoulli(stop.chance):
+            break
+        last = stop
+    after = residual(target_probs[last.node], draft_probs[last.node], last.removed)
+    return tree.path(last.node), coins.choice(after)
+
+
+def corrected_alike(found: list[Stop]) -> list[Stop]:
+    """The residual of naive at every inner node."""
+    return [replace(stop, removed=min(stop.removed, 1.0)) for stop in found]
+
+
+def uncorrected(found: list[Stop]) -> list[Stop]:
+    return [replace(stop, removed=0.0) for stop in found]
+
+
+def judging(change: Callable[[Judged, Row, Row, Sequence[int], float], Judged]) -> Stops:
+    """traversal, but for the chances of a node."""
+
+    def stops(tree: DrawnTree, target_probs: Rows, draft_probs: Rows) -> list[Stop]:
+        def judge(node: int, chance: float) -> Judged:
+            given = target_probs[node], draft_probs[node], tree.drawn(node)
+            return change(traversal.judged(*given, chance), *given, chance)
+
+        return list(post_order(tree, judge))
+
+    return stops
+
+
+def of_refused_draft(found: Judged, target_probs: Row, draft_probs: Row, drawn: Sequence[int], chance: float) -> Judged:
+    """What is left divided by 1 - q of the refused token, as in public code."""
+    slots, removed, total = [], 0.0, 1.0
+    for token in drawn:
+        left = max(0.0, target_probs[token] - removed * draft_probs[token])
+        slots.append(ratio(chance * left / total, draft_probs[token]) if chance > 0 and total > 0 else 0.0)
+        if slots[-1] > 0 or (chance > 0 and total > 0):
+            removed += total / chance
+            rest = float(positive(target_probs - removed * draft_probs).sum())
+            chance, total = ratio(chance * rest / total, 1 - draft_probs[token]), rest
+    return Judged(slots, chance, removed) if drawn else found
+
+
+def unweighted(found: Judged, target_probs: Row, draft_probs: Row, drawn: Sequence[int], chance: float) -> Judged:  # noqa: ARG001 - one of `judging`
+    """Each node judged as though the path to it were certain."""
+    return replace(traversal.judged(target_probs, draft_probs, drawn, 1.0), chance=chance)
+
+
+def distinct_draws(verify: Verify) -> Verify:
+    """Children once each, however often they were drawn."""
+
+    def wrong(tree: DrawnTree, target_probs: Rows, draft_probs: Rows, coins: Coins) -> Accepted:
+        once = replace(tree, children=tuple(tuple(dict.fromkeys(drawn)) for drawn in tree.children))
+        return verify(once, target_probs, draft_probs, coins)
+
+    return wrong
+
+
+def shallow_first(found: list[Stop]) -> list[Stop]:
+    *others, root = found
+    return [*others[::-1], root]
+
+
+WRONG = [
+    Wrong("accepts with q / p", solver(accepts_by_inverse_ratio)),
+    Wrong("accepts every first draw", solver(accepts_all)),
+    Wrong("draws from the target after a refusal", naive_then(lambda target, _: target)),
+    Wrong("draws from (q - p)+ after a refusal", naive_then(lambda target, draft: residual(draft, target))),
+    Wrong("takes the most probable token after a refusal", naive_then(most_probable)),
+    Wrong("draws the last token from the row before", ends_with_the_row_before),
+    Wrong("draws from the draft", solver(lambda _, draft, __, coins: coins.choice(draft))),
+    Wrong("spectr: a residual without gamma", spectr_in(without_gamma)),
+    Wrong("specinfer: one residual for all draws", solver(specinfer_without_updates)),
+    Wrong("khisti: judged by the draft's row", solver(khisti_judged_by_the_draft)),
+    Wrong("block: coins with w", stopping(block_weights), CHAIN),
+    Wrong("block: no coin after one that refused", block_until_refused, CHAIN),
+    Wrong("block: no residual", stopping(block.stops, uncorrected), CHAIN),
+    Wrong("traversal: divided by 1 - q", stopping(judging(of_refused_draft))),
+    Wrong("traversal: paths not weighted", stopping(judging(unweighted))),
+    Wrong("traversal: no residual", stopping(traversal.stops, uncorrected)),
+    Wrong("traversal: the residual of naive", stopping(traversal.stops, corrected_alike)),
+    Wrong("traversal: the shallow first", stopping(traversal.stops, shallow_first)),
+    Wrong("traversal: duplicates left out", distinct_draws(stopping(traversal.stops))),
+]
