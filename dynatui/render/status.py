@@ -133,8 +133,9 @@ def _right(scene: Scene) -> Iterator[_Part]:
         yield _Part(5, (long, ((f"{run.target} ← {run.draft}", "dim"),), ((run.target, "dim"),)), right=True)
         where = f"{run.device} {run.arithmetic}"
         yield _at_right(8, "dim", where, run.device)
-        greedy, *others = sampling_words(scene.state)
-        yield _at_right(4 if others else 8, "strong" if others else "dim", greedy, *others)
+        sampled = sampling_words(scene.state, scene.wanted)
+        for words in sampled:
+            yield _at_right(4 if len(sampled) > 1 else 8, "warn" if "→" in words else "dim", words)
     if run is not None and run.path:
         # On a GPU anything but CUDA graphs of the fast families is slower than it might be.
         slow = run.device.startswith("cuda") and run.path != "cuda graphs"

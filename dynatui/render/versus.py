@@ -94,7 +94,7 @@ def heading(side: int, name: str, state: RunState, width: int) -> Row:
     room = width - width_of(filled) - 5
     shown = column(name, min(cell_len(name), room))
     models = f"  {state.watched}  {run.target} ← {run.draft}  {run.arithmetic}" if run else ""
-    drawn = "" if run is None or not state.race.sampled else f"  {sampling_words(state)[0]}"
+    drawn = "" if run is None or not state.race.sampled else f"  {' '.join(sampling_words(state))}"
     wordings = f"{models}{drawn}", f"  {state.watched}{drawn}", f"  {state.watched}", ""
     rest = best(room - cell_len(shown), *wordings)
     left: Row = ((f" {LETTERS[side]} ", "tab"), (f" {shown}", "strong"), (rest, "dim"))

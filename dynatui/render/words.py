@@ -2,10 +2,11 @@
 
 import math
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import replace
 
 from decoder.events import Figures, Limit
-from decoder.knobs import KnobInfo
+from decoder.knobs import KnobInfo, KnobName
 from decoder.methods import draws_alone
 from dynatui.knobs import info, limit_name
 from dynatui.number_format import short
@@ -142,18 +143,20 @@ def tie_words(figures: Figures, before: str = "") -> str:
     return "" if figures.near_tie is None else f"{before}{'' if figures.near_tie else 'not '}a near tie"
 
 
-def sampling_words(state: RunState) -> tuple[str, ...]:
-    """How the watched method chooses its tokens now, in wordings from the longest to the shortest."""
-    run, now = state.run, state.lane.settings
-    if run is None or not now.get("temperature"):
+def sampling_words(state: RunState, wanted: Mapping[KnobName, float] | None = None) -> tuple[str, ...]:
+    """How the watched method chooses its tokens now, and what it will when it comes to where a turn is in force."""
+    run, now, ahead = state.run, state.lane.settings, wanted or {}
+    if run is None or not (now.get("temperature") or ahead.get("temperature")):
         return ("greedy",)
-    told = [f"T {written(info('temperature'), now['temperature'])}"]
-    if run.top_k:
-        told.append(f"top-k {run.top_k}")
-    if now["top_p"] != 1:
-        told.append(f"top-p {written(info('top_p'), now['top_p'])}")
-    whole = " ".join(told)
-    return f"{whole} seed {run.seed}", whole, told[0]
+
+    def told(name: KnobName) -> str:
+        knob = info(name)
+        turned = f"→{written(knob, ahead[name])}" if name in ahead else ""
+        return f"{knob.symbol} {written(knob, now[name])}{turned}"
+
+    top_k = (f"top-k {run.top_k}",) if run.top_k else ()
+    top_p = (told("top_p"),) if now["top_p"] != 1 or "top_p" in ahead else ()
+    return told("temperature"), *top_k, *top_p, f"seed {run.seed}"
 
 
 def _difference(token: int | None, *, near_tie: bool | None, gap: float | None) -> tuple[Row, ...]:
