@@ -147,8 +147,8 @@ def test_json_has_one_object_a_prompt_with_the_keys_of_the_contract() -> None:
     captured = CapturedRun(as_json=True)
     captured.run(FakeEngine(), Session(("one", "two"), config=TWO_METHODS))
     first, second = captured.objects()
-    told = ["prompt", "text", "target", "draft", "device", "dtype", "exact", "path", "path_reason", "methods"]
-    assert list(first) == told
+    told = ["prompt", "text", "target", "draft", "device", "dtype", "exact", "path", "path_reason"]
+    assert list(first) == [*told, "seed", "temperature", "top_k", "top_p", "methods"]
     assert (first["prompt"], second["prompt"]) == ("one", "two")
     assert first["text"] == "Once upon a time"
     methods = first["methods"]
