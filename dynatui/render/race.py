@@ -112,17 +112,18 @@ def _error(scene: Scene) -> Row:
 
 
 def _verdict(scene: Scene, figures: Mapping[str, Figures], width: int) -> Row:
-    """Whether the watched text is ar's, or else which method's cannot be."""
+    """Whether the watched text is ar's, and whose cannot be compared."""
     watched = scene.state.watched
     entry = figures.get(watched)
     alone = [name for name, each in figures.items() if same_as_ar(name, each, "") == ALONE]
-    if alone and (watched in alone or entry is None or entry.identical_to_ar is not False):
-        told = f"{', '.join(alone)}: {WHY_ALONE}", f"{', '.join(alone)}: own dice, not compared with ar"
-        return ((best(width, *told), "dim"),)
+    beside = f"{', '.join(alone)}: own dice, not compared with ar" if alone else ""
+    if watched in alone:
+        return ((best(width, f"{watched}: {WHY_ALONE}", beside), "dim"),)
     if entry is None or entry.identical_to_ar is None or watched == "ar":
-        return ()
+        return ((beside, "dim"),) if beside else ()
     if entry.identical_to_ar:
-        return (("= ", "good"), (f"{watched} writes exactly the text of ar", "dim"))
+        same = f"{watched} writes exactly the text of ar"
+        return (("= ", "good"), (best(width - 2, f"{same}; {beside}", same) if beside else same, "dim"))
     where = f"first difference from ar at token {entry.first_difference}"
     sign: Span = ("! ", "bad") if entry.near_tie is False else ("~ ", "warn")
     return (sign, (f"{where}{tie_words(entry, ': ')}", "dim"))

@@ -38,7 +38,7 @@ def asked(screen: FakeScreen, *arguments: str) -> Session:
 
 
 def test_without_arguments_our_prompts_race_on_the_embedded_pair(screen: FakeScreen) -> None:
-    assert asked(screen) == Session(prompts=load.embedded())
+    assert asked(screen) == Session(prompts=load.embedded(), config=RunConfig(temperature=0.6))
 
 
 def test_models_device_and_dtype_are_handed_on(screen: FakeScreen) -> None:
