@@ -14,7 +14,7 @@ from dynatui.number_format import percent, short
 from dynatui.render.ink import Row, Rows, fit, fitting, frame, inside, joined, share, width_of
 from dynatui.render.rounds import LEAST_SHOWN, piece_text, probability, round_of
 from dynatui.render.scene import Scene
-from dynatui.render.words import tie_words, written
+from dynatui.render.words import is_alone, tie_words, written
 from dynatui.render.wrap import wrapped
 from dynatui.state.run_state import RunState
 from dynatui.state.tokens import Token
@@ -152,7 +152,7 @@ def _target(state: RunState, event: Round, token: Token) -> list[Row]:
     last = first + (len(event.committed) - 1 if token.origin == "plain" else 0)
     if mine is None or ar is None or state.watched == "ar":
         return [_said(said)]
-    if state.figures()[state.watched].identical_to_ar is None:
+    if is_alone(state, state.watched):
         return [_said(said), _said("with its own dice: not compared with ar")]
     differs = first_difference(mine.tokens, ar.tokens)
     if differs is not None and first > differs:

@@ -7,7 +7,7 @@ from dynatui.number_format import percent, short
 from dynatui.render.guide import explained, led_by
 from dynatui.render.ink import Ink, Row, Rows, Span, bar, best, column, fit, frame, inside, share
 from dynatui.render.scene import Scene
-from dynatui.render.words import ALONE, WHY_ALONE, same_as_ar, tie_words
+from dynatui.render.words import WHY_ALONE, is_alone, same_as_ar, tie_words
 
 _NAME = 9
 _NUMBERS = 15
@@ -115,7 +115,7 @@ def _verdict(scene: Scene, figures: Mapping[str, Figures], width: int) -> Row:
     """Whether the watched text is ar's, and whose cannot be compared."""
     watched = scene.state.watched
     entry = figures.get(watched)
-    alone = [name for name, each in figures.items() if same_as_ar(name, each, "") == ALONE]
+    alone = [name for name in figures if is_alone(scene.state, name)]
     beside = f"{', '.join(alone)}: own dice, not compared with ar" if alone else ""
     if watched in alone:
         return ((best(width, f"{watched}: {WHY_ALONE}", beside), "dim"),)

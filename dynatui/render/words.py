@@ -116,7 +116,7 @@ def badge(state: RunState) -> tuple[Row, ...]:
     entry, ar = figures.get(state.watched), figures.get("ar")
     if entry is None or ar is None or state.watched == "ar" or not entry.committed:
         return ()
-    if entry.identical_to_ar is None:
+    if is_alone(state, state.watched):
         return (((ALONE, "dim"),),)
     if entry.identical_to_ar is False:
         return _difference(entry.first_difference, near_tie=entry.near_tie, gap=entry.first_difference_gap)
@@ -126,6 +126,11 @@ def badge(state: RunState) -> tuple[Row, ...]:
     if ar.committed < entry.committed and "ar" not in state.ends:
         return (((f"= ar {compared}", "good"), (" ar behind", "dim")), ((f"= ar {compared}", "good"),))
     return (((f"= ar {compared}", "good"),),)
+
+
+def is_alone(state: RunState, method: str) -> bool:
+    """Whether a method's text is not compared with ar's since it draws its tokens by itself."""
+    return state.race.sampled and draws_alone(method) and "ar" in state.lanes
 
 
 def same_as_ar(method: str, figures: Figures, differs: str) -> str:

@@ -91,7 +91,7 @@ def sampled_run(methods: Iterable[str] = ("dynatree", "ar"), temperature: float 
 
 
 def sampled_round(number: int) -> Round:
-    """The same tree where its tokens were drawn: the draft gives each a tenth of the chance that it finds it to have."""
+    """The same tree where its tokens were drawn: the draft gives each a tenth of its chance."""
     event = tree_round(number)
     own = [0.0, *(logprob - math.log(10) for logprob in event.logprobs[1:])]
     return structs.replace(event, draft_logprobs=own)
