@@ -135,11 +135,10 @@ def _draft(event: Round, token: Token) -> list[Row]:
     better = [node for node in others if event.logprobs[node] > event.logprobs[own]]
     rank = "its first choice" if not better else f"its choice {len(better) + 1}"
     ranked = f"{rank} of {len(others) + 1}" if others else "its only guess here"
-    chance = f"{_chance(probability(event.logprobs[own]))}"
-    parts = [_said(f"gave it {chance}, {ranked}")]
+    chance = _chance(probability(event.logprobs[own]))
     if event.draft_logprobs:
-        by_itself = _chance(probability(event.draft_logprobs[own]))
-        parts = [_said(f"gave it {by_itself} by itself"), _said(f"{chance} with these dice: {ranked}")]
+        chance = f"{_chance(probability(event.draft_logprobs[own]))}, {chance} with these dice"
+    parts = [_said(f"gave it {chance}, {ranked}")]
     return [*parts, (("preferred ", "plain"), *_named(event, others[0]))] if better else parts
 
 
@@ -147,13 +146,17 @@ def _target(state: RunState, event: Round, token: Token) -> list[Row]:
     """What the target wanted, and whether ar has the same."""
     heat = state.lane.setting("temperature", event.round)
     said = f"drew this at T {written(info('temperature'), heat)}" if heat else "chose exactly this"
+    if is_alone(state, state.watched):
+        return [_said(said), _said("with its own dice: not compared with ar")]
+    return [*_compared(state, event, token, said), *([_said("all methods have the same dice")] if heat else [])]
+
+
+def _compared(state: RunState, event: Round, token: Token, said: str) -> list[Row]:
     mine, ar = state.race.tallies.get(state.watched), state.race.tallies.get("ar")
     first = position(event, token)
     last = first + (len(event.committed) - 1 if token.origin == "plain" else 0)
     if mine is None or ar is None or state.watched == "ar":
         return [_said(said)]
-    if is_alone(state, state.watched):
-        return [_said(said), _said("with its own dice: not compared with ar")]
     differs = first_difference(mine.tokens, ar.tokens)
     if differs is not None and first > differs:
         return [_said(said), (("not ar's text: ", "warn"), (f"they part at token {differs}", "plain"))]
@@ -167,8 +170,8 @@ def _dice(state: RunState, event: Round) -> dict[str, list[Row]]:
     """What the chances of a sampled round are."""
     if not event.draft_logprobs or state.run is None:
         return {}
-    told = f"seed {state.run.seed} throws them, the same for every method"
-    return {"dice": [_said(told), _said("a chance is what the draft expects under them")]}
+    told = f"seed {state.run.seed} and the place in the text say how they fall"
+    return {"dice": [_said(told), _said("chances are what the draft expects, knowing that")]}
 
 
 def _named(event: Round, node: int) -> Row:

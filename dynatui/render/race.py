@@ -123,7 +123,8 @@ def _verdict(scene: Scene, figures: Mapping[str, Figures], width: int) -> Row:
         return ((beside, "dim"),) if beside else ()
     if entry.identical_to_ar:
         same = f"{watched} writes exactly the text of ar"
-        return (("= ", "good"), (best(width - 2, f"{same}; {beside}", same) if beside else same, "dim"))
+        wordings = (f"{same}; {beside}", f"{same}; {', '.join(alone)}: own dice", same) if alone else (same,)
+        return (("= ", "good"), (best(width - 2, *wordings), "dim"))
     where = f"first difference from ar at token {entry.first_difference}"
     sign: Span = ("! ", "bad") if entry.near_tie is False else ("~ ", "warn")
     return (sign, (f"{where}{tie_words(entry, ': ')}", "dim"))

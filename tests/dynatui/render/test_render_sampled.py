@@ -110,20 +110,21 @@ def test_the_tree_explains_its_figures_where_there_is_room() -> None:
 
 def test_a_drawn_token_tells_both_probabilities_what_they_are_and_how_it_was_drawn() -> None:
     facts = told(drawn(), 1, (120, 10))
-    assert facts["draft"] == "gave it 5% by itself · 50% with these dice: its first choice of 2"
-    assert facts["target"] == "drew this at T .6"
+    assert facts["draft"] == "gave it 5%, 50% with these dice, its first choice of 2"
+    assert facts["target"] == "drew this at T .6 · all methods have the same dice"
     assert facts["dice"] == (
-        "seed 7 throws them, the same for every method · a chance is what the draft expects under them"
+        "seed 7 and the place in the text say how they fall · chances are what the draft expects, knowing that"
     )
     assert "dice" not in told(state_of([run(), tree_round(0)]), 1)
 
 
 def test_what_was_drawn_before_a_turn_is_told_as_drawn_and_what_was_chosen_after_it_as_chosen() -> None:
     state = drawn(turned_temperature("dynatree", 1, 0.6, 0.0), tree_round(1))
-    assert [told(state, cursor)["target"] for cursor in (2, 3)] == ["drew this at T .6", "chose exactly this"]
+    drew, chose = "drew this at T .6 · all methods have the same dice", "chose exactly this"
+    assert [told(state, cursor)["target"] for cursor in (2, 3)] == [drew, chose]
     assert told(state, 3)["draft"].startswith("gave it 60%, its first choice")
     warmer = state_of([run(), tree_round(0), turned_temperature("dynatree", 1, 0.0, 1.5), sampled_round(1)])
-    assert [told(warmer, cursor)["target"] for cursor in (2, 3)] == ["chose exactly this", "drew this at T 1.5"]
+    assert [told(warmer, cursor)["target"] for cursor in (2, 3)] == [chose, drew.replace(".6", "1.5")]
 
 
 def test_the_text_is_coloured_by_what_the_draft_itself_gave() -> None:
@@ -148,7 +149,7 @@ def test_a_method_that_is_compared_keeps_its_verdict_beside_hf() -> None:
     page = "\n".join(lines(race(Scene(state), 100, 9)))
     assert "= dynatree writes exactly the text of ar; hf: own dice, not compared with ar" in page
     narrow = "\n".join(lines(race(Scene(state), 60, 9)))
-    assert "writes exactly the text of ar" in narrow
+    assert "writes exactly the text of ar; hf: own dice" in narrow
     assert "hf: own dice" in "\n".join(lines(race(Scene(structs.replace(state, chosen="ar")), 60, 9)))
 
 
@@ -220,4 +221,4 @@ def test_a_replayed_run_that_is_over_still_says_how_it_was_drawn() -> None:
     events: list[Event] = [sampled_run(), sampled_round(0), plain_round("ar", 0)]
     state = state_of([*events, Summary(methods=fold(events).figures())])
     assert "T .6  top-p .9  seed 7" in lines(status(Scene(state, replaying=True), 140, 1))[0]
-    assert told(state, 0)["target"] == "drew this at T .6, as did ar"
+    assert told(state, 0)["target"] == "drew this at T .6, as did ar · all methods have the same dice"
