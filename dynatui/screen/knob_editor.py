@@ -46,7 +46,8 @@ class KnobEditor:
         self._applied: Counter[tuple[str, KnobName]] = Counter()
         """How many of these each method has applied."""
         self._sampled: dict[str, Sampling] = {}
-        """How each method of the run chooses its tokens now."""
+        """How each method of the run chooses its tokens now; turns cannot be counted, for several may come into force
+        as one."""
         self._steps: list[Step] = []
         self._presets = {
             of: list(METHODS[of].presets.values()).index(rules) if rules in METHODS[of].presets.values() else -1
@@ -191,7 +192,6 @@ class KnobEditor:
         return bool(before)
 
     def _turn(self, of: RulesName, name: KnobName, value: float) -> None:
-        if of != SAMPLING:  # several turns before a token are one to the methods, which the values tell
-            self._wanted.setdefault(of, {})[name] = value
-            self._sent[of, name] += 1
+        self._wanted.setdefault(of, {})[name] = value
+        self._sent[of, name] += 1
         self._controls.turn(name, value, of)

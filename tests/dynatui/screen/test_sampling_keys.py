@@ -124,7 +124,8 @@ async def test_a_turn_begins_b_of_the_comparison() -> None:
     async with shown(records) as (app, source, pilot):
         source.records.append(turned_temperature("dynatree", 12, 0.6, 0.7))
         source.records += [sampled_round(number) for number in range(12, 24)]
-        app.tick()
+        app.read_events()
+        app.draw(everything=True)
         await pilot.pause()
         assert len(app.pins["dynatree"].samples) == 12
         assert "A/B no clear difference so far" in screen_text(app)
