@@ -56,7 +56,7 @@ class KnobInfo:
     values: Mapping[str, object] = field(default_factory=dict)
     """Of a switch: what the parameter can be, as people write it; the knob's value is the place, from 0."""
     keys: str = ""
-    """Two keys of its own that turn it down and up, unless they are bound anew: [], {} or -=."""
+    """Two keys of its own that turn it down and up, unless they are bound anew: [], {}, -=, () or ,;."""
     brief: str = ""
     """Beside its slider, of a knob with keys: its meaning in two words."""
     key_help: str = ""

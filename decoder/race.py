@@ -63,7 +63,12 @@ class Lane:
         return tuple(turn for turn in turns if turn.of in (None, self.method.rules))
 
     def resampled(self, schedule: Schedule, position: int) -> Iterator[Knob]:
-        """The settings of sampling that have come into force before its next token, which is at this position."""
+        """The settings of sampling that have come into force before its next token, which is at this position.
+
+        transformers was given its own at the beginning, and keeps them.
+        """
+        if self.method.by_module:
+            return
         for start, old, new in schedule.since(self.sampling_changes):
             if position < start:
                 break

@@ -235,6 +235,8 @@ GROUPS = (
             Key(("[", "]"), ("turn('[')", "turn(']')"), "τh", _turned_by("[]"), _EVERYWHERE, 30, names=("tau_h_down", "tau_h_up")),
             Key(("{", "}"), ("turn('{')", "turn('}')"), "τl", _turned_by("{}"), _EVERYWHERE, 40, names=("tau_l_down", "tau_l_up")),
             Key(("-", "="), ("turn('-')", "turn('=')"), "D0", _turned_by("-="), _EVERYWHERE, 50),
+            Key(("(", ")"), ("turn('(')", "turn(')')"), "T", "temperature down, up, of all methods: 0 is greedy, the higher the freer tokens are drawn", _EVERYWHERE, 55, names=("temperature_down", "temperature_up")),
+            Key((",", ";"), ("turn(',')", "turn(';')"), "top-p", "top-p down, up, of all methods: only the likeliest tokens, up to this share, are drawn", _EVERYWHERE, 75, names=("top_p_down", "top_p_up")),
             Key(("h",), ("history",), "history", "history on, off: recent rounds move D0 and τh", _EVERYWHERE, 80),
             Key(("H",), ("hold",), "hold", "hold the knob that history has moved back from where you set it", _EVERYWHERE),
             Key(("w", "W"), ("watch(1)", "watch(-1)"), "watch", "watch the next, the previous method: text, tree, curves and knobs are its", _EVERYWHERE, 65, ("next", "previous")),

@@ -4,18 +4,21 @@ What a knob is called, what it does and how far it goes is said where its method
 """
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from decoder.errors import ConfigError
 from decoder.events import OTHER_LIMITS, Limit
 from decoder.knobs import KnobInfo, KnobName, RulesName, Turnable
 from decoder.methods import METHODS, all_knobs
+from decoder.sampling.settings import SAMPLING, Sampling
 from dynatui.clean import clean_line
 from dynatui.state.run_state import RunState
 
 _KEYS = ("[]", "{}", "-=")
 """The keys of sliders, from the left."""
 _LONGEST_NAME = 24
+
+R = TypeVar("R", RulesName, RulesName | None)
 
 
 def info(name: KnobName) -> KnobInfo:
@@ -34,6 +37,11 @@ def rules_of(method: str) -> RulesName | None:
     return METHODS[method].rules if method in METHODS else None
 
 
+def owner(name: KnobName, rules: R) -> RulesName | R:
+    """The parameter set that a knob belongs to: the one that all methods share, or else that of a method."""
+    return SAMPLING if Sampling().has(name) else rules
+
+
 def sliders_of(method: str) -> tuple[KnobInfo, ...]:
     """The knobs of a method that have keys of their own, in the order of these."""
     rules = rules_of(method)
@@ -44,6 +52,16 @@ def sliders_of(method: str) -> tuple[KnobInfo, ...]:
 def limit_name(limit: Limit) -> str:
     """What limits a tree, as screen and help call it: a knob by its symbol, else the reason."""
     return limit if limit in OTHER_LIMITS else info(limit).symbol
+
+
+def sampling_in_force(state: RunState) -> Sampling | None:
+    """How the watched method's next tokens are chosen; None before the first run, and for what cannot be."""
+    if state.run is None:
+        return None
+    try:
+        return Sampling(top_k=state.run.top_k).with_knobs(state.lane.settings)
+    except ConfigError:
+        return None
 
 
 def rules_in_force(state: RunState) -> Turnable | None:

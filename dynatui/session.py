@@ -8,6 +8,8 @@ from decoder.config import RunConfig
 from dynatui.keymap import KEYMAP, Keymap
 
 Symbols = Literal["braille", "block", "ascii"]
+EMBEDDED_TEMPERATURE = 0.6
+"""At which the screen shows the embedded pair where none is given: greedy, so small a model repeats itself."""
 
 
 @dataclass(frozen=True)
@@ -22,6 +24,11 @@ class Models:
     """Whether methods must agree bit for bit in half precision too."""
     compiled: bool = False
     """Whether torch.compile is tried on both models' passes; for CUDA."""
+
+    @property
+    def embedded(self) -> bool:
+        """Whether it is the pair that the program brings along."""
+        return self.target is None
 
 
 @dataclass(frozen=True)

@@ -28,9 +28,9 @@ class Sampling(Turnable):
 
     knobs: ClassVar[tuple[KnobInfo, ...]] = (
         KnobInfo("temperature", "T", "how freely tokens are drawn; 0: greedy", "real",
-                 lambda _: (0.0, HIGHEST_TEMPERATURE), 0.05, 0.2),
+                 lambda _: (0.0, HIGHEST_TEMPERATURE), 0.05, 0.2, keys="()"),
         KnobInfo("top_p", "top-p", "only the likeliest tokens up to here", "probability",
-                 lambda own: (min(own.top_p, LEAST_TOP_P), 1.0), 0.05, 0.2),
+                 lambda own: (min(own.top_p, LEAST_TOP_P), 1.0), 0.05, 0.2, keys=",;"),
     )  # fmt: skip
 
     def __post_init__(self) -> None:

@@ -23,7 +23,7 @@ from dynatui.cli.doctor import doctor
 from dynatui.cli.options import Given, expanded
 from dynatui.record.reader import Runs
 from dynatui.record.transcript import Transcript
-from dynatui.session import Models, Session, View
+from dynatui.session import EMBEDDED_TEMPERATURE, Models, Session, View
 from dynatui.terminal import streams
 
 USAGE_ERROR = DecoderError.exit_code
@@ -124,10 +124,12 @@ def watch(
     if follow is not None:
         _refuse_options_beside_follow(context)
         return _follow(follow, shown, Transcript(*streams.for_printing(), as_json=as_json), on_screen=on_screen)
-    files = request.prompt_files(prompt_files)
+    files, pair = request.prompt_files(prompt_files), Models(**models)
+    if on_screen and pair.embedded and rules["temperature"] is None:
+        rules = {**rules, "temperature": EMBEDDED_TEMPERATURE}
     session = Session(
         prompts=request.prompts(files, prompt_texts),
-        models=Models(**models),
+        models=pair,
         config=request.run_config(methods=methods, max_new_tokens=max_new_tokens, seed=seed, chat=chat, rules=rules),
         record=record,
         view=shown,

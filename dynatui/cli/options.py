@@ -5,6 +5,7 @@ values mean is decided where they are used; an option that was not given is None
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial, wraps
 from inspect import Parameter, Signature, signature
 from pathlib import Path
@@ -17,7 +18,7 @@ from decoder.errors import ConfigError, quoted
 from decoder.methods import METHODS, options_of, racing
 from decoder.methods.option import Option as MethodOption
 from decoder.sampling.settings import SAMPLING
-from dynatui.session import Models, Symbols, View
+from dynatui.session import EMBEDDED_TEMPERATURE, Models, Symbols, View
 
 MODELS = "Models"
 PROMPTS = "Prompts"
@@ -192,7 +193,9 @@ def of_methods() -> list[MethodOption]:
 
 def rules() -> Iterator[Parameter]:
     """The options of all parameter sets, as parameters of a command."""
-    yield from (declared(option, RUN) for option in options_of(SAMPLING))
+    for option in options_of(SAMPLING):
+        usual = f" Default 0; {EMBEDDED_TEMPERATURE:g} for the embedded pair on the screen."
+        yield declared(replace(option, help=option.help + usual * (option.name == "temperature")), RUN)
     yield from (declared(option, TREE) for option in of_methods())
 
 

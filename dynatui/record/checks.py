@@ -88,7 +88,9 @@ def _fault_of_run(run: Run) -> str:
         return f"a run of {len(run.methods)} methods, where 1 to {MOST_METHODS} are possible"
     names = (run.target, run.draft, run.device, run.dtype, run.path, run.version, run.started_at, *run.methods)
     return (
-        _too_long("a name", max(names, key=len), LONGEST_NAME)
+        _beyond("temperature", (run.temperature,), 0, _LARGEST)
+        or _beyond("top_p", (run.top_p,), 0, 1)
+        or _too_long("a name", max(names, key=len), LONGEST_NAME)
         or _too_long("path_reason", run.path_reason, LONGEST_TEXT)
         or _too_long("prompt", run.prompt, LONGEST_PROMPT)
     )
@@ -136,7 +138,7 @@ def _unbounded(event: Round) -> str:
     return (
         _beyond("a time", seconds, 0, _LARGEST)
         or _beyond("a knob", knobs, -_LARGEST, _LARGEST)
-        or _beyond("a log-probability", (min(event.logprobs), max(event.logprobs)), -_LARGEST, _ROUNDING)
+        or _beyond("a log-probability", (*event.logprobs, *event.draft_logprobs), -_LARGEST, _ROUNDING)
         or _too_long("text", event.text, LONGEST_TEXT)
         or _too_long("a piece", max(event.pieces, key=len), LONGEST_PIECE)
         or (_no_knob(event.method, limit) if limit is not None and limit not in OTHER_LIMITS else "")

@@ -11,6 +11,7 @@ import msgspec
 
 from decoder.analysis.metrics import FIGURES, Race
 from decoder.events import End, Event, Figures, Round, Run, Summary
+from decoder.methods import draws_alone
 from dynatui.clean import clean_line
 from dynatui.terminal import streams
 
@@ -47,6 +48,11 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     exact: bool
     path: str
     path_reason: str
+    seed: int
+    temperature: float
+    """As the run began; turns of it are in a recording."""
+    top_k: int
+    top_p: float
     methods: dict[str, MethodReport]
 
 
@@ -75,6 +81,8 @@ class Transcript:
                 )
                 if event.path:
                     self.note(f"rounds: {event.path}, {event.path_reason}")
+                if event.temperature > 0:
+                    self.note(f"sampled: {_sampled(event)}")
             case Round(method=method, text=text) if method == self._first:
                 self._texts.append(text)
                 if not self._as_json:
@@ -107,6 +115,8 @@ class Transcript:
         streams.show("\n", self._out)
         for line in table(figures):
             self.note(line)
+        if self._race.sampled and "ar" in figures and (alone := [name for name in figures if draws_alone(name)]):
+            self.note(f"{', '.join(alone)}: sampled with other random numbers than the rest; not compared with ar")
         self._race, self._texts = Race(), []
 
     def _report(self, run: Run, figures: dict[str, Figures]) -> Report:
@@ -116,6 +126,11 @@ class Transcript:
             for name, found in figures.items()
         }
         return Report(**told, text="".join(self._texts), methods=methods)
+
+
+def _sampled(run: Run) -> str:
+    truncated = (f" top-k {run.top_k}" if run.top_k else "") + (f" top-p {run.top_p:g}" if run.top_p < 1 else "")
+    return f"temperature {run.temperature:g}{truncated} seed {run.seed}"
 
 
 def table(figures: dict[str, Figures]) -> list[str]:

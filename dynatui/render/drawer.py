@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from decoder.knobs import KnobName, Turnable
-from dynatui.knobs import info, rules_in_force
+from dynatui.knobs import info, rules_in_force, sampling_in_force
 from dynatui.render.ink import Ink, Row, Rows, best, column, frame, inside
 from dynatui.render.scene import Scene
 from dynatui.render.sliders import Track, knobs_title, notes
@@ -22,18 +22,19 @@ _NOTES = 2
 def drawer(scene: Scene, width: int, height: int) -> Rows:
     """Sliders with the chosen one marked, a line on how to set it, and what turning has brought."""
     inner, room = inside((width, height))
-    names, rules = shown(scene.state), rules_in_force(scene.state)
-    if rules is None:
-        watched = scene.state.watched
-        other = f"{watched} has no knobs; {scene.keys.cap('watch(1)')} watches another method"
-        hint = other if watched else "the knobs come with the first round"
-        return frame(_title(scene, width), [((hint, "dim"),)], (width, height))
-    body = [_row(scene, rules, name, inner) for name in names]
+    sets = _sets(scene.state)
+    names = shown(scene.state)
+    if not names:
+        return frame(_title(scene, width), [(("the knobs come with the first round", "dim"),)], (width, height))
+    body = [_row(scene, rules, name, inner) for rules in sets for name in rules.ends()]
     listed = _listed(room, len(names))
     first = _first(scene, names, listed)
     page = body[first : first + listed]
     if room > listed:
         page = [*page, *[()] * (listed - len(page)), _help(scene, names, inner)]
+    if rules_in_force(scene.state) is None:
+        other = f"{scene.state.watched} has no other knobs; {scene.keys.cap('watch(1)')} watches another method"
+        page[len(names) : len(names) + 1] = [((other, "dim"),)]
     page += notes(scene, inner, room - len(page))
     return frame(_title(scene, width), page, (width, height))
 
@@ -42,20 +43,24 @@ def hit(scene: Scene, width: int, height: int, x: int, y: int) -> tuple[KnobName
     """The knob and the value that a click or a drag at a cell of the panel asks for."""
     inner, room = inside((width, height))
     left, top = (width - inner) // 2, (height - room) // 2
-    names, rules = shown(scene.state), rules_in_force(scene.state)
+    names = shown(scene.state)
     place, listed = y - top, _listed(room, len(names))
-    if rules is None or not 0 <= place < min(listed, len(names)):
+    if not 0 <= place < min(listed, len(names)):
         return None
     place += _first(scene, names, listed)
-    track = _track(names[place], rules.ends(), inner)
+    ends = next(found for rules in _sets(scene.state) if names[place] in (found := rules.ends()))
+    track = _track(names[place], ends, inner)
     asked = track.asked(x - left, info(names[place])) if 0 <= x - left < inner else None
     return None if asked is None else (names[place], asked)
 
 
 def shown(state: RunState) -> tuple[KnobName, ...]:
-    """Knobs of the watched method, in the order of the drawer."""
-    rules = rules_in_force(state)
-    return tuple(knob.name for knob in rules.knobs) if rules is not None else ()
+    """Knobs of the watched method and those that all methods share, in the order of the drawer."""
+    return tuple(name for rules in _sets(state) for name in rules.ends())
+
+
+def _sets(state: RunState) -> list[Turnable]:
+    return [rules for rules in (rules_in_force(state), sampling_in_force(state)) if rules is not None]
 
 
 def _columns(width: int) -> tuple[int, int, int]:
@@ -79,7 +84,7 @@ def _row(scene: Scene, rules: Turnable, name: KnobName, width: int) -> Row:
     knob, wanted, (_, for_bounds, for_meaning) = info(name), scene.wanted.get(name), _columns(width)
     chosen, all_ends = name == _chosen(scene, shown(scene.state)), rules.ends()
     value, ends = rules.knob(name), all_ends[name]
-    start = begun(scene.state.watched, scene.state.lane.parameters).settings.get(name)
+    start = begun(scene.state.watched, scene.state.run).settings.get(name) if scene.state.run else None
     pending = f"→{written(knob, wanted)}" if wanted is not None else ""
     if chosen and scene.typed:
         pending = f"{scene.typed}_"

@@ -9,11 +9,12 @@ from collections.abc import Mapping, Sequence
 from decoder.analysis.metrics import Tally, drafted_nodes, first_difference
 from decoder.events import Round
 from decoder.methods import root_is_drafted
+from dynatui.knobs import info
 from dynatui.number_format import percent, short
 from dynatui.render.ink import Row, Rows, fit, fitting, frame, inside, joined, share, width_of
 from dynatui.render.rounds import LEAST_SHOWN, piece_text, probability, round_of
 from dynatui.render.scene import Scene
-from dynatui.render.words import tie_words
+from dynatui.render.words import is_alone, tie_words, written
 from dynatui.render.wrap import wrapped
 from dynatui.state.run_state import RunState
 from dynatui.state.tokens import Token
@@ -73,7 +74,8 @@ def _facts(scene: Scene, token: Token, event: Round, *, apart: bool) -> dict[str
     cost, use = _cost(event, token), _use(event)
     facts = {"token": _who(token), "draft": _draft(event, token)}
     if apart:
-        return facts | {"target": target, "lost": lost, "knobs": _knobs(event, token), "round": cost, "tree": use}
+        facts |= {"target": target, "lost": lost, "knobs": _knobs(event, token), "round": cost, "tree": use}
+        return facts | _dice(scene.state, event)
     if lost:
         target = [*target, (("lost: ", "dim"), *lost[0]), *lost[1:]]
     return facts | {"target": target, "knobs": _knobs(event, token), "round": [*cost, *use]}
@@ -133,14 +135,23 @@ def _draft(event: Round, token: Token) -> list[Row]:
     better = [node for node in others if event.logprobs[node] > event.logprobs[own]]
     rank = "its first choice" if not better else f"its choice {len(better) + 1}"
     ranked = f"{rank} of {len(others) + 1}" if others else "its only guess here"
-    parts = [_said(f"gave it {_chance(probability(event.logprobs[own]))}, {ranked}")]
+    chance = _chance(probability(event.logprobs[own]))
+    if event.draft_logprobs:
+        chance = f"{_chance(probability(event.draft_logprobs[own]))}, {chance} with these dice"
+    parts = [_said(f"gave it {chance}, {ranked}")]
     return [*parts, (("preferred ", "plain"), *_named(event, others[0]))] if better else parts
 
 
 def _target(state: RunState, event: Round, token: Token) -> list[Row]:
     """What the target wanted, and whether ar has the same."""
-    greedy = state.run is None or state.run.temperature == 0
-    said = "chose exactly this" if greedy else "drew this"
+    heat = state.lane.setting("temperature", event.round)
+    said = f"drew this at T {written(info('temperature'), heat)}" if heat else "chose exactly this"
+    if is_alone(state, state.watched):
+        return [_said(said), _said("with its own dice: not compared with ar")]
+    return [*_compared(state, event, token, said), *([_said("all methods have the same dice")] if heat else [])]
+
+
+def _compared(state: RunState, event: Round, token: Token, said: str) -> list[Row]:
     mine, ar = state.race.tallies.get(state.watched), state.race.tallies.get("ar")
     first = position(event, token)
     last = first + (len(event.committed) - 1 if token.origin == "plain" else 0)
@@ -153,6 +164,14 @@ def _target(state: RunState, event: Round, token: Token) -> list[Row]:
         note = tie_words(state.figures()[state.watched], ": ")
         return [_said(said), ((f"ar has another one here{note}", "warn"),)]
     return [_said(said if last >= len(ar.tokens) else f"{said}, as did ar")]
+
+
+def _dice(state: RunState, event: Round) -> dict[str, list[Row]]:
+    """What the chances of a sampled round are."""
+    if not event.draft_logprobs or state.run is None:
+        return {}
+    told = f"seed {state.run.seed} and the place in the text say how they fall"
+    return {"dice": [_said(told), _said("chances are what the draft expects, knowing that")]}
 
 
 def _named(event: Round, node: int) -> Row:

@@ -23,7 +23,7 @@ _LEAST_TOTALS = 4
 class _Column:
     head: str
     cells: int
-    value: Callable[[Figures], str]
+    value: Callable[[Result], str]
     total: Callable[[Sequence[Figures]], str]
 
 
@@ -70,7 +70,7 @@ def _heads(columns: Sequence[_Column], opening: int) -> Row:
 
 def _row(number: int, result: Result, columns: Sequence[_Column], opening: int, *, now: bool) -> Row:
     ink: Ink = "strong" if now else "plain" if result.done else "dim"
-    cells = "".join(f"{one.value(result.figures):>{one.cells}}" for one in columns)
+    cells = "".join(f"{one.value(result):>{one.cells}}" for one in columns)
     mark = "▸" if now else " "
     return ((f"{mark}{column(str(number), _NUMBER - 1)}{column(result.opening, opening)}", ink), (cells, ink))
 
@@ -113,18 +113,22 @@ def _agreed(figures: Sequence[Figures]) -> str:
     return f"{sum(known)} of {len(known)}" if known else "-"
 
 
+def _same(result: Result) -> str:
+    return same_as_ar(result.method, result.figures, "differs" if result.figures.near_tie is None else "NO")
+
+
 _COLUMNS = (
-    _Column("tokens", 8, lambda one: str(one.committed), lambda all_: str(sum(one.committed for one in all_))),
+    _Column("tokens", 8, lambda one: str(one.figures.committed), lambda all_: str(sum(one.committed for one in all_))),
     _Column(
         "L-bar",
         7,
-        lambda one: short(one.tokens_per_round),
+        lambda one: short(one.figures.tokens_per_round),
         lambda all_: short(_ratio(sum(one.committed for one in all_), sum(one.rounds for one in all_))),
     ),
-    _Column("depth acc.", 12, lambda one: short(one.depth_acceptance), lambda all_: short(_weighted(all_))),
-    _Column("tokens/s", 10, lambda one: short(one.tokens_per_second, 1), lambda all_: short(_rate(all_), 1)),
-    _Column("x ar", 7, lambda one: short(one.speedup), lambda all_: short(_gain(all_))),
-    _Column("same as ar", 12, lambda one: same_as_ar(one, "differs" if one.near_tie is None else "NO"), _agreed),
+    _Column("depth acc.", 12, lambda one: short(one.figures.depth_acceptance), lambda all_: short(_weighted(all_))),
+    _Column("tokens/s", 10, lambda one: short(one.figures.tokens_per_second, 1), lambda all_: short(_rate(all_), 1)),
+    _Column("x ar", 7, lambda one: short(one.figures.speedup), lambda all_: short(_gain(all_))),
+    _Column("same as ar", 12, _same, _agreed),
 )
 _RANKED = (3, 1, 4, 5, 2, 0)
 """Columns, the most telling first."""

@@ -7,7 +7,7 @@ from dynatui.number_format import percent, short
 from dynatui.render.guide import explained, led_by
 from dynatui.render.ink import Ink, Row, Rows, Span, bar, best, column, fit, frame, inside, share
 from dynatui.render.scene import Scene
-from dynatui.render.words import same_as_ar, tie_words
+from dynatui.render.words import WHY_ALONE, is_alone, same_as_ar, tie_words
 
 _NAME = 9
 _NUMBERS = 15
@@ -31,7 +31,7 @@ def race(scene: Scene, width: int, height: int) -> Rows:
     if not body:
         body = [(("every method decodes the same prompt here", "dim"),)]
     elif room > len(body):
-        body.append(_error(scene) or _verdict(scene.state.watched, figures.get(scene.state.watched)))
+        body.append(_error(scene) or _verdict(scene, figures, inner))
         if room > len(body) + len(figures) + 1 and inner >= _WIDE:
             body += [(), *_table(scene, figures, inner)]
             body += explained(led_by(_TOLD), inner, room - len(body))
@@ -74,7 +74,7 @@ def _table(scene: Scene, figures: Mapping[str, Figures], width: int) -> Rows:
     rows: Rows = [((column("whole run", _NAME), "dim"), *((f"{head:>{_CELLS}}", "dim") for head, _ in columns))]
     for name, entry in figures.items():
         ink: Ink = "strong" if name == scene.state.watched else "plain"
-        rows.append(((column(name, _NAME), ink), *((f"{value(entry):>{_CELLS}}", ink) for _, value in columns)))
+        rows.append(((column(name, _NAME), ink), *((f"{value(name, entry):>{_CELLS}}", ink) for _, value in columns)))
     return rows
 
 
@@ -83,17 +83,17 @@ def _ms(seconds: float | None) -> str:
 
 
 _CELLS = 14
-_COLUMNS: tuple[tuple[str, Callable[[Figures], str]], ...] = (
-    ("tokens/round", lambda one: short(one.tokens_per_round)),
-    ("acc. rate", lambda one: percent(one.acceptance_rate)),
-    ("drafted", lambda one: "-" if one.drafted is None else str(one.drafted)),
-    ("text of ar", lambda one: same_as_ar(one, "differs")),
-    ("depth acc.", lambda one: short(one.depth_acceptance)),
-    ("ms/token", lambda one: _ms(one.tpot_s)),
-    ("TTFT ms", lambda one: _ms(one.ttft_s)),
-    ("draft s", lambda one: short(one.draft_s)),
-    ("verify s", lambda one: short(one.verify_s)),
-    ("peak MB", lambda one: "-" if one.peak_bytes is None else short(one.peak_bytes / 1e6, 0)),
+_COLUMNS: tuple[tuple[str, Callable[[str, Figures], str]], ...] = (
+    ("tokens/round", lambda _, one: short(one.tokens_per_round)),
+    ("acc. rate", lambda _, one: percent(one.acceptance_rate)),
+    ("drafted", lambda _, one: "-" if one.drafted is None else str(one.drafted)),
+    ("text of ar", lambda name, one: same_as_ar(name, one, "differs")),
+    ("depth acc.", lambda _, one: short(one.depth_acceptance)),
+    ("ms/token", lambda _, one: _ms(one.tpot_s)),
+    ("TTFT ms", lambda _, one: _ms(one.ttft_s)),
+    ("draft s", lambda _, one: short(one.draft_s)),
+    ("verify s", lambda _, one: short(one.verify_s)),
+    ("peak MB", lambda _, one: "-" if one.peak_bytes is None else short(one.peak_bytes / 1e6, 0)),
 )
 _TOLD = ("tokens_per_second", "speedup", "tokens_per_round", "acceptance_rate", "drafted", "identical_to_ar")
 """Figures that are explained first, where there is still more height."""
@@ -111,11 +111,20 @@ def _error(scene: Scene) -> Row:
     return (("! ", "bad"), (f"{failed.method}: {(failed.error or 'broke off')[:_LONGEST]}", "plain")) if failed else ()
 
 
-def _verdict(watched: str, entry: Figures | None) -> Row:
+def _verdict(scene: Scene, figures: Mapping[str, Figures], width: int) -> Row:
+    """Whether the watched text is ar's, and whose cannot be compared."""
+    watched = scene.state.watched
+    entry = figures.get(watched)
+    alone = [name for name in figures if is_alone(scene.state, name)]
+    beside = f"{', '.join(alone)}: own dice, not compared with ar" if alone else ""
+    if watched in alone:
+        return ((best(width, f"{watched}: {WHY_ALONE}", beside), "dim"),)
     if entry is None or entry.identical_to_ar is None or watched == "ar":
-        return ()
+        return ((beside, "dim"),) if beside else ()
     if entry.identical_to_ar:
-        return (("= ", "good"), (f"{watched} writes exactly the text of ar", "dim"))
+        same = f"{watched} writes exactly the text of ar"
+        wordings = (f"{same}; {beside}", f"{same}; {', '.join(alone)}: own dice", same) if alone else (same,)
+        return (("= ", "good"), (best(width - 2, *wordings), "dim"))
     where = f"first difference from ar at token {entry.first_difference}"
     sign: Span = ("! ", "bad") if entry.near_tie is False else ("~ ", "warn")
     return (sign, (f"{where}{tie_words(entry, ': ')}", "dim"))

@@ -15,7 +15,7 @@ from dynatui.number_format import percent, short
 from dynatui.render.ink import Ink, Row, Rows, fit, fitting, joined, width_of
 from dynatui.render.layout import least
 from dynatui.render.scene import Scene
-from dynatui.render.words import badge
+from dynatui.render.words import badge, sampling_words
 
 _GAP: Row = (("  ", "plain"),)
 _ARROWS = str.maketrans({"←": "left", "→": "right", "↑": "up", "↓": "down"})
@@ -132,7 +132,10 @@ def _right(scene: Scene) -> Iterator[_Part]:
         long: Row = ((run.target, "strong"), (" ← drafted by ", "dim"), (run.draft, "strong"))
         yield _Part(5, (long, ((f"{run.target} ← {run.draft}", "dim"),), ((run.target, "dim"),)), right=True)
         where = f"{run.device} {run.arithmetic}"
-        yield _at_right(8, "dim", f"{where}  greedy  seed {run.seed}", where, run.device)
+        yield _at_right(8, "dim", where, run.device)
+        sampled = sampling_words(scene.state, scene.wanted)
+        for words in sampled:
+            yield _at_right(4 if len(sampled) > 1 else 8, "warn" if "→" in words else "dim", words)
     if run is not None and run.path:
         # On a GPU anything but CUDA graphs of the fast families is slower than it might be.
         slow = run.device.startswith("cuda") and run.path != "cuda graphs"

@@ -13,6 +13,8 @@ from dynatui.state.tokens import repeated_length
 
 _BAR = 8
 _NUMBERS = 6
+_CHANCE = 8
+"""Cells of the column that sampled trees have besides."""
 _WIDEST_NAME = 36
 _ROOM_FOR_NOTE = 18
 _LEAST_COPY = 4
@@ -22,6 +24,10 @@ _ALONE: Mapping[Limit | None, str] = {
     "context": "the target goes on alone: the context has no room for guesses",
     None: "the target goes on alone",
 }
+_SAMPLED = (
+    "prob.: what the draft gives the token. chance, path: how likely it finds it now that it knows the dice, which "
+    "are the same for every method."
+)
 _TITLE = len("╭─ Tree ─  ─╮")
 
 
@@ -40,6 +46,9 @@ def tree(scene: Scene, width: int, height: int) -> Rows:
     if drafted_nodes(event) == 0 and event.knobs is not None:
         why = _ALONE.get(event.limited_by, _ALONE[None])
         body += wrapped(((why, "dim"),), inner)[: max(0, room - 1 - len(body))]
+    explained = wrapped(((_SAMPLED, "dim"),), inner) if event.draft_logprobs else []
+    if len(body) + len(explained) < room - 1:
+        body += [()] * (room - 1 - len(body) - len(explained)) + explained
     body += [()] * (room - 1 - len(body))
     body.append(_ending(scene, event))
     return frame(title, body, (width, height))
@@ -101,19 +110,24 @@ def _node(event: Round, node: int, guide: str, path: float, width: int, copy: in
     if width < 3 * _BAR:
         return fit(((guide, "frame"), (name, ink)), width)
     length = max(_BAR, min(3 * _BAR, width // 4))
-    room = min(_WIDEST_NAME, width - length - 2 * _NUMBERS) - len(guide)
+    apart = bool(event.draft_logprobs) and length >= _BAR + _CHANCE
+    length -= _CHANCE * apart
+    room = min(_WIDEST_NAME, width - length - _CHANCE * apart - 2 * _NUMBERS) - len(guide)
     if not drafted:
-        heading = f" prob. {'path':>{length + _NUMBERS - 1}}"
+        over_bar = "chance" if event.draft_logprobs and not apart else ""
+        heading = f" prob.{'  chance' * apart} {over_bar:<{length}}{'path':>{_NUMBERS - 1}}"
         note = "  last token" if room >= _ROOM_FOR_NOTE else ""
         return (*fit(((name, ink), (note, "dim")), room), (heading, "dim"))
-    own = rounds.probability(event.logprobs[node])
+    own = rounds.probability((event.draft_logprobs or event.logprobs)[node])
+    chance = rounds.probability(event.logprobs[node])
     repeats = f"repeats {copy} tokens", f"repeats {copy}", f"rep. {copy}"
-    drawn = best(length, *repeats).ljust(length) if copy else bar(own, length)
+    drawn = best(length, *repeats).ljust(length) if copy else bar(chance, length)
     drawn_ink: Ink = "warn" if copy else "good" if accepted else "bar"
     return (
         (guide, "frame"),
         (column(name, room), ink),
         (f" {_percent(own)} ", ink),
+        *(((f"   {_percent(chance)} ", ink),) if apart else ()),
         (drawn, drawn_ink),
         (f"  {_percent(rounds.probability(path))}", "dim"),
     )

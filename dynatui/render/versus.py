@@ -13,6 +13,7 @@ from decoder.events import Figures
 from dynatui.number_format import percent, short
 from dynatui.render.ink import Ink, Row, Rows, bar, best, column, fit, frame, inside, joined, share, width_of
 from dynatui.render.status import speed_text
+from dynatui.render.words import sampling_words
 from dynatui.state.run_state import RunState
 
 LETTERS = ("A", "B")
@@ -93,7 +94,9 @@ def heading(side: int, name: str, state: RunState, width: int) -> Row:
     room = width - width_of(filled) - 5
     shown = column(name, min(cell_len(name), room))
     models = f"  {state.watched}  {run.target} ← {run.draft}  {run.arithmetic}" if run else ""
-    rest = best(room - cell_len(shown), models, f"  {state.watched}", "")
+    drawn = "" if run is None or not state.race.sampled else f"  {' '.join(sampling_words(state))}"
+    wordings = f"{models}{drawn}", f"  {state.watched}{drawn}", f"  {state.watched}", ""
+    rest = best(room - cell_len(shown), *wordings)
     left: Row = ((f" {LETTERS[side]} ", "tab"), (f" {shown}", "strong"), (rest, "dim"))
     return fit((*fit(left, width - width_of(filled)), *filled), width)
 

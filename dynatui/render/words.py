@@ -2,10 +2,12 @@
 
 import math
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import replace
 
 from decoder.events import Figures, Limit
-from decoder.knobs import KnobInfo
+from decoder.knobs import KnobInfo, KnobName
+from decoder.methods import draws_alone
 from dynatui.knobs import info, limit_name
 from dynatui.number_format import short
 from dynatui.render.ink import Row
@@ -14,6 +16,9 @@ from dynatui.state.run_state import RunState
 
 TARGET = 0.7
 """Depth acceptance that history aims at, where the run names none."""
+ALONE = "own dice"
+"""Where another badge says whether the text is ar's."""
+WHY_ALONE = "at T above 0 it throws its own dice, so its text is another one and is not compared with ar's"
 _LARGEST = 1e6
 
 
@@ -111,6 +116,8 @@ def badge(state: RunState) -> tuple[Row, ...]:
     entry, ar = figures.get(state.watched), figures.get("ar")
     if entry is None or ar is None or state.watched == "ar" or not entry.committed:
         return ()
+    if is_alone(state, state.watched):
+        return (((ALONE, "dim"),),)
     if entry.identical_to_ar is False:
         return _difference(entry.first_difference, near_tie=entry.near_tie, gap=entry.first_difference_gap)
     compared = f"{min(entry.committed, ar.committed)}/{entry.committed}"
@@ -121,16 +128,40 @@ def badge(state: RunState) -> tuple[Row, ...]:
     return (((f"= ar {compared}", "good"),),)
 
 
-def same_as_ar(figures: Figures, differs: str) -> str:
+def is_alone(state: RunState, method: str) -> bool:
+    """Whether a method's text is not compared with ar's since it draws its tokens by itself."""
+    return state.race.sampled and draws_alone(method) and "ar" in state.lanes
+
+
+def same_as_ar(method: str, figures: Figures, differs: str) -> str:
     """The same in a word of a table; `differs` where it is another text and no near tie is known."""
-    if figures.identical_to_ar is not False:
-        return "-" if figures.identical_to_ar is None else "yes"
+    if figures.identical_to_ar is None:
+        # Where there is an ar to be faster than, the text could be compared if it were drawn by the same dice.
+        return ALONE if draws_alone(method) and figures.speedup is not None else "-"
+    if figures.identical_to_ar:
+        return "yes"
     return "near tie" if figures.near_tie else differs
 
 
 def tie_words(figures: Figures, before: str = "") -> str:
     """Whether the first difference is a near tie, after words that lead to it; nothing where that is not known."""
     return "" if figures.near_tie is None else f"{before}{'' if figures.near_tie else 'not '}a near tie"
+
+
+def sampling_words(state: RunState, wanted: Mapping[KnobName, float] | None = None) -> tuple[str, ...]:
+    """How the watched method chooses its tokens now, and what it will when it comes to where a turn is in force."""
+    run, now, ahead = state.run, state.lane.settings, wanted or {}
+    if run is None or not (now.get("temperature") or ahead.get("temperature")):
+        return ("greedy",)
+
+    def told(name: KnobName) -> str:
+        knob = info(name)
+        turned = f"→{written(knob, ahead[name])}" if name in ahead else ""
+        return f"{knob.symbol} {written(knob, now[name])}{turned}"
+
+    top_k = (f"top-k {run.top_k}",) if run.top_k else ()
+    top_p = (told("top_p"),) if now["top_p"] != 1 or "top_p" in ahead else ()
+    return told("temperature"), *top_k, *top_p, f"seed {run.seed}"
 
 
 def _difference(token: int | None, *, near_tie: bool | None, gap: float | None) -> tuple[Row, ...]:

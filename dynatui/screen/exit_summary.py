@@ -10,11 +10,11 @@ from pathlib import Path
 from decoder.config import RunConfig
 from decoder.events import Figures
 from dynatui.clean import clean_line
-from dynatui.knobs import rules_of
+from dynatui.knobs import owner, rules_of
 from dynatui.number_format import percent, short
 from dynatui.record.command_line import rule_options
-from dynatui.render.ink import column
-from dynatui.render.words import same_as_ar
+from dynatui.render.ink import best, column
+from dynatui.render.words import ALONE, WHY_ALONE, same_as_ar
 from dynatui.state.session_log import FEWEST_ROUNDS, OPENING, SessionLog, Setting
 
 _WIDTHS = (7, 7, 6, 11, 9, 9, 11)
@@ -44,7 +44,9 @@ def _table(log: SessionLog, width: int) -> Iterator[str]:
     heads = ("rounds", "tokens", "L-bar", "acc. rate", "tokens/s", "speed-up", "same as ar")
     yield _row(column(f"{', '.join(methods)} on", room), heads)
     for line in runs:
-        yield _row(column(f"{line.number} {line.opening}", room), _cells(line.figures))
+        yield _row(column(f"{line.number} {line.opening}", room), _cells(line.method, line.figures))
+    if alone := [name for name in methods if any(_same(name, line.figures) == ALONE for line in runs)]:
+        yield best(width, f"{', '.join(alone)}: {WHY_ALONE}", f"{', '.join(alone)}: own dice, not compared")[:width]
     if log.dropped:
         yield f"and {log.dropped} {'run' if log.dropped == 1 else 'runs'} before these"
 
@@ -53,7 +55,11 @@ def _row(name: str, cells: Sequence[str]) -> str:
     return "".join([name, *(cell.rjust(wide) for cell, wide in zip(cells, _WIDTHS, strict=True))])
 
 
-def _cells(found: Figures) -> tuple[str, ...]:
+def _same(method: str, found: Figures) -> str:
+    return same_as_ar(method, found, f"to {found.first_difference}")
+
+
+def _cells(method: str, found: Figures) -> tuple[str, ...]:
     return (
         str(found.rounds),
         str(found.committed),
@@ -61,7 +67,7 @@ def _cells(found: Figures) -> tuple[str, ...]:
         percent(found.acceptance_rate),
         short(found.tokens_per_second, 1),
         short(found.speedup),
-        same_as_ar(found, f"to {found.first_difference}"),
+        _same(method, found),
     )
 
 
@@ -83,6 +89,6 @@ def options(setting: Setting) -> str:
     if of is None:
         return ""
     for name, value in (*setting.knobs, *setting.knobs):  # twice, since a knob may stand in the way of an earlier one
-        if config.rules(of).has(name):
-            config = config.turned(name, value, of)
+        if config.rules(owner(name, of)).has(name):
+            config = config.turned(name, value, owner(name, of))
     return " ".join(rule_options(config)) or f"those that {setting.method} has without options"

@@ -1,7 +1,8 @@
 """Turning knobs: what the user turned, what is not in force yet, and undo; knows neither keys nor widgets.
 
 Turns act on the parameter set of the watched method; before the models are loaded, on that of the first. A value starts
-from what is in force, which history may have moved.
+from what is in force, which history may have moved. Temperature and top-p are turned for all methods, whichever
+is watched.
 """
 
 from collections import Counter
@@ -14,7 +15,8 @@ from decoder.events import Knob, Run
 from decoder.knobs import KNOB_DIGITS, KnobName, RulesName, Turnable
 from decoder.methods import METHODS
 from decoder.methods.adaptive import AdaptiveTree
-from dynatui.knobs import rules_of
+from decoder.sampling.settings import SAMPLING, Sampling
+from dynatui.knobs import owner, rules_of
 from dynatui.sources.source import KnobControls
 from dynatui.state.run_state import Record, RunState
 
@@ -26,6 +28,7 @@ class Step:
     """The turns of one key press, and the values that undo them."""
 
     of: RulesName
+    """Whose knobs were turned; beside them, those that all methods share."""
     before: tuple[tuple[KnobName, float], ...]
     """Knobs in the order in which they were turned, with the value before."""
 
@@ -42,6 +45,9 @@ class KnobEditor:
         """How many turns of each knob this run was asked for."""
         self._applied: Counter[tuple[str, KnobName]] = Counter()
         """How many of these each method has applied."""
+        self._sampled: dict[str, Sampling] = {}
+        """How each method of the run chooses its tokens now; turns cannot be counted, for several may come into force
+        as one."""
         self._steps: list[Step] = []
         self._presets = {
             of: list(METHODS[of].presets.values()).index(rules) if rules in METHODS[of].presets.values() else -1
@@ -56,6 +62,10 @@ class KnobEditor:
             self._wanted.clear()
             self._sent.clear()
             self._applied.clear()
+            began = Sampling(record.temperature, record.top_k, record.top_p)
+            self._sampled = dict.fromkeys(record.methods, began)
+        elif isinstance(record, Knob) and Sampling().has(record.name):
+            self._sampled[record.method] = self._sampled[record.method].with_knobs({record.name: record.new})
         elif isinstance(record, Knob) and record.source == "user" and (of := rules_of(record.method)):
             self._applied[record.method, record.name] += 1
             if self._applied[record.method, record.name] >= self._sent[of, record.name]:
@@ -69,25 +79,37 @@ class KnobEditor:
         """The parameter set that is turned; None where the watched method has no knobs."""
         return rules_of(self.watched(state))
 
+    @property
+    def sampling(self) -> Sampling:
+        """How tokens are chosen that no method has come to yet."""
+        return self._controls.config.sampling
+
     def wanted(self, state: RunState) -> Mapping[KnobName, float]:
         """Knobs of the watched method that were turned and are not in force yet."""
-        of = self.of(state)
-        return dict(self._wanted.get(of, {})) if of else {}
+        method, latest = self.watched(state), self.sampling
+        of, now = rules_of(method), self._sampled.get(method, latest)
+        ahead = {name: latest.knob(name) for name in latest.ends() if latest.knob(name) != now.knob(name)}
+        return (dict(self._wanted.get(of, {})) if of else {}) | ahead
 
     def rules(self, state: RunState) -> Turnable | None:
         """The watched method's rules as they are about to be in force."""
         of = self.of(state)
         return self._rules(of, state) if of else None
 
-    def move(self, name: KnobName, distance: float, state: RunState) -> None:
-        """Turns a knob from where it is, or from where it is about to be."""
-        rules = self.rules(state)
-        if rules is not None and rules.has(name):
-            self.set({name: round(rules.knob(name) + distance, KNOB_DIGITS)}, state)
+    def move(self, name: KnobName, distance: float, state: RunState) -> bool:
+        """Turns a knob from where it is, or from where it is about to be; whether it had another value."""
+        of = owner(name, self.of(state))
+        rules = self._rules(of, state) if of else None
+        if rules is None or not rules.has(name):
+            return False
+        return self.set({name: round(rules.knob(name) + distance, KNOB_DIGITS)}, state)
 
     def set(self, values: Mapping[KnobName, float], state: RunState) -> bool:
-        """Turns knobs to these values, or the nearest that bounds allow, as one step; whether any had another value."""
-        of = self.of(state)
+        """Turns knobs of one parameter set to these values, or the nearest that bounds allow, as one step.
+
+        Returns whether any had another value.
+        """
+        of = owner(next(iter(values)), self.of(state))
         return of is not None and self._step(of, [(values, False)], state)
 
     def history(self, state: RunState) -> None:
@@ -116,14 +138,15 @@ class KnobEditor:
         # Rounds may have moved them since the state was drawn.
         moved = MOVED if ("history", 0.0) in step.before else ()
         for name, before in reversed(step.before):
-            if name in moved or self._rules(step.of, state).knob(name) != before:
-                self._turn(step.of, name, before)
+            of = owner(name, step.of)
+            if name in moved or self._rules(of, state).knob(name) != before:
+                self._turn(of, name, before)
         return step
 
     def defaults(self, state: RunState) -> bool:
-        """Turns everything of the watched method back to what the program was started with."""
-        of = self.of(state)
-        return of is not None and self._turn_to(of, self._first.rules(of), state)
+        """Turns everything of the watched method, and what it shares, back to what the program was started with."""
+        of = self.of(state) or SAMPLING
+        return self._turn_to(of, (self._first.rules(of), self._first.sampling), state)
 
     def next_preset(self, state: RunState) -> str | None:
         """Turns all knobs to those of the next preset; its name, or None where the watched method has no presets."""
@@ -133,7 +156,7 @@ class KnobEditor:
         presets = list(METHODS[of].presets.items())
         self._presets[of] = (self._presets[of] + 1) % len(presets)
         name, rules = presets[self._presets[of]]
-        self._turn_to(of, rules, state)
+        self._turn_to(of, (rules,), state)
         return name
 
     def _rules(self, of: RulesName, state: RunState) -> Turnable:
@@ -147,9 +170,9 @@ class KnobEditor:
             rules = rules.turned(name, value)
         return rules
 
-    def _turn_to(self, of: RulesName, rules: Turnable, state: RunState) -> bool:
+    def _turn_to(self, of: RulesName, sets: Sequence[Turnable], state: RunState) -> bool:
         """Twice over, since a knob may stand in the way of one that comes before it."""
-        values = {name: rules.knob(name) for name in rules.ends()}
+        values = {name: rules.knob(name) for rules in sets for name in rules.ends()}
         return self._step(of, [(values, False), (values, False)], state)
 
     def _step(self, of: RulesName, turns: Sequence[tuple[Mapping[KnobName, float], bool]], state: RunState) -> bool:
@@ -157,13 +180,13 @@ class KnobEditor:
         before: list[tuple[KnobName, float]] = []
         for values, always in turns:
             for name, value in values.items():
-                rules = self._rules(of, state)
+                rules = self._rules(owner(name, of), state)
                 old, new = rules.knob(name), rules.turned(name, value).knob(name)
                 if name == "history" and new > old:
                     before += [(moved, rules.knob(moved)) for moved in MOVED]
                 if always or old != new:
                     before.append((name, old))
-                    self._turn(of, name, new)
+                    self._turn(owner(name, of), name, new)
         if before:
             self._steps.append(Step(of, tuple(before)))
         return bool(before)

@@ -9,7 +9,7 @@ from textual.screen import Screen as TextualScreen
 from decoder.knobs import KnobName
 from dynatui.keymap import CURSOR, Mode
 from dynatui.render import drawer, sliders, status, timeline
-from dynatui.screen.commands import time, view
+from dynatui.screen.commands import knobs, time, view
 from dynatui.screen.protocol import Screen
 from dynatui.screen.widgets.canvas import Canvas
 
@@ -60,7 +60,7 @@ def wheel(screen: Screen, lines: int) -> None:
 def _turned(screen: Screen, hit: tuple[KnobName, float] | None) -> None:
     if hit and screen.knob_editor:
         screen.change_view(slider=hit[0])
-        screen.knob_editor.set({hit[0]: hit[1]}, screen.viewpoint.newest)
+        knobs.turn_to(screen, *hit)
 
 
 def _inspected(screen: Screen, place: int | None) -> None:

@@ -11,6 +11,7 @@ from typing import Any, Literal, TypeAlias, get_args
 
 from decoder.analysis.metrics import by_depth, drafted_nodes
 from decoder.events import Event, Knob, Round, Run
+from decoder.methods import draws_alone
 from decoder.methods.adaptive import AdaptiveTree
 from decoder.tree import share_of_depth
 from decoder.tree_rules import used_depth
@@ -87,6 +88,8 @@ class Watch:
         """What is known after one more event; a run begins anew."""
         if isinstance(event, Run):
             return _begun(event, self.chosen)
+        if isinstance(event, Knob) and event.name == "temperature":
+            return replace(self, raced=self.raced and not (event.new > 0 and draws_alone(self.watched)))
         if isinstance(event, Knob) and event.method == self.watched:
             value = _whole(event.new)
             n_max, d_max = (value if event.name == name else getattr(self, name) for name in ("n_max", "d_max"))
@@ -178,7 +181,7 @@ def _begun(run: Run, chosen: str) -> Watch:
     return Watch(
         chosen=chosen,
         watched=watched,
-        raced="ar" in run.methods and watched != "ar",
+        raced="ar" in run.methods and watched != "ar" and not (run.temperature > 0 and draws_alone(watched)),
         n_max=_whole(own.get("n_max")),
         d_max=_whole(own.get("d_max")),
         window=max(1, window) if window is not None else AdaptiveTree.window,

@@ -65,7 +65,7 @@ class EngineSource:
         self._recorder = recorder
         self.config = session.config
         """The parameters with all turns."""
-        embedded = session.models.target is None
+        embedded = session.models.embedded
         self._measuring = session.view.speed is None and embedded
         first = _FIRST_SPEED if embedded else 1.0
         self._steering = Steering(speed=bounded_speed(session.view.speed or first))

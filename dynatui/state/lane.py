@@ -13,9 +13,10 @@ from msgspec import structs
 
 from decoder.analysis.metrics import Tally, by_depth, drafted_nodes
 from decoder.append_only import SharedList
-from decoder.events import Knob, Knobs, Limit, Round
+from decoder.events import Knob, Knobs, Limit, Round, Run
 from decoder.knobs import KnobName
 from decoder.methods import METHODS, all_knobs
+from decoder.sampling.settings import Sampling
 from decoder.tree import share_of_depth
 from dynatui.clean import clean_line
 from dynatui.state.tokens import Token, tokens_of
@@ -151,20 +152,32 @@ class LaneState(msgspec.Struct, frozen=True):
         """What limited the trees of the rounds in the window; None where a round does not tell."""
         return tuple(event.limited_by for event in self.past[-self.window :])
 
+    def setting(self, name: KnobName, number: int) -> float | None:
+        """A knob's value in a round, as the user had set it."""
+        turns = (change.mark for change in self.changes if change.mark.name == name)
+        later = next((mark for mark in turns if mark.round > number), None)
+        return later.old if later else self.settings.get(name)
+
     def parameter(self, name: str, default: float) -> float:
         """A number among the parameters."""
         value = self.parameters.get(name)
         return float(value) if value is not None and is_sane(value) else default
 
 
-def begun(method: str, parameters: Mapping[str, Any]) -> LaneState:
-    """A method that has decoded nothing yet."""
+def begun(method: str, run: Run) -> LaneState:
+    """A method that has decoded nothing of a run yet."""
+    parameters = run.methods.get(method, {})
     history = parameters.get("history")
     return LaneState(
         parameters=parameters,
-        settings=_knobs_of(method, parameters),
+        settings=_knobs_of(method, parameters) | sampling_of(run),
         history=history if isinstance(history, bool) else None,
     )
+
+
+def sampling_of(run: Run) -> dict[KnobName, float]:
+    """The knobs that all methods share, as a run began."""
+    return {knob.name: float(getattr(run, knob.name)) for knob in Sampling.knobs}
 
 
 def decoded(lane: LaneState, event: Round, tally: Tally) -> LaneState:

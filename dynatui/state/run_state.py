@@ -140,7 +140,7 @@ def _begin(state: RunState, told: Run) -> RunState:
     methods = {clean_line(name): parameters for name, parameters in told.methods.items()}
     lines = {name: clean_line(getattr(told, name)) for name in _LINES}
     run = structs.replace(told, prompt=clean(told.prompt), methods=methods, **lines)
-    lanes = {name: begun(name, parameters) for name, parameters in methods.items()}
+    lanes = {name: begun(name, run) for name in methods}
     return RunState(
         race=Race().apply(run), lanes=lanes, chosen=state.chosen, prompt=state.prompt, loading=state.loading
     )

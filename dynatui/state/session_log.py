@@ -7,9 +7,10 @@ repeats the events of a run, which count once.
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from decoder.analysis.metrics import Race, figures
+from decoder.analysis.metrics import Race
 from decoder.events import End, Figures, Knob, Knobs, Round, Run, Start, Summary
 from decoder.knobs import KNOB_DIGITS, KnobName
+from decoder.sampling.settings import Sampling
 from dynatui.clean import clean_line
 from dynatui.state.lane import begun
 from dynatui.state.run_state import Prompt, Record, RunState
@@ -20,6 +21,7 @@ OPENING = 60
 """Characters of a prompt that stand for it."""
 _MOST_LINES = 20
 _MOST_SETTINGS = 64
+_SHARED = frozenset(knob.name for knob in Sampling.knobs)
 Results = Mapping[int, "Result"]
 """The newest run of each prompt, by the prompt's number, from 1."""
 
@@ -140,7 +142,7 @@ class SessionLog:
             runs=runs[-_MOST_LINES:],
             dropped=self.dropped + len(runs[:-_MOST_LINES]),
             tried=self.tried,
-            knobs=begun(method, run.methods.get(method, {})).settings,
+            knobs=begun(method, run).settings,
         )
         empty = fresh._line(rounds=0)
         return replace(fresh, counted=max((line.counted for line in runs if empty and line.tells(empty)), default=0))
@@ -150,7 +152,7 @@ class SessionLog:
         run, tally = self.race.run, self.race.tallies.get(self.watched)
         if run is None or tally is None or tally.rounds < rounds:
             return None
-        found = (self.summary or {}).get(self.watched) or figures(tally, self.race.tallies.get("ar"))
+        found = (self.summary or {}).get(self.watched) or self.race.figures()[self.watched]
         opening = clean_line(" ".join(run.prompt[: 4 * OPENING].split()))[:OPENING]
         counted = max(self.counted, tally.rounds)
         return Line(run.started_at, self.number, opening, clean_line(self.watched), found, counted)
@@ -159,7 +161,7 @@ class SessionLog:
         after = self
         if event.method == self.watched and isinstance(event, Knob) and event.source == "user":
             after = replace(self, knobs={**self.knobs, event.name: event.new}, setting=None)
-        elif event.method == self.watched and isinstance(event, Round) and self.knobs:
+        elif event.method == self.watched and isinstance(event, Round) and self.knobs.keys() - _SHARED:
             after = self._count(event, event.knobs, event.t - self.race.tallies[event.method].decode_s)
         return replace(after, race=race)
 

@@ -45,7 +45,7 @@ def tokens_of(event: Round, round_s: float) -> tuple[Token, ...]:
     spent_s = round_s / count
     if event.draft_forwards is None:
         return (Token(clean(event.text), "plain", event.round, 1, spent_s=spent_s),)
-    kept = event.accepted[: len(event.committed)]
+    kept, logprobs = event.accepted[: len(event.committed)], event.draft_logprobs or event.logprobs
     texts = _divided(event.text, [event.pieces[node] for node in kept], count)
     return tuple(
         Token(
@@ -54,7 +54,7 @@ def tokens_of(event: Round, round_s: float) -> tuple[Token, ...]:
             event.round,
             place + 1,
             kept[place] if place < len(kept) else None,
-            math.exp(min(0.0, event.logprobs[kept[place]])) if place < len(kept) else None,
+            math.exp(min(0.0, logprobs[kept[place]])) if place < len(kept) else None,
             spent_s,
         )
         for place, text in enumerate(texts)

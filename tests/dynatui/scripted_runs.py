@@ -5,6 +5,8 @@ from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
 
+from msgspec import structs
+
 from decoder.analysis.metrics import fold
 from decoder.config import DynaTree, RulesName, RunConfig
 from decoder.events import End, Event, Knob, Knobs, Round, Run, Start, Summary
@@ -81,6 +83,23 @@ def tree_round(number: int, text: str = " a time", d0: float = 5.0, tau_h: float
         committed=[11, 13, 100 + number],
         text=" at" + text,
     )
+
+
+def sampled_run(methods: Iterable[str] = ("dynatree", "ar"), temperature: float = 0.6, top_p: float = 0.9) -> Run:
+    """A run whose tokens are drawn."""
+    return structs.replace(run(methods), temperature=temperature, top_p=top_p, seed=7)
+
+
+def sampled_round(number: int) -> Round:
+    """The same tree where its tokens were drawn: the draft gives each a tenth of its chance."""
+    event = tree_round(number)
+    own = [0.0, *(logprob - math.log(10) for logprob in event.logprobs[1:])]
+    return structs.replace(event, draft_logprobs=own)
+
+
+def turned_temperature(method: str, number: int, old: float, new: float) -> Knob:
+    """The temperature of a method's tokens from a round on."""
+    return Knob(method=method, round=number, name="temperature", old=old, new=new, source="user")
 
 
 def plain_round(method: str, number: int, text: str = " at") -> Round:

@@ -1,33 +1,37 @@
 """Turning knobs: by step, by slider, by a typed value, and back."""
 
+from collections.abc import Callable
 from contextlib import suppress
 
-from decoder.methods import METHODS
+from decoder.knobs import KnobName
+from decoder.methods import METHODS, draws_alone
 from decoder.methods.adaptive import AdaptiveTree
+from decoder.sampling.settings import SAMPLING, Sampling
 from dynatui.knobs import info, sliders_of, turns
 from dynatui.render.drawer import shown
 from dynatui.render.words import moved_back
 from dynatui.screen.knob_editor import KnobEditor
 from dynatui.screen.protocol import Screen
 from dynatui.state.ab_comparison import Pin
+from dynatui.state.run_state import RunState
 
 _LONGEST_VALUE = 7
 _FEW = 4
 
 
 def turn(screen: Screen, cap: str) -> None:
-    """Turns the knob that a key stands for, where the watched method has one."""
+    """Turns the knob that a key stands for, where the watched method has one or all methods share it."""
     if not (editor := _editor(screen)):
         return
     method = editor.watched(screen.viewpoint.newest)
-    knob = next((each for each in sliders_of(method) if cap in each.keys), None)
+    knob = next((each for each in (*sliders_of(method), *Sampling.knobs) if cap in each.keys), None)
     if knob is None:
         keys = {each.symbol: " ".join(map(screen.scene.keys.cap, turns(each))) for each in sliders_of(method)}
         others = ", ".join(f"{caps} {symbol}" for symbol, caps in keys.items())
         none = f"{method} has no knobs; {_key(screen, 'watch(1)')} watches another method"
         screen.show_note(f"{method} has no such knob; its own: {others}" if others else none)
         return
-    editor.move(knob.name, -knob.step if cap == knob.keys[0] else knob.step, screen.viewpoint.newest)
+    _move(screen, knob.name, -knob.step if cap == knob.keys[0] else knob.step)
 
 
 def history(screen: Screen) -> None:
@@ -107,10 +111,50 @@ def rub_out(screen: Screen) -> None:
 
 def set_typed(screen: Screen) -> None:
     """Turns the chosen slider to the typed value."""
-    if editor := _editor(screen):
-        with suppress(ValueError):  # nothing was typed, or only a point
-            editor.set({screen.scene.slider: float(screen.scene.typed)}, screen.viewpoint.newest)
-        screen.change_view(typed="")
+    with suppress(ValueError):  # nothing was typed, or only a point
+        turn_to(screen, screen.scene.slider, float(screen.scene.typed))
+    screen.change_view(typed="")
+
+
+def turn_to(screen: Screen, name: KnobName, value: float) -> None:
+    """Turns a knob to a value, or the nearest that its bounds allow."""
+    _turn(screen, name, lambda editor, state: editor.set({name: value}, state))
+
+
+def _move(screen: Screen, name: KnobName, distance: float) -> None:
+    """Turns a knob from where it is, or from where it is about to be."""
+    _turn(screen, name, lambda editor, state: editor.move(name, distance, state))
+
+
+def _turn(screen: Screen, name: KnobName, act: Callable[[KnobEditor, RunState], bool]) -> None:
+    """Turns a knob; of one that all methods share it says to what, and from where on."""
+    if not (editor := _editor(screen)):
+        return
+    state = screen.viewpoint.newest
+    if not Sampling().has(name):
+        act(editor, state)
+    elif name != "temperature" and editor.sampling.greedy:
+        warmer = screen.scene.keys.cap(turns(info("temperature"))[1])
+        screen.show_note(f"{info(name).symbol} has no effect at T 0, which is greedy; {warmer} raises T")
+    else:
+        turned = act(editor, state)
+        now = f"{info(name).symbol} {info(name).written(editor.sampling.knob(name))}"
+        greedy = ", greedy," if editor.sampling.greedy else ""
+        screen.show_note(f"{now}{greedy} for all methods, {_from_where(state)}" if turned else f"{now} as before")
+
+
+def _from_where(state: RunState) -> str:
+    """Where a turn of temperature or top-p is in force: where no method has been, so that all texts stay the same."""
+    if state.run is None:
+        return "from the first token on"
+    alone = [name for name in state.lanes if draws_alone(name)]
+    others = [name for name in state.lanes if name not in alone]
+    through = next((name for name in others if name in state.ends), None)
+    if through is not None or not others:
+        return "from the next prompt on" + (f": {through} has finished this text" if through else "")
+    furthest = max(lane.committed for lane in state.lanes.values())
+    rest = f"; {', '.join(alone)} from the next prompt on" if alone else ""
+    return f"from about token {furthest} on{rest}"
 
 
 def undo(screen: Screen) -> None:
@@ -121,8 +165,9 @@ def undo(screen: Screen) -> None:
             screen.show_note("nothing was turned yet")
             return
         names = ", ".join(dict.fromkeys(info(name).symbol for name, _ in step.before))
+        whose = "all methods" if step.of == SAMPLING else step.of
         screen.show_note(
-            f"{names} of {step.of} as before" if len(step.before) < _FEW else f"all knobs of {step.of} as before"
+            f"{names} of {whose} as before" if len(step.before) < _FEW else f"all knobs of {whose} as before"
         )
 
 
@@ -163,8 +208,7 @@ def _key(screen: Screen, action: str) -> str:
 
 
 def _nudge(screen: Screen, distance: float) -> None:
-    if editor := _editor(screen):
-        editor.move(screen.scene.slider, distance, screen.viewpoint.newest)
+    _move(screen, screen.scene.slider, distance)
 
 
 def _editor(screen: Screen) -> KnobEditor | None:

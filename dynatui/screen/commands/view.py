@@ -4,6 +4,7 @@ from typing import get_args
 
 from dynatui.keymap import CURSOR, PANELS, PanelName
 from dynatui.render.scene import HEATS
+from dynatui.render.words import WHY_ALONE, is_alone
 from dynatui.screen.pages.help import HelpScreen
 from dynatui.screen.protocol import Screen
 from dynatui.session import Symbols
@@ -64,8 +65,10 @@ def difference(screen: Screen) -> None:
     place = figures.first_difference if figures else None
     entry = None if place is None else entry_of(place, state.lane.tokens, state.lane.past)
     if entry is None:
+        alone = is_alone(state, state.watched)
+        none = f"{state.watched}: {WHY_ALONE}" if alone else "there is no ar lane to compare with"
         same = figures is not None and figures.identical_to_ar
-        screen.show_note("the text is that of ar so far" if same else "there is no ar lane to compare with")
+        screen.show_note("the text is that of ar so far" if same else none)
         return
     screen.viewpoint.hold()
     screen.change_view(mode="inspect", cursor=entry, panel="text")

@@ -48,13 +48,15 @@ def steered(tiny_models: TinyModels, name: str, dtype: str, config: RunConfig, t
     return Played(events)
 
 
+SHARED = ("temperature",)
+"""Of those that all methods share, what 1 turns; hf keeps what it was given at the beginning."""
 OWN: dict[str, tuple[KnobName, ...]] = {
-    "dynatree": tuple(DynaTree().ends()),
-    "alg1": tuple(DynaTree().ends()),
-    "auto": tuple(Auto().ends()),
-    "linear": ("k",),
-    "fixed": ("fixed_depth", "fixed_branching", "fixed_tau", "n_max"),
-    "ar": (),
+    "dynatree": (*DynaTree().ends(), *SHARED),
+    "alg1": (*DynaTree().ends(), *SHARED),
+    "auto": (*Auto().ends(), *SHARED),
+    "linear": ("k", *SHARED),
+    "fixed": ("fixed_depth", "fixed_branching", "fixed_tau", "n_max", *SHARED),
+    "ar": SHARED,
     "hf": (),
 }
 
@@ -67,8 +69,25 @@ def test_the_methods_that_have_a_knob_and_no_others_tell_that_it_was_turned(
     played = steered(tiny_models, "neox", "float32", config, {1: [(name, 1.0)]})
     for method in METHODS:
         told = [(event.name, event.new) for event in played.turned(method, "user")]
-        rules = config.of(Auto) if method == "auto" else rules_of(config, method)
+        own = config.of(Auto) if method == "auto" else rules_of(config, method)
+        rules = config.sampling if name in SHARED else own
         assert told == ([(name, rules.turned(name, 1).knob(name))] if name in OWN[method] else [])
+
+
+def test_a_turn_to_greedy_that_comes_in_the_middle_of_trees_is_told_of_every_node(tiny_models: TinyModels) -> None:
+    config = RunConfig(("dynatree", "linear", "fixed", "ar"), 48, temperature=0.8, linear=Linear(11))
+    turns = {1: [("temperature", 0.0)], 3: [("temperature", 1.2)], 5: [("temperature", 0.0)]}
+    played = steered(tiny_models, "neox", "float64", config, turns)
+    sampled = [event for name in config.methods for event in played.rounds(name) if event.draft_logprobs]
+    assert any(own == chance for event in sampled for own, chance in tree_pairs(event)), "greedy behind sampled ones"
+    assert any(own != chance for event in sampled for own, chance in tree_pairs(event))
+    texts = {tuple(token for event in played.rounds(name) for token in event.committed) for name in config.methods}
+    assert len(texts) == 1
+
+
+def tree_pairs(event: Round) -> list[tuple[float, float]]:
+    """Of each drafted node, the draft's own log-probability and the one by which the tree grew."""
+    return list(zip(event.draft_logprobs[1:], event.logprobs[1:], strict=True))
 
 
 @pytest.mark.parametrize(

@@ -38,7 +38,7 @@ def asked(screen: FakeScreen, *arguments: str) -> Session:
 
 
 def test_without_arguments_our_prompts_race_on_the_embedded_pair(screen: FakeScreen) -> None:
-    assert asked(screen) == Session(prompts=load.embedded())
+    assert asked(screen) == Session(prompts=load.embedded(), config=RunConfig(temperature=0.6))
 
 
 def test_models_device_and_dtype_are_handed_on(screen: FakeScreen) -> None:
@@ -96,7 +96,7 @@ def test_the_other_methods_have_options_too(screen: FakeScreen) -> None:
 
 def test_without_options_a_run_has_the_tuned_knobs_and_the_usual_methods(screen: FakeScreen) -> None:
     config = asked(screen).config
-    assert config == RunConfig()
+    assert config == RunConfig(temperature=0.6)
     assert config.of(DynaTree) == PRESETS["tuned"]
     assert config.methods == ("dynatree", "auto", "ar", "linear", "fixed")
 
@@ -120,7 +120,7 @@ def test_who_asks_for_an_automatic_number_of_nodes_is_told_of_the_method(capsys:
 
 def test_methods_length_and_seed_are_handed_on(screen: FakeScreen) -> None:
     config = asked(screen, "--methods", "linear, ar,hf", "--max-new-tokens", "9", "--seed", "3").config
-    assert config == RunConfig(methods=("linear", "ar", "hf"), max_new_tokens=9, seed=3)
+    assert config == RunConfig(methods=("linear", "ar", "hf"), max_new_tokens=9, seed=3, temperature=0.6)
 
 
 def test_the_screen_is_as_it_was_asked_for(screen: FakeScreen) -> None:
@@ -254,6 +254,15 @@ def test_a_reader_that_left_is_no_error(monkeypatch: pytest.MonkeyPatch, engine:
         ("--n-max 0", "n_max is 0; give 1 or more"),
         ("--n-max some", "--n-max is 'some'; give a whole number from 1 up"),
         ("--n-max -3", "n_max is -3; give"),
+        ("--temperature -1", "temperature is -1; give 0 (greedy) to 2"),
+        ("--temperature nan", "temperature is nan; give 0 (greedy) to 2"),
+        ("--temperature inf", "temperature is inf; give 0 (greedy) to 2"),
+        ("--temperature 3", "temperature is 3; give 0 (greedy) to 2"),
+        ("--temperature warm", "Invalid value for '--temperature'"),
+        ("--top-p 0", "top_p is 0; give more than 0 and at most 1 (all tokens)"),
+        ("--top-p 1.5", "top_p is 1.5; give more than 0 and at most 1 (all tokens)"),
+        ("--top-p nan", "top_p is nan; give more than 0"),
+        ("--top-k -1", "top_k is -1; give 1 or more, or 0 for all tokens"),
         ("--methods dance,ar", "no method dance; choose from dynatree"),
         ("--methods ar,ar", "ar named twice"),
         ("--max-new-tokens 0", "max_new_tokens is 0"),

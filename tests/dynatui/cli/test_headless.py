@@ -5,6 +5,7 @@ import json
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import cast
 
 import msgspec
 import pytest
@@ -147,8 +148,8 @@ def test_json_has_one_object_a_prompt_with_the_keys_of_the_contract() -> None:
     captured = CapturedRun(as_json=True)
     captured.run(FakeEngine(), Session(("one", "two"), config=TWO_METHODS))
     first, second = captured.objects()
-    told = ["prompt", "text", "target", "draft", "device", "dtype", "exact", "path", "path_reason", "methods"]
-    assert list(first) == told
+    told = ["prompt", "text", "target", "draft", "device", "dtype", "exact", "path", "path_reason"]
+    assert list(first) == [*told, "seed", "temperature", "top_k", "top_p", "methods"]
     assert (first["prompt"], second["prompt"]) == ("one", "two")
     assert first["text"] == "Once upon a time"
     methods = first["methods"]
@@ -334,3 +335,26 @@ def test_progress_shows_no_control_code_wherever_it_goes() -> None:
     strange = msgspec.structs.replace(run(), target=HOSTILE + "\n")
     headless.replay([strange, End(method="ar", reason="error", error=HOSTILE)], captured.transcript)
     assert not set(captured.err.getvalue()) & set("\x1b\x07\x9b\u202e")
+
+
+def replayed(*events: Event, as_json: bool = False) -> CapturedRun:
+    captured = CapturedRun(as_json=as_json)
+    assert headless.replay(events, captured.transcript) == 0
+    return captured
+
+
+def test_a_sampled_run_says_how_and_json_carries_it() -> None:
+    events = story("one")
+    begins = structs.replace(cast("Run", events[0]), temperature=0.6, top_k=40, top_p=0.9, seed=7)
+    assert "sampled: temperature 0.6 top-k 40 top-p 0.9 seed 7\n" in replayed(begins, *events[1:]).err.getvalue()
+    assert "sampled" not in replayed(*events).err.getvalue()
+    (told,) = replayed(begins, *events[1:], as_json=True).objects()
+    assert [told[name] for name in ("seed", "temperature", "top_k", "top_p")] == [7, 0.6, 40, 0.9]
+
+
+def test_hf_is_said_to_be_left_out_of_the_comparison_where_it_draws_alone() -> None:
+    events = story("one", methods=("hf", "ar"))
+    left_out = "hf: sampled with other random numbers than the rest; not compared with ar\n"
+    begins = structs.replace(cast("Run", events[0]), temperature=0.6)
+    assert left_out in replayed(begins, *events[1:]).err.getvalue()
+    assert left_out not in replayed(*events).err.getvalue()

@@ -13,8 +13,21 @@ from dynatui.cli import settings
 from dynatui.keymap import KEYMAP
 from dynatui.session import Session, View
 from tests.dynatui.cli.fake_screen import FakeScreen
+from tests.dynatui.fake_engine import FakeEngine
 
 Write = Callable[[str], Path]
+
+
+TEMPERATURE, TOP_P = "0 (greedy) to 2", "more than 0 and at most 1 (all tokens)"
+SAMPLING = (
+    ("TEMPERATURE", "-1", TEMPERATURE),
+    ("TEMPERATURE", "nan", TEMPERATURE),
+    ("TEMPERATURE", "3", TEMPERATURE),
+    ("TOP_P", "0", TOP_P),
+    ("TOP_P", "1.5", TOP_P),
+    ("TOP_K", "-1", "1 or more, or 0 for all tokens"),
+)
+"""Settings that cannot be, and what to give instead."""
 
 
 @pytest.fixture
@@ -112,13 +125,13 @@ def test_a_flag_comes_before_a_variable_and_that_before_the_file(
 def test_without_a_file_the_defaults_hold(screen: FakeScreen, write: Write) -> None:
     path = write("")
     path.unlink()
-    assert asked(screen).config == RunConfig()
+    assert asked(screen).config == RunConfig(temperature=0.6)
 
 
 def test_where_no_file_can_be_the_defaults_hold(screen: FakeScreen, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("DYNATUI_CONFIG")
     monkeypatch.setenv("XDG_CONFIG_HOME", "/dev/null")
-    assert asked(screen).config == RunConfig()
+    assert asked(screen).config == RunConfig(temperature=0.6)
 
 
 def test_the_session_knows_what_is_set_even_where_a_flag_comes_first(
@@ -221,6 +234,7 @@ def test_a_wrong_file_is_one_line_that_names_place_and_remedy(
     [
         ("TAU_H", "high", "DYNATUI_TAU_H: tau_h is 'high'; input should be a valid number"),
         ("TAU_H", "0.02", "give 0 < tau_l < tau_h <= 1 (tau_h from DYNATUI_TAU_H)"),
+        *((name, value, f"; give {said} ({name.lower()} from DYNATUI_{name})") for name, value, said in SAMPLING),
         ("HISTORY", "perhaps", "DYNATUI_HISTORY: history is 'perhaps'; input should be a valid boolean"),
         ("SYMBOLS", "runes", "DYNATUI_SYMBOLS: symbols is 'runes'"),
         ("METHODS", "ar,\x1b[2J", "no method ␛[2J; choose from"),
@@ -232,6 +246,40 @@ def test_a_wrong_variable_is_one_line_that_names_it(
 ) -> None:
     monkeypatch.setenv(f"DYNATUI_{name}", value)
     assert said in refused(capsys)
+
+
+@pytest.mark.parametrize(("name", "value", "said"), SAMPLING)
+@pytest.mark.usefixtures("screen")
+def test_a_wrong_temperature_or_truncation_in_the_file_is_one_line_that_names_its_place(
+    write: Write, capsys: pytest.CaptureFixture[str], name: str, value: str, said: str
+) -> None:
+    path = write(f"{name.lower()} = {value}\n")
+    assert f"; give {said} ({name.lower()} from {path}: line 1)" in refused(capsys)
+
+
+def temperature(session: Session) -> float:
+    return session.config.sampling.temperature
+
+
+def test_the_screen_draws_the_tokens_of_the_embedded_pair_unless_a_temperature_is_given(
+    screen: FakeScreen, write: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert temperature(asked(screen)) == 0.6
+    assert temperature(asked(screen, "--temperature", "0")) == 0
+    write("temperature = 0.3\n")
+    assert temperature(asked(screen)) == 0.3
+    monkeypatch.setenv("DYNATUI_TEMPERATURE", "0")
+    assert temperature(asked(screen)) == 0
+
+
+def test_other_models_and_runs_without_a_screen_are_greedy_unless_a_temperature_is_given(
+    screen: FakeScreen, engine: FakeEngine
+) -> None:
+    assert temperature(asked(screen, "--target", "big", "--draft", "small")) == 0
+    assert temperature(asked(screen, "--target", "big", "--draft", "small", "--temperature", "1")) == 1
+    for without in ("--headless", "--json"):
+        assert cli.main([without, "--prompt", "x"]) == 0
+    assert [config.sampling.temperature for config in engine.configs] == [0, 0]
 
 
 @pytest.mark.usefixtures("screen")
@@ -377,9 +425,9 @@ def bound(session: Session, cap: str) -> str | None:
 
 
 def test_keys_are_bound_in_a_table_of_the_file(screen: FakeScreen, write: Write, recorded: Path) -> None:
-    write('tau_h = 0.8\n\n[keys]\npause = "f5"\ntau_h_up = ["(", "f6"]\nstep = []\n')
+    write('tau_h = 0.8\n\n[keys]\npause = "f5"\ntau_h_up = ["&", "f6"]\nstep = []\n')
     session = asked(screen)
-    assert [bound(session, cap) for cap in ("f5", "P", "(", "f6", ".")] == [
+    assert [bound(session, cap) for cap in ("f5", "P", "&", "f6", ".")] == [
         "pause",
         None,
         "turn(']')",

@@ -82,6 +82,9 @@ REFUSED: dict[str, tuple[list[bytes], str]] = {
     "a prompt of bytes": ([line(RUN, prompt=[1, 2])], "Expected `str`"),
     "a lone surrogate": ([encode(RUN).replace(b"Once upon", b"\\ud800")], "line 1"),
     "negative token numbers": ([line(RUN, prompt_tokens=[-1])], "Expected `int` >= 0"),
+    "a temperature below 0": ([line(RUN, temperature=-1)], "temperature is -1"),
+    "a temperature beyond all bounds": ([line(RUN, temperature=1e300)], "temperature is 1e+300"),
+    "more than all tokens": ([line(RUN, top_p=7)], "top_p is 7"),
     # its order
     "a round before any run": ([encode(ROUND)], "an event before any run"),
     "a summary before any run": ([encode(SUMMARY)], "an event before any run"),
@@ -104,6 +107,10 @@ REFUSED: dict[str, tuple[list[bytes], str]] = {
     "a huge turn": ([encode(RUN), line(KNOB, new=-1e308)], "tau_h is -1e+308"),
     "a turn of no knob": ([encode(RUN), line(KNOB, name="volume")], "volume is no knob"),
     "a tree that no knob has limited": ([encode(RUN), line(ROUND, limited_by="volume")], "volume is no knob"),
+    "an impossible probability of the draft's own": (
+        [encode(RUN), line(ROUND, draft_logprobs=[0, 900, 0, 0, 0, 0])],
+        "a log-probability is 900",
+    ),
     "an impossible probability": (
         [encode(RUN), line(ROUND, logprobs=[0, 900, 0, 0, 0, 0])],
         "a log-probability is 900",

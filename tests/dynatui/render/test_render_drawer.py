@@ -79,16 +79,18 @@ def within(name: KnobName, row: str, x: int) -> float:
         ("ar", ()),
     ],
 )
-def test_the_drawer_has_a_slider_for_every_knob_of_the_watched_method(
+def test_the_drawer_has_a_slider_for_every_knob_of_the_watched_method_and_for_what_all_share(
     watched: str, knobs: tuple[KnobName, ...]
 ) -> None:
     state = raced(watched=watched)
-    assert drawer.shown(state) == knobs
+    assert drawer.shown(state) == (*knobs, "temperature", "top_p")
     assert f"All knobs of {watched}" in lines(drawer.drawer(Scene(state), 100, 20))[0]
 
 
 def test_a_method_without_knobs_says_how_to_watch_another() -> None:
-    assert "ar has no knobs; w watches another method" in lines(drawer.drawer(Scene(raced(watched="ar")), 60, 5))[1]
+    page = lines(drawer.drawer(Scene(raced(watched="ar")), 60, 7))
+    assert [row.split()[1] for row in page[1:3]] == ["▸", "top-p"]
+    assert "ar has no other knobs; w watches another method" in page[3]
     assert "ar has no knobs; w watches another method" in lines(sliders.knobs(Scene(raced(watched="ar")), 60, 5))[1]
 
 
@@ -208,7 +210,8 @@ def test_a_click_on_the_switch_turns_history_off_and_on_again() -> None:
 def test_without_knobs_a_click_asks_for_nothing() -> None:
     scene = Scene(state_of([run(("ar",)), plain_round("ar", 0)]))
     assert all(sliders.hit(scene, 80, 4, x, 1) is None for x in range(80))
-    assert all(drawer.hit(scene, 80, 9, x, 1) is None for x in range(80))
+    assert all(drawer.hit(scene, 80, 9, x, 3) is None for x in range(80))
+    assert all(drawer.hit(Scene(), 80, 9, x, 1) is None for x in range(80))
 
 
 @settings(max_examples=100, deadline=None)

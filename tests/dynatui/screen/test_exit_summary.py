@@ -17,7 +17,16 @@ from dynatui.screen.exit_summary import lines, options
 from dynatui.sources.playback import TraceSource
 from dynatui.state.run_state import Failure, Loading, Prompt, Record, RunState, apply
 from dynatui.state.session_log import FEWEST_ROUNDS, SessionLog, Setting
-from tests.dynatui.scripted_runs import HOSTILE, plain_round, run, runs_of, story, tree_round
+from tests.dynatui.scripted_runs import (
+    HOSTILE,
+    plain_round,
+    run,
+    runs_of,
+    sampled_run,
+    story,
+    tree_round,
+    turned_temperature,
+)
 
 DEMO = read(Path(__file__).parents[2] / "traces" / "demo.jsonl")
 
@@ -229,3 +238,33 @@ def test_methods_without_knobs_have_no_best_knobs() -> None:
     assert len(told) == 2
     assert told[0].startswith("ar on")
     assert isinstance(log_of([plain]).race.figures()["ar"], Figures)
+
+
+def burst(number: int) -> Round:
+    plain = structs.replace(plain_round("hf", number), draft_forwards=None, position=2 * number)
+    return structs.replace(plain, committed=[50, 50])
+
+
+def test_hf_that_draws_alone_is_said_to_be_left_out_of_the_comparison() -> None:
+    begins = sampled_run(("hf", "ar"))
+    after: list[Record] = [*(burst(number) for number in range(3)), plain_round("ar", 0)]
+    records = [begins, *after]
+    told = lines(log_of(records), width=120)
+    assert told[1].endswith("own dice")
+    assert told[2].startswith("hf: at T above 0 it throws its own dice")
+    assert "hf: own dice, not compared" in lines(log_of(records), width=60)
+    assert "to 0" in lines(log_of([structs.replace(begins, temperature=0.0), *after]))[1]
+
+
+def test_settings_that_differ_in_temperature_are_others_and_say_so() -> None:
+    warm = structs.replace(begun(), temperature=0.6)
+    warmer = turned_temperature("dynatree", 25, 0.6, 0.8)
+    records = [warm, *rounds(range(25), 0.04), warmer, *rounds(range(25, 50), 0.02, t=1.0)]
+    assert best(records)[0] == "best knobs seen of dynatree: --temperature 0.8 --d0 5"
+    assert "of 2 settings" in best(records)[2]
+    assert best([warm, *rounds(range(25))])[0] == "best knobs seen of dynatree: --temperature 0.6 --d0 5"
+
+
+def test_a_method_without_knobs_of_its_own_has_no_best_ones() -> None:
+    warm: list[Record] = [sampled_run(("ar",)), *(plain_round("ar", number) for number in range(30))]
+    assert best([*warm, turned_temperature("ar", 30, 0.6, 0.8)]) == []

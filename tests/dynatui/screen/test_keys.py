@@ -230,7 +230,7 @@ async def test_a_page_is_closed_by_the_key_that_opened_it_wherever_that_is(key: 
 
 
 async def test_a_key_of_the_settings_does_what_its_name_says_and_the_screen_shows_it() -> None:
-    keys = KEYMAP.rebound({"pause": ["f5"], "d0_up": [","], "quit": ["Q"]})
+    keys = KEYMAP.rebound({"pause": ["f5"], "d0_up": [","], "top_p_down": [], "quit": ["Q"]})
     async with shown(view=View(keys=keys)) as (app, source, pilot):
         await pilot.press("comma")
         assert [name for name, _ in source.turns] == ["d0"]

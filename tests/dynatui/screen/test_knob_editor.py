@@ -16,6 +16,7 @@ from msgspec import structs
 from decoder.config import PRESETS, DynaTree, RulesName, RunConfig
 from decoder.events import Knob
 from decoder.knobs import KnobName
+from decoder.sampling.settings import SAMPLING
 from decoder.session.knob_state import KnobState
 from decoder.session.steering import Turn
 from dynatui.cli import headless
@@ -26,7 +27,7 @@ from dynatui.record.command_line import command_line
 from dynatui.screen.knob_editor import KnobEditor, Step
 from dynatui.session import Session
 from dynatui.state.run_state import RunState
-from tests.dynatui.scripted_runs import run, state_of, tree_round
+from tests.dynatui.scripted_runs import run, sampled_run, state_of, tree_round, turned_temperature
 
 pytestmark = pytest.mark.slow
 
@@ -245,6 +246,55 @@ def test_a_knob_is_held_where_the_hand_had_put_it(editor: KnobEditor, engine: En
     assert (rules.history, rules.d0, rules.tau_h) == (False, 2.0, 0.85)
     editor.undo(at(d0=2.0, tau_h=0.85))
     assert engine.config.of(DynaTree).history
+
+
+def warm(*methods: str) -> tuple[KnobEditor, Engine]:
+    """An editor in a sampled run."""
+    engine = Engine(RunConfig(temperature=0.6, top_p=0.9))
+    editor = KnobEditor(engine)
+    editor.take(sampled_run(methods))
+    return editor, engine
+
+
+@pytest.mark.parametrize("method", ["dynatree", "auto", "ar", "linear"])
+def test_temperature_and_top_p_are_turned_for_all_methods_from_any(method: str) -> None:
+    editor, engine = warm("dynatree", "auto", "ar", "linear")
+    assert editor.move("temperature", 0.05, watching(method))
+    assert editor.set({"top_p": 0.5}, watching(method))
+    assert engine.sets == {SAMPLING}
+    assert (editor.sampling.temperature, editor.sampling.top_p) == (0.65, 0.5)
+    assert editor.wanted(watching("ar")) == {"temperature": 0.65, "top_p": 0.5}
+    assert not editor.set({"top_p": 0.5}, watching(method))
+
+
+def test_a_turned_temperature_is_pending_in_each_method_until_that_comes_there() -> None:
+    editor, _ = warm("dynatree", "ar")
+    editor.move("temperature", 0.05, watching("dynatree"))
+    editor.move("temperature", 0.05, watching("dynatree"))
+    editor.take(turned_temperature("dynatree", 3, 0.6, 0.7))
+    assert editor.wanted(watching("dynatree")) == {}, "two turns before a token are one"
+    assert editor.wanted(watching("ar")) == {"temperature": 0.7}
+    editor.take(structs.replace(sampled_run(("dynatree", "ar")), temperature=0.7))
+    assert editor.wanted(watching("ar")) == {}
+
+
+def test_a_temperature_that_was_turned_back_before_a_token_is_not_pending() -> None:
+    editor, engine = warm("dynatree", "ar")
+    editor.move("temperature", 0.05, watching("dynatree"))
+    assert editor.undo(watching("ar")) == Step(SAMPLING, (("temperature", 0.6),))
+    assert editor.wanted(watching("dynatree")) == {}
+    assert engine.config.sampling.temperature == 0.6
+
+
+def test_the_defaults_of_a_method_and_of_what_all_share_are_undone_at_once() -> None:
+    editor, engine = warm("linear", "ar")
+    editor.set({"temperature": 1.0}, watching("ar"))
+    editor.set({"k": 7}, watching("linear"))
+    turned = engine.config
+    assert editor.defaults(watching("linear"))
+    assert engine.config == RunConfig(temperature=0.6, top_p=0.9)
+    editor.undo(watching("linear"))
+    assert engine.config == turned
 
 
 KEYS = st.sampled_from(["rounds", "h", "[", "]", "{", "}", "-", "=", "s", "0", "u", "H", "rounds", "h"])

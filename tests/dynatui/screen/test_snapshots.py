@@ -69,7 +69,7 @@ def test_an_inspected_token(runs: Runs, size: tuple[int, int], snap_compare: Com
 
 @pytest.mark.parametrize("size", SIZES, ids=named)
 def test_the_drawer_of_all_knobs(runs: Runs, size: tuple[int, int], snap_compare: Compare) -> None:
-    keys = ["k", *["down"] * 7, "0", ".", "4"]
+    keys = ["d", *["down"] * 7, "0", ".", "4"]
     assert snap_compare(standing_at(runs, 0.5), press=keys, terminal_size=size)
 
 

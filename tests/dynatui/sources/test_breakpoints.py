@@ -8,7 +8,7 @@ from msgspec import structs
 
 from decoder.events import End, Event, Knob, Round, Start
 from dynatui.sources.breakpoints import BREAKS, EXPLANATIONS, LABELS, Break, Conditions, Watch, met
-from tests.dynatui.scripted_runs import plain_round, run, tree_round
+from tests.dynatui.scripted_runs import plain_round, run, tree_round, turned_temperature
 
 
 def _stops(on: Break, events: Iterable[Event], limit: float = 0.3) -> list[str]:
@@ -181,3 +181,24 @@ def test_absurd_parameters_of_a_run_are_no_fault(absurd: Any) -> None:
     events = _events(_begun(n_max=absurd, d_max=absurd, window=absurd), *(_round(number, ()) for number in range(3)))
     for name in BREAKS:
         assert len(_stops(name, events)) <= 3
+
+
+def _hf(*turns: Event, temperature: float) -> list[str]:
+    """What a difference from ar stops where hf is watched."""
+    begins = structs.replace(run(("hf", "ar")), temperature=temperature)
+    differing = structs.replace(plain_round("hf", 0), committed=[99], draft_forwards=None)
+    return _stops("difference", [begins, *turns, differing, plain_round("ar", 0)])
+
+
+def test_hf_that_draws_alone_is_not_stopped_at_a_difference() -> None:
+    assert _hf(temperature=0.0) == ["ar, round 0: hf differs from ar at token 0"]
+    assert _hf(temperature=0.6) == []
+    assert _hf(turned_temperature("ar", 0, 0.0, 0.6), temperature=0.0) == []
+    assert _hf(turned_temperature("ar", 0, 0.6, 0.0), temperature=0.6) == []
+
+
+def test_methods_that_draw_alike_are_stopped_at_a_difference() -> None:
+    begins = structs.replace(run(), temperature=0.6)
+    turned = turned_temperature("dynatree", 0, 0.6, 0.8)
+    stops = _stops("difference", [begins, turned, _round(0), structs.replace(plain_round("ar", 0), committed=[99])])
+    assert stops == ["ar, round 0: dynatree differs from ar at token 0"]

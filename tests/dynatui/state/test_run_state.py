@@ -167,8 +167,10 @@ def test_the_settings_are_those_of_each_method() -> None:
         "fixed": asdict(Fixed(depth=4, branching=3, tau=0.2)),
     }
     lanes = state_of([structs.replace(run(), methods=parameters)]).lanes
-    assert lanes["linear"].settings == {"k": 7}
-    assert lanes["fixed"].settings == {"fixed_depth": 4, "fixed_branching": 3, "fixed_tau": 0.2, "n_max": 256}
+    shared = {"temperature": 0, "top_p": 1}
+    assert lanes["linear"].settings == {"k": 7, **shared}
+    fixed = {"fixed_depth": 4, "fixed_branching": 3, "fixed_tau": 0.2, "n_max": 256}
+    assert lanes["fixed"].settings == {**fixed, **shared}
     own = lanes["dynatree"].settings
     assert (own["b_min"], own["b_mid"], own["b_max"], own["tau"]) == (1, 2, 3, 0.05)
     assert (own["selection"], own["history"]) == (0, 1)
