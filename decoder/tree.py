@@ -53,15 +53,17 @@ class TokenTree:
     def grow(
         self, parent: int, tokens: Sequence[int], logprobs: Sequence[float], draft_logprobs: Sequence[float] = ()
     ) -> range:
-        """Appends children and returns their indices; what is told of the draft is told of all nodes."""
+        """Appends children and returns their indices; without `draft_logprobs` they are the same as `logprobs`."""
         first, count, above = len(self.tokens), len(tokens), self.path_logprobs[parent]
         self.tokens += tokens
         self.parents += [parent] * count
         self.logprobs += logprobs
         self.depths += [self.depths[parent] + 1] * count
         self.path_logprobs += [above + logprob for logprob in logprobs]
-        if draft_logprobs:
-            self.draft_logprobs = [*(self.draft_logprobs or [0.0]), *draft_logprobs]
+        if draft_logprobs and self.draft_logprobs is None:
+            self.draft_logprobs = self.logprobs[:first]
+        if self.draft_logprobs is not None:
+            self.draft_logprobs += draft_logprobs or logprobs
         return range(first, first + count)
 
     def draw(self, parent: int, tokens: Sequence[int], logprobs: Sequence[float], row: "Tensor") -> list[int]:
