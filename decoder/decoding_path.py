@@ -20,7 +20,6 @@ GRAPHS: Literal["cuda graphs"] = "cuda graphs"
 STATIC: Literal["static module"] = "static module"
 HOST: Literal["host"] = "host"
 EXACT = "--exact has its own passes, which are not captured"
-SAMPLED = "at a temperature above 0 the host samples"
 NATIVE, MODULE = "native CPU kernels", "Hugging Face module"
 
 
@@ -44,8 +43,6 @@ def decoding_path(engine: Engine) -> DecodingPath:
         )
     if engine.exact:
         return DecodingPath(HOST, EXACT)
-    if not engine.sampling.greedy_from(0):
-        return DecodingPath(HOST, SAMPLED)
     if engine.slots is None or engine.slots.refused:
         return DecodingPath(HOST, engine.slots.refused or "" if engine.slots else "not tried yet")
     return _on_device({role: engine.slots.form(model) for role, model in models.items()})

@@ -26,7 +26,7 @@ from decoder.session.host import HostSession, model_session
 from decoder.session.knob_state import KnobState
 from decoder.session.protocol import Session
 from decoder.tree_rules import Rules
-from decoder.verify.greedy import Greedy
+from decoder.verify.coupled import device_verifier
 
 if TYPE_CHECKING:
     from decoder.session.cuda_graph.slots import GraphSlots
@@ -59,7 +59,7 @@ class Engine:
     def session(self, prompt_ids: Sequence[int], max_new_tokens: int, rules: Rules | None) -> Session:
         """Opens a text that is decoded by trees of these rules, until a knob is turned; without any token by token."""
         knobs = KnobState(rules) if rules else None
-        if self.slots is None or self.exact or self.slots.refused or not self.sampling.greedy_from(0):
+        if self.slots is None or self.exact or self.slots.refused:
             return self.host_session(prompt_ids, max_new_tokens, knobs)
         from decoder.draft.tree_size.plan_controller import PlanController
         from decoder.session.cuda_graph.session import GraphSession
@@ -69,7 +69,16 @@ class Engine:
             return self.host_session(prompt_ids, max_new_tokens, knobs)
         sizes = PlanController(self.slots.costs, self._acceptance) if knobs and knobs.rule.by_cost else None
         return GraphSession(
-            self.pair, self.slots, prompt_ids, max_new_tokens, knobs, self.host_session, Greedy(), sizes, self.sampling
+            self.pair,
+            self.slots,
+            prompt_ids,
+            max_new_tokens,
+            knobs,
+            self.host_session,
+            device_verifier,
+            sizes,
+            self.sampling,
+            self.seed,
         )
 
     def host_session(self, prompt_ids: Sequence[int], max_new_tokens: int, knobs: KnobState | None) -> HostSession:

@@ -85,14 +85,7 @@ class Judge:
         for exact, *rounded in zip(in_float32, *own, strict=True):
             error = max(error, *(float((logits.to(exact.device) - exact).abs().max()) for logits in rounded))
             scores = exact[-1]
-        at_edge = False
-        if self._perturbation and not self._perturbation.greedy_from(len(prefix)):
-            sampling, logits = self._perturbation.sampling(len(prefix)), self._perturbation.known(scores)
-            at_edge = any(_at_edge(logits, token, sampling, error) for token in rivals)
-            scores = self._perturbation.scores(logits[None], [len(prefix)])[0]
-        first, second = rivals
-        gap = float((scores[first] - scores[second]).abs())
-        return Verdict(near_tie=at_edge or gap <= 2 * error, gap=gap)
+        return verdict(scores, rivals, error, len(prefix), self._perturbation)
 
     def _module(self) -> Any:
         """The module that the model holds, or one that was loaded to where there is room for it."""
@@ -103,6 +96,24 @@ class Judge:
             fits = has_room(self._places[0], int(MARGIN * needed))
             self._loaded = self._model.loaded(self._places[0] if fits else CPU)
         return self._loaded
+
+
+def verdict(
+    logits: Float[Tensor, "V"],
+    rivals: tuple[int, int],
+    error: float,
+    position: int,
+    perturbation: Perturbation | None = None,
+) -> Verdict:
+    """Says of two tokens for a position of a text what follows from logits that may be off by `error`."""
+    scores, at_edge = logits, False
+    if perturbation and not perturbation.greedy_from(position):
+        known = perturbation.known(logits)
+        at_edge = any(_at_edge(known, token, perturbation.sampling(position), error) for token in rivals)
+        scores = perturbation.scores(known[None], [position])[0]
+    first, second = rivals
+    gap = float((scores[first] - scores[second]).abs())
+    return Verdict(near_tie=at_edge or gap <= 2 * error, gap=gap)
 
 
 def _at_edge(logits: Float[Tensor, "V"], token: int, sampling: Sampling, error: float) -> bool:

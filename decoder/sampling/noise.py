@@ -19,11 +19,13 @@ BITS = 52
 """Of a uniform. With one bit more, half a step under 1 would round to 1."""
 
 
-def _signed(unsigned: int) -> int:
-    return unsigned - (1 << 64) if unsigned >> 63 else unsigned
+def signed(number: int) -> int:
+    """What the lowest 64 bits of a number are as int64."""
+    lowest = number % (1 << 64)
+    return lowest - (1 << 64) if lowest >> 63 else lowest
 
 
-GOLDEN, FIRST, SECOND = map(_signed, (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB))
+GOLDEN, FIRST, SECOND = map(signed, (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB))
 
 
 def mixed(counters: Integers) -> Integers:
@@ -44,8 +46,16 @@ def random_bits(seed: Integers, positions: Integers, tokens: Integers) -> Intege
     Returns:
         Shape (N, V), from 0 to 2 ** BITS - 1.
     """
-    stream = mixed(mixed(seed + GOLDEN) + (positions + 1) * GOLDEN)
-    return _shifted(mixed(stream[:, None] + (tokens + 1) * GOLDEN), 64 - BITS)
+    return _bits(streams(seed, positions), tokens)
+
+
+def streams(seed: Integers, positions: Integers) -> Integers:
+    """What the bits of each position, whatever the token, begin with; see `random_bits`."""
+    return mixed(mixed(seed + GOLDEN) + (positions + 1) * GOLDEN)
+
+
+def _bits(starts: Integers, tokens: Integers) -> Integers:
+    return _shifted(mixed(starts[:, None] + (tokens + 1) * GOLDEN), 64 - BITS)
 
 
 def _shifted(numbers: Integers, by: int) -> Integers:
@@ -55,7 +65,7 @@ def _shifted(numbers: Integers, by: int) -> Integers:
 
 def gumbel(seed: int, positions: NDArray[np.int64], vocabulary: int) -> NDArray[np.float64]:
     """The noise of positions, shape (N, V)."""
-    bits = random_bits(np.array([_signed(seed % (1 << 64))]), positions, np.arange(vocabulary))
+    bits = random_bits(np.array([signed(seed)]), positions, np.arange(vocabulary))
     noise: NDArray[np.float64] = -np.log(-np.log((bits.astype(np.float64) + 0.5) * 2.0**-BITS))
     return noise
 
@@ -63,6 +73,10 @@ def gumbel(seed: int, positions: NDArray[np.int64], vocabulary: int) -> NDArray[
 def gumbel_on_device(
     seed: Int[Tensor, "1"], positions: Int[Tensor, "N"], tokens: Int[Tensor, "V"]
 ) -> Float[Tensor, "N V"]:
-    """The same where the tensors are; a graph can capture it, and it waits for nothing."""
-    bits = random_bits(seed, positions, tokens)
-    return -((bits.to(torch.float64) + 0.5) * 2.0**-BITS).log().neg().log()
+    """The same where the tensors are, and nothing waits for it."""
+    return gumbel_of(streams(seed, positions), tokens)
+
+
+def gumbel_of(starts: Int[Tensor, "N"], tokens: Int[Tensor, "V"]) -> Float[Tensor, "N V"]:
+    """The same for `streams` that are known, so that a graph holds half as many operations."""
+    return -((_bits(starts, tokens).to(torch.float64) + 0.5) * 2.0**-BITS).log().neg().log()

@@ -13,7 +13,7 @@ from jaxtyping import Bool, Float
 from numpy.typing import NDArray
 from torch import Tensor
 
-from decoder.sampling.noise import gumbel, gumbel_on_device
+from decoder.sampling.noise import gumbel, gumbel_on_device, signed
 from decoder.sampling.settings import Sampling, Schedule
 
 SHARPNESS = 2.0
@@ -102,7 +102,7 @@ class Perturbation:
     def _made(self, positions: Sequence[int]) -> Float[Tensor, "N V"]:
         if self._device.type == "cpu":
             return torch.from_numpy(gumbel(self._seed, np.array(positions), self._vocabulary).astype(np.float32))
-        seed, places = (torch.tensor(numbers, device=self._device) for numbers in ([self._seed], positions))
+        seed, places = (torch.tensor(numbers, device=self._device) for numbers in ([signed(self._seed)], positions))
         return gumbel_on_device(seed, places, torch.arange(self._vocabulary, device=self._device)).float()
 
 
@@ -111,16 +111,23 @@ def kept(logits: Float[Tensor, "N V"], sampling: Sampling) -> Bool[Tensor, "N V"
 
     Of equals the lower ids are kept; the most probable token always is.
     """
+    return truncated(logits, sampling.temperature, sampling.ranks, sampling.share)
+
+
+def truncated(
+    logits: Float[Tensor, "N V"],
+    temperature: float | Float[Tensor, "N 1"],
+    ranks: float | Float[Tensor, "N 1"],
+    share: float | Float[Tensor, "N 1"],
+) -> Bool[Tensor, "N V"]:
+    """See `kept` and `Sampling`; settings may differ from row to row, and a graph can capture it."""
     ranked, order = logits.sort(dim=-1, descending=True, stable=True)
-    stays = torch.ones_like(order, dtype=torch.bool)
-    if sampling.top_k:
-        stays[:, sampling.top_k :] = False
-    if sampling.top_p < 1:
-        weights = (ranked / sampling.temperature).softmax(-1, torch.float64) * stays
-        before = weights.cumsum(-1) - weights
-        stays &= before < sampling.top_p * weights.sum(-1, keepdim=True)
-        stays[:, 0] = True
-    return torch.zeros_like(stays).scatter_(-1, order, stays)
+    rank = torch.arange(logits.shape[-1], device=logits.device)
+    in_top_k = rank < ranks
+    weights = (ranked / temperature).softmax(-1, torch.float64) * in_top_k
+    before = weights.cumsum(-1) - weights
+    stays = in_top_k & (before < share * weights.sum(-1, keepdim=True)) | (rank == 0)
+    return torch.empty_like(stays).scatter_(-1, order, stays)
 
 
 def _best_kept(logits: NDArray[np.float32], scores: NDArray[np.float32], sampling: Sampling) -> int:

@@ -1,5 +1,6 @@
 """How the target's tokens are chosen: temperature, top-k, top-p, and from which position on. Knows no models."""
 
+import math
 from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -51,6 +52,16 @@ class Sampling(Turnable):
         """Whether some tokens are never drawn."""
         return not self.greedy and (self.top_k > 0 or self.top_p < 1)
 
+    @property
+    def ranks(self) -> float:
+        """Tokens that top-k keeps at most; infinite where it keeps all."""
+        return self.top_k or math.inf
+
+    @property
+    def share(self) -> float:
+        """Of what top-k keeps, the probability below which top-p keeps more; infinite where it keeps all."""
+        return self.top_p if self.top_p < 1 else math.inf
+
 
 class Schedule:
     """Which settings are in force at which position of a text.
@@ -63,6 +74,8 @@ class Schedule:
         """Begins with one setting for all positions; greedy where none is given."""
         self._starts = [0]
         self._settings = [sampling or Sampling()]
+        self.turns = 0
+        """How often settings were put in force since; read by whoever keeps a copy of them."""
 
     @property
     def latest(self) -> Sampling:
@@ -71,8 +84,16 @@ class Schedule:
 
     def greedy_from(self, position: int) -> bool:
         """Whether nothing is random from a position on."""
+        return all(sampling.greedy for _, sampling in self.in_force(position))
+
+    def truncates_from(self, position: int) -> bool:
+        """Whether some tokens are never drawn at some position from this one on."""
+        return any(sampling.truncates for _, sampling in self.in_force(position))
+
+    def in_force(self, position: int) -> Iterator[tuple[int, Sampling]]:
+        """The settings in force from a position on, each with where it begins, in their order."""
         begun = bisect_right(self._starts, position) - 1
-        return all(sampling.greedy for sampling in self._settings[begun:])
+        return zip(self._starts[begun:], self._settings[begun:], strict=True)
 
     def at(self, position: int) -> Sampling:
         """The settings by which the token at a position, from 0, is chosen."""
@@ -84,6 +105,7 @@ class Schedule:
 
     def turn(self, position: int, sampling: Sampling) -> None:
         """Puts settings in force from a position on; none may have been put in force further on."""
+        self.turns += 1
         if self._starts[-1] == position:
             self._settings[-1] = sampling
         else:

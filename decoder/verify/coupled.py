@@ -6,12 +6,16 @@ over seeds, whatever was drafted, since no choice depends on a draft. Siblings d
 
 from dataclasses import dataclass
 
-from jaxtyping import Float
+import torch
+from jaxtyping import Float, Int
 from torch import Tensor
 
-from decoder.sampling.perturbation import Perturbation
+from decoder.sampling.on_device import DeviceSampling
+from decoder.sampling.perturbation import OUTSIDE, Perturbation
+from decoder.sampling.settings import Schedule
 from decoder.tree import TokenTree
 from decoder.verify.greedy import Greedy, accept
+from decoder.verify.verifier import Chances, DeviceVerifier
 
 
 @dataclass(frozen=True)
@@ -25,3 +29,46 @@ class Coupled:
         if self.perturbation.greedy_from(first):
             return Greedy().verify(tree, logits, first)
         return accept(tree, self.perturbation.choices(logits, [first + depth for depth in tree.depths]))
+
+
+@dataclass(frozen=True)
+class CoupledOnDevice:
+    """A `DeviceVerifier`; seeds and settings are numbers that its graphs read."""
+
+    truncates: bool
+    """Whether some tokens may be dropped; to find out which, each row's logits are sorted."""
+
+    def choose(
+        self,
+        logits: Float[Tensor, "N V"],
+        sampling: DeviceSampling,
+        positions: Int[Tensor, "D"],
+        levels: Int[Tensor, "N"],
+    ) -> Int[Tensor, "N"]:
+        """See `DeviceVerifier`; in float32, as `Perturbation.choices`."""
+        rows, depths = logits.float(), (levels - 1).clamp(min=0)
+        scores = rows + sampling.noise(positions, rows.shape[1]).index_select(0, depths)
+        if self.truncates:
+            kept = sampling.kept(rows, positions.index_select(0, depths))
+            scores = scores.masked_fill(~kept, -torch.inf)
+        return scores.argmax(-1)
+
+    def chances(self, sampling: DeviceSampling, positions: Int[Tensor, "D"], vocabulary: int) -> Chances:
+        """See `DeviceVerifier`, and `Perturbation.chances`."""
+        noise, sharpness = sampling.noise(positions, vocabulary), sampling.sharpness(positions)
+
+        def at_depth(logits: Float[Tensor, "W V"], depth: int) -> Float[Tensor, "W V"]:
+            rows = logits.float()
+            scores = rows + noise[depth]
+            if self.truncates:
+                scores = scores - OUTSIDE * ~sampling.kept(rows, positions[depth : depth + 1])
+            return scores * sharpness[depth]
+
+        return at_depth
+
+
+def device_verifier(schedule: Schedule, position: int) -> DeviceVerifier:
+    """What decides within graphs from a position on: no more than the settings in force there ask for."""
+    if schedule.greedy_from(position):
+        return Greedy()
+    return CoupledOnDevice(truncates=schedule.truncates_from(position))

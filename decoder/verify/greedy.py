@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from decoder.sampling.on_device import DeviceSampling
 from decoder.tree import TokenTree
 
 
@@ -16,9 +17,19 @@ from decoder.tree import TokenTree
 class Greedy:
     """A `Verifier` and `DeviceVerifier` whose choice is the most probable token, the lower id among equals."""
 
-    def choose(self, logits: Float[Tensor, "N V"]) -> Int[Tensor, "N"]:
+    def choose(
+        self,
+        logits: Float[Tensor, "N V"],
+        sampling: DeviceSampling,
+        positions: Int[Tensor, "D"],
+        levels: Int[Tensor, "N"],
+    ) -> Int[Tensor, "N"]:
         """See `DeviceVerifier`."""
+        del sampling, positions, levels
         return logits.argmax(-1)
+
+    def chances(self, sampling: DeviceSampling, positions: Int[Tensor, "D"], vocabulary: int) -> None:
+        """See `DeviceVerifier`."""
 
     def verify(self, tree: TokenTree, logits: Float[Tensor, "N V"], first: int) -> tuple[list[int], int]:
         """See `Verifier`; in float32, as in transformers' generate."""
@@ -26,7 +37,7 @@ class Greedy:
         scores = logits.float()
         # numpy's argmax costs a tenth of torch's on a CPU.
         on_cpu = scores.device.type == "cpu"
-        return accept(tree, (scores.numpy().argmax(-1) if on_cpu else self.choose(scores)).tolist())
+        return accept(tree, (scores.numpy() if on_cpu else scores).argmax(-1).tolist())
 
 
 def accept(tree: TokenTree, choices: Sequence[int]) -> tuple[list[int], int]:

@@ -1,11 +1,16 @@
 """What decides which drafted tokens stay, by the target's logits after each node of a tree."""
 
-from typing import Protocol
+from collections.abc import Callable
+from typing import Protocol, TypeAlias
 
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from decoder.sampling.on_device import DeviceSampling
 from decoder.tree import TokenTree
+
+Chances: TypeAlias = Callable[[Float[Tensor, "W V"], int], Float[Tensor, "W V"]]
+"""(the draft's logits after nodes of one depth, that depth) -> logits of the chance that tokens are the target's."""
 
 
 class Verifier(Protocol):
@@ -22,5 +27,18 @@ class Verifier(Protocol):
 class DeviceVerifier(Protocol):
     """One way to decide within a graph. Equal ones hash alike, and share what is captured with them."""
 
-    def choose(self, logits: Float[Tensor, "N V"]) -> Int[Tensor, "N"]:
-        """The target's token after each row, where the logits are; a graph can capture it."""
+    def choose(
+        self,
+        logits: Float[Tensor, "N V"],
+        sampling: DeviceSampling,
+        positions: Int[Tensor, "D"],
+        levels: Int[Tensor, "N"],
+    ) -> Int[Tensor, "N"]:
+        """The target's token after each row, where the logits are; a graph can capture it.
+
+        Positions are those of the tokens after nodes of depth 0, 1, 2, ... Levels are 1 for the root, and 0 for rows
+        that are no nodes, whose token is of no meaning.
+        """
+
+    def chances(self, sampling: DeviceSampling, positions: Int[Tensor, "D"], vocabulary: int) -> Chances | None:
+        """What makes the draft guess this target's choices; None: the draft's logits are right as they are."""

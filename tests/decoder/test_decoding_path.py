@@ -20,6 +20,7 @@ from decoder.forward.language_model import LanguageModel
 from decoder.forward.static.hf import ModuleStatic
 from decoder.forward.static.static_forward import static_forward
 from decoder.models.checkpoints import load_config
+from decoder.sampling.settings import Sampling, Schedule
 from decoder.session.cuda_graph.compiled import Compiled
 from decoder.session.cuda_graph.slots import GraphSlots
 from tests.decoder.makers import TinyModels, graph_slots, with_pair
@@ -150,10 +151,11 @@ def test_memory_that_does_not_suffice_is_foreseen(tiny_models: TinyModels, monke
 
 @pytest.mark.parametrize("refused", [None, "it does not run"])
 @pytest.mark.parametrize("exact", [False, True])
+@pytest.mark.parametrize("temperature", [0.0, 0.6])
 def test_sessions_go_the_way_that_is_told(
-    tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch, refused: str | None, *, exact: bool
+    tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch, refused: str | None, temperature: float, *, exact: bool
 ) -> None:
-    engine = replace(settled(tiny_models, "neox"), exact=exact)
+    engine = replace(settled(tiny_models, "neox"), exact=exact).sampled(1, Schedule(Sampling(temperature)))
     graph_slots(engine).refused = refused
     monkeypatch.setattr(engine.pair.target, "device", torch.device("cuda"))
     monkeypatch.setattr("decoder.session.cuda_graph.session.GraphSession", lambda *_: "the device's")

@@ -13,16 +13,18 @@ from jaxtyping import Float, Int
 from numpy.typing import NDArray
 from torch import Tensor
 
+from decoder.sampling.on_device import DeviceSampling
 from decoder.session.cuda_graph.static_shapes import DEEPEST, FIRST_ROWS, MOST_NODES, WINDOW
 from decoder.tree import TokenTree
 from decoder.tree_rules import TreeRule
 
-TOKEN, PARENT, LEVEL, ROW, LOGPROB = range(5)
+TOKEN, PARENT, LEVEL, ROW, LOGPROB, OWN = range(6)
 """Lines of `DeviceState.nodes`. LEVEL: 1 for the root, 0 where there is no node. ROW: which of the draft's rows a node
-was, of no meaning if it did not grow. LOGPROB: the bits of a float64."""
+was, of no meaning if it did not grow. LOGPROB, OWN: the bits of a float64; OWN, the draft's own logarithm where LOGPROB
+is that of a chance under noise, is of no meaning elsewhere."""
 OUTCOME = 1 + 2 * (DEEPEST + 1)
 """Numbers that tell of a verification: how many tokens; by depth, the node of the path and the token after it."""
-REPORT = OUTCOME + 5 * MOST_NODES
+REPORT = OUTCOME + (OWN + 1) * MOST_NODES
 SHARE_BITS = 57
 """A share of at most 32 levels is a whole number of 2^-57; up to 63 of them add up in 64 bits without rounding."""
 LEVELS = DEEPEST + 2
@@ -78,6 +80,8 @@ class DeviceState:
             return torch.zeros(shape, dtype=torch.int64, device=device)
 
         self.rule = DeviceRule(device)
+        self.sampling = DeviceSampling(device, capacity)
+        """By position in the text; none of it changes from round to round."""
         self.length: Int[Tensor, ""] = whole()
         """Tokens of the text; all but the last have keys and values in the target."""
         self.text: Int[Tensor, S] = whole(capacity)
@@ -92,7 +96,7 @@ class DeviceState:
         """Tokens that the last verification has brought."""
         self.outcome: Int[Tensor, "2 D"] = numbers[1:OUTCOME].view(2, -1)
         """By depth from the root on: the node of the accepted path, and the token after it."""
-        self.nodes: Int[Tensor, "5 N"] = numbers[OUTCOME:].view(5, -1)
+        self.nodes: Int[Tensor, "6 N"] = numbers[OUTCOME:].view(OWN + 1, -1)
         shares = [_share(level, tokens) for level in range(LEVELS) for tokens in range(LEVELS)]
         self.share_of: Int[Tensor, T] = torch.tensor(shares, device=device)
         """Share of the levels that was accepted, by the deepest node's level and the number of tokens."""
@@ -144,7 +148,7 @@ def verified(report: NDArray[np.float64]) -> tuple[list[int], int]:
 
 def drafted(report: NDArray[np.float64], root: int) -> TokenTree:
     """Reads the second part: the tree below this root that is verified next."""
-    lines = report[OUTCOME:].reshape(5, MOST_NODES)
+    lines = _lines(report)
     nodes = lines.view(np.int64)
     count = int(np.count_nonzero(nodes[LEVEL]))
     tree = TokenTree([root])
@@ -153,3 +157,16 @@ def drafted(report: NDArray[np.float64], root: int) -> TokenTree:
     ):
         tree.add(parent, token, logprob)
     return tree
+
+
+def drafted_under_noise(report: NDArray[np.float64], root: int) -> TokenTree:
+    """The same, where the draft guessed sampled tokens."""
+    tree = drafted(report, root)
+    if len(tree) > 1:
+        tree.draft_logprobs = [0.0, *_lines(report)[OWN, 1 : len(tree)].tolist()]
+    return tree
+
+
+def _lines(report: NDArray[np.float64]) -> NDArray[np.float64]:
+    """See `DeviceState.nodes`."""
+    return report[OUTCOME:].reshape(-1, MOST_NODES)

@@ -15,6 +15,7 @@ from decoder.forward.static.static_forward import StaticForward
 from decoder.session.cuda_graph.device_state import XP, DeviceState
 from decoder.session.cuda_graph.static_shapes import MOST_NODES, Shape
 from decoder.tree_rules import TreeRule, breadth, least_probability
+from decoder.verify.verifier import DeviceVerifier
 
 PLACES = MOST_NODES - 1
 """Drafted nodes that stay at most."""
@@ -124,14 +125,16 @@ class _Grown:
     lines: Int[Tensor, "3 C"]
     """Of candidates, see `Layout`."""
     logprobs: Float[Tensor, "C"]
+    own: Float[Tensor, "C"] | None
+    """The draft's own, where `logprobs` are of chances."""
     paths: list[Float[Tensor, "W"]]
     """Of the rows of each depth."""
     chosen: list[Int[Tensor, "W"]]
     """Which candidates of the depth above these are; the root is -1."""
 
 
-def grow(side: Side, state: DeviceState, layout: Layout, slots: int) -> None:
-    """Drafts a tree after the text and leaves it on the device state."""
+def grow(side: Side, state: DeviceState, layout: Layout, slots: int, verifier: DeviceVerifier) -> None:
+    """Drafts a tree after the text, of what this verifier may choose, and leaves it on the device state."""
     first = layout.first
     around = state.length + state.steps(-first, max(layout.rows, PLACES))
     places = around.index_select(0, layout.places).clamp(0, side.context - 1)
@@ -140,15 +143,18 @@ def grow(side: Side, state: DeviceState, layout: Layout, slots: int) -> None:
     own = around.remainder(side.store.shape[3])
     bias = side.bias(state.steps(0, slots) <= places[:first, None])
     rule = _rule(side, state, layout)
+    chances = verifier.chances(state.sampling, around[first : first + layout.deepest], side.vocabulary)
     lines = layout.lines.clone()
-    grown = _Grown(
-        lines, lines.new_empty(lines.shape[1], dtype=torch.float32), [state.certain[None]], [layout.nowhere[:1]]
-    )
+    logprobs = lines.new_empty(lines.shape[1], dtype=torch.float32)
+    own_logprobs = torch.empty_like(logprobs) if chances else None
+    grown = _Grown(lines, logprobs, own_logprobs, [state.certain[None]], [layout.nowhere[:1]])
     rows = slice(0, first)
     for depth, width in enumerate(layout.widths):
         logits = side.rotated_logits(tokens, rotation[rows], own[rows], bias)[-width:]
         children = layout.candidates(depth)
-        _add_children(logits, layout, rule.breadths, grown, children)
+        _add_children(chances(logits, depth) if chances else logits, layout, rule.breadths, grown, children)
+        if grown.own is not None:
+            _add_own(logits, grown.lines[0, children], grown.own[children])
         if depth + 1 < layout.deepest:
             order = _growing(grown.lines[1, children], state, layout, rule.thresholds[depth + 1], depth + 1)
             tokens, paths, parents = lines[:, children].index_select(1, order).unbind()
@@ -198,6 +204,11 @@ def _add_children(
     torch.add(paths, logprobs, out=grown.lines[1, children].view(torch.float64).view(shape))
 
 
+def _add_own(logits: Float[Tensor, "W V"], tokens: Int[Tensor, "C"], own: Float[Tensor, "C"]) -> None:
+    found = logits.log_softmax(-1, torch.float32)
+    torch.gather(found, 1, tokens.view(len(logits), -1), out=own.view(len(logits), -1))
+
+
 def _growing(
     bits: Int[Tensor, "K"], state: DeviceState, layout: Layout, threshold: Float[Tensor, ""], depth: int
 ) -> Int[Tensor, "W"]:
@@ -224,12 +235,13 @@ def _pack(state: DeviceState, layout: Layout, rule: _Rule, grown: _Grown, places
     tokens = grown.lines[0].index_select(0, nodes)
     parents = nodes.div(layout.children, rounding_mode="floor")
     rows = torch.cat((*grown.chosen, layout.nowhere)) + layout.offsets
-    lines = (
+    known = [each for each in (grown.logprobs, grown.own) if each is not None]
+    lines = [
         tokens,
         torch.searchsorted(nodes, rows.index_select(0, parents), right=True),
         layout.levels.index_select(0, parents),
         torch.searchsorted(rows[1 : layout.rows], nodes),
-        grown.logprobs.index_select(0, nodes).double().view(torch.int64),
-    )
-    torch.stack(lines, out=state.nodes[:, 1:])
+        *(each.index_select(0, nodes).double().view(torch.int64) for each in known),
+    ]
+    torch.stack(lines, out=state.nodes[: len(lines), 1:])
     state.text.index_copy_(0, places, tokens)

@@ -19,8 +19,11 @@ from decoder.draft.tree_size.plan_controller import PlanController
 from decoder.errors import first_line
 from decoder.forward.cpu.packed import HALF
 from decoder.forward.language_model import LanguageModel
+from decoder.forward.near_tie import verdict
 from decoder.forward.static.static_forward import static_in_place
 from decoder.models.pair import Pair
+from decoder.sampling.perturbation import Perturbation
+from decoder.sampling.settings import Sampling, Schedule
 from decoder.session.cuda_graph.draft import Side
 from decoder.session.cuda_graph.session import GraphSession
 from decoder.session.cuda_graph.slots import BEYOND, GraphSlots, new_store, read
@@ -29,10 +32,13 @@ from decoder.session.host import model_session
 from decoder.session.knob_state import KnobState
 from decoder.session.protocol import Session
 from decoder.tree_rules import Rules
-from decoder.verify.greedy import Greedy
+from decoder.verify.coupled import device_verifier
 
 PROMPTS = ((1, 2, 3, 4, 5, 6), (6, 4, 2, 5, 3, 1), (2, 2, 5, 5, 3, 3))
 """The next one is decoded where a text ended in a near tie, after which it says nothing."""
+SAMPLED = Sampling(temperature=1.0, top_k=50, top_p=0.95)
+"""One text is sampled too, by all that a graph can do to logits."""
+SEED = 1
 TOKENS = 6
 FAR, FAR_IN_HALF = 1e-3, 0.1
 """Two ways of computing give logits that differ by no more, as a share of the largest."""
@@ -47,6 +53,8 @@ class Reference:
     target: Float[Tensor, "P V"]
     """Logits after each token of both but the last."""
     draft: Float[Tensor, "P V"]
+    sampling: Sampling
+    """How its tokens were chosen."""
 
     @property
     def tokens(self) -> Sequence[int]:
@@ -55,9 +63,11 @@ class Reference:
 
     def tie(self, found: Sequence[int], error: float) -> bool:
         """Whether the first token that differs is a near tie, for logits that may be off by `error`."""
-        for scores, right, other in zip(self.target[len(self.prompt) - 1 :], self.text, found, strict=False):
-            if right != other:
-                return bool(scores[right] - scores[other] <= 2 * error)
+        first, vocabulary = len(self.prompt), self.target.shape[1]
+        noise = Perturbation(SEED, Schedule(self.sampling), vocabulary, self.target.device)
+        for position, rivals in enumerate(zip(self.text, found, strict=False), first):
+            if rivals[0] != rivals[1]:
+                return verdict(self.target[position - 1], rivals, error, position, noise).near_tie
         return False
 
 
@@ -88,12 +98,14 @@ def prepare_rounds(pair: Pair, graph_slots: GraphSlots, tried: Sequence[Rules | 
 @torch.inference_mode()
 def references(pair: Pair) -> list[Reference]:
     """What the host's rounds write, as both models run now."""
-    found = []
-    for prompt in PROMPTS:
-        text = _text(model_session(pair, prompt, TOKENS, None))
-        target, draft = (_logits(model, [*prompt, *text[:-1]], pair.vocabulary) for model in (pair.target, pair.draft))
-        found.append(Reference(prompt, text, target, draft))
-    return found
+    return [_reference(pair, prompt, sampling) for sampling in (Sampling(), SAMPLED) for prompt in PROMPTS]
+
+
+def _reference(pair: Pair, prompt: Sequence[int], sampling: Sampling) -> Reference:
+    noise = Perturbation(SEED, Schedule(sampling), pair.vocabulary, pair.target.device)
+    text = _text(model_session(pair, prompt, TOKENS, None, perturbation=noise))
+    target, draft = (_logits(model, [*prompt, *text[:-1]], pair.vocabulary) for model in (pair.target, pair.draft))
+    return Reference(prompt, text, target, draft, sampling)
 
 
 def refusal(
@@ -113,9 +125,11 @@ def refusal(
             if not errors[role] <= allowed:  # what is no number is not within it either
                 return f"the {role}'s logits differ by {errors[role]:.2g}, where the largest is {largest:.2g}"
             errors[role] = max(errors[role], largest * torch.finfo(model.dtype).eps)
-        return next(
-            filter(None, (_differing(pair, graph_slots, rules, right, errors["target"]) for rules in tried)), None
-        )
+        sampled = [each for each in right if not each.sampling.greedy]
+        greedy = [each for each in right if each.sampling.greedy]
+        # What sampling adds to a graph is the same for all rules, and captures take time.
+        trials = [*((rules, greedy) for rules in tried), (next(filter(None, tried), None), sampled)]
+        return next(filter(None, (_differing(pair, graph_slots, *trial, errors["target"]) for trial in trials)), None)
     except Exception as error:  # noqa: BLE001 - see above
         return first_line(error)
 
@@ -128,7 +142,8 @@ def _differing(
         knobs = KnobState(rules) if rules else None
         on_host = functools.partial(model_session, pair)
         sizes = PlanController(graph_slots.costs, AcceptanceModel()) if knobs and knobs.rule.by_cost else None
-        found = _text(GraphSession(pair, graph_slots, reference.prompt, TOKENS, knobs, on_host, Greedy(), sizes))
+        opened = pair, graph_slots, reference.prompt, TOKENS, knobs, on_host, device_verifier, sizes
+        found = _text(GraphSession(*opened, Schedule(reference.sampling), SEED))
         if found == reference.text:
             return None
         if not reference.tie(found, error):

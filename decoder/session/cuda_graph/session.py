@@ -7,12 +7,15 @@ A knob that the user turns makes it draft again. Rules that outgrow fixed shapes
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+from numpy.typing import NDArray
+
 from decoder.device import without_gradients
 from decoder.draft.tree_size.plan import Plan, ranks
 from decoder.draft.tree_size.plan_controller import PlanController
 from decoder.models.pair import Pair
 from decoder.sampling.settings import Schedule
-from decoder.session.cuda_graph.device_state import drafted, verified
+from decoder.session.cuda_graph.device_state import drafted, drafted_under_noise, verified
 from decoder.session.cuda_graph.pending_rounds import Clock, PendingRound, PendingRounds
 from decoder.session.cuda_graph.slots import AHEAD, GraphSlots
 from decoder.session.cuda_graph.static_shapes import FIRST_ROWS, Shape, beam, first_rows, fits, shape
@@ -23,6 +26,8 @@ from decoder.session.steering import Turn
 from decoder.tree import TokenTree
 from decoder.verify.verifier import DeviceVerifier
 
+Verifiers = Callable[[Schedule, int], DeviceVerifier]
+"""(how tokens are chosen, a position) -> what decides within graphs from there on."""
 OnHost = Callable[[Sequence[int], int, KnobState | None], HostSession]
 """(text, tokens that may follow, rules in force) -> a session that the host drives."""
 
@@ -32,6 +37,8 @@ class _Draft:
     shape: Shape
     plan: Plan | None
     """Its size, where that was chosen for this round."""
+    read: Callable[[NDArray[np.float64], int], TokenTree]
+    """(report, root) -> what was drafted."""
 
     @property
     def most(self) -> int | None:
@@ -44,8 +51,8 @@ class GraphSession:
 
     A round's time holds the draft of its own tree, wherever that ran; its commit is part of the verification. It takes
     a slot until the text ends. The rules must fit static shapes; `on_host` goes on with a text whose rules outgrow
-    them, or which is sampled from some position on. `sizes` chooses the size of each round; without it the rules
-    alone do.
+    them. `sizes` chooses the size of each round; without it the rules alone do. `sampling` says how tokens are chosen
+    at which position, `verifiers` what decides so within graphs; without it, they are chosen greedily.
     """
 
     def __init__(
@@ -56,9 +63,10 @@ class GraphSession:
         max_new_tokens: int,
         knobs: KnobState | None,
         on_host: OnHost,
-        verifier: DeviceVerifier,
+        verifiers: Verifiers,
         sizes: PlanController | None = None,
         sampling: Schedule | None = None,
+        seed: int = 0,
     ) -> None:
         self._text = list(prompt_ids)
         self._pair = pair
@@ -67,7 +75,10 @@ class GraphSession:
         self._knobs = knobs
         self._sizes = sizes
         self._sampling = sampling or Schedule()
-        self._verifier = verifier
+        self._seed = seed
+        self._verifiers = verifiers
+        self._followed: int | None = None
+        """Of the schedule's turns, those that the device was told of."""
         self._limit = TokenLimit(pair.eos, max_new_tokens)
         self._longest = len(prompt_ids) + max_new_tokens
         self._slot = graph_slots.take(pair, self._longest)
@@ -101,7 +112,8 @@ class GraphSession:
     def prefill(self) -> float:
         """Reads the prompt without its last token; then drafts the first tree, for which the first round pays."""
         begun = self._slot.mark()
-        self._slot.begin(self._text, self._knobs.rule if self._knobs else None, self._verifier)
+        self._slot.begin(self._text, self._knobs.rule if self._knobs else None)
+        self._follow()
         done = self._slot.mark()
         done.wait()
         self._draft = self._next_draft(1)
@@ -117,13 +129,12 @@ class GraphSession:
             return self._instead.step(turns, at_stage)
         self._slots.settle(self)
         clock, owed_s = Clock(), self._draft_s
+        self._follow()
         turned = self._knobs.apply(turns) if self._knobs else []
         if self._knobs and turned:
             if not fits(self._knobs.rule):
                 return self._hand_over(turns, turned, at_stage)
             self._turn(clock)
-        if not self._sampling.greedy_from(len(self._text)):
-            return self._hand_over(turns, turned, at_stage)
         outcome = Outcome(
             tree=self._tree,
             draft_s=self._draft_s,
@@ -160,6 +171,17 @@ class GraphSession:
             self._slots.give_back(self._slot)
             self._has_slot = False
 
+    def _follow(self) -> None:
+        """Tells the device how tokens are chosen after the text, where it does not know.
+
+        Settings are never turned for positions that it was asked to choose tokens for.
+        """
+        end = len(self._text)
+        if self._followed != self._sampling.turns:
+            self._slot.state.sampling.follow(self._seed, self._sampling, end)
+            self._followed = self._sampling.turns
+        self._slot.verifier = self._verifiers(self._sampling, end)
+
     def _turn(self, clock: Clock) -> None:
         """Tells the device of turned knobs; a tree that was drafted under the old ones is drafted anew."""
         if self._knobs:
@@ -175,18 +197,19 @@ class GraphSession:
             return None
         rule = self._knobs.rule
         first = first_rows(min(lacking + 1, FIRST_ROWS[-1]))
+        read = drafted if self._sampling.greedy_from(len(self._text)) else drafted_under_noise
         if self._sizes is None:
-            return _Draft(replace(shape(rule), first=first), None)
+            return _Draft(replace(shape(rule), first=first), None, read)
         if self._told:
             self._sizes.learn(*self._told)
             self._told = None
         plan = self._sizes.choose(int(rule.deepest))
-        return _Draft(replace(beam(rule, plan.depth), first=first), plan) if plan else None
+        return _Draft(replace(beam(rule, plan.depth), first=first), plan, read) if plan else None
 
     def _draft_again(self, draft: _Draft, clock: Clock) -> None:
         """Drafts the tree that is verified next, and waits for it."""
         pending = self._pending.draft(draft.shape, len(self._text), clock, draft.most)
-        self._tree = drafted(self._pending.wait(pending), self._text[-1])
+        self._tree = draft.read(self._pending.wait(pending), self._text[-1])
         self._read = len(self._text)
         self._draft_s += pending.seconds
         self._draft_forwards += draft.shape.deepest
@@ -219,7 +242,7 @@ class GraphSession:
             self._told = (draft.plan, ranks(tree.path_logprobs, outcome.accepted)) if draft.plan else None
         if follows:
             self._read = len(self._text)
-        self._tree = drafted(report, bonus) if follows else TokenTree([bonus])
+        self._tree = follows.read(report, bonus) if follows else TokenTree([bonus])
         self._draft, self._verification = follows, None if follows else ahead
         self._draft_s = ahead.seconds if follows and ahead else 0.0
         self._draft_forwards = follows.shape.deepest if follows else 0

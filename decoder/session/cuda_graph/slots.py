@@ -23,6 +23,7 @@ from decoder.session.cuda_graph.draft import Layout, Side, grow
 from decoder.session.cuda_graph.static_shapes import DEEPEST, MOST_NODES, MOST_ROWS, Shape, levels, slots
 from decoder.session.cuda_graph.verify import verify
 from decoder.tree_rules import TreeRule
+from decoder.verify.greedy import Greedy
 from decoder.verify.verifier import DeviceVerifier
 
 CHUNK = 512
@@ -48,7 +49,8 @@ class GraphSlot:
         self.state = DeviceState(device, max(target.store.shape[3], draft.store.shape[3]))
         self.mailboxes = Mailbox(device, REPORT), Mailbox(device, REPORT)
         self.capturing_s = 0.0
-        self._verifier: DeviceVerifier
+        self.verifier: DeviceVerifier = Greedy()
+        """Makes the target's choices, which the draft guesses, in what is asked for from now on."""
         self._graphs = graphs
         self._capturable = capturable
         self._captured: dict[tuple[object, ...], Work] = {}
@@ -66,10 +68,9 @@ class GraphSlot:
         alike = (self.target.forward, self.draft.forward) == models
         return alike and graphs == (self._graphs is not None) and min(rooms) - BEYOND - DEEPEST - 1 >= longest
 
-    def begin(self, text: Sequence[int], rule: TreeRule[float] | None, verifier: DeviceVerifier) -> None:
-        """Reads a new text, all but its last token; `verifier` makes the target's choices."""
+    def begin(self, text: Sequence[int], rule: TreeRule[float] | None) -> None:
+        """Reads a new text, all but its last token."""
         self._in_use.clear()
-        self._verifier = verifier
         self.state.begin(text, rule)
         for side in (self.target, self.draft) if rule else (self.target,):
             # What another text has left there may be infinite, and poison what is masked.
@@ -86,15 +87,17 @@ class GraphSlot:
         self._in_use[shape] = None
         if shape not in self._layouts:
             self._layouts[shape] = Layout(shape, self.draft.vocabulary, self.draft.store.device)
-        layout = self._layouts[shape]
+        layout, verifier = self._layouts[shape], self.verifier
         return self._repeatable(
-            ("draft", shape.widest == 1), (shape, visible), lambda: grow(self.draft, self.state, layout, visible)
+            ("draft", shape.widest == 1, verifier),
+            (shape, visible, verifier),
+            lambda: grow(self.draft, self.state, layout, visible, verifier),
         )
 
     def verification(self, nodes: int, length: int) -> Work:
         """What verifies and commits a tree of at most so many nodes after a text of at most so many tokens."""
         visible, draft = slots(length - 1 + nodes), self.draft if nodes > 1 else None
-        verifier = self._verifier
+        verifier = self.verifier
         self._in_use[nodes] = None
         return self._repeatable(
             ("verification", nodes == 1, verifier),

@@ -10,12 +10,13 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from decoder.sampling.on_device import DeviceSampling
 from decoder.session.cuda_graph.device_state import LEVEL, LEVELS, PARENT, ROW, SHARE_BITS, XP, DeviceState
 from decoder.session.cuda_graph.draft import Side
 from decoder.tree_rules import adapted
 
-Choose = Callable[[Float[Tensor, "N V"]], Int[Tensor, "N"]]
-"""The token that the target chooses after each row. What follows a node's choice is accepted; siblings differ."""
+Choose = Callable[[Float[Tensor, "N V"], DeviceSampling, Int[Tensor, "D"], Int[Tensor, "N"]], Int[Tensor, "N"]]
+"""See `DeviceVerifier.choose`. What follows a node's choice is accepted; siblings differ."""
 
 
 def verify(
@@ -31,7 +32,8 @@ def verify(
     above = ancestors(parents, deepest, state.identity)
     bias = tree_bias(target, state.steps(0, slots), own, above)
     tokens = state.text.index_select(0, own)
-    choices = choose(target.logits(tokens, around[0] + levels, own, bias))
+    logits = target.logits(tokens, around[0] + levels, own, bias)
+    choices = choose(logits, state.sampling, after[: deepest + 1], levels)
     wrong = tokens != choices.index_select(0, parents)
     # Right nodes are one path: at each level from 1 on there is one at most. Level 0 takes all others.
     accepted = torch.where((above & wrong)[:, 1:].any(-1), state.steps(0, 1), levels)

@@ -16,6 +16,8 @@ from decoder.engine import Engine
 from decoder.forward.static.hf import ModuleStatic
 from decoder.knobs import KnobName
 from decoder.loading import TRIED
+from decoder.race import _ON_DEVICE
+from decoder.sampling.settings import Sampling
 from decoder.session.cuda_graph.compiled import Compile, by_torch, compile_pair
 from decoder.session.cuda_graph.self_test import Reference, prepare_rounds, refusal
 from decoder.session.cuda_graph.session import GraphSession
@@ -25,7 +27,7 @@ from decoder.session.knob_state import KnobState
 from decoder.session.protocol import Outcome, Session
 from decoder.session.steering import Turn
 from decoder.tree import TokenTree
-from decoder.verify.greedy import Greedy
+from decoder.verify.coupled import device_verifier
 from tests.decoder.makers import graph_slots, host_session
 from tests.decoder.session.cuda_graph.operations import Recorded
 
@@ -63,13 +65,29 @@ def graph_session(
     knobs = KnobState(rules) if rules else None
     if knobs and knobs.rule.by_cost and sizes is None:
         sizes = PlanController(graph_slots(engine).costs, engine.acceptance)
-    return GraphSession(engine.pair, graph_slots(engine), prompt, limit, knobs, engine.host_session, Greedy(), sizes)
+    return GraphSession(
+        engine.pair,
+        graph_slots(engine),
+        prompt,
+        limit,
+        knobs,
+        engine.host_session,
+        device_verifier,
+        sizes,
+        engine.sampling,
+        engine.seed,
+    )
 
 
 def match(
-    engine: Engine, prompt: Sequence[int], limit: int, rules: Rules | None, turns: Turns | None = None
+    engine: Engine,
+    prompt: Sequence[int],
+    limit: int,
+    rules: Rules | None,
+    turns: Turns | None = None,
+    sampled: Mapping[int, Sequence[Sampling]] | None = None,
 ) -> list[Outcome]:
-    """All rounds of a text, as both play them."""
+    """All rounds of a text, as both play them; `sampled`: by round, how it is sampled as soon as that may change."""
     host = host_session(engine, prompt, limit, rules)
     device = graph_session(engine, prompt, limit, rules)
     host.prefill()
@@ -78,6 +96,8 @@ def match(
     turned: tuple[Turn, ...] = ()
     while not found or not found[-1].finished:
         turned += tuple(Turn(name, value) for name, value in (turns or {}).get(len(found), ()))
+        for sampling in (sampled or {}).get(len(found), ()):
+            engine.sampling.turn(len(host.text) + _ON_DEVICE, sampling)
         expected, outcome = host.step(turned), device.step(turned)
         if tie(outcome.tree, expected.tree):
             _finish(host, expected)
@@ -115,6 +135,8 @@ def check(outcome: Outcome, expected: Outcome) -> None:
     assert outcome.tree.tokens == expected.tree.tokens
     assert outcome.tree.parents == expected.tree.parents
     assert outcome.tree.logprobs == pytest.approx(expected.tree.logprobs, abs=FAR)
+    if outcome.tree.draft_logprobs and expected.tree.draft_logprobs:
+        assert outcome.tree.draft_logprobs == pytest.approx(expected.tree.draft_logprobs, abs=FAR)
     for name in (
         "accepted",
         "committed",

@@ -17,7 +17,9 @@ from decoder.session.cuda_graph.device_state import DeviceState
 from decoder.session.cuda_graph.draft import Layout, Side, grow
 from decoder.session.cuda_graph.static_shapes import bucket, levels, most_nodes, shape, slots
 from decoder.session.cuda_graph.verify import verify
+from decoder.verify.coupled import CoupledOnDevice
 from decoder.verify.greedy import Greedy
+from decoder.verify.verifier import DeviceVerifier
 from tests import tiny
 from tests.decoder.session.cuda_graph.operations import record
 
@@ -25,6 +27,7 @@ pytestmark = pytest.mark.slow
 
 CPU = torch.device("cpu")
 TEXT = [7, 8, 9, 10]
+GREEDY = Greedy()
 VOCABULARY = 50304
 """Pythia's: the best of so many tokens are looked for in parts."""
 
@@ -65,14 +68,14 @@ def pass_launches(side: Side, rows: int) -> int:
     return record(lambda: side.rotated_logits(numbers, rotation, numbers, bias)).launches
 
 
-def counted(sides: tuple[Side, Side], rules: Rules) -> Counted:
+def counted(sides: tuple[Side, Side], rules: Rules, verifier: DeviceVerifier = GREEDY) -> Counted:
     target, draft = sides
     rule, state = rules.rule(), DeviceState(CPU, 1500)
     layout, rows = Layout(shape(rule), VOCABULARY, CPU), bucket(most_nodes(rule))
     state.begin(TEXT, rule)
     with without_gradients():
-        drafted = record(lambda: grow(draft, state, layout, slots(40 + layout.rows)))
-        verified = record(lambda: verify(target, draft, state, rows, levels(rows), slots(40 + rows), Greedy().choose))
+        drafted = record(lambda: grow(draft, state, layout, slots(40 + layout.rows), verifier))
+        verified = record(lambda: verify(target, draft, state, rows, levels(rows), slots(40 + rows), verifier.choose))
         passes = sum(pass_launches(draft, width) for width in (layout.first, *layout.widths[1:]))
         return Counted(drafted.launches, passes, verified.launches, pass_launches(target, rows))
 
@@ -86,6 +89,14 @@ def test_a_round_of_8x64_is_at_most_950_kernels(sides: tuple[Side, Side]) -> Non
     assert found.draft - found.draft_passes <= 125
     assert found.verification - found.target_pass <= 60
     assert found.draft + found.verification <= 930
+
+
+@pytest.mark.parametrize(("truncates", "most"), [(False, 95), (True, 320)])
+def test_sampling_adds_few_kernels_to_a_round_of_8x64(sides: tuple[Side, Side], most: int, *, truncates: bool) -> None:
+    rules = run_of(Size(8, 64), RunConfig())[1].of(DynaTree)
+    plain, found = counted(sides, rules), counted(sides, rules, CoupledOnDevice(truncates=truncates))
+    assert found.draft_passes + found.target_pass == plain.draft_passes + plain.target_pass
+    assert 0 < found.draft + found.verification - plain.draft - plain.verification <= most
 
 
 @pytest.mark.parametrize(

@@ -271,7 +271,7 @@ def test_a_verification_takes_its_choices_from_the_verifier() -> None:
     target = Fake([5])
     side = Side(target, target.new_store(600), VOCABULARY, 500)
     for choice in (4, 6):
-        verify(side, None, state, 1, 0, 256, lambda logits, choice=choice: torch.full((len(logits),), choice))  # type: ignore[misc]
+        verify(side, None, state, 1, 0, 256, lambda logits, *_, choice=choice: torch.full((len(logits),), choice))
     assert state.text[:4].tolist() == [1, 3, 4, 6]
     assert verified(state.report.numpy()) == ([], 6)
 

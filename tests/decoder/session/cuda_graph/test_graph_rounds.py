@@ -349,7 +349,7 @@ def test_a_session_that_was_handed_over_has_given_its_slot_back(tiny_models: Tin
 class Worst(Greedy):
     """Chooses what the target holds for least likely."""
 
-    def choose(self, logits: Tensor) -> Tensor:
+    def choose(self, logits: Tensor, *_: object) -> Tensor:
         return logits.argmin(-1)
 
 
@@ -358,7 +358,15 @@ def test_the_choice_in_a_graph_is_the_verifier_s(tiny_models: TinyModels) -> Non
     engine, prompt = recorded(tiny_models.loaded(tiny_models.pair("neox"), "float64")), [1, 2, 3]
     texts = []
     for verifier in (Greedy(), Worst(), Greedy()):
-        session = GraphSession(engine.pair, graph_slots(engine), prompt, 8, None, engine.host_session, verifier)
+        session = GraphSession(
+            engine.pair,
+            graph_slots(engine),
+            prompt,
+            8,
+            None,
+            engine.host_session,
+            lambda *_, verifier=verifier: verifier,
+        )
         session.prefill()
         while not session.step(()).finished:
             pass

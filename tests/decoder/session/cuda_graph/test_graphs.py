@@ -1,9 +1,7 @@
 """What a graph repeats is what plain calls compute: recorded on a CPU, captured on a GPU."""
 
 import threading
-import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -18,11 +16,11 @@ from decoder.engine import Engine
 from decoder.events import Round
 from decoder.forward.near_tie import Judge
 from decoder.session.cuda_graph.session import GraphSession
-from decoder.session.cuda_graph.slots import GraphSlots
 from decoder.session.cuda_graph.static_shapes import Shape, passes
 from decoder.session.protocol import Outcome
 from tests.decoder.makers import TinyModels, graph_slots
 from tests.decoder.session.cuda_graph.matching import Turns, compiled, graph_session, match, recorded, records
+from tests.decoder.session.cuda_graph.on_gpu import gpu, no_hidden_waits, on_gpu
 from tests.decoder.session.cuda_graph.scripted_models import WIDE, RandomSizes
 
 pytestmark = pytest.mark.slow
@@ -35,10 +33,6 @@ METHODS: dict[str, Rules | None] = {
     "bfs": SMALL,
     "best": replace(SMALL, selection="best", n_max=5),
 }
-gpu = pytest.mark.skipif(
-    not torch.cuda.is_available(),
-    reason="needs a CUDA device: torch sees none, so there is nothing to capture graphs on",
-)
 
 
 @pytest.mark.parametrize(
@@ -114,14 +108,6 @@ def test_elsewhere_than_on_cuda_work_is_just_done() -> None:
 # On a GPU
 
 
-def on_gpu(tiny_models: TinyModels, name: str, dtype: str, *, graphs: bool = True) -> Engine:
-    pair = tiny_models.pair(name)
-    loaded: Engine = tiny_models._once(
-        ("on the GPU", pair, dtype), lambda: load_pair(str(pair.target), str(pair.draft), device="cuda", dtype=dtype)
-    )
-    return replace(loaded, slots=GraphSlots(graphs=graphs))
-
-
 def played(
     engine: Engine, prompt: Sequence[int], limit: int, rules: Rules | None, sizes: PlanController | None = None
 ) -> list[Outcome]:
@@ -131,18 +117,6 @@ def played(
     while not found[-1].finished:
         found.append(session.step(()))
     return found
-
-
-@contextmanager
-def no_hidden_waits() -> Iterator[None]:
-    """Every call that waits for the device, other than for an event, is an error."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # torch calls the mode a prototype
-        torch.cuda.set_sync_debug_mode("error")
-        try:
-            yield
-        finally:
-            torch.cuda.set_sync_debug_mode("default")
 
 
 @gpu

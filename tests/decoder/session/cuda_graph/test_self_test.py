@@ -8,9 +8,13 @@ import pytest
 import torch
 
 from decoder import RunConfig, loading, methods
+from decoder.config import Linear
 from decoder.engine import Engine
 from decoder.forward.static.layers import NativeStatic
 from decoder.models.pair import Pair
+from decoder.sampling.on_device import DeviceSampling
+from decoder.sampling.perturbation import Perturbation
+from decoder.sampling.settings import Sampling, Schedule
 from decoder.session.cuda_graph import device_state as state
 from decoder.session.cuda_graph import self_test as trial
 from decoder.session.cuda_graph import session
@@ -35,14 +39,16 @@ def test_every_kind_of_round_is_tried(engine: Engine, monkeypatch: pytest.Monkey
     tried: list[object] = []
 
     def open_session(
-        engine: Pair, __: GraphSlots, prompt: Sequence[int], limit: int, knobs: KnobState | None, *_: object
+        engine: Pair, __: GraphSlots, prompt: Sequence[int], limit: int, knobs: KnobState | None, *others: Any
     ) -> Any:
-        tried.append(knobs.rules if knobs else None)
-        return model_session(engine, prompt, limit, knobs)
+        *_, sampling, seed = others
+        tried.append((knobs.rules if knobs else None, sampling.latest.truncates))
+        noise = Perturbation(seed, sampling, engine.vocabulary, engine.target.device)
+        return model_session(engine, prompt, limit, knobs, perturbation=noise)
 
     monkeypatch.setattr(trial, "GraphSession", open_session)
     assert refused(engine) is None
-    assert tried == list(loading.TRIED)
+    assert tried == [*((rules, False) for rules in loading.TRIED), (Linear(2), True)]
 
 
 def test_what_cannot_be_captured_is_told_in_one_line(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -87,3 +93,41 @@ def test_a_model_that_reads_numbers_back_leaves_the_rounds_to_the_host(
     assert refused(replace(engine, slots=GraphSlots())) is None
     monkeypatch.setattr(NativeStatic, "rotation", read_back)
     assert "reads numbers back" in (refused(replace(engine, slots=GraphSlots())) or "")
+
+
+# Sampled texts
+
+
+def test_another_noise_than_the_host_s_is_noticed(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    right = DeviceSampling.noise
+    monkeypatch.setattr(DeviceSampling, "noise", lambda sampling, places, *rest: right(sampling, places + 1, *rest))
+    assert "instead of" in (refused(engine) or "")
+
+
+def test_another_truncation_than_the_host_s_is_noticed(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trial, "SAMPLED", Sampling(temperature=2.0, top_k=3))
+    assert refused(engine) is None
+    monkeypatch.setattr(DeviceSampling, "kept", lambda _, logits, __: torch.ones_like(logits, dtype=torch.bool))
+    assert "instead of" in (refused(engine) or "")
+
+
+@pytest.mark.parametrize(("sampling", "tie"), [(Sampling(), False), (Sampling(1.0), True)], ids=["greedy", "sampled"])
+def test_a_near_tie_is_one_of_the_scores_under_the_noise_of_its_position(sampling: Sampling, *, tie: bool) -> None:
+    noise = Perturbation(trial.SEED, Schedule(Sampling(1.0)), 4, torch.device("cpu")).scores(torch.zeros(1, 4), [3])
+    logits = torch.zeros(4, 4)
+    logits[2] = -noise[0] + torch.tensor([1e-4, 0.0, -5.0, -5.0])
+    reference = trial.Reference([1, 2, 3], [0, 1], logits, logits, sampling)
+    assert reference.tie([1, 1], error=1e-3) == tie
+    assert not reference.tie([2, 1], error=1e-3)
+
+
+def test_a_token_that_truncation_may_drop_by_an_error_is_a_near_tie() -> None:
+    """Its score is far above the other's: only whether it is kept is open."""
+    noise = Perturbation(trial.SEED, Schedule(Sampling(1.0)), 4, torch.device("cpu")).scores(torch.zeros(1, 4), [3])
+    first = int(noise.argmax())
+    second = (first + 1) % 4
+    logits = torch.full((4, 4), -9.0)
+    logits[2, first], logits[2, second] = 0.0, 1e-4
+    reference = trial.Reference([1, 2, 3], [second, 1], logits, logits, Sampling(1.0, top_k=1))
+    assert reference.tie([first, 1], error=1e-3)
+    assert not reference.tie([first, 1], error=1e-5)

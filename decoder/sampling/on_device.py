@@ -1,0 +1,54 @@
+"""The noise and settings of one text where a graph reads them: nothing is captured anew for other ones.
+
+What `decoder.sampling.perturbation` computes by position, here in tensors of fixed shape. Knows no models and no trees.
+"""
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from decoder.sampling.noise import gumbel_of, signed, streams
+from decoder.sampling.perturbation import SHARPNESS, truncated
+from decoder.sampling.settings import Schedule
+
+
+class DeviceSampling:
+    """A seed, and settings by position, in device tensors that stay where they are."""
+
+    def __init__(self, device: torch.device, capacity: int) -> None:
+        """Takes the number of positions."""
+        self._positions = torch.arange(capacity, device=device)
+        self._streams: Int[Tensor, S] = torch.zeros_like(self._positions)
+        """Of the seed's noise."""
+        self._temperature: Float[Tensor, S] = torch.zeros(capacity, device=device)
+        self._ranks: Float[Tensor, S] = torch.zeros(capacity, device=device)
+        self._share: Float[Tensor, S] = torch.zeros(capacity, dtype=torch.float64, device=device)
+        self._whole: Bool[Tensor, S] = torch.ones(capacity, dtype=torch.bool, device=device)
+        """Whether every token may be chosen."""
+        self._sharpness: Float[Tensor, S] = torch.ones(capacity, device=device)
+
+    def follow(self, seed: int, schedule: Schedule, position: int) -> None:
+        """Takes over a seed and the settings in force from a position on; the host waits for nothing."""
+        number = torch.full((1,), signed(seed), device=self._positions.device)
+        self._streams.copy_(streams(number, self._positions))
+        for start, sampling in schedule.in_force(position):
+            self._temperature[start:].fill_(sampling.temperature)
+            self._ranks[start:].fill_(sampling.ranks)
+            self._share[start:].fill_(sampling.share)
+            self._whole[start:].fill_(not sampling.truncates)
+            self._sharpness[start:].fill_(1.0 if sampling.greedy else SHARPNESS)
+
+    def noise(self, positions: Int[Tensor, "D"], vocabulary: int) -> Float[Tensor, "D V"]:
+        """Each position's noise times its temperature."""
+        tokens = torch.arange(vocabulary, device=positions.device)
+        noise = gumbel_of(self._streams.index_select(0, positions), tokens).float()
+        return noise * self._temperature.index_select(0, positions)[:, None]
+
+    def sharpness(self, positions: Int[Tensor, "D"]) -> Float[Tensor, "D"]:
+        """What scores are multiplied by to be logits of chances; 1 where nothing is random."""
+        return self._sharpness.index_select(0, positions)
+
+    def kept(self, logits: Float[Tensor, "N V"], positions: Int[Tensor, "N"]) -> Bool[Tensor, "N V"]:
+        """Which tokens truncation leaves at each row's position; rows may share one."""
+        settings = (each.index_select(0, positions)[:, None] for each in (self._temperature, self._ranks, self._share))
+        return truncated(logits, *settings) | self._whole.index_select(0, positions)[:, None]

@@ -1,0 +1,39 @@
+"""Tiny pairs on a GPU, where there is one, and what notices a wait for it."""
+
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+import pytest
+import torch
+
+from decoder import load_pair
+from decoder.engine import Engine
+from decoder.session.cuda_graph.slots import GraphSlots
+from tests.decoder.makers import TinyModels
+
+gpu = pytest.mark.skipif(
+    not torch.cuda.is_available(),
+    reason="needs a CUDA device: torch sees none, so there is nothing to capture graphs on",
+)
+
+
+def on_gpu(tiny_models: TinyModels, name: str, dtype: str, *, graphs: bool = True) -> Engine:
+    pair = tiny_models.pair(name)
+    loaded: Engine = tiny_models._once(
+        ("on the GPU", pair, dtype), lambda: load_pair(str(pair.target), str(pair.draft), device="cuda", dtype=dtype)
+    )
+    return replace(loaded, slots=GraphSlots(graphs=graphs))
+
+
+@contextmanager
+def no_hidden_waits() -> Iterator[None]:
+    """Every call that waits for the device, other than for an event, is an error."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch calls the mode a prototype
+        torch.cuda.set_sync_debug_mode("error")
+        try:
+            yield
+        finally:
+            torch.cuda.set_sync_debug_mode("default")
