@@ -14,6 +14,7 @@ from decoder.events import Summary
 from decoder.forward import near_tie as neartie
 from decoder.forward.language_model import LanguageModel
 from decoder.forward.near_tie import Judge, in_float32_by_layer
+from decoder.sampling.perturbation import Perturbation
 from tests.decoder.makers import TinyModels
 from tests.decoder.session.cuda_graph.stand_in_device import META
 
@@ -246,9 +247,9 @@ def test_all_differences_of_a_run_share_one_judge(tiny_models: TinyModels, monke
     made: list[LanguageModel] = []
 
     class Counted(Judge):
-        def __init__(self, model: LanguageModel) -> None:
+        def __init__(self, model: LanguageModel, perturbation: Perturbation) -> None:
             made.append(model)
-            super().__init__(model)
+            super().__init__(model, perturbation)
 
     monkeypatch.setattr(race, "Judge", Counted)
     engine = tiny_models.loaded(tiny_models.pair("gpt2"), "bfloat16")
