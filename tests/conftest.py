@@ -12,15 +12,17 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
-import loky
 import pytest
 
 sys.path.append(str(Path(__file__).parents[1]))
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 
+@pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     """A process a core for whole folders, none for the tests of a file: they are done before a process has started."""
+    import loky  # noqa: PLC0415 - where one process suffices, nobody needs it
+
     named = [Path(argument.partition("::")[0]) for argument in config.args]
     return loky.cpu_count() if all(path.is_dir() for path in named) else 0
 

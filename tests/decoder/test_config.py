@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from decoder.config import PRESETS, Auto, DynaTree, Fixed, Linear, RunConfig
+from decoder.config import PRESETS, Auto, DynaTree, Fixed, Linear, RunConfig, Sampling
 from decoder.errors import ConfigError, DecoderError
 from decoder.knobs import KNOB_GAP, MOST, KnobName, Turnable, bounds
 from decoder.methods import all_knobs
@@ -148,11 +148,13 @@ LOWEST_AND_HIGHEST: dict[KnobName, tuple[float, float]] = {
     "fixed_depth": (1, 32),
     "fixed_branching": (1, 16),
     "fixed_tau": (0, 1),
+    "temperature": (0, 2),
+    "top_p": (0.05, 1),
 }
 
 
 def _with_knob(name: KnobName) -> Turnable:
-    return next(rules for rules in (DynaTree(), Linear(), Fixed()) if rules.has(name))
+    return next(rules for rules in (DynaTree(), Linear(), Fixed(), Sampling()) if rules.has(name))
 
 
 @pytest.mark.parametrize("name", KNOBS)
@@ -264,7 +266,7 @@ def test_the_fixed_tree_s_knobs_are_not_dynatree_s() -> None:
     assert config == RunConfig(fixed=Fixed(depth=3, branching=4))
 
 
-def test_every_knob_belongs_to_some_method_and_has_a_value_in_a_run() -> None:
+def test_every_knob_belongs_to_some_parameters_and_has_a_value_in_a_run() -> None:
     values = {name: _with_knob(name).knob(name) for name in KNOBS}
     assert values == {
         "tau_h": 0.9,
@@ -284,10 +286,12 @@ def test_every_knob_belongs_to_some_method_and_has_a_value_in_a_run() -> None:
         "fixed_depth": 5,
         "fixed_branching": 2,
         "fixed_tau": 0.05,
+        "temperature": 0,
+        "top_p": 1,
     }
 
 
-@pytest.mark.parametrize("rules", [DynaTree(), Auto(), Linear(), Fixed()])
+@pytest.mark.parametrize("rules", [DynaTree(), Auto(), Linear(), Fixed(), Sampling()])
 @pytest.mark.parametrize("name", KNOBS)
 def test_a_knob_that_rules_do_not_have_is_refused(rules: Turnable, name: KnobName) -> None:
     if rules.has(name):

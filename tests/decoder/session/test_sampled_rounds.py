@@ -23,7 +23,6 @@ pytestmark = pytest.mark.slow
 PROMPT = "A small model guesses; "
 COUPLED = ("ar", "linear", "fixed", "dynatree", "auto", "alg1")
 TEXT = 40
-SCORE = Score()
 
 
 def oracle(tiny_models: TinyModels, name: str, dtype: str, config: RunConfig) -> SampledOracle:
@@ -184,8 +183,8 @@ SAMPLINGS = st.builds(
     name=st.sampled_from([*FAMILIES, "neox", "neox-strange", "wide-target", "wide-draft"]),
     dtype=st.sampled_from(["float64", "float32"]),
 )
-def test_every_sampled_round_is_the_reference_s_round(
-    tiny_models: TinyModels, config: RunConfig, sampling: Sampling, seed: int, name: str, dtype: str
+def compare_any(
+    tiny_models: TinyModels, score: Score, config: RunConfig, sampling: Sampling, seed: int, name: str, dtype: str
 ) -> None:
     run = RunConfig(config.methods, config.max_new_tokens, seed, parameters={**config.parameters, SAMPLING: sampling})
     (method,) = run.methods
@@ -198,13 +197,12 @@ def test_every_sampled_round_is_the_reference_s_round(
     }
     prompt = tiny_models.prompt_tokens(tiny_models.pair(name), PROMPT)
     steps = simulate(oracle(tiny_models, name, dtype, run), prompt, method, rules[method], run.max_new_tokens)
-    SCORE.add(assert_same_rounds(found, steps))
+    score.add(assert_same_rounds(found, steps))
 
 
-def test_enough_sampled_rounds_were_compared() -> None:
-    """The property above runs first in this file and leaves its score."""
-    if not SCORE.rounds:
-        pytest.skip("the property did not run")
-    assert SCORE.rounds > 10 * SCORE.discarded
-    assert SCORE.rounds > 250
-    assert SCORE.deep > 15
+def test_every_sampled_round_is_the_reference_s_round(tiny_models: TinyModels) -> None:
+    score = Score()
+    compare_any(tiny_models, score)
+    assert score.rounds > 10 * score.discarded
+    assert score.rounds > 250
+    assert score.deep > 15

@@ -20,13 +20,10 @@ pytestmark = pytest.mark.slow
 PROMPTS = ("The tree grows", "T", "A small model guesses; ")
 
 
-SCORE = Score()
-
-
 def compare(
     tiny_models: TinyModels, name: str, dtype: str, prompt: str, config: RunConfig, ambiguous: float = AMBIGUOUS
-) -> None:
-    """Runs engine and reference on one method."""
+) -> Score:
+    """Runs engine and reference on one method; tells what was compared."""
     pair = tiny_models.pair(name)
     (method,) = config.methods
     rounds = [event for event in decode(tiny_models.loaded(pair, dtype), prompt, config) if isinstance(event, Round)]
@@ -36,7 +33,7 @@ def compare(
     steps = simulate(
         oracle, tiny_models.prompt_tokens(pair, prompt), method, parameters.get(method), config.max_new_tokens
     )
-    SCORE.add(assert_same_rounds(rounds, steps, ambiguous))
+    return assert_same_rounds(rounds, steps, ambiguous)
 
 
 @st.composite
@@ -99,20 +96,17 @@ configs = st.one_of(
     dtype=st.sampled_from(["float64", "float32"]),
     prompt=st.sampled_from(PROMPTS),
 )
-def test_every_round_is_the_reference_s_round(
-    tiny_models: TinyModels, config: RunConfig, name: str, dtype: str, prompt: str
-) -> None:
-    compare(tiny_models, name, dtype, prompt, config)
+def compare_any(tiny_models: TinyModels, score: Score, config: RunConfig, name: str, dtype: str, prompt: str) -> None:
+    score.add(compare(tiny_models, name, dtype, prompt, config))
 
 
-def test_enough_rounds_were_compared() -> None:
-    """The property above runs first in this file and leaves its score."""
-    if not SCORE.rounds:
-        pytest.skip("the property did not run")
-    assert SCORE.rounds > 10 * SCORE.discarded
-    assert SCORE.rounds > 1500
-    assert SCORE.nodes > 5 * SCORE.rounds
-    assert SCORE.deep > 100
+def test_every_round_is_the_reference_s_round(tiny_models: TinyModels) -> None:
+    score = Score()
+    compare_any(tiny_models, score)
+    assert score.rounds > 10 * score.discarded
+    assert score.rounds > 1500
+    assert score.nodes > 5 * score.rounds
+    assert score.deep > 100
 
 
 BUSHY = DynaTree(branching=(3, 3, 3), rho_stop=0, rho_deep=0, tau=0, d0=4, d_max=5, n_max=30)
