@@ -17,10 +17,10 @@ from decoder.sampling.noise import gumbel, gumbel_on_device, signed
 from decoder.sampling.settings import Sampling, Schedule
 
 SHARPNESS = 2.0
-"""Softmax of perturbed draft logits times this tells best how likely the first is the target's, for any temperature.
+"""Softmax of perturbed draft logits times this is taken as the chance that the target chooses a token.
 
-Logarithmic loss on the embedded pair without further calibration, at temperatures of .3, .6, .8, 1: .51, .50, .53, .59;
-by the softmax at the temperature .52, .55, .66, .73; by the draft's own probability 1.1, 1.5, 1.9, 2.1.
+Log loss of the first token on the embedded pair, uncalibrated, at temperatures of .3, .6, .8, 1: .51, .50, .53, .59. Of
+softmax of the scores over the temperature: .52, .55, .66, .73; of the draft's own probability: 1.1, 1.5, 1.9, 2.1.
 """
 OUTSIDE = 96.0
 """Logits that the draft's tokens rank lower by where truncation drops them: behind all others, not impossible.

@@ -28,9 +28,9 @@ class Sampling(Turnable):
     """Of these, as few most probable ones are kept as hold this much of their probability."""
 
     knobs: ClassVar[tuple[KnobInfo, ...]] = (
-        KnobInfo("temperature", "T", "how freely tokens are drawn; 0: greedy", "real",
+        KnobInfo("temperature", "T", "sampling temperature; 0: greedy", "real",
                  lambda _: (0.0, HIGHEST_TEMPERATURE), 0.05, 0.2, keys="()"),
-        KnobInfo("top_p", "top-p", "only the likeliest tokens up to here", "probability",
+        KnobInfo("top_p", "top-p", "nucleus: likeliest tokens up to this", "probability",
                  lambda own: (min(own.top_p, LEAST_TOP_P), 1.0), 0.05, 0.2, keys=",;"),
     )  # fmt: skip
 

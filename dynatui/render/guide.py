@@ -21,12 +21,12 @@ GUIDE: tuple[tuple[str, str], ...] = (
     ("Acceptance rate", "Accepted guesses over drafted ones, always of the whole run. Short: acc. rate and depth acc."),
     ("History", "Past rounds move D0 and τh so that depth acceptance comes to its aim: above it deeper trees and a "
      "lower τh, below it the other way."),
-    ("T, top-p", "Temperature T: 0 is greedy, always the most probable token. Above 0 tokens are drawn, the freer the "
-     "higher T, from the likeliest ones up to the share top-p. The dice are the same for every method: seed and place "
-     "in the text say how they fall. So one seed is one text, whatever drafts it; only hf throws its own, and is not "
-     "compared."),
-    ("Chance", "Of a guess where tokens are drawn: how likely the draft finds it that the target draws this token, "
-     "now that it knows the dice. Trees, τh and τl go by it. prob. is what the draft gives the token by itself."),
+    ("T, top-p", "Temperature T: 0 is greedy, always the most probable token. Above 0 tokens are sampled, the more "
+     "freely the higher T, from the likeliest ones up to the share top-p. The random noise is the same for every "
+     "method: it follows from seed and position. So one seed is one text, whatever drafts it; only hf has noise of its "
+     "own, and is not compared."),
+    ("Chance", "Of a guess where tokens are sampled: how likely the draft finds it that the target takes this token, "
+     "given the noise. Trees, τh and τl go by it. prob. is what the draft gives the token by itself."),
     ("τh", "Where the draft's best guess is at least this probable, it makes the fewest guesses."),
     ("τl", "Where it is less probable than this, the most; in between, some."),
     ("D0", "Every likely path may grow this deep; only very likely ones (rho_deep) go deeper."),

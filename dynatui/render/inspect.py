@@ -75,7 +75,7 @@ def _facts(scene: Scene, token: Token, event: Round, *, apart: bool) -> dict[str
     facts = {"token": _who(token), "draft": _draft(event, token)}
     if apart:
         facts |= {"target": target, "lost": lost, "knobs": _knobs(event, token), "round": cost, "tree": use}
-        return facts | _dice(scene.state, event)
+        return facts | _noise(scene.state, event)
     if lost:
         target = [*target, (("lost: ", "dim"), *lost[0]), *lost[1:]]
     return facts | {"target": target, "knobs": _knobs(event, token), "round": [*cost, *use]}
@@ -137,7 +137,7 @@ def _draft(event: Round, token: Token) -> list[Row]:
     ranked = f"{rank} of {len(others) + 1}" if others else "its only guess here"
     chance = _chance(probability(event.logprobs[own]))
     if event.draft_logprobs:
-        chance = f"{_chance(probability(event.draft_logprobs[own]))}, {chance} with these dice"
+        chance = f"{_chance(probability(event.draft_logprobs[own]))}, {chance} with this noise"
     parts = [_said(f"gave it {chance}, {ranked}")]
     return [*parts, (("preferred ", "plain"), *_named(event, others[0]))] if better else parts
 
@@ -145,10 +145,10 @@ def _draft(event: Round, token: Token) -> list[Row]:
 def _target(state: RunState, event: Round, token: Token) -> list[Row]:
     """What the target wanted, and whether ar has the same."""
     heat = state.lane.setting("temperature", event.round)
-    said = f"drew this at T {written(info('temperature'), heat)}" if heat else "chose exactly this"
+    said = f"sampled this at T {written(info('temperature'), heat)}" if heat else "chose exactly this"
     if is_alone(state, state.watched):
-        return [_said(said), _said("with its own dice: not compared with ar")]
-    return [*_compared(state, event, token, said), *([_said("all methods have the same dice")] if heat else [])]
+        return [_said(said), _said("with its own noise: not compared with ar")]
+    return [*_compared(state, event, token, said), *([_said("all methods have the same noise")] if heat else [])]
 
 
 def _compared(state: RunState, event: Round, token: Token, said: str) -> list[Row]:
@@ -166,12 +166,12 @@ def _compared(state: RunState, event: Round, token: Token, said: str) -> list[Ro
     return [_said(said if last >= len(ar.tokens) else f"{said}, as did ar")]
 
 
-def _dice(state: RunState, event: Round) -> dict[str, list[Row]]:
+def _noise(state: RunState, event: Round) -> dict[str, list[Row]]:
     """What the chances of a sampled round are."""
     if not event.draft_logprobs or state.run is None:
         return {}
-    told = f"seed {state.run.seed} and the place in the text say how they fall"
-    return {"dice": [_said(told), _said("chances are what the draft expects, knowing that")]}
+    told = f"seed {state.run.seed} and the position in the text decide it"
+    return {"noise": [_said(told), _said("chances are what the draft expects, knowing it")]}
 
 
 def _named(event: Round, node: int) -> Row:

@@ -116,14 +116,14 @@ def _verdict(scene: Scene, figures: Mapping[str, Figures], width: int) -> Row:
     watched = scene.state.watched
     entry = figures.get(watched)
     alone = [name for name in figures if is_alone(scene.state, name)]
-    beside = f"{', '.join(alone)}: own dice, not compared with ar" if alone else ""
+    beside = f"{', '.join(alone)}: own noise, not compared with ar" if alone else ""
     if watched in alone:
         return ((best(width, f"{watched}: {WHY_ALONE}", beside), "dim"),)
     if entry is None or entry.identical_to_ar is None or watched == "ar":
         return ((beside, "dim"),) if beside else ()
     if entry.identical_to_ar:
         same = f"{watched} writes exactly the text of ar"
-        wordings = (f"{same}; {beside}", f"{same}; {', '.join(alone)}: own dice", same) if alone else (same,)
+        wordings = (f"{same}; {beside}", f"{same}; {', '.join(alone)}: own noise", same) if alone else (same,)
         return (("= ", "good"), (best(width - 2, *wordings), "dim"))
     where = f"first difference from ar at token {entry.first_difference}"
     sign: Span = ("! ", "bad") if entry.near_tie is False else ("~ ", "warn")

@@ -25,8 +25,8 @@ _ALONE: Mapping[Limit | None, str] = {
     None: "the target goes on alone",
 }
 _SAMPLED = (
-    "prob.: what the draft gives the token. chance, path: how likely it finds it now that it knows the dice, which "
-    "are the same for every method."
+    "prob.: the draft's own probability. chance, path: how likely it is the target's token, given the random "
+    "noise, the same for every method."
 )
 _TITLE = len("╭─ Tree ─  ─╮")
 

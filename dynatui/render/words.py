@@ -16,9 +16,9 @@ from dynatui.state.run_state import RunState
 
 TARGET = 0.7
 """Depth acceptance that history aims at, where the run names none."""
-ALONE = "own dice"
+ALONE = "own noise"
 """Where another badge says whether the text is ar's."""
-WHY_ALONE = "at T above 0 it throws its own dice, so its text is another one and is not compared with ar's"
+WHY_ALONE = "at T above 0 it samples with its own noise, so its text is another one and is not compared with ar's"
 _LARGEST = 1e6
 
 
@@ -136,7 +136,7 @@ def is_alone(state: RunState, method: str) -> bool:
 def same_as_ar(method: str, figures: Figures, differs: str) -> str:
     """The same in a word of a table; `differs` where it is another text and no near tie is known."""
     if figures.identical_to_ar is None:
-        # Where there is an ar to be faster than, the text could be compared if it were drawn by the same dice.
+        # Where there is an ar to be faster than, the text could be compared if it were sampled with the same noise.
         return ALONE if draws_alone(method) and figures.speedup is not None else "-"
     if figures.identical_to_ar:
         return "yes"

@@ -46,7 +46,7 @@ def _table(log: SessionLog, width: int) -> Iterator[str]:
     for line in runs:
         yield _row(column(f"{line.number} {line.opening}", room), _cells(line.method, line.figures))
     if alone := [name for name in methods if any(_same(name, line.figures) == ALONE for line in runs)]:
-        yield best(width, f"{', '.join(alone)}: {WHY_ALONE}", f"{', '.join(alone)}: own dice, not compared")[:width]
+        yield best(width, f"{', '.join(alone)}: {WHY_ALONE}", f"{', '.join(alone)}: own noise, not compared")[:width]
     if log.dropped:
         yield f"and {log.dropped} {'run' if log.dropped == 1 else 'runs'} before these"
 

@@ -11,8 +11,9 @@ from decoder.verify.lossless.rows import Row
 from decoder.verify.lossless.top_down import Solver
 
 
-def solve(target_probs: Row, draft_probs: Row, drawn: Sequence[int], coins: Coins) -> int:  # noqa: ARG001 - a `Solver`
+def solve(target_probs: Row, draft_probs: Row, drawn: Sequence[int], coins: Coins) -> int:
     """See `Solver`."""
+    del draft_probs, drawn
     return coins.choice(target_probs)
 
 
@@ -21,8 +22,9 @@ def acceptance_rate(target_probs: Row, draft_probs: Row, draws: int) -> float:
     return float((target_probs * (1 - (1 - draft_probs) ** draws)).sum())
 
 
-def branching(target_probs: Row, draft_probs: Row, drawn: Sequence[int]) -> dict[int, float]:  # noqa: ARG001 - the same
+def branching(target_probs: Row, draft_probs: Row, drawn: Sequence[int]) -> dict[int, float]:
     """See `Solver`."""
+    del draft_probs
     return {token: float(target_probs[token]) for token in drawn}
 
 

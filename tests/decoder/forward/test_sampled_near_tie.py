@@ -51,9 +51,7 @@ CHANCES = (LOGITS / 0.8).softmax(-1)
     ],
 )
 def test_a_token_that_truncation_all_but_keeps_or_drops_is_at_the_edge(
-    sampling: Sampling,
-    token: int,
-    at_edge: bool,  # noqa: FBT001 - a case
+    sampling: Sampling, token: int, *, at_edge: bool
 ) -> None:
     assert _at_edge(LOGITS, token, sampling, error=0.001) == at_edge
 

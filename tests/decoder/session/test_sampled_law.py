@@ -44,7 +44,8 @@ def engine(family: str) -> Engine:
     target = tiny.build(tiny.FAMILIES[family](**shape), seed=3, spread=0.5, heat=0.9)
     draft = tiny.kin(target, seed=4, noise=0.5)
     models = (LanguageModel(target, "target"), LanguageModel(draft, "draft"))
-    return Engine(Pair(*models, tokenizer=None, vocabulary=VOCABULARY, eos=frozenset(), context=tiny.CONTEXT))  # type: ignore[arg-type]  # no text is read
+    no_text_is_read: Any = None
+    return Engine(Pair(*models, no_text_is_read, VOCABULARY, eos=frozenset(), context=tiny.CONTEXT))
 
 
 @cache

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from decoder import DynaTree, Fixed, Linear, RunConfig, Steering, decode
@@ -13,6 +13,7 @@ from decoder.events import Knob, Round, Run
 from decoder.sampling.settings import SAMPLING
 from tests import tiny
 from tests.decoder.makers import TinyModels
+from tests.decoder.property_settings import examples
 from tests.decoder.session.round_comparison import Score, assert_same_rounds
 from tests.reference import greedy, simulate
 from tests.sampled_reference import SampledOracle
@@ -168,14 +169,7 @@ SAMPLINGS = st.builds(
 )
 
 
-@settings(
-    max_examples=60,
-    deadline=None,
-    derandomize=True,
-    database=None,
-    suppress_health_check=list(HealthCheck),
-    phases=(Phase.generate, Phase.shrink),
-)
+@examples(60)
 @given(
     config=CONFIGS,
     sampling=SAMPLINGS,

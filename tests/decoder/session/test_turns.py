@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from decoder import DynaTree, Fixed, Linear, RunConfig, Steering, decode
@@ -17,6 +17,7 @@ from decoder.methods import all_knobs
 from decoder.methods.dynatree import Selection
 from decoder.tree import depths
 from tests.decoder.makers import METHODS, Played, TinyModels
+from tests.decoder.property_settings import examples
 from tests.decoder.session.round_comparison import assert_same_rounds
 from tests.reference import simulate
 
@@ -227,14 +228,7 @@ moderate = st.one_of(
 )
 
 
-@settings(
-    max_examples=80,
-    deadline=None,
-    derandomize=True,
-    database=None,
-    suppress_health_check=list(HealthCheck),
-    phases=(Phase.generate, Phase.shrink),
-)
+@examples(80)
 @given(
     turns=st.dictionaries(st.integers(0, 9), st.lists(moderate, min_size=1, max_size=3), min_size=2),
     method=st.sampled_from(TREES),

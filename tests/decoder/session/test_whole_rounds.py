@@ -4,13 +4,14 @@ from dataclasses import replace
 from itertools import pairwise
 
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from decoder import DynaTree, Fixed, Linear, RunConfig, decode
 from decoder.events import Round
 from decoder.methods.dynatree import Selection
 from tests.decoder.makers import TinyModels
+from tests.decoder.property_settings import examples
 from tests.decoder.session.round_comparison import Score, assert_same_rounds
 from tests.reference import AMBIGUOUS, simulate
 from tests.tiny import FAMILIES
@@ -82,14 +83,7 @@ configs = st.one_of(
 )
 
 
-@settings(
-    max_examples=300,
-    deadline=None,
-    derandomize=True,
-    database=None,
-    suppress_health_check=list(HealthCheck),
-    phases=(Phase.generate, Phase.shrink),
-)
+@examples(300)
 @given(
     config=configs,
     name=st.sampled_from([*FAMILIES, "neox", "neox-strange", "wide-target", "wide-draft"]),

@@ -107,7 +107,7 @@ def test_a_near_tie_is_called_one() -> None:
 
 def test_sampling_draws_instead_of_choosing() -> None:
     drawn = structs.replace(run(), temperature=0.8)
-    assert told(state_of([drawn, tree_round(0)]), 0)["target"].startswith("drew this at T .8")
+    assert told(state_of([drawn, tree_round(0)]), 0)["target"].startswith("sampled this at T .8")
 
 
 def test_what_a_method_does_not_tell_is_not_made_up() -> None:

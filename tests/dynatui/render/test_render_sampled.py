@@ -103,24 +103,24 @@ def test_without_room_for_it_the_chance_is_the_bar() -> None:
 
 def test_the_tree_explains_its_figures_where_there_is_room() -> None:
     roomy, tight = (" ".join(lines(tree(Scene(drawn()), 46, height))) for height in (16, 10))
-    for words in ("prob.: what the draft gives the token", "the same for every method"):
+    for words in ("prob.: the draft's own probability", "the same for every method"):
         assert words in " ".join(roomy.replace("│", "").split())
         assert words not in " ".join(tight.replace("│", "").split())
 
 
 def test_a_drawn_token_tells_both_probabilities_what_they_are_and_how_it_was_drawn() -> None:
     facts = told(drawn(), 1, (120, 10))
-    assert facts["draft"] == "gave it 5%, 50% with these dice, its first choice of 2"
-    assert facts["target"] == "drew this at T .6 · all methods have the same dice"
-    assert facts["dice"] == (
-        "seed 7 and the place in the text say how they fall · chances are what the draft expects, knowing that"
+    assert facts["draft"] == "gave it 5%, 50% with this noise, its first choice of 2"
+    assert facts["target"] == "sampled this at T .6 · all methods have the same noise"
+    assert facts["noise"] == (
+        "seed 7 and the position in the text decide it · chances are what the draft expects, knowing it"
     )
-    assert "dice" not in told(state_of([run(), tree_round(0)]), 1)
+    assert "noise" not in told(state_of([run(), tree_round(0)]), 1)
 
 
 def test_what_was_drawn_before_a_turn_is_told_as_drawn_and_what_was_chosen_after_it_as_chosen() -> None:
     state = drawn(turned_temperature("dynatree", 1, 0.6, 0.0), tree_round(1))
-    drew, chose = "drew this at T .6 · all methods have the same dice", "chose exactly this"
+    drew, chose = "sampled this at T .6 · all methods have the same noise", "chose exactly this"
     assert [told(state, cursor)["target"] for cursor in (2, 3)] == [drew, chose]
     assert told(state, 3)["draft"].startswith("gave it 60%, its first choice")
     warmer = state_of([run(), tree_round(0), turned_temperature("dynatree", 1, 0.0, 1.5), sampled_round(1)])
@@ -137,8 +137,8 @@ def test_hf_is_said_to_draw_alone_wherever_it_would_be_compared() -> None:
     page = "\n".join(lines(race(Scene(state), 120, 20)))
     assert f"hf: {WHY_ALONE}" in page
     assert ALONE in next(row for row in page.split("\n")[8:] if "hf " in row)
-    assert "hf: own dice, not compared with ar" in "\n".join(lines(race(Scene(state), 60, 20)))
-    assert told(state, 0)["target"] == "drew this at T .6 · with its own dice: not compared with ar"
+    assert "hf: own noise, not compared with ar" in "\n".join(lines(race(Scene(state), 60, 20)))
+    assert told(state, 0)["target"] == "sampled this at T .6 · with its own noise: not compared with ar"
     shown = structs.replace(state, prompt=Prompt(1, 1))
     assert ALONE in "\n".join(lines(prompts(Scene(shown), 110, 10)))
 
@@ -147,10 +147,10 @@ def test_a_method_that_is_compared_keeps_its_verdict_beside_hf() -> None:
     state = with_hf("dynatree")
     assert text_of(badge(state)[0]).startswith("= ar")
     page = "\n".join(lines(race(Scene(state), 100, 9)))
-    assert "= dynatree writes exactly the text of ar; hf: own dice, not compared with ar" in page
+    assert "= dynatree writes exactly the text of ar; hf: own noise, not compared with ar" in page
     narrow = "\n".join(lines(race(Scene(state), 60, 9)))
-    assert "writes exactly the text of ar; hf: own dice" in narrow
-    assert "hf: own dice" in "\n".join(lines(race(Scene(structs.replace(state, chosen="ar")), 60, 9)))
+    assert "writes exactly the text of ar; hf: own noise" in narrow
+    assert "hf: own noise" in "\n".join(lines(race(Scene(structs.replace(state, chosen="ar")), 60, 9)))
 
 
 def test_greedy_hf_is_compared_as_ever() -> None:
@@ -200,11 +200,11 @@ def test_two_recordings_say_how_each_was_drawn() -> None:
     assert "seed" not in text_of(versus.heading(0, "a.jsonl", state_of([run(), tree_round(0)]), 140))
 
 
-def test_the_guide_explains_temperature_dice_and_chance() -> None:
+def test_the_guide_explains_temperature_noise_and_chance() -> None:
     meanings = dict(GUIDE)
     assert "0 is greedy" in meanings["T, top-p"]
-    assert "The dice are the same for every method" in meanings["T, top-p"]
-    assert "how likely the draft finds it that the target draws this token" in meanings["Chance"]
+    assert "The random noise is the same for every method" in meanings["T, top-p"]
+    assert "how likely the draft finds it that the target takes this token" in meanings["Chance"]
 
 
 def test_what_if_goes_by_the_chances_that_the_rules_went_by() -> None:
@@ -221,4 +221,4 @@ def test_a_replayed_run_that_is_over_still_says_how_it_was_drawn() -> None:
     events: list[Event] = [sampled_run(), sampled_round(0), plain_round("ar", 0)]
     state = state_of([*events, Summary(methods=fold(events).figures())])
     assert "T .6  top-p .9  seed 7" in lines(status(Scene(state, replaying=True), 140, 1))[0]
-    assert told(state, 0)["target"] == "drew this at T .6, as did ar · all methods have the same dice"
+    assert told(state, 0)["target"] == "sampled this at T .6, as did ar · all methods have the same noise"

@@ -250,9 +250,9 @@ def test_hf_that_draws_alone_is_said_to_be_left_out_of_the_comparison() -> None:
     after: list[Record] = [*(burst(number) for number in range(3)), plain_round("ar", 0)]
     records = [begins, *after]
     told = lines(log_of(records), width=120)
-    assert told[1].endswith("own dice")
-    assert told[2].startswith("hf: at T above 0 it throws its own dice")
-    assert "hf: own dice, not compared" in lines(log_of(records), width=60)
+    assert told[1].endswith("own noise")
+    assert told[2].startswith("hf: at T above 0 it samples with its own noise")
+    assert "hf: own noise, not compared" in lines(log_of(records), width=60)
     assert "to 0" in lines(log_of([structs.replace(begins, temperature=0.0), *after]))[1]
 
 

@@ -166,4 +166,4 @@ async def test_the_difference_from_ar_that_hf_cannot_have_is_explained() -> None
     records = racing(("hf", "dynatree", "ar"))
     async with shown(records) as (app, _, pilot):
         await pilot.press("f")
-        assert app.scene.note.startswith("hf: at T above 0 it throws its own dice")
+        assert app.scene.note.startswith("hf: at T above 0 it samples with its own noise")
