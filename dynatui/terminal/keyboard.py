@@ -96,9 +96,11 @@ class Keyboard:
         return None
 
     def _piece(self, kind: str | None, taken: bytes) -> Iterator[Piece]:
+        # A character may be cut by the end of a chunk, but not by a sequence.
+        if kind != "text" and (text := self._decode(b"", final=True)):
+            yield text
         match kind:
             case "text":
-                # A character may be cut by the end of a chunk, but not by a sequence.
                 if text := self._decode(taken, final=bool(self._held)):
                     yield text
             case "sequence" if len(taken) <= _LONGEST_SEQUENCE:

@@ -153,6 +153,10 @@ def test_where_chunks_end_makes_no_difference(sent: bytes, first: int, second: i
     assert joined(pieces(sent[:first], sent[first:second], sent[second:])) == joined(pieces(sent))
 
 
+def test_a_chunk_that_ends_within_a_character_which_an_escape_cuts_off_loses_nothing() -> None:
+    assert joined(pieces(b"a\xc3", b"\x1b[A")) == pieces(b"a\xc3\x1b[A") == ["a\ufffd", "\x1b[A"]
+
+
 @given(streams | st.binary(max_size=60))
 def test_after_a_silence_whatever_came_before_a_key_counts(sent: bytes) -> None:
     keyboard = Keyboard()
