@@ -4,25 +4,40 @@ Knows no method by name: the parameters, with their checks and defaults, are tho
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import TypeVar
+from typing import TypeVar, cast
 
 from decoder.errors import require
 from decoder.knobs import KnobName, RulesName, Turnable
 from decoder.methods import METHODS, racing
 from decoder.methods.adaptive import AdaptiveTree
 from decoder.methods.auto import Auto
+from decoder.methods.delayed import Delayed
 from decoder.methods.dynatree import PRESETS, DynaTree
 from decoder.methods.fixed import Fixed
 from decoder.methods.linear import Linear
 from decoder.sampling.settings import SAMPLING, Sampling
 from decoder.tree_rules import Rules, tree_rule
+from decoder.verify.names import COUPLED, Drafting
 
-__all__ = ["PRESETS", "AdaptiveTree", "Auto", "DynaTree", "Fixed", "Linear", "Rules", "RulesName", "RunConfig"]
+__all__ = [
+    "PRESETS",
+    "AdaptiveTree",
+    "Auto",
+    "Delayed",
+    "DynaTree",
+    "Fixed",
+    "Linear",
+    "Rules",
+    "RulesName",
+    "RunConfig",
+]
 __all__ += ["Sampling", "tree_rule"]
 
 R = TypeVar("R", bound=Turnable)
+DELAYED = "delayed"
+"""The parameter set that names verifier and drafting, and the method that draws trees."""
 
 
 @dataclass(frozen=True, init=False)
@@ -48,22 +63,20 @@ class RunConfig:
         temperature: float = 0.0,
         top_k: int = 0,
         top_p: float = 1.0,
+        verifier: str | None = None,
+        drafting: str | None = None,
         chat: bool = False,
         parameters: Mapping[RulesName, Turnable] | None = None,
         **own: Turnable,
     ) -> None:
         """Takes the usual methods and parameters where none are given; sets as keywords too: `linear=Linear(3)`.
 
-        With a temperature, or with `top_k` and `top_p` besides, tokens are sampled, for all methods alike.
+        With a temperature, or with `top_k` and `top_p` besides, tokens are sampled, for all methods alike. `verifier`
+        and `drafting` are those of `Delayed`; where trees are drawn, the method that draws them races too.
 
         Raises:
             ConfigError: A value is out of its bounds, or no method has such parameters.
         """
-        names = racing() if methods is None else methods
-        require(bool(names), "no method was named; give at least one, for example --methods dynatree,ar")
-        repeated = {name for name in names if names.count(name) > 1}
-        require(not repeated, f"{', '.join(sorted(repeated))} named twice in methods; name each once")
-        require(max_new_tokens >= 1, f"max_new_tokens is {max_new_tokens}; give 1 or more")
         sets: dict[RulesName, Turnable] = {SAMPLING: Sampling(temperature, top_k, top_p)}
         sets |= {name: method.own for name, method in METHODS.items() if method.own is not None}
         for name, rules in {**(parameters or {}), **own}.items():
@@ -71,6 +84,18 @@ class RunConfig:
             kind = type(sets[name])
             require(isinstance(rules, kind), f"{name} is a {type(rules).__name__}; give {kind.__name__}(...)")
             sets[name] = rules
+        delayed = _delayed(sets[DELAYED], verifier, drafting)
+        names = methods if methods is not None else (*(DELAYED,) * delayed.draws, *racing())
+        sets[DELAYED] = delayed.drawn() if DELAYED in names else delayed
+        require(bool(names), "no method was named; give at least one, for example --methods dynatree,ar")
+        repeated = {name for name in names if names.count(name) > 1}
+        require(not repeated, f"{', '.join(sorted(repeated))} named twice in methods; name each once")
+        require(
+            DELAYED in names or not delayed.draws,
+            f"drafting {delayed.drafting} draws trees, which no method of {', '.join(names)} does; give {DELAYED} "
+            "among --methods, or --drafting tree",
+        )
+        require(max_new_tokens >= 1, f"max_new_tokens is {max_new_tokens}; give 1 or more")
         vars(self).update(methods=names, max_new_tokens=max_new_tokens, seed=seed, chat=chat)
         vars(self).update(parameters=MappingProxyType(sets))
 
@@ -78,6 +103,21 @@ class RunConfig:
     def sampling(self) -> Sampling:
         """How tokens are chosen."""
         return self.of(Sampling)
+
+    @property
+    def verifier(self) -> str:
+        """What decides which drafted tokens stay: coupled, or the name of a lossless verifier."""
+        return self.of(Delayed).verifier
+
+    @property
+    def drafting(self) -> str:
+        """How the trees of that verifier come about."""
+        return self.of(Delayed).drafting
+
+    @property
+    def draft_knows_noise(self) -> bool:
+        """Whether deterministic trees are drafted under the noise that the target's tokens are sampled with."""
+        return self.drafting != Drafting.TREE or self.verifier == COUPLED
 
     def rules(self, name: RulesName) -> Turnable:
         """One of the parameter sets.
@@ -104,6 +144,11 @@ class RunConfig:
         """This run with another parameter set under a name."""
         parameters = {**self.parameters, name: rules}
         return RunConfig(self.methods, self.max_new_tokens, self.seed, chat=self.chat, parameters=parameters)
+
+
+def _delayed(rules: Turnable, verifier: str | None, drafting: str | None) -> Delayed:
+    given = {name: value for name, value in (("verifier", verifier), ("drafting", drafting)) if value is not None}
+    return cast("Delayed", replace(rules, **given))
 
 
 def _require_known(name: RulesName, sets: Mapping[RulesName, Turnable]) -> None:

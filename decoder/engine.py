@@ -20,6 +20,7 @@ from decoder.forward.cpu_threads import choose_threads
 from decoder.forward.language_model import LanguageModel
 from decoder.models.compatibility import probe
 from decoder.models.pair import Pair
+from decoder.sampling.chances import DraftChances, OwnProbabilities
 from decoder.sampling.perturbation import Perturbation
 from decoder.sampling.settings import Schedule
 from decoder.session.host import HostSession, model_session
@@ -48,7 +49,13 @@ class Engine:
     sampled_acceptance: AcceptanceModel = field(
         default_factory=functools.partial(AcceptanceModel, 1.0), compare=False, repr=False
     )
-    """The same of sampled choices, of which drafts tell chances."""
+    """The same of sampled choices whose noise the draft knows, so that it tells chances."""
+    unknown_acceptance: AcceptanceModel = field(
+        default_factory=functools.partial(AcceptanceModel, 1.0), compare=False, repr=False
+    )
+    """The same of sampled choices whose noise it does not know."""
+    draft_knows_noise: bool = True
+    """False for the verifier nss: drafts go by their own probabilities."""
     seed: int = 0
     """Of the noise that texts are sampled with."""
     sampling: Schedule = field(default_factory=Schedule, compare=False, repr=False)
@@ -59,7 +66,7 @@ class Engine:
     def session(self, prompt_ids: Sequence[int], max_new_tokens: int, rules: Rules | None) -> Session:
         """Opens a text that is decoded by trees of these rules, until a knob is turned; without any token by token."""
         knobs = KnobState(rules) if rules else None
-        if self.slots is None or self.exact or self.slots.refused:
+        if self.slots is None or self.exact or self.slots.refused or not self.draft_knows_noise:
             return self.host_session(prompt_ids, max_new_tokens, knobs)
         from decoder.draft.tree_size.plan_controller import PlanController
         from decoder.session.cuda_graph.session import GraphSession
@@ -86,11 +93,16 @@ class Engine:
         sizes = None
         if knobs and knobs.rule.by_cost:
             sizes = TreeSizeController(self.costs_of(len(prompt_ids)), self._acceptance, prompt_ids)
-        return model_session(self.pair, prompt_ids, max_new_tokens, knobs, sizes, self.perturbation())
+        noise = self.perturbation()
+        return model_session(self.pair, prompt_ids, max_new_tokens, knobs, sizes, noise, self.draft_chances(noise))
 
-    def sampled(self, seed: int, sampling: Schedule) -> "Engine":
+    def sampled(self, seed: int, sampling: Schedule, *, draft_knows_noise: bool = True) -> "Engine":
         """The same pair, whose texts are sampled so."""
-        return replace(self, seed=seed, sampling=sampling)
+        return replace(self, seed=seed, sampling=sampling, draft_knows_noise=draft_knows_noise)
+
+    def draft_chances(self, noise: Perturbation) -> DraftChances:
+        """What drafts of a text with this noise go by."""
+        return noise if self.draft_knows_noise else OwnProbabilities(self.sampling)
 
     def perturbation(self) -> Perturbation:
         """The noise of one more text."""
@@ -98,7 +110,9 @@ class Engine:
 
     @property
     def _acceptance(self) -> AcceptanceModel:
-        return self.acceptance if self.sampling.latest.greedy else self.sampled_acceptance
+        if self.sampling.latest.greedy:
+            return self.acceptance
+        return self.sampled_acceptance if self.draft_knows_noise else self.unknown_acceptance
 
     def costs_of(self, rows: int) -> Costs:
         """What rounds cost on a text of about so many tokens; measured once for each power of two."""

@@ -51,6 +51,10 @@ class Run(Base, tag="run", frozen=True, kw_only=True):
     top_k: Count = 0
     """0: all tokens."""
     top_p: float = 1.0
+    verifier: str = "coupled"
+    """What decides which drafted tokens stay."""
+    drafting: str = "tree"
+    """How that verifier's trees come about."""
     prompt: str
     prompt_tokens: list[Count]
     prompt_number: Count = 0

@@ -82,7 +82,7 @@ class KnobInfo:
     def written(self, value: float) -> str:
         """A value as people write it: .85, 5.3, 256, on."""
         if self.values:
-            return list(self.values)[value >= 0.5]
+            return list(self.values)[self._place(value)]
         text = f"{value:.{self.digits}f}"
         text = text.rstrip("0").rstrip(".") if "." in text else text
         return text[1:] if text.startswith("0.") else text
@@ -99,10 +99,13 @@ class KnobInfo:
         """What its parameter becomes, from what it is, when the knob has this value."""
         changed: Any = math.floor(value + 0.5) if self.integer else value
         if self.values:
-            return list(self.values.values())[changed > 0]
+            return list(self.values.values())[self._place(value)]
         if self.part is not None:
             return (*parameter[: self.part], changed, *parameter[self.part + 1 :])
         return changed
+
+    def _place(self, value: float) -> int:
+        return min(max(math.floor(value + 0.5), 0), len(self.values) - 1)
 
 
 @dataclass(frozen=True)

@@ -98,7 +98,7 @@ def decode(
     methods = chosen(config.methods)
     text = as_chat(pair.tokenizer, prompt) if config.chat else without_surrogates(prompt)
     prompt_ids = encode_prompt(pair.tokenizer, text, config.max_new_tokens, pair.context, special=not config.chat)
-    engine = engine.sampled(config.seed, Schedule(config.sampling))
+    engine = engine.sampled(config.seed, Schedule(config.sampling), draft_knows_noise=config.draft_knows_noise)
     # What else runs on the machine comes and goes; a thread that waits for a busy core costs more than it brings.
     engine.settle_threads()
     started = time.perf_counter()
@@ -186,6 +186,8 @@ def _run_event(engine: Engine, prompt: str, prompt_ids: list[int], config: RunCo
         temperature=config.sampling.temperature,
         top_k=config.sampling.top_k,
         top_p=config.sampling.top_p,
+        verifier=config.verifier,
+        drafting=config.drafting,
         prompt=prompt,
         prompt_tokens=prompt_ids,
         max_new_tokens=config.max_new_tokens,

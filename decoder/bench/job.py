@@ -106,7 +106,9 @@ def measure_texts(job: OnTexts, note: Note) -> Done[report.Report]:
         passes=passes(map(tree_rule, (None, *chain.from_iterable(each.values() for each in job.settings.values())))),
         report=note,
     )
-    engine = engine.sampled(job.config.seed, Schedule(job.config.sampling))
+    engine = engine.sampled(
+        job.config.seed, Schedule(job.config.sampling), draft_knows_noise=job.config.draft_knows_noise
+    )
     length = job.config.max_new_tokens
     pair, prompts = engine.pair, _encoded(engine.pair, job.prompts, length)
     contenders = sweep(job.methods, job.config, job.settings)

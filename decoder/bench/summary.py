@@ -102,7 +102,7 @@ def comparisons(samples: Samples, seed: int) -> list[Comparison]:
     """What the table closes with: ar and every adaptive tree against the best of each other kind."""
     trees = [name for name, group in samples.groups.items() if is_adaptive(group)]
     pairs: list[tuple[str, tuple[str, ...]]] = [(BASELINE, ("generate",))]
-    others = tuple(name for name, method in METHODS.items() if method.own is not None and not is_adaptive(name))
+    others = tuple(name for name, method in METHODS.items() if method.sweep is not None and not is_adaptive(name))
     kinds = ((BASELINE,), ("generate",), ("assisted",), *((name,) for name in others), others)
     pairs += [(name, kind) for name in trees for kind in kinds]
     found = []

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol, cast, runtime_checkable
 
 from decoder.bench.arithmetic import Work
+from decoder.draft.drawn_drafter import DrawnDrafter
 from decoder.draft.model_drafter import ModelDrafter
 from decoder.engine import Engine
 from decoder.forward.kv_cache import KvCache
@@ -102,7 +103,7 @@ class TellsMemory(Protocol):
 def kv_bytes(session: Session) -> int | None:
     """Bytes of a session's keys and values as allocated, unused rows included; None where it does not show them."""
     if isinstance(session, HostSession):
-        drafting = [session.proposer.cache] if isinstance(session.proposer, ModelDrafter) else []
+        drafting = [session.proposer.passes.cache] if isinstance(session.proposer, ModelDrafter | DrawnDrafter) else []
         return sum(map(allocated_bytes, [session.target_cache, *drafting]))
     return session.kv_bytes if isinstance(session, TellsMemory) else None
 

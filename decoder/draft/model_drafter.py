@@ -1,28 +1,26 @@
 """A draft model as a proposer: it catches up with the text, then grows a tree level by level.
 
-Keeps its keys and values across rounds: a drafted node that was accepted is not computed again. Knows nothing of the
-target. One forward pass brings the next-token distributions of a whole level (DynaTree paper, section 3.1).
+Knows nothing of the target. One forward pass brings the next-token distributions of a whole level (DynaTree paper,
+section 3.1).
 """
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import takewhile
 
 import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from decoder.draft.draft_passes import DraftPasses
 from decoder.draft.proposer import Proposal
 from decoder.draft.tree_size.controller import TreeSizeController
 from decoder.forward.language_model import LanguageModel
-from decoder.sampling.perturbation import Perturbation
-from decoder.tree import TokenTree, visibility
+from decoder.sampling.chances import DraftChances
+from decoder.tree import TokenTree
 from decoder.tree_rules import TreeRule, breadth, least_probability
 
-MORE_ROWS = 1024
-"""Room that is made at once: a cache that grew level by level would be copied level by level."""
 PROBED_FROM, PROBED_ROWS = 4, 32
 """Rows; a draft that lags behind by more has missed rounds, and is tested on so many of the latest."""
 
@@ -45,7 +43,7 @@ class Children:
 class ModelDrafter:
     """A `Proposer` of one text; `sizes` decides how many nodes pay, without it the rule alone does.
 
-    It guesses what the target chooses under the same perturbation, or greedily.
+    It guesses what the target chooses by what it takes for chances, or greedily.
     """
 
     def __init__(
@@ -54,36 +52,27 @@ class ModelDrafter:
         vocabulary: int,
         capacity: int,
         sizes: TreeSizeController | None = None,
-        perturbation: Perturbation | None = None,
+        chances: DraftChances | None = None,
     ) -> None:
-        self.cache = model.new_cache(capacity)
-        self.forwards = 0
-        self._capacity = capacity
-        self._model = model
+        self.passes = DraftPasses(model, vocabulary, capacity)
         self._sizes = sizes
-        self._perturbation = perturbation
-        self._vocabulary = vocabulary
-        self._rows: dict[int, int] = {}
-        """Cache row of each node that was forwarded in this round."""
-        self._seen: dict[int, list[int]] = {}
-        """The rows of such a node and its ancestors, counted from the first row that does not belong to the text."""
+        self._chances = chances
 
     def read(self, tokens: Sequence[int]) -> None:
         """See `Proposer`."""
-        self._model.read(self.cache, tokens)
+        self.passes.read(tokens)
 
     def reserve(self, rows: int) -> None:
         """See `Proposer`; a tree of which more is tried makes room itself."""
-        self._capacity = max(self._capacity, rows)
-        self.cache.reserve(rows)
+        self.passes.reserve(rows)
 
     def propose(self, text: Sequence[int], rule: TreeRule[float], room: int) -> Proposal:
         """See `Proposer`."""
-        tree, behind, before = TokenTree([text[-1]]), len(text) - self.cache.length, self.forwards
+        tree, behind, before = TokenTree([text[-1]]), self.passes.behind(text), self.passes.count
         pays = self._sizes is None or self._sizes.drafts(behind)
         if room >= 1 and pays:
             tree = self.grow(tree, rule, self._after_text(text, behind, int(rule.wide)), deepest=room)
-        return Proposal(tree, self.forwards - before)
+        return Proposal(tree, self.passes.count - before)
 
     def chosen(self, burst: Sequence[int]) -> None:
         """See `Proposer`."""
@@ -92,9 +81,7 @@ class ModelDrafter:
 
     def commit(self, path: Sequence[int]) -> None:
         """See `Proposer`."""
-        if self.cache.used > self.cache.length:
-            self.cache.keep([self._rows[node] for node in takewhile(self._rows.__contains__, path)])
-        self._rows = {}
+        self.passes.commit(path)
 
     def timed(self, draft_s: float, verify_s: float, round_s: float) -> None:
         """See `Proposer`."""
@@ -103,22 +90,11 @@ class ModelDrafter:
 
     def catch_up(self, text: Sequence[int], count: int) -> Children:
         """Forwards what the cache lacks of `text`; returns the `count` best tokens after it."""
-        logits = self._model.read(self.cache, text[self.cache.length :])
-        self.forwards += 1
-        return self._best(logits[None], [len(text)], count)[0]
+        return self._best(self.passes.after_text(text), [len(text)], count)[0]
 
     def catch_up_with_logits(self, text: Sequence[int], count: int, latest: int) -> list[Children]:
         """The same, but returns the `count` best tokens after each of the `latest` tokens at most that it lacked."""
-        start = max(self.cache.length, len(text) - latest)
-        if start > self.cache.length:
-            self._model.read(self.cache, text[self.cache.length : start])
-            self.forwards += 1
-        positions = range(start, len(text))
-        visible = np.tri(len(positions), dtype=np.bool_)
-        logits = self._model.forward(self.cache, text[start:], positions, visible)
-        self.cache.keep(positions)
-        self.forwards += 1
-        return self._best(logits, [position + 1 for position in positions], count)
+        return self._best(*self.passes.after_latest(text, latest), count)
 
     def grow(self, tree: TokenTree, rule: TreeRule[float], children: Children | None, deepest: int) -> TokenTree:
         """The tree that is to be verified, grown from one that holds its root alone.
@@ -126,7 +102,8 @@ class ModelDrafter:
         `children` are the best tokens after a root that belongs to the text; None: the root must be forwarded. The
         context has room for `deepest` levels. Sizes decide, after the rule, which nodes are worth their time.
         """
-        self._rows, self._seen, budget = {}, {}, self._sizes
+        self.passes.begin_tree()
+        budget = self._sizes
         n_max, widest = int(rule.n_max), int(rule.wide)
         level = [0]
         while level and tree.depths[level[0]] < deepest and (rule.best or len(tree) <= n_max):
@@ -161,16 +138,16 @@ class ModelDrafter:
     def _select(self, tree: TokenTree, kept: Sequence[int]) -> TokenTree:
         if len(kept) == len(tree):
             return tree
-        self._rows = {new: self._rows[old] for new, old in enumerate(kept) if old in self._rows}
+        self.passes.renumber(kept)
         return tree.subtree(kept)
 
-    def _best(self, logits: Float[Tensor, "N W"], positions: Sequence[int], count: int) -> list[Children]:
-        """The `count` best tokens for each of these positions, among the ids that both models know."""
-        if logits.shape[1] != self._vocabulary:
-            logits = logits[:, : self._vocabulary]
-        if self._perturbation is None or self._perturbation.greedy_from(positions[0]):
+    def _best(self, logits: Float[Tensor, "N V"], positions: Sequence[int], count: int) -> list[Children]:
+        """The `count` best tokens for each of these positions."""
+        if self._chances is None or self._chances.greedy_from(positions[0]):
             return best_children(logits, count)
-        found = best_children(self._perturbation.chances(logits, positions), count)
+        found = best_children(self._chances.chances(logits, positions), count)
+        if not self._chances.noisy:
+            return found
         own = logits.log_softmax(-1, torch.float32).gather(
             -1, torch.tensor([each.tokens for each in found]).to(logits.device)
         )
@@ -180,19 +157,7 @@ class ModelDrafter:
 
     def _forward_level(self, tree: TokenTree, nodes: Sequence[int], count: int) -> list[Children]:
         """Forwards these nodes, all of one level, and returns the `count` best tokens after each."""
-        drafted = self.cache.used - self.cache.length
-        if self.cache.used + len(nodes) > self._capacity:
-            self.reserve(self.cache.used + len(nodes) + MORE_ROWS)
-        for index, node in enumerate(nodes):
-            self._rows[node] = self.cache.used + index
-            self._seen[node] = [*self._seen.get(tree.parents[node], ()), drafted + index]
-        visible = visibility([self._seen[node] for node in nodes], drafted + len(nodes))
-        # A root that belongs to the text is its last committed row.
-        root = self.cache.length - (0 not in self._rows)
-        positions = [root + tree.depths[node] for node in nodes]
-        logits = self._model.forward(self.cache, [tree.tokens[node] for node in nodes], positions, visible)
-        self.forwards += 1
-        return self._best(logits, [position + 1 for position in positions], count)
+        return self._best(*self.passes.after_level(tree, nodes), count)
 
 
 def _staying(tree: TokenTree, level: list[int], rule: TreeRule[float]) -> list[int]:

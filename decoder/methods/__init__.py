@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from decoder.errors import ConfigError, require, shortened
 from decoder.knobs import KnobInfo, KnobName, RulesName, Turnable
-from decoder.methods import alg1, ar, auto, dynatree, fixed, hf, linear, sampling
+from decoder.methods import alg1, ar, auto, delayed, dynatree, fixed, hf, linear, sampling
 from decoder.methods.method import Method
 from decoder.methods.option import Option
 from decoder.sampling.settings import Sampling
@@ -74,8 +74,8 @@ def root_is_drafted(method: str) -> bool:
 
 def draws_alone(method: str) -> bool:
     """Whether a method samples with noise of its own, so that its text is another one; unknown ones do not."""
-    return method in METHODS and METHODS[method].by_module
+    return method in METHODS and METHODS[method].own_noise
 
 
-for _module in (dynatree, auto, ar, linear, fixed, alg1, hf):
+for _module in (dynatree, auto, ar, linear, fixed, delayed, alg1, hf):
     register(_module.METHOD)

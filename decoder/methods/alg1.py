@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 def _opened(engine: "Engine", prompt_ids: Sequence[int], max_new_tokens: int, rules: Rules) -> "Session":
     from decoder.session.algorithm1 import Algorithm1Session
 
-    return Algorithm1Session(engine.pair, prompt_ids, max_new_tokens, rules, engine.perturbation())
+    noise = engine.perturbation()
+    return Algorithm1Session(engine.pair, prompt_ids, max_new_tokens, rules, noise, engine.draft_chances(noise))
 
 
 METHOD = Method(

@@ -34,6 +34,8 @@ KEPT = 128
 class Perturbation:
     """The noise of one text, and what it makes of logits. A position's is computed once."""
 
+    noisy = True
+
     def __init__(self, seed: int, schedule: Schedule, vocabulary: int, device: torch.device) -> None:
         self._seed = seed
         self._schedule = schedule

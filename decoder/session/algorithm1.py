@@ -12,6 +12,7 @@ import numpy as np
 from decoder.draft.model_drafter import ModelDrafter
 from decoder.draft.proposer import Proposal
 from decoder.models.pair import Pair
+from decoder.sampling.chances import DraftChances
 from decoder.sampling.perturbation import Perturbation
 from decoder.session.host import HostRounds
 from decoder.session.knob_state import KnobState
@@ -27,11 +28,17 @@ class Algorithm1Session(HostRounds):
     root_depth = 1
 
     def __init__(
-        self, pair: Pair, prompt_ids: Sequence[int], max_new_tokens: int, rules: Rules, perturbation: Perturbation
+        self,
+        pair: Pair,
+        prompt_ids: Sequence[int],
+        max_new_tokens: int,
+        rules: Rules,
+        perturbation: Perturbation,
+        chances: DraftChances,
     ) -> None:
         self._parameters = KnobState(rules)
         super().__init__(pair, prompt_ids, max_new_tokens, self._parameters, Coupled(perturbation))
-        self.drafter = ModelDrafter(pair.draft, pair.vocabulary, self._longest, perturbation=perturbation)
+        self.drafter = ModelDrafter(pair.draft, pair.vocabulary, self._longest, chances=chances)
         self._reserve()
         self._next_choice = -1
         """The target's own token after the text."""
@@ -54,7 +61,7 @@ class Algorithm1Session(HostRounds):
         return replace(rule, n_max=rule.n_max - 1, best=0)
 
     def _propose(self) -> Proposal:
-        before = self.drafter.forwards
+        before = self.drafter.passes.count
         root = self.drafter.catch_up(self.text, 1)
         tree = TokenTree(
             [root.tokens[0]],
@@ -63,7 +70,7 @@ class Algorithm1Session(HostRounds):
             draft_logprobs=root.draft_logprobs or None,
         )
         tree = self.drafter.grow(tree, self._rule(), None, deepest=self._room)
-        return Proposal(tree, self.drafter.forwards - before)
+        return Proposal(tree, self.drafter.passes.count - before)
 
     def _accept(self, tree: TokenTree, path: list[int], bonus: int) -> tuple[list[int], list[int]]:
         if tree.tokens[0] != self._next_choice:

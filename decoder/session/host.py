@@ -16,6 +16,7 @@ from decoder.draft.model_drafter import ModelDrafter
 from decoder.draft.proposer import Proposal, Proposer
 from decoder.draft.tree_size.controller import TreeSizeController
 from decoder.models.pair import Pair
+from decoder.sampling.chances import DraftChances
 from decoder.sampling.perturbation import Perturbation
 from decoder.session.knob_state import KnobState
 from decoder.session.protocol import AtStage, Outcome, TokenLimit, go_on, learnt
@@ -33,15 +34,16 @@ def model_session(
     knobs: KnobState | None,
     sizes: TreeSizeController | None = None,
     perturbation: Perturbation | None = None,
+    chances: DraftChances | None = None,
 ) -> "HostSession":
     """A text that the pair's draft model drafts for; without knobs nothing is drafted, without sizes rules decide.
 
-    Greedy, or sampled under a perturbation.
+    Greedy, or sampled under a perturbation, which the draft knows unless it goes by other chances.
     """
     longest = len(prompt_ids) + max_new_tokens
     proposer = None
     if knobs:
-        proposer = ModelDrafter(pair.draft, pair.vocabulary, longest, sizes, perturbation)
+        proposer = ModelDrafter(pair.draft, pair.vocabulary, longest, sizes, chances or perturbation)
     verifier = Coupled(perturbation) if perturbation else Greedy()
     return HostSession(pair, prompt_ids, max_new_tokens, knobs, proposer, verifier)
 

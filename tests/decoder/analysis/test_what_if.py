@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any, TypeVar
+from unittest.mock import Mock
 
 import msgspec
 import pytest
@@ -31,7 +32,7 @@ class World(ModelDrafter):
 
     def __init__(self, seed: int) -> None:
         self._seed = seed
-        self._rows: dict[int, int] = {}
+        self.passes = Mock()
         self._sizes = None
 
     def children(self, path: Sequence[int], count: int) -> Children:

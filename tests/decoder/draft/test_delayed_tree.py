@@ -5,22 +5,25 @@ from collections.abc import Sequence
 import pytest
 import torch
 
-from decoder.draft.delayed import DelayedTree, Prefix, distinct_shapes, draw_tree, rollouts
+from decoder.draft.delayed import draw_tree
+from decoder.draft.delayed_shape import DelayedTree, distinct_shapes, rollouts
 from decoder.errors import ConfigError
+from decoder.tree import TokenTree
 from decoder.verify.lossless.coins import PhiloxCoins
 
 ROW = torch.tensor([0.1, 0.6, 0.3])
 
 
 class Asked:
-    """A draft that notes which prefixes it was asked for."""
+    """A draft that notes which nodes it was asked for."""
 
     def __init__(self) -> None:
-        self.levels: list[Sequence[Prefix]] = []
+        self.levels: list[Sequence[int]] = []
 
-    def __call__(self, prefixes: Sequence[Prefix]) -> torch.Tensor:
-        self.levels.append(prefixes)
-        return ROW.expand(len(prefixes), -1)
+    def __call__(self, tree: TokenTree, nodes: Sequence[int]) -> torch.Tensor:
+        assert max(nodes) < len(tree)
+        self.levels.append(nodes)
+        return ROW.expand(len(nodes), -1)
 
 
 @pytest.mark.parametrize(
@@ -114,5 +117,5 @@ def test_a_seed_draws_one_tree() -> None:
 
 
 def test_a_token_of_probability_zero_is_never_drawn() -> None:
-    tree = draw_tree(DelayedTree(50, 0, 1), 7, lambda _: torch.tensor([[0.5, 0.0, 0.5]]), PhiloxCoins(3))
+    tree = draw_tree(DelayedTree(50, 0, 1), 7, lambda *_: torch.tensor([[0.5, 0.0, 0.5]]), PhiloxCoins(3))
     assert set(tree.tokens[1:]) == {0, 2}

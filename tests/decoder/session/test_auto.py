@@ -178,5 +178,5 @@ def test_a_draft_that_caught_up_in_two_passes_guesses_as_in_one(tiny_models: Tin
         drafter = ModelDrafter(engine.pair.draft, engine.pair.vocabulary, 20)
         drafter.read(text[:2])
         found.append([guess.tokens for guess in drafter.catch_up_with_logits(text, 2, latest)])
-        assert drafter.cache.length == len(text)
+        assert drafter.passes.cache.length == len(text)
     assert found[0] == found[1][-3:]

@@ -209,7 +209,7 @@ def test_the_largest_rules_need_no_more_room_than_a_tree_has(tiny_models: TinyMo
     pair = tiny_models.loaded(tiny_models.pair("neox"), "float32")
     session = host_session(pair, tiny_models.prompt_tokens(tiny_models.pair("neox"), PROMPT), 8, largest)
     assert isinstance(session.proposer, ModelDrafter)
-    rows: Any = session.proposer.cache
+    rows: Any = session.proposer.passes.cache
     assert rows.store.shape[3] < 2 * MOST
 
 
@@ -223,7 +223,7 @@ def test_a_tree_that_tries_more_than_it_keeps_finds_room(tiny_models: TinyModels
     session.prefill()
     session.step(())
     assert isinstance(session.proposer, ModelDrafter)
-    rows: Any = session.proposer.cache
+    rows: Any = session.proposer.passes.cache
     assert rows.store.shape[3] > 3 + 8 + 1 + 40
 
 

@@ -10,7 +10,8 @@ from typing import TypeVar
 import numpy as np
 import torch
 
-from decoder.draft.delayed import DelayedTree, Prefix, draw_tree
+from decoder.draft.delayed import draw_tree
+from decoder.draft.delayed_shape import DelayedTree
 from decoder.tree import TokenTree
 from decoder.verify.lossless.coins import Coins
 from decoder.verify.lossless.drawn_tree import DrawnTree, drawn_tree
@@ -30,6 +31,8 @@ KINDS = (
     "mixed",
 )
 SHAPES = (1, 0, 3), (2, 0, 2), (2, 1, 1), (3, 0, 2)
+Prefix = tuple[int, ...]
+"""The tokens from below the root to a node."""
 T = TypeVar("T")
 
 
@@ -81,8 +84,9 @@ class Models:
     target: dict[Prefix, Row]
     draft: dict[Prefix, Row]
 
-    def draft_rows(self, prefixes: Sequence[Prefix]) -> torch.Tensor:
-        return torch.tensor(np.stack([self.draft[prefix] for prefix in prefixes]))
+    def draft_rows(self, tree: TokenTree, nodes: Sequence[int]) -> torch.Tensor:
+        texts = [tuple(tree.tokens[each] for each in reversed(tree.ancestors(node)[:-1])) for node in nodes]
+        return torch.tensor(np.stack([self.draft[text] for text in texts]))
 
     def rows(self, tree: DrawnTree) -> tuple[Rows, Rows]:
         texts = [tuple(tree.tokens[each] for each in tree.path(node)) for node in range(len(tree))]

@@ -8,7 +8,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from decoder.draft.delayed import DelayedTree, draw_tree
+from decoder.draft.delayed import draw_tree
+from decoder.draft.delayed_shape import DelayedTree
 from decoder.verify.lossless import block, specinfer, spectr, traversal
 from decoder.verify.lossless.batched import bottom_up, plans
 from decoder.verify.lossless.batched.device_rows import draw, race
@@ -53,7 +54,7 @@ def case(shape: DelayedTree, top_p: float) -> Case:
 
     shared = logits(1)
     trees = (
-        draw_tree(shape, 3, lambda prefixes: probs(shared + 0.08 * logits(len(prefixes)), top_p), PhiloxCoins(seed, 1))
+        draw_tree(shape, 3, lambda _, nodes: probs(shared + 0.08 * logits(len(nodes)), top_p), PhiloxCoins(seed, 1))
         for seed in range(1000)
     )
     tree = next(each for each in trees if shape is CHAIN or len(each) < 1 + shape.most_nodes)
@@ -156,7 +157,7 @@ def test_block_is_the_pure_one(top_p: float) -> None:
 
 @pytest.mark.parametrize("name", VERIFIERS)
 def test_the_same_coins_bring_the_same_walk(name: str) -> None:
-    given = case(CHAIN if VERIFIERS[name].one_path else TREE, 0.9)
+    given = case(CHAIN if name == "block" else TREE, 0.9)
     for seed in range(12):
         found = VERIFIERS[name].on_device(*given.given, PhiloxCoins(seed))
         assert found == VERIFIERS[name].on_device(*given.given, PhiloxCoins(seed))
@@ -189,7 +190,7 @@ def test_who_waits_no_time_does_not_win_with_probability_zero() -> None:
 @pytest.mark.gpu
 @pytest.mark.parametrize("name", VERIFIERS)
 def test_a_device_brings_the_numbers_of_the_host(name: str) -> None:
-    given = case(CHAIN if VERIFIERS[name].one_path else TREE, 0.9)
+    given = case(CHAIN if name == "block" else TREE, 0.9)
     on_device = given.tree, given.target_probs.cuda(), given.draft_probs.cuda()
     for seed in range(12):
         found = VERIFIERS[name].on_device(*on_device, PhiloxCoins(seed))

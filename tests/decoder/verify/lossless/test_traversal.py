@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from decoder.draft.delayed import DelayedTree
+from decoder.draft.delayed_shape import DelayedTree
 from decoder.verify.lossless import block, traversal
 from decoder.verify.lossless.bottom_up import Stop
 from decoder.verify.lossless.drawn_tree import DrawnTree

@@ -6,7 +6,7 @@ from functools import partial
 
 import numpy as np
 
-from decoder.draft.delayed import DelayedTree
+from decoder.draft.delayed_shape import DelayedTree
 from decoder.verify.lossless import block, bottom_up, khisti, naive, spectr, top_down, traversal
 from decoder.verify.lossless.bottom_up import Stop
 from decoder.verify.lossless.coins import Coins

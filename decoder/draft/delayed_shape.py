@@ -1,0 +1,55 @@
+"""The shape of a delayed tree: one path, then independent rollouts from its end (the paper, section 5).
+
+Imports no torch, since command lines name shapes. "The paper" is that of `decoder.verify.lossless`.
+"""
+
+from dataclasses import dataclass
+from itertools import product
+
+from decoder.errors import require
+from decoder.knobs import require_feasible
+
+
+@dataclass(frozen=True)
+class DelayedTree:
+    """The shape of a tree: a path of `l1` draws, then `k` rollouts of `l2` draws each from its end."""
+
+    k: int
+    l1: int
+    l2: int
+
+    def __post_init__(self) -> None:
+        require(self.k >= 1, f"K is {self.k}; give 1 or more")
+        for name, length in (("L1", self.l1), ("L2", self.l2)):
+            require(length >= 0, f"{name} is {length}; give 0 or more")
+        require_feasible({"K": self.k, "L1": self.l1, "L2": self.l2})
+
+    @property
+    def depth(self) -> int:
+        """Most tokens that a round accepts."""
+        return self.l1 + self.l2
+
+    @property
+    def most_nodes(self) -> int:
+        """Drafted nodes if no rollouts agree."""
+        return self.l1 + self.k * self.l2
+
+    def canonical(self) -> "DelayedTree":
+        """The one shape for all that draw the same trees: without branches K is void, and one path has one length."""
+        return DelayedTree(1, 0, self.depth) if self.k == 1 or self.l2 == 0 else self
+
+    def up_to(self, levels: int) -> "DelayedTree":
+        """The same with no more levels than there is room for."""
+        l1 = min(self.l1, levels)
+        return DelayedTree(self.k, l1, min(self.l2, levels - l1))
+
+
+def rollouts(k: int, length: int) -> DelayedTree:
+    """Independent rollouts from the root."""
+    return DelayedTree(k, 0, length)
+
+
+def distinct_shapes(most_k: int, most_l1: int, most_l2: int) -> list[DelayedTree]:
+    """All canonical shapes up to these numbers; 233 of 324 for K up to 4 and lengths up to 8 (appendix E)."""
+    shapes = product(range(1, most_k + 1), range(most_l1 + 1), range(most_l2 + 1))
+    return list(dict.fromkeys(DelayedTree(*shape).canonical() for shape in shapes))

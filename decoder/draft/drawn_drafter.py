@@ -1,0 +1,62 @@
+"""A draft model as a proposer that draws its trees, for independent sampling. Knows nothing of the target."""
+
+from collections.abc import Callable, Sequence
+
+from jaxtyping import Float
+from torch import Tensor
+
+from decoder.draft.delayed import draw_tree
+from decoder.draft.delayed_shape import DelayedTree
+from decoder.draft.draft_passes import DraftPasses
+from decoder.draft.proposer import Proposal
+from decoder.sampling.probabilities import probabilities
+from decoder.sampling.settings import Schedule
+from decoder.tree import TokenTree
+from decoder.tree_rules import TreeRule
+from decoder.verify.lossless.coins import Coins
+
+
+class DrawnDrafter:
+    """A `Proposer` of one text; its trees have the shape that is in force when a round begins."""
+
+    def __init__(self, passes: DraftPasses, shape: Callable[[], DelayedTree], schedule: Schedule, coins: Coins) -> None:
+        """Takes coins that are independent of the verifier's."""
+        self.passes = passes
+        self._shape = shape
+        self._schedule = schedule
+        self._coins = coins
+
+    def read(self, tokens: Sequence[int]) -> None:
+        """See `Proposer`."""
+        self.passes.read(tokens)
+
+    def reserve(self, rows: int) -> None:
+        """See `Proposer`."""
+        self.passes.reserve(rows)
+
+    def propose(self, text: Sequence[int], rule: TreeRule[float], room: int) -> Proposal:
+        """See `Proposer`; the shape says all that a rule could."""
+        del rule
+        before = self.passes.count
+        self.passes.begin_tree()
+
+        def rows(tree: TokenTree, nodes: Sequence[int]) -> Float[Tensor, "N V"]:
+            if nodes[0] == 0:
+                return self._probabilities(self.passes.after_text(text), [len(text)])
+            return self._probabilities(*self.passes.after_level(tree, nodes))
+
+        tree = draw_tree(self._shape().up_to(room), text[-1], rows, self._coins)
+        return Proposal(tree, self.passes.count - before)
+
+    def chosen(self, burst: Sequence[int]) -> None:
+        """See `Proposer`; nothing is learnt from it."""
+
+    def commit(self, path: Sequence[int]) -> None:
+        """See `Proposer`."""
+        self.passes.commit(path)
+
+    def timed(self, draft_s: float, verify_s: float, round_s: float) -> None:
+        """See `Proposer`; nothing is learnt from it."""
+
+    def _probabilities(self, logits: Float[Tensor, "N V"], positions: Sequence[int]) -> Float[Tensor, "N V"]:
+        return probabilities(logits, [self._schedule.at(position) for position in positions])

@@ -1,0 +1,49 @@
+"""What a draft takes for the chance that the target chooses a token, when sampling."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from jaxtyping import Float
+from torch import Tensor
+
+from decoder.sampling.perturbation import OUTSIDE, kept
+from decoder.sampling.probabilities import LEAST_TEMPERATURE
+from decoder.sampling.settings import Schedule
+
+
+class DraftChances(Protocol):
+    """What trees grow by; `Perturbation` is one: the draft knows the noise of the target."""
+
+    @property
+    def noisy(self) -> bool:
+        """Whether chances are others than the draft's own probabilities."""
+
+    def greedy_from(self, position: int) -> bool:
+        """Whether it leaves logits as they are, from a position on."""
+
+    def chances(self, logits: Float[Tensor, "N V"], positions: Sequence[int]) -> Float[Tensor, "N V"]:
+        """Logits of the chances, from the draft's logits for tokens at these positions."""
+
+
+class OwnProbabilities:
+    """`DraftChances` of a draft that does not know the noise: its probabilities at the target's temperature."""
+
+    noisy = False
+
+    def __init__(self, schedule: Schedule) -> None:
+        self._schedule = schedule
+
+    def greedy_from(self, position: int) -> bool:
+        """See `DraftChances`."""
+        return self._schedule.greedy_from(position)
+
+    def chances(self, logits: Float[Tensor, "N V"], positions: Sequence[int]) -> Float[Tensor, "N V"]:
+        """See `DraftChances`."""
+        rows = logits.float().clone()
+        for place, position in enumerate(positions):
+            sampling = self._schedule.at(position)
+            if sampling.truncates:
+                rows[place] -= OUTSIDE * ~kept(rows[place : place + 1], sampling)[0]
+            if not sampling.greedy:
+                rows[place] /= max(sampling.temperature, LEAST_TEMPERATURE)
+        return rows

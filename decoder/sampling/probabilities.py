@@ -1,0 +1,35 @@
+"""What tokens are drawn from: softmax over the temperature, truncated and renormalised, one setting a row."""
+
+from collections.abc import Sequence
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from decoder.sampling.perturbation import kept
+from decoder.sampling.settings import Sampling
+
+LEAST_TEMPERATURE = 1e-3
+"""Below, logits over it leave what float32 holds: the most probable token alone is drawn, as at 0."""
+
+
+def probabilities(logits: Float[Tensor, "N V"], settings: Sequence[Sampling]) -> Float[Tensor, "N V"]:
+    """The distributions that settings make of logits, in float32.
+
+    Args:
+        logits: Of a target or a draft, over the ids that both know.
+        settings: Of the token after each row.
+    """
+    if len(set(settings)) > 1:
+        parts = zip(logits.split(1), settings, strict=True)
+        return torch.cat([_probabilities(row, sampling) for row, sampling in parts])
+    return _probabilities(logits, settings[0])
+
+
+def _probabilities(logits: Float[Tensor, "N V"], sampling: Sampling) -> Float[Tensor, "N V"]:
+    rows = logits.float()
+    if sampling.temperature < LEAST_TEMPERATURE:
+        return torch.zeros_like(rows).scatter_(-1, rows.argmax(-1, keepdim=True), 1.0)
+    if sampling.truncates:
+        rows = rows.masked_fill(~kept(rows, sampling), -torch.inf)
+    return (rows / sampling.temperature).softmax(-1)

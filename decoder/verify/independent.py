@@ -1,0 +1,37 @@
+"""Independent sampling: target and draft have coins of their own, and a lossless verifier joins them.
+
+Over coins, the text is distributed as the target's. Knows no methods; which verifier is in force is asked each round.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from jaxtyping import Float
+from torch import Tensor
+
+from decoder.sampling.probabilities import probabilities
+from decoder.sampling.settings import Schedule
+from decoder.tree import TokenTree
+from decoder.verify.lossless.coins import Coins
+from decoder.verify.lossless.drawn_tree import draft_rows, drawn_tree
+from decoder.verify.lossless.verifiers import VERIFIERS
+
+
+@dataclass(frozen=True)
+class Independent:
+    """A `Verifier` of one text, of trees that were drawn."""
+
+    verifier: Callable[[], str]
+    """The name of the one in force; it must be lossless with the trees of that round."""
+    schedule: Schedule
+    coins: Coins
+
+    def verify(self, tree: TokenTree, logits: Float[Tensor, "N V"], first: int) -> tuple[list[int], int]:
+        """See `Verifier`.
+
+        Raises:
+            ModelError: A probability is NaN.
+        """
+        target_probs = probabilities(logits, [self.schedule.at(first + depth) for depth in tree.depths])
+        verify = VERIFIERS[self.verifier()].on_device
+        return verify(drawn_tree(tree), target_probs, draft_rows(tree, target_probs), self.coins)

@@ -1,0 +1,135 @@
+"""Independent sampling through the engine: drawn trees, lossless verifiers, and what is refused."""
+
+from typing import Any
+
+import pytest
+
+from decoder import RunConfig, Steering, decode
+from decoder.config import Delayed
+from decoder.errors import ConfigError
+from decoder.events import Event, Knob, Round, Run
+from decoder.verify.names import VERIFIER_NAMES
+from tests.decoder.makers import Played, TinyModels
+
+PROMPT = "The tree grows"
+SHAPES = [(1, 0, 0), (1, 0, 3), (2, 0, 3), (3, 2, 2), (4, 1, 0)]
+
+
+def config(verifier: str, drafting: str = "delayed", shape: tuple[int, int, int] = (2, 1, 2), **more: Any) -> RunConfig:
+    own = Delayed(verifier, drafting, *shape)
+    return RunConfig(("delayed", "ar"), 24, **{"temperature": 0.8, **more}, delayed=own)
+
+
+@pytest.mark.parametrize("name", VERIFIER_NAMES)
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_at_temperature_0_every_verifier_writes_the_greedy_text(
+    tiny_models: TinyModels, name: str, shape: tuple[int, int, int]
+) -> None:
+    if name == "block" and shape[0] > 1 and shape[2]:
+        shape = (1, *shape[1:])
+    played = tiny_models.play(tiny_models.pair("neox"), "float64", PROMPT, config(name, shape=shape, temperature=0))
+    assert played.tokens("delayed") == played.tokens("ar")
+    assert played.figures("delayed").identical_to_ar
+
+
+@pytest.mark.parametrize("name", VERIFIER_NAMES)
+def test_one_seed_is_one_text_and_another_is_another(tiny_models: TinyModels, name: str) -> None:
+    shape = (1, 0, 3) if name == "block" else (2, 1, 2)
+    texts = [
+        tiny_models.play(
+            tiny_models.pair("neox"), "float32", PROMPT, config(name, shape=shape, temperature=1.5, seed=seed)
+        ).tokens("delayed")
+        for seed in (1, 1, 2)
+    ]
+    assert texts[0] == texts[1] != texts[2]
+
+
+def test_its_text_is_not_compared_with_that_of_ar(tiny_models: TinyModels) -> None:
+    played = tiny_models.play(tiny_models.pair("neox"), "float32", PROMPT, config("traversal"))
+    assert played.figures("delayed").identical_to_ar is None
+
+
+def test_nss_on_deterministic_trees_writes_the_text_of_ar(tiny_models: TinyModels) -> None:
+    methods = ("dynatree", "linear", "fixed", "auto", "alg1", "ar")
+    blind = RunConfig(methods, 40, temperature=0.9, top_p=0.9, verifier="nss")
+    played = tiny_models.play(tiny_models.pair("neox"), "float64", PROMPT, blind)
+    assert all(played.tokens(name) == played.tokens("ar") for name in methods)
+    knowing = RunConfig(methods, 40, temperature=0.9, top_p=0.9)
+    informed = tiny_models.play(tiny_models.pair("neox"), "float64", PROMPT, knowing)
+    assert informed.tokens("ar") == played.tokens("ar")
+    assert all(not event.draft_logprobs for event in played.rounds("dynatree"))
+    right = [each.figures("dynatree").acceptance_rate or 0 for each in (informed, played)]
+    assert right[0] > right[1]
+
+
+def test_iid_drafting_branches_at_the_root(tiny_models: TinyModels) -> None:
+    played = tiny_models.play(
+        tiny_models.pair("neox"), "float32", PROMPT, config("specinfer", "iid", (4, 2, 1), temperature=2.0)
+    )
+    widest = max(event.parents.count(0) for event in played.rounds("delayed"))
+    deepest = max(len(event.accepted) for event in played.rounds("delayed"))
+    assert widest > 1
+    assert deepest <= 3
+    delayed = tiny_models.play(
+        tiny_models.pair("neox"), "float32", PROMPT, config("specinfer", "delayed", (4, 2, 1), temperature=2.0)
+    )
+    assert all(event.parents.count(0) == 1 for event in delayed.rounds("delayed"))
+
+
+@pytest.mark.parametrize("limit", [1, 2, 3])
+def test_a_text_ends_at_its_length(tiny_models: TinyModels, limit: int) -> None:
+    whole = RunConfig(("delayed",), limit, temperature=1.0, delayed=Delayed("traversal", "delayed", 3, 2, 4))
+    assert len(tiny_models.play(tiny_models.pair("neox"), "float32", PROMPT, whole).tokens("delayed")) == limit
+
+
+def test_knobs_of_drafting_and_verifier_act_from_the_next_round(tiny_models: TinyModels) -> None:
+    engine, steering = tiny_models.loaded(tiny_models.pair("neox"), "float32"), Steering()
+    events = list[Event]()
+    for event in decode(
+        engine, PROMPT, RunConfig(("delayed",), 40, temperature=1.0, drafting="delayed", verifier="nss"), steering
+    ):
+        events.append(event)
+        if isinstance(event, Round) and event.round == 2:
+            for name, value in (("rollouts", 1), ("l1", 0), ("l2", 1), ("verifier", 8), ("drafting", 1)):
+                steering.turn(name, value)
+    played = Played(events)
+    assert all(len(event.tokens) == 2 for event in played.rounds("delayed") if event.round > 2)
+    turned = {event.name: event.new for event in events if isinstance(event, Knob)}
+    assert turned == {"rollouts": 1, "l1": 0, "l2": 1, "verifier": 8, "drafting": 1}
+
+
+def test_a_run_says_which_verifier_and_drafting_it_has(tiny_models: TinyModels) -> None:
+    begins = tiny_models.play(tiny_models.pair("neox"), "float32", PROMPT, config("block", shape=(1, 0, 2))).events[0]
+    assert isinstance(begins, Run)
+    assert (begins.verifier, begins.drafting) == ("block", "delayed")
+    assert begins.methods["delayed"] == {"verifier": "block", "drafting": "delayed", "k": 1, "l1": 0, "l2": 2}
+
+
+def test_usual_settings_are_coupled_trees() -> None:
+    assert (RunConfig().verifier, RunConfig().drafting) == ("coupled", "tree")
+    assert "delayed" not in RunConfig().methods
+
+
+def test_drafting_that_draws_lets_the_method_race_that_does() -> None:
+    assert RunConfig(verifier="block", drafting="iid", delayed=Delayed(k=1)).methods[0] == "delayed"
+
+
+def test_the_method_that_draws_has_a_verifier_of_its_own_where_none_is_named() -> None:
+    named = RunConfig(("delayed", "ar"))
+    assert (named.verifier, named.drafting) == ("traversal", "delayed")
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"verifier": "traversal"}, "biased on deterministic trees"),
+        ({"drafting": "delayed"}, "verifier coupled takes no trees that are drawn"),
+        ({"verifier": "block", "drafting": "iid"}, "block takes one drafted path, not 2"),
+        ({"verifier": "best"}, "there is none of that name"),
+        ({"drafting": "wild", "verifier": "nss"}, "there is none of that name"),
+        ({"verifier": "nss", "drafting": "iid", "methods": ("linear",)}, "no method of linear does"),
+    ],
+)
+def test_what_does_not_go_together_is_refused(given: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        RunConfig(**given)
