@@ -85,6 +85,44 @@ class Knobs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     d0: float
 
 
+class Draws(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The draws after one node that verification came to."""
+
+    count: Count
+    """How many, agreeing ones included."""
+    accepted: bool
+    """Whether the path went on to one of them."""
+    l1: float
+    """L1 distance of the target's and the draft's distribution after the node, in [0, 2]."""
+    acceptance: float | None
+    """The chance that this verifier accepts one of so many draws, over draws; None where it is none of one node."""
+    bound: float
+    """The largest chance that any lossless verifier could have, alpha*."""
+
+
+class Verification(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """What the distributions of a sampled round say of it; sums over its committed tokens.
+
+    With p the target's distribution of a token y and H(p) its entropy, both sums have mean 0 in any lossless decoder.
+    """
+
+    surprise: float
+    """Sum of -ln p(y) - H(p), in nats."""
+    surprise_variance: float
+    """Sum of the variances of -ln p(y)."""
+    top1: float
+    """Sum of [y is the most probable token] - max p."""
+    top1_variance: float
+    """Sum of max p (1 - max p)."""
+    predicted_tokens: float | None = None
+    """Drawn trees: tokens that the round was expected to bring, given its tree, over the verifier's coins; before any
+    cut."""
+    reach: list[float] = []
+    """Drawn trees: the chance that each node is accepted, given the tree; 1 for the root."""
+    path: list[Draws] = []
+    """Drawn trees: of the root and the accepted nodes, those with draws, in path order."""
+
+
 class Round(Base, tag="round", omit_defaults=True, frozen=True, kw_only=True):
     """One target verification and what it committed.
 
@@ -121,6 +159,12 @@ class Round(Base, tag="round", omit_defaults=True, frozen=True, kw_only=True):
     """Their tokens and one bonus token, cut after end-of-text and at the length limit."""
     text: str
     """What the committed tokens add to the text; a character shows when its last byte is there."""
+    shape: tuple[Count, Count, Count] | None = None
+    """Drawn trees: (K, L1, L2) as drafted."""
+    drawn: list[Count] = []
+    """Drawn trees: how often each node was drawn; 1 for the root."""
+    verification: Verification | None = None
+    """Where tokens are sampled, and rounds are decoded from the host."""
     limited_by: Limit | None = None
     """Which rule refused children to the most probable leaf of the tree; None for a method without a tree."""
 
