@@ -5,6 +5,7 @@ only while it decodes. Knows neither screens nor files.
 """
 
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -251,8 +252,17 @@ def _round(lane: Lane, outcome: Outcome, pieces: Pieces, started: float, text: s
         accepted=outcome.accepted,
         committed=outcome.committed,
         text=text,
+        shape=outcome.shape,
+        drawn=_drawn(outcome.tree),
+        verification=outcome.statistics() if outcome.committed else None,
         limited_by=limited_by(outcome.rules, outcome.tree, outcome.room) if outcome.rules else None,
     )
+
+
+def _drawn(tree: TokenTree) -> list[int]:
+    """How often each node of a drawn tree was drawn; 1 for the root."""
+    found = Counter(child for draws in (tree.draws or {}).values() for child in draws.children)
+    return [1, *(found[node] for node in range(1, len(tree)))] if tree.draws else []
 
 
 def limited_by(rules: Rules, tree: TokenTree, room: int) -> Limit:

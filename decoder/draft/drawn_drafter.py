@@ -45,8 +45,9 @@ class DrawnDrafter:
                 return self._probabilities(self.passes.after_text(text), [len(text)])
             return self._probabilities(*self.passes.after_level(tree, nodes))
 
-        tree = draw_tree(self._shape().up_to(room), text[-1], rows, self._coins)
-        return Proposal(tree, self.passes.count - before)
+        shape = self._shape().up_to(room)
+        tree = draw_tree(shape, text[-1], rows, self._coins)
+        return Proposal(tree, self.passes.count - before, (shape.k, shape.l1, shape.l2))
 
     def chosen(self, burst: Sequence[int]) -> None:
         """See `Proposer`; nothing is learnt from it."""

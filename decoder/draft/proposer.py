@@ -14,6 +14,8 @@ class Proposal:
 
     tree: TokenTree
     forwards: int = 0
+    shape: tuple[int, int, int] | None = None
+    """(K, L1, L2) of a tree that was drawn."""
 
 
 class Proposer(Protocol):

@@ -6,6 +6,7 @@ target lacks: one pass over both checks the tree and brings the next distributio
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from functools import partial
 
 import torch
 from jaxtyping import Float
@@ -95,13 +96,19 @@ class HostRounds(ABC):
             rules=self._knobs.rules if self._knobs else None,
             room=self._room,
             turned_before=turned,
+            shape=proposal.shape,
         )
         clock.leave_out(at_stage("drafted", outcome))
-        path, bonus = self._verifier.verify(proposal.tree, self._logits(proposal.tree), self._root + 1)
+        first, logits = self._root + 1, self._logits(proposal.tree)
+        path, bonus = self._verifier.verify(proposal.tree, logits, first)
         committing = clock.now()
         outcome.accepted, burst = self._accept(proposal.tree, path, bonus)
         outcome.committed, outcome.finished = self._limit.cut(burst)
         outcome.target_forwards, outcome.verify_s = 1, committing - verifying
+        if not self.root_depth:
+            outcome.statistics = partial(
+                self._verifier.statistics, proposal.tree, logits, first, path, outcome.committed
+            )
         outcome.round_s = clock.now() - start
         clock.leave_out(at_stage("verified", outcome))
         self._commit(outcome)

@@ -4,13 +4,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol, runtime_checkable
 
-from decoder.events import Knobs
+from decoder.events import Knobs, Verification
 from decoder.session.knob_state import KnobState, Turned
 from decoder.session.steering import Turn
 from decoder.tree import TokenTree, share_of_depth
 from decoder.tree_rules import Rules
 
 Reason = Literal["length", "eos"]
+
+
+def _nothing() -> None:
+    return None
 
 
 @dataclass
@@ -34,6 +38,10 @@ class Outcome:
     turned_before: list[Turned] = field(default_factory=list)
     turned_after: list[Turned] = field(default_factory=list)
     finished: Reason | None = None
+    shape: tuple[int, int, int] | None = None
+    """(K, L1, L2) of a tree that was drawn."""
+    statistics: Callable[[], Verification | None] = _nothing
+    """What the distributions of a sampled round say of it: computed when asked, before the next round."""
 
 
 AtStage = Callable[[Literal["drafted", "verified"], Outcome], float]

@@ -4,17 +4,21 @@ At temperature 0 there is no noise, and it is greedy verification. Otherwise the
 over seeds, whatever was drafted, since no choice depends on a draft. Siblings differ, so the accepted path is unique.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from decoder.events import Verification
 from decoder.sampling.on_device import DeviceSampling
 from decoder.sampling.perturbation import OUTSIDE, Perturbation
+from decoder.sampling.probabilities import probabilities
 from decoder.sampling.settings import Schedule
 from decoder.tree import TokenTree
 from decoder.verify.greedy import Greedy, accept
+from decoder.verify.statistics import of_tokens
 from decoder.verify.verifier import Chances, DeviceVerifier
 
 
@@ -29,6 +33,16 @@ class Coupled:
         if self.perturbation.greedy_from(first):
             return Greedy().verify(tree, logits, first)
         return accept(tree, self.perturbation.choices(logits, [first + depth for depth in tree.depths]))
+
+    def statistics(
+        self, tree: TokenTree, logits: Float[Tensor, "N V"], first: int, path: Sequence[int], committed: Sequence[int]
+    ) -> Verification | None:
+        """See `Verifier`."""
+        if self.perturbation.greedy_from(first):
+            return None
+        nodes = [0, *path][: len(committed)]
+        settings = [self.perturbation.sampling(first + tree.depths[node]) for node in nodes]
+        return of_tokens(probabilities(logits[nodes], settings), committed)
 
 
 @dataclass(frozen=True)

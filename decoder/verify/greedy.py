@@ -39,6 +39,11 @@ class Greedy:
         on_cpu = scores.device.type == "cpu"
         return accept(tree, (scores.numpy() if on_cpu else scores).argmax(-1).tolist())
 
+    def statistics(
+        self, tree: TokenTree, logits: Float[Tensor, "N V"], first: int, path: Sequence[int], committed: Sequence[int]
+    ) -> None:
+        """See `Verifier`."""
+
 
 def accept(tree: TokenTree, choices: Sequence[int]) -> tuple[list[int], int]:
     """The accepted nodes below the root, which is right, in path order, and the bonus token; one choice a node."""

@@ -3,18 +3,22 @@
 Over coins, the text is distributed as the target's. Knows no methods; which verifier is in force is asked each round.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from jaxtyping import Float
+from msgspec import structs
 from torch import Tensor
 
+from decoder.events import Verification
 from decoder.sampling.probabilities import probabilities
 from decoder.sampling.settings import Schedule
 from decoder.tree import TokenTree
 from decoder.verify.lossless.coins import Coins
 from decoder.verify.lossless.drawn_tree import draft_rows, drawn_tree
+from decoder.verify.lossless.statistics import MOST_NUMBERS, of_drawn_tree
 from decoder.verify.lossless.verifiers import VERIFIERS
+from decoder.verify.statistics import of_tokens
 
 
 @dataclass(frozen=True)
@@ -32,6 +36,23 @@ class Independent:
         Raises:
             ModelError: A probability is NaN.
         """
-        target_probs = probabilities(logits, [self.schedule.at(first + depth) for depth in tree.depths])
+        target_probs = self._target_probs(tree, logits, first)
         verify = VERIFIERS[self.verifier()].on_device
         return verify(drawn_tree(tree), target_probs, draft_rows(tree, target_probs), self.coins)
+
+    def statistics(
+        self, tree: TokenTree, logits: Float[Tensor, "N V"], first: int, path: Sequence[int], committed: Sequence[int]
+    ) -> Verification | None:
+        """See `Verifier`; of large trees, or vocabularies, the committed tokens alone."""
+        if self.schedule.greedy_from(first):
+            return None
+        target_probs = self._target_probs(tree, logits, first)
+        found = of_tokens(target_probs[[0, *path][: len(committed)]], committed)
+        if target_probs.numel() > MOST_NUMBERS:
+            return found
+        target, draft = (each.double().cpu().numpy() for each in (target_probs, draft_rows(tree, target_probs)))
+        reach, draws = of_drawn_tree(self.verifier(), drawn_tree(tree), target, draft, path)
+        return structs.replace(found, predicted_tokens=sum(reach), reach=reach, path=draws)
+
+    def _target_probs(self, tree: TokenTree, logits: Float[Tensor, "N V"], first: int) -> Float[Tensor, "N V"]:
+        return probabilities(logits, [self.schedule.at(first + depth) for depth in tree.depths])

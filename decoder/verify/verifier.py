@@ -1,11 +1,12 @@
 """What decides which drafted tokens stay, by the target's logits after each node of a tree."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol, TypeAlias
 
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from decoder.events import Verification
 from decoder.sampling.on_device import DeviceSampling
 from decoder.tree import TokenTree
 
@@ -21,6 +22,14 @@ class Verifier(Protocol):
 
         Logits are the target's after each node, over the ids that both models know. `first` is the position, from 0, of
         the token that follows the root.
+        """
+
+    def statistics(
+        self, tree: TokenTree, logits: Float[Tensor, "N V"], first: int, path: Sequence[int], committed: Sequence[int]
+    ) -> Verification | None:
+        """What the distributions say of a round that was verified so; None where no token of it was sampled.
+
+        Of the accepted path and the token after it, `committed` is what became text.
         """
 
 

@@ -49,10 +49,12 @@ def first(stops: Sequence[Stop], coins: Coins) -> Stop:
     return next((stop for stop in others if stop.chance > 0 and coins.bernoulli(stop.chance)), root)
 
 
-def expected_tokens(tree: DrawnTree, stops: Sequence[Stop]) -> float:
-    """Expected block efficiency of a tree: accepted tokens and the one after them, over the coins alone."""
-    expected, left = 1.0, 1.0
+def reach(tree: DrawnTree, stops: Sequence[Stop]) -> list[float]:
+    """The chance of each node to be accepted, over the coins alone; 1 for the root."""
+    found, left = [0.0] * len(tree), 1.0
     for stop in stops:
-        expected += tree.depths[stop.node] * stop.chance * left
+        found[stop.node] += stop.chance * left
         left *= 1 - stop.chance
-    return expected
+    for node in range(len(tree) - 1, 0, -1):
+        found[tree.parents[node]] += found[node]
+    return found

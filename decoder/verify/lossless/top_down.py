@@ -59,15 +59,12 @@ def verify(solver: Solver, tree: DrawnTree, target_probs: Rows, draft_probs: Row
     return descend(tree, choose)
 
 
-def expected_tokens(solver: Solver, tree: DrawnTree, target_probs: Rows, draft_probs: Rows) -> float:
-    """Expected block efficiency of a tree: accepted tokens and the one after them, over the coins alone.
-
-    A sum over distinct nodes of the chance to reach them (the paper, equation 3); shapes (N, V).
-    """
-    reach = [1.0] + [0.0] * (len(tree) - 1)
+def reach(solver: Solver, tree: DrawnTree, target_probs: Rows, draft_probs: Rows) -> list[float]:
+    """The chance of each node to be accepted, over the coins alone; 1 for the root. Shapes (N, V)."""
+    found = [1.0] + [0.0] * (len(tree) - 1)
     for node, drawn in enumerate(tree.children):
         if drawn:
             chances = solver.branching(target_probs[node], draft_probs[node], tree.drawn(node))
             for child in drawn:
-                reach[child] = reach[node] * chances[tree.tokens[child]]
-    return sum(reach)
+                found[child] = found[node] * chances[tree.tokens[child]]
+    return found

@@ -21,7 +21,7 @@ from decoder.verify.lossless.specinfer import SPECINFER
 from decoder.verify.lossless.spectr import SPECTR
 from decoder.verify.lossless.top_down import Accepted, Solver, Verify
 
-ExpectedTokens: TypeAlias = Callable[[DrawnTree, Rows, Rows], float]
+Reach: TypeAlias = Callable[[DrawnTree, Rows, Rows], list[float]]
 
 
 @dataclass(frozen=True)
@@ -32,19 +32,26 @@ class LosslessVerifier:
     """In float64, row by row."""
     on_device: VerifyOnDevice
     """On tensors, with one copy of all numbers that coins need; for large vocabularies."""
-    expected_tokens: ExpectedTokens
-    """Block efficiency of a tree, expected over the coins."""
+    reach: Reach
+    """The chance of each node of a tree to be accepted, over the coins; 1 for the root."""
+
+    def expected_tokens(self, tree: DrawnTree, target_probs: Rows, draft_probs: Rows) -> float:
+        """Block efficiency of a tree, expected over the coins: accepted tokens and the one after them; shapes (N, V).
+
+        A sum over distinct nodes (the paper, equation 3).
+        """
+        return sum(self.reach(tree, target_probs, draft_probs))
 
 
 def _top_down(solver: Solver, on_device: VerifyOnDevice) -> LosslessVerifier:
-    return LosslessVerifier(partial(top_down.verify, solver), on_device, partial(top_down.expected_tokens, solver))
+    return LosslessVerifier(partial(top_down.verify, solver), on_device, partial(top_down.reach, solver))
 
 
 def _bottom_up(stops: Callable[[DrawnTree, Rows, Rows], list[Stop]], on_device: VerifyOnDevice) -> LosslessVerifier:
-    def expected_tokens(tree: DrawnTree, target_probs: Rows, draft_probs: Rows) -> float:
-        return bottom_up.expected_tokens(tree, stops(tree, target_probs, draft_probs))
+    def reach(tree: DrawnTree, target_probs: Rows, draft_probs: Rows) -> list[float]:
+        return bottom_up.reach(tree, stops(tree, target_probs, draft_probs))
 
-    return LosslessVerifier(partial(bottom_up.verify, stops), on_device, expected_tokens)
+    return LosslessVerifier(partial(bottom_up.verify, stops), on_device, reach)
 
 
 def _first_path(whole: LosslessVerifier) -> LosslessVerifier:
@@ -53,10 +60,10 @@ def _first_path(whole: LosslessVerifier) -> LosslessVerifier:
     def verify(tree: DrawnTree, target_probs: Rows, draft_probs: Rows, coins: Coins) -> Accepted:
         return whole.verify(tree.first_path(), target_probs, draft_probs, coins)
 
-    def expected_tokens(tree: DrawnTree, target_probs: Rows, draft_probs: Rows) -> float:
-        return whole.expected_tokens(tree.first_path(), target_probs, draft_probs)
+    def reach(tree: DrawnTree, target_probs: Rows, draft_probs: Rows) -> list[float]:
+        return whole.reach(tree.first_path(), target_probs, draft_probs)
 
-    return LosslessVerifier(verify, batched_top_down.on_first_path(whole.on_device), expected_tokens)
+    return LosslessVerifier(verify, batched_top_down.on_first_path(whole.on_device), reach)
 
 
 _NAIVE_TREE = _top_down(NAIVE, partial(batched_top_down.verify, plans.NAIVE))

@@ -133,3 +133,39 @@ def test_the_method_that_draws_has_a_verifier_of_its_own_where_none_is_named() -
 def test_what_does_not_go_together_is_refused(given: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         RunConfig(**given)
+
+
+@pytest.mark.parametrize("drafting", ["iid", "delayed"])
+def test_rounds_say_what_was_drawn_and_what_was_to_be_expected(tiny_models: TinyModels, drafting: str) -> None:
+    played = tiny_models.play(
+        tiny_models.pair("neox"), "float32", PROMPT, config("specinfer", drafting, (4, 1, 2), temperature=1.0)
+    )
+    for event in played.rounds("delayed"):
+        assert event.shape is not None
+        assert event.shape[0] == 4
+        assert len(event.drawn) == len(event.tokens)
+        assert sum(event.drawn) == 1 + event.shape[1] + 4 * event.shape[2]
+        told = event.verification
+        assert told is not None
+        assert told.predicted_tokens == pytest.approx(sum(told.reach))
+        assert len(told.reach) == len(event.tokens)
+        assert [each.accepted for each in told.path][: len(event.accepted)] == [True] * len(event.accepted)
+        assert all(0 <= each.l1 <= 2 and (each.acceptance or 0) <= each.bound + 1e-9 for each in told.path)
+
+
+def test_coupled_rounds_tell_how_surprising_their_tokens_were(tiny_models: TinyModels) -> None:
+    coupled = RunConfig(("dynatree", "fixed", "ar"), 24, temperature=0.8, top_p=0.9)
+    played = tiny_models.play(tiny_models.pair("neox"), "float64", PROMPT, coupled)
+    sums = {
+        name: [event.verification.surprise if event.verification else None for event in played.rounds(name)]
+        for name in ("dynatree", "fixed", "ar")
+    }
+    totals = {name: sum(each for each in found if each is not None) for name, found in sums.items()}
+    assert totals["dynatree"] == pytest.approx(totals["ar"], abs=1e-6)
+    assert totals["fixed"] == pytest.approx(totals["ar"], abs=1e-6)
+    assert totals["ar"] != 0
+
+
+def test_greedy_rounds_tell_nothing_of_chance(tiny_models: TinyModels) -> None:
+    played = tiny_models.play(tiny_models.pair("neox"), "float32", PROMPT, config("traversal", temperature=0))
+    assert all(event.verification is None for event in played.rounds("delayed") + played.rounds("ar"))

@@ -1,0 +1,39 @@
+"""What a verifier was to make of a drawn tree, and what of it came to pass: for those who watch. Decides nothing."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from decoder.events import Draws
+from decoder.verify.lossless.acceptance_bound import acceptance_bound
+from decoder.verify.lossless.drawn_tree import DrawnTree
+from decoder.verify.lossless.rows import Rows
+from decoder.verify.lossless.verifiers import SOLVERS, VERIFIERS
+
+MOST_NUMBERS = 1 << 20
+"""Of a tree's rows, up to which more than the committed tokens is looked at: it would take longer than the round."""
+_SOLVERS = {"naive": SOLVERS["naive_tree"], **SOLVERS}
+
+
+def of_drawn_tree(
+    name: str, tree: DrawnTree, target_probs: Rows, draft_probs: Rows, path: Sequence[int]
+) -> tuple[list[float], list[Draws]]:
+    """The chance of each node to be accepted by a verifier, and what the draws along the accepted path were worth."""
+    solver = _SOLVERS.get(name)
+    reach = VERIFIERS[name].reach(tree, target_probs, draft_probs)
+    seen = tree.first_path() if name == "naive" else tree
+    found = []
+    for node in (0, *path):
+        count = len(seen.children[node])
+        if count:
+            rows = target_probs[node], draft_probs[node]
+            found.append(
+                Draws(
+                    count=count,
+                    accepted=any(child in path for child in tree.children[node]),
+                    l1=float(np.abs(rows[0] - rows[1]).sum()),
+                    acceptance=solver.acceptance_rate(*rows, count) if solver else None,
+                    bound=acceptance_bound(*rows, count),
+                )
+            )
+    return reach, found
