@@ -250,7 +250,7 @@ GROUPS = (
             Key(("backspace",), ("rub_out",), "rub out", "rub out the last digit", ("knobs",)),
             Key(("u",), ("undo",), "undo", "undo what the last key turned: one knob, or all that a preset did", _EVERYWHERE, 140),
             Key(("0",), ("defaults",), "defaults", "all knobs of the watched method as the program was started", _VIEWING),
-            Key(("s",), ("preset",), "preset", "DynaTree's knobs as in the next preset: tuned, paper", _EVERYWHERE),
+            Key(("s",), ("preset",), "preset", "DynaTree's knobs as in the next preset: tuned, paper, sampled", _EVERYWHERE),
             Key(("b",), ("pin",), "A/B", "pin what was measured so far as A until you give it up; each turn of a knob does so too", _VIEWING, 150, names=("pin",)),
         ),
     ),
