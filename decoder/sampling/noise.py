@@ -5,6 +5,8 @@ Integers and uniforms are equal bit for bit in numpy and torch, on every device;
 Mixing is SplitMix64's (Steele, Lea, Flood 2014), once for the seed, once for the position, once for the token.
 """
 
+from collections.abc import Sequence
+from functools import lru_cache
 from typing import TypeVar
 
 import numpy as np
@@ -26,6 +28,9 @@ def signed(number: int) -> int:
 
 
 GOLDEN, FIRST, SECOND = map(signed, (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB))
+_WORD = (1 << 64) - 1
+_ROUNDS = tuple((np.uint64(by), np.uint64(factor & _WORD)) for by, factor in ((30, FIRST), (27, SECOND)))
+_LAST, _UNUSED = np.uint64(31), np.uint64(64 - BITS)
 
 
 def mixed(counters: Integers) -> Integers:
@@ -63,11 +68,42 @@ def _shifted(numbers: Integers, by: int) -> Integers:
     return (numbers >> by) & ((1 << (64 - by)) - 1)
 
 
-def gumbel(seed: int, positions: NDArray[np.int64], vocabulary: int) -> NDArray[np.float64]:
+def gumbel(seed: int, positions: Sequence[int], vocabulary: int) -> NDArray[np.float64]:
     """The noise of positions, shape (N, V)."""
-    bits = random_bits(np.array([signed(seed)]), positions, np.arange(vocabulary))
-    noise: NDArray[np.float64] = -np.log(-np.log((bits.astype(np.float64) + 0.5) * 2.0**-BITS))
+    noise = bits_on_host(seed, positions, vocabulary).astype(np.float64)
+    noise += 0.5
+    noise *= 2.0**-BITS
+    for _ in range(2):
+        np.log(noise, out=noise)
+        np.negative(noise, out=noise)
     return noise
+
+
+def bits_on_host(seed: int, positions: Sequence[int], vocabulary: int) -> NDArray[np.uint64]:
+    """The `random_bits` of tokens from 0 on, in place: half the time, which every new token of a text pays for."""
+    start = _mixed(seed + GOLDEN)
+    starts = [_mixed(start + (position + 1) * GOLDEN) for position in positions]
+    found = np.array(starts, dtype=np.uint64)[:, None] + _steps(vocabulary)
+    shifted = np.empty_like(found)
+    for by, factor in _ROUNDS:
+        found ^= np.right_shift(found, by, out=shifted)
+        found *= factor
+    found ^= np.right_shift(found, _LAST, out=shifted)
+    found >>= _UNUSED
+    return found
+
+
+def _mixed(counter: int) -> int:
+    """`mixed` of one counter, from 0 on."""
+    found = counter & _WORD
+    for by, factor in ((30, FIRST), (27, SECOND)):
+        found = (found ^ found >> by) * factor & _WORD
+    return found ^ found >> 31
+
+
+@lru_cache(maxsize=4)
+def _steps(vocabulary: int) -> NDArray[np.uint64]:
+    return np.arange(1, vocabulary + 1, dtype=np.uint64) * np.uint64(GOLDEN & _WORD)
 
 
 def gumbel_on_device(

@@ -103,7 +103,7 @@ class Perturbation:
 
     def _made(self, positions: Sequence[int]) -> Float[Tensor, "N V"]:
         if self._device.type == "cpu":
-            return torch.from_numpy(gumbel(self._seed, np.array(positions), self._vocabulary).astype(np.float32))
+            return torch.from_numpy(gumbel(self._seed, positions, self._vocabulary).astype(np.float32))
         seed, places = (torch.tensor(numbers, device=self._device) for numbers in ([signed(self._seed)], positions))
         return gumbel_on_device(seed, places, torch.arange(self._vocabulary, device=self._device)).float()
 

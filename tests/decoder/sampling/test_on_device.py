@@ -78,7 +78,7 @@ def test_the_noise_within_a_graph_is_numpy_s_but_for_the_last_digits_of_logarith
         found.copy_(gumbel_on_device(seed, places, tokens))
 
     repeat(work)()
-    right = gumbel(SEEDS[-1], np.array(PLACES), VOCABULARY)
+    right = gumbel(SEEDS[-1], PLACES, VOCABULARY)
     # Two of each logarithm; the outer one is near 0 where the inner one is near 1, whose last digits it then shows.
     steps = np.abs(found.cpu().numpy() - right) / np.maximum(np.spacing(np.abs(right)), np.spacing(1.0))
     assert steps.max() <= 4
@@ -98,7 +98,7 @@ def test_one_graph_serves_all_seeds_and_settings(device: str, repeat: Repeat) ->
         sampling.follow(seed, schedule, 0)
         replay()
         temperatures = np.array([[0.5], [0.5], [2.0], [2.0], [2.0]])
-        right = gumbel(seed, np.arange(18, 23), VOCABULARY) * temperatures
+        right = gumbel(seed, range(18, 23), VOCABULARY) * temperatures
         np.testing.assert_allclose(found.cpu().numpy(), right, rtol=1e-6, atol=1e-6)
 
 

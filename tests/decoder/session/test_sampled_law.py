@@ -109,7 +109,7 @@ def test_what_is_drafted_makes_no_difference_to_any_text() -> None:
 
 
 def everywhere_alike(gumbel: Callable[..., Any], seed: int, positions: Any, vocabulary: int) -> Any:
-    return gumbel(seed, positions * 0, vocabulary)
+    return gumbel(seed, [0] * len(positions), vocabulary)
 
 
 def few_seeds(gumbel: Callable[..., Any], seed: int, positions: Any, vocabulary: int) -> Any:
@@ -117,7 +117,7 @@ def few_seeds(gumbel: Callable[..., Any], seed: int, positions: Any, vocabulary:
 
 
 def every_other_position_alike(gumbel: Callable[..., Any], seed: int, positions: Any, vocabulary: int) -> Any:
-    return gumbel(seed, positions // 2, vocabulary)
+    return gumbel(seed, [position // 2 for position in positions], vocabulary)
 
 
 @pytest.mark.parametrize("wrong", [everywhere_alike, few_seeds, every_other_position_alike])
