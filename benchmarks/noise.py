@@ -1,0 +1,72 @@
+"""What the noise of coupled sampling costs: its share of each method's rounds, on the embedded pair in float32.
+
+    python benchmarks/noise.py FILE ...
+
+decodes the beginning of each file with every method at temperature .6, and takes the time in which noise is made and
+added to logits. Ends with 1 when the share may be above the bar: when the upper end of a method's 95 % interval over
+files is.
+"""
+
+import argparse
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from unittest.mock import patch
+
+sys.path.append(str(Path(__file__).parents[1]))
+
+from torch import Tensor
+
+from decoder import load_pair
+from decoder.bench.statistics import estimate
+from decoder.config import PRESETS, RunConfig
+from decoder.engine import Engine
+from decoder.events import Round
+from decoder.race import decode
+from decoder.sampling.perturbation import Perturbation
+
+BAR = 0.03
+METHODS = ("ar", "linear", "fixed", "dynatree", "auto")
+_TOKENS, _TEMPERATURE, _CHARACTERS = 128, 0.6, 600
+
+
+def share(engine: Engine, prompt: str, method: str) -> float:
+    """The noise's share of a method's decode time."""
+    noise_s = decode_s = 0.0
+    plain = Perturbation.scores
+
+    def timed(self: Perturbation, logits: Tensor, positions: Sequence[int]) -> Tensor:
+        nonlocal noise_s
+        start = time.perf_counter()
+        found = plain(self, logits, positions)
+        noise_s += time.perf_counter() - start
+        return found
+
+    config = RunConfig((method,), _TOKENS, temperature=_TEMPERATURE, dynatree=PRESETS["sampled"])
+    with patch.object(Perturbation, "scores", timed):
+        for event in decode(engine, prompt, config):
+            if isinstance(event, Round):
+                decode_s = event.t
+    return noise_s / decode_s
+
+
+def main() -> int:
+    """Measures, and says whether the bar holds."""
+    parser = argparse.ArgumentParser(description="What the noise of coupled sampling costs.")
+    parser.add_argument("files", nargs="+", type=Path, metavar="FILE", help="a text; its beginning is the prompt")
+    parser.add_argument("--repeats", type=int, default=3, metavar="N", help="times that each is decoded")
+    given = parser.parse_args()
+    engine, failed = load_pair(dtype="float32"), False
+    prompts = [file.read_text(encoding="utf-8")[:_CHARACTERS] for file in given.files]
+    for method in METHODS:
+        share(engine, prompts[0], method)
+        found = estimate([[share(engine, prompt, method) for _ in range(given.repeats)] for prompt in prompts], 0)
+        if found and found.low is not None and found.high is not None:
+            failed |= found.high > BAR
+            sys.stdout.write(f"{method:10} {found.median:6.1%}  {found.low:.1%}-{found.high:.1%}\n")
+    return int(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
