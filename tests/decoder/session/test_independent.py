@@ -10,6 +10,7 @@ from decoder.errors import ConfigError
 from decoder.events import Event, Knob, Round, Run
 from decoder.verify.names import VERIFIER_NAMES
 from tests.decoder.makers import Played, TinyModels
+from tests.decoder.session.cuda_graph.on_gpu import gpu, on_gpu
 
 PROMPT = "The tree grows"
 SHAPES = [(1, 0, 0), (1, 0, 3), (2, 0, 3), (3, 2, 2), (4, 1, 0)]
@@ -169,3 +170,18 @@ def test_coupled_rounds_tell_how_surprising_their_tokens_were(tiny_models: TinyM
 def test_greedy_rounds_tell_nothing_of_chance(tiny_models: TinyModels) -> None:
     played = tiny_models.play(tiny_models.pair("neox"), "float32", PROMPT, config("traversal", temperature=0))
     assert all(event.verification is None for event in played.rounds("delayed") + played.rounds("ar"))
+
+
+@gpu
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", VERIFIER_NAMES)
+def test_on_a_gpu_every_verifier_writes_the_greedy_text_at_temperature_0_and_tells_chances_above(
+    tiny_models: TinyModels, name: str
+) -> None:
+    pair, shape = tiny_models.pair("neox"), (1, 0, 3) if name == "block" else (2, 1, 2)
+    engine = on_gpu(tiny_models, "neox", "float64")
+    greedy = Played(list(decode(engine, PROMPT, config(name, shape=shape, temperature=0))))
+    on_cpu = tiny_models.play(pair, "float64", PROMPT, config(name, shape=shape, temperature=0))
+    assert greedy.tokens("delayed") == on_cpu.tokens("ar")
+    sampled = Played(list(decode(engine, PROMPT, config(name, shape=shape))))
+    assert all(event.verification and event.verification.reach for event in sampled.rounds("delayed"))
