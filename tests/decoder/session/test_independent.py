@@ -9,7 +9,7 @@ from decoder.config import Delayed
 from decoder.errors import ConfigError
 from decoder.events import Event, Knob, Round, Run
 from decoder.verify.names import VERIFIER_NAMES
-from tests.decoder.makers import Played, TinyModels
+from tests.decoder.makers import Played, TinyModels, with_pair
 from tests.decoder.session.cuda_graph.on_gpu import gpu, on_gpu
 
 PROMPT = "The tree grows"
@@ -185,3 +185,47 @@ def test_on_a_gpu_every_verifier_writes_the_greedy_text_at_temperature_0_and_tel
     assert greedy.tokens("delayed") == on_cpu.tokens("ar")
     sampled = Played(list(decode(engine, PROMPT, config(name, shape=shape))))
     assert all(event.verification and event.verification.reach for event in sampled.rounds("delayed"))
+
+
+@pytest.mark.parametrize("name", VERIFIER_NAMES)
+@pytest.mark.parametrize(("temperature", "top_p"), [(2.0, 1.0), (1e-4, 1.0), (1e-3, 0.5), (1.0, 0.01), (0.3, 0.9)])
+def test_settings_at_their_ends_decode(tiny_models: TinyModels, name: str, temperature: float, top_p: float) -> None:
+    shape = (1, 0, 3) if name == "block" else (3, 1, 2)
+    settings = config(name, shape=shape, temperature=temperature, top_p=top_p)
+    played = tiny_models.play(tiny_models.pair("neox"), "float32", PROMPT, settings)
+    assert len(played.tokens("delayed")) == 24
+    told = [event.verification for event in played.rounds("delayed")]
+    assert all(each is not None and abs(each.surprise) < 60 and max(each.reach) <= 1 + 1e-9 for each in told)
+
+
+def test_hardly_any_temperature_or_top_p_is_greedy(tiny_models: TinyModels) -> None:
+    pair = tiny_models.pair("neox")
+    greedy = tiny_models.play(pair, "float64", PROMPT, config("traversal", temperature=0)).tokens("ar")
+    for given in ({"temperature": 1e-5}, {"temperature": 1.0, "top_p": 1e-6}, {"temperature": 1.0, "top_k": 1}):
+        assert tiny_models.play(pair, "float64", PROMPT, config("traversal", **given)).tokens("delayed") == greedy
+
+
+@pytest.mark.parametrize("name", VERIFIER_NAMES)
+def test_a_text_ends_with_the_end_token_inside_a_block(tiny_models: TinyModels, name: str) -> None:
+    engine = tiny_models.loaded(tiny_models.pair("neox"), "float32")
+    settings = config(name, shape=(1, 0, 6) if name == "block" else (2, 2, 4), temperature=1.0)
+    whole = Played(list(decode(engine, PROMPT, settings))).tokens("delayed")
+    end = whole[7]
+    ended = Played(list(decode(with_pair(engine, eos=frozenset({end})), PROMPT, settings)))
+    assert ended.tokens("delayed") == whole[: whole.index(end) + 1]
+    assert ended.end("delayed").reason == "eos"
+
+
+def test_the_temperature_turns_to_0_and_back_while_it_runs(tiny_models: TinyModels) -> None:
+    engine, steering = tiny_models.loaded(tiny_models.pair("neox"), "float32"), Steering()
+    heats, found = {3: 0.0, 9: 1.2}, list[Round]()
+    for event in decode(engine, PROMPT, RunConfig(("delayed",), 60, temperature=0.9), steering):
+        if isinstance(event, Round):
+            found.append(event)
+            if event.round in heats:
+                steering.turn("temperature", heats[event.round])
+    assert sum(len(event.committed) for event in found) == 60
+    told = [event.verification is not None for event in found]
+    assert told[0]
+    assert False in told
+    assert told[-1]
