@@ -16,7 +16,7 @@ from dynatui.session import View
 from dynatui.sources.playback import TraceSource
 
 HERE = Path(__file__).parent
-TRACE = HERE.parent / "tests" / "traces" / "demo.jsonl"
+TRACE = HERE.parent / "tests" / "traces" / "sampled.jsonl"
 SPEED = 0.25
 """Of the show, as the header tells it."""
 SHOWN = 0.74

@@ -3,9 +3,10 @@
     python screenshots/record.py                          the embedded pair
     python screenshots/record.py TARGET DRAFT             another one
 
-Two prompts of our own, decoded in float32 by the default methods. In each, tau_l of DynaTree is turned up, which makes
-trees wide, then D0 down to 1, which leaves few levels, and up again: what a knob does is to be seen in tree and curves.
-Times are those of the machine, so for a race that means something nothing else may run on it.
+Two prompts of our own, decoded in float32 by the default methods and sampled as the screen shows the embedded pair. In
+each, tau_l of DynaTree is turned up, which makes trees wide, then D0 down to 1, which leaves few levels, and up again:
+what a knob does is to be seen in tree and curves. Times are those of the machine, so for a race that means something
+nothing else may run on it.
 """
 
 import sys
@@ -19,9 +20,10 @@ from decoder.knobs import KnobName
 from decoder.session.steering import Steering
 from dynatui.prompts.load import embedded
 from dynatui.record.recording import Recorder
+from dynatui.session import EMBEDDED_TEMPERATURE
 
-TRACE = Path(__file__).parent.parent / "tests" / "traces" / "demo.jsonl"
-CONFIG = RunConfig(max_new_tokens=160)
+TRACE = Path(__file__).parent.parent / "tests" / "traces" / "sampled.jsonl"
+CONFIG = RunConfig(max_new_tokens=160, temperature=EMBEDDED_TEMPERATURE)
 METHOD: RulesName = "dynatree"
 PROMPTS = (embedded()[2], '"Gentlemen," said the judge, "I have listened to all that')
 TURNS: Mapping[int, tuple[KnobName, float]] = {4: ("tau_l", 0.4), 12: ("d0", 1.0), 22: ("d0", 3.0)}

@@ -201,7 +201,12 @@ def test_settings_at_their_ends_decode(tiny_models: TinyModels, name: str, tempe
 def test_hardly_any_temperature_or_top_p_is_greedy(tiny_models: TinyModels) -> None:
     pair = tiny_models.pair("neox")
     greedy = tiny_models.play(pair, "float64", PROMPT, config("traversal", temperature=0)).tokens("ar")
-    for given in ({"temperature": 1e-5}, {"temperature": 1.0, "top_p": 1e-6}, {"temperature": 1.0, "top_k": 1}):
+    hardly: list[dict[str, Any]] = [
+        {"temperature": 1e-5},
+        {"temperature": 1.0, "top_p": 1e-6},
+        {"temperature": 1.0, "top_k": 1},
+    ]
+    for given in hardly:
         assert tiny_models.play(pair, "float64", PROMPT, config("traversal", **given)).tokens("delayed") == greedy
 
 
