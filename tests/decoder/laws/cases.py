@@ -1,0 +1,235 @@
+"""Everything that the long runs show, case by case: how it is counted, and what the counts say.
+
+A case counts in small units that are independent of each other and of the order they come in, so that a run can stop
+after any of them and go on later. Knows neither files nor reports.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+
+from decoder.config import Delayed, DynaTree, Fixed, Linear, Rules, RunConfig, Sampling
+from decoder.verify.names import VERIFIER_NAMES
+from tests.decoder.laws import embedded
+from tests.decoder.laws.block_efficiency import efficiency, recorded
+from tests.decoder.laws.joint_law import ALPHA, compare
+from tests.decoder.laws.mistakes import MISTAKES, Mistake
+from tests.decoder.laws.toy import Setting, drawn, sampled, texts
+
+Counts = Mapping[str, float]
+TEXTS, TEXTS_OF_MISTAKES = 20_000, 5_000
+SEEDS = 1_000_000
+"""Between the first seeds of two cases."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What the counts of a case say."""
+
+    right: bool
+    """Whether it is as it should be; of a mistake, whether it is rejected."""
+    figures: tuple[str, ...]
+    """In the columns of its group."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """Something to show."""
+
+    name: str
+    setting: str
+    """What is decoded, in full: counts of another setting are not gone on with."""
+    units: int
+    block: int
+    """Units between two savings."""
+    count: Callable[[range], Counter[str]]
+    judge: Callable[[Counts], Verdict]
+
+
+@dataclass(frozen=True)
+class Group:
+    """Cases of one kind, a table of the report."""
+
+    title: str
+    about: str
+    columns: tuple[str, ...]
+    cases: tuple[Case, ...]
+
+
+OF_LAWS = ("texts", "impossible", "TV", "bound of TV", "Pearson's p", "verdict")
+
+
+def _held_against(setting: Setting, counts: Counts, *, fits: bool) -> Verdict:
+    found = compare(counts, setting.law)
+    verdict = "follows the law" if found.fits else "rejected"
+    numbers = f"{found.distance:.4f}", f"{found.bound:.4f}", f"{found.chance:.2g}", verdict
+    return Verdict(found.fits == fits, (str(found.texts), str(found.impossible), *numbers))
+
+
+def _law(place: int, name: str, setting: Setting) -> Case:
+    def count(units: range) -> Counter[str]:
+        return texts(setting, [place * SEEDS + unit for unit in units])
+
+    return Case(name, str(setting), TEXTS, 500, count, partial(_held_against, setting, fits=True))
+
+
+def _mistake(place: int, mistake: Mistake) -> Case:
+    def count(units: range) -> Counter[str]:
+        with mistake.change():
+            return texts(mistake.setting, [place * SEEDS + unit for unit in units])
+
+    judge = partial(_held_against, mistake.setting, fits=False)
+    return Case(mistake.name, str(mistake.setting), TEXTS_OF_MISTAKES, 500, count, judge)
+
+
+T7, T1, T7_P9, T1_P9 = SAMPLINGS = (Sampling(0.7), Sampling(1.0), Sampling(0.7, 0, 0.9), Sampling(1.0, 0, 0.9))
+CHAIN, PAIR, LATE, WIDE = SHAPES = (
+    ("iid", (1, 0, 3)),
+    ("iid", (2, 0, 2)),
+    ("delayed", (2, 1, 1)),
+    ("delayed", (3, 1, 2)),
+)
+DRAWN = {
+    "nss": ((CHAIN, T1_P9, "neox"), (WIDE, T7, "llama")),
+    "naive": ((CHAIN, T7, "llama"), (WIDE, T1_P9, "neox"), (PAIR, T7_P9, "neox")),
+    "naive_tree": ((PAIR, T1, "neox"), (WIDE, T7_P9, "llama"), (LATE, T1_P9, "neox")),
+    "spectr": ((PAIR, T7, "neox"), (LATE, T1_P9, "llama"), (WIDE, T1, "neox")),
+    "specinfer": ((PAIR, T1_P9, "llama"), (LATE, T7, "neox"), (WIDE, T7_P9, "neox")),
+    "khisti": ((PAIR, T7_P9, "neox"), (LATE, T1, "llama"), (WIDE, T1_P9, "neox")),
+    "block": ((CHAIN, T1, "neox"), (CHAIN, T7_P9, "llama"), (("delayed", (1, 1, 2)), T1_P9, "neox")),
+    "traversal": ((CHAIN, T7_P9, "neox"), (PAIR, T1, "llama"), (LATE, T1_P9, "neox"), (WIDE, T7, "neox")),
+}
+"""Of each verifier the trees, settings and families: every pair of a verifier and a shape or setting that it takes is
+there or is alike to one that is."""
+SHALLOW: Mapping[str, Mapping[str, Rules]] = {
+    "linear": {"linear": Linear(2)},
+    "fixed": {"fixed": Fixed(2, 2, 0.05, 8)},
+    "dynatree": {"dynatree": DynaTree(branching=(2, 2, 3), rho_stop=0.01, rho_deep=0.05, d0=2, d_max=3)},
+    "alg1": {"dynatree": DynaTree(branching=(2, 2, 3), rho_stop=0.01, rho_deep=0.05, d0=2, d_max=3)},
+}
+"""Deterministic trees: what they obey, by method."""
+DETERMINISTIC = (
+    ("linear", "nss", T1_P9, "neox"),
+    ("fixed", "nss", T7, "llama"),
+    ("dynatree", "nss", T1, "neox"),
+    ("alg1", "nss", T7_P9, "neox"),
+    ("dynatree", "coupled", T1_P9, "llama"),
+    ("linear", "coupled", T7, "neox"),
+)
+
+
+def deterministic(method: str, verifier: str, sampling: Sampling, family: str) -> Setting:
+    """Trees of the most probable tokens."""
+    return Setting(family, sampled(method, sampling, verifier=verifier, **SHALLOW[method]))
+
+
+def _sampled(sampling: Sampling, family: str) -> str:
+    return f"T {sampling.temperature:g}, top-p {sampling.top_p:g}, {family}"
+
+
+SETTINGS = {
+    f"{verifier}, {drafting} {shape}, {_sampled(sampling, family)}": drawn(verifier, drafting, shape, sampling, family)
+    for verifier, trees in DRAWN.items()
+    for (drafting, shape), sampling, family in trees
+} | {
+    f"{verifier}, {method}, {_sampled(sampling, family)}": deterministic(method, verifier, sampling, family)
+    for method, verifier, sampling, family in DETERMINISTIC
+}
+"""By name, all that is held against the law."""
+
+
+ROUNDS_OF = 3_000
+BOOKS, BOOK_TOKENS = 20, 60
+
+
+def _efficient(counts: Counts) -> Verdict:
+    found = efficiency(counts)
+    right = found.chance > ALPHA
+    numbers = f"{found.expected:.4f}", f"{found.realised:.4f}", f"{found.z:+.2f}"
+    return Verdict(right, (str(found.rounds), *numbers, "within chance" if right else "differs"))
+
+
+def _toy_efficiency(place: int, verifier: str) -> Case:
+    setting = drawn(verifier, *(CHAIN if verifier == "block" else WIDE), T1_P9)
+
+    def count(units: range) -> Counter[str]:
+        with recorded(verifier) as sums:
+            texts(setting, [place * SEEDS + unit for unit in units])
+        return sums
+
+    return Case(f"{verifier}, tiny pair", str(setting), ROUNDS_OF, 500, count, _efficient)
+
+
+def _book_efficiency(verifier: str) -> Case:
+    drafting, (k, l1, l2) = ("iid", (1, 0, 4)) if verifier == "block" else ("delayed", (3, 1, 3))
+    config = RunConfig(("delayed",), BOOK_TOKENS, temperature=0.8, delayed=Delayed(verifier, drafting, k, l1, l2))
+
+    def count(units: range) -> Counter[str]:
+        with recorded(verifier) as sums:
+            for unit in units:
+                embedded.written(with_seed(config, unit), unit)
+        return sums
+
+    return Case(f"{verifier}, embedded pair", str(config), BOOKS, 1, count, _efficient)
+
+
+COUPLED = ("ar", "linear", "fixed", "dynatree", "auto", "alg1")
+IDENTICAL_SEEDS, IDENTICAL_TOKENS = 20, 200
+
+
+def with_seed(config: RunConfig, seed: int) -> RunConfig:
+    """The same run with another seed."""
+    return RunConfig(config.methods, config.max_new_tokens, seed, chat=config.chat, parameters=config.parameters)
+
+
+def _identical(temperature: float, top_p: float) -> Case:
+    config = RunConfig(COUPLED, IDENTICAL_TOKENS, temperature=temperature, top_p=top_p)
+
+    def count(units: range) -> Counter[str]:
+        found: Counter[str] = Counter()
+        for unit in units:
+            tokens = embedded.written(with_seed(config, unit), unit)
+            found["tokens"] += len(tokens["ar"])
+            found.update(name for name in COUPLED if tokens[name] == tokens["ar"])
+        return found
+
+    def judge(counts: Counts) -> Verdict:
+        texts_of_ar = counts["ar"]
+        equal = [counts.get(name, 0) for name in COUPLED[1:]]
+        right = all(count == texts_of_ar for count in equal)
+        shown = f"{texts_of_ar:.0f}", f"{counts['tokens']:.0f}", *(f"{count:.0f}" for count in equal)
+        return Verdict(right, (*shown, "identical" if right else "differs"))
+
+    return Case(f"T {temperature:g}, top-p {top_p:g}", str(config), IDENTICAL_SEEDS, 1, count, judge)
+
+
+GROUPS = (
+    Group(
+        "Laws",
+        "The first three tokens, sampled by the engine, beside the exact law of the target.",
+        ("trees and verifier", *OF_LAWS),
+        tuple(_law(place, *item) for place, item in enumerate(SETTINGS.items())),
+    ),
+    Group(
+        "Mistakes",
+        "The same test on engines with one mistake each.",
+        ("mistake", *OF_LAWS),
+        tuple(_mistake(len(SETTINGS) + place, mistake) for place, mistake in enumerate(MISTAKES)),
+    ),
+    Group(
+        "Coupled texts",
+        "Texts of each method that are identical to those of ar at the same seed, on the embedded pair in float32.",
+        ("settings", "texts of ar", "their tokens", *COUPLED[1:], "verdict"),
+        tuple(_identical(temperature, top_p) for temperature in (0.3, 0.6, 1.0) for top_p in (1.0, 0.9)),
+    ),
+    Group(
+        "Tokens a round",
+        "Expected by the closed form, given each tree, and realised; z of their difference.",
+        ("verifier", "rounds", "expected", "realised", "z", "verdict"),
+        (
+            *(_toy_efficiency(1000 + place, name) for place, name in enumerate(VERIFIER_NAMES)),
+            *map(_book_efficiency, VERIFIER_NAMES),
+        ),
+    ),
+)
