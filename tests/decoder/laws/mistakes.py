@@ -177,22 +177,23 @@ def nothing_dropped(own: HostSession, outcome: Outcome) -> None:
     own.text.extend(outcome.committed)
 
 
-RARE = ("traversal: the residual of naive", "traversal: duplicates left out")
-"""What needs several draws of a node to be refused, or to be alike."""
-
-
-def of_verifier(wrong: Wrong) -> Mistake:
-    name = "block" if wrong.shape == CHAIN else "traversal"
-    shape = (4, 0, 1) if wrong.mistake in RARE else (wrong.shape.k, wrong.shape.l1, wrong.shape.l2)
-    sampling = COOL if wrong.mistake in RARE else PLAIN
-    return Mistake(wrong.mistake, drawn(name, "iid", shape, sampling), with_verifier(name, wrong.verify))
-
-
-PAIR, TREE, BRANCHES = (
+LINE, PAIR, TREE, BRANCHES, MANY = (
+    drawn("block", "iid", (1, 0, 2), PLAIN),
     drawn("traversal", "iid", (2, 0, 2), PLAIN),
     drawn("traversal", "delayed", (2, 1, 1), PLAIN),
     drawn("traversal", "iid", (3, 0, 2), PLAIN),
+    drawn("traversal", "iid", (4, 0, 1), COOL),
 )
+RARE = ("traversal: the residual of naive", "traversal: duplicates left out")
+"""What needs several draws after a node to be refused, or to be alike."""
+
+
+def of_verifier(wrong: Wrong) -> Mistake:
+    if wrong.shape == CHAIN:
+        return Mistake(wrong.mistake, LINE, with_verifier("block", wrong.verify))
+    return Mistake(wrong.mistake, MANY if wrong.mistake in RARE else PAIR, with_verifier("traversal", wrong.verify))
+
+
 MISTAKES = (
     *map(of_verifier, WRONG),
     Mistake("coins: the draft's", TREE, with_other(method, VERIFY_STREAM=method.DRAFT_STREAM)),
@@ -215,6 +216,6 @@ MISTAKES = (
     Mistake("drafting: the worst draw dropped", BRANCHES, with_other(independent, drawn_tree=without_the_worst)),
     Mistake("positions: siblings in a line", PAIR, with_other(HostSession, _logits=in_a_line)),
     Mistake("mask: siblings see each other", PAIR, with_other(TokenTree, visible=all_before)),
-    Mistake("cache: the first rows kept", BRANCHES, with_other(KvCache, keep=in_place)),
+    Mistake("cache: the first rows kept", MANY, with_other(KvCache, keep=in_place)),
     Mistake("cache: refused rows kept", PAIR, with_other(HostSession, _reserve=roomy, _commit=nothing_dropped)),
 )  # fmt: skip

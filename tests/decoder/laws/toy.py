@@ -36,7 +36,7 @@ class Likeness:
     noise: float
 
 
-PAIRS = {"neox": Likeness(3, 0.4, 0.25), "llama": Likeness(7, 0.4, 0.08)}
+PAIRS = {"neox": Likeness(3, 0.4, 0.25), "llama": Likeness(5, 0.3, 0.15)}
 """Chosen so that every mistake of `mistakes` shows: most tokens have a chance, and the draft is often wrong."""
 
 
