@@ -26,7 +26,8 @@ import torch
 sys.path.append(str(Path(__file__).parents[1]))
 
 from decoder.errors import DecoderError
-from tests.decoder.laws.cases import GROUPS, Case, Group
+from tests.decoder.laws.case import Case, Group
+from tests.decoder.laws.cases import GROUPS
 
 COMMAND = "python benchmarks/laws.py run --output DIR && python benchmarks/laws.py report --output DIR"
 

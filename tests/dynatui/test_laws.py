@@ -8,7 +8,8 @@ import pytest
 
 from benchmarks import laws
 from decoder.errors import ConfigError
-from tests.decoder.laws.cases import GROUPS, Case, Group, Verdict
+from tests.decoder.laws.case import Case, Group, Verdict
+from tests.decoder.laws.cases import GROUPS
 
 
 class Counting:

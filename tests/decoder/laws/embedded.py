@@ -1,7 +1,7 @@
 """The embedded pair on the beginnings of books that it was not trained on, in float32."""
 
 import os
-from collections.abc import Iterator
+from collections import Counter
 from functools import cache
 from pathlib import Path
 
@@ -34,14 +34,22 @@ def beginnings() -> tuple[str, ...]:
     return tuple(text.read_text(encoding="utf-8")[:LETTERS] for text in texts)
 
 
-def written(config: RunConfig, place: int) -> dict[str, list[int]]:
-    """The tokens that each method goes on with after one of the beginnings, which are taken in turn."""
-    prompts = beginnings()
+def written(config: RunConfig, seed: int) -> dict[str, list[int]]:
+    """The tokens that each method of a run writes at a seed, after one of the beginnings, which are taken in turn."""
+    own = RunConfig(config.methods, config.max_new_tokens, seed, parameters=config.parameters)
     tokens: dict[str, list[int]] = {name: [] for name in config.methods}
-    for event in _rounds(config, prompts[place % len(prompts)]):
-        tokens[event.method] += event.committed
+    prompts = beginnings()
+    for event in decode(engine(), prompts[seed % len(prompts)], own):
+        if isinstance(event, Round):
+            tokens[event.method] += event.committed
     return tokens
 
 
-def _rounds(config: RunConfig, prompt: str) -> Iterator[Round]:
-    return (event for event in decode(engine(), prompt, config) if isinstance(event, Round))
+def identical(config: RunConfig, seeds: range) -> Counter[str]:
+    """Of each method, how many texts of full length are those of ar."""
+    found: Counter[str] = Counter()
+    for seed in seeds:
+        tokens = written(config, seed)
+        whole = len(tokens["ar"]) == config.max_new_tokens
+        found.update(name for name in config.methods if whole and tokens[name] == tokens["ar"])
+    return found

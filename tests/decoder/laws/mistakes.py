@@ -51,6 +51,8 @@ class Mistake:
     name: str
     setting: Setting
     change: Change
+    texts: int = 5_000
+    """That are to show it."""
 
 
 def with_verifier(name: str, verify: Verify) -> Change:
@@ -191,7 +193,10 @@ RARE = ("traversal: the residual of naive", "traversal: duplicates left out")
 def of_verifier(wrong: Wrong) -> Mistake:
     if wrong.shape == CHAIN:
         return Mistake(wrong.mistake, LINE, with_verifier("block", wrong.verify))
-    return Mistake(wrong.mistake, MANY if wrong.mistake in RARE else PAIR, with_verifier("traversal", wrong.verify))
+    change = with_verifier("traversal", wrong.verify)
+    return (
+        Mistake(wrong.mistake, MANY, change, 20_000) if wrong.mistake in RARE else Mistake(wrong.mistake, PAIR, change)
+    )
 
 
 MISTAKES = (

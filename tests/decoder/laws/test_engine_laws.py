@@ -8,7 +8,8 @@ from collections import Counter
 
 import pytest
 
-from tests.decoder.laws.cases import GROUPS, SETTINGS, Case
+from tests.decoder.laws.case import Case
+from tests.decoder.laws.cases import GROUPS, SETTINGS
 from tests.decoder.laws.joint_law import compare
 from tests.decoder.laws.mistakes import MISTAKES
 from tests.decoder.laws.toy import texts
