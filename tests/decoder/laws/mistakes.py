@@ -179,12 +179,13 @@ def nothing_dropped(own: HostSession, outcome: Outcome) -> None:
     own.text.extend(outcome.committed)
 
 
-LINE, PAIR, TREE, BRANCHES, MANY = (
+LINE, PAIR, TREE, BRANCHES, MANY, WIDE = (
     drawn("block", "iid", (1, 0, 2), PLAIN),
     drawn("traversal", "iid", (2, 0, 2), PLAIN),
     drawn("traversal", "delayed", (2, 1, 1), PLAIN),
     drawn("traversal", "iid", (3, 0, 2), PLAIN),
     drawn("traversal", "iid", (4, 0, 1), COOL),
+    drawn("traversal", "iid", (4, 0, 2), COOL, "llama"),
 )
 RARE = ("traversal: the residual of naive", "traversal: duplicates left out")
 """What needs several draws after a node to be refused, or to be alike."""
@@ -219,8 +220,8 @@ MISTAKES = (
     Mistake("drafting: without replacement", BRANCHES, with_other(drawing, draw=without_replacement)),
     Mistake("drafting: siblings sorted", BRANCHES, with_other(independent, drawn_tree=sorted_siblings)),
     Mistake("drafting: the worst draw dropped", BRANCHES, with_other(independent, drawn_tree=without_the_worst)),
-    Mistake("positions: siblings in a line", PAIR, with_other(HostSession, _logits=in_a_line)),
-    Mistake("mask: siblings see each other", PAIR, with_other(TokenTree, visible=all_before)),
+    Mistake("positions: siblings in a line", WIDE, with_other(HostSession, _logits=in_a_line)),
+    Mistake("mask: siblings see each other", WIDE, with_other(TokenTree, visible=all_before)),
     Mistake("cache: the first rows kept", MANY, with_other(KvCache, keep=in_place)),
-    Mistake("cache: refused rows kept", PAIR, with_other(HostSession, _reserve=roomy, _commit=nothing_dropped)),
+    Mistake("cache: refused rows kept", WIDE, with_other(HostSession, _reserve=roomy, _commit=nothing_dropped)),
 )  # fmt: skip

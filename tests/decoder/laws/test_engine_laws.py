@@ -25,7 +25,8 @@ SEEN_SOON = {
     "coins: the draft's": 400,
     "target rows: those of the parents": 200,
     "target rows: no top-p": 100,
-    "cache: the first rows kept": 500,
+    "mask: siblings see each other": 200,
+    "cache: refused rows kept": 200,
 }
 """Mistakes around the verifier that few texts show."""
 ALL = [pytest.param(case, id=f"{group.title}: {case.name}") for group in GROUPS for case in group.cases]
