@@ -27,6 +27,16 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     return loky.cpu_count() if all(path.is_dir() for path in named) else 0
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leaves out what takes hours, unless -m asks for it."""
+    if "statistical" in config.option.markexpr:
+        return
+    left_out = [item for item in items if item.get_closest_marker("statistical")]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in left_out]
+
+
 def pytest_collection_finish() -> None:
     """What is imported stays: to search all of it for garbage, again and again, takes a fifth of the time of tests."""
     gc.collect()

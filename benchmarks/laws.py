@@ -1,0 +1,164 @@
+"""Whether sampled texts follow the law that they should, at length: the statistical evidence, case by case.
+
+    python benchmarks/laws.py run --output DIR
+    python benchmarks/laws.py report --output DIR
+
+`run` counts what is not counted yet and keeps the counts in DIR, one file a case, every few seconds; the same command
+goes on where it was stopped, within the case. `report` writes what they say as Markdown. Needs a checkout with its
+tests, and DYNATUI_DATA for the cases of the embedded pair. Both end with 0 when every case is as it should be, with 1
+when one is not, or not done.
+"""
+
+import argparse
+import gc
+import os
+import platform
+import re
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import msgspec
+import torch
+
+sys.path.append(str(Path(__file__).parents[1]))
+
+from decoder.errors import DecoderError
+from tests.decoder.laws.case import Case, Group
+from tests.decoder.laws.cases import GROUPS
+
+COMMAND = "python benchmarks/laws.py run --output DIR && python benchmarks/laws.py report --output DIR"
+
+
+class State(msgspec.Struct):
+    """What is known of a case."""
+
+    setting: str
+    """Counts of another one are not gone on with."""
+    done: int = 0
+    """Units."""
+    seconds: float = 0.0
+    counts: dict[str, float] = {}
+
+
+def file_of(group: Group, case: Case, output: Path) -> Path:
+    """Where a case's state is kept."""
+    return output / (re.sub(r"\W+", "-", f"{group.title} {case.name}".lower()).strip("-") + ".json")
+
+
+def state(group: Group, case: Case, output: Path) -> State:
+    """What is known of a case so far."""
+    try:
+        found = msgspec.json.decode(file_of(group, case, output).read_bytes(), type=State)
+    except FileNotFoundError:
+        found = State(case.setting)
+    return found if found.setting == case.setting and found.done <= case.units else State(case.setting)
+
+
+def keep(group: Group, case: Case, output: Path, known: State) -> None:
+    """Writes a case's state, at once: its file is whole, or is the one before."""
+    file = file_of(group, case, output)
+    new = file.with_suffix(".new")
+    new.write_bytes(msgspec.json.encode(known))
+    new.replace(file)
+
+
+def run(group: Group, case: Case, output: Path) -> State:
+    """Counts what is left of a case, block by block."""
+    known = state(group, case, output)
+    while known.done < case.units:
+        end = min(known.done + case.block, case.units)
+        began = time.perf_counter()
+        counts = Counter(known.counts)
+        counts.update(case.count(range(known.done, end)))
+        seconds = known.seconds + time.perf_counter() - began
+        known = State(case.setting, end, seconds, dict(counts))
+        keep(group, case, output, known)
+    return known
+
+
+def run_all(groups: Sequence[Group], output: Path, only: str, say: Callable[[str], object]) -> bool:
+    """Runs every case whose name contains a text; returns whether all of them are as they should be."""
+    output.mkdir(parents=True, exist_ok=True)
+    right = True
+    for group, case in _all(groups):
+        if only not in f"{group.title}: {case.name}":
+            continue
+        known = run(group, case, output)
+        verdict = case.judge(known.counts)
+        say(f"{group.title}: {case.name}: {', '.join(verdict.figures)}{'' if verdict.right else '  WRONG'}")
+        right &= verdict.right
+    return right
+
+
+def report(groups: Sequence[Group], output: Path) -> tuple[list[str], bool]:
+    """The lines of the report, and whether every case is done and as it should be."""
+    shown = [list(table(group, output)) for group in groups]
+    cases = [(case, state(group, case, output)) for group, case in _all(groups)]
+    done = [(case, known) for case, known in cases if known.done == case.units]
+    right = [case for case, known in done if case.judge(known.counts).right]
+    seconds = sum(known.seconds for _, known in cases)
+    lines = [
+        "# Laws of sampled texts",
+        "",
+        f"`{COMMAND}`, {seconds / 60:.0f} minutes in all on one thread of {platform.machine()}, Python "
+        f"{platform.python_version()}, torch {torch.__version__}.",
+        "",
+        f"{len(done)} of {len(cases)} cases are done; {len(right)} of these are as they should be.",
+    ]
+    return [*lines, *(line for part in shown for line in part)], len(right) == len(cases)
+
+
+def _all(groups: Sequence[Group]) -> list[tuple[Group, Case]]:
+    return [(group, case) for group in groups for case in group.cases]
+
+
+def table(group: Group, output: Path) -> Iterator[str]:
+    """A group's cases, a line each."""
+    yield from ("", f"## {group.title}", "", group.about, "", _line(group.columns), _line(["---"] * len(group.columns)))
+    for case in group.cases:
+        known = state(group, case, output)
+        if known.done < case.units:
+            yield _line([case.name, f"{known.done} of {case.units} done", *[""] * (len(group.columns) - 2)])
+        else:
+            verdict = case.judge(known.counts)
+            *figures, last = verdict.figures
+            yield _line([case.name, *figures, last if verdict.right else f"**{last}**"])
+
+
+def _line(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def main(arguments: Sequence[str] | None = None, groups: Sequence[Group] = GROUPS) -> int:
+    """Runs or reports; 0 when all is as it should be, 1 when not, 2 when it cannot begin."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    kinds = parser.add_subparsers(dest="kind", required=True)
+    for name, about in (("run", "count what is left"), ("report", "tell what the counts say")):
+        kind = kinds.add_parser(name, help=about)
+        kind.add_argument("--output", type=Path, required=True, help="folder of the counts, kept from start to start")
+    kinds.choices["run"].add_argument("--only", metavar="TEXT", default="", help="cases whose names contain this")
+    wanted = parser.parse_args(arguments)
+    if wanted.kind == "report":
+        lines, right = report(groups, wanted.output)
+        say("\n".join(lines))
+        return 0 if right else 1
+    torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
+    gc.freeze()
+    try:
+        return 0 if run_all(groups, wanted.output, wanted.only, say) else 1
+    except DecoderError as error:
+        say(f"laws.py: {error}")
+        return 2
+
+
+def say(line: str) -> None:
+    """To whoever started this."""
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,64 @@
+"""Tokens a round: what the closed form expects of each drawn tree beside what the verifier then accepts.
+
+Given its tree, a round brings as many tokens as expected on average, whatever came before. So the sum of the
+differences over the root of the sum of their squares is about standard normal. Knows no models.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from unittest.mock import patch
+
+from scipy.stats import norm
+from torch import Tensor
+
+from decoder.verify.lossless.coins import Coins
+from decoder.verify.lossless.drawn_tree import DrawnTree
+from decoder.verify.lossless.top_down import Accepted
+from decoder.verify.lossless.verifiers import VERIFIERS
+
+
+@dataclass(frozen=True)
+class Efficiency:
+    """Rounds, and their tokens."""
+
+    rounds: int
+    expected: float
+    """A round, on average."""
+    realised: float
+    z: float
+
+    @property
+    def chance(self) -> float:
+        """That so large a difference, or a larger one, comes about."""
+        return float(2 * norm.sf(abs(self.z)))
+
+
+def efficiency(counts: Mapping[str, float]) -> Efficiency:
+    """What the sums of `recorded` say; there was a round at least."""
+    rounds, expected, realised = (counts[name] for name in ("rounds", "expected", "realised"))
+    return Efficiency(
+        int(rounds), expected / rounds, realised / rounds, (realised - expected) / math.sqrt(counts["squares"])
+    )
+
+
+@contextmanager
+def recorded(name: str) -> Iterator[Counter[str]]:
+    """Sums over the rounds that a verifier verifies meanwhile."""
+    right = VERIFIERS[name]
+    sums: Counter[str] = Counter()
+
+    def on_device(tree: DrawnTree, target_probs: Tensor, draft_probs: Tensor, coins: Coins) -> Accepted:
+        rows = target_probs.double().numpy(), draft_probs.double().numpy()
+        expected = right.expected_tokens(tree, *rows)
+        path, last = right.on_device(tree, target_probs, draft_probs, coins)
+        realised = len(path) + 1
+        added = {"rounds": 1, "expected": expected, "realised": realised, "squares": (realised - expected) ** 2}
+        for key, value in added.items():
+            sums[key] += value  # type: ignore[assignment]
+        return path, last
+
+    with patch.dict(VERIFIERS, {name: replace(right, on_device=on_device)}):
+        yield sums

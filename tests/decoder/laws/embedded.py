@@ -1,0 +1,55 @@
+"""The embedded pair on the beginnings of books that it was not trained on, in float32."""
+
+import os
+from collections import Counter
+from functools import cache
+from pathlib import Path
+
+from decoder import RunConfig, decode, load_pair
+from decoder.engine import Engine
+from decoder.errors import ConfigError
+from decoder.events import Round
+
+LETTERS = 600
+"""Of a book's beginning."""
+
+
+@cache
+def engine() -> Engine:
+    """The pair."""
+    return load_pair(dtype="float32", device="cpu")
+
+
+@cache
+def beginnings() -> tuple[str, ...]:
+    """Of ten books.
+
+    Raises:
+        ConfigError: They are not there.
+    """
+    folder = os.environ.get("DYNATUI_DATA", "")
+    texts = sorted(Path(folder, "books_test").glob("*.txt")) if folder else []
+    if not texts:
+        raise ConfigError("the variable DYNATUI_DATA names no folder with books_test/; set it to one that has it")
+    return tuple(text.read_text(encoding="utf-8")[:LETTERS] for text in texts)
+
+
+def written(config: RunConfig, seed: int) -> dict[str, list[int]]:
+    """The tokens that each method of a run writes at a seed, after one of the beginnings, which are taken in turn."""
+    own = RunConfig(config.methods, config.max_new_tokens, seed, parameters=config.parameters)
+    tokens: dict[str, list[int]] = {name: [] for name in config.methods}
+    prompts = beginnings()
+    for event in decode(engine(), prompts[seed % len(prompts)], own):
+        if isinstance(event, Round):
+            tokens[event.method] += event.committed
+    return tokens
+
+
+def identical(config: RunConfig, seeds: range) -> Counter[str]:
+    """Of each method, how many texts of full length are those of ar."""
+    found: Counter[str] = Counter()
+    for seed in seeds:
+        tokens = written(config, seed)
+        whole = len(tokens["ar"]) == config.max_new_tokens
+        found.update(name for name in config.methods if whole and tokens[name] == tokens["ar"])
+    return found

@@ -1,0 +1,68 @@
+"""Whether texts are distributed as a law says: the one test that right samplers pass and wrong ones fail.
+
+Knows no models: a text is a string of digits, a token each. Three things fail: a text that is impossible, Pearson's
+distance, and a total variation above what is expected of so many texts and what chance adds to it (McDiarmid 1989).
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from scipy.stats import chi2
+
+Law = Mapping[str, float]
+"""The chance of each text."""
+ALPHA = 1e-5
+"""Chance of a false alarm in one test at most: of up to 100 tests together under 1e-3."""
+LEAST_EXPECTED = 5.0
+"""Texts of which fewer are expected are taken together."""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Texts beside the law that they are held to follow."""
+
+    texts: int
+    impossible: int
+    """Texts of chance 0."""
+    distance: float
+    """Total variation."""
+    bound: float
+    """What it exceeds with a chance of ALPHA / 2 at most."""
+    chance: float
+    """That so large a Pearson distance, or a larger one, comes of the law."""
+
+    @property
+    def fits(self) -> bool:
+        """Whether the texts may well follow the law."""
+        return not self.impossible and self.distance <= self.bound and self.chance > ALPHA / 2
+
+
+def compare(counts: Mapping[str, float], law: Law) -> Comparison:
+    """Holds counts of texts against a law.
+
+    Args:
+        counts: How often each text was written; at least one was.
+        law: Sums to 1.
+    """
+    whole = sum(counts.values())
+    texts = law.keys() | counts.keys()
+    apart = sum(abs(counts.get(text, 0) / whole - law.get(text, 0)) for text in texts) / 2
+    expected = sum(math.sqrt(chance * (1 - chance) / whole) for chance in law.values()) / 2
+    return Comparison(
+        texts=int(whole),
+        impossible=int(sum(count for text, count in counts.items() if not law.get(text))),
+        distance=apart,
+        bound=expected + math.sqrt(math.log(2 / ALPHA) / (2 * whole)),
+        chance=_pearson(counts, law, whole),
+    )
+
+
+def _pearson(counts: Mapping[str, float], law: Law, whole: float) -> float:
+    """The chance that as large a distance comes of the law; 1 where too few texts are there to tell."""
+    own = [text for text, chance in law.items() if whole * chance >= LEAST_EXPECTED]
+    cells = [(counts.get(text, 0), whole * law[text]) for text in own]
+    rest = whole - sum(count for count, _ in cells), whole - sum(mean for _, mean in cells)
+    cells += [rest] if rest[1] >= LEAST_EXPECTED else []
+    distance = sum((count - mean) ** 2 / mean for count, mean in cells)
+    return float(chi2.sf(distance, len(cells) - 1)) if len(cells) > 1 else 1.0

@@ -1,0 +1,60 @@
+"""The engine under independent sampling writes what the target would, and engines with a mistake are found out.
+
+What takes seconds stands here for `pytest`; all of it, at length, is marked `statistical`.
+"""
+
+import os
+from collections import Counter
+
+import pytest
+
+from tests.decoder.laws.case import Case
+from tests.decoder.laws.cases import GROUPS, SETTINGS
+from tests.decoder.laws.joint_law import compare
+from tests.decoder.laws.mistakes import MISTAKES
+from tests.decoder.laws.toy import texts
+
+SHORT = {
+    "block, iid (1, 0, 3), T 1, top-p 1, neox": 500,
+    "specinfer, iid (2, 0, 2), T 1, top-p 0.9, llama": 500,
+    "traversal, delayed (2, 1, 1), T 1, top-p 0.9, neox": 1000,
+    "nss, dynatree, T 1, top-p 1, neox": 500,
+}
+"""Texts of each."""
+SEEN_SOON = {
+    "coins: the draft's": 400,
+    "target rows: those of the parents": 200,
+    "target rows: no top-p": 100,
+    "mask: siblings see each other": 200,
+    "cache: refused rows kept": 200,
+}
+"""Mistakes around the verifier that few texts show."""
+ALL = [pytest.param(case, id=f"{group.title}: {case.name}") for group in GROUPS for case in group.cases]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SHORT)
+def test_first_tokens_are_distributed_as_the_target_s(name: str) -> None:
+    setting = SETTINGS[name]
+    assert compare(texts(setting, range(SHORT[name])), setting.law).fits
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SEEN_SOON)
+def test_a_mistake_is_found_out(name: str) -> None:
+    (mistake,) = (each for each in MISTAKES if each.name == name)
+    with mistake.change():
+        counts = texts(mistake.setting, range(SEEN_SOON[name]))
+    assert not compare(counts, mistake.setting.law).fits
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("case", ALL)
+def test_at_length(case: Case) -> None:
+    if "embedded" in case.name and not os.environ.get("DYNATUI_DATA"):
+        pytest.skip("DYNATUI_DATA names no folder with books_test/")
+    counts: Counter[str] = Counter()
+    for begin in range(0, case.units, case.block):
+        counts.update(case.count(range(begin, min(begin + case.block, case.units))))
+    verdict = case.judge(counts)
+    assert verdict.right, verdict.figures

@@ -1,0 +1,118 @@
+"""A pair of eight tokens whose law of three tokens can be enumerated, and what the engine writes with it.
+
+The law is that of the target's own module: 1 + 8 + 64 plain forward passes, truncated as transformers does it. A text
+is a string of digits, a token each; every text is one seed's, with trees drawn anew.
+"""
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cache
+from itertools import product
+from typing import Any
+
+import torch
+
+from decoder.config import Delayed, RunConfig, Sampling
+from decoder.engine import Engine
+from decoder.forward.language_model import LanguageModel
+from decoder.methods import METHODS
+from decoder.models.pair import Pair
+from decoder.sampling.settings import Schedule
+from tests import tiny
+from tests.decoder.laws.joint_law import Law
+from tests.sampled_reference import kept
+
+VOCABULARY, TOKENS = 8, 3
+PROMPT = (5,)
+
+
+@dataclass(frozen=True)
+class Likeness:
+    """Which random target, and how near its draft comes."""
+
+    seed: int
+    heat: float
+    noise: float
+
+
+PAIRS = {"neox": Likeness(3, 0.4, 0.25), "llama": Likeness(5, 0.3, 0.15)}
+"""Chosen so that every mistake of `mistakes` shows: most tokens have a chance, and the draft is often wrong."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What is decoded by what."""
+
+    family: str
+    config: RunConfig
+
+    def __str__(self) -> str:
+        return f"{self.family}, {PAIRS[self.family]}, prompt {PROMPT}, {self.config}"
+
+    @property
+    def law(self) -> Law:
+        """The chance of every text."""
+        return law(self.family, self.config.sampling)
+
+
+def drawn(
+    verifier: str, drafting: str, shape: tuple[int, int, int], sampling: Sampling, family: str = "neox"
+) -> Setting:
+    """Trees that are drawn in a shape (K, L1, L2)."""
+    return Setting(family, sampled("delayed", sampling, delayed=Delayed(verifier, drafting, *shape)))
+
+
+def sampled(method: str, sampling: Sampling, **given: Any) -> RunConfig:
+    """A run of one method."""
+    return RunConfig((method,), TOKENS, temperature=sampling.temperature, top_p=sampling.top_p, **given)
+
+
+@cache
+def engine(family: str) -> Engine:
+    """The pair of a family, in float32."""
+    likeness = PAIRS[family]
+    shape = tiny.FAMILIES[family](vocab_size=VOCABULARY)
+    target = tiny.build(shape, likeness.seed, spread=0.5, heat=likeness.heat)
+    draft = tiny.kin(target, likeness.seed + 1, noise=likeness.noise)
+    models = (LanguageModel(target, "target"), LanguageModel(draft, "draft"))
+    no_text_is_read: Any = None
+    return Engine(Pair(*models, no_text_is_read, VOCABULARY, eos=frozenset(), context=tiny.CONTEXT))
+
+
+@cache
+def law(family: str, sampling: Sampling) -> Law:
+    """The chance of every text of three tokens."""
+    module = engine(family).pair.target.module
+    found = {"": 1.0}
+    for _ in range(TOKENS):
+        after = {text: _chances(module, text, sampling) for text in found}
+        found = {
+            text + str(token): found[text] * after[text][token] for text, token in product(found, range(VOCABULARY))
+        }
+    return found
+
+
+def _chances(module: Any, text: str, sampling: Sampling) -> list[float]:
+    with torch.inference_mode():
+        logits = module(torch.tensor([[*PROMPT, *map(int, text)]]), use_cache=False).logits[0, -1].double()
+    weights = (logits / sampling.temperature).softmax(-1) * kept(logits.float(), sampling)
+    chances: list[float] = (weights / weights.sum()).tolist()
+    return chances
+
+
+def texts(setting: Setting, seeds: Iterable[int]) -> Counter[str]:
+    """How often each text is written, one text a seed."""
+    config = setting.config
+    method = METHODS[config.methods[0]]
+    found: Counter[str] = Counter()
+    for seed in seeds:
+        noise = Schedule(config.sampling)
+        own = engine(setting.family).sampled(seed, noise, draft_knows_noise=config.draft_knows_noise)
+        session = method.open(own, PROMPT, config)
+        session.prefill()
+        text = ""
+        while len(text) < TOKENS:
+            text += "".join(map(str, session.step(()).committed))
+        found[text] += 1
+    return found
