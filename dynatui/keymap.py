@@ -237,6 +237,8 @@ GROUPS = (
             Key(("-", "="), ("turn('-')", "turn('=')"), "D0", _turned_by("-="), _EVERYWHERE, 50),
             Key(("(", ")"), ("turn('(')", "turn(')')"), "T", "sampling temperature down, up, of all methods: 0 is greedy, the higher the more random", _EVERYWHERE, 55, names=("temperature_down", "temperature_up")),
             Key((",", ";"), ("turn(',')", "turn(';')"), "top-p", "top-p down, up, of all methods: only the likeliest tokens, up to this share, are sampled", _EVERYWHERE, 75, names=("top_p_down", "top_p_up")),
+            Key(("V",), ("cycle('verifier')",), "verifier", "the next verifier, which decides what guesses stay; of delayed, where tokens are sampled", _EVERYWHERE, 76),
+            Key(("D",), ("cycle('drafting')",), "drafting", "the next way to draw trees: from the root on, or after a path; of delayed", _EVERYWHERE, 77),
             Key(("h",), ("history",), "history", "history on, off: recent rounds move D0 and τh", _EVERYWHERE, 80),
             Key(("H",), ("hold",), "hold", "hold the knob that history has moved back from where you set it", _EVERYWHERE),
             Key(("w", "W"), ("watch(1)", "watch(-1)"), "watch", "watch the next, the previous method: text, tree, curves and knobs are its", _EVERYWHERE, 65, ("next", "previous")),

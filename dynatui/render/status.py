@@ -12,6 +12,7 @@ from dynatui.clean import clean_line
 from dynatui.gpu import GpuLoad
 from dynatui.keymap import LEFT_OUT, PANELS, Key, PanelName
 from dynatui.number_format import percent, short
+from dynatui.render.drawn import drawing_words
 from dynatui.render.ink import Ink, Row, Rows, fit, fitting, joined, width_of
 from dynatui.render.layout import least
 from dynatui.render.scene import Scene
@@ -136,6 +137,8 @@ def _right(scene: Scene) -> Iterator[_Part]:
         sampled = sampling_words(scene.state, scene.wanted)
         for words in sampled:
             yield _at_right(4 if len(sampled) > 1 else 8, "warn" if "→" in words else "dim", words)
+        if drawing := drawing_words(scene.state, scene.wanted):
+            yield _at_right(4, "warn" if "→" in drawing[0] else "dim", *drawing)
     if run is not None and run.path:
         # On a GPU anything but CUDA graphs of the fast families is slower than it might be.
         slow = run.device.startswith("cuda") and run.path != "cuda graphs"
