@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 
-from decoder.draft.delayed_shape import DelayedTree
 from decoder.events import Round
 from decoder.knobs import KnobName
 from decoder.methods.delayed import Delayed
@@ -18,11 +17,6 @@ def drawing(state: RunState) -> Delayed | None:
     """How the watched method draws its trees; None where it draws none."""
     rules = rules_in_force(state)
     return rules if isinstance(rules, Delayed) and rules.draws else None
-
-
-def is_drawn(event: Round) -> bool:
-    """Whether a round's tree was drawn."""
-    return event.shape is not None or bool(event.drawn)
 
 
 def shape_of(state: RunState) -> tuple[int, int, int] | None:
@@ -43,10 +37,20 @@ def shape_written(shape: tuple[int, int, int]) -> str:
 def shape_words(shape: tuple[int, int, int]) -> str:
     """What is drawn, in plain words."""
     k, l1, l2 = shape
-    if k == 1 or l2 == 0:
-        return f"one path of {_draws(DelayedTree(*shape).depth)}"
+    if k <= 1 or l2 == 0:
+        return f"one path of {_draws(l1 + l2)}"
     rollouts = f"{k} paths of {_draws(l2)}"
     return f"{rollouts} from the root" if l1 == 0 else f"a path of {_draws(l1)}, then {rollouts} from its end"
+
+
+def told_shape(state: RunState, event: Round) -> tuple[str, ...]:
+    """The shape of a round's drawn tree and what it means, in wordings; none where it is not known."""
+    if event.shape is None:
+        return ()
+    place, written_as = state.lane.setting("drafting", event.round), shape_written(event.shape)
+    chosen = place is not None and written(info("drafting"), place) == Drafting.SELECTOR
+    whose = "the selector chose " if chosen else ""
+    return f"{whose}{written_as}: {shape_words(event.shape)}", f"{whose}{written_as}", written_as
 
 
 def drawing_words(state: RunState, wanted: Mapping[KnobName, float] | None = None) -> tuple[str, ...]:
