@@ -16,7 +16,7 @@ _LONGEST = 500
 """Characters of an error; no row has room for more."""
 WARM_UP_TOKENS = 30
 """Fewer tokens of a method say nothing about its rate: first calls, caches and threads are still cold."""
-_OTHERS = "5 work 6 what if 7 prompts 8 log"
+_OTHERS = "5 work 6 what if 7 prompts 8 log 9 sampling"
 """Panels that share its place."""
 
 
