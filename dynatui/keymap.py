@@ -200,8 +200,8 @@ def _check(name: str, cap: str) -> None:
         raise ConfigError(f'{name} is "{cap}", which always quits; give another key')
 
 
-PanelName: TypeAlias = Literal["text", "tree", "curves", "race", "work", "whatif", "prompts", "log"]
-"""Panels that can be chosen, by keys 1 to 8."""
+PanelName: TypeAlias = Literal["text", "tree", "curves", "race", "work", "whatif", "prompts", "log", "sampling"]
+"""Panels that can be chosen, by keys 1 to 9."""
 PANELS: tuple[PanelName, ...] = get_args(PanelName)
 ALWAYS: tuple[PanelName, ...] = ("text", "tree", "curves")
 """Panels with a place of their own where there is room; the others share one."""
@@ -237,6 +237,8 @@ GROUPS = (
             Key(("-", "="), ("turn('-')", "turn('=')"), "D0", _turned_by("-="), _EVERYWHERE, 50),
             Key(("(", ")"), ("turn('(')", "turn(')')"), "T", "sampling temperature down, up, of all methods: 0 is greedy, the higher the more random", _EVERYWHERE, 55, names=("temperature_down", "temperature_up")),
             Key((",", ";"), ("turn(',')", "turn(';')"), "top-p", "top-p down, up, of all methods: only the likeliest tokens, up to this share, are sampled", _EVERYWHERE, 75, names=("top_p_down", "top_p_up")),
+            Key(("V",), ("cycle('verifier')",), "verifier", "the next verifier, which decides what guesses stay; of delayed, where tokens are sampled", _EVERYWHERE, 165),
+            Key(("D",), ("cycle('drafting')",), "drafting", "the next way to draw trees: from the root on, or after a path; of delayed", _EVERYWHERE, 166),
             Key(("h",), ("history",), "history", "history on, off: recent rounds move D0 and τh", _EVERYWHERE, 80),
             Key(("H",), ("hold",), "hold", "hold the knob that history has moved back from where you set it", _EVERYWHERE),
             Key(("w", "W"), ("watch(1)", "watch(-1)"), "watch", "watch the next, the previous method: text, tree, curves and knobs are its", _EVERYWHERE, 65, ("next", "previous")),
@@ -281,7 +283,7 @@ GROUPS = (
             Key(("f",), ("difference",), "difference", "go to the first token that differs from ar", _EVERYWHERE),
             Key(("o",), ("heat",), "colours", "what the text's colours mean: origin, draft probability, round, time", _EVERYWHERE, 180),
             Key(("t",), ("mask",), "mask", "the tree as the matrix of who sees whom, and back", _EVERYWHERE, 170),
-            Key(tuple("12345678"), tuple(f"panel('{name}')" for name in PANELS), "panel", "text, tree, curves, race, work by depth, what if, prompts, log", _VIEWING, 130, PANELS, fixed=True),
+            Key(tuple("123456789"), tuple(f"panel('{name}')" for name in PANELS), "panel", "text, tree, curves, race, work by depth, what if, prompts, log, sampling", _VIEWING, 130, PANELS, fixed=True),
             Key(("tab", "shift+tab"), ("next_panel(1)", "next_panel(-1)"), "next", "the next panel, the one before", _EVERYWHERE, words=("panel", "panel before"), names=("next_panel", "previous_panel")),
             Key(("e", "enter"), ("maximise", "maximise"), "expand", "the chosen panel alone on the screen, and back", _VIEWING, 190),
             Key(("escape",), ("back",), "back", "back to the whole screen, live", _EVERYWHERE, 200),

@@ -42,6 +42,20 @@ def owner(name: KnobName, rules: R) -> RulesName | R:
     return SAMPLING if Sampling().has(name) else rules
 
 
+def having(name: KnobName) -> tuple[str, ...]:
+    """The methods that have a knob of their own of this name."""
+    return tuple(
+        method
+        for method in METHODS
+        if (of := rules_of(method)) and any(knob.name == name for knob in METHODS[of].knobs)
+    )
+
+
+def choices(knob: KnobInfo, ends: tuple[float, float]) -> dict[int, str]:
+    """The named values of a knob that it can be turned to, by the number that sets each."""
+    return {place: name for place, name in enumerate(knob.values) if ends[0] <= place <= ends[1]}
+
+
 def sliders_of(method: str) -> tuple[KnobInfo, ...]:
     """The knobs of a method that have keys of their own, in the order of these."""
     rules = rules_of(method)

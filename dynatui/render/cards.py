@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 from dynatui.number_format import short
 from dynatui.render.curves import deepest, recent, scale_of
+from dynatui.render.drawn import drawing, shape_of, shape_written
 from dynatui.render.ink import Ink, Row, Rows, Span, best, column, fit, fitting, trend, width_of
 from dynatui.render.scene import Scene
 from dynatui.render.words import limited
@@ -99,7 +100,7 @@ def _policy(scene: Scene) -> list[_Card]:
     limits = limited(lane) or ("",)
     if lane.knobs is None:
         depth = _Card(12, ("depth drafted",), f"{drafted}" if lane.past else "-", limits, "third", lane.curves.depth)
-        without = _Card(12, ("τh / τl",), "-", ("no such knob" if lane.past else "",))
+        without = _verifier(scene) or _Card(12, ("τh / τl",), "-", ("no such knob" if lane.past else "",))
         return [replace(depth, low=0.0, high=most), without]
     used = math.floor(lane.knobs.d0 + 0.5)
     return [
@@ -124,6 +125,15 @@ def _policy(scene: Scene) -> list[_Card]:
             1.0,
         ),
     ]
+
+
+def _verifier(scene: Scene) -> _Card | None:
+    """What verifies trees that are drawn, and their shape."""
+    rules, shape = drawing(scene.state), shape_of(scene.state)
+    if rules is None:
+        return None
+    told = (f"{rules.drafting} {shape_written(shape)}", shape_written(shape)) if shape else (rules.drafting,)
+    return _Card(12, ("verifier, drafting", "verifier"), rules.verifier, told, "second")
 
 
 def _timing(scene: Scene) -> _Card:

@@ -2,12 +2,13 @@
 
 from collections.abc import Mapping
 
-from decoder.knobs import KnobName, Turnable
-from dynatui.knobs import info, rules_in_force, sampling_in_force
-from dynatui.render.ink import Ink, Row, Rows, best, column, frame, inside
+from decoder.knobs import KnobInfo, KnobName, Turnable
+from dynatui.knobs import choices, info, rules_in_force, sampling_in_force
+from dynatui.render.ink import Ink, Row, Rows, best, column, fit, frame, inside, shortened
 from dynatui.render.scene import Scene
 from dynatui.render.sliders import Track, knobs_title, notes
 from dynatui.render.words import written
+from dynatui.render.wrap import wrapped
 from dynatui.state.lane import begun
 from dynatui.state.run_state import RunState
 
@@ -15,6 +16,8 @@ _MARK, _SYMBOL, _VALUE, _PENDING, _BOUNDS = 2, 10, 7, 8, 13
 _LEAST_TRACK, _MOST_TRACK = 6, 48
 _MEANING = 41
 _LEAST_HELP = 3
+_PAIR = 2
+"""Values that a switch has; of more, the names take the room of the bounds too."""
 _NOTES = 2
 """Rows for what history does and for the comparison of A and B."""
 
@@ -31,7 +34,7 @@ def drawer(scene: Scene, width: int, height: int) -> Rows:
     first = _first(scene, names, listed)
     page = body[first : first + listed]
     if room > listed:
-        page = [*page, *[()] * (listed - len(page)), _help(scene, names, inner)]
+        page = [*page, *[()] * (listed - len(page)), *_help(scene, names, inner)[: room - listed]]
     if rules_in_force(scene.state) is None:
         other = f"{scene.state.watched} has no other knobs; {scene.keys.cap('watch(1)')} watches another method"
         page[len(names) : len(names) + 1] = [((other, "dim"),)]
@@ -89,16 +92,23 @@ def _row(scene: Scene, rules: Turnable, name: KnobName, width: int) -> Row:
     if chosen and scene.typed:
         pending = f"{scene.typed}_"
     drawn = _track(name, all_ends, width).drawn(value, wanted=wanted, start=start, ends=ends)
-    bounds = f"{written(knob, ends[0])} to {written(knob, ends[1])}"
     ink: Ink = "strong" if chosen else "plain"
+    head: Row = (("▸ " if chosen else "  ", "key"), (column(knob.symbol, _SYMBOL), ink), *drawn)
+    meaning: Row = ((column(knob.meaning, for_meaning), ink),)
+    if len(knob.values) > _PAIR:
+        named: Row = ((f" {written(knob, value)} ", ink), (pending, "warn"))
+        return (
+            *head,
+            *fit(shortened(named, _VALUE + _PENDING + for_bounds - 1), _VALUE + _PENDING + for_bounds),
+            *meaning,
+        )
+    bounds = f"{written(knob, ends[0])} to {written(knob, ends[1])}"
     return (
-        ("▸ " if chosen else "  ", "key"),
-        (column(knob.symbol, _SYMBOL), ink),
-        *drawn,
+        *head,
         (f"{written(knob, value):>{_VALUE - 1}} ", ink),
         (column(pending, _PENDING), "warn"),
         (column(bounds, for_bounds), "dim"),
-        (column(knob.meaning, for_meaning), ink),
+        *meaning,
     )
 
 
@@ -120,19 +130,28 @@ def _first(scene: Scene, names: tuple[KnobName, ...], listed: int) -> int:
     return max(0, min(chosen - listed // 2, len(names) - listed))
 
 
-def _help(scene: Scene, names: tuple[KnobName, ...], width: int) -> Row:
+def _help(scene: Scene, names: tuple[KnobName, ...], width: int) -> Rows:
     knob = info(_chosen(scene, names))
     if scene.typed:
         sets, rubs = scene.keys.cap("set_typed"), scene.keys.cap("rub_out")
         how = best(width - _SYMBOL, f"type a value: {scene.typed}_  {sets} sets it, {rubs} rubs out", scene.typed)
-        return ((f"{knob.symbol}  ", "strong"), (how, "warn"))
+        return [((f"{knob.symbol}  ", "strong"), (how, "warn"))]
     signs = "; ● in force, ○ asked for, ┼ where the run began"
+    if len(knob.values) > _PAIR:
+        return wrapped(((f"{knob.symbol}  ", "strong"), (_choices(scene, knob), "dim")), width)
     wordings = (
         f"{knob.meaning}; {_both(scene, 'nudge')} turn it, or type a value{signs}",
         f"{knob.meaning}{signs}",
         knob.meaning,
     )
-    return ((f"{knob.symbol}  ", "strong"), (best(width - len(knob.symbol) - 2, *wordings), "dim"))
+    return [((f"{knob.symbol}  ", "strong"), (best(width - len(knob.symbol) - 2, *wordings), "dim"))]
+
+
+def _choices(scene: Scene, knob: KnobInfo) -> str:
+    """What the knob is, and the values that it can be turned to now, with the number that is typed for each."""
+    ends = next(found[knob.name] for rules in _sets(scene.state) if knob.name in (found := rules.ends()))
+    numbered = ", ".join(f"{place} {name}" for place, name in choices(knob, ends).items())
+    return f"{knob.meaning}; {_both(scene, 'nudge')} turn it, or type the number: {numbered}"
 
 
 def _title(scene: Scene, width: int) -> Row:

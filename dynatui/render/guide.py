@@ -27,6 +27,14 @@ GUIDE: tuple[tuple[str, str], ...] = (
      "own, and is not compared."),
     ("Chance", "Of a guess where tokens are sampled: how likely the draft finds it that the target takes this token, "
      "given the noise. Trees, τh and τl go by it. prob. is what the draft gives the token by itself."),
+    ("Drawn trees", "The method delayed draws its trees from the draft: L1 tokens one after the other, then K paths of "
+     "L2 each; x2 was drawn twice. A verifier decides by chance which draws are kept, so that the text has exactly the "
+     "target's probabilities: V and D change verifier and drafting. kept: how likely it keeps a node, given the tree."),
+    ("Light", "The losslessness light: whether sampled text keeps to the target's probabilities. Are its tokens as "
+     "improbable, and the most probable ones as frequent, as the target says? Green: within chance. Yellow: chance "
+     "goes there once in 40 looks. Red: hardly ever, so probably a bug. Grey: too few tokens. A light, not a proof: "
+     "small biases, noise that repeats and a target that is wrong itself leave it green."),
+    ("z", "Standard deviations off what is expected: chance stays within 2 or so."),
     ("τh", "Where the draft's best guess is at least this probable, it makes the fewest guesses."),
     ("τl", "Where it is less probable than this, the most; in between, some."),
     ("D0", "Every likely path may grow this deep; only very likely ones (rho_deep) go deeper."),

@@ -11,8 +11,18 @@ from decoder.events import Round
 from decoder.methods import root_is_drafted
 from dynatui.knobs import info
 from dynatui.number_format import percent, short
+from dynatui.render.drawn import told_shape
 from dynatui.render.ink import Row, Rows, fit, fitting, frame, inside, joined, share, width_of
-from dynatui.render.rounds import LEAST_SHOWN, piece_text, probability, round_of
+from dynatui.render.rounds import (
+    LEAST_SHOWN,
+    draws_after,
+    is_drawn,
+    kept_chance,
+    piece_text,
+    probability,
+    round_of,
+    times_drawn,
+)
 from dynatui.render.scene import Scene
 from dynatui.render.words import is_alone, tie_words, written
 from dynatui.render.wrap import wrapped
@@ -72,13 +82,21 @@ def _facts(scene: Scene, token: Token, event: Round, *, apart: bool) -> dict[str
     """What each row says, in parts that are left out from the end where a row has no room for them."""
     target, lost = _target(scene.state, event, token), [_named(event, node) for node in rivals(event, token)]
     cost, use = _cost(event, token), _use(event)
-    facts = {"token": _who(token), "draft": _draft(event, token)}
+    facts = {"token": _who(token), "draft": _drew(event, token) if is_drawn(event) else _draft(event, token)}
+    if is_drawn(event):
+        facts["verify"] = _verify(scene.state, event, token)
     if apart:
-        facts |= {"target": target, "lost": lost, "knobs": _knobs(event, token), "round": cost, "tree": use}
+        facts |= {
+            "target": target,
+            "lost": lost,
+            "knobs": _knobs(scene.state, event, token),
+            "round": cost,
+            "tree": use,
+        }
         return facts | _noise(scene.state, event)
     if lost:
         target = [*target, (("lost: ", "dim"), *lost[0]), *lost[1:]]
-    return facts | {"target": target, "knobs": _knobs(event, token), "round": [*cost, *use]}
+    return facts | {"target": target, "knobs": _knobs(scene.state, event, token), "round": [*cost, *use]}
 
 
 def _rows(facts: Mapping[str, Sequence[Row]], width: int, room: int) -> Rows:
@@ -142,6 +160,47 @@ def _draft(event: Round, token: Token) -> list[Row]:
     return [*parts, (("preferred ", "plain"), *_named(event, others[0]))] if better else parts
 
 
+def _drew(event: Round, token: Token) -> list[Row]:
+    """How often the draft drew the token, and by which probability."""
+    own, here = node_of(event, token), draws_after(event, token.depth - 1)
+    if own is None:
+        others = here.count if here else len(rivals(event, token))
+        return [_said(f"drew {others} here, not this one" if others else "drew nothing here: the tree ends before it")]
+    count = times_drawn(event, own) or 1
+    often = "once" if count == 1 else f"{count} times"
+    among = "" if here is None else f" in {here.count} draw{'s' * (here.count != 1)} here"
+    return [_said(f"drew it {often}{among}, with a chance of {_chance(probability(event.logprobs[own]))} each")]
+
+
+def _verify(state: RunState, event: Round, token: Token) -> list[Row]:
+    """What the verifier did with the draws in the token's place, and how well draft and target agree there."""
+    own, here, name = node_of(event, token), draws_after(event, token.depth - 1), _verifier(state, event)
+    if own is not None:
+        chance = kept_chance(event, own)
+        parts = [_said(f"{name} kept it{'' if chance is None else f': {_chance(chance)} likely, given this tree'}")]
+    elif here is not None:
+        parts = [_said(f"{name} kept none of them: sampled from the rest of the target's distribution")]
+    elif rivals(event, token):
+        parts = [_said(f"{name} kept none of them")]
+    else:
+        parts = [_said("nothing to verify here: sampled from the target alone")]
+    if here is None:
+        return parts
+    most = f"no verifier could more often than {_chance(here.bound)}"
+    if here.acceptance is not None:
+        draws = "such a draw" if here.count == 1 else f"one of {here.count} such draws"
+        most = f"keeps {draws} {_chance(here.acceptance)} of the time, {most}"
+    else:
+        most = f"keeps one or more of such draws: {most}"
+    return [*parts, _said(most), _said(f"L1 distance of draft and target {short(here.l1)}: 0 same, 2 disjoint")]
+
+
+def _verifier(state: RunState, event: Round) -> str:
+    """Its name in a round."""
+    place = state.lane.setting("verifier", event.round)
+    return "the verifier" if place is None else written(info("verifier"), place)
+
+
 def _target(state: RunState, event: Round, token: Token) -> list[Row]:
     """What the target wanted, and whether ar has the same."""
     heat = state.lane.setting("temperature", event.round)
@@ -178,10 +237,10 @@ def _named(event: Round, node: int) -> Row:
     return ((piece_text(event.pieces[node]), "strong"), (f" {_chance(probability(event.logprobs[node]))}", "plain"))
 
 
-def _knobs(event: Round, token: Token) -> list[Row]:
-    """The values in force, and what they made of the draft's confidence here."""
+def _knobs(state: RunState, event: Round, token: Token) -> list[Row]:
+    """The values in force, and what they made of the draft's confidence here; of a drawn tree, its shape."""
     if event.knobs is None:
-        return [_said("no τh, τl, D0 in this method")]
+        return [_said(next(iter(told_shape(state, event)), "no τh, τl, D0 in this method"))]
     knobs = event.knobs
     values = f"τh {short(knobs.tau_h)} τl {short(knobs.tau_l)} D0 {short(knobs.d0, 1)}"
     own = node_of(event, token)

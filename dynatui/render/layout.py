@@ -1,7 +1,7 @@
 """Which panels are shown: by the room that a terminal has, and by where the user looks; the style sheet places them.
 
 - roomy: everything, and a column of its own that tells how to read the screen or why a token is where it is.
-- full: text, tree and curves side by side; race, work, what if, prompts and log share one place.
+- full: text, tree and curves side by side; race, work, what if, prompts, log and sampling share one place.
 - tabbed: one panel at a time under a line of tabs, with cards, trends and sliders.
 - small: one panel at a time, and the most needed figures on one line.
 - line: one line with the essentials; what rows are left over show the end of the text.
@@ -25,7 +25,7 @@ LAYOUTS: tuple[Layout, ...] = tuple(_LEAST)
 """The richest first."""
 _CONTAINERS: dict[str, tuple[str, ...]] = {
     "main": ("left", "tree", "column"),
-    "left": ("text", "race", "work", "whatif", "prompts", "log", "inspect", "drawer"),
+    "left": ("text", "race", "work", "whatif", "prompts", "log", "sampling", "inspect", "drawer"),
     "column": ("side", "guide"),
     "curves": ("acceptance", "depth"),
 }

@@ -16,7 +16,7 @@ _LONGEST = 500
 """Characters of an error; no row has room for more."""
 WARM_UP_TOKENS = 30
 """Fewer tokens of a method say nothing about its rate: first calls, caches and threads are still cold."""
-_OTHERS = "5 work 6 what if 7 prompts 8 log"
+_OTHERS = "5 work 6 what if 7 prompts 8 log 9 sampling"
 """Panels that share its place."""
 
 
@@ -24,7 +24,8 @@ def race(scene: Scene, width: int, height: int) -> Rows:
     """One row a method, in the order of the run."""
     inner, room = inside((width, height))
     note = "tokens/s, equal time each"
-    title: Row = (("Race", "title"), (best(width - 10, f" ─ {note} ─ {_OTHERS}", f" ─ {note}"), "dim"))
+    wordings = (f" ─ {note} ─ {_OTHERS}", f" ─ tokens/s ─ {_OTHERS}", f" ─ {note}")
+    title: Row = (("Race", "title"), (best(width - 10, *wordings), "dim"))
     figures = scene.state.figures()
     fastest = max((_rate(scene, name, entry) or 0.0 for name, entry in figures.items()), default=0.0)
     body = [_row(scene, name, figures, fastest, inner) for name in figures]

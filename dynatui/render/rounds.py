@@ -10,9 +10,10 @@ from collections.abc import Sequence
 
 from msgspec import structs
 
-from decoder.events import Round
+from decoder.events import Draws, Round
 from decoder.methods import root_is_drafted
 from dynatui.clean import clean_line
+from dynatui.render.ink import share
 from dynatui.render.scene import Scene
 from dynatui.state.run_state import RunState
 from dynatui.state.tokens import FARTHEST, Token
@@ -84,6 +85,28 @@ def path_to(event: Round, node: int) -> list[int]:
         found.append(node)
         node = event.parents[node]
     return found[::-1]
+
+
+def is_drawn(event: Round) -> bool:
+    """Whether the tree was drawn from the draft, as `delayed` draws it, and not chosen by its probabilities."""
+    return event.shape is not None or bool(event.drawn)
+
+
+def times_drawn(event: Round, node: int) -> int | None:
+    """How often a node of a drawn tree was drawn; None where a recording does not tell."""
+    return event.drawn[node] if node < len(event.drawn) else None
+
+
+def kept_chance(event: Round, node: int) -> float | None:
+    """The chance that the verifier accepts a node of a drawn tree, given the tree; None where that is not told."""
+    reach = event.verification.reach if event.verification else []
+    return share(reach[node], 1.0) if node < len(reach) else None
+
+
+def draws_after(event: Round, depth: int) -> Draws | None:
+    """The draws between which the verifier chose at a depth of the accepted path, from 0; None where there are none."""
+    path = event.verification.path if event.verification else []
+    return path[depth] if depth < len(path) else None
 
 
 def is_drafted(event: Round, node: int) -> bool:

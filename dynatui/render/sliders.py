@@ -7,6 +7,7 @@ from decoder.knobs import KNOB_DIGITS, KnobInfo, KnobName, bounds
 from dynatui.keymap import KEYMAP, Keymap
 from dynatui.knobs import info, rules_in_force, sliders_of, turns
 from dynatui.number_format import short
+from dynatui.render.drawn import drawing_line
 from dynatui.render.ink import Ink, Row, Rows, best, fit, fitting, frame, inside, merged, share, width_of
 from dynatui.render.scene import Scene
 from dynatui.render.words import limited, moved_back, reason, sign, target, turned, versus, written
@@ -86,11 +87,14 @@ def knobs(scene: Scene, width: int, height: int) -> Rows:
 
 
 def notes(scene: Scene, width: int, room: int) -> Rows:
-    """What history does and how A and B compare; where there is room for one alone, whatever is newer."""
+    """What history does, what verifies drawn trees, how A and B compare; with room for one alone, whatever is newer."""
     lane = scene.state.lane
-    told = [
-        row for row in (history_line(lane, width, scene.keys), compared_line(scene.pinned, scene.state, width)) if row
-    ]
+    wordings = (
+        history_line(lane, width, scene.keys),
+        drawing_line(scene, width),
+        compared_line(scene.pinned, scene.state, width),
+    )
+    told = [row for row in wordings if row]
     if room >= len(told):
         return told
     return told[:1] if moved_back(lane) else told[len(told) - room :]

@@ -12,8 +12,10 @@ from dynatui.clean import clean_line
 from dynatui.gpu import GpuLoad
 from dynatui.keymap import LEFT_OUT, PANELS, Key, PanelName
 from dynatui.number_format import percent, short
+from dynatui.render.drawn import drawing_words
 from dynatui.render.ink import Ink, Row, Rows, fit, fitting, joined, width_of
 from dynatui.render.layout import least
+from dynatui.render.sampling import light_words
 from dynatui.render.scene import Scene
 from dynatui.render.words import badge, sampling_words
 
@@ -123,6 +125,8 @@ def _left(scene: Scene) -> Iterator[_Part]:
         yield _Part(2, ((("● REC", "bad"),),))
     if compared := badge(state):
         yield _Part(4, compared)
+    if light := light_words(state):
+        yield _Part(4, light)
 
 
 def _right(scene: Scene) -> Iterator[_Part]:
@@ -136,6 +140,8 @@ def _right(scene: Scene) -> Iterator[_Part]:
         sampled = sampling_words(scene.state, scene.wanted)
         for words in sampled:
             yield _at_right(4 if len(sampled) > 1 else 8, "warn" if "→" in words else "dim", words)
+        if drawing := drawing_words(scene.state, scene.wanted):
+            yield _at_right(3, "warn" if "→" in drawing[0] else "dim", *drawing)
     if run is not None and run.path:
         # On a GPU anything but CUDA graphs of the fast families is slower than it might be.
         slow = run.device.startswith("cuda") and run.path != "cuda graphs"
@@ -202,20 +208,20 @@ def tab_at(scene: Scene, width: int, x: int) -> PanelName | None:
 
 def _tabs(scene: Scene, width: int) -> list[Row]:
     """A tab a panel; in a narrow terminal without gaps, then the names of the others give way."""
-    for gap in (" ", ""):
-        named = [_tab(scene, name, gap) for name in PANELS]
+    for before, after in ((" ", " "), ("", " "), ("", "")):
+        named = [_tab(scene, name, before, after) for name in PANELS]
         if width_of(joined(named, ())) <= width:
             return named
     return [
-        _tab(scene, name, "") if name == scene.panel else ((str(number), "key"), (" ", "plain"))
+        _tab(scene, name, "", "") if name == scene.panel else ((str(number), "key"), (" ", "plain"))
         for number, name in enumerate(PANELS, 1)
     ]
 
 
-def _tab(scene: Scene, name: PanelName, gap: str) -> Row:
+def _tab(scene: Scene, name: PanelName, before: str, after: str) -> Row:
     number = PANELS.index(name) + 1
     return (
-        (f"{gap}{number}{gap}", "key"),
+        (f"{before}{number}{after}", "key"),
         (_SHORT.get(name, name.capitalize()), "tab" if name == scene.panel else "dim"),
         (" ", "plain"),
     )

@@ -4,8 +4,10 @@ from collections.abc import Mapping, Sequence
 
 from decoder.analysis.metrics import drafted_nodes
 from decoder.events import Limit, Round
+from dynatui.number_format import short
 from dynatui.render import rounds
-from dynatui.render.ink import Ink, Row, Rows, bar, best, column, fit, frame, inside
+from dynatui.render.drawn import shape_written, told_shape
+from dynatui.render.ink import Ink, Row, Rows, Span, bar, best, column, fit, frame, inside
 from dynatui.render.mask import mask
 from dynatui.render.scene import Scene
 from dynatui.render.wrap import wrapped
@@ -28,6 +30,15 @@ _SAMPLED = (
     "prob.: the draft's own probability. chance, path: how likely it is the target's token, given the random "
     "noise, the same for every method."
 )
+_DRAWN = (
+    "x2: drawn twice, where paths agree. prob.: the draft's probability of the token at this temperature, by which it "
+    "was drawn. kept, bar, colour: how likely the verifier keeps it, given this tree."
+)
+_UNTOLD = "x2: drawn twice, where paths agree. prob.: the draft's probability of the token, by which it was drawn."
+_TIMES = 4
+"""Cells of the column that says how often a node was drawn."""
+_LIKELY, _POSSIBLE, _UNLIKELY = 0.5, 0.2, 0.05
+"""Chances to be kept from which on a drawn node has another colour."""
 _TITLE = len("╭─ Tree ─  ─╮")
 
 
@@ -46,7 +57,7 @@ def tree(scene: Scene, width: int, height: int) -> Rows:
     if drafted_nodes(event) == 0 and event.knobs is not None:
         why = _ALONE.get(event.limited_by, _ALONE[None])
         body += wrapped(((why, "dim"),), inner)[: max(0, room - 1 - len(body))]
-    explained = wrapped(((_SAMPLED, "dim"),), inner) if event.draft_logprobs else []
+    explained = [row for words in _explained(scene, event) for row in wrapped(((words, "dim"),), inner)]
     if len(body) + len(explained) < room - 1:
         body += [()] * (room - 1 - len(body) - len(explained)) + explained
     body += [()] * (room - 1 - len(body))
@@ -59,7 +70,7 @@ def nodes(event: Round, width: int, height: int, text: Sequence[int] = (), *, ma
     paths = rounds.path_logprobs(event)
     total = len(event.tokens)
     shown = rounds.chosen(event, paths, height if total <= height else height - 1)
-    copies = copies_among(event, paths, shown, text)
+    copies = {} if rounds.is_drawn(event) else copies_among(event, paths, shown, text)
     rows = [
         _node(event, node, guide, paths[node], width, copies.get(node, 0), marked=node == marked)
         for node, guide in walk(event.parents, shown)
@@ -110,14 +121,15 @@ def _node(event: Round, node: int, guide: str, path: float, width: int, copy: in
     if width < 3 * _BAR:
         return fit(((guide, "frame"), (name, ink)), width)
     length = max(_BAR, min(3 * _BAR, width // 4))
+    if rounds.is_drawn(event):
+        return _drawn_node(event, node, guide, (name, ink), path, width, length)
     apart = bool(event.draft_logprobs) and length >= _BAR + _CHANCE
     length -= _CHANCE * apart
     room = min(_WIDEST_NAME, width - length - _CHANCE * apart - 2 * _NUMBERS) - len(guide)
     if not drafted:
         over_bar = "chance" if event.draft_logprobs and not apart else ""
         heading = f" prob.{'  chance' * apart} {over_bar:<{length}}{'path':>{_NUMBERS - 1}}"
-        note = "  last token" if room >= _ROOM_FOR_NOTE else ""
-        return (*fit(((name, ink), (note, "dim")), room), (heading, "dim"))
+        return _root((name, ink), room, heading)
     own = rounds.probability((event.draft_logprobs or event.logprobs)[node])
     chance = rounds.probability(event.logprobs[node])
     repeats = f"repeats {copy} tokens", f"repeats {copy}", f"rep. {copy}"
@@ -131,6 +143,53 @@ def _node(event: Round, node: int, guide: str, path: float, width: int, copy: in
         (drawn, drawn_ink),
         (f"  {_percent(rounds.probability(path))}", "dim"),
     )
+
+
+def _drawn_node(event: Round, node: int, guide: str, named: Span, path: float, width: int, length: int) -> Row:
+    """A node of a tree that was drawn: how often, by which probability, and how likely it is kept."""
+    name, ink = named
+    kept = rounds.kept_chance(event, node)
+    several = _TIMES * any(count > 1 for count in event.drawn)
+    room = min(_WIDEST_NAME, width - length - several - 2 * _NUMBERS) - len(guide)
+    if not rounds.is_drafted(event, node):
+        told = "path" if kept is None else "kept"
+        return _root(named, room, f"{'':{several}} prob. {'':<{length}}{told:>{_NUMBERS - 1}}")
+    times, own = rounds.times_drawn(event, node) or 1, rounds.probability(event.logprobs[node])
+    last = rounds.probability(path) if kept is None else kept
+    colour: Ink = "bar" if kept is None else _kept_ink(kept)
+    return (
+        (guide, "frame"),
+        (column(name, room), ink),
+        (column(f" x{times}" if times > 1 else "", several), "strong"),
+        (f" {_percent(own)} ", ink),
+        (bar(own if kept is None else kept, length), colour),
+        (f"  {_percent(last)}", "dim" if kept is None else colour),
+    )
+
+
+def _kept_ink(chance: float) -> Ink:
+    if chance >= _LIKELY:
+        return "good"
+    return "second" if chance >= _POSSIBLE else "bar" if chance >= _UNLIKELY else "dim"
+
+
+def _root(named: Span, room: int, heading: str) -> Row:
+    note = "  last token" if room >= _ROOM_FOR_NOTE else ""
+    return (*fit((named, (note, "dim")), room), (heading, "dim"))
+
+
+def _explained(scene: Scene, event: Round) -> list[str]:
+    """What the columns mean; of a drawn tree, what was drawn, and what came of it, too."""
+    if not rounds.is_drawn(event):
+        return [_SAMPLED] if event.draft_logprobs else []
+    found = event.verification
+    told = [] if found is None or found.predicted_tokens is None else [_expected(event, found.predicted_tokens)]
+    shape = [f"{words}." for words in told_shape(scene.state, event)[:1]]
+    return [*shape, *told, _DRAWN if found and found.reach else _UNTOLD]
+
+
+def _expected(event: Round, predicted: float) -> str:
+    return f"Of this tree {short(predicted)} tokens were expected, {len(event.accepted) + 1} came."
 
 
 def _percent(probability: float) -> str:
@@ -149,7 +208,15 @@ def _progress(scene: Scene, event: Round) -> tuple[str, ...]:
     if stage is not None and stage.name == "verified":
         told = f"{drafted} drafted, {accepted} pass, not yet committed"
         return f"{name}{told}", f"{name}{accepted} pass, uncommitted", "not yet committed"
-    return f"{name}{drafted} drafted, {accepted} accepted", f"{name}{accepted} of {drafted} accepted"
+    plain = f"{name}{drafted} drafted, {accepted} accepted", f"{name}{accepted} of {drafted} accepted"
+    if event.shape is None:
+        return plain
+    shape = shape_written(event.shape)
+    return (
+        f"{name}{drafted} drawn as {shape}, {accepted} accepted",
+        f"{name}{shape}, {accepted} of {drafted} kept",
+        *plain,
+    )
 
 
 def _ending(scene: Scene, event: Round) -> Row:

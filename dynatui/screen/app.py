@@ -29,6 +29,7 @@ from dynatui.render import (  # fmt: skip
     log,
     prompts,
     race,
+    sampling,
     sliders,
     status,
     timeline,
@@ -115,6 +116,7 @@ class DynaApp(TerminalApp, inherit_bindings=False):
                 yield Canvas(what_if.whatif, panel="whatif")
                 yield Canvas(prompts.prompts, panel="prompts")
                 yield Canvas(log.log, panel="log")
+                yield Canvas(sampling.sampling, panel="sampling")
                 yield Canvas(drawer.drawer, panel="drawer")
             yield Canvas(tree.tree, panel="tree")
             with Container(id="column"):

@@ -44,7 +44,7 @@ def click(screen: Screen, panel: str, at: tuple[int, int], size: tuple[int, int]
         case "tabs":
             if tab := status.tab_at(screen.scene, size[0], x):
                 view.panel(screen, tab)
-        case "tree" | "race" | "work" | "whatif" | "prompts" | "log":
+        case "tree" | "race" | "work" | "whatif" | "prompts" | "log" | "sampling":
             view.panel(screen, panel)
     screen.draw(everything=True)
 

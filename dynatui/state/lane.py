@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 from msgspec import structs
 
+from decoder.analysis.losslessness import AtDepth, Evidence, by_draft_depth, weighed
 from decoder.analysis.metrics import Tally, by_depth, drafted_nodes
 from decoder.append_only import SharedList
 from decoder.events import Knob, Knobs, Limit, Round, Run
@@ -123,6 +124,10 @@ class LaneState(msgspec.Struct, frozen=True):
     settings: Mapping[KnobName, float] = msgspec.field(default_factory=dict)
     """Every knob as it was set last; of `knobs`, the exact values are there."""
     knobs: Knobs | None = None
+    evidence: Evidence = Evidence()
+    """What sampled rounds tell of verification, since the run began."""
+    draft_depths: tuple[AtDepth, ...] = ()
+    """How draft and target agree at each depth of drawn trees, since the user's last turn."""
     history: bool | None = None
     """Whether history moves the knobs; None for a method without knobs."""
 
@@ -197,6 +202,8 @@ def decoded(lane: LaneState, event: Round, tally: Tally) -> LaneState:
         depths=(*lane.depths, levels)[-window:],
         shares=shares,
         knobs=event.knobs or lane.knobs,
+        evidence=weighed(lane.evidence, event),
+        draft_depths=by_draft_depth(lane.draft_depths, event),
     )
     return structs.replace(after, curves=_extended(after, event, tally))
 
@@ -215,6 +222,7 @@ def turned(lane: LaneState, event: Knob) -> LaneState:
         lane,
         marks=_with(lane.marks, mark) if by_user and mark.old != mark.new else lane.marks,
         last_turn=event.round if by_user else lane.last_turn,
+        draft_depths=() if by_user else lane.draft_depths,
         changes=(*lane.changes, change)[-_MOST_CHANGES:],
     )
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from msgspec import structs
 
 from decoder.analysis.metrics import fold
-from decoder.config import DynaTree, RulesName, RunConfig
-from decoder.events import End, Event, Knob, Knobs, Round, Run, Start, Summary
+from decoder.config import Delayed, DynaTree, RulesName, RunConfig
+from decoder.events import Draws, End, Event, Knob, Knobs, Round, Run, Start, Summary, Verification
 from decoder.knobs import KnobName
 from decoder.session.steering import Stage
 from dynatui.render.ink import Row
@@ -95,6 +95,47 @@ def sampled_round(number: int) -> Round:
     event = tree_round(number)
     own = [0.0, *(logprob - math.log(10) for logprob in event.logprobs[1:])]
     return structs.replace(event, draft_logprobs=own)
+
+
+def delayed_run(methods: Iterable[str] = ("delayed", "ar"), verifier: str = "traversal") -> Run:
+    """A run in which one method draws its trees: one token, then two rollouts of two."""
+    own = asdict(Delayed(verifier, "delayed", 2, 1, 2))
+    told = sampled_run(methods, top_p=1.0)
+    parameters = {name: dict(own) if name == "delayed" else given for name, given in told.methods.items()}
+    return structs.replace(told, methods=parameters, verifier=verifier, drafting="delayed")
+
+
+def drawn_round(number: int, *, told: bool = True, coins: float = 0.4) -> Round:
+    """A drawn tree whose rollouts agree on their first token: two drawn tokens accepted, and one of the target's own.
+
+    `told` is whether it says what its distributions tell; of these the surprise is `coins` nats too many.
+    """
+    found = Verification(
+        surprise=coins,
+        surprise_variance=2.5,
+        top1=-0.2,
+        top1_variance=0.6,
+        predicted_tokens=2.5 + 0.2 * (number % 3),
+        reach=[1.0, 0.9, 0.62, 0.3, 0.04],
+        path=[
+            Draws(count=1, accepted=True, l1=0.4, acceptance=0.8, bound=0.8),
+            Draws(count=2, accepted=True, l1=0.7, acceptance=0.75, bound=0.79),
+            Draws(count=2, accepted=False, l1=1.1, acceptance=0.5, bound=0.56),
+        ],
+    )
+    return structs.replace(
+        tree_round(number),
+        method="delayed",
+        knobs=None,
+        tokens=[2, 11, 13, 14, 15],
+        parents=[-1, 0, 1, 2, 2],
+        logprobs=[0.0, math.log(0.6), math.log(0.5), math.log(0.3), math.log(0.1)],
+        pieces=[" upon", " a", "t", " while", " the"],
+        accepted=[1, 2],
+        shape=(2, 1, 2),
+        drawn=[1, 1, 2, 1, 1],
+        verification=found if told else None,
+    )
 
 
 def turned_temperature(method: str, number: int, old: float, new: float) -> Knob:

@@ -3,11 +3,11 @@
 from collections.abc import Callable
 from contextlib import suppress
 
-from decoder.knobs import KnobName
+from decoder.knobs import KnobName, bounds
 from decoder.methods import METHODS, draws_alone
 from decoder.methods.adaptive import AdaptiveTree
 from decoder.sampling.settings import SAMPLING, Sampling
-from dynatui.knobs import info, sliders_of, turns
+from dynatui.knobs import choices, having, info, sliders_of, turns
 from dynatui.render.drawer import shown
 from dynatui.render.words import moved_back
 from dynatui.screen.knob_editor import KnobEditor
@@ -32,6 +32,41 @@ def turn(screen: Screen, cap: str) -> None:
         screen.show_note(f"{method} has no such knob; its own: {others}" if others else none)
         return
     _move(screen, knob.name, -knob.step if cap == knob.keys[0] else knob.step)
+
+
+def cycle(screen: Screen, name: KnobName) -> None:
+    """The next of a knob's named values; after the last one that fits the present trees, the first."""
+    if not (editor := _editor(screen)):
+        return
+    state = screen.viewpoint.newest
+    rules = editor.rules(state)
+    if rules is None or not rules.has(name):
+        screen.show_note(_whose(screen, name, editor.watched(state)))
+        return
+    knob, ends, value = info(name), bounds(rules, name), rules.knob(name)
+    fitting = choices(knob, ends)
+    following = next((place for place in fitting if place > value), min(fitting))
+    others = ", ".join(each for place, each in enumerate(knob.values) if place not in fitting)
+    turned = editor.set({name: float(following)}, state)
+    now = f"{knob.symbol} {knob.written(following)}"
+    if not turned:
+        screen.show_note(f"{now} as before: {others} do not fit these trees")
+    elif editor.sampling.greedy:
+        warmer = _key(screen, turns(info("temperature"))[1])
+        screen.show_note(f"{now}, which has no effect at T 0: that is greedy; {warmer} raises T")
+    else:
+        left_out = f"; {others}: not for these trees" if following < value and others else ""
+        screen.show_note(f"{now}, from the {'next' if state.run else 'first'} round on{left_out}")
+
+
+def _whose(screen: Screen, name: KnobName, method: str) -> str:
+    """Which method has a knob that the watched one lacks."""
+    owners, racing = having(name), screen.viewpoint.newest.lanes
+    here = [owner for owner in owners if owner in racing]
+    has = f"{method} has no {info(name).symbol} to turn; {', '.join(owners)} has one"
+    if here:
+        return f"{has}: {_key(screen, 'watch(1)')} watches another method"
+    return f"{has}, and does not race: start with --methods {','.join((*owners, *racing))}"
 
 
 def history(screen: Screen) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 from msgspec import structs
 
-from decoder.events import End, Figures, Knob, Knobs, Round
+from decoder.events import Draws, End, Figures, Knob, Knobs, Round, Verification
 from decoder.session.steering import Stage
 from dynatui.gpu import GpuLoad
 from dynatui.render.scene import Meters, Scene
@@ -13,7 +13,17 @@ from dynatui.state.ab_comparison import Pin
 from dynatui.state.run_state import Failure, Loading, Prompt, RunState
 from dynatui.state.session_log import Results, noted
 from dynatui.state.timeline import Place
-from tests.dynatui.scripted_runs import HOSTILE, plain_round, run, running, state_of, story, tree_round
+from tests.dynatui.scripted_runs import (
+    HOSTILE,
+    delayed_run,
+    drawn_round,
+    plain_round,
+    run,
+    running,
+    state_of,
+    story,
+    tree_round,
+)
 
 HUGE = 1e308
 
@@ -29,7 +39,9 @@ def extreme_scenes() -> dict[str, Scene]:
         "ar alone": Scene(state_of([run(("ar",)), plain_round("ar", 0)])),
         "hf alone": Scene(state_of([run(("hf",)), structs.replace(plain_round("hf", 0), draft_forwards=None)])),
         "no knobs yet": Scene(state_of([run()])),
+        "drawn": Scene(state_of([delayed_run(), drawn_round(0), drawn_round(1, told=False), drawn_round(2)])),
         "hostile": Scene(_hostile()),
+        "hostile draws": Scene(_hostile_draws(), cursor=1),
         "wild figures": _wild(),
         "wide characters": _wide(),
         "all at once": _crowded(),
@@ -56,6 +68,23 @@ def _hostile() -> RunState:
         for source in ("user", "history")
     ]
     return state_of([Prompt(10**9, 0), claims, absurd, *turns, absurd, plain_round("ar", 0)])
+
+
+def _hostile_draws() -> RunState:
+    """A recording that claims nonsense of its drawn trees, and one that breaks off what it tells of them."""
+    wild = Verification(
+        surprise=math.nan,
+        surprise_variance=-1.0,
+        top1=HUGE,
+        top1_variance=HUGE,
+        predicted_tokens=-HUGE,
+        reach=[math.nan, HUGE, -1.0],
+        path=[Draws(count=2**53, accepted=True, l1=HUGE, acceptance=math.inf, bound=-HUGE)] * 40,
+    )
+    claims = structs.replace(drawn_round(0), shape=(0, 2**53, 2**53), drawn=[2**53, 0], verification=wild)
+    parameters = {"verifier": "none", "drafting": 7, "k": -1, "l1": HUGE, "l2": None}
+    begins = structs.replace(delayed_run(), methods={"delayed": parameters, "ar": {}}, verifier=HOSTILE)
+    return state_of([begins, claims, structs.replace(claims, round=1, position=3), drawn_round(2)])
 
 
 def _wild() -> Scene:

@@ -13,7 +13,17 @@ from decoder.session.steering import Stage, StageName
 from dynatui.render.ink import Rows, in_ascii, width_of
 from dynatui.render.scene import HEATS, Scene
 from dynatui.state.run_state import RunState
-from tests.dynatui.scripted_runs import HOSTILE, lines, plain_round, run, state_of, story, tree_round
+from tests.dynatui.scripted_runs import (
+    HOSTILE,
+    delayed_run,
+    drawn_round,
+    lines,
+    plain_round,
+    run,
+    state_of,
+    story,
+    tree_round,
+)
 
 SIZES = st.tuples(st.integers(1, 200), st.integers(1, 60))
 
@@ -41,6 +51,7 @@ STATES: Sequence[RunState] = (
     state_of([run(("hf",)), structs.replace(plain_round("hf", 0), draft_forwards=None, text=" several at once\n")]),
     state_of([run(("alg1",)), structs.replace(tree_round(0), method="alg1", accepted=[0, 1], knobs=None)]),
     state_of([run(("alg1",)), structs.replace(tree_round(0), method="alg1", accepted=[], committed=[5], text="x")]),
+    state_of([delayed_run(), drawn_round(0), drawn_round(1, told=False), drawn_round(2)]),
     state_of(_hostile()),
 )
 

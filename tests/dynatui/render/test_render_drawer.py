@@ -12,7 +12,7 @@ from msgspec import structs
 from decoder.config import Auto, DynaTree, RunConfig
 from decoder.events import Knob, Limit
 from decoder.knobs import KnobName
-from dynatui.knobs import info, rules_in_force
+from dynatui.knobs import info, owner, rules_in_force, rules_of
 from dynatui.render import cards, drawer, sliders
 from dynatui.render.scene import Scene
 from dynatui.render.words import limited, limits, moved_back
@@ -226,7 +226,7 @@ def test_a_click_anywhere_in_any_scene_is_harmless(stage: str, width: int, heigh
     scene = extreme_scenes()[stage]
     for hit in (sliders.hit, drawer.hit):
         found = hit(scene, width, height, x, y)
-        assert found is None or RunConfig().turned(*found, "dynatree").of(DynaTree).knob(found[0]) >= 0
+        assert found is None or RunConfig().turned(*found, owner(found[0], rules_of(scene.state.watched) or "dynatree"))
 
 
 def test_the_last_move_of_history_is_explained_with_its_numbers() -> None:

@@ -28,6 +28,7 @@ from dynatui.render.log import log
 from dynatui.render.palette import palette
 from dynatui.render.prompts import prompts
 from dynatui.render.race import race
+from dynatui.render.sampling import sampling
 from dynatui.render.scene import Meters, Scene
 from dynatui.render.sliders import history_line, knobs
 from dynatui.render.status import essentials, footer, gpu_wordings, speed_text, status, tab_at, tabs
@@ -148,7 +149,7 @@ def test_the_guide_shows_whole_terms_and_where_the_others_are() -> None:
     page = lines(guide(Scene(), 52, 18))
     assert "? tells more" in page[0]
     assert "Round" in page[1]
-    assert "tells more" not in lines(guide(Scene(), 52, 90))[0]
+    assert "tells more" not in lines(guide(Scene(), 52, 110))[0]
 
 
 def test_the_race_tells_whether_the_text_is_the_same() -> None:
@@ -368,7 +369,7 @@ def test_without_ar_there_is_no_badge() -> None:
 
 def test_the_footer_keeps_help_and_quit_to_the_last() -> None:
     wide, narrow = lines(footer(Scene(), 200, 1))[0], lines(footer(Scene(), 16, 1))[0]
-    assert "1-8 panel" in wide
+    assert "1-9 panel" in wide
     assert narrow.split() == ["?", "help", "q", "quit"]
 
 
@@ -381,16 +382,16 @@ def test_the_footer_names_the_mode_and_its_keys() -> None:
 
 
 @pytest.mark.parametrize("panel", PANELS)
-@pytest.mark.parametrize("width", [60, 80])
+@pytest.mark.parametrize("width", [65, 80])
 def test_all_tabs_fit_and_the_chosen_one_is_marked_without_colour_too(panel: PanelName, width: int) -> None:
     row = tabs(replace(Scene(), panel=panel), width, 1)[0]
-    assert all(f"{number}" in text_of(row) for number in range(1, 9))
-    assert text_of(row).rstrip().endswith("Log")
+    assert all(f"{number}" in text_of(row) for number in range(1, 10))
+    assert text_of(row).rstrip().endswith("Sampling")
     assert [ink for _, ink in row].count("tab") == 1
 
 
 def test_a_narrow_line_of_tabs_names_the_chosen_one() -> None:
-    assert lines(tabs(replace(Scene(), panel="work"), 30, 1))[0].split() == ["1", "2", "3", "4", "5Work", "6", "7", "8"]
+    assert lines(tabs(replace(Scene(), panel="work"), 30, 1))[0].split() == ["1", "2", "3", "4", "5Work", *"6789"]
 
 
 def test_the_tabs_say_how_to_see_more_at_once() -> None:
@@ -429,6 +430,7 @@ PAINTERS: dict[str, DrawPanel] = {
     "guide": guide,
     "knobs": knobs,
     "log": log,
+    "sampling": sampling,
     "prompts": prompts,
     "race": race,
     "status": status,
@@ -460,9 +462,9 @@ def test_every_panel_fits_every_size_whatever_it_shows(
 @pytest.mark.parametrize("painter", PAINTERS)
 @pytest.mark.parametrize("size", [(30, 3), (76, 11), (120, 40)])
 def test_in_ascii_every_panel_is_ascii(painter: str, size: tuple[int, int]) -> None:
-    for scene in (SCENES["running"], SCENES["done"], SCENES["no knobs yet"]):
+    for scene in (SCENES["running"], SCENES["done"], SCENES["no knobs yet"], SCENES["drawn"]):
         held = replace(
-            scene, symbols="ascii", place=Place(2, 6, 0.1, live=False), pinned=Pin.of(scene.state, "dynatree")
+            scene, symbols="ascii", place=Place(2, 6, 0.1, live=False), pinned=Pin.of(scene.state, scene.state.watched)
         )
         for row in in_ascii(PAINTERS[painter](held, *size)):
             assert text_of(row).isascii(), text_of(row)

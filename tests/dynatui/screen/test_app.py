@@ -268,8 +268,18 @@ async def test_a_large_terminal_explains_itself() -> None:
 @pytest.mark.parametrize(
     ("key", "panels"),
     zip(
-        "12345678",
-        [{"text"}, {"tree"}, {"acceptance", "depth"}, {"race"}, {"work"}, {"whatif"}, {"prompts"}, {"log"}],
+        "123456789",
+        [
+            {"text"},
+            {"tree"},
+            {"acceptance", "depth"},
+            {"race"},
+            {"work"},
+            {"whatif"},
+            {"prompts"},
+            {"log"},
+            {"sampling"},
+        ],
         strict=True,
     ),
 )

@@ -184,7 +184,7 @@ async def test_tab_goes_from_panel_to_panel() -> None:
         await pilot.press("tab", "tab")
         assert app.scene.panel == "curves"
         await pilot.press(*["shift+tab"] * 3)
-        assert visible(app) >= {"log"}
+        assert visible(app) >= {"sampling"}
 
 
 async def test_the_first_difference_from_ar_is_found() -> None:

@@ -16,7 +16,7 @@ from tests.dynatui.terminal_grammar import forbidden_output
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")]
 
 TOUR = (
-    *"12345678",
+    *"123456789",
     *("t", "toooo", "ebv", "evv"),
     *("1i", "\x1b[D\x1b[D\x1b[A", "\x1b[Ht", "t2", "1\x1b[F"),
     *("k\x1b[B", "k", "  f", "x"),

@@ -8,13 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from decoder.config import Delayed, RunConfig
 from decoder.errors import PairError
 from dynatui.record.reader import Runs
 from dynatui.screen.app import DynaApp
 from dynatui.session import View
-from dynatui.state.run_state import Failure, Loading
+from dynatui.state.run_state import Failure, Loading, Prompt
 from screenshots.make import standing_at
-from tests.dynatui.scripted_runs import ScriptedSource
+from tests.dynatui.scripted_runs import ScriptedSource, delayed_run, drawn_round, plain_round
 
 pytestmark = pytest.mark.slow
 
@@ -94,3 +95,31 @@ def test_an_error(snap_compare: Compare) -> None:
     error = PairError("no model at /srv/modles/big: no config.json there; give a Hugging Face id or a folder")
     source = ScriptedSource([Loading("importing torch"), Failure(str(error), error.exit_code)])
     assert snap_compare(DynaApp(source, ticking=False, clock=lambda: 0.0), terminal_size=(80, 24))
+
+
+def drawing(look: str = "dark") -> DynaApp:
+    """A run whose trees are drawn, after rounds enough for the light."""
+    told = [drawn_round(number, coins=0.9 * (-1) ** number) for number in range(30)]
+    source = ScriptedSource([Prompt(1, 1), delayed_run(), *told, plain_round("ar", 0)])
+    own = Delayed("traversal", "delayed", 2, 1, 2)
+    source.steering.config = RunConfig(("delayed", "ar"), temperature=0.6, delayed=own)
+    return DynaApp(source, LOOKS[look], ticking=False, clock=lambda: 0.0)
+
+
+@pytest.mark.parametrize("look", LOOKS)
+@pytest.mark.parametrize("size", SIZES, ids=named)
+def test_a_run_whose_trees_are_drawn(size: tuple[int, int], look: str, snap_compare: Compare) -> None:
+    assert snap_compare(drawing(look), press=["9"], terminal_size=size)
+
+
+def test_a_drawn_tree_alone(snap_compare: Compare) -> None:
+    assert snap_compare(drawing(), press=["2"], terminal_size=(80, 24))
+
+
+@pytest.mark.parametrize("size", SIZES, ids=named)
+def test_a_token_that_was_drawn(size: tuple[int, int], snap_compare: Compare) -> None:
+    assert snap_compare(drawing(), press=["i", "left"], terminal_size=size)
+
+
+def test_the_drawer_with_verifier_and_drafting(snap_compare: Compare) -> None:
+    assert snap_compare(drawing(), press=["d", "home", *["down"] * 3], terminal_size=(80, 24))

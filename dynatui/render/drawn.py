@@ -1,0 +1,92 @@
+"""What several panels say of trees that are drawn: what verifies them, how they are drawn, in which shape."""
+
+from collections.abc import Mapping
+
+from decoder.events import Round
+from decoder.knobs import KnobName
+from decoder.methods.delayed import Delayed
+from decoder.verify.names import COUPLED, Drafting
+from dynatui.knobs import info, rules_in_force
+from dynatui.render.ink import Row, best, width_of
+from dynatui.render.scene import Scene
+from dynatui.render.words import written
+from dynatui.state.run_state import RunState
+
+
+def drawing(state: RunState) -> Delayed | None:
+    """How the watched method draws its trees; None where it draws none."""
+    rules = rules_in_force(state)
+    return rules if isinstance(rules, Delayed) and rules.draws else None
+
+
+def shape_of(state: RunState) -> tuple[int, int, int] | None:
+    """(K, L1, L2) of the watched method's trees: as knobs say, or of the last round where a selector chooses it."""
+    rules, newest = drawing(state), state.lane.newest
+    if rules is None:
+        return None
+    if rules.drafting == Drafting.SELECTOR:
+        return newest.shape if newest else None
+    return rules.shape.k, rules.shape.l1, rules.shape.l2
+
+
+def shape_written(shape: tuple[int, int, int]) -> str:
+    """(2, 1, 2)."""
+    return f"({', '.join(map(str, shape))})"
+
+
+def shape_words(shape: tuple[int, int, int]) -> str:
+    """What is drawn, in plain words."""
+    k, l1, l2 = shape
+    if k <= 1 or l2 == 0:
+        return f"one path of {_draws(l1 + l2)}"
+    rollouts = f"{k} paths of {_draws(l2)}"
+    return f"{rollouts} from the root" if l1 == 0 else f"a path of {_draws(l1)}, then {rollouts} from its end"
+
+
+def told_shape(state: RunState, event: Round) -> tuple[str, ...]:
+    """The shape of a round's drawn tree and what it means, in wordings; none where it is not known."""
+    if event.shape is None:
+        return ()
+    place, written_as = state.lane.setting("drafting", event.round), shape_written(event.shape)
+    chosen = place is not None and written(info("drafting"), place) == Drafting.SELECTOR
+    whose = "the selector chose " if chosen else ""
+    return f"{whose}{written_as}: {shape_words(event.shape)}", f"{whose}{written_as}", written_as
+
+
+def drawing_words(state: RunState, wanted: Mapping[KnobName, float] | None = None) -> tuple[str, ...]:
+    """Verifier, drafting and shape of the watched method, in wordings; none where it draws no trees.
+
+    Of deterministic trees the verifier is told where it is not the usual one.
+    """
+    rules, shape = drawing(state), shape_of(state)
+    if rules is None:
+        run = state.run
+        return (run.verifier,) if run and run.drafting == Drafting.TREE and run.verifier != COUPLED else ()
+    verifier, drafting = (_turning(name, state, wanted or {}) for name in ("verifier", "drafting"))
+    if shape is None:
+        return f"{verifier}, {drafting}", verifier
+    return f"{verifier}, {drafting} {shape_written(shape)}", f"{verifier} {shape_written(shape)}", verifier
+
+
+def drawing_line(scene: Scene, width: int) -> Row:
+    """The keys of verifier and drafting beside their values, and what is drawn in plain words."""
+    rules, shape = drawing(scene.state), shape_of(scene.state)
+    if rules is None:
+        return ()
+    row: Row = ()
+    for name in ("verifier", "drafting"):
+        named = _turning(name, scene.state, scene.wanted)
+        row = (*row, (f"{name} ", "plain"), (f"{scene.keys.cap(f'cycle({name!r})')} ", "key"))
+        row = (*row, (named, "warn" if name in scene.wanted else "strong"), ("  ", "plain"))
+    told = [shape_words(shape)] if shape else []
+    return (*row, (best(max(0, width - width_of(row)), *told, ""), "dim"))
+
+
+def _turning(name: KnobName, state: RunState, wanted: Mapping[KnobName, float]) -> str:
+    """A knob's value, and the one that was asked for and is not in force yet."""
+    knob, now = info(name), state.lane.settings.get(name, 0.0)
+    return f"{written(knob, now)}{f'→{written(knob, wanted[name])}' if name in wanted else ''}"
+
+
+def _draws(count: int) -> str:
+    return f"{count} draw{'s' * (count != 1)}"

@@ -1,0 +1,165 @@
+"""Whether sampled text keeps to the target's probabilities, whether drawn trees bring what was expected of them, and
+how much a better verifier could still bring.
+"""
+
+from collections.abc import Mapping
+
+from decoder.analysis.losslessness import LEAST_TOKENS, AtDepth, Deviation, Evidence, Light, colour
+from dynatui.knobs import info, turns
+from dynatui.number_format import percent, short
+from dynatui.render.ink import Ink, Row, Rows, best, frame, inside, share, width_of
+from dynatui.render.scene import Scene
+from dynatui.render.wrap import wrapped
+from dynatui.state.run_state import RunState
+
+_AIRY = 10
+"""Rows from which on each sum has one of its own."""
+_NAME = 16
+_BEFORE_BAR = 46
+_LEAST_BAR, _LONGEST_BAR = 10, 24
+_LARGEST = 1000
+INKS: Mapping[Light, Ink] = {"grey": "dim", "green": "good", "yellow": "warn", "red": "bad"}
+_MEANINGS: Mapping[Light, tuple[str, ...]] = {
+    "green": ("no sign that the text strays from the target's probabilities", "no sign of a bias"),
+    "yellow": ("farther off than chance usually goes: see whether it stays", "farther off than chance usually goes"),
+    "red": ("chance hardly goes so far: sampling is probably biased, which is a bug", "probably biased, a bug"),
+}
+_LIGHT = (
+    "A light, not a proof. Surprise: are the tokens as improbable as the target says? Top-1 hits: does its most "
+    "probable token come as often as it says? z counts standard deviations off; in 79 of 80 looks chance stays under "
+    "2.5, and red begins at 4. It does not see biases of a few percent, noise that repeats, or a target whose "
+    "probabilities are wrong themselves."
+)
+_DEPTHS = (
+    "visits: how often verification came to a drawn node of this depth. L1: how far draft and target are apart there, "
+    "0 the same, 2 disjoint. kept: how often it went on to one of the draws; expected: how often this verifier should, "
+    "- where it judges whole paths; at best: how often any lossless verifier could. ▒ is what a better one would add."
+)
+
+
+def sampling(scene: Scene, width: int, height: int) -> Rows:
+    """The losslessness light with what it goes by; of drawn trees, what was expected of them, and each depth."""
+    size = width, height
+    inner, room = inside(size)
+    lane = scene.state.lane
+    title: Row = (("Sampling", "title"), (" ─ does the text keep to the target's probabilities?", "dim"))
+    if lane.evidence.surprise.count == 0:
+        return frame(title, wrapped(((_nothing(scene), "dim"),), inner), size)
+    body: Rows = [_lit(lane.evidence, inner), *_sums(lane.evidence, inner, airy=room >= _AIRY)]
+    explained = [_LIGHT]
+    if lane.draft_depths:
+        body += _depths(lane.draft_depths, lane.last_turn, inner, room - len(body))
+        explained.append(_DEPTHS)
+    for words in explained:
+        told = wrapped(((words, "dim"),), inner)
+        if len(body) + 1 + len(told) <= room:
+            body += [(), *told]
+        elif len(body) + len(told) <= room:
+            body += told
+    return frame(title, body, size)
+
+
+def light_words(state: RunState) -> tuple[Row, ...]:
+    """The light for the first line, in wordings; nothing before a sampled token."""
+    evidence = state.lane.evidence
+    if evidence.surprise.count == 0:
+        return ()
+    ink = INKS[evidence.light]
+    return tuple(
+        ((f"● {words}", ink),) for words in (f"losslessness light {evidence.light}", f"light {evidence.light}")
+    )
+
+
+def _nothing(scene: Scene) -> str:
+    """Why there is no light."""
+    state = scene.state
+    if state.lane.newest is None:
+        return "a light that tells whether sampled text keeps to the target's probabilities, once there is text"
+    if not state.lane.settings.get("temperature"):
+        key = (
+            "" if scene.replaying or scene.following else f"; {scene.keys.cap(turns(info('temperature'))[1])} raises T"
+        )
+        return f"greedy: each token is the most probable one, and nothing is sampled{key}"
+    return (
+        "these rounds do not tell with which probabilities their tokens were sampled: they came from a GPU's graphs, "
+        "from a method that does not show its draft, or from an older recording"
+    )
+
+
+def _lit(evidence: Evidence, width: int) -> Row:
+    light, tokens = evidence.light, evidence.surprise.count
+    few = (f"too few tokens to tell: {tokens} of {LEAST_TOKENS}", f"{tokens} of {LEAST_TOKENS} tokens")
+    sure = ("too little to tell: nearly every token was certain", "nearly every token was certain")
+    meanings = _MEANINGS.get(light, few if tokens < LEAST_TOKENS else sure)
+    head = f"● losslessness light: {light} "
+    return ((head, INKS[light]), (best(width - len(head), *(f" {words}" for words in meanings)), "plain"))
+
+
+def _sums(evidence: Evidence, width: int, *, airy: bool) -> Rows:
+    """The sums behind the light, and the tokens that trees were expected to bring."""
+    surprise, top1, prediction = evidence.surprise, evidence.top1, evidence.prediction
+    rows: Rows = []
+    if airy:
+        rows.append(_sum("surprise", surprise, _way(_mean(surprise), "nats a token"), width))
+        rows.append(_sum("top-1 hits", top1, _way(100 * _mean(top1), "in 100 tokens"), width))
+    else:
+        row = (*_z("surprise ", surprise), *_z("  top-1 hits ", top1))
+        over = f"  over {surprise.count} tokens"
+        rows.append((*row, (best(width - width_of(row), f"{over}, in standard deviations", over), "dim")))
+    if prediction.count:
+        came, expected = (tokens / prediction.count for tokens in (evidence.came_tokens, evidence.predicted_tokens))
+        told = f"{short(came)} came, {short(expected)} expected, over {prediction.count} rounds"
+        rows.append(_sum("tokens a round", prediction, (told, f"{short(came)}, not {short(expected)}"), width))
+    return rows
+
+
+def _way(mean: float, unit: str) -> tuple[str, ...]:
+    """How far a mean is off, and in which way, in wordings."""
+    told = f"{short(abs(mean))} {unit} {'more' if mean > 0 else 'less'}"
+    return f"{told} than the target's probabilities say", f"{told} than expected", told
+
+
+def _sum(name: str, found: Deviation, told: tuple[str, ...], width: int) -> Row:
+    row: Row = (*_z(f"{name:<{_NAME}}", found), ("   ", "plain"))
+    return (*row, (best(max(0, width - width_of(row)), *told), "dim"))
+
+
+def _z(name: str, found: Deviation) -> Row:
+    z = found.z
+    if z is None:
+        return ((name, "plain"), ("z -   ", "dim"))
+    ink = INKS[colour(z)]
+    return (
+        (name, "plain"),
+        (f"z {f'{z:+.1f}' if abs(z) < _LARGEST else f'{z:+.0e}':<4}", "plain" if ink == "good" else ink),
+    )
+
+
+def _mean(found: Deviation) -> float:
+    return found.total / found.count if found.count else 0.0
+
+
+def _depths(levels: tuple[AtDepth, ...], last_turn: int, width: int, room: int) -> Rows:
+    """A row for each depth of drawn trees, as many as there is room for."""
+    if room < 2:
+        return []
+    length = min(_LONGEST_BAR, width - _BEFORE_BAR - 2)
+    since = f"  since round {last_turn}" if last_turn else ""
+    heading: Row = ((f"{'depth':<6}{'visits':>7}{'L1':>7}{'kept':>7}{'expected':>10}{'at best':>9}{since}", "dim"),)
+    rows = [_depth(depth, level, length) for depth, level in enumerate(levels, 1)]
+    if len(rows) > room - 1:
+        rows = [*rows[: room - 2], ((f"+ {len(rows) - room + 2} deeper", "dim"),)]
+    return [heading, *rows]
+
+
+def _depth(depth: int, level: AtDepth, length: int) -> Row:
+    figures: Row = (
+        (f"{depth:<6}", "dim"),
+        (f"{level.visits:>7}{short(level.mean_l1):>7}{percent(level.share):>7}", "plain"),
+        (f"{percent(level.mean_acceptance):>10}{percent(level.mean_bound):>9}", "plain"),
+    )
+    if length < _LEAST_BAR:
+        return figures
+    kept = round(length * share(level.share, 1.0))
+    left = max(0, round(length * share(level.mean_bound, 1.0)) - kept)
+    return (*figures, ("  ", "plain"), ("█" * kept, "accepted"), ("▒" * left, "bar"))

@@ -1,0 +1,183 @@
+"""What the panels say of trees that are drawn: shape, draws, the chance to be kept, and what the verifier did."""
+
+import math
+
+import pytest
+from msgspec import structs
+
+from decoder.events import Event, Knob, Round
+from dynatui.render import cards, sliders
+from dynatui.render.drawn import drawing_words, shape_words, told_shape
+from dynatui.render.inspect import inspect
+from dynatui.render.scene import Scene
+from dynatui.render.status import status
+from dynatui.render.tree import tree
+from dynatui.state.run_state import RunState
+from tests.dynatui.scripted_runs import (
+    HOSTILE,
+    delayed_run,
+    drawn_round,
+    lines,
+    plain_round,
+    run,
+    sampled_round,
+    sampled_run,
+    state_of,
+    text_of,
+)
+
+
+def drawn(*more: Event, first: Round | None = None) -> RunState:
+    return state_of([delayed_run(), first or drawn_round(0), *more])
+
+
+def row_with(piece: str, state: RunState, width: int = 80) -> str:
+    return next(row for row in lines(tree(Scene(state), width, 16)) if f" {piece} " in row)
+
+
+def ink_of(piece: str, event: Round) -> str:
+    """The ink of a node's chance to be kept."""
+    rows = tree(Scene(drawn(first=event)), 80, 16)
+    row = next(row for row in rows if f" {piece} " in text_of(row))
+    return [ink for text, ink in row if "%" in text][-1]
+
+
+def told(state: RunState, cursor: int) -> dict[str, str]:
+    """What each row of the inspector says, by its label."""
+    rows = [line[2:-2] for line in lines(inspect(Scene(state, cursor=cursor), 240, 12))[1:-1]]
+    return {row[:8].strip(): " ".join(row[8:].split()) for row in rows if row[:8].strip()}
+
+
+def test_the_first_line_says_verifier_drafting_and_shape() -> None:
+    assert "traversal, delayed (2, 1, 2)" in lines(status(Scene(drawn()), 160, 1))[0]
+    assert "traversal (2, 1, 2)" in lines(status(Scene(drawn()), 110, 1))[0]
+    assert "traversal→khisti, delayed" in lines(status(Scene(drawn(), wanted={"verifier": 6.0}), 160, 1))[0]
+
+
+def test_turns_of_verifier_drafting_and_shape_are_followed() -> None:
+    turns = [
+        Knob(method="delayed", round=1, name=name, old=0, new=new, source="user")
+        for name, new in (("verifier", 5.0), ("drafting", 1.0), ("rollouts", 3.0))
+    ]
+    assert drawing_words(drawn(*turns))[0] == "specinfer, iid (3, 0, 3)"
+
+
+def test_methods_that_draw_no_trees_name_no_verifier_but_one_that_is_not_the_usual() -> None:
+    coupled = state_of([sampled_run(), sampled_round(0)])
+    assert drawing_words(coupled) == ()
+    assert drawing_words(structs.replace(drawn(), chosen="ar")) == ()
+    assert drawing_words(state_of([structs.replace(sampled_run(), verifier="nss")])) == ("nss",)
+    hostile = state_of([structs.replace(sampled_run(), verifier=HOSTILE)])
+    assert drawing_words(hostile)[0].isprintable()
+
+
+def test_the_card_and_the_knobs_say_them_too() -> None:
+    assert "traversal" in lines(cards.cards(Scene(drawn()), 80, 3))[1]
+    assert "(2, 1, 2)" in lines(cards.cards(Scene(drawn()), 80, 3))[2]
+    row = lines(sliders.knobs(Scene(drawn()), 120, 5))[2]
+    assert "verifier V traversal  drafting D delayed  a path of 1 draw, then 2 paths of 2 draws" in row
+
+
+@pytest.mark.parametrize(
+    ("shape", "words"),
+    [
+        ((2, 1, 3), "a path of 1 draw, then 2 paths of 3 draws from its end"),
+        ((3, 0, 4), "3 paths of 4 draws from the root"),
+        ((1, 2, 2), "one path of 4 draws"),
+        ((4, 5, 0), "one path of 5 draws"),
+        ((0, 1, 0), "one path of 1 draw"),
+    ],
+)
+def test_a_shape_is_told_in_plain_words(shape: tuple[int, int, int], words: str) -> None:
+    assert shape_words(shape) == words
+
+
+def test_each_drawn_node_has_its_count_its_probability_and_its_chance_to_be_kept() -> None:
+    assert [word for word in row_with("-t", drawn()).split() if word[-1] in "%2"] == ["x2", "50%", "62%"]
+    assert [word for word in row_with("the", drawn()).split() if word[-1] in "%2"] == ["10%", "4%"]
+    assert lines(tree(Scene(drawn()), 80, 16))[1].split()[-3:-1] == ["prob.", "kept"]
+
+
+def test_the_bar_is_the_chance_to_be_kept_and_so_is_its_colour() -> None:
+    assert row_with("a", drawn()).count("█") > row_with("-t", drawn()).count("█") > row_with("the", drawn()).count("█")
+    assert [ink_of(piece, drawn_round(0)) for piece in ("a", "while", "the")] == ["good", "second", "dim"]
+
+
+def test_a_round_that_does_not_tell_its_chances_shows_what_was_drawn() -> None:
+    state = drawn(first=drawn_round(0, told=False))
+    assert [word for word in row_with("-t", state).split() if word[-1] in "%2"] == ["x2", "50%", "30%"]
+    page = " ".join(" ".join(lines(tree(Scene(state), 80, 18))).replace("│", "").split())
+    assert "x2: drawn twice" in page
+    assert "kept" not in page
+
+
+def test_the_tree_says_its_shape_what_was_expected_and_what_the_columns_mean() -> None:
+    page = lines(tree(Scene(drawn()), 80, 18))
+    whole = " ".join(" ".join(page).replace("│", "").split())
+    assert "4 drawn as (2, 1, 2), 2 accepted" in page[0]
+    assert "(2, 1, 2): a path of 1 draw, then 2 paths of 2 draws from its end." in whole
+    assert "Of this tree 2.50 tokens were expected, 3 came." in whole
+    assert "how likely the verifier keeps it, given this tree." in whole
+    assert "(2, 1, 2), 2 of 4 kept" in lines(tree(Scene(drawn()), 46, 10))[0]
+
+
+def test_a_shape_that_the_selector_chose_is_called_its_choice() -> None:
+    chose = Knob(method="delayed", round=0, name="drafting", old=2, new=3, source="user")
+    state = state_of([delayed_run(), chose, structs.replace(drawn_round(0), shape=(4, 0, 3))])
+    assert told_shape(state, state.lane.past[0])[0] == "the selector chose (4, 0, 3): 4 paths of 3 draws from the root"
+
+
+def test_an_accepted_token_tells_how_often_it_was_drawn_and_what_the_verifier_did() -> None:
+    facts = told(drawn(), 1)
+    assert facts["draft"] == "drew it 2 times in 2 draws here, with a chance of 50% each"
+    assert facts["verify"] == (
+        "traversal kept it: 62% likely, given this tree · keeps one of 2 such draws 75% of the time, "
+        "no verifier could more often than 79% · L1 distance of draft and target .70: 0 same, 2 disjoint"
+    )
+    assert facts["knobs"].startswith("(2, 1, 2): a path of 1 draw")
+
+
+def test_a_token_of_the_targets_own_tells_what_was_refused_in_its_place() -> None:
+    facts = told(drawn(), 2)
+    assert facts["draft"] == "drew 2 here, not this one"
+    assert facts["verify"].startswith("traversal kept none of them: sampled from the rest of the target's distribution")
+    assert facts["lost"] == "while 30% · the 10%"
+
+
+def test_a_token_after_the_last_draw_is_the_targets_alone() -> None:
+    whole = structs.replace(drawn_round(0), accepted=[1, 2, 3], committed=[11, 13, 14, 100])
+    facts = told(drawn(first=whole), 3)
+    assert facts["draft"] == "drew nothing here: the tree ends before it"
+    assert facts["verify"] == "nothing to verify here: sampled from the target alone"
+
+
+def test_the_verifier_of_a_round_is_the_one_that_was_in_force_then() -> None:
+    turn = Knob(method="delayed", round=1, name="verifier", old=7, new=5, source="user")
+    state = drawn(turn, drawn_round(1))
+    assert [told(state, cursor)["verify"].split()[0] for cursor in (1, 4)] == ["traversal", "specinfer"]
+
+
+def test_a_verifier_that_judges_whole_paths_has_no_acceptance_of_one_node() -> None:
+    event = drawn_round(0)
+    assert event.verification is not None
+    path = [structs.replace(draws, acceptance=None) for draws in event.verification.path]
+    event = structs.replace(event, verification=structs.replace(event.verification, path=path))
+    assert "no verifier could more often than 79%" in told(drawn(first=event), 1)["verify"]
+    assert "of the time" not in told(drawn(first=event), 1)["verify"]
+
+
+def test_a_recording_that_claims_nonsense_is_drawn_all_the_same() -> None:
+    event = drawn_round(0)
+    assert event.verification is not None
+    wild = structs.replace(event.verification, predicted_tokens=1e308, reach=[math.nan, 9.0], path=[])
+    claims = structs.replace(event, shape=(0, 2**53, 2**53), drawn=[2**53], verification=wild)
+    for width, height in ((1, 1), (30, 8), (46, 20), (120, 30)):
+        assert len(tree(Scene(drawn(first=claims)), width, height)) == height
+        assert len(inspect(Scene(drawn(first=claims), cursor=1), width, height)) == height
+
+
+def test_greedy_and_coupled_trees_are_as_before() -> None:
+    for begins, event in ((sampled_run(), sampled_round(0)), (run(), sampled_round(0))):
+        page = " ".join(lines(tree(Scene(state_of([begins, event, plain_round("ar", 0)])), 92, 16)))
+        assert "kept" not in page
+        assert "drawn twice" not in page
