@@ -168,8 +168,9 @@ def _drew(event: Round, token: Token) -> list[Row]:
         return [_said(f"drew {others} here, not this one" if others else "drew nothing here: the tree ends before it")]
     count = times_drawn(event, own) or 1
     often = "once" if count == 1 else f"{count} times"
-    among = "" if here is None else f" in {here.count} draw{'s' * (here.count != 1)} here"
-    return [_said(f"drew it {often}{among}, with a chance of {_chance(probability(event.logprobs[own]))} each")]
+    if here is not None:
+        often = "in its only draw here" if here.count == 1 else f"{often} in {here.count} draws here"
+    return [_said(f"drew it {often}"), _said(f"the chance of a draw is {_chance(probability(event.logprobs[own]))}")]
 
 
 def _verify(state: RunState, event: Round, token: Token) -> list[Row]:

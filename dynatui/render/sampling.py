@@ -20,7 +20,11 @@ _LEAST_BAR, _LONGEST_BAR = 10, 24
 _LARGEST = 1000
 INKS: Mapping[Light, Ink] = {"grey": "dim", "green": "good", "yellow": "warn", "red": "bad"}
 _MEANINGS: Mapping[Light, tuple[str, ...]] = {
-    "green": ("no sign that the text strays from the target's probabilities", "no sign of a bias"),
+    "green": (
+        "no sign that the text strays from the target's probabilities",
+        "no sign of a bias; a light, not a proof",
+        "no sign of a bias",
+    ),
     "yellow": ("farther off than chance usually goes: see whether it stays", "farther off than chance usually goes"),
     "red": ("chance hardly goes so far: sampling is probably biased, which is a bug", "probably biased, a bug"),
 }
@@ -28,6 +32,10 @@ _LIGHT = (
     "A light, not a proof. Surprise: are the tokens as improbable as the target says? Top-1 hits: does its most "
     "probable token come as often as it says? z counts standard deviations off; in 79 of 80 looks chance stays under "
     "2.5, and red begins at 4. It does not see biases of a few percent, noise that repeats, or a target whose "
+    "probabilities are wrong themselves."
+)
+_BRIEF = (
+    "A light, not a proof: it does not see biases of a few percent, noise that repeats, or a target whose "
     "probabilities are wrong themselves."
 )
 _DEPTHS = (
@@ -46,17 +54,20 @@ def sampling(scene: Scene, width: int, height: int) -> Rows:
     if lane.evidence.surprise.count == 0:
         return frame(title, wrapped(((_nothing(scene), "dim"),), inner), size)
     body: Rows = [_lit(lane.evidence, inner), *_sums(lane.evidence, inner, airy=room >= _AIRY)]
-    explained = [_LIGHT]
+    explained: list[tuple[str, ...]] = [(_LIGHT, _BRIEF)]
     if lane.draft_depths:
         body += _depths(lane.draft_depths, lane.last_turn, inner, room - len(body))
-        explained.append(_DEPTHS)
-    for words in explained:
-        told = wrapped(((words, "dim"),), inner)
-        if len(body) + 1 + len(told) <= room:
-            body += [(), *told]
-        elif len(body) + len(told) <= room:
-            body += told
+        explained.append((_DEPTHS,))
+    for wordings in explained:
+        body += _explained(wordings, inner, room - len(body))
     return frame(title, body, size)
+
+
+def _explained(wordings: tuple[str, ...], width: int, room: int) -> Rows:
+    """The first of the wordings for which there is room, under a blank row if that fits too."""
+    told = (wrapped(((words, "dim"),), width) for words in wordings)
+    rows = next((rows for rows in told if len(rows) <= room), [])
+    return [(), *rows] if rows and len(rows) < room else rows
 
 
 def light_words(state: RunState) -> tuple[Row, ...]:

@@ -129,7 +129,8 @@ def test_a_shape_that_the_selector_chose_is_called_its_choice() -> None:
 
 def test_an_accepted_token_tells_how_often_it_was_drawn_and_what_the_verifier_did() -> None:
     facts = told(drawn(), 1)
-    assert facts["draft"] == "drew it 2 times in 2 draws here, with a chance of 50% each"
+    assert facts["draft"] == "drew it 2 times in 2 draws here · the chance of a draw is 50%"
+    assert told(drawn(), 0)["draft"] == "drew it in its only draw here · the chance of a draw is 60%"
     assert facts["verify"] == (
         "traversal kept it: 62% likely, given this tree · keeps one of 2 such draws 75% of the time, "
         "no verifier could more often than 79% · L1 distance of draft and target .70: 0 same, 2 disjoint"

@@ -77,6 +77,15 @@ def test_it_is_called_a_light_and_says_what_it_does_not_see() -> None:
     assert "a target whose probabilities are wrong themselves" in told
 
 
+def test_in_little_room_it_says_the_least_of_that() -> None:
+    assert "no sign of a bias; a light, not a proof" in page(drawn(40), 74, 9)
+    event = drawn_round(0, coins=0.0)
+    assert event.verification is not None
+    coupled = structs.replace(event.verification, predicted_tokens=None, reach=[], path=[])
+    rounds = [structs.replace(sampled_round(number), verification=coupled) for number in range(20)]
+    assert "A light, not a proof: it does not see biases" in page(state_of([sampled_run(), *rounds]), 74, 9)
+
+
 def test_the_sums_are_told_with_their_z() -> None:
     told = page(drawn(40, surprise=0.3))
     assert "surprise z +1.2 .10 nats a token more than the target's probabilities say" in told
