@@ -25,6 +25,8 @@ class Independent:
     """The name of the one in force; it must be lossless with the trees of that round."""
     schedule: Schedule
     coins: Coins
+    seen: Callable[[Float[Tensor, "N V"], int], None] = lambda _rows, _node: None
+    """Told the target's probabilities after all nodes, and after which node the round's last token was chosen."""
 
     def verify(self, tree: TokenTree, logits: Float[Tensor, "N V"], first: int) -> tuple[list[int], int]:
         """See `Verifier`.
@@ -34,4 +36,6 @@ class Independent:
         """
         target_probs = probabilities(logits, [self.schedule.at(first + depth) for depth in tree.depths])
         verify = VERIFIERS[self.verifier()].on_device
-        return verify(drawn_tree(tree), target_probs, draft_rows(tree, target_probs), self.coins)
+        path, token = verify(drawn_tree(tree), target_probs, draft_rows(tree, target_probs), self.coins)
+        self.seen(target_probs, path[-1] if path else 0)
+        return path, token
