@@ -6,7 +6,7 @@ Goes on where it was stopped: what is in the folder already is not made again, a
 import hashlib
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -52,11 +52,6 @@ class Progress:
     """Labelled by this process."""
 
 
-def observed(pair: Pair) -> Pair:
-    """The pair, with hidden rows where its models can show them."""
-    return replace(pair, target=pair.target.observed(), draft=pair.draft.observed())
-
-
 def collect(engine: Engine, prompts: Sequence[str], plan: Plan, folder: Path) -> Iterator[Progress]:
     """Labels roots of texts that go on from prompts; yields after each part, a prompt at one setting.
 
@@ -66,7 +61,7 @@ def collect(engine: Engine, prompts: Sequence[str], plan: Plan, folder: Path) ->
     """
     for name in plan.verifiers:
         require(name in LABELLED, f"verifier {name} cannot be labelled; choose from {', '.join(LABELLED)}")
-    pair, settings = observed(engine.pair), plan.settings
+    pair, settings = engine.pair.observed(), plan.settings
     digest = hashlib.sha256("\0".join(prompts).encode()).hexdigest()
     begin(folder, Manifest(FORMAT, fingerprint(pair), plan, len(prompts), digest))
     total, roots = len(prompts) * len(settings), 0
@@ -99,7 +94,7 @@ class _Latency:
     def __init__(self, pair: Pair, plan: Plan) -> None:
         self._pair, self._plan = pair, plan
         self._measured_s = -MEASURED_EVERY_S
-        self._found: dict[str, Float[NDArray[np.float64], "S"]] = {}
+        self._found: dict[str, Float[NDArray[np.float64], S]] = {}
 
     def now(self) -> dict[str, Float[NDArray[np.float64], "S"]]:
         """Measured, if it was not lately."""
@@ -144,7 +139,9 @@ def _labelled(
         rows = probabilities(torch.cat([target_logits, draft_logits]), [sampling] * (1 + latency.LOOKED_BACK))
         hidden = _hidden(target_hidden, draft.hidden)
         root = Root(rows[0], rows[1], rows[2], hidden, length, sampling)
-        labels = [_labels(pair, target_cache, draft, so_far, sampling, plan.verifiers, coins) for _ in range(plan.trees)]
+        labels = [
+            _labels(pair, target_cache, draft, so_far, sampling, plan.verifiers, coins) for _ in range(plan.trees)
+        ]
         yield _Labelled(root, {name: np.mean([each[name] for each in labels], 0) for name in plan.verifiers})
 
 
@@ -191,7 +188,7 @@ def shared_draws(draft: DraftPasses, text: Sequence[int], sampling: Sampling, co
         drawn = draw(rows[torch.tensor([nodes.index(end) for end in ends]).to(rows.device)], coins).tolist()
         for end, token, rollout in zip(ends, drawn, [trunk, *growing], strict=True):
             row = rows[nodes.index(end)]
-            rollout += tree.draw(end, [token], [float(row[token].log())], row)
+            rollout.extend(tree.draw(end, [token], [float(row[token].log())], row))
     draft.commit([])
     return SharedDraws(tree, trunk, sides)
 

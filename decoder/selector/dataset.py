@@ -169,12 +169,9 @@ def _read(path: Path) -> dict[str, Tensor]:
     try:
         found: dict[str, Tensor] = load_file(path)
     except (SafetensorError, OSError) as error:
-        raise ConfigError(
-            f"{shortened(path)} is damaged: {first_line(error)}; remove it and collect again"
-        ) from None
+        raise ConfigError(f"{shortened(path)} is damaged: {first_line(error)}; remove it and collect again") from None
     return found
 
 
 def _by_verifier(whole: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
     return {name.removeprefix(prefix): rows for name, rows in whole.items() if name.startswith(prefix)}
-

@@ -6,7 +6,7 @@ been drawn alone. So the differences between shapes are not blurred by other dra
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -25,8 +25,6 @@ from decoder.verify.lossless.verifiers import SOLVERS
 
 LABELLED = (*SOLVERS, "naive", "block", "traversal")
 """Verifiers whose rounds can be labelled."""
-
-
 
 
 @dataclass(frozen=True)
@@ -171,9 +169,7 @@ class _BottomUp:
 
     def labels(self) -> Float[NDArray[np.float64], "A"]:
         longest = {(1, 0): DelayedTree(1, 0, LONGEST)}
-        longest |= {
-            (k, l1): DelayedTree(k, l1, MOST_L2) for k in range(2, MOST_K + 1) for l1 in range(MOST_L1 + 1)
-        }
+        longest |= {(k, l1): DelayedTree(k, l1, MOST_L2) for k in range(2, MOST_K + 1) for l1 in range(MOST_L1 + 1)}
         judged_of = {key: list(self._post_order(shape)) for key, shape in longest.items()}
         return np.array([_tokens(judged_of[action.k, action.l1 * (action.k > 1)], action.depth) for action in ACTIONS])
 

@@ -6,6 +6,7 @@ differ by orders of magnitude between families.
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -19,6 +20,8 @@ PROJECTED, WIDE, NARROW = 128, 512, 32
 FARTHEST = 4.0
 """Scaled scalars are cut here: a machine or a setting that was not seen must not upset the rest."""
 EPSILON = 1e-6
+BEGINNING = 0.1
+"""Of the usual weights of the last layer."""
 
 
 class Policy(nn.Module):
@@ -36,7 +39,7 @@ class Policy(nn.Module):
         self.projections = nn.ModuleList(
             nn.Sequential(nn.Linear(width, PROJECTED), nn.LayerNorm(PROJECTED)) for width in self.hidden_widths
         )
-        self.layers = nn.Sequential(
+        self.layers: Any = nn.Sequential(
             nn.Linear(len(self.hidden_widths) * PROJECTED + len(SCALARS), WIDE),
             nn.GELU(),
             nn.Dropout(dropout),
@@ -51,6 +54,13 @@ class Policy(nn.Module):
         deviation, mean = torch.std_mean(scalars, 0, correction=0)
         self.mean.copy_(mean)
         self.deviation.copy_(torch.where(deviation > EPSILON, deviation, math.inf))
+
+    def begin_with(self, scores: Float[Tensor, "A"]) -> None:
+        """Lets it score all roots about so, before it has learnt how they differ."""
+        last = self.layers[-1]
+        with torch.no_grad():
+            last.weight.mul_(BEGINNING)
+            last.bias.copy_(scores)
 
     def forward(self, hidden: Sequence[Float[Tensor, "R X"]], scalars: Float[Tensor, "R F"]) -> Float[Tensor, "R A"]:
         """Scores before softmax."""

@@ -96,23 +96,30 @@ def read(path: Path) -> tuple[Policy, Trained]:
     return policy.eval().requires_grad_(requires_grad=False), trained
 
 
+def fits(trained_for: Fingerprint, pair: Pair) -> bool:
+    """Whether a selector of one pair serves another; one that goes by no hidden rows serves all forms of its own."""
+    own = fingerprint(pair)
+    return trained_for in (own, msgspec.structs.replace(own, hidden=()))
+
+
 def require_fits(path: Path, trained: Trained, pair: Pair) -> None:
     """Raises ConfigError where a selector was trained for another pair."""
-    own, other = fingerprint(pair), trained.pair
-    if own == other:
+    if fits(trained.pair, pair):
         return
-    names = f"{other.target} with {other.draft}", f"{own.target} with {own.draft}"
-    what = f"was trained for {names[0]}, and this is {names[1]}"
-    if names[0] == names[1]:
-        what = f"was trained for another form of {names[0]}, which shows hidden rows of {_listed(other)}, "
-        what += f"not of {_listed(own)}"
-        if own.vocabulary != other.vocabulary:
-            what = f"was trained for {names[0]} with {other.vocabulary} tokens, and these have {own.vocabulary}"
-    raise ConfigError(f"the selector {shortened(path.name)} {what}; {MAKE_ONE}, or choose --drafting delayed")
+    own, other = fingerprint(pair), trained.pair
+    if (own.target, own.draft) != (other.target, other.draft):
+        what = f"{other.target} with {other.draft}, and this is {own.target} with {own.draft}"
+    elif own.vocabulary != other.vocabulary:
+        what = f"{other.target} with {other.draft} of {other.vocabulary} tokens, and these have {own.vocabulary}"
+    else:
+        what = f"hidden rows of widths {_listed(other)}, and here {own.target} with {own.draft} shows {_listed(own)}"
+    raise ConfigError(
+        f"the selector {shortened(path.name)} was trained for {what}; {MAKE_ONE}, or choose --drafting delayed"
+    )
 
 
 def _listed(pair: Fingerprint) -> str:
-    return " and ".join(map(str, pair.hidden[:2])) or "no width"
+    return " and ".join(map(str, pair.hidden[:2])) or "none"
 
 
 def _content(path: Path) -> tuple[Mapping[str, str], Mapping[str, Tensor]]:
@@ -124,4 +131,3 @@ def _content(path: Path) -> tuple[Mapping[str, str], Mapping[str, Tensor]]:
             return file.metadata() or {}, {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - no dict
     except (SafetensorError, OSError, ValueError) as error:
         raise ConfigError(f"{shortened(path)} is no selector: {first_line(error)}; {MAKE_ONE}") from None
-

@@ -17,6 +17,10 @@ from decoder.verify.lossless.drawn_tree import draft_rows, drawn_tree
 from decoder.verify.lossless.verifiers import VERIFIERS
 
 
+def unseen(_target_probs: Float[Tensor, "N V"], _node: int) -> None:
+    """Nobody looks."""
+
+
 @dataclass(frozen=True)
 class Independent:
     """A `Verifier` of one text, of trees that were drawn."""
@@ -25,7 +29,7 @@ class Independent:
     """The name of the one in force; it must be lossless with the trees of that round."""
     schedule: Schedule
     coins: Coins
-    seen: Callable[[Float[Tensor, "N V"], int], None] = lambda _rows, _node: None
+    seen: Callable[[Float[Tensor, "N V"], int], None] = unseen
     """Told the target's probabilities after all nodes, and after which node the round's last token was chosen."""
 
     def verify(self, tree: TokenTree, logits: Float[Tensor, "N V"], first: int) -> tuple[list[int], int]:
