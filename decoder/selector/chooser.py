@@ -23,7 +23,7 @@ from decoder.selector import latency
 from decoder.selector.actions import ACTIONS, ONE_PATH
 from decoder.selector.features import Root, scalars
 from decoder.selector.policy import Policy
-from decoder.selector.stored import MAKE_ONE, fits, read, require_fits
+from decoder.selector.stored import MAKE_ONE, fingerprint, fits, read, require_fits
 
 SHIPPED = EMBEDDED / "selectors"
 """Those of the embedded pair."""
@@ -47,7 +47,9 @@ def load(file: str, pair: Pair) -> dict[str, Policy]:
         return {trained.verifier: policy}
     found = [read(path) for path in sorted(SHIPPED.glob("*.safetensors"))]
     # Of two for one verifier, the one that goes by more.
-    fitting = sorted((each for each in found if fits(each[1].pair, pair)), key=lambda each: len(each[0].hidden_widths))
+    fitting = sorted(
+        (each for each in found if fits(each[1].pair, fingerprint(pair))), key=lambda each: len(each[0].hidden_widths)
+    )
     if not fitting:
         raise ConfigError(
             f"no selector comes with dynatui for {pair.target_name} with {pair.draft_name}; {MAKE_ONE}, and give it by "

@@ -18,7 +18,7 @@ from torch import Tensor
 from decoder.draft.draft_passes import DraftPasses
 from decoder.draft.tree_size.cost_profile import measured
 from decoder.engine import Engine
-from decoder.errors import PromptError, require
+from decoder.errors import PromptError, quoted, require
 from decoder.forward.kv_cache import KvCache
 from decoder.models.pair import Pair
 from decoder.models.text import encode_prompt
@@ -52,6 +52,13 @@ class Progress:
     """Labelled by this process."""
 
 
+def require_plan(plan: Plan) -> None:
+    """Raises ConfigError where a verifier cannot be labelled, or a sampling setting is out of bounds."""
+    for name in plan.verifiers:
+        require(name in LABELLED, f"verifier {quoted(name)} cannot be labelled; choose from {', '.join(LABELLED)}")
+    _ = plan.settings
+
+
 def collect(engine: Engine, prompts: Sequence[str], plan: Plan, folder: Path) -> Iterator[Progress]:
     """Labels roots of texts that go on from prompts; yields after each part, a prompt at one setting.
 
@@ -59,8 +66,7 @@ def collect(engine: Engine, prompts: Sequence[str], plan: Plan, folder: Path) ->
         ConfigError: The folder holds another collection or cannot be written, or a verifier cannot be labelled.
         PromptError: A prompt does not fit.
     """
-    for name in plan.verifiers:
-        require(name in LABELLED, f"verifier {name} cannot be labelled; choose from {', '.join(LABELLED)}")
+    require_plan(plan)
     pair, settings = engine.pair.observed(), plan.settings
     digest = hashlib.sha256("\0".join(prompts).encode()).hexdigest()
     begin(folder, Manifest(FORMAT, fingerprint(pair), plan, len(prompts), digest))

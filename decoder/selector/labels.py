@@ -115,13 +115,13 @@ class _TopDown:
 
     def path(self) -> Float[NDArray[np.float64], "L"]:
         """Of one path of each length."""
-        return np.cumsum(self._reach)
+        return np.cumsum(self._reach, dtype=np.float64)
 
     @cached_property
     def _reach(self) -> Float[NDArray[np.float64], "L"]:
         trunk, tokens = self.draws.trunk, self.draws.tree.tokens
         chances = [self._branching(trunk[d], (tokens[trunk[d + 1]],))[tokens[trunk[d + 1]]] for d in range(LONGEST)]
-        return np.cumprod([1.0, *chances])
+        return np.cumprod([1.0, *chances], dtype=np.float64)
 
     def _below(self, k: int, l1: int) -> Float[NDArray[np.float64], "L2"]:
         """Nodes reached below the node where rollouts begin, from there, up to each of their levels."""

@@ -96,17 +96,16 @@ def read(path: Path) -> tuple[Policy, Trained]:
     return policy.eval().requires_grad_(requires_grad=False), trained
 
 
-def fits(trained_for: Fingerprint, pair: Pair) -> bool:
+def fits(trained_for: Fingerprint, pair: Fingerprint) -> bool:
     """Whether a selector of one pair serves another; one that goes by no hidden rows serves all forms of its own."""
-    own = fingerprint(pair)
-    return trained_for in (own, msgspec.structs.replace(own, hidden=()))
+    return trained_for in (pair, msgspec.structs.replace(pair, hidden=()))
 
 
 def require_fits(path: Path, trained: Trained, pair: Pair) -> None:
     """Raises ConfigError where a selector was trained for another pair."""
-    if fits(trained.pair, pair):
-        return
     own, other = fingerprint(pair), trained.pair
+    if fits(other, own):
+        return
     if (own.target, own.draft) != (other.target, other.draft):
         what = f"{other.target} with {other.draft}, and this is {own.target} with {own.draft}"
     elif own.vocabulary != other.vocabulary:

@@ -229,7 +229,7 @@ class _Trainer:
         rates = throughput(scores, tokens, seconds)
         value = loss(rates, base_rates, self._recipe.regret_weight, WORST_SHARE)
         self._stepper.zero_grad(set_to_none=True)
-        value.backward()  # type: ignore[no-untyped-call]  # torch's stub lacks annotations
+        value.backward()
         torch.nn.utils.clip_grad_norm_(self._policy.parameters(), 1.0)
         self._stepper.step()
         self._slower.step()
