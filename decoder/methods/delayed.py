@@ -29,8 +29,8 @@ USUAL_VERIFIER = "traversal"
 _VERIFIERS = (COUPLED, *(name for name in VERIFIER_NAMES if name != "block"), "block")
 """In the order of the knob: the first takes no drawn trees, the last no trees of several paths."""
 _DRAFTINGS = tuple(Drafting)
-SHIPPED = "shipped"
-"""Names the selectors that come with dynatui."""
+SHIPPED, NONE = "shipped", ""
+"""What to name instead of a selector's file: those that come with dynatui, which are the embedded pair's, or none."""
 
 
 def _verifier_ends(own: "Delayed") -> tuple[float, float]:
@@ -56,8 +56,8 @@ class Delayed(Rules):
     k: int = 2
     l1: int = 2
     l2: int = 2
-    selector: str = ""
-    """Where trees have the shapes that a selector chooses, its file; `SHIPPED`, or nothing, for what dynatui brings."""
+    selector: str = SHIPPED
+    """The file of what chooses shapes where drafting says so; or `SHIPPED` or `NONE`."""
 
     knobs: ClassVar[tuple[KnobInfo, ...]] = (
         KnobInfo("rollouts", "K", "rollouts from the end of the path", "whole",
@@ -132,7 +132,7 @@ def _opened(engine: "Engine", prompt_ids: Sequence[int], max_new_tokens: int, ru
     chooser = _chooser(engine, len(prompt_ids), rules)
     pair = chooser.pair if chooser else engine.pair
     # Where there is no selector, no knob turns one on.
-    knobs = KnobState(rules if chooser else replace(rules, selector=""))
+    knobs = KnobState(rules if chooser else replace(rules, selector=NONE))
 
     def now() -> Delayed:
         return cast("Delayed", knobs.rules)
@@ -161,7 +161,7 @@ def _chooser(engine: "Engine", length: int, rules: Delayed) -> "Chooser | None":
 
     pair = engine.pair.observed()
     try:
-        policies = load("" if rules.selector == SHIPPED else rules.selector, pair)
+        policies = load("" if rules.selector in (SHIPPED, NONE) else rules.selector, pair)
     except ConfigError:
         if rules.selects or rules.selector != SHIPPED:
             raise

@@ -1,6 +1,6 @@
 """drafting selector through the engine: what it chooses, what it goes by, and which selectors are refused."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -76,7 +76,7 @@ def played(engine: Engine, run: RunConfig) -> Played:
 
 
 @pytest.fixture
-def shapes(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[DelayedTree]]:
+def shapes(monkeypatch: pytest.MonkeyPatch) -> list[DelayedTree]:
     """The shapes of all proposals."""
     found: list[DelayedTree] = []
     propose = DrawnDrafter.propose
@@ -161,11 +161,11 @@ def test_it_can_be_turned_on_and_off_while_it_runs(
 
 
 def test_without_a_selector_no_knob_turns_one_on(engine: Engine) -> None:
-    assert Delayed("specinfer", "delayed").ends()["drafting"] == (1, 2)
+    assert Delayed("specinfer", "delayed", selector="").ends()["drafting"] == (1, 2)
     assert Delayed("specinfer", "delayed", selector="x").ends()["drafting"] == (1, 3)
     steering = Steering()
     steering.turn("drafting", 3)
-    own = Delayed("specinfer", "delayed", selector="shipped")
+    own = Delayed("specinfer", "delayed")
     run = RunConfig(("delayed",), 4, temperature=0.8, delayed=own)
     knobs = [event.new for event in decode(engine, PROMPT, run, steering) if isinstance(event, Knob)]
     assert knobs == [2]
@@ -205,7 +205,7 @@ def test_a_selector_of_another_pair_is_refused(
 
 def test_a_pair_without_a_selector_is_told_how_to_make_one(engine: Engine) -> None:
     with pytest.raises(ConfigError, match=r"no selector comes with dynatui for .*dynatui selector collect and dynatui"):
-        played(engine, config(""))
+        played(engine, config("shipped"))
 
 
 @pytest.mark.parametrize("content", [b"", b"{}", b"x" * 99])
