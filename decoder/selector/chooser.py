@@ -23,7 +23,7 @@ from decoder.selector import latency
 from decoder.selector.actions import ACTIONS, ONE_PATH
 from decoder.selector.features import Root, scalars
 from decoder.selector.policy import Policy
-from decoder.selector.stored import MAKE_ONE, fingerprint, fits, read, require_fits
+from decoder.selector.stored import MAKE_ONE, about, fingerprint, fits, read, require_fits
 
 SHIPPED = EMBEDDED / "selectors"
 """Those of the embedded pair."""
@@ -45,17 +45,17 @@ def load(file: str, pair: Pair) -> dict[str, Policy]:
         policy, trained = read(Path(file))
         require_fits(Path(file), trained, pair)
         return {trained.verifier: policy}
-    found = [read(path) for path in sorted(SHIPPED.glob("*.safetensors"))]
-    # Of two for one verifier, the one that goes by more.
-    fitting = sorted(
-        (each for each in found if fits(each[1].pair, fingerprint(pair))), key=lambda each: len(each[0].hidden_widths)
-    )
-    if not fitting:
+    own = fingerprint(pair)
+    found = [
+        (path, trained) for path in sorted(SHIPPED.glob("*.safetensors")) if fits((trained := about(path)).pair, own)
+    ]
+    if not found:
         raise ConfigError(
             f"no selector comes with dynatui for {pair.target_name} with {pair.draft_name}; {MAKE_ONE}, and give it by "
             "--selector"
         )
-    return {trained.verifier: policy for policy, trained in fitting}
+    # Of two for one verifier, the one that goes by more.
+    return {each.verifier: read(path)[0] for path, each in sorted(found, key=lambda one: len(one[1].pair.hidden))}
 
 
 class Chooser:

@@ -9,8 +9,7 @@ from typing import Any
 
 import msgspec
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save
-from torch import Tensor
+from safetensors.torch import load_file, save
 
 from decoder.errors import ConfigError, first_line, shortened
 from decoder.models.pair import Pair
@@ -74,8 +73,8 @@ def write(path: Path, policy: Policy, trained: Trained) -> None:
         name: value.half().contiguous() if value.ndim > 1 else value.contiguous()
         for name, value in policy.state_dict().items()
     }
-    about = {"format": FORMAT, "trained": msgspec.json.encode(trained).decode()}
-    write_whole(path, save(weights, about))
+    told = {"format": FORMAT, "trained": msgspec.json.encode(trained).decode()}
+    write_whole(path, save(weights, told))
 
 
 def read(path: Path) -> tuple[Policy, Trained]:
@@ -84,16 +83,32 @@ def read(path: Path) -> tuple[Policy, Trained]:
     Raises:
         ConfigError: There is none, or it is of another version.
     """
-    about, weights = _content(path)
-    if about.get("format") != FORMAT:
-        raise ConfigError(f"{shortened(path)} is no selector that this dynatui reads; {MAKE_ONE}")
+    trained = about(path)
     try:
-        trained = msgspec.json.decode(about["trained"], type=Trained)
+        weights = load_file(path)
         policy = Policy(trained.pair.hidden)
         policy.load_state_dict({name: value.float() for name, value in weights.items()})
-    except (KeyError, RuntimeError, msgspec.DecodeError) as error:
+    except (SafetensorError, OSError, RuntimeError) as error:
         raise ConfigError(f"{shortened(path)} is a damaged selector: {first_line(error)}; {MAKE_ONE}") from None
     return policy.eval().requires_grad_(requires_grad=False), trained
+
+
+def about(path: Path) -> Trained:
+    """What a selector was trained for; raises ConfigError as `read` does."""
+    if not path.is_file():
+        raise ConfigError(f"there is no selector {shortened(path)}; {MAKE_ONE}")
+    try:
+        file: Any
+        with safe_open(path, framework="pt") as file:
+            told: Mapping[str, str] = file.metadata() or {}
+    except (SafetensorError, OSError, ValueError) as error:
+        raise ConfigError(f"{shortened(path)} is no selector: {first_line(error)}; {MAKE_ONE}") from None
+    if told.get("format") != FORMAT:
+        raise ConfigError(f"{shortened(path)} is no selector that this dynatui reads; {MAKE_ONE}")
+    try:
+        return msgspec.json.decode(told["trained"], type=Trained)
+    except (KeyError, msgspec.DecodeError) as error:
+        raise ConfigError(f"{shortened(path)} is a damaged selector: {first_line(error)}; {MAKE_ONE}") from None
 
 
 def fits(trained_for: Fingerprint, pair: Fingerprint) -> bool:
@@ -119,14 +134,3 @@ def require_fits(path: Path, trained: Trained, pair: Pair) -> None:
 
 def _listed(pair: Fingerprint) -> str:
     return " and ".join(map(str, pair.hidden[:2])) or "none"
-
-
-def _content(path: Path) -> tuple[Mapping[str, str], Mapping[str, Tensor]]:
-    if not path.is_file():
-        raise ConfigError(f"there is no selector {shortened(path)}; {MAKE_ONE}")
-    try:
-        file: Any
-        with safe_open(path, framework="pt") as file:
-            return file.metadata() or {}, {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - no dict
-    except (SafetensorError, OSError, ValueError) as error:
-        raise ConfigError(f"{shortened(path)} is no selector: {first_line(error)}; {MAKE_ONE}") from None
