@@ -15,6 +15,7 @@ from torch import Tensor
 
 from decoder.errors import ConfigError, first_line, require, shortened
 from decoder.sampling.settings import Sampling
+from decoder.selector import latency
 from decoder.selector.stored import Fingerprint, write_whole
 
 FORMAT = 1
@@ -93,8 +94,17 @@ class Roots:
         return self.of(self.prompt % PART < VALIDATION)
 
     def fastest(self, verifier: str) -> Float[Tensor, "S"]:
-        """Seconds of all parts of a round when nothing else was in its way: disturbances only ever add."""
-        return self.latency[verifier].amin(0)
+        """What the parts of a round took when least else was in the way, since disturbances only ever add.
+
+        All of one measurement: what lies between passes was fitted together.
+        """
+        found = self.latency[verifier]
+        return found[round_seconds(found).sum(-1).argmin()]
+
+
+def round_seconds(found: Float[Tensor, "R S"]) -> Float[Tensor, "R A"]:
+    """Seconds of a round of each action; see `decoder.selector.latency`."""
+    return found @ torch.from_numpy(latency.counts()).to(found.dtype).T
 
 
 def shard(folder: Path, number: int) -> Path:

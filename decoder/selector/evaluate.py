@@ -13,9 +13,9 @@ from decoder.draft.delayed_shape import DelayedTree
 from decoder.errors import require
 from decoder.sampling.settings import Sampling
 from decoder.selector.actions import ACTIONS
-from decoder.selector.dataset import TEST, Manifest, Roots
+from decoder.selector.dataset import TEST, Manifest, Roots, round_seconds
 from decoder.selector.policy import Policy
-from decoder.selector.train import bases, chosen, rate, round_seconds
+from decoder.selector.train import bases, chosen, rate
 
 COMMON = 3
 """Shapes that are named of those that were chosen."""

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from decoder.errors import ConfigError, require, shortened
 from decoder.selector import latency
-from decoder.selector.dataset import VALIDATION, Manifest, Roots
+from decoder.selector.dataset import VALIDATION, Manifest, Roots, round_seconds
 from decoder.selector.features import TIMES
 from decoder.selector.policy import Policy, best_static, loss, throughput
 from decoder.selector.stored import Fingerprint, Trained, write, write_whole
@@ -31,6 +31,8 @@ PACE = 0.7
 SURENESS = 20.0
 """How strongly a policy prefers, at first, what is best for all roots."""
 LEAST_RATE = 1e-3
+IMPOSSIBLE = -1e4
+"""The score of shapes that a verifier does not take."""
 LEAST_ROOTS = 8
 """For each of the parts: training, validation, and what is judged."""
 
@@ -39,13 +41,15 @@ class Recipe(msgspec.Struct, frozen=True):
     """How a selector is trained."""
 
     verifier: str
-    epochs: int = 60
+    epochs: int = 40
     rate: float = 1e-3
     dropout: float = 0.2
     weight_decay: float = 0.05
     batch: int = 64
     regret_weight: float = 1.0
     """Lambda of the objective."""
+    entropy_weight: float = 0.03
+    """Of the policy's entropy, falling to 0: one that is sure too soon of what is best for all roots learns no more."""
     hidden: bool = True
     """Whether it goes by hidden rows, where they were collected."""
     seed: int = 0
@@ -100,11 +104,6 @@ def bases(roots: Roots, verifier: str, seconds: Float[Tensor, "A"]) -> dict[int,
         own = tokens[roots.setting == setting]
         found[setting] = int(best_static(own, seconds.expand_as(own)))
     return found
-
-
-def round_seconds(found: Float[Tensor, "R S"]) -> Float[Tensor, "R A"]:
-    """Seconds of a round of each action; see `decoder.selector.latency`."""
-    return found @ torch.from_numpy(latency.counts()).to(found.dtype).T
 
 
 def gain(policy: Policy, roots: Roots, verifier: str, base: dict[int, int], found: Float[Tensor, "S"]) -> float:
@@ -222,14 +221,16 @@ class _Trainer:
             tokens, seconds = roots.tokens[self._recipe.verifier], round_seconds(found)
             self._policy.train()
             scores: Tensor = self._policy(roots.hidden if self._policy.hidden_widths else (), scalars)
-        scores = scores.masked_fill(tokens.isnan(), -torch.inf)
+        scores = scores.masked_fill(tokens.isnan(), IMPOSSIBLE)
         tokens = tokens.nan_to_num(0.0)
         base = torch.tensor([self._base[setting] for setting in roots.setting.tolist()])[:, None]
         base_rates = (tokens.gather(1, base) / seconds.gather(1, base))[:, 0]
         rates = throughput(scores, tokens, seconds)
         value = loss(rates, base_rates, self._recipe.regret_weight, WORST_SHARE)
+        left = self._recipe.entropy_weight * (1 - self.epochs / self._recipe.epochs)
+        objective = value - left * torch.distributions.Categorical(logits=scores).entropy().mean()
         self._stepper.zero_grad(set_to_none=True)
-        value.backward()
+        objective.backward()
         torch.nn.utils.clip_grad_norm_(self._policy.parameters(), 1.0)
         self._stepper.step()
         self._slower.step()

@@ -114,7 +114,7 @@ def train(
     data: Data,
     out: Annotated[Path, _option(metavar="FILE", help="The selector that is written.")],
     verifier: Verifier = "specinfer",
-    epochs: Epochs = 60,
+    epochs: Epochs = 40,
     hidden: Hidden = True,
     seed: SelectorSeed = 0,
 ) -> int:

@@ -67,7 +67,7 @@ def test_roots_hold_features_labels_and_times(engine: Engine, whole: Path) -> No
     assert ((tokens >= 1) & (tokens <= 17)).all()
     assert roots.tokens["block"].isnan().any()
     assert roots.latency["specinfer"].shape == (len(roots), SIZE)
-    assert (roots.fastest("specinfer") <= roots.latency["specinfer"]).all()
+    assert any(torch.equal(roots.fastest("specinfer"), row) for row in roots.latency["specinfer"])
     assert roots.scalars[:, SCALARS.index("temperature")].unique().tolist() == pytest.approx([0.7, 1.0])
 
 

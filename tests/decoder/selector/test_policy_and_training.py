@@ -10,12 +10,12 @@ import torch
 
 from decoder.errors import ConfigError
 from decoder.selector.actions import ACTIONS, number
-from decoder.selector.dataset import TEST
+from decoder.selector.dataset import TEST, round_seconds
 from decoder.selector.evaluate import predicted
 from decoder.selector.features import SCALARS
 from decoder.selector.policy import Policy, best_static, loss, throughput
 from decoder.selector.stored import Trained, read, write
-from decoder.selector.train import Recipe, bases, chosen, gain, round_seconds, train
+from decoder.selector.train import Recipe, bases, chosen, gain, train
 from tests.decoder.selector.made_roots import LONG, PAIR, SHORT, made_roots, manifest
 
 RECIPE = Recipe("specinfer", epochs=20)
