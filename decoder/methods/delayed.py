@@ -166,6 +166,9 @@ def _chooser(engine: "Engine", length: int, rules: Delayed) -> "Chooser | None":
         if rules.selects or rules.selector != SHIPPED:
             raise
         return None
+    if rules.selects:
+        # Measured before the text begins, and not in one of its rounds.
+        engine.costs_of(length)
     return Chooser(policies, pair, engine.sampling, lambda: engine.costs_of(length))
 
 

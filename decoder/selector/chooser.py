@@ -46,9 +46,11 @@ def load(file: str, pair: Pair) -> dict[str, Policy]:
         require_fits(Path(file), trained, pair)
         return {trained.verifier: policy}
     own = fingerprint(pair)
-    found = [
-        (path, trained) for path in sorted(SHIPPED.glob("*.safetensors")) if fits((trained := about(path)).pair, own)
-    ]
+    shipped = [(path, about(path)) for path in sorted(SHIPPED.glob("*.safetensors"))]
+    found = [(path, trained) for path, trained in shipped if fits(trained.pair, own)]
+    for path, trained in shipped:
+        if not found and (trained.pair.target, trained.pair.draft) == (own.target, own.draft):
+            require_fits(path, trained, pair)
     if not found:
         raise ConfigError(
             f"no selector comes with dynatui for {pair.target_name} with {pair.draft_name}; {MAKE_ONE}, and give it by "
