@@ -252,7 +252,7 @@ def _round(lane: Lane, outcome: Outcome, pieces: Pieces, started: float, text: s
         accepted=outcome.accepted,
         committed=outcome.committed,
         text=text,
-        shape=outcome.shape,
+        shape=(outcome.shape.k, outcome.shape.l1, outcome.shape.l2) if outcome.shape else None,
         drawn=_drawn(outcome.tree),
         verification=outcome.statistics() if outcome.committed else None,
         limited_by=limited_by(outcome.rules, outcome.tree, outcome.room) if outcome.rules else None,

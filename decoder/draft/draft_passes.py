@@ -65,6 +65,16 @@ class DraftPasses:
         self.count += 1
         return self._known(logits), [position + 1 for position in positions]
 
+    def again_after(self, text: Sequence[int], latest: int) -> tuple[Float[Tensor, "N V"], list[int]]:
+        """The same after each of the `latest` tokens, those that it has read among them."""
+        self.cache.cut(len(text) - latest)
+        return self.after_latest(text, latest)
+
+    @property
+    def hidden(self) -> Float[Tensor, "N X"] | None:
+        """Hidden rows of its latest pass; None where the model is not observed."""
+        return self._model.hidden
+
     def begin_tree(self) -> None:
         """Forgets the nodes of the tree before."""
         self._rows, self._seen = {}, {}

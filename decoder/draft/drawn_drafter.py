@@ -1,6 +1,7 @@
 """A draft model as a proposer that draws its trees, for independent sampling. Knows nothing of the target."""
 
 from collections.abc import Callable, Sequence
+from typing import NamedTuple, TypeAlias
 
 from jaxtyping import Float
 from torch import Tensor
@@ -16,13 +17,25 @@ from decoder.tree_rules import TreeRule
 from decoder.verify.lossless.coins import Coins
 
 
-class DrawnDrafter:
-    """A `Proposer` of one text; its trees have the shape that is in force when a round begins."""
+class ShapeChoice(NamedTuple):
+    """What one round draws."""
 
-    def __init__(self, passes: DraftPasses, shape: Callable[[], DelayedTree], schedule: Schedule, coins: Coins) -> None:
+    shape: DelayedTree
+    logits: Float[Tensor, "1 V"] | None = None
+    """The draft's after the text, where they were needed to choose."""
+
+
+ChooseShape: TypeAlias = Callable[[DraftPasses, Sequence[int]], ShapeChoice]
+"""From the draft, which may be asked about a text, and the text. Whatever it goes by, it sees no draw of its tree."""
+
+
+class DrawnDrafter:
+    """A `Proposer` of one text, whose trees have a shape that is chosen when a round begins."""
+
+    def __init__(self, passes: DraftPasses, choose: ChooseShape, schedule: Schedule, coins: Coins) -> None:
         """Takes coins that are independent of the verifier's."""
         self.passes = passes
-        self._shape = shape
+        self._choose = choose
         self._schedule = schedule
         self._coins = coins
 
@@ -39,15 +52,17 @@ class DrawnDrafter:
         del rule
         before = self.passes.count
         self.passes.begin_tree()
+        choice = self._choose(self.passes, text)
+        shape = choice.shape.up_to(room)
 
         def rows(tree: TokenTree, nodes: Sequence[int]) -> Float[Tensor, "N V"]:
             if nodes[0] == 0:
-                return self._probabilities(self.passes.after_text(text), [len(text)])
+                logits = self.passes.after_text(text) if choice.logits is None else choice.logits
+                return self._probabilities(logits, [len(text)])
             return self._probabilities(*self.passes.after_level(tree, nodes))
 
-        shape = self._shape().up_to(room)
         tree = draw_tree(shape, text[-1], rows, self._coins)
-        return Proposal(tree, self.passes.count - before, (shape.k, shape.l1, shape.l2))
+        return Proposal(tree, self.passes.count - before, shape)
 
     def chosen(self, burst: Sequence[int]) -> None:
         """See `Proposer`; nothing is learnt from it."""

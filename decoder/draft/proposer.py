@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from decoder.draft.delayed_shape import DelayedTree
 from decoder.tree import TokenTree
 from decoder.tree_rules import TreeRule
 
@@ -14,8 +15,8 @@ class Proposal:
 
     tree: TokenTree
     forwards: int = 0
-    shape: tuple[int, int, int] | None = None
-    """(K, L1, L2) of a tree that was drawn."""
+    shape: DelayedTree | None = None
+    """As it was drawn; None of a tree that is not drawn."""
 
 
 class Proposer(Protocol):

@@ -44,6 +44,10 @@ class KvCache:
             self.store.narrow(3, moved, end - moved).copy_(self.store.index_select(3, index))
         self.length = self.used = end
 
+    def cut(self, length: int) -> None:
+        """Keeps no more committed rows than so many, and no drafted ones."""
+        self.length = self.used = min(self.length, length)
+
     def reserve(self, capacity: int) -> None:
         """Makes room for `capacity` rows in all, if there is less; what is in use stays."""
         if capacity <= self.store.shape[3]:

@@ -18,6 +18,7 @@ from decoder.forward.batch_invariant.pass_sizes import exactly
 from decoder.forward.families.architecture import Source, Traits
 from decoder.forward.families.registry import Arithmetic, native_model
 from decoder.forward.kv_cache import KvCache
+from decoder.forward.observed import Observed
 from decoder.forward.protocol import Forward
 
 Load = Callable[[torch.device], Any]
@@ -186,6 +187,21 @@ class LanguageModel:
     def inexact(self) -> "LanguageModel":
         """The same weights, run as fast as possible."""
         return self._run_by(self._native or _hf().ModuleForward(self.module))
+
+    def observed(self) -> "LanguageModel":
+        """The same weights, with `hidden` rows where it runs natively and as fast as possible; else itself."""
+        native = self._native
+        return self._run_by(Observed(native)) if native is not None and self._forward is native else self
+
+    @property
+    def hidden(self) -> Float[Tensor, "N X"] | None:
+        """Rows after all layers, of its latest pass; None of a model that is not observed."""
+        return self._forward.latest if isinstance(self._forward, Observed) else None
+
+    @property
+    def hidden_width(self) -> int:
+        """Of such a row; 0 of a model that is not observed."""
+        return self._forward.width if isinstance(self._forward, Observed) else 0
 
     def _run_by(self, forward: Forward) -> "LanguageModel":
         twin = copy.copy(self)

@@ -5,19 +5,22 @@ methods' deterministic trees are verified. "The paper" is that of `decoder.verif
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from decoder.draft.delayed_shape import DelayedTree
+from decoder.errors import ConfigError
 from decoder.events import Limit
 from decoder.knobs import HIGHEST_BRANCHING, HIGHEST_DEPTH, KnobInfo, require_feasible
 from decoder.methods.method import Method
 from decoder.methods.option import Option, whole_numbers
+from decoder.selector.actions import MOST_K, MOST_L1, MOST_L2
 from decoder.tree_rules import Rules, TreeRule, fixed_rule
 from decoder.verify.names import COUPLED, VERIFIER_NAMES, Drafting, require_lossless
 
 if TYPE_CHECKING:
     from decoder.engine import Engine
+    from decoder.selector.chooser import Chooser
     from decoder.session.protocol import Session
 
 DRAFT_STREAM, VERIFY_STREAM = 1, 2
@@ -26,12 +29,22 @@ USUAL_VERIFIER = "traversal"
 _VERIFIERS = (COUPLED, *(name for name in VERIFIER_NAMES if name != "block"), "block")
 """In the order of the knob: the first takes no drawn trees, the last no trees of several paths."""
 _DRAFTINGS = tuple(Drafting)
+SHIPPED, NONE = "shipped", ""
+"""What to name instead of a selector's file: those that come with dynatui, which are the embedded pair's, or none."""
 
 
 def _verifier_ends(own: "Delayed") -> tuple[float, float]:
     if own.drafting == Drafting.TREE:
         return 0.0, 1.0
-    return 1.0, len(_VERIFIERS) - (1.0 if own.paths == 1 else 2.0)
+    return 1.0, len(_VERIFIERS) - (1.0 if own.paths == 1 or own.selects else 2.0)
+
+
+def _drafting_ends(own: "Delayed") -> tuple[float, float]:
+    if not own.draws:
+        return 0.0, 0.0
+    drawn = float(_DRAFTINGS.index(Drafting.SELECTOR)) if own.selects or own.selector else 2.0
+    # A verifier of one path leaves shapes of several to the selector, which then avoids them.
+    return (drawn if own.verifier == "block" and own.k > 1 else 1.0), drawn
 
 
 @dataclass(frozen=True)
@@ -43,6 +56,8 @@ class Delayed(Rules):
     k: int = 2
     l1: int = 2
     l2: int = 2
+    selector: str = SHIPPED
+    """The file of what chooses shapes where drafting says so; or `SHIPPED` or `NONE`."""
 
     knobs: ClassVar[tuple[KnobInfo, ...]] = (
         KnobInfo("rollouts", "K", "rollouts from the end of the path", "whole",
@@ -56,7 +71,7 @@ class Delayed(Rules):
         KnobInfo("verifier", "verifier", "what decides which guesses stay", "switch", _verifier_ends, coarse=1,
                  values={name: name for name in _VERIFIERS}),
         KnobInfo("drafting", "drafting", "how trees are drawn", "switch",
-                 lambda own: (0.0, 0.0) if own.drafting == Drafting.TREE else (1.0, 2.0), coarse=1,
+                 _drafting_ends, coarse=1,
                  values={name.value: name.value for name in _DRAFTINGS}),
     )  # fmt: skip
 
@@ -67,9 +82,15 @@ class Delayed(Rules):
 
     @property
     def shape(self) -> DelayedTree:
-        """What is drawn each round."""
+        """What is drawn each round; with a selector, as long as it has nothing to go by."""
         l1 = 0 if self.drafting == Drafting.IID else self.l1
-        return DelayedTree(self.k, l1, self.l1 + self.l2 - l1)
+        k = 1 if self.selects and self.verifier == "block" else self.k
+        return DelayedTree(k, l1, self.l1 + self.l2 - l1)
+
+    @property
+    def selects(self) -> bool:
+        """Whether a selector chooses the shape of each round."""
+        return self.drafting == Drafting.SELECTOR
 
     @property
     def paths(self) -> int:
@@ -86,11 +107,11 @@ class Delayed(Rules):
         if self.draws:
             return self
         verifier = USUAL_VERIFIER if self.verifier == COUPLED else self.verifier
-        return Delayed(verifier, Drafting.DELAYED, self.k, self.l1, self.l2)
+        return replace(self, verifier=verifier, drafting=Drafting.DELAYED)
 
     def rule(self) -> TreeRule[float]:
         """Bounds of what is drawn."""
-        shape = self.shape
+        shape = DelayedTree(MOST_K, MOST_L1, MOST_L2) if self.selects else self.shape
         return fixed_rule(shape.depth, 0, shape.k, shape.most_nodes)
 
     def limit(self, depth: int, chance: float) -> Limit:
@@ -101,25 +122,54 @@ class Delayed(Rules):
 
 def _opened(engine: "Engine", prompt_ids: Sequence[int], max_new_tokens: int, rules: Delayed) -> "Session":
     from decoder.draft.draft_passes import DraftPasses
-    from decoder.draft.drawn_drafter import DrawnDrafter
+    from decoder.draft.drawn_drafter import DrawnDrafter, ShapeChoice
     from decoder.session.host import HostSession
     from decoder.session.knob_state import KnobState
-    from decoder.verify.independent import Independent
+    from decoder.verify.independent import Independent, unseen
     from decoder.verify.lossless.coins import PhiloxCoins
 
-    pair, knobs = engine.pair, KnobState(rules.drawn())
+    rules = rules.drawn()
+    chooser = _chooser(engine, len(prompt_ids), rules)
+    pair = chooser.pair if chooser else engine.pair
+    # Where there is no selector, no knob turns one on.
+    knobs = KnobState(rules if chooser else replace(rules, selector=NONE))
 
     def now() -> Delayed:
         return cast("Delayed", knobs.rules)
 
+    def choose(draft: DraftPasses, text: Sequence[int]) -> ShapeChoice:
+        chosen = chooser.choose(draft, text, now().verifier) if chooser and now().selects else None
+        return chosen or ShapeChoice(now().shape)
+
     drafter = DrawnDrafter(
         DraftPasses(pair.draft, pair.vocabulary, len(prompt_ids) + max_new_tokens),
-        lambda: now().shape,
+        choose,
         engine.sampling,
         PhiloxCoins(engine.seed, DRAFT_STREAM),
     )
-    verifier = Independent(lambda: now().verifier, engine.sampling, PhiloxCoins(engine.seed, VERIFY_STREAM))
+    coins = PhiloxCoins(engine.seed, VERIFY_STREAM)
+    seen = chooser.seen if chooser else unseen
+    verifier = Independent(lambda: now().verifier, engine.sampling, coins, seen)
     return HostSession(pair, prompt_ids, max_new_tokens, knobs, drafter, verifier)
+
+
+def _chooser(engine: "Engine", length: int, rules: Delayed) -> "Chooser | None":
+    """What chooses shapes, if it is asked for or may be turned on; raises ConfigError where it is asked for in vain."""
+    if not (rules.selects or rules.selector):
+        return None
+    from decoder.selector.chooser import Chooser, load
+
+    pair = engine.pair.observed()
+    try:
+        policies = load("" if rules.selector in (SHIPPED, NONE) else rules.selector, pair)
+    except ConfigError:
+        if rules.selects or rules.selector != SHIPPED:
+            raise
+        return None
+    if rules.selects:
+        # Measured before the text begins, and not in one of its rounds.
+        engine.costs_of(length)
+    return Chooser(policies, pair, engine.sampling, lambda: engine.costs_of(length))
 
 
 def _read(shape: str) -> Mapping[str, Any]:
@@ -137,8 +187,11 @@ METHOD = Method(
                "text of ar, whatever drafts. The others take drawn trees: " + ", ".join(VERIFIER_NAMES[1:]) + ".",
                choices=(COUPLED, *VERIFIER_NAMES)),
         Option("drafting", str, "NAME", "How trees come about when sampling. tree: the most probable tokens. iid, "
-               "delayed: drawn from the draft, by the method delayed.", choices=_DRAFTINGS),
+               "delayed: drawn from the draft, by the method delayed. selector: of a shape that is chosen each round.",
+               choices=_DRAFTINGS),
         Option("delayed", str, "K,L1,L2", "Rollouts of delayed's trees, draws before they branch, draws of each "
                "rollout.", ("k", "l1", "l2"), _read, lambda own: f"{own.k},{own.l1},{own.l2}"),
+        Option("selector", str, "FILE", "What chooses shapes with --drafting selector, from dynatui selector train; "
+               f"{SHIPPED}: what comes with dynatui for the embedded pair."),
     ),
 )  # fmt: skip

@@ -1,6 +1,6 @@
 """A target and a draft that share one tokenizer. What is learnt about them stands in `decoder.engine`."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from jaxtyping import Float
 from torch import Tensor
@@ -25,6 +25,10 @@ class Pair:
     def known(self, logits: Float[Tensor, "N W"]) -> Float[Tensor, "N V"]:
         """Logits without the ids that only one of the models has."""
         return logits if logits.shape[1] == self.vocabulary else logits[:, : self.vocabulary]
+
+    def observed(self) -> "Pair":
+        """The same with hidden rows, where its models can show them."""
+        return replace(self, target=self.target.observed(), draft=self.draft.observed())
 
     @property
     def target_name(self) -> str:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol, runtime_checkable
 
+from decoder.draft.delayed_shape import DelayedTree
 from decoder.events import Knobs, Verification
 from decoder.session.knob_state import KnobState, Turned
 from decoder.session.steering import Turn
@@ -38,8 +39,8 @@ class Outcome:
     turned_before: list[Turned] = field(default_factory=list)
     turned_after: list[Turned] = field(default_factory=list)
     finished: Reason | None = None
-    shape: tuple[int, int, int] | None = None
-    """(K, L1, L2) of a tree that was drawn."""
+    shape: DelayedTree | None = None
+    """As the tree was drawn; None of one that is not drawn."""
     statistics: Callable[[], Verification | None] = _nothing
     """What the distributions of a sampled round say of it: computed when asked, before the next round."""
 

@@ -21,6 +21,10 @@ from decoder.verify.lossless.verifiers import VERIFIERS
 from decoder.verify.statistics import of_tokens
 
 
+def unseen(_target_probs: Float[Tensor, "N V"], _node: int) -> None:
+    """Nobody looks."""
+
+
 @dataclass(frozen=True)
 class Independent:
     """A `Verifier` of one text, of trees that were drawn."""
@@ -29,6 +33,8 @@ class Independent:
     """The name of the one in force; it must be lossless with the trees of that round."""
     schedule: Schedule
     coins: Coins
+    seen: Callable[[Float[Tensor, "N V"], int], None] = unseen
+    """Told the target's probabilities after all nodes, and after which node the round's last token was chosen."""
 
     def verify(self, tree: TokenTree, logits: Float[Tensor, "N V"], first: int) -> tuple[list[int], int]:
         """See `Verifier`.
@@ -38,7 +44,9 @@ class Independent:
         """
         target_probs = self._target_probs(tree, logits, first)
         verify = VERIFIERS[self.verifier()].on_device
-        return verify(drawn_tree(tree), target_probs, draft_rows(tree, target_probs), self.coins)
+        path, token = verify(drawn_tree(tree), target_probs, draft_rows(tree, target_probs), self.coins)
+        self.seen(target_probs, path[-1] if path else 0)
+        return path, token
 
     def statistics(
         self, tree: TokenTree, logits: Float[Tensor, "N V"], first: int, path: Sequence[int], committed: Sequence[int]

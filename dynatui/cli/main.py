@@ -17,7 +17,8 @@ from typer.main import get_command
 
 import decoder
 from decoder.errors import ConfigError, DecoderError, lacks_temporary_folder, not_importable, with_short_quotes
-from dynatui.cli import bench, headless, options, request, settings
+from decoder.methods.delayed import NONE
+from dynatui.cli import bench, headless, options, request, selector, settings
 from dynatui.cli.config import config
 from dynatui.cli.doctor import doctor
 from dynatui.cli.options import Given, expanded
@@ -64,6 +65,7 @@ def command() -> TyperGroup:
     app.command()(config)
     app.command()(expanded(doctor, {"models": options.MODEL_OPTIONS}))
     app.add_typer(bench.commands(), name="bench")
+    app.add_typer(selector.commands(), name="selector")
     return cast("TyperGroup", get_command(app))
 
 
@@ -127,6 +129,8 @@ def watch(
     files, pair = request.prompt_files(prompt_files), Models(**models)
     if on_screen and pair.embedded and rules["temperature"] is None:
         rules = {**rules, "temperature": EMBEDDED_TEMPERATURE}
+    if on_screen and not pair.embedded and rules["selector"] is None and rules["drafting"] is None:
+        rules = {**rules, "selector": NONE}  # no key turns on what only the embedded pair has
     session = Session(
         prompts=request.prompts(files, prompt_texts),
         models=pair,

@@ -199,18 +199,19 @@ class NativeModel:
         self, cache: KvCache, tokens: Sequence[int], positions: Sequence[int], visible: NDArray[np.bool_]
     ) -> Float[Tensor, "N V"]:
         """Logits of N new rows, which are appended to the cache; see `LanguageModel.forward`."""
-        return self._logits(self._hidden(cache, tokens, positions, visible))
+        return self.logits(self.hidden(cache, tokens, positions, visible))
 
     def read(self, cache: KvCache, tokens: Sequence[int]) -> Float[Tensor, "V"]:
         """Appends and commits plain text, and returns the logits after its last token."""
         positions = range(cache.length, cache.length + len(tokens))
-        rows = self._hidden(cache, tokens, positions, np.tri(len(tokens), dtype=np.bool_))
+        rows = self.hidden(cache, tokens, positions, np.tri(len(tokens), dtype=np.bool_))
         cache.keep(positions)
-        return self._logits(rows[-1:])[0]
+        return self.logits(rows[-1:])[0]
 
-    def _hidden(
+    def hidden(
         self, cache: KvCache, tokens: Sequence[int], positions: Sequence[int], visible: NDArray[np.bool_]
     ) -> Float[Tensor, "N X"]:
+        """New rows after all layers, before the last norm; see `LanguageModel.forward`."""
         given = prepare(cache, self.rotation, positions, visible, self.heads.groups, self.attention)
         return self.through(torch.tensor(tokens), given, self.rows)
 
@@ -221,5 +222,6 @@ class NativeModel:
             rows = layer(rows, given, index)
         return rows
 
-    def _logits(self, rows: Float[Tensor, "N X"]) -> Float[Tensor, "N V"]:
+    def logits(self, rows: Float[Tensor, "N X"]) -> Float[Tensor, "N V"]:
+        """Of such rows."""
         return self.head(self.normalise(rows)).to(self.rows)

@@ -103,7 +103,8 @@ def test_a_run_says_which_verifier_and_drafting_it_has(tiny_models: TinyModels) 
     begins = tiny_models.play(tiny_models.pair("neox"), "float32", PROMPT, config("block", shape=(1, 0, 2))).events[0]
     assert isinstance(begins, Run)
     assert (begins.verifier, begins.drafting) == ("block", "delayed")
-    assert begins.methods["delayed"] == {"verifier": "block", "drafting": "delayed", "k": 1, "l1": 0, "l2": 2}
+    own = {"verifier": "block", "drafting": "delayed", "k": 1, "l1": 0, "l2": 2, "selector": "shipped"}
+    assert begins.methods["delayed"] == own
 
 
 def test_usual_settings_are_coupled_trees() -> None:

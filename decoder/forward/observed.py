@@ -1,0 +1,46 @@
+"""A native model whose latest hidden rows can be read, for what is predicted from them.
+
+The rows are those that the pass has computed anyway: to keep them costs a reference. Knows nothing of who reads them.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+from jaxtyping import Float
+from numpy.typing import NDArray
+from torch import Tensor
+
+from decoder.forward.families.model import NativeModel
+from decoder.forward.kv_cache import KvCache
+
+
+class Observed:
+    """A `Forward` that keeps the hidden rows of its latest pass."""
+
+    def __init__(self, model: NativeModel) -> None:
+        self.latest: Float[Tensor, "N X"] = model.embedding[:0]
+        """After all layers, before the last norm; of plain text that was read in parts, those of the last part."""
+        self._model = model
+
+    @property
+    def width(self) -> int:
+        """Of a hidden row."""
+        return self._model.embedding.shape[1]
+
+    def new_cache(self, capacity: int) -> KvCache:
+        """See `Forward`."""
+        return self._model.new_cache(capacity)
+
+    def forward(
+        self, cache: KvCache, tokens: Sequence[int], positions: Sequence[int], visible: NDArray[np.bool_]
+    ) -> Float[Tensor, "N V"]:
+        """See `Forward`."""
+        self.latest = self._model.hidden(cache, tokens, positions, visible)
+        return self._model.logits(self.latest)
+
+    def read(self, cache: KvCache, tokens: Sequence[int]) -> Float[Tensor, "V"]:
+        """See `Forward`."""
+        positions = range(cache.length, cache.length + len(tokens))
+        self.latest = self._model.hidden(cache, tokens, positions, np.tri(len(tokens), dtype=np.bool_))
+        cache.keep(positions)
+        return self._model.logits(self.latest[-1:])[0]

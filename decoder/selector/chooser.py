@@ -1,0 +1,111 @@
+"""A selector at work: the shape of each round of one text, from what the models have said before its first draw.
+
+What the target says comes from the round before, so the first round of a text has no choice made for it.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from decoder.draft.draft_passes import DraftPasses
+from decoder.draft.drawn_drafter import ShapeChoice
+from decoder.draft.tree_size.cost_model import Costs
+from decoder.errors import ConfigError
+from decoder.models.checkpoints import EMBEDDED
+from decoder.models.pair import Pair
+from decoder.sampling.probabilities import probabilities
+from decoder.sampling.settings import Schedule
+from decoder.selector import latency
+from decoder.selector.actions import ACTIONS, ONE_PATH
+from decoder.selector.features import Root, scalars
+from decoder.selector.policy import Policy
+from decoder.selector.stored import MAKE_ONE, about, fingerprint, fits, read, require_fits
+
+SHIPPED = EMBEDDED / "selectors"
+"""Those of the embedded pair."""
+BOTTOM_UP = ("block", "traversal")
+"""Verifiers whose shapes resemble each other more than those of the others."""
+
+
+def load(file: str, pair: Pair) -> dict[str, Policy]:
+    """The selectors of an observed pair, by the verifier that they were trained for.
+
+    Args:
+        file: Of a selector; empty: those that come with dynatui.
+        pair: What it must have been trained for.
+
+    Raises:
+        ConfigError: There is none, or it is another pair's.
+    """
+    if file:
+        policy, trained = read(Path(file))
+        require_fits(Path(file), trained, pair)
+        return {trained.verifier: policy}
+    own = fingerprint(pair)
+    shipped = [(path, about(path)) for path in sorted(SHIPPED.glob("*.safetensors"))]
+    found = [(path, trained) for path, trained in shipped if fits(trained.pair, own)]
+    for path, trained in shipped:
+        if not found and (trained.pair.target, trained.pair.draft) == (own.target, own.draft):
+            require_fits(path, trained, pair)
+    if not found:
+        raise ConfigError(
+            f"no selector comes with dynatui for {pair.target_name} with {pair.draft_name}; {MAKE_ONE}, and give it by "
+            "--selector"
+        )
+    # Of two for one verifier, the one that goes by more.
+    return {each.verifier: read(path)[0] for path, each in sorted(found, key=lambda one: len(one[1].pair.hidden))}
+
+
+class Chooser:
+    """Chooses the shapes of one text."""
+
+    def __init__(
+        self, policies: Mapping[str, Policy], pair: Pair, schedule: Schedule, costs: Callable[[], Costs]
+    ) -> None:
+        """Takes selectors by verifier, one at least, an observed pair, and what its passes take, once it is needed."""
+        self.pair = pair
+        self._policies = policies
+        self._schedule = schedule
+        self._costs = costs
+        self._impossible = torch.tensor([not one for one in ONE_PATH])
+        self._before: tuple[Tensor, Tensor | None] | None = None
+
+    def seen(self, target_probs: Float[Tensor, "N V"], node: int) -> None:
+        """Takes note of what the target says after the node that the next root is chosen at."""
+        hidden = self.pair.target.hidden
+        self._before = target_probs[node], None if hidden is None else hidden[node]
+
+    def choose(self, draft: DraftPasses, text: Sequence[int], verifier: str) -> ShapeChoice | None:
+        """What to draw below the last token of a text; None as long as the target has said nothing."""
+        if self._before is None:
+            return None
+        logits, positions = draft.again_after(text, latency.LOOKED_BACK)
+        rows = probabilities(logits, [self._schedule.at(position) for position in positions])
+        before, hidden = self._before
+        seen = () if hidden is None or draft.hidden is None else (hidden, *draft.hidden.unbind())
+        root = Root(before, rows[0], rows[1], seen, len(text), self._schedule.at(len(text)))
+        scores = self._scores(self._policy(verifier), root)
+        if verifier == "block":
+            scores = scores.masked_fill(self._impossible, -torch.inf)
+        return ShapeChoice(ACTIONS[int(scores.argmax())], logits[-1:])
+
+    @cached_property
+    def _seconds(self) -> tuple[float, float]:
+        """Of a draft pass and a target pass of one row."""
+        passes = latency.passes(self._costs())
+        return float(passes[latency.DRAFT.start]), float(passes[latency.VERIFY.start])
+
+    def _scores(self, policy: Policy, root: Root) -> Float[Tensor, "A"]:
+        hidden = [row.float().cpu()[None] for row in root.hidden] if policy.hidden_widths else []
+        scores: Tensor = policy(hidden, scalars(root, *self._seconds)[None])
+        return scores[0]
+
+    def _policy(self, verifier: str) -> Policy:
+        """The one for a verifier, or for the one that is most like it."""
+        alike = [name for name in self._policies if (name in BOTTOM_UP) == (verifier in BOTTOM_UP)]
+        names = [name for name in (verifier, *alike, *self._policies) if name in self._policies]
+        return self._policies[names[0]]

@@ -1,0 +1,203 @@
+"""What a round of each shape would bring at a root: exact over the verifier's coins, from draws that all shapes share.
+
+One path of the longest length is drawn, and at each of its nodes where a shape can branch the other rollouts. The first
+K rollouts of L2 draws from the end of L1 of the path are then a delayed tree of that shape, distributed as if it had
+been drawn alone. So the differences between shapes are not blurred by other draws, and one target pass labels them all.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+from jaxtyping import Float
+from numpy.typing import NDArray
+
+from decoder.draft.delayed_shape import DelayedTree
+from decoder.selector.actions import ACTIONS, LONGEST, MOST_K, MOST_L1, MOST_L2, ONE_PATH
+from decoder.tree import TokenTree
+from decoder.verify.lossless.drawn_tree import DrawnTree
+from decoder.verify.lossless.rows import Rows
+from decoder.verify.lossless.top_down import Solver
+from decoder.verify.lossless.traversal import Judged, judged
+from decoder.verify.lossless.verifiers import SOLVERS
+
+LABELLED = (*SOLVERS, "naive", "block", "traversal")
+"""Verifiers whose rounds can be labelled."""
+
+
+@dataclass(frozen=True)
+class SharedDraws:
+    """The draws below one root that delayed trees of all shapes share."""
+
+    tree: TokenTree
+    """All contexts that were drawn, whatever draws they belong to."""
+    trunk: Sequence[int]
+    """Nodes of the long path, the root first: `LONGEST` + 1 of them."""
+    sides: Mapping[int, Sequence[Sequence[int]]]
+    """By length of the path so far, `MOST_K` - 1 rollouts of `MOST_L2` nodes each."""
+
+    def rollouts(self, k: int, l1: int, l2: int) -> list[list[int]]:
+        """The nodes of each rollout, the node that they begin at not among them."""
+        first = list(self.trunk[l1 + 1 : l1 + l2 + 1])
+        return [first, *(list(side[:l2]) for side in self.sides.get(l1, ())[: k - 1])]
+
+    def subtree(self, shape: DelayedTree) -> tuple[DrawnTree, list[int]]:
+        """The delayed tree of a shape, and the node of each of its nodes."""
+        found, children, number = [0], defaultdict[int, list[int]](list), {0: 0}
+
+        def put(parent: int, node: int) -> None:
+            if node not in number:
+                number[node] = len(found)
+                found.append(node)
+            children[parent].append(node)
+
+        for parent, node in zip(self.trunk, self.trunk[1 : shape.l1 + 1], strict=False):
+            put(parent, node)
+        ends = [self.trunk[shape.l1]] * shape.k
+        for level in zip(*self.rollouts(shape.k, shape.l1, shape.l2), strict=True):
+            for parent, node in zip(ends, level, strict=True):
+                put(parent, node)
+            ends = list(level)
+        return (
+            DrawnTree(
+                tuple(self.tree.tokens[node] for node in found),
+                tuple(number.get(self.tree.parents[node], -1) for node in found),
+                tuple(tuple(number[child] for child in children[node]) for node in found),
+            ),
+            found,
+        )
+
+
+def expected_tokens(
+    draws: SharedDraws, target_probs: Rows, draft_probs: Rows, verifier: str
+) -> Float[NDArray[np.float64], "A"]:
+    """Expected block efficiency of the tree of each action, NaN where the verifier takes no such tree.
+
+    Args:
+        draws: Below one root.
+        target_probs: After all nodes of its tree, shape (N, V).
+        draft_probs: The same, where something was drawn.
+        verifier: Of `LABELLED`.
+    """
+    if verifier in SOLVERS:
+        return _TopDown(draws, target_probs, draft_probs, SOLVERS[verifier]).labels()
+    if verifier == "naive":
+        paths = _TopDown(draws, target_probs, draft_probs, SOLVERS["naive_tree"]).path()
+        return np.array([paths[action.depth] for action in ACTIONS])
+    bottom_up = _BottomUp(draws, target_probs, draft_probs)
+    # On one path, block verification and traversal accept alike.
+    return bottom_up.labels() if verifier == "traversal" else np.where(ONE_PATH, bottom_up.labels(), np.nan)
+
+
+@dataclass(frozen=True)
+class _TopDown:
+    """Sums of the chances to reach nodes, level by level (the paper, equation 3)."""
+
+    draws: SharedDraws
+    target_probs: Rows
+    draft_probs: Rows
+    solver: Solver
+    known: dict[tuple[int, tuple[int, ...]], Mapping[int, float]] = field(default_factory=dict)
+
+    def labels(self) -> Float[NDArray[np.float64], "A"]:
+        path = self.path()
+        branched = {(k, l1): self._below(k, l1) for k in range(2, MOST_K + 1) for l1 in range(MOST_L1 + 1)}
+        return np.array(
+            [
+                path[action.depth]
+                if action.k == 1
+                else path[action.l1] + self._reach[action.l1] * branched[action.k, action.l1][action.l2 - 1]
+                for action in ACTIONS
+            ]
+        )
+
+    def path(self) -> Float[NDArray[np.float64], "L"]:
+        """Of one path of each length."""
+        return np.cumsum(self._reach, dtype=np.float64)
+
+    @cached_property
+    def _reach(self) -> Float[NDArray[np.float64], "L"]:
+        trunk, tokens = self.draws.trunk, self.draws.tree.tokens
+        chances = [self._branching(trunk[d], (tokens[trunk[d + 1]],))[tokens[trunk[d + 1]]] for d in range(LONGEST)]
+        return np.cumprod([1.0, *chances], dtype=np.float64)
+
+    def _below(self, k: int, l1: int) -> Float[NDArray[np.float64], "L2"]:
+        """Nodes reached below the node where rollouts begin, from there, up to each of their levels."""
+        tokens, found = self.draws.tree.tokens, []
+        start = self.draws.trunk[l1]
+        ends, reach = [start] * k, {start: 1.0}
+        for level in zip(*self.draws.rollouts(k, l1, MOST_L2), strict=True):
+            drawn = defaultdict[int, list[int]](list)
+            for parent, node in zip(ends, level, strict=True):
+                drawn[parent].append(node)
+            below: dict[int, float] = {}
+            for parent, nodes in drawn.items():
+                chances = self._branching(parent, tuple(tokens[node] for node in nodes))
+                below |= {node: reach[parent] * chances[tokens[node]] for node in nodes}
+            found.append(sum(below.values()))
+            ends, reach = list(level), below
+        return np.cumsum(found)
+
+    def _branching(self, node: int, drawn: tuple[int, ...]) -> Mapping[int, float]:
+        if (node, drawn) not in self.known:
+            rows = self.target_probs[node], self.draft_probs[node]
+            self.known[node, drawn] = self.solver.branching(*rows, drawn)
+        return self.known[node, drawn]
+
+
+@dataclass(frozen=True)
+class _Judgement:
+    """A node in post-order."""
+
+    depth: int
+    handed: float
+    """The chance that it stops here if nothing was drawn after it."""
+    left: float
+    """If all draws after it were refused."""
+
+
+@dataclass(frozen=True)
+class _BottomUp:
+    """Sums over stops in post-order; a shorter tree has the same stops, but for its leaves."""
+
+    draws: SharedDraws
+    target_probs: Rows
+    draft_probs: Rows
+    known: dict[tuple[int, tuple[int, ...], float], Judged] = field(default_factory=dict)
+
+    def labels(self) -> Float[NDArray[np.float64], "A"]:
+        longest = {(1, 0): DelayedTree(1, 0, LONGEST)}
+        longest |= {(k, l1): DelayedTree(k, l1, MOST_L2) for k in range(2, MOST_K + 1) for l1 in range(MOST_L1 + 1)}
+        judged_of = {key: list(self._post_order(shape)) for key, shape in longest.items()}
+        return np.array([_tokens(judged_of[action.k, action.l1 * (action.k > 1)], action.depth) for action in ACTIONS])
+
+    def _post_order(self, shape: DelayedTree) -> Iterator[_Judgement]:
+        tree, nodes = self.draws.subtree(shape)
+
+        def visit(place: int, handed: float) -> Iterator[_Judgement]:
+            found = self._judge(nodes[place], tuple(tree.drawn(place)), handed)
+            for slot, child, owns in tree.slots(place):
+                if owns and found.slots[slot] > 0:
+                    yield from visit(child, found.slots[slot])
+            yield _Judgement(tree.depths[place], handed, found.chance)
+
+        return visit(0, 1.0)
+
+    def _judge(self, node: int, drawn: tuple[int, ...], handed: float) -> Judged:
+        key = node, drawn, handed
+        if key not in self.known:
+            self.known[key] = judged(self.target_probs[node], self.draft_probs[node], drawn, handed)
+        return self.known[key]
+
+
+def _tokens(judgements: Sequence[_Judgement], deepest: int) -> float:
+    """Expected block efficiency of the tree down to a depth."""
+    expected, left = 1.0, 1.0
+    for found in judgements:
+        if found.depth <= deepest:
+            chance = found.handed if found.depth == deepest else found.left
+            expected += found.depth * chance * left
+            left *= 1 - chance
+    return expected

@@ -1,0 +1,136 @@
+"""A trained selector in a file: weights with the scaling of its features, and what it was trained for.
+
+Written whole or not at all; refused where it was trained for another pair. Knows nothing of training.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import load_file, save
+
+from decoder.errors import ConfigError, first_line, shortened
+from decoder.models.pair import Pair
+from decoder.selector.actions import ACTIONS
+from decoder.selector.features import SCALARS
+from decoder.selector.policy import Policy
+
+FORMAT = "dynatui selector 1"
+MAKE_ONE = "make one with dynatui selector collect and dynatui selector train"
+
+
+class Fingerprint(msgspec.Struct, frozen=True):
+    """Which pair it is, as far as a selector depends on it."""
+
+    target: str
+    draft: str
+    vocabulary: int
+    hidden: tuple[int, ...]
+    """Widths of the hidden rows that it shows; empty where it shows none."""
+
+
+class Trained(msgspec.Struct, frozen=True):
+    """What a selector was trained for, and on what."""
+
+    pair: Fingerprint
+    verifier: str
+    temperatures: tuple[float, ...]
+    top_ps: tuple[float, ...]
+    roots: int
+    """On which it was trained."""
+    gain: float
+    """Tokens a second on prompts that it was not trained on, over those of the best shape for each setting."""
+    actions: int = len(ACTIONS)
+    scalars: int = len(SCALARS)
+
+
+def fingerprint(pair: Pair) -> Fingerprint:
+    """Of a pair, which should be observed."""
+    widths = pair.target.hidden_width, pair.draft.hidden_width
+    hidden = (widths[0], widths[1], widths[1]) if all(widths) else ()
+    return Fingerprint(pair.target_name, pair.draft_name, pair.vocabulary, hidden)
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Replaces a file at once: a program that is killed leaves the one before.
+
+    Raises:
+        ConfigError: It cannot be written.
+    """
+    partial = path.with_name(f".{path.name}.partial")
+    try:
+        partial.write_bytes(content)
+        partial.replace(path)
+    except OSError as error:
+        raise ConfigError(f"cannot write {shortened(path)}: {error.strerror}; name another place") from None
+
+
+def write(path: Path, policy: Policy, trained: Trained) -> None:
+    """Keeps a selector, its matrices in half precision; raises ConfigError where it cannot be written."""
+    weights = {
+        name: value.half().contiguous() if value.ndim > 1 else value.contiguous()
+        for name, value in policy.state_dict().items()
+    }
+    told = {"format": FORMAT, "trained": msgspec.json.encode(trained).decode()}
+    write_whole(path, save(weights, told))
+
+
+def read(path: Path) -> tuple[Policy, Trained]:
+    """A selector that was kept.
+
+    Raises:
+        ConfigError: There is none, or it is of another version.
+    """
+    trained = about(path)
+    try:
+        weights = load_file(path)
+        policy = Policy(trained.pair.hidden)
+        policy.load_state_dict({name: value.float() for name, value in weights.items()})
+    except (SafetensorError, OSError, RuntimeError) as error:
+        raise ConfigError(f"{shortened(path)} is a damaged selector: {first_line(error)}; {MAKE_ONE}") from None
+    return policy.eval().requires_grad_(requires_grad=False), trained
+
+
+def about(path: Path) -> Trained:
+    """What a selector was trained for; raises ConfigError as `read` does."""
+    if not path.is_file():
+        raise ConfigError(f"there is no selector {shortened(path)}; {MAKE_ONE}")
+    try:
+        file: Any
+        with safe_open(path, framework="pt") as file:
+            told: Mapping[str, str] = file.metadata() or {}
+    except (SafetensorError, OSError, ValueError) as error:
+        raise ConfigError(f"{shortened(path)} is no selector: {first_line(error)}; {MAKE_ONE}") from None
+    if told.get("format") != FORMAT:
+        raise ConfigError(f"{shortened(path)} is no selector that this dynatui reads; {MAKE_ONE}")
+    try:
+        return msgspec.json.decode(told["trained"], type=Trained)
+    except (KeyError, msgspec.DecodeError) as error:
+        raise ConfigError(f"{shortened(path)} is a damaged selector: {first_line(error)}; {MAKE_ONE}") from None
+
+
+def fits(trained_for: Fingerprint, pair: Fingerprint) -> bool:
+    """Whether a selector of one pair serves another; one that goes by no hidden rows serves all forms of its own."""
+    return trained_for in (pair, msgspec.structs.replace(pair, hidden=()))
+
+
+def require_fits(path: Path, trained: Trained, pair: Pair) -> None:
+    """Raises ConfigError where a selector was trained for another pair."""
+    own, other = fingerprint(pair), trained.pair
+    if fits(other, own):
+        return
+    if (own.target, own.draft) != (other.target, other.draft):
+        what = f"{other.target} with {other.draft}, and this is {own.target} with {own.draft}"
+    elif own.vocabulary != other.vocabulary:
+        what = f"{other.target} with {other.draft} of {other.vocabulary} tokens, and these have {own.vocabulary}"
+    else:
+        what = f"hidden rows of widths {_listed(other)}, and here {own.target} with {own.draft} shows {_listed(own)}"
+    raise ConfigError(
+        f"the selector {shortened(path.name)} was trained for {what}; {MAKE_ONE}, or choose --drafting delayed"
+    )
+
+
+def _listed(pair: Fingerprint) -> str:
+    return " and ".join(map(str, pair.hidden[:2])) or "none"

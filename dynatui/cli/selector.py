@@ -1,0 +1,241 @@
+"""`dynatui selector`: labelled roots from prompts, a selector from these, and what it brings.
+
+What its options mean is decided in `decoder.selector`. Imports no torch before it is known what to do.
+"""
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from typer import Option
+
+from decoder.errors import ConfigError, PromptError, quoted, require
+from dynatui.cli import options, request
+from dynatui.cli.options import Given, expanded
+from dynatui.cli.time_left import shown
+from dynatui.session import Models
+from dynatui.terminal import streams
+
+if TYPE_CHECKING:
+    from decoder.bench.selector_rounds import Realised
+    from decoder.engine import Engine
+    from decoder.selector.evaluate import Predicted
+
+SELECTOR = "Selector"
+LEAST_PROMPTS = 5
+"""One is kept for validation, one for judging."""
+_option = partial(Option, rich_help_panel=SELECTOR)
+
+Data = Annotated[Path, _option("--data", metavar="DIR", help="Where labelled roots are kept.")]
+SelectorFile = Annotated[Path, _option("--selector", metavar="FILE", help="The selector.")]
+Verifiers = Annotated[str, _option(metavar="NAMES", help="Verifiers whose rounds are labelled.")]
+Verifier = Annotated[str, _option(metavar="NAME", help="The verifier that it is trained for.")]
+Temperatures = Annotated[str, _option(metavar="T,T,..", help="Temperatures that texts are sampled at.")]
+TopPs = Annotated[str, _option("--top-ps", metavar="P,P,..", help="Values of top-p, each with each temperature.")]
+Every = Annotated[int, _option(metavar="N", min=1, help="Tokens from one labelled root to the next.")]
+Trees = Annotated[int, _option(metavar="N", min=1, max=1000, help="Independent draws that a label is the mean of.")]
+Length = Annotated[int, _option("--max-new-tokens", metavar="N", min=1, help="Tokens sampled after each prompt.")]
+Epochs = Annotated[int, _option(metavar="N", min=1, help="Times that training goes through all roots.")]
+Hidden = Annotated[
+    bool, _option("--hidden/--no-hidden", help="Whether it goes by hidden rows of the models, where they show any.")
+]
+Decoding = Annotated[
+    bool, _option("--decode/--no-decode", help="Whether texts are decoded too, with it and with the best shape.")
+]
+SelectorSeed = Annotated[int, _option("--seed", metavar="S", min=0, max=2**32 - 1, help="Seed of all that is random.")]
+_MODELS = options.MODEL_OPTIONS[:4]
+"""Not those that only forms without hidden rows have."""
+
+
+@dataclass(frozen=True)
+class Told:
+    """A step for the line that tells how far it has come."""
+
+    line: str
+    share: float
+    of: Any = None
+
+
+def commands() -> typer.Typer:
+    """`dynatui selector` with its commands."""
+    app = typer.Typer()
+    app.callback()(selector)
+    app.command()(expanded(collect, {"models": _MODELS}))
+    app.command()(train)
+    app.command(name="eval")(expanded(evaluate, {"models": _MODELS}))
+    return app
+
+
+def selector() -> None:
+    """Train what chooses the shape of delayed trees, for your models and prompts."""
+
+
+def collect(
+    *,
+    data: Data,
+    models: Given,
+    prompt_files: options.PromptFiles = None,
+    prompt_texts: options.PromptTexts = None,
+    verifiers: Verifiers = "specinfer,traversal",
+    temperatures: Temperatures = "0.6,1",
+    top_ps: TopPs = "1",
+    max_new_tokens: Length = 96,
+    every: Every = 16,
+    trees: Trees = 4,
+    seed: SelectorSeed = 0,
+) -> int:
+    """Label what rounds of all shapes would bring, in texts that go on from prompts; goes on where it was stopped."""
+    texts = request.prompts(request.prompt_files(prompt_files), prompt_texts)
+    if len(texts) < LEAST_PROMPTS:
+        raise PromptError(f"{len(texts)} prompts are too few to train on and to judge by; give {LEAST_PROMPTS} or more")
+    names = tuple(dict.fromkeys(name.strip() for name in verifiers.split(",")))
+    sampled = {"temperatures": _numbers("--temperatures", temperatures), "top_ps": _numbers("--top-ps", top_ps)}
+    from decoder.selector import collect as job  # noqa: PLC0415 - imports torch
+    from decoder.selector.dataset import Plan  # noqa: PLC0415
+
+    plan = Plan(names, **sampled, new_tokens=max_new_tokens, every=every, trees=trees, seed=seed)
+    job.require_plan(plan)
+    steps = (
+        Told(f"{step.done} of {step.total} texts, {step.roots} roots now", step.done / step.total)
+        for step in job.collect(_engine(models), texts, plan, data)
+    )
+    for _ in shown(steps):
+        pass
+    streams.say(f"train with dynatui selector train --data {data}")
+    return 0
+
+
+def train(
+    *,
+    data: Data,
+    out: Annotated[Path, _option(metavar="FILE", help="The selector that is written.")],
+    verifier: Verifier = "specinfer",
+    epochs: Epochs = 40,
+    hidden: Hidden = True,
+    seed: SelectorSeed = 0,
+) -> int:
+    """Train a selector on labelled roots; goes on where it was stopped."""
+    from decoder.selector import dataset  # noqa: PLC0415 - imports torch
+    from decoder.selector import train as job  # noqa: PLC0415
+
+    manifest, roots = dataset.read_manifest(data), dataset.load(data)
+    recipe = job.Recipe(verifier, epochs=epochs, hidden=hidden, seed=seed)
+    streams.say(f"{len(roots)} roots of {manifest.pair.target} with {manifest.pair.draft}, for {verifier}")
+    steps = (
+        Told(f"epoch {step.number} of {step.total}, loss {step.loss:.3f}, best gain {step.best:.3f}", _share(step))
+        for step in job.train(roots, manifest, recipe, out)
+    )
+    for _ in shown(steps):
+        pass
+    streams.say(f"use it with --drafting selector --verifier {verifier} --selector {out}")
+    return 0
+
+
+def evaluate(
+    *,
+    data: Data,
+    selector_file: SelectorFile,
+    models: Given,
+    prompt_files: options.PromptFiles = None,
+    prompt_texts: options.PromptTexts = None,
+    decoding: Decoding = True,
+    max_new_tokens: Length = 128,
+    seed: SelectorSeed = 0,
+) -> int:
+    """Compare a selector with the best shape for each sampling setting: as labels predict, and in texts."""
+    from decoder.selector import dataset, stored  # noqa: PLC0415 - imports torch
+    from decoder.selector.evaluate import predicted  # noqa: PLC0415
+
+    policy, trained = stored.read(selector_file)
+    manifest = dataset.read_manifest(data)
+    require(
+        stored.fits(trained.pair, manifest.pair),
+        f"{data} was collected with {manifest.pair.target} and {manifest.pair.draft}, and {selector_file} was trained "
+        f"for {trained.pair.target} with {trained.pair.draft}; name what belongs together",
+    )
+    parts = predicted(policy, trained.verifier, dataset.load(data), manifest)
+    out, _ = streams.for_printing()
+    streams.show(predictions(trained.verifier, parts), out)
+    if decoding:
+        texts = request.prompts(request.prompt_files(prompt_files), prompt_texts)
+        found = _decoded(_engine(models), texts, parts, trained.verifier, selector_file, max_new_tokens, seed)
+        streams.show(realisations(found), out)
+    return 0
+
+
+def predictions(verifier: str, parts: Sequence["Predicted"]) -> str:
+    """A table of what labels predict."""
+    head = f"{'T':>4} {'top-p':>5} {'roots':>5}  {'best shape':>10} {'tok/s':>7} {'tok/rnd':>7}  "
+    lines = [f"predicted, verifier {verifier}", head + f"{'selector':>8} {'tok/rnd':>7} {'gain':>6}  chosen most"]
+    for part in parts:
+        chosen = ", ".join(f"{_shape(shape)} {share:.0%}" for shape, share in part.common)
+        lines.append(
+            f"{_setting(part)} {part.roots:5}  {_shape(part.static):>10} {part.static_rate:7.1f} "
+            f"{part.static_tokens:7.2f}  {part.selected_rate:8.1f} {part.selected_tokens:7.2f} {part.gain:6.3f}  "
+            f"{chosen}"
+        )
+    return "\n".join(lines) + "\n"
+
+
+def realisations(found: Sequence["Realised"]) -> str:
+    """A table of what texts have brought."""
+    head = f"{'T':>4} {'top-p':>5}  {'best shape':>10} {'tok/s':>7} {'tok/rnd':>7}  "
+    lines = ["decoded", head + f"{'selector':>8} {'tok/rnd':>7} {'gain':>6}"]
+    lines += [
+        f"{_setting(each.predicted)}  {_shape(each.predicted.static):>10} {each.static.rate:7.1f} "
+        f"{each.static.tokens_per_round:7.2f}  {each.selected.rate:8.1f} {each.selected.tokens_per_round:7.2f} "
+        f"{each.gain:6.3f}"
+        for each in found
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _decoded(
+    engine: "Engine",
+    texts: Sequence[str],
+    parts: Sequence["Predicted"],
+    verifier: str,
+    file: Path,
+    max_new_tokens: int,
+    seed: int,
+) -> list["Realised"]:
+    from decoder.bench.selector_rounds import realised  # noqa: PLC0415 - imports torch
+    from decoder.methods.delayed import Delayed  # noqa: PLC0415
+
+    rules = Delayed(verifier, "selector", 1, selector=str(file))
+    total = len(texts) * len(parts)
+    steps = (
+        Told(f"{number} of {total} texts, each with the best shape and with the selector", number / total, each)
+        for number, each in enumerate(realised(engine, texts, parts, rules, max_new_tokens, seed), 1)
+    )
+    return list({id(step.of.predicted): step.of for step in shown(steps)}.values())
+
+
+def _engine(models: Given) -> "Engine":
+    from decoder import load_pair  # noqa: PLC0415 - imports torch
+
+    load: Callable[..., Engine] = load_pair
+    given = {**asdict(Models()), **models}
+    return load(**given, report=streams.say)
+
+
+def _numbers(option: str, text: str) -> tuple[float, ...]:
+    with suppress(ValueError):
+        return tuple(dict.fromkeys(float(part) for part in text.split(",")))
+    raise ConfigError(f"{option} is {quoted(text)}; give a number, or several with commas between them")
+
+
+def _share(step: Any) -> float:
+    return float(step.number / step.total)
+
+
+def _setting(part: "Predicted") -> str:
+    return f"{part.sampling.temperature:4g} {part.sampling.top_p:5g}"
+
+
+def _shape(shape: Any) -> str:
+    return f"{shape.k},{shape.l1},{shape.l2}"

@@ -1,0 +1,151 @@
+"""Roots are collected from texts, once each, and in files that a kill leaves whole."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from decoder.engine import Engine
+from decoder.errors import ConfigError, PromptError
+from decoder.selector.actions import ACTIONS
+from decoder.selector.collect import collect
+from decoder.selector.dataset import PART, TEST, VALIDATION, Plan, load, read_manifest, shard
+from decoder.selector.features import SCALARS, TIMES
+from decoder.selector.latency import SIZE
+from decoder.selector.stored import fingerprint
+from tests.decoder.makers import TinyModels
+
+PROMPTS = ["The tree grows", "A door opens", "It rains"]
+PLAN = Plan(("specinfer", "block"), (0.7, 1.0), (0.9,), new_tokens=12, every=5, trees=1)
+
+
+@pytest.fixture(scope="module")
+def engine(tiny_models: TinyModels) -> Engine:
+    return tiny_models.loaded(tiny_models.pair("neox"), "float32")
+
+
+@pytest.fixture(scope="module")
+def whole(engine: Engine, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("whole") / "roots"
+    steps = list(collect(engine, PROMPTS, PLAN, folder))
+    assert [(step.done, step.total) for step in steps] == [(done, 6) for done in range(7)]
+    return folder
+
+
+def labels(folder: Path) -> dict[str, torch.Tensor]:
+    """All that does not depend on what the machine was doing."""
+    found = load(folder)
+    text = torch.cat([found.scalars[:, : TIMES.start], found.tokens["specinfer"], *found.hidden], -1)
+    return {"text": text, "prompt": found.prompt, "setting": found.setting}
+
+
+def assert_same(one: Path, other: Path) -> None:
+    assert {path.name for path in one.iterdir()} == {path.name for path in other.iterdir()}
+    for name, values in labels(one).items():
+        torch.testing.assert_close(values, labels(other)[name])
+
+
+def test_every_text_has_roots_at_equal_distances(engine: Engine, whole: Path) -> None:
+    roots = load(whole)
+    assert len(roots) == 3 * 2 * 2
+    assert roots.prompt.unique().tolist() == [0, 1, 2]
+    assert roots.setting.unique().tolist() == [0, 1]
+    lengths = roots.scalars[:, SCALARS.index("logarithm of the text's length")].exp().round()
+    first, second = lengths[::2], lengths[1::2]
+    assert (second - first == PLAN.every).all()
+    assert read_manifest(whole).pair == fingerprint(engine.pair.observed())
+
+
+def test_roots_hold_features_labels_and_times(engine: Engine, whole: Path) -> None:
+    roots = load(whole)
+    assert [rows.shape[1] for rows in roots.hidden] == list(fingerprint(engine.pair.observed()).hidden)
+    assert roots.scalars.isfinite().all()
+    tokens = roots.tokens["specinfer"]
+    assert tokens.shape == (len(roots), len(ACTIONS))
+    assert ((tokens >= 1) & (tokens <= 17)).all()
+    assert roots.tokens["block"].isnan().any()
+    assert roots.latency["specinfer"].shape == (len(roots), SIZE)
+    assert any(torch.equal(roots.fastest("specinfer"), row) for row in roots.latency["specinfer"])
+    assert roots.scalars[:, SCALARS.index("temperature")].unique().tolist() == pytest.approx([0.7, 1.0])
+
+
+def test_prompts_are_trained_on_or_validated_on_or_judged_by(whole: Path) -> None:
+    roots = load(whole)
+    assert len(roots.training()) == len(roots)
+    moved = roots.of(torch.arange(len(roots)))
+    moved.prompt.copy_(torch.arange(len(roots)))
+    parts = [moved.training(), moved.part(VALIDATION), moved.part(TEST)]
+    assert [sorted({number % PART for number in part.prompt.tolist()}) for part in parts] == [[0, 1, 2], [3], [4]]
+    assert sum(map(len, parts)) == len(roots)
+
+
+def test_collecting_again_adds_only_what_is_missing(engine: Engine, whole: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "roots"
+    for step in collect(engine, PROMPTS, PLAN, folder):
+        if step.done == 2:
+            break
+    kept = {path: path.stat().st_mtime_ns for path in folder.iterdir()}
+    steps = list(collect(engine, PROMPTS, PLAN, folder))
+    assert steps[0].done == 2
+    assert steps[-1].done == 6
+    assert all(path.stat().st_mtime_ns == at for path, at in kept.items())
+    assert_same(folder, whole)
+
+
+def test_collecting_goes_on_after_a_kill(tiny_models: TinyModels, engine: Engine, whole: Path, tmp_path: Path) -> None:
+    pair, folder = tiny_models.pair("neox"), tmp_path / "roots"
+    program = f"""
+import torch
+torch.set_num_threads(1)
+from pathlib import Path
+from decoder import load_pair
+from decoder.selector.collect import collect
+from decoder.selector.dataset import Plan
+engine = load_pair({str(pair.target)!r}, {str(pair.draft)!r}, device="cpu", dtype="float32")
+plan = Plan(("specinfer", "block"), (0.7, 1.0), (0.9,), new_tokens=12, every=5, trees=1)
+for step in collect(engine, {PROMPTS!r}, plan, Path({str(folder)!r})):
+    print(step.done, flush=True)
+"""
+    process = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    for line in process.stdout:
+        if int(line) == 3:
+            process.kill()
+            break
+    process.wait()
+    process.stdout.close()
+    # What a kill can leave of a file that was being written.
+    shard(folder, 5).with_name(f".{shard(folder, 5).name}.partial").write_bytes(b"half")
+    steps = list(collect(engine, PROMPTS, PLAN, folder))
+    assert 3 <= steps[0].done < 6
+    assert_same(folder, whole)
+
+
+def test_a_folder_of_another_collection_is_refused(engine: Engine, whole: Path) -> None:
+    other = Plan(("specinfer", "block"), (0.7, 1.0), (0.9,), new_tokens=12, every=4, trees=1)
+    with pytest.raises(ConfigError, match="holds a collection of another plan; name another folder"):
+        list(collect(engine, PROMPTS, other, whole))
+    with pytest.raises(ConfigError, match="another digest"):
+        list(collect(engine, [*PROMPTS[:2], "x"], PLAN, whole))
+
+
+def test_a_verifier_without_labels_is_refused(engine: Engine, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="verifier 'coupled' cannot be labelled; choose from nss"):
+        list(collect(engine, PROMPTS, Plan(("coupled",)), tmp_path / "x"))
+
+
+def test_texts_without_a_root_are_refused(engine: Engine, tmp_path: Path) -> None:
+    with pytest.raises(PromptError, match="no text went on for long enough"):
+        list(collect(engine, PROMPTS, Plan(new_tokens=2, every=3), tmp_path / "x"))
+
+
+def test_a_folder_that_holds_nothing_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="holds no collection: No such file"):
+        read_manifest(tmp_path)
+    with pytest.raises(ConfigError, match="holds no labelled roots"):
+        load(tmp_path)
+    (tmp_path / "roots-000000.safetensors").write_bytes(b"half")
+    with pytest.raises(ConfigError, match="is damaged"):
+        load(tmp_path)
