@@ -145,15 +145,8 @@ class ModelDrafter:
         """The `count` best tokens for each of these positions."""
         if self._chances is None or self._chances.greedy_from(positions[0]):
             return best_children(logits, count)
-        found = best_children(self._chances.chances(logits, positions), count)
-        if not self._chances.noisy:
-            return found
-        own = logits.log_softmax(-1, torch.float32).gather(
-            -1, torch.tensor([each.tokens for each in found]).to(logits.device)
-        )
-        for children, logprobs in zip(found, own.tolist(), strict=True):
-            children.draft_logprobs = logprobs
-        return found
+        chances = self._chances.chances(logits, positions)
+        return best_children(chances, count, logits if self._chances.noisy else None)
 
     def _forward_level(self, tree: TokenTree, nodes: Sequence[int], count: int) -> list[Children]:
         """Forwards these nodes, all of one level, and returns the `count` best tokens after each."""
@@ -175,12 +168,24 @@ def _parents(tree: TokenTree, level: Sequence[int], rule: TreeRule[float]) -> li
     return [node for node in level if tree.path_probability(node) >= least]
 
 
-def best_children(logits: Float[Tensor, "N V"], count: int) -> list[Children]:
-    """The `count` most probable tokens of each row, ties by the lower id; probabilities in float32."""
-    logprobs = logits.log_softmax(-1, torch.float32)
+def best_children(
+    logits: Float[Tensor, "N V"], count: int, draft_logits: Float[Tensor, "N V"] | None = None
+) -> list[Children]:
+    """The `count` most probable tokens of each row, ties by the lower id; probabilities in float32.
+
+    Where the draft's own logits are others, their probabilities of the same tokens come with them.
+    """
+    both = logits if draft_logits is None else torch.cat([logits.float(), draft_logits.float()])
+    logprobs = both.log_softmax(-1, torch.float32)
+    rows = logprobs[: len(logits)]
     best = _best_on_cpu if logprobs.device.type == "cpu" else _best_on_device
-    tokens, values = best(logprobs, min(count, logprobs.shape[-1]))
-    return [Children(ids, scores) for ids, scores in zip(tokens, values, strict=True)]
+    tokens, values = best(rows, min(count, rows.shape[-1]))
+    found = [Children(ids, scores) for ids, scores in zip(tokens, values, strict=True)]
+    if draft_logits is not None:
+        own = logprobs[len(logits) :].gather(-1, torch.tensor(tokens).to(logprobs.device))
+        for children, draft_logprobs in zip(found, own.tolist(), strict=True):
+            children.draft_logprobs = draft_logprobs
+    return found
 
 
 def _best_on_cpu(logprobs: Float[Tensor, "N V"], count: int) -> tuple[list[list[int]], list[list[float]]]:

@@ -5,7 +5,7 @@ target's distribution. So it follows from the text and the seed, in whatever tre
 same noise guesses it as well as it guesses greedy choices.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
@@ -64,25 +64,37 @@ class Perturbation:
 
     def choices(self, logits: Float[Tensor, "N V"], positions: Sequence[int]) -> list[int]:
         """The token at each position, by the target's logits for it."""
-        settings = [self._schedule.at(position) for position in positions]
         rows = logits.float()
-        scores = self.scores(rows, positions)
         if self._device.type == "cpu":
-            # numpy's argmax costs a tenth of torch's on a CPU.
-            best: list[int] = scores.numpy().argmax(-1).tolist()
-            for row, sampling in enumerate(settings):
-                if sampling.truncates:
-                    best[row] = _best_kept(rows[row].numpy(), scores[row].numpy(), sampling)
-            return best
+            return [self._choice(row, position) for row, position in zip(rows, positions, strict=True)]
+        settings = [self._schedule.at(position) for position in positions]
+        scores = self.scores(rows, positions)
         for row, sampling in enumerate(settings):
             if sampling.truncates:
                 scores[row].masked_fill_(~kept(rows[row : row + 1], sampling)[0], -torch.inf)
         return scores.argmax(-1).tolist()
 
+    def chooser(self, logits: Float[Tensor, "N V"], positions: Sequence[int]) -> Callable[[int], int]:
+        """What gives the token after a row: on a CPU, where few rows are asked for, it is found then."""
+        if self._device.type != "cpu":
+            return self.choices(logits, positions).__getitem__
+        rows = logits.float()
+        return lambda row: self._choice(rows[row], positions[row])
+
+    def _choice(self, logits: Float[Tensor, "V"], position: int) -> int:
+        scores = (logits + self._row(position)).numpy()
+        sampling = self._schedule.at(position)
+        if sampling.truncates:
+            return _best_kept(logits.numpy(), scores, sampling)
+        # numpy's argmax costs a tenth of torch's on a CPU.
+        return int(scores.argmax())
+
     def chances(self, logits: Float[Tensor, "N V"], positions: Sequence[int]) -> Float[Tensor, "N V"]:
         """Logits of the chance that the draft's tokens are the target's choice at these positions."""
         settings = [self._schedule.at(position) for position in positions]
         scores = self.scores(logits, positions)
+        if not any(sampling.truncates or sampling.greedy for sampling in settings):
+            return scores.mul_(SHARPNESS)
         for row, sampling in enumerate(settings):
             if sampling.truncates:
                 scores[row] -= OUTSIDE * ~kept(logits[row : row + 1].float(), sampling)[0]

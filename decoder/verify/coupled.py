@@ -32,7 +32,7 @@ class Coupled:
         """See `Verifier`."""
         if self.perturbation.greedy_from(first):
             return Greedy().verify(tree, logits, first)
-        return accept(tree, self.perturbation.choices(logits, [first + depth for depth in tree.depths]))
+        return accept(tree, self.perturbation.chooser(logits, [first + depth for depth in tree.depths]))
 
     def statistics(
         self, tree: TokenTree, logits: Float[Tensor, "N V"], first: int, path: Sequence[int], committed: Sequence[int]

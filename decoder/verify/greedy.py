@@ -3,7 +3,7 @@
 Siblings differ, so at most one child matches and the accepted path is unique (DynaTree paper, section 3.1).
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from jaxtyping import Float, Int
@@ -37,7 +37,7 @@ class Greedy:
         scores = logits.float()
         # numpy's argmax costs a tenth of torch's on a CPU.
         on_cpu = scores.device.type == "cpu"
-        return accept(tree, (scores.numpy() if on_cpu else scores).argmax(-1).tolist())
+        return accept(tree, (scores.numpy() if on_cpu else scores).argmax(-1).tolist().__getitem__)
 
     def statistics(
         self, tree: TokenTree, logits: Float[Tensor, "N V"], first: int, path: Sequence[int], committed: Sequence[int]
@@ -45,14 +45,14 @@ class Greedy:
         """See `Verifier`."""
 
 
-def accept(tree: TokenTree, choices: Sequence[int]) -> tuple[list[int], int]:
-    """The accepted nodes below the root, which is right, in path order, and the bonus token; one choice a node."""
+def accept(tree: TokenTree, choice: Callable[[int], int]) -> tuple[list[int], int]:
+    """The accepted nodes below the root, which is right, in path order, and the bonus token, by the choice at each."""
     children: dict[tuple[int, int], int] = {
         (parent, token): node for node, (parent, token) in enumerate(zip(tree.parents, tree.tokens, strict=True))
     }
     path: list[int] = []
-    node = 0
-    while (child := children.get((node, choices[node]))) is not None:
+    node, token = 0, choice(0)
+    while (child := children.get((node, token))) is not None:
         path.append(child)
-        node = child
-    return path, choices[node]
+        node, token = child, choice(child)
+    return path, token

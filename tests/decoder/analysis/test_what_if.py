@@ -55,7 +55,7 @@ class World(ModelDrafter):
         """What one round does under these rules, with so many tokens left and so much room in the context."""
         rule = rules.rule()
         tree = self.grow(TokenTree([0]), rule, self.children([], int(rule.wide)), deepest=room)
-        accepted, bonus = accept(tree, [self.choice(_path(tree, node)) for node in range(len(tree))])
+        accepted, bonus = accept(tree, lambda node: self.choice(_path(tree, node)))
         return Round(
             method="dynatree",
             round=0,
@@ -313,7 +313,7 @@ def _paid(world: World, rules: Auto, least: float, left: int = 99) -> Round:
         path = math.exp(math.fsum(whole.logprobs[step] for step in _above(whole, node)))
         if above in places and path >= least:
             places[node] = tree.add(places[above], whole.tokens[node], whole.logprobs[node])
-    accepted, bonus = accept(tree, [world.choice(_path(tree, node)) for node in range(len(tree))])
+    accepted, bonus = accept(tree, lambda node: world.choice(_path(tree, node)))
     return msgspec.structs.replace(
         whole,
         tokens=tree.tokens,

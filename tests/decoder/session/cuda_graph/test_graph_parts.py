@@ -239,7 +239,7 @@ def test_what_is_accepted_is_what_the_host_accepts_and_its_rows_follow_the_text(
         children = [child for child in range(len(tree)) if tree.parents[child] == node]
         follows = children and luck.random() < 0.7
         choices.append(tree.tokens[luck.choice(children)] if follows else luck.randrange(VOCABULARY))
-    path, bonus = accept(tree, choices)
+    path, bonus = accept(tree, choices.__getitem__)
     text = [*[3] * (length - 1), tree.tokens[0]]
     state = laid_out(tree, text)
     fake, other = Fake(choices), Fake([])
