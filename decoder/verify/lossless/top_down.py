@@ -62,12 +62,17 @@ def verify(solver: Solver, tree: DrawnTree, target_probs: Rows, draft_probs: Row
 def expected_tokens(solver: Solver, tree: DrawnTree, target_probs: Rows, draft_probs: Rows) -> float:
     """Expected block efficiency of a tree: accepted tokens and the one after them, over the coins alone.
 
-    A sum over distinct nodes of the chance to reach them (the paper, equation 3); shapes (N, V).
+    A sum over distinct nodes (the paper, equation 3); shapes (N, V).
     """
+    return sum(reached(solver, tree, target_probs, draft_probs))
+
+
+def reached(solver: Solver, tree: DrawnTree, target_probs: Rows, draft_probs: Rows) -> list[float]:
+    """The chance to reach each node, over the coins alone: a function of what was drawn above it. Shapes (N, V)."""
     reach = [1.0] + [0.0] * (len(tree) - 1)
     for node, drawn in enumerate(tree.children):
         if drawn:
             chances = solver.branching(target_probs[node], draft_probs[node], tree.drawn(node))
             for child in drawn:
                 reach[child] = reach[node] * chances[tree.tokens[child]]
-    return sum(reach)
+    return reach
