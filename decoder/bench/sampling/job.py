@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from decoder.bench.contenders import BASELINE, decoded
-from decoder.bench.machine import examined, load
+from decoder.bench.machine import ComputingClock, examined, load
 from decoder.bench.protocol import DISTURBED
 from decoder.bench.sampling.asked import Asked, Place, label
 from decoder.bench.sampling.costs import round_costs
@@ -107,7 +107,9 @@ def _begun(engine: Engine, asked: Asked, log: Log, rows: int, note: Note) -> Beg
     """The log's first line, which is written now if there is none."""
     if log.begun is None:
         note("measuring forward passes")
-        costs = round_costs([measured(engine.pair, rows + asked.max_new_tokens) for _ in range(COST_SERIES)])
+        clock = ComputingClock(engine.pair.target.device)
+        series = [measured(engine.pair, rows + asked.max_new_tokens, clock) for _ in range(COST_SERIES)]
+        costs = round_costs(series)
     else:
         costs = log.begun.costs
         note(f"going on: {len(log.expected)} of {len(prompts_of(asked))} texts have their roots")

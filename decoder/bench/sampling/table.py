@@ -48,7 +48,7 @@ def _heading(report: SamplingReport) -> str:
     tasks = [f"{name} for {STAND_INS[name]}" if name in STAND_INS else name for name in asked.tasks]
     lines = [
         f"{asked.target} with {asked.draft} on {asked.device} in {asked.dtype}, independent sampling",
-        f"{machine.processor}, {machine.threads} threads on {machine.cores} cores",
+        f"{machine.processor}, torch threads: {machine.threads}, cores: {machine.cores}",
         ", ".join(f"{name} {version}" for name, version in machine.versions.items()),
         f"load {_number(machine.load_before, 1)} before, {_number(report.load_after, 1)} after; "
         f"{report.disturbed} of {report.decoded} decoded texts were disturbed",
@@ -99,20 +99,20 @@ def divergence(found: Divergence, k: int) -> str:
     """The paper's figure 1."""
     names = [paper.NAMES.get(name, "bound") for name in found.acceptance]
     lines = [f"By depth of the draft tree (figure 1): L1 distance, acceptance among {k} draws"]
-    lines.append(f"{'depth':<6}" + "".join(f"{name:>11}" for name in ("L1", *names)))
+    lines.append(f"{'depth':<6}" + "".join(f"{name:>10}" for name in ("L1", *names)))
     for depth, distance in enumerate(found.distance):
         cells = (distance, *(levels[depth] for levels in found.acceptance.values()))
-        lines.append(f"{depth:<6}" + "".join(f"{value:>11.3f}" for value in cells))
+        lines.append(f"{depth:<6}" + "".join(f"{value:>10.3f}" for value in cells))
     return "\n".join(lines + ["bound: what no solver exceeds."] * (BOUND in found.acceptance))
 
 
 def actions(found: Sequence[Action]) -> str:
     """The best static shape of each verifier, by setting and by task."""
     tables = []
-    for aim, means in ((TOKENS, "most tokens a round"), (SPEED, "most tokens a second by the costs of passes")):
+    for aim, means in ((TOKENS, "most tokens a round"), (SPEED, "most tokens a second")):
         these = [action for action in found if action.aim == aim]
         among = list(dict.fromkeys(action.among for action in these))
-        lines = [f"Best K,L1,L2 for {means}; behind it, tokens a round"]
+        lines = [f"Best K,L1,L2 for {means}, and its tokens a round"]
         for start in range(0, len(among), 4):
             heads = among[start : start + 4]
             lines.append(_line("", *((14, name[:13]) for name in heads)))
@@ -132,8 +132,8 @@ def agreements(found: Sequence[Agreement]) -> str:
     for each in found:
         name = _called(each.verifier, each.drafting, each.k)
         lines.append(_line(name, (10, _number(each.realised, 2)), (10, _number(each.expected, 2))))
-    lines.append("Expected: every root alike. Decoded: every round alike, and there are more of them")
-    lines.append("where few tokens are accepted; the last round of a text is cut at its end.")
+    lines.append("Expected: every root alike. Decoded: every round alike, and there are more")
+    lines.append("where few tokens are accepted; the last round is cut at the text's end.")
     return "\n".join(lines)
 
 
@@ -141,10 +141,8 @@ def rankings(found: Sequence[Ranking]) -> str:
     """Orders of verifiers, the best first, and how many pairs keep the paper's."""
     lines = ["Rankings, the best first"]
     for ranking in found:
-        lines.append(
-            f"{ranking.what}: {ranking.holds} pairs in the paper's order, {ranking.fails} in the opposite, "
-            f"{ranking.open} open"
-        )
+        counts = f"{ranking.holds} pairs in the paper's order, {ranking.fails} not, {ranking.open} open"
+        lines.append(f"{ranking.what}: {counts}")
         for where, names in (("here", ranking.here), ("paper", ranking.paper)):
             lines += _wrapped(f"  {where:<6}" + ", ".join(paper.NAMES[name] for name in names))
     return "\n".join(lines) if found else ""
@@ -154,12 +152,12 @@ def claims(found: Sequence[Claim]) -> str:
     """What of the paper holds: quotients that must exceed 1."""
     lines = [
         "What holds of the paper: quotients that exceed 1 if it does",
-        f"{'':<49}{'paper':>6}{'here':>17}  verdict",
+        f"{'':<48}{'paper':>6}{'here':>17}  verdict",
     ]
     for claim in found:
-        *above, last = _wrapped(claim.says, 48)
+        *above, last = _wrapped(claim.says, 47)
         lines += above
-        lines.append(f"{last:<49}{_number(claim.paper, 2):>6}{_interval(claim.here):>17}  {claim.verdict}")
+        lines.append(f"{last:<48}{_number(claim.paper, 2):>6}{_interval(claim.here):>17}  {claim.verdict}")
     return "\n".join(lines) if found else ""
 
 
