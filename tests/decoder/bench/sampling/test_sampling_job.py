@@ -10,6 +10,7 @@ from decoder.bench.sampling.asked import Place, samplings
 from decoder.bench.sampling.expected import Roots, expected
 from decoder.bench.sampling.job import OnSamplings, measure_samplings
 from decoder.bench.sampling.log import Log
+from decoder.bench.sampling.realised import seeded
 from decoder.bench.sampling.report import SamplingReport
 from decoder.bench.sampling.table import on_samplings
 from decoder.bench.sampling.tasks import Task
@@ -92,6 +93,15 @@ def test_a_verifier_that_is_always_right_accepts_whole_trees(tiny_models: TinyMo
     shapes = asked().shapes("naive")
     assert found.tokens["naive"] == pytest.approx([shape.depth + 1 for shape in shapes], abs=1e-3)
     assert found.distance == pytest.approx([0, 0, 0], abs=1e-3)
+
+
+def test_no_two_texts_are_sampled_with_the_same_noise(tiny_models: TinyModels) -> None:
+    engine = tiny_models.loaded(tiny_models.pair("neox"), "float32")
+    those = asked(samplings=samplings((0.6, 1.0), ()), repeats=3)
+    texts = [(place, repeat) for place in those.places() for repeat in range(3)]
+    sampled = {text: seeded(engine, those, *text) for text in texts}
+    assert len({each.seed for each in sampled.values()}) == len(texts)
+    assert all(each.sampling.at(0) == those.samplings[place.sampling] for (place, _), each in sampled.items())
 
 
 @pytest.fixture(scope="module")
