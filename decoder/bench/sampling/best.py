@@ -1,6 +1,6 @@
 """Which shape serves a verifier best, by what was expected of it at the roots of some texts. Pure."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TypeAlias
 
 import numpy as np
@@ -27,23 +27,19 @@ def best_shape(asked: Asked, records: Sequence[Expected], contest: Contest, aim:
 
 
 def block_efficiency(asked: Asked, records: Iterable[Expected], contest: Contest, aim: Aim) -> dict[Place, float]:
-    """Block efficiency on each text, with the best shape for its setting and task.
+    """Block efficiency on each text, with the best shape for its setting.
 
     The shape for one half of the prompts is the best on the other half, so that a contest with many shapes gains
-    nothing by their number alone; where there is one prompt, it is the best on that.
+    nothing by their number alone; where there are no halves, it is the best on all.
     """
+    settings: dict[int, list[Expected]] = {}
+    for record in records:
+        settings.setdefault(record.place.sampling, []).append(record)
     found: dict[Place, float] = {}
-    for cell in _cells(records).values():
-        halves = [cell[::2], cell[1::2]] if len(cell) > 1 else [cell, cell]
-        for judged, chosen_on in (halves, halves[::-1]):
-            shape, _ = best_shape(asked, chosen_on, contest, aim)
+    for all_ in settings.values():
+        halves = [[record for record in all_ if record.place.prompt % 2 == half] for half in (0, 1)]
+        for judged, others in (halves, halves[::-1]):
+            shape, _ = best_shape(asked, others or all_, contest, aim)
             at = asked.shapes(contest.verifier).index(shape)
             found |= {record.place: record.tokens[contest.verifier][at] for record in judged}
     return found
-
-
-def _cells(records: Iterable[Expected]) -> Mapping[tuple[int, str], list[Expected]]:
-    cells: dict[tuple[int, str], list[Expected]] = {}
-    for record in sorted(records, key=lambda record: record.place):
-        cells.setdefault(record.place[:2], []).append(record)
-    return cells

@@ -83,6 +83,8 @@ def of_measure(
     """
     there, there_delayed = reported
     known = {name: there[name] for name in there if name in iid}
+    if not known:
+        return
 
     def claim(says: str, quotient: float | None, over: Values, under: Values) -> Claim:
         found = ratio(over, under, seed)
@@ -99,7 +101,7 @@ def of_measure(
         quotient = min(known[name] for name in others) / known[worst]
         says = f"{what}: the least other ({paper.NAMES[least]} here) over {paper.NAMES[worst]}"
         yield claim(says, quotient, iid[least], iid[worst])
-    for name in delayed:
+    for name in (name for name in delayed if name in iid):
         quotient = there_delayed[name] / there[name] if name in there_delayed else None
         yield claim(f"{what}: {paper.NAMES[name]} on delayed over i.i.d. trees", quotient, delayed[name], iid[name])
     top_down = [name for name in delayed if name in there_delayed]

@@ -147,7 +147,8 @@ def _decode(engine: Engine, begun: Begun, log: Log, prompts: Prompts, note: Note
     all_ = contenders(asked, asked.samplings[number], chosen(asked, records, for_speed(begun)))
     done = frozenset((record.place, record.repeat) for record in log.realised)
     said = _progress(note, f"{label(asked.samplings[number])}, decoded", len(those) * asked.repeats)
-    for count, found in enumerate(realised(engine, asked, those, all_, done), 1):
+    before = sum(place in those for place, _ in done)
+    for count, found in enumerate(realised(engine, asked, those, all_, done), before + 1):
         log.add(found)
         said(count)
 

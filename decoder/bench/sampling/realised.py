@@ -1,11 +1,11 @@
 """Tokens a second of the shapes that were expected to be fastest, and of coupled trees beside them, in real rounds.
 
-All take turns on each text. Coins differ from text to text and from repeat to repeat; coupled trees write the text of
-`ar` at the same seed. Shapes were chosen by closed forms and costs before anything was decoded, so none is flattered.
+All take turns on each text. A turn that others disturb is not taken again: coins matter more than time, and more texts
+tell more. Coins differ from text to text and from repeat to repeat; coupled trees write the text of `ar` at the same
+seed. Shapes were chosen by closed forms and costs before anything was decoded, so none is flattered.
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 
 from decoder.bench.contenders import BASELINE, Contender, own
 from decoder.bench.protocol import Turn, measured, schedule, warmed_up
@@ -13,9 +13,11 @@ from decoder.bench.sampling.asked import Asked, Contest, Place
 from decoder.bench.sampling.best import Aim, best_shape
 from decoder.bench.sampling.log import Decoded, Expected, Realised
 from decoder.config import RunConfig
+from decoder.draft.delayed_shape import DelayedTree
 from decoder.engine import Engine
 from decoder.methods.delayed import Delayed
 from decoder.sampling.settings import Sampling, Schedule
+from decoder.verify.names import Drafting
 
 COUPLED_METHODS = ("dynatree", "fixed", "linear")
 """Deterministic trees under the noise that target and draft share, with their usual parameters."""
@@ -23,38 +25,24 @@ DRAWING = "delayed"
 """The method that draws trees."""
 
 
-@dataclass(frozen=True)
-class Chosen:
-    """A contest with the shape that it is decoded with."""
-
-    contest: Contest
-    rules: Delayed
-    expected_tokens: float
-    """Block efficiency at the roots that the shape was chosen on."""
-
-
-def chosen(asked: Asked, records: Sequence[Expected], aim: Aim) -> list[Chosen]:
+def chosen(asked: Asked, records: Sequence[Expected], aim: Aim) -> dict[Contest, DelayedTree]:
     """The best shape of every contest, over all texts of one setting."""
-    found = []
-    for contest in asked.contests():
-        shape, tokens = best_shape(asked, records, contest, aim)
-        rules = Delayed(contest.verifier, contest.drafting, shape.k, shape.l1, shape.l2)
-        found.append(Chosen(contest, rules, tokens))
-    return found
+    return {contest: best_shape(asked, records, contest, aim)[0] for contest in asked.contests()}
 
 
-def contender_name(contest: Contest) -> str:
-    """As records call it."""
-    only = "" if contest.k is None else f" K={contest.k}"
-    return f"{contest.verifier} {contest.drafting}{only}"
+def contender_name(contest: Contest, shape: DelayedTree) -> str:
+    """As records call a verifier with a shape, in whatever contest."""
+    return f"{contest.verifier} {shape.k},{shape.l1},{shape.l2}"
 
 
-def contenders(asked: Asked, sampling: Sampling, shapes: Sequence[Chosen]) -> list[Contender]:
-    """Plain decoding, coupled trees, and every verifier with its shape."""
+def contenders(asked: Asked, sampling: Sampling, shapes: Mapping[Contest, DelayedTree]) -> list[Contender]:
+    """Plain decoding, coupled trees, and every verifier with each of its shapes."""
     found = [own(name, name, name, _config(asked, sampling, name)) for name in (BASELINE, *COUPLED_METHODS)]
-    for one in shapes:
-        config = _config(asked, sampling, DRAWING, one.rules)
-        found.append(own(contender_name(one.contest), DRAWING, DRAWING, config))
+    drawn = {
+        contender_name(contest, shape): Delayed(contest.verifier, Drafting.DELAYED, shape.k, shape.l1, shape.l2)
+        for contest, shape in shapes.items()
+    }
+    found += [own(name, DRAWING, DRAWING, _config(asked, sampling, DRAWING, rules)) for name, rules in drawn.items()]
     return found
 
 
@@ -92,7 +80,7 @@ def realised(
                 decode_s=sample.tally.decode_s,
                 waited=sample.waited,
             )
-            for sample in measured(sampled, those, texts, turns)
+            for sample in measured(sampled, those, texts, turns, attempts=1)
         ]
         yield Realised(place=place, repeat=repeat, turns=tuple(turned))
 

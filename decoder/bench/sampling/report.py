@@ -1,22 +1,29 @@
 """A whole comparison in one value, as `--json` keeps it: made from the log's records, and from nothing else."""
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from statistics import median
+from typing import TypeAlias
 
 import msgspec
 
 from decoder.bench.contenders import BASELINE
 from decoder.bench.sampling import paper
 from decoder.bench.sampling.asked import Asked, Contest, Place, label
-from decoder.bench.sampling.averages import Mean, Values, by_sampling, by_task, estimate, ratio
+from decoder.bench.sampling.averages import Mean, Values, by_sampling, by_task, estimate, mean, ratio
 from decoder.bench.sampling.best import Aim, best_shape, block_efficiency
 from decoder.bench.sampling.claims import Claim, Ranking, along_depth, of_measure, ranking
 from decoder.bench.sampling.log import BOUND, Begun, Decoded, Expected, Log, Realised
-from decoder.bench.sampling.realised import COUPLED_METHODS, contender_name
+from decoder.bench.sampling.realised import COUPLED_METHODS, chosen, contender_name
+from decoder.draft.delayed_shape import DelayedTree
 from decoder.verify.names import COUPLED, Drafting
 
 TOKENS, SPEED = "tokens a round", "tokens a second"
 """What a shape can be best for."""
+OTHERS = (*COUPLED_METHODS, BASELINE)
+"""Who decodes beside the verifiers."""
+Turns: TypeAlias = Mapping[Place, Sequence[Decoded]]
+"""One contest's, by text."""
 SAID_OF = {TOKENS: "block efficiency", SPEED: "tokens/s"}
 """How claims call them."""
 
@@ -103,9 +110,12 @@ def report(log: Log, begun: Begun, *, load_after: float | None, disturbed_above:
     asked = begun.asked
     seed = asked.seed
     efficiency = {contest: block_efficiency(asked, log.expected, contest, _for_tokens) for contest in asked.contests()}
-    speeds = {name: _per_text(log.realised, name, _tokens_per_second) for name in _names(log.realised)}
-    lengths = {name: _per_text(log.realised, name, _tokens_per_round) for name in _names(log.realised)}
-    decoded = {contest: speeds[name] for contest in asked.contests() if (name := contender_name(contest)) in speeds}
+    by_contest = {contest: _turns(log.realised, names) for contest, names in _contenders_of(begun, log).items()}
+    by_name = {name: _turns(log.realised, dict.fromkeys(range(len(asked.samplings)), name)) for name in OTHERS}
+    speed = partial(_tokens_per_second, threads=begun.machine.threads)
+    decoded = {contest: _per_text(turns, speed) for contest, turns in by_contest.items() if turns}
+    others = {name: _per_text(turns, speed) for name, turns in by_name.items() if turns}
+    lengths = {name: _per_text(turns, _tokens_per_round) for name, turns in by_name.items() if turns}
     distance, acceptance = _by_depth(log.expected)
     solvers = {name: levels for name, levels in acceptance.items() if name != BOUND}
     return SamplingReport(
@@ -117,12 +127,8 @@ def report(log: Log, begun: Begun, *, load_after: float | None, disturbed_above:
         disturbed=sum((turn.waited or 0) > disturbed_above for record in log.realised for turn in record.turns),
         block_efficiency=[_row(asked, contest, values) for contest, values in efficiency.items()]
         + [_coupled(asked, name, lengths[name]) for name in COUPLED_METHODS if name in lengths],
-        tokens_per_second=[_row(asked, contest, values, speeds[BASELINE]) for contest, values in decoded.items()]
-        + [
-            _coupled(asked, name, speeds[name], speeds[BASELINE])
-            for name in (*COUPLED_METHODS, BASELINE)
-            if name in speeds
-        ],
+        tokens_per_second=[_row(asked, contest, values, others[BASELINE]) for contest, values in decoded.items()]
+        + [_coupled(asked, name, values, others[BASELINE]) for name, values in others.items()],
         divergence=Divergence(
             distance=[estimate(values, seed).mean for values in distance],
             acceptance={
@@ -130,7 +136,7 @@ def report(log: Log, begun: Begun, *, load_after: float | None, disturbed_above:
             },
         ),
         actions=_actions(begun, log.expected),
-        agreement=_agreements(begun, log, lengths),
+        agreement=_agreements(begun, log, by_contest),
         rankings=_rankings(efficiency, decoded, seed),
         claims=[
             *_claims(TOKENS, efficiency, (paper.BLOCK_EFFICIENCY, paper.DELAYED_BLOCK_EFFICIENCY), seed),
@@ -193,26 +199,42 @@ def _actions(begun: Begun, records: Sequence[Expected]) -> list[Action]:
     return found
 
 
-def _agreements(begun: Begun, log: Log, lengths: Mapping[str, Values]) -> list[Agreement]:
+def _contenders_of(begun: Begun, log: Log) -> dict[Contest, dict[int, str]]:
+    """By contest and setting, the contender that decoded for it."""
+    found: dict[Contest, dict[int, str]] = {contest: {} for contest in begun.asked.contests()}
+    for sampling, shapes in _decoded_shapes(begun, log).items():
+        for contest, shape in shapes.items():
+            found[contest][sampling] = contender_name(contest, shape)
+    return found
+
+
+def _decoded_shapes(begun: Begun, log: Log) -> dict[int, dict[Contest, DelayedTree]]:
+    """By setting and contest, the shape that was decoded with."""
+    records: dict[int, list[Expected]] = {record.place.sampling: [] for record in log.realised}
+    for record in log.expected:
+        if record.place.sampling in records:
+            records[record.place.sampling].append(record)
+    return {sampling: chosen(begun.asked, those, for_speed(begun)) for sampling, those in records.items()}
+
+
+def _agreements(begun: Begun, log: Log, by_contest: Mapping[Contest, Turns]) -> list[Agreement]:
     """Of contests that were decoded; what was expected is that of the shape which was decoded, on the same prompts."""
-    asked, found = begun.asked, []
-    for contest in asked.contests():
-        realised = lengths.get(contender_name(contest), {})
-        expected: dict[Place, float] = {}
-        for sampling in {place.sampling for place in realised}:
-            of_setting = [record for record in log.expected if record.place.sampling == sampling]
-            shape, _ = best_shape(asked, of_setting, contest, for_speed(begun))
-            at = asked.shapes(contest.verifier).index(shape)
-            expected |= {record.place: record.tokens[contest.verifier][at] for record in of_setting}
-        both = {place: value for place, value in expected.items() if place in realised}
-        if both:
+    asked, shapes, found = begun.asked, _decoded_shapes(begun, log), []
+    for contest, turns in by_contest.items():
+        order = asked.shapes(contest.verifier)
+        expected = {
+            record.place: record.tokens[contest.verifier][order.index(shapes[record.place.sampling][contest])]
+            for record in log.expected
+            if record.place in turns
+        }
+        if turns:
             found.append(
                 Agreement(
                     verifier=contest.verifier,
                     drafting=contest.drafting,
                     k=contest.k,
-                    realised=estimate(realised, asked.seed).mean,
-                    expected=estimate(both, asked.seed).mean,
+                    realised=mean(_per_text(turns, _tokens_per_round)),
+                    expected=mean(expected),
                 )
             )
     return found
@@ -251,20 +273,25 @@ def of_drafting(values: Mapping[Contest, Values], drafting: Drafting) -> dict[st
     }
 
 
-def _names(records: Sequence[Realised]) -> list[str]:
-    return list(dict.fromkeys(turn.contender for record in records for turn in record.turns))
-
-
-def _per_text(records: Sequence[Realised], name: str, measure: Callable[[Sequence[Decoded]], float]) -> Values:
-    """One number a text, of all its repeats."""
-    texts: dict[Place, list[Decoded]] = {}
+def _turns(records: Sequence[Realised], names: Mapping[int, str]) -> Turns:
+    """By text, the turns of the contender of its setting."""
+    found: dict[Place, list[Decoded]] = {}
     for record in records:
-        texts.setdefault(record.place, []).extend(turn for turn in record.turns if turn.contender == name)
-    return {place: measure(turns) for place, turns in texts.items() if turns}
+        name = names.get(record.place.sampling)
+        mine = [turn for turn in record.turns if turn.contender == name]
+        if mine:
+            found.setdefault(record.place, []).extend(mine)
+    return found
 
 
-def _tokens_per_second(turns: Sequence[Decoded]) -> float:
-    return median(turn.tokens / turn.decode_s for turn in turns)
+def _per_text(turns: Turns, measure: Callable[[Sequence[Decoded]], float]) -> Values:
+    """One number a text, of all its repeats."""
+    return {place: measure(found) for place, found in turns.items()}
+
+
+def _tokens_per_second(turns: Sequence[Decoded], threads: int) -> float:
+    """Without the time that threads waited for a processor, where it is known."""
+    return median(turn.tokens / (turn.decode_s * (1 - (turn.waited or 0) / threads)) for turn in turns)
 
 
 def _tokens_per_round(turns: Sequence[Decoded]) -> float:

@@ -56,8 +56,9 @@ def _heading(report: SamplingReport) -> str:
         f"seed {asked.seed}",
         f"{report.roots} roots, every {asked.roots_every} of {asked.max_new_tokens} tokens of the target's own",
         f"decoded: {asked.decoded} prompts of each task, {asked.max_new_tokens} tokens, {asked.repeats} times",
-        "block efficiency: closed forms at the roots, one shape on the half of the",
-        "prompts on which it was not chosen; of coupled trees, of decoded texts.",
+        "block efficiency: closed forms at the roots, with the best shape of a setting",
+        "on the half of the prompts on which it was not chosen; of coupled trees, of",
+        "decoded texts. tokens/s: of computing, without waiting for a processor.",
         "means over prompts, then over tasks and settings; 95 % bootstrap intervals",
     ]
     if any(name in STAND_INS for name in asked.tasks):

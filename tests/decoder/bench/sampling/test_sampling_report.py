@@ -134,16 +134,16 @@ def whole() -> SamplingReport:
     log = Log(None)
     log.begin(begun(those))
     for place in those.places():
-        log.add(expected(those, place, {"specinfer": {(2, 0, 2): 2.0}, "traversal": {(2, 1, 2): 3.0}}))
+        log.add(expected(those, place, {"specinfer": {(2, 0, 2): 3.0}, "traversal": {(2, 1, 2): 4.0}}))
     for place in filter(those.decodes, those.places()):
-        turns = {"ar": 10.0, "dynatree": 20.0, "specinfer iid": 15.0, "traversal delayed": 30.0, "traversal iid": 20.0}
+        turns = {"ar": (1.6, 0.5), "dynatree": (0.4, 0), "specinfer 2,0,2": (0.5, 0), "traversal 2,1,2": (0.25, 0.2)}
         log.add(
             Realised(
                 place=place,
                 repeat=0,
                 turns=tuple(
-                    Decoded(contender=name, tokens=8, rounds=4, decode_s=8 / speed, waited=0.5 * (name == "ar"))
-                    for name, speed in turns.items()
+                    Decoded(contender=name, tokens=8, rounds=4, decode_s=wall, waited=share)
+                    for name, (wall, share) in turns.items()
                 ),
             )
         )
@@ -153,19 +153,35 @@ def whole() -> SamplingReport:
 
 def test_a_report_has_a_row_for_every_contest_and_for_coupled_trees(whole: SamplingReport) -> None:
     drawn = {(row.verifier, row.drafting, row.k): row for row in whole.block_efficiency}
-    assert drawn["specinfer", "iid", None].mean.mean == 2.0
-    assert drawn["traversal", "delayed", None].mean.mean == 3.0
+    assert drawn["specinfer", "iid", None].mean.mean == 3.0
+    assert drawn["traversal", "delayed", None].mean.mean == 4.0
     assert drawn["coupled", "dynatree", None].mean.mean == 2.0
     assert drawn["naive", "iid", None].by_sampling == {"T 0.6": 1.0, "p 0.9": 1.0}
     speeds = {(row.verifier, row.drafting): row for row in whole.tokens_per_second}
-    assert speeds["traversal", "delayed"].by_task == pytest.approx({"math": 30.0, "other": 30.0})
+    assert speeds["traversal", "delayed"].by_task == pytest.approx({"math": 40.0, "other": 40.0})
     over_ar = speeds["traversal", "delayed"].over_ar
     assert over_ar is not None
-    assert over_ar.mean == pytest.approx(3.0)
+    assert over_ar.mean == pytest.approx(4.0)
+
+
+def test_tokens_a_second_leave_out_what_threads_waited(whole: SamplingReport) -> None:
+    speeds = {row.drafting: row.mean.mean for row in whole.tokens_per_second if row.verifier == "coupled"}
+    assert speeds == pytest.approx({"dynatree": 20.0, "ar": 10.0})
+
+
+def test_two_contests_with_one_shape_share_what_was_decoded(whole: SamplingReport) -> None:
+    found = {row.drafting: row.mean.mean for row in whole.tokens_per_second if row.verifier == "specinfer"}
+    assert found == {"iid": 16.0, "delayed": 16.0}
+
+
+def test_what_was_decoded_stands_beside_what_was_expected_of_the_same_shape(whole: SamplingReport) -> None:
+    found = {(one.verifier, one.drafting): (one.realised, one.expected) for one in whole.agreement}
+    assert found["traversal", "delayed"] == (2.0, 4.0)
+    assert found["specinfer", "iid"] == (2.0, 3.0)
 
 
 def test_a_report_counts_what_was_measured(whole: SamplingReport) -> None:
-    assert (whole.roots, whole.decoded, whole.disturbed) == (6, 20, 4)
+    assert (whole.roots, whole.decoded, whole.disturbed) == (6, 16, 8)
     assert whole.complete
 
 
