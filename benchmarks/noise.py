@@ -3,8 +3,8 @@
     python benchmarks/noise.py FILE ...
 
 decodes the beginning of each file with every method at temperature .6, and takes the time in which noise is made,
-added to logits, and the best token found, which greedy decoding looks for too: the cost is less than it says. Ends with 1 when the share may be above the bar: when the upper end of a method's 95 % interval over
-files is.
+added to logits, and the best token is found. Greedy decoding looks for that too, so noise costs less than it says. Ends
+with 1 when the share may be above the bar: when the upper end of a method's 95 % interval over files is.
 """
 
 import argparse
@@ -45,8 +45,8 @@ def share(engine: Engine, prompt: str, method: str) -> float:
         return run
 
     config = RunConfig((method,), _TOKENS, temperature=_TEMPERATURE, dynatree=PRESETS["sampled"])
-    plain = {name: timed(getattr(Perturbation, name)) for name in ("chances", "_choice")}
-    with patch.multiple(Perturbation, **plain):
+    chances, choice = (timed(getattr(Perturbation, name)) for name in ("chances", "_choice"))
+    with patch.object(Perturbation, "chances", chances), patch.object(Perturbation, "_choice", choice):
         for event in decode(engine, prompt, config):
             if isinstance(event, Round):
                 decode_s = event.t

@@ -71,6 +71,20 @@ def waited_s() -> float | None:
     return None
 
 
+class ComputingClock:
+    """Seconds without those that this thread has waited for a processor: on a busy machine, the time of its work."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._clock = Stopwatch(device)
+
+    def now(self) -> float:
+        """Seconds since some moment, when the device has done its work."""
+        now = self._clock.now()
+        with suppress(OSError, ValueError, IndexError):
+            return now - int(Path("/proc/thread-self/schedstat").read_text(encoding="ascii").split()[1]) / 1e9
+        return now
+
+
 def copy_bandwidth(device: torch.device, size: int = COPIED_BYTES) -> float:
     """Bytes read and written a second while a tensor of `size` bytes is copied; the median of some series of copies."""
     clock = Stopwatch(device)

@@ -86,9 +86,20 @@ def warmed_up(
 
 
 def measured(
-    engine: Engine, contenders: Sequence[Contender], prompts: Sequence[Sequence[int]], turns: Iterable[Turn]
+    engine: Engine,
+    contenders: Sequence[Contender],
+    prompts: Sequence[Sequence[int]],
+    turns: Iterable[Turn],
+    attempts: int = ATTEMPTS,
 ) -> Iterator[Sample]:
     """Samples as they come, in the order of the turns.
+
+    Args:
+        engine: The pair.
+        contenders: Who takes turns.
+        prompts: Token ids.
+        turns: By the numbers of contenders and prompts.
+        attempts: Times that a turn is taken at most, where others disturb it.
 
     Raises:
         DeviceError: The device's memory is full.
@@ -98,7 +109,7 @@ def measured(
     try:
         for turn in turns:
             contender = contenders[turn.contender]
-            trial, waited = _undisturbed(engine, contender, prompts[turn.prompt])
+            trial, waited = _undisturbed(engine, contender, prompts[turn.prompt], attempts)
             yield Sample(
                 contender.name,
                 contender.group,
@@ -114,13 +125,15 @@ def measured(
         gc.unfreeze()
 
 
-def _undisturbed(engine: Engine, contender: Contender, prompt: Sequence[int]) -> tuple[Trial, float | None]:
+def _undisturbed(
+    engine: Engine, contender: Contender, prompt: Sequence[int], attempts: int
+) -> tuple[Trial, float | None]:
     """A turn that other processes hardly disturbed, or the least disturbed of a few, and what share of it was waiting.
 
     What decides is how long threads waited for a processor, never how fast the turn was.
     """
     found: list[tuple[float, Trial]] = []
-    while len(found) < ATTEMPTS:
+    while len(found) < attempts:
         before, start = waited_s(), time.perf_counter()
         trial = _alone(engine, contender, prompt)
         after, took = waited_s(), time.perf_counter() - start

@@ -6,7 +6,7 @@ well under two seconds; sizes that would take longer are left to be guessed from
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -29,11 +29,18 @@ HOST_SHARE = 0.03
 """Of a plain round: what the rest of a round is thought to take until rounds have told."""
 
 
+class Clock(Protocol):
+    """What times passes."""
+
+    def now(self) -> float:
+        """Seconds since some moment, when the device has done its work."""
+
+
 @torch.inference_mode()
-def measured(pair: Pair, rows: int) -> Costs:
-    """What rounds cost on a text of about so many tokens."""
+def measured(pair: Pair, rows: int, clock: Clock | None = None) -> Costs:
+    """What rounds cost on a text of about so many tokens, by a clock, that of the device where none is given."""
     rows = max(0, min(rows, pair.context - max(VERIFIED_ROWS)))
-    clock = Stopwatch(pair.target.device)
+    clock = clock or Stopwatch(pair.target.device)
     target, draft = _Calls(pair.target, rows, clock), _Calls(pair.draft, rows, clock)
     started = clock.now()
     plain: list[float] = []
@@ -68,7 +75,7 @@ def _usual(times: Sequence[float]) -> float:
 class _Calls:
     """Timed forward passes after a text of so many tokens, whatever they are."""
 
-    def __init__(self, model: LanguageModel, rows: int, clock: Stopwatch) -> None:
+    def __init__(self, model: LanguageModel, rows: int, clock: Clock) -> None:
         self._model, self._clock, self._rows = model, clock, rows
         self._cache: Any = model.new_cache(rows + max(VERIFIED_ROWS))
         # Keys and values of zeros take as long to read as any others; the first pass makes room for them.

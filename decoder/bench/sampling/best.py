@@ -1,0 +1,45 @@
+"""Which shape serves a verifier best, by what was expected of it at the roots of some texts. Pure."""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeAlias
+
+import numpy as np
+
+from decoder.bench.sampling.asked import Asked, Contest, Place
+from decoder.bench.sampling.log import Expected
+from decoder.draft.delayed_shape import DelayedTree
+
+Aim: TypeAlias = Callable[[DelayedTree, float], float]
+"""(shape, its block efficiency) -> what is to be large."""
+
+
+def tokens_of(asked: Asked, records: Sequence[Expected], contest: Contest) -> dict[DelayedTree, float]:
+    """Block efficiency of each shape that is open to a contest: the mean over all roots of these texts."""
+    roots = [record.roots for record in records]
+    means = np.average([record.tokens[contest.verifier] for record in records], axis=0, weights=roots).tolist()
+    shapes = zip(asked.shapes(contest.verifier), means, strict=True)
+    return {shape: mean for shape, mean in shapes if asked.belongs(shape, contest)}
+
+
+def best_shape(asked: Asked, records: Sequence[Expected], contest: Contest, aim: Aim) -> tuple[DelayedTree, float]:
+    """The shape that serves an aim best on these texts, and its block efficiency there."""
+    return max(tokens_of(asked, records, contest).items(), key=lambda one: aim(*one))
+
+
+def block_efficiency(asked: Asked, records: Iterable[Expected], contest: Contest, aim: Aim) -> dict[Place, float]:
+    """Block efficiency on each text, with the best shape for its setting.
+
+    The shape for one half of the prompts is the best on the other half, so that a contest with many shapes gains
+    nothing by their number alone; where there are no halves, it is the best on all.
+    """
+    settings: dict[int, list[Expected]] = {}
+    for record in records:
+        settings.setdefault(record.place.sampling, []).append(record)
+    found: dict[Place, float] = {}
+    for all_ in settings.values():
+        halves = [[record for record in all_ if record.place.prompt % 2 == half] for half in (0, 1)]
+        for judged, others in (halves, halves[::-1]):
+            shape, _ = best_shape(asked, others or all_, contest, aim)
+            at = asked.shapes(contest.verifier).index(shape)
+            found |= {record.place: record.tokens[contest.verifier][at] for record in judged}
+    return found

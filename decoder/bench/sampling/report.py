@@ -1,0 +1,316 @@
+"""A whole comparison in one value, as `--json` keeps it: made from the log's records, and from nothing else."""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from statistics import median
+from typing import TypeAlias
+
+import msgspec
+
+from decoder.bench.contenders import BASELINE
+from decoder.bench.sampling import paper
+from decoder.bench.sampling.asked import Asked, Contest, Place, label
+from decoder.bench.sampling.averages import Mean, Values, by_sampling, by_task, estimate, mean, ratio
+from decoder.bench.sampling.best import Aim, best_shape, block_efficiency
+from decoder.bench.sampling.claims import Claim, Ranking, along_depth, of_measure, ranking
+from decoder.bench.sampling.log import BOUND, Begun, Decoded, Expected, Log, Realised
+from decoder.bench.sampling.realised import COUPLED_METHODS, chosen, contender_name
+from decoder.draft.delayed_shape import DelayedTree
+from decoder.verify.names import COUPLED, Drafting
+
+TOKENS, SPEED = "tokens a round", "tokens a second"
+"""What a shape can be best for."""
+OTHERS = (*COUPLED_METHODS, BASELINE)
+"""Who decodes beside the verifiers."""
+Turns: TypeAlias = Mapping[Place, Sequence[Decoded]]
+"""One contest's, by text."""
+SAID_OF = {TOKENS: "block efficiency", SPEED: "tokens/s"}
+"""How claims call them."""
+
+
+class Row(msgspec.Struct, frozen=True, kw_only=True):
+    """One verifier on trees of one drafting, over all texts."""
+
+    verifier: str
+    drafting: str
+    """Of a coupled tree, its method."""
+    k: int | None
+    """Rollouts, where only so many were allowed."""
+    mean: Mean
+    by_task: dict[str, float]
+    by_sampling: dict[str, float]
+    over_ar: Mean | None = None
+    """Of tokens a second, over plain decoding of the same texts."""
+
+
+class Action(msgspec.Struct, frozen=True, kw_only=True):
+    """The shape that is best for a verifier on the texts of one setting or of one task."""
+
+    among: str
+    """The setting or the task."""
+    aim: str
+    verifier: str
+    drafting: str
+    shape: tuple[int, int, int]
+    """K, L1, L2."""
+    tokens: float
+    """Block efficiency on those texts."""
+    expected_tokens_per_second: float
+    """By the costs of forward passes alone."""
+
+
+class Agreement(msgspec.Struct, frozen=True, kw_only=True):
+    """Block efficiency of decoded texts over that which closed forms expected of the same shapes."""
+
+    verifier: str
+    drafting: str
+    k: int | None
+    realised: float
+    expected: float
+
+
+class Divergence(msgspec.Struct, frozen=True, kw_only=True):
+    """The paper's figure 1: by depth of a path that the draft drew."""
+
+    distance: list[float]
+    acceptance: dict[str, list[float]]
+    """By solver, among K draws; `BOUND` is the most."""
+
+
+class SamplingReport(msgspec.Struct, frozen=True, kw_only=True):
+    """Verifiers, draftings and settings of sampling."""
+
+    begun: Begun
+    load_after: float | None
+    complete: bool
+    """Whether all that was asked for was measured."""
+    roots: int
+    decoded: int
+    """Texts that were decoded, by whomever."""
+    disturbed: int
+    """Of these, with threads that waited too long for a processor."""
+    block_efficiency: list[Row]
+    tokens_per_second: list[Row]
+    divergence: Divergence
+    actions: list[Action]
+    agreement: list[Agreement]
+    rankings: list[Ranking]
+    claims: list[Claim]
+
+
+def report(log: Log, begun: Begun, *, load_after: float | None, disturbed_above: float) -> SamplingReport:
+    """What the records tell; there must be some that were expected.
+
+    Args:
+        log: All records.
+        begun: Its first line.
+        load_after: Processes that ran or waited in the last minute.
+        disturbed_above: Share of waiting from which on a turn was disturbed.
+    """
+    asked = begun.asked
+    seed = asked.seed
+    efficiency = {contest: block_efficiency(asked, log.expected, contest, _for_tokens) for contest in asked.contests()}
+    by_contest = {contest: _turns(log.realised, names) for contest, names in _contenders_of(begun, log).items()}
+    by_name = {name: _turns(log.realised, dict.fromkeys(range(len(asked.samplings)), name)) for name in OTHERS}
+    speed = partial(_tokens_per_second, threads=begun.machine.threads)
+    decoded = {contest: _per_text(turns, speed) for contest, turns in by_contest.items() if turns}
+    others = {name: _per_text(turns, speed) for name, turns in by_name.items() if turns}
+    lengths = {name: _per_text(turns, _tokens_per_round) for name, turns in by_name.items() if turns}
+    distance, acceptance = _by_depth(log.expected)
+    solvers = {name: levels for name, levels in acceptance.items() if name != BOUND}
+    return SamplingReport(
+        begun=begun,
+        load_after=load_after,
+        complete=_is_complete(log, asked),
+        roots=sum(record.roots for record in log.expected),
+        decoded=sum(len(record.turns) for record in log.realised),
+        disturbed=sum((turn.waited or 0) > disturbed_above for record in log.realised for turn in record.turns),
+        block_efficiency=[_row(asked, contest, values) for contest, values in efficiency.items()]
+        + [_coupled(asked, name, lengths[name]) for name in COUPLED_METHODS if name in lengths],
+        tokens_per_second=[_row(asked, contest, values, others[BASELINE]) for contest, values in decoded.items()]
+        + [_coupled(asked, name, values, others[BASELINE]) for name, values in others.items()],
+        divergence=Divergence(
+            distance=[estimate(values, seed).mean for values in distance],
+            acceptance={
+                name: [estimate(values, seed).mean for values in levels] for name, levels in acceptance.items()
+            },
+        ),
+        actions=_actions(begun, log.expected),
+        agreement=_agreements(begun, log, by_contest),
+        rankings=_rankings(efficiency, decoded, seed),
+        claims=[
+            *_claims(TOKENS, efficiency, (paper.BLOCK_EFFICIENCY, paper.DELAYED_BLOCK_EFFICIENCY), seed),
+            *_claims(SPEED, decoded, (paper.TOKENS_PER_SECOND, paper.DELAYED_TOKENS_PER_SECOND), seed),
+            *along_depth(distance, solvers, seed),
+        ],
+    )
+
+
+def for_speed(begun: Begun) -> Aim:
+    """Block efficiency over the time that forward passes are expected to take."""
+    return lambda shape, tokens: tokens / begun.costs.seconds(shape)
+
+
+def _for_tokens(_shape: object, tokens: float) -> float:
+    return tokens
+
+
+def _row(asked: Asked, contest: Contest, values: Values, plain: Values | None = None) -> Row:
+    return Row(
+        verifier=contest.verifier,
+        drafting=contest.drafting,
+        k=contest.k,
+        mean=estimate(values, asked.seed),
+        by_task=by_task(values),
+        by_sampling={label(asked.samplings[number]): value for number, value in by_sampling(values).items()},
+        over_ar=ratio(values, plain, asked.seed) if plain else None,
+    )
+
+
+def _coupled(asked: Asked, method: str, values: Values, plain: Values | None = None) -> Row:
+    found = _row(asked, Contest(COUPLED, Drafting.TREE), values, plain)
+    return msgspec.structs.replace(found, drafting=method)
+
+
+def _actions(begun: Begun, records: Sequence[Expected]) -> list[Action]:
+    """The best shapes, by setting and by task."""
+    asked, speed = begun.asked, for_speed(begun)
+    groups: dict[str, list[Expected]] = {}
+    for record in records:
+        groups.setdefault(label(asked.samplings[record.place.sampling]), []).append(record)
+        groups.setdefault(record.place.task, []).append(record)
+    aims: Mapping[str, Aim] = {TOKENS: _for_tokens, SPEED: speed}
+    found = []
+    for among, these in groups.items():
+        for contest in (contest for contest in asked.contests() if contest.k is None):
+            for aim, value in aims.items():
+                shape, tokens = best_shape(asked, these, contest, value)
+                found.append(
+                    Action(
+                        among=among,
+                        aim=aim,
+                        verifier=contest.verifier,
+                        drafting=contest.drafting,
+                        shape=(shape.k, shape.l1, shape.l2),
+                        tokens=tokens,
+                        expected_tokens_per_second=speed(shape, tokens),
+                    )
+                )
+    return found
+
+
+def _contenders_of(begun: Begun, log: Log) -> dict[Contest, dict[int, str]]:
+    """By contest and setting, the contender that decoded for it."""
+    found: dict[Contest, dict[int, str]] = {contest: {} for contest in begun.asked.contests()}
+    for sampling, shapes in _decoded_shapes(begun, log).items():
+        for contest, shape in shapes.items():
+            found[contest][sampling] = contender_name(contest, shape)
+    return found
+
+
+def _decoded_shapes(begun: Begun, log: Log) -> dict[int, dict[Contest, DelayedTree]]:
+    """By setting and contest, the shape that was decoded with."""
+    records: dict[int, list[Expected]] = {record.place.sampling: [] for record in log.realised}
+    for record in log.expected:
+        if record.place.sampling in records:
+            records[record.place.sampling].append(record)
+    return {sampling: chosen(begun.asked, those, for_speed(begun)) for sampling, those in records.items()}
+
+
+def _agreements(begun: Begun, log: Log, by_contest: Mapping[Contest, Turns]) -> list[Agreement]:
+    """Of contests that were decoded; what was expected is that of the shape which was decoded, on the same prompts."""
+    asked, shapes, found = begun.asked, _decoded_shapes(begun, log), []
+    for contest, turns in by_contest.items():
+        order = asked.shapes(contest.verifier)
+        expected = {
+            record.place: record.tokens[contest.verifier][order.index(shapes[record.place.sampling][contest])]
+            for record in log.expected
+            if record.place in turns
+        }
+        if turns:
+            found.append(
+                Agreement(
+                    verifier=contest.verifier,
+                    drafting=contest.drafting,
+                    k=contest.k,
+                    realised=mean(_per_text(turns, _tokens_per_round)),
+                    expected=mean(expected),
+                )
+            )
+    return found
+
+
+def _rankings(efficiency: Mapping[Contest, Values], decoded: Mapping[Contest, Values], seed: int) -> list[Ranking]:
+    """The four orders that the paper's tables 2, 3, 6 and 7 give."""
+    orders = [
+        (TOKENS, Drafting.IID, efficiency, paper.BLOCK_EFFICIENCY),
+        (SPEED, Drafting.IID, decoded, paper.TOKENS_PER_SECOND),
+        (TOKENS, Drafting.DELAYED, efficiency, paper.DELAYED_BLOCK_EFFICIENCY),
+        (SPEED, Drafting.DELAYED, decoded, paper.DELAYED_TOKENS_PER_SECOND),
+    ]
+    return [
+        ranking(f"{SAID_OF[what]}, {drafting}", of_drafting(values, drafting), reported, seed)
+        for what, drafting, values, reported in orders
+        if values
+    ]
+
+
+def _claims(
+    what: str, values: Mapping[Contest, Values], reported: tuple[Mapping[str, float], Mapping[str, float]], seed: int
+) -> list[Claim]:
+    if not values:
+        return []
+    iid, delayed = (of_drafting(values, drafting) for drafting in (Drafting.IID, Drafting.DELAYED))
+    return list(of_measure(SAID_OF[what], iid, delayed, reported, seed))
+
+
+def of_drafting(values: Mapping[Contest, Values], drafting: Drafting) -> dict[str, Values]:
+    """By verifier, those of one drafting with any number of rollouts."""
+    return {
+        contest.verifier: found
+        for contest, found in values.items()
+        if contest.drafting == drafting and contest.k is None
+    }
+
+
+def _turns(records: Sequence[Realised], names: Mapping[int, str]) -> Turns:
+    """By text, the turns of the contender of its setting."""
+    found: dict[Place, list[Decoded]] = {}
+    for record in records:
+        name = names.get(record.place.sampling)
+        mine = [turn for turn in record.turns if turn.contender == name]
+        if mine:
+            found.setdefault(record.place, []).extend(mine)
+    return found
+
+
+def _per_text(turns: Turns, measure: Callable[[Sequence[Decoded]], float]) -> Values:
+    """One number a text, of all its repeats."""
+    return {place: measure(found) for place, found in turns.items()}
+
+
+def _tokens_per_second(turns: Sequence[Decoded], threads: int) -> float:
+    """Without the time that threads waited for a processor, where it is known."""
+    return median(turn.tokens / (turn.decode_s * (1 - (turn.waited or 0) / threads)) for turn in turns)
+
+
+def _tokens_per_round(turns: Sequence[Decoded]) -> float:
+    return sum(turn.tokens for turn in turns) / sum(turn.rounds for turn in turns)
+
+
+def _by_depth(records: Sequence[Expected]) -> tuple[list[Values], dict[str, list[Values]]]:
+    """Per depth the values of all texts: distances, and acceptances by solver."""
+
+    def levels(row: Callable[[Expected], Sequence[float]]) -> list[Values]:
+        return [{record.place: row(record)[depth] for record in records} for depth in range(len(row(records[0])))]
+
+    def of_solver(name: str) -> list[Values]:
+        return levels(lambda record: record.acceptance[name])
+
+    return levels(lambda record: record.distance), {name: of_solver(name) for name in records[0].acceptance}
+
+
+def _is_complete(log: Log, asked: Asked) -> bool:
+    texts = {(record.place, record.repeat) for record in log.realised}
+    decoded = sum(map(asked.decodes, asked.places())) * asked.repeats
+    return len(log.expected) == len(asked.places()) and len(texts) == decoded

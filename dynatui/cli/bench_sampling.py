@@ -1,0 +1,148 @@
+"""`dynatui bench sampling`: turns options into a comparison of lossless verifiers."""
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial
+from inspect import Parameter
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from typer import Option
+
+from decoder.errors import ConfigError, quoted, require
+from decoder.verify.names import VERIFIER_NAMES
+from dynatui.cli import options, request, settings
+from dynatui.cli.bench_result import Measured, run_and_report
+from dynatui.cli.options import Given, expanded
+from dynatui.terminal import streams
+
+if TYPE_CHECKING:
+    from decoder.bench.sampling.tasks import Task
+
+TASKS = "writing,coding,translation,math_reasoning,math"
+ALL_VERIFIERS = ",".join(VERIFIER_NAMES)
+BESIDE_PROMPTS = ("data", "tasks", "prompts")
+"""Parameters that say nothing where prompts are given."""
+MODELS = options.MODEL_OPTIONS[:4]
+"""Which pair runs where; neither exactness nor compiled passes play a part."""
+
+_prompt, _compared, _measure = (
+    partial(Option, rich_help_panel=panel) for panel in (options.PROMPTS, "What is compared", "Measurement")
+)
+
+Data = Annotated[
+    Path | None,
+    _prompt(
+        metavar="DIR",
+        envvar="DYNATUI_DATA",
+        help="A folder that holds spec_bench/question.jsonl, whose tasks stand in for the paper's data sets. "
+        "Without it, and without prompts: our own.",
+    ),
+]
+Tasks = Annotated[str, _prompt(metavar="NAMES", help="Categories of Spec-Bench.")]
+Prompts = Annotated[int, _prompt(metavar="N", min=1, help="Prompts of each task at whose roots trees are drawn.")]
+Temperatures = Annotated[str, _compared(metavar="T,..", help="Settings of sampling without truncation.")]
+TopPs = Annotated[str, _compared(metavar="P,..", help="Further settings, at temperature 1; '' for none.")]
+Verifiers = Annotated[str, _compared(metavar="NAMES", show_default="all", help=f"Of {', '.join(VERIFIER_NAMES)}.")]
+MostRollouts = Annotated[int, _compared("--k", metavar="K", help="Most rollouts of a tree.")]
+Length = Annotated[
+    int, _compared(metavar="L", help="Most draws before a tree branches, and of each rollout: L1 and L2 from 0 on.")
+]
+MaxNewTokens = Annotated[int, _measure(metavar="N", help="Tokens of the texts along which trees are drawn.")]
+RootsEvery = Annotated[int, _measure(metavar="N", help="Tokens between the roots at which trees are drawn.")]
+Decoded = Annotated[
+    int,
+    _measure(
+        metavar="N", help="Prompts of each task that are decoded too, for tokens a second; 0: closed forms alone."
+    ),
+]
+Repeats = Annotated[int, _measure(metavar="R", min=1, max=1000, help="Times that each of these is decoded.")]
+Output = Annotated[
+    Path | None,
+    _measure(metavar="FILE", help="Keep what is measured in FILE, and go on from it where it was stopped."),
+]
+JsonFile = Annotated[
+    Path | None, _measure("--json", metavar="FILE", help="Add a line to FILE with the whole report, as one object.")
+]
+
+
+def command() -> Callable[..., int]:
+    """The command, with the options of models."""
+    places: dict[str, Sequence[Parameter]] = {"models": MODELS}
+    return settings.configured(expanded(sampling, places))
+
+
+def sampling(
+    context: typer.Context,
+    *,
+    models: Given,
+    data: Data = None,
+    tasks: Tasks = TASKS,
+    prompts: Prompts = 4,
+    prompt_files: options.PromptFiles = None,
+    prompt_texts: options.PromptTexts = None,
+    temperatures: Temperatures = "0.2,0.4,0.6,0.8,1,1.2",
+    top_p: TopPs = "0.9,0.99",
+    verifiers: Verifiers = ALL_VERIFIERS,
+    k: MostRollouts = 4,
+    length: Length = 8,
+    max_new_tokens: MaxNewTokens = 64,
+    roots_every: RootsEvery = 16,
+    decoded: Decoded = 1,
+    repeats: Repeats = 1,
+    seed: options.Seed = 0,
+    output: Output = None,
+    json_file: JsonFile = None,
+) -> int:
+    """Compare lossless verifiers on i.i.d. and delayed trees, in the layout of the paper's tables 2 to 15.
+
+    Block efficiency of all shapes comes from closed forms at roots of sampled text; tokens a second from decoding
+    with the best shapes, coupled trees beside them. The paper: Thomas et al. 2026.
+    """
+    given = bool(prompt_files or prompt_texts)
+    for name, option in settings.typed(context).items():
+        require(not given or name not in BESIDE_PROMPTS, f"{option.opts[0]} has no effect beside prompts; leave it out")
+
+    def measure() -> Measured:
+        from decoder.bench.sampling import job, table  # noqa: PLC0415 - imports torch
+        from decoder.bench.sampling.asked import samplings  # noqa: PLC0415
+
+        asked = job.OnSamplings(
+            tasks=_tasks(None if given else data, tasks, prompts, prompt_files, prompt_texts),
+            samplings=samplings(_numbers("--temperatures", temperatures), _numbers("--top-p", top_p)),
+            verifiers=_names(verifiers),
+            k=k,
+            length=length,
+            max_new_tokens=max_new_tokens,
+            roots_every=roots_every,
+            decoded=decoded,
+            repeats=repeats,
+            seed=seed,
+            log=output,
+            **models,
+        )
+        report, interrupted = job.measure_samplings(asked, streams.say)
+        return Measured(table.on_samplings(report), report, interrupted)
+
+    return run_and_report(measure, json_file)
+
+
+def _tasks(
+    data: Path | None, names: str, count: int, prompt_files: list[str] | None, prompt_texts: list[str] | None
+) -> "tuple[Task, ...]":
+    from decoder.bench.sampling.tasks import given, spec_bench  # noqa: PLC0415 - decoder.bench imports torch
+
+    if data is None:
+        return given(request.prompts(request.prompt_files(prompt_files), prompt_texts))
+    return spec_bench(data, _names(names), count)
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
+
+
+def _numbers(option: str, text: str) -> tuple[float, ...]:
+    with suppress(ValueError):
+        return tuple(dict.fromkeys(float(part) for part in _names(text)))
+    raise ConfigError(f"{option} is {quoted(text)}; give numbers with commas between them")

@@ -1,0 +1,63 @@
+"""Records of a measurement that nobody made."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from decoder.bench.machine import Machine
+from decoder.bench.sampling.asked import Asked, Place
+from decoder.bench.sampling.costs import RoundCosts
+from decoder.bench.sampling.log import BOUND, Begun, Expected
+from decoder.sampling.settings import Sampling
+from decoder.verify.lossless.verifiers import SOLVERS
+
+MACHINE = Machine(
+    system="Linux",
+    processor="a processor",
+    cores=2,
+    threads=1,
+    accelerator=None,
+    versions={"dynatui": "0"},
+    load_before=0.5,
+    copy_bytes_per_s=None,
+)
+COSTS = RoundCosts(first_s=1.0, level_s=(0.0, 1.0, 1.5), verify_s=(0.0, 4.0, 4.0, 5.0, 5.0, 6.0))
+
+
+def asked(**changes: Any) -> Asked:
+    given: dict[str, Any] = {
+        "target": "target",
+        "draft": "draft",
+        "device": "cpu",
+        "dtype": "float32",
+        "seed": 0,
+        "samplings": (Sampling(0.6),),
+        "tasks": {"one": ("a", "b")},
+        "verifiers": ("naive", "specinfer", "block", "traversal"),
+        "k": 2,
+        "length": 2,
+        "max_new_tokens": 8,
+        "roots_every": 4,
+        "decoded": 1,
+        "repeats": 1,
+    }
+    return Asked(**given | changes)
+
+
+def begun(those: Asked) -> Begun:
+    return Begun(started_at="2026-01-01T00:00:00Z", machine=MACHINE, asked=those, costs=COSTS)
+
+
+def expected(those: Asked, place: Place, tokens: Mapping[str, Mapping[tuple[int, int, int], float]]) -> Expected:
+    """One text, on which all shapes but those that are named bring one token."""
+    return Expected(
+        place=place,
+        roots=1,
+        tokens={
+            verifier: tuple(
+                tokens.get(verifier, {}).get((shape.k, shape.l1, shape.l2), 1.0) for shape in those.shapes(verifier)
+            )
+            for verifier in those.verifiers
+        },
+        distance=(0.5, 1.0),
+        acceptance={**dict.fromkeys(SOLVERS, (0.8, 0.4)), BOUND: (0.9, 0.5)},
+    )

@@ -1,0 +1,75 @@
+"""The file that a stopped measurement goes on from."""
+
+from pathlib import Path
+
+import pytest
+
+from decoder.bench.sampling.asked import Place
+from decoder.bench.sampling.log import Decoded, Log, Realised
+from decoder.errors import ConfigError
+from tests.decoder.bench.sampling.records import asked, begun, expected
+
+TURN = Realised(
+    place=Place(0, "one", 1),
+    repeat=0,
+    turns=(Decoded(contender="ar", tokens=8, rounds=8, decode_s=0.5, waited=None),),
+)
+
+
+def kept(path: Path) -> Log:
+    log = Log(path)
+    log.begin(begun(asked()))
+    log.add(expected(asked(), Place(0, "one", 0), {}))
+    log.add(TURN)
+    return log
+
+
+def test_what_was_measured_is_read_again(tmp_path: Path) -> None:
+    before, again = kept(tmp_path / "log"), Log(tmp_path / "log")
+    assert (again.begun, again.expected, again.realised) == (before.begun, before.expected, before.realised)
+    again.begin(begun(asked()))
+    assert len((tmp_path / "log").read_bytes().splitlines()) == 3
+
+
+@pytest.mark.parametrize("lost", [1, 20])
+def test_a_line_that_was_cut_off_is_dropped_and_written_anew(lost: int, tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    kept(path)
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-lost])
+    log = Log(path)
+    assert (len(log.expected), log.realised) == (1, [])
+    log.add(TURN)
+    assert path.read_bytes() == whole
+
+
+def test_a_file_that_was_cut_off_in_its_first_line_begins_anew(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    kept(path)
+    whole = path.read_bytes()
+    path.write_bytes(whole[:9])
+    assert Log(path).begun is None
+    kept(path)
+    assert path.read_bytes() == whole
+
+
+def test_a_file_of_another_measurement_is_refused_by_what_differs(tmp_path: Path) -> None:
+    kept(tmp_path / "log")
+    with pytest.raises(ConfigError, match=r"holds a measurement with other seed, k; ask for the same"):
+        Log(tmp_path / "log").begin(begun(asked(seed=1, k=1)))
+
+
+@pytest.mark.parametrize(
+    "content", ["a letter without end", '{"type":"begun",\n', '{"type":"begun","schema":0}\n', "\n"]
+)
+def test_a_file_of_another_kind_is_refused_and_left_as_it_is(content: str, tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    path.write_text(content, encoding="utf-8")
+    with pytest.raises(ConfigError, match="holds no measurement of this version; let --output name another file"):
+        Log(path)
+    assert path.read_text(encoding="utf-8") == content
+
+
+def test_a_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"cannot write .*No such file or directory; let --output name another"):
+        Log(tmp_path / "none" / "log").begin(begun(asked()))
