@@ -122,10 +122,10 @@ def test_a_measurement_prints_tables_and_adds_a_line_to_the_file(
     captured = capsys.readouterr()
     assert "tokens/s" in captured.out
     assert "dynatree over linear (" in captured.out
-    assert "7 of 7 turns" in captured.err
+    assert "8 of 8 turns" in captured.err
     first, second = map(json.loads, kept.read_text().splitlines())
     names = [row["name"] for row in second["rows"]]
-    assert names == ["ar", "dynatree", "auto", "linear 2", "linear 3", "fixed 2x2", "alg1"]
+    assert names == ["ar", "dynatree", "auto", "linear 2", "linear 3", "fixed 2x2", "delayed", "alg1"]
     assert first["setup"]["contenders"]["dynatree"]["d0"] == 2
     assert first["texts"] == second["texts"]
     tokenizer = tiny.train_tokenizer()
