@@ -91,7 +91,7 @@ class RunConfig:
         repeated = {name for name in names if names.count(name) > 1}
         require(not repeated, f"{', '.join(sorted(repeated))} named twice in methods; name each once")
         require(
-            DELAYED in names or not delayed.draws,
+            DELAYED in names or drafting is None or not delayed.draws,
             f"drafting {delayed.drafting} draws trees, which no method of {', '.join(names)} does; give {DELAYED} "
             "among --methods, or --drafting tree",
         )

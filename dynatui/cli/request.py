@@ -44,7 +44,7 @@ def run_config(
     sets = {name: _parameters(own, options_of(name), rules) for name, own in usual.items()}
     names = None if methods is None else method_names(methods)
     given = _given(seed=seed, methods=names, max_new_tokens=max_new_tokens, chat=chat)
-    return RunConfig(parameters=sets, **given)
+    return RunConfig(parameters=sets, drafting=rules.get("drafting"), **given)
 
 
 def view(given: Mapping[str, Any], keys: Keymap) -> View:

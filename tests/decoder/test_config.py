@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from decoder.config import PRESETS, Auto, DynaTree, Fixed, Linear, RunConfig, Sampling
+from decoder.config import PRESETS, Auto, Delayed, DynaTree, Fixed, Linear, RunConfig, Sampling
 from decoder.errors import ConfigError, DecoderError
 from decoder.knobs import KNOB_GAP, MOST, KnobName, Turnable, bounds
 from decoder.methods import all_knobs
@@ -148,13 +148,18 @@ LOWEST_AND_HIGHEST: dict[KnobName, tuple[float, float]] = {
     "fixed_depth": (1, 32),
     "fixed_branching": (1, 16),
     "fixed_tau": (0, 1),
+    "rollouts": (1, 16),
+    "l1": (0, 32),
+    "l2": (0, 32),
+    "verifier": (1, 7),
+    "drafting": (1, 3),
     "temperature": (0, 2),
     "top_p": (0.05, 1),
 }
 
 
 def _with_knob(name: KnobName) -> Turnable:
-    return next(rules for rules in (DynaTree(), Linear(), Fixed(), Sampling()) if rules.has(name))
+    return next(rules for rules in (DynaTree(), Linear(), Fixed(), Delayed().drawn(), Sampling()) if rules.has(name))
 
 
 @pytest.mark.parametrize("name", KNOBS)
@@ -233,7 +238,7 @@ def test_no_number_of_nodes_is_refused(rules: Callable[..., Turnable]) -> None:
 
 def test_a_run_begins_with_the_first_preset() -> None:
     assert next(iter(PRESETS.items())) == ("tuned", RunConfig().of(DynaTree))
-    assert list(PRESETS) == ["tuned", "paper"]
+    assert list(PRESETS) == ["tuned", "paper", "sampled"]
 
 
 def test_the_preset_paper_is_what_was_published() -> None:
@@ -286,6 +291,11 @@ def test_every_knob_belongs_to_some_parameters_and_has_a_value_in_a_run() -> Non
         "fixed_depth": 5,
         "fixed_branching": 2,
         "fixed_tau": 0.05,
+        "rollouts": 2,
+        "l1": 2,
+        "l2": 2,
+        "verifier": 7,
+        "drafting": 2,
         "temperature": 0,
         "top_p": 1,
     }

@@ -118,7 +118,7 @@ def test_the_accepted_nodes_are_a_path_from_the_root(played: Played, method: str
 def test_knobs_are_written_by_methods_that_have_some(played: Played) -> None:
     with_knobs = {method for method in METHODS if all(event.knobs for event in played.rounds(method))}
     without = {method for method in METHODS if not any(event.knobs for event in played.rounds(method))}
-    assert (with_knobs, without) == ({"dynatree", "auto", "alg1"}, {"ar", "linear", "fixed", "hf"})
+    assert (with_knobs, without) == ({"dynatree", "auto", "alg1"}, {"ar", "linear", "fixed", "delayed", "hf"})
 
 
 # Forward passes
@@ -419,6 +419,7 @@ def test_every_method_with_knobs_applies_a_turn_once(tiny_models: TinyModels) ->
         "ar": 0,
         "linear": 0,
         "fixed": 0,
+        "delayed": 0,
         "hf": 0,
     }
 
@@ -595,7 +596,7 @@ def test_lone_surrogates_of_a_prompt_are_replaced(tiny_models: TinyModels) -> No
 
 
 def test_an_unknown_method_is_refused_with_the_known_ones(tiny_models: TinyModels) -> None:
-    with pytest.raises(ConfigError, match=r"warp.*dynatree, auto, ar, linear, fixed, alg1, hf"):
+    with pytest.raises(ConfigError, match=r"warp.*dynatree, auto, ar, linear, fixed, delayed, alg1, hf"):
         next(decode(tiny_models.loaded(tiny_models.pair("neox"), "float32"), PROMPT, RunConfig(("ar", "warp"), 1)))
 
 

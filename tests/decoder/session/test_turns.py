@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from decoder import DynaTree, Fixed, Linear, RunConfig, Steering, decode
-from decoder.config import Auto, Sampling
+from decoder.config import Auto, Delayed, Sampling
 from decoder.errors import ConfigError
 from decoder.events import Event, Knob, Round
 from decoder.knobs import KnobName
@@ -59,6 +59,7 @@ OWN: dict[str, tuple[KnobName, ...]] = {
     "auto": (*Auto().ends(), *SHARED),
     "linear": ("k", *SHARED),
     "fixed": ("fixed_depth", "fixed_branching", "fixed_tau", "n_max", *SHARED),
+    "delayed": (*Delayed().ends(), *SHARED),
     "ar": SHARED,
     "hf": (),
 }
@@ -72,8 +73,8 @@ def test_the_methods_that_have_a_knob_and_no_others_tell_that_it_was_turned(
     played = steered(tiny_models, "neox", "float32", config, {1: [(name, 1.0)]})
     for method in METHODS:
         told = [(event.name, event.new) for event in played.turned(method, "user")]
-        own = config.of(Auto) if method == "auto" else rules_of(config, method)
-        rules = config.sampling if name in SHARED else own
+        of_others = {"auto": config.of(Auto), "delayed": config.of(Delayed)}
+        rules = config.sampling if name in SHARED else of_others.get(method) or rules_of(config, method)
         assert told == ([(name, rules.turned(name, 1).knob(name))] if name in OWN[method] else [])
 
 

@@ -140,7 +140,7 @@ def test_the_defaults_are_what_the_program_was_started_with() -> None:
 def test_a_preset_brings_every_knob_of_dynatree(editor: KnobEditor, engine: Engine) -> None:
     editor.set({"tau_h": 0.5}, at())
     editor.set({"d_max": 12}, at())
-    assert [editor.next_preset(at()) for _ in range(2)] == ["tuned", "paper"]
+    assert [editor.next_preset(at()) for _ in range(3)] == ["sampled", "tuned", "paper"]
     assert engine.config.of(DynaTree) == PRESETS["paper"]
 
 
@@ -153,7 +153,7 @@ def test_a_preset_is_undone_at_once(editor: KnobEditor, engine: Engine) -> None:
     editor.set({"tau_h": 0.5}, at())
     before = engine.config
     editor.next_preset(at())
-    assert engine.config.of(DynaTree) == PRESETS["tuned"]
+    assert engine.config.of(DynaTree) == PRESETS["sampled"]
     editor.undo(at())
     assert engine.config == before
 

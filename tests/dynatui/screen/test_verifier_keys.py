@@ -45,10 +45,11 @@ async def test_a_key_goes_through_the_ways_to_draw_trees() -> None:
     async with shown(DRAWN) as (app, source, pilot):
         drawing(source)
         await pilot.press("D")
-        assert source.steering.config.drafting == "iid"
-        assert app.scene.note.startswith("drafting iid, from the next round on")
-        await pilot.press("D")
-        assert source.steering.config.drafting == "delayed"
+        assert source.steering.config.drafting == "selector"
+        assert app.scene.note.startswith("drafting selector, from the next round on")
+        for drafting in ("iid", "delayed"):
+            await pilot.press("D")
+            assert source.steering.config.drafting == drafting
 
 
 async def test_undo_and_the_defaults_take_them_back() -> None:
