@@ -1,8 +1,8 @@
 """The line to a terminal: what it counts, and that nothing about the terminal holds up or breaks the program."""
 
 import os
-import select
 import pty
+import select
 import termios
 import threading
 import time
