@@ -1,6 +1,7 @@
 """What one run does with one prompt: its methods, its length, and the parameters of every method.
 
-Knows no method by name: the parameters, with their checks and defaults, are those of `decoder.methods`.
+The parameters, with their checks and defaults, are those of `decoder.methods`; it knows by name only the one that draws
+trees.
 """
 
 from collections.abc import Mapping

@@ -95,7 +95,8 @@ class Draws(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     l1: float
     """L1 distance of the target's and the draft's distribution after the node, in [0, 2]."""
     acceptance: float | None
-    """The chance that this verifier accepts one of so many draws, over draws; None where it is none of one node."""
+    """The chance that this verifier accepts one of so many draws, over draws; None for verifiers that judge
+    whole paths."""
     bound: float
     """The largest chance that any lossless verifier could have, alpha*."""
 

@@ -22,7 +22,7 @@ from decoder.verify.statistics import of_tokens
 
 
 def unseen(_target_probs: Float[Tensor, "N V"], _node: int) -> None:
-    """Nobody looks."""
+    """Takes no note."""
 
 
 @dataclass(frozen=True)

@@ -115,9 +115,7 @@ def _begun(engine: Engine, asked: Asked, log: Log, rows: int, note: Note) -> Beg
         note(f"going on: {len(log.expected)} of {len(prompts_of(asked))} texts have their roots")
     started = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
     machine = log.begun.machine if log.begun else examined(engine.pair.target.device)
-    log.begin(Begun(started_at=started, machine=machine, asked=asked, costs=costs))
-    assert log.begun is not None  # noqa: S101 - it was written now or is there
-    return log.begun
+    return log.begin(Begun(started_at=started, machine=machine, asked=asked, costs=costs))
 
 
 def prompts_of(asked: Asked) -> dict[Place, str]:

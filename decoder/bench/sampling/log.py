@@ -85,21 +85,22 @@ class Log:
         for line in self._lines():
             self._take(line)
 
-    def begin(self, begun: Begun) -> None:
-        """Writes the first line, unless there is one.
+    def begin(self, begun: Begun) -> Begun:
+        """The first line, which is written now unless there is one.
 
         Raises:
             ConfigError: What is there was measured otherwise, or cannot be written.
         """
         if self.begun is None:
             self._write(begun)
-            return
+            return begun
         here, asked = (msgspec.to_builtins(each.asked) for each in (self.begun, begun))
         if other := [name for name in asked if here[name] != asked[name]]:
             raise ConfigError(
                 f"{self._shown} holds a measurement with other {', '.join(other)}; ask for the same, or let --output "
                 "name another file"
             )
+        return self.begun
 
     def add(self, record: Record) -> None:
         """Takes note of one more.

@@ -24,23 +24,16 @@ def _no_settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "none.toml").touch()
 
 
+COLLECTED = [
+    *[word for text in ("It rains", "A door", "The sea", "He ran", "Now") for word in ("--prompt", text)],
+    *("--max-new-tokens", "24", "--every", "3", "--trees", "1", "--temperatures", "1", "--verifiers", "specinfer"),
+]
+
+
 @pytest.fixture(scope="module")
 def roots(models: list[str], tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("roots") / "here"
-    prompts = [word for text in ("It rains", "A door", "The sea", "He ran", "Now") for word in ("--prompt", text)]
-    sizes = [
-        "--max-new-tokens",
-        "24",
-        "--every",
-        "3",
-        "--trees",
-        "1",
-        "--temperatures",
-        "1",
-        "--verifiers",
-        "specinfer",
-    ]
-    assert main(["selector", "collect", "--data", str(folder), *models, *prompts, *sizes]) == 0
+    assert main(["selector", "collect", "--data", str(folder), *models, *COLLECTED]) == 0
     return folder
 
 
@@ -77,20 +70,7 @@ def test_a_selector_drafts(selector: Path, models: list[str], capsys: pytest.Cap
 def test_what_was_collected_is_not_collected_again(
     roots: Path, models: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    prompts = [word for text in ("It rains", "A door", "The sea", "He ran", "Now") for word in ("--prompt", text)]
-    sizes = [
-        "--max-new-tokens",
-        "24",
-        "--every",
-        "3",
-        "--trees",
-        "1",
-        "--temperatures",
-        "1",
-        "--verifiers",
-        "specinfer",
-    ]
-    assert main(["selector", "collect", "--data", str(roots), *models, *prompts, *sizes]) == 0
+    assert main(["selector", "collect", "--data", str(roots), *models, *COLLECTED]) == 0
     assert "5 of 5 texts, 0 roots now" in capsys.readouterr().err
 
 
