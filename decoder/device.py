@@ -70,6 +70,19 @@ def choose_dtype(
     return torch.bfloat16 if cpu_computes_bf16() and bfloat16_pays() else torch.float32
 
 
+def choose_draft_dtype(name: str, target: torch.dtype) -> torch.dtype:
+    """The dtype that `name` means for a draft: `auto` is the target's.
+
+    Raises:
+        ConfigError: No dtype of this name.
+    """
+    if name == "auto":
+        return target
+    if name not in DTYPES:
+        raise ConfigError(f"the draft's dtype is {quoted(name)}; give auto, {', '.join(DTYPES)}")
+    return DTYPES[name]
+
+
 def require_compilable(device: torch.device, *, exact: bool) -> None:
     """Refuses exact passes, and other devices, whose rounds have no passes of fixed shape.
 

@@ -39,6 +39,9 @@ class Run(Base, tag="run", frozen=True, kw_only=True):
     draft: str
     device: str
     dtype: str
+    """The target's."""
+    draft_dtype: str = ""
+    """Empty in older recordings: the target's."""
     exact: bool = False
     """Whether all methods but hf compute a token's logits bit for bit alike."""
     path: str = ""
@@ -66,8 +69,14 @@ class Run(Base, tag="run", frozen=True, kw_only=True):
 
     @property
     def arithmetic(self) -> str:
-        """The dtype, and whether it is exact."""
-        return f"{self.dtype} exact" if self.exact else self.dtype
+        """The dtype, whether it is exact, and the draft's where that is another."""
+        return arithmetic(self.dtype, self.draft_dtype, exact=self.exact)
+
+
+def arithmetic(dtype: str, draft_dtype: str, *, exact: bool = False) -> str:
+    """What models compute in, in words, for example: float32 exact, draft bfloat16."""
+    own = f", draft {draft_dtype}" if draft_dtype not in ("", dtype) else ""
+    return f"{dtype}{' exact' * exact}{own}"
 
 
 class Start(Base, tag="start", frozen=True, kw_only=True):

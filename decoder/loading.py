@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from decoder.config import PRESETS, Auto, Fixed, Linear, Rules, RunConfig, tree_rule
 from decoder.decoding_path import STATIC, decoding_path
-from decoder.device import choose_device, choose_dtype, has_graphs, require_compilable, set_up
+from decoder.device import choose_device, choose_draft_dtype, choose_dtype, has_graphs, require_compilable, set_up
 from decoder.engine import Engine
 from decoder.errors import ConfigError, ModelError, quoted
 from decoder.forward.batch_invariant.pass_sizes import refuse_float64
@@ -34,6 +34,7 @@ def load_pair(
     *,
     device: str = "auto",
     dtype: str = "auto",
+    draft_dtype: str = "auto",
     exact: bool = False,
     compiled: bool = False,
     run: RunConfig | None = None,
@@ -48,6 +49,7 @@ def load_pair(
         draft: Hub id or folder.
         device: auto, cpu, cuda or cuda:N.
         dtype: auto, or a dtype's name.
+        draft_dtype: The draft's; auto: the target's. The target still decides every token.
         exact: Whether every method must write the text of `ar` bit for bit, in half precision too; takes longer.
         compiled: Whether torch.compile is tried on the passes of both, and kept where it is faster; for CUDA.
         run: What is going to be decoded by, where that is compiled; None: `RunConfig()`.
@@ -72,14 +74,16 @@ def load_pair(
     for name, found in configs.items():
         check_config(display_name(name), found)
     chosen_dtype = choose_dtype(dtype, chosen_device, getattr(configs[target], "dtype", None), bfloat16_pays)
-    if exact:
-        refuse_float64(chosen_dtype)
-    set_up(chosen_device, chosen_dtype)
+    chosen_draft_dtype = choose_draft_dtype(draft_dtype, chosen_dtype)
+    for each in (chosen_dtype, chosen_draft_dtype):
+        if exact:
+            refuse_float64(each)
+        set_up(chosen_device, each)
     tokenizer = common_tokenizer(target, draft)
     models = []
-    for role, name in (("target", target), ("draft", draft)):
+    for role, name, kind in (("target", target, chosen_dtype), ("draft", draft, chosen_draft_dtype)):
         report(f"loading {role} {display_name(name)}")
-        models.append(load_model(name, chosen_device, chosen_dtype, progress))
+        models.append(load_model(name, chosen_device, kind, progress))
     engine = make_engine(make_pair(models[0], models[1], tokenizer), exact=exact, report=report)
     if compiled:
         compile_rounds(engine, report, passes, run)

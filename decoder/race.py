@@ -180,6 +180,7 @@ def _run_event(engine: Engine, prompt: str, prompt_ids: list[int], config: RunCo
         draft=pair.draft_name,
         device=pair.device,
         dtype=pair.dtype,
+        draft_dtype=pair.draft_dtype,
         exact=engine.exact,
         path=path.name,
         path_reason=path.reason,

@@ -20,6 +20,7 @@ class Models:
     draft: str | None = None
     device: str = "auto"
     dtype: str = "auto"
+    draft_dtype: str = "auto"
     exact: bool = False
     """Whether methods must agree bit for bit in half precision too."""
     compiled: bool = False

@@ -44,6 +44,7 @@ class OnTexts:
     draft: str | None = None
     device: str = "auto"
     dtype: str = "auto"
+    draft_dtype: str = "auto"
     exact: bool = False
     """Whether methods agree bit for bit; then ar and dynatree are measured without that too."""
     compiled: bool = False
@@ -101,6 +102,7 @@ def measure_texts(job: OnTexts, note: Note) -> Done[report.Report]:
         job.draft,
         device=job.device,
         dtype=job.dtype,
+        draft_dtype=job.draft_dtype,
         exact=job.exact,
         compiled=job.compiled,
         passes=passes(map(tree_rule, (None, *chain.from_iterable(each.values() for each in job.settings.values())))),

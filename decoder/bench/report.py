@@ -36,6 +36,7 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True):
     draft: str
     device: str
     dtype: str
+    draft_dtype: str
     exact: bool = False
     """Whether methods agree bit for bit."""
     path: str = ""
@@ -118,6 +119,7 @@ def setup(
         draft=pair.draft_name,
         device=pair.device,
         dtype=pair.dtype,
+        draft_dtype=pair.draft_dtype,
         exact=engine.exact,
         path=path.name,
         path_reason=path.reason,

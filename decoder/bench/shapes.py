@@ -18,7 +18,7 @@ from tokenizers import Tokenizer, models
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedTokenizerFast
 from transformers.utils import logging as transformers_logging
 
-from decoder.device import choose_device, choose_dtype, memory_is_full, require_compilable, set_up
+from decoder.device import choose_device, choose_draft_dtype, choose_dtype, memory_is_full, require_compilable, set_up
 from decoder.draft.tree_size.acceptance_model import AcceptanceModel
 from decoder.engine import Engine
 from decoder.errors import ConfigError, DeviceError, quoted, shortened
@@ -47,6 +47,7 @@ def random_pair(
     *,
     device: str,
     dtype: str,
+    draft_dtype: str = "auto",
     exact: bool = False,
     compiled: bool = False,
     passes: Passes | None = None,
@@ -59,6 +60,7 @@ def random_pair(
         draft: The same.
         device: As for `load_pair`.
         dtype: As for `load_pair`; auto is float16 on CUDA, Pythia's own.
+        draft_dtype: As for `load_pair`.
         exact: As for `load_pair`.
         compiled: As for `load_pair`.
         passes: As for `load_pair`.
@@ -74,12 +76,14 @@ def random_pair(
     if compiled:
         require_compilable(where, exact=exact)
     kind = choose_dtype(dtype, where, None, bfloat16_pays)
-    set_up(where, kind)
+    draft_kind = choose_draft_dtype(draft_dtype, kind)
+    for each in (kind, draft_kind):
+        set_up(where, each)
     report(f"making {target} and {draft} of random weights")
     configs = [_config(name) for name in (target, draft)]
     makers = (
         _made_on(where, partial(_random_module, target, configs[0], kind, 0)),
-        _made_on(where, partial(_certain_module, draft, configs[1], kind, 1)),
+        _made_on(where, partial(_certain_module, draft, configs[1], draft_kind, 1)),
     )
     made = [
         LanguageModel(make(where), Path(name).name, make) for make, name in zip(makers, (target, draft), strict=True)
@@ -97,6 +101,7 @@ def loaded_pair(
     *,
     device: str,
     dtype: str,
+    draft_dtype: str = "auto",
     exact: bool = False,
     compiled: bool = False,
     passes: Passes | None = None,
@@ -105,7 +110,8 @@ def loaded_pair(
     """A pair as `load_pair` loads it, but with a random draft, which is compiled instead of the loaded one."""
     if compiled:
         require_compilable(choose_device(device), exact=exact)
-    engine = with_random_draft(load_pair(target, draft, device=device, dtype=dtype, exact=exact, report=report))
+    loaded = load_pair(target, draft, device=device, dtype=dtype, draft_dtype=draft_dtype, exact=exact, report=report)
+    engine = with_random_draft(loaded)
     if not exact:
         try_rounds(engine, report)
     if compiled:

@@ -9,6 +9,7 @@ from decoder.bench.report import Report, RoundsReport, Setup
 from decoder.bench.rounds import LENGTHS, Growth, Rounds
 from decoder.bench.statistics import Estimate
 from decoder.bench.summary import Comparison, Difference, Row
+from decoder.events import arithmetic
 
 WIDTH = 80
 NAME = 16
@@ -43,9 +44,9 @@ def _heading(report: Report | RoundsReport) -> str:
     disturbed = sum(waited > DISTURBED for waited in waits if waited is not None)
     quiet = "" if None in waits else f"; {disturbed} of {len(waits)} turns were disturbed"
     prompts = f"{_counted(len(setup.prompts), 'prompt')} of {_range([len(prompt) for prompt in setup.prompts])} tokens"
-    exact = " exact" if setup.exact else ""
+    computed = arithmetic(setup.dtype, setup.draft_dtype, exact=setup.exact)
     lines = [
-        f"{setup.target} with {setup.draft} on {setup.device} in {setup.dtype}{exact}, {_chosen(setup)}",
+        f"{setup.target} with {setup.draft} on {setup.device} in {computed}, {_chosen(setup)}",
         f"{prompts}, at most {setup.max_new_tokens} new; {_counted(setup.repeats, 'repeat')}; seed {setup.seed}",
         f"rounds: {setup.path}, {setup.path_reason}",
         f"{machine.processor}, {_counted(machine.threads, 'thread')} on {_counted(machine.cores, 'core')}",

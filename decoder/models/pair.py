@@ -47,5 +47,10 @@ class Pair:
 
     @property
     def dtype(self) -> str:
-        """For example bfloat16."""
+        """The target's, for example bfloat16."""
         return str(self.target.dtype).removeprefix("torch.")
+
+    @property
+    def draft_dtype(self) -> str:
+        """The draft's."""
+        return str(self.draft.dtype).removeprefix("torch.")

@@ -24,7 +24,7 @@ TASKS = "writing,coding,translation,math_reasoning,math"
 ALL_VERIFIERS = ",".join(VERIFIER_NAMES)
 BESIDE_PROMPTS = ("data", "tasks", "prompts")
 """Parameters that say nothing where prompts are given."""
-MODELS = options.MODEL_OPTIONS[:4]
+MODELS = options.MODEL_OPTIONS[:5]
 """Which pair runs where; neither exactness nor compiled passes play a part."""
 
 _prompt, _compared, _measure = (

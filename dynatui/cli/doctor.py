@@ -176,10 +176,12 @@ def devices(case: Case) -> Iterator[Finding]:
     """The device that would be used, its memory, and the dtypes that it computes in."""
     from decoder.device import (  # noqa: PLC0415 - imports torch
         choose_device,
+        choose_draft_dtype,
         choose_dtype,
         cpu_computes_bf16,
         require_compilable,
     )
+    from decoder.events import arithmetic  # noqa: PLC0415
     from decoder.forward.cpu.packed import bfloat16_pays  # noqa: PLC0415
 
     seen = gpus()
@@ -194,17 +196,21 @@ def devices(case: Case) -> Iterator[Finding]:
     dtype = str(chosen).removeprefix("torch.")
     if case.models.dtype == "auto" and device.type == "cuda":
         dtype = "the checkpoint's dtype"
+    draft = choose_draft_dtype(case.models.draft_dtype, chosen)
     if case.models.exact:
         from decoder.forward.batch_invariant.pass_sizes import refuse_float64  # noqa: PLC0415 - imports torch
 
-        refuse_float64(chosen)
+        for each in (chosen, draft):
+            refuse_float64(each)
     if case.models.compiled:
         require_compilable(device, exact=case.models.exact)
     ways = [", bit for bit alike"] * case.models.exact + [", compiled where that is faster"] * case.models.compiled
-    yield Finding("ok", f"models would run on {device} in {dtype}{''.join(ways)}")
+    own = "" if case.models.draft_dtype == "auto" else str(draft).removeprefix("torch.")
+    yield Finding("ok", f"models would run on {device} in {arithmetic(dtype, own)}{''.join(ways)}")
     slow = {"bfloat16": not cpu_computes_bf16(), "float16": not _cpu_has_fp16()}
-    if device.type == "cpu" and slow.get(dtype):
-        yield Finding("note", f"this CPU does not compute in {dtype}, so that is slow", "give --dtype float32")
+    for option, name in (("--dtype", dtype), ("--draft-dtype", own)):
+        if device.type == "cpu" and slow.get(name):
+            yield Finding("note", f"this CPU does not compute in {name}, so that is slow", f"give {option} float32")
 
 
 def models(case: Case) -> Iterator[Finding]:
@@ -243,7 +249,9 @@ def rounds(case: Case) -> Iterator[Finding]:
     if (asked.target is None) != (asked.draft is None):
         return
     if has_graphs(device) and not asked.exact:
-        tried = decoding_path.decoding_path(load_pair(device=asked.device, dtype=asked.dtype))
+        tried = decoding_path.decoding_path(
+            load_pair(device=asked.device, dtype=asked.dtype, draft_dtype=asked.draft_dtype)
+        )
         if tried.name == decoding_path.HOST:
             told = f"rounds of the embedded pair are driven by the host on {device}, which is slower: {tried.reason}"
             yield Finding("note", told, "another version of torch or of the driver may help")

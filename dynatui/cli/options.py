@@ -131,6 +131,16 @@ MODEL_OPTIONS = (
         Models.dtype,
     ),
     parameter(
+        "draft_dtype",
+        str,
+        _model(
+            metavar="NAME",
+            autocompletion=lambda: ["auto", "float32", "bfloat16", "float16"],
+            help="The draft's dtype; auto: the target's. Half precision drafts faster, and the target still decides.",
+        ),
+        Models.draft_dtype,
+    ),
+    parameter(
         "exact",
         bool,
         _model(

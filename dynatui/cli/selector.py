@@ -47,7 +47,7 @@ Decoding = Annotated[
     bool, _option("--decode/--no-decode", help="Whether texts are decoded too, with it and with the best shape.")
 ]
 SelectorSeed = Annotated[int, _option("--seed", metavar="S", min=0, max=2**32 - 1, help="Seed of all that is random.")]
-_MODELS = options.MODEL_OPTIONS[:4]
+_MODELS = options.MODEL_OPTIONS[:5]
 """Not those that only forms without hidden rows have."""
 
 

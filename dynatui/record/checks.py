@@ -86,7 +86,10 @@ class Checker:
 def _fault_of_run(run: Run) -> str:
     if not 1 <= len(run.methods) <= MOST_METHODS:
         return f"a run of {len(run.methods)} methods, where 1 to {MOST_METHODS} are possible"
-    names = (run.target, run.draft, run.device, run.dtype, run.path, run.version, run.started_at, *run.methods)
+    names = (
+        *(run.target, run.draft, run.device, run.dtype, run.draft_dtype, run.path, run.version, run.started_at),
+        *run.methods,
+    )
     return (
         _beyond("temperature", (run.temperature,), 0, _LARGEST)
         or _beyond("top_p", (run.top_p,), 0, 1)

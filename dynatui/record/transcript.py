@@ -45,6 +45,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     draft: str
     device: str
     dtype: str
+    draft_dtype: str
     exact: bool
     path: str
     path_reason: str

@@ -17,7 +17,7 @@ from dynatui.clean import clean, clean_line
 from dynatui.state.lane import LaneState, begun, decoded, turned
 
 _MOST_LOADING = 32
-_LINES = ("target", "draft", "device", "dtype", "path", "path_reason", "verifier", "drafting")
+_LINES = ("target", "draft", "device", "dtype", "draft_dtype", "path", "path_reason", "verifier", "drafting")
 """Texts of a run that are one line each."""
 
 

@@ -22,6 +22,7 @@ def run(prompt: str = "Tell", methods: Sequence[str] = ("dynatree", "ar")) -> Ru
         draft="small",
         device="cpu",
         dtype="float32",
+        draft_dtype="float32",
         seed=0,
         prompt=prompt,
         prompt_tokens=[1, 2, 3],
@@ -88,6 +89,7 @@ class FakeEngine:
         *,
         device: str,
         dtype: str,
+        draft_dtype: str,
         exact: bool,
         compiled: bool,
         run: RunConfig,
@@ -95,7 +97,7 @@ class FakeEngine:
         progress: Callable[[str], None] = lambda _: None,
     ) -> str:
         """Loads nothing."""
-        self.pairs.append((target, draft, device, dtype, exact, compiled))
+        self.pairs.append((target, draft, device, dtype, draft_dtype, exact, compiled))
         self.runs.append(run)
         report("loading nothing")
         progress("all of it")

@@ -45,6 +45,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     draft: str
     device: str
     dtype: str
+    draft_dtype: str
     seed: int
     samplings: tuple[Sampling, ...]
     tasks: dict[str, tuple[str, ...]]

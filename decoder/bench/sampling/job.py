@@ -53,6 +53,7 @@ class OnSamplings:
     draft: str | None = None
     device: str = "auto"
     dtype: str = "auto"
+    draft_dtype: str = "auto"
     log: Path | None = None
     """Where records are kept, and from where a stopped measurement goes on."""
 
@@ -63,6 +64,7 @@ class OnSamplings:
             draft=pair.draft_name if pair else "",
             device=pair.device if pair else "",
             dtype=pair.dtype if pair else "",
+            draft_dtype=pair.draft_dtype if pair else "",
             seed=self.seed,
             samplings=self.samplings,
             tasks={task.name: task.prompts for task in self.tasks},
@@ -86,7 +88,9 @@ def measure_samplings(job: OnSamplings, note: Note) -> tuple[SamplingReport, boo
     """
     job.asked()
     log = Log(job.log)
-    engine = load_pair(job.target, job.draft, device=job.device, dtype=job.dtype, report=note)
+    engine = load_pair(
+        job.target, job.draft, device=job.device, dtype=job.dtype, draft_dtype=job.draft_dtype, report=note
+    )
     asked = job.asked(engine.pair)
     prompts = _encoded(engine.pair, asked)
     begun = _begun(engine, asked, log, max(map(len, prompts.values())), note)

@@ -9,6 +9,7 @@ from decoder.bench.sampling.claims import Claim, Ranking
 from decoder.bench.sampling.log import BOUND
 from decoder.bench.sampling.report import SPEED, TOKENS, Action, Agreement, Divergence, Row, SamplingReport
 from decoder.bench.sampling.tasks import STAND_INS
+from decoder.events import arithmetic
 from decoder.verify.names import COUPLED, Drafting
 
 WIDTH = 80
@@ -46,8 +47,9 @@ def _heading(report: SamplingReport) -> str:
     begun, asked = report.begun, report.begun.asked
     machine = begun.machine
     tasks = [f"{name} for {STAND_INS[name]}" if name in STAND_INS else name for name in asked.tasks]
+    computed = arithmetic(asked.dtype, asked.draft_dtype)
     lines = [
-        f"{asked.target} with {asked.draft} on {asked.device} in {asked.dtype}, independent sampling",
+        f"{asked.target} with {asked.draft} on {asked.device} in {computed}, independent sampling",
         f"{machine.processor}, torch threads: {machine.threads}, cores: {machine.cores}",
         ", ".join(f"{name} {version}" for name, version in machine.versions.items()),
         f"load {_number(machine.load_before, 1)} before, {_number(report.load_after, 1)} after; "

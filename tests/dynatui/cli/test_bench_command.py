@@ -104,6 +104,7 @@ def test_a_measurement_prints_tables_and_adds_a_line_to_the_file(
     kept = tmp_path / "speed.jsonl"
     prompts = ["--prompt", "  The tree grows where the draft is sure", "--prompt-chars", "14"]
     models = ["--target", str(pair.target), "--draft", str(pair.draft), "--device", "cpu", "--dtype", "float32"]
+    models += ["--draft-dtype", "bfloat16"]
     size = [
         "--max-new-tokens",
         "6",
@@ -122,6 +123,7 @@ def test_a_measurement_prints_tables_and_adds_a_line_to_the_file(
     captured = capsys.readouterr()
     assert "tokens/s" in captured.out
     assert "dynatree over linear (" in captured.out
+    assert "on cpu in float32, draft bfloat16" in captured.out
     assert "8 of 8 turns" in captured.err
     first, second = map(json.loads, kept.read_text().splitlines())
     names = [row["name"] for row in second["rows"]]

@@ -46,6 +46,11 @@ def test_models_device_and_dtype_are_handed_on(screen: FakeScreen) -> None:
     assert session.models == Models("t", "d", "cuda:1", "bfloat16")
 
 
+def test_the_draft_may_have_a_dtype_of_its_own(screen: FakeScreen) -> None:
+    assert asked(screen).models.draft_dtype == "auto"
+    assert asked(screen, "--draft-dtype", "bfloat16").models == Models(draft_dtype="bfloat16")
+
+
 def test_methods_agree_bit_for_bit_when_asked(screen: FakeScreen) -> None:
     assert not asked(screen).models.exact
     assert asked(screen, "--exact").models.exact

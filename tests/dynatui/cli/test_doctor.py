@@ -177,6 +177,13 @@ def test_a_dtype_that_the_cpu_does_not_compute_in_is_a_note(monkeypatch: pytest.
     )
 
 
+def test_a_draft_in_a_dtype_of_its_own_is_told_and_noted_where_it_is_slow(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor, "_cpu_has_fp16", lambda: False)
+    told = said(found("devices", models=Models(device="cpu", dtype="float32", draft_dtype="float16")))
+    assert "ok: models would run on cpu in float32, draft float16" in told
+    assert "note: this CPU does not compute in float16, so that is slow; give --draft-dtype float32" in told
+
+
 def test_how_rounds_would_be_decoded_on_a_cpu_is_told() -> None:
     assert "ok: models would be decoded by: host, native CPU kernels" in said(
         found("rounds", models=Models(device="cpu"))
@@ -200,7 +207,7 @@ def test_on_a_gpu_rounds_are_tried_and_a_refusal_is_a_note_with_its_reason(on_a_
     assert finding.verdict == "note"
     assert finding.text.endswith("host on cuda:0, which is slower: they wrote the tokens [1] instead of [2]")
     assert finding.remedy
-    assert on_a_gpu == [{"device": "auto", "dtype": "float16"}]
+    assert on_a_gpu == [{"device": "auto", "dtype": "float16", "draft_dtype": "auto"}]
 
 
 def test_on_a_gpu_that_repeats_graphs_the_models_own_forms_are_told(

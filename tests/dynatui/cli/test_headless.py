@@ -100,10 +100,13 @@ def test_every_prompt_is_decoded_once_in_order() -> None:
 def test_the_engine_gets_what_was_asked_for() -> None:
     engine = FakeEngine()
     session = Session(
-        ("x",), Models("t", "d", "cpu", "float32", exact=True, compiled=True), TWO_METHODS, view=View(speed=0.5)
+        ("x",),
+        Models("t", "d", "cpu", "float32", "bfloat16", exact=True, compiled=True),
+        TWO_METHODS,
+        view=View(speed=0.5),
     )
     CapturedRun().run(engine, session)
-    assert engine.pairs == [("t", "d", "cpu", "float32", True, True)]
+    assert engine.pairs == [("t", "d", "cpu", "float32", "bfloat16", True, True)]
     assert engine.runs == [TWO_METHODS]
     assert engine.configs == [TWO_METHODS]
     assert engine.speeds == [0.5]
@@ -148,7 +151,7 @@ def test_json_has_one_object_a_prompt_with_the_keys_of_the_contract() -> None:
     captured = CapturedRun(as_json=True)
     captured.run(FakeEngine(), Session(("one", "two"), config=TWO_METHODS))
     first, second = captured.objects()
-    told = ["prompt", "text", "target", "draft", "device", "dtype", "exact", "path", "path_reason"]
+    told = ["prompt", "text", "target", "draft", "device", "dtype", "draft_dtype", "exact", "path", "path_reason"]
     assert list(first) == [*told, "seed", "temperature", "top_k", "top_p", "methods"]
     assert (first["prompt"], second["prompt"]) == ("one", "two")
     assert first["text"] == "Once upon a time"
@@ -220,6 +223,7 @@ def test_a_signal_while_models_load_interrupts() -> None:
             *,
             device: str,
             dtype: str,
+            draft_dtype: str,
             exact: bool,
             compiled: bool,
             run: RunConfig,
@@ -232,6 +236,7 @@ def test_a_signal_while_models_load_interrupts() -> None:
                 draft,
                 device=device,
                 dtype=dtype,
+                draft_dtype=draft_dtype,
                 exact=exact,
                 compiled=compiled,
                 run=run,

@@ -430,8 +430,8 @@ def test_the_engine_is_loaded_for_what_the_session_decodes_by(monkeypatch: pytes
     engine = FakeEngine()
     for name in ("load_pair", "decode"):
         monkeypatch.setitem(vars(decoder), name, getattr(engine, name))
-    models = Models("t", "d", "cpu", "float32", exact=True, compiled=True)
+    models = Models("t", "d", "cpu", "float32", "bfloat16", exact=True, compiled=True)
     config = RunConfig(("ar", "linear"))
     load_engine(Session(("x",), models, config))(print, print)
-    assert engine.pairs == [("t", "d", "cpu", "float32", True, True)]
+    assert engine.pairs == [("t", "d", "cpu", "float32", "bfloat16", True, True)]
     assert engine.runs == [config]

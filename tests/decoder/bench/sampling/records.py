@@ -29,6 +29,7 @@ def asked(**changes: Any) -> Asked:
         "draft": "draft",
         "device": "cpu",
         "dtype": "float32",
+        "draft_dtype": "float32",
         "seed": 0,
         "samplings": (Sampling(0.6),),
         "tasks": {"one": ("a", "b")},
