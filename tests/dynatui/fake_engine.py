@@ -76,7 +76,7 @@ class FakeEngine:
     before_event: Callable[[int, Steering], None] = lambda _number, _steering: None
     """Called with the count of events so far; raises or turns what the test wants to happen just there."""
     load_error: BaseException | None = None
-    pairs: list[tuple[str | None, str | None, str, str, bool, bool]] = field(default_factory=list)
+    pairs: list[tuple[str | None, str | None, str, str, str, bool, bool]] = field(default_factory=list)
     runs: list[RunConfig] = field(default_factory=list)
     prompts: list[str] = field(default_factory=list)
     configs: list[RunConfig] = field(default_factory=list)
