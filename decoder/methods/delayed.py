@@ -14,7 +14,7 @@ from decoder.events import Limit
 from decoder.knobs import HIGHEST_BRANCHING, HIGHEST_DEPTH, KnobInfo, require_feasible
 from decoder.methods.method import Method
 from decoder.methods.option import Option, whole_numbers
-from decoder.selector.actions import MOST_K, MOST_L1, MOST_L2
+from decoder.selector.actions import MOST
 from decoder.tree_rules import Rules, TreeRule, fixed_rule
 from decoder.verify.names import COUPLED, VERIFIER_NAMES, Drafting, require_lossless
 
@@ -111,7 +111,7 @@ class Delayed(Rules):
 
     def rule(self) -> TreeRule[float]:
         """Bounds of what is drawn."""
-        shape = DelayedTree(MOST_K, MOST_L1, MOST_L2) if self.selects else self.shape
+        shape = MOST if self.selects else self.shape
         return fixed_rule(shape.depth, 0, shape.k, shape.most_nodes)
 
     def limit(self, depth: int, chance: float) -> Limit:
@@ -157,6 +157,7 @@ def _chooser(engine: "Engine", length: int, rules: Delayed) -> "Chooser | None":
     """What chooses shapes, if it is asked for or may be turned on; raises ConfigError where it is asked for in vain."""
     if not (rules.selects or rules.selector):
         return None
+    from decoder.selector import latency
     from decoder.selector.chooser import Chooser, load
 
     pair = engine.pair.observed()
@@ -169,7 +170,7 @@ def _chooser(engine: "Engine", length: int, rules: Delayed) -> "Chooser | None":
     if rules.selects:
         # Measured before the text begins, and not in one of its rounds.
         engine.costs_of(length)
-    return Chooser(policies, pair, engine.sampling, lambda: engine.costs_of(length))
+    return Chooser(policies, pair, engine.sampling, lambda: latency.of_one_row(engine.costs_of(length)))
 
 
 def _read(shape: str) -> Mapping[str, Any]:

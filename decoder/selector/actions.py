@@ -2,13 +2,14 @@
 
 from decoder.draft.delayed_shape import DelayedTree, distinct_shapes
 
-MOST_K, MOST_L1, MOST_L2 = 4, 8, 8
-ACTIONS: tuple[DelayedTree, ...] = tuple(distinct_shapes(MOST_K, MOST_L1, MOST_L2))
+MOST = DelayedTree(4, 8, 8)
+"""The largest K, L1 and L2."""
+ACTIONS: tuple[DelayedTree, ...] = tuple(distinct_shapes(MOST.k, MOST.l1, MOST.l2))
 """By number; 233 of them."""
 PLACE = {action: number for number, action in enumerate(ACTIONS)}
-LONGEST = MOST_L1 + MOST_L2
+LONGEST = MOST.depth
 """Most levels of a tree."""
-MOST_NODES = MOST_L1 + MOST_K * MOST_L2
+MOST_NODES = MOST.most_nodes
 """Most drafted nodes of a tree."""
 ONE_PATH = tuple(action.k == 1 for action in ACTIONS)
 """Which actions draw one path, for verifiers that take no other."""

@@ -11,17 +11,16 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from decoder.draft.delayed_shape import DelayedTree
 from decoder.draft.draft_passes import DraftPasses
 from decoder.draft.drawn_drafter import ShapeChoice
-from decoder.draft.tree_size.cost_model import Costs
 from decoder.errors import ConfigError
 from decoder.models.checkpoints import EMBEDDED
 from decoder.models.pair import Pair
 from decoder.sampling.probabilities import probabilities
 from decoder.sampling.settings import Schedule
-from decoder.selector import latency
 from decoder.selector.actions import ACTIONS, ONE_PATH
-from decoder.selector.features import Root, scalars
+from decoder.selector.features import LOOKED_BACK, Root, scalars
 from decoder.selector.policy import Policy
 from decoder.selector.stored import MAKE_ONE, about, fingerprint, fits, read, require_fits
 
@@ -32,7 +31,12 @@ BOTTOM_UP = ("block", "traversal")
 
 
 def load(file: str, pair: Pair) -> dict[str, Policy]:
-    """The selectors of an observed pair, by the verifier that they were trained for.
+    """The selectors of an observed pair, by the verifier that they were trained for; see `files`."""
+    return {verifier: read(path)[0] for verifier, path in files(file, pair).items()}
+
+
+def files(file: str, pair: Pair) -> dict[str, Path]:
+    """The files of an observed pair's selectors, by the verifier that they were trained for.
 
     Args:
         file: Of a selector; empty: those that come with dynatui.
@@ -42,9 +46,9 @@ def load(file: str, pair: Pair) -> dict[str, Policy]:
         ConfigError: There is none, or it is another pair's.
     """
     if file:
-        policy, trained = read(Path(file))
+        trained = about(Path(file))
         require_fits(Path(file), trained, pair)
-        return {trained.verifier: policy}
+        return {trained.verifier: Path(file)}
     own = fingerprint(pair)
     shipped = [(path, about(path)) for path in sorted(SHIPPED.glob("*.safetensors"))]
     found = [(path, trained) for path, trained in shipped if fits(trained.pair, own)]
@@ -57,20 +61,27 @@ def load(file: str, pair: Pair) -> dict[str, Policy]:
             "--selector"
         )
     # Of two for one verifier, the one that goes by more.
-    return {each.verifier: read(path)[0] for path, each in sorted(found, key=lambda one: len(one[1].pair.hidden))}
+    return {each.verifier: path for path, each in sorted(found, key=lambda one: len(one[1].pair.hidden))}
 
 
 class Chooser:
     """Chooses the shapes of one text."""
 
     def __init__(
-        self, policies: Mapping[str, Policy], pair: Pair, schedule: Schedule, costs: Callable[[], Costs]
+        self,
+        policies: Mapping[str, Policy],
+        pair: Pair,
+        schedule: Schedule,
+        times: Callable[[], tuple[float, float]],
     ) -> None:
-        """Takes selectors by verifier, one at least, an observed pair, and what its passes take, once it is needed."""
+        """Takes selectors by verifier, one at least, and an observed pair.
+
+        `times` tells the seconds of a draft pass and of a target pass of one row, once they are needed.
+        """
         self.pair = pair
         self._policies = policies
         self._schedule = schedule
-        self._costs = costs
+        self._times = times
         self._impossible = torch.tensor([not one for one in ONE_PATH])
         self._before: tuple[Tensor, Tensor | None] | None = None
 
@@ -83,21 +94,24 @@ class Chooser:
         """What to draw below the last token of a text; None as long as the target has said nothing."""
         if self._before is None:
             return None
-        logits, positions = draft.again_after(text, latency.LOOKED_BACK)
+        logits, positions = draft.again_after(text, LOOKED_BACK)
         rows = probabilities(logits, [self._schedule.at(position) for position in positions])
         before, hidden = self._before
         seen = () if hidden is None or draft.hidden is None else (hidden, *draft.hidden.unbind())
         root = Root(before, rows[0], rows[1], seen, len(text), self._schedule.at(len(text)))
+        return ShapeChoice(self.best(root, verifier), logits[-1:])
+
+    def best(self, root: Root, verifier: str) -> DelayedTree:
+        """The shape of the largest score."""
         scores = self._scores(self._policy(verifier), root)
         if verifier == "block":
             scores = scores.masked_fill(self._impossible, -torch.inf)
-        return ShapeChoice(ACTIONS[int(scores.argmax())], logits[-1:])
+        return ACTIONS[int(scores.argmax())]
 
     @cached_property
     def _seconds(self) -> tuple[float, float]:
-        """Of a draft pass and a target pass of one row."""
-        passes = latency.passes(self._costs())
-        return float(passes[latency.DRAFT.start]), float(passes[latency.VERIFY.start])
+        # Asked once: measuring takes long.
+        return self._times()
 
     def _scores(self, policy: Policy, root: Root) -> Float[Tensor, "A"]:
         hidden = [row.float().cpu()[None] for row in root.hidden] if policy.hidden_widths else []

@@ -13,32 +13,24 @@ import numpy as np
 import torch
 from jaxtyping import Float
 from numpy.typing import NDArray
-from torch import Tensor
 
-from decoder.draft.draft_passes import DraftPasses
 from decoder.draft.tree_size.cost_profile import measured
 from decoder.engine import Engine
 from decoder.errors import PromptError, quoted, require
-from decoder.forward.kv_cache import KvCache
 from decoder.models.pair import Pair
 from decoder.models.text import encode_prompt
-from decoder.sampling.probabilities import probabilities
 from decoder.sampling.settings import Sampling, Schedule
 from decoder.selector import latency
-from decoder.selector.actions import LONGEST, MOST_K, MOST_L1, MOST_L2
+from decoder.selector.actions import LONGEST, MOST
 from decoder.selector.dataset import FORMAT, Manifest, Plan, Roots, begin, shard, write_shard
 from decoder.selector.features import Root, scalars
-from decoder.selector.labels import LABELLED, SharedDraws, expected_tokens
+from decoder.selector.labels import LABELLED, expected_tokens
 from decoder.selector.stored import fingerprint
-from decoder.tree import TokenTree
-from decoder.verify.lossless.batched.device_rows import draw
-from decoder.verify.lossless.coins import Coins, PhiloxCoins
+from decoder.selector.text_roots import TextRoots
+from decoder.verify.lossless.coins import PhiloxCoins
 
 MEASURED_EVERY_S = 30.0
 """What rounds take is measured again after so long, since other programs come and go."""
-
-MOST_SHARED = LONGEST + (MOST_L1 + 1) * (MOST_K - 1) * MOST_L2
-"""Nodes that shapes share below one root."""
 
 
 @dataclass(frozen=True)
@@ -129,74 +121,19 @@ def _sampled(engine: Engine, prompt_ids: Sequence[int], count: int, sampling: Sa
     return text
 
 
-@torch.inference_mode()
 def _labelled(
     pair: Pair, text: Sequence[int], prompt_length: int, sampling: Sampling, plan: Plan, seed: int
 ) -> Iterator[_Labelled]:
     """The roots of a text: not the tokens of its prompt."""
-    target_cache = pair.target.new_cache(len(text) + 1 + MOST_SHARED)
-    draft = DraftPasses(pair.draft, pair.vocabulary, len(text))
-    coins = PhiloxCoins(seed, 1)
+    roots = TextRoots(pair, sampling, MOST, len(text), PhiloxCoins(seed, 1))
     for length in range(prompt_length + plan.every, len(text) + 1, plan.every):
-        so_far = text[:length]
-        target_logits = pair.known(pair.target.read(target_cache, so_far[target_cache.length : -1])[None])
-        target_hidden = pair.target.hidden
-        draft_logits, _ = draft.again_after(so_far, latency.LOOKED_BACK)
-        rows = probabilities(torch.cat([target_logits, draft_logits]), [sampling] * (1 + latency.LOOKED_BACK))
-        hidden = _hidden(target_hidden, draft.hidden)
-        root = Root(rows[0], rows[1], rows[2], hidden, length, sampling)
-        labels = [
-            _labels(pair, target_cache, draft, so_far, sampling, plan.verifiers, coins) for _ in range(plan.trees)
-        ]
-        yield _Labelled(root, {name: np.mean([each[name] for each in labels], 0) for name in plan.verifiers})
-
-
-def _hidden(target: Tensor | None, draft: Tensor | None) -> tuple[Tensor, ...]:
-    return () if target is None or draft is None else (target[-1], draft[-2], draft[-1])
-
-
-def _labels(
-    pair: Pair,
-    target_cache: KvCache,
-    draft: DraftPasses,
-    text: Sequence[int],
-    sampling: Sampling,
-    verifiers: Sequence[str],
-    coins: Coins,
-) -> dict[str, Float[NDArray[np.float64], "A"]]:
-    """Expected block efficiency of all actions, by one draw."""
-    draws = shared_draws(draft, text, sampling, coins)
-    tree = draws.tree
-    positions = [len(text) - 1 + depth for depth in tree.depths]
-    logits = pair.known(pair.target.forward(target_cache, tree.tokens, positions, tree.visible()))
-    target_cache.keep([])
-    target_probs = probabilities(logits, [sampling] * len(tree)).double().cpu().numpy()
-    draft_probs = np.zeros_like(target_probs)
-    for node, drawn in (tree.draws or {}).items():
-        draft_probs[node] = drawn.row.double().cpu().numpy()
-    return {name: expected_tokens(draws, target_probs, draft_probs, name) for name in verifiers}
-
-
-def shared_draws(draft: DraftPasses, text: Sequence[int], sampling: Sampling, coins: Coins) -> SharedDraws:
-    """Draws the trees of all shapes below the last token of a text, level by level."""
-    draft.begin_tree()
-    tree = TokenTree([text[-1]], draws={})
-    trunk, sides = [0], {l1: [list[int]() for _ in range(MOST_K - 1)] for l1 in range(MOST_L1 + 1)}
-    for depth in range(LONGEST):
-        growing = [side for l1, group in sides.items() for side in group if l1 <= depth < l1 + MOST_L2]
-        ends = [trunk[-1], *(side[-1] if side else trunk[-1] for side in growing)]
-        nodes = list(dict.fromkeys(ends))
-        if depth:
-            logits, _ = draft.after_level(tree, nodes)
-        else:
-            logits = draft.again_after(text, 1)[0]
-        rows = probabilities(logits, [sampling] * len(nodes))
-        drawn = draw(rows[torch.tensor([nodes.index(end) for end in ends]).to(rows.device)], coins).tolist()
-        for end, token, rollout in zip(ends, drawn, [trunk, *growing], strict=True):
-            row = rows[nodes.index(end)]
-            rollout.extend(tree.draw(end, [token], [float(row[token].log())], row))
-    draft.commit([])
-    return SharedDraws(tree, trunk, sides)
+        root = roots.go_to(text[:length])
+        drawn = [roots.drawn() for _ in range(plan.trees)]
+        labels = {
+            name: [expected_tokens(each.draws, each.target_probs, each.draft_probs, name) for each in drawn]
+            for name in plan.verifiers
+        }
+        yield _Labelled(root, {name: np.mean(found, 0) for name, found in labels.items()})
 
 
 def _joined(

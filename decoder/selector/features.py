@@ -28,6 +28,8 @@ SCALARS = (
 )
 TIMES = slice(len(SCALARS) - 2, len(SCALARS))
 """Those that the machine decides, not the text."""
+LOOKED_BACK = 2
+"""Tokens that the draft reads at a root."""
 LEAST = 1e-10
 """Under a logarithm; top-p leaves zeros."""
 

@@ -2,20 +2,21 @@
 
 One path of the longest length is drawn, and at each of its nodes where a shape can branch the other rollouts. The first
 K rollouts of L2 draws from the end of L1 of the path are then a delayed tree of that shape, distributed as if it had
-been drawn alone. So the differences between shapes are not blurred by other draws, and one target pass labels them all.
+been drawn alone. So the differences between shapes are not blurred by other draws (common random numbers), and one
+target pass labels them all.
 """
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 from jaxtyping import Float
 from numpy.typing import NDArray
 
-from decoder.draft.delayed_shape import DelayedTree
-from decoder.selector.actions import ACTIONS, LONGEST, MOST_K, MOST_L1, MOST_L2, ONE_PATH
+from decoder.draft.delayed_shape import DelayedTree, distinct_shapes
 from decoder.tree import TokenTree
 from decoder.verify.lossless.drawn_tree import DrawnTree
 from decoder.verify.lossless.rows import Rows
@@ -31,12 +32,19 @@ LABELLED = (*SOLVERS, "naive", "block", "traversal")
 class SharedDraws:
     """The draws below one root that delayed trees of all shapes share."""
 
+    most: DelayedTree
+    """The largest K, L1 and L2."""
     tree: TokenTree
     """All contexts that were drawn, whatever draws they belong to."""
     trunk: Sequence[int]
-    """Nodes of the long path, the root first: `LONGEST` + 1 of them."""
+    """Nodes of the long path, the root first: one more than the deepest tree has levels."""
     sides: Mapping[int, Sequence[Sequence[int]]]
-    """By length of the path so far, `MOST_K` - 1 rollouts of `MOST_L2` nodes each."""
+    """By length of the path so far, the rollouts beside it."""
+
+    @cached_property
+    def shapes(self) -> list[DelayedTree]:
+        """All that are labelled."""
+        return distinct_shapes(self.most.k, self.most.l1, self.most.l2)
 
     def rollouts(self, k: int, l1: int, l2: int) -> list[list[int]]:
         """The nodes of each rollout, the node that they begin at not among them."""
@@ -73,10 +81,10 @@ class SharedDraws:
 def expected_tokens(
     draws: SharedDraws, target_probs: Rows, draft_probs: Rows, verifier: str
 ) -> Float[NDArray[np.float64], "A"]:
-    """Expected block efficiency of the tree of each action, NaN where the verifier takes no such tree.
+    """Expected block efficiency of the tree of each shape, NaN where the verifier takes no such tree.
 
     Args:
-        draws: Below one root.
+        draws: Below one root, with A shapes.
         target_probs: After all nodes of its tree, shape (N, V).
         draft_probs: The same, where something was drawn.
         verifier: Of `LABELLED`.
@@ -85,10 +93,11 @@ def expected_tokens(
         return _TopDown(draws, target_probs, draft_probs, SOLVERS[verifier]).labels()
     if verifier == "naive":
         paths = _TopDown(draws, target_probs, draft_probs, SOLVERS["naive_tree"]).path()
-        return np.array([paths[action.depth] for action in ACTIONS])
+        return np.array([paths[shape.depth] for shape in draws.shapes])
     bottom_up = _BottomUp(draws, target_probs, draft_probs)
     # On one path, block verification and traversal accept alike.
-    return bottom_up.labels() if verifier == "traversal" else np.where(ONE_PATH, bottom_up.labels(), np.nan)
+    labels = bottom_up.labels()
+    return labels if verifier == "traversal" else np.where([shape.k == 1 for shape in draws.shapes], labels, np.nan)
 
 
 @dataclass(frozen=True)
@@ -103,13 +112,14 @@ class _TopDown:
 
     def labels(self) -> Float[NDArray[np.float64], "A"]:
         path = self.path()
-        branched = {(k, l1): self._below(k, l1) for k in range(2, MOST_K + 1) for l1 in range(MOST_L1 + 1)}
+        pairs = {(shape.k, shape.l1) for shape in self.draws.shapes if shape.k > 1}
+        branched = {pair: self._below(*pair) for pair in pairs}
         return np.array(
             [
-                path[action.depth]
-                if action.k == 1
-                else path[action.l1] + self._reach[action.l1] * branched[action.k, action.l1][action.l2 - 1]
-                for action in ACTIONS
+                path[shape.depth]
+                if shape.k == 1
+                else path[shape.l1] + self._reach[shape.l1] * branched[shape.k, shape.l1][shape.l2 - 1]
+                for shape in self.draws.shapes
             ]
         )
 
@@ -119,8 +129,9 @@ class _TopDown:
 
     @cached_property
     def _reach(self) -> Float[NDArray[np.float64], "L"]:
-        trunk, tokens = self.draws.trunk, self.draws.tree.tokens
-        chances = [self._branching(trunk[d], (tokens[trunk[d + 1]],))[tokens[trunk[d + 1]]] for d in range(LONGEST)]
+        tokens = self.draws.tree.tokens
+        edges = [(node, tokens[child]) for node, child in pairwise(self.draws.trunk)]
+        chances = [self._branching(node, (token,))[token] for node, token in edges]
         return np.cumprod([1.0, *chances], dtype=np.float64)
 
     def _below(self, k: int, l1: int) -> Float[NDArray[np.float64], "L2"]:
@@ -128,7 +139,7 @@ class _TopDown:
         tokens, found = self.draws.tree.tokens, []
         start = self.draws.trunk[l1]
         ends, reach = [start] * k, {start: 1.0}
-        for level in zip(*self.draws.rollouts(k, l1, MOST_L2), strict=True):
+        for level in zip(*self.draws.rollouts(k, l1, self.draws.most.l2), strict=True):
             drawn = defaultdict[int, list[int]](list)
             for parent, node in zip(ends, level, strict=True):
                 drawn[parent].append(node)
@@ -168,10 +179,9 @@ class _BottomUp:
     known: dict[tuple[int, tuple[int, ...], float], Judged] = field(default_factory=dict)
 
     def labels(self) -> Float[NDArray[np.float64], "A"]:
-        longest = {(1, 0): DelayedTree(1, 0, LONGEST)}
-        longest |= {(k, l1): DelayedTree(k, l1, MOST_L2) for k in range(2, MOST_K + 1) for l1 in range(MOST_L1 + 1)}
+        longest = {(shape.k, shape.l1): shape for shape in sorted(self.draws.shapes, key=lambda shape: shape.depth)}
         judged_of = {key: list(self._post_order(shape)) for key, shape in longest.items()}
-        return np.array([_tokens(judged_of[action.k, action.l1 * (action.k > 1)], action.depth) for action in ACTIONS])
+        return np.array([_tokens(judged_of[shape.k, shape.l1], shape.depth) for shape in self.draws.shapes])
 
     def _post_order(self, shape: DelayedTree) -> Iterator[_Judgement]:
         tree, nodes = self.draws.subtree(shape)

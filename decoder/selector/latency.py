@@ -19,16 +19,15 @@ from decoder.draft.delayed_shape import DelayedTree
 from decoder.draft.tree_size.cost_model import Costs
 from decoder.sampling.probabilities import probabilities
 from decoder.sampling.settings import Sampling
-from decoder.selector.actions import ACTIONS, MOST_K, MOST_NODES
+from decoder.selector.actions import ACTIONS, MOST, MOST_NODES
+from decoder.selector.features import LOOKED_BACK
 from decoder.tree import TokenTree
 from decoder.verify.lossless.coins import PhiloxCoins
 from decoder.verify.lossless.drawn_tree import draft_rows, drawn_tree
 from decoder.verify.lossless.verifiers import VERIFIERS
 
-LOOKED_BACK = 2
-"""Tokens that the first pass of a round reads."""
 READ = 0
-DRAFT = slice(1, 1 + MOST_K)
+DRAFT = slice(1, 1 + MOST.k)
 """A draft pass of 1, 2, ... rows."""
 VERIFY = slice(DRAFT.stop, DRAFT.stop + 1 + MOST_NODES)
 """A target pass of 1, 2, ... rows."""
@@ -63,9 +62,14 @@ def passes(costs: Costs) -> Float[NDArray[np.float64], "S"]:
     """The measured passes of a pair; nothing between them."""
     found = np.zeros(SIZE)
     found[READ] = costs.catch_up.seconds(LOOKED_BACK)
-    found[DRAFT] = [costs.draft.seconds(rows) for rows in range(1, 1 + MOST_K)]
+    found[DRAFT] = [costs.draft.seconds(rows) for rows in range(1, 1 + MOST.k)]
     found[VERIFY] = [costs.verify.seconds(rows) for rows in range(1, 2 + MOST_NODES)]
     return found
+
+
+def of_one_row(costs: Costs) -> tuple[float, float]:
+    """Seconds of a draft pass and of a target pass of one row: what a selector is told of the machine."""
+    return costs.draft.seconds(1), costs.verify.seconds(1)
 
 
 @torch.inference_mode()

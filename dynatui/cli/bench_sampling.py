@@ -49,6 +49,12 @@ MostRollouts = Annotated[int, _compared("--k", metavar="K", help="Most rollouts 
 Length = Annotated[
     int, _compared(metavar="L", help="Most draws before a tree branches, and of each rollout: L1 and L2 from 0 on.")
 ]
+Selector = Annotated[
+    str,
+    _compared(
+        metavar="FILE", help="What chooses shapes round by round; shipped: what comes with dynatui, if anything."
+    ),
+]
 MaxNewTokens = Annotated[int, _measure(metavar="N", help="Tokens of the texts along which trees are drawn.")]
 RootsEvery = Annotated[int, _measure(metavar="N", help="Tokens between the roots at which trees are drawn.")]
 Decoded = Annotated[
@@ -87,6 +93,7 @@ def sampling(
     verifiers: Verifiers = ALL_VERIFIERS,
     k: MostRollouts = 4,
     length: Length = 8,
+    selector: Selector = "shipped",
     max_new_tokens: MaxNewTokens = 64,
     roots_every: RootsEvery = 16,
     decoded: Decoded = 1,
@@ -118,6 +125,7 @@ def sampling(
             roots_every=roots_every,
             decoded=decoded,
             repeats=repeats,
+            selector=selector,
             seed=seed,
             log=output,
             **models,

@@ -8,6 +8,7 @@ import msgspec
 from decoder.draft.delayed_shape import DelayedTree, distinct_shapes
 from decoder.errors import require
 from decoder.sampling.settings import Sampling
+from decoder.selector.actions import MOST
 from decoder.verify.names import VERIFIER_NAMES, Drafting
 
 PATH_VERIFIERS = ("naive", "block")
@@ -62,6 +63,8 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     """Prompts of each task that are decoded too."""
     repeats: int
     """Times that each of these is decoded with each of the shapes that were best."""
+    selectors: tuple[str, ...] = ()
+    """What chooses shapes in each round: the verifiers that it was trained for, each with its file's SHA-256."""
 
     def __post_init__(self) -> None:
         unknown = [name for name in self.verifiers if name not in VERIFIER_NAMES]
@@ -94,6 +97,12 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
         if BY_ROLLOUTS in self.verifiers:
             found += [Contest(BY_ROLLOUTS, Drafting.IID, k) for k in range(2, self.k + 1)]
         return found
+
+    def selecting(self) -> list[Contest]:
+        """Every verifier of trees whose shape is chosen in each round, where a selector's shapes are all compared."""
+        if not self.selectors or self.k < MOST.k or self.length < max(MOST.l1, MOST.l2):
+            return []
+        return [Contest(name, Drafting.SELECTOR) for name in self.verifiers if name not in PATH_VERIFIERS]
 
     def belongs(self, shape: DelayedTree, contest: Contest) -> bool:
         """Whether a contest is open to trees of a shape."""

@@ -112,6 +112,14 @@ def of_measure(
         yield claim(says, quotient, delayed[first], iid[best])
 
 
+def of_selector(what: str, selected: Mapping[str, Values], static: Mapping[str, Values], seed: int) -> Iterator[Claim]:
+    """Whether choosing the shape in each round beats the best delayed shape of a setting, verifier by verifier."""
+    for name, values in selected.items():
+        found = ratio(values, static[name], seed)
+        says = f"{what}: {paper.NAMES[name]} with a selector over the best delayed shape"
+        yield Claim(says=says, paper=None, here=found, verdict=verdict(found))
+
+
 def along_depth(distance: Sequence[Values], acceptance: Mapping[str, Sequence[Values]], seed: int) -> Iterator[Claim]:
     """Figure 1: rows drift apart and acceptance falls with depth; the deepest level against the root."""
     found = ratio(distance[-1], distance[0], seed)

@@ -8,7 +8,9 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from hashlib import sha256
 from pathlib import Path
+from types import MappingProxyType
 
 from decoder.bench.contenders import BASELINE, decoded
 from decoder.bench.machine import ComputingClock, examined, load
@@ -23,11 +25,14 @@ from decoder.bench.sampling.tasks import Task
 from decoder.config import RunConfig
 from decoder.draft.tree_size.cost_profile import measured
 from decoder.engine import Engine
-from decoder.errors import PromptError
+from decoder.errors import ConfigError, PromptError
 from decoder.loading import load_pair
+from decoder.methods.delayed import SHIPPED
 from decoder.models.pair import Pair
 from decoder.models.text import encode_prompt, without_surrogates
-from decoder.sampling.settings import Sampling
+from decoder.sampling.settings import Sampling, Schedule
+from decoder.selector.chooser import Chooser, files
+from decoder.selector.stored import about, read
 
 COST_SERIES = 4
 """Times that the costs of forward passes are measured, two seconds each."""
@@ -54,10 +59,12 @@ class OnSamplings:
     device: str = "auto"
     dtype: str = "auto"
     draft_dtype: str = "auto"
+    selector: str = SHIPPED
+    """The file of what chooses shapes; `SHIPPED`: what comes with dynatui for the pair, if anything does."""
     log: Path | None = None
     """Where records are kept, and from where a stopped measurement goes on."""
 
-    def asked(self, pair: Pair | None = None) -> Asked:
+    def asked(self, pair: Pair | None = None, selectors: Mapping[str, Path] = MappingProxyType({})) -> Asked:
         """The same with a loaded pair; without, it is only checked."""
         return Asked(
             target=pair.target_name if pair else "",
@@ -75,6 +82,7 @@ class OnSamplings:
             roots_every=self.roots_every,
             decoded=self.decoded,
             repeats=self.repeats,
+            selectors=tuple(f"{name} {sha256(path.read_bytes()).hexdigest()}" for name, path in selectors.items()),
         )
 
 
@@ -87,19 +95,24 @@ def measure_samplings(job: OnSamplings, note: Note) -> tuple[SamplingReport, boo
         KeyboardInterrupt: Nothing was complete yet when it came.
     """
     job.asked()
+    if job.selector != SHIPPED:
+        # What is no selector at all is refused before models are loaded.
+        about(Path(job.selector))
     log = Log(job.log)
     engine = load_pair(
         job.target, job.draft, device=job.device, dtype=job.dtype, draft_dtype=job.draft_dtype, report=note
     )
-    asked = job.asked(engine.pair)
+    selectors = _selectors(job.selector, engine.pair)
+    asked = job.asked(engine.pair, selectors)
     prompts = _encoded(engine.pair, asked)
     begun = _begun(engine, asked, log, max(map(len, prompts.values())), note)
+    chooser = _chooser(selectors, engine.pair, begun) if asked.selecting() else None
     interrupted = False
     try:
         for number, sampling in enumerate(asked.samplings):
             these = {place: ids for place, ids in prompts.items() if place.sampling == number}
-            _expect(engine, begun, log, these, _progress(note, f"{label(sampling)}, roots of", len(these)))
-            _decode(engine, begun, log, these, note)
+            _expect(engine, chooser, begun, log, these, _progress(note, f"{label(sampling)}, roots of", len(these)))
+            _decode(engine, begun, log, these, job.selector, note)
     except KeyboardInterrupt:
         interrupted = True
     if not log.expected:
@@ -127,18 +140,37 @@ def prompts_of(asked: Asked) -> dict[Place, str]:
     return {place: asked.tasks[place.task][place.prompt] for place in asked.places()}
 
 
-def _expect(engine: Engine, begun: Begun, log: Log, prompts: Prompts, note: Callable[[int], None]) -> None:
+def _selectors(file: str, pair: Pair) -> dict[str, Path]:
+    """By verifier; none where none was named and none comes with dynatui for this pair."""
+    if file != SHIPPED:
+        return files(file, pair.observed())
+    try:
+        return files("", pair.observed())
+    except ConfigError:
+        return {}
+
+
+def _chooser(selectors: Mapping[str, Path], pair: Pair, begun: Begun) -> Chooser:
+    policies = {verifier: read(path)[0] for verifier, path in selectors.items()}
+    costs = begun.costs
+    # It is asked for shapes at roots that say by themselves how they were sampled.
+    return Chooser(policies, pair.observed(), Schedule(), lambda: (costs.level_s[1], costs.verify_s[1]))
+
+
+def _expect(
+    engine: Engine, chooser: Chooser | None, begun: Begun, log: Log, prompts: Prompts, note: Callable[[int], None]
+) -> None:
     """Closed forms on the texts of one setting."""
     done = {record.place for record in log.expected}
     for number, (place, ids) in enumerate(prompts.items()):
         if place not in done:
             config = RunConfig((BASELINE,), begun.asked.max_new_tokens)
             text = decoded(seeded(engine, begun.asked, place), ids, BASELINE, config).tally.tokens
-            log.add(expected(engine.pair, begun.asked, place, ids, list(text)))
+            log.add(expected(engine.pair, begun.asked, place, ids, list(text), chooser))
             note(number + 1)
 
 
-def _decode(engine: Engine, begun: Begun, log: Log, prompts: Prompts, note: Note) -> None:
+def _decode(engine: Engine, begun: Begun, log: Log, prompts: Prompts, selector: str, note: Note) -> None:
     """Real rounds on the texts of one setting."""
     asked = begun.asked
     those = {place: ids for place, ids in prompts.items() if asked.decodes(place)}
@@ -146,7 +178,7 @@ def _decode(engine: Engine, begun: Begun, log: Log, prompts: Prompts, note: Note
         return
     number = next(iter(those)).sampling
     records = [record for record in log.expected if record.place.sampling == number]
-    all_ = contenders(asked, asked.samplings[number], chosen(asked, records, for_speed(begun)))
+    all_ = contenders(asked, asked.samplings[number], chosen(asked, records, for_speed(begun)), selector)
     done = frozenset((record.place, record.repeat) for record in log.realised)
     said = _progress(note, f"{label(asked.samplings[number])}, decoded", len(those) * asked.repeats)
     before = sum(place in those for place, _ in done)

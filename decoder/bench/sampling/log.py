@@ -15,7 +15,7 @@ from decoder.bench.sampling.asked import Asked, Place
 from decoder.bench.sampling.costs import RoundCosts
 from decoder.errors import ConfigError, shortened
 
-SCHEMA = 1
+SCHEMA = 2
 
 
 class Begun(msgspec.Struct, frozen=True, kw_only=True, tag="begun"):
@@ -36,6 +36,8 @@ class Expected(msgspec.Struct, frozen=True, kw_only=True, tag="expected"):
     roots: int
     tokens: dict[str, tuple[float, ...]]
     """Block efficiency by verifier, in the order of `Asked.shapes`."""
+    selected: dict[str, float]
+    """By verifier, that of the shapes which a selector chose."""
     distance: tuple[float, ...]
     """L1 distance of target and draft at depth 0, 1, ... of a path that the draft drew."""
     acceptance: dict[str, tuple[float, ...]]

@@ -15,7 +15,7 @@ from decoder.bench.sampling.log import Decoded, Expected, Realised
 from decoder.config import RunConfig
 from decoder.draft.delayed_shape import DelayedTree
 from decoder.engine import Engine
-from decoder.methods.delayed import Delayed
+from decoder.methods.delayed import SHIPPED, Delayed
 from decoder.sampling.settings import Sampling, Schedule
 from decoder.verify.names import Drafting
 
@@ -35,13 +35,26 @@ def contender_name(contest: Contest, shape: DelayedTree) -> str:
     return f"{contest.verifier} {shape.k},{shape.l1},{shape.l2}"
 
 
-def contenders(asked: Asked, sampling: Sampling, shapes: Mapping[Contest, DelayedTree]) -> list[Contender]:
-    """Plain decoding, coupled trees, and every verifier with each of its shapes."""
+def selecting_name(contest: Contest) -> str:
+    """As they call a verifier with a selector."""
+    return f"{contest.verifier} {contest.drafting}"
+
+
+def contenders(
+    asked: Asked, sampling: Sampling, shapes: Mapping[Contest, DelayedTree], selector: str = SHIPPED
+) -> list[Contender]:
+    """Plain decoding, coupled trees, and every verifier with each of its shapes, and with a selector."""
     found = [own(name, name, name, _config(asked, sampling, name)) for name in (BASELINE, *COUPLED_METHODS)]
     drawn = {
         contender_name(contest, shape): Delayed(contest.verifier, Drafting.DELAYED, shape.k, shape.l1, shape.l2)
         for contest, shape in shapes.items()
     }
+    for contest in asked.selecting():
+        # Only the first round of a text has this shape.
+        first = shapes[Contest(contest.verifier, Drafting.DELAYED)]
+        drawn[selecting_name(contest)] = Delayed(
+            contest.verifier, contest.drafting, first.k, first.l1, first.l2, selector
+        )
     found += [own(name, DRAWING, DRAWING, _config(asked, sampling, DRAWING, rules)) for name, rules in drawn.items()]
     return found
 

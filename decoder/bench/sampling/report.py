@@ -12,9 +12,9 @@ from decoder.bench.sampling import paper
 from decoder.bench.sampling.asked import Asked, Contest, Place, label
 from decoder.bench.sampling.averages import Mean, Values, by_sampling, by_task, estimate, mean, ratio
 from decoder.bench.sampling.best import Aim, best_shape, block_efficiency
-from decoder.bench.sampling.claims import Claim, Ranking, along_depth, of_measure, ranking
+from decoder.bench.sampling.claims import Claim, Ranking, along_depth, of_measure, of_selector, ranking
 from decoder.bench.sampling.log import BOUND, Begun, Decoded, Expected, Log, Realised
-from decoder.bench.sampling.realised import COUPLED_METHODS, chosen, contender_name
+from decoder.bench.sampling.realised import COUPLED_METHODS, chosen, contender_name, selecting_name
 from decoder.draft.delayed_shape import DelayedTree
 from decoder.verify.names import COUPLED, Drafting
 
@@ -110,6 +110,7 @@ def report(log: Log, begun: Begun, *, load_after: float | None, disturbed_above:
     asked = begun.asked
     seed = asked.seed
     efficiency = {contest: block_efficiency(asked, log.expected, contest, _for_tokens) for contest in asked.contests()}
+    efficiency |= {contest: _selected(log.expected, contest) for contest in asked.selecting()}
     by_contest = {contest: _turns(log.realised, names) for contest, names in _contenders_of(begun, log).items()}
     by_name = {name: _turns(log.realised, dict.fromkeys(range(len(asked.samplings)), name)) for name in OTHERS}
     speed = partial(_tokens_per_second, threads=begun.machine.threads)
@@ -201,11 +202,18 @@ def _actions(begun: Begun, records: Sequence[Expected]) -> list[Action]:
 
 def _contenders_of(begun: Begun, log: Log) -> dict[Contest, dict[int, str]]:
     """By contest and setting, the contender that decoded for it."""
+    selecting = begun.asked.selecting()
     found: dict[Contest, dict[int, str]] = {contest: {} for contest in begun.asked.contests()}
     for sampling, shapes in _decoded_shapes(begun, log).items():
         for contest, shape in shapes.items():
             found[contest][sampling] = contender_name(contest, shape)
+        found |= {contest: {**found.get(contest, {}), sampling: selecting_name(contest)} for contest in selecting}
     return found
+
+
+def _selected(records: Sequence[Expected], contest: Contest) -> dict[Place, float]:
+    """Block efficiency on each text, with the shapes that a selector chose."""
+    return {record.place: record.selected[contest.verifier] for record in records}
 
 
 def _decoded_shapes(begun: Begun, log: Log) -> dict[int, dict[Contest, DelayedTree]]:
@@ -221,12 +229,15 @@ def _agreements(begun: Begun, log: Log, by_contest: Mapping[Contest, Turns]) -> 
     """Of contests that were decoded; what was expected is that of the shape which was decoded, on the same prompts."""
     asked, shapes, found = begun.asked, _decoded_shapes(begun, log), []
     for contest, turns in by_contest.items():
-        order = asked.shapes(contest.verifier)
-        expected = {
-            record.place: record.tokens[contest.verifier][order.index(shapes[record.place.sampling][contest])]
-            for record in log.expected
-            if record.place in turns
-        }
+        decoded = [record for record in log.expected if record.place in turns]
+        if contest.drafting == Drafting.SELECTOR:
+            expected = _selected(decoded, contest)
+        else:
+            order = asked.shapes(contest.verifier)
+            places = {sampling: order.index(those[contest]) for sampling, those in shapes.items()}
+            expected = {
+                record.place: record.tokens[contest.verifier][places[record.place.sampling]] for record in decoded
+            }
         if turns:
             found.append(
                 Agreement(
@@ -247,11 +258,13 @@ def _rankings(efficiency: Mapping[Contest, Values], decoded: Mapping[Contest, Va
         (SPEED, Drafting.IID, decoded, paper.TOKENS_PER_SECOND),
         (TOKENS, Drafting.DELAYED, efficiency, paper.DELAYED_BLOCK_EFFICIENCY),
         (SPEED, Drafting.DELAYED, decoded, paper.DELAYED_TOKENS_PER_SECOND),
+        (TOKENS, Drafting.SELECTOR, efficiency, paper.DELAYED_BLOCK_EFFICIENCY),
+        (SPEED, Drafting.SELECTOR, decoded, paper.DELAYED_TOKENS_PER_SECOND),
     ]
     return [
-        ranking(f"{SAID_OF[what]}, {drafting}", of_drafting(values, drafting), reported, seed)
+        ranking(f"{SAID_OF[what]}, {drafting}", those, reported, seed)
         for what, drafting, values, reported in orders
-        if values
+        if (those := of_drafting(values, drafting))
     ]
 
 
@@ -260,8 +273,9 @@ def _claims(
 ) -> list[Claim]:
     if not values:
         return []
-    iid, delayed = (of_drafting(values, drafting) for drafting in (Drafting.IID, Drafting.DELAYED))
-    return list(of_measure(SAID_OF[what], iid, delayed, reported, seed))
+    iid, delayed, selected = (of_drafting(values, each) for each in (Drafting.IID, Drafting.DELAYED, Drafting.SELECTOR))
+    said = SAID_OF[what]
+    return [*of_measure(said, iid, delayed, reported, seed), *of_selector(said, selected, delayed, seed)]
 
 
 def of_drafting(values: Mapping[Contest, Values], drafting: Drafting) -> dict[str, Values]:

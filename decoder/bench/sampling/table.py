@@ -74,7 +74,7 @@ def _heading(report: SamplingReport) -> str:
 
 def averages(title: str, rows: Sequence[Row], iid: Mapping[str, float], delayed: Mapping[str, float]) -> str:
     """Means over everything, the least first, beside the paper's."""
-    reported = {Drafting.IID: iid, Drafting.DELAYED: delayed}
+    reported = {Drafting.IID: iid, Drafting.DELAYED: delayed, Drafting.SELECTOR: delayed}
     with_ar = any(row.over_ar for row in rows)
     lines = [title, _line("", (20, "here"), (9, "paper"), *([(22, "x ar")] if with_ar else []))]
     for row in sorted(rows, key=lambda row: row.mean.mean):
@@ -164,11 +164,12 @@ def claims(found: Sequence[Claim]) -> str:
     return "\n".join(lines) if found else ""
 
 
-def _place(row: Row) -> tuple[bool, int, bool, int]:
+def _place(row: Row) -> tuple[bool, int, int, int]:
     """Where the paper's tables have a row: by verifier, delayed trees before others; coupled trees come last."""
-    order = list(paper.NAMES)
-    known = _drawn(row)
-    return (not known, order.index(row.verifier) if known else 0, row.drafting != Drafting.DELAYED, row.k or 0)
+    order, draftings = list(paper.NAMES), [Drafting.SELECTOR, Drafting.DELAYED, Drafting.IID]
+    if not _drawn(row):
+        return (True, 0, 0, 0)
+    return (False, order.index(row.verifier), draftings.index(Drafting(row.drafting)), row.k or 0)
 
 
 def _drawn(row: Row) -> bool:

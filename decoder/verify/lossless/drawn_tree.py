@@ -54,31 +54,6 @@ class DrawnTree:
         """The same nodes, of which only the first draw after each is known: one path."""
         return replace(self, children=tuple(drawn[:1] for drawn in self.children))
 
-    def cut(self, k: int, l1: int, depth: int) -> tuple["DrawnTree", list[int]]:
-        """A delayed tree of fewer and shorter rollouts within this one, distributed as if it had been drawn alone.
-
-        Args:
-            k: Rollouts that stay, the first ones.
-            l1: Draws of this tree's path.
-            depth: Levels that stay.
-
-        Returns:
-            The smaller tree, and of each of its nodes the number here.
-        """
-        counts, children = {0: 1}, dict[int, tuple[int, ...]]()
-        for node, drawn in enumerate(self.children):
-            if node in counts:
-                rollouts = k if self.depths[node] == l1 else counts[node]
-                children[node] = drawn[:rollouts] if self.depths[node] < depth else ()
-                counts |= {child: children[node].count(child) for child in children[node]}
-        number = {node: place for place, node in enumerate(children)}
-        smaller = DrawnTree(
-            tuple(self.tokens[node] for node in children),
-            tuple(number.get(self.parents[node], -1) for node in children),
-            tuple(tuple(number[child] for child in drawn) for drawn in children.values()),
-        )
-        return smaller, list(children)
-
     def chain(self) -> list[int]:
         """All nodes in path order, the root first.
 

@@ -10,12 +10,12 @@ from torch import Tensor
 from decoder.draft.delayed_shape import DelayedTree
 from decoder.sampling.settings import Sampling
 from decoder.selector import latency
-from decoder.selector.actions import ACTIONS, number
-from decoder.selector.collect import shared_draws
+from decoder.selector.actions import ACTIONS, MOST, number
 from decoder.selector.dataset import FORMAT, Manifest, Plan, Roots
 from decoder.selector.features import SCALARS
 from decoder.selector.labels import SharedDraws
 from decoder.selector.stored import Fingerprint
+from decoder.selector.text_roots import shared_draws
 from decoder.verify.lossless.coins import PhiloxCoins
 from decoder.verify.lossless.rows import Rows
 
@@ -46,10 +46,10 @@ class RandomDraft:
         return torch.randn(rows, self._vocabulary, generator=self._generator)
 
 
-def random_draws(seed: int, vocabulary: int = 4) -> tuple[SharedDraws, Rows, Rows]:
+def random_draws(seed: int, vocabulary: int = 4, most: DelayedTree = MOST) -> tuple[SharedDraws, Rows, Rows]:
     """Shared draws with the target's and the draft's rows; few tokens, so that rollouts agree."""
     draft: Any = RandomDraft(vocabulary, seed)
-    draws = shared_draws(draft, [1, 2], Sampling(1.0), PhiloxCoins(seed))
+    draws = shared_draws(draft, [1, 2], Sampling(1.0), most, PhiloxCoins(seed))
     target = draft.logits(len(draws.tree)).softmax(-1).double().numpy()
     rows = np.zeros_like(target)
     for node, drawn in (draws.tree.draws or {}).items():

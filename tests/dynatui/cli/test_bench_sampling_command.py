@@ -61,6 +61,10 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
         (["--k", "0"], "--k is 0; give 1 to 8"),
         (["--length", "0"], "--length is 0; give 1 to 16"),
         (["--max-new-tokens", "0"], "--max-new-tokens is 0; give 1 or more"),
+        (
+            ["--prompt", "x", "--selector", "/nonesuch"],
+            "there is no selector /nonesuch; make one with dynatui",
+        ),
         (["--data", "/nonesuch"], "cannot read /nonesuch/spec_bench/question.jsonl: No such file or directory; let"),
         (["--prompt", "x", "--tasks", "math"], "--tasks has no effect beside prompts; leave it out"),
         (["--prompt", "x", "--data", "/nonesuch"], "--data has no effect beside prompts; leave it out"),

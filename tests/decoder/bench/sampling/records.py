@@ -59,6 +59,7 @@ def expected(those: Asked, place: Place, tokens: Mapping[str, Mapping[tuple[int,
             )
             for verifier in those.verifiers
         },
+        selected={contest.verifier: 1.5 for contest in those.selecting()},
         distance=(0.5, 1.0),
         acceptance={**dict.fromkeys(SOLVERS, (0.8, 0.4)), BOUND: (0.9, 0.5)},
     )

@@ -7,19 +7,15 @@ import msgspec
 import pytest
 
 from decoder.bench.sampling.asked import Place, samplings
-from decoder.bench.sampling.expected import Roots, expected
+from decoder.bench.sampling.expected import expected
 from decoder.bench.sampling.job import OnSamplings, measure_samplings
 from decoder.bench.sampling.log import Log
 from decoder.bench.sampling.realised import seeded
 from decoder.bench.sampling.report import SamplingReport
 from decoder.bench.sampling.table import on_samplings
 from decoder.bench.sampling.tasks import Task
-from decoder.draft.delayed_shape import DelayedTree
 from decoder.errors import ConfigError, PromptError
-from decoder.sampling.settings import Sampling
-from decoder.verify.lossless.coins import PhiloxCoins
-from decoder.verify.lossless.verifiers import VERIFIERS
-from decoder.verify.names import VERIFIER_NAMES
+from decoder.selector.chooser import SHIPPED
 from tests.decoder.bench.sampling.records import asked
 from tests.decoder.makers import TinyModels
 
@@ -43,36 +39,6 @@ def job(models: TinyModels, **changes: Any) -> OnSamplings:
         "dtype": "float32",
     }
     return OnSamplings(**given | changes)
-
-
-@pytest.mark.parametrize("verifier", VERIFIER_NAMES)
-def test_one_tree_tells_the_block_efficiency_of_all_that_are_cut_from_it(
-    verifier: str, tiny_models: TinyModels
-) -> None:
-    pair = tiny_models.loaded(tiny_models.pair("neox"), "float32").pair
-    roots = Roots(pair, Sampling(0.8), 40, PhiloxCoins(0))
-    (drawn,) = roots.trees(TEXT, [DelayedTree(3, 1, 3)])
-    k = 1 if verifier in ("naive", "block") else 2
-    found = drawn.by_depth(verifier, k, 1)
-    for depth, tokens in enumerate(found):
-        cut = drawn.cut(k, 1, depth)
-        alone = VERIFIERS[verifier].expected_tokens(cut.tree, cut.target_probs, cut.draft_probs)
-        assert tokens == pytest.approx(alone, abs=1e-12)
-    assert found[0] == 1
-    assert len(found) == 5
-
-
-def test_trees_along_a_text_have_the_rows_of_plain_passes(tiny_models: TinyModels) -> None:
-    pair = tiny_models.loaded(tiny_models.pair("neox"), "float32").pair
-    roots = Roots(pair, Sampling(0.8), 40, PhiloxCoins(0))
-    shapes = [DelayedTree(2, 1, 1), DelayedTree(2, 0, 2)]
-    for end in (3, 6):
-        for drawn in roots.trees(TEXT[:end], shapes):
-            for node in range(len(drawn.tree)):
-                path = [drawn.tree.tokens[each] for each in drawn.tree.path(node)]
-                logits = pair.target.read(pair.target.new_cache(40), [*TEXT[:end], *path])
-                probs = (pair.known(logits[None])[0].double() / 0.8).softmax(-1)
-                assert drawn.target_probs[node] == pytest.approx(probs.numpy(), abs=1e-4)
 
 
 def test_what_is_expected_hangs_on_the_seed_and_the_place_alone(tiny_models: TinyModels) -> None:
@@ -176,3 +142,33 @@ def test_what_cannot_be_measured_is_refused(
 ) -> None:
     with pytest.raises(fault, match=why):
         measure_samplings(job(tiny_models, **changes), lambda _: None)
+
+
+@pytest.mark.slow
+def test_the_selector_of_the_embedded_pair_takes_part(tmp_path: Path) -> None:
+    log = tmp_path / "log.jsonl"
+    brief = OnSamplings(
+        (Task("writing", ("The old man put down his lantern",)),),
+        samplings((0.6,), ()),
+        ("specinfer", "naive"),
+        max_new_tokens=8,
+        roots_every=4,
+        device="cpu",
+        dtype="float32",
+        log=log,
+    )
+    report, _ = measure_samplings(brief, lambda _: None)
+    rows = [(row.verifier, row.drafting) for row in report.block_efficiency + report.tokens_per_second]
+    assert rows.count(("specinfer", "selector")) == 2
+    assert ("naive", "selector") not in rows
+    (record,) = Log(log).expected
+    assert record.selected["specinfer"] <= max(record.tokens["specinfer"])
+    (named,) = report.begun.asked.selectors
+    assert named.startswith("specinfer ")
+
+
+@pytest.mark.slow
+def test_a_selector_that_does_not_fit_is_refused(tiny_models: TinyModels) -> None:
+    shipped = next(SHIPPED.glob("*.safetensors"))
+    with pytest.raises(ConfigError, match="was trained for books-16m with books-1m"):
+        measure_samplings(job(tiny_models, selector=str(shipped)), lambda _: None)

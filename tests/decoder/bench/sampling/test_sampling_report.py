@@ -10,7 +10,7 @@ from decoder.bench.sampling.averages import Mean, Values, by_sampling, by_task, 
 from decoder.bench.sampling.best import best_shape, block_efficiency
 from decoder.bench.sampling.claims import along_depth, of_measure, ranking, verdict
 from decoder.bench.sampling.log import Decoded, Log, Realised
-from decoder.bench.sampling.report import SamplingReport, report
+from decoder.bench.sampling.report import SAID_OF, SamplingReport, report
 from decoder.bench.sampling.table import on_samplings
 from decoder.draft.delayed_shape import DelayedTree
 from decoder.sampling.settings import Sampling
@@ -200,3 +200,38 @@ def test_the_table_fits_and_says_what_stands_in_for_what_and_that_the_machine_wa
     assert "coupled dynatree" in text
     assert "INTERRUPTED" not in text
     assert "Math (H)" in text
+
+
+def test_a_selector_has_rows_of_its_own_beside_the_best_delayed_shapes() -> None:
+    those = asked(verifiers=("specinfer", "block"), k=4, length=8, selectors=("specinfer abc",), decoded=2)
+    log = Log(None)
+    log.begin(begun(those))
+    for place in those.places():
+        log.add(expected(those, place, {"specinfer": {(2, 1, 2): 3.0}, "block": {(1, 0, 4): 2.0}}))
+        times = {"ar": 1.6, "specinfer 2,1,2": 0.5, "specinfer selector": 0.4}
+        turns = [Decoded(contender=name, tokens=8, rounds=4, decode_s=wall, waited=0) for name, wall in times.items()]
+        log.add(Realised(place=place, repeat=0, turns=tuple(turns)))
+    assert log.begun is not None
+    found = report(log, log.begun, load_after=1.0, disturbed_above=0.03)
+    efficiency = {(row.verifier, row.drafting): row.mean.mean for row in found.block_efficiency}
+    assert efficiency["specinfer", "selector"] == 1.5
+    assert ("block", "selector") not in efficiency
+    speeds = {(row.verifier, row.drafting): row.mean.mean for row in found.tokens_per_second}
+    assert speeds["specinfer", "selector"] == pytest.approx(20.0)
+    assert speeds["specinfer", "delayed"] == pytest.approx(16.0)
+    assert {(one.verifier, one.drafting): one.expected for one in found.agreement}["specinfer", "selector"] == 1.5
+    quotients = {claim.says: claim.here.mean for claim in found.claims if "with a selector" in claim.says}
+    of_tokens, of_speed = (
+        f"{what}: SpecInfer with a selector over the best delayed shape" for what in SAID_OF.values()
+    )
+    assert quotients == pytest.approx({of_tokens: 0.5, of_speed: 1.25})
+    assert [ranking.what for ranking in found.rankings if "selector" in ranking.what]
+    text = on_samplings(found)
+    assert "SpecInfer, selector" in text
+    assert [line for line in text.splitlines() if len(line) > 80] == []
+
+
+@pytest.mark.parametrize("smaller", [{"k": 3}, {"length": 7}])
+def test_a_selector_takes_no_part_where_its_shapes_are_not_all_compared(smaller: dict[str, int]) -> None:
+    those = asked(**{"selectors": ("specinfer abc",), "k": 4, "length": 8, **smaller})
+    assert those.selecting() == []

@@ -1,0 +1,107 @@
+"""Roots along one text: what the models say there before the first draw, and draws that trees of all shapes share.
+
+Knows neither what is learnt from them nor what is compared on them.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from decoder.draft.delayed_shape import DelayedTree
+from decoder.draft.draft_passes import DraftPasses
+from decoder.models.pair import Pair
+from decoder.sampling.probabilities import probabilities
+from decoder.sampling.settings import Sampling
+from decoder.selector.features import LOOKED_BACK, Root
+from decoder.selector.labels import SharedDraws
+from decoder.tree import TokenTree
+from decoder.verify.lossless.batched.device_rows import draw
+from decoder.verify.lossless.coins import Coins
+from decoder.verify.lossless.rows import Rows
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """Draws below one root, with the rows after all nodes of their tree."""
+
+    draws: SharedDraws
+    target_probs: Rows
+    """Shape (N, V)."""
+    draft_probs: Rows
+    """The same; zeros where nothing was drawn."""
+
+
+class TextRoots:
+    """The roots of one text, which are visited in its order."""
+
+    def __init__(self, pair: Pair, sampling: Sampling, most: DelayedTree, most_tokens: int, coins: Coins) -> None:
+        """Prepares a text.
+
+        Args:
+            pair: Observed, where hidden rows are asked for.
+            sampling: In force everywhere.
+            most: The largest K, L1 and L2.
+            most_tokens: Of the text.
+            coins: For draws from the draft.
+        """
+        self._pair, self._sampling, self._most, self._coins = pair, sampling, most, coins
+        shared = most.depth + (most.l1 + 1) * (most.k - 1) * most.l2
+        self._cache = pair.target.new_cache(most_tokens + 1 + shared)
+        self._draft = DraftPasses(pair.draft, pair.vocabulary, most_tokens)
+        self._text: Sequence[int] = ()
+
+    @torch.inference_mode()
+    def go_to(self, text: Sequence[int]) -> Root:
+        """What is known at the last token of a text of two tokens at least, which goes on from the text before."""
+        self._text = text
+        target_logits = self._pair.target.read(self._cache, text[self._cache.length : -1])
+        target_hidden = self._pair.target.hidden
+        draft_logits, _ = self._draft.again_after(text, LOOKED_BACK)
+        logits = torch.cat([self._pair.known(target_logits[None]).float(), draft_logits.float()])
+        rows = probabilities(logits, [self._sampling] * (1 + LOOKED_BACK))
+        return Root(rows[0], rows[1], rows[2], _hidden(target_hidden, self._draft.hidden), len(text), self._sampling)
+
+    @torch.inference_mode()
+    def drawn(self) -> Drawn:
+        """Other draws below this root at each call."""
+        draws = shared_draws(self._draft, self._text, self._sampling, self._most, self._coins)
+        tree = draws.tree
+        positions = [len(self._text) - 1 + depth for depth in tree.depths]
+        logits = self._pair.known(self._pair.target.forward(self._cache, tree.tokens, positions, tree.visible()))
+        self._cache.keep([])
+        target_probs = probabilities(logits, [self._sampling] * len(tree)).double().cpu().numpy()
+        draft_probs = np.zeros_like(target_probs)
+        for node, each in (tree.draws or {}).items():
+            draft_probs[node] = each.row.double().cpu().numpy()
+        return Drawn(draws, target_probs, draft_probs)
+
+
+def shared_draws(
+    draft: DraftPasses, text: Sequence[int], sampling: Sampling, most: DelayedTree, coins: Coins
+) -> SharedDraws:
+    """Draws the trees of all shapes below the last token of a text, level by level."""
+    draft.begin_tree()
+    tree = TokenTree([text[-1]], draws={})
+    trunk, sides = [0], {l1: [list[int]() for _ in range(most.k - 1)] for l1 in range(most.l1 + 1)}
+    for depth in range(most.depth):
+        growing = [side for l1, group in sides.items() for side in group if l1 <= depth < l1 + most.l2]
+        ends = [trunk[-1], *(side[-1] if side else trunk[-1] for side in growing)]
+        nodes = list(dict.fromkeys(ends))
+        if depth:
+            logits, _ = draft.after_level(tree, nodes)
+        else:
+            logits = draft.again_after(text, 1)[0]
+        rows = probabilities(logits, [sampling] * len(nodes))
+        drawn = draw(rows[torch.tensor([nodes.index(end) for end in ends]).to(rows.device)], coins).tolist()
+        for end, token, rollout in zip(ends, drawn, [trunk, *growing], strict=True):
+            row = rows[nodes.index(end)]
+            rollout.extend(tree.draw(end, [token], [float(row[token].log())], row))
+    draft.commit([])
+    return SharedDraws(most, tree, trunk, sides)
+
+
+def _hidden(target: Tensor | None, draft: Tensor | None) -> tuple[Tensor, ...]:
+    return () if target is None or draft is None else (target[-1], draft[-2], draft[-1])
