@@ -21,7 +21,7 @@ from decoder.sampling.probabilities import probabilities
 from decoder.sampling.settings import Schedule
 from decoder.selector.actions import ACTIONS, ONE_PATH
 from decoder.selector.features import LOOKED_BACK, Root, scalars
-from decoder.selector.policy import Policy
+from decoder.selector.one_root import OneRoot
 from decoder.selector.stored import MAKE_ONE, about, fingerprint, fits, read, require_fits
 
 SHIPPED = EMBEDDED / "selectors"
@@ -30,9 +30,9 @@ BOTTOM_UP = ("block", "traversal")
 """Verifiers whose shapes resemble each other more than those of the others."""
 
 
-def load(file: str, pair: Pair) -> dict[str, Policy]:
+def load(file: str, pair: Pair) -> dict[str, OneRoot]:
     """The selectors of an observed pair, by the verifier that they were trained for; see `files`."""
-    return {verifier: read(path)[0] for verifier, path in files(file, pair).items()}
+    return {verifier: OneRoot(read(path)[0]) for verifier, path in files(file, pair).items()}
 
 
 def files(file: str, pair: Pair) -> dict[str, Path]:
@@ -69,7 +69,7 @@ class Chooser:
 
     def __init__(
         self,
-        policies: Mapping[str, Policy],
+        policies: Mapping[str, OneRoot],
         pair: Pair,
         schedule: Schedule,
         times: Callable[[], tuple[float, float]],
@@ -113,12 +113,11 @@ class Chooser:
         # Asked once: measuring takes long.
         return self._times()
 
-    def _scores(self, policy: Policy, root: Root) -> Float[Tensor, "A"]:
-        hidden = [row.float().cpu()[None] for row in root.hidden] if policy.hidden_widths else []
-        scores: Tensor = policy(hidden, scalars(root, *self._seconds)[None])
-        return scores[0]
+    def _scores(self, policy: OneRoot, root: Root) -> Float[Tensor, "A"]:
+        hidden = [row.float().cpu() for row in root.hidden] if policy.hidden_widths else []
+        return policy(hidden, scalars(root, *self._seconds))
 
-    def _policy(self, verifier: str) -> Policy:
+    def _policy(self, verifier: str) -> OneRoot:
         """The one for a verifier, or for the one that is most like it."""
         alike = [name for name in self._policies if (name in BOTTOM_UP) == (verifier in BOTTOM_UP)]
         names = [name for name in (verifier, *alike, *self._policies) if name in self._policies]

@@ -32,6 +32,7 @@ from decoder.models.pair import Pair
 from decoder.models.text import encode_prompt, without_surrogates
 from decoder.sampling.settings import Sampling, Schedule
 from decoder.selector.chooser import Chooser, files
+from decoder.selector.one_root import OneRoot
 from decoder.selector.stored import about, read
 
 COST_SERIES = 4
@@ -151,7 +152,7 @@ def _selectors(file: str, pair: Pair) -> dict[str, Path]:
 
 
 def _chooser(selectors: Mapping[str, Path], pair: Pair, begun: Begun) -> Chooser:
-    policies = {verifier: read(path)[0] for verifier, path in selectors.items()}
+    policies = {verifier: OneRoot(read(path)[0]) for verifier, path in selectors.items()}
     costs = begun.costs
     # It is asked for shapes at roots that say by themselves how they were sampled.
     return Chooser(policies, pair.observed(), Schedule(), lambda: (costs.level_s[1], costs.verify_s[1]))

@@ -13,6 +13,7 @@ from decoder.selector.actions import ACTIONS, number
 from decoder.selector.dataset import TEST, round_seconds
 from decoder.selector.evaluate import predicted
 from decoder.selector.features import SCALARS
+from decoder.selector.one_root import OneRoot
 from decoder.selector.policy import Policy, best_static, loss, throughput
 from decoder.selector.stored import Trained, read, write
 from decoder.selector.train import Recipe, bases, chosen, gain, train
@@ -61,6 +62,21 @@ def test_scalars_that_do_not_vary_change_nothing() -> None:
     moved = seen.clone()
     moved[:, 4] = 77.0
     assert torch.equal(policy((), seen), policy((), moved))
+
+
+@pytest.mark.parametrize("widths", [PAIR.hidden, ()], ids=["hidden", "scalars alone"])
+def test_one_root_at_a_time_has_the_same_scores(widths: tuple[int, ...]) -> None:
+    torch.manual_seed(0)
+    policy = Policy(widths).eval()
+    for each in policy.parameters():
+        each.data.add_(torch.randn_like(each), alpha=0.3)
+    seen = torch.randn(5, len(SCALARS)) * 3
+    seen[:, 4] = 3.0
+    policy.scale_by(seen)
+    rows, one = [torch.randn(5, width) * 40 for width in widths], OneRoot(policy)
+    for root, expected in enumerate(policy(rows, seen)):
+        found = one([row[root] for row in rows], seen[root])
+        assert torch.allclose(found, expected, rtol=1e-4, atol=1e-4)
 
 
 def test_scores_depend_on_hidden_rows_but_not_on_their_length() -> None:
