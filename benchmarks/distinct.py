@@ -1,0 +1,56 @@
+"""How often the embedded target repeats itself when sampling: the share of distinct runs of 8 tokens in its texts.
+
+    python benchmarks/distinct.py FILE ...
+
+goes on from the beginning of each file by plain decoding in float32, at several seeds. Speculation changes no text, so
+this holds for every method.
+"""
+
+import argparse
+import sys
+from itertools import islice
+from pathlib import Path
+from statistics import mean
+
+sys.path.append(str(Path(__file__).parents[1]))
+
+from decoder import RunConfig, decode, load_pair
+from decoder.engine import Engine
+from decoder.events import Round
+
+RUN, TOKENS, CHARACTERS = 8, 256, 600
+ENOUGH = 0.95
+
+
+def distinct(tokens: list[int]) -> float:
+    """The share of distinct ones among a text's runs."""
+    runs = list(zip(*(islice(tokens, start, None) for start in range(RUN)), strict=False))
+    return len(set(runs)) / len(runs) if runs else 1.0
+
+
+def written(engine: Engine, prompt: str, seed: int, temperature: float) -> list[int]:
+    """What follows a prompt."""
+    events = decode(engine, prompt, RunConfig(("ar",), TOKENS, seed, temperature=temperature))
+    return [token for event in events if isinstance(event, Round) for token in event.committed]
+
+
+def main() -> int:
+    """Measures, seed by seed."""
+    parser = argparse.ArgumentParser(description="How often the embedded target repeats itself.")
+    parser.add_argument("files", nargs="+", type=Path, metavar="FILE", help="a text; its beginning is the prompt")
+    parser.add_argument("--temperature", type=float, default=0.6, metavar="T")
+    parser.add_argument("--seeds", type=int, default=12, metavar="N", help="0 to N - 1")
+    given = parser.parse_args()
+    engine, shares = load_pair(dtype="float32"), list[float]()
+    prompts = [file.read_text(encoding="utf-8")[:CHARACTERS] for file in given.files]
+    for seed in range(given.seeds):
+        found = [distinct(written(engine, prompt, seed, given.temperature)) for prompt in prompts]
+        shares += found
+        sys.stdout.write(f"seed {seed}: {mean(found):.3f}, least {min(found):.2f}\n")
+    enough = mean(share >= ENOUGH for share in shares)
+    sys.stdout.write(f"all: {mean(shares):.3f}; {ENOUGH} or more in {enough:.0%} of {len(shares)} texts\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
