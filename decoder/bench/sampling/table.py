@@ -63,6 +63,9 @@ def _heading(report: SamplingReport) -> str:
         "decoded texts. tokens/s: of computing, without waiting for a processor.",
         "means over prompts, then over tasks and settings; 95 % bootstrap intervals",
     ]
+    if asked.selecting():
+        trained = " and ".join(name.split()[0] for name in asked.selectors)
+        lines.append(f"selector: trained for {trained}; each verifier of trees takes the one most like it")
     if any(name in STAND_INS for name in asked.tasks):
         lines += _wrapped(f"Tasks of Spec-Bench stand in for the paper's data sets: {', '.join(tasks)}.")
     if report.disturbed:
