@@ -22,7 +22,7 @@ def test_they_fit_the_embedded_pair_and_are_small(engine: Engine) -> None:
     files = list(SHIPPED.glob("*.safetensors"))
     assert sum(file.stat().st_size for file in files) < MOST_BYTES
     assert {about(file).pair for file in files} == {fingerprint(engine.pair.observed())}
-    assert set(load("", engine.pair.observed())) == {"specinfer"}
+    assert set(load("", engine.pair.observed())) == {"specinfer", "traversal"}
 
 
 @pytest.mark.parametrize("verifier", ["specinfer", "traversal"])
