@@ -275,7 +275,9 @@ def _claims(
         return []
     iid, delayed, selected = (of_drafting(values, each) for each in (Drafting.IID, Drafting.DELAYED, Drafting.SELECTOR))
     said = SAID_OF[what]
-    return [*of_measure(said, iid, delayed, reported, seed), *of_selector(said, selected, delayed, seed)]
+    # It chooses for speed alone.
+    by_selector = of_selector(said, selected, delayed, seed) if what == SPEED else ()
+    return [*of_measure(said, iid, delayed, reported, seed), *by_selector]
 
 
 def of_drafting(values: Mapping[Contest, Values], drafting: Drafting) -> dict[str, Values]:

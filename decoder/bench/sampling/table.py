@@ -65,7 +65,7 @@ def _heading(report: SamplingReport) -> str:
     ]
     if asked.selecting():
         trained = " and ".join(name.split()[0] for name in asked.selectors)
-        lines.append(f"selector: trained for {trained}; each verifier of trees takes the one most like it")
+        lines += _wrapped(f"selector: chooses for speed, trained for {trained}; others take the one most like theirs.")
     if any(name in STAND_INS for name in asked.tasks):
         lines += _wrapped(f"Tasks of Spec-Bench stand in for the paper's data sets: {', '.join(tasks)}.")
     if report.disturbed:
