@@ -103,7 +103,7 @@ def measure_samplings(job: OnSamplings, note: Note) -> tuple[SamplingReport, boo
     engine = load_pair(
         job.target, job.draft, device=job.device, dtype=job.dtype, draft_dtype=job.draft_dtype, report=note
     )
-    selectors = _selectors(job.selector, engine.pair)
+    selectors = _selectors(job.selector, engine.pair, note)
     asked = job.asked(engine.pair, selectors)
     prompts = _encoded(engine.pair, asked)
     begun = _begun(engine, asked, log, max(map(len, prompts.values())), note)
@@ -141,13 +141,14 @@ def prompts_of(asked: Asked) -> dict[Place, str]:
     return {place: asked.tasks[place.task][place.prompt] for place in asked.places()}
 
 
-def _selectors(file: str, pair: Pair) -> dict[str, Path]:
-    """By verifier; none where none was named and none comes with dynatui for this pair."""
+def _selectors(file: str, pair: Pair, note: Note) -> dict[str, Path]:
+    """By verifier; none where none was named and none comes with dynatui for this pair, which is noted."""
     if file != SHIPPED:
         return files(file, pair.observed())
     try:
         return files("", pair.observed())
-    except ConfigError:
+    except ConfigError as error:
+        note(f"shapes are compared without a selector: {error}")
         return {}
 
 

@@ -130,6 +130,19 @@ def test_nothing_measured_is_nothing_reported(tiny_models: TinyModels) -> None:
         measure_samplings(job(tiny_models), note)
 
 
+def test_it_is_noted_where_no_selector_comes_with_the_pair(tiny_models: TinyModels) -> None:
+    said = list[str]()
+
+    def note(line: str) -> None:
+        said.append(line)
+        if "measuring" in line:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        measure_samplings(job(tiny_models), note)
+    assert any(line.startswith("shapes are compared without a selector: no selector comes with") for line in said)
+
+
 @pytest.mark.parametrize(
     ("changes", "fault", "why"),
     [
