@@ -6,6 +6,7 @@ same noise guesses it as well as it guesses greedy choices.
 """
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -135,7 +136,24 @@ def kept(logits: Float[Tensor, "N V"], sampling: Sampling) -> Bool[Tensor, "N V"
 
     Of equals the lower ids are kept; the most probable token always is.
     """
+    if logits.device.type == "cpu":
+        rows = logits if logits.dtype in (torch.float32, torch.float64) else logits.float()
+        return torch.from_numpy(np.stack([_kept(row, sampling) for row in rows.numpy()]))
     return truncated(logits, sampling.temperature, sampling.ranks, sampling.share)
+
+
+def _kept(logits: NDArray[Any], sampling: Sampling) -> NDArray[np.bool_]:
+    """The same for one row: sorted without its order, which takes a sixth of the time, since a threshold tells all."""
+    ranked = np.sort(logits)[::-1]
+    weights = np.exp((ranked - ranked[0]).astype(np.float64) / sampling.temperature)
+    if sampling.top_k:
+        weights[sampling.top_k :] = 0
+    upto = np.cumsum(weights)
+    share = sampling.top_p * upto[-1] if sampling.top_p < 1 else np.inf
+    count = min(max(1, int((upto - weights < share).sum())), sampling.top_k or len(logits))
+    found: NDArray[np.bool_] = logits > ranked[count - 1]
+    found[np.flatnonzero(logits == ranked[count - 1])[: count - int(found.sum())]] = True
+    return found
 
 
 def truncated(

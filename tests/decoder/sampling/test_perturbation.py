@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from decoder.config import Sampling
-from decoder.sampling.perturbation import KEPT, MADE_AT_ONCE, SHARPNESS, Perturbation, kept
+from decoder.sampling.perturbation import KEPT, MADE_AT_ONCE, SHARPNESS, Perturbation, kept, truncated
 from decoder.sampling.settings import Schedule
 from tests import sampled_reference
 
@@ -51,6 +51,14 @@ def test_truncation_is_that_of_transformers(sampling: Sampling) -> None:
     logits = rows(200, 2)
     expected = torch.stack([sampled_reference.kept(row, sampling) for row in logits])
     assert torch.equal(kept(logits, sampling), expected)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+@pytest.mark.parametrize("sampling", [each for each in SETTINGS if each.truncates])
+def test_without_an_order_truncation_is_that_of_the_device(sampling: Sampling, dtype: torch.dtype) -> None:
+    for logits in (rows(100, 4).to(dtype), rows(100, 5).round().to(dtype), torch.zeros(1, VOCABULARY, dtype=dtype)):
+        expected = truncated(logits.float(), sampling.temperature, sampling.ranks, sampling.share)
+        assert torch.equal(kept(logits, sampling), expected)
 
 
 @pytest.mark.parametrize("sampling", [each for each in SETTINGS if each.truncates])
