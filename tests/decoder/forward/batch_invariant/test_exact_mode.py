@@ -489,7 +489,7 @@ def test_a_run_that_is_not_exact_says_so(tiny_models: TinyModels) -> None:
 
 def test_float64_leaves_nothing_to_round_to(tiny_models: TinyModels) -> None:
     pair = tiny_models.pair("neox")
-    with pytest.raises(ConfigError, match=r"--exact .* float64 .*; give --dtype float32, bfloat16 or float16"):
+    with pytest.raises(ConfigError, match=r"--exact .* float64 .*; give --dtype and --draft-dtype float32, bfloat16"):
         load_pair(str(pair.target), str(pair.draft), device="cpu", dtype="float64", exact=True)
     with pytest.raises(ConfigError, match="leave out --exact"):
         tiny_models.loaded(pair, "float64").batch_invariant()
