@@ -8,7 +8,6 @@ this holds for every method.
 
 import argparse
 import sys
-from itertools import islice
 from pathlib import Path
 from statistics import mean
 
@@ -16,22 +15,18 @@ sys.path.append(str(Path(__file__).parents[1]))
 
 from decoder import RunConfig, decode, load_pair
 from decoder.engine import Engine
-from decoder.events import Round
+from decoder.events import Summary
 
-RUN, TOKENS, CHARACTERS = 8, 256, 600
+TOKENS, CHARACTERS = 256, 600
 ENOUGH = 0.95
 
 
-def distinct(tokens: list[int]) -> float:
-    """The share of distinct ones among a text's runs."""
-    runs = list(zip(*(islice(tokens, start, None) for start in range(RUN)), strict=False))
-    return len(set(runs)) / len(runs) if runs else 1.0
-
-
-def written(engine: Engine, prompt: str, seed: int, temperature: float) -> list[int]:
-    """What follows a prompt."""
+def distinct(engine: Engine, prompt: str, seed: int, temperature: float) -> float:
+    """The share of distinct ones among the runs of what follows a prompt."""
     events = decode(engine, prompt, RunConfig(("ar",), TOKENS, seed, temperature=temperature))
-    return [token for event in events if isinstance(event, Round) for token in event.committed]
+    summary = next(event for event in events if isinstance(event, Summary))
+    share = summary.methods["ar"].distinct_8grams
+    return 1.0 if share is None else share
 
 
 def main() -> int:
@@ -44,7 +39,7 @@ def main() -> int:
     engine, shares = load_pair(dtype="float32"), list[float]()
     prompts = [file.read_text(encoding="utf-8")[:CHARACTERS] for file in given.files]
     for seed in range(given.seeds):
-        found = [distinct(written(engine, prompt, seed, given.temperature)) for prompt in prompts]
+        found = [distinct(engine, prompt, seed, given.temperature) for prompt in prompts]
         shares += found
         sys.stdout.write(f"seed {seed}: {mean(found):.3f}, least {min(found):.2f}\n")
     enough = mean(share >= ENOUGH for share in shares)

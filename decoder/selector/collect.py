@@ -24,7 +24,7 @@ from decoder.selector import latency
 from decoder.selector.actions import LONGEST, MOST
 from decoder.selector.dataset import FORMAT, Manifest, Plan, Roots, begin, shard, write_shard
 from decoder.selector.features import Root, scalars
-from decoder.selector.labels import LABELLED, expected_tokens
+from decoder.selector.labels import LABELLED
 from decoder.selector.stored import fingerprint
 from decoder.selector.text_roots import TextRoots
 from decoder.verify.lossless.coins import PhiloxCoins
@@ -129,10 +129,7 @@ def _labelled(
     for length in range(prompt_length + plan.every, len(text) + 1, plan.every):
         root = roots.go_to(text[:length])
         drawn = [roots.drawn() for _ in range(plan.trees)]
-        labels = {
-            name: [expected_tokens(each.draws, each.target_probs, each.draft_probs, name) for each in drawn]
-            for name in plan.verifiers
-        }
+        labels = {name: [each.expected_tokens(name) for each in drawn] for name in plan.verifiers}
         yield _Labelled(root, {name: np.mean(found, 0) for name, found in labels.items()})
 
 

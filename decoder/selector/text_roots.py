@@ -8,6 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from jaxtyping import Float
+from numpy.typing import NDArray
 from torch import Tensor
 
 from decoder.draft.delayed_shape import DelayedTree
@@ -16,7 +18,7 @@ from decoder.models.pair import Pair
 from decoder.sampling.probabilities import probabilities
 from decoder.sampling.settings import Sampling
 from decoder.selector.features import LOOKED_BACK, Root
-from decoder.selector.labels import SharedDraws
+from decoder.selector.labels import SharedDraws, expected_tokens
 from decoder.tree import TokenTree
 from decoder.verify.lossless.batched.device_rows import draw
 from decoder.verify.lossless.coins import Coins
@@ -32,6 +34,10 @@ class Drawn:
     """Shape (N, V)."""
     draft_probs: Rows
     """The same; zeros where nothing was drawn."""
+
+    def expected_tokens(self, verifier: str) -> Float[NDArray[np.float64], "A"]:
+        """Block efficiency of the tree of each shape; see `decoder.selector.labels`."""
+        return expected_tokens(self.draws, self.target_probs, self.draft_probs, verifier)
 
 
 class TextRoots:

@@ -19,6 +19,7 @@ import msgspec
 import typer
 
 from decoder.errors import DecoderError, ModelError
+from decoder.events import arithmetic
 from dynatui.clean import clean_line
 from dynatui.cli import config, options
 from dynatui.cli.options import Given
@@ -181,7 +182,6 @@ def devices(case: Case) -> Iterator[Finding]:
         cpu_computes_bf16,
         require_compilable,
     )
-    from decoder.events import arithmetic  # noqa: PLC0415
     from decoder.forward.cpu.packed import bfloat16_pays  # noqa: PLC0415
 
     seen = gpus()

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from decoder.errors import shortened
+from decoder.events import arithmetic
 from decoder.session.steering import StageName
 from dynatui.clean import clean_line
 from dynatui.gpu import GpuLoad
@@ -135,8 +136,8 @@ def _right(scene: Scene) -> Iterator[_Part]:
     if run is not None:
         long: Row = ((run.target, "strong"), (" ← drafted by ", "dim"), (run.draft, "strong"))
         yield _Part(5, (long, ((f"{run.target} ← {run.draft}", "dim"),), ((run.target, "dim"),)), right=True)
-        where = f"{run.device} {run.arithmetic}"
-        yield _at_right(8, "dim", where, run.device)
+        targets = arithmetic(run.dtype, "", exact=run.exact)
+        yield _at_right(8, "dim", f"{run.device} {run.arithmetic}", f"{run.device} {targets}", run.device)
         sampled = sampling_words(scene.state, scene.wanted)
         for words in sampled:
             yield _at_right(4 if len(sampled) > 1 else 8, "warn" if "→" in words else "dim", words)

@@ -15,7 +15,6 @@ from decoder.errors import PromptError
 from decoder.models.pair import Pair
 from decoder.selector.chooser import Chooser
 from decoder.selector.features import LOOKED_BACK, Root
-from decoder.selector.labels import expected_tokens
 from decoder.selector.text_roots import Drawn, TextRoots
 from decoder.verify.lossless.acceptance_bound import acceptance_bound
 from decoder.verify.lossless.coins import PhiloxCoins
@@ -59,8 +58,7 @@ def expected(
 
 def _by_shape(asked: Asked, verifier: str, drawn: Drawn) -> list[float]:
     """Block efficiency of each shape that a verifier is compared on."""
-    labels = expected_tokens(drawn.draws, drawn.target_probs, drawn.draft_probs, verifier).tolist()
-    by_shape = dict(zip(drawn.draws.shapes, labels, strict=True))
+    by_shape = dict(zip(drawn.draws.shapes, drawn.expected_tokens(verifier).tolist(), strict=True))
     return [by_shape[shape] for shape in asked.shapes(verifier)]
 
 

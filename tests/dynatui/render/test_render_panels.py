@@ -245,6 +245,13 @@ def test_the_status_line_says_whether_the_run_is_exact() -> None:
     assert ["cpu bfloat16 exact" in lines(status(scene, 140, 1))[0] for scene in scenes] == [False, True]
 
 
+def test_the_status_line_names_the_draft_s_dtype_where_there_is_room_before_it_drops_the_target_s() -> None:
+    scene = Scene(state_of([structs.replace(run(), draft_dtype="float16")]))
+    shown = [lines(status(scene, width, 1))[0] for width in range(60, 180)]
+    assert "cpu bfloat16, draft float16" in shown[-1]
+    assert any("cpu bfloat16" in line and "draft float16" not in line for line in shown)
+
+
 def decoded_by(path: str, reason: str = "", device: str = "cpu") -> Scene:
     return Scene(state_of([structs.replace(run(), device=device, path=path, path_reason=reason)]))
 
