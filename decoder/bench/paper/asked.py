@@ -1,0 +1,85 @@
+"""What is measured: texts, lanes, and experiments, in which lanes decode the same prompts. Knows no models."""
+
+from typing import Any, Literal
+
+import msgspec
+
+Unit = Literal["characters", "tokens"]
+"""What a prompt's length is counted in; the paper's L_max counts characters."""
+
+
+class TextSet(msgspec.Struct, frozen=True, kw_only=True):
+    """Prompts of one data set, uncut."""
+
+    name: str
+    """As it is named on the command line: wikitext, books, pg19, spec_bench/coding."""
+    title: str
+    """As tables call it, with where it comes from: "PG-19-style (books_test)"."""
+    stands_for: str | None = None
+    """The paper's data set whose figures stand beside it: WikiText-2 or PG-19."""
+    prompts: tuple[str, ...]
+
+
+class Lane(msgspec.Struct, frozen=True, kw_only=True):
+    """One row of the tables: a method with its parameters."""
+
+    name: str
+    """Unique among the lanes of a measurement: ar, linear K=8, fixed D8 B3, phase 2."""
+    method: str
+    """Of the registry of methods; or generate or assisted, which are transformers'."""
+    family: str
+    """What it is one setting of; each family has one colour: ar, linear, fixed, dynatree, hf, ..."""
+    parameters: dict[str, Any]
+    """All its parameters."""
+    paper_name: str | None = None
+    """The row of the paper that it stands beside, where there is one: see `anchors`."""
+    own_text: bool = False
+    """Whether its text differs from ar's by design."""
+
+
+class Experiment(msgspec.Struct, frozen=True, kw_only=True):
+    """Every one of some lanes decodes the same prompts of one data set, in turns."""
+
+    name: str
+    """main, prompt_length, sensitivity, fixed_trees."""
+    data_set: str
+    """The name of a `TextSet`."""
+    most: int
+    """Longest prompt, in `unit`."""
+    unit: Unit = "characters"
+    prompts: int
+    """The first so many of the data set."""
+    lanes: tuple[str, ...]
+    """By name; ar is always the first."""
+    lengths: tuple[int, ...]
+    """New tokens after which figures are taken, rising: a greedy text of T tokens begins with all shorter ones, so one
+    run gives the figures of each. The last is how many are decoded."""
+    repeats: int = 1
+
+
+class Asked(msgspec.Struct, frozen=True, kw_only=True):
+    """All that decides what is measured; a stopped measurement goes on only with the same."""
+
+    target: str
+    draft: str
+    device: str
+    dtype: str
+    draft_dtype: str
+    seed: int
+    temperature: float
+    top_p: float
+    stops_at_eos: bool
+    """False, as in the paper: texts go on behind the end-of-text token."""
+    warm_up: int
+    """Prompts that every lane decodes for nothing before each experiment."""
+    text_sets: tuple[TextSet, ...]
+    lanes: tuple[Lane, ...]
+    experiments: tuple[Experiment, ...]
+
+    def lane(self, name: str) -> Lane:
+        """The lane of a name."""
+        return next(lane for lane in self.lanes if lane.name == name)
+
+    def text_set(self, name: str) -> TextSet:
+        """The data set of a name."""
+        return next(each for each in self.text_sets if each.name == name)

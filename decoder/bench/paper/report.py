@@ -1,0 +1,83 @@
+"""A whole measurement in one value, from which tables, figures, claims and pages are made, and nothing else."""
+
+import msgspec
+
+from decoder.bench.paper.records import Begun, Block
+
+FIGURE_KEYS: dict[str, str] = {
+    "tokens_per_second": "tokens/s",
+    "speedup": "x ar, in the same block",
+    "ttft_ms": "ms to the first tokens, this method's own prefill and first round",
+    "tpot_ms": "ms a token after the prompt",
+    "tokens_per_round": "L-bar: tokens of all prompts over rounds of all prompts",
+    "paper_path_length": "l-bar as the paper's code has it: mean over prompts of tokens over rounds, with the bonus",
+    "path_length": "accepted tokens a round, no bonus",
+    "acceptance_rate": "accepted over drafted nodes",
+    "depth_acceptance": "accepted depth over the depth of the verified tree",
+    "paper_acceptance": "the paper's: committed over rounds x (D0 + 2), of linear over rounds x K",
+    "rounds": "rounds a text",
+    "nodes_per_round": "drafted nodes verified a round",
+    "target_forwards_per_round": "target passes a round",
+    "draft_forwards_per_round": "draft passes a round",
+    "draft_ms": "ms of drafting a round",
+    "verify_ms": "ms of verification a round",
+    "round_ms": "ms a round",
+    "peak_mb": "peak memory in MB: the device's on CUDA, on a CPU the process's",
+    "kv_mb": "MB of keys and values of both models as allocated",
+    "distinct_8grams": "share of distinct 8-grams",
+}
+"""The figures of a cell, and what each is."""
+
+
+class Stat(msgspec.Struct, frozen=True, kw_only=True):
+    """One figure over the prompts of a cell."""
+
+    mean: float
+    std: float
+    """Over prompts, population, as the paper's."""
+    low: float | None
+    """95 % bootstrap interval of the mean, prompts drawn anew; None: there is one prompt alone."""
+    high: float | None
+
+
+class Cell(msgspec.Struct, frozen=True, kw_only=True):
+    """One lane of one experiment, after so many new tokens."""
+
+    experiment: str
+    data_set: str
+    most: int
+    """Longest prompt, in the experiment's unit."""
+    length: int
+    """New tokens: T."""
+    lane: str
+    prompts: int
+    same: int
+    """Prompts whose text equals ar's; the others have no speed."""
+    stats: dict[str, Stat]
+    """By `FIGURE_KEYS`; a figure that is not known is missing."""
+
+
+class PaperReport(msgspec.Struct, frozen=True, kw_only=True):
+    """What was asked, what was measured, and means over prompts."""
+
+    begun: Begun
+    load_after: float | None
+    complete: bool
+    """Whether all that was asked for was measured."""
+    disturbed: int
+    """Turns with threads that waited too long for a processor."""
+    blocks: list[Block]
+    cells: list[Cell]
+
+    def cell(
+        self, experiment: str, data_set: str, lane: str, *, length: int | None = None, most: int | None = None
+    ) -> Cell | None:
+        """The cell of these names, of the longest text and prompt where none are named; None: there is none."""
+        found = [
+            cell
+            for cell in self.cells
+            if (cell.experiment, cell.data_set, cell.lane) == (experiment, data_set, lane)
+            and length in (None, cell.length)
+            and most in (None, cell.most)
+        ]
+        return max(found, key=lambda cell: (cell.length, cell.most), default=None)
