@@ -93,6 +93,8 @@ class Tally(msgspec.Struct, frozen=True):
     drafted: int = 0
     accepted: int = 0
     depth_shares: float = 0.0
+    levels: int = 0
+    """Depths of the verified trees, over all rounds."""
     timed_tokens: int = 0
     """Committed tokens that the decode time pays for: a burst at t = 0 came out of the prompt's time."""
     target_forwards: int | None = 0
@@ -123,6 +125,7 @@ def tally_round(tally: Tally, event: Round) -> Tally:
         drafted=tally.drafted + drafted_nodes(event),
         accepted=tally.accepted + len(event.accepted),
         depth_shares=tally.depth_shares + (len(event.accepted) / len(levels) if levels else 0.0),
+        levels=tally.levels + len(levels),
         timed_tokens=tally.timed_tokens + (len(event.committed) if event.t > tally.decode_s else 0),
         target_forwards=_plus(tally.target_forwards, event.target_forwards),
         draft_forwards=_plus(tally.draft_forwards, event.draft_forwards),

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from itertools import zip_longest
 
+from decoder.analysis.bottleneck import of_method, verdict
 from decoder.analysis.metrics import Levels, Tally
 from dynatui.number_format import percent, short
 from dynatui.render.ink import Row, Rows, best, fit, frame, inside, joined, share, trend
@@ -47,13 +48,22 @@ def work(scene: Scene, width: int, height: int) -> Rows:
     room -= len(told)
     if inner < _SIDE_BY_SIDE:
         guesses = depths(tally.by_depth, inner, max(2, room - _TIMES))
-        return frame(title, [*told, *guesses, *times(state, tally, inner), *kinds(state.lane.tokens, inner)], size)
+        others = [*times(state, tally, inner), *kinds(state.lane.tokens, inner)]
+        return frame(title, [*told, *guesses, *others, *why(state, inner)], size)
     left = (inner - _GAP) // 2
     right = inner - _GAP - left
     guesses = depths(tally.by_depth, left, room)
     others = [*times(state, tally, right), *kinds(state.lane.tokens, right)]
     pairs = zip_longest(guesses, others, fillvalue=())
-    return frame(title, [*told, *((*fit(a, left + _GAP), *b) for a, b in pairs)], size)
+    return frame(title, [*told, *((*fit(a, left + _GAP), *b) for a, b in pairs), *why(state, inner)], size)
+
+
+def why(state: RunState, width: int) -> Rows:
+    """What limits the method, in sentences; nothing where too little is known."""
+    found = of_method(state.race, state.watched)
+    if found is None:
+        return []
+    return [(), *(row for said in verdict(found, state.watched) for row in wrapped([(said, "plain")], width))]
 
 
 def summaries(method: str, tally: Tally) -> tuple[str, ...]:

@@ -132,3 +132,9 @@ def test_before_the_first_round_the_panel_says_what_will_come() -> None:
 @given(scenes(), SIZES)
 def test_any_scene_fits_any_size(scene: Scene, size: tuple[int, int]) -> None:
     assert is_drawn(work(scene, *size), scene, size)
+
+
+def test_a_panel_with_room_says_what_limits_the_method() -> None:
+    told = " ".join(line.strip("│ ") for line in lines(work(running(), 76, 24)))
+    assert "What limits it most" in told
+    assert "What would help" in told

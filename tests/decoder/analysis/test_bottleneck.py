@@ -1,0 +1,108 @@
+"""What limits a method is told by its own figures."""
+
+import pytest
+from msgspec import structs
+
+from decoder.analysis.bottleneck import FEWEST_ROUNDS, Bottleneck, bottleneck, verdict
+from decoder.analysis.metrics import Tally
+from decoder.append_only import TokenLog
+
+ROUNDS = 10
+
+
+def tally(*, tokens: int, draft_ms: float, verify_ms: float, host_ms: float, levels: int = 4, nodes: int = 8) -> Tally:
+    """So many rounds of so many milliseconds each, with tokens that never repeat."""
+    total_s = ROUNDS * (draft_ms + verify_ms + host_ms) / 1000
+    return Tally(
+        rounds=ROUNDS,
+        drafted=nodes * ROUNDS,
+        accepted=(tokens - 1) * ROUNDS,
+        levels=levels * ROUNDS,
+        timed_tokens=tokens * ROUNDS,
+        decode_s=total_s,
+        draft_s=ROUNDS * draft_ms / 1000,
+        verify_s=ROUNDS * verify_ms / 1000,
+        commit_s=0.0,
+        log=TokenLog().plus(list(range(tokens * ROUNDS))),
+    )
+
+
+PLAIN = structs.replace(tally(tokens=1, draft_ms=0, verify_ms=3, host_ms=1), drafted=0, accepted=0, levels=0)
+
+
+def found(of: Tally, plain: Tally | None = PLAIN) -> Bottleneck:
+    limits = bottleneck(of, plain)
+    assert limits is not None
+    return limits
+
+
+def test_the_speed_up_is_tokens_a_round_over_the_plain_tokens_that_a_round_costs() -> None:
+    limits = found(tally(tokens=3, draft_ms=2, verify_ms=5, host_ms=1))
+    assert limits.break_even == pytest.approx(2)
+    assert limits.speedup == pytest.approx(1.5)
+
+
+def test_if_every_guess_held_a_round_would_commit_each_level_and_the_bonus_token() -> None:
+    bound = found(tally(tokens=2, draft_ms=2, verify_ms=5, host_ms=1, levels=4)).bound("agreement")
+    assert bound is not None
+    assert bound.gain == pytest.approx(5 / 2)
+
+
+def test_a_slow_draft_is_named_with_the_speed_without_it() -> None:
+    limits = found(tally(tokens=4, draft_ms=15, verify_ms=4, host_ms=1))
+    assert limits.bounds[0].limit == "draft"
+    assert limits.bounds[0].gain == pytest.approx(20 / 5)
+
+
+def test_verification_that_grows_with_its_rows_is_named_beside_one_plain_row() -> None:
+    limits = found(tally(tokens=4, draft_ms=1, verify_ms=18, host_ms=1))
+    assert limits.bounds[0].limit == "verification"
+    assert limits.verify_growth == pytest.approx(6)
+    assert limits.bounds[0].gain == pytest.approx(20 / 5)
+
+
+def test_time_that_is_neither_is_named() -> None:
+    assert found(tally(tokens=4, draft_ms=1, verify_ms=4, host_ms=15)).bounds[0].limit == "host"
+
+
+def test_without_plain_decoding_beside_it_there_is_no_speed_up() -> None:
+    limits = found(tally(tokens=4, draft_ms=1, verify_ms=4, host_ms=1), plain=None)
+    assert limits.speedup is None
+    assert limits.bound("verification") is None
+    assert "add ar" in verdict(limits, "linear")[0]
+
+
+def test_parts_that_are_not_known_bound_nothing() -> None:
+    graphs = structs.replace(
+        tally(tokens=4, draft_ms=1, verify_ms=4, host_ms=1), draft_s=None, verify_s=None, commit_s=None
+    )
+    assert [bound.limit for bound in found(graphs).bounds] == ["agreement"]
+
+
+@pytest.mark.parametrize(
+    "change", [{"drafted": 0}, {"rounds": FEWEST_ROUNDS - 1}, {"knows_tree": False}, {"decode_s": 0.0}]
+)
+def test_nothing_is_said_of_rounds_that_tell_nothing(change: dict[str, float]) -> None:
+    assert bottleneck(structs.replace(tally(tokens=2, draft_ms=1, verify_ms=1, host_ms=1), **change), PLAIN) is None
+
+
+def test_the_verdict_says_how_fast_what_limits_and_what_helps() -> None:
+    speed, limit, remedy = verdict(found(tally(tokens=4, draft_ms=15, verify_ms=4, host_ms=1)), "linear")
+    assert speed.startswith("linear is slower than plain decoding, 0.80")
+    assert "drafting takes 75%" in limit
+    assert "4.00 times" in limit
+    assert "shallower trees" in remedy
+
+
+def test_a_draft_that_never_agrees_is_answered_with_another_or_none() -> None:
+    remedy = verdict(found(tally(tokens=1, draft_ms=2, verify_ms=5, host_ms=1)), "linear")[2]
+    assert "another draft" in remedy
+    assert "--methods ar" in remedy
+
+
+def test_a_text_that_repeats_itself_is_said_to_mislead() -> None:
+    looping = structs.replace(
+        tally(tokens=4, draft_ms=1, verify_ms=4, host_ms=1), log=TokenLog().plus([1, 2] * (2 * ROUNDS))
+    )
+    assert found(looping).repeats
+    assert "repeats itself" in verdict(found(looping), "linear")[-1]
