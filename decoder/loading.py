@@ -92,6 +92,30 @@ def load_pair(
     return engine
 
 
+def with_draft(engine: Engine, target: str, draft: str, *, draft_dtype: str = "auto", report: Report) -> Engine:
+    """The loaded target of another pair with one more draft, ready to decode; both pairs can be used.
+
+    Args:
+        engine: The other pair, which is not exact.
+        target: Where its target was loaded from.
+        draft: Hub id or folder.
+        draft_dtype: See `load_pair`.
+        report: See `load_pair`.
+
+    Raises:
+        DecoderError: As `load_pair`.
+    """
+    check_config(display_name(draft), load_config(draft))
+    loaded = engine.pair.target
+    dtype = choose_draft_dtype(draft_dtype, loaded.dtype)
+    set_up(loaded.device, dtype)
+    tokenizer = common_tokenizer(target, draft)
+    report(f"loading draft {display_name(draft)}")
+    found = make_engine(make_pair(loaded, load_model(draft, loaded.device, dtype, report), tokenizer), report=report)
+    found.pair.draft.slim()
+    return found
+
+
 def make_engine(pair: Pair, *, exact: bool = False, report: Report = lambda _: None) -> Engine:
     """A pair, ready to decode with as many threads as pay, and tried on its accelerator unless it is to be exact."""
     slots = None

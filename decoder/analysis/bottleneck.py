@@ -183,7 +183,8 @@ def _remedy(found: Bottleneck) -> str:
     remedies: dict[Limit, str] = {
         "agreement": "a draft that agrees more (dynatui tune --drafts ranks candidates), or smaller trees, which waste "
         "less",
-        "draft": "a smaller draft, one in half precision (--draft-dtype), or shallower trees: each level is one pass of it",
+        "draft": "a smaller draft, one in half precision (--draft-dtype), or shallower trees, since each level is one "
+        "pass of it",
         "verification": "fewer nodes a round (--n-max)",
         "host": "a GPU with graphs, or larger models, beside which this time is small",
     }

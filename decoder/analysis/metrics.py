@@ -3,6 +3,7 @@
 Knows neither models nor screens. Rates are totals over the run, so a long round weighs as much as it lasted.
 """
 
+import functools
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -136,6 +137,35 @@ def tally_round(tally: Tally, event: Round) -> Tally:
         by_depth=level_by_level(tally.by_depth, levels),
         knows_tree=tally.knows_tree and event.draft_forwards is not None,
         log=tally.log.plus(event.committed),
+    )
+
+
+def together(tallies: Iterable[Tally]) -> Tally:
+    """The totals of several texts of one method, as if they were one."""
+    return functools.reduce(_joined, tallies, Tally())
+
+
+def _joined(one: Tally, other: Tally) -> Tally:
+    return Tally(
+        prefill_s=_plus(one.prefill_s or 0.0, other.prefill_s),
+        first_round_s=_plus(one.first_round_s or 0.0, other.first_round_s),
+        rounds=one.rounds + other.rounds,
+        drafted=one.drafted + other.drafted,
+        accepted=one.accepted + other.accepted,
+        depth_shares=one.depth_shares + other.depth_shares,
+        levels=one.levels + other.levels,
+        timed_tokens=one.timed_tokens + other.timed_tokens,
+        target_forwards=_plus(one.target_forwards, other.target_forwards),
+        draft_forwards=_plus(one.draft_forwards, other.draft_forwards),
+        decode_s=one.decode_s + other.decode_s,
+        draft_s=_plus(one.draft_s, other.draft_s),
+        verify_s=_plus(one.verify_s, other.verify_s),
+        commit_s=_plus(one.commit_s, other.commit_s),
+        by_depth=level_by_level(one.by_depth, other.by_depth),
+        knows_tree=one.knows_tree and other.knows_tree,
+        log=one.log.plus(other.tokens),
+        peak_bytes=max(one.peak_bytes or 0, other.peak_bytes or 0) or None,
+        ended=other.ended,
     )
 
 

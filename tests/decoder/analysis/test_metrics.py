@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from decoder.analysis.metrics import FIGURES, Race, by_depth, first_difference, fold
+from decoder.analysis.metrics import FIGURES, Race, Tally, by_depth, first_difference, fold, tally_round, together
 from decoder.events import End, Event, Figures, Knob, Round, Run, Start
 from decoder.tree import share_of_depth
 
@@ -281,3 +281,17 @@ def test_the_fold_does_not_change_the_state_before() -> None:
 def test_knob_events_change_no_figure() -> None:
     knob = Knob(method="dynatree", round=1, name="tau_h", old=0.9, new=0.8, source="user")
     assert figures([*DYNATREE, knob]) == figures(DYNATREE)
+
+
+def test_the_totals_of_texts_are_those_of_one_text_with_all_their_rounds() -> None:
+    tree = {"tokens": [0, 1, 2], "parents": [-1, 0, 1], "accepted": [1], "committed": [1, 5]}
+    texts = [tally_round(Tally(prefill_s=0.5), a_round(**tree)), tally_round(Tally(prefill_s=0.25), a_round())]
+    both = together(texts)
+    assert (both.rounds, both.drafted, both.accepted, both.levels) == (2, 2, 1, 2)
+    assert (both.decode_s, both.draft_s, both.prefill_s) == (2.0, 0.5, 0.75)
+    assert both.by_depth == ((1, 1), (1, 0))
+    assert list(both.tokens) == [1, 5, 5]
+
+
+def test_what_one_text_does_not_know_is_not_known_of_all() -> None:
+    assert together([tally_round(Tally(), a_round()), tally_round(Tally(), a_round(draft_s=None))]).draft_s is None

@@ -1,0 +1,239 @@
+"""Which of several drafts serves a target best, on a user's own prompts: all side by side on one loaded target.
+
+What a draft could bring is told by two numbers, how often it agrees and what its pass costs; what it does bring is
+measured in turns with plain decoding. Both stand beside each other, with what limits the pair.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from statistics import fmean
+
+import msgspec
+import torch
+
+from decoder.analysis.bottleneck import Bottleneck, bottleneck
+from decoder.analysis.metrics import Tally, together
+from decoder.bench.contenders import BASELINE, Contender, own
+from decoder.bench.protocol import Sample, measured, schedule, warmed_up
+from decoder.bench.samples import Samples
+from decoder.bench.statistics import Estimate
+from decoder.config import Linear, RunConfig
+from decoder.engine import Engine
+from decoder.errors import ConfigError, DecoderError, ModelError, PairError
+from decoder.loading import load_pair, with_draft
+from decoder.models.pair import Pair
+from decoder.models.text import encode_prompt, without_surrogates
+
+LONGEST_CHAIN = 16
+METHODS = ("linear", "auto")
+"""What every draft is measured with: its best chain, and as many guesses as pay."""
+Note = Callable[[str], None]
+
+
+class Draft(msgspec.Struct, frozen=True, kw_only=True):
+    """What was found of one draft."""
+
+    name: str
+    agreement: float
+    """Share of the target's greedy tokens that the draft thinks likeliest too, on texts of the prompts."""
+    cost_ratio: float
+    """Time of a draft pass of one row over that of a target pass of one row."""
+    chain: int
+    """The length at which a chain is expected to be fastest; 0: none pays."""
+    expected: float
+    """Its speed over plain decoding, by `expected_speedup`."""
+    measured: dict[str, Estimate | None]
+    """Over plain decoding, by method; None where the text was another on every prompt."""
+    limits: Bottleneck | None
+    """Of the faster method; None where too few rounds tell anything."""
+    fastest: str
+    """That method."""
+
+
+class Ranking(msgspec.Struct, frozen=True, kw_only=True):
+    """Every draft, the fastest first, and those that cannot be used."""
+
+    target: str
+    device: str
+    dtype: str
+    prompts: int
+    max_new_tokens: int
+    drafts: list[Draft]
+    refused: dict[str, str]
+    """Why, by name."""
+
+
+@dataclass(frozen=True)
+class OnDrafts:
+    """What to rank."""
+
+    target: str
+    drafts: tuple[str, ...]
+    prompts: tuple[str, ...]
+    max_new_tokens: int = 128
+    repeats: int = 1
+    seed: int = 0
+    device: str = "auto"
+    dtype: str = "auto"
+    draft_dtype: str = "auto"
+
+
+def rank(job: OnDrafts, note: Note) -> Ranking:
+    """Loads every draft beside one target, and measures them in turns.
+
+    Raises:
+        DecoderError: No draft can be used with this target, or a prompt does not fit.
+    """
+    engines, refused = _loaded(job, note)
+    first = next(iter(engines.values())).pair
+    context = min(engine.pair.context for engine in engines.values())
+    prompts = [
+        encode_prompt(first.tokenizer, without_surrogates(text), job.max_new_tokens, context, special=True)
+        for text in job.prompts
+    ]
+    config = RunConfig(METHODS, job.max_new_tokens, job.seed)
+    ratios = {name: cost_ratio(engine) for name, engine in engines.items()}
+    note("decoding plainly, to see where each draft agrees")
+    base = own(BASELINE, BASELINE, BASELINE, config)
+    texts = [list(base.run(next(iter(engines.values())), prompt).tally.tokens) for prompt in prompts]
+    agreements = {name: agreement(engine.pair, prompts, texts) for name, engine in engines.items()}
+    chains = {name: best_chain(agreements[name], ratios[name]) for name in engines}
+    runs = {
+        name: config.with_rules("linear", replace(config.of(Linear), k=max(1, chain)))
+        for name, (chain, _) in chains.items()
+    }
+    lanes = [_bound(base, next(iter(engines.values())))]
+    lanes += [
+        _bound(own(lane_name(name, method), method, method, runs[name]), engine)
+        for name, engine in engines.items()
+        for method in METHODS
+    ]
+    samples = _measured(next(iter(engines.values())), lanes, prompts, job, note)
+    found = [
+        _draft(name, samples, job.seed, agreement=agreements[name], ratio=ratios[name], chain=chains[name])
+        for name in engines
+    ]
+    return Ranking(
+        target=first.target_name,
+        device=first.device,
+        dtype=first.dtype,
+        prompts=len(prompts),
+        max_new_tokens=job.max_new_tokens,
+        drafts=sorted(found, key=lambda draft: -_speed(draft.measured[draft.fastest])),
+        refused=refused,
+    )
+
+
+def lane_name(draft: str, method: str) -> str:
+    """What a draft's method is called among the lanes."""
+    return f"{draft} {method}"
+
+
+def agreement(pair: Pair, prompts: Sequence[Sequence[int]], texts: Sequence[Sequence[int]]) -> float:
+    """The share of these texts' tokens that the draft thinks likeliest, each after all that stands before it."""
+    return fmean(
+        float(token == guess)
+        for prompt, text in zip(prompts, texts, strict=True)
+        for token, guess in zip(text, _guesses(pair, prompt, text), strict=True)
+    )
+
+
+@torch.inference_mode()
+def _guesses(pair: Pair, prompt: Sequence[int], text: Sequence[int]) -> list[int]:
+    """The draft's likeliest token in place of every one of a text."""
+    cache = pair.draft.new_cache(len(prompt) + len(text))
+    if len(prompt) > 1:
+        pair.draft.read(cache, prompt[:-1])
+    logits = [pair.draft.read(cache, [token])[None] for token in (prompt[-1], *text[:-1])]
+    best: list[int] = pair.known(torch.cat(logits)).argmax(-1).tolist()
+    return best
+
+
+def cost_ratio(engine: Engine) -> float:
+    """Time of a draft pass of one row over that of a target pass of one row, on this machine."""
+    costs = engine.costs_of(engine.pair.context // 2)
+    return costs.draft.seconds(1) / costs.plain.seconds(1)
+
+
+def expected_speedup(agreement: float, ratio: float, chain: int) -> float:
+    """Of a chain over plain decoding, where each guess holds with the same chance and rows cost a target nothing.
+
+    The mean number of tokens a round over its cost in target passes: (1 - a^(K+1)) / (1 - a) / (1 + K c), equation 7
+    of Leviathan et al. 2023. Guesses of one text are not independent, so it is a guide and no bound.
+    """
+    tokens = sum(agreement**level for level in range(chain + 1))
+    return tokens / (1 + chain * ratio)
+
+
+def best_chain(agreement: float, ratio: float) -> tuple[int, float]:
+    """The chain that is expected to be fastest, 0 where none pays, and its speed over plain decoding."""
+    speeds = {chain: expected_speedup(agreement, ratio, chain) for chain in range(LONGEST_CHAIN + 1)}
+    best = max(speeds, key=lambda chain: speeds[chain])
+    return best, speeds[best]
+
+
+def _loaded(job: OnDrafts, note: Note) -> tuple[dict[str, Engine], dict[str, str]]:
+    """An engine for each draft that can be used, and why others cannot."""
+    if not job.drafts:
+        raise ConfigError("--drafts names none; give hub ids or folders with commas between them")
+    engines: dict[str, Engine] = {}
+    refused: dict[str, DecoderError] = {}
+    for name in dict.fromkeys(job.drafts):
+        try:
+            engines[name] = _engine(job, name, next(iter(engines.values()), None), note)
+        except (ModelError, PairError) as error:
+            note(f"{name} is left out: {error}")
+            refused[name] = error
+    if not engines:
+        raise next(iter(refused.values()))
+    return engines, {name: str(error) for name, error in refused.items()}
+
+
+def _engine(job: OnDrafts, draft: str, loaded: Engine | None, note: Note) -> Engine:
+    if loaded:
+        return with_draft(loaded, job.target, draft, draft_dtype=job.draft_dtype, report=note)
+    return load_pair(job.target, draft, device=job.device, dtype=job.dtype, draft_dtype=job.draft_dtype, report=note)
+
+
+def _bound(contender: Contender, engine: Engine) -> Contender:
+    """The same on an engine of its own."""
+    return replace(contender, run=lambda _, prompt: contender.run(engine, prompt))
+
+
+def _measured(
+    engine: Engine, lanes: Sequence[Contender], prompts: Sequence[Sequence[int]], job: OnDrafts, note: Note
+) -> Samples:
+    warmed_up(engine, lanes, prompts[:1], note)
+    found: list[Sample] = []
+    turns = schedule(len(lanes), len(prompts), job.repeats, job.seed)
+    for number, sample in enumerate(measured(engine, lanes, prompts, turns), 1):
+        found.append(sample)
+        if number % len(lanes) == 0:
+            note(f"{number // len(lanes)} of {len(prompts) * job.repeats} prompts measured")
+    return Samples(found, lanes)
+
+
+def _draft(
+    name: str, samples: Samples, seed: int, *, agreement: float, ratio: float, chain: tuple[int, float]
+) -> Draft:
+    speeds = {method: samples.ratio(lane_name(name, method), BASELINE, seed) for method in METHODS}
+    fastest = max(METHODS, key=lambda method: _speed(speeds[method]))
+    return Draft(
+        name=name,
+        agreement=agreement,
+        cost_ratio=ratio,
+        chain=chain[0],
+        expected=chain[1],
+        measured=speeds,
+        limits=bottleneck(_all(samples, lane_name(name, fastest)), _all(samples, BASELINE)),
+        fastest=fastest,
+    )
+
+
+def _all(samples: Samples, lane: str) -> Tally:
+    """A lane's totals over all prompts and repeats."""
+    return together(turn.tally for prompt in samples.prompts for turn in samples.turns(lane, prompt))
+
+
+def _speed(found: Estimate | None) -> float:
+    return found.median if found else 0.0

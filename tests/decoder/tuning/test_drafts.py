@@ -1,0 +1,100 @@
+"""Drafts are ranked by what they bring on a user's prompts, beside what their agreement and cost promise."""
+
+import pytest
+import torch
+
+from decoder.errors import ConfigError, DecoderError
+from decoder.tuning.drafts import (
+    OnDrafts,
+    Ranking,
+    _guesses,
+    agreement,
+    best_chain,
+    expected_speedup,
+    rank,
+)
+from dynatui.cli.draft_ranking import ranking
+from tests.decoder.makers import TinyModels
+
+PROMPTS = ("The sea was calm that night", "Nobody had ever asked her")
+NEW_TOKENS = 24
+
+
+@pytest.fixture(scope="module")
+def ranked(tiny_models: TinyModels) -> Ranking:
+    pair = tiny_models.pair("neox")
+    job = OnDrafts(
+        str(pair.target),
+        (str(pair.draft), str(pair.target), "/nowhere"),
+        PROMPTS,
+        max_new_tokens=NEW_TOKENS,
+        device="cpu",
+        dtype="float32",
+    )
+    return rank(job, lambda _: None)
+
+
+def test_a_chain_is_expected_to_commit_a_geometric_sum_of_tokens_in_its_cost() -> None:
+    assert expected_speedup(0.5, 0.1, 2) == pytest.approx((1 + 0.5 + 0.25) / 1.2)
+
+
+def test_no_chain_pays_where_the_draft_costs_more_than_its_guesses_bring() -> None:
+    assert best_chain(0.3, 0.5) == (0, 1.0)
+
+
+def test_the_best_chain_is_longer_the_more_the_draft_agrees() -> None:
+    assert best_chain(0.9, 0.05)[0] > best_chain(0.6, 0.05)[0] > 0
+
+
+def test_guesses_are_those_of_the_draft_run_from_scratch_after_every_beginning(tiny_models: TinyModels) -> None:
+    made = tiny_models.pair("neox")
+    engine, module = tiny_models.loaded(made, "float32"), tiny_models.plain(made.draft, "float32")
+    prompt, text = [5, 6, 7], [8, 9, 10, 11]
+    beginnings = [prompt + text[:length] for length in range(len(text))]
+    with torch.inference_mode():
+        slow = [int(module(torch.tensor([ids])).logits[0, -1].argmax()) for ids in beginnings]
+    assert _guesses(engine.pair, prompt, text) == slow
+
+
+def test_agreement_is_the_share_of_tokens_guessed(tiny_models: TinyModels) -> None:
+    pair = tiny_models.loaded(tiny_models.pair("neox"), "float32").pair
+    prompt = [5, 6, 7]
+    (first, *_) = _guesses(pair, prompt, [8, 9])
+    second = _guesses(pair, prompt, [first, 9])[1]
+    assert agreement(pair, [prompt], [[first, second]]) == 1.0
+    assert agreement(pair, [prompt], [[first, (second + 1) % 50]]) == 0.5
+
+
+def test_a_target_as_its_own_draft_always_agrees(ranked: Ranking, tiny_models: TinyModels) -> None:
+    own = next(draft for draft in ranked.drafts if draft.name == str(tiny_models.pair("neox").target))
+    assert own.agreement == 1.0
+
+
+def test_the_fastest_draft_comes_first(ranked: Ranking) -> None:
+    speeds = [estimate.median for draft in ranked.drafts if (estimate := draft.measured[draft.fastest])]
+    assert len(speeds) == 2
+    assert speeds == sorted(speeds, reverse=True)
+
+
+def test_a_draft_that_cannot_be_loaded_is_named_and_the_others_are_measured(ranked: Ranking) -> None:
+    assert list(ranked.refused) == ["/nowhere"]
+    assert len(ranked.drafts) == 2
+
+
+def test_where_no_draft_can_be_used_the_first_error_says_why(tiny_models: TinyModels) -> None:
+    pair = tiny_models.pair("neox")
+    with pytest.raises(DecoderError, match="/nowhere"):
+        rank(OnDrafts(str(pair.target), ("/nowhere", "/nor/here"), PROMPTS, device="cpu"), lambda _: None)
+
+
+def test_drafts_must_be_named(tiny_models: TinyModels) -> None:
+    with pytest.raises(ConfigError, match="names none"):
+        rank(OnDrafts(str(tiny_models.pair("neox").target), (), PROMPTS), lambda _: None)
+
+
+def test_the_report_has_a_row_a_draft_and_a_sentence_on_each(ranked: Ranking) -> None:
+    told = ranking(ranked)
+    assert max(map(len, told.splitlines())) <= 80
+    flat = " ".join(told.split())
+    assert flat.count(" by ") >= len(ranked.drafts)
+    assert "/nowhere cannot be used" in flat
