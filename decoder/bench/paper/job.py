@@ -63,6 +63,8 @@ class Prepared:
     begun: Begun
     prompts: tuple[Sequence[Sequence[int]], ...]
     """Token ids, by experiment."""
+    attempts: int
+    """Times that a turn is taken at most, where other processes disturb it."""
 
 
 @dataclass(frozen=True)
@@ -83,13 +85,14 @@ def prepared(job: OnPaper, note: Note) -> Prepared:
     """
     experiments = job.plan(job.extent).experiments
     log = paper_log(job.log)
-    engine = _engine(job, note)
+    sampling = Sampling(job.temperature, 0, job.top_p)
+    engine = _engine(job, sampling, note)
     pair, sets = engine.pair, {texts.name: texts for texts in job.text_sets}
     prompts = tuple(encoded(pair, sets[each.data_set], each) for each in experiments)
     longest = max(len(ids) for these in prompts for ids in these)
     extent = _fitting(job, pair.context - longest, note)
     begun = _begun(pair, _asked(job, pair, extent), log, longest + extent.length, note)
-    return Prepared(engine, log, begun, prompts)
+    return Prepared(engine, log, begun, prompts, extent.attempts)
 
 
 def measure(ready: Prepared, note: Note) -> Iterator[Progress]:
@@ -123,7 +126,7 @@ def _experiment(ready: Prepared, number: int, note: Note) -> Iterator[tuple[int,
     order = schedule(len(able), len(prompts), experiment.repeats, asked.seed + number)
     left = [turn for turn in order if (turn.repeat, turn.prompt) not in done]
     took: dict[str, Took] = {}
-    for turn, trial, waited in taken(ready.engine, able, prompts, left):
+    for turn, trial, waited in taken(ready.engine, able, prompts, left, ready.attempts):
         behind += 1
         took[able[turn.contender].name] = Took.of(trial, waited, experiment.lengths)
         if len(took) == len(able):
@@ -154,14 +157,14 @@ def _warm_up(asked: Asked, prompts: Sequence[Sequence[int]]) -> Sequence[Sequenc
     return sorted(prompts, key=len, reverse=True)[: asked.warm_up]
 
 
-def _engine(job: OnPaper, note: Note) -> Engine:
+def _engine(job: OnPaper, sampling: Sampling, note: Note) -> Engine:
     """The pair, whose texts end and are chosen as asked for."""
     engine = load_pair(
         job.target, job.draft, device=job.device, dtype=job.dtype, draft_dtype=job.draft_dtype, report=note
     )
     if not job.stops_at_eos:
         engine = replace(engine, pair=replace(engine.pair, eos=frozenset()))
-    return engine.sampled(job.seed, Schedule(Sampling(job.temperature, 0, job.top_p)))
+    return engine.sampled(job.seed, Schedule(sampling))
 
 
 def _fitting(job: OnPaper, room: int, note: Note) -> Extent:
@@ -197,8 +200,7 @@ def _asked(job: OnPaper, pair: Pair, extent: Extent) -> Asked:
 def _begun(pair: Pair, asked: Asked, log: PaperLog, tokens: int, note: Note) -> Begun:
     """The log's first line, which is written now if there is none."""
     before = log.begun
-    if before is None:
-        note("measuring forward passes")
+    note("measuring forward passes" if before is None else f"going on: {len(log.records)} blocks are measured already")
     return log.begin(
         Begun(
             started_at=datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z"),

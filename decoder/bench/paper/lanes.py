@@ -131,7 +131,7 @@ def _chains_and_trees() -> Iterator[Lane]:
     yield _own("phase 1", "dynatree", "dynatree", breadth, "Phase 1")
     yield _own("phase 2", "dynatree", "dynatree", replace(PAPER, history=False), "Phase 2")
     yield _own(DYNATREE, "dynatree", "dynatree", PAPER, "DynaTree")
-    yield _own(DEEPER, "dynatree", "dynatree", replace(PAPER, d_max=9), "DynaTree")
+    yield _own(DEEPER, "dynatree", "dynatree", replace(PAPER, d_max=9))
     yield _own("dynatree tuned", "dynatree", "dynatree", PRESETS["tuned"])
     yield _own("alg1", "alg1", "alg1", PAPER)
 
