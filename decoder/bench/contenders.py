@@ -4,8 +4,9 @@ Own methods run through the sessions that screen and library use. Knows neither 
 """
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from typing import Any
 
 import torch
@@ -34,6 +35,8 @@ class Trial:
     """One text, decoded to its end."""
 
     tally: Tally
+    after: tuple[Tally, ...] = ()
+    """The totals after each round, from which follows what a shorter text would have taken."""
     seen: Seen | None = None
     """What both models did after the prompt; None where it cannot be known."""
     kv_bytes: int | None = None
@@ -138,10 +141,14 @@ def decoded(
     finally:
         session.close()
     outcomes[-1] = (outcomes[-1][0], ended)
-    tally = Tally(prefill_s=prefill_s)
-    for number, (outcome, t) in enumerate(outcomes):
-        tally = tally_round(tally, as_round(method, number, outcome, t))
-    return Trial(tally, after.since(before) if after and before else None, kept, waited)
+    tallies = running(prefill_s, method, outcomes)
+    return Trial(tallies[-1], tallies, after.since(before) if after and before else None, kept, waited)
+
+
+def running(prefill_s: float, method: str, outcomes: Iterable[tuple[Outcome, float]]) -> tuple[Tally, ...]:
+    """The totals after each round, from its outcome and the seconds since the first began."""
+    rounds = (as_round(method, number, outcome, t) for number, (outcome, t) in enumerate(outcomes))
+    return tuple(accumulate(rounds, tally_round, initial=Tally(prefill_s=prefill_s)))[1:]
 
 
 def as_round(method: str, number: int, outcome: Outcome, t: float) -> Round:

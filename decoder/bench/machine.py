@@ -3,6 +3,8 @@
 import ctypes
 import os
 import platform
+import shutil
+import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -54,6 +56,17 @@ def examined(device: torch.device) -> Machine:
         load_before=load(),
         copy_bytes_per_s=copy_bandwidth(device) if device.type == "cuda" else None,
     )
+
+
+def source_commit() -> str | None:
+    """The commit of the source tree that this runs from, with -dirty where it was changed since; None elsewhere."""
+    root = Path(__file__).parents[2]
+    git = shutil.which("git")
+    if git is None or not (root / ".git").exists():
+        return None
+    named = [git, "-C", str(root), "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
+    told = subprocess.run(named, capture_output=True, text=True, check=False)  # noqa: S603 - no word is a user's
+    return told.stdout.strip() or None
 
 
 def load() -> float | None:

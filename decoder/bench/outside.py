@@ -13,8 +13,7 @@ from typing import Any
 import torch
 from transformers.generation.streamers import BaseStreamer
 
-from decoder.analysis.metrics import Tally, tally_round
-from decoder.bench.contenders import Contender, Trial, as_round
+from decoder.bench.contenders import Contender, Trial, running
 from decoder.config import RunConfig
 from decoder.device import Stopwatch
 from decoder.engine import Engine
@@ -88,6 +87,7 @@ def _generated(engine: Engine, prompt_ids: Sequence[int], *, config: RunConfig, 
         attention_mask=torch.ones_like(ids),
         **drawn_by(config.sampling, config.seed),
         max_new_tokens=config.max_new_tokens,
+        eos_token_id=sorted(pair.eos) or None,
         suppress_tokens=unused or None,
         streamer=streamer,
         **settings,
@@ -95,13 +95,13 @@ def _generated(engine: Engine, prompt_ids: Sequence[int], *, config: RunConfig, 
     ended = clock.now()
     first = streamer.bursts[0][1]
     ends = [*(at - first for _, at in streamer.bursts[:-1]), ended - first if len(streamer.bursts) > 1 else 0.0]
-    tally = Tally(prefill_s=first - started)
-    drafts = "assistant_model" in settings
-    for number, ((tokens, _), t) in enumerate(zip(streamer.bursts, ends, strict=True)):
-        root = TokenTree([prompt_ids[-1]])
-        outcome = Outcome(root, committed=tokens, target_forwards=1, draft_forwards=None if drafts else 0)
-        tally = tally_round(tally, as_round("hf", number, outcome, t))
-    return Trial(tally)
+    drafts, root = None if "assistant_model" in settings else 0, TokenTree([prompt_ids[-1]])
+    outcomes = [
+        (Outcome(root, committed=tokens, target_forwards=1, draft_forwards=drafts), t)
+        for (tokens, _), t in zip(streamer.bursts, ends, strict=True)
+    ]
+    tallies = running(first - started, "hf", outcomes)
+    return Trial(tallies[-1], tallies)
 
 
 def _assisted(

@@ -92,7 +92,30 @@ def measured(
     turns: Iterable[Turn],
     attempts: int = ATTEMPTS,
 ) -> Iterator[Sample]:
-    """Samples as they come, in the order of the turns.
+    """Samples as they come; see `taken`."""
+    for turn, trial, waited in taken(engine, contenders, prompts, turns, attempts):
+        contender = contenders[turn.contender]
+        yield Sample(
+            contender.name,
+            contender.group,
+            turn.prompt,
+            turn.repeat,
+            trial.tally,
+            seen=trial.seen,
+            kv_bytes=trial.kv_bytes,
+            waits=trial.waits,
+            waited=waited,
+        )
+
+
+def taken(
+    engine: Engine,
+    contenders: Sequence[Contender],
+    prompts: Sequence[Sequence[int]],
+    turns: Iterable[Turn],
+    attempts: int = ATTEMPTS,
+) -> Iterator[tuple[Turn, Trial, float | None]]:
+    """Turns as they were taken, in their order, each with the share of its time that threads waited for a processor.
 
     Args:
         engine: The pair.
@@ -108,19 +131,7 @@ def measured(
     gc.freeze()  # what is there by now would cost every tidying up a good part of a second
     try:
         for turn in turns:
-            contender = contenders[turn.contender]
-            trial, waited = _undisturbed(engine, contender, prompts[turn.prompt], attempts)
-            yield Sample(
-                contender.name,
-                contender.group,
-                turn.prompt,
-                turn.repeat,
-                trial.tally,
-                seen=trial.seen,
-                kv_bytes=trial.kv_bytes,
-                waits=trial.waits,
-                waited=waited,
-            )
+            yield turn, *_undisturbed(engine, contenders[turn.contender], prompts[turn.prompt], attempts)
     finally:
         gc.unfreeze()
 

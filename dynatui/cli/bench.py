@@ -19,7 +19,7 @@ from decoder.errors import ConfigError, PromptError, quoted, require
 from decoder.knobs import Turnable
 from decoder.methods import METHODS, options_of
 from decoder.sampling.settings import SAMPLING
-from dynatui.cli import bench_sampling, options, request, settings
+from dynatui.cli import bench_paper, bench_sampling, options, request, settings
 from dynatui.cli.bench_result import Measured, run_and_report
 from dynatui.cli.options import Given, expanded
 from dynatui.session import Models
@@ -101,6 +101,7 @@ def commands() -> typer.Typer:
     app.callback()(bench)
     app.command()(settings.configured(measured))
     app.command()(bench_sampling.command())
+    app.command()(bench_paper.command())
     return app
 
 

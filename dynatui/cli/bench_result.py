@@ -26,6 +26,8 @@ class Measured:
     table: str
     report: object
     interrupted: bool
+    keep: Callable[[], None] = lambda: None
+    """Writes whatever else is kept of it."""
 
 
 def run_and_report(measure: Callable[[], Measured], path: Path | None) -> int:
@@ -40,6 +42,7 @@ def run_and_report(measure: Callable[[], Measured], path: Path | None) -> int:
             return INTERRUPTED
         out, _ = streams.for_printing()
         try:
+            done.keep()
             if path is not None:
                 _append(path, msgspec.json.encode(done.report) + b"\n")
         finally:  # where one cannot take the result, the other still does

@@ -41,6 +41,13 @@ def left_s(first: float, share: float, elapsed_s: float) -> float | None:
     return elapsed_s * (1 - share) / (share - first) if share > first else None
 
 
+def said(line: str) -> None:
+    """A line that stays, while steps are told."""
+    if sys.stderr is not None and sys.stderr.isatty():
+        sys.stderr.write(_OVER)
+    streams.say(line)
+
+
 def shown(steps: Iterable[S]) -> Iterator[S]:
     """The same steps, each told as it comes."""
     began, told, first = time.monotonic(), -SELDOM_S, None

@@ -1,0 +1,75 @@
+"""From the turns of all lanes on one prompt to what is kept of them: figures at every length, compared with ar's.
+
+Where a text first differs from ar's, float32 says whether that was a near tie.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Self
+
+from msgspec import structs
+
+from decoder.analysis.metrics import Tally, figures
+from decoder.bench.contenders import BASELINE, Trial
+from decoder.bench.paper.asked import Asked, Lane
+from decoder.bench.paper.cuts import cut
+from decoder.bench.paper.records import Turn
+from decoder.engine import Engine
+from decoder.events import Figures
+from decoder.forward.near_tie import Judge
+from decoder.methods import METHODS
+
+
+@dataclass(frozen=True)
+class Took:
+    """What a turn brought, as far as it is needed once the other lanes have had theirs."""
+
+    at: tuple[Tally, ...]
+    """The totals at each length; the last has the peak of memory, which is of the whole turn."""
+    kv_bytes: int | None
+    waited: float | None
+
+    @classmethod
+    def of(cls, trial: Trial, waited: float | None, lengths: Sequence[int]) -> Self:
+        """What is kept of a turn."""
+        cuts = [cut(trial.after, length) for length in lengths]
+        cuts[-1] = structs.replace(cuts[-1], peak_bytes=trial.tally.peak_bytes)
+        return cls(tuple(cuts), trial.kv_bytes, waited)
+
+
+def turns(engine: Engine, asked: Asked, prompt: Sequence[int], took: Mapping[str, Took]) -> tuple[Turn, ...]:
+    """The turns of a block, in the order of what was asked.
+
+    Raises:
+        DeviceError: There is no memory in which near ties could be judged.
+    """
+    ar = took[BASELINE]
+    judge = Judge(engine.pair.target, engine.perturbation())
+    return tuple(
+        Turn(
+            lane=lane.name,
+            at=_judged(judge, lane, prompt, took[lane.name].at, ar.at),
+            kv_bytes=took[lane.name].kv_bytes,
+            waited=took[lane.name].waited,
+        )
+        for lane in asked.lanes
+        if lane.name in took
+    )
+
+
+def _judged(
+    judge: Judge, lane: Lane, prompt: Sequence[int], at: Sequence[Tally], ar: Sequence[Tally]
+) -> tuple[Figures, ...]:
+    """The figures at each length; all that hold a difference hold the same."""
+    found = [figures(tally, plain, same_text=not lane.own_text) for tally, plain in zip(at, ar, strict=True)]
+    index = found[-1].first_difference
+    if index is None:
+        return tuple(found)
+    right, other = ar[-1].tokens, at[-1].tokens
+    verdict = judge([*prompt, *right[:index]], (right[index], other[index]), by_module=lane.method not in METHODS)
+    return tuple(
+        each
+        if each.first_difference is None
+        else structs.replace(each, near_tie=verdict.near_tie, first_difference_gap=verdict.gap)
+        for each in found
+    )

@@ -1,0 +1,41 @@
+"""Lanes as contenders: how each decodes a text of one length. Knows neither prompts nor what is kept."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from decoder.bench.contenders import Contender, own
+from decoder.bench.outside import baselines
+from decoder.bench.paper.asked import Asked, Experiment, Lane
+from decoder.bench.paper.lanes import rules
+from decoder.config import RunConfig
+from decoder.methods import METHODS
+from decoder.models.pair import Pair
+
+
+def contenders(pair: Pair, asked: Asked, experiment: Experiment) -> list[Contender]:
+    """The lanes of an experiment in their order; transformers' run on the pair's own modules.
+
+    Raises:
+        ConfigError: A parameter is out of its bounds.
+    """
+    lanes = [asked.lane(name) for name in experiment.lanes]
+    config = RunConfig(
+        max_new_tokens=experiment.lengths[-1], seed=asked.seed, temperature=asked.temperature, top_p=asked.top_p
+    )
+    foreign = baselines(pair, config) if any(lane.method not in METHODS for lane in lanes) else []
+    return [
+        own(lane.name, lane.family, lane.method, _with_rules(config, lane))
+        if lane.method in METHODS
+        else _foreign(lane, foreign)
+        for lane in lanes
+    ]
+
+
+def _with_rules(config: RunConfig, lane: Lane) -> RunConfig:
+    found = rules(lane)
+    return config.with_rules(*found) if found else config
+
+
+def _foreign(lane: Lane, known: Sequence[Contender]) -> Contender:
+    found = next(one for one in known if one.group == lane.method and dict(one.settings) == lane.parameters)
+    return replace(found, name=lane.name)

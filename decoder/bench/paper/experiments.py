@@ -1,0 +1,231 @@
+"""The paper's experiments on some data sets: which lanes decode which prompts, how long, and where figures are taken.
+
+Knows no models: which lengths fit is settled before.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from decoder.bench.paper.asked import Experiment, Lane, TextSet, Unit
+from decoder.bench.paper.lanes import (
+    AR,
+    ASSISTANT,
+    BREADTHS,
+    DEEPER,
+    DEPTHS,
+    DYNATREE,
+    FIXED,
+    GRID_BRANCHINGS,
+    GRID_DEPTHS,
+    GRID_TAUS,
+    LINEAR,
+    THRESHOLDS,
+    UNTUNED,
+    catalogue,
+    fixed_grid,
+    sensitivity,
+)
+from decoder.errors import quoted, require
+
+NAMES = ("main", "prompt_length", "sensitivity", "fixed_trees")
+WIKITEXT, PG19 = "wikitext", "PG-19"
+"""The data set of all experiments but main, where it is among those asked for; and what another stands for."""
+PG19_CHARACTERS = 1000
+"""The paper's longest prompt of PG-19."""
+ALL_LANES = (
+    AR,
+    "linear K=5",
+    LINEAR,
+    UNTUNED,
+    "fixed D6 B2",
+    "fixed D7 B2",
+    FIXED,
+    "no pruning",
+    "phase 1",
+    "phase 2",
+    DYNATREE,
+    "dynatree tuned",
+    "alg1",
+    "bestfirst",
+    "streaming",
+    "auto",
+    "generate dynamic",
+    "generate static",
+    ASSISTANT,
+)
+"""The rows of the tables that are measured unless others are asked for, as far as there are such methods."""
+
+
+@dataclass(frozen=True)
+class Extent:
+    """How much of the paper's experiments is measured; by default as much as the paper did."""
+
+    experiments: tuple[str, ...] = NAMES
+    lanes: tuple[str, ...] | None = None
+    """Of main, by name; None: `usual_lanes`."""
+    usual_lanes: tuple[str, ...] = ALL_LANES
+    prompts: int = 10
+    length: int = 1500
+    """New tokens of each text."""
+    lengths: tuple[int, ...] = (100, 200, 300, 500, 750, 1000, 1200)
+    """New tokens after which figures are taken, beside those at the end."""
+    most: int | None = None
+    """Longest prompt, in `unit`; None: the paper's, in characters."""
+    unit: Unit = "characters"
+    usual_most: int = 800
+    prompt_lengths: tuple[int, ...] = (100, 200, 300, 500, 750, 1000)
+    """Longest prompts that are compared, in characters."""
+    by_prompt_length: tuple[str, ...] = (AR, LINEAR, FIXED, DYNATREE)
+    thresholds: tuple[tuple[float, float], ...] = THRESHOLDS
+    breadths: tuple[tuple[int, int], ...] = BREADTHS
+    depths: tuple[tuple[int, int], ...] = DEPTHS
+    grid_depths: tuple[int, ...] = GRID_DEPTHS
+    grid_branchings: tuple[int, ...] = GRID_BRANCHINGS
+    grid_taus: tuple[float, ...] = GRID_TAUS
+    grid_prompts: int = 2
+    warm_up: int = 2
+    repeats: int = 1
+    attempts: int = 3
+    """Times that a turn is taken at most, where other processes disturb it."""
+
+
+QUICK = Extent(
+    usual_lanes=(
+        AR,
+        "linear K=5",
+        UNTUNED,
+        FIXED,
+        "phase 1",
+        "phase 2",
+        DYNATREE,
+        "bestfirst",
+        "streaming",
+        "auto",
+        "generate dynamic",
+        ASSISTANT,
+    ),
+    prompts=2,
+    length=96,
+    lengths=(24, 48, 72),
+    prompt_lengths=(100, 300, 800),
+    by_prompt_length=(AR, "linear K=5", FIXED, DYNATREE),
+    thresholds=((0.7, 0.3), (0.8, 0.4), (0.9, 0.4), (0.9, 0.6)),
+    breadths=((1, 2), (1, 3), (2, 4)),
+    depths=((4, 6), (5, 8), (8, 12)),
+    grid_depths=(3, 5, 8),
+    grid_branchings=(2, 3),
+    grid_taus=(0.02, 0.1),
+    grid_prompts=1,
+    warm_up=1,
+    attempts=1,
+)
+"""All experiments and figures in a few minutes, too few texts for conclusions."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is measured."""
+
+    lanes: tuple[Lane, ...]
+    experiments: tuple[Experiment, ...]
+
+
+def plan(extent: Extent, text_sets: Sequence[TextSet], *, sampled: bool) -> Plan:
+    """All experiments with their lanes.
+
+    Args:
+        extent: How much is measured.
+        text_sets: One or more.
+        sampled: Whether tokens are sampled.
+
+    Raises:
+        ConfigError: There is no such experiment or lane, or a number of prompts or tokens is too small.
+    """
+    _check(extent)
+    rows = catalogue(sampled=sampled)
+    first = next((each for each in text_sets if each.name == WIKITEXT), text_sets[0])
+    made = {
+        "main": lambda: _main(extent, text_sets, rows),
+        "prompt_length": lambda: _prompt_length(extent, first, rows),
+        "sensitivity": lambda: _sensitivity(extent, first, rows),
+        "fixed_trees": lambda: _fixed_trees(extent, first, rows),
+    }
+    plans = [made[name]() for name in NAMES if name in extent.experiments]
+    lanes = {lane.name: lane for each in plans for lane in each.lanes}
+    return Plan(tuple(lanes.values()), tuple(experiment for each in plans for experiment in each.experiments))
+
+
+def _main(extent: Extent, text_sets: Sequence[TextSet], rows: Mapping[str, Lane]) -> Plan:
+    """Every row on every data set; lengths are cuts of one text."""
+    usual = [name for name in extent.usual_lanes if name in rows]
+    found = {each.name: _for_texts(each, _rows(extent.lanes or usual, rows), rows) for each in text_sets}
+    return Plan(
+        tuple(lane for each in found.values() for lane in each),
+        tuple(_experiment("main", extent, each, found[each.name], lengths=_lengths(extent)) for each in text_sets),
+    )
+
+
+def _prompt_length(extent: Extent, texts: TextSet, rows: Mapping[str, Lane]) -> Plan:
+    """Some rows on longer and longer beginnings of the same prompts."""
+    lanes = _rows(extent.lanes or extent.by_prompt_length, rows)
+    of_length = replace(extent, unit="characters")
+    experiments = [
+        _experiment("prompt_length", replace(of_length, most=most), texts, lanes) for most in extent.prompt_lengths
+    ]
+    return Plan(tuple(lanes), tuple(experiments))
+
+
+def _sensitivity(extent: Extent, texts: TextSet, rows: Mapping[str, Lane]) -> Plan:
+    """DynaTree's thresholds, breadths and depths, beside plain decoding and a fixed tree."""
+    lanes = (rows[AR], rows[UNTUNED], *sensitivity(extent.thresholds, extent.breadths, extent.depths))
+    return Plan(lanes, (_experiment("sensitivity", extent, texts, lanes),))
+
+
+def _fixed_trees(extent: Extent, texts: TextSet, rows: Mapping[str, Lane]) -> Plan:
+    """Many fixed trees on few prompts."""
+    lanes = (rows[AR], *fixed_grid(extent.grid_depths, extent.grid_branchings, extent.grid_taus))
+    few = replace(extent, prompts=min(extent.prompts, extent.grid_prompts))
+    return Plan(lanes, (_experiment("fixed_trees", few, texts, lanes, lengths=_lengths(extent)),))
+
+
+def _experiment(
+    name: str, extent: Extent, texts: TextSet, lanes: Sequence[Lane], *, lengths: tuple[int, ...] = ()
+) -> Experiment:
+    usual = PG19_CHARACTERS if texts.stands_for == PG19 else extent.usual_most
+    return Experiment(
+        name=name,
+        data_set=texts.name,
+        most=extent.most or usual,
+        unit=extent.unit,
+        prompts=min(extent.prompts, len(texts.prompts)),
+        lanes=tuple(lane.name for lane in lanes),
+        lengths=lengths or (extent.length,),
+        repeats=extent.repeats,
+    )
+
+
+def _lengths(extent: Extent) -> tuple[int, ...]:
+    return (*(length for length in extent.lengths if length < extent.length), extent.length)
+
+
+def _rows(names: Sequence[str], rows: Mapping[str, Lane]) -> list[Lane]:
+    """The rows of these names, plain decoding before all others."""
+    unknown = [name for name in names if name not in rows]
+    require(not unknown, f"--lanes names {quoted(', '.join(unknown))}; choose from {', '.join(rows)}")
+    return [rows[name] for name in dict.fromkeys((AR, *names))]
+
+
+def _for_texts(texts: TextSet, lanes: Sequence[Lane], rows: Mapping[str, Lane]) -> list[Lane]:
+    """The authors let DynaTree's trees grow one level deeper on PG-19, which their paper does not say."""
+    found = [(lane, rows[DEEPER]) if lane.name == DYNATREE and texts.stands_for == PG19 else (lane,) for lane in lanes]
+    return list({lane.name: lane for these in found for lane in these}.values())
+
+
+def _check(extent: Extent) -> None:
+    unknown = [name for name in extent.experiments if name not in NAMES]
+    require(
+        bool(extent.experiments) and not unknown,
+        f"--experiments names {quoted(', '.join(unknown))}; choose from {', '.join(NAMES)}",
+    )
+    for flag, number in (("--prompts", extent.prompts), ("--max-new-tokens", extent.length)):
+        require(number >= 1, f"{flag} is {number}; give 1 or more")

@@ -1,0 +1,213 @@
+"""A measurement from beginning to end: models are loaded, lanes warmed up, and blocks of turns taken.
+
+A block is one prompt, decoded by all lanes side by side in an order that is drawn anew. Blocks that the log holds are
+not measured again.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from decoder.bench.contenders import Contender
+from decoder.bench.machine import examined, source_commit
+from decoder.bench.paper.asked import Asked, Experiment, TextSet
+from decoder.bench.paper.blocks import Took, turns
+from decoder.bench.paper.contenders import contenders
+from decoder.bench.paper.costs import round_costs
+from decoder.bench.paper.experiments import Extent, Plan, plan
+from decoder.bench.paper.log import PaperLog, paper_log
+from decoder.bench.paper.prompts import encoded, needed
+from decoder.bench.paper.records import Begun, Block
+from decoder.bench.protocol import Turn, schedule, taken, warmed_up
+from decoder.engine import Engine
+from decoder.errors import ConfigError
+from decoder.loading import load_pair
+from decoder.models.pair import Pair
+from decoder.sampling.settings import Sampling, Schedule
+
+Note = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class OnPaper:
+    """What to measure, by which pair, and where it is kept."""
+
+    text_sets: tuple[TextSet, ...]
+    extent: Extent = field(default_factory=Extent)
+    must_fit: bool = False
+    """Whether texts of `extent.length` tokens are refused where they do not fit; else they are as long as fits."""
+    stops_at_eos: bool = False
+    temperature: float = 0.0
+    top_p: float = 1.0
+    seed: int = 0
+    target: str | None = None
+    draft: str | None = None
+    device: str = "auto"
+    dtype: str = "auto"
+    draft_dtype: str = "auto"
+    log: Path | None = None
+    """Where blocks are kept, and from where a stopped measurement goes on."""
+
+    def plan(self, extent: Extent) -> Plan:
+        """All experiments; raises a ConfigError where there is no such experiment or lane."""
+        return plan(extent, self.text_sets, sampled=self.temperature > 0)
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """All that turns need."""
+
+    engine: Engine
+    log: PaperLog
+    begun: Begun
+    prompts: tuple[Sequence[Sequence[int]], ...]
+    """Token ids, by experiment."""
+    attempts: int
+    """Times that a turn is taken at most, where other processes disturb it."""
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a measurement has come."""
+
+    line: str
+    share: float
+    """Of all tokens that are decoded, warm-ups included."""
+
+
+def prepared(job: OnPaper, note: Note) -> Prepared:
+    """Loads the pair, reads the log and encodes the prompts.
+
+    Raises:
+        DecoderError: What is asked for is not possible, a text does not fit, the log is another measurement's, or
+            models or device fail.
+    """
+    experiments = job.plan(job.extent).experiments
+    log = paper_log(job.log)
+    sampling = Sampling(job.temperature, 0, job.top_p)
+    engine = _engine(job, sampling, note)
+    pair, sets = engine.pair, {texts.name: texts for texts in job.text_sets}
+    prompts = tuple(encoded(pair, sets[each.data_set], each) for each in experiments)
+    longest = max(len(ids) for these in prompts for ids in these)
+    extent = _fitting(job, pair.context - longest, note)
+    begun = _begun(pair, _asked(job, pair, extent), log, longest + extent.length, note)
+    return Prepared(engine, log, begun, prompts, extent.attempts)
+
+
+def measure(ready: Prepared, note: Note) -> Iterator[Progress]:
+    """Takes all turns that are left; each block is in the log when its last turn is told.
+
+    Raises:
+        DecoderError: The device's memory is full, or the log cannot be written.
+    """
+    asked = ready.begun.asked
+    sizes = [_turns(asked, experiment) * experiment.lengths[-1] for experiment in asked.experiments]
+    for number, experiment in enumerate(asked.experiments):
+        for taken_turns, line in _experiment(ready, number, note):
+            behind = sum(sizes[:number]) + taken_turns * experiment.lengths[-1]
+            yield Progress(f"{experiment.name}, {experiment.data_set}: {line}", behind / sum(sizes))
+    yield Progress("measured", 1.0)
+
+
+def _experiment(ready: Prepared, number: int, note: Note) -> Iterator[tuple[int, str]]:
+    """(turns of an experiment that are behind, the latest in words); nothing where all are."""
+    asked, experiment, prompts = ready.begun.asked, ready.begun.asked.experiments[number], ready.prompts[number]
+    done = {(each.repeat, each.prompt) for each in ready.log.records if each.experiment == number}
+    if len(done) == experiment.prompts * experiment.repeats:
+        return
+    behind = len(done) * len(experiment.lanes)
+    able: list[Contender] = []
+    for contender in contenders(ready.engine.pair, asked, experiment):
+        warm_up = _warm_up(asked, prompts)
+        able += warmed_up(ready.engine, [contender], warm_up, note)
+        behind += len(warm_up)
+        yield behind, f"warmed up {contender.name}"
+    order = schedule(len(able), len(prompts), experiment.repeats, asked.seed + number)
+    left = [turn for turn in order if (turn.repeat, turn.prompt) not in done]
+    took: dict[str, Took] = {}
+    for turn, trial, waited in taken(ready.engine, able, prompts, left, ready.attempts):
+        behind += 1
+        took[able[turn.contender].name] = Took.of(trial, waited, experiment.lengths)
+        if len(took) == len(able):
+            ready.log.add(_block(ready, number, turn, took))
+            took = {}
+        yield behind, f"prompt {turn.prompt + 1} of {len(prompts)}"
+
+
+def _turns(asked: Asked, experiment: Experiment) -> int:
+    """Of all lanes, warm-ups included."""
+    warm_up = min(asked.warm_up, experiment.prompts)
+    return len(experiment.lanes) * (warm_up + experiment.prompts * experiment.repeats)
+
+
+def _block(ready: Prepared, number: int, turn: Turn, took: Mapping[str, Took]) -> Block:
+    ids = ready.prompts[number][turn.prompt]
+    return Block(
+        experiment=number,
+        prompt=turn.prompt,
+        repeat=turn.repeat,
+        prompt_tokens=len(ids),
+        turns=turns(ready.engine, ready.begun.asked, ids, took),
+    )
+
+
+def _warm_up(asked: Asked, prompts: Sequence[Sequence[int]]) -> Sequence[Sequence[int]]:
+    """The longest, because memory that is allocated for short texts is lost when longer ones come."""
+    return sorted(prompts, key=len, reverse=True)[: asked.warm_up]
+
+
+def _engine(job: OnPaper, sampling: Sampling, note: Note) -> Engine:
+    """The pair, whose texts end and are chosen as asked for."""
+    engine = load_pair(
+        job.target, job.draft, device=job.device, dtype=job.dtype, draft_dtype=job.draft_dtype, report=note
+    )
+    if not job.stops_at_eos:
+        engine = replace(engine, pair=replace(engine.pair, eos=frozenset()))
+    return engine.sampled(job.seed, Schedule(sampling))
+
+
+def _fitting(job: OnPaper, room: int, note: Note) -> Extent:
+    """The extent with as many new tokens as were asked for, or as fit where no number was."""
+    if job.extent.length <= room:
+        return job.extent
+    fits = f"the longest prompt leaves room for {room} new tokens in the models' context"
+    if job.must_fit:
+        raise ConfigError(f"--max-new-tokens is {job.extent.length}, but {fits}; give {room} or less")
+    note(f"{fits}: so many are decoded instead of {job.extent.length}")
+    return replace(job.extent, length=room)
+
+
+def _asked(job: OnPaper, pair: Pair, extent: Extent) -> Asked:
+    found = job.plan(extent)
+    return Asked(
+        target=pair.target_name,
+        draft=pair.draft_name,
+        device=pair.device,
+        dtype=pair.dtype,
+        draft_dtype=pair.draft_dtype,
+        seed=job.seed,
+        temperature=job.temperature,
+        top_p=job.top_p,
+        stops_at_eos=job.stops_at_eos,
+        warm_up=extent.warm_up,
+        text_sets=tuple(needed(texts, found.experiments) for texts in job.text_sets),
+        lanes=found.lanes,
+        experiments=found.experiments,
+    )
+
+
+def _begun(pair: Pair, asked: Asked, log: PaperLog, tokens: int, note: Note) -> Begun:
+    """The log's first line, which is written now if there is none."""
+    before = log.begun
+    note("measuring forward passes" if before is None else f"going on: {len(log.records)} blocks are measured already")
+    return log.begin(
+        Begun(
+            started_at=datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z"),
+            commit=source_commit(),
+            machine=examined(pair.target.device),
+            asked=asked,
+            costs=before.costs if before else round_costs(pair, tokens),
+            context=pair.context,
+        )
+    )

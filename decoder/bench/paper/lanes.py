@@ -1,0 +1,169 @@
+"""The lanes: rows of the paper's tables, settings of its figures, and what stands beside them. Knows no models.
+
+The three phases of the paper's ablation are parameters of dynatree; see `decoder.methods.adaptive`.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from itertools import product
+from typing import Any
+
+import msgspec
+
+from decoder.bench.outside import ASSISTED, CACHES
+from decoder.bench.paper.asked import Lane
+from decoder.knobs import RulesName, Turnable
+from decoder.methods import METHODS
+from decoder.methods.dynatree import PRESETS, DynaTree
+from decoder.methods.fixed import Fixed
+from decoder.methods.linear import Linear
+
+AR = "ar"
+LINEAR = "linear K=8"
+FIXED = "fixed D8 B3"
+UNTUNED = "fixed D5 B2"
+DYNATREE = "phase 3"
+DEEPER = "phase 3 D_max=9"
+ASSISTANT = "assisted 20/.4"
+"""transformers' assisted generation as it comes."""
+
+PAPER = DynaTree()
+SENSITIVE = replace(PAPER, tau_h=0.8, tau_l=0.4)
+"""What the paper's breadths and depths were varied at."""
+THRESHOLDS = (
+    (0.7, 0.5),
+    (0.8, 0.6),
+    (0.9, 0.7),
+    (0.7, 0.4),
+    (0.8, 0.5),
+    (0.9, 0.6),
+    (0.7, 0.3),
+    (0.8, 0.4),
+    (0.9, 0.5),
+    (0.8, 0.3),
+    (0.9, 0.4),
+    (0.95, 0.3),
+    (0.6, 0.2),
+)
+"""tau_h and tau_l of the paper's figure 6."""
+BREADTHS = ((1, 2), (1, 3), (1, 4), (1, 5), (2, 3), (2, 4), (2, 5), (3, 5))
+"""B_min and B_max of it; B_mid is 2, or B_min where that is more."""
+DEPTHS = ((4, 6), (5, 7), (5, 8), (6, 8), (6, 10), (7, 10), (8, 12))
+"""D0 and D_max of it."""
+GRID_DEPTHS, GRID_BRANCHINGS = (3, 4, 5, 6, 7, 8), (2, 3, 4)
+GRID_TAUS = (0.01, 0.02, 0.03, 0.05, 0.1)
+GRID_NODES = 128
+"""N_max of the paper's sweep of fixed trees."""
+
+
+def catalogue(*, sampled: bool) -> dict[str, Lane]:
+    """Every row of the tables, by its name, in their order.
+
+    Args:
+        sampled: Whether tokens are sampled; transformers then draws noise of its own, and writes texts of its own.
+    """
+    lanes = (*_chains_and_trees(), *_of_the_registry(), *_of_transformers(sampled=sampled))
+    return {lane.name: lane for lane in lanes}
+
+
+def fixed_grid(depths: tuple[int, ...], branchings: tuple[int, ...], taus: tuple[float, ...]) -> tuple[Lane, ...]:
+    """The paper's sweep of fixed trees: every depth with every branching and threshold."""
+    return tuple(
+        _own(f"fixed D{depth} B{branching} tau={tau:g}", "fixed", "fixed", Fixed(depth, branching, tau, GRID_NODES))
+        for depth, branching, tau in product(depths, branchings, taus)
+    )
+
+
+def sensitivity(
+    thresholds: tuple[tuple[float, float], ...],
+    breadths: tuple[tuple[int, int], ...],
+    depths: tuple[tuple[int, int], ...],
+) -> tuple[Lane, ...]:
+    """DynaTree with other thresholds, breadths and depths, one of the three at a time."""
+    found = {f"tau_h={high:g} tau_l={low:g}": replace(PAPER, tau_h=high, tau_l=low) for high, low in thresholds}
+    for low, high in breadths:
+        branching = low, max(low, 2), high
+        found["branching " + ",".join(map(str, branching))] = replace(SENSITIVE, branching=branching)
+    found |= {f"d0={base} d_max={most}": replace(SENSITIVE, d0=float(base), d_max=most) for base, most in depths}
+    return tuple(_own(name, "dynatree", "dynatree", rules) for name, rules in found.items())
+
+
+def rules(lane: Lane) -> tuple[RulesName, Turnable] | None:
+    """The parameters of a lane of the registry, by the name of the method that they belong to; None: it has none.
+
+    Raises:
+        ConfigError: One is out of its bounds.
+    """
+    name = METHODS[lane.method].rules
+    usual = METHODS[name].own if name else None
+    return (name, msgspec.convert(lane.parameters, type(usual))) if name and usual else None
+
+
+def paper_depth(lane: Lane) -> int | None:
+    """The most tokens that the paper's acceptance takes a round of a lane to commit; None: it has no such depth.
+
+    Of a chain K, without the bonus token; of a tree D + 2, with its drafted root and the bonus token. D is the base
+    depth, or where depth does not adapt, that of the tree.
+    """
+    match lane:
+        case Lane(method="linear" | "streaming", parameters={"k": int(length)}):
+            return length
+        case Lane(method="fixed", parameters={"depth": int(depth)}):
+            return depth + 2
+        case Lane(method="dynatree", parameters={"rho_deep": 0, "d_max": int(deepest)}):
+            return deepest + 2
+        case Lane(method="dynatree" | "alg1", parameters={"d0": float(base)}):
+            return round(base) + 2
+        case _:
+            return None
+
+
+def _chains_and_trees() -> Iterator[Lane]:
+    yield Lane(name=AR, method=AR, family=AR, parameters={}, paper_name="AR")
+    for length in range(4, 9):
+        yield _own(f"linear K={length}", "linear", "linear", Linear(length), f"Linear K{length}")
+    for depth, branching, tau in ((5, 2, 0.05), (6, 2, 0.05), (7, 2, 0.05), (8, 3, 0.1)):
+        tree = Fixed(depth, branching, tau)
+        yield _own(f"fixed D{depth} B{branching}", "fixed", "fixed", tree, f"Fixed D{depth}B{branching}")
+    yield _own("no pruning", "fixed", "fixed", Fixed(5, 2, tau=0.0, n_max=512))
+    # D0 plays no part where depth does not adapt, but has to lie below D_max.
+    breadth = replace(PAPER, d0=4.0, d_max=5, rho_stop=0.0, rho_deep=0.0, history=False)
+    yield _own("phase 1", "dynatree", "dynatree", breadth, "Phase 1")
+    yield _own("phase 2", "dynatree", "dynatree", replace(PAPER, history=False), "Phase 2")
+    yield _own(DYNATREE, "dynatree", "dynatree", PAPER, "DynaTree")
+    yield _own(DEEPER, "dynatree", "dynatree", replace(PAPER, d_max=9))
+    yield _own("dynatree tuned", "dynatree", "dynatree", PRESETS["tuned"])
+    yield _own("alg1", "alg1", "alg1", PAPER)
+
+
+def _of_the_registry() -> Iterator[Lane]:
+    """Methods that are measured as they usually are, where there are such methods."""
+    for name, paper_name in (("bestfirst", None), ("streaming", "Streaming"), ("auto", None)):
+        if (method := METHODS.get(name)) and method.own is not None:
+            yield _own(name, name, name, method.own, paper_name, own_text=name == "streaming")
+
+
+def _of_transformers(*, sampled: bool) -> Iterator[Lane]:
+    settings: dict[str, Mapping[str, Any]] = {f"generate {cache}": {"cache_implementation": cache} for cache in CACHES}
+    settings |= {f"assisted {name}": drafting for name, drafting in ASSISTED.items()}
+    for name, parameters in settings.items():
+        method = name.partition(" ")[0]
+        paper_name = "HF assisted" if name == ASSISTANT else None
+        yield Lane(
+            name=name,
+            method=method,
+            family="hf",
+            parameters=dict(parameters),
+            paper_name=paper_name,
+            own_text=sampled,
+        )
+
+
+def _own(
+    name: str, method: str, family: str, rules: Turnable, paper_name: str | None = None, *, own_text: bool = False
+) -> Lane:
+    """A lane of the registry; its parameters as JSON has them, so that a kept lane equals this one."""
+    parameters = msgspec.to_builtins(rules)
+    return Lane(
+        name=name, method=method, family=family, parameters=parameters, paper_name=paper_name, own_text=own_text
+    )

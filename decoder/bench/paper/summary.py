@@ -1,0 +1,194 @@
+"""From blocks to the report: means over prompts with their spread and intervals, as the paper takes them. Pure.
+
+A text that differs from ar's, and not by design, has no speed: that lane's figures of time leave the prompt out.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from statistics import fmean
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from decoder.bench.contenders import BASELINE
+from decoder.bench.paper.asked import Asked, Lane
+from decoder.bench.paper.lanes import paper_depth
+from decoder.bench.paper.records import Begun, Block
+from decoder.bench.paper.report import Cell, PaperReport, Stat
+from decoder.bench.protocol import DISTURBED
+from decoder.bench.statistics import COVERAGE, DRAWS
+from decoder.events import Figures
+
+
+@dataclass(frozen=True)
+class Text:
+    """One text that one lane decoded, to one length."""
+
+    prompt: int
+    found: Figures
+    kv_bytes: int | None
+    same: bool
+    """Whether it is ar's, or another by design."""
+    depth: int | None
+    """See `paper_depth`."""
+
+
+Measure: TypeAlias = Callable[[Text], float | None]
+"""One figure of a text; None: it is not known."""
+
+
+def _plain(key: str, scale: float = 1.0) -> Measure:
+    """A figure as it is known already."""
+
+    def measure(text: Text) -> float | None:
+        value = getattr(text.found, key)
+        return None if value is None else value * scale
+
+    return measure
+
+
+def _per_round(key: str, scale: float = 1.0) -> Measure:
+    """A figure's share in one round."""
+
+    def measure(text: Text) -> float | None:
+        value = getattr(text.found, key)
+        return None if value is None else value * scale / text.found.rounds
+
+    return measure
+
+
+def _paper_acceptance(text: Text) -> float | None:
+    return None if text.depth is None else text.found.committed / (text.found.rounds * text.depth)
+
+
+def _kv_mb(text: Text) -> float | None:
+    return None if text.kv_bytes is None else text.kv_bytes / 1e6
+
+
+TIMES: Mapping[str, Measure] = {
+    "tokens_per_second": _plain("tokens_per_second"),
+    "speedup": _plain("speedup"),
+    "ttft_ms": _plain("ttft_s", 1e3),
+    "tpot_ms": _plain("tpot_s", 1e3),
+    "draft_ms": _per_round("draft_s", 1e3),
+    "verify_ms": _per_round("verify_s", 1e3),
+    "round_ms": _per_round("decode_s", 1e3),
+}
+"""Figures that a text which is not ar's does not have."""
+COUNTS: Mapping[str, Measure] = {
+    "paper_path_length": _plain("tokens_per_round"),
+    "path_length": _plain("path_length"),
+    "acceptance_rate": _plain("acceptance_rate"),
+    "depth_acceptance": _plain("depth_acceptance"),
+    "paper_acceptance": _paper_acceptance,
+    "rounds": _plain("rounds"),
+    "nodes_per_round": _per_round("drafted"),
+    "target_forwards_per_round": _per_round("target_forwards"),
+    "draft_forwards_per_round": _per_round("draft_forwards"),
+    "peak_mb": _plain("peak_bytes", 1e-6),
+    "kv_mb": _kv_mb,
+    "distinct_8grams": _plain("distinct_8grams"),
+}
+POOLED = "tokens_per_round"
+"""The figure that is a quotient of sums over all prompts."""
+
+
+def report(begun: Begun, blocks: Sequence[Block], load_after: float | None) -> PaperReport:
+    """What was measured so far, and what follows from it."""
+    asked = begun.asked
+    waits = [turn.waited for each in blocks for turn in each.turns]
+    return PaperReport(
+        begun=begun,
+        load_after=load_after,
+        complete=len(blocks) == sum(each.prompts * each.repeats for each in asked.experiments),
+        disturbed=sum(waited > DISTURBED for waited in waits if waited is not None),
+        blocks=list(blocks),
+        cells=[cell for number in range(len(asked.experiments)) for cell in _cells(asked, number, blocks)],
+    )
+
+
+def stat(values: Sequence[float], over: Sequence[float] | None = None, *, seed: int) -> Stat:
+    """The mean of values, or of `values` over `over` the quotient of the sums, with spread and interval.
+
+    Args:
+        values: One a prompt, of one prompt at least.
+        over: What each is divided by; None: nothing.
+        seed: Of the bootstrap.
+    """
+    above = np.array(values, dtype=np.float64)
+    below = np.ones_like(above) if over is None else np.array(over, dtype=np.float64)
+    times = _drawn(len(above), seed)
+    tails = (50 - 50 * COVERAGE, 50 + 50 * COVERAGE)
+    low, high = np.percentile((times @ above) / (times @ below), tails).tolist() if len(above) > 1 else (None, None)
+    return Stat(mean=float(above.sum() / below.sum()), std=float(np.std(above / below)), low=low, high=high)
+
+
+@cache
+def _drawn(count: int, seed: int) -> NDArray[np.float64]:
+    """How often each of so many prompts is in each sample of the bootstrap."""
+    drawn = np.random.default_rng(seed).integers(count, size=(DRAWS, count))
+    return np.stack([(drawn == number).sum(axis=1) for number in range(count)], axis=1).astype(np.float64)
+
+
+def _cells(asked: Asked, number: int, blocks: Sequence[Block]) -> Iterator[Cell]:
+    """Of one experiment, lane by lane and length by length."""
+    experiment = asked.experiments[number]
+    here = [each for each in blocks if each.experiment == number]
+    for name in experiment.lanes:
+        for place, length in enumerate(experiment.lengths):
+            if texts := list(_texts(here, asked.lane(name), place)):
+                yield Cell(
+                    experiment=experiment.name,
+                    data_set=experiment.data_set,
+                    most=experiment.most,
+                    length=length,
+                    lane=name,
+                    prompts=len({text.prompt for text in texts}),
+                    same=len({text.prompt for text in texts} - _different(texts)),
+                    stats=_stats(texts, asked.seed),
+                )
+
+
+def _texts(blocks: Sequence[Block], lane: Lane, place: int) -> Iterator[Text]:
+    """A lane's texts at one length; the memory of keys and values is that of the longest."""
+    for block in blocks:
+        by_lane = {turn.lane: turn for turn in block.turns}
+        if turn := by_lane.get(lane.name):
+            found, plain = turn.at[place], by_lane[BASELINE].at[place]
+            differs = found.identical_to_ar is False or found.committed != plain.committed
+            last = place == len(turn.at) - 1
+            yield Text(
+                block.prompt,
+                found,
+                turn.kv_bytes if last else None,
+                same=lane.own_text or not differs,
+                depth=paper_depth(lane),
+            )
+
+
+def _stats(texts: Sequence[Text], seed: int) -> dict[str, Stat]:
+    """Every figure that is known of any prompt."""
+    different = _different(texts)
+    timed = [text for text in texts if text.prompt not in different]
+    values = {key: _by_prompt(measure, timed) for key, measure in TIMES.items()}
+    values |= {key: _by_prompt(measure, texts) for key, measure in COUNTS.items()}
+    stats = {key: stat(known, seed=seed) for key, known in values.items() if known}
+    committed, rounds = (_by_prompt(_plain(key), texts) for key in ("committed", "rounds"))
+    return stats | {POOLED: stat(committed, rounds, seed=seed)}
+
+
+def _different(texts: Sequence[Text]) -> set[int]:
+    """Prompts on which any text is not ar's."""
+    return {text.prompt for text in texts if not text.same}
+
+
+def _by_prompt(measure: Measure, texts: Sequence[Text]) -> list[float]:
+    """A figure's mean over repeats, prompt by prompt, of those of which it is known."""
+    values: dict[int, list[float]] = defaultdict(list)
+    for text in texts:
+        if (value := measure(text)) is not None:
+            values[text.prompt].append(value)
+    return [fmean(values[prompt]) for prompt in sorted(values)]

@@ -1,0 +1,196 @@
+"""`dynatui bench paper`: turns options into the paper's experiments, and what they bring into files and a table."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from inspect import Parameter
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from typer import Option
+
+from decoder.errors import require
+from dynatui.cli import options, settings
+from dynatui.cli.bench_files import Parts, folder_for, parts, write_all
+from dynatui.cli.bench_result import Measured, run_and_report
+from dynatui.cli.options import Given, expanded
+from dynatui.cli.time_left import said, shown
+from dynatui.terminal import streams
+
+if TYPE_CHECKING:
+    from decoder.bench.paper.experiments import Extent
+    from decoder.bench.paper.job import Prepared
+
+FROM_FOLDER, FROM_HUB = "wikitext,books", "wikitext,pg19"
+"""The data sets that are measured unless others are named."""
+MODELS = options.MODEL_OPTIONS[:5]
+"""Which pair runs where; neither exactness nor compiled passes play a part."""
+
+_prompt, _compared, _run, _measure = (
+    partial(Option, rich_help_panel=panel)
+    for panel in (options.PROMPTS, "What is compared", options.RUN, "Measurement")
+)
+
+Quick = Annotated[
+    bool,
+    _compared("--quick", help="Every experiment and figure in a few minutes, on too few texts for conclusions."),
+]
+Experiments = Annotated[
+    str | None,
+    _compared(
+        metavar="NAMES", show_default="all", help="Of main, prompt_length, sensitivity, fixed_trees: what is measured."
+    ),
+]
+Lanes = Annotated[
+    str | None,
+    _compared(
+        metavar="NAMES",
+        show_default="the paper's, and some besides",
+        help="Rows of main and prompt_length beside ar, for example 'linear K=6,fixed D6 B2'; any other name lists "
+        "them all.",
+    ),
+]
+Data = Annotated[
+    Path | None,
+    _prompt(
+        metavar="DIR",
+        envvar="DYNATUI_DATA",
+        help="A folder that holds the data sets. Without it they are downloaded from the Hugging Face hub.",
+    ),
+]
+DataSets = Annotated[
+    str | None,
+    _prompt(
+        metavar="NAMES",
+        show_default=f"{FROM_FOLDER} with --data, else {FROM_HUB}",
+        help="Data sets of main; the other experiments are on wikitext, or on the first.",
+    ),
+]
+Prompts = Annotated[int | None, _prompt(metavar="N", min=1, show_default="10", help="Prompts of each data set.")]
+PromptChars = Annotated[
+    int | None,
+    _prompt(metavar="N", min=1, show_default="800, of PG-19 1000", help="Longest prompt in characters, the paper's."),
+]
+PromptTokens = Annotated[int | None, _prompt(metavar="N", min=1, help="Longest prompt in tokens instead.")]
+MaxNewTokens = Annotated[
+    int | None,
+    _run(metavar="T", min=1, show_default="1500, or as many as fit", help="Tokens that are decoded after a prompt."),
+]
+Eos = Annotated[
+    bool, _run("--eos/--no-eos", help="Whether texts end at the end-of-text token; in the paper they go on.")
+]
+Temperature = Annotated[float, _run(metavar="T", help="0: greedy, as in the paper.")]
+TopP = Annotated[float, _run(metavar="P", help="Smallest set of tokens of this probability; 1: all of them.")]
+WarmUp = Annotated[
+    int | None,
+    _measure(
+        metavar="N", min=0, show_default="2", help="Prompts that every lane decodes for nothing before an experiment."
+    ),
+]
+Repeats = Annotated[int | None, _measure(metavar="R", min=1, max=1000, help="Times that each prompt is decoded.")]
+Output = Annotated[
+    Path,
+    _measure(
+        metavar="DIR",
+        help="Where everything is written: log.jsonl while it is measured, from which a stopped measurement goes on, "
+        "then report.json, tables and figures.",
+    ),
+]
+
+
+def command() -> Callable[..., int]:
+    """The command, with the options of models."""
+    places: dict[str, Sequence[Parameter]] = {"models": MODELS}
+    return settings.configured(expanded(paper, places))
+
+
+def paper(
+    context: typer.Context,
+    *,
+    models: Given,
+    quick: Quick = False,
+    experiments: Experiments = None,
+    lanes: Lanes = None,
+    data: Data = None,
+    data_sets: DataSets = None,
+    prompts: Prompts = None,
+    prompt_chars: PromptChars = None,
+    prompt_tokens: PromptTokens = None,
+    max_new_tokens: MaxNewTokens = None,
+    eos: Eos = False,
+    temperature: Temperature = 0.0,
+    top_p: TopP = 1.0,
+    seed: options.Seed = 0,
+    warm_up: WarmUp = None,
+    repeats: Repeats = None,
+    output: Output,
+) -> int:
+    """Measure what the DynaTree paper claims, on this pair and machine, beside the paper's own figures.
+
+    All lanes decode the same prompts side by side in one process. A measurement that was stopped goes on where it was
+    when the same is asked for again.
+    """
+    del context
+    require(prompt_chars is None or prompt_tokens is None, "give --prompt-chars or --prompt-tokens, not both")
+
+    def measure() -> Measured:
+        from decoder.bench.paper import job  # noqa: PLC0415 - imports torch
+
+        made = parts()
+        extent = _extent(
+            quick=quick,
+            experiments=_names(experiments),
+            lanes=_names(lanes),
+            prompts=prompts,
+            length=max_new_tokens,
+            most=prompt_tokens or prompt_chars,
+            unit="tokens" if prompt_tokens else None,
+            warm_up=warm_up,
+            repeats=repeats,
+        )
+        names = _names(data_sets) or _names(FROM_FOLDER if data else FROM_HUB) or ()
+        asked = job.OnPaper(
+            text_sets=made.text_sets(names, folder=data, prompts=extent.prompts),
+            extent=extent,
+            must_fit=max_new_tokens is not None,
+            stops_at_eos=eos,
+            temperature=temperature,
+            top_p=top_p,
+            seed=seed,
+            log=folder_for(output) / "log.jsonl",
+            **models,
+        )
+        return _measured(job.prepared(asked, streams.say), made, output)
+
+    return run_and_report(measure, None)
+
+
+def _measured(ready: "Prepared", made: Parts, output: Path) -> Measured:
+    """All turns that are left, and what they and earlier ones bring; raises KeyboardInterrupt where that is nothing."""
+    from decoder.bench.machine import load  # noqa: PLC0415 - imports torch
+    from decoder.bench.paper.job import measure  # noqa: PLC0415
+    from decoder.bench.paper.summary import report  # noqa: PLC0415
+
+    interrupted = False
+    try:
+        for _ in shown(measure(ready, said)):
+            pass
+    except KeyboardInterrupt:
+        interrupted = True
+    if not ready.log.records:
+        raise KeyboardInterrupt
+    found = report(ready.begun, ready.log.records, load())
+    return Measured(made.on_terminal(found), found, interrupted, partial(write_all, found, output, made))
+
+
+def _extent(*, quick: bool, **given: object) -> "Extent":
+    """The paper's extent or the quick one, with what was given."""
+    from decoder.bench.paper.experiments import QUICK, Extent  # noqa: PLC0415 - imports torch
+
+    changes: dict[str, object] = {name: value for name, value in given.items() if value is not None}
+    return replace(QUICK if quick else Extent(), **changes)  # type: ignore[arg-type]  # each by the name of its field
+
+
+def _names(text: str | None) -> tuple[str, ...] | None:
+    return None if text is None else tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
