@@ -53,14 +53,15 @@ def _cached(files: HubFiles) -> list[Path]:
 
 
 def _downloaded(files: HubFiles) -> list[Path]:
-    from huggingface_hub import HfApi, hf_hub_download  # noqa: PLC0415 - a folder needs no hub
+    from huggingface_hub import HfApi  # noqa: PLC0415 - a folder needs no hub
     from huggingface_hub.utils.tqdm import disable_progress_bars  # noqa: PLC0415 - as above
 
     disable_progress_bars()  # or they are drawn across a screen
+    hub = HfApi()
     # This question is not repeated as others are, so a network that is not there is known at once.
-    there = HfApi().dataset_info(files.repository, timeout=PATIENCE_S).siblings or []
+    there = hub.dataset_info(files.repository, timeout=PATIENCE_S).siblings or []
     names = sorted(file.rfilename for file in there if Path(file.rfilename).match(files.pattern))
-    return [Path(hf_hub_download(files.repository, name, repo_type="dataset")) for name in names]
+    return [Path(hub.hf_hub_download(files.repository, name, repo_type="dataset")) for name in names]
 
 
 def _explained(error: Exception, files: HubFiles) -> tuple[str, str]:
@@ -78,7 +79,7 @@ def _explained(error: Exception, files: HubFiles) -> tuple[str, str]:
     match cause := _first_cause(error):
         case OSError(errno=errno.ENOSPC | errno.EDQUOT):
             return "the disk is full", "make room, or let HF_HOME name a folder on another disk"
-        case OSError(errno=errno.EACCES | errno.EPERM | errno.EROFS):
+        case OSError(filename=str()):
             return first_line(cause), "let HF_HOME name a folder that can be written"
     return first_line(cause), "check the network, or try again later"
 

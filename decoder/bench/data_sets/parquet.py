@@ -1,6 +1,6 @@
 """One column of a parquet file, read row by row through `datasets`. Knows no data sets."""
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from glob import escape
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -14,7 +14,7 @@ ROWS_AT_ONCE = 16
 """A row of PG-19 is a book."""
 
 
-def column(path: Path) -> Iterator[str]:
+def column(path: Path) -> Generator[str, None, None]:
     """The texts of a file's column `COLUMN`, no more rows than are asked for.
 
     Raises:
@@ -29,7 +29,8 @@ def column(path: Path) -> Iterator[str]:
     except PromptError:
         raise
     except Exception as error:  # noqa: BLE001 - damaged files fail in many ways
-        raise PromptError(f"cannot read {shortened(path)} as parquet: {first_line(error)}; download it again") from None
+        why = first_line(error)
+        raise PromptError(f"cannot read {shortened(path)} as parquet: {why}; delete it and download it again") from None
 
 
 def _rows(path: Path, cache: str) -> Any:

@@ -16,7 +16,8 @@ def cut(prompt: str, most: int, unit: Unit, encode: Callable[[str], Sized]) -> s
         encode: Tokens of a text; not called where characters are counted.
 
     Returns:
-        A beginning that has at most so many, and with a further character has more; all of a short prompt.
+        All of a short prompt; else a beginning that fits and with a further character does not. Nothing, where not even
+        what `encode` adds to a text fits.
     """
     if unit == "characters":
         return prompt[:most]
