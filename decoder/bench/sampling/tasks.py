@@ -4,12 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import msgspec
+from decoder.bench.data_sets.spec_bench import FILE, first_turns
+from decoder.errors import ConfigError, PromptError, quoted, require
 
-from decoder.errors import ConfigError, PromptError, quoted, require, shortened
-
-FILE = Path("spec_bench", "question.jsonl")
-"""Within the folder of data."""
 STAND_INS = {
     "writing": "LitBench",
     "coding": "LiveCodeBench",
@@ -30,13 +27,6 @@ class Task:
     prompts: tuple[str, ...]
 
 
-class _Question(msgspec.Struct):
-    """What is read of a line of Spec-Bench."""
-
-    category: str
-    turns: list[str]
-
-
 def spec_bench(folder: Path, names: Sequence[str], count: int) -> tuple[Task, ...]:
     """The first prompts of tasks of Spec-Bench, first turns alone.
 
@@ -49,26 +39,13 @@ def spec_bench(folder: Path, names: Sequence[str], count: int) -> tuple[Task, ..
         ConfigError: There is no such task.
         PromptError: The file cannot be read.
     """
-    prompts: dict[str, list[str]] = {}
-    for question in _questions(folder / FILE):
-        prompts.setdefault(question.category, []).extend(question.turns[:1])
+    try:
+        prompts = first_turns(folder / FILE)
+    except PromptError as error:
+        raise PromptError(f"{error}, or give --prompt-file instead") from None
     unknown = [name for name in names if name not in prompts]
     require(not unknown, f"--tasks names {quoted(', '.join(unknown))}; choose from {', '.join(prompts)}")
     return tuple(Task(name, tuple(prompts[name][:count])) for name in dict.fromkeys(names))
-
-
-def _questions(path: Path) -> list[_Question]:
-    try:
-        lines = path.read_bytes().splitlines()
-    except OSError as error:
-        raise PromptError(
-            f"cannot read {shortened(path)}: {error.strerror}; let --data name a folder that holds {FILE}, or give "
-            "--prompt-file instead"
-        ) from None
-    try:
-        return [msgspec.json.decode(line, type=_Question) for line in lines if line.strip()]
-    except msgspec.DecodeError as error:
-        raise PromptError(f"{shortened(path)} is not Spec-Bench's file: {error}; let --data name another") from None
 
 
 def given(prompts: Sequence[str]) -> tuple[Task, ...]:

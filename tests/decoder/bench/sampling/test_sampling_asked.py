@@ -4,9 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from decoder.bench.data_sets.spec_bench import FILE
 from decoder.bench.sampling.asked import Contest, label, samplings
 from decoder.bench.sampling.costs import RoundCosts, round_costs
-from decoder.bench.sampling.tasks import FILE, Task, given, spec_bench
+from decoder.bench.sampling.tasks import Task, given, spec_bench
 from decoder.draft.delayed_shape import DelayedTree
 from decoder.draft.tree_size.cost_model import Costs, Curve
 from decoder.errors import ConfigError, DecoderError, PromptError

@@ -1,0 +1,82 @@
+"""The data sets by name: where each is found, how its rows become prompts, and what tables call it. Reads none."""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TypeAlias
+
+from decoder.bench.data_sets import rules, spec_bench, texts
+from decoder.bench.data_sets.hub import HubFiles
+from decoder.bench.data_sets.parquet import column
+
+Rows: TypeAlias = Callable[[Path], Iterator[str]]
+"""The rows of a file."""
+
+WIKITEXT_ON_HUB = HubFiles("Salesforce/wikitext", "wikitext-2-v1/validation-*.parquet")
+PG19_ON_HUB = HubFiles("emozilla/pg19-test", "data/test-*.parquet")
+"""deepmind/pg19 is a loading script, which `datasets` refuses; this is its test split, 100 books."""
+
+
+@dataclass(frozen=True)
+class DataSet:
+    """Texts of one kind, and the rule that makes prompts of them."""
+
+    name: str
+    title: str
+    stands_for: str | None
+    rule: Callable[[Iterable[str]], Iterator[str]]
+    in_folder: tuple[tuple[str, Rows], ...]
+    """Files within a folder of data; the first that are there are read."""
+    on_hub: HubFiles | None = None
+
+    @property
+    def places(self) -> str:
+        """Its files within a folder of data, for an error line."""
+        return " or ".join(pattern for pattern, _ in self.in_folder)
+
+
+def _of_spec_bench(task: str) -> DataSet:
+    return DataSet(
+        name=f"spec_bench/{task}",
+        title=f"Spec-Bench: {task}",
+        stands_for=None,
+        rule=rules.all_of_it,
+        in_folder=((spec_bench.FILE.as_posix(), partial(spec_bench.of_task, task)),),
+    )
+
+
+_WIKITEXT = DataSet(
+    name="wikitext",
+    title="WikiText-2 (validation, with <unk>)",
+    stands_for="WikiText-2",
+    rule=rules.paragraphs,
+    in_folder=(("wikitext2/valid_v1_tokens.txt", texts.lines), (WIKITEXT_ON_HUB.pattern, column)),
+    on_hub=WIKITEXT_ON_HUB,
+)
+_BOOKS = DataSet(
+    name="books",
+    title="PG-19-style (books_test, public-domain books)",
+    stands_for="PG-19",
+    rule=rules.openings,
+    in_folder=(("books_test/*.txt", texts.whole),),
+)
+_PG19 = DataSet(
+    name="pg19",
+    title="PG-19",
+    stands_for="PG-19",
+    rule=rules.openings,
+    in_folder=(("pg19/*.parquet", column), (f"pg19/{PG19_ON_HUB.pattern}", column)),
+    on_hub=PG19_ON_HUB,
+)
+_TASKS = tuple(map(_of_spec_bench, spec_bench.TASKS))
+
+CATALOGUE: dict[str, tuple[DataSet, ...]] = {
+    "wikitext": (_WIKITEXT,),
+    "books": (_BOOKS,),
+    "pg19": (_PG19,),
+    "spec_bench": _TASKS,
+    **{data_set.name: (data_set,) for data_set in _TASKS},
+}
+"""What a name stands for: one data set, or several."""
+NAMES = tuple(CATALOGUE)

@@ -1,0 +1,77 @@
+"""The first prompts of data sets, from a folder of data or from the Hugging Face hub."""
+
+from collections.abc import Generator, Iterable, Sequence
+from contextlib import closing
+from itertools import islice
+from pathlib import Path
+
+from decoder.bench.data_sets.catalogue import CATALOGUE, NAMES, DataSet, Rows
+from decoder.bench.data_sets.hub import local_files
+from decoder.bench.data_sets.parquet import column
+from decoder.bench.data_sets.texts import matching
+from decoder.bench.paper.asked import TextSet
+from decoder.errors import PromptError, quoted, require, shortened
+
+
+def text_sets(names: Sequence[str], *, folder: Path | None, prompts: int) -> tuple[TextSet, ...]:
+    """The first prompts of data sets, uncut, each data set once.
+
+    Args:
+        names: Of `NAMES`.
+        folder: Of data; None: the Hugging Face hub.
+        prompts: Of each data set, as far as there are so many.
+
+    Raises:
+        ConfigError: There is no data set of a name, or no prompts are asked for.
+        PromptError: A data set cannot be read, or has no prompt.
+    """
+    chosen = _chosen(names)
+    require(prompts >= 1, f"the number of prompts is {quoted(prompts)}; give 1 or more")
+    return tuple(_text_set(data_set, folder, prompts) for data_set in chosen)
+
+
+def _chosen(names: Sequence[str]) -> list[DataSet]:
+    known = f"choose from {', '.join(NAMES)}"
+    require(bool(names), f"no data set was named; {known}")
+    for name in names:
+        require(name in CATALOGUE, f"there is no data set {quoted(name)}; {known}")
+    return list({each.name: each for name in names for each in CATALOGUE[name]}.values())
+
+
+def _text_set(data_set: DataSet, folder: Path | None, count: int) -> TextSet:
+    files, read = _from_hub(data_set) if folder is None else _from_folder(data_set, folder)
+    with closing(_rows(files, read)) as rows:
+        prompts = tuple(islice(data_set.rule(rows), count))
+    if not prompts:
+        raise PromptError(
+            f"{shortened(files[0])} has no text that could be a prompt of {data_set.name}; let --data name another "
+            "folder"
+        )
+    return TextSet(name=data_set.name, title=data_set.title, stands_for=data_set.stands_for, prompts=prompts)
+
+
+def _rows(files: Iterable[Path], read: Rows) -> Generator[str, None, None]:
+    for path in files:
+        yield from read(path)
+
+
+def _from_hub(data_set: DataSet) -> tuple[list[Path], Rows]:
+    if data_set.on_hub is None:
+        raise PromptError(
+            f"{data_set.name} is read from a folder alone; let --data name one that holds {data_set.places}"
+        )
+    return local_files(data_set.on_hub), column
+
+
+def _from_folder(data_set: DataSet, folder: Path) -> tuple[list[Path], Rows]:
+    try:
+        lacks = f"has no {data_set.places}" if any(folder.iterdir()) else "is empty"
+    except OSError as error:
+        raise PromptError(
+            f"cannot read {shortened(folder)}: {error.strerror}; let --data name a folder that holds {data_set.places}"
+        ) from None
+    for pattern, read in data_set.in_folder:
+        if found := matching(folder, pattern):
+            return found, read
+    otherwise = ", or leave it out to download it" if data_set.on_hub else ""
+    raise PromptError(f"{shortened(folder)} {lacks}, for {data_set.name}; let --data name another folder{otherwise}")

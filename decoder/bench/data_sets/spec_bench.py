@@ -1,0 +1,77 @@
+"""The file of Spec-Bench (Xia et al. 2024): questions by task, of which the first turn alone is a prompt."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+from decoder.errors import PromptError, shortened
+
+FILE = Path("spec_bench", "question.jsonl")
+"""Within a folder of data."""
+TASKS = (
+    "writing",
+    "roleplay",
+    "reasoning",
+    "math",
+    "coding",
+    "extraction",
+    "stem",
+    "humanities",
+    "translation",
+    "summarization",
+    "qa",
+    "math_reasoning",
+    "rag",
+)
+"""Its categories, in its order."""
+
+
+class _Question(msgspec.Struct):
+    """What is read of a line."""
+
+    category: str
+    turns: list[str]
+
+
+def first_turns(path: Path) -> dict[str, list[str]]:
+    """The prompts of all tasks.
+
+    Raises:
+        PromptError: The file cannot be read, or is not Spec-Bench's.
+    """
+    prompts: dict[str, list[str]] = {}
+    for question in _questions(path):
+        prompts.setdefault(question.category, []).extend(question.turns[:1])
+    if not prompts:
+        raise PromptError(f"{shortened(path)} is empty; let --data name another folder")
+    return prompts
+
+
+def of_task(task: str, path: Path) -> Iterator[str]:
+    """The prompts of one task.
+
+    Raises:
+        PromptError: As `first_turns`, or there is no such task.
+    """
+    prompts = first_turns(path)
+    if task not in prompts:
+        raise PromptError(f"{shortened(path)} has no task {task}, but {shortened(', '.join(prompts))}")
+    yield from prompts[task]
+
+
+def _questions(path: Path) -> list[_Question]:
+    try:
+        lines = path.read_bytes().splitlines()
+    except OSError as error:
+        raise PromptError(
+            f"cannot read {shortened(path)}: {error.strerror}; let --data name a folder that holds {FILE}"
+        ) from None
+    return [_question(line, f"{shortened(path)}, line {at}") for at, line in enumerate(lines, 1) if line.strip()]
+
+
+def _question(line: bytes, place: str) -> _Question:
+    try:
+        return msgspec.json.decode(line, type=_Question)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise PromptError(f"{place}, is not Spec-Bench's file: {error}; let --data name another folder") from None

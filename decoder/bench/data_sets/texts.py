@@ -1,0 +1,53 @@
+"""Files of text in a folder of data. Knows no data sets."""
+
+from collections.abc import Iterator
+from io import StringIO
+from pathlib import Path
+
+from decoder.errors import PromptError, shortened
+
+
+def matching(folder: Path, pattern: str) -> list[Path]:
+    """Files of a folder, in the order of their names; none where there are none.
+
+    Args:
+        folder: Of the data.
+        pattern: A path within it, whose last part may have wild cards.
+
+    Raises:
+        PromptError: A folder cannot be read.
+    """
+    place, name = (folder / pattern).parent, Path(pattern).name
+    try:
+        return sorted(path for path in place.iterdir() if path.match(name) and path.is_file())
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except OSError as error:
+        raise PromptError(f"cannot read {shortened(place)}: {error.strerror}; let --data name another folder") from None
+
+
+def whole(path: Path) -> Iterator[str]:
+    """All of a file as one row.
+
+    Raises:
+        PromptError: It cannot be read, or is no text.
+    """
+    try:
+        yield path.read_text(encoding="utf-8-sig")
+    except OSError as error:
+        raise PromptError(f"cannot read {shortened(path)}: {error.strerror}; let --data name another folder") from None
+    except UnicodeDecodeError as error:
+        at = error.start + 1
+        raise PromptError(
+            f"{shortened(path)} is not UTF-8 text (byte {at}); convert it, with iconv for example"
+        ) from None
+
+
+def lines(path: Path) -> Iterator[str]:
+    """The lines of a file, each with its line break.
+
+    Raises:
+        PromptError: As `whole`.
+    """
+    for text in whole(path):
+        yield from StringIO(text)

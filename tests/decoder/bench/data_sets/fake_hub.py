@@ -1,0 +1,80 @@
+"""A hub of one's own for tests: answers on this machine what huggingface_hub asks of a public data set."""
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
+
+COMMIT = "0" * 40
+
+
+@dataclass
+class Hub:
+    """What it holds, and what was asked of it."""
+
+    files: Mapping[str, bytes]
+    """By `REPOSITORY/PATH`."""
+    refuses: tuple[int, str] | None = None
+    """A status, and the code of an error of the hub, for every question."""
+    asked: list[str] = field(default_factory=list)
+    endpoint: str = ""
+
+    def answer(self, path: str) -> tuple[int, dict[str, str], bytes]:
+        """Status, headers and content for a path of the hub."""
+        self.asked.append(path)
+        if self.refuses:
+            status, code = self.refuses
+            return status, {"X-Error-Code": code}, b"{}"
+        if path.startswith("/api/datasets/"):
+            return self._information("/".join(path.split("/")[3:5]))
+        name = "/".join(part for at, part in enumerate(path.split("/")[2:]) if at not in (2, 3))
+        if name not in self.files:
+            return 404, {"X-Error-Code": "EntryNotFound"}, b"{}"
+        content = self.files[name]
+        tag = hashlib.sha256(content).hexdigest()
+        return 200, {"X-Repo-Commit": COMMIT, "ETag": f'"{tag}"'}, content
+
+    def _information(self, repository: str) -> tuple[int, dict[str, str], bytes]:
+        inside = [name.removeprefix(f"{repository}/") for name in self.files if name.startswith(f"{repository}/")]
+        if not inside:
+            return 404, {"X-Error-Code": "RepoNotFound"}, b"{}"
+        found = {"id": repository, "sha": COMMIT, "siblings": [{"rfilename": name} for name in inside], "tags": []}
+        return 200, {"Content-Type": "application/json"}, json.dumps(found).encode()
+
+
+@contextmanager
+def serving(hub: Hub) -> Iterator[Hub]:
+    """Answers at `hub.endpoint` for a while."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_HEAD(self) -> None:
+            self._answer(with_content=False)
+
+        def do_GET(self) -> None:
+            self._answer(with_content=True)
+
+        def _answer(self, *, with_content: bool) -> None:
+            status, headers, content = hub.answer(self.path)
+            self.send_response(status)
+            for name, value in {**headers, "Content-Length": str(len(content))}.items():
+                self.send_header(name, value)
+            self.end_headers()
+            if with_content:
+                self.wfile.write(content)
+
+        def log_message(self, *_: object) -> None:
+            """Nothing: tests look at what is printed."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    hub.endpoint = f"http://127.0.0.1:{server.server_port}"
+    thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    try:
+        yield hub
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
