@@ -14,6 +14,7 @@ from decoder.knobs import KnobName, RulesName, Turnable
 from decoder.methods import METHODS, racing
 from decoder.methods.adaptive import AdaptiveTree
 from decoder.methods.auto import Auto
+from decoder.methods.bestfirst import BestFirst
 from decoder.methods.delayed import Delayed
 from decoder.methods.dynatree import PRESETS, DynaTree
 from decoder.methods.fixed import Fixed
@@ -26,6 +27,7 @@ __all__ = [
     "PRESETS",
     "AdaptiveTree",
     "Auto",
+    "BestFirst",
     "Delayed",
     "DynaTree",
     "Fixed",
