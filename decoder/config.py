@@ -19,6 +19,7 @@ from decoder.methods.delayed import Delayed
 from decoder.methods.dynatree import PRESETS, DynaTree
 from decoder.methods.fixed import Fixed
 from decoder.methods.linear import Linear
+from decoder.methods.streaming import Streaming
 from decoder.sampling.settings import SAMPLING, Sampling
 from decoder.tree_rules import Rules, tree_rule
 from decoder.verify.names import COUPLED, Drafting
@@ -36,7 +37,7 @@ __all__ = [
     "RulesName",
     "RunConfig",
 ]
-__all__ += ["Sampling", "tree_rule"]
+__all__ += ["Sampling", "Streaming", "tree_rule"]
 
 R = TypeVar("R", bound=Turnable)
 DELAYED = "delayed"

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from decoder.errors import ConfigError, require, shortened
 from decoder.knobs import KnobInfo, KnobName, RulesName, Turnable
-from decoder.methods import alg1, ar, auto, bestfirst, delayed, dynatree, fixed, hf, linear, sampling
+from decoder.methods import alg1, ar, auto, bestfirst, delayed, dynatree, fixed, hf, linear, sampling, streaming
 from decoder.methods.method import Method
 from decoder.methods.option import Option
 from decoder.sampling.settings import Sampling
@@ -77,5 +77,10 @@ def draws_alone(method: str) -> bool:
     return method in METHODS and METHODS[method].own_noise
 
 
-for _module in (dynatree, auto, ar, linear, fixed, bestfirst, delayed, alg1, hf):
+def differs_by_design(method: str) -> bool:
+    """Whether a method's text may be another one than ar's by design, however it is sampled; unknown ones' may not."""
+    return method in METHODS and METHODS[method].own_text
+
+
+for _module in (dynatree, auto, ar, linear, fixed, bestfirst, delayed, streaming, alg1, hf):
     register(_module.METHOD)
