@@ -77,8 +77,8 @@ def draws_alone(method: str) -> bool:
     return method in METHODS and METHODS[method].own_noise
 
 
-def differs_by_design(method: str) -> bool:
-    """Whether a method's text may be another one than ar's by design, however it is sampled; unknown ones' may not."""
+def has_own_text(method: str) -> bool:
+    """Whether a method's text may differ from ar's by design, however tokens are chosen; not of an unknown one."""
     return method in METHODS and METHODS[method].own_text
 
 

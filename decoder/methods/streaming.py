@@ -13,7 +13,7 @@ from decoder.errors import require
 from decoder.events import Limit
 from decoder.knobs import HIGHEST_DEPTH, KnobInfo
 from decoder.methods.linear import Linear
-from decoder.methods.method import Method
+from decoder.methods.method import Method, Sweep
 from decoder.methods.option import Option, whole_numbers
 from decoder.tree_rules import Rules, TreeRule
 
@@ -83,5 +83,12 @@ METHOD = Method(
             _read,
             lambda own: f"{own.sinks},{own.window},{own.k}",
         ),
+    ),
+    sweep=Sweep(
+        "SxWxK,..",
+        "First tokens and latest ones that streaming keeps, and lengths of its chain.",
+        f"{Streaming.sinks}x{Streaming.window}x{Streaming.k}",
+        "4x1020x5",
+        lambda sinks, window, k: {"sinks": sinks, "window": window, "k": k},
     ),
 )

@@ -1,7 +1,7 @@
 """StreamingLLM's attention as slowly and as plainly as it can be written: no cache, keys turned anew for every token.
 
-Each token selects the first `sinks` tokens of the text and its `window` latest, itself among them; numbers them 0, 1, 2,
-...; turns keys and its own query by these numbers; and attends. Nothing here is shared with the engine.
+Each token selects the first `sinks` tokens of the text and its `window` latest, itself among them; numbers them from 0
+on; turns keys and its own query by these numbers; and attends. Nothing here is shared with the engine.
 """
 
 from collections.abc import Callable, Sequence

@@ -7,13 +7,12 @@ import pytest
 import torch
 
 from decoder import RunConfig, Steering, decode
-from decoder.config import Sampling, Streaming
+from decoder.config import Streaming
 from decoder.draft.model_drafter import ModelDrafter
 from decoder.engine import Engine
 from decoder.errors import ConfigError, PairError
 from decoder.events import Event, Round
 from decoder.methods import METHODS
-from decoder.sampling.settings import SAMPLING
 from decoder.session.host import HostSession
 from tests import tiny
 from tests.decoder.forward import streaming_reference
@@ -29,9 +28,9 @@ TIE = 1e-3
 """Scores that are nearer to each other may come out either way in float32."""
 
 
-def streamed(tiny_models: TinyModels, name: str, prompt: str, rules: Streaming, **given: float) -> Played:
+def streamed(tiny_models: TinyModels, name: str, prompt: str, rules: Streaming, temperature: float = 0.0) -> Played:
     room = tiny.CONTEXT - len(tiny_models.prompt_tokens(tiny_models.pair(name), prompt))
-    config = RunConfig(("streaming",), min(TEXT, room), 7, parameters={SAMPLING: Sampling(**given)}, streaming=rules)
+    config = RunConfig(("streaming",), min(TEXT, room), 7, temperature=temperature, streaming=rules)
     return tiny_models.play(tiny_models.pair(name), "float32", prompt, config)
 
 
