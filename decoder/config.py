@@ -14,10 +14,12 @@ from decoder.knobs import KnobName, RulesName, Turnable
 from decoder.methods import METHODS, racing
 from decoder.methods.adaptive import AdaptiveTree
 from decoder.methods.auto import Auto
+from decoder.methods.bestfirst import BestFirst
 from decoder.methods.delayed import Delayed
 from decoder.methods.dynatree import PRESETS, DynaTree
 from decoder.methods.fixed import Fixed
 from decoder.methods.linear import Linear
+from decoder.methods.streaming import Streaming
 from decoder.sampling.settings import SAMPLING, Sampling
 from decoder.tree_rules import Rules, tree_rule
 from decoder.verify.names import COUPLED, Drafting
@@ -26,6 +28,7 @@ __all__ = [
     "PRESETS",
     "AdaptiveTree",
     "Auto",
+    "BestFirst",
     "Delayed",
     "DynaTree",
     "Fixed",
@@ -34,7 +37,7 @@ __all__ = [
     "RulesName",
     "RunConfig",
 ]
-__all__ += ["Sampling", "tree_rule"]
+__all__ += ["Sampling", "Streaming", "tree_rule"]
 
 R = TypeVar("R", bound=Turnable)
 DELAYED = "delayed"

@@ -14,7 +14,7 @@ from functools import partial
 import msgspec
 import torch
 
-from decoder.analysis.metrics import Race
+from decoder.analysis.metrics import Race, differs_by_design
 from decoder.config import RunConfig
 from decoder.decoding_path import decoding_path
 from decoder.device import memory_is_full, peak_bytes, release_memory
@@ -305,7 +305,7 @@ def _judged(engine: Engine, prompt_ids: list[int], race: Race) -> dict[str, Figu
     final, judge = race.figures(), Judge(engine.pair.target, engine.perturbation())
     for name, found in final.items():
         index = found.first_difference
-        if index is not None:
+        if index is not None and not differs_by_design(found):
             prefix = [*prompt_ids, *race.tallies["ar"].tokens[:index]]
             rivals = (race.tallies["ar"].tokens[index], race.tallies[name].tokens[index])
             verdict = judge(prefix, rivals, by_module=METHODS[name].by_module)

@@ -16,7 +16,7 @@ from msgspec import structs
 
 from decoder.append_only import TokenLog
 from decoder.events import End, Event, Figures, Knob, Round, Run, Start
-from decoder.methods import draws_alone, root_is_drafted
+from decoder.methods import draws_alone, has_own_text, root_is_drafted
 from decoder.tree import depths
 
 Count = TypeVar("Count", int, float)
@@ -66,7 +66,7 @@ FIGURES = (
     Figure("commit_s", "commit s", "time spent accepting and moving keys and values"),
     Figure("host_s", "host s", "decode_s - draft_s - verify_s - commit_s"),
     Figure("speedup", "speed-up", "tokens_per_second / that of ar in the same run"),
-    Figure("identical_to_ar", "same as ar", "tokens equal those of ar on the common length"),
+    Figure("identical_to_ar", "same as ar", "tokens equal those of ar on the common length; null where they need not"),
     Figure("first_difference", "first difference", "index of the first token that differs from ar"),
     Figure(
         "near_tie",
@@ -169,10 +169,11 @@ def _joined(one: Tally, other: Tally) -> Tally:
     )
 
 
-def figures(tally: Tally, ar: Tally | None, *, same_text: bool = True) -> Figures:
+def figures(tally: Tally, ar: Tally | None, *, same_text: bool = True, own_text: bool = False) -> Figures:
     """All figures of a method, compared with ar's if given; `near_tie` and its gap need models and stay None.
 
-    Tokens are compared where they should be the `same_text`.
+    Tokens are compared where they should be the `same_text`. Where they may be an `own_text` by design, a difference is
+    told, but does not count against the method.
     """
     rate = _ratio(tally.timed_tokens, tally.decode_s)
     ar_rate = _ratio(ar.timed_tokens, ar.decode_s) if ar else None
@@ -201,11 +202,16 @@ def figures(tally: Tally, ar: Tally | None, *, same_text: bool = True) -> Figure
         commit_s=tally.commit_s,
         host_s=None if None in parts else tally.decode_s - math.fsum(part for part in parts if part is not None),
         speedup=_ratio(rate, ar_rate),
-        identical_to_ar=None if text is None else difference is None,
+        identical_to_ar=None if text is None or (own_text and difference is not None) else difference is None,
         first_difference=difference,
         peak_bytes=tally.peak_bytes,
         distinct_8grams=_ratio(tally.log.distinct, tally.log.runs),
     )
+
+
+def differs_by_design(found: Figures) -> bool:
+    """Whether a method's text is another one than ar's, as it may be."""
+    return found.identical_to_ar is None and found.first_difference is not None
 
 
 def first_difference(tokens: Sequence[int], reference: Sequence[int]) -> int | None:
@@ -250,7 +256,7 @@ class Race:
         # A screen asks several times a frame, and whole texts are compared.
         ar = self.tallies.get("ar")
         return {
-            name: figures(tally, ar, same_text=not (self.sampled and draws_alone(name)))
+            name: figures(tally, ar, same_text=not (self.sampled and draws_alone(name)), own_text=has_own_text(name))
             for name, tally in self.tallies.items()
         }
 

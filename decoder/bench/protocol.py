@@ -20,7 +20,7 @@ from decoder.bench.machine import peak_during, waited_s
 from decoder.bench.watched import Seen
 from decoder.device import memory_is_full
 from decoder.engine import Engine
-from decoder.errors import DeviceError
+from decoder.errors import DeviceError, PairError
 
 DISTURBED = 0.03
 """A turn whose threads waited longer for a processor, as a share of its time, is taken again."""
@@ -75,7 +75,9 @@ def mixed(contenders: int, prompts: int, repeats: int, seed: int) -> Iterator[Tu
 def warmed_up(
     engine: Engine, contenders: Sequence[Contender], prompts: Sequence[Sequence[int]], report: Callable[[str], None]
 ) -> list[Contender]:
-    """Lets every contender decode these prompts for nothing; a foreign one that fails is reported and left out.
+    """Lets every contender decode these prompts for nothing.
+
+    A foreign one that fails is reported and left out, and so is a method that cannot decode with this pair.
 
     Raises:
         DeviceError: The device's memory is full.
@@ -163,7 +165,7 @@ def _works(engine: Engine, contender: Contender, prompt: Sequence[int], report: 
     except DeviceError:
         raise
     except Exception as error:
-        if not contender.foreign:
+        if not (contender.foreign or isinstance(error, PairError)):
             raise
         report(f"{contender.name} is left out: {(str(error).strip().splitlines() or [type(error).__name__])[0]}")
         return False

@@ -20,6 +20,7 @@ from decoder.decoding_path import decoding_path
 from decoder.engine import Engine
 from decoder.events import Figures
 from decoder.forward.near_tie import Judge, Verdict
+from decoder.methods import has_own_text
 from decoder.models.pair import Pair
 
 SCHEMA = 1
@@ -176,7 +177,12 @@ def _records(samples: Samples) -> list[Record]:
     return [
         _record(
             turn,
-            figures(turn.tally, plain[turn.repeat, turn.prompt], same_text=turn.contender not in samples.draws_alone),
+            figures(
+                turn.tally,
+                plain[turn.repeat, turn.prompt],
+                same_text=turn.contender not in samples.draws_alone,
+                own_text=has_own_text(turn.group),
+            ),
         )
         for turn in samples.all()
     ]

@@ -11,6 +11,7 @@ from decoder.bench.contenders import BASELINE, Contender
 from decoder.bench.protocol import Sample
 from decoder.bench.statistics import Estimate, Groups, estimate, ratios
 from decoder.events import Figures
+from decoder.methods import has_own_text
 from decoder.sampling.settings import Sampling
 
 Measure = Callable[[Figures], float | None]
@@ -27,6 +28,9 @@ class Samples:
         self.groups: dict[str, str] = {contender.name: contender.group for contender in contenders}
         self.foreign = {contender.name for contender in contenders if contender.foreign}
         self.draws_alone = self.foreign if sampling and not sampling.greedy else frozenset[str]()
+        """Those, if they do."""
+        self.by_design = {name for name, group in self.groups.items() if has_own_text(group)}
+        self.own_text = self.draws_alone | self.by_design
         """Whose texts need not be ar's."""
         blocks: defaultdict[tuple[int, int], dict[str, Sample]] = defaultdict(dict)
         for sample in samples:
@@ -41,7 +45,7 @@ class Samples:
         return [
             prompt
             for prompt in self.prompts
-            if name in self.draws_alone
+            if name in self.own_text
             or all(sample.tally.tokens == self.texts[prompt] for sample in self.turns(name, prompt))
         ]
 
@@ -64,7 +68,7 @@ class Samples:
 
     def differing(self) -> Iterable[tuple[str, int, Sequence[int]]]:
         """(contender, prompt, its first text that is not ar's)."""
-        for name in (each for each in self.groups if each not in self.draws_alone):
+        for name in (each for each in self.groups if each not in self.own_text):
             for prompt in self.prompts:
                 texts = (turn.tally.tokens for turn in self.turns(name, prompt))
                 if other := next((text for text in texts if text != self.texts[prompt]), None):

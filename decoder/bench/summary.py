@@ -29,6 +29,8 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     prompts: int
     same: int | None
     """Prompts whose text equals ar's in every repeat; None where it need not."""
+    by_design: bool = False
+    """Whether it need not as the method computes something else."""
     tokens_per_second: Estimate | None
     over_ar: Estimate | None
     over_generate: Estimate | None
@@ -99,10 +101,14 @@ def rows(samples: Samples, seed: int, bandwidth: Bandwidth | None) -> list[Row]:
 
 
 def comparisons(samples: Samples, seed: int) -> list[Comparison]:
-    """What the table closes with: ar and every adaptive tree against the best of each other kind."""
+    """What the table closes with: ar and every adaptive tree against the best of each other kind that writes its text."""
     trees = [name for name, group in samples.groups.items() if is_adaptive(group)]
     pairs: list[tuple[str, tuple[str, ...]]] = [(BASELINE, ("generate",))]
-    others = tuple(name for name, method in METHODS.items() if method.sweep is not None and not is_adaptive(name))
+    others = tuple(
+        name
+        for name, method in METHODS.items()
+        if method.sweep is not None and not (method.own_text or is_adaptive(name))
+    )
     kinds = ((BASELINE,), ("generate",), ("assisted",), *((name,) for name in others), others)
     pairs += [(name, kind) for name in trees for kind in kinds]
     found = []
@@ -110,8 +116,9 @@ def comparisons(samples: Samples, seed: int) -> list[Comparison]:
         best = samples.best(kind, seed)
         ratio = samples.ratio(name, best, seed) if best else None
         if best and ratio:
-            of = sum(group in kind for group in samples.groups.values())
-            found.append(Comparison(name=name, than=best, of=of, kind=" and ".join(kind), ratio=ratio))
+            groups = [group for group in samples.groups.values() if group in kind]
+            kinds_of = " and ".join(dict.fromkeys(groups))
+            found.append(Comparison(name=name, than=best, of=len(groups), kind=kinds_of, ratio=ratio))
     return found + costs_of_exactness(samples, seed)
 
 
@@ -185,7 +192,8 @@ def _row(samples: Samples, name: str, seed: int, bandwidth: Bandwidth | None) ->
         name=name,
         group=samples.groups[name],
         prompts=len(samples.prompts),
-        same=None if name in samples.draws_alone else len(same),
+        same=None if name in samples.own_text else len(same),
+        by_design=name in samples.by_design,
         tokens_per_second=estimate(samples.values(name, tokens_per_second, same), seed),
         over_ar=samples.ratio(name, BASELINE, seed),
         over_generate=samples.ratio(name, generate, seed) if generate else None,

@@ -85,11 +85,13 @@ def speeds(rows: Sequence[Row], best_generate: str | None) -> str:
             (6, _number(row.tokens_per_round, 2)),
             (17, _ratio(row.over_ar)),
             (17, _ratio(row.over_generate)),
-            (11, "-" if row.same is None else f"{row.same} of {row.prompts}"),
+            (11, f"{row.same} of {row.prompts}" if row.same is not None else "own" if row.by_design else "-"),
         ]
         lines.append(_line(row.name, *cells, *([(5, _percent(row.bandwidth_share))] if limits else [])))
     if best_generate:
         lines.append(f"x generate: over {best_generate}, transformers' plain decoding at its best.")
+    if any(row.by_design for row in rows):
+        lines.append("own: a text that differs from ar's by design; its speed counts on all prompts.")
     if any(row.group == INEXACT for row in rows):
         lines.append("~: the same without exactness; its text may be another by a near tie.")
     if limits:
@@ -129,7 +131,9 @@ def compared(comparisons: Sequence[Comparison]) -> str:
     lines = []
     for found in comparisons:
         among = f" ({found.than}, best of {found.of})" if found.of > 1 else ""
-        lines.append(f"{f'{found.name} over {found.kind}{among}':<60}{_ratio(found.ratio):>20}")
+        compared_with = f"{found.name} over {found.kind}{among}"
+        apart = "\n" * (len(compared_with) > WIDTH - 20)
+        lines.append(f"{compared_with}{apart}{_ratio(found.ratio):>{WIDTH if apart else WIDTH - len(compared_with)}}")
     return "\n".join(lines)
 
 

@@ -46,6 +46,11 @@ class _Watched:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._model, name)
 
+    def streaming(self, sinks: int, window: int) -> "_Watched":
+        """See `LanguageModel.streaming`; what that does counts here."""
+        self._model = self._model.streaming(sinks, window)
+        return self
+
     @property
     def work(self) -> Work:
         """All calls so far."""
@@ -70,7 +75,7 @@ class _Watched:
     def _count(self, cache: KvCache, rows: int, scored: int) -> None:
         self.calls += 1
         self.rows += rows
-        self.looks += rows * cache.used
+        self.looks += rows * cache.rows
         self.scored += scored
 
 

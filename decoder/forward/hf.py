@@ -219,6 +219,12 @@ def source_of(module: Any) -> Source | None:
     return Source(arch, weights, module.base_model.rotary_emb.inv_freq)
 
 
+def frequencies_of(module: Any) -> Tensor | None:
+    """By how much each pair of a head's dimensions turns from one position to the next, where all layers agree."""
+    found = getattr(getattr(module.base_model, "rotary_emb", None), "inv_freq", None)
+    return found if isinstance(found, Tensor) else None
+
+
 def _plain(module: Any) -> bool:
     """Whether all parts are as the family's own source makes them, in one dtype: no adapter, no quantised matrix."""
     weights = {(weight.device, weight.dtype) for weight in module.parameters()}

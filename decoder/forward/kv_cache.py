@@ -44,6 +44,18 @@ class KvCache:
             self.store.narrow(3, moved, end - moved).copy_(self.store.index_select(3, index))
         self.length = self.used = end
 
+    @property
+    def rows(self) -> int:
+        """Rows that attention of the next pass goes through, its own left out."""
+        return self.used
+
+    def drop(self, first: int, count: int) -> None:
+        """Lets go of so many rows from `first` on, committed ones or drafted ones; those behind them move there."""
+        rest = self.used - first - count
+        self.store.narrow(3, first, rest).copy_(self.store.narrow(3, first + count, rest).clone())
+        self.length -= max(0, min(count, self.length - first))
+        self.used -= count
+
     def cut(self, length: int) -> None:
         """Keeps no more committed rows than so many, and no drafted ones."""
         self.length = self.used = min(self.length, length)

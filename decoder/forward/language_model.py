@@ -14,12 +14,14 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from decoder.deferred import imported
+from decoder.errors import PairError
 from decoder.forward.batch_invariant.pass_sizes import exactly
 from decoder.forward.families.architecture import Source, Traits
 from decoder.forward.families.registry import Arithmetic, native_model
 from decoder.forward.kv_cache import KvCache
 from decoder.forward.observed import Observed
 from decoder.forward.protocol import Forward
+from decoder.forward.streaming import Streaming, key_turn
 
 Load = Callable[[torch.device], Any]
 """Loads a Hugging Face module."""
@@ -192,6 +194,29 @@ class LanguageModel:
         """The same weights, with `hidden` rows where it runs natively and as fast as possible; else itself."""
         native = self._native
         return self._run_by(Observed(native)) if native is not None and self._forward is native else self
+
+    def streaming(self, sinks: int, window: int) -> "LanguageModel":
+        """The same weights, each token of which sees `sinks` first tokens of a text and `window` latest ones.
+
+        Raises:
+            PairError: Its positions are not rotary.
+        """
+        frequencies = self._frequencies
+        turn = None if frequencies is None else key_turn(self._forward, frequencies, self.context)
+        if turn is None:
+            raise PairError(
+                f"the positions of {self.name} are not rotary, so streaming cannot move its attention sinks; leave out "
+                "streaming, or choose models of another family"
+            )
+        return self._run_by(Streaming(self._forward, turn, sinks, window))
+
+    @property
+    def _frequencies(self) -> Float[Tensor, "R"] | None:
+        """Of its rotary positions, if it has any."""
+        if self._native:
+            return self._native.rotation.frequencies
+        found: Tensor | None = self._source.frequencies if self._source else _hf().frequencies_of(self.module)
+        return found
 
     @property
     def hidden(self) -> Float[Tensor, "N X"] | None:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from decoder.errors import ConfigError, require, shortened
 from decoder.knobs import KnobInfo, KnobName, RulesName, Turnable
-from decoder.methods import alg1, ar, auto, delayed, dynatree, fixed, hf, linear, sampling
+from decoder.methods import alg1, ar, auto, bestfirst, delayed, dynatree, fixed, hf, linear, sampling, streaming
 from decoder.methods.method import Method
 from decoder.methods.option import Option
 from decoder.sampling.settings import Sampling
@@ -77,5 +77,10 @@ def draws_alone(method: str) -> bool:
     return method in METHODS and METHODS[method].own_noise
 
 
-for _module in (dynatree, auto, ar, linear, fixed, delayed, alg1, hf):
+def has_own_text(method: str) -> bool:
+    """Whether a method's text may differ from ar's by design, however tokens are chosen; not of an unknown one."""
+    return method in METHODS and METHODS[method].own_text
+
+
+for _module in (dynatree, auto, ar, linear, fixed, bestfirst, delayed, streaming, alg1, hf):
     register(_module.METHOD)

@@ -30,6 +30,14 @@ class Pair:
         """The same with hidden rows, where its models can show them."""
         return replace(self, target=self.target.observed(), draft=self.draft.observed())
 
+    def streaming(self, sinks: int, window: int) -> "Pair":
+        """The same with models of which each token sees `sinks` first tokens of a text and `window` latest ones.
+
+        Raises:
+            PairError: The positions of one are not rotary.
+        """
+        return replace(self, target=self.target.streaming(sinks, window), draft=self.draft.streaming(sinks, window))
+
     @property
     def target_name(self) -> str:
         """Hub id or folder name of the target."""

@@ -9,7 +9,7 @@ from typing import TextIO
 
 import msgspec
 
-from decoder.analysis.metrics import FIGURES, Race
+from decoder.analysis.metrics import FIGURES, Race, differs_by_design
 from decoder.events import End, Event, Figures, Round, Run, Summary
 from decoder.methods import draws_alone
 from dynatui.clean import clean_line
@@ -118,6 +118,8 @@ class Transcript:
             self.note(line)
         if self._race.sampled and "ar" in figures and (alone := [name for name in figures if draws_alone(name)]):
             self.note(f"{', '.join(alone)}: sampled with other random numbers than the rest; not compared with ar")
+        if own := [name for name, found in figures.items() if differs_by_design(found)]:
+            self.note(f"{', '.join(own)}: the text differs from that of ar by design")
         self._race, self._texts = Race(), []
 
     def _report(self, run: Run, figures: dict[str, Figures]) -> Report:

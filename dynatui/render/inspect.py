@@ -6,13 +6,13 @@ The less room, the fewer facts; the order is what a reader asks first.
 import math
 from collections.abc import Mapping, Sequence
 
-from decoder.analysis.metrics import Tally, drafted_nodes, first_difference
+from decoder.analysis.metrics import Tally, differs_by_design, drafted_nodes, first_difference
 from decoder.events import Round
 from decoder.methods import root_is_drafted
 from dynatui.knobs import info
 from dynatui.number_format import percent, short
 from dynatui.render.drawn import told_shape
-from dynatui.render.ink import Row, Rows, fit, fitting, frame, inside, joined, share, width_of
+from dynatui.render.ink import Ink, Row, Rows, fit, fitting, frame, inside, joined, share, width_of
 from dynatui.render.rounds import (
     LEAST_SHOWN,
     draws_after,
@@ -217,12 +217,12 @@ def _compared(state: RunState, event: Round, token: Token, said: str) -> list[Ro
     last = first + (len(event.committed) - 1 if token.origin == "plain" else 0)
     if mine is None or ar is None or state.watched == "ar":
         return [_said(said)]
-    differs = first_difference(mine.tokens, ar.tokens)
+    differs, figures = first_difference(mine.tokens, ar.tokens), state.figures()[state.watched]
+    ink: Ink = "dim" if differs_by_design(figures) else "warn"
     if differs is not None and first > differs:
-        return [_said(said), (("not ar's text: ", "warn"), (f"they part at token {differs}", "plain"))]
+        return [_said(said), (("not ar's text: ", ink), (f"they part at token {differs}", "plain"))]
     if differs is not None and differs <= last:
-        note = tie_words(state.figures()[state.watched], ": ")
-        return [_said(said), ((f"ar has another one here{note}", "warn"),)]
+        return [_said(said), ((f"ar has another one here{tie_words(figures, ': ')}", ink),)]
     return [_said(said if last >= len(ar.tokens) else f"{said}, as did ar")]
 
 

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from decoder.analysis.metrics import differs_by_design
 from dynatui.render.ink import Ink, Row, Rows, column, frame, inside
 from dynatui.render.scene import Scene
 from dynatui.render.words import continues, joint, reasons, tie_words, turned
@@ -88,7 +89,7 @@ def _difference(state: RunState) -> list[Entry]:
     place = entry_of(token, state.lane.tokens, state.lane.past)
     where = state.rounds if place is None else state.lane.tokens[place].round
     what = f"first difference from ar at token {token}"
-    ink: Ink = "bad" if entry.near_tie is False else "warn"
+    ink: Ink = "bad" if entry.near_tie is False else "plain" if differs_by_design(entry) else "warn"
     return [Entry((where, where), state.watched, what, (tie_words(entry),), ink)]
 
 

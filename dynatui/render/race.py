@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 
+from decoder.analysis.metrics import differs_by_design
 from decoder.events import Figures
 from dynatui.number_format import percent, short
 from dynatui.render.guide import explained, led_by
@@ -9,7 +10,8 @@ from dynatui.render.ink import Ink, Row, Rows, Span, bar, best, column, fit, fra
 from dynatui.render.scene import Scene
 from dynatui.render.words import WHY_ALONE, is_alone, same_as_ar, tie_words
 
-_NAME = 9
+_SHORTEST_NAME, _LONGEST_NAME = 8, 9
+"""Cells that names of methods are given."""
 _NUMBERS = 15
 _WIDE = 52
 _LONGEST = 500
@@ -47,16 +49,22 @@ def _row(scene: Scene, name: str, figures: Mapping[str, Figures], fastest: float
     gain = f"{short(entry.speedup)}x" if entry.speedup is not None and warm else ""
     figure = "warming up" if entry.committed and rate is None else f"{short(rate, 0):>6}/s {gain:>6}"
     progress = _progress(scene, name, entry) if width >= _WIDE else ""
-    length = max(3, width - _NAME - _NUMBERS - len(progress))
+    names = _name_width(figures)
+    length = max(3, width - names - _NUMBERS - len(progress))
     return fit(
         (
-            (column(name, _NAME), "strong" if watched else "plain"),
+            (column(name, names), "strong" if watched else "plain"),
             (bar(share(rate or 0.0, fastest), length), "first" if watched else "bar"),
             (f"{figure:>{_NUMBERS}}", "strong" if watched else "plain"),
             (progress, "dim"),
         ),
         width,
     )
+
+
+def _name_width(figures: Mapping[str, Figures]) -> int:
+    """Cells of the names, with one behind the longest."""
+    return 1 + min(_LONGEST_NAME, max(_SHORTEST_NAME, *map(len, figures)))
 
 
 def _rate(scene: Scene, name: str, entry: Figures) -> float | None:
@@ -71,11 +79,12 @@ def _warm(scene: Scene, name: str, entry: Figures | None) -> bool:
 
 def _table(scene: Scene, figures: Mapping[str, Figures], width: int) -> Rows:
     """How each method comes to its rate, where there is height to spare."""
-    columns = _COLUMNS[: max(0, (width - _NAME) // _CELLS)]
-    rows: Rows = [((column("whole run", _NAME), "dim"), *((f"{head:>{_CELLS}}", "dim") for head, _ in columns))]
+    names = _name_width(figures)
+    columns = _COLUMNS[: max(0, (width - names) // _CELLS)]
+    rows: Rows = [((column("whole run", names), "dim"), *((f"{head:>{_CELLS}}", "dim") for head, _ in columns))]
     for name, entry in figures.items():
         ink: Ink = "strong" if name == scene.state.watched else "plain"
-        rows.append(((column(name, _NAME), ink), *((f"{value(name, entry):>{_CELLS}}", ink) for _, value in columns)))
+        rows.append(((column(name, names), ink), *((f"{value(name, entry):>{_CELLS}}", ink) for _, value in columns)))
     return rows
 
 
@@ -120,12 +129,13 @@ def _verdict(scene: Scene, figures: Mapping[str, Figures], width: int) -> Row:
     beside = f"{', '.join(alone)}: own noise, not compared with ar" if alone else ""
     if watched in alone:
         return ((best(width, f"{watched}: {WHY_ALONE}", beside), "dim"),)
-    if entry is None or entry.identical_to_ar is None or watched == "ar":
+    by_design = entry is not None and differs_by_design(entry)
+    if entry is None or watched == "ar" or (entry.identical_to_ar is None and not by_design):
         return ((beside, "dim"),) if beside else ()
     if entry.identical_to_ar:
         same = f"{watched} writes exactly the text of ar"
         wordings = (f"{same}; {beside}", f"{same}; {', '.join(alone)}: own noise", same) if alone else (same,)
         return (("= ", "good"), (best(width - 2, *wordings), "dim"))
     where = f"first difference from ar at token {entry.first_difference}"
-    sign: Span = ("! ", "bad") if entry.near_tie is False else ("~ ", "warn")
+    sign: Span = ("! ", "bad") if entry.near_tie is False else ("~ ", "dim" if by_design else "warn")
     return (sign, (f"{where}{tie_words(entry, ': ')}", "dim"))

@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 
+from decoder.analysis.metrics import differs_by_design
 from decoder.events import Figures, Limit
 from decoder.knobs import KnobInfo, KnobName
 from decoder.methods import draws_alone
@@ -19,6 +20,8 @@ TARGET = 0.7
 ALONE = "own noise"
 """Where another badge says whether the text is ar's."""
 WHY_ALONE = "at T above 0 it samples with its own noise, so its text is another one and is not compared with ar's"
+BY_DESIGN = "by design"
+WHY_BY_DESIGN = "its text differs from that of ar by design"
 _LARGEST = 1e6
 
 
@@ -118,8 +121,8 @@ def badge(state: RunState) -> tuple[Row, ...]:
         return ()
     if is_alone(state, state.watched):
         return (((ALONE, "dim"),),)
-    if entry.identical_to_ar is False:
-        return _difference(entry.first_difference, near_tie=entry.near_tie, gap=entry.first_difference_gap)
+    if entry.identical_to_ar is False or differs_by_design(entry):
+        return _difference(entry)
     compared = f"{min(entry.committed, ar.committed)}/{entry.committed}"
     if not ar.committed:
         return ((("ar behind", "dim"),),)
@@ -135,6 +138,8 @@ def is_alone(state: RunState, method: str) -> bool:
 
 def same_as_ar(method: str, figures: Figures, differs: str) -> str:
     """The same in a word of a table; `differs` where it is another text and no near tie is known."""
+    if differs_by_design(figures):
+        return BY_DESIGN
     if figures.identical_to_ar is None:
         # Where there is an ar to be faster than, the text could be compared if it were sampled with the same noise.
         return ALONE if draws_alone(method) and figures.speedup is not None else "-"
@@ -144,7 +149,9 @@ def same_as_ar(method: str, figures: Figures, differs: str) -> str:
 
 
 def tie_words(figures: Figures, before: str = "") -> str:
-    """Whether the first difference is a near tie, after words that lead to it; nothing where that is not known."""
+    """What the first difference is, after words that lead to it; nothing where that is not known."""
+    if differs_by_design(figures):
+        return f"{before}{BY_DESIGN}"
     return "" if figures.near_tie is None else f"{before}{'' if figures.near_tie else 'not '}a near tie"
 
 
@@ -164,10 +171,13 @@ def sampling_words(state: RunState, wanted: Mapping[KnobName, float] | None = No
     return told("temperature"), *top_k, *top_p, f"seed {run.seed}"
 
 
-def _difference(token: int | None, *, near_tie: bool | None, gap: float | None) -> tuple[Row, ...]:
+def _difference(found: Figures) -> tuple[Row, ...]:
+    token, gap = found.first_difference, found.first_difference_gap
+    if differs_by_design(found):
+        return (((f"differs {BY_DESIGN} from token {token}", "dim"),), ((f"differs {BY_DESIGN}", "dim"),))
     where = f"from token {token}" if token is not None else "somewhere"
-    if near_tie is False:
+    if found.near_tie is False:
         return (((f"! differs from ar {where}", "bad"),), (("! differs", "bad"),))
     told = "" if gap is None else f", gap {short(gap, 3)}"
-    verdict = f" (near tie{told})" if near_tie else ""
+    verdict = f" (near tie{told})" if found.near_tie else ""
     return (((f"~ ar {where}{verdict}", "warn"),), ((f"~ ar {where}", "warn"),), (("~ ar", "warn"),))

@@ -14,7 +14,7 @@ from dynatui.knobs import owner, rules_of
 from dynatui.number_format import percent, short
 from dynatui.record.command_line import rule_options
 from dynatui.render.ink import best, column
-from dynatui.render.words import ALONE, WHY_ALONE, same_as_ar
+from dynatui.render.words import ALONE, BY_DESIGN, WHY_ALONE, WHY_BY_DESIGN, same_as_ar
 from dynatui.state.session_log import FEWEST_ROUNDS, OPENING, SessionLog, Setting
 
 _WIDTHS = (7, 7, 6, 11, 9, 9, 11)
@@ -47,6 +47,8 @@ def _table(log: SessionLog, width: int) -> Iterator[str]:
         yield _row(column(f"{line.number} {line.opening}", room), _cells(line.method, line.figures))
     if alone := [name for name in methods if any(_same(name, line.figures) == ALONE for line in runs)]:
         yield best(width, f"{', '.join(alone)}: {WHY_ALONE}", f"{', '.join(alone)}: own noise, not compared")[:width]
+    if own := [name for name in methods if any(_same(name, line.figures) == BY_DESIGN for line in runs)]:
+        yield f"{', '.join(own)}: {WHY_BY_DESIGN}"[:width]
     if log.dropped:
         yield f"and {log.dropped} {'run' if log.dropped == 1 else 'runs'} before these"
 

@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeAlias, get_args
 
 from decoder.analysis.metrics import by_depth, drafted_nodes
 from decoder.events import Event, Knob, Round, Run
-from decoder.methods import draws_alone
+from decoder.methods import draws_alone, has_own_text
 from decoder.methods.adaptive import AdaptiveTree
 from decoder.tree import share_of_depth
 from decoder.tree_rules import used_depth
@@ -181,11 +181,15 @@ def _begun(run: Run, chosen: str) -> Watch:
     return Watch(
         chosen=chosen,
         watched=watched,
-        raced="ar" in run.methods and watched != "ar" and not (run.temperature > 0 and draws_alone(watched)),
+        raced="ar" in run.methods and watched != "ar" and not _need_not_be_ars(watched, run),
         n_max=_whole(own.get("n_max")),
         d_max=_whole(own.get("d_max")),
         window=max(1, window) if window is not None else AdaptiveTree.window,
     )
+
+
+def _need_not_be_ars(method: str, run: Run) -> bool:
+    return has_own_text(method) or (run.temperature > 0 and draws_alone(method))
 
 
 def _whole(value: Any) -> int | None:

@@ -37,7 +37,7 @@ class Rotation:
     """Rotary positions of a model as one table of complex numbers, as long as was needed so far."""
 
     def __init__(self, frequencies: Float[Tensor, "R"], dtype: torch.dtype) -> None:
-        self._frequencies = frequencies.float()
+        self.frequencies = frequencies.float()
         self._dtype = dtype
         self._table = self._numbers(range(256))
         self.width = 2 * len(frequencies)
@@ -56,8 +56,8 @@ class Rotation:
 
     def _numbers(self, positions: range) -> Complex[Tensor, "P 1 1 R"]:
         # In float32, whatever the model's dtype, as Hugging Face computes them.
-        places = torch.tensor(positions, dtype=torch.float, device=self._frequencies.device)
-        angles = places[:, None] * self._frequencies
+        places = torch.tensor(positions, dtype=torch.float, device=self.frequencies.device)
+        angles = places[:, None] * self.frequencies
         return torch.complex(angles.cos().to(self._dtype), angles.sin().to(self._dtype))[:, None, None]
 
 

@@ -14,7 +14,7 @@ from decoder.append_only import TokenLog
 from decoder.bench.contenders import Contender, Trial
 from decoder.bench.protocol import Sample, Turn, measured, mixed, schedule, warmed_up
 from decoder.bench.samples import Samples
-from decoder.errors import DeviceError
+from decoder.errors import DeviceError, PairError
 
 pytestmark = pytest.mark.slow
 
@@ -114,6 +114,16 @@ def test_a_foreign_contender_that_fails_is_left_out_and_named() -> None:
     both = [contender("ar", lambda _: took(1.0)), contender("generate static", refuses, foreign=True)]
     assert [ready.name for ready in warmed_up(ENGINE, both, PROMPTS[:1], told.append)] == ["ar"]
     assert told == ["generate static is left out: no static cache for this model"]
+
+
+def test_a_method_that_cannot_decode_with_the_pair_is_left_out_and_named() -> None:
+    def unfit(_ids: list[int]) -> Tally:
+        raise PairError("the positions of tiny are not rotary")
+
+    told: list[str] = []
+    both = [contender("ar", lambda _: took(1.0)), contender("streaming", unfit)]
+    assert [ready.name for ready in warmed_up(ENGINE, both, PROMPTS[:1], told.append)] == ["ar"]
+    assert told == ["streaming is left out: the positions of tiny are not rotary"]
 
 
 def test_a_method_of_our_own_that_fails_fails_the_measurement() -> None:

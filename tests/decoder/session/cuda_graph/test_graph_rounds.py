@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from decoder.config import DynaTree, Fixed, Linear, Rules
+from decoder.config import BestFirst, DynaTree, Fixed, Linear, Rules
 from decoder.engine import Engine
 from decoder.forward.language_model import LanguageModel
 from decoder.forward.static.layers import NativeStatic
@@ -48,6 +48,8 @@ METHODS: dict[str, Rules | None] = {
     "no path too improbable": replace(
         BUSHY, branching=(1, 2, 4), tau_l=0.3, tau_h=0.4, rho_stop=0, rho_deep=0, n_max=12
     ),
+    "best-first": BestFirst(),
+    "best-first, wide": BestFirst(40, 3),
     "certain paths only": DynaTree(rho_stop=1, rho_deep=1, tau=1),
 }
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from decoder import RunConfig, Steering, decode
-from decoder.config import Auto, DynaTree, Fixed, Linear, Rules
+from decoder.config import Auto, BestFirst, DynaTree, Fixed, Linear, Rules
 from decoder.engine import Engine
 from decoder.events import Round
 from decoder.sampling.settings import Sampling, Schedule
@@ -35,6 +35,7 @@ METHODS: dict[str, Rules | None] = {
     "dynatree": DynaTree(),
     "lively": LIVELY,
     "best": replace(LIVELY, selection="best", n_max=9),
+    "best-first": BestFirst(),
 }
 SETTINGS = [
     Sampling(0.6),

@@ -1,0 +1,188 @@
+"""A model that sees the first tokens of a text and its latest ones: StreamingLLM's cache, with positions counted in it.
+
+Each token has a window of its own, whatever is computed beside it: `sinks` first tokens and `window` latest, itself
+among them, at the positions 0, 1, 2, ... of that selection (Xiao et al., "Efficient Streaming Language Models with
+Attention Sinks", section 3.2). A rotary score depends on the distance of two positions alone. So keys within the window
+stay as they are, turned by their place in the text, and only sinks are turned on: by as many places as the token has
+lost, in a copy of which each row of a pass sees its own. Before a text outgrows sinks and window nothing is different.
+Knows nothing of drafts.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import cast
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from numpy.typing import NDArray
+from torch import Tensor
+
+from decoder.forward.kv_cache import KvCache
+from decoder.forward.protocol import Forward
+
+SLACK = 64
+"""Rows that no window needs are let go of so many at a time, since the rows behind them move; and room is made so."""
+READ_AT_ONCE = 64
+"""Tokens; each needs a copy of the sinks."""
+TRIED_TOKENS, FAR = (1, 2, 3), 1000
+"""Their keys are compared at positions so far apart, in a model that has as many."""
+
+
+@dataclass(frozen=True)
+class KeyTurn:
+    """How rotary keys change with their position."""
+
+    frequencies: Float[Tensor, "R"]
+    """By how much each pair of dimensions turns from one position to the next."""
+    first: slice
+    second: slice
+    """Where the two of each pair lie."""
+
+    def __call__(self, keys: Float[Tensor, "L H S D"], by: Sequence[int]) -> Float[Tensor, "L H BS D"]:
+        """The keys as they are so many positions further on: all of them for the first number, then for the next."""
+        wide = torch.promote_types(keys.dtype, torch.float32)
+        angles = torch.tensor(by, dtype=torch.float64)[:, None, None] * self.frequencies.cpu().double()
+        cosine, sine = (part.to(keys.device, wide) for part in (angles.cos(), angles.sin()))
+        found = keys[:, :, None].to(wide).repeat(1, 1, len(by), 1, 1)
+        one, other = found[..., self.first].clone(), found[..., self.second].clone()
+        found[..., self.first] = one * cosine - other * sine
+        found[..., self.second] = one * sine + other * cosine
+        return found.flatten(2, 3)
+
+
+@torch.inference_mode()
+def key_turn(forward: Forward, frequencies: Float[Tensor, "R"], context: int) -> KeyTurn | None:
+    """How a model's keys change with their position, found by trial; None where they do not turn by the frequencies."""
+    far, count = min(FAR, context - len(TRIED_TOKENS)), len(frequencies)
+    near, there = _keys(forward, 0), _keys(forward, far)
+    halves, neighbours = (
+        (slice(0, count), slice(count, 2 * count)),
+        (slice(0, 2 * count, 2), slice(1, 2 * count, 2)),
+    )
+    turns = (KeyTurn(frequencies, *pair) for pair in (halves, neighbours))
+    tolerance = float(there.abs().max()) * (0.1 if there.dtype in (torch.bfloat16, torch.float16) else 1e-3)
+    return next((turn for turn in turns if float((turn(near, [far]) - there).abs().max()) <= tolerance), None)
+
+
+def _keys(forward: Forward, start: int) -> Float[Tensor, "L H S D"]:
+    rows = len(TRIED_TOKENS)
+    cache = forward.new_cache(rows)
+    forward.forward(cache, TRIED_TOKENS, range(start, start + rows), np.tri(rows, dtype=np.bool_))
+    return cache.store[:, 0, :, :rows]
+
+
+class RollingCache(KvCache):
+    """A text's rows, numbered by their places in it, of which only those are held that some window needs.
+
+    No row that was let go of comes back.
+    """
+
+    def __init__(self, store: Float[Tensor, "L 2 H S D"], sinks: int, window: int) -> None:
+        super().__init__(store)
+        self.gone = 0
+        """Rows behind the sinks that were let go of."""
+        self._sinks, self._window = sinks, window
+
+    @property
+    def rows(self) -> int:
+        """See `KvCache`."""
+        return self.used - self.gone
+
+    @contextmanager
+    def held(self) -> Iterator[KvCache]:
+        """The rows that are held, numbered as they lie; what is done to these is done."""
+        found = KvCache(self.store)
+        found.length, found.used = self.length - self.gone, self.rows
+        yield found
+        if found.store is not self.store:
+            self.hold(found.store)
+        self.length, self.used = found.length + self.gone, found.used + self.gone
+
+    def keep(self, rows: Sequence[int]) -> None:
+        """See `KvCache`."""
+        with self.held() as held:
+            held.keep([row - self.gone for row in rows])
+            excess = held.length - self._sinks - self._window
+            if excess >= SLACK:
+                held.drop(self._sinks, excess)
+                self.gone += excess
+
+    def reserve(self, capacity: int) -> None:
+        """See `KvCache`."""
+        with self.held() as held:
+            held.reserve(min(capacity, self._sinks + self._window + SLACK))
+
+
+@dataclass(frozen=True)
+class Streaming:
+    """A `Forward` by sinks and a window; no path of drafted rows may be longer than the window."""
+
+    inner: Forward
+    turn: KeyTurn
+    sinks: int
+    window: int
+
+    def new_cache(self, capacity: int) -> KvCache:
+        """See `Forward`."""
+        most = self.sinks + self.window + SLACK
+        return RollingCache(self.inner.new_cache(min(capacity, most)).store, self.sinks, self.window)
+
+    def forward(
+        self, cache: KvCache, tokens: Sequence[int], positions: Sequence[int], visible: NDArray[np.bool_]
+    ) -> Float[Tensor, "N V"]:
+        """See `Forward`."""
+        if max(positions) >= cache.length + self.window:
+            raise ValueError(f"{max(positions) - cache.length + 1} rows follow each other in a window of {self.window}")
+        lost = [max(0, position + 1 - self.sinks - self.window) for position in positions]
+        rolling = cast("RollingCache", cache)
+        with rolling.held() as held:
+            if not any(lost):
+                _make_room(held, len(tokens))
+                return self.inner.forward(held, tokens, positions, visible)
+            shifts = sorted(set(lost))
+            own_sinks = np.repeat(np.equal.outer(lost, shifts), self.sinks, axis=1)
+            seen, first = self._seen(held, rolling.gone, positions, visible), held.used
+            seen = np.concatenate([seen[:, :first], own_sinks, seen[:, first:]], 1)
+            _make_room(held, own_sinks.shape[1] + len(tokens))
+            self._append_sinks(held, shifts)
+            logits = self.inner.forward(held, tokens, positions, seen)
+            held.drop(first, own_sinks.shape[1])
+            return logits
+
+    def read(self, cache: KvCache, tokens: Sequence[int]) -> Float[Tensor, "V"]:
+        """See `Forward`."""
+        if cache.length + len(tokens) <= self.sinks + self.window:
+            with cast("RollingCache", cache).held() as held:
+                _make_room(held, len(tokens))
+                return self.inner.read(held, tokens)
+        count = min(len(tokens), READ_AT_ONCE, self.window)
+        places = range(cache.length, cache.length + count)
+        logits = self.forward(cache, tokens[:count], places, np.tri(count, dtype=np.bool_))[-1]
+        cache.keep(places)
+        return self.read(cache, tokens[count:]) if count < len(tokens) else logits
+
+    def _seen(
+        self, held: KvCache, gone: int, positions: Sequence[int], visible: NDArray[np.bool_]
+    ) -> NDArray[np.bool_]:
+        """Which of all rows, those of the pass among them, each of these sees, but for the sinks."""
+        seen = np.ones((len(positions), held.used + len(positions)), dtype=np.bool_)
+        seen[:, seen.shape[1] - visible.shape[1] :] = visible
+        seen[:, : self.sinks] = False
+        places = np.arange(self.sinks, held.length) + gone
+        seen[:, self.sinks : held.length] &= places > np.array(positions)[:, None] - self.window
+        return seen
+
+    def _append_sinks(self, held: KvCache, shifts: Sequence[int]) -> None:
+        """A copy of the sinks for each number of places."""
+        sinks = held.store[..., : self.sinks, :]
+        copies = held.store.narrow(3, held.used, len(shifts) * self.sinks)
+        copies[:, 0] = self.turn(sinks[:, 0], shifts)
+        copies[:, 1] = sinks[:, 1].repeat(1, 1, len(shifts), 1)
+        held.used += copies.shape[3]
+
+
+def _make_room(held: KvCache, rows: int) -> None:
+    """For so many more, in steps: a cache that grew row by row would be copied row by row."""
+    held.reserve(-(-(held.used + rows) // SLACK) * SLACK)

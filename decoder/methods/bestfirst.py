@@ -1,0 +1,80 @@
+"""bestfirst: the nodes of highest path probability, as OPT-Tree, DDTree and TALON choose them.
+
+Path probabilities add up to the expected number of accepted nodes, so of all trees of as many nodes and levels no other
+is expected to be accepted as far. Nodes are found level by level, one draft pass each, and not one by one.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+from decoder.errors import require
+from decoder.events import Limit
+from decoder.knobs import HIGHEST_DEPTH, KnobInfo, require_feasible
+from decoder.methods.method import N_MAX, Method, Sweep
+from decoder.methods.option import Option, whole_numbers
+from decoder.tree_rules import Rules, TreeRule, fixed_rule
+
+MOST_CHILDREN = 32
+"""Of a node. Larger trees lose its further children, of which each is less than 1/32 as probable as the node."""
+
+
+@dataclass(frozen=True)
+class BestFirst(Rules):
+    """The `n_max` most probable nodes that are no deeper than `depth`."""
+
+    n_max: int = 8
+    depth: int = 5
+
+    knobs: ClassVar[tuple[KnobInfo, ...]] = (
+        N_MAX,
+        KnobInfo("best_depth", "D", "no path is deeper", "whole",
+                 lambda own: (1.0, float(max(HIGHEST_DEPTH, own.depth))), turns="depth",
+                 keys="-=", brief="depth", key_help="of the best-first tree its depth"),
+    )  # fmt: skip
+
+    def __post_init__(self) -> None:
+        require(self.n_max >= 1, f"n_max is {self.n_max}; give 1 or more")
+        require(self.depth >= 1, f"the best-first tree's depth is {self.depth}; give 1 or more")
+        require_feasible({"n_max": self.n_max, "the best-first tree's depth": self.depth})
+
+    def rule(self) -> TreeRule[float]:
+        """How trees grow."""
+        # Before a node's child of rank N there are N - 1 better siblings and their parent: with N children a node none
+        # of the best N is missing.
+        children = min(self.n_max, MOST_CHILDREN)
+        return replace(fixed_rule(self.depth, 0, children, self.n_max), best=1)
+
+    def limit(self, depth: int, chance: float) -> Limit:
+        """Which of these rules refused children to a leaf of this depth; any path is probable enough."""
+        del chance
+        return "best_depth" if depth >= self.depth else "n_max"
+
+
+def _read(shape: str) -> Mapping[str, Any]:
+    return dict(zip(("n_max", "depth"), whole_numbers("--bestfirst", shape, example="16,6"), strict=True))
+
+
+METHOD = Method(
+    "bestfirst",
+    "a tree of the most probable nodes",
+    BestFirst(),
+    options=(
+        Option(
+            "bestfirst",
+            str,
+            "N,D",
+            "Nodes of the best-first tree, and its depth.",
+            ("n_max", "depth"),
+            _read,
+            lambda own: f"{own.n_max},{own.depth}",
+        ),
+    ),
+    sweep=Sweep(
+        "NxD,..",
+        "Nodes and depths of best-first trees.",
+        f"{BestFirst.n_max}x{BestFirst.depth}",
+        "16x6",
+        lambda n_max, depth: {"n_max": n_max, "depth": depth},
+    ),
+)

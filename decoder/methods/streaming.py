@@ -1,0 +1,94 @@
+"""streaming: a chain of drafted tokens on StreamingLLM's cache: attention sinks, a rolling window, positions in it.
+
+Target and draft both see the first tokens of a text and its latest ones. What each token sees does not depend on the
+chain, so the text is that of one token a round with the same cache. It is ar's until it outgrows sinks and window, and
+another one from there on. Rounds are driven by the host.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from decoder.errors import require
+from decoder.events import Limit
+from decoder.knobs import HIGHEST_DEPTH, KnobInfo
+from decoder.methods.linear import Linear
+from decoder.methods.method import Method, Sweep
+from decoder.methods.option import Option, whole_numbers
+from decoder.tree_rules import Rules, TreeRule
+
+if TYPE_CHECKING:
+    from decoder.engine import Engine
+    from decoder.session.protocol import Session
+
+MOST_SINKS = 64
+"""Each token of a round needs a copy of them."""
+
+
+@dataclass(frozen=True)
+class Streaming(Rules):
+    """A chain of `k` tokens after `sinks` first tokens of the text and its `window` latest ones."""
+
+    sinks: int = 4
+    window: int = 1020
+    k: int = 5
+
+    knobs: ClassVar[tuple[KnobInfo, ...]] = Linear.knobs
+
+    def __post_init__(self) -> None:
+        require(0 <= self.sinks <= MOST_SINKS, f"streaming has {self.sinks} sinks; give 0 to {MOST_SINKS}")
+        # The chain lies within the window, however long it is turned.
+        least = 1 + max(HIGHEST_DEPTH, self.chain.k)
+        require(self.window >= least, f"streaming's window is {self.window} tokens; give {least} or more")
+
+    @property
+    def chain(self) -> Linear:
+        """What is drafted."""
+        return Linear(self.k)
+
+    def rule(self) -> TreeRule[float]:
+        """A chain."""
+        return self.chain.rule()
+
+    def limit(self, depth: int, chance: float) -> Limit:
+        """Its length."""
+        return self.chain.limit(depth, chance)
+
+
+def _opened(engine: "Engine", prompt_ids: Sequence[int], max_new_tokens: int, rules: Streaming) -> "Session":
+    from decoder.session.knob_state import KnobState
+
+    streaming = replace(engine, pair=engine.pair.streaming(rules.sinks, rules.window))
+    return streaming.host_session(prompt_ids, max_new_tokens, KnobState(rules))
+
+
+def _read(given: str) -> Mapping[str, Any]:
+    return dict(zip(("sinks", "window", "k"), whole_numbers("--streaming", given, example="4,1020,5"), strict=True))
+
+
+METHOD = Method(
+    "streaming",
+    "a chain of K drafted tokens, on a cache of first and latest tokens",
+    Streaming(),
+    opened=_opened,
+    own_text=True,
+    options=(
+        Option(
+            "streaming",
+            str,
+            "S,W,K",
+            "First tokens of a text and latest ones that streaming keeps, and the length of its chain. A longer text "
+            "differs from ar's by design.",
+            ("sinks", "window", "k"),
+            _read,
+            lambda own: f"{own.sinks},{own.window},{own.k}",
+        ),
+    ),
+    sweep=Sweep(
+        "SxWxK,..",
+        "First tokens and latest ones that streaming keeps, and lengths of its chain.",
+        f"{Streaming.sinks}x{Streaming.window}x{Streaming.k}",
+        "4x1020x5",
+        lambda sinks, window, k: {"sinks": sinks, "window": window, "k": k},
+    ),
+)

@@ -1,0 +1,174 @@
+"""streaming's text is that of one token a round with the same cache, and ar's as long as nothing has left the cache."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+import torch
+
+from decoder import RunConfig, Steering, decode
+from decoder.config import Streaming
+from decoder.draft.model_drafter import ModelDrafter
+from decoder.engine import Engine
+from decoder.errors import ConfigError, PairError
+from decoder.events import Event, Round
+from decoder.methods import METHODS
+from decoder.session.host import HostSession
+from tests import tiny
+from tests.decoder.forward import streaming_reference
+from tests.decoder.makers import Played, TinyModels
+from tests.sampled_reference import gumbel
+
+SHORT, LONG = "The tree", tiny.SENTENCES[0]
+"""Prompts of few tokens, and of more than the cache of these tests holds."""
+SMALL = Streaming(sinks=4, window=33)
+TEXT = 120
+"""New tokens, so that rows are let go of several times."""
+TIE = 1e-3
+"""Scores that are nearer to each other may come out either way in float32."""
+
+
+def streamed(tiny_models: TinyModels, name: str, prompt: str, rules: Streaming, temperature: float = 0.0) -> Played:
+    room = tiny.CONTEXT - len(tiny_models.prompt_tokens(tiny_models.pair(name), prompt))
+    config = RunConfig(("streaming",), min(TEXT, room), 7, temperature=temperature, streaming=rules)
+    return tiny_models.play(tiny_models.pair(name), "float32", prompt, config)
+
+
+def assert_chosen(
+    tiny_models: TinyModels, name: str, prompt: str, rules: Streaming, text: Sequence[int], temperature: float = 0.0
+) -> None:
+    """Every token is the reference's choice after those before it."""
+    pair = tiny_models.pair(name)
+    given = tiny_models.prompt_tokens(pair, prompt)
+    scores = streaming_reference.logits(
+        tiny_models.plain(pair.target, "float64"), [*given, *text], rules.sinks, rules.window
+    )[len(given) - 1 : -1]
+    assert len(scores) == len(text) > 50
+    for position, (row, token) in enumerate(zip(scores, text, strict=True), len(given)):
+        if temperature:
+            noise = [gumbel(7, position, each) for each in range(len(row))]
+            row = row + temperature * torch.tensor(noise)  # noqa: PLW2901 - the scores under the noise
+        assert row.max() - row[token] < TIE
+
+
+def one_by_one(engine: Engine, prompt: Sequence[int], count: int, rules: Streaming) -> list[int]:
+    """Plain decoding, a token a round, with the same cache."""
+    plain = replace(engine, pair=engine.pair.streaming(rules.sinks, rules.window))
+    session, text = plain.host_session(prompt, count, None), list[int]()
+    session.prefill()
+    while len(text) < count:
+        text += session.step(()).committed
+    return text
+
+
+@pytest.mark.parametrize("name", ["neox", "llama", "qwen3", "neox-strange"])
+@pytest.mark.parametrize("prompt", [SHORT, LONG], ids=["short", "long"])
+@pytest.mark.parametrize("sinks", [0, 1, 4])
+def test_every_token_is_the_choice_of_sinks_and_window_from_scratch(
+    tiny_models: TinyModels, name: str, prompt: str, sinks: int
+) -> None:
+    rules = replace(SMALL, sinks=sinks)
+    played = streamed(tiny_models, name, prompt, rules)
+    assert_chosen(tiny_models, name, prompt, rules, played.tokens("streaming"))
+
+
+@pytest.mark.parametrize("name", ["neox", "llama"])
+def test_every_sampled_token_is_that_choice_under_the_noise_of_its_position(tiny_models: TinyModels, name: str) -> None:
+    played = streamed(tiny_models, name, SHORT, SMALL, temperature=0.8)
+    assert_chosen(tiny_models, name, SHORT, SMALL, played.tokens("streaming"), 0.8)
+
+
+@pytest.mark.parametrize("name", ["neox", "llama", "qwen3", "neox-strange"])
+@pytest.mark.parametrize("prompt", [SHORT, LONG], ids=["short", "long"])
+def test_its_text_is_that_of_one_token_a_round_whatever_the_length_of_the_chain(
+    tiny_models: TinyModels, name: str, prompt: str
+) -> None:
+    texts = {k: streamed(tiny_models, name, prompt, replace(SMALL, k=k)).tokens("streaming") for k in (1, 5, 12, 32)}
+    engine = tiny_models.loaded(tiny_models.pair(name), "float32")
+    given = tiny_models.prompt_tokens(tiny_models.pair(name), prompt)
+    assert texts == dict.fromkeys(texts, one_by_one(engine, given, len(texts[5]), SMALL))
+
+
+def test_chains_are_accepted_after_the_window_has_moved_on(tiny_models: TinyModels) -> None:
+    late = [event for event in streamed(tiny_models, "neox", SHORT, SMALL).rounds("streaming") if event.position > 60]
+    assert sum(len(event.accepted) for event in late) > len(late)
+
+
+def test_its_text_is_that_of_plain_decoding_until_it_outgrows_the_cache_and_another_one_then(
+    tiny_models: TinyModels,
+) -> None:
+    pair = tiny_models.pair("neox")
+    common = SMALL.sinks + SMALL.window - len(tiny_models.prompt_tokens(pair, SHORT))
+    plain = tiny_models.generate(pair, "float32", SHORT, TEXT)
+    text = streamed(tiny_models, "neox", SHORT, SMALL).tokens("streaming")
+    assert text[: common + 1] == plain[: common + 1]
+    assert text != plain
+
+
+@pytest.mark.parametrize("name", ["neox", "llama", "qwen3"])
+def test_a_text_within_the_cache_is_that_of_plain_decoding(tiny_models: TinyModels, name: str) -> None:
+    pair = tiny_models.pair(name)
+    text = streamed(tiny_models, name, SHORT, Streaming()).tokens("streaming")
+    assert text == tiny_models.generate(pair, "float32", SHORT, TEXT)
+
+
+def test_its_chain_is_turned_while_it_decodes_and_the_text_stays_the_same(tiny_models: TinyModels) -> None:
+    steering, events = Steering(), list[Event]()
+    config = RunConfig(("streaming",), TEXT, streaming=SMALL)
+    for event in decode(tiny_models.loaded(tiny_models.pair("neox"), "float32"), SHORT, config, steering):
+        events.append(event)
+        if isinstance(event, Round) and event.round in (2, 9):
+            steering.turn("k", 32 if event.round == 2 else 2, "streaming")
+    played = Played(events)
+    assert {len(event.tokens) - 1 for event in played.rounds("streaming")} >= {5, 32, 2}
+    assert played.tokens("streaming") == streamed(tiny_models, "neox", SHORT, SMALL).tokens("streaming")
+
+
+def test_exact_rounds_write_the_text_of_exact_single_tokens(tiny_models: TinyModels) -> None:
+    engine = tiny_models.loaded(tiny_models.pair("neox"), "bfloat16").batch_invariant()
+    config = RunConfig(("streaming",), TEXT, streaming=SMALL)
+    played = Played(list(decode(engine, SHORT, config)))
+    given = tiny_models.prompt_tokens(tiny_models.pair("neox"), SHORT)
+    assert played.tokens("streaming") == one_by_one(engine, given, TEXT, SMALL)
+
+
+def test_its_memory_does_not_grow_with_the_text(tiny_models: TinyModels) -> None:
+    engine = tiny_models.loaded(tiny_models.pair("long"), "float32")
+    session = METHODS["streaming"].open(engine, [5, 6, 7], RunConfig(("streaming",), 600, streaming=SMALL))
+    assert isinstance(session, HostSession)
+    assert isinstance(session.proposer, ModelDrafter)
+    caches = session.target_cache, session.proposer.passes.cache
+    session.prefill()
+    sizes = set()
+    while len(session.text) < 600:
+        session.step(())
+        sizes |= {cache.store.shape[3] for cache in caches}
+    assert max(sizes) <= 192
+
+
+def test_a_model_whose_positions_are_not_rotary_is_refused_by_name(tiny_models: TinyModels) -> None:
+    engine = tiny_models.loaded(tiny_models.pair("gpt2"), "float32")
+    with pytest.raises(PairError, match=r"the positions of .*target are not rotary.*leave out streaming"):
+        list(decode(engine, SHORT, RunConfig(("streaming",), 8)))
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        ({"sinks": -1}, "streaming has -1 sinks; give 0 to 64"),
+        ({"sinks": 65}, "streaming has 65 sinks; give 0 to 64"),
+        ({"window": 32}, "streaming's window is 32 tokens; give 33 or more"),
+        ({"window": 40, "k": 40}, "streaming's window is 40 tokens; give 41 or more"),
+        ({"k": 0}, "K is 0; give 1 or more"),
+    ],
+)
+def test_parameters_out_of_bounds_are_refused(given: dict[str, int], why: str) -> None:
+    with pytest.raises(ConfigError, match=why):
+        Streaming(**given)
+
+
+def test_its_option_reads_what_it_writes_and_names_an_example() -> None:
+    (option,) = METHODS["streaming"].options
+    assert option.changes(option.value(Streaming(2, 500, 7))) == {"sinks": 2, "window": 500, "k": 7}
+    with pytest.raises(ConfigError, match="--streaming is '4'; give 3 whole numbers, for example 4,1020,5"):
+        option.changes("4")
