@@ -31,6 +31,8 @@ FIXED = (FIXED_BACKBONE, "Fixed D6B2", "Fixed D7B2", "Fixed D8B3")
 ROWS = (AR, HF, *LINEAR, STREAMING, *FIXED, PHASE_1, PHASE_2, DYNATREE)
 """The paper's systems, in its order; what v1 calls DynaTree are fixed trees."""
 
+GAIN, MEMORY_GAIN = "gain", "memory_gain"
+"""Figures of the paper alone: % of tokens/s over the fixed tree of the ablation, % of peak memory over AR."""
 LOGS = "logs"
 """The source of numbers that no version of the paper has."""
 DOUBTS: Mapping[str, str] = {
@@ -45,6 +47,7 @@ DOUBTS: Mapping[str, str] = {
     "no-cap": "L_max is not stated",
     "v1-table-1": "AR is 119.4 tokens/s in the same table, 133.2 for the same setting in table 5",
     "other-memory": "in v1 drafting costs .45 %, from v2 on 3.3 %",
+    "both-sets": "the mean of both data sets",
     "cut-prompts": "prompts of speculative methods were cut to 48 tokens, those of AR were not",
     "two-prompts": "two prompts, no warm-up, N_max 128, AR at 108.2 tokens/s",
     "fallback-prompt": "one prompt ten times, not WikiText-2, AR at 113.9 tokens/s; behind the stroke, on WikiText-2",
@@ -77,7 +80,7 @@ class Key(NamedTuple):
     """Of `ROWS`, or as `fixed_row` and those behind it name the settings of sweeps."""
     data_set: str
     figure: str
-    """Of `report.FIGURE_KEYS`."""
+    """Of `report.FIGURE_KEYS`, or `GAIN` or `MEMORY_GAIN`."""
     length: int
     most: int
 
