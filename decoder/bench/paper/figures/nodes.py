@@ -1,0 +1,96 @@
+"""Speed against the size of verified trees, with what a pass over so many rows costs on this machine."""
+
+from collections.abc import Sequence
+from itertools import takewhile
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from decoder.bench.paper.figures.cells import (
+    SPEED,
+    SPEEDUP,
+    cells_of,
+    label,
+    lanes_of,
+    longest,
+    longest_prompts,
+    without,
+)
+from decoder.bench.paper.figures.marks import curve, name_points, ticks_at
+from decoder.bench.paper.figures.note import sign
+from decoder.bench.paper.figures.style import DARK, Look, look, name_axes, right_axis, sheet
+from decoder.bench.paper.records import RoundCosts
+from decoder.bench.paper.report import Cell, PaperReport, Stat
+
+NODES = "nodes_per_round"
+EXPERIMENTS = ("main", "sensitivity", "fixed_trees")
+"""A lane of several is drawn from the first of them."""
+COST = Look(DARK, "|", ":")
+
+
+def speed_against_nodes(report: PaperReport) -> Figure | None:
+    """Every lane a point, those of the main experiment with their names; right axis: milliseconds of a verification."""
+    cells = _one_each([cell for name in EXPERIMENTS for cell in longest(longest_prompts(cells_of(report, name)))])
+    shown = [cell for cell in cells if SPEEDUP in cell.stats and NODES in cell.stats]
+    if not shown:
+        return None
+    figure, ((axes,),) = sheet(1, 1, width=10, height=6)
+    axes.set_xscale("log", base=2)
+    _points(axes, report, shown)
+    _costs(axes, report.begun.costs)
+    axes.axhline(1, color=DARK, linestyle="--", linewidth=1)
+    axes.set_xlim(0.8, 2.2 * max(map(_rows, shown)))
+    ticks_at(axes, list(takewhile(lambda rows: rows < axes.get_xlim()[1], (1 << power for power in range(16)))))
+    name_axes(axes, title="", x="nodes verified a round, the root included (logarithmic)", y="speed (x ar)")
+    figure.legend(loc="outside upper center", ncols=8)
+    unknown = [name for name in without(cells, NODES) if name not in without(cells, SPEED)]
+    sign(figure, report, cells, *([f"nodes are not known of {', '.join(unknown)}"] if unknown else []))
+    names = {lane.name: label(lane) for lane in lanes_of(report, shown)}
+    main = [(names[cell.lane], _rows(cell), cell.stats[SPEEDUP].mean) for cell in shown if cell.experiment == "main"]
+    name_points(figure, axes, main, [(_rows(cell), cell.stats[SPEEDUP]) for cell in shown])
+    return figure
+
+
+def _one_each(cells: Sequence[Cell]) -> list[Cell]:
+    """The first cell of every lane."""
+    found: dict[str, Cell] = {}
+    for cell in cells:
+        found.setdefault(cell.lane, cell)
+    return list(found.values())
+
+
+def _rows(cell: Cell) -> float:
+    """The root is verified with the drafted nodes."""
+    return cell.stats[NODES].mean + 1
+
+
+def _points(axes: Axes, report: PaperReport, cells: Sequence[Cell]) -> None:
+    """A family has one look; lanes of the main experiment are large."""
+    named: set[str] = set()
+    for lane in lanes_of(report, cells):
+        cell = next(cell for cell in cells if cell.lane == lane.name)
+        size, alpha = (8, 1.0) if cell.experiment == "main" else (4.5, 0.6)
+        text = "" if lane.family in named else lane.family
+        named.add(lane.family)
+        curve(
+            axes,
+            [(_rows(cell), cell.stats[SPEEDUP])],
+            look(lane.family),
+            text,
+            linestyle="",
+            markersize=size,
+            alpha=alpha,
+            markeredgecolor="black",
+            markeredgewidth=0.5,
+        )
+
+
+def _costs(axes: Axes, costs: RoundCosts) -> None:
+    """What a target pass takes, by its rows."""
+    other = right_axis(axes, "one target pass over so many rows (ms)")
+    seconds = zip(costs.rows, costs.verify_s, strict=True)
+    points = [(rows, Stat(mean=took * 1000, std=0.0, low=None, high=None)) for rows, took in seconds]
+    curve(other, points, COST, "cost (right axis)")
+    other.set_ylim(bottom=0)
+    axes.set_zorder(other.get_zorder() + 1)  # points lie on the curve
+    axes.patch.set_visible(False)
