@@ -64,7 +64,7 @@ def _speed(axes: Axes, stages: list[Stage]) -> None:
     places, stats = [place for place, _ in timed], [stage.cell.stats[SPEED] for _, stage in timed]
     texts = [f"{stage.cell.stats[SPEED].mean:.0f} ({stage.cell.stats[SPEEDUP].mean:.2f}x)" for _, stage in timed]
     bars(axes, places, stats, 0.6, color=[stage.colour for _, stage in timed])
-    above_bars(axes, places, stats, texts, size=8)
+    above_bars(axes, places, stats, texts, fontsize=8)
     name_axes(axes, title="(a) throughput and rounds", x="", y="speed (tokens/s, bars)")
     axes.set_ylim(0, 1.6 * max(means(stats)))
     axes.grid(visible=False)

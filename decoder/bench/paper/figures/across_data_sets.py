@@ -18,9 +18,9 @@ from decoder.bench.paper.figures.cells import (
     paper_lanes,
     stat_of,
 )
-from decoder.bench.paper.figures.marks import above_bars, bars
+from decoder.bench.paper.figures.marks import above_bars, bars, level
 from decoder.bench.paper.figures.note import sign
-from decoder.bench.paper.figures.style import DARK, DATA_SET_COLOURS, HATCHES, name_axes, printable, sheet
+from decoder.bench.paper.figures.style import DATA_SET_COLOURS, HATCHES, name_axes, printable, sheet
 from decoder.bench.paper.report import Cell, PaperReport
 
 BarCells = Mapping[str, Sequence[Cell]]
@@ -62,7 +62,7 @@ def _speeds(report: PaperReport, first: Axes, second: Axes, lanes: Lanes, cells:
     _grouped(report, second, lanes, cells, SPEEDUP, "{:.2f}x")
     name_axes(first, title="(a) throughput", x="", y="speed (tokens/s)")
     name_axes(second, title="(b) speed-up", x="", y="speed (x ar)")
-    second.axhline(1, color=DARK, linestyle="--", linewidth=1)
+    level(second, 1)
     first.legend(loc="upper left", ncols=len(cells))
 
 
@@ -79,6 +79,7 @@ def _grouped(report: PaperReport, axes: Axes, lanes: Lanes, cells: BarCells, key
         above_bars(axes, places, stats, [written.format(stat.mean) for stat in stats])
     axes.set_xticks(range(len(lanes)), [label(lane) for lane in lanes])
     axes.grid(visible=False, axis="x")
+    axes.set_xlim(-0.6, len(lanes) - 0.4)
     axes.margins(y=0.2)
     axes.set_ylim(bottom=0)
 

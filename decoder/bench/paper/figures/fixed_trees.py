@@ -4,9 +4,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from decoder.bench.paper.figures.cells import SPEEDUP, early, longest
-from decoder.bench.paper.figures.marks import curve, heat_map, star, ticks_at
+from decoder.bench.paper.figures.marks import curve, heat_map, level, star, ticks_at, write
 from decoder.bench.paper.figures.note import sign
-from decoder.bench.paper.figures.style import DARK, look, name_axes, sheet
+from decoder.bench.paper.figures.style import look, name_axes, sheet
 from decoder.bench.paper.figures.tree_grid import (
     Grid,
     Side,
@@ -21,7 +21,11 @@ from decoder.bench.paper.figures.tree_grid import (
 from decoder.bench.paper.report import PaperReport
 
 FIXED = look("fixed")
-SIDES: dict[Side, str] = {"depth": "depth D (levels)", "branching": "branching B (children)", "tau": "threshold τ"}
+SIDES: dict[Side, str] = {
+    "depth": "depth D (levels)",
+    "branching": "branching B (children)",
+    "tau": "threshold τ (probability)",
+}
 SPEEDUP_UNIT = "speed (x ar)"
 
 
@@ -67,9 +71,11 @@ def _along_sides(row: tuple[Axes, Axes, Axes], trees: Grid) -> None:
         curve(axes, cut(trees, SPEEDUP, side, top), FIXED, "")
         _scale(axes, trees, side)
         star(axes, getattr(top, side), trees[top].stats[SPEEDUP].mean)
-        axes.axhline(1, color=DARK, linestyle="--", linewidth=1)
-        axes.margins(y=0.25)
+        level(axes, 1)
         name_axes(axes, title=f"({letter}) speed-up over {unit.partition(' (')[0]}", x=unit, y=SPEEDUP_UNIT)
+    low, high = zip(*(axes.get_ylim() for axes in row), strict=True)
+    for axes in row:
+        axes.set_ylim(min(low), max(high))
 
 
 def _scale(axes: Axes, trees: Grid, side: Side) -> None:
@@ -106,8 +112,8 @@ def _fastest_by_length(axes: Axes, report: PaperReport) -> None:
     for length, top, stat in found:
         height = stat.mean if stat.high is None else stat.high
         text = f"D{top.depth} B{top.branching}\nτ {top.tau:g}"
-        axes.annotate(text, (length, height), (0, 4), textcoords="offset points", ha="center", fontsize=7)
-    axes.axhline(1, color=DARK, linestyle="--", linewidth=1)
+        write(axes, text, (length, height), (0, 4), va="bottom")
+    level(axes, 1)
     axes.margins(x=0.12, y=0.35)
     ticks_at(axes, [length for length, _, _ in found])
     name_axes(axes, title="(d) fastest tree of every length", x="T, new tokens", y=SPEEDUP_UNIT)

@@ -1,33 +1,36 @@
 """What figures are made of: curves, bars and heat maps of means with their intervals. Knows no report."""
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any
 
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
-from matplotlib.transforms import Affine2D, Bbox, Transform
+from matplotlib.patheffects import withStroke
+from matplotlib.transforms import Affine2D, Bbox, ScaledTranslation, Transform
 
 from decoder.bench.paper.figures.cells import Points, Table
-from decoder.bench.paper.figures.style import ACCENT, COLOURS_OF_VALUES, DARK, Look
+from decoder.bench.paper.figures.style import ACCENT, COLOURS_OF_VALUES, DARK, MIDDLE, Look
 from decoder.bench.paper.report import Stat
 
 LEAST_ROOM = 0.06
 """Share of the x axis that a number takes."""
-NAME_SIZE = 7.5
-NAME_WIDTH = 4.6
-"""Of a letter, in points."""
-NAME_RISES = (7, -7, 0, 15, -15, 24, -24, 34, -34)
-"""How far above its point a name may stand, in points; best first."""
+SMALL = 7.5
+LETTER = 4.6
+"""Width of a small letter, in points."""
 
 
-def curve(axes: Axes, points: Points, look: Look, label: str, *, scale: float = 1.0, **style: Any) -> None:
-    """A line with marks and intervals; nothing where there are no points."""
+def curve(axes: Axes, points: Points, look: Look, label: str, *, scale: float = 1.0, **style: Any) -> list[Artist]:
+    """A line with marks and whiskers, as its parts; none where there are no points."""
     if not points:
-        return
+        return []
     drawn = {"color": look.colour, "marker": look.mark, "linestyle": look.dash, "label": label} | style
     stats = [stat for _, stat in points]
-    axes.errorbar([x for x, _ in points], means(stats, scale), yerr=errors(stats, scale), elinewidth=1, **drawn)
+    parts = axes.errorbar([x for x, _ in points], means(stats, scale), yerr=errors(stats, scale), elinewidth=1, **drawn)
+    return [*parts.get_children()]
 
 
 def bars(axes: Axes, places: Sequence[float], stats: Sequence[Stat], width: float, **style: Any) -> None:
@@ -43,23 +46,39 @@ def means(stats: Sequence[Stat], scale: float = 1.0) -> list[float]:
 
 def errors(stats: Sequence[Stat], scale: float = 1.0) -> list[list[float]]:
     """How far intervals reach below and above the mean; 0 where there is none."""
-    below = [0.0 if stat.low is None else max(0.0, stat.mean - stat.low) * scale for stat in stats]
-    above = [0.0 if stat.high is None else max(0.0, stat.high - stat.mean) * scale for stat in stats]
+    below = [(stat.mean - _ends(stat)[0]) * scale for stat in stats]
+    above = [(_ends(stat)[1] - stat.mean) * scale for stat in stats]
     return [below, above]
 
 
-def above_bars(
-    axes: Axes, places: Sequence[float], stats: Sequence[Stat], texts: Sequence[str], size: float = 7
-) -> None:
-    """Writes a text above each bar and its interval."""
+def above_bars(axes: Axes, places: Sequence[float], stats: Sequence[Stat], texts: Sequence[str], **style: Any) -> None:
+    """Writes a text above each bar and its whisker."""
     for place, stat, text in zip(places, stats, texts, strict=True):
-        top = stat.mean if stat.high is None else max(stat.mean, stat.high)
-        axes.annotate(text, (place, top), (0, 3), textcoords="offset points", ha="center", va="bottom", fontsize=size)
+        write(axes, text, (place, _ends(stat)[1]), (0, 3), va="bottom", **style)
 
 
-def star(axes: Axes, x: float, y: float) -> None:
+def write(axes: Axes, text: str, place: tuple[float, float], offset: tuple[float, float], **style: Any) -> None:
+    """Writes at an offset in points from a place, with a white rim: lines may pass behind."""
+    drawn: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": SMALL} | style
+    rim = withStroke(linewidth=2, foreground="white")
+    axes.annotate(text, place, offset, textcoords="offset points", path_effects=[rim], zorder=6, **drawn)
+
+
+def level(axes: Axes, y: float) -> None:
+    """A dashed line across, behind all else."""
+    axes.axhline(y, color=DARK, linestyle="--", linewidth=1, zorder=0.9)
+
+
+def star(axes: Axes, x: float, y: float) -> list[Artist]:
     """Marks the best."""
-    axes.plot([x], [y], marker="*", markersize=15, color=ACCENT, markeredgecolor="black", linestyle="", zorder=5)
+    style: dict[str, Any] = {"color": ACCENT, "markeredgecolor": "black", "markersize": 15, "zorder": 5}
+    return [*axes.plot([x], [y], marker="*", linestyle="", **style)]
+
+
+def shift(axes: Axes, parts: Iterable[Artist], right: float) -> None:
+    """Moves what is drawn by some points, not its data: whiskers of several curves at one place stay apart."""
+    for part in parts:
+        part.set_transform(axes.transData + ScaledTranslation(right / 72, 0, axes.figure.dpi_scale_trans))
 
 
 def ticks_at(axes: Axes, places: Sequence[float]) -> None:
@@ -105,7 +124,7 @@ def heat_map(axes: Axes, values: Table, written: Callable[[float], str]) -> None
 def name_points(
     figure: Figure, axes: Axes, named: Sequence[tuple[str, float, float]], occupied: Sequence[tuple[float, Stat]]
 ) -> None:
-    """Writes a name beside each point, where it hides least of points, whiskers and other names.
+    """Writes a name near each point, where it hides least of names, points and whiskers, with a line between them.
 
     Args:
         figure: Complete but for these names: where its points lie on the sheet is known only then.
@@ -114,24 +133,47 @@ def name_points(
         occupied: All points by their x.
     """
     figure.draw_without_rendering()
-    in_points = axes.transData + Affine2D().scale(72 / figure.dpi)
-    taken = [_box(in_points, x, stat) for x, stat in occupied]
+    to_points = Affine2D().scale(72 / figure.dpi)
+    sheet = axes.bbox.transformed(to_points)
+    marks = [_covered(axes.transData + to_points, x, stat) for x, stat in occupied]
+    names: list[Bbox] = []
     for name, x, y in named:
-        left, bottom = in_points.transform((x, y))
-        size = NAME_WIDTH * len(name), 1.2 * NAME_SIZE
-        offsets = [(side * (8 + size[0] / 2), rise) for rise in NAME_RISES for side in (1, -1)]
-        boxes = [_around(left + right, bottom + up, *size) for right, up in offsets]
-        box, offset = min(zip(boxes, offsets, strict=True), key=lambda each: each[0].count_overlaps(taken))
-        taken.append(box)
-        axes.annotate(name, (x, y), offset, textcoords="offset points", ha="center", va="center", fontsize=NAME_SIZE)
+        left, bottom = (axes.transData + to_points).transform((x, y))
+        box = min(_near(left, bottom, len(name)), key=partial(_hidden, sheet, names, marks))
+        names.append(box)
+        offset = (box.x0 + box.x1) / 2 - left, (box.y0 + box.y1) / 2 - bottom
+        write(axes, name, (x, y), offset, arrowprops={"arrowstyle": "-", "color": MIDDLE, "linewidth": 0.6})
 
 
-def _box(in_points: Transform, x: float, stat: Stat) -> Bbox:
+def _near(left: float, bottom: float, letters: int) -> list[Bbox]:
+    """Where a name may stand around a point, the nearest first; all in points."""
+    width, height = LETTER * letters, 1.3 * SMALL
+    return [
+        Bbox.from_bounds(
+            left + math.cos(angle) * (distance + width / 2) - width / 2,
+            bottom + math.sin(angle) * distance - height / 2,
+            width,
+            height,
+        )
+        for distance in range(12, 84, 8)
+        for angle in (math.pi / 8 * turn for turn in (1, 7, -1, -7, 2, 6, -2, -6, 4, -4, 3, 5, -3, -5, 0, 8))
+    ]
+
+
+def _hidden(sheet: Bbox, names: Sequence[Bbox], marks: Sequence[Bbox], box: Bbox) -> float:
+    """How much a name would hide here; other names weigh most, and to be cut off is worse still."""
+    outside = box.x0 < sheet.x0 or box.x1 > sheet.x1 or box.y0 < sheet.y0 or box.y1 > sheet.y1
+    return float(100 * outside + 10 * box.count_overlaps(names) + box.count_overlaps(marks))
+
+
+def _covered(to_points: Transform, x: float, stat: Stat) -> Bbox:
     """What a mark and its whisker cover."""
-    ends = [end for end in (stat.low, stat.mean, stat.high) if end is not None]
-    (left, bottom), (right, top) = in_points.transform([(x, min(ends)), (x, max(ends))])
-    return Bbox.from_extents(left - 5, bottom - 4, right + 5, top + 4)
+    (left, bottom), (right, top) = to_points.transform([(x, end) for end in _ends(stat)])
+    return Bbox.from_extents(left - 5, bottom - 5, right + 5, top + 5)
 
 
-def _around(x: float, y: float, width: float, height: float) -> Bbox:
-    return Bbox.from_bounds(x - width / 2, y - height / 2, width, height)
+def _ends(stat: Stat) -> tuple[float, float]:
+    """Of the whisker; of one without, the mean."""
+    low = stat.mean if stat.low is None else min(stat.mean, stat.low)
+    high = stat.mean if stat.high is None else max(stat.mean, stat.high)
+    return low, high

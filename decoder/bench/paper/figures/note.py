@@ -5,14 +5,16 @@ from collections.abc import Sequence
 
 from matplotlib.figure import Figure
 
-from decoder.bench.paper.figures.cells import SPEED, without
+from decoder.bench.paper.figures.cells import SPEED, label, lanes_of, without
 from decoder.bench.paper.figures.style import DARK, printable
 from decoder.bench.paper.report import Cell, PaperReport
 from decoder.errors import shortened
 
 SIZE = 7
-LETTERS_PER_INCH = 17
+LETTERS_PER_INCH = 19
 """That fit into a line at this size."""
+
+MOST_NAMES = 5
 
 
 def sign(figure: Figure, report: PaperReport, cells: Sequence[Cell], *remarks: str) -> Figure:
@@ -53,16 +55,25 @@ def _texts(report: PaperReport, cells: Sequence[Cell]) -> str:
 
 def _missing(report: PaperReport, cells: Sequence[Cell]) -> list[str]:
     """Who has no speed, or not on all prompts; whether all was measured."""
+    names = {lane.name: label(lane) for lane in lanes_of(report, cells)}
     absent = without(cells, SPEED)
-    partly = {cell.lane for cell in cells if cell.same < cell.prompts} - set(absent)
+    partly = {cell.lane for cell in cells if cell.same < cell.prompts}.difference(absent)
     found = []
     if absent:
-        found.append(f"no speed is drawn of {', '.join(absent)}: the text differs from ar's")
+        found.append(f"no speed of {_listed([names[name] for name in absent])}: the text differs from ar's")
     if partly:
-        found.append(f"of {len(partly)} lanes some texts differ from ar's; their speed is that of the others")
+        found.append(
+            f"speed of {_listed([names[name] for name in names if name in partly])}: of the prompts whose "
+            "text equals ar's"
+        )
     if not report.complete:
         found.append("the measurement is not complete")
     return found
+
+
+def _listed(names: Sequence[str]) -> str:
+    """A few by name, many by their number."""
+    return ", ".join(names) if len(names) <= MOST_NAMES else f"{len(names)} lanes"
 
 
 def _span(values: Sequence[int]) -> str:

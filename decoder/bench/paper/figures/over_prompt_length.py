@@ -16,9 +16,9 @@ from decoder.bench.paper.figures.cells import (
     paper_lanes,
     points,
 )
-from decoder.bench.paper.figures.marks import curve, ticks_at
+from decoder.bench.paper.figures.marks import curve, level, ticks_at
 from decoder.bench.paper.figures.note import sign
-from decoder.bench.paper.figures.style import DARK, look, name_axes, sheet
+from decoder.bench.paper.figures.style import look, name_axes, sheet
 from decoder.bench.paper.report import Cell, PaperReport
 
 EXPERIMENT = "prompt_length"
@@ -44,7 +44,7 @@ def _speeds(report: PaperReport, lanes: Lanes, cells: Sequence[Cell]) -> Figure 
         for lane in lanes:
             curve(axes, points(lane, cells, key, lambda cell: cell.most), look(lane.family), label(lane))
         ticks_at(axes, sorted({cell.most for cell in cells}))
-    right.axhline(1, color=DARK, linestyle="--", linewidth=1)
+    level(right, 1)
     longest_prompt = f"longest prompt ({_unit(report)})"
     name_axes(left, title="(a) throughput", x=longest_prompt, y="speed (tokens/s)")
     name_axes(right, title="(b) speed-up", x=longest_prompt, y="speed (x ar)")

@@ -22,7 +22,7 @@ from decoder.bench.paper.figures.cells import (
     longest_prompts,
     stat_of,
 )
-from decoder.bench.paper.figures.marks import errors, means
+from decoder.bench.paper.figures.marks import errors, means, write
 from decoder.bench.paper.figures.note import sign
 from decoder.bench.paper.figures.style import COLOURS_OF_VALUES, look, name_axes, sheet
 from decoder.bench.paper.report import Cell, PaperReport, Stat
@@ -30,6 +30,8 @@ from decoder.bench.paper.report import Cell, PaperReport, Stat
 Pair: TypeAlias = tuple[float, float]
 Measured: TypeAlias = Sequence[tuple[Pair, Stat]]
 """Speeds by two parameters, rising."""
+
+UNSURE = "τl (probability): it is unsure below"
 
 
 def parameter_sensitivity(report: PaperReport) -> Figure | None:
@@ -46,8 +48,8 @@ def parameter_sensitivity(report: PaperReport) -> Figure | None:
     for axes in (middle, right):
         _baselines(axes, lanes, cells)
         axes.margins(y=0.25)
-        axes.legend(loc="best")
-    name_axes(left, title="(a) thresholds", x="τh: the draft is sure from here on", y="τl: unsure below")
+    figure.legend(*middle.get_legend_handles_labels(), loc="outside upper right", ncols=3)
+    name_axes(left, title="(a) thresholds", x="τh (probability): the draft is sure from here on", y=UNSURE)
     name_axes(middle, title="(b) breadth", x="(B_min, B_max), children of a node", y="speed (tokens/s)")
     name_axes(right, title="(c) depth", x="(D0, D_max), levels", y="speed (tokens/s)")
     return sign(figure, report, cells)
@@ -88,7 +90,7 @@ def _thresholds(figure: Figure, axes: Axes, measured: Measured) -> None:
     speeds = means([stat for _, stat in measured])
     drawn = axes.scatter(x, y, c=speeds, cmap=COLOURS_OF_VALUES, s=130, edgecolors="black", zorder=3)
     for place, speed in zip(zip(x, y, strict=True), speeds, strict=True):
-        axes.annotate(f"{speed:.0f}", place, (0, 8), textcoords="offset points", ha="center", fontsize=7.5)
+        write(axes, f"{speed:.0f}", place, (0, 11))
     axes.margins(0.15)
     figure.colorbar(drawn, ax=axes, label="speed (tokens/s)")
 

@@ -72,7 +72,8 @@ def look(family: str) -> Look:
 
 def sheet(rows: int, columns: int, *, width: float, height: float) -> tuple[Figure, NDArray[np.object_]]:
     """A figure of `width` x `height` inches, and its axes as rows x columns."""
-    figure = Figure(figsize=(width, height), layout="constrained")
+    figure = Figure(figsize=(width, height))
+    figure.set_layout_engine("constrained", wspace=0.05)
     FigureCanvasAgg(figure)
     axes = figure.subplots(rows, columns, squeeze=False)
     return figure, axes

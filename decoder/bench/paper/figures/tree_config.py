@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 
 from decoder.bench.paper.figures.cells import SPEED, Table, early
 from decoder.bench.paper.figures.fixed_trees import SIDES, described
-from decoder.bench.paper.figures.marks import curve, heat_map, star, ticks_at
+from decoder.bench.paper.figures.marks import confine, curve, heat_map, shift, star, ticks_at
 from decoder.bench.paper.figures.note import sign
 from decoder.bench.paper.figures.style import COLOURS_OF_VALUES, MARKS, Look, name_axes, sheet
 from decoder.bench.paper.figures.tree_grid import Grid, Side, best, cut, grid, grid_cells, moved, values
@@ -20,6 +20,8 @@ HEAT_MAP_TAU = 0.05
 """The first version's heat map has this threshold."""
 PANELS: Mapping[Side, Side] = {"branching": "depth", "depth": "branching", "tau": "depth"}
 """What runs along the axis of a panel, and what has a curve each."""
+APART = 2.5
+"""Points between whiskers of neighbouring curves."""
 SYMBOLS: Mapping[Side, str] = {"depth": "D", "branching": "B", "tau": "τ"}
 
 
@@ -57,11 +59,14 @@ def _curves(axes: Axes, trees: Grid, along: Side, each: Side) -> None:
     shades = colormaps[COLOURS_OF_VALUES].resampled(len(shown) + 1)
     for number, value in enumerate(shown):
         drawn = Look(to_hex(shades(number)), MARKS[number % len(MARKS)], "-")
-        at = moved(top, each, value)
-        curve(axes, cut(trees, SPEED, along, at), drawn, f"{SYMBOLS[each]} = {value:g}")
+        points = cut(trees, SPEED, along, moved(top, each, value))
+        parts = curve(axes, points, drawn, f"{SYMBOLS[each]} = {value:g}")
+        if value == getattr(top, each):
+            parts += star(axes, getattr(top, along), trees[top].stats[SPEED].mean)
+        shift(axes, parts, APART * (number - (len(shown) - 1) / 2))
     if along == "tau" and min(values(trees, "tau")) > 0:
         axes.set_xscale("log")
     ticks_at(axes, values(trees, along))
-    star(axes, getattr(top, along), trees[top].stats[SPEED].mean)
-    axes.margins(y=0.1)
-    axes.legend(loc="best")
+    axes.margins(y=0.05)
+    confine(axes, 0, 0.84)
+    axes.legend(loc="upper center", ncols=3)
