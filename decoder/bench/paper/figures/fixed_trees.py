@@ -4,7 +4,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from decoder.bench.paper.figures.cells import SPEEDUP, early, longest
-from decoder.bench.paper.figures.marks import curve, heat_map, level, star, ticks_at, write
+from decoder.bench.paper.figures.marks import curve, heat_map, level, logarithmic, star, ticks_at, write
 from decoder.bench.paper.figures.note import sign
 from decoder.bench.paper.figures.style import look, name_axes, sheet
 from decoder.bench.paper.figures.tree_grid import (
@@ -21,6 +21,7 @@ from decoder.bench.paper.figures.tree_grid import (
 from decoder.bench.paper.report import PaperReport
 
 FIXED = look("fixed")
+TAU = "threshold τ (probability)"
 SIDES: dict[Side, str] = {
     "depth": "depth D (levels)",
     "branching": "branching B (children)",
@@ -64,25 +65,25 @@ def described(tree: Tree) -> str:
     return f"D = {tree.depth}, B = {tree.branching}, τ = {tree.tau:g}"
 
 
+def scale(axes: Axes, trees: Grid, side: Side) -> None:
+    """Ticks where something was measured; thresholds on a logarithmic axis."""
+    if side == "tau":
+        logarithmic(axes, values(trees, side))
+    ticks_at(axes, values(trees, side))
+
+
 def _along_sides(row: tuple[Axes, Axes, Axes], trees: Grid) -> None:
     """Speed-up along depth, branching and threshold, the other two as in the fastest tree, which bears a star."""
     top = best(trees)
     for axes, letter, (side, unit) in zip(row, "abc", SIDES.items(), strict=True):
         curve(axes, cut(trees, SPEEDUP, side, top), FIXED, "")
-        _scale(axes, trees, side)
+        scale(axes, trees, side)
         star(axes, getattr(top, side), trees[top].stats[SPEEDUP].mean)
         level(axes, 1)
         name_axes(axes, title=f"({letter}) speed-up over {unit.partition(' (')[0]}", x=unit, y=SPEEDUP_UNIT)
     low, high = zip(*(axes.get_ylim() for axes in row), strict=True)
     for axes in row:
         axes.set_ylim(min(low), max(high))
-
-
-def _scale(axes: Axes, trees: Grid, side: Side) -> None:
-    """Ticks where something was measured; thresholds on a logarithmic axis, where none of them is 0."""
-    if side == "tau" and min(values(trees, "tau")) > 0:
-        axes.set_xscale("log")
-    ticks_at(axes, values(trees, side))
 
 
 def _path_lengths(axes: Axes, trees: Grid) -> None:
@@ -95,9 +96,9 @@ def _path_lengths(axes: Axes, trees: Grid) -> None:
 def _acceptance(axes: Axes, trees: Grid) -> None:
     top = best(trees)
     curve(axes, cut(trees, "paper_acceptance", "tau", top), FIXED, "", scale=100)
-    _scale(axes, trees, "tau")
+    scale(axes, trees, "tau")
     axes.margins(y=0.25)
-    name_axes(axes, title="(f) acceptance over threshold τ", x=SIDES["tau"], y="the paper's formula (%)")
+    name_axes(axes, title="(f) acceptance over threshold τ", x=TAU, y="the paper's formula (%)")
 
 
 def _fastest_by_length(axes: Axes, report: PaperReport) -> None:

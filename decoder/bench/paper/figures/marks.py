@@ -94,6 +94,12 @@ def ticks_at(axes: Axes, places: Sequence[float]) -> None:
     axes.set_xticklabels(texts)
 
 
+def logarithmic(axes: Axes, places: Sequence[float]) -> None:
+    """A logarithmic x axis, where these places can lie on one."""
+    if min(places) > 0 and len(set(places)) > 1:
+        axes.set_xscale("log")
+
+
 def confine(axes: Axes, bottom: float, top: float) -> None:
     """Lets what is drawn fill this part of the height, with ticks there alone; the axis need not begin at 0."""
     low, high = axes.get_ylim()

@@ -11,7 +11,7 @@ from decoder.bench.paper.report import Cell, PaperReport
 from decoder.errors import shortened
 
 SIZE = 7
-LETTERS_PER_INCH = 19
+LETTERS_PER_INCH = 17
 """That fit into a line at this size."""
 
 MOST_NAMES = 5

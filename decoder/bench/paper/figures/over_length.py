@@ -13,7 +13,7 @@ from decoder.bench.paper.figures.cells import (
     paper_lanes,
     points,
 )
-from decoder.bench.paper.figures.marks import curve, ticks_at
+from decoder.bench.paper.figures.marks import curve, logarithmic, ticks_at
 from decoder.bench.paper.figures.note import sign
 from decoder.bench.paper.figures.style import look, name_axes, sheet
 from decoder.bench.paper.report import Cell, PaperReport
@@ -48,9 +48,9 @@ def length_scaling(report: PaperReport) -> Figure | None:
     if not any(SPEED in cell.stats for cell in cells):
         return None
     figure, ((axes,),) = sheet(1, 1, width=8, height=4.8)
-    axes.set_xscale("log")
+    logarithmic(axes, [cell.length for cell in cells])
     _over_length(axes, lanes, cells, SPEED)
-    name_axes(axes, title="throughput", x=f"{LENGTH} (logarithmic)", y="speed (tokens/s)")
+    name_axes(axes, title="throughput", x=LENGTH, y="speed (tokens/s)")
     figure.legend(*axes.get_legend_handles_labels(), loc="outside right upper")
     return sign(figure, report, [cell for cell in cells if any(cell.lane == lane.name for lane in lanes)])
 

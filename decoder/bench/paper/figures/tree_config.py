@@ -8,8 +8,8 @@ from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
 from decoder.bench.paper.figures.cells import SPEED, Table, early
-from decoder.bench.paper.figures.fixed_trees import SIDES, described
-from decoder.bench.paper.figures.marks import confine, curve, heat_map, shift, star, ticks_at
+from decoder.bench.paper.figures.fixed_trees import SIDES, described, scale
+from decoder.bench.paper.figures.marks import confine, curve, heat_map, shift, star
 from decoder.bench.paper.figures.note import sign
 from decoder.bench.paper.figures.style import COLOURS_OF_VALUES, MARKS, Look, name_axes, sheet
 from decoder.bench.paper.figures.tree_grid import Grid, Side, best, cut, grid, grid_cells, moved, values
@@ -64,9 +64,7 @@ def _curves(axes: Axes, trees: Grid, along: Side, each: Side) -> None:
         if value == getattr(top, each):
             parts += star(axes, getattr(top, along), trees[top].stats[SPEED].mean)
         shift(axes, parts, APART * (number - (len(shown) - 1) / 2))
-    if along == "tau" and min(values(trees, "tau")) > 0:
-        axes.set_xscale("log")
-    ticks_at(axes, values(trees, along))
+    scale(axes, trees, along)
     axes.margins(y=0.05)
     confine(axes, 0, 0.84)
     axes.legend(loc="upper center", ncols=3)
