@@ -50,7 +50,7 @@ def ablation_progression(report: PaperReport) -> Figure | None:
 
 
 def _stages(report: PaperReport, cells: list[Cell]) -> list[Stage]:
-    lanes = {lane.paper_name: lane for lane in lanes_of(report, cells)}
+    lanes = {lane.paper_name: lane for lane in reversed(lanes_of(report, cells))}
     found = []
     for (row, adds), colour in zip(STAGES.items(), COLOURS, strict=True):
         if lane := lanes.get(row):

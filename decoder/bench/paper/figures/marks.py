@@ -45,9 +45,9 @@ def means(stats: Sequence[Stat], scale: float = 1.0) -> list[float]:
 
 
 def errors(stats: Sequence[Stat], scale: float = 1.0) -> list[list[float]]:
-    """How far intervals reach below and above the mean; 0 where there is none."""
-    below = [(stat.mean - _ends(stat)[0]) * scale for stat in stats]
-    above = [(_ends(stat)[1] - stat.mean) * scale for stat in stats]
+    """How far intervals reach below and above the mean; nan, which draws nothing, where there is none."""
+    below = [math.nan if stat.low is None else (stat.mean - _ends(stat)[0]) * scale for stat in stats]
+    above = [math.nan if stat.high is None else (_ends(stat)[1] - stat.mean) * scale for stat in stats]
     return [below, above]
 
 

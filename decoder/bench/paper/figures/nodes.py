@@ -19,7 +19,7 @@ from decoder.bench.paper.figures.cells import (
     without,
 )
 from decoder.bench.paper.figures.marks import curve, level, name_points, ticks_at
-from decoder.bench.paper.figures.note import sign
+from decoder.bench.paper.figures.note import listed, sign
 from decoder.bench.paper.figures.style import DARK, Look, look, name_axes, right_axis, sheet
 from decoder.bench.paper.records import RoundCosts
 from decoder.bench.paper.report import Cell, PaperReport, Stat
@@ -57,7 +57,7 @@ def _remarks(report: PaperReport, cells: Sequence[Cell]) -> list[str]:
     """Who is missing for another reason than its text, and what small marks are."""
     silent = {*without(cells, NODES)}.difference(without(cells, SPEED))
     unknown = [label(lane) for lane in lanes_of(report, cells) if lane.name in silent]
-    found = [f"verified nodes are not known of {', '.join(unknown)}"] if unknown else []
+    found = [f"verified nodes are not known of {listed(unknown)}"] if unknown else []
     if any(cell.experiment != MAIN for cell in cells):
         found.append("small marks: settings of sensitivity and of fixed trees")
     return found

@@ -60,10 +60,10 @@ def _missing(report: PaperReport, cells: Sequence[Cell]) -> list[str]:
     partly = {cell.lane for cell in cells if cell.same < cell.prompts}.difference(absent)
     found = []
     if absent:
-        found.append(f"no speed of {_listed([names[name] for name in absent])}: the text differs from ar's")
+        found.append(f"no speed of {listed([names[name] for name in absent])}: the text differs from ar's")
     if partly:
         found.append(
-            f"speed of {_listed([names[name] for name in names if name in partly])}: of the prompts whose "
+            f"speed of {listed([names[name] for name in names if name in partly])}: of the prompts whose "
             "text equals ar's"
         )
     if not report.complete:
@@ -71,7 +71,7 @@ def _missing(report: PaperReport, cells: Sequence[Cell]) -> list[str]:
     return found
 
 
-def _listed(names: Sequence[str]) -> str:
+def listed(names: Sequence[str]) -> str:
     """A few by name, many by their number."""
     return ", ".join(names) if len(names) <= MOST_NAMES else f"{len(names)} lanes"
 
