@@ -1,0 +1,118 @@
+"""Bars of methods on all data sets: the paper's main results, and its first version's comparison of data sets."""
+
+from collections.abc import Callable, Mapping, Sequence
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from decoder.bench.paper.asked import Lane
+from decoder.bench.paper.figures.cells import (
+    SPEED,
+    SPEEDUP,
+    data_sets,
+    early,
+    label,
+    lanes_of,
+    longest,
+    longest_prompts,
+    paper_lanes,
+)
+from decoder.bench.paper.figures.marks import above_bars, bars, level
+from decoder.bench.paper.figures.note import sign
+from decoder.bench.paper.figures.style import DATA_SET_COLOURS, HATCHES, name_axes, printable, sheet
+from decoder.bench.paper.report import Cell, PaperReport
+
+Groups = Sequence[Mapping[str, Cell]]
+"""Cells that stand side by side, by data set; each group has one, and each cell a speed."""
+
+
+def main_results_bars(report: PaperReport) -> Figure | None:
+    """Speed and speed-up of the paper's four methods, of the longest texts; on each data set the fastest of a kind."""
+    cells = _main(report, longest)
+    found: dict[str, dict[str, Cell]] = {}
+    for data_set, these in cells.items():
+        for lane in paper_lanes(report, these):
+            _take(found.setdefault(lane.family, {}), data_set, lane, these)
+    groups = [group for group in found.values() if group]
+    if not groups:
+        return None
+    figure, ((left, right),) = sheet(1, 2, width=10, height=4.2)
+    _speeds(report, left, right, groups)
+    return sign(figure, report, [cell for group in groups for cell in group.values()])
+
+
+def dataset_comparison(report: PaperReport) -> Figure | None:
+    """The same of every lane, of texts of the length of the first version."""
+    cells = _main(report, early)
+    every = [cell for these in cells.values() for cell in these]
+    found: dict[str, dict[str, Cell]] = {}
+    for lane in lanes_of(report, every):
+        for data_set, these in cells.items():
+            _take(found.setdefault(label(lane), {}), data_set, lane, these)
+    groups = [group for group in found.values() if group]
+    if not groups:
+        return None
+    figure, ((upper,), (lower,)) = sheet(2, 1, width=11, height=8)
+    _speeds(report, upper, lower, groups)
+    for axes in (upper, lower):
+        _turn_texts(axes)
+    return sign(figure, report, every)
+
+
+def _main(report: PaperReport, chosen: Callable[[list[Cell]], list[Cell]]) -> dict[str, list[Cell]]:
+    """Cells by data set."""
+    cells = [cell for cell in report.cells if cell.experiment == "main"]
+    by_set = {name: [cell for cell in cells if cell.data_set == name] for name in data_sets(report, "main")}
+    return {name: chosen(longest_prompts(these)) for name, these in by_set.items()}
+
+
+def _take(group: dict[str, Cell], data_set: str, lane: Lane, cells: Sequence[Cell]) -> None:
+    """A lane's cell joins a group, where it has a speed and no other lane was there before."""
+    for cell in cells:
+        if cell.lane == lane.name and SPEED in cell.stats:
+            group.setdefault(data_set, cell)
+
+
+def _speeds(report: PaperReport, first: Axes, second: Axes, groups: Groups) -> None:
+    """One of axes in tokens/s, one in multiples of ar."""
+    _grouped(report, first, groups, SPEED, "{:.0f}")
+    _grouped(report, second, groups, SPEEDUP, "{:.2f}x")
+    name_axes(first, title="(a) throughput", x="", y="speed (tokens/s)")
+    name_axes(second, title="(b) speed-up", x="", y="speed (x ar)")
+    level(second, 1)
+    first.legend(loc="upper left", ncols=4)
+
+
+def _grouped(report: PaperReport, axes: Axes, groups: Groups, key: str, written: str) -> None:
+    """A bar a data set in every group."""
+    shown = [name for name in data_sets(report, "main") if any(name in group for group in groups)]
+    width = 0.8 / len(shown)
+    for number, name in enumerate(shown):
+        right = width * (number - (len(shown) - 1) / 2)
+        stats = {place + right: group[name].stats[key] for place, group in enumerate(groups) if name in group}
+        colour, hatch = (each[number % len(each)] for each in (DATA_SET_COLOURS, HATCHES))
+        title = printable(report.begun.asked.text_set(name).title)
+        places, found = list(stats), list(stats.values())
+        bars(axes, places, found, width * 0.92, color=colour, hatch=hatch, label=title)
+        above_bars(axes, places, found, [written.format(stat.mean) for stat in found])
+    axes.set_xticks(range(len(groups)), [_title(report, group) for group in groups])
+    axes.set_xlim(-0.6, len(groups) - 0.4)
+    axes.grid(visible=False, axis="x")
+    axes.margins(y=0.2)
+    axes.set_ylim(bottom=0)
+
+
+def _title(report: PaperReport, group: Mapping[str, Cell]) -> str:
+    """Whose bars these are; where data sets have different lanes, in the order of the bars."""
+    lanes = (report.begun.asked.lane(cell.lane) for cell in group.values())
+    return "\n".join(dict.fromkeys(map(label, lanes)))
+
+
+def _turn_texts(axes: Axes) -> None:
+    """Makes room for many bars."""
+    for number in axes.texts:
+        number.set_rotation(90)
+    axes.tick_params(axis="x", labelrotation=30)
+    for name in axes.get_xticklabels():
+        name.set_horizontalalignment("right")
+        name.set_rotation_mode("anchor")

@@ -1,0 +1,62 @@
+"""All figures by name, and as pictures: PNG and SVG, the same bytes from the same report."""
+
+import io
+from collections.abc import Callable, Iterator, Mapping
+from typing import TypeAlias
+
+from matplotlib import style
+from matplotlib.figure import Figure
+
+from decoder.bench.paper.figures.ablation import ablation_progression
+from decoder.bench.paper.figures.across_data_sets import dataset_comparison, main_results_bars
+from decoder.bench.paper.figures.fixed_trees import fixed_tree_sweep, param_sweep
+from decoder.bench.paper.figures.nodes import speed_against_nodes
+from decoder.bench.paper.figures.over_length import length_scaling, length_scaling_fourpanel
+from decoder.bench.paper.figures.over_prompt_length import prompt_length_impact, prompt_length_sensitivity
+from decoder.bench.paper.figures.sensitivity import parameter_sensitivity
+from decoder.bench.paper.figures.style import SETTINGS
+from decoder.bench.paper.figures.tree_config import tree_config_comparison, tree_config_heatmap
+from decoder.bench.paper.report import PaperReport
+
+Drawn: TypeAlias = Callable[[PaperReport], Figure | None]
+"""None: nothing of it was measured."""
+FIGURES: Mapping[str, Drawn] = {
+    function.__name__: function
+    for function in (
+        main_results_bars,
+        ablation_progression,
+        length_scaling_fourpanel,
+        parameter_sensitivity,
+        fixed_tree_sweep,
+        prompt_length_sensitivity,
+        tree_config_comparison,
+        tree_config_heatmap,
+        dataset_comparison,
+        length_scaling,
+        prompt_length_impact,
+        param_sweep,
+        speed_against_nodes,
+    )
+}
+"""The paper's figures 3 to 8, those of its first version, and one of our own; the name is that of the file."""
+FORMATS: Mapping[str, Mapping[str, str | None]] = {"png": {}, "svg": {"Date": None}}
+"""And what else is written into them; a date would make each file another."""
+
+
+def pictures(report: PaperReport) -> Iterator[tuple[str, bytes]]:
+    """Names of files, and their contents."""
+    for name, function in FIGURES.items():
+        for kind, content in _drawn(function, report).items():
+            yield f"{name}.{kind}", content
+
+
+def _drawn(function: Drawn, report: PaperReport) -> dict[str, bytes]:
+    """A figure by format; empty where it is none."""
+    contents: dict[str, bytes] = {}
+    with style.context([dict(SETTINGS)], after_reset=True):
+        if figure := function(report):
+            for kind, metadata in FORMATS.items():
+                written = io.BytesIO()
+                figure.savefig(written, format=kind, metadata=dict(metadata))
+                contents[kind] = written.getvalue()
+    return contents

@@ -1,0 +1,113 @@
+"""Which cells a figure shows: found by what lanes are and what was measured. Pure; knows no matplotlib."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from statistics import fmean
+from typing import TypeAlias
+
+from decoder.bench.paper.asked import Lane
+from decoder.bench.paper.report import Cell, PaperReport, Stat
+
+SPEED, SPEEDUP = "tokens_per_second", "speedup"
+FIRST_DATA_SET = "WikiText-2"
+"""The paper's figures of one data set are of this one."""
+DYNATREE = "DynaTree"
+"""The whole method's row in the paper."""
+EARLY_LENGTH = 500
+"""New tokens in the figures of the paper's first version; those of later ones are of the longest texts."""
+Points: TypeAlias = Sequence[tuple[float, Stat]]
+"""A curve: a figure of cells by what tells them apart, rising."""
+Table: TypeAlias = Mapping[tuple[float, float], float]
+"""Values by row and column."""
+Lanes: TypeAlias = Sequence[Lane]
+
+
+def data_sets(report: PaperReport, experiment: str) -> list[str]:
+    """Names of those that an experiment has cells of, the paper's first one before all others."""
+    measured = {cell.data_set for cell in report.cells if cell.experiment == experiment}
+    found = [each for each in report.begun.asked.text_sets if each.name in measured]
+    return [each.name for each in sorted(found, key=lambda each: each.stands_for != FIRST_DATA_SET)]
+
+
+def cells_of(report: PaperReport, experiment: str) -> list[Cell]:
+    """The cells of an experiment on the first of its data sets, of all lengths and prompt lengths."""
+    first = data_sets(report, experiment)[:1]
+    return [cell for cell in report.cells if cell.experiment == experiment and cell.data_set in first]
+
+
+def longest_prompts(cells: Iterable[Cell]) -> list[Cell]:
+    """The cells of the longest prompts."""
+    found = list(cells)
+    most = max((cell.most for cell in found), default=0)
+    return [cell for cell in found if cell.most == most]
+
+
+def longest(cells: Iterable[Cell]) -> list[Cell]:
+    """The cells of the longest texts."""
+    found = list(cells)
+    length = max((cell.length for cell in found), default=0)
+    return [cell for cell in found if cell.length == length]
+
+
+def early(cells: Iterable[Cell]) -> list[Cell]:
+    """The cells of the length nearest to that of the paper's first version."""
+    found = list(cells)
+    length = min((cell.length for cell in found), key=lambda length: abs(length - EARLY_LENGTH), default=0)
+    return [cell for cell in found if cell.length == length]
+
+
+def lanes_of(report: PaperReport, cells: Sequence[Cell]) -> list[Lane]:
+    """The lanes of cells, in the order in which they were asked for."""
+    measured = {cell.lane for cell in cells}
+    return [lane for lane in report.begun.asked.lanes if lane.name in measured]
+
+
+def label(lane: Lane) -> str:
+    """As figures call it: as the paper does, where it has this row."""
+    return lane.paper_name or lane.name
+
+
+def fastest(lanes: Iterable[Lane], cells: Sequence[Cell]) -> Lane | None:
+    """The lane with the greatest mean speed-up in cells; the first where none has a speed."""
+    return max(lanes, key=lambda lane: _mean_speedup(lane, cells), default=None)
+
+
+def paper_lanes(report: PaperReport, cells: Sequence[Cell]) -> list[Lane]:
+    """AR, linear, fixed tree and DynaTree; of several linear ones, and of several fixed trees, the fastest."""
+    lanes = lanes_of(report, cells)
+    groups = [[lane for lane in lanes if lane.method == method] for method in ("ar", "linear", "fixed")]
+    groups.append([lane for lane in lanes if lane.paper_name == DYNATREE])
+    return [found for group in groups if (found := fastest(group, cells))]
+
+
+def leading_lanes(report: PaperReport, cells: Sequence[Cell]) -> list[Lane]:
+    """The paper's four, and the fastest lane of every family besides."""
+    found = paper_lanes(report, cells)
+    taken = {lane.family for lane in found}
+    others: dict[str, list[Lane]] = {}
+    for lane in lanes_of(report, cells):
+        if lane.family not in taken:
+            others.setdefault(lane.family, []).append(lane)
+    return found + [leader for group in others.values() if (leader := fastest(group, cells))]
+
+
+def stat_of(lane: Lane, cells: Sequence[Cell], key: str) -> Stat | None:
+    """A figure of the first of these cells that is the lane's; None: it has none."""
+    return next((cell.stats.get(key) for cell in cells if cell.lane == lane.name), None)
+
+
+def points(lane: Lane, cells: Sequence[Cell], key: str, along: Callable[[Cell], float]) -> Points:
+    """A lane's figure by what tells its cells apart."""
+    mine = sorted((cell for cell in cells if cell.lane == lane.name), key=along)
+    return [(along(cell), cell.stats[key]) for cell in mine if key in cell.stats]
+
+
+def without(cells: Sequence[Cell], key: str) -> list[str]:
+    """Names of lanes that no cell has this figure of."""
+    known = {cell.lane for cell in cells if key in cell.stats}
+    return [name for name in Counter(cell.lane for cell in cells) if name not in known]
+
+
+def _mean_speedup(lane: Lane, cells: Sequence[Cell]) -> float:
+    found = [cell.stats[SPEEDUP].mean for cell in cells if cell.lane == lane.name and SPEEDUP in cell.stats]
+    return fmean(found) if found else 0.0

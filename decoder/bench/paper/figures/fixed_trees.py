@@ -1,0 +1,120 @@
+"""Sweeps of fixed trees, six panels each: the paper's figure 7, and its first version's parameter sweep."""
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from decoder.bench.paper.figures.cells import SPEEDUP, early, longest
+from decoder.bench.paper.figures.marks import curve, heat_map, level, logarithmic, star, ticks_at, write
+from decoder.bench.paper.figures.note import sign
+from decoder.bench.paper.figures.style import look, name_axes, sheet
+from decoder.bench.paper.figures.tree_grid import (
+    Grid,
+    Side,
+    Tree,
+    at_best_threshold,
+    best,
+    cut,
+    grid,
+    grid_cells,
+    values,
+)
+from decoder.bench.paper.report import PaperReport
+
+FIXED = look("fixed")
+TAU = "threshold τ (probability)"
+SIDES: dict[Side, str] = {
+    "depth": "depth D (levels)",
+    "branching": "branching B (children)",
+    "tau": "threshold τ (probability)",
+}
+SPEEDUP_UNIT = "speed (x ar)"
+
+
+def fixed_tree_sweep(report: PaperReport) -> Figure | None:
+    """Speed-up along each side, speed-up and path length by depth and branching, and acceptance."""
+    cells = longest(grid_cells(report))
+    trees = grid(report, cells)
+    if not trees:
+        return None
+    figure, (upper, (speedup, path, acceptance)) = sheet(2, 3, width=13, height=7.4)
+    _along_sides(upper, trees)
+    heat_map(speedup, at_best_threshold(trees, SPEEDUP), "{:.2f}".format)
+    name_axes(speedup, title=f"(d) {SPEEDUP_UNIT}, each at its fastest τ", x=SIDES["branching"], y=SIDES["depth"])
+    _path_lengths(path, trees)
+    _acceptance(acceptance, trees)
+    return sign(figure, report, cells, f"cuts (a), (b), (c), (f) go through the fastest tree, {described(best(trees))}")
+
+
+def param_sweep(report: PaperReport) -> Figure | None:
+    """The same of texts of the length of the first version, with the fastest tree of every length."""
+    cells = early(grid_cells(report))
+    trees = grid(report, cells)
+    if not trees:
+        return None
+    figure, (upper, (over_length, path, acceptance)) = sheet(2, 3, width=13, height=7.4)
+    _along_sides(upper, trees)
+    _fastest_by_length(over_length, report)
+    _path_lengths(path, trees)
+    _acceptance(acceptance, trees)
+    remark = f"cuts (a), (b), (c), (f) go through the fastest tree, {described(best(trees))}; (d) is of all lengths"
+    return sign(figure, report, cells, remark)
+
+
+def described(tree: Tree) -> str:
+    """A setting as captions write it."""
+    return f"D = {tree.depth}, B = {tree.branching}, τ = {tree.tau:g}"
+
+
+def scale(axes: Axes, trees: Grid, side: Side) -> None:
+    """Ticks where something was measured; thresholds on a logarithmic axis."""
+    if side == "tau":
+        logarithmic(axes, values(trees, side))
+    ticks_at(axes, values(trees, side))
+
+
+def _along_sides(row: tuple[Axes, Axes, Axes], trees: Grid) -> None:
+    """Speed-up along depth, branching and threshold, the other two as in the fastest tree, which bears a star."""
+    top = best(trees)
+    for axes, letter, (side, unit) in zip(row, "abc", SIDES.items(), strict=True):
+        curve(axes, cut(trees, SPEEDUP, side, top), FIXED, "")
+        scale(axes, trees, side)
+        star(axes, getattr(top, side), trees[top].stats[SPEEDUP].mean)
+        level(axes, 1)
+        name_axes(axes, title=f"({letter}) speed-up over {unit.partition(' (')[0]}", x=unit, y=SPEEDUP_UNIT)
+    low, high = zip(*(axes.get_ylim() for axes in row), strict=True)
+    for axes in row:
+        axes.set_ylim(min(low), max(high))
+
+
+def _path_lengths(axes: Axes, trees: Grid) -> None:
+    lengths = at_best_threshold(trees, "paper_path_length")
+    if lengths:
+        heat_map(axes, lengths, "{:.2f}".format)
+    name_axes(axes, title="(e) l-bar (tokens a round), each at its fastest τ", x=SIDES["branching"], y=SIDES["depth"])
+
+
+def _acceptance(axes: Axes, trees: Grid) -> None:
+    top = best(trees)
+    curve(axes, cut(trees, "paper_acceptance", "tau", top), FIXED, "", scale=100)
+    scale(axes, trees, "tau")
+    axes.margins(y=0.25)
+    name_axes(axes, title="(f) acceptance over threshold τ", x=TAU, y="the paper's formula (%)")
+
+
+def _fastest_by_length(axes: Axes, report: PaperReport) -> None:
+    """The greatest speed-up of every length, and whose it is."""
+    cells = grid_cells(report)
+    found = []
+    for length in sorted({cell.length for cell in cells}):
+        if trees := grid(report, [cell for cell in cells if cell.length == length]):
+            top = best(trees)
+            found.append((length, top, trees[top].stats[SPEEDUP]))
+    curve(axes, [(length, stat) for length, _, stat in found], FIXED, "")
+    for length, top, stat in found:
+        height = stat.mean if stat.high is None else stat.high
+        text = f"D{top.depth} B{top.branching}\nτ {top.tau:g}"
+        write(axes, text, (length, height), (0, 4), va="bottom")
+    level(axes, 1)
+    axes.margins(x=0.12, y=0.35)
+    ticks_at(axes, [length for length, _, _ in found])
+    name_axes(axes, title="(d) fastest tree of every length", x="T, new tokens", y=SPEEDUP_UNIT)

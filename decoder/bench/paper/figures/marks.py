@@ -1,0 +1,185 @@
+"""What figures are made of: curves, bars and heat maps of means with their intervals. Knows no report."""
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import Any
+
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+from matplotlib.patheffects import withStroke
+from matplotlib.transforms import Affine2D, Bbox, ScaledTranslation, Transform
+
+from decoder.bench.paper.figures.cells import Points, Table
+from decoder.bench.paper.figures.style import ACCENT, COLOURS_OF_VALUES, DARK, MIDDLE, Look
+from decoder.bench.paper.report import Stat
+
+LEAST_ROOM = 0.06
+"""Share of the x axis that a number takes."""
+SMALL = 7.5
+LETTER = 4.6
+"""Width of a small letter, in points."""
+
+
+def curve(axes: Axes, points: Points, look: Look, label: str, *, scale: float = 1.0, **style: Any) -> list[Artist]:
+    """A line with marks and whiskers, as its parts; none where there are no points."""
+    if not points:
+        return []
+    drawn = {"color": look.colour, "marker": look.mark, "linestyle": look.dash, "label": label} | style
+    stats = [stat for _, stat in points]
+    parts = axes.errorbar([x for x, _ in points], means(stats, scale), yerr=errors(stats, scale), elinewidth=1, **drawn)
+    return [*parts.get_children()]
+
+
+def bars(axes: Axes, places: Sequence[float], stats: Sequence[Stat], width: float, **style: Any) -> None:
+    """A bar each with its interval."""
+    drawn: dict[str, Any] = {"edgecolor": DARK, "linewidth": 0.7, "error_kw": {"elinewidth": 1, "ecolor": DARK}} | style
+    axes.bar(places, means(stats), width, yerr=errors(stats), **drawn)
+
+
+def means(stats: Sequence[Stat], scale: float = 1.0) -> list[float]:
+    """Their middles."""
+    return [stat.mean * scale for stat in stats]
+
+
+def errors(stats: Sequence[Stat], scale: float = 1.0) -> list[list[float]]:
+    """How far intervals reach below and above the mean; nan, which draws nothing, where there is none."""
+    below = [math.nan if stat.low is None else (stat.mean - _ends(stat)[0]) * scale for stat in stats]
+    above = [math.nan if stat.high is None else (_ends(stat)[1] - stat.mean) * scale for stat in stats]
+    return [below, above]
+
+
+def above_bars(axes: Axes, places: Sequence[float], stats: Sequence[Stat], texts: Sequence[str], **style: Any) -> None:
+    """Writes a text above each bar and its whisker."""
+    for place, stat, text in zip(places, stats, texts, strict=True):
+        write(axes, text, (place, _ends(stat)[1]), (0, 3), va="bottom", **style)
+
+
+def write(axes: Axes, text: str, place: tuple[float, float], offset: tuple[float, float], **style: Any) -> None:
+    """Writes at an offset in points from a place, with a white rim: lines may pass behind."""
+    drawn: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": SMALL} | style
+    rim = withStroke(linewidth=2, foreground="white")
+    axes.annotate(text, place, offset, textcoords="offset points", path_effects=[rim], zorder=6, **drawn)
+
+
+def level(axes: Axes, y: float) -> None:
+    """A dashed line across, behind all else."""
+    axes.axhline(y, color=DARK, linestyle="--", linewidth=1, zorder=0.9)
+
+
+def star(axes: Axes, x: float, y: float) -> list[Artist]:
+    """Marks the best."""
+    style: dict[str, Any] = {"color": ACCENT, "markeredgecolor": "black", "markersize": 15, "zorder": 5}
+    return [*axes.plot([x], [y], marker="*", linestyle="", **style)]
+
+
+def shift(axes: Axes, parts: Iterable[Artist], right: float) -> None:
+    """Moves what is drawn by some points, not its data: whiskers of several curves at one place stay apart."""
+    for part in parts:
+        part.set_transform(axes.transData + ScaledTranslation(right / 72, 0, axes.figure.dpi_scale_trans))
+
+
+def ticks_at(axes: Axes, places: Sequence[float]) -> None:
+    """Ticks at these places of the x axis and nowhere else, with numbers where there is room for them."""
+    axes.set_xticks(list(places))
+    axes.minorticks_off()
+    across = axes.transScale + axes.transLimits
+    texts, last = [], -1.0
+    for place in places:
+        here = float(across.transform((place, 1))[0])
+        texts.append(f"{place:g}" if here - last >= LEAST_ROOM else "")
+        last = here if texts[-1] else last
+    axes.set_xticklabels(texts)
+
+
+def logarithmic(axes: Axes, places: Sequence[float]) -> None:
+    """A logarithmic x axis, where these places can lie on one."""
+    if min(places) > 0 and len(set(places)) > 1:
+        axes.set_xscale("log")
+
+
+def confine(axes: Axes, bottom: float, top: float) -> None:
+    """Lets what is drawn fill this part of the height, with ticks there alone; the axis need not begin at 0."""
+    low, high = axes.get_ylim()
+    whole = (high - low) / (top - bottom)
+    ticks = [tick for tick in axes.get_yticks() if low <= tick <= high]
+    axes.set_ylim(low - bottom * whole, high + (1 - top) * whole)
+    axes.set_yticks(ticks)
+
+
+def heat_map(axes: Axes, values: Table, written: Callable[[float], str]) -> None:
+    """Values as numbers on colours, the best one framed; white: not measured."""
+    rows, columns = (sorted({place[side] for place in values}) for side in (0, 1))
+    table = [[values.get((row, column), float("nan")) for column in columns] for row in rows]
+    axes.imshow(table, cmap=COLOURS_OF_VALUES, aspect="auto", origin="lower")
+    axes.set_xticks(range(len(columns)), [f"{column:g}" for column in columns])
+    axes.set_yticks(range(len(rows)), [f"{row:g}" for row in rows])
+    axes.grid(visible=False)
+    middle = (min(values.values()) + max(values.values())) / 2
+    best = max(values, key=lambda place: values[place])
+    for (row, column), value in values.items():
+        x, y = columns.index(column), rows.index(row)
+        colour = "black" if value > middle else "white"
+        axes.text(x, y, written(value), ha="center", va="center", fontsize=8, color=colour)
+        if (row, column) == best:
+            axes.add_patch(Rectangle((x - 0.46, y - 0.46), 0.92, 0.92, fill=False, ls="--", lw=1.8, ec=ACCENT))
+
+
+def name_points(
+    figure: Figure, axes: Axes, named: Sequence[tuple[str, float, float]], occupied: Sequence[tuple[float, Stat]]
+) -> None:
+    """Writes a name near each point, where it hides least of names, points and whiskers, with a line between them.
+
+    Args:
+        figure: Complete but for these names: where its points lie on the sheet is known only then.
+        axes: Where the points are.
+        named: (name, x, y).
+        occupied: All points by their x.
+    """
+    figure.draw_without_rendering()
+    to_points = Affine2D().scale(72 / figure.dpi)
+    sheet = axes.bbox.transformed(to_points)
+    marks = [_covered(axes.transData + to_points, x, stat) for x, stat in occupied]
+    names: list[Bbox] = []
+    for name, x, y in named:
+        left, bottom = (axes.transData + to_points).transform((x, y))
+        box = min(_near(left, bottom, len(name)), key=partial(_hidden, sheet, names, marks))
+        names.append(box)
+        offset = (box.x0 + box.x1) / 2 - left, (box.y0 + box.y1) / 2 - bottom
+        write(axes, name, (x, y), offset, arrowprops={"arrowstyle": "-", "color": MIDDLE, "linewidth": 0.6})
+
+
+def _near(left: float, bottom: float, letters: int) -> list[Bbox]:
+    """Where a name may stand around a point, the nearest first; all in points."""
+    width, height = LETTER * letters, 1.3 * SMALL
+    return [
+        Bbox.from_bounds(
+            left + math.cos(angle) * (distance + width / 2) - width / 2,
+            bottom + math.sin(angle) * distance - height / 2,
+            width,
+            height,
+        )
+        for distance in range(12, 84, 8)
+        for angle in (math.pi / 8 * turn for turn in (1, 7, -1, -7, 2, 6, -2, -6, 4, -4, 3, 5, -3, -5, 0, 8))
+    ]
+
+
+def _hidden(sheet: Bbox, names: Sequence[Bbox], marks: Sequence[Bbox], box: Bbox) -> float:
+    """How much a name would hide here; other names weigh most, and to be cut off is worse still."""
+    outside = box.x0 < sheet.x0 or box.x1 > sheet.x1 or box.y0 < sheet.y0 or box.y1 > sheet.y1
+    return float(100 * outside + 10 * box.count_overlaps(names) + box.count_overlaps(marks))
+
+
+def _covered(to_points: Transform, x: float, stat: Stat) -> Bbox:
+    """What a mark and its whisker cover."""
+    (left, bottom), (right, top) = to_points.transform([(x, end) for end in _ends(stat)])
+    return Bbox.from_extents(left - 5, bottom - 5, right + 5, top + 5)
+
+
+def _ends(stat: Stat) -> tuple[float, float]:
+    """Of the whisker; of one without, the mean."""
+    low = stat.mean if stat.low is None else min(stat.mean, stat.low)
+    high = stat.mean if stat.high is None else max(stat.mean, stat.high)
+    return low, high

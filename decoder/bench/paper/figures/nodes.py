@@ -1,0 +1,105 @@
+"""Speed against the size of verified trees, with what a pass over so many rows costs on this machine."""
+
+from collections.abc import Sequence
+from itertools import takewhile
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from msgspec.structs import replace
+
+from decoder.bench.paper.figures.cells import (
+    SPEED,
+    SPEEDUP,
+    cells_of,
+    label,
+    lanes_of,
+    longest,
+    longest_prompts,
+    without,
+)
+from decoder.bench.paper.figures.marks import curve, level, name_points, ticks_at
+from decoder.bench.paper.figures.note import listed, sign
+from decoder.bench.paper.figures.style import DARK, Look, look, name_axes, right_axis, sheet
+from decoder.bench.paper.records import RoundCosts
+from decoder.bench.paper.report import Cell, PaperReport, Stat
+
+NODES = "nodes_per_round"
+MAIN = "main"
+EXPERIMENTS = (MAIN, "sensitivity", "fixed_trees")
+"""A lane of several is drawn from the first of them."""
+COST = Look(DARK, "|", ":")
+
+
+def speed_against_nodes(report: PaperReport) -> Figure | None:
+    """Every lane a point, those of the main experiment with their names; right axis: milliseconds of a verification."""
+    cells = _one_each([cell for name in EXPERIMENTS for cell in longest(longest_prompts(cells_of(report, name)))])
+    shown = [cell for cell in cells if SPEEDUP in cell.stats and NODES in cell.stats]
+    if not shown:
+        return None
+    figure, ((axes,),) = sheet(1, 1, width=10, height=6)
+    axes.set_xscale("log", base=2)
+    _points(axes, report, shown)
+    _costs(axes, report.begun.costs)
+    level(axes, 1)
+    axes.set_xlim(0.8, 2.2 * max(map(_rows, shown)))
+    ticks_at(axes, list(takewhile(lambda rows: rows < axes.get_xlim()[1], (1 << power for power in range(16)))))
+    name_axes(axes, title="", x="nodes verified a round, the root included (logarithmic)", y="speed (x ar)")
+    figure.legend(loc="outside upper center", ncols=5)
+    sign(figure, report, cells, *_remarks(report, cells))
+    names = {lane.name: label(lane) for lane in lanes_of(report, shown)}
+    main = [(names[cell.lane], _rows(cell), cell.stats[SPEEDUP].mean) for cell in shown if cell.experiment == MAIN]
+    name_points(figure, axes, main, [_place(cell) for cell in shown])
+    return figure
+
+
+def _remarks(report: PaperReport, cells: Sequence[Cell]) -> list[str]:
+    """Who is missing for another reason than its text, and what small marks are."""
+    silent = {*without(cells, NODES)}.difference(without(cells, SPEED))
+    unknown = [label(lane) for lane in lanes_of(report, cells) if lane.name in silent]
+    found = [f"verified nodes are not known of {listed(unknown)}"] if unknown else []
+    if any(cell.experiment != MAIN for cell in cells):
+        found.append("small marks: settings of sensitivity and of fixed trees")
+    return found
+
+
+def _one_each(cells: Sequence[Cell]) -> list[Cell]:
+    """The first cell of every lane."""
+    found: dict[str, Cell] = {}
+    for cell in cells:
+        found.setdefault(cell.lane, cell)
+    return list(found.values())
+
+
+def _rows(cell: Cell) -> float:
+    """The root is verified with the drafted nodes."""
+    return cell.stats[NODES].mean + 1
+
+
+def _place(cell: Cell) -> tuple[float, Stat]:
+    """Rows and speed-up; whiskers of the many settings that only sweeps have would hide each other."""
+    stat = cell.stats[SPEEDUP]
+    return _rows(cell), stat if cell.experiment == MAIN else replace(stat, low=None, high=None)
+
+
+def _points(axes: Axes, report: PaperReport, cells: Sequence[Cell]) -> None:
+    """A family has one look; settings that only sweeps have are small."""
+    named: set[str] = set()
+    edge: dict[str, Any] = {"linestyle": "", "markeredgecolor": "black", "markeredgewidth": 0.5}
+    sizes: dict[bool, dict[str, Any]] = {True: {"markersize": 8, "zorder": 3}, False: {"markersize": 4, "alpha": 0.6}}
+    for lane in lanes_of(report, cells):
+        cell = next(cell for cell in cells if cell.lane == lane.name)
+        text = "" if lane.family in named else lane.family
+        named.add(lane.family)
+        curve(axes, [_place(cell)], look(lane.family), text, **edge, **sizes[cell.experiment == MAIN])
+
+
+def _costs(axes: Axes, costs: RoundCosts) -> None:
+    """What a target pass takes, by its rows."""
+    other = right_axis(axes, "one target pass over so many rows (ms)")
+    seconds = zip(costs.rows, costs.verify_s, strict=True)
+    points = [(rows, Stat(mean=took * 1000, std=0.0, low=None, high=None)) for rows, took in seconds]
+    curve(other, points, COST, "cost (right axis)")
+    other.set_ylim(bottom=0)
+    axes.set_zorder(other.get_zorder() + 1)  # points lie on the curve
+    axes.patch.set_visible(False)

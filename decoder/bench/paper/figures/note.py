@@ -1,0 +1,81 @@
+"""The small lines under a figure: which pair, where and when, which texts, and who is missing and why."""
+
+import textwrap
+from collections.abc import Sequence
+
+from matplotlib.figure import Figure
+
+from decoder.bench.paper.figures.cells import SPEED, label, lanes_of, without
+from decoder.bench.paper.figures.style import DARK, printable
+from decoder.bench.paper.report import Cell, PaperReport
+from decoder.errors import shortened
+
+SIZE = 7
+LETTERS_PER_INCH = 17
+"""That fit into a line at this size."""
+
+MOST_NAMES = 5
+
+
+def sign(figure: Figure, report: PaperReport, cells: Sequence[Cell], *remarks: str) -> Figure:
+    """Writes the small lines, with remarks of the figure's own behind them; the figure itself.
+
+    Args:
+        figure: Every part of it is there already.
+        report: Where the cells are from.
+        cells: All that the figure is about, those without a speed too.
+        remarks: Sentences without a full stop.
+    """
+    width = int(figure.get_figwidth() * LETTERS_PER_INCH)
+    lines = [_machine(report), _texts(report, cells), "; ".join([*_missing(report, cells), *remarks])]
+    wrapped = [part for line in lines for part in textwrap.wrap(printable(line), width)]
+    figure.supxlabel("\n".join(wrapped), x=0.01, ha="left", fontsize=SIZE, color=DARK)
+    return figure
+
+
+def _machine(report: PaperReport) -> str:
+    """Pair, device, date."""
+    asked, machine = report.begun.asked, report.begun.machine
+    dtypes = " + ".join(dict.fromkeys((asked.dtype, asked.draft_dtype)))
+    device = machine.accelerator or f"{machine.processor}, {machine.threads} of {machine.cores} cores"
+    day = report.begun.started_at.partition("T")[0]
+    return f"target {shortened(asked.target)}, draft {shortened(asked.draft)} · {device}, {dtypes} · {day}"
+
+
+def _texts(report: PaperReport, cells: Sequence[Cell]) -> str:
+    """Data sets, lengths, prompts."""
+    asked = report.begun.asked
+    titles = ", ".join(asked.text_set(name).title for name in dict.fromkeys(cell.data_set for cell in cells))
+    lengths = _span([cell.length for cell in cells])
+    prompts = _span([cell.prompts for cell in cells])
+    whiskers = "whiskers: 95 % intervals of the mean over prompts"
+    intervals = any(stat.low is not None for cell in cells for stat in cell.stats.values())
+    return " · ".join([titles, f"T = {lengths} new tokens", f"prompts: {prompts}", *([whiskers] if intervals else [])])
+
+
+def _missing(report: PaperReport, cells: Sequence[Cell]) -> list[str]:
+    """Who has no speed, or not on all prompts; whether all was measured."""
+    names = {lane.name: label(lane) for lane in lanes_of(report, cells)}
+    absent = without(cells, SPEED)
+    partly = {cell.lane for cell in cells if cell.same < cell.prompts}.difference(absent)
+    found = []
+    if absent:
+        found.append(f"no speed of {listed([names[name] for name in absent])}: the text differs from ar's")
+    if partly:
+        found.append(
+            f"speed of {listed([names[name] for name in names if name in partly])}: of the prompts whose "
+            "text equals ar's"
+        )
+    if not report.complete:
+        found.append("the measurement is not complete")
+    return found
+
+
+def listed(names: Sequence[str]) -> str:
+    """A few by name, many by their number."""
+    return ", ".join(names) if len(names) <= MOST_NAMES else f"{len(names)} lanes"
+
+
+def _span(values: Sequence[int]) -> str:
+    low, high = min(values), max(values)
+    return str(low) if low == high else f"{low} to {high}"

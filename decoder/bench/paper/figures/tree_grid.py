@@ -1,0 +1,70 @@
+"""Fixed trees by depth, branching and threshold: what was measured, the best, and cuts through it. Pure."""
+
+from collections.abc import Mapping, Sequence
+from typing import Literal, NamedTuple, TypeAlias
+
+from decoder.bench.paper.figures.cells import SPEEDUP, Points, Table, cells_of, lanes_of, longest_prompts
+from decoder.bench.paper.report import Cell, PaperReport
+
+Side = Literal["depth", "branching", "tau"]
+EXPERIMENT = "fixed_trees"
+
+
+class Tree(NamedTuple):
+    """A fixed tree's setting."""
+
+    depth: int
+    branching: int
+    tau: float
+
+
+Grid: TypeAlias = Mapping[Tree, Cell]
+"""Settings with a speed, all of the same most nodes and length."""
+
+
+def grid_cells(report: PaperReport) -> list[Cell]:
+    """All cells of the experiment, of all lengths."""
+    return longest_prompts(cells_of(report, EXPERIMENT))
+
+
+def grid(report: PaperReport, cells: Sequence[Cell]) -> Grid:
+    """Fixed trees with a speed among cells of one length; where their most nodes differ, the most common number's."""
+    by_most_nodes: dict[int, dict[Tree, Cell]] = {}
+    by_name = {cell.lane: cell for cell in cells if SPEEDUP in cell.stats}
+    for lane in lanes_of(report, cells):
+        if lane.method == "fixed" and lane.name in by_name:
+            given = lane.parameters
+            tree = Tree(given["depth"], given["branching"], given["tau"])
+            by_most_nodes.setdefault(given["n_max"], {})[tree] = by_name[lane.name]
+    return max(by_most_nodes.values(), key=len, default={})
+
+
+def best(trees: Grid) -> Tree:
+    """The fastest; there must be one."""
+    return max(trees.items(), key=_speedup)[0]
+
+
+def moved(tree: Tree, side: Side, value: float) -> Tree:
+    """The tree with another value on one side."""
+    return Tree(**{**tree._asdict(), side: value})
+
+
+def cut(trees: Grid, key: str, side: Side, at: Tree) -> Points:
+    """A figure along one side, with the other two as they are in a tree."""
+    found = {value: trees.get(moved(at, side, value)) for value in values(trees, side)}
+    return [(value, cell.stats[key]) for value, cell in found.items() if cell and key in cell.stats]
+
+
+def values(trees: Grid, side: Side) -> list[float]:
+    """All that were measured, rising."""
+    return sorted({getattr(tree, side) for tree in trees})
+
+
+def at_best_threshold(trees: Grid, key: str) -> Table:
+    """A figure by depth and branching, each at its fastest threshold."""
+    fastest = {(tree.depth, tree.branching): cell for tree, cell in sorted(trees.items(), key=_speedup)}
+    return {place: cell.stats[key].mean for place, cell in fastest.items() if key in cell.stats}
+
+
+def _speedup(measured: tuple[Tree, Cell]) -> float:
+    return measured[1].stats[SPEEDUP].mean
