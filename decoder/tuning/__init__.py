@@ -1,0 +1,1 @@
+"""What is fastest for a user's own prompts on a user's own machine."""
