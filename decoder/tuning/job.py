@@ -15,7 +15,7 @@ from decoder.errors import PromptError, require
 from decoder.loading import load_pair
 from decoder.models.pair import Pair
 from decoder.models.text import as_chat, encode_prompt, without_surrogates
-from decoder.sampling.settings import Schedule
+from decoder.sampling.settings import Sampling, Schedule
 from decoder.tuning import check
 from decoder.tuning.check import AUTO, CHAIN, FOUND, PLAIN, SHIPPED, Checked
 from decoder.tuning.passages import FEWEST, Passages, split
@@ -61,6 +61,9 @@ class Where:
     draft: str
     device: str
     dtype: str
+    sampling: Sampling
+    seed: int
+    max_new_tokens: int
     searched: int
     """Texts of the search."""
 
@@ -96,6 +99,11 @@ class Tuned:
     finished_at: str
     """UTC, ISO 8601."""
 
+    @property
+    def run(self) -> RunConfig:
+        """A run with what was found."""
+        return RunConfig(dynatree=self.found or TREES.shipped, linear=self.chain)
+
 
 def tuned(job: OnPrompts, note: Note, watch: Callable[[Progress], None], stopped: Callable[[], bool]) -> Tuned:
     """Tunes; `stopped` ends the search early, not the check.
@@ -109,8 +117,9 @@ def tuned(job: OnPrompts, note: Note, watch: Callable[[Progress], None], stopped
     engine = _loaded(job, note)
     passages = split(_encoded(engine.pair, job))
     pair = engine.pair
-    where = Where(pair.target_name, pair.draft_name, pair.device, pair.dtype, len(passages.search))
-    studies = [Study(space, job.config.seed, job.storage, _name(where, job)) for space in (TREES, CHAINS)]
+    how = (job.config.sampling, job.config.seed, job.config.max_new_tokens, len(passages.search))
+    where = Where(pair.target_name, pair.draft_name, pair.device, pair.dtype, *how)
+    studies = [Study(space, job.config.seed, job.storage, _name(where)) for space in (TREES, CHAINS)]
     turns = Turns(engine, job.config, [*passages.search, *passages.check])
     try:
         return _Tuning(job, where, passages, turns, watch).run(studies, stopped)
@@ -221,7 +230,8 @@ def _encoded(pair: Pair, job: OnPrompts) -> list[list[int]]:
     return found
 
 
-def _name(where: Where, job: OnPrompts) -> str:
-    """What a study is called in a database: searches on other models or machines' devices are others."""
-    sampling = job.config.sampling
-    return f"dynatui tune {where.target}, {where.draft}, {where.device}, {where.dtype}, T {sampling.temperature:g}"
+def _name(where: Where) -> str:
+    """What a study is called in a database: one of other models, another device or other sampling is another."""
+    chosen = where.sampling
+    drawn = f"T {chosen.temperature:g}, top-k {chosen.top_k}, top-p {chosen.top_p:g}"
+    return f"dynatui tune {where.target}, {where.draft}, {where.device}, {where.dtype}, {drawn}"
