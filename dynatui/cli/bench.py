@@ -194,7 +194,10 @@ def _sweep_options() -> list[Parameter]:
 def _preset_option() -> Parameter:
     names = tuple(preset for method in METHODS.values() for preset in method.presets)
     shown = Option(
-        "--preset", metavar="NAMES", rich_help_panel=options.TREE, help=f"One or more of {', '.join(names)}."
+        "--preset",
+        metavar="NAMES",
+        rich_help_panel=options.TREE,
+        help=f"One or more of {', '.join(names)}, or of your own.",
     )
     return options.parameter("preset", str, shown, ",".join(names))
 

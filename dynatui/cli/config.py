@@ -4,10 +4,8 @@ Both are TOML that dynatui reads again: what one prints, the file may hold. Help
 `dynatui --help`. It must help where something is broken, so no setting of the user's stops it before it has begun.
 """
 
-import json
 from collections.abc import Iterator, Sequence
 from itertools import groupby
-from pathlib import Path
 from typing import Any
 
 import typer
@@ -16,7 +14,8 @@ from typer.core import TyperOption
 from decoder.config import RunConfig
 from decoder.methods import METHODS
 from dynatui.cli import options, request, settings
-from dynatui.cli.settings import KEYS, KINDS, key_of, kinds, options_of
+from dynatui.cli.settings import KEYS, key_of, kinds, options_of
+from dynatui.cli.toml_file import KINDS, toml
 from dynatui.keymap import KEYMAP
 from dynatui.terminal import streams
 
@@ -78,17 +77,6 @@ def summary(live: Any) -> str:
 def default(option: TyperOption) -> object:
     """What holds where the option is not given; None where nothing does."""
     return _effective(key_of(option), option.default, RunConfig())
-
-
-def toml(value: object) -> str:
-    """A value as TOML writes it."""
-    match value:
-        case bool() | str() | list():
-            return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
-        case Path():
-            return toml(str(value))
-        case _:
-            return str(value)
 
 
 def _explained(live: Any) -> Iterator[str]:

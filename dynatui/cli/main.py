@@ -18,7 +18,7 @@ from typer.main import get_command
 import decoder
 from decoder.errors import ConfigError, DecoderError, lacks_temporary_folder, not_importable, with_short_quotes
 from decoder.methods.delayed import NONE
-from dynatui.cli import bench, headless, options, request, selector, settings
+from dynatui.cli import bench, headless, options, presets, request, selector, settings, tune
 from dynatui.cli.config import config
 from dynatui.cli.doctor import doctor
 from dynatui.cli.options import Given, expanded
@@ -59,7 +59,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def command() -> TyperGroup:
     """The whole command line, with the methods that there are now."""
     app = typer.Typer(context_settings={"help_option_names": ["-h", "--help"]})
-    places = {"models": options.MODEL_OPTIONS, "rules": options.rules(), "view": options.view(options.LIVE_SPEED)}
+    places = {
+        "models": options.MODEL_OPTIONS,
+        "rules": options.rules(presets.completing),
+        "view": options.view(options.LIVE_SPEED),
+    }
     live = expanded(watch, places, [options.methods()])
     app.callback(invoke_without_command=True)(settings.configured(live))
     app.command()(settings.configured(expanded(replay, {"view": options.view(options.REPLAY_SPEED)})))
@@ -68,6 +72,7 @@ def command() -> TyperGroup:
     app.command()(why)
     app.add_typer(bench.commands(), name="bench")
     app.add_typer(selector.commands(), name="selector")
+    app.command()(tune.command())
     return cast("TyperGroup", get_command(app))
 
 

@@ -201,12 +201,14 @@ def of_methods() -> list[MethodOption]:
     return sorted((option for method in METHODS.values() for option in method.options), key=lambda option: option.rank)
 
 
-def rules() -> Iterator[Parameter]:
-    """The options of all parameter sets, as parameters of a command."""
+def rules(more: Callable[[str], Sequence[str]] = lambda _: ()) -> Iterator[Parameter]:
+    """The options of all parameter sets, as parameters of a command; `more` completes those of a name further."""
     for option in options_of(SAMPLING):
         usual = f" Default 0; {EMBEDDED_TEMPERATURE:g} for the embedded pair on the screen."
         yield declared(replace(option, help=option.help + usual * (option.name == "temperature")), RUN)
-    yield from (declared(option, TREE) for option in of_methods())
+    for option in of_methods():
+        own = " Or one of your own, which dynatui tune writes." * (option.name == "preset")
+        yield declared(replace(option, help=option.help + own), TREE, partial(more, option.name))
 
 
 def instead(name: str, value: object) -> str | None:
@@ -215,15 +217,15 @@ def instead(name: str, value: object) -> str | None:
     return found.instead.get(value) if found and isinstance(value, str) else None
 
 
-def declared(option: MethodOption, panel: str) -> Parameter:
-    """An option of a method as a parameter of a command."""
+def declared(option: MethodOption, panel: str, more: Callable[[], Sequence[str]] = tuple) -> Parameter:
+    """An option of a method as a parameter of a command; `more` says what completes it beside its choices."""
     flags = f"{option.flag}/--no-{option.flag.removeprefix('--')}" if option.kind is bool else option.flag
     shown = Option(
         flags,
         metavar=option.metavar or None,
         rich_help_panel=panel,
         help=option.help,
-        autocompletion=(lambda: list(option.choices)) if option.choices else None,
+        autocompletion=(lambda: [*option.choices, *more()]) if option.choices else None,
         parser=partial(_whole_number, option) if option.instead else None,
     )
     kind = option.kind | None if option.default is None else option.kind

@@ -1,7 +1,7 @@
 """Turns the values of options into what a session is made of, and names the option when one cannot be read.
 
-Knows nothing of where the values come from. What they mean and which are possible is decided in `decoder.config`; an
-option that is None keeps the default there.
+Knows nothing of where the values come from, but that a preset of the user's stands for several. What they mean and
+which are possible is decided in `decoder.config`; an option that is None keeps the default there.
 """
 
 import os
@@ -15,6 +15,7 @@ from decoder.errors import ConfigError, shortened
 from decoder.knobs import Turnable
 from decoder.methods import chosen, options_of
 from decoder.methods.option import LARGEST_WHOLE, Option
+from dynatui.cli import presets, settings
 from dynatui.keymap import Keymap
 from dynatui.prompts import load
 from dynatui.session import View
@@ -40,11 +41,13 @@ def run_config(
     *, methods: str | None, max_new_tokens: int | None, seed: int, chat: bool | None, rules: Mapping[str, Any]
 ) -> RunConfig:
     """What a run does with a prompt, as options say; raises a ConfigError for values out of bounds or at odds."""
-    usual = RunConfig().parameters
-    sets = {name: _parameters(own, options_of(name), rules) for name, own in usual.items()}
     names = None if methods is None else method_names(methods)
-    given = _given(seed=seed, methods=names, max_new_tokens=max_new_tokens, chat=chat)
-    return RunConfig(parameters=sets, drafting=rules.get("drafting"), **given)
+    given, usual = _given(seed=seed, methods=names, max_new_tokens=max_new_tokens, chat=chat), RunConfig().parameters
+    preset = presets.given(rules)
+    options = presets.expanded(rules, preset)
+    with settings.named(preset):
+        sets = {name: _parameters(own, options_of(name), options) for name, own in usual.items()}
+        return RunConfig(parameters=sets, drafting=rules.get("drafting"), **given)
 
 
 def view(given: Mapping[str, Any], keys: Keymap) -> View:

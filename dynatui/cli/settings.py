@@ -6,23 +6,20 @@ settings are read off the options of the live command. Knows nothing of what a s
 
 import os
 import re
-import tomllib
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
 from types import NoneType
 from typing import Any, get_args, get_type_hints
 
-import msgspec
 import typer
 from typer.core import TyperOption
 
 from decoder.errors import ConfigError, DecoderError, quoted, shortened, with_short_quotes
-from dynatui.cli.options import instead
+from dynatui.cli.toml_file import KINDS, LARGEST_FILE, Setting, checked, line_of, table
 from dynatui.files import opened, text_of
-from dynatui.keymap import KEYMAP, Keymap, near
+from dynatui.keymap import KEYMAP, Keymap
 
 PREFIX = "DYNATUI_"
 FILE_VARIABLE = "DYNATUI_CONFIG"
@@ -30,27 +27,7 @@ OTHER_VARIABLES = frozenset({FILE_VARIABLE, "DYNATUI_DATA"})
 """Variables that begin like a setting and are none."""
 KEYS = "keys"
 """The table of keys in the file."""
-LARGEST_FILE = 2**20
-"""Bytes; the settings are some fifty lines, and an endless device must not fill the memory."""
-_MOST_BITS = 63
 _NEWLINE = "\n"
-KINDS: dict[Any, str] = {
-    bool: "true or false",
-    int: "a whole number",
-    float: "a number",
-    str: "text in quotes",
-    list[str]: 'a list such as ["one", "two"]',
-}
-
-
-@dataclass(frozen=True)
-class Setting:
-    """One value as it was written down, and where."""
-
-    key: str
-    value: object
-    place: str
-    """A variable, or a file and a line of it."""
 
 
 def file_path() -> Path:
@@ -162,51 +139,27 @@ def with_places(error: DecoderError) -> str:
 def _table(path: Path) -> tuple[str, dict[str, Any]]:
     """The file as text and as what that says; raises a ConfigError where it cannot be read or is not TOML."""
     text = _text(path)
-    try:
-        return text, tomllib.loads(text)
-    except (ValueError, RecursionError) as error:
-        remedy = _unquoted(text, str(error)) or "correct it, or begin anew from dynatui config --print-default"
-        # What is no fault of the TOML is a number that Python does not convert.
-        is_a_number = not isinstance(error, tomllib.TOMLDecodeError | RecursionError)
-        why = "a number has thousands of digits" if is_a_number else with_short_quotes(str(error))
-        raise ConfigError(f"{shortened(path)}: {why}; {remedy}") from None
+    return text, table(path, text, "correct it, or begin anew from dynatui config --print-default")
 
 
 def _from_file(path: Path, known: Mapping[str, Any]) -> dict[str, Setting]:
-    text, table = _table(path)
-    _keymap(path, text, table, known)
-    found = {}
-    for key, value in table.items():
-        if key == KEYS:
-            continue
-        place = f"{shortened(path)}: line {_line(text, key)}"
-        if key not in known:
-            hint = near(key.replace("-", "_"), known)
-            raise ConfigError(
-                f"{place}: there is no setting {shortened(key)}; {hint}dynatui config --print-default lists all"
-            )
-        _refuse_what_nothing_takes(key, value, place)
-        try:
-            msgspec.convert(value, known[key])
-        except (msgspec.ValidationError, OverflowError):
-            example = f': {key} = "{value}"' if known[key] is str and type(value) in (int, float) else ""
-            remedy = instead(key, value) or f"give {KINDS[known[key]]}{example}"
-            raise ConfigError(f"{place}: {key} is {quoted(value)}; {remedy}") from None
-        found[key] = Setting(key, value, place)
-    return found
+    text, found = _table(path)
+    _keymap(path, text, found, known)
+    found.pop(KEYS, None)
+    return checked(path, text, found, known, "there is no setting {}; {}dynatui config --print-default lists all")
 
 
 def _keymap(path: Path, text: str, table: Mapping[str, Any], known: Collection[str]) -> Keymap:
     """The keys as the table of that name binds them: a name, and a key or a list of keys."""
     found = table.get(KEYS, {})
-    begin = _line(text, KEYS)
+    begin = line_of(text, KEYS)
     if not isinstance(found, dict):
         raise ConfigError(
             f"{shortened(path)}: line {begin}: keys is {quoted(found)}; "
             'write a table: [keys], and below it pause = "f5"'
         )
     for name, caps in found.items():
-        place = f"{shortened(path)}: line {begin - 1 + _line(text.split(_NEWLINE, begin - 1)[-1], name)}"
+        place = f"{shortened(path)}: line {begin - 1 + line_of(text.split(_NEWLINE, begin - 1)[-1], name)}"
         if name in known and name not in KEYMAP.settings():
             raise ConfigError(f"{place}: {name} stands below [keys] and is no key; write it above that line")
         if not (isinstance(caps, str) or (isinstance(caps, list) and all(isinstance(cap, str) for cap in caps))):
@@ -217,23 +170,6 @@ def _keymap(path: Path, text: str, table: Mapping[str, Any], known: Collection[s
         return KEYMAP.rebound({name: [caps] if isinstance(caps, str) else caps for name, caps in found.items()})
     except ConfigError as error:
         raise ConfigError(f"{shortened(path)}: line {begin}: {error}") from None
-
-
-def _refuse_what_nothing_takes(key: str, value: object, place: str) -> None:
-    """Numbers that are too large to be written down, and null characters in what may name a file."""
-    if isinstance(value, int) and value.bit_length() > _MOST_BITS:
-        raise ConfigError(f"{place}: {key} is {shortened(value)}; give a smaller number")
-    texts = value if isinstance(value, list) else [value]
-    if key != "prompt" and any("\0" in text for text in texts if isinstance(text, str)):
-        raise ConfigError(f"{place}: {key} holds a null character; leave that out")
-
-
-def _unquoted(text: str, error: str) -> str:
-    """What to write instead, where the line that is no TOML sets a bare word, such as device = auto."""
-    place = re.search(r"at line (\d+)", error)
-    line = text.split("\n")[int(place[1]) - 1] if place else ""
-    bare = re.fullmatch(r"\s*([\w-]+)\s*=\s*([A-Za-z][\w.:/,-]*)\s*(#.*)?", line)
-    return f'text stands in quotes: {bare[1]} = "{bare[2]}"' if bare else ""
 
 
 def _text(path: Path) -> str:
@@ -247,12 +183,6 @@ def _text(path: Path) -> str:
             return ""
         remedy = f"let {FILE_VARIABLE} name a file" if named else "make it readable or remove it"
         raise ConfigError(f"cannot read {shortened(path)}: {error.strerror}; {remedy}") from None
-
-
-def _line(text: str, key: str) -> int:
-    """The line that sets a key at the top of the file, or opens a table of that name."""
-    found = re.search(rf"^[ \t]*\[*[ \t]*(['\"]?){re.escape(key)}\1[ \t]*[=.\]]", text, re.MULTILINE)
-    return text.count("\n", 0, found.start()) + 1 if found else 1
 
 
 def kinds(live: Any) -> dict[str, Any]:

@@ -1,0 +1,237 @@
+"""Tuning from beginning to end: a pair is loaded, prompts are split, settings are searched, what was found is checked.
+
+Time is split too: the check gets its share, and more where that would be too few texts. Who watches is told between
+texts and never while one decodes, since drawing would take the processor from what is measured.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from decoder.config import DynaTree, Linear, RunConfig
+from decoder.engine import Engine
+from decoder.errors import PromptError, require
+from decoder.loading import load_pair
+from decoder.models.pair import Pair
+from decoder.models.text import as_chat, encode_prompt, without_surrogates
+from decoder.sampling.settings import Sampling, Schedule
+from decoder.tuning import check
+from decoder.tuning.check import AUTO, CHAIN, FOUND, PLAIN, SHIPPED, Checked
+from decoder.tuning.passages import FEWEST, Passages, split
+from decoder.tuning.search import INITIAL, Search, Setting, State
+from decoder.tuning.space import CHAIN as CHAINS
+from decoder.tuning.space import TREE as TREES
+from decoder.tuning.study import Study, require_optuna
+from decoder.tuning.turns import Turns, contender
+from decoder.tuning.verdict import Verdict, verdict
+
+CHECK_SHARE = 0.3
+"""Of the time."""
+SEARCHED = 3
+"""Contenders of a text in the search: candidate, leader, ar."""
+Note = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class OnPrompts:
+    """What is tuned, for which prompts, and for how long."""
+
+    prompts: tuple[str, ...]
+    config: RunConfig
+    """The length of texts, how tokens are chosen, the seed of everything."""
+    minutes: float = 5.0
+    """Of search and check together; loading comes before."""
+    target: str | None = None
+    draft: str | None = None
+    device: str = "auto"
+    dtype: str = "auto"
+    draft_dtype: str = "auto"
+    exact: bool = False
+    compiled: bool = False
+    storage: str | None = None
+    """A database of Optuna's, where trials are kept and from which a search goes on."""
+
+
+@dataclass(frozen=True)
+class Where:
+    """What was measured on."""
+
+    target: str
+    draft: str
+    device: str
+    dtype: str
+    sampling: Sampling
+    seed: int
+    max_new_tokens: int
+    searched: int
+    """Texts of the search."""
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far it has come."""
+
+    where: Where
+    state: State
+    checking: bool
+    """Whether the search is over."""
+    left_s: float
+    """Until the end of the search, or of the check."""
+    check_s: float
+    """What the check will take."""
+    checked: int = 0
+    """Texts of the check that are done."""
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """What came of it."""
+
+    where: Where
+    found: DynaTree | None
+    """What the search found; None: nothing better than what is shipped."""
+    chain: Linear
+    """The best of linear."""
+    state: State
+    checked: Checked
+    verdict: Verdict
+    finished_at: str
+    """UTC, ISO 8601."""
+
+    @property
+    def run(self) -> RunConfig:
+        """A run with what was found."""
+        return RunConfig(dynatree=self.found or TREES.shipped, linear=self.chain)
+
+
+def tuned(job: OnPrompts, note: Note, watch: Callable[[Progress], None], stopped: Callable[[], bool]) -> Tuned:
+    """Tunes; `stopped` ends the search early, not the check.
+
+    Raises:
+        DecoderError: Prompts are too few or do not fit, Optuna or its database cannot be used, or models or device
+            fail.
+    """
+    require(job.minutes > 0, f"--minutes is {job.minutes:g}; give more than 0")
+    require_optuna()
+    engine = _loaded(job, note)
+    passages = split(_encoded(engine.pair, job))
+    pair = engine.pair
+    how = (job.config.sampling, job.config.seed, job.config.max_new_tokens, len(passages.search))
+    where = Where(pair.target_name, pair.draft_name, pair.device, pair.dtype, *how)
+    studies = [Study(space, job.config.seed, job.storage, _name(where)) for space in (TREES, CHAINS)]
+    turns = Turns(engine, job.config, [*passages.search, *passages.check])
+    try:
+        return _Tuning(job, where, passages, turns, watch).run(studies, stopped)
+    finally:
+        turns.close()
+
+
+def reserve_s(whole_s: float, search_s: float, blocks: int) -> float:
+    """What to leave for the check: its share of the time, or what a few texts take at the pace of the search.
+
+    Args:
+        whole_s: The time for both.
+        search_s: What the search has taken.
+        blocks: Texts that it has decoded in that time.
+    """
+    everyone = len((FOUND, SHIPPED, AUTO, CHAIN, PLAIN))
+    text_s = search_s / blocks * everyone / SEARCHED if blocks else 0.0
+    return max(CHECK_SHARE * whole_s, FEWEST * text_s)
+
+
+class _Tuning:
+    """The two parts, and the clock that they share."""
+
+    def __init__(
+        self, job: OnPrompts, where: Where, passages: Passages, turns: Turns, watch: Callable[[Progress], None]
+    ) -> None:
+        self._job = job
+        self._where = where
+        self._passages = passages
+        self._turns = turns
+        self._watch = watch
+        self._whole_s = 60 * job.minutes
+        self._began = time.monotonic()
+        self._blocks = 0
+
+    def run(self, studies: Sequence[Study], stopped: Callable[[], bool]) -> Tuned:
+        search = Search(studies, self._turns.block, len(self._passages.search), self._job.config.seed)
+        for state in search.run(lambda: stopped() or self._left_s() <= 0):
+            self._blocks += state.current is not None
+            self._watch(Progress(self._where, state, checking=False, left_s=self._left_s(), check_s=self._reserve_s()))
+        found, chain = (search.state.leaders[space.method] for space in (TREES, CHAINS))
+        settings = {
+            FOUND: found.setting,
+            SHIPPED: Setting(TREES.method, TREES.shipped),
+            AUTO: Setting(AUTO),
+            CHAIN: chain.setting,
+        }
+        if found.trial == INITIAL:
+            del settings[FOUND]
+        checked = self._check(settings, search.state)
+        return Tuned(
+            self._where,
+            found.setting.rules if isinstance(found.setting.rules, DynaTree) and FOUND in settings else None,
+            chain.setting.rules if isinstance(chain.setting.rules, Linear) else Linear(),
+            search.state,
+            checked,
+            verdict(checked),
+            datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z"),
+        )
+
+    def _check(self, settings: dict[str, Setting], state: State) -> Checked:
+        takes_s = self._reserve_s()
+        until = time.monotonic() + takes_s
+        texts = range(len(self._passages.search), len(self._passages.search) + len(self._passages.check))
+        samples = []
+        config = self._job.config
+        rounds = check.rounds(self._turns.samples, settings, texts, config.seed, lambda: time.monotonic() >= until)
+        for number, found in enumerate(rounds, 1):
+            samples += found
+            left_s = max(0.0, until - time.monotonic())
+            self._watch(Progress(self._where, state, checking=True, left_s=left_s, check_s=takes_s, checked=number))
+        everyone = [contender(name, one, config) for name, one in {PLAIN: Setting(PLAIN), **settings}.items()]
+        return check.checked(samples, everyone, config.seed, self._turns.near_tie)
+
+    def _reserve_s(self) -> float:
+        return reserve_s(self._whole_s, time.monotonic() - self._began, self._blocks)
+
+    def _left_s(self) -> float:
+        """Until the check has to begin."""
+        return self._whole_s - (time.monotonic() - self._began) - self._reserve_s()
+
+
+def _loaded(job: OnPrompts, note: Note) -> Engine:
+    engine = load_pair(
+        job.target,
+        job.draft,
+        device=job.device,
+        dtype=job.dtype,
+        draft_dtype=job.draft_dtype,
+        exact=job.exact,
+        compiled=job.compiled,
+        run=job.config,
+        report=note,
+    )
+    return engine.sampled(job.config.seed, Schedule(job.config.sampling))
+
+
+def _encoded(pair: Pair, job: OnPrompts) -> list[list[int]]:
+    """Token ids of each prompt; where there are several, an error says which."""
+    found, chat, length = [], job.config.chat, job.config.max_new_tokens
+    for number, prompt in enumerate(job.prompts, 1):
+        text = as_chat(pair.tokenizer, prompt) if chat else without_surrogates(prompt)
+        try:
+            found.append(encode_prompt(pair.tokenizer, text, length, pair.context, special=not chat))
+        except PromptError as error:
+            several = len(job.prompts) > 1
+            raise PromptError(f"prompt {number} of {len(job.prompts)}: {error}" if several else str(error)) from None
+    return found
+
+
+def _name(where: Where) -> str:
+    """What a study is called in a database: one of other models, another device or other sampling is another."""
+    chosen = where.sampling
+    drawn = f"T {chosen.temperature:g}, top-k {chosen.top_k}, top-p {chosen.top_p:g}"
+    return f"dynatui tune {where.target}, {where.draft}, {where.device}, {where.dtype}, {drawn}"

@@ -1,0 +1,78 @@
+"""A candidate against the incumbent, text by text: when it has lost, when it has won, when nobody knows yet.
+
+Both decode the same text one after the other, so only the ratio of their speeds counts: a machine's speed drifts over
+minutes, and a candidate's absolute time says nothing of it. Pure functions of logarithms of such ratios.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum, auto
+from statistics import fmean, stdev
+
+from scipy.stats import t
+
+COVERAGE = 0.95
+"""Of intervals that are shown and of those by which a candidate wins."""
+LOSING = 0.8
+"""Of the interval by which it loses: a good one that is given up is found again nearby, and time is short."""
+ENOUGH = 6
+"""Texts that a candidate must have won on."""
+FAR_BELOW = 0.9
+"""A mean ratio that two texts suffice to give up on."""
+
+
+class Decision(Enum):
+    """What is known of a candidate."""
+
+    GO_ON = auto()
+    """Too little."""
+    HOPELESS = auto()
+    """It is slower, as few texts tell."""
+    NOT_BETTER = auto()
+    """It is not faster beyond noise."""
+    BETTER = auto()
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """A geometric mean of ratios, and the interval that holds the true one with a probability of `COVERAGE`."""
+
+    mean: float
+    low: float | None
+    """None: one ratio alone tells nothing of its uncertainty."""
+    high: float | None
+
+
+def ratio(logs: Sequence[float]) -> Ratio | None:
+    """The mean of ratios that are given by their logarithms, with Student's interval; None where there is none."""
+    if not logs:
+        return None
+    if len(logs) == 1:
+        return Ratio(math.exp(logs[0]), None, None)
+    low, high = _interval(logs, COVERAGE)
+    return Ratio(math.exp(fmean(logs)), math.exp(low), math.exp(high))
+
+
+def decided(logs: Sequence[float], most: int) -> Decision:
+    """What ratios of a candidate's speeds to the incumbent's tell.
+
+    Args:
+        logs: Natural logarithms of the ratios, one a text.
+        most: Texts after which nobody waits any longer.
+    """
+    if len(logs) > 1:
+        winning, losing = _interval(logs, COVERAGE), _interval(logs, LOSING)
+        if fmean(logs) < math.log(FAR_BELOW) or (len(logs) > 2 and losing[1] < 0):
+            return Decision.HOPELESS
+        if len(logs) >= ENOUGH and winning[0] > 0:
+            return Decision.BETTER
+        if len(logs) >= ENOUGH and fmean(logs) <= 0:
+            return Decision.NOT_BETTER
+    return Decision.GO_ON if len(logs) < most else Decision.NOT_BETTER
+
+
+def _interval(logs: Sequence[float], coverage: float) -> tuple[float, float]:
+    """Student's, of the mean."""
+    half = float(t.ppf(0.5 + coverage / 2, len(logs) - 1)) * stdev(logs) / math.sqrt(len(logs))
+    return fmean(logs) - half, fmean(logs) + half

@@ -1,0 +1,102 @@
+"""What is searched: a method's knobs, between which bounds, and which settings are tried first.
+
+A sampler suggests each knob by itself; what it suggests is moved to the nearest setting that is possible. Knows the
+sampler only as a protocol.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+from decoder.config import PRESETS, DynaTree, Linear, Rules
+from decoder.knobs import KNOB_GAP
+
+LONGEST_CHAIN = 12
+DEEPEST = 16
+MOST_NODES = 256
+BRANCHINGS = (
+    (1, 1, 1), (1, 1, 2), (1, 2, 2), (1, 2, 3), (1, 2, 4), (1, 3, 5), (2, 2, 3), (2, 3, 4), (2, 4, 6),
+)  # fmt: skip
+DIGITS = 3
+"""Decimals of probabilities: a preset is read by people."""
+SHIPPED = next(iter(PRESETS))
+"""The preset that holds where none is named, where the search begins."""
+
+
+class Suggest(Protocol):
+    """What a sampler offers, in Optuna's words."""
+
+    def suggest_int(self, name: str, low: int, high: int, *, log: bool = False) -> int:
+        """A whole number within bounds."""
+
+    def suggest_float(self, name: str, low: float, high: float, *, log: bool = False) -> float:
+        """A number within bounds."""
+
+    def suggest_categorical(self, name: str, choices: Sequence[Any]) -> Any:
+        """One of several values."""
+
+
+@dataclass(frozen=True)
+class Space:
+    """The settings of one method that may be tried."""
+
+    method: str
+    shipped: Rules
+    """What is in force without tuning; the first incumbent."""
+    rules: Callable[[Suggest], Rules]
+    """The setting that a sampler suggests; always a possible one."""
+    starts: tuple[Mapping[str, Any], ...]
+    """Suggestions that come first, the shipped setting's before all."""
+    count: int | None = None
+    """How many settings there are, where that is a small number."""
+
+
+def _tree(suggest: Suggest) -> DynaTree:
+    d_max = suggest.suggest_int("d_max", 2, DEEPEST)
+    tau_h = suggest.suggest_float("tau_h", 0.2, 1.0)
+    tau_l = suggest.suggest_float("tau_l", 0.01, 0.9)
+    rho_deep = suggest.suggest_float("rho_deep", 0.01, 0.95)
+    rho_stop = suggest.suggest_float("rho_stop", 0.002, 0.5, log=True)
+    low, mid, high = map(int, suggest.suggest_categorical("branching", _BRANCHINGS).split(","))
+    return DynaTree(
+        d0=float(min(suggest.suggest_int("d0", 1, 10), d_max - 1)),
+        d_max=d_max,
+        branching=(low, mid, high),
+        tau_h=round(tau_h, DIGITS),
+        tau_l=round(min(tau_l, tau_h - KNOB_GAP), DIGITS),
+        rho_stop=round(min(rho_stop, rho_deep), DIGITS),
+        rho_deep=round(rho_deep, DIGITS),
+        tau=0,
+        history=bool(suggest.suggest_categorical("history", (False, True))),
+        n_max=suggest.suggest_int("n_max", 2, MOST_NODES, log=True),
+        selection="best",
+    )
+
+
+_BRANCHINGS = tuple(",".join(map(str, each)) for each in BRANCHINGS)
+"""As text: an optuna study keeps no tuples."""
+_TURNED = ("d0", "d_max", "tau_h", "tau_l", "rho_stop", "rho_deep", "history", "n_max")
+
+
+def _suggestion(rules: DynaTree) -> dict[str, Any]:
+    own = {name: getattr(rules, name) for name in _TURNED}
+    return own | {"d0": int(rules.d0), "branching": ",".join(map(str, rules.branching))}
+
+
+def _first_trees() -> tuple[DynaTree, ...]:
+    """The presets, and the shipped one with fewer and more nodes: how many pay is what machines differ in most."""
+    shipped = PRESETS[SHIPPED]
+    sizes = [replace(shipped, n_max=n_max) for n_max in (4, 6, 20, 48)]
+    return (*PRESETS.values(), *sizes, replace(shipped, d0=1.0, n_max=5), replace(shipped, d0=4.0))
+
+
+TREE = Space("dynatree", PRESETS[SHIPPED], _tree, tuple(map(_suggestion, _first_trees())))
+"""DynaTree's knobs, most probable nodes first."""
+CHAIN = Space(
+    "linear",
+    Linear(),
+    lambda suggest: Linear(suggest.suggest_int("k", 1, LONGEST_CHAIN)),
+    tuple({"k": k} for k in (Linear().k, 3, 7, 2, 4, 6, 1, 9, 8, 10, 11, 12)),
+    LONGEST_CHAIN,
+)
+"""The length of linear's chain."""

@@ -1,0 +1,95 @@
+"""Lets settings decode passages in turns, plain decoding among them, and compares every text with plain decoding's.
+
+All that is measured goes through `decoder.bench.protocol`, as one long measurement whose turns are named as they come.
+"""
+
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from random import Random
+
+from decoder.analysis.metrics import figures
+from decoder.bench.contenders import BASELINE, Contender, own
+from decoder.bench.protocol import Sample, Turn, measured, warmed_up
+from decoder.config import RunConfig
+from decoder.engine import Engine
+from decoder.forward.near_tie import Judge
+from decoder.tuning.search import Block, Setting, Turned
+
+
+class Turns:
+    """Takes turns on passages; to be closed."""
+
+    def __init__(self, engine: Engine, config: RunConfig, passages: Sequence[Sequence[int]], attempts: int = 1) -> None:
+        """Takes the pair, the length of texts and their beginnings.
+
+        Args:
+            engine: The pair, sampled as `config` says.
+            config: The length limit, and parameters of settings that bring none.
+            passages: Token ids of the texts' beginnings.
+            attempts: Times that a turn is taken at most, where others disturb it.
+        """
+        self._engine = engine
+        self._config = config
+        self._passages = passages
+        self._judge = Judge(engine.pair.target, engine.perturbation())
+        self._random = Random(config.seed)
+        self._warm: set[Setting] = set()
+        self._contenders: list[Contender] = []
+        self._due: deque[Turn] = deque()
+        self._open = True
+        self._samples = measured(engine, self._contenders, passages, self._turns(), attempts)
+
+    def block(self, settings: Sequence[Setting], passage: int) -> Block:
+        """Settings and plain decoding on one passage, in an order that is drawn anew; a `Measure`."""
+        numbered = {str(number): setting for number, setting in enumerate(settings)}
+        samples = {sample.contender: sample for sample in self.samples(numbered, passage, 0)}
+        plain = samples.pop(BASELINE)
+        turned = [self._turned(samples[number], plain, passage) for number in numbered]
+        return Block(_speed(plain), turned)
+
+    def samples(self, settings: Mapping[str, Setting], passage: int, repeat: int) -> list[Sample]:
+        """The same as they come, by the names of settings."""
+        everyone = {BASELINE: Setting(BASELINE), **settings}
+        contenders = [contender(name, setting, self._config) for name, setting in everyone.items()]
+        cold = [one for one, setting in zip(contenders, everyone.values(), strict=True) if setting not in self._warm]
+        warmed_up(self._engine, cold, [max(self._passages, key=len)], lambda _: None)
+        self._warm.update(everyone.values())
+        self._contenders[:] = contenders
+        order = self._random.sample(range(len(contenders)), len(contenders))
+        self._due.extend(Turn(repeat, passage, number) for number in order)
+        return [next(self._samples) for _ in order]
+
+    def near_tie(self, passage: int, text: Sequence[int], plain: Sequence[int]) -> bool:
+        """Whether a text that is not ar's became another one where two tokens were as good as equal."""
+        differs = next((place for place, (a, b) in enumerate(zip(text, plain, strict=False)) if a != b), None)
+        if differs is None:
+            return False
+        before = [*self._passages[passage], *plain[:differs]]
+        return self._judge(before, (plain[differs], text[differs])).near_tie
+
+    def close(self) -> None:
+        """No turn is taken any more."""
+        self._open = False
+        next(self._samples, None)
+
+    def _turns(self) -> Iterator[Turn]:
+        while self._open:
+            yield self._due.popleft()
+
+    def _turned(self, sample: Sample, plain: Sample, passage: int) -> Turned:
+        text, right = sample.tally.tokens, plain.tally.tokens
+        if text == right:
+            return Turned(_speed(sample))
+        return Turned(None, right=self.near_tie(passage, text, right))
+
+
+def contender(name: str, setting: Setting, config: RunConfig) -> Contender:
+    """A setting as the benchmark measures it."""
+    run = config if setting.rules is None else config.with_rules(setting.method, setting.rules)
+    return own(name, setting.method, setting.method, run)
+
+
+def _speed(sample: Sample) -> float:
+    found = figures(sample.tally, None).tokens_per_second
+    assert found, "a text has tokens and took time"  # noqa: S101 - a programmer's mistake
+    return found

@@ -1,0 +1,150 @@
+"""Presets of the user's own, which `--preset` names beside the built-in ones: a TOML file each, next to the settings.
+
+A preset of the user's is a set of option values: where it is named, its options hold as if they had been given, but
+those that are given come first. So the engine needs to know none, and whatever writes a run down writes its parameters.
+"""
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+from typing import Any
+
+from decoder.config import PRESETS, RunConfig
+from decoder.errors import ConfigError, quoted, shortened
+from decoder.methods import METHODS
+from decoder.methods.option import Option
+from dynatui.clean import clean_line
+from dynatui.cli import settings
+from dynatui.cli.toml_file import LARGEST_FILE, Setting, checked, table, toml
+from dynatui.files import opened, text_of
+
+PRESET = "preset"
+"""The option that names one."""
+METHODS_OF_PRESETS = ("dynatree", "linear")
+"""Whose options a preset may hold."""
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")
+_REMEDY = "correct it, or write it anew with dynatui tune"
+
+
+def folder() -> Path:
+    """Where they are kept, whether it exists or not."""
+    return settings.file_path().parent / "presets"
+
+
+def names() -> list[str]:
+    """The user's presets; one that has the name of a built-in preset is none."""
+    found = list[str]()
+    with suppress(OSError):  # no such folder, or one that may not be read
+        found = sorted(path.stem for path in folder().iterdir() if path.suffix == ".toml")
+    return [name for name in found if _NAME.fullmatch(name) and name not in PRESETS]
+
+
+def completing(option: str) -> list[str]:
+    """What completes an option beside its choices."""
+    return names() if option == PRESET else []
+
+
+def given(options: Mapping[str, Any]) -> dict[str, Setting]:
+    """What a preset of the user's sets among options of which it is one, where they name such a preset.
+
+    Raises:
+        ConfigError: There is no preset of that name, or its file cannot be read or holds what is no option of trees.
+    """
+    name = options.get(PRESET)
+    if name is None or name in PRESETS:
+        return {}
+    if name not in names():
+        raise ConfigError(f"--preset is {quoted(name)}; give one of {', '.join((*PRESETS, *names()))}")
+    found = _read(_path(name))
+    return {key: setting for key, setting in found.items() if options.get(key) is None}
+
+
+def expanded(options: Mapping[str, Any], found: Mapping[str, Setting]) -> dict[str, Any]:
+    """Options of which one names a preset of the user's, with what that sets in its place."""
+    if options.get(PRESET) in (None, *PRESETS):
+        return dict(options)
+    return {**options, PRESET: None, **{key: setting.value for key, setting in found.items()}}
+
+
+def prepare(name: str, *, force: bool) -> None:
+    """Makes sure that a preset of this name can be written.
+
+    Raises:
+        ConfigError: It is no name, or another preset's, or the folder cannot be written to.
+    """
+    if not _NAME.fullmatch(name):
+        raise ConfigError(f"--name is {quoted(name)}; give up to 64 letters, digits, - and _, for example mine")
+    if name in PRESETS:
+        raise ConfigError(f"--name is {name}, a preset that comes with dynatui; give another name")
+    if _path(name).exists() and not force:
+        raise _taken(name)
+    try:
+        folder().mkdir(parents=True, exist_ok=True)
+        with NamedTemporaryFile(dir=folder(), prefix=".", suffix=".new"):
+            pass
+    except OSError as error:
+        raise _not_written(folder(), error) from None
+
+
+def write(name: str, run: RunConfig, comments: Sequence[str], *, force: bool) -> Path:
+    """Writes the parameters of a run as a preset, all of it or nothing; returns its file.
+
+    Raises:
+        ConfigError: There is another preset of that name, or it cannot be written.
+    """
+    path, new = _path(name), folder() / f".{name}.{os.getpid()}.new"
+    values = {option.name: option.value(run.rules(method)) for method, option in _options()}
+    lines = [f"# {clean_line(comment)}" for comment in comments]
+    lines += [f"{key} = {toml(value)}" for key, value in values.items()]
+    try:
+        with new.open("x", encoding="utf-8") as file:
+            file.write("\n".join(lines) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+        if force:
+            new.replace(path)
+        else:
+            path.hardlink_to(new)  # fails where there is one by now
+    except FileExistsError:
+        raise _taken(name) from None
+    except OSError as error:
+        raise _not_written(path, error) from None
+    finally:
+        new.unlink(missing_ok=True)
+    return path
+
+
+def _options() -> list[tuple[str, Option]]:
+    """The options that a preset may hold, each with its method."""
+    return [
+        (method, option) for method in METHODS_OF_PRESETS for option in METHODS[method].options if option.name != PRESET
+    ]
+
+
+def _read(path: Path) -> dict[str, Setting]:
+    known: dict[str, Any] = {option.name: option.kind for _, option in _options()}
+    try:
+        with opened(path) as file:
+            too_large = "so it holds no preset; remove it"
+            text = text_of(file, shortened(path), LARGEST_FILE, too_large=too_large, fault=ConfigError)
+    except OSError as error:
+        remedy = "make it readable or remove it"
+        raise ConfigError(f"cannot read {shortened(path)}: {error.strerror}; {remedy}") from None
+    others = f"a preset holds {', '.join(known)}"
+    return checked(path, text, table(path, text, _REMEDY), known, f"{{}} is nothing that a preset sets; {{}}{others}")
+
+
+def _path(name: str) -> Path:
+    return folder() / f"{name}.toml"
+
+
+def _taken(name: str) -> ConfigError:
+    return ConfigError(f"there is a preset {name} already; give another --name, or --force to write it anew")
+
+
+def _not_written(path: Path, error: OSError) -> ConfigError:
+    remedy = f"make room or let {settings.FILE_VARIABLE} name a file in a folder that can be written to"
+    return ConfigError(f"cannot write {shortened(path)}: {error.strerror}; {remedy}")

@@ -1,0 +1,119 @@
+"""`dynatui tune`: what is fastest for a user's own prompts here, and a preset of what was found.
+
+What is searched, and how it is judged, is decided in `decoder.tuning`. Imports no torch before it is known what to do.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from signal import SIGINT
+from types import FrameType
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from typer import Option
+
+from decoder.methods import options_of
+from decoder.sampling.settings import SAMPLING
+from dynatui.cli import options, presets, request, settings
+from dynatui.cli.headless import INTERRUPTED, INTERRUPTING
+from dynatui.cli.options import Given, expanded
+from dynatui.session import Models
+from dynatui.terminal import streams
+from dynatui.terminal.shutdown import handled
+
+if TYPE_CHECKING:
+    from decoder.tuning.job import OnPrompts, Progress
+
+LENGTH = 64
+_tuning = partial(Option, rich_help_panel="Tuning")
+
+Minutes = Annotated[float, _tuning(metavar="M", help="Time for the search and for the check of what it found.")]
+Name = Annotated[str, _tuning(metavar="NAME", help="What the preset is called, for dynatui --preset NAME.")]
+Force = Annotated[bool, _tuning("--force", help="Write the preset even if there is one of that name.")]
+Storage = Annotated[
+    str | None,
+    _tuning(
+        metavar="URL", help="A database of Optuna's, such as sqlite:///tuning.db, from which a later search goes on."
+    ),
+]
+MaxNewTokens = Annotated[int, _tuning("--max-new-tokens", metavar="N", min=1, help="Tokens of each text.")]
+
+
+class Stop:
+    """What signals ask for: the first Ctrl-C, while settings are searched, to end that; any other, to quit."""
+
+    def __init__(self) -> None:
+        self.searching = False
+        """Whether there is a search to stop."""
+        self.asked = False
+
+    def __call__(self, number: int, _frame: FrameType | None) -> None:
+        """Takes a signal."""
+        if number != SIGINT or self.asked or not self.searching:
+            raise KeyboardInterrupt
+        self.asked = True
+
+
+def command() -> Callable[..., int]:
+    """The command, with the options of models and of sampling."""
+    sampled = [options.declared(each, options.RUN) for each in options_of(SAMPLING)]
+    return settings.configured(expanded(tune, {"models": options.MODEL_OPTIONS, "sampling": sampled}))
+
+
+def tune(
+    context: typer.Context,
+    *,
+    models: Given,
+    prompt_files: options.PromptFiles = None,
+    prompt_texts: options.PromptTexts = None,
+    chat: options.Chat = None,
+    minutes: Minutes = 5.0,
+    max_new_tokens: MaxNewTokens = LENGTH,
+    name: Name = "mine",
+    force: Force = False,
+    storage: Storage = None,
+    seed: options.Seed = 0,
+    sampling: Given,
+) -> int:
+    """Find DynaTree's knobs that are fastest for your prompts on this machine, and write them as a preset.
+
+    Candidates race the best so far, text by text. What was found is then checked on texts that the search has not seen,
+    against the shipped preset, auto, linear and plain decoding. Ctrl-C ends the search early, twice all of it.
+    """
+    del context
+    texts = request.prompts(request.prompt_files(prompt_files), prompt_texts)
+    run = request.run_config(methods=None, max_new_tokens=max_new_tokens, seed=seed, chat=chat, rules=sampling)
+    presets.prepare(name, force=force)
+    from decoder.tuning.job import OnPrompts  # noqa: PLC0415 - imports torch
+
+    job = OnPrompts(texts, run, minutes, storage=storage, **vars(Models(**models)))
+    return _searched(job, name, force=force)
+
+
+def _searched(job: "OnPrompts", name: str, *, force: bool) -> int:
+    """Tunes, says what was found, and keeps it if it is worth that."""
+    from decoder.tuning.job import tuned  # noqa: PLC0415 - imports torch
+    from dynatui.cli import tune_report as report  # noqa: PLC0415
+    from dynatui.cli.tune_screen import watching  # noqa: PLC0415 - imports rich
+
+    stop = Stop()
+
+    def watch(progress: "Progress") -> None:
+        stop.searching = not progress.checking
+        show(progress)
+
+    try:
+        with handled(INTERRUPTING, stop), watching() as show:
+            found = tuned(job, streams.say, watch, lambda: stop.asked)
+    except KeyboardInterrupt:
+        streams.say("interrupted; nothing was written")
+        return INTERRUPTED
+    with handled(INTERRUPTING, lambda *_: None):  # a file is written, or it is not
+        out, _ = streams.for_printing()
+        try:
+            streams.show(report.text(found, name), out)
+        finally:  # where one cannot take the result, the other still does
+            if found.verdict.keeps:
+                path = presets.write(name, found.run, report.comments(found), force=force)
+                streams.say(f"{path} is written; dynatui --preset {name} uses it")
+    return 0

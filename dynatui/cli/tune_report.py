@@ -1,0 +1,131 @@
+"""What tuning brought, in words: a table of the check, the verdict, and the comments of the preset.
+
+Only words and numbers: everything is computed and judged before it comes here.
+"""
+
+from collections.abc import Iterator
+from textwrap import wrap
+
+from decoder.bench.statistics import Estimate
+from decoder.tuning.check import AUTO, CHAIN, FOUND, PLAIN, SHIPPED
+from decoder.tuning.job import Tuned, Where
+from decoder.tuning.space import SHIPPED as PRESET
+from decoder.version import VERSION
+from dynatui.clean import clean_line
+from dynatui.record.command_line import rule_options
+
+WIDTH = 80
+NAME = 14
+UNKNOWN = "-"
+
+
+def text(found: Tuned, name: str) -> str:
+    """The report, in lines of at most `WIDTH` columns but for the options of a command line."""
+    parts = [_heading(found), _table(found, name), _options(found, name), _verdict(found, name)]
+    return "\n\n".join("\n".join(part) for part in map(list, parts) if part) + "\n"
+
+
+def comments(found: Tuned) -> list[str]:
+    """Where a preset comes from and what it is worth, for its file."""
+    gain = found.verdict.gain
+    measured = f"{times(gain)} times as fast as the preset {PRESET}" if gain else "of unknown speed"
+    return [
+        f"Found by dynatui tune {VERSION}, {found.finished_at}.",
+        f"{pair(found.where)}, {how(found.where)}.",
+        f"On {found.checked.texts} texts that the search had not seen: {measured}"
+        f"{'' if found.verdict.better else ', which is within noise'}.",
+    ]
+
+
+def times(found: Estimate | None) -> str:
+    """A ratio with its interval."""
+    if found is None:
+        return UNKNOWN
+    interval = "" if found.low is None else f" ({found.low:.2f}-{found.high:.2f})"
+    return f"{found.median:.2f}{interval}"
+
+
+def how(where: Where) -> str:
+    """How texts are decoded."""
+    sampling = where.sampling
+    truncated = f", top-k {sampling.top_k}" * (sampling.top_k > 0) + f", top-p {sampling.top_p:g}" * (
+        sampling.top_p < 1
+    )
+    chosen = "greedy" if sampling.greedy else f"T {sampling.temperature:g}{truncated}"
+    return f"{chosen}, {where.max_new_tokens} tokens a text, seed {where.seed}"
+
+
+def pair(where: Where) -> str:
+    """What was measured on."""
+    return clean_line(f"{where.target} with {where.draft} on {where.device} in {where.dtype}")
+
+
+def _heading(found: Tuned) -> Iterator[str]:
+    state = found.state
+    yield from wrap(f"{pair(found.where)}, {how(found.where)}", WIDTH)
+    yield from wrap(
+        f"{state.trials} settings tried on {found.where.searched} texts, {state.pruned} of them given up early. "
+        f"What follows was measured on {found.checked.texts} other texts; medians with 95 % bootstrap intervals.",
+        WIDTH,
+    )
+    if state.wrong:
+        yield from wrap(
+            f"{len(state.wrong)} of the settings wrote a text that is not plain decoding's and were left out; that is "
+            "a fault of the decoder, please report it.",
+            WIDTH,
+        )
+
+
+def _table(found: Tuned, name: str) -> Iterator[str]:
+    checked = found.checked
+    yield f"{'':{NAME}}{'tokens/s':>9}" + "".join(f"{f'x {other}':>19}" for other in (PRESET, AUTO, PLAIN))
+    for key in (each for each in (FOUND, SHIPPED, AUTO, CHAIN, PLAIN) if each in checked.speeds):
+        speed = checked.speeds[key]
+        ratios = (UNKNOWN if key == other else times(checked.ratios[key, other]) for other in (SHIPPED, AUTO, PLAIN))
+        label = _label(key, found, name)
+        shown = label if len(label) < NAME else f"{label[: NAME - 2]}…"
+        yield f"{shown:{NAME}}{speed.median if speed else 0:>9.1f}" + "".join(f"{cell:>19}" for cell in ratios)
+
+
+def _label(key: str, found: Tuned, name: str) -> str:
+    return {FOUND: name, SHIPPED: PRESET, CHAIN: f"linear {found.chain.k}"}.get(key, key)
+
+
+def _options(found: Tuned, name: str) -> list[str]:
+    return [f"{name}: {' '.join(rule_options(found.run))}"] if found.found else []
+
+
+def _verdict(found: Tuned, name: str) -> Iterator[str]:
+    for key in sorted(found.checked.wrong):
+        label = _label(key, found, name)
+        yield from wrap(f"{label} wrote a text that is not plain decoding's: a fault, please report it.", WIDTH)
+    yield from wrap(_gain(found, name), WIDTH)
+    yield from wrap(_advice(found, name), WIDTH)
+
+
+def _gain(found: Tuned, name: str) -> str:
+    verdict, measured = found.verdict, times(found.verdict.gain)
+    if found.found is None:
+        return f"The search found nothing faster than the preset {PRESET}; nothing was written."
+    if verdict.better:
+        return f"{name} is faster than the preset {PRESET}: {measured} times."
+    if verdict.keeps:
+        return f"{name} is not faster than the preset {PRESET} beyond noise: {measured} times."
+    return (
+        f"What the search found is not faster than the preset {PRESET} on other texts: {measured} times; nothing was "
+        "written."
+    )
+
+
+def _advice(found: Tuned, name: str) -> str:
+    match found.verdict.fastest:
+        case "ar":
+            return "Nothing beats plain decoding beyond noise: --methods ar."
+        case "auto":
+            return "Nothing beats auto beyond noise: --methods auto."
+        case "linear":
+            return f"Fastest beyond noise: --methods linear --k {found.chain.k}."
+        case "found":
+            return f"Fastest beyond noise: --methods dynatree --preset {name}."
+        case _:
+            return f"Fastest beyond noise: --methods dynatree --preset {PRESET}."

@@ -1,0 +1,148 @@
+"""What tuning looks like while it lasts: a few lines that are drawn anew on a terminal, a line now and then elsewhere.
+
+Nothing is drawn but when progress is told, which is never while a text is decoded. Lines are a pure function of that.
+"""
+
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from textwrap import wrap
+
+from rich.console import Console
+from rich.live import Live
+from rich.text import Text
+
+from decoder.config import RunConfig
+from decoder.tuning.job import Progress
+from decoder.tuning.race import Ratio, ratio
+from decoder.tuning.search import INITIAL, Leader, Setting
+from decoder.tuning.space import SHIPPED, TREE
+from dynatui.cli.time_left import SELDOM_S, words
+from dynatui.cli.tune_report import pair
+from dynatui.record.command_line import rule_options
+from dynatui.terminal import streams
+
+BAR = 30
+LABEL = 14
+"""Columns of what a line is about."""
+MOST_KNOBS = 9
+Watch = Callable[[Progress], None]
+
+
+@contextmanager
+def watching() -> Iterator[Watch]:
+    """Yields what shows progress, on standard error."""
+    console = Console(stderr=True, highlight=False)
+    if sys.stderr is None or not console.is_terminal or console.is_dumb_terminal:
+        yield Lines(streams.say, time.monotonic)
+        return
+    # Drawn when told to and not by a thread of its own, which would take the processor from what is measured.
+    with Live(console=console, auto_refresh=False, transient=True) as live:
+        yield lambda progress: live.update(
+            Text("\n".join(screen(progress, console.width)[: console.height - 1])), refresh=True
+        )
+
+
+class Lines:
+    """Progress as a line, when there is something new or long enough after the last one."""
+
+    def __init__(self, say: Callable[[str], None], clock: Callable[[], float]) -> None:
+        self._say = say
+        self._clock = clock
+        self._said: tuple[object, ...] = ()
+        self._at = -SELDOM_S
+
+    def __call__(self, progress: Progress) -> None:
+        """Takes note of progress."""
+        news = (progress.checking, *(leader.trial for leader in progress.state.leaders.values()))
+        if news != self._said or self._clock() - self._at >= SELDOM_S:
+            self._said, self._at = news, self._clock()
+            self._say(line(progress))
+
+
+def line(progress: Progress) -> str:
+    """How far it has come, in one line."""
+    state, left = progress.state, words(progress.left_s)
+    if progress.checking:
+        return f"checking on other texts: {progress.checked} done, {left} left"
+    best = state.leaders[TREE.method]
+    return f"searching: {_trials(progress)}; best so far {_origin(best)}; {left} left, then the check"
+
+
+def screen(progress: Progress, width: int) -> list[str]:
+    """How far it has come, in lines of at most `width` columns, for a terminal of 24 lines."""
+    state = progress.state
+    tree, *others = state.leaders.values()
+    lines = [
+        pair(progress.where),
+        *_phase(progress),
+        _about("trials", _trials(progress)),
+        "",
+        _about("best so far", _origin(tree)),
+        _about("", _over_plain(tree)),
+        *(_about("", part) for part in wrap(_knobs(tree.setting), max(1, width - LABEL))),
+        *(_about(other.setting.method, f"{_knobs(other.setting)}, {_over_plain(other)}") for other in others),
+        "",
+        _about("now", _now(progress)),
+        "",
+        *_importance(state.importance),
+        "Ctrl-C: no more search, only the check. Twice: quit, nothing is written.",
+    ]
+    return [each if len(each) <= width else f"{each[: max(0, width - 1)]}…" for each in lines]
+
+
+def _about(label: str, what: str) -> str:
+    return f"{label:{LABEL}}{what}"
+
+
+def _phase(progress: Progress) -> list[str]:
+    left, then = words(progress.left_s), words(progress.check_s)
+    if progress.checking:
+        return [_about("checking", f"{left} left, {progress.checked} done of texts that the search has not seen")]
+    return [_about("searching", f"{left} left, then {then} for a check on texts that the search has not seen")]
+
+
+def _trials(progress: Progress) -> str:
+    state = progress.state
+    wrong = f", {len(state.wrong)} wrote another text" if state.wrong else ""
+    return f"{state.trials} settings tried, {state.pruned} given up early{wrong}"
+
+
+def _origin(leader: Leader) -> str:
+    if leader.trial == INITIAL:
+        return f"the preset {SHIPPED}"
+    return f"setting {leader.trial}, {_ratio(leader.before)} times the one before"
+
+
+def _over_plain(leader: Leader) -> str:
+    return f"{_ratio(ratio(leader.over_plain))} times plain decoding"
+
+
+def _knobs(setting: Setting) -> str:
+    """The options that give a setting."""
+    run = RunConfig() if setting.rules is None else RunConfig().with_rules(setting.method, setting.rules)
+    return " ".join(rule_options(run)) or "as shipped"
+
+
+def _now(progress: Progress) -> str:
+    current = progress.state.current
+    if progress.checking or current is None:
+        return "-"
+    ahead = f"{_ratio(current.ratio)} times the best"
+    return f"{current.setting.method}, {current.texts} of {current.most} texts: {ahead}"
+
+
+def _importance(shares: Mapping[str, float]) -> list[str]:
+    """A bar a knob."""
+    if not shares:
+        return [_about("what matters", "-"), ""]
+    shown = list(shares.items())[:MOST_KNOBS]
+    bars = [f"{name:10}{share:>5.0%} {'#' * round(BAR * share)}" for name, share in shown]
+    return [_about("" if number else "what matters", bar) for number, bar in enumerate(bars)] + [""]
+
+
+def _ratio(found: Ratio | None) -> str:
+    if found is None:
+        return "?"
+    return f"{found.mean:.2f}" + ("" if found.low is None else f" ({found.low:.2f}-{found.high:.2f})")
