@@ -21,6 +21,7 @@ from decoder.methods.delayed import NONE
 from dynatui.cli import bench, headless, options, request, selector, settings
 from dynatui.cli.config import config
 from dynatui.cli.doctor import doctor
+from dynatui.cli.report import report
 from dynatui.cli.options import Given, expanded
 from dynatui.record.reader import Runs
 from dynatui.record.transcript import Transcript
@@ -64,6 +65,7 @@ def command() -> TyperGroup:
     app.command()(settings.configured(expanded(replay, {"view": options.view(options.REPLAY_SPEED)})))
     app.command()(config)
     app.command()(expanded(doctor, {"models": options.MODEL_OPTIONS}))
+    app.command()(report)
     app.add_typer(bench.commands(), name="bench")
     app.add_typer(selector.commands(), name="selector")
     return cast("TyperGroup", get_command(app))
