@@ -3,7 +3,7 @@
 Runs are folded by the code that the screen uses. Knows no files.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import reduce
 
 from decoder.analysis.metrics import FIGURES, Figure
@@ -16,9 +16,9 @@ from dynatui.state.run_state import RunState, apply
 SCRIPTS = ("dom.js", "text.js", "tree.js", "chart.js", "replay.js")
 _UNKNOWN = "-"
 _ABOUT = (
-    "Speculative decoding: a small draft model guesses the next tokens, and the large target model checks all guesses in "
-    "one pass, keeps those that agree with it and adds one token of its own. That is a round. The methods differ in what "
-    "they let the draft guess; ar is decoding without guesses."
+    "Speculative decoding: a small draft model guesses the next tokens, and the large target model checks all guesses "
+    "in one pass, keeps those that agree with it and adds one token of its own. That is a round. The methods differ in "
+    "what they let the draft guess; ar is decoding without guesses."
 )
 
 
@@ -76,7 +76,7 @@ def _setup(run: Run) -> list[tuple[str, str]]:
     ]
 
 
-def figures_table(caption: str, figures: dict[str, Figures]) -> Markup:
+def figures_table(caption: str, figures: Mapping[str, Figures]) -> Markup:
     """Every figure that some method has, a line each with what it means."""
     known = [each for each in FIGURES if any(getattr(found, each.key) is not None for found in figures.values())]
     rows = [[_named(each), *(_cell(each, found) for found in figures.values())] for each in known]

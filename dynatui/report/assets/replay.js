@@ -8,7 +8,7 @@ const calm = matchMedia("(prefers-reduced-motion: reduce)");
 
 const place = { run: 0, method: 0, round: 0 };
 const film = { playing: false, speed: SPEEDS.indexOf(1), clock: 0, frame: 0, drawn: 0 };
-let cursors = {};
+const cursors = { curves: [], race: null, standing: [] };
 
 const run = () => data.runs[place.run];
 const lane = () => run().lanes[place.method];
@@ -24,7 +24,7 @@ function show(round) {
   const end = lane().ends[place.round] ?? 0;
   text.show(place.round);
   tree.show(lane(), rounds() ? place.round : -1);
-  for (const cursor of Object.values(cursors.curves)) cursor(end);
+  for (const cursor of cursors.curves) cursor(end);
   showRace();
   const range = byId("round");
   range.value = place.round + 1;
@@ -60,25 +60,29 @@ function go(round) {
   show(to);
 }
 
-function drawCurves() {
-  const own = lane(), across = { label: "tokens of the text", most: own.ends.at(-1) || 1 };
+// The curves of a method by the panel that shows them; a panel without any is not shown.
+function curvesOf(own) {
   const curve = (key, name, number, steps) => {
     const line = own.curves[key];
     return line ? [{ name, look: look(number), at: line.at, values: line.values, steps }] : [];
   };
-  const most = (keys, least) => Math.max(least, ...keys.flatMap((key) => own.curves[key]?.values ?? []));
-  const drawn = (host, series, up) => {
-    byId(host).closest("section").hidden = series.length === 0;
-    return series.length ? chart(byId(host), { series, across, up, marks: own.turns }) : () => [];
-  };
-  for (const each of document.querySelectorAll(".turned")) each.hidden = own.turns.length === 0;
   return {
-    acceptance: drawn("acceptance", curve("acceptance", "depth acceptance", 0), { label: "depth acceptance", most: 1 }),
-    tokens: drawn("tokens", curve("tokens", "tokens per round", 0), { label: "tokens per round", most: most(["tokens"], 1) }),
-    depth: drawn("depth", [...curve("depth", "drafted levels", 0), ...curve("d0", "D0", 1, true)],
-      { label: "levels", most: most(["depth", "d0"], 1) }),
-    tau: drawn("tau", curve("tau_h", "τh", 0, true), { label: "τh", most: 1 }),
+    acceptance: { label: "depth acceptance", series: curve("acceptance", "depth acceptance", 0) },
+    tokens: { label: "tokens per round", series: curve("tokens", "tokens per round", 0) },
+    depth: { label: "levels", series: [...curve("depth", "drafted levels", 0), ...curve("d0", "D0", 1, true)] },
+    tau: { label: "τh", series: curve("tau_h", "τh", 0, true) },
   };
+}
+
+function drawCurves() {
+  const own = lane(), curves = Object.entries(curvesOf(own));
+  const across = { label: "tokens of the text", most: own.ends.at(-1) || 1 };
+  for (const [host, { series }] of curves) byId(host).closest("section").hidden = series.length === 0;
+  for (const each of document.querySelectorAll(".turned")) each.hidden = own.turns.length === 0;
+  cursors.curves = curves.filter(([, { series }]) => series.length).map(([host, { label, series }]) => {
+    const most = Math.max(1, ...series.map(({ values }) => Math.max(...values)));
+    return chart(byId(host), { series, across, up: { label, most }, marks: own.turns });
+  });
 }
 
 function drawRace() {
@@ -93,7 +97,7 @@ function drawRace() {
 }
 
 function draw() {
-  cursors.curves = drawCurves();
+  drawCurves();
   drawRace();
 }
 

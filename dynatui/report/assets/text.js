@@ -23,7 +23,7 @@ function textPanel(host, texts, choose) {
   }
 
   function show(round) {
-    for (let each = Math.max(0, shown); each <= Math.max(shown, round) && each < rounds.length; each += 1)
+    for (let each = Math.max(0, Math.min(shown, round)); each < rounds.length && each <= Math.max(shown, round); each += 1)
       for (const span of rounds[each]) {
         span.hidden = each > round;
         span.classList.toggle("now-of", each === round);
