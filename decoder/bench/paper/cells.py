@@ -1,0 +1,112 @@
+"""A table as data, and how its cells are written: measured ones with spread and interval, the paper's with a mark.
+
+Knows neither what is measured nor where a table is shown.
+"""
+
+from collections.abc import Sequence
+from string import ascii_lowercase
+from typing import Literal, TypeAlias
+
+import msgspec
+
+from decoder.bench.paper.anchors import LOGS, Anchor
+from decoder.bench.paper.report import Stat
+
+FROM_LOGS = "from the logs that the authors published, in no version of the paper"
+AGAIN = "Behind a stroke: the same in another run of the authors'."
+
+
+class Printed(msgspec.Struct, frozen=True, kw_only=True):
+    """A number of the paper."""
+
+    value: float
+    std: float | None = None
+    again: float | None = None
+    source: str
+    mark: str = ""
+    """Of the note that says what is the matter with it."""
+
+
+Cell: TypeAlias = Stat | Printed | str | float | None
+"""Measured, the paper's, words, a plain number, or nothing."""
+
+
+class Column(msgspec.Struct, frozen=True):
+    """What stands in it."""
+
+    title: str
+    kind: Literal["words", "number", "measured", "paper"] = "words"
+    digits: int = 0
+    """Behind the point."""
+
+
+class Table(msgspec.Struct, frozen=True, kw_only=True):
+    """One table."""
+
+    name: str
+    """Of its file."""
+    title: str
+    what: str
+    """What it shows, in a sentence."""
+    columns: tuple[Column, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+    notes: tuple[str, ...]
+
+
+def marked(
+    rows: Sequence[Sequence[Cell | Anchor]], usual_length: int | None
+) -> tuple[tuple[tuple[Cell, ...], ...], tuple[str, ...]]:
+    """Rows with the paper's numbers marked, and the notes on them.
+
+    Args:
+        rows: Cells, those of the paper as anchors.
+        usual_length: T that needs no note; None: each number has the T of its row.
+    """
+    shown = [cell for row in rows for cell in row if isinstance(cell, Anchor)]
+    remarks = list(dict.fromkeys(filter(None, (_remark(anchor, usual_length) for anchor in shown))))
+    marks = dict(zip(remarks, (*ascii_lowercase, *map(str, range(len(remarks)))), strict=False)) | {"": ""}
+    found = tuple(
+        tuple(_printed(cell, marks[_remark(cell, usual_length)]) if isinstance(cell, Anchor) else cell for cell in row)
+        for row in rows
+    )
+    sources = sorted({anchor.source for anchor in shown})
+    notes = [f"Paper: {', '.join(sources)}."] * bool(sources) + [AGAIN] * any(anchor.again for anchor in shown)
+    return found, (*notes, *(f"[{marks[remark]}] {remark}." for remark in remarks))
+
+
+def lines(cell: Cell, digits: int) -> tuple[str, ...]:
+    """A cell as text, of one or two lines."""
+    match cell:
+        case None:
+            return ("-",)
+        case str():
+            return (cell,)
+        case Stat(mean=mean, std=0):
+            return (_number(mean, digits),)
+        case Stat(mean=mean, std=std, low=low, high=high):
+            interval = () if low is None or high is None else (f"{_number(low, digits)} to {_number(high, digits)}",)
+            return (f"{_number(mean, digits)} ±{_number(std, digits)}", *interval)
+        case Printed(value=value, std=spread, again=again, mark=mark):
+            words = [
+                _number(value, digits),
+                f"±{_number(spread, digits)}" * (spread is not None),
+                f"[{mark}]" * bool(mark),
+            ]
+            more = () if again is None else (f"/ {_number(again, digits)}",)
+            return (" ".join(filter(None, words)), *more)
+        case _:
+            return (_number(cell, digits),)
+
+
+def _number(value: float | None, digits: int) -> str:
+    return "" if value is None else f"{value:.{digits}f}"
+
+
+def _printed(anchor: Anchor, mark: str) -> Printed:
+    return Printed(value=anchor.value, std=anchor.std, again=anchor.again, source=anchor.source, mark=mark)
+
+
+def _remark(anchor: Anchor, usual_length: int | None) -> str:
+    """What must be known of a number of the paper; nothing in most cases."""
+    length = f"at T={anchor.length}" if usual_length not in (None, anchor.length) else None
+    return "; ".join(filter(None, (length, FROM_LOGS if anchor.source == LOGS else None, anchor.doubt)))

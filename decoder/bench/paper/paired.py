@@ -1,0 +1,101 @@
+"""Lanes against each other on the same prompts: quotients within a block, then over prompts. Pure.
+
+Only texts that equal ar's are compared. Intervals come from the same bootstrap as those of sampled benchmarks.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from statistics import fmean, pstdev
+from typing import TypeAlias
+
+from decoder.bench.paper.asked import Experiment
+from decoder.bench.paper.records import Block
+from decoder.bench.paper.report import PaperReport, Stat
+from decoder.bench.sampling.asked import Place
+from decoder.bench.sampling.averages import Mean, Values, estimate, ratio
+from decoder.events import Figures
+
+Measure: TypeAlias = Callable[[Figures], float | None]
+"""One number of a turn."""
+
+
+@dataclass(frozen=True)
+class Course:
+    """All turns of one experiment, after so many new tokens."""
+
+    experiment: Experiment
+    blocks: tuple[Block, ...]
+    seed: int
+    place: int = -1
+    """Which of the experiment's lengths."""
+
+    def figures(self, lane: str, block: Block) -> Figures | None:
+        """A turn's figures; None where its text differs from ar's, or it was not measured."""
+        found = next((turn.at[self.place] for turn in block.turns if turn.lane == lane), None)
+        return None if found is None or found.identical_to_ar is False else found
+
+    def values(self, lane: str, measure: Measure) -> Values:
+        """By prompt, the mean of its repeats."""
+        return self._by_prompt(lambda block: _number(self.figures(lane, block), measure))
+
+    def quotients(self, over: str, under: str, measure: Measure) -> Values:
+        """By prompt, the mean of the quotients of its blocks."""
+
+        def quotient(block: Block) -> float | None:
+            above, below = (_number(self.figures(lane, block), measure) for lane in (over, under))
+            return above / below if above is not None and below else None
+
+        return self._by_prompt(quotient)
+
+    def _by_prompt(self, value: Callable[[Block], float | None]) -> Values:
+        found: dict[Place, list[float]] = {}
+        for block in self.blocks:
+            one = value(block)
+            if one is not None:
+                found.setdefault(Place(0, self.experiment.data_set, block.prompt), []).append(one)
+        return {place: fmean(those) for place, those in found.items()}
+
+
+def courses(report: PaperReport, name: str) -> Iterator[Course]:
+    """Those of all experiments of a name that have any block, at their greatest length."""
+    for number, experiment in enumerate(report.begun.asked.experiments):
+        blocks = tuple(block for block in report.blocks if block.experiment == number)
+        if experiment.name == name and blocks:
+            yield Course(experiment, blocks, report.begun.asked.seed)
+
+
+def mean(values: Values, seed: int) -> Mean | None:
+    """With its interval; None: there is nothing."""
+    return estimate(values, seed) if values else None
+
+
+def stat(values: Values, seed: int) -> Stat | None:
+    """The same with the spread over prompts."""
+    found = mean(values, seed)
+    return None if found is None else Stat(mean=found.mean, std=pstdev(values.values()), low=found.low, high=found.high)
+
+
+def spread_quotient(over: Values, under: Values, seed: int) -> Mean | None:
+    """The quotient of two standard deviations over the prompts that both know; None where there is none."""
+    common = over.keys() & under.keys()
+    above, below = (_squares({place: those[place] for place in common}) for those in (over, under))
+    if not any(above.values()) or not any(below.values()):
+        return None
+    found = ratio(above, below, seed)
+    low, high = (None if end is None else end**0.5 for end in (found.low, found.high))
+    return Mean(found.mean**0.5, low, high)
+
+
+def speed(figures: Figures) -> float | None:
+    """Tokens a second after the prompt."""
+    return figures.tokens_per_second
+
+
+def _squares(values: Values) -> dict[Place, float]:
+    """Squared distances from the mean: their mean is the variance."""
+    middle = fmean(values.values()) if values else 0.0
+    return {place: (value - middle) ** 2 for place, value in values.items()}
+
+
+def _number(figures: Figures | None, measure: Measure) -> float | None:
+    return None if figures is None else measure(figures)

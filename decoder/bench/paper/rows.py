@@ -1,0 +1,189 @@
+"""What tables are made of: a lane's cell beside the paper's row, and what each kind of column takes from it. Pure."""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple, TypeAlias
+
+from decoder.bench.paper import anchors
+from decoder.bench.paper.anchors import Anchor
+from decoder.bench.paper.asked import Experiment, Lane, TextSet
+from decoder.bench.paper.cells import Cell, Column, Table, marked
+from decoder.bench.paper.report import Cell as Measured
+from decoder.bench.paper.report import PaperReport, Stat
+
+AR = "ar"
+
+
+class Row(NamedTuple):
+    """One lane in one setting."""
+
+    lane: Lane
+    experiment: Experiment
+    text_set: TextSet
+    cell: Measured
+
+    def usual(self, figure: str) -> Anchor | None:
+        """The paper's number in its usual setting."""
+        return anchors.usual(self.lane.paper_name, self.text_set.stands_for, figure)
+
+    def exact(self, figure: str) -> Anchor | None:
+        """The paper's number at just this T and L_max."""
+        if self.experiment.unit != "characters":
+            return None
+        return anchors.at(
+            self.lane.paper_name, self.text_set.stands_for, figure, self.cell.length, self.experiment.most
+        )
+
+    def of(self, setting: str, figure: str) -> Anchor | None:
+        """The paper's number of a setting of its sweeps."""
+        return anchors.at(
+            setting,
+            self.text_set.stands_for,
+            figure,
+            anchors.LENGTH,
+            anchors.MOST.get(self.text_set.stands_for or "", 0),
+        )
+
+
+Taken: TypeAlias = Callable[[Row], Cell | Anchor]
+Spec: TypeAlias = tuple[Column, Taken]
+"""A column, and what of a row stands in it."""
+
+
+def rows(report: PaperReport, name: str, data_set: str | None = None) -> Iterator[Row]:
+    """Of all experiments of a name, in the order of lengths of prompts, of texts, and of lanes."""
+    asked = report.begun.asked
+    for experiment in sorted(asked.experiments, key=lambda experiment: experiment.most):
+        if experiment.name != name or data_set not in (None, experiment.data_set):
+            continue
+        for length in experiment.lengths:
+            for lane in experiment.lanes:
+                cell = report.cell(name, experiment.data_set, lane, length=length, most=experiment.most)
+                if cell:
+                    yield Row(asked.lane(lane), experiment, asked.text_set(experiment.data_set), cell)
+
+
+def longest(found: Sequence[Row]) -> list[Row]:
+    """Those after the most new tokens."""
+    most = max((row.cell.length for row in found), default=0)
+    return [row for row in found if row.cell.length == most]
+
+
+def beside_the_paper(found: Sequence[Row]) -> list[Row]:
+    """Lanes that stand beside a row of the paper, and `auto`, which needs no setting."""
+    return [row for row in found if row.lane.paper_name or row.lane.family == "auto"]
+
+
+def lane_name() -> Spec:
+    """The lane."""
+    return Column("lane"), lambda row: row.lane.name
+
+
+def words(title: str, take: Callable[[Row], str]) -> Spec:
+    """Anything else that says which row it is."""
+    return Column(title), take
+
+
+def number(title: str, take: Callable[[Row], float | None], digits: int = 0) -> Spec:
+    """A plain number."""
+    return Column(title, "number", digits), take
+
+
+def parameter(title: str, name: str, digits: int = 0, part: int | None = None) -> Spec:
+    """One of the lane's parameters, or one of its parts."""
+
+    def take(row: Row) -> float | None:
+        value: Any = row.lane.parameters.get(name)
+        found: float | None = value if value is None or part is None else value[part]
+        return found
+
+    return number(title, take, digits)
+
+
+def measured(figure: str, title: str, digits: int, scale: float = 1) -> Spec:
+    """A figure of ours."""
+    return Column(title, "measured", digits), lambda row: scaled(row.cell.stats.get(figure), scale)
+
+
+def printed(take: Callable[[Row], Anchor | None], digits: int, scale: float = 1, title: str = "paper") -> Spec:
+    """The paper's beside it."""
+    return Column(title, "paper", digits), lambda row: _scaled_anchor(take(row), scale)
+
+
+def status(row: Row) -> str:
+    """Whether the lane wrote what ar wrote, in words."""
+    if row.lane.own_text:
+        return "differs by design"
+    different = row.cell.prompts - row.cell.same
+    return f"differs on {different} of {row.cell.prompts}" if different else f"{AR}'s"
+
+
+def same_text() -> Spec:
+    """Whether the lane wrote what ar wrote."""
+    return Column("text"), status
+
+
+def usual(figure: str) -> Callable[[Row], Anchor | None]:
+    """Takes the paper's number in its usual setting."""
+    return lambda row: row.usual(figure)
+
+
+def exact(figure: str) -> Callable[[Row], Anchor | None]:
+    """Takes the paper's number at the row's own T and L_max."""
+    return lambda row: row.exact(figure)
+
+
+SPEED: tuple[Spec, Spec] = (measured("tokens_per_second", "tokens/s", 1), measured("speedup", f"x {AR}", 2))
+"""What nearly all tables begin with."""
+
+
+def scaled(stat: Stat | None, factor: float) -> Stat | None:
+    """In another unit."""
+    if stat is None or factor == 1:
+        return stat
+    low, high = (None if end is None else end * factor for end in (stat.low, stat.high))
+    return Stat(mean=stat.mean * factor, std=stat.std * factor, low=low, high=high)
+
+
+def table(
+    name: str,
+    title: str,
+    what: str,
+    found: Sequence[Row],
+    specs: Sequence[Spec],
+    *,
+    notes: Sequence[str],
+    usual_length: int | None = None,
+) -> Iterator[Table]:
+    """The table; none where there are no rows.
+
+    Args:
+        name: Of its file.
+        title: Its heading.
+        what: What it shows, in a sentence.
+        found: Its rows.
+        specs: Its columns; those that are empty in all rows are left out.
+        notes: What stands under it, behind the notes on the paper's numbers.
+        usual_length: T of the paper's numbers that needs no note; None: each has the T of its row.
+    """
+    cells = [[take(row) for _, take in specs] for row in found]
+    kept = [place for place in range(len(specs)) if any(row[place] is not None for row in cells)]
+    if not kept:
+        return
+    shown, remarks = marked([[row[place] for place in kept] for row in cells], usual_length)
+    columns = tuple(specs[place][0] for place in kept)
+    yield Table(name=name, title=title, what=what, columns=columns, rows=shown, notes=(*remarks, *notes))
+
+
+def _scaled_anchor(anchor: Anchor | None, factor: float) -> Anchor | None:
+    if anchor is None or factor == 1:
+        return anchor
+    spread, again = (None if one is None else one * factor for one in (anchor.std, anchor.again))
+    return Anchor(
+        value=anchor.value * factor,
+        std=spread,
+        again=again,
+        length=anchor.length,
+        most=anchor.most,
+        source=anchor.source,
+        doubt=anchor.doubt,
+    )

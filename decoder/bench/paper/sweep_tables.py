@@ -1,0 +1,107 @@
+"""Tables of what is varied: longest prompts, shapes of fixed trees, DynaTree's parameters. Pure."""
+
+from collections.abc import Iterator, Sequence
+
+from decoder.bench.paper import anchors
+from decoder.bench.paper.anchors import Anchor
+from decoder.bench.paper.cells import Table
+from decoder.bench.paper.report import PaperReport
+from decoder.bench.paper.rows import (
+    SPEED,
+    Row,
+    exact,
+    lane_name,
+    longest,
+    measured,
+    number,
+    parameter,
+    printed,
+    rows,
+    same_text,
+    table,
+)
+
+
+def prompt_length(report: PaperReport, notes: Sequence[str]) -> Iterator[Table]:
+    """Speed by the longest prompt."""
+    found = longest(list(rows(report, "prompt_length")))
+    units = {row.experiment.unit for row in found}
+    yield from table(
+        "prompt_length",
+        "Prompt length" + "".join(f": {title}" for title in dict.fromkeys(row.text_set.title for row in found)),
+        f"Speed by the length of the longest prompt, in {' or '.join(sorted(units))}.",
+        found,
+        [
+            number("longest", lambda row: row.cell.most),
+            lane_name(),
+            SPEED[0],
+            printed(exact("tokens_per_second"), 1),
+            SPEED[1],
+            printed(exact("speedup"), 2),
+            same_text(),
+        ],
+        notes=notes,
+    )
+
+
+def fixed_trees(report: PaperReport, notes: Sequence[str]) -> Iterator[Table]:
+    """Every depth with every branching and threshold."""
+
+    def there(row: Row) -> Anchor | None:
+        given = row.lane.parameters
+        return row.of(anchors.fixed_row(given["depth"], given["branching"], given["tau"]), "tokens_per_second")
+
+    yield from table(
+        "fixed_trees",
+        "Sweep of fixed trees",
+        "Fixed trees by depth D, branching B and threshold tau.",
+        [row for row in longest(list(rows(report, "fixed_trees"))) if row.lane.method == "fixed"],
+        [
+            parameter("D", "depth"),
+            parameter("B", "branching"),
+            parameter("tau", "tau", 2),
+            SPEED[0],
+            printed(there, 0),
+            SPEED[1],
+            measured("paper_path_length", "l-bar", 2),
+            measured("nodes_per_round", "nodes a round", 1),
+            same_text(),
+        ],
+        notes=notes,
+    )
+
+
+def sensitivity(report: PaperReport, notes: Sequence[str]) -> Iterator[Table]:
+    """DynaTree with other thresholds, breadths and depths."""
+    yield from table(
+        "sensitivity",
+        "Sensitivity of DynaTree to its thresholds, breadth and depth",
+        "One pair of parameters is varied at a time.",
+        [row for row in longest(list(rows(report, "sensitivity"))) if row.lane.method == "dynatree"],
+        [
+            parameter("tau_h", "tau_h", 2),
+            parameter("tau_l", "tau_l", 2),
+            parameter("B_min", "branching", part=0),
+            parameter("B_max", "branching", part=2),
+            parameter("D0", "d0"),
+            parameter("D_max", "d_max"),
+            SPEED[0],
+            printed(lambda row: row.of(_varied(row), "tokens_per_second"), 1),
+            SPEED[1],
+            measured("tokens_per_round", "L-bar", 2),
+            measured("nodes_per_round", "nodes a round", 1),
+            same_text(),
+        ],
+        notes=notes,
+    )
+
+
+def _varied(row: Row) -> str:
+    """The setting of the paper's sweeps that a lane stands beside: its breadth or depth, where these are not usual."""
+    given = row.lane.parameters
+    b_min, _, b_max = given["branching"]
+    if (b_min, b_max) != (1, 3):
+        return anchors.breadth_row(b_min, b_max)
+    if (given["d0"], given["d_max"]) != (5, 8):
+        return anchors.depth_row(given["d0"], given["d_max"])
+    return anchors.thresholds_row(given["tau_h"], given["tau_l"])

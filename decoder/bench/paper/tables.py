@@ -1,0 +1,282 @@
+"""The paper's tables from our own runs, each beside the paper's figures where it has any. Pure.
+
+Speeds are of texts that equal ar's; how many did not stands in every row.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+
+from msgspec import structs
+
+from decoder.bench.paper import anchors
+from decoder.bench.paper.anchors import HARDWARE, LENGTH, Anchor
+from decoder.bench.paper.asked import Asked, Experiment
+from decoder.bench.paper.cells import Cell, Column, Table
+from decoder.bench.paper.paired import Course, courses, speed, stat
+from decoder.bench.paper.report import PaperReport, Stat
+from decoder.bench.paper.rows import (
+    AR,
+    SPEED,
+    Row,
+    Spec,
+    beside_the_paper,
+    exact,
+    lane_name,
+    longest,
+    measured,
+    number,
+    printed,
+    rows,
+    same_text,
+    scaled,
+    status,
+    table,
+    usual,
+    words,
+)
+from decoder.bench.paper.sweep_tables import fixed_trees, prompt_length, sensitivity
+from decoder.events import arithmetic
+
+ABLATION = (anchors.FIXED_BACKBONE, anchors.PHASE_1, anchors.PHASE_2, anchors.DYNATREE)
+"""The steps from the fixed tree to DynaTree, one more rule each."""
+
+
+def tables(report: PaperReport) -> list[Table]:
+    """All that there are figures for, in the paper's order."""
+    notes = conditions(report)
+    mains = [experiment for experiment in report.begun.asked.experiments if experiment.name == "main"]
+    by_data_set = (_main, _latency, _verification, _ablation, _length, _memory)
+    found = [each for make in by_data_set for experiment in mains for each in make(report, experiment, notes)]
+    across = (_data_sets, prompt_length, fixed_trees, sensitivity)
+    return [*found, *(each for make in across for each in make(report, notes))]
+
+
+def conditions(report: PaperReport) -> tuple[str, ...]:
+    """Under what all tables were measured, ours and the paper's."""
+    begun, asked = report.begun, report.begun.asked
+    machine = begun.machine
+    device = machine.accelerator or f"{machine.processor}, {machine.threads} of {machine.cores} cores"
+    turns = sum(len(block.turns) for block in report.blocks)
+    load = " before and ".join(
+        "unknown" if one is None else f"{one:.1f}" for one in (machine.load_before, report.load_after)
+    )
+    return (
+        f"Here: {device}, {asked.target} with {asked.draft}, {arithmetic(asked.dtype, asked.draft_dtype)}. "
+        f"Paper: {HARDWARE}.",
+        f"Noise: {report.disturbed} of {turns} turns were disturbed; load {load} after.",
+        *["INTERRUPTED: a part of what was asked for is missing."] * (not report.complete),
+    )
+
+
+def setting(asked: Asked, experiment: Experiment) -> str:
+    """Which texts, and how long they became."""
+    title = asked.text_set(experiment.data_set).title
+    return f"{title}, T={experiment.lengths[-1]}, prompts of at most {experiment.most} {experiment.unit}"
+
+
+def _of(report: PaperReport, experiment: Experiment) -> list[Row]:
+    return longest(list(rows(report, "main", experiment.data_set)))
+
+
+def _name(name: str, experiment: Experiment) -> str:
+    return f"{name}_{experiment.data_set.replace('/', '_')}"
+
+
+def _per_lane(
+    name: str, title: str, what: str, specs: Sequence[Spec]
+) -> Callable[[PaperReport, Experiment, Sequence[str]], Iterator[Table]]:
+    """A table of all lanes of one data set, beside the paper's usual setting."""
+
+    def make(report: PaperReport, experiment: Experiment, notes: Sequence[str]) -> Iterator[Table]:
+        heading = f"{title}: {setting(report.begun.asked, experiment)}"
+        found = _of(report, experiment)
+        other = _other_setting(experiment, found)
+        yield from table(
+            _name(name, experiment), heading, what, found, specs, notes=(*other, *notes), usual_length=LENGTH
+        )
+
+    return make
+
+
+def _other_setting(experiment: Experiment, found: Sequence[Row]) -> tuple[str, ...]:
+    """A note where the paper's numbers are of other lengths than ours."""
+    stands_for = next((row.text_set.stands_for for row in found), None)
+    if stands_for is None or stands_for not in anchors.MOST:
+        return ()
+    most = anchors.MOST[stands_for]
+    same = (LENGTH, most, "characters") == (experiment.lengths[-1], experiment.most, experiment.unit)
+    return () if same else (f"The paper's figures: {stands_for}, T={LENGTH}, at most {most} characters.",)
+
+
+_main = _per_lane(
+    "main",
+    "Main results",
+    "Speed of each lane on the same prompts, side by side.",
+    [
+        lane_name(),
+        SPEED[0],
+        printed(usual("tokens_per_second"), 1),
+        SPEED[1],
+        printed(usual("speedup"), 2),
+        same_text(),
+    ],
+)
+_latency = _per_lane(
+    "latency",
+    "Latency",
+    "TTFT: this lane's own reading of the prompt and its first round. TPOT: a token after the prompt.",
+    [
+        lane_name(),
+        measured("ttft_ms", "TTFT ms", 1),
+        printed(usual("ttft_ms"), 1),
+        measured("tpot_ms", "TPOT ms", 2),
+        printed(usual("tpot_ms"), 2),
+        same_text(),
+    ],
+)
+_verification = _per_lane(
+    "verification",
+    "Verification efficiency",
+    "Accepted: of all drafted nodes. Paper's acceptance: committed tokens, the bonus included, over rounds x (D0 + 2), "
+    "of a chain over rounds x K. L-bar: tokens over rounds. l-bar: as the paper's code has it, with the bonus.",
+    [
+        lane_name(),
+        measured("acceptance_rate", "accepted %", 1, 100),
+        measured("paper_acceptance", "paper's acc. %", 1, 100),
+        printed(usual("paper_acceptance"), 1, 100),
+        measured("tokens_per_round", "L-bar", 2),
+        printed(usual("tokens_per_round"), 2),
+        measured("paper_path_length", "l-bar", 2),
+        printed(usual("paper_path_length"), 2),
+        measured("rounds", "rounds", 0),
+        printed(usual("rounds"), 0),
+        measured("nodes_per_round", "nodes a round", 1),
+        measured("target_forwards_per_round", "target passes", 2),
+        measured("draft_forwards_per_round", "draft passes", 2),
+        same_text(),
+    ],
+)
+
+
+def _memory(report: PaperReport, experiment: Experiment, notes: Sequence[str]) -> Iterator[Table]:
+    plain = report.cell("main", experiment.data_set, AR)
+    base = plain.stats.get("peak_mb") if plain else None
+
+    def more(row: Row) -> float | None:
+        peak = row.cell.stats.get("peak_mb")
+        return 100 * (peak.mean / base.mean - 1) if peak and base else None
+
+    where = "the device's" if report.begun.asked.device.startswith("cuda") else "of the whole process, on a CPU"
+    make = _per_lane(
+        "memory",
+        "Memory",
+        f"Peak memory, {where}, both models included for every lane; keys and values of both as allocated.",
+        [
+            lane_name(),
+            measured("peak_mb", "peak MB", 1),
+            printed(usual("peak_mb"), 1),
+            number(f"over {AR} %", more, 2),
+            printed(usual(anchors.MEMORY_GAIN), 2),
+            measured("kv_mb", "keys, values MB", 1),
+        ],
+    )
+    yield from make(report, experiment, notes)
+
+
+def _ablation(report: PaperReport, experiment: Experiment, notes: Sequence[str]) -> Iterator[Table]:
+    by_name = {row.lane.paper_name: row for row in reversed(_of(report, experiment))}
+    found = [by_name[name] for name in ABLATION if name in by_name]
+    course = next((each for each in courses(report, "main") if each.experiment == experiment), None)
+    if len(found) < 2 or course is None:
+        return
+    before = {row.lane.name: found[max(0, place - 1)].lane.name for place, row in enumerate(found)}
+
+    def gain(title: str, base: Callable[[Row], str]) -> Spec:
+        return Column(title, "measured", 1), lambda row: _gain(course, row.lane.name, base(row))
+
+    yield from table(
+        _name("ablation", experiment),
+        f"Ablation: {setting(report.begun.asked, experiment)}",
+        "From the fixed tree to DynaTree, one rule more in each row: breadth, depth, history.",
+        found,
+        [
+            lane_name(),
+            SPEED[0],
+            printed(usual("tokens_per_second"), 1),
+            gain("over fixed %", lambda _: found[0].lane.name),
+            printed(usual(anchors.GAIN), 1),
+            gain("over row above %", lambda row: before[row.lane.name]),
+            measured("tokens_per_round", "L-bar", 2),
+            printed(usual("tokens_per_round"), 2),
+            measured("rounds", "rounds", 0),
+            printed(usual("rounds"), 0),
+            same_text(),
+        ],
+        notes=notes,
+        usual_length=LENGTH,
+    )
+
+
+def _gain(course: Course, lane: str, base: str) -> Stat | None:
+    """% of tokens/s over another lane, within blocks."""
+    if lane == base:
+        return None
+    found = scaled(stat(course.quotients(lane, base, speed), course.seed), 100)
+    if found is None:
+        return None
+    low, high = (None if end is None else end - 100 for end in (found.low, found.high))
+    return structs.replace(found, mean=found.mean - 100, low=low, high=high)
+
+
+def _length(report: PaperReport, experiment: Experiment, notes: Sequence[str]) -> Iterator[Table]:
+    yield from table(
+        _name("length", experiment),
+        f"Length scaling: {setting(report.begun.asked, experiment)}",
+        "Figures after the first T tokens of the same texts; of lanes that stand beside a row of the paper, and auto.",
+        beside_the_paper(list(rows(report, "main", experiment.data_set))),
+        [
+            number("T", lambda row: row.cell.length),
+            lane_name(),
+            SPEED[0],
+            printed(exact("tokens_per_second"), 1),
+            SPEED[1],
+            printed(exact("speedup"), 2),
+            measured("tokens_per_round", "L-bar", 2),
+            printed(exact("tokens_per_round"), 2),
+            measured("paper_path_length", "l-bar", 2),
+            printed(exact("paper_path_length"), 2),
+            measured("paper_acceptance", "paper's acc. %", 1, 100),
+            printed(exact("paper_acceptance"), 1, 100),
+            same_text(),
+        ],
+        notes=notes,
+    )
+
+
+def _data_sets(report: PaperReport, notes: Sequence[str]) -> Iterator[Table]:
+    names = dict.fromkeys(row.experiment.data_set for row in rows(report, "main"))
+    by_set = {name: {row.lane.name: row for row in longest(list(rows(report, "main", name)))} for name in names}
+    if len(by_set) < 2:
+        return
+    first = next(iter(by_set.values()))
+
+    def there(name: str, take: Callable[[Row], Cell | Anchor]) -> Callable[[Row], Cell | Anchor]:
+        return lambda row: take(by_set[name][row.lane.name]) if row.lane.name in by_set[name] else None
+
+    def columns(name: str) -> Iterator[Spec]:
+        title = report.begun.asked.text_set(name).title
+        for column, take in (SPEED[1], printed(usual("speedup"), 2)):
+            yield structs.replace(column, title=f"{title}: {column.title}"), there(name, take)
+
+    def texts(row: Row) -> str:
+        found = [status(each[row.lane.name]) for each in by_set.values() if row.lane.name in each]
+        return " / ".join(dict.fromkeys(found))
+
+    yield from table(
+        "data_sets",
+        f"Data sets: x {AR} on each",
+        "Speed over plain decoding of the same prompts, by data set.",
+        list(first.values()),
+        [lane_name(), *(spec for name in by_set for spec in columns(name)), words("text", texts)],
+        notes=notes,
+        usual_length=LENGTH,
+    )

@@ -1,0 +1,65 @@
+"""Quotients are taken within blocks, of texts that are the same."""
+
+import pytest
+from msgspec import structs
+
+from decoder.bench.paper.paired import Course, courses, mean, speed, spread_quotient, stat
+from decoder.bench.paper.report import PaperReport
+from decoder.bench.sampling.asked import Place
+from tests.decoder.bench.paper.reports import asked, paper_report
+
+
+def course(report: PaperReport) -> Course:
+    return next(courses(report, "main"))
+
+
+def test_a_quotient_is_of_turns_in_the_same_block() -> None:
+    report = paper_report(asked(prompts=3))
+    blocks = list(report.blocks)
+    turns = tuple(
+        structs.replace(turn, at=tuple(structs.replace(each, tokens_per_second=1.0) for each in turn.at))
+        for turn in blocks[0].turns
+    )
+    blocks[0] = structs.replace(blocks[0], turns=turns)
+    found = course(structs.replace(report, blocks=blocks)).quotients("phase 3", "ar", speed)
+    assert found[Place(0, "wikitext", 0)] == 1.0
+    assert found[Place(0, "wikitext", 1)] > 1.4
+
+
+def test_texts_that_differ_are_not_compared() -> None:
+    found = course(paper_report(asked(prompts=3), different={("phase 3", 1)})).quotients("phase 3", "ar", speed)
+    assert [place.prompt for place in found] == [0, 2]
+
+
+def test_repeats_of_a_prompt_are_averaged_before_prompts_are() -> None:
+    those = asked(prompts=2)
+    experiments = tuple(structs.replace(each, repeats=3) for each in those.experiments)
+    report = paper_report(structs.replace(those, experiments=experiments))
+    assert len(course(report).blocks) == 6
+    assert len(course(report).values("ar", speed)) == 2
+
+
+def test_experiments_that_have_not_begun_have_no_course() -> None:
+    report = paper_report(asked(prompts=2))
+    assert [each.experiment.data_set for each in courses(report, "main")] == ["wikitext", "books"]
+    first = [block for block in report.blocks if block.experiment == 0]
+    assert [each.experiment.data_set for each in courses(structs.replace(report, blocks=first), "main")] == ["wikitext"]
+
+
+def test_nothing_has_no_mean() -> None:
+    assert mean({}, 0) is None
+    assert stat({}, 0) is None
+
+
+def test_a_spread_is_a_standard_deviation_on_common_prompts() -> None:
+    one = {Place(0, "x", number): float(number % 4) for number in range(20)}
+    twice = {place: 2 * value + 7 for place, value in one.items()} | {Place(0, "x", 99): 1000.0}
+    found = spread_quotient(twice, one, 0)
+    assert found is not None
+    assert found.mean == pytest.approx(2)
+
+
+def test_texts_without_any_spread_have_no_quotient_of_spreads() -> None:
+    flat = {Place(0, "x", number): 1.0 for number in range(5)}
+    assert spread_quotient(flat, flat, 0) is None
+    assert spread_quotient({}, flat, 0) is None
