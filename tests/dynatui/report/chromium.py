@@ -22,6 +22,7 @@ _WATCH = """
 window.violations = [];
 document.addEventListener("securitypolicyviolation", (event) => violations.push(event.violatedDirective));
 """
+_FAULTS = ("Runtime.exceptionThrown", "Page.javascriptDialogOpening", "Runtime.consoleAPICalled", "Log.entryAdded")
 _CODES = {"ArrowLeft": 37, "ArrowRight": 39, "PageUp": 33, "PageDown": 34, "Home": 36, "End": 35, "Tab": 9, " ": 32}
 _CODES |= {"Enter": 13, "Escape": 27}
 
@@ -136,8 +137,7 @@ class Tab:
 
     def faults(self) -> list[str]:
         """Exceptions, dialogs, messages on the console, and what the page's own policy refused."""
-        kinds = ("Runtime.exceptionThrown", "Page.javascriptDialogOpening", "Runtime.consoleAPICalled", "Log.entryAdded")
-        found = [json.dumps(event) for event in self._browser.events for kind in kinds if self._is(event, kind)]
+        found = [json.dumps(event) for event in self._browser.events for kind in _FAULTS if self._is(event, kind)]
         return found + list(self.value("window.violations"))
 
     def requests(self) -> list[str]:
@@ -165,8 +165,8 @@ def chromium(profile: Path) -> Iterator[Browser]:
     assert PROGRAM
     read, to_browser = os.pipe()
     from_browser, write = os.pipe()
-    options = ("--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking")
-    options += (f"--user-data-dir={profile}", "--remote-debugging-pipe", "about:blank")
+    quiet = ("--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking")
+    options = (*quiet, f"--user-data-dir={profile}", "--remote-debugging-pipe", "about:blank")
     moved = f'exec "$0" "$@" 3<&{read} 4>&{write}'
     process = subprocess.Popen(
         ["bash", "-c", moved, PROGRAM, *options],
