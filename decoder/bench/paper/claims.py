@@ -1,0 +1,237 @@
+"""The paper's claims one by one: what it says, what the same comparison gives here, and whether that settles it. Pure.
+
+Every claim but the first is a quotient of two lanes on the same prompts. It holds, or does not, where the whole
+interval lies on one side of its limit; a claim about several rivals holds where it holds against each.
+"""
+
+from collections.abc import Collection, Iterator, Sequence
+from typing import Literal, NamedTuple, TypeAlias
+
+import msgspec
+
+from decoder.bench.paper.anchors import (
+    AR,
+    DYNATREE,
+    FIXED,
+    FIXED_BACKBONE,
+    HF,
+    LINEAR,
+    PHASE_1,
+    PHASE_2,
+)
+from decoder.bench.paper.asked import Lane
+from decoder.bench.paper.paired import Course, Measure, courses, mean, speed, spread_quotient
+from decoder.bench.paper.report import PaperReport
+from decoder.bench.paper.said import (
+    BEATS_FIXED,
+    BEATS_HF,
+    BEATS_LINEAR,
+    DEPTH,
+    FASTER,
+    FEWER_ROUNDS,
+    GROWS,
+    HISTORY_GAINS,
+    HISTORY_STABILISES,
+    LOSSLESS,
+    LOWER_TTFT,
+    LOWEST_TPOT,
+    THREE_PERCENT,
+    Said,
+)
+from decoder.bench.sampling.averages import Mean, Values
+
+Verdict: TypeAlias = Literal["holds", "does not hold", "cannot tell here"]
+FEWEST = 5
+"""Prompts under which an interval over prompts says nothing."""
+
+
+class Claim(msgspec.Struct, frozen=True, kw_only=True):
+    """One sentence of the paper, and what was found here."""
+
+    name: str
+    says: str
+    source: str
+    """Version and place."""
+    data_set: str
+    """Where it was tested, as tables call it."""
+    paper: float | None
+    """The same quotient there, of numbers that the paper prints; None where it gives none."""
+    here: Mean | None
+    """The quotient; None: it could not be measured."""
+    limit: float
+    """What the quotient must exceed, or where `below`, must not."""
+    below: bool = False
+    verdict: Verdict
+    tested: str
+    """How, in a sentence."""
+
+
+class _Figure(NamedTuple):
+    """What two lanes are compared by."""
+
+    name: str
+    take: Measure
+    less_is_better: bool = False
+
+
+SPEED = _Figure("Tokens/s", speed)
+TPOT = _Figure("Time a token", lambda figures: figures.tpot_s, less_is_better=True)
+TTFT = _Figure("Time to the first tokens", lambda figures: figures.ttft_s, less_is_better=True)
+ROUNDS = _Figure("Rounds", lambda figures: float(figures.rounds), less_is_better=True)
+
+
+class _On(NamedTuple):
+    """One data set."""
+
+    course: Course
+    lanes: Sequence[Lane]
+    title: str
+    stands_for: str | None
+
+    def named(self, *rows: str) -> list[str]:
+        """The lanes that stand beside rows of the paper."""
+        return [lane.name for lane in self.lanes if lane.paper_name in rows and not lane.own_text]
+
+    def claim(self, said: Said, here: Mean | None, verdict: Verdict, tested: str) -> Claim:
+        return Claim(
+            name=said.name,
+            says=said.says,
+            source=said.source,
+            data_set=self.title,
+            paper=said.paper.get(self.stands_for or ""),
+            here=here,
+            limit=said.limit,
+            below=said.below,
+            verdict=verdict,
+            tested=tested,
+        )
+
+
+def claims(report: PaperReport) -> list[Claim]:
+    """All of them, on every data set of the main experiment; those without their lanes are left out."""
+    return [claim for course in courses(report, "main") for claim in _on(report, course)]
+
+
+def judged(found: Mean | None, prompts: int, said_limit: float = 1.0, *, below: bool = False) -> Verdict:
+    """Of a quotient that must exceed its limit, or stay below."""
+    if found is None or found.low is None or found.high is None or prompts < FEWEST:
+        return "cannot tell here"
+    if found.low <= said_limit <= found.high:
+        return "cannot tell here"
+    return "holds" if (found.high < said_limit) is below else "does not hold"
+
+
+def _on(report: PaperReport, course: Course) -> Iterator[Claim]:
+    asked, experiment = report.begun.asked, course.experiment
+    texts = asked.text_set(experiment.data_set)
+    on = _On(course, [asked.lane(name) for name in experiment.lanes], texts.title, texts.stands_for)
+    yield _lossless(on)
+    own, plain, fixed, breadth, depth = (
+        next(iter(on.named(row)), None) for row in (DYNATREE, AR, FIXED_BACKBONE, PHASE_1, PHASE_2)
+    )
+    if own:
+        yield from _against_rivals(on, own)
+    if own and plain:
+        yield from _against_plain(on, own, plain, asked.device)
+    if fixed and breadth and depth:
+        yield _depth(on, fixed, breadth, depth)
+    if own and depth:
+        yield from _history(on, own, depth)
+
+
+def _lossless(on: _On) -> Claim:
+    lanes = [lane.name for lane in on.lanes if not lane.own_text and lane.family not in ("hf", "ar")]
+    turns = [turn for block in on.course.blocks for turn in block.turns if turn.lane in lanes]
+    compared = [turn for turn in turns if turn.at[-1].identical_to_ar is not None]
+    different = [turn for turn in compared if not turn.at[-1].identical_to_ar]
+    beyond = [turn.lane for turn in different if not turn.at[-1].near_tie]
+    verdict: Verdict = "does not hold" if beyond else "holds" if compared and not different else "cannot tell here"
+    parts = [f"{len(compared) - len(different)} of {len(compared)} texts of {len(lanes)} lanes equal ar's"]
+    if len(different) > len(beyond):
+        parts.append(f"{len(different) - len(beyond)} part from it where two tokens tie within the dtype's error")
+    if beyond:
+        parts.append(
+            f"others part elsewhere: {', '.join(f'{lane} {beyond.count(lane)}' for lane in sorted(set(beyond)))}"
+        )
+    share = Mean(1 - len(different) / len(compared), None, None) if compared else None
+    return on.claim(LOSSLESS, share, verdict, f"{'; '.join(parts)}.")
+
+
+def _against_rivals(on: _On, own: str) -> Iterator[Claim]:
+    """Of DynaTree against the other rows of the paper."""
+    comparisons = (
+        (LOWEST_TPOT, on.named(AR, *LINEAR, *FIXED), TPOT),
+        (FEWER_ROUNDS, on.named(*LINEAR, *FIXED), ROUNDS),
+        (BEATS_LINEAR, on.named(*LINEAR), SPEED),
+        (BEATS_FIXED, on.named(*FIXED), SPEED),
+        (BEATS_HF, on.named(HF), SPEED),
+    )
+    for said, rivals, figure in comparisons:
+        if rivals:
+            yield _against(on, said, own, rivals, figure)
+
+
+def _against(on: _On, said: Said, own: str, rivals: Sequence[str], figure: _Figure) -> Claim:
+    """By how much one lane is better than the best of its rivals."""
+    pairs = {rival: (rival, own) if figure.less_is_better else (own, rival) for rival in rivals}
+    found = {rival: on.course.quotients(*pair, figure.take) for rival, pair in pairs.items()}
+    means = {rival: each for rival in rivals if (each := mean(found[rival], on.course.seed))}
+    if not means:
+        return on.claim(said, None, "cannot tell here", f"{own} and {', '.join(rivals)} have no text in common.")
+    verdicts = {rival: judged(each, len(found[rival])) for rival, each in means.items()}
+    best = min(means, key=lambda rival: means[rival].mean)
+    sure = verdicts[best] != "holds" or all(one == "holds" for one in verdicts.values())
+    among = f", the best of {len(rivals)} rivals" if len(rivals) > 1 else ""
+    tested = f"{figure.name} of {' over that of '.join(pairs[best])}{among}, on {_count(found[best])}."
+    return on.claim(said, means[best], verdicts[best] if sure else "cannot tell here", tested)
+
+
+def _against_plain(on: _On, own: str, plain: str, device: str) -> Iterator[Claim]:
+    """Of DynaTree against plain decoding."""
+    yield _against(on, FASTER, own, [plain], SPEED)
+    yield _against(on, LOWER_TTFT, own, [plain], TTFT)
+    peaks = on.course.quotients(own, plain, lambda figures: figures.peak_bytes)
+    where = "of the device" if device.startswith("cuda") else "of the whole process, on a CPU"
+    yield _quotient(on, THREE_PERCENT, peaks, f"Peak memory {where}, of {own} over that of {plain}, both models loaded")
+    if len(on.course.experiment.lengths) > 1:
+        yield _gain_by_length(on, own, plain)
+
+
+def _gain_by_length(on: _On, own: str, plain: str) -> Claim:
+    """Of the longest over that of the shortest texts, prompt by prompt."""
+    lengths = on.course.experiment.lengths
+    short, long = (
+        Course(on.course.experiment, on.course.blocks, on.course.seed, place).quotients(own, plain, speed)
+        for place in (0, len(lengths) - 1)
+    )
+    grown = {place: long[place] / short[place] for place in long.keys() & short.keys()}
+    tested = f"Tokens/s of {own} over {plain} at T={lengths[-1]}, over the same at T={lengths[0]}"
+    return _quotient(on, GROWS, dict(sorted(grown.items())), tested)
+
+
+def _depth(on: _On, fixed: str, breadth: str, depth: str) -> Claim:
+    by_depth, by_breadth = on.course.quotients(depth, breadth, speed), on.course.quotients(breadth, fixed, speed)
+    both = {place: by_depth[place] / by_breadth[place] for place in by_depth if place in by_breadth}
+    return _quotient(on, DEPTH, both, f"Tokens/s of {depth} over {breadth}, over {breadth} over {fixed}")
+
+
+def _history(on: _On, own: str, before: str) -> Iterator[Claim]:
+    yield _against(on, HISTORY_GAINS, own, [before], SPEED)
+    with_it, without = (on.course.values(lane, speed) for lane in (own, before))
+    found = spread_quotient(without, with_it, on.course.seed)
+    prompts = with_it.keys() & without.keys()
+    tested = (
+        f"Standard deviation of tokens/s of {before} over that of {own}, over {_count(prompts)}; a narrow interval."
+    )
+    yield on.claim(HISTORY_STABILISES, found, judged(found, len(prompts)), tested)
+
+
+def _quotient(on: _On, said: Said, values: Values, what: str) -> Claim:
+    found = mean(values, on.course.seed)
+    verdict = judged(found, len(values), said.limit, below=said.below)
+    return on.claim(said, found, verdict, f"{what}, on {_count(values)}.")
+
+
+def _count(values: Collection[object]) -> str:
+    few = ": too few to tell" if len(values) < FEWEST else ""
+    return f"{len(values)} prompt{'s' * (len(values) != 1)}{few}"
