@@ -21,6 +21,7 @@ from decoder.methods.delayed import NONE
 from dynatui.cli import bench, headless, options, presets, request, selector, settings, tune
 from dynatui.cli.config import config
 from dynatui.cli.doctor import doctor
+from dynatui.cli.report import report
 from dynatui.cli.options import Given, expanded
 from dynatui.cli.why import why
 from dynatui.record.reader import Runs
@@ -70,6 +71,7 @@ def command() -> TyperGroup:
     app.command()(config)
     app.command()(expanded(doctor, {"models": options.MODEL_OPTIONS}))
     app.command()(why)
+    app.command()(report)
     app.add_typer(bench.commands(), name="bench")
     app.add_typer(selector.commands(), name="selector")
     app.command()(tune.command())

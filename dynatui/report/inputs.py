@@ -1,0 +1,156 @@
+"""Tells what a file or folder is by what it holds, and hands it to the page for that.
+
+A recording begins with a run, a measurement of `bench speed` with its setup, and the `report.json` of `bench paper`
+with what was begun. Knows no HTML.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, TypeVar
+
+import msgspec
+
+from decoder.errors import ConfigError, DecoderError, first_line, shortened
+from dynatui.files import opened
+from dynatui.record.reader import Runs
+from dynatui.record.recording import LONGEST_LINE
+from dynatui.report.page import Page
+from dynatui.report.replay import replay_page
+
+if TYPE_CHECKING:
+    from decoder.bench.report import Report, RoundsReport
+
+REPORT = "report.json"
+"""In a folder of `bench paper`."""
+FIGURES = "figures"
+MOST_BYTES = 256 * 2**20
+"""Of what becomes one page."""
+_REMEDY = "give a recording, a file of bench speed --json, or a folder of bench paper --output"
+
+T = TypeVar("T")
+
+
+class InputError(DecoderError):
+    """What is given cannot be made a page."""
+
+
+class _Schema(msgspec.Struct):
+    schema: int = 1
+
+
+class _Opening(msgspec.Struct):
+    """What tells kinds apart."""
+
+    type: str | None = None
+    setup: _Schema | None = None
+    rounds: msgspec.Raw = msgspec.Raw()
+    begun: _Schema | None = None
+
+
+def page_of(path: Path, run: int | None = None) -> Page:
+    """The page of a recording or a benchmark.
+
+    Args:
+        path: A file or a folder.
+        run: Of a recording only this run, counted from 1; None: all.
+
+    Raises:
+        DecoderError: It is neither, cannot be read, is too large, or has no such run.
+    """
+    try:
+        found = path / REPORT if path.is_dir() else path
+        if found is not path and not found.is_file():
+            raise InputError(f"{shortened(path)} holds no {REPORT}; {_REMEDY}")
+        kind = _kind(found) if found is path else "paper"
+        if kind == "recording":
+            return _of_recording(found, run)
+        if run is not None:
+            raise ConfigError(f"--run has no effect on {shortened(path)}, which is no recording; leave it out")
+        return _of_speed(found) if kind == "speed" else _of_paper(found)
+    except OSError as error:
+        raise InputError(f"cannot read {shortened(path)}: {error.strerror}; {_REMEDY}") from None
+
+
+def _kind(path: Path) -> Literal["recording", "speed", "paper"]:
+    """What a file is by its first line; what cannot be read twice, such as a pipe, is taken for a recording."""
+    if not path.is_file():
+        return "recording"
+    _require_moderate(path)
+    with opened(path) as file:
+        line = file.readline(LONGEST_LINE)
+    try:
+        opening = msgspec.json.decode(line, type=_Opening)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        opening = _Opening()
+    if opening.type == "run":
+        return "recording"
+    if opening.setup is None and opening.begun is None:
+        raise InputError(f"{shortened(path)} is {'empty' if not line else 'no recording and no benchmark'}; {_REMEDY}")
+    return "speed" if opening.begun is None else "paper"
+
+
+def _of_recording(path: Path, number: int | None) -> Page:
+    runs = Runs(path)
+    if number is not None and number > len(runs):
+        raise ConfigError(f"{shortened(path)} holds {len(runs)} runs; let --run be 1 to {len(runs)}")
+    return replay_page(path.name, runs if number is None else [runs[number - 1]])
+
+
+def _of_speed(path: Path) -> Page:
+    from dynatui.report.speed import speed_page  # noqa: PLC0415 - imports torch
+
+    with opened(path) as file:
+        return speed_page(path.name, [_measurement(path, *each) for each in enumerate(file, 1) if each[1].strip()])
+
+
+def _measurement(path: Path, number: int, line: bytes) -> "Report | RoundsReport":
+    from decoder.bench.report import SCHEMA, Report, RoundsReport  # noqa: PLC0415 - imports torch
+
+    where = f"{shortened(path)}: line {number}"
+    opening = _decoded(line, _Opening, where)
+    _require_readable(opening.setup or _Schema(), SCHEMA, where)
+    return _decoded(line, RoundsReport, where) if bytes(opening.rounds) else _decoded(line, Report, where)
+
+
+def _of_paper(path: Path) -> Page:
+    """The page of a report, with the figures beside it."""
+    from decoder.bench.paper.records import SCHEMA  # noqa: PLC0415 - imports torch
+    from decoder.bench.paper.report import PaperReport  # noqa: PLC0415
+    from dynatui.report.paper import paper_page  # noqa: PLC0415
+
+    _require_moderate(path)
+    content = path.read_bytes()
+    _require_readable(_decoded(content, _Opening, shortened(path)).begun or _Schema(), SCHEMA, shortened(path))
+    report = _decoded(content, PaperReport, shortened(path))
+    return paper_page(path.absolute().parent.name, report, list(_figures(path.parent / FIGURES)))
+
+
+def _figures(folder: Path) -> Iterator[tuple[str, bytes]]:
+    """The figures of a folder, by name."""
+    for path in sorted(folder.glob("*.svg")):
+        if path.is_file():
+            _require_moderate(path)
+            yield path.stem, path.read_bytes()
+
+
+def _decoded(content: bytes, kind: type[T], where: str) -> T:
+    try:
+        return msgspec.json.decode(content, type=kind)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise InputError(f"{where}: {first_line(error)}; measure again, or {_REMEDY}") from None
+
+
+def _require_readable(written: _Schema, known: int, where: str) -> None:
+    if written.schema > known:
+        raise InputError(
+            f"{where}: written by a newer dynatui (schema {written.schema}, this one reads {known}); update dynatui"
+        )
+
+
+def _require_moderate(path: Path) -> None:
+    size = path.stat().st_size
+    if size > MOST_BYTES:
+        raise InputError(
+            f"{shortened(path)} has {size >> 20} MiB, more than the {MOST_BYTES >> 20} that a page can hold; "
+            "record fewer prompts to a file"
+        )

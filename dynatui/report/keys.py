@@ -1,0 +1,34 @@
+"""Every key of a replay, once: dispatch, the list that the page shows, and `docs/sharing.md` follow from it."""
+
+import msgspec
+
+
+class Key(msgspec.Struct, frozen=True):
+    """Keys that do one thing."""
+
+    caps: str
+    """As people write them."""
+    names: tuple[str, ...]
+    """As browsers name them; with `Shift+` before those that have no other letter with it."""
+    action: str
+    """As the script calls it; nothing where the browser does it."""
+    help: str
+
+
+KEYS = (
+    Key("←", ("ArrowLeft",), "back", "one round back"),
+    Key("→", ("ArrowRight",), "on", "one round on"),
+    Key("Shift ←, Page Up", ("Shift+ArrowLeft", "PageUp"), "back_ten", "ten rounds back"),
+    Key("Shift →, Page Down", ("Shift+ArrowRight", "PageDown"), "on_ten", "ten rounds on"),
+    Key("Home", ("Home",), "first", "the first round"),
+    Key("End", ("End",), "last", "the last round"),
+    Key("Space", (" ",), "play", "play, or pause; after the last round, from the beginning"),
+    Key("<", ("<", ","), "slower", "play slower"),
+    Key(">", (">", "."), "faster", "play faster"),
+    Key("1 to 9", tuple("123456789"), "method", "show the method of this number"),
+    Key("w", ("w",), "next_method", "show the next method"),
+    Key("n", ("n",), "next_run", "the next prompt"),
+    Key("N", ("N",), "previous_run", "the prompt before"),
+    Key("Tab, Enter", (), "", "go from control to control, press one"),
+    Key("?", ("?",), "help", "show or hide these keys"),
+)

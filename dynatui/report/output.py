@@ -1,0 +1,43 @@
+"""Puts a page on disk: whole, or not at all. Knows nothing of what it holds."""
+
+import os
+from contextlib import suppress
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+
+from decoder.errors import ConfigError, shortened
+
+
+def require_free(path: Path, *, force: bool) -> None:
+    """Raises a ConfigError where something is in the way of a page, before the work of making it is done."""
+    if os.path.lexists(path) and not path.is_file():
+        raise ConfigError(f"{shortened(path)} is no file that a page could replace; let --output name another")
+    if path.exists() and not force:
+        raise ConfigError(
+            f"{shortened(path)} exists already, so it stays as it is; let --output name another, or add --force"
+        )
+
+
+def write(text: str, path: Path, *, force: bool) -> None:
+    """Writes a page that its owner alone can read, under its name only once it is whole.
+
+    Raises:
+        ConfigError: It cannot be written, or something is in the way; then everything is as before.
+    """
+    require_free(path, force=force)
+    place = path.resolve()
+    try:
+        with NamedTemporaryFile("wb", dir=place.parent, prefix=".dynatui-", suffix=".html", delete=False) as file:
+            try:
+                file.write(text.encode())
+                file.flush()
+                os.fsync(file.fileno())
+                Path(file.name).replace(place)
+            except BaseException:
+                with suppress(OSError):
+                    Path(file.name).unlink()
+                raise
+    except OSError as error:
+        raise ConfigError(
+            f"cannot write {shortened(path)}: {error.strerror}; let --output name a file in a folder with free space"
+        ) from None

@@ -1,0 +1,99 @@
+"""What `dynatui bench paper` keeps, as a page: setup, claims with verdicts, tables beside the paper's numbers, figures.
+
+Tables and verdicts are made in `decoder.bench.paper`; none is computed here. Figures are pictures in the page, which
+run nothing.
+"""
+
+from base64 import b64encode
+from collections.abc import Collection, Sequence
+
+from decoder.bench.paper.asked import Asked
+from decoder.bench.paper.cells import Cell, Column, Table, lines
+from decoder.bench.paper.report import PaperReport
+from decoder.bench.paper.tables import conditions, tables
+from decoder.events import arithmetic
+from dynatui.report.markup import Markup, details, element, joined, table
+from dynatui.report.measured import UNKNOWN, machine_entries, notice
+from dynatui.report.page import Page
+
+_ABOUT = (
+    "The DynaTree paper's experiments, measured here: what it reports stands beside what was found. All lanes decoded "
+    "the same prompts in one process, in turns. Numbers are means over prompts ± standard deviation, with 95 % "
+    "bootstrap intervals of the mean below them."
+)
+
+
+def paper_page(name: str, report: PaperReport, figures: Sequence[tuple[str, bytes]]) -> Page:
+    """The page of a report.
+
+    Args:
+        name: Of its folder.
+        report: All that was measured.
+        figures: SVG by name.
+    """
+    parts = [
+        ("setup", "Setup", element("div", notice(_warnings(report)), details(_setup(report)))),
+        ("tables", "Tables", _tables(tables(report), conditions(report))),
+        ("figures", "Figures", joined(_figure(*each) for each in figures)),
+    ]
+    shown = [part for part in parts if part[2]]
+    links = element("nav", *(element("a", title, href=f"#{key}") for key, title, _ in shown), aria_label="Parts")
+    head = element("header", element("h1", f"DynaTree benchmark: {name}"), element("p", _ABOUT), links)
+    body = [element("section", element("h2", title), part, class_="part", id=key) for key, title, part in shown]
+    return Page(title=f"{name} - dynatui", body=joined((head, element("main", *body))))
+
+
+def _warnings(report: PaperReport) -> list[str]:
+    """What a reader must know before any number."""
+    turns = sum(len(block.turns) for block in report.blocks)
+    missing = [] if report.complete else ["Interrupted: a part of what was asked for was not measured."]
+    loud = [f"In {report.disturbed} of {turns} turns other work disturbed the measurement."] * bool(report.disturbed)
+    return missing + loud
+
+
+def _setup(report: PaperReport) -> list[tuple[str, str]]:
+    begun, asked = report.begun, report.begun.asked
+    return [
+        ("Target model", asked.target),
+        ("Draft model", asked.draft),
+        ("Computed in", f"{arithmetic(asked.dtype, asked.draft_dtype)} on {asked.device}"),
+        ("Tokens are chosen", _chosen(asked)),
+        ("Texts", "; ".join(f"{each.title}, {len(each.prompts)} prompts" for each in asked.text_sets)),
+        ("Experiments", "; ".join(dict.fromkeys(each.name.replace("_", " ") for each in asked.experiments))),
+        ("Begun", f"{begun.started_at}, source {begun.commit or UNKNOWN}"),
+        *machine_entries(begun.machine, report.load_after),
+    ]
+
+
+def _chosen(asked: Asked) -> str:
+    how = f"at temperature {asked.temperature:g}, top-p {asked.top_p:g}" if asked.temperature else "greedily"
+    return f"{how}, seed {asked.seed}, {'to' if asked.stops_at_eos else 'on behind'} the end of text"
+
+
+def _tables(found: Sequence[Table], said: Collection[str]) -> Markup:
+    """Tables behind a list of them."""
+    places = [(f"table-{number}", each) for number, each in enumerate(found, 1)]
+    links = (element("li", element("a", each.title, href=f"#{place}")) for place, each in places)
+    contents = element("details", element("summary", f"All {len(places)} tables"), element("ul", *links))
+    return joined((contents, *(_table(place, each, said) for place, each in places))) if places else Markup()
+
+
+def _table(place: str, found: Table, said: Collection[str]) -> Markup:
+    """A table with its notes, but for those that are said once for all."""
+    head = (column.title for column in found.columns)
+    rows = (map(_cell, row, found.columns) for row in found.rows)
+    notes = (element("li", note) for note in found.notes if note not in said)
+    shown = table(found.what, head, rows, label=found.title)
+    return element("div", element("h3", found.title), shown, element("ul", *notes, class_="notes"), id=place)
+
+
+def _cell(cell: Cell, column: Column) -> Markup:
+    first, *more = lines(cell, column.digits)
+    whole = first if column.kind == "words" else element("span", first, class_="whole")
+    return joined((whole, *(element("small", line) for line in more)))
+
+
+def _figure(name: str, svg: bytes) -> Markup:
+    title = name.replace("_", " ").capitalize()
+    source = f"data:image/svg+xml;base64,{b64encode(svg).decode()}"
+    return element("figure", element("img", src=source, alt=title), element("figcaption", title))

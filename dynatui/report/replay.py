@@ -1,0 +1,128 @@
+"""A recording as a page: what the scripts replay, and the same without scripts, as text and as tables of figures.
+
+Runs are folded by the code that the screen uses. Knows no files.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import reduce
+
+from decoder.analysis.metrics import FIGURES, Figure
+from decoder.events import Event, Figures, Run
+from dynatui.report.markup import Markup, details, element, joined, table
+from dynatui.report.page import Page, asset
+from dynatui.report.replay_data import label_of, replay_data
+from dynatui.state.run_state import RunState, apply
+
+SCRIPTS = ("dom.js", "text.js", "tree.js", "chart.js", "replay.js")
+_UNKNOWN = "-"
+_ABOUT = (
+    "Speculative decoding: a small draft model guesses the next tokens, and the large target model checks all guesses "
+    "in one pass, keeps those that agree with it and adds one token of its own. That is a round. The methods differ in "
+    "what they let the draft guess; ar is decoding without guesses."
+)
+
+
+def replay_page(name: str, runs: Iterable[Sequence[Event]]) -> Page:
+    """The page of a recording.
+
+    Args:
+        name: Of its file.
+        runs: Its runs, each with all its events.
+    """
+    states = [reduce(apply, events, RunState()) for events in runs]
+    return Page(
+        title=f"{name} - dynatui",
+        body=joined((_head(name, states), Markup(asset("replay.html")), *_figures(states))),
+        data=replay_data(states),
+        scripts=SCRIPTS,
+    )
+
+
+def _head(name: str, states: Sequence[RunState]) -> Markup:
+    run = states[0].run if states else None
+    pair = f": {run.target} with {run.draft}" if run else ""
+    return element("header", element("h1", f"Replay of {name}{pair}"), element("p", _ABOUT))
+
+
+def _figures(states: Sequence[RunState]) -> list[Markup]:
+    return [_of_run(number, state, state.run) for number, state in enumerate(states, 1) if state.run]
+
+
+def _of_run(number: int, state: RunState, run: Run) -> Markup:
+    """A run without scripts."""
+    title = f"Figures of prompt {label_of(number, run.prompt)}"
+    return element(
+        "section",
+        element("h2", title),
+        details(_setup(run)),
+        figures_table("All methods on this prompt", state.figures()),
+        _parameters(state),
+        element("noscript", _text(state)),
+        class_="run",
+    )
+
+
+def _setup(run: Run) -> list[tuple[str, str]]:
+    truncated = (f", top-k {run.top_k}" if run.top_k else "") + (f", top-p {run.top_p:g}" if run.top_p < 1 else "")
+    chosen = f"at temperature {run.temperature:g}{truncated}" if run.temperature else "greedily: the most probable"
+    return [
+        ("Target model", run.target),
+        ("Draft model", run.draft),
+        ("Computed in", f"{run.arithmetic} on {run.device}"),
+        ("Rounds", f"{run.path}, {run.path_reason}" if run.path else _UNKNOWN),
+        ("Tokens are chosen", f"{chosen}, seed {run.seed}"),
+        ("Length", f"{len(run.prompt_tokens)} tokens of prompt, at most {run.max_new_tokens} new"),
+        ("Recorded", f"{run.started_at} by dynatui {run.version}"),
+    ]
+
+
+def figures_table(caption: str, figures: Mapping[str, Figures]) -> Markup:
+    """Every figure that some method has, a line each with what it means."""
+    known = [each for each in FIGURES if any(getattr(found, each.key) is not None for found in figures.values())]
+    rows = [[_named(each), *(_cell(each, found) for found in figures.values())] for each in known]
+    return table(caption, ["figure", *figures], rows)
+
+
+def _named(figure: Figure) -> Markup:
+    said = "; elsewhere: ".join(filter(None, (figure.formula, figure.elsewhere)))
+    return joined((figure.label, " ", element("small", said)))
+
+
+def _cell(figure: Figure, found: Figures) -> str:
+    match getattr(found, figure.key):
+        case None:
+            return _UNKNOWN
+        case bool(value):
+            return "yes" if value else "no"
+        case value if figure.key.endswith("_bytes"):
+            return f"{value / 1e6:,.0f} MB"
+        case float(value) if figure.key.endswith("_s"):
+            return f"{value:.4f}"
+        case float(value):
+            return f"{value:.2f}"
+        case value:
+            return str(value)
+
+
+def _parameters(state: RunState) -> Markup:
+    entries = [(name, _told(lane.parameters)) for name, lane in state.lanes.items()]
+    return element("details", element("summary", "Parameters of the methods"), details(entries))
+
+
+def _told(parameters: object) -> str:
+    if not isinstance(parameters, dict) or not parameters:
+        return "none"
+    return ", ".join(f"{name} {value}" for name, value in parameters.items())
+
+
+def _text(state: RunState) -> Markup:
+    """The prompt, and what the first method made of it."""
+    written = "".join(token.text for token in state.lane.tokens)
+    return joined(
+        (
+            element("h3", "Prompt"),
+            element("pre", state.prompt_text),
+            element("h3", f"Text of {state.watched}"),
+            element("pre", written),
+        )
+    )

@@ -1,0 +1,181 @@
+"""A run as the scripts of a replay read it: columns of numbers, and every text once.
+
+All of it comes from the state that the screen shows too, so texts are clean, and no figure is computed here. Knows no
+HTML and no files.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+from itertools import groupby
+from operator import attrgetter
+from typing import TypeAlias
+
+import msgspec
+
+from decoder.events import Round
+from decoder.methods import METHODS, root_is_drafted
+from dynatui.clean import clean, clean_line
+from dynatui.knobs import info, limit_name
+from dynatui.report.keys import KEYS, Key
+from dynatui.state.lane import Curve, LaneState, Mark
+from dynatui.state.run_state import RunState
+
+Text: TypeAlias = int
+"""The number of a text among the page's."""
+_CHANCES = 10_000
+"""Chances are counted in parts of it."""
+_LONGEST_PIECE = 80
+_LABEL = 60
+_CURVES = ("acceptance", "tokens", "depth", "d0", "tau_h")
+
+
+class Line(msgspec.Struct, frozen=True):
+    """A curve: its values, and the tokens of the text at each."""
+
+    at: list[int]
+    values: list[float]
+
+
+class Tree(msgspec.Struct, frozen=True):
+    """What a round drafted, a node a place; node 0 is the root."""
+
+    parents: list[int]
+    chances: list[int]
+    """Of each token after its parent, in ten thousandths."""
+    pieces: list[Text]
+    accepted: list[int]
+
+
+class Turn(msgspec.Struct, frozen=True):
+    """A knob that the user turned."""
+
+    at: int
+    """Tokens of the text by then."""
+    label: str
+
+
+class Lane(msgspec.Struct, frozen=True):
+    """One method: a place of each list is a round."""
+
+    name: str
+    about: str
+    ended: str
+    drafts: bool
+    """Whether it tells what it drafted."""
+    root_is_drafted: bool
+    t: list[float]
+    """Seconds of own decode time at the end of the round."""
+    ends: list[int]
+    """Tokens of the text at its end."""
+    texts: list[list[Text]]
+    """Of its tokens."""
+    kept: list[int]
+    """How many of these were drafted; what follows is the target's own."""
+    trees: list[Tree]
+    ms: list[tuple[float | None, float | None, float | None]]
+    """Drafting, verification, commit."""
+    limits: list[str | None]
+    """What ended the tree."""
+    curves: dict[str, Line]
+    turns: list[Turn]
+
+
+class RunData(msgspec.Struct, frozen=True):
+    """A prompt and what each method made of it."""
+
+    label: str
+    prompt: Text
+    most: int
+    """Tokens, at most."""
+    window: int
+    """Rounds that curves are averaged over, of the first method."""
+    lanes: list[Lane]
+
+
+class ReplayData(msgspec.Struct, frozen=True):
+    """All that the scripts know."""
+
+    texts: list[str]
+    keys: tuple[Key, ...]
+    runs: list[RunData]
+
+
+class Texts:
+    """Numbers for texts: the same text has the same number."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[str, Text] = {}
+
+    def number(self, text: str) -> Text:
+        """The number of a text, which is cleaned."""
+        return self._numbers.setdefault(clean(text), len(self._numbers))
+
+    def all(self) -> list[str]:
+        """The texts by their numbers."""
+        return list(self._numbers)
+
+
+def replay_data(states: Iterable[RunState]) -> ReplayData:
+    """What the scripts read of runs that are folded to their ends."""
+    texts = Texts()
+    runs = [_run(state, number, texts) for number, state in enumerate(states, 1)]
+    return ReplayData(texts=texts.all(), keys=KEYS, runs=runs)
+
+
+def label_of(number: int, prompt: str) -> str:
+    """How a run is named in a list: its number, and the beginning of its prompt."""
+    beginning = clean_line(" ".join(prompt[: 2 * _LABEL].split()))
+    return f"{number}: {beginning if len(beginning) <= _LABEL else f'{beginning[:_LABEL]}…'}"
+
+
+def _run(state: RunState, number: int, texts: Texts) -> RunData:
+    return RunData(
+        label=label_of(number, state.prompt_text),
+        prompt=texts.number(state.prompt_text),
+        most=state.run.max_new_tokens if state.run else 0,
+        window=state.lane.window,
+        lanes=[_lane(name, lane, state, texts) for name, lane in state.lanes.items()],
+    )
+
+
+def _lane(name: str, lane: LaneState, state: RunState, texts: Texts) -> Lane:
+    end, rounds = state.ends.get(name), lane.past
+    tokens = [list(group) for _, group in groupby(lane.tokens, attrgetter("round"))]
+    return Lane(
+        name=name,
+        about=METHODS[name].title if name in METHODS else "",
+        ended=f"{end.reason}: {clean_line(end.error)}" if end and end.error else end.reason if end else "",
+        drafts=all(event.draft_forwards is not None for event in rounds),
+        root_is_drafted=root_is_drafted(name),
+        t=[round(event.t, 6) for event in rounds],
+        ends=[event.position + len(event.committed) for event in rounds],
+        texts=[[texts.number(token.text) for token in group] for group in tokens],
+        kept=[sum(token.origin == "accepted" for token in group) for group in tokens],
+        trees=[_tree(event, texts) for event in rounds],
+        ms=[(_ms(event.draft_s), _ms(event.verify_s), _ms(event.commit_s)) for event in rounds],
+        limits=[limit_name(event.limited_by) if event.limited_by else None for event in rounds],
+        curves={key: _line(curve) for key in _CURVES if (curve := getattr(lane.curves, key)).points},
+        turns=[Turn(mark.token, _turned(mark)) for mark in lane.marks],
+    )
+
+
+def _tree(event: Round, texts: Texts) -> Tree:
+    logprobs: Sequence[float] = event.draft_logprobs or event.logprobs
+    return Tree(
+        parents=event.parents,
+        chances=[round(_CHANCES * math.exp(min(0.0, logprob))) for logprob in logprobs],
+        pieces=[texts.number(piece[:_LONGEST_PIECE]) for piece in event.pieces],
+        accepted=event.accepted,
+    )
+
+
+def _line(curve: Curve) -> Line:
+    return Line(list(curve.ends), [round(value, 4) for value in curve.points])
+
+
+def _turned(mark: Mark) -> str:
+    return f"{info(mark.name).symbol} {mark.old:g} → {mark.new:g}"
+
+
+def _ms(seconds: float | None) -> float | None:
+    return None if seconds is None else round(1000 * seconds, 3)
