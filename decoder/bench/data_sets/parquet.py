@@ -21,7 +21,7 @@ def column(path: Path) -> Generator[str, None, None]:
         PromptError: The file is no parquet file, is damaged, or has no such texts.
     """
     try:
-        # Locks are left where the cache is; the folder of data and the user's cache stay as they were.
+        # Locks are written to the cache even here; the user's stays as it was, and need not be writable.
         with TemporaryDirectory() as scratch, quiet("datasets"):
             rows = _rows(path, scratch)
             _require_texts(path, rows.features)
@@ -29,8 +29,9 @@ def column(path: Path) -> Generator[str, None, None]:
     except PromptError:
         raise
     except Exception as error:  # noqa: BLE001 - damaged files fail in many ways
-        why = first_line(error)
-        raise PromptError(f"cannot read {shortened(path)} as parquet: {why}; delete it and download it again") from None
+        damaged = not (isinstance(error, OSError) and error.errno)
+        remedy = "delete it and download it again" if damaged else "check who may read it, and the disk of TMPDIR"
+        raise PromptError(f"cannot read {shortened(path)} as parquet: {first_line(error)}; {remedy}") from None
 
 
 def _rows(path: Path, cache: str) -> Any:

@@ -42,7 +42,8 @@ class Hub:
         if not inside:
             return 404, {"X-Error-Code": "RepoNotFound"}, b"{}"
         found = {"id": repository, "sha": COMMIT, "siblings": [{"rfilename": name} for name in inside], "tags": []}
-        return 200, {"Content-Type": "application/json"}, json.dumps(found).encode()
+        warned = {"Content-Type": "application/json", "X-HF-Warning": f"{self.endpoint}; You are not logged in."}
+        return 200, warned, json.dumps(found).encode()
 
 
 @contextmanager

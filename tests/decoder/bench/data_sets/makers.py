@@ -1,7 +1,9 @@
 """Small files of data sets, as they are found in folders and on the hub."""
 
 import json
-from collections.abc import Mapping, Sequence
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from io import BytesIO
 from pathlib import Path
 
@@ -32,3 +34,16 @@ def written(path: Path, content: bytes) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(content)
     return path
+
+
+@contextmanager
+def heard(library: str) -> Iterator[list[str]]:
+    """What a library logs in the meantime: its own handler writes where no test looks."""
+    lines: list[str] = []
+    handler = logging.Handler()
+    handler.emit = lambda record: lines.append(record.getMessage())  # type: ignore[method-assign]
+    logging.getLogger(library).addHandler(handler)
+    try:
+        yield lines
+    finally:
+        logging.getLogger(library).removeHandler(handler)

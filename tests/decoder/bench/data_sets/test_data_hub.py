@@ -10,10 +10,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from huggingface_hub import constants
+from huggingface_hub.utils.tqdm import are_progress_bars_disabled, enable_progress_bars
 
 from decoder.bench.data_sets.hub import HubFiles, local_files
 from decoder.errors import PromptError
 from tests.decoder.bench.data_sets.fake_hub import Hub, serving
+from tests.decoder.bench.data_sets.makers import heard
 
 FILES = HubFiles("someone/books", "data/test-*.parquet")
 HELD = {
@@ -28,8 +31,6 @@ CLOSED = "http://127.0.0.1:9"
 
 @pytest.fixture
 def hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Hub]:
-    from huggingface_hub import constants  # noqa: PLC0415 - what it reads from variables is set here
-
     with serving(Hub(HELD)) as served:
         monkeypatch.setattr(constants, "ENDPOINT", served.endpoint)
         template = f"{served.endpoint}/{{repo_id}}/resolve/{{revision}}/{{filename}}"
@@ -52,9 +53,13 @@ def test_the_files_that_match_are_downloaded_in_order_and_no_others(hub: Hub) ->
     assert not [path for path in hub.asked if "train" in path]
 
 
-def test_nothing_is_printed_by_a_download(hub: Hub, capfd: pytest.CaptureFixture[str]) -> None:
-    assert local_files(FILES)
-    assert hub.asked
+@pytest.mark.usefixtures("hub")
+def test_nothing_is_printed_by_a_download(capfd: pytest.CaptureFixture[str]) -> None:
+    enable_progress_bars()
+    with heard("huggingface_hub") as lines:
+        assert local_files(FILES)
+    assert not lines
+    assert are_progress_bars_disabled()
     assert capfd.readouterr() == ("", "")
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from decoder.bench.data_sets.parquet import column
 from decoder.errors import PromptError
-from tests.decoder.bench.data_sets.makers import parquet, written
+from tests.decoder.bench.data_sets.makers import heard, parquet, written
 
 GOOD = parquet({"title": ["a", "b"] * 50, "text": [f"text {at}" for at in range(100)]})
 
@@ -49,10 +49,11 @@ def test_a_file_without_rows_has_no_texts(tmp_path: Path) -> None:
 def test_a_file_that_holds_no_such_column_is_one_line(
     content: bytes, why: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    with pytest.raises(PromptError, match=why) as refused:
+    with heard("datasets") as lines, pytest.raises(PromptError, match=why) as refused:
         list(column(written(tmp_path / "a.parquet", content)))
     assert "\n" not in str(refused.value)
     assert "a.parquet" in str(refused.value)
+    assert not lines
     assert capfd.readouterr() == ("", "")
 
 
@@ -61,3 +62,11 @@ def test_the_log_of_the_library_is_as_it_was_after_a_reader_who_stops_early(tmp_
     with closing(column(written(tmp_path / "a.parquet", GOOD))) as rows:
         assert next(rows) == "text 0"
     assert logging.getLogger("datasets").level == before
+
+
+def test_a_missing_folder_for_temporary_files_is_not_blamed_on_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "none"))
+    with pytest.raises(PromptError, match=r"No such file or directory: .*; check who may read it, and the disk of TM"):
+        list(column(written(tmp_path / "a.parquet", GOOD)))

@@ -60,6 +60,11 @@ def test_books_are_openings_in_the_order_of_their_files_and_named_for_what_they_
     assert found.stands_for == "PG-19"
 
 
+def test_a_folder_with_the_name_of_a_book_is_no_book(folder: Path) -> None:
+    (folder / "books_test" / "c.txt").mkdir()
+    assert len(one("books", folder).prompts) == 2
+
+
 def test_pg19_has_openings_of_its_long_texts(folder: Path) -> None:
     assert one("pg19", folder).prompts == (BOOK[:OPENING], f"Other. {BOOK}"[:OPENING])
 
