@@ -112,7 +112,7 @@ def paper_depth(lane: Lane) -> int | None:
             return depth + 2
         case Lane(method="dynatree", parameters={"rho_deep": 0, "d_max": int(deepest)}):
             return deepest + 2
-        case Lane(method="dynatree" | "alg1", parameters={"d0": float(base)}):
+        case Lane(method="dynatree" | "alg1", parameters={"d0": base}):
             return round(base) + 2
         case _:
             return None
@@ -163,7 +163,7 @@ def _own(
     name: str, method: str, family: str, rules: Turnable, paper_name: str | None = None, *, own_text: bool = False
 ) -> Lane:
     """A lane of the registry; its parameters as JSON has them, so that a kept lane equals this one."""
-    parameters = msgspec.to_builtins(rules)
+    parameters = msgspec.json.decode(msgspec.json.encode(rules))
     return Lane(
         name=name, method=method, family=family, parameters=parameters, paper_name=paper_name, own_text=own_text
     )

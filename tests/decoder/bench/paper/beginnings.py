@@ -1,0 +1,46 @@
+"""The first line of a measurement that nobody made."""
+
+from typing import Any
+
+from decoder.bench.machine import Machine
+from decoder.bench.paper.asked import Asked, Experiment, Lane, TextSet
+from decoder.bench.paper.records import Begun, RoundCosts
+
+MACHINE = Machine(
+    system="Linux",
+    processor="a processor",
+    cores=2,
+    threads=1,
+    accelerator=None,
+    versions={"dynatui": "0"},
+    load_before=0.5,
+    copy_bytes_per_s=None,
+)
+
+
+def begun(**changes: Any) -> Begun:
+    given: dict[str, Any] = {
+        "target": "target",
+        "draft": "draft",
+        "device": "cpu",
+        "dtype": "float32",
+        "draft_dtype": "float32",
+        "seed": 0,
+        "temperature": 0.0,
+        "top_p": 1.0,
+        "stops_at_eos": False,
+        "warm_up": 1,
+        "text_sets": (TextSet(name="wikitext", title="W", prompts=("one", "two")),),
+        "lanes": (Lane(name="phase 1", method="dynatree", family="dynatree", parameters={"branching": [1, 2, 3]}),),
+        "experiments": (
+            Experiment(name="main", data_set="wikitext", most=8, prompts=2, lanes=("ar", "phase 1"), lengths=(4, 8)),
+        ),
+    }
+    return Begun(
+        started_at="2026-01-01T00:00:00Z",
+        commit=None,
+        machine=MACHINE,
+        asked=Asked(**given | changes),
+        costs=RoundCosts(rows=(1,), verify_s=(2.0,), draft_s=(1.0,)),
+        context=64,
+    )

@@ -1,0 +1,80 @@
+"""Cuts of a run are what shorter runs would have been."""
+
+from collections.abc import Callable
+
+import msgspec
+import pytest
+
+from decoder.analysis.metrics import Tally
+from decoder.append_only import TokenLog
+from decoder.bench.contenders import Contender, own
+from decoder.bench.outside import baselines
+from decoder.bench.paper.cuts import cut
+from decoder.config import DynaTree, Fixed, Linear, RunConfig
+from decoder.engine import Engine
+from tests.decoder.makers import TinyModels
+
+PROMPT = [5, 9, 17, 40, 3, 8, 61, 22]
+T = 24
+TIMES = ("prefill_s", "first_round_s", "decode_s", "draft_s", "verify_s", "commit_s")
+RULES = {"ar": {}, "linear": {"linear": Linear(3)}, "fixed": {"fixed": Fixed(3, 2)}}
+TREES = {"dynatree": {"dynatree": DynaTree(d0=3, d_max=5)}, "alg1": {"dynatree": DynaTree(d0=3, d_max=5)}}
+
+
+def counts(tally: Tally) -> dict[str, object]:
+    """All but the times."""
+    found = msgspec.structs.asdict(tally)
+    return {key: value for key, value in found.items() if key not in TIMES} | {"distinct": tally.log.distinct}
+
+
+@pytest.fixture(scope="module")
+def engine(tiny_models: TinyModels) -> Engine:
+    return tiny_models.loaded(tiny_models.pair("neox"), "float32")
+
+
+def same_as_shorter_runs(engine: Engine, of_length: Callable[[int], Contender]) -> None:
+    after = of_length(T).run(engine, PROMPT).after
+    for length in range(1, T + 1):
+        shorter = of_length(length).run(engine, PROMPT).tally
+        assert counts(cut(after, length)) == counts(shorter), length
+
+
+@pytest.mark.parametrize("method", [*RULES, *TREES])
+def test_a_cut_has_the_rounds_and_tokens_of_a_run_that_ends_there(method: str, engine: Engine) -> None:
+    parameters = (RULES | TREES)[method]
+    same_as_shorter_runs(
+        engine, lambda length: own(method, method, method, RunConfig(max_new_tokens=length, **parameters))
+    )
+
+
+def test_so_has_one_of_transformers_own_generation(engine: Engine) -> None:
+    same_as_shorter_runs(engine, lambda length: baselines(engine.pair, RunConfig(max_new_tokens=length))[0])
+
+
+def test_one_of_assisted_generation_has_its_tokens(engine: Engine) -> None:
+    """Of its last burst, transformers drafts no more than fit."""
+    assisted = baselines(engine.pair, RunConfig(max_new_tokens=T))[3]
+    after = assisted.run(engine, PROMPT).after
+    for length in range(1, T + 1):
+        shorter = baselines(engine.pair, RunConfig(max_new_tokens=length))[3].run(engine, PROMPT).tally
+        found = cut(after, length)
+        assert (tuple(found.tokens), found.rounds) == (tuple(shorter.tokens), shorter.rounds), length
+
+
+def test_times_are_those_at_the_end_of_the_last_round() -> None:
+    after = tuple(
+        Tally(rounds=number, decode_s=float(number), timed_tokens=3 * number, log=TokenLog().plus(range(3 * number)))
+        for number in (1, 2, 3)
+    )
+    found = cut(after, 4)
+    assert (found.rounds, found.decode_s, found.timed_tokens, tuple(found.tokens)) == (2, 2.0, 4, (0, 1, 2, 3))
+
+
+def test_tokens_that_came_with_the_prompt_have_no_time() -> None:
+    burst = Tally(rounds=1, timed_tokens=0, log=TokenLog().plus(range(5)))
+    assert cut((burst,), 2).timed_tokens == 0
+
+
+def test_a_text_that_ended_before_is_whole() -> None:
+    whole = Tally(rounds=1, timed_tokens=2, log=TokenLog().plus((1, 2)))
+    assert cut((whole,), 9) is whole

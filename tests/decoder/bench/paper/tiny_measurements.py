@@ -1,0 +1,61 @@
+"""Whole measurements of tiny models, of all experiments and yet done in a second or two."""
+
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from decoder.bench.paper.asked import TextSet
+from decoder.bench.paper.experiments import Extent
+from decoder.bench.paper.job import OnPaper, Prepared, measure, prepared
+from tests import tiny
+
+TEXTS = ("The tree grows where the draft is sure", "A small model guesses", "Nothing is lost: the text")
+WIKITEXT = TextSet(name="wikitext", title="Some texts", stands_for="WikiText-2", prompts=TEXTS)
+BOOKS = TextSet(name="books", title="Some books", stands_for="PG-19", prompts=TEXTS[::-1])
+EXTENT = Extent(
+    lanes=("linear K=4", "phase 2", "phase 3"),
+    prompts=2,
+    length=12,
+    lengths=(4, 9, 100),
+    prompt_lengths=(8, 20),
+    thresholds=((0.8, 0.3),),
+    breadths=((1, 2),),
+    depths=((4, 6),),
+    grid_depths=(3,),
+    grid_branchings=(2, 3),
+    grid_taus=(0.05,),
+    grid_prompts=1,
+    warm_up=1,
+    attempts=1,
+)
+
+
+def job(pair: tiny.TinyPair, extent: Extent = EXTENT, **changes: Any) -> OnPaper:
+    given: dict[str, Any] = {
+        "text_sets": (WIKITEXT, BOOKS),
+        "target": str(pair.target),
+        "draft": str(pair.draft),
+        "device": "cpu",
+        "dtype": "float32",
+    }
+    return OnPaper(extent=extent, **given | changes)
+
+
+def done(asked: OnPaper, note: Callable[[str], None] = lambda _: None) -> Prepared:
+    """A measurement after its last turn."""
+    ready = prepared(asked, note)
+    list(measure(ready, note))
+    return ready
+
+
+def main() -> None:
+    """Measures the pair that the command line names, for a test that ends such a process."""
+    target, draft, log = map(Path, sys.argv[1:])
+    extent = replace(EXTENT, experiments=("main",), prompts=3, repeats=3, warm_up=0)
+    done(job(tiny.TinyPair(target, draft), extent, log=log))
+
+
+if __name__ == "__main__":
+    main()
