@@ -1,7 +1,8 @@
 """Which way a pair's rounds are decoded, and why: for headers, reports and recordings.
 
 Decides nothing: `decoder.loading` has found it out, and `decoder.methods` goes by it. A single method may still leave
-it, where its rules outgrow the shapes of a device's graphs, or where transformers decodes by itself.
+it: where its rules outgrow the shapes of a device's graphs, where it sees only a part of the text (streaming, which the
+host drives), or where transformers decodes by itself.
 """
 
 from collections.abc import Mapping

@@ -101,7 +101,7 @@ def rows(samples: Samples, seed: int, bandwidth: Bandwidth | None) -> list[Row]:
 
 
 def comparisons(samples: Samples, seed: int) -> list[Comparison]:
-    """What the table closes with: ar and every adaptive tree against the best of each other kind that writes its text."""
+    """What the table closes with: ar and every adaptive tree against the best of each other kind with the same text."""
     trees = [name for name, group in samples.groups.items() if is_adaptive(group)]
     pairs: list[tuple[str, tuple[str, ...]]] = [(BASELINE, ("generate",))]
     others = tuple(

@@ -21,6 +21,8 @@ from tests.reference import Oracle
 T = TypeVar("T")
 
 METHODS = tuple(methods.METHODS)
+OF_ROTARY_MODELS = frozenset({"streaming"})
+"""Methods that decode with no others."""
 
 DTYPES = {"float32": torch.float32, "float64": torch.float64, "bfloat16": torch.bfloat16}
 
@@ -146,6 +148,11 @@ class TinyModels:
         out = model.generate(ids, attention_mask=torch.ones_like(ids), generation_config=settings)
         tokens: list[int] = out[0, len(prompt) :].tolist()
         return tokens
+
+
+def methods_of(pair: str) -> tuple[str, ...]:
+    """The methods that decode with a pair of this name."""
+    return tuple(method for method in METHODS if not (pair.startswith("gpt2") and method in OF_ROTARY_MODELS))
 
 
 def host_session(engine: Engine, prompt: Sequence[int], limit: int, rules: Rules | None) -> HostSession:

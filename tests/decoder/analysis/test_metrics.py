@@ -9,7 +9,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from decoder.analysis.metrics import FIGURES, Race, Tally, by_depth, first_difference, fold, tally_round, together
+from decoder.analysis.metrics import (
+    FIGURES,
+    Race,
+    Tally,
+    by_depth,
+    differs_by_design,
+    first_difference,
+    fold,
+    tally_round,
+    together,
+)
+from decoder.analysis.metrics import figures as of_tally
+from decoder.append_only import TokenLog
 from decoder.events import End, Event, Figures, Knob, Round, Run, Start
 from decoder.tree import share_of_depth
 
@@ -131,6 +143,15 @@ def test_a_different_token_is_found_on_the_common_length() -> None:
     other = [msgspec.structs.replace(event, committed=[8]) if event is AR[3] else event for event in AR]
     found = figures([*DYNATREE, *other])
     assert (found.identical_to_ar, found.first_difference) == (False, 2)
+
+
+def test_a_text_of_its_own_is_told_to_differ_and_not_to_be_wrong() -> None:
+    tallies = fold([*DYNATREE, *AR]).tallies
+    other = msgspec.structs.replace(tallies["ar"], log=TokenLog().plus([8, 8]))
+    found = of_tally(other, tallies["ar"], own_text=True)
+    assert (found.identical_to_ar, found.first_difference, differs_by_design(found)) == (None, 0, True)
+    same = of_tally(tallies["ar"], tallies["ar"], own_text=True)
+    assert (same.identical_to_ar, same.first_difference, differs_by_design(same)) == (True, None, False)
 
 
 def test_a_longer_text_is_no_difference() -> None:

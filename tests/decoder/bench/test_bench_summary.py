@@ -11,6 +11,7 @@ from decoder.bench.contenders import Contender, Trial
 from decoder.bench.protocol import Sample
 from decoder.bench.samples import Samples
 from decoder.bench.summary import Bandwidth, Row, comparisons, differences, rows
+from decoder.bench.table import speeds
 from decoder.bench.watched import Seen
 from decoder.forward.near_tie import Verdict
 
@@ -172,3 +173,16 @@ def test_what_exactness_costs_is_told_by_rounds_whatever_the_texts() -> None:
     assert found["ar ~, rounds a second"] == ("ar", 0.5)
     assert found["dynatree ~, rounds a second"] == ("dynatree", 0.25)
     assert found["ar"][0] == "dynatree"
+
+
+def test_a_text_that_differs_by_design_has_a_speed_and_is_no_fault() -> None:
+    names = contenders(ar="ar", streaming="streaming")
+    samples = Samples([sample("ar", 4.0), sample("streaming", 2.0, tokens=(5, 6, 9, 8))], names)
+    found = row(samples, "streaming")
+    assert (found.same, found.by_design, row(samples, "ar").by_design) == (None, True, False)
+    assert found.over_ar is not None
+    assert found.over_ar.median == 2.0
+    assert differences(samples, never) == []
+    told = speeds(rows(samples, seed=0, bandwidth=None), None)
+    assert told.splitlines()[2].endswith("own")
+    assert "own: a text that differs from ar's by design" in told

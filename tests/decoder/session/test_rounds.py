@@ -24,7 +24,7 @@ from decoder.forward.near_tie import Judge
 from decoder.knobs import MOST, KnobName
 from decoder.session.host import HostSession
 from decoder.tree import depths
-from tests.decoder.makers import METHODS, Played, TinyModels, host_session
+from tests.decoder.makers import METHODS, Played, TinyModels, host_session, methods_of
 from tests.decoder.session.round_comparison import assert_same_rounds
 from tests.reference import simulate
 from tests.tiny import CONTEXT
@@ -118,7 +118,8 @@ def test_the_accepted_nodes_are_a_path_from_the_root(played: Played, method: str
 def test_knobs_are_written_by_methods_that_have_some(played: Played) -> None:
     with_knobs = {method for method in METHODS if all(event.knobs for event in played.rounds(method))}
     without = {method for method in METHODS if not any(event.knobs for event in played.rounds(method))}
-    assert (with_knobs, without) == ({"dynatree", "auto", "alg1"}, {"ar", "linear", "fixed", "delayed", "hf"})
+    adaptive = {"dynatree", "auto", "alg1"}
+    assert (with_knobs, without) == (adaptive, {*METHODS} - adaptive)
 
 
 # Forward passes
@@ -419,7 +420,9 @@ def test_every_method_with_knobs_applies_a_turn_once(tiny_models: TinyModels) ->
         "ar": 0,
         "linear": 0,
         "fixed": 0,
+        "bestfirst": 0,
         "delayed": 0,
+        "streaming": 0,
         "hf": 0,
     }
 
@@ -511,13 +514,14 @@ def test_a_run_that_nobody_reads_to_its_end_leaves_no_thread(tiny_models: TinyMo
 
 
 def test_an_abandoned_run_does_not_disturb_the_next(tiny_models: TinyModels) -> None:
-    pair = tiny_models.pair("gpt2")
-    for event in decode(tiny_models.loaded(pair, "float32"), PROMPT, CONFIG):
+    pair, methods = tiny_models.pair("gpt2"), methods_of("gpt2")
+    config = replace(CONFIG, methods=methods)
+    for event in decode(tiny_models.loaded(pair, "float32"), PROMPT, config):
         if isinstance(event, Round) and event.round == 2:
             break
-    again = Played(list(decode(tiny_models.loaded(pair, "float32"), PROMPT, CONFIG)))
+    again = Played(list(decode(tiny_models.loaded(pair, "float32"), PROMPT, config)))
     expected = tiny_models.generate(pair, "float32", PROMPT, 40)
-    assert {method: again.tokens(method) for method in METHODS} == dict.fromkeys(METHODS, expected)
+    assert {method: again.tokens(method) for method in methods} == dict.fromkeys(methods, expected)
 
 
 # The context's limit and bad prompts
@@ -530,12 +534,11 @@ def long_prompt(tiny_models: TinyModels, name: str, tokens: int) -> str:
     return prompt
 
 
-@pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("name", ["neox", "gpt2"])
+@pytest.mark.parametrize(("name", "method"), [(name, each) for name in ("neox", "gpt2") for each in methods_of(name)])
 def test_a_text_may_fill_the_context_to_its_last_position(tiny_models: TinyModels, name: str, method: str) -> None:
     pair, prompt = tiny_models.pair(name), long_prompt(tiny_models, name, CONTEXT - 12)
     tree = DynaTree(rho_stop=0, rho_deep=0, tau=0, n_max=20)
-    config = RunConfig(METHODS, 12, dynatree=tree, fixed=Fixed(tau=0, n_max=20))
+    config = RunConfig(methods_of(name), 12, dynatree=tree, fixed=Fixed(tau=0, n_max=20))
     played = tiny_models.play(pair, "float32", prompt, config)
     assert played.tokens(method) == tiny_models.generate(pair, "float32", prompt, 12)
 
@@ -618,8 +621,9 @@ def test_models_that_transformers_refuses_are_refused_in_one_line(
 @pytest.mark.parametrize("name", ["neox", "llama", "qwen3", "gpt2", "neox-strange"])
 @pytest.mark.parametrize("prompt", ["The tree grows", "T", "A small model guesses; "])
 def test_in_bfloat16_whatever_differs_is_a_near_tie(tiny_models: TinyModels, name: str, prompt: str) -> None:
-    played = tiny_models.play(tiny_models.pair(name), "bfloat16", prompt, RunConfig(METHODS, 48, dynatree=DynaTree()))
-    for method in METHODS:
+    methods = methods_of(name)
+    played = tiny_models.play(tiny_models.pair(name), "bfloat16", prompt, RunConfig(methods, 48, dynatree=DynaTree()))
+    for method in methods:
         figures = played.figures(method)
         assert len(played.tokens(method)) == 48
         assert figures.identical_to_ar is (played.tokens(method) == played.tokens("ar"))

@@ -22,7 +22,7 @@ from tests.tiny import FAMILIES
 pytestmark = pytest.mark.slow
 
 PROMPT = "A small model guesses; "
-COUPLED = ("ar", "linear", "fixed", "dynatree", "auto", "alg1")
+COUPLED = ("ar", "linear", "fixed", "bestfirst", "dynatree", "auto", "alg1", "streaming")
 TEXT = 40
 
 

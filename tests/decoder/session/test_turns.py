@@ -9,14 +9,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from decoder import DynaTree, Fixed, Linear, RunConfig, Steering, decode
-from decoder.config import Auto, Delayed, Sampling
+from decoder.config import Auto, BestFirst, Delayed, Sampling
 from decoder.errors import ConfigError
 from decoder.events import Event, Knob, Round
 from decoder.knobs import KnobName
 from decoder.methods import all_knobs
 from decoder.methods.dynatree import Selection
 from decoder.tree import depths
-from tests.decoder.makers import METHODS, Played, TinyModels
+from tests.decoder.makers import METHODS, Played, TinyModels, methods_of
 from tests.decoder.property_settings import examples
 from tests.decoder.session.round_comparison import assert_same_rounds
 from tests.reference import simulate
@@ -59,6 +59,8 @@ OWN: dict[str, tuple[KnobName, ...]] = {
     "auto": (*Auto().ends(), *SHARED),
     "linear": ("k", *SHARED),
     "fixed": ("fixed_depth", "fixed_branching", "fixed_tau", "n_max", *SHARED),
+    "bestfirst": (*BestFirst().ends(), *SHARED),
+    "streaming": ("k", *SHARED),
     "delayed": (*Delayed().ends(), *SHARED),
     "ar": SHARED,
     "hf": (),
@@ -73,7 +75,7 @@ def test_the_methods_that_have_a_knob_and_no_others_tell_that_it_was_turned(
     played = steered(tiny_models, "neox", "float32", config, {1: [(name, 1.0)]})
     for method in METHODS:
         told = [(event.name, event.new) for event in played.turned(method, "user")]
-        of_others = {"auto": config.of(Auto), "delayed": config.of(Delayed)}
+        of_others = {each: config.rules(each) for each in ("auto", "bestfirst", "delayed", "streaming")}
         rules = config.sampling if name in SHARED else of_others.get(method) or rules_of(config, method)
         assert told == ([(name, rules.turned(name, 1).knob(name))] if name in OWN[method] else [])
 
@@ -213,10 +215,11 @@ anything = st.dictionaries(st.integers(0, 9), st.lists(st.tuples(st.sampled_from
 def test_whatever_is_turned_whenever_every_method_writes_the_text_of_plain_greedy_search(
     tiny_models: TinyModels, turns: Turns, selection: Selection, name: str
 ) -> None:
-    config = RunConfig(METHODS, 20, dynatree=replace(SMALL.of(DynaTree), selection=selection), fixed=SMALL.of(Fixed))
+    methods, tree = methods_of(name), replace(SMALL.of(DynaTree), selection=selection)
+    config = RunConfig(methods, 20, dynatree=tree, fixed=SMALL.of(Fixed))
     played = steered(tiny_models, name, "float32", config, turns)
     expected = tiny_models.generate(tiny_models.pair(name), "float32", PROMPT, config.max_new_tokens)
-    assert {method: played.tokens(method) for method in METHODS} == dict.fromkeys(METHODS, expected)
+    assert {method: played.tokens(method) for method in methods} == dict.fromkeys(methods, expected)
 
 
 moderate = st.one_of(

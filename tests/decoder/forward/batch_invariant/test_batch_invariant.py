@@ -5,7 +5,8 @@ import torch
 from transformers import GenerationConfig
 
 from decoder import DynaTree, Fixed, Linear, RunConfig
-from tests.decoder.makers import METHODS, TinyModels
+from decoder.config import Streaming
+from tests.decoder.makers import METHODS, TinyModels, methods_of
 from tests.tiny import FAMILIES
 
 pytestmark = pytest.mark.slow
@@ -47,15 +48,16 @@ TREES = {
 }
 
 
-@pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("kinship", ["", "-strange"])
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize(
+    ("family", "method"), [(family, method) for family in FAMILIES for method in methods_of(family)]
+)
 def test_every_method_writes_the_text_of_plain_greedy_search(
     tiny_models: TinyModels, family: str, kinship: str, dtype: str, method: str
 ) -> None:
     pair, limit = tiny_models.pair(family + kinship), 12 if kinship else 33
-    played = tiny_models.play(pair, dtype, PROMPT, RunConfig(METHODS, limit, dynatree=PAPER))
+    played = tiny_models.play(pair, dtype, PROMPT, RunConfig(methods_of(family), limit, dynatree=PAPER))
     assert played.tokens(method) == tiny_models.generate(pair, dtype, PROMPT, limit)
 
 
@@ -73,9 +75,10 @@ def test_the_text_is_exactly_as_long_as_asked(tiny_models: TinyModels, limit: in
 @pytest.mark.parametrize("limit", [1, 2])
 def test_the_shortest_texts_are_exact_in_every_family(tiny_models: TinyModels, limit: int, family: str) -> None:
     pair = tiny_models.pair(family)
-    played = tiny_models.play(pair, "float64", PROMPT, RunConfig(METHODS, limit, dynatree=PAPER))
+    methods = methods_of(family)
+    played = tiny_models.play(pair, "float64", PROMPT, RunConfig(methods, limit, dynatree=PAPER))
     expected = tiny_models.generate(pair, "float64", PROMPT, limit)
-    assert {method: played.tokens(method) for method in METHODS} == dict.fromkeys(METHODS, expected)
+    assert {method: played.tokens(method) for method in methods} == dict.fromkeys(methods, expected)
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -100,7 +103,8 @@ def test_an_empty_prompt_is_continued_where_the_tokenizer_begins_every_text(
 @pytest.mark.parametrize("method", METHODS)
 def test_a_prompt_that_is_read_in_several_parts_is_continued_exactly(tiny_models: TinyModels, method: str) -> None:
     pair, prompt = tiny_models.pair("long"), "0123456789" * 110
-    played = tiny_models.play(pair, "float32", prompt, RunConfig((method,), 12, dynatree=PAPER))
+    whole = Streaming(window=1200)
+    played = tiny_models.play(pair, "float32", prompt, RunConfig((method,), 12, dynatree=PAPER, streaming=whole))
     assert played.tokens(method) == tiny_models.generate(pair, "float32", prompt, 12)
 
 
@@ -136,9 +140,10 @@ def test_the_text_ends_with_its_first_end_token(tiny_models: TinyModels, at: int
 def test_end_tokens_are_found_in_every_family(tiny_models: TinyModels, family: str) -> None:
     free = tiny_models.generate(tiny_models.pair(family), "float64", PROMPT, 24)
     pair = tiny_models.ending(family, eos_token_id=free[8])
-    played = tiny_models.play(pair, "float64", PROMPT, RunConfig(METHODS, 24, dynatree=PAPER))
+    methods = methods_of(family)
+    played = tiny_models.play(pair, "float64", PROMPT, RunConfig(methods, 24, dynatree=PAPER))
     expected = free[: free.index(free[8]) + 1]
-    assert {method: played.tokens(method) for method in METHODS} == dict.fromkeys(METHODS, expected)
+    assert {method: played.tokens(method) for method in methods} == dict.fromkeys(methods, expected)
 
 
 def test_end_tokens_were_met_inside_a_burst(tiny_models: TinyModels) -> None:

@@ -1,0 +1,94 @@
+"""A text that differs from ar's by design is said to do so wherever texts are compared, and nothing takes alarm."""
+
+import io
+
+from msgspec import structs
+
+from decoder.analysis.metrics import fold
+from decoder.events import Event, Round, Summary
+from dynatui.record.transcript import Transcript
+from dynatui.render.ink import Ink, Rows
+from dynatui.render.inspect import inspect
+from dynatui.render.log import log
+from dynatui.render.prompts import prompts
+from dynatui.render.race import race
+from dynatui.render.scene import Scene
+from dynatui.render.words import BY_DESIGN, WHY_BY_DESIGN, badge
+from dynatui.screen.exit_summary import lines as exit_lines
+from dynatui.sources.breakpoints import Conditions, Watch, met
+from dynatui.state.run_state import Prompt, RunState, apply
+from dynatui.state.session_log import SessionLog
+from tests.dynatui.scripted_runs import lines, plain_round, run, state_of
+
+
+def other_token(method: str, number: int) -> Round:
+    return structs.replace(plain_round(method, number), committed=[99])
+
+
+def played(method: str) -> list[Event]:
+    """A method and ar, which differ from token 1 on."""
+    same, other = [plain_round(method, 0), plain_round("ar", 0)], [other_token(method, 1), plain_round("ar", 1)]
+    return [run((method, "ar")), *same, *other]
+
+
+OTHER = played("streaming")
+
+
+def inks(rows: Rows) -> set[Ink]:
+    return {ink for row in rows for _, ink in row}
+
+
+def test_the_badge_says_so_from_the_first_other_token_on() -> None:
+    assert badge(state_of(OTHER[:3])) == ((("= ar 1/1", "good"),),)
+    assert badge(state_of(OTHER)) == ((("differs by design from token 1", "dim"),), (("differs by design", "dim"),))
+    assert badge(state_of(played("linear")))[0][0][1] == "warn"
+
+
+def test_the_race_says_so_and_gives_long_names_their_room() -> None:
+    page = race(Scene(state_of(OTHER)), 110, 20)
+    text = "\n".join(lines(page))
+    assert "first difference from ar at token 1: by design" in text
+    assert "streaming " in text
+    assert BY_DESIGN in next(row for row in lines(page)[4:] if "streaming" in row)
+    assert not {"bad", "warn"} & inks(page)
+
+
+def test_the_log_the_inspector_and_the_prompts_say_so() -> None:
+    state = state_of(OTHER)
+    page = log(Scene(state), 120, 12)
+    assert "first difference from ar at token 1" in "\n".join(lines(page))
+    assert BY_DESIGN in "\n".join(lines(page))
+    inspected = inspect(Scene(state, cursor=1), 90, 10)
+    assert "ar has another one here: by design" in "\n".join(lines(inspected))
+    assert not {"bad", "warn"} & (inks(page) | inks(inspected))
+    assert BY_DESIGN in "\n".join(lines(prompts(Scene(structs.replace(state, prompt=Prompt(1, 1))), 110, 10)))
+
+
+def test_what_is_printed_in_the_end_says_so() -> None:
+    state, found = RunState(), SessionLog()
+    for event in OTHER:
+        state = apply(state, event)
+        found = found.apply(event, state.race)
+    told = exit_lines(found)
+    assert told[1].endswith(BY_DESIGN)
+    assert told[2] == f"streaming: {WHY_BY_DESIGN}"
+
+
+def test_a_run_without_a_screen_says_so() -> None:
+    out, err = io.StringIO(), io.StringIO()
+    transcript = Transcript(out, err, as_json=False)
+    for event in [*OTHER, Summary(methods=fold(OTHER).figures())]:
+        transcript.feed(event)
+    assert "streaming: the text differs from that of ar by design\n" in err.getvalue()
+
+
+def test_the_decoder_is_not_stopped_there() -> None:
+    def stops(method: str) -> list[str]:
+        watch, found = Watch(), []
+        for event in played(method):
+            found += [reason] if (reason := met(Conditions(frozenset(["difference"]), 0.3), watch, event)) else []
+            watch = watch.after(event)
+        return found
+
+    assert stops("streaming") == []
+    assert stops("linear") == ["ar, round 1: linear differs from ar at token 1"]
