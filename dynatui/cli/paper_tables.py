@@ -56,10 +56,10 @@ def text(report: "PaperReport", width: int) -> str:
         "By its text, its authors' code and their logs; nothing of this was measured here.",
         _listed(("-", f"{each.says} ({each.source})") for each in CORRECTIONS),
     )
-    judged = claims.claims(report)
+    judged, noise = claims.claims(report), " ".join(tables.conditions(report))
     for data_set in dict.fromkeys(claim.data_set for claim in judged):
         these = (_judged(claim) for claim in judged if claim.data_set == data_set)
-        found += _section(f"The paper's claims: {data_set}", "Quotients with 95 % intervals.", _listed(these))
+        found += _section(f"The paper's claims: {data_set}", noise, _listed(these))
     return _rendered(found, shown)
 
 

@@ -118,8 +118,8 @@ def claims(report: PaperReport) -> list[Claim]:
     return [claim for course in courses(report, "main") for claim in _on(report, course)]
 
 
-def as_table(found: Sequence[Claim]) -> Table:
-    """The claims beside what they come to here."""
+def as_table(found: Sequence[Claim], notes: Sequence[str]) -> Table:
+    """The claims beside what they come to here, with what stands under them."""
     rows = tuple(
         (
             claim.says,
@@ -144,7 +144,7 @@ def as_table(found: Sequence[Claim]) -> Table:
         Column("source"),
     )
     what = "Each is a quotient on the same prompts with its 95 % interval, which decides where it lies on one side."
-    return Table(name="claims", title="The paper's claims", what=what, columns=columns, rows=rows, notes=())
+    return Table(name="claims", title="The paper's claims", what=what, columns=columns, rows=rows, notes=tuple(notes))
 
 
 def judged(found: Mean | None, prompts: int, said_limit: float = 1.0, *, below: bool = False) -> Verdict:

@@ -13,7 +13,7 @@ from decoder.bench.paper.cells import Cell, Column, Printed, Table, lines
 from decoder.bench.paper.corrections import CORRECTIONS
 from decoder.bench.paper.report import PaperReport, Stat
 from decoder.bench.paper.setup_table import setup
-from decoder.bench.paper.tables import tables
+from decoder.bench.paper.tables import conditions, tables
 from decoder.bench.sampling.averages import Mean
 from decoder.errors import ConfigError, shortened
 from decoder.whole_files import write_whole
@@ -30,7 +30,7 @@ def write(report: PaperReport, folder: Path) -> list[Path]:
         ConfigError: A file cannot be written.
     """
     judged = claims.claims(report)
-    found = [setup(report), claims.as_table(judged), *tables(report)]
+    found = [setup(report), claims.as_table(judged, conditions(report)), *tables(report)]
     contents = {folder / TABLES / f"{table.name}.csv": as_csv(table).encode() for table in found}
     contents[folder / "tables.json"] = _as_json(found, judged)
     contents[folder / "report.md"] = page(report, found, _pictures(folder)).encode()

@@ -189,8 +189,9 @@ def test_the_paper_s_quotients_are_of_its_own_numbers() -> None:
 
 
 def test_the_table_has_a_row_a_claim(usual: dict[str, Claim]) -> None:
-    table = as_table(list(usual.values()))
+    table = as_table(list(usual.values()), ["a note"])
     assert len(table.rows) == len(usual)
+    assert table.notes == ("a note",)
     verdicts = [row[2] for row in table.rows]
     assert verdicts == [claim.verdict for claim in usual.values()]
 
