@@ -1,12 +1,14 @@
 """What pages of all benchmarks have in common: numbers with intervals, the machine, verdicts. Knows no benchmark."""
 
 from collections.abc import Iterable
+from typing import Literal, TypeAlias
 
 from decoder.bench.machine import Machine
 from decoder.bench.statistics import Estimate
 from dynatui.report.markup import Markup, element
 
 UNKNOWN = "-"
+VerdictKind: TypeAlias = Literal["holds", "fails", "open"]
 
 
 def number(value: float | None, digits: int = 2) -> str:
@@ -23,7 +25,8 @@ def interval(found: Estimate | None, digits: int = 2) -> str:
 
 def machine_entries(machine: Machine, load_after: float | None) -> list[tuple[str, str]]:
     """Where something was measured."""
-    threads = f"{machine.processor}, {machine.threads} threads on {machine.cores} cores, {machine.system}"
+    counts = f"{_counted(machine.threads, 'thread')} on {_counted(machine.cores, 'core')}"
+    threads = f"{machine.processor}, {counts}, {machine.system}"
     return [
         ("Machine", f"{machine.accelerator}; {threads}" if machine.accelerator else threads),
         ("Versions", ", ".join(f"{name} {version}" for name, version in machine.versions.items())),
@@ -38,8 +41,8 @@ def verdict_of_ratio(found: Estimate) -> Markup:
     return verdict("faster", "holds") if found.low > 1 else verdict("slower", "fails")
 
 
-def verdict(text: str, kind: str) -> Markup:
-    """A verdict in its colour; the kind is holds, fails or open."""
+def verdict(text: str, kind: VerdictKind) -> Markup:
+    """A verdict in the colour of its kind."""
     return element("span", text, class_=f"verdict {kind}")
 
 
@@ -47,3 +50,7 @@ def notice(lines: Iterable[str]) -> Markup:
     """What a reader should know first; nothing where there is nothing."""
     told = list(lines)
     return element("div", *(element("p", line) for line in told), class_="notice") if told else Markup()
+
+
+def _counted(count: int, thing: str) -> str:
+    return f"{count} {thing}{'s' * (count != 1)}"

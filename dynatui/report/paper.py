@@ -5,15 +5,18 @@ run nothing.
 """
 
 from base64 import b64encode
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from decoder.bench.paper.asked import Asked
 from decoder.bench.paper.cells import Cell, Column, Table, lines
+from decoder.bench.paper.claims import Claim, Verdict, claims
+from decoder.bench.paper.corrections import CORRECTIONS, Correction
 from decoder.bench.paper.report import PaperReport
 from decoder.bench.paper.tables import conditions, tables
+from decoder.bench.sampling.averages import Mean
 from decoder.events import arithmetic
 from dynatui.report.markup import Markup, details, element, joined, table
-from dynatui.report.measured import UNKNOWN, machine_entries, notice
+from dynatui.report.measured import UNKNOWN, VerdictKind, machine_entries, notice, number, verdict
 from dynatui.report.page import Page
 
 _ABOUT = (
@@ -21,6 +24,8 @@ _ABOUT = (
     "the same prompts in one process, in turns. Numbers are means over prompts ± standard deviation, with 95 % "
     "bootstrap intervals of the mean below them."
 )
+_KINDS: Mapping[Verdict, VerdictKind] = {"holds": "holds", "does not hold": "fails", "cannot tell here": "open"}
+_CLAIMS = ("the paper says", "verdict", "here", "limit", "paper", "tested on", "how")
 
 
 def paper_page(name: str, report: PaperReport, figures: Sequence[tuple[str, bytes]]) -> Page:
@@ -33,6 +38,8 @@ def paper_page(name: str, report: PaperReport, figures: Sequence[tuple[str, byte
     """
     parts = [
         ("setup", "Setup", element("div", notice(_warnings(report)), details(_setup(report)))),
+        ("claims", "Claims of the paper", _claims(claims(report))),
+        ("corrections", "Where the paper's own numbers do not hold", joined(map(_correction, CORRECTIONS))),
         ("tables", "Tables", _tables(tables(report), conditions(report))),
         ("figures", "Figures", joined(_figure(*each) for each in figures)),
     ]
@@ -68,6 +75,34 @@ def _setup(report: PaperReport) -> list[tuple[str, str]]:
 def _chosen(asked: Asked) -> str:
     how = f"at temperature {asked.temperature:g}, top-p {asked.top_p:g}" if asked.temperature else "greedily"
     return f"{how}, seed {asked.seed}, {'to' if asked.stops_at_eos else 'on behind'} the end of text"
+
+
+def _claims(found: Sequence[Claim]) -> Markup:
+    what = "Each is a quotient of two lanes on the same prompts; it holds where its whole interval is beyond the limit."
+    return table(what, _CLAIMS, map(_claim, found)) if found else Markup()
+
+
+def _claim(claim: Claim) -> list[str]:
+    limit = f"{'below' if claim.below else 'above'} {claim.limit:g}"
+    return [
+        joined((claim.says, " ", element("small", claim.source))),
+        verdict(claim.verdict, _KINDS[claim.verdict]),
+        _mean(claim.here),
+        limit,
+        number(claim.paper, 3),
+        claim.data_set,
+        claim.tested,
+    ]
+
+
+def _mean(found: Mean | None) -> Markup:
+    if found is None or found.low is None or found.high is None:
+        return element("span", number(found.mean if found else None, 3))
+    return joined((number(found.mean, 3), element("small", f"{found.low:.3f} to {found.high:.3f}")))
+
+
+def _correction(found: Correction) -> Markup:
+    return element("p", found.says, " ", element("small", f"({found.source})"))
 
 
 def _tables(found: Sequence[Table], said: Collection[str]) -> Markup:

@@ -60,7 +60,7 @@ def test_a_text_that_comes_twice_is_kept_once() -> None:
 
 
 def test_curves_are_those_of_the_screen() -> None:
-    events = [run(), *(tree_round(number) for number in range(4))]
+    events: list[Event] = [run(), *(tree_round(number) for number in range(4))]
     state = reduce(apply, events, RunState())
     lane, _ = lane_of(events)
     assert set(lane.curves) == {"acceptance", "tokens", "depth", "d0", "tau_h"}
