@@ -1,11 +1,13 @@
 """What pages of all benchmarks have in common: numbers with intervals, the machine, verdicts. Knows no benchmark."""
 
 from collections.abc import Iterable
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from decoder.bench.machine import Machine
-from decoder.bench.statistics import Estimate
 from dynatui.report.markup import Markup, element
+
+if TYPE_CHECKING:  # which import torch
+    from decoder.bench.machine import Machine
+    from decoder.bench.statistics import Estimate
 
 UNKNOWN = "-"
 VerdictKind: TypeAlias = Literal["holds", "fails", "open"]
@@ -16,14 +18,14 @@ def number(value: float | None, digits: int = 2) -> str:
     return UNKNOWN if value is None else f"{value:.{digits}f}"
 
 
-def interval(found: Estimate | None, digits: int = 2) -> str:
+def interval(found: "Estimate | None", digits: int = 2) -> str:
     """A median with its interval, where it has one."""
     if found is None or found.low is None or found.high is None:
         return number(found.median if found else None, digits)
     return f"{found.median:.{digits}f} ({found.low:.{digits}f} to {found.high:.{digits}f})"
 
 
-def machine_entries(machine: Machine, load_after: float | None) -> list[tuple[str, str]]:
+def machine_entries(machine: "Machine", load_after: float | None) -> list[tuple[str, str]]:
     """Where something was measured."""
     counts = f"{_counted(machine.threads, 'thread')} on {_counted(machine.cores, 'core')}"
     threads = f"{machine.processor}, {counts}, {machine.system}"
@@ -34,7 +36,7 @@ def machine_entries(machine: Machine, load_after: float | None) -> list[tuple[st
     ]
 
 
-def verdict_of_ratio(found: Estimate) -> Markup:
+def verdict_of_ratio(found: "Estimate") -> Markup:
     """Whether a ratio of speeds is above 1, as far as its interval tells."""
     if found.low is None or found.high is None or found.low <= 1 <= found.high:
         return verdict("cannot tell", "open")
