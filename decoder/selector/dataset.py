@@ -16,7 +16,8 @@ from torch import Tensor
 from decoder.errors import ConfigError, first_line, require, shortened
 from decoder.sampling.settings import Sampling
 from decoder.selector import latency
-from decoder.selector.stored import Fingerprint, write_whole
+from decoder.selector.stored import Fingerprint
+from decoder.whole_files import write_whole
 
 FORMAT = 1
 MANIFEST = "collection.json"

@@ -16,6 +16,7 @@ from decoder.models.pair import Pair
 from decoder.selector.actions import ACTIONS
 from decoder.selector.features import SCALARS
 from decoder.selector.policy import Policy
+from decoder.whole_files import write_whole
 
 FORMAT = "dynatui selector 1"
 MAKE_ONE = "make one with dynatui selector collect and dynatui selector train"
@@ -51,20 +52,6 @@ def fingerprint(pair: Pair) -> Fingerprint:
     widths = pair.target.hidden_width, pair.draft.hidden_width
     hidden = (widths[0], widths[1], widths[1]) if all(widths) else ()
     return Fingerprint(pair.target_name, pair.draft_name, pair.vocabulary, hidden)
-
-
-def write_whole(path: Path, content: bytes) -> None:
-    """Replaces a file at once: a program that is killed leaves the one before.
-
-    Raises:
-        ConfigError: It cannot be written.
-    """
-    partial = path.with_name(f".{path.name}.partial")
-    try:
-        partial.write_bytes(content)
-        partial.replace(path)
-    except OSError as error:
-        raise ConfigError(f"cannot write {shortened(path)}: {error.strerror}; name another place") from None
 
 
 def write(path: Path, policy: Policy, trained: Trained) -> None:

@@ -11,8 +11,9 @@ import msgspec
 
 from decoder.bench.paper.anchors import LOGS, Anchor
 from decoder.bench.paper.report import Stat
+from decoder.bench.sampling.averages import Mean
 
-FROM_LOGS = "from the logs that the authors published, in no version of the paper"
+FROM_LOGS = "from the authors' logs, in no version of the paper"
 AGAIN = "Behind a stroke: the same in another run of the authors'."
 
 
@@ -27,8 +28,8 @@ class Printed(msgspec.Struct, frozen=True, kw_only=True):
     """Of the note that says what is the matter with it."""
 
 
-Cell: TypeAlias = Stat | Printed | str | float | None
-"""Measured, the paper's, words, a plain number, or nothing."""
+Cell: TypeAlias = Stat | Mean | Printed | str | float | None
+"""Measured, a quotient of measured ones, the paper's, words, a plain number, or nothing."""
 
 
 class Column(msgspec.Struct, frozen=True):
@@ -81,25 +82,28 @@ def lines(cell: Cell, digits: int) -> tuple[str, ...]:
             return ("-",)
         case str():
             return (cell,)
-        case Stat(mean=mean, std=0):
-            return (_number(mean, digits),)
         case Stat(mean=mean, std=std, low=low, high=high):
-            interval = () if low is None or high is None else (f"{_number(low, digits)} to {_number(high, digits)}",)
-            return (f"{_number(mean, digits)} ±{_number(std, digits)}", *interval)
-        case Printed(value=value, std=spread, again=again, mark=mark):
-            words = [
-                _number(value, digits),
-                f"±{_number(spread, digits)}" * (spread is not None),
-                f"[{mark}]" * bool(mark),
-            ]
-            more = () if again is None else (f"/ {_number(again, digits)}",)
-            return (" ".join(filter(None, words)), *more)
+            spread = f" ±{_number(std, digits)}" if std else ""
+            return (f"{_number(mean, digits)}{spread}", *(_interval(low, high, digits) if std else ()))
+        case Mean(mean=mean, low=low, high=high):
+            return (_number(mean, digits), *_interval(low, high, digits))
+        case Printed(again=again):
+            return (_printed_text(cell, digits), *([] if again is None else [f"/ {_number(again, digits)}"]))
         case _:
             return (_number(cell, digits),)
 
 
-def _number(value: float | None, digits: int) -> str:
-    return "" if value is None else f"{value:.{digits}f}"
+def _printed_text(cell: Printed, digits: int) -> str:
+    spread = "" if cell.std is None else f" ±{_number(cell.std, digits)}"
+    return f"{_number(cell.value, digits)}{spread}{f' [{cell.mark}]' if cell.mark else ''}"
+
+
+def _interval(low: float | None, high: float | None, digits: int) -> tuple[str, ...]:
+    return () if low is None or high is None else (f"{_number(low, digits)} to {_number(high, digits)}",)
+
+
+def _number(value: float, digits: int) -> str:
+    return f"{value:.{digits}f}"
 
 
 def _printed(anchor: Anchor, mark: str) -> Printed:

@@ -20,6 +20,7 @@ from decoder.bench.paper.anchors import (
     PHASE_2,
 )
 from decoder.bench.paper.asked import Lane
+from decoder.bench.paper.cells import Column, Table
 from decoder.bench.paper.paired import Course, Measure, courses, mean, speed, spread_quotient
 from decoder.bench.paper.report import PaperReport
 from decoder.bench.paper.said import (
@@ -64,6 +65,11 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
     verdict: Verdict
     tested: str
     """How, in a sentence."""
+
+    @property
+    def by_quotient(self) -> bool:
+        """Whether a quotient decides, and not a share that must be whole."""
+        return self.name != LOSSLESS.name
 
 
 class _Figure(NamedTuple):
@@ -112,6 +118,35 @@ def claims(report: PaperReport) -> list[Claim]:
     return [claim for course in courses(report, "main") for claim in _on(report, course)]
 
 
+def as_table(found: Sequence[Claim], notes: Sequence[str]) -> Table:
+    """The claims beside what they come to here, with what stands under them."""
+    rows = tuple(
+        (
+            claim.says,
+            claim.data_set,
+            claim.verdict,
+            claim.here,
+            f"{'under' if claim.below else 'over'} {claim.limit:g}" if claim.by_quotient else "1",
+            claim.paper,
+            claim.tested,
+            claim.source,
+        )
+        for claim in found
+    )
+    columns = (
+        Column("the paper says"),
+        Column("data"),
+        Column("verdict"),
+        Column("here", "measured", 3),
+        Column("must be"),
+        Column("paper", "number", 3),
+        Column("tested by"),
+        Column("source"),
+    )
+    what = "Each is a quotient on the same prompts with its 95 % interval, which decides where it lies on one side."
+    return Table(name="claims", title="The paper's claims", what=what, columns=columns, rows=rows, notes=tuple(notes))
+
+
 def judged(found: Mean | None, prompts: int, said_limit: float = 1.0, *, below: bool = False) -> Verdict:
     """Of a quotient that must exceed its limit, or stay below."""
     if found is None or found.low is None or found.high is None or prompts < FEWEST:
@@ -150,9 +185,8 @@ def _lossless(on: _On) -> Claim:
     if len(different) > len(beyond):
         parts.append(f"{len(different) - len(beyond)} part from it where two tokens tie within the dtype's error")
     if beyond:
-        parts.append(
-            f"others part elsewhere: {', '.join(f'{lane} {beyond.count(lane)}' for lane in sorted(set(beyond)))}"
-        )
+        counts = [f"{beyond.count(lane)} of {lane}" for lane in dict.fromkeys(beyond)]
+        parts.append(f"elsewhere part {', '.join(counts)}")
     share = Mean(1 - len(different) / len(compared), None, None) if compared else None
     return on.claim(LOSSLESS, share, verdict, f"{'; '.join(parts)}.")
 
@@ -190,11 +224,17 @@ def _against_plain(on: _On, own: str, plain: str, device: str) -> Iterator[Claim
     """Of DynaTree against plain decoding."""
     yield _against(on, FASTER, own, [plain], SPEED)
     yield _against(on, LOWER_TTFT, own, [plain], TTFT)
-    peaks = on.course.quotients(own, plain, lambda figures: figures.peak_bytes)
-    where = "of the device" if device.startswith("cuda") else "of the whole process, on a CPU"
-    yield _quotient(on, THREE_PERCENT, peaks, f"Peak memory {where}, of {own} over that of {plain}, both models loaded")
+    yield _memory(on, own, plain, on_gpu=device.startswith("cuda"))
     if len(on.course.experiment.lengths) > 1:
         yield _gain_by_length(on, own, plain)
+
+
+def _memory(on: _On, own: str, plain: str, *, on_gpu: bool) -> Claim:
+    """Of a GPU's memory: what a whole process takes on a CPU is shown, but settles nothing."""
+    peaks = on.course.quotients(own, plain, lambda figures: figures.peak_bytes)
+    where = "the GPU" if on_gpu else "the process, which on a CPU says little of a GPU's"
+    found = _quotient(on, THREE_PERCENT, peaks, f"Peak memory of {where}, {own} over {plain}, both models loaded")
+    return found if on_gpu else msgspec.structs.replace(found, verdict="cannot tell here")
 
 
 def _gain_by_length(on: _On, own: str, plain: str) -> Claim:

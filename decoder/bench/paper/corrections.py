@@ -1,4 +1,4 @@
-"""Where the paper's own numbers do not hold: by its text, its authors' code and their logs, not by any measurement here.
+"""Where the paper's own numbers do not hold: by its text, its authors' code and their logs, not by measurement here.
 
 What was measured here stands in `claims`.
 """
@@ -17,23 +17,23 @@ class Correction(NamedTuple):
 
 CORRECTIONS = (
     Correction(
-        "Trees are verified without position ids, so that a node's position is its place in breadth-first order and "
-        "not its depth: their texts are not those of greedy decoding, though the paper proves that they are.",
+        "Trees are verified without position ids, so that a node's position is its place in breadth-first order "
+        "and not its depth: their texts are not those of greedy decoding, though the paper proves that they are.",
         CODE,
     ),
     Correction(
-        "All branches of a tree share one cache of the draft: after the first branching the draft reads tokens of other "
-        "branches, at wrong positions.",
+        "All branches of a tree share one cache of the draft: after the first branching the draft reads tokens of "
+        "other branches, at wrong positions.",
         CODE,
     ),
     Correction(
-        "The acceptance rate is committed tokens, the bonus included, over rounds x (initial D0 + 2), though nodes lie "
-        "up to D_max deep: it can reach 129 %, and 102.2 % is no effect of a bonus-token convention.",
+        "The acceptance rate is committed tokens, the bonus included, over rounds x (initial D0 + 2), though "
+        "nodes lie up to D_max deep: it can reach 129 %, and 102.2 % is no effect of a bonus-token convention.",
         f"{CODE}; v4 table 3",
     ),
     Correction(
-        "Acceptance is defined otherwise from version to version: .68 and 81.2 % stand in v1 for linear drafting with "
-        "K=6, .38 and 79.5 % for trees.",
+        "Acceptance is defined otherwise from version to version: .68 and 81.2 % stand in v1 for linear drafting "
+        "with K=6, .38 and 79.5 % for trees.",
         "v1 tables 1 and 3",
     ),
     Correction(
@@ -41,8 +41,8 @@ CORRECTIONS = (
         f"{CODE}; v4 section 4.2",
     ),
     Correction(
-        "TTFT is one prefill of the target alone, the same work for every method: its reduction is an effect of the order "
-        "of runs.",
+        "TTFT is one prefill of the target alone, the same work for every method: its reduction is an effect of "
+        "the order of runs.",
         f"{CODE}; v4 table 2",
     ),
     Correction(
@@ -51,8 +51,8 @@ CORRECTIONS = (
         "v4 table 1; v2 table 1",
     ),
     Correction(
-        "On PG-19 DynaTree needs more rounds than the fixed tree, 243 against 242, and commits fewer tokens a round, 6.17 "
-        "against 6.20; the text says that it needs fewer.",
+        "On PG-19 DynaTree needs more rounds than the fixed tree, 243 against 242, and commits fewer tokens a "
+        "round, 6.17 against 6.20; the text says that it needs fewer.",
         "v4 table 3 and section 4.4",
     ),
     Correction(
@@ -60,37 +60,39 @@ CORRECTIONS = (
         f"{LOGS}; v4 table 4",
     ),
     Correction(
-        "The gain of 16.2 % is over an untuned tree of depth 5; over the tuned one of table 1 it is 9.4 %, and 5.1 % on "
-        "PG-19.",
+        "The gain of 16.2 % is over an untuned tree of depth 5; over the tuned one of table 1 it is 9.4 %, and "
+        "5.1 % on PG-19.",
         "v4 tables 1 and 4",
     ),
     Correction(
-        "Assisted generation of transformers is faster than every tree of the same run: 209.8 against 185.3 tokens/s on "
-        "WikiText-2, 184.8 against 165.7 on PG-19, T=500. v1 prints 161.9, of one prompt; later versions leave it out.",
+        "Assisted generation of transformers is faster than every tree of the same run: 209.8 against 185.3 "
+        "tokens/s on WikiText-2, 184.8 against 165.7 on PG-19, T=500. v1 prints 161.9, of one prompt; later "
+        "versions leave it out.",
         f"{LOGS}; v1 table 1",
     ),
     Correction(
-        "v1 has DynaTree at 210.8 tokens/s in its abstract, 193.4 in its text and figure 3, 185.2 in table 1; all DynaTree "
-        "rows of its tables are fixed trees.",
+        "v1 has DynaTree at 210.8 tokens/s in its abstract, 193.4 in its text and figure 3, 185.2 in table 1; all "
+        "DynaTree rows of its tables are fixed trees.",
         "v1",
     ),
     Correction(
-        "v2 calls the PG-19 rows of its tables 1 and 2 linear K=8 and fixed D=8, B=3; they are K=5 and D=5, B=2, as in its "
-        "table 3.",
+        "v2 calls the PG-19 rows of its tables 1 and 2 linear K=8 and fixed D=8, B=3; they are K=5 and D=5, B=2, "
+        "as in its table 3.",
         f"v2 tables 1 to 3; {LOGS}",
     ),
     Correction(
-        "L_max counts characters, not tokens: 800 are about 200 tokens. v1 heads a table with prompt lengths in tokens.",
+        "L_max counts characters, not tokens: 800 are about 200 tokens. v1 heads a table with prompt lengths in "
+        "tokens.",
         f"{CODE}; v1 table 6",
     ),
     Correction(
-        "The shape of figure 8 is that of a shared GPU: plain decoding is at 57 tokens/s for 300 characters and at 138 for "
-        "750; a later run has 132 and 138.",
+        "The shape of figure 8 is that of a shared GPU: plain decoding is at 57 tokens/s for 300 characters and "
+        "at 138 for 750; a later run has 132 and 138.",
         f"{LOGS}; v4 figure 8",
     ),
     Correction(
-        "Figure 6 is of one prompt that is decoded ten times, not of WikiText-2; its three sweeps have 212, 222.5 and 226 "
-        "tokens/s for the same setting.",
+        "Figure 6 is of one prompt that is decoded ten times, not of WikiText-2; its three sweeps have 212, 222.5 "
+        "and 226 tokens/s for the same setting.",
         f"{LOGS}; v4 figure 6",
     ),
     Correction(
@@ -98,17 +100,18 @@ CORRECTIONS = (
         f"{LOGS}; v4 figure 7",
     ),
     Correction(
-        "At T=100, over an undisturbed AR, all methods are slower than plain decoding: .72x to .94x. v1 prints 1.54x for "
-        "that length, over an AR at 73.5 tokens/s.",
+        "At T=100, over an undisturbed AR, all methods are slower than plain decoding: .72x to .94x. v1 prints "
+        "1.54x for that length, over an AR at 73.5 tokens/s.",
         f"{LOGS}; v1 table 4",
     ),
     Correction(
-        "History moves parameters once a text, not once a round, after five texts: results depend on the order of prompts.",
+        "History moves parameters once a text, not once a round, after five texts: results depend on the order of "
+        "prompts.",
         CODE,
     ),
     Correction(
-        "Pruning stops expansion only: leaves under tau are verified. Each round has two passes of the target, and the "
-        "draft reads the whole text anew.",
+        "Pruning stops expansion only: leaves under tau are verified. Each round has two passes of the target, "
+        "and the draft reads the whole text anew.",
         CODE,
     ),
     Correction(
@@ -116,8 +119,8 @@ CORRECTIONS = (
         f"{CODE}; v4 section 4.1",
     ),
     Correction(
-        "Peak memory is of the last prompt alone, with both models loaded for plain decoding too: 3 % is what drafting "
-        "needs beside the weights, most of it logits of the draft. v1 has .45 %.",
+        "Peak memory is of the last prompt alone, with both models loaded for plain decoding too: 3 % is what "
+        "drafting needs beside the weights, most of it logits of the draft. v1 has .45 %.",
         f"{CODE}; v1 table 7",
     ),
 )

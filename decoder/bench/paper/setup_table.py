@@ -1,0 +1,84 @@
+"""What was measured and on what, beside what the paper's authors did. Pure."""
+
+from collections.abc import Iterator
+
+from decoder.bench.paper.asked import Asked, Experiment
+from decoder.bench.paper.cells import Cell, Column, Table
+from decoder.bench.paper.report import PaperReport
+from decoder.events import arithmetic
+
+AUTHORS = {
+    "target": "Pythia-2.8B",
+    "draft": "Pythia-70M",
+    "device": "one NVIDIA A100",
+    "arithmetic": "float16",
+    "decoding": "greedy",
+    "end of text": "ignored",
+    "main": "WikiText-2: 10 prompts of at most 800 characters, T=1500; PG-19: 10 of at most 1000",
+    "warm-up": "2 prompts",
+    "order": "one method after the other, each in a run of its own",
+    "versions": "torch 2.0 or later, transformers 4.38 or later",
+}
+"""Their protocol, by the row that it stands in."""
+
+
+def setup(report: PaperReport) -> Table:
+    """One row a setting."""
+    rows = tuple((name, here, AUTHORS.get(name)) for name, here in _rows(report))
+    return Table(
+        name="setup",
+        title="Setup",
+        what="What was measured, beside what the paper's authors did.",
+        columns=(Column(""), Column("here"), Column("paper")),
+        rows=rows,
+        notes=(),
+    )
+
+
+def device(report: PaperReport) -> str:
+    """What computed."""
+    machine = report.begun.machine
+    return machine.accelerator or f"{machine.processor}, {machine.threads} of {machine.cores} cores"
+
+
+def noise(report: PaperReport) -> str:
+    """How quiet the machine was."""
+    turns = sum(len(block.turns) for block in report.blocks)
+    loads = (report.begun.machine.load_before, report.load_after)
+    before, after = ("unknown" if load is None else f"{load:.1f}" for load in loads)
+    return f"{report.disturbed} of {turns} turns were disturbed; load {before} before and {after} after"
+
+
+def _rows(report: PaperReport) -> Iterator[tuple[str, Cell]]:
+    begun, asked = report.begun, report.begun.asked
+    yield "target", asked.target
+    yield "draft", asked.draft
+    yield "device", device(report)
+    yield "arithmetic", arithmetic(asked.dtype, asked.draft_dtype)
+    yield (
+        "decoding",
+        "greedy" if asked.temperature == 0 else f"temperature {asked.temperature:g}, top-p {asked.top_p:g}",
+    )
+    yield "end of text", "ends a text" if asked.stops_at_eos else "ignored"
+    for name in dict.fromkeys(experiment.name for experiment in asked.experiments):
+        yield name, "; ".join(_experiment(asked, each) for each in asked.experiments if each.name == name)
+    yield "warm-up", _prompts(asked.warm_up)
+    yield "order", "all lanes side by side on each prompt, in one process"
+    yield "seed", str(asked.seed)
+    yield "versions", ", ".join(f"{name} {version}" for name, version in begun.machine.versions.items())
+    yield "commit", begun.commit
+    yield "begun", begun.started_at
+    yield "noise", noise(report)
+    yield "finished", "yes" if report.complete else "NO: a part of what was asked for is missing"
+
+
+def _experiment(asked: Asked, experiment: Experiment) -> str:
+    repeats = f", {experiment.repeats} times" if experiment.repeats > 1 else ""
+    return (
+        f"{asked.text_set(experiment.data_set).title}: {_prompts(experiment.prompts)} of at most {experiment.most} "
+        f"{experiment.unit}, T={experiment.lengths[-1]}, {len(experiment.lanes)} lanes{repeats}"
+    )
+
+
+def _prompts(count: int) -> str:
+    return f"{count} prompt{'s' * (count != 1)}"

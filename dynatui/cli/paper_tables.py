@@ -1,0 +1,178 @@
+"""A measurement of the paper's experiments as text for a terminal: setup, tables, and claims, as wide as it is.
+
+A table that is too wide is cut between columns, and each part begins with the columns that name its rows. Nothing is
+told by colour.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from io import StringIO
+from typing import TYPE_CHECKING, NamedTuple
+
+from rich import box
+from rich.console import Console, RenderableType
+from rich.table import Table as Grid
+from rich.text import Text
+
+from dynatui.clean import clean_line
+
+if TYPE_CHECKING:
+    from decoder.bench.paper.cells import Table
+    from decoder.bench.paper.claims import Claim
+    from decoder.bench.paper.report import PaperReport
+
+NARROWEST = 80
+GAP = 2
+"""Between two columns, an edge of the grid among it."""
+
+
+class _Column(NamedTuple):
+    """One column as text."""
+
+    title: str
+    names_rows: bool
+    beside: bool
+    """Whether it belongs to the one before it."""
+    right: bool
+    """Whether it is aligned to the right, as numbers are."""
+    cells: Sequence[tuple[str, ...]]
+    """The lines of each."""
+
+    @property
+    def width(self) -> int:
+        """Without any wrapping but of the title."""
+        return max(map(len, (*self.title.split(), *(line for cell in self.cells for line in cell))), default=0)
+
+
+def text(report: "PaperReport", width: int) -> str:
+    """All of a report, at most so many columns wide, but 80 at least."""
+    from decoder.bench.paper import claims, tables  # noqa: PLC0415 - imports torch
+    from decoder.bench.paper.corrections import CORRECTIONS  # noqa: PLC0415
+    from decoder.bench.paper.setup_table import setup  # noqa: PLC0415
+
+    shown = max(width, NARROWEST)
+    found = [part for table in (setup(report), *tables.tables(report)) for part in _table(table, shown)]
+    found += _section(
+        "Where the paper's own numbers do not hold",
+        "By its text, its authors' code and their logs; nothing of this was measured here.",
+        _listed(("-", f"{each.says} ({each.source})") for each in CORRECTIONS),
+    )
+    judged, noise = claims.claims(report), " ".join(tables.conditions(report))
+    for data_set in dict.fromkeys(claim.data_set for claim in judged):
+        these = (_judged(claim) for claim in judged if claim.data_set == data_set)
+        found += _section(f"The paper's claims: {data_set}", noise, _listed(these))
+    return _rendered(found, shown)
+
+
+def _rendered(parts: Sequence[RenderableType], width: int) -> str:
+    out = StringIO()
+    console = Console(file=out, width=width, color_system=None, highlight=False)
+    for part in parts:
+        console.print(part)
+    return "\n".join(line.rstrip() for line in out.getvalue().splitlines()) + "\n"
+
+
+def _table(table: "Table", width: int) -> Iterator[RenderableType]:
+    *parts, last = _parts(_columns(table), width)
+    words = last[-1] if parts and not any(column.right for column in last if not column.names_rows) else None
+    yield from _section(table.title, table.what, *map(_grid, parts if words else (*parts, last)))
+    told = [_told(words, last[:-1])] if words else []
+    yield _listed(map(_marked, (*told, *table.notes)))
+
+
+def _told(words: _Column, names: Sequence[_Column]) -> str:
+    """A column of words that found no place beside the figures, as a sentence: rows by what it says of them."""
+    rows: dict[str, list[str]] = {}
+    for cell, *name in zip(words.cells, *(column.cells for column in names), strict=True):
+        rows.setdefault(" ".join(cell), []).append(" ".join(line for lines in name for line in lines))
+    usual = max(rows, key=lambda said: len(rows[said]))
+    unusual = [f"{', '.join(those)}: {said}; " for said, those in rows.items() if said != usual]
+    return f"{words.title.capitalize()}: {''.join(unusual)}{'others' if unusual else 'all'} {usual}."
+
+
+def _section(title: str, what: str, *parts: RenderableType) -> Iterator[RenderableType]:
+    yield _words(f"\n{'=' * min(len(title), NARROWEST)}")
+    yield _words(title)
+    yield _words(what)
+    for part in parts:
+        yield ""
+        yield part
+
+
+def _columns(table: "Table") -> list[_Column]:
+    from decoder.bench.paper.cells import lines  # noqa: PLC0415 - imports torch
+
+    kinds = [column.kind for column in table.columns]
+    figures = [place for place, kind in enumerate(kinds) if kind in ("measured", "paper")]
+    names = figures[0] if figures else len(kinds)
+    return [
+        _Column(
+            title=clean_line(column.title),
+            names_rows=place < names,
+            beside=column.kind == "paper",
+            right=column.kind != "words",
+            cells=[tuple(map(clean_line, lines(row[place], column.digits))) for row in table.rows],
+        )
+        for place, column in enumerate(table.columns)
+    ]
+
+
+def _parts(columns: Sequence[_Column], width: int) -> Iterator[list[_Column]]:
+    """As many columns side by side as fit, those of the paper beside ours."""
+    names = [column for column in columns if column.names_rows]
+    groups: list[list[_Column]] = []
+    for column in columns[len(names) :]:
+        if column.beside and groups:
+            groups[-1].append(column)
+        else:
+            groups.append([column])
+    part = list(names)
+    for group in groups:
+        if len(part) > len(names) and _width([*part, *group]) > width:
+            yield part
+            part = list(names)
+        part += group
+    yield part
+
+
+def _width(columns: Sequence[_Column]) -> int:
+    return sum(column.width + GAP for column in columns) - GAP
+
+
+def _grid(columns: Sequence[_Column]) -> Grid:
+    grid = Grid(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, GAP - 1, 0, 0), show_edge=False)
+    for column in columns:
+        grid.add_column(_words(column.title), justify="right" if column.right else "left", overflow="fold")
+    for row in zip(*(column.cells for column in columns), strict=True):
+        grid.add_row(*(_words("\n".join(cell)) for cell in row))
+    return grid
+
+
+def _listed(items: Iterable[tuple[str, str]]) -> Grid:
+    """Items behind what marks them."""
+    grid = Grid.grid(padding=(0, GAP, 0, 0))
+    grid.add_column(no_wrap=True)
+    grid.add_column()
+    for mark, item in items:
+        grid.add_row(_words(mark), _words(item))
+    return grid
+
+
+def _marked(note: str) -> tuple[str, str]:
+    """A note and its mark, where it has one."""
+    mark, _, rest = note.partition(" ")
+    return (mark, rest) if mark.startswith("[") else ("", note)
+
+
+def _judged(claim: "Claim") -> tuple[str, str]:
+    """The verdict; what the paper says, what there is here, and how it was tested."""
+    from decoder.bench.paper.cells import lines  # noqa: PLC0415 - imports torch
+
+    paper = "" if claim.paper is None else f"; paper {claim.paper:.3f}"
+    must = f", must be {'under' if claim.below else 'over'} {claim.limit:g}" if claim.by_quotient else ""
+    mean, *interval = lines(claim.here, 3)
+    here = f"{mean} ({interval[0]})" if interval else mean
+    return claim.verdict, f"{claim.says} ({claim.source})\nhere {here}{must}{paper}\n{claim.tested}\n"
+
+
+def _words(text: str) -> Text:
+    return Text("\n".join(map(clean_line, text.split("\n"))))

@@ -1,0 +1,202 @@
+"""Each claim is judged by the interval of a quotient on the same prompts, and says when it cannot be told."""
+
+import pytest
+from msgspec import structs
+
+from decoder.bench.paper import anchors, said
+from decoder.bench.paper.claims import Claim, Verdict, as_table, claims, judged
+from decoder.bench.paper.corrections import CORRECTIONS
+from decoder.bench.paper.report import PaperReport
+from decoder.bench.sampling.averages import Mean
+from tests.decoder.bench.paper.reports import asked, paper_report
+
+TEN = asked(prompts=10, sets=("wikitext",))
+
+
+def by_name(report: PaperReport) -> dict[str, Claim]:
+    found = claims(report)
+    assert len({claim.name for claim in found}) == len(found)
+    return {claim.name: claim for claim in found}
+
+
+@pytest.fixture(scope="module")
+def usual() -> dict[str, Claim]:
+    return by_name(paper_report(TEN))
+
+
+@pytest.mark.parametrize(
+    ("found", "prompts", "below", "said"),
+    [
+        (Mean(1.2, 1.1, 1.3), 10, False, "holds"),
+        (Mean(0.8, 0.7, 0.9), 10, False, "does not hold"),
+        (Mean(1.0, 0.9, 1.1), 10, False, "cannot tell here"),
+        (Mean(1.2, 1.1, 1.3), 10, True, "does not hold"),
+        (Mean(0.8, 0.7, 0.9), 10, True, "holds"),
+        (Mean(1.2, 1.1, 1.3), 4, False, "cannot tell here"),
+        (Mean(1.2, None, None), 10, False, "cannot tell here"),
+        (None, 0, False, "cannot tell here"),
+    ],
+)
+def test_a_verdict_needs_the_whole_interval_and_enough_prompts(
+    *, found: Mean | None, prompts: int, below: bool, said: Verdict
+) -> None:
+    assert judged(found, prompts, below=below) == said
+
+
+def test_every_claim_of_the_paper_is_tested(usual: dict[str, Claim]) -> None:
+    every = {each.name for each in vars(said).values() if isinstance(each, said.Said)}
+    assert usual.keys() == every
+
+
+def test_claims_are_tested_on_each_data_set() -> None:
+    found = claims(paper_report(asked(prompts=6)))
+    assert {claim.data_set for claim in found} == {"WikiText-2", "PG-19-style (books_test)"}
+
+
+def test_equal_texts_are_lossless(usual: dict[str, Claim]) -> None:
+    found = usual["lossless"]
+    assert found.verdict == "holds"
+    assert "110 of 110 texts of 11 lanes" in found.tested
+
+
+def test_one_other_text_is_not_lossless() -> None:
+    found = by_name(paper_report(TEN, different={("alg1", 3)}))["lossless"]
+    assert found.verdict == "does not hold"
+    assert "1 of alg1" in found.tested
+
+
+def test_texts_that_part_at_near_ties_alone_settle_nothing() -> None:
+    parted = {("alg1", 3), ("phase 1", 2)}
+    found = by_name(paper_report(TEN, different=parted, near_ties=parted))["lossless"]
+    assert found.verdict == "cannot tell here"
+    assert "2 part from it where two tokens tie" in found.tested
+
+
+def test_the_best_rival_decides(usual: dict[str, Claim]) -> None:
+    found = usual["lowest_tpot"]
+    assert (found.verdict, found.tested.split(",")[0]) == ("holds", "Time a token of fixed D8 B3 over that of phase 3")
+    slower = by_name(paper_report(TEN, slower={"phase 3": 1.2}))["lowest_tpot"]
+    assert slower.verdict == "does not hold"
+
+
+def test_a_claim_about_rivals_holds_only_against_all_of_them() -> None:
+    report = paper_report(TEN)
+    blocks = [
+        structs.replace(
+            block, turns=tuple(turn for turn in block.turns if block.prompt < 3 or turn.lane != "linear K=5")
+        )
+        for block in report.blocks
+    ]
+    found = by_name(structs.replace(report, blocks=blocks))["beats_linear"]
+    assert found.tested.startswith("Tokens/s of phase 3 over that of linear K=8")
+    assert found.verdict == "cannot tell here"
+
+
+def test_assisted_generation_can_win() -> None:
+    assert by_name(paper_report(TEN, slower={"assisted 20/.4": 0.8}))["beats_hf"].verdict == "does not hold"
+
+
+def test_depth_is_compared_with_breadth_step_by_step(usual: dict[str, Claim]) -> None:
+    found = usual["depth_dominates"]
+    assert found.verdict == "holds"
+    assert found.paper == pytest.approx(1.152, abs=0.001)
+    slower = by_name(paper_report(TEN, slower={"phase 1": 0.8}))["depth_dominates"]
+    assert slower.verdict == "does not hold"
+
+
+def test_the_first_tokens_come_later_than_those_of_ar(usual: dict[str, Claim]) -> None:
+    assert usual["lower_ttft"].verdict == "does not hold"
+
+
+def test_memory_of_a_process_on_a_cpu_settles_nothing(usual: dict[str, Claim]) -> None:
+    assert usual["memory"].verdict == "cannot tell here"
+    on_gpu = by_name(paper_report(structs.replace(TEN, device="cuda")))["memory"]
+    assert on_gpu.verdict == "holds"
+    assert on_gpu.here is not None
+    assert on_gpu.here.high == pytest.approx(6316 / 6110)
+
+
+def test_the_gain_is_compared_between_the_longest_and_the_shortest_texts(usual: dict[str, Claim]) -> None:
+    found = usual["gain_grows"]
+    assert found.verdict == "holds"
+    assert "T=1500" in found.tested
+    assert "T=100" in found.tested
+    assert "gain_grows" not in by_name(paper_report(asked(prompts=6, lengths=(64,), sets=("wikitext",))))
+
+
+def test_a_spread_that_shrinks_is_told() -> None:
+    report = paper_report(TEN)
+    speeds = {"phase 2": 40.0, "phase 3": 4.0}
+    blocks = [
+        structs.replace(
+            block,
+            turns=tuple(
+                structs.replace(
+                    turn,
+                    at=tuple(
+                        structs.replace(each, tokens_per_second=200 + speeds.get(turn.lane, 0) * (-1) ** block.prompt)
+                        for each in turn.at
+                    ),
+                )
+                for turn in block.turns
+            ),
+        )
+        for block in report.blocks
+    ]
+    found = by_name(structs.replace(report, blocks=blocks))["history_stabilises"]
+    assert found.here is not None
+    assert found.here.mean == pytest.approx(10)
+
+
+def test_few_prompts_tell_nothing_but_a_text_that_differs() -> None:
+    found = by_name(paper_report(asked(prompts=2, sets=("wikitext",)), different={("alg1", 0)}))
+    assert found.pop("lossless").verdict == "does not hold"
+    assert {claim.verdict for claim in found.values()} == {"cannot tell here"}
+    assert "too few to tell" in found["beats_fixed"].tested
+
+
+def test_texts_of_their_own_are_no_rivals() -> None:
+    found = by_name(paper_report(TEN, different={("linear K=8", prompt) for prompt in range(10)}))["beats_linear"]
+    assert found.tested.startswith("Tokens/s of phase 3 over that of linear K=5")
+    both = {(name, prompt) for name in ("linear K=5", "linear K=8") for prompt in range(10)}
+    found = by_name(paper_report(TEN, different=both))["beats_linear"]
+    assert (found.here, found.verdict) == (None, "cannot tell here")
+
+
+def test_claims_without_their_lanes_are_left_out() -> None:
+    found = by_name(paper_report(asked(prompts=6, lanes=("ar", "linear K=5", "auto"), sets=("wikitext",))))
+    assert found.keys() == {"lossless"}
+    assert claims(paper_report(blocks=[], cells=[])) == []
+
+
+def test_the_paper_s_quotients_are_of_its_own_numbers() -> None:
+    def at(row: str, data_set: str, figure: str) -> float:
+        found = anchors.usual(row, data_set, figure)
+        assert found is not None
+        return found.value
+
+    for data_set, linear in (("WikiText-2", "Linear K8"), ("PG-19", "Linear K5")):
+        speed = at("DynaTree", data_set, "tokens_per_second")
+        assert said.BEATS_LINEAR.paper[data_set] == speed / at(linear, data_set, "tokens_per_second")
+        assert said.BEATS_FIXED.paper[data_set] == speed / at("Fixed D8B3", data_set, "tokens_per_second")
+        assert said.FASTER.paper[data_set] == speed / at("AR", data_set, "tokens_per_second")
+        tpots = [at(row, data_set, "tpot_ms") for row in ("Fixed D8B3", "DynaTree")]
+        assert said.LOWEST_TPOT.paper[data_set] == tpots[0] / tpots[1]
+        peaks = [at(row, data_set, "peak_mb") for row in ("DynaTree", "AR")]
+        assert said.THREE_PERCENT.paper[data_set] == peaks[0] / peaks[1]
+        rounds = [at(row, data_set, "rounds") for row in (linear, "Fixed D8B3", "DynaTree")]
+        assert said.FEWER_ROUNDS.paper[data_set] == min(rounds[:2]) / rounds[2]
+
+
+def test_the_table_has_a_row_a_claim(usual: dict[str, Claim]) -> None:
+    table = as_table(list(usual.values()), ["a note"])
+    assert len(table.rows) == len(usual)
+    assert table.notes == ("a note",)
+    verdicts = [row[2] for row in table.rows]
+    assert verdicts == [claim.verdict for claim in usual.values()]
+
+
+def test_every_correction_names_its_source_and_ends_as_a_sentence() -> None:
+    for correction in CORRECTIONS:
+        assert correction.says.endswith(".")
+        assert any(name in correction.source for name in ("v1", "v2", "v4", "code", "logs"))
