@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
-from io import StringIO
 from pathlib import Path
 from shutil import get_terminal_size
 from typing import TYPE_CHECKING
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from decoder.errors import ConfigError, shortened
+from dynatui.cli.paper_tables import text
 from dynatui.terminal import streams
 
 if TYPE_CHECKING:
@@ -40,14 +40,21 @@ def parts() -> Parts:
     """The parts; imports torch."""
     from decoder.bench.data_sets.prompts import text_sets  # noqa: PLC0415 - whoever asks for help needs none of it
     from decoder.bench.paper.figures import draw  # noqa: PLC0415
-    from decoder.bench.paper.write import write  # noqa: PLC0415
+    from decoder.bench.paper.write import FIGURES, write  # noqa: PLC0415
 
-    from dynatui.render.paper import on_terminal  # noqa: PLC0415
+    def drawn(report: "PaperReport", folder: Path) -> list[Path]:
+        return draw(report, folder / FIGURES)
 
     drawable = find_spec("matplotlib") is not None
     if not drawable:
         streams.say(WITHOUT_FIGURES)
-    return Parts(text_sets, (write, draw) if drawable else (write,), lambda report: as_text(on_terminal(report)))
+    # The page, which links the figures that there are, comes last.
+    return Parts(text_sets, (drawn, write) if drawable else (write,), on_terminal)
+
+
+def on_terminal(report: "PaperReport") -> str:
+    """All tables and claims, as wide as the terminal."""
+    return text(report, get_terminal_size().columns)
 
 
 def folder_for(path: Path) -> Path:
@@ -67,16 +74,6 @@ def write_all(report: "PaperReport", folder: Path, made: Parts) -> None:
         _whole(folder / "report.json", msgspec.json.encode(report))
         count = 1 + sum(len(write(report, folder)) for write in made.writers)
     streams.say(f"wrote {count} files to {folder}")
-
-
-def as_text(table: object) -> str:
-    """A table of rich as plain text, as wide as the terminal."""
-    from rich.console import Console  # noqa: PLC0415 - whoever asks for help needs none of it
-
-    console = Console(file=StringIO(), color_system=None, width=get_terminal_size().columns)
-    with console.capture() as captured:
-        console.print(table)
-    return captured.get()
 
 
 @contextmanager

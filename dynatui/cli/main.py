@@ -21,8 +21,8 @@ from decoder.methods.delayed import NONE
 from dynatui.cli import bench, headless, options, presets, request, selector, settings, tune
 from dynatui.cli.config import config
 from dynatui.cli.doctor import doctor
-from dynatui.cli.report import report
 from dynatui.cli.options import Given, expanded
+from dynatui.cli.report import report
 from dynatui.cli.why import why
 from dynatui.record.reader import Runs
 from dynatui.record.transcript import Transcript

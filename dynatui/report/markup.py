@@ -52,7 +52,8 @@ def table(caption: str, head: Iterable[str], rows: Iterable[Iterable[str]], *, l
         element("tr", element("th", first, scope="row"), *(element("td", cell) for cell in rest))
         for first, *rest in rows
     ]
-    whole = element("table", element("caption", caption), element("thead", top), element("tbody", *body))
+    said = element("caption", element("span", caption))
+    whole = element("table", said, element("thead", top), element("tbody", *body))
     return element("div", whole, class_="scrolls", tabindex=0, role="region", aria_label=label or caption)
 
 

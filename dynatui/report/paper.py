@@ -5,25 +5,32 @@ run nothing.
 """
 
 from base64 import b64encode
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from decoder.bench.paper.asked import Asked
-from decoder.bench.paper.cells import Cell, Column, Table, lines
-from decoder.bench.paper.report import PaperReport
-from decoder.bench.paper.tables import conditions, tables
+from decoder.bench.paper.corrections import CORRECTIONS, Correction
 from decoder.events import arithmetic
 from dynatui.report.markup import Markup, details, element, joined, table
-from dynatui.report.measured import UNKNOWN, machine_entries, notice
+from dynatui.report.measured import UNKNOWN, VerdictKind, machine_entries, notice, number, verdict
 from dynatui.report.page import Page
+
+if TYPE_CHECKING:  # which import torch
+    from decoder.bench.paper.cells import Cell, Column, Table
+    from decoder.bench.paper.claims import Claim, Verdict
+    from decoder.bench.paper.report import PaperReport
+    from decoder.bench.sampling.averages import Mean
 
 _ABOUT = (
     "The DynaTree paper's experiments, measured here: what it reports stands beside what was found. All lanes decoded "
     "the same prompts in one process, in turns. Numbers are means over prompts ± standard deviation, with 95 % "
     "bootstrap intervals of the mean below them."
 )
+_KINDS: Mapping["Verdict", VerdictKind] = {"holds": "holds", "does not hold": "fails", "cannot tell here": "open"}
+_CLAIMS = ("the paper says", "verdict", "here", "limit", "paper", "tested on", "how")
 
 
-def paper_page(name: str, report: PaperReport, figures: Sequence[tuple[str, bytes]]) -> Page:
+def paper_page(name: str, report: "PaperReport", figures: Sequence[tuple[str, bytes]]) -> Page:
     """The page of a report.
 
     Args:
@@ -31,8 +38,13 @@ def paper_page(name: str, report: PaperReport, figures: Sequence[tuple[str, byte
         report: All that was measured.
         figures: SVG by name.
     """
+    from decoder.bench.paper.claims import claims  # noqa: PLC0415 - imports torch
+    from decoder.bench.paper.tables import conditions, tables  # noqa: PLC0415
+
     parts = [
         ("setup", "Setup", element("div", notice(_warnings(report)), details(_setup(report)))),
+        ("claims", "Claims of the paper", _claims(claims(report))),
+        ("corrections", "Where the paper's own numbers do not hold", joined(map(_correction, CORRECTIONS))),
         ("tables", "Tables", _tables(tables(report), conditions(report))),
         ("figures", "Figures", joined(_figure(*each) for each in figures)),
     ]
@@ -43,7 +55,7 @@ def paper_page(name: str, report: PaperReport, figures: Sequence[tuple[str, byte
     return Page(title=f"{name} - dynatui", body=joined((head, element("main", *body))))
 
 
-def _warnings(report: PaperReport) -> list[str]:
+def _warnings(report: "PaperReport") -> list[str]:
     """What a reader must know before any number."""
     turns = sum(len(block.turns) for block in report.blocks)
     missing = [] if report.complete else ["Interrupted: a part of what was asked for was not measured."]
@@ -51,7 +63,7 @@ def _warnings(report: PaperReport) -> list[str]:
     return missing + loud
 
 
-def _setup(report: PaperReport) -> list[tuple[str, str]]:
+def _setup(report: "PaperReport") -> list[tuple[str, str]]:
     begun, asked = report.begun, report.begun.asked
     return [
         ("Target model", asked.target),
@@ -70,7 +82,35 @@ def _chosen(asked: Asked) -> str:
     return f"{how}, seed {asked.seed}, {'to' if asked.stops_at_eos else 'on behind'} the end of text"
 
 
-def _tables(found: Sequence[Table], said: Collection[str]) -> Markup:
+def _claims(found: "Sequence[Claim]") -> Markup:
+    what = "Each is a quotient of two lanes on the same prompts; it holds where its whole interval is beyond the limit."
+    return table(what, _CLAIMS, map(_claim, found)) if found else Markup()
+
+
+def _claim(claim: "Claim") -> list[str]:
+    limit = f"{'below' if claim.below else 'above'} {claim.limit:g}"
+    return [
+        joined((claim.says, " ", element("small", claim.source))),
+        verdict(claim.verdict, _KINDS[claim.verdict]),
+        _mean(claim.here),
+        limit,
+        number(claim.paper, 3),
+        claim.data_set,
+        claim.tested,
+    ]
+
+
+def _mean(found: "Mean | None") -> Markup:
+    if found is None or found.low is None or found.high is None:
+        return element("span", number(found.mean if found else None, 3))
+    return joined((number(found.mean, 3), element("small", f"{found.low:.3f} to {found.high:.3f}")))
+
+
+def _correction(found: Correction) -> Markup:
+    return element("p", found.says, " ", element("small", f"({found.source})"))
+
+
+def _tables(found: "Sequence[Table]", said: Collection[str]) -> Markup:
     """Tables behind a list of them."""
     places = [(f"table-{number}", each) for number, each in enumerate(found, 1)]
     links = (element("li", element("a", each.title, href=f"#{place}")) for place, each in places)
@@ -78,7 +118,7 @@ def _tables(found: Sequence[Table], said: Collection[str]) -> Markup:
     return joined((contents, *(_table(place, each, said) for place, each in places))) if places else Markup()
 
 
-def _table(place: str, found: Table, said: Collection[str]) -> Markup:
+def _table(place: str, found: "Table", said: Collection[str]) -> Markup:
     """A table with its notes, but for those that are said once for all."""
     head = (column.title for column in found.columns)
     rows = (map(_cell, row, found.columns) for row in found.rows)
@@ -87,7 +127,9 @@ def _table(place: str, found: Table, said: Collection[str]) -> Markup:
     return element("div", element("h3", found.title), shown, element("ul", *notes, class_="notes"), id=place)
 
 
-def _cell(cell: Cell, column: Column) -> Markup:
+def _cell(cell: "Cell", column: "Column") -> Markup:
+    from decoder.bench.paper.cells import lines  # noqa: PLC0415 - imports torch
+
     first, *more = lines(cell, column.digits)
     whole = first if column.kind == "words" else element("span", first, class_="whole")
     return joined((whole, *(element("small", line) for line in more)))

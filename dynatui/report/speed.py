@@ -4,15 +4,17 @@ Numbers are those of the report; none is computed here.
 """
 
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
-from decoder.bench.protocol import DISTURBED
-from decoder.bench.report import Report, RoundsReport, Setup
-from decoder.bench.rounds import Growth, Rounds
-from decoder.bench.summary import Comparison, Difference, Row
 from decoder.events import arithmetic
 from dynatui.report.markup import Markup, details, element, joined, table
 from dynatui.report.measured import UNKNOWN, interval, machine_entries, notice, number, verdict_of_ratio
 from dynatui.report.page import Page
+
+if TYPE_CHECKING:  # which import torch
+    from decoder.bench.report import Report, RoundsReport, Setup
+    from decoder.bench.rounds import Growth, Rounds
+    from decoder.bench.summary import Comparison, Difference, Row
 
 _ABOUT = (
     "All contenders decoded in one process, turn by turn on the same prompts, after a warm-up. Numbers are medians, "
@@ -26,14 +28,16 @@ _ROUND = ("levels x rows", "ms a round", "draft", "a level", "verify", "commit",
 _GROWN = ("levels x rows", "after", "round", "a level", "verify", "arithmetic", "round over arithmetic")
 
 
-def speed_page(name: str, reports: Sequence[Report | RoundsReport]) -> Page:
+def speed_page(name: str, reports: "Sequence[Report | RoundsReport]") -> Page:
     """The page of all measurements of a file."""
     head = element("header", element("h1", f"Speed: {name}"), element("p", _ABOUT))
     parts = (_part(number, report) for number, report in enumerate(reports, 1))
     return Page(title=f"{name} - dynatui", body=joined((head, element("main", *parts))))
 
 
-def _part(number_of: int, report: Report | RoundsReport) -> Markup:
+def _part(number_of: int, report: "Report | RoundsReport") -> Markup:
+    from decoder.bench.report import Report  # noqa: PLC0415 - imports torch
+
     setup = report.setup
     title = f"{number_of}. {setup.target} with {setup.draft}, {setup.started_at}"
     told = _of_texts(report) if isinstance(report, Report) else _of_rounds(report)
@@ -42,7 +46,9 @@ def _part(number_of: int, report: Report | RoundsReport) -> Markup:
     )
 
 
-def _warnings(report: Report | RoundsReport) -> Iterator[str]:
+def _warnings(report: "Report | RoundsReport") -> Iterator[str]:
+    from decoder.bench.protocol import DISTURBED  # noqa: PLC0415 - imports torch
+
     setup, waits = report.setup, [record.waited for record in report.samples]
     turns = len(setup.contenders) * len(setup.prompts) * setup.repeats
     if len(waits) < turns:
@@ -52,7 +58,7 @@ def _warnings(report: Report | RoundsReport) -> Iterator[str]:
         yield f"In {disturbed} of {len(waits)} turns threads waited long for a processor: other work disturbed them."
 
 
-def _setup(report: Report | RoundsReport) -> list[tuple[str, str]]:
+def _setup(report: "Report | RoundsReport") -> list[tuple[str, str]]:
     setup = report.setup
     lengths = [len(prompt) for prompt in setup.prompts]
     return [
@@ -67,13 +73,13 @@ def _setup(report: Report | RoundsReport) -> list[tuple[str, str]]:
     ]
 
 
-def _chosen(setup: Setup) -> str:
+def _chosen(setup: "Setup") -> str:
     if not setup.temperature:
         return f"greedily, seed {setup.seed}"
     return f"at temperature {setup.temperature:g}, top-k {setup.top_k}, top-p {setup.top_p:g}, seed {setup.seed}"
 
 
-def _of_texts(report: Report) -> Iterator[Markup]:
+def _of_texts(report: "Report") -> Iterator[Markup]:
     yield table("Speed", _SPEED, map(_speed, report.rows))
     if report.best_generate:
         yield element("p", f"x generate: over {report.best_generate}, transformers' plain decoding.", class_="about")
@@ -84,7 +90,7 @@ def _of_texts(report: Report) -> Iterator[Markup]:
         yield table("Texts that differ from ar's", _DIFFERING, map(_differing, report.differences))
 
 
-def _speed(row: Row) -> list[str]:
+def _speed(row: "Row") -> list[str]:
     return [
         row.name,
         interval(row.tokens_per_second, 1),
@@ -95,24 +101,24 @@ def _speed(row: Row) -> list[str]:
     ]
 
 
-def _parts(row: Row) -> list[str]:
+def _parts(row: "Row") -> list[str]:
     times = (row.round_ms, row.draft_ms, row.verify_ms, row.commit_ms, row.host_ms)
     passes = (row.target_forwards, row.draft_forwards)
     return [row.name, *(number(time, 3) for time in times), *map(number, passes), _megabytes(row.peak_bytes)]
 
 
-def _compared(found: Comparison) -> list[str]:
+def _compared(found: "Comparison") -> list[str]:
     among = f" ({found.than}, best of {found.of})" if found.of > 1 else ""
     return [f"{found.name} over {found.kind}{among}", interval(found.ratio), verdict_of_ratio(found.ratio)]
 
 
-def _differing(found: Difference) -> list[str]:
+def _differing(found: "Difference") -> list[str]:
     why = {None: "one text is shorter", True: "a near tie", False: "NO TIE: a fault"}[found.near_tie]
     gap = "" if found.gap is None else f", gap {found.gap:.2g}"
     return [found.name, str(found.prompt + 1), str(found.index), f"{why}{gap}"]
 
 
-def _of_rounds(report: RoundsReport) -> Iterator[Markup]:
+def _of_rounds(report: "RoundsReport") -> Iterator[Markup]:
     for context in dict.fromkeys(row.context for row in report.rounds):
         rows = [row for row in report.rounds if row.context == context]
         yield table(f"What a round costs after {context} random tokens", _ROUND, map(_round, rows))
@@ -121,13 +127,13 @@ def _of_rounds(report: RoundsReport) -> Iterator[Markup]:
         yield table(caption, _GROWN, map(_grown, report.growth))
 
 
-def _round(row: Rounds) -> list[str]:
+def _round(row: "Rounds") -> list[str]:
     times = (row.draft_ms, row.level_ms, row.verify_ms, row.commit_ms, row.host_ms)
     memory = (row.kv_bytes, row.peak_bytes)
     return [row.name, interval(row.round_ms, 3), *(number(time, 3) for time in times), *map(_megabytes, memory)]
 
 
-def _grown(row: Growth) -> list[str]:
+def _grown(row: "Growth") -> list[str]:
     factors = (row.level, row.verify, row.multiply_adds)
     return [row.name, str(row.context), interval(row.round), *map(number, factors), interval(row.beyond)]
 

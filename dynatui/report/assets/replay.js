@@ -2,7 +2,7 @@
 
 const data = JSON.parse(byId("data").textContent);
 const SPEEDS = [0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10];
-const LOOKS = 8;
+const LOOKS = 8, LONGEST_NAME = 32;
 const CALM_MS = 1000;
 const calm = matchMedia("(prefers-reduced-motion: reduce)");
 
@@ -43,7 +43,7 @@ function said() {
   const [draft, verify, commit] = own.ms[round].map((ms) => (ms === null ? "-" : ms.toPrecision(3)));
   const piece = shortened(visible(tokens.map((number) => data.texts[number]).join("")), 60);
   const last = round === rounds() - 1 && own.ended ? ` Ended by: ${own.ended}.` : "";
-  return `${own.name}, round ${round + 1}: ${drafted}${counted(written, "token")} written${bonus}: “${piece}”. ` +
+  return `${shortened(own.name, LONGEST_NAME)}, round ${round + 1}: ${drafted}${counted(written, "token")} written${bonus}: “${piece}”. ` +
     `Draft ${draft} ms, verification ${verify} ms, commit ${commit} ms.${last}`;
 }
 
@@ -93,7 +93,7 @@ function drawRace() {
   cursors.race = chart(byId("race"), { series, across, up });
   cursors.standing = lanes.map(() => html("b"));
   byId("standing").replaceChildren(...lanes.map(({ name }, number) =>
-    html("li", {}, swatch(look(number)), ` ${name} `, cursors.standing[number])));
+    html("li", {}, swatch(look(number)), ` ${shortened(name, LONGEST_NAME)} `, cursors.standing[number])));
 }
 
 function draw() {
@@ -118,7 +118,7 @@ function chooseRun(number) {
   byId("run").selectedIndex = place.run;
   byId("methods").replaceChildren(...run().lanes.map(({ name, about }, each) => {
     const digit = each < 9 ? `${each + 1} ` : "";
-    const button = html("button", { type: "button", title: about }, digit, swatch(look(each)), ` ${name}`);
+    const button = html("button", { type: "button", title: about }, digit, swatch(look(each)), ` ${shortened(name, LONGEST_NAME)}`);
     if (digit) button.setAttribute("aria-keyshortcuts", digit.trim());
     button.addEventListener("click", () => chooseMethod(each));
     return button;

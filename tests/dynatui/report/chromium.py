@@ -141,12 +141,14 @@ class Tab:
         return found + list(self.value("window.violations"))
 
     def requests(self) -> list[str]:
-        """Every address that was asked for."""
-        return [
-            event["params"]["request"]["url"]
-            for event in self._browser.events
-            if self._is(event, "Network.requestWillBeSent")
-        ]
+        """Every address that was asked for, but for what the page holds itself."""
+        sent = [event for event in self._browser.events if self._is(event, "Network.requestWillBeSent")]
+        urls = [str(event["params"]["request"]["url"]) for event in sent]
+        return [url for url in urls if not url.startswith("data:")]
+
+    def close(self) -> None:
+        """Closes the page."""
+        self.ask("Page.close")
 
     def picture(self, path: Path) -> None:
         """The whole page as a PNG file."""

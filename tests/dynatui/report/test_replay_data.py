@@ -60,7 +60,7 @@ def test_a_text_that_comes_twice_is_kept_once() -> None:
 
 
 def test_curves_are_those_of_the_screen() -> None:
-    events = [run(), *(tree_round(number) for number in range(4))]
+    events: list[Event] = [run(), *(tree_round(number) for number in range(4))]
     state = reduce(apply, events, RunState())
     lane, _ = lane_of(events)
     assert set(lane.curves) == {"acceptance", "tokens", "depth", "d0", "tau_h"}
@@ -91,6 +91,12 @@ def test_every_action_of_a_key_is_one_that_the_script_has() -> None:
     actions = asset("replay.js").partition("const ACTIONS = {")[2].partition("};")[0]
     known = {line.split(":")[0].strip() for line in actions.splitlines() if ":" in line}
     assert {key.action for key in KEYS if key.action} == known
+
+
+def test_the_guide_lists_the_keys() -> None:
+    guide = (TRACES.parents[1] / "docs" / "sharing.md").read_text(encoding="utf-8")
+    listed = guide.partition("<!-- keys: from dynatui/report/keys.py -->\n")[2].partition("<!-- end of keys -->")[0]
+    assert listed.splitlines()[2:] == [f"| `{key.caps}` | {key.help} |" for key in KEYS]
 
 
 def test_no_key_does_two_things() -> None:

@@ -1,0 +1,77 @@
+"""`dynatui report` from the command line: where pages go, what is said, and exit codes."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from decoder.events import encode
+from dynatui.cli.main import main
+from tests.dynatui.fake_engine import FakeEngine, story
+
+
+@pytest.fixture(autouse=True)
+def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+
+
+def test_a_page_is_named_after_what_it_shows_and_goes_to_this_folder(
+    recorded: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["report", str(recorded)]) == 0
+    assert Path("run.html").read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("dynatui: wrote run.html (0.0")
+
+
+def test_a_page_goes_where_it_is_asked_for(recorded: Path) -> None:
+    assert main(["report", str(recorded), "--output", "other.html"]) == 0
+    assert [path.name for path in Path().iterdir()] == ["other.html"]
+
+
+def test_the_same_recording_gives_the_same_page(recorded: Path) -> None:
+    for name in ("a.html", "b.html"):
+        assert main(["report", str(recorded), "--output", name]) == 0
+    assert Path("a.html").read_bytes() == Path("b.html").read_bytes()
+
+
+def test_a_page_is_replaced_only_by_force(recorded: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("run.html").write_text("mine")
+    assert main(["report", str(recorded)]) == 2
+    assert "run.html exists already" in capsys.readouterr().err
+    assert Path("run.html").read_text() == "mine"
+    assert main(["report", str(recorded), "--force"]) == 0
+    assert Path("run.html").read_text(encoding="utf-8").startswith("<!DOCTYPE")
+
+
+@pytest.mark.parametrize("content", [b"", b"words\n", b'{"type":"run","schema":99}\n'])
+def test_bad_input_is_one_line_and_leaves_no_page(content: bytes, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("given").write_bytes(content)
+    assert main(["report", "given"]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("dynatui: given")
+    assert [path.name for path in Path().iterdir()] == ["given"]
+
+
+def test_one_run_of_a_recording(recorded: Path) -> None:
+    recorded.write_bytes(b"".join(map(encode, [*story("First"), *story("Second")])))
+    assert main(["report", str(recorded), "--run", "2"]) == 0
+    page = Path("run.html").read_text(encoding="utf-8")
+    assert "Second" in page
+    assert "First" not in page
+
+
+def test_what_a_headless_run_has_recorded_becomes_a_page(engine: FakeEngine) -> None:
+    assert main(["--headless", "--prompt", "Once", "--record", "live.jsonl"]) == 0
+    assert engine.prompts
+    assert main(["report", "live.jsonl"]) == 0
+    assert "Once" in Path("live.html").read_text(encoding="utf-8")
+
+
+def test_a_page_of_a_recording_needs_no_torch(recorded: Path) -> None:
+    code = "import sys; from dynatui.cli.main import main; main(sys.argv[1:]); print('torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code, "report", str(recorded)], capture_output=True, check=True)
+    assert done.stdout == b"False\n"

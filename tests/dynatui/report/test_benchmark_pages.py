@@ -1,0 +1,138 @@
+"""Pages of benchmarks say what was measured, on what, and what follows, and nothing in them is markup but ours."""
+
+import re
+from html import unescape
+from pathlib import Path
+
+import pytest
+from msgspec import structs
+
+from decoder.bench.paper.asked import TextSet
+from decoder.bench.paper.claims import claims
+from decoder.bench.paper.corrections import CORRECTIONS
+from decoder.bench.paper.report import PaperReport
+from decoder.bench.paper.tables import conditions, tables
+from dynatui.report.markup import Markup
+from dynatui.report.page import written
+from dynatui.report.paper import paper_page
+from dynatui.report.speed import speed_page
+from tests.decoder.bench.paper.reports import paper_report
+from tests.dynatui.report.chromium import Browser
+from tests.dynatui.report.hostile_markup import HOSTILE
+from tests.dynatui.report.measurements import rounds_report, speed_report
+
+
+def cells(body: Markup, heading: str) -> list[str]:
+    """What stands in the row of a heading, in the first table that has one."""
+    found = re.search(rf'<th scope="row">{re.escape(heading)}.*?</th>(.*?)</tr>', body)
+    assert found, heading
+    return [plain(cell) for cell in re.findall(r"<td>(.*?)</td>", found[1])]
+
+
+def plain(markup: str) -> str:
+    return unescape(re.sub(r"<[^>]*>", "", markup))
+
+
+def test_a_contender_has_its_speed_with_the_interval() -> None:
+    body = speed_page("speed.jsonl", [speed_report()]).body
+    assert cells(body, "tree") == ["150.0 (149.0 to 151.0)", "2.50", "1.50", "-", "2 of 2"]
+
+
+@pytest.mark.parametrize(
+    ("compared", "expected"),
+    [
+        ("tree over ar", ["1.50 (1.40 to 1.60)", "faster"]),
+        ("tree over linear (linear, best of 6)", ["0.80 (0.70 to 0.90)", "slower"]),
+        ("tree over fixed (fixed, best of 3)", ["1.00 (0.90 to 1.10)", "cannot tell"]),
+    ],
+)
+def test_a_comparison_is_judged_by_its_interval(compared: str, expected: list[str]) -> None:
+    assert cells(speed_page("x", [speed_report()]).body, compared) == expected
+
+
+def test_a_text_that_differs_says_whether_it_may() -> None:
+    body = plain(speed_page("x", [speed_report()]).body)
+    for expected in ("a near tie, gap 0.001", "NO TIE: a fault, gap 2", "one text is shorter"):
+        assert expected in body
+
+
+def test_a_measurement_that_was_stopped_or_disturbed_says_so_first() -> None:
+    body = plain(speed_page("x", [speed_report(turns=3, waited=0.9)]).body)
+    assert "Interrupted: this rests on 3 of 4 turns." in body
+    assert "In 3 of 3 turns threads waited long" in body
+    assert "Interrupted" not in plain(speed_page("x", [speed_report()]).body)
+
+
+def test_rounds_have_a_table_for_each_length_and_their_growth() -> None:
+    body = speed_page("x", [rounds_report()]).body
+    assert cells(body, "2x4")[:2] == ["4.500 (4.250 to 4.750)", "1.000"]
+    assert "after 64 random tokens" in body
+    assert "cost more than after 64 tokens" in body
+
+
+def test_every_table_of_the_paper_is_there_with_its_notes() -> None:
+    report = paper_report()
+    body = plain(paper_page("out", report, []).body)
+    for table in tables(report):
+        assert table.title in body
+        assert all(note in body for note in table.notes if note not in conditions(report))
+
+
+def test_every_claim_has_its_verdict() -> None:
+    report = paper_report()
+    body = paper_page("out", report, []).body
+    found = re.findall(r'<span class="verdict \w+">([^<]*)</span>', body)
+    assert found == [claim.verdict for claim in claims(report)]
+
+
+def test_what_is_wrong_with_the_papers_own_numbers_is_told() -> None:
+    body = plain(paper_page("out", paper_report(), []).body)
+    assert all(each.says in body for each in CORRECTIONS)
+
+
+def test_an_interrupted_benchmark_says_so_first() -> None:
+    body = paper_page("out", structs.replace(paper_report(), complete=False, disturbed=3), []).body
+    assert body.index("Interrupted: a part") < body.index("Target model")
+    assert "other work disturbed" in body
+
+
+def test_every_link_within_a_page_leads_to_a_place() -> None:
+    body = paper_page("out", paper_report(), [("speed", b"<svg/>")]).body
+    places = re.findall(r' id="([^"]*)"', body)
+    assert len(places) == len(set(places))
+    assert set(re.findall(r'href="#([^"]*)"', body)) <= set(places)
+
+
+def hostile_paper() -> PaperReport:
+    report = paper_report()
+    asked = report.begun.asked
+    texts = tuple(TextSet(name=each.name, title=HOSTILE, prompts=(HOSTILE,)) for each in asked.text_sets)
+    begun = structs.replace(
+        report.begun,
+        commit=HOSTILE,
+        machine=structs.replace(report.begun.machine, processor=HOSTILE, versions={HOSTILE: HOSTILE}),
+        asked=structs.replace(asked, target=HOSTILE, draft=HOSTILE, text_sets=texts),
+    )
+    return structs.replace(report, begun=begun)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("width", [390, 1280])
+def test_nothing_of_a_hostile_benchmark_runs_and_pages_fit_their_window(
+    browser: Browser, tmp_path: Path, width: int
+) -> None:
+    evil = b'<svg xmlns="http://www.w3.org/2000/svg" onload="parent.pwned=1"><script>window.pwned=1</script></svg>'
+    pages = [
+        paper_page(HOSTILE, hostile_paper(), [(HOSTILE, evil)]),
+        speed_page(HOSTILE, [speed_report(HOSTILE, HOSTILE), rounds_report()]),
+    ]
+    for page in pages:
+        path = tmp_path / "page.html"
+        path.write_text(written(page), encoding="utf-8")
+        tab = browser.open(path.as_uri(), width=width)
+        assert tab.value("window.pwned") is None
+        assert tab.value("document.scripts.length + document.querySelectorAll('iframe, base, object').length") == 0
+        assert tab.value("document.documentElement.scrollWidth") <= width
+        assert tab.faults() == []
+        assert tab.requests() == [path.as_uri()]
+        tab.close()

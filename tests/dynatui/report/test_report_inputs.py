@@ -1,0 +1,131 @@
+"""Files and folders are told apart by what they hold; what is neither is refused in one line that says what to give."""
+
+import os
+import threading
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from decoder.errors import DecoderError
+from decoder.events import encode
+from dynatui.report import inputs
+from dynatui.report.inputs import page_of
+from tests.decoder.bench.paper.reports import paper_report
+from tests.dynatui.report.measurements import speed_report
+from tests.dynatui.scripted_runs import run, story
+
+RECORDING = b"".join(map(encode, story()))
+SPEED = msgspec.json.encode(speed_report())
+
+
+def paper_bytes() -> bytes:
+    return msgspec.json.encode(paper_report(), enc_hook=float)
+
+
+def put(path: Path, content: bytes) -> Path:
+    path.write_bytes(content)
+    return path
+
+
+def refusal(path: Path, run_number: int | None = None) -> str:
+    with pytest.raises(DecoderError) as caught:
+        page_of(path, run_number)
+    assert caught.value.exit_code == 2
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def test_a_recording_is_one_whatever_its_name(tmp_path: Path) -> None:
+    assert page_of(put(tmp_path / "x.bin", RECORDING)).scripts
+
+
+def test_a_recording_that_was_cut_off_in_a_line_is_shown_up_to_the_last_whole_one(tmp_path: Path) -> None:
+    whole, cut = put(tmp_path / "a", RECORDING), put(tmp_path / "b", RECORDING + b'{"type":"round","meth')
+    assert page_of(whole).data == page_of(cut).data
+
+
+def test_one_run_of_several_can_be_asked_for(tmp_path: Path) -> None:
+    path = put(tmp_path / "x", RECORDING + encode(run(prompt="Another")))
+    assert "Another" in page_of(path, 2).body
+    assert "Another" not in page_of(path, 1).body
+    assert "holds 2 runs; let --run be 1 to 2" in refusal(path, 3)
+
+
+def test_a_recording_comes_through_a_pipe_too(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    writer = threading.Thread(target=pipe.write_bytes, args=(RECORDING,))
+    writer.start()
+    assert page_of(pipe).scripts
+    writer.join()
+
+
+def test_every_line_of_a_measurement_of_speed_is_shown(tmp_path: Path) -> None:
+    page = page_of(put(tmp_path / "x", SPEED + b"\n" + SPEED + b"\n"))
+    assert page.body.count("<section") == 2
+    assert not page.scripts
+
+
+def test_a_folder_and_the_report_within_are_the_same(tmp_path: Path) -> None:
+    report = put(tmp_path / "report.json", paper_bytes())
+    (tmp_path / "figures").mkdir()
+    put(tmp_path / "figures" / "speed.svg", b"<svg/>")
+    page = page_of(tmp_path)
+    assert page == page_of(report)
+    assert page.body.count("data:image/svg+xml") == 1
+
+
+def test_a_report_without_figures_is_shown_without(tmp_path: Path) -> None:
+    put(tmp_path / "report.json", paper_bytes())
+    assert "<figure>" not in page_of(tmp_path).body
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"", "is empty"),
+        (b"hello\n", "no recording and no benchmark"),
+        (b'{"a":1}\n', "no recording and no benchmark"),
+        (b"[" * 100_000, "no recording and no benchmark"),
+        (b"\xff\x00\n", "no recording and no benchmark"),
+        (b'{"type":"run"}\n', "line 1: "),
+        (b'{"type":"run","schema":99}\n', "written by a newer dynatui (schema 99"),
+        (SPEED.replace(b'"schema":1', b'"schema":99'), "line 1: written by a newer dynatui (schema 99"),
+        (SPEED + b"\n{}\n", "line 2: "),
+        (b'{"begun":{"schema":99}}', "written by a newer dynatui (schema 99"),
+        (b'{"begun":{"schema":1}}', "missing required field"),
+    ],
+)
+def test_what_is_neither_is_refused(tmp_path: Path, content: bytes, reason: str) -> None:
+    assert reason in refusal(put(tmp_path / "x", content))
+
+
+def test_a_report_that_was_cut_off_is_refused(tmp_path: Path) -> None:
+    put(tmp_path / "report.json", paper_bytes()[:-100])
+    assert "report.json: Input data was truncated" in refusal(tmp_path)
+
+
+def test_what_is_not_there_is_refused(tmp_path: Path) -> None:
+    assert "cannot read" in refusal(tmp_path / "nothing")
+
+
+def test_an_empty_folder_is_refused(tmp_path: Path) -> None:
+    assert "holds no report.json; give a recording" in refusal(tmp_path)
+
+
+def test_what_may_not_be_read_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def closed(_path: Path) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(inputs, "opened", closed)
+    assert "Permission denied" in refusal(put(tmp_path / "x", RECORDING))
+
+
+def test_what_no_page_can_hold_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(inputs, "MOST_BYTES", 100)
+    assert "more than" in refusal(put(tmp_path / "x", RECORDING))
+
+
+def test_a_run_of_what_is_no_recording_cannot_be_asked_for(tmp_path: Path) -> None:
+    assert "--run has no effect" in refusal(put(tmp_path / "x", SPEED), 1)
