@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from statistics import median
 
 from decoder.config import DynaTree, Linear, RunConfig
 from decoder.engine import Engine
@@ -19,7 +20,7 @@ from decoder.sampling.settings import Sampling, Schedule
 from decoder.tuning import check
 from decoder.tuning.check import AUTO, CHAIN, FOUND, PLAIN, SHIPPED, Checked
 from decoder.tuning.passages import FEWEST, Passages, split
-from decoder.tuning.search import INITIAL, Search, Setting, State
+from decoder.tuning.search import INITIAL, Block, Search, Setting, State
 from decoder.tuning.space import CHAIN as CHAINS
 from decoder.tuning.space import TREE as TREES
 from decoder.tuning.study import Study, require_optuna
@@ -127,16 +128,16 @@ def tuned(job: OnPrompts, note: Note, watch: Callable[[Progress], None], stopped
         turns.close()
 
 
-def reserve_s(whole_s: float, search_s: float, blocks: int) -> float:
+def reserve_s(whole_s: float, blocks_s: Sequence[float]) -> float:
     """What to leave for the check: its share of the time, or what a few texts take at the pace of the search.
 
     Args:
         whole_s: The time for both.
-        search_s: What the search has taken.
-        blocks: Texts that it has decoded in that time.
+        blocks_s: What each text of the search took.
     """
     everyone = len((FOUND, SHIPPED, AUTO, CHAIN, PLAIN))
-    text_s = search_s / blocks * everyone / SEARCHED if blocks else 0.0
+    # The first few texts are slower: everything happens for the first time.
+    text_s = median(blocks_s) * everyone / SEARCHED if len(blocks_s) >= FEWEST else 0.0
     return max(CHECK_SHARE * whole_s, FEWEST * text_s)
 
 
@@ -153,13 +154,14 @@ class _Tuning:
         self._watch = watch
         self._whole_s = 60 * job.minutes
         self._began = time.monotonic()
-        self._blocks = 0
+        self._blocks_s: list[float] = []
 
     def run(self, studies: Sequence[Study], stopped: Callable[[], bool]) -> Tuned:
-        search = Search(studies, self._turns.block, len(self._passages.search), self._job.config.seed)
+        search = Search(studies, self._block, len(self._passages.search), self._job.config.seed)
         for state in search.run(lambda: stopped() or self._left_s() <= 0):
-            self._blocks += state.current is not None
-            self._watch(Progress(self._where, state, checking=False, left_s=self._left_s(), check_s=self._reserve_s()))
+            self._watch(
+                Progress(self._where, state, checking=False, left_s=max(0.0, self._left_s()), check_s=self._reserve_s())
+            )
         found, chain = (search.state.leaders[space.method] for space in (TREES, CHAINS))
         settings = {
             FOUND: found.setting,
@@ -194,8 +196,14 @@ class _Tuning:
         everyone = [contender(name, one, config) for name, one in {PLAIN: Setting(PLAIN), **settings}.items()]
         return check.checked(samples, everyone, config.seed, self._turns.near_tie)
 
+    def _block(self, settings: Sequence[Setting], passage: int) -> Block:
+        began = time.monotonic()
+        found = self._turns.block(settings, passage)
+        self._blocks_s.append(time.monotonic() - began)
+        return found
+
     def _reserve_s(self) -> float:
-        return reserve_s(self._whole_s, time.monotonic() - self._began, self._blocks)
+        return reserve_s(self._whole_s, self._blocks_s)
 
     def _left_s(self) -> float:
         """Until the check has to begin."""

@@ -38,15 +38,16 @@ def split(prompts: Sequence[Sequence[int]]) -> Passages:
     if len(distinct) >= 2 * FEWEST:
         found = Passages(*(_beginnings_of(each, WANTED) for each in (distinct[::2], distinct[1::2])))
     else:
-        cut = [_beginnings(prompt, -(-2 * WANTED // len(distinct))) for prompt in distinct]
+        wanted = max(2 * FEWEST, -(-2 * WANTED // len(distinct)))
+        cut = [_beginnings(prompt, wanted) for prompt in distinct]
         early = chain.from_iterable(beginnings[: len(beginnings) // 2] for beginnings in cut)
         late = chain.from_iterable(beginnings[len(beginnings) // 2 :] for beginnings in cut)
         found = Passages(tuple(early), tuple(late))
     if min(len(found.search), len(found.check)) < FEWEST:
         raise PromptError(
             f"{_counted(len(distinct), 'different prompt')} of {sum(map(len, distinct))} tokens in all cannot be split "
-            f"into texts to search on and texts to check on; give {2 * FEWEST} prompts or more, or longer ones, of "
-            f"{2 * FEWEST * SHORTEST} tokens in all"
+            f"into texts to search on and texts to check on; give {2 * FEWEST} prompts or more, or one of "
+            f"{2 * FEWEST * SHORTEST} tokens or more"
         )
     return found
 

@@ -21,6 +21,8 @@ CHAIN_EVERY = 4
 """Every so many trials one goes to a method beside the first."""
 ASKS = 30
 """Times that a sampler is asked in a row for a setting that has not been tried."""
+COMPARED_EVERY = 10
+"""Trials after which knobs are compared anew."""
 INITIAL = 0
 """The trial that the shipped setting came from."""
 
@@ -152,8 +154,6 @@ class Search:
         texts = self._random.sample(range(self._texts), min(MOST_TEXTS, self._texts))
         found = _Measured()
         for number, text in enumerate(texts, 1):
-            if over():
-                break
             leader = self.state.leaders[candidate.method]
             block = self._measure((candidate, leader.setting), text)
             found.add(block)
@@ -161,7 +161,7 @@ class Search:
             current = Current(candidate, number, len(texts), ratio(found.over_leader))
             self.state = replace(self.state, leaders=self._with(leader), current=current)
             yield self.state
-            if not found.right or decided(found.over_leader, len(texts)) is not Decision.GO_ON:
+            if over() or not found.right or decided(found.over_leader, len(texts)) is not Decision.GO_ON:
                 break
         self._close(candidate, found, decided(found.over_leader, len(texts)))
         yield self.state
@@ -182,8 +182,13 @@ class Search:
             trials,
             self.state.pruned + (found.right and decision is Decision.HOPELESS),
             self.state.wrong if found.right else (*self.state.wrong, candidate),
-            importance=next(iter(self._studies.values())).importance(),
+            importance=self._importance(trials),
         )
+
+    def _importance(self, trials: int) -> Mapping[str, float]:
+        if trials % COMPARED_EVERY:
+            return self.state.importance
+        return next(iter(self._studies.values())).importance()
 
     def _with(self, leader: Leader) -> Mapping[str, Leader]:
         return {**self.state.leaders, leader.setting.method: leader}

@@ -84,10 +84,10 @@ def _suggestion(rules: DynaTree) -> dict[str, Any]:
 
 
 def _first_trees() -> tuple[DynaTree, ...]:
-    """The presets, and the shipped one with fewer and more nodes: how many pay is what machines differ in most."""
-    shipped = PRESETS[SHIPPED]
-    sizes = [replace(shipped, n_max=n_max) for n_max in (4, 6, 20, 48)]
-    return (*PRESETS.values(), *sizes, replace(shipped, d0=1.0, n_max=5), replace(shipped, d0=4.0))
+    """The shipped preset, with fewer and more nodes too, which machines differ in most, and the other presets."""
+    shipped, *others = PRESETS.values()
+    sizes = [replace(shipped, n_max=n_max) for n_max in (6, 4, 20, 48)]
+    return (shipped, *sizes, replace(shipped, d0=1.0, n_max=5), replace(shipped, d0=4.0), *others)
 
 
 TREE = Space("dynatree", PRESETS[SHIPPED], _tree, tuple(map(_suggestion, _first_trees())))

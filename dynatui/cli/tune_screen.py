@@ -99,8 +99,8 @@ def _about(label: str, what: str) -> str:
 def _phase(progress: Progress) -> list[str]:
     left, then = words(progress.left_s), words(progress.check_s)
     if progress.checking:
-        return [_about("checking", f"{left} left, {progress.checked} done of texts that the search has not seen")]
-    return [_about("searching", f"{left} left, then {then} for a check on texts that the search has not seen")]
+        return [_about("checking", f"{left} left, {progress.checked} texts done that the search has not seen")]
+    return [_about("searching", f"{left} left, then {then} to check what was found on other texts")]
 
 
 def _trials(progress: Progress) -> str:

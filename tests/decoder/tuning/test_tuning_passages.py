@@ -1,0 +1,61 @@
+"""Where the texts of search and check begin: never at the same place, and refused where there are too few."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from decoder.errors import PromptError
+from decoder.tuning.passages import FEWEST, SHORTEST, WANTED, split
+
+
+def prompts(count: int, tokens: int) -> list[list[int]]:
+    return [[number] * 3 + list(range(tokens - 3)) for number in range(count)]
+
+
+def test_many_prompts_are_left_whole_and_every_other_one_is_kept_for_the_check() -> None:
+    given_ = prompts(2 * WANTED, 20)
+    found = split(given_)
+    assert found.search == tuple(map(tuple, given_[::2]))
+    assert found.check == tuple(map(tuple, given_[1::2]))
+
+
+def test_a_dozen_prompts_are_cut_but_none_serves_both() -> None:
+    found = split(prompts(12, 60))
+    assert not {passage[0] for passage in found.search} & {passage[0] for passage in found.check}
+    assert len(found.search) == len(found.check) >= WANTED
+
+
+def test_the_end_of_a_prompt_cut_for_both_is_for_the_check() -> None:
+    (prompt,) = prompts(1, 300)
+    found = split([prompt])
+    assert max(map(len, found.search)) < min(map(len, found.check))
+    assert max(map(len, found.check)) == 300
+    assert all(tuple(prompt[: len(passage)]) == passage for passage in (*found.search, *found.check))
+
+
+def test_a_prompt_given_twice_counts_once() -> None:
+    (prompt,) = prompts(1, 300)
+    assert split([prompt, prompt]) == split([prompt])
+
+
+def test_what_is_too_little_is_refused_with_what_would_do() -> None:
+    with pytest.raises(PromptError) as refused:
+        split(prompts(2, 20))
+    assert str(refused.value) == (
+        "2 different prompts of 40 tokens in all cannot be split into texts to search on and texts to check on; give "
+        "12 prompts or more, or one of 96 tokens or more"
+    )
+
+
+@given(st.lists(st.integers(1, 400), min_size=1, max_size=60))
+def test_no_text_serves_both_and_both_have_enough(lengths: list[int]) -> None:
+    given_ = [[number, *range(length - 1)] for number, length in enumerate(lengths)]
+    try:
+        found = split(given_)
+    except PromptError:
+        assert len(lengths) < 2 * FEWEST
+        assert max(lengths) < 2 * FEWEST * SHORTEST
+        return
+    assert min(len(found.search), len(found.check)) >= FEWEST
+    assert not set(found.search) & set(found.check)
+    assert all((*found.search, *found.check))

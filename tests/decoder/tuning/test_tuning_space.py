@@ -1,0 +1,70 @@
+"""Whatever a sampler suggests is a setting that is possible, and the shipped one is suggested first."""
+
+from collections.abc import Sequence
+from random import Random
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from decoder.config import PRESETS, DynaTree, Linear
+from decoder.tuning.space import CHAIN, LONGEST_CHAIN, TREE
+
+
+class Given:
+    """Suggests what it was given."""
+
+    def __init__(self, values: dict[str, Any]) -> None:
+        self.values = values
+
+    def suggest_int(self, name: str, low: int, high: int, *, log: bool = False) -> int:
+        del log
+        assert low <= self.values[name] <= high
+        return int(self.values[name])
+
+    def suggest_float(self, name: str, low: float, high: float, *, log: bool = False) -> float:
+        del log
+        assert low <= self.values[name] <= high
+        return float(self.values[name])
+
+    def suggest_categorical(self, name: str, choices: Sequence[Any]) -> Any:
+        assert self.values[name] in choices
+        return self.values[name]
+
+
+class Drawn:
+    """Suggests anything within the bounds."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = Random(seed)
+
+    def suggest_int(self, name: str, low: int, high: int, *, log: bool = False) -> int:
+        del name, log
+        return self.random.choice([low, high, self.random.randint(low, high)])
+
+    def suggest_float(self, name: str, low: float, high: float, *, log: bool = False) -> float:
+        del name, log
+        return self.random.choice([low, high, self.random.uniform(low, high)])
+
+    def suggest_categorical(self, name: str, choices: Sequence[Any]) -> Any:
+        del name
+        return self.random.choice(choices)
+
+
+@given(st.integers(0, 2**32))
+def test_every_suggestion_is_a_possible_setting(seed: int) -> None:
+    assert isinstance(TREE.rules(Drawn(seed)), DynaTree)
+    assert isinstance(CHAIN.rules(Drawn(seed)), Linear)
+
+
+def test_every_start_is_within_the_bounds_and_the_shipped_setting_is_the_first() -> None:
+    trees = [TREE.rules(Given(dict(start))) for start in TREE.starts]
+    assert trees[0] == TREE.shipped == PRESETS["tuned"]
+    assert PRESETS["sampled"] in trees
+    chains = [CHAIN.rules(Given(dict(start))) for start in CHAIN.starts]
+    assert chains[0] == CHAIN.shipped == Linear()
+
+
+def test_all_chains_are_among_the_starts() -> None:
+    assert {start["k"] for start in CHAIN.starts} == set(range(1, LONGEST_CHAIN + 1))
+    assert CHAIN.count == LONGEST_CHAIN

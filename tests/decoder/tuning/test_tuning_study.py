@@ -1,0 +1,102 @@
+"""What suggests settings: seeded, told what they are worth, and kept in a database where one is named."""
+
+import builtins
+import importlib.util
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from decoder.config import DynaTree
+from decoder.errors import ConfigError
+from decoder.tuning import study as module
+from decoder.tuning.space import CHAIN, TREE
+from decoder.tuning.study import FEWEST, Study
+
+
+def played(study: Study, trials: int) -> list[Any]:
+    """Settings that are worth the more, the fewer nodes they have."""
+    found = list[Any]()
+    for _ in range(trials):
+        rules = study.ask()
+        assert isinstance(rules, DynaTree)
+        found.append(rules)
+        study.tell(-abs(rules.n_max - 12) / 12)
+    return found
+
+
+def test_the_shipped_setting_comes_first_and_one_seed_is_one_search() -> None:
+    one, other, third = (played(Study(TREE, seed), 20) for seed in (1, 1, 2))
+    assert one[0] == TREE.shipped
+    assert one == other != third
+
+
+def test_the_sampler_learns() -> None:
+    found = [rules.n_max for rules in played(Study(TREE, 0), 60)]
+    assert sum(abs(n - 12) for n in found[-15:]) < sum(abs(n - 12) for n in found[len(TREE.starts) : 30])
+
+
+def test_knobs_are_compared_once_enough_is_known() -> None:
+    study = Study(TREE, 0)
+    played(study, FEWEST - 1)
+    assert study.importance() == {}
+    played(study, 40)
+    shares = study.importance()
+    assert next(iter(shares)) == "n_max"
+    assert sum(shares.values()) == pytest.approx(1)
+    assert set(shares) == {"d_max", "tau_h", "tau_l", "rho_deep", "rho_stop", "branching", "d0", "history", "n_max"}
+
+
+def test_a_setting_of_unknown_worth_is_no_lesson() -> None:
+    study = Study(CHAIN, 0)
+    for _ in range(FEWEST):
+        study.ask()
+        study.tell(None)
+    assert study.importance() == {}
+
+
+def test_a_database_keeps_what_was_found(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'tuning.db'}"
+    best = max(played(Study(TREE, 0, url, "pair"), 25), key=lambda rules: -abs(rules.n_max - 12))
+    again = Study(TREE, 1, url, "pair")
+    assert played(again, 2)[1].n_max == best.n_max
+    assert played(Study(TREE, 0, url, "another pair"), 2)[1].n_max != best.n_max
+
+
+@pytest.mark.parametrize("url", ["nonsense", "sqlite:////nonesuch/x.db", "oracle+none://host/x"])
+def test_a_database_that_cannot_be_used_is_one_line(url: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        Study(TREE, 0, url, "pair")
+    message = str(refused.value)
+    assert message.startswith("the database of --storage cannot be used: ")
+    assert message.endswith("such as sqlite:///tuning.db, or leave it out")
+    assert "\n" not in message
+
+
+def test_a_database_that_goes_away_is_one_line(tmp_path: Path) -> None:
+    file = tmp_path / "tuning.db"
+    study = Study(TREE, 0, f"sqlite:///{file}", "pair")
+    study.ask()
+    file.write_bytes(b"no database any more" * 1000)
+    with pytest.raises(ConfigError, match=r"the database of --storage cannot be used"):
+        study.tell(1.0)
+
+
+def test_without_optuna_one_line_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "find_spec", lambda _: None)
+    with pytest.raises(ConfigError, match=r"pip install 'dynatui\[bench\]'"):
+        Study(TREE, 0)
+
+
+def test_importing_the_module_imports_no_optuna(monkeypatch: pytest.MonkeyPatch) -> None:
+    imported = builtins.__import__
+
+    def without(name: str, *rest: Any) -> Any:
+        assert not name.startswith(("optuna", "sqlalchemy"))
+        return imported(name, *rest)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    spec = importlib.util.spec_from_file_location("fresh", module.__file__)
+    assert spec is not None
+    assert spec.loader is not None
+    spec.loader.exec_module(importlib.util.module_from_spec(spec))

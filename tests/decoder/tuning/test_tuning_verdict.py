@@ -1,0 +1,70 @@
+"""What a check means: the gain is that of unseen texts, and what is simpler wins unless another is faster."""
+
+import pytest
+
+from decoder.bench.statistics import Estimate
+from decoder.tuning.check import AUTO, CHAIN, FOUND, PLAIN, SHIPPED, Checked
+from decoder.tuning.verdict import verdict
+
+Interval = tuple[float, float, float]
+CLEAR: Interval = (1.2, 1.1, 1.3)
+NOISE: Interval = (1.02, 0.9, 1.1)
+SLOWER: Interval = (0.8, 0.7, 0.9)
+
+
+def checked(wrong: frozenset[str] = frozenset(), /, **over: Interval) -> Checked:
+    """Ratios by ONE_OTHER; the rest is not known."""
+    ratios = {tuple(pair.split("_")): Estimate(*interval) for pair, interval in over.items()}
+    return Checked(20, {}, {(one, other): found for (one, other), found in ratios.items()}, wrong)
+
+
+def test_a_gain_beyond_noise_is_better_and_kept() -> None:
+    found = verdict(checked(found_shipped=CLEAR))
+    assert (found.better, found.keeps) == (True, True)
+    assert found.gain == Estimate(*CLEAR)
+
+
+def test_a_gain_within_noise_is_kept_but_not_called_better() -> None:
+    found = verdict(checked(found_shipped=NOISE))
+    assert (found.better, found.keeps) == (False, True)
+
+
+@pytest.mark.parametrize("gain", [SLOWER, (0.98, 0.9, 1.1)])
+def test_what_is_not_even_as_fast_is_not_kept(gain: Interval) -> None:
+    found = verdict(checked(found_shipped=gain, found_ar=CLEAR))
+    assert (found.better, found.keeps, found.fastest) == (False, False, PLAIN)
+
+
+def test_nothing_found_is_nothing_to_keep() -> None:
+    found = verdict(checked(shipped_ar=CLEAR))
+    assert (found.gain, found.better, found.keeps, found.fastest) == (None, False, False, SHIPPED)
+
+
+def test_a_text_that_is_another_one_is_not_kept_however_fast() -> None:
+    found = verdict(checked(frozenset({FOUND}), found_shipped=CLEAR, found_ar=CLEAR))
+    assert (found.better, found.keeps, found.fastest) == (False, False, PLAIN)
+
+
+def test_where_nothing_is_faster_beyond_noise_plain_decoding_is_advised() -> None:
+    found = verdict(checked(found_shipped=CLEAR, auto_ar=NOISE, found_ar=NOISE, linear_ar=SLOWER))
+    assert found.fastest == PLAIN
+
+
+def test_where_nothing_beats_auto_beyond_noise_auto_is_advised() -> None:
+    found = verdict(checked(found_shipped=CLEAR, auto_ar=CLEAR, found_ar=CLEAR, found_auto=NOISE, linear_auto=SLOWER))
+    assert found.fastest == AUTO
+
+
+def test_whoever_beats_auto_is_advised() -> None:
+    def fastest(linear_found: Interval) -> str:
+        over = {"auto_ar": CLEAR, "found_auto": CLEAR, "linear_auto": CLEAR, "linear_found": linear_found}
+        return verdict(checked(frozenset(), found_shipped=CLEAR, **over)).fastest
+
+    assert fastest(NOISE) == FOUND
+    assert fastest(CLEAR) == CHAIN
+
+
+def test_one_value_without_an_interval_proves_nothing() -> None:
+    ratios = {(FOUND, SHIPPED): Estimate(1.5, None, None), (AUTO, PLAIN): Estimate(1.5, None, None)}
+    found = verdict(Checked(1, {}, ratios, frozenset()))
+    assert (found.better, found.fastest) == (False, PLAIN)
