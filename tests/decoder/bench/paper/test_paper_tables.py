@@ -80,6 +80,8 @@ def test_the_ablation_has_gains_over_the_fixed_tree_and_over_each_step(usual: di
     assert isinstance(over_fixed, Stat)
     assert isinstance(over_above, Stat)
     assert over_fixed.mean == pytest.approx(15.1, abs=0.2)
+    assert over_fixed.low is not None
+    assert 10 < over_fixed.low < over_fixed.mean
     assert over_above.mean > over_fixed.mean
     assert row(table, "fixed D5 B2")["over fixed %"] is None
     assert isinstance(row(table, "phase 1")["over fixed %, paper"], Printed)
