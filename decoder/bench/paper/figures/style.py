@@ -34,7 +34,7 @@ SETTINGS: Mapping[str, object] = {
 """For `matplotlib.style.context`."""
 COLOURS_OF_VALUES = "cividis"
 """Its lightness rises evenly, for colour-blind readers and in grey too."""
-DARK, MIDDLE, ACCENT = "#333333", "#777777", "#c1553b"
+DARK, MIDDLE, ACCENT = "#333333", "#777777", "#b5472c"
 DATA_SET_COLOURS = (ACCENT, "#8fb8d8", "#2e6e4e", "#d9c06c", "#6b5b95", "#bbbbbb", "#1f3d6e", "#e8a598")
 """WikiText-2 first, PG-19 second."""
 HATCHES = ("", "//", "..", "xx", "\\\\", "oo", "--", "++")
@@ -52,8 +52,8 @@ class Look:
 
 LOOKS: Mapping[str, Look] = {
     "ar": Look("#1f3d6e", "o", "--"),
-    "linear": Look("#7fb2dc", "^", "-"),
-    "fixed": Look("#3f8f5f", "s", "-."),
+    "linear": Look("#8fc1e6", "^", "-"),
+    "fixed": Look("#4fa06e", "s", "-."),
     "dynatree": Look(ACCENT, "D", "-"),
     "alg1": Look("#8c5a2b", "v", ":"),
     "bestfirst": Look("#c9a227", "p", "-"),
