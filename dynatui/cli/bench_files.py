@@ -94,7 +94,7 @@ def _whole(path: Path, content: bytes) -> None:
     try:
         half.write_bytes(content)
         half.replace(path)
-    except OSError:
+    except OSError as error:
         with suppress(OSError):
             half.unlink()
-        raise
+        raise OSError(error.errno, error.strerror, str(path)) from None
