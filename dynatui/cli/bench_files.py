@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
-from io import StringIO
 from pathlib import Path
 from shutil import get_terminal_size
 from typing import TYPE_CHECKING
@@ -40,14 +39,19 @@ def parts() -> Parts:
     """The parts; imports torch."""
     from decoder.bench.data_sets.prompts import text_sets  # noqa: PLC0415 - whoever asks for help needs none of it
     from decoder.bench.paper.figures import draw  # noqa: PLC0415
-    from decoder.bench.paper.write import write  # noqa: PLC0415
+    from decoder.bench.paper.write import FIGURES, write  # noqa: PLC0415
 
-    from dynatui.render.paper import on_terminal  # noqa: PLC0415
+    from dynatui.cli.paper_tables import text  # noqa: PLC0415
+
+    def drawn(report: "PaperReport", folder: Path) -> list[Path]:
+        return draw(report, folder / FIGURES)
 
     drawable = find_spec("matplotlib") is not None
     if not drawable:
         streams.say(WITHOUT_FIGURES)
-    return Parts(text_sets, (write, draw) if drawable else (write,), lambda report: as_text(on_terminal(report)))
+    # The page that is written links to the figures that are there.
+    writers = (drawn, write) if drawable else (write,)
+    return Parts(text_sets, writers, lambda report: text(report, get_terminal_size().columns))
 
 
 def folder_for(path: Path) -> Path:
@@ -67,16 +71,6 @@ def write_all(report: "PaperReport", folder: Path, made: Parts) -> None:
         _whole(folder / "report.json", msgspec.json.encode(report))
         count = 1 + sum(len(write(report, folder)) for write in made.writers)
     streams.say(f"wrote {count} files to {folder}")
-
-
-def as_text(table: object) -> str:
-    """A table of rich as plain text, as wide as the terminal."""
-    from rich.console import Console  # noqa: PLC0415 - whoever asks for help needs none of it
-
-    console = Console(file=StringIO(), color_system=None, width=get_terminal_size().columns)
-    with console.capture() as captured:
-        console.print(table)
-    return captured.get()
 
 
 @contextmanager

@@ -15,8 +15,8 @@ from decoder.bench.paper.asked import TextSet
 from decoder.bench.paper.records import RoundCosts
 from decoder.bench.paper.report import PaperReport
 from decoder.errors import ConfigError, require
-from dynatui.cli import bench_files, bench_paper
-from dynatui.cli.bench_files import Parts, as_text, write_all
+from dynatui.cli import bench_paper
+from dynatui.cli.bench_files import Parts, write_all
 from dynatui.cli.main import main
 from tests import tiny
 
@@ -64,7 +64,6 @@ def run(*arguments: str) -> int:
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
-        ([], "Missing option '--output'; see dynatui bench paper --help"),
         (
             ["--output", "x", "--prompt-chars", "5", "--prompt-tokens", "5"],
             "give --prompt-chars or --prompt-tokens, not",
@@ -183,14 +182,3 @@ def test_what_a_writer_cannot_write_is_one_line(tmp_path: Path) -> None:
     report: Any = {"is": "no report"}
     with pytest.raises(ConfigError, match=r"cannot write .*figure.png: No space left on device; let --output name"):
         write_all(report, tmp_path, Parts(text_sets, (full,), str))
-
-
-def test_a_table_of_rich_becomes_plain_text(monkeypatch: pytest.MonkeyPatch) -> None:
-    from rich.table import Table  # noqa: PLC0415 - one test needs it
-
-    monkeypatch.setenv("COLUMNS", "40")
-    table = Table("method", "tokens/s")
-    table.add_row("[red]ar[/]", "100")
-    lines = as_text(table).splitlines()
-    assert all(len(line) <= 40 and "\x1b" not in line for line in lines)
-    assert bench_files.WITHOUT_FIGURES.count("pip install") == 1
