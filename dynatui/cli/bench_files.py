@@ -3,9 +3,7 @@
 Knows nothing of how anything is measured.
 """
 
-import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -14,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from decoder.errors import ConfigError, shortened
+from decoder.whole_files import write_whole
 from dynatui.cli.paper_tables import text
 from dynatui.terminal import streams
 
@@ -57,41 +55,12 @@ def on_terminal(report: "PaperReport") -> str:
     return text(report, get_terminal_size().columns)
 
 
-def folder_for(path: Path) -> Path:
-    """The folder, made where there is none; raises a ConfigError where that cannot be."""
-    with _in(path):
-        path.mkdir(parents=True, exist_ok=True)
-    return path
-
-
 def write_all(report: "PaperReport", folder: Path, made: Parts) -> None:
     """Writes the report and what the writers make of it, and tells the folder.
 
     Raises:
         ConfigError: Something cannot be written; what was written before is whole.
     """
-    with _in(folder):
-        _whole(folder / "report.json", msgspec.json.encode(report))
-        count = 1 + sum(len(write(report, folder)) for write in made.writers)
+    write_whole(folder / "report.json", msgspec.json.encode(report))
+    count = 1 + sum(len(write(report, folder)) for write in made.writers)
     streams.say(f"wrote {count} files to {folder}")
-
-
-@contextmanager
-def _in(folder: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        place = shortened(error.filename or folder)
-        raise ConfigError(f"cannot write {place}: {error.strerror}; let --output name another folder") from None
-
-
-def _whole(path: Path, content: bytes) -> None:
-    """Writes all of it, or leaves the file as it was."""
-    half = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        half.write_bytes(content)
-        half.replace(path)
-    except OSError:
-        with suppress(OSError):
-            half.unlink()
-        raise

@@ -11,8 +11,9 @@ import typer
 from typer import Option
 
 from decoder.errors import require
+from decoder.whole_files import made_folder
 from dynatui.cli import options, settings
-from dynatui.cli.bench_files import Parts, folder_for, parts, write_all
+from dynatui.cli.bench_files import Parts, parts, write_all
 from dynatui.cli.bench_result import Measured, run_and_report
 from dynatui.cli.options import Given, expanded
 from dynatui.cli.time_left import said, shown
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from decoder.bench.paper.experiments import Extent
     from decoder.bench.paper.job import Prepared
 
+FOLDER, QUICK_FOLDER = "bench-paper", "bench-paper-quick"
 FROM_FOLDER, FROM_HUB = "wikitext,books", "wikitext,pg19"
 """The data sets that are measured unless others are named."""
 MODELS = options.MODEL_OPTIONS[:5]
@@ -90,9 +92,10 @@ WarmUp = Annotated[
 ]
 Repeats = Annotated[int | None, _measure(metavar="R", min=1, max=1000, help="Times that each prompt is decoded.")]
 Output = Annotated[
-    Path,
+    Path | None,
     _measure(
         metavar="DIR",
+        show_default=f"{FOLDER}, with --quick {QUICK_FOLDER}",
         help="Where everything is written: log.jsonl while it is measured, from which a stopped measurement goes on, "
         "then report.json, tables and figures.",
     ),
@@ -124,15 +127,16 @@ def paper(
     seed: options.Seed = 0,
     warm_up: WarmUp = None,
     repeats: Repeats = None,
-    output: Output,
+    output: Output = None,
 ) -> int:
     """Measure what the DynaTree paper claims, on this pair and machine, beside the paper's own figures.
 
-    All lanes decode the same prompts side by side in one process. A measurement that was stopped goes on where it was
-    when the same is asked for again.
+    All lanes decode the same prompts side by side in one process. What was stopped goes on when the same is asked for
+    again.
     """
     del context
     require(prompt_chars is None or prompt_tokens is None, "give --prompt-chars or --prompt-tokens, not both")
+    folder = output or Path(QUICK_FOLDER if quick else FOLDER)
 
     def measure() -> Measured:
         from decoder.bench.paper import job  # noqa: PLC0415 - imports torch
@@ -158,10 +162,10 @@ def paper(
             temperature=temperature,
             top_p=top_p,
             seed=seed,
-            log=folder_for(output) / "log.jsonl",
+            log=made_folder(folder) / "log.jsonl",
             **models,
         )
-        return _measured(job.prepared(asked, streams.say), made, output)
+        return _measured(job.prepared(asked, streams.say), made, folder)
 
     return run_and_report(measure, None)
 

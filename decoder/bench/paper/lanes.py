@@ -112,7 +112,7 @@ def paper_depth(lane: Lane) -> int | None:
             return depth + 2
         case Lane(method="dynatree", parameters={"rho_deep": 0, "d_max": int(deepest)}):
             return deepest + 2
-        case Lane(method="dynatree" | "alg1", parameters={"d0": base}):
+        case Lane(method="dynatree" | "alg1", parameters={"d0": int(base) | float(base)}):
             return round(base) + 2
         case _:
             return None

@@ -15,8 +15,7 @@ from decoder.bench.paper.report import PaperReport, Stat
 from decoder.bench.paper.setup_table import setup
 from decoder.bench.paper.tables import conditions, tables
 from decoder.bench.sampling.averages import Mean
-from decoder.errors import ConfigError, shortened
-from decoder.whole_files import write_whole
+from decoder.whole_files import made_folder, write_whole
 
 SCHEMA = 1
 FIGURES, TABLES = "figures", "tables"
@@ -34,10 +33,7 @@ def write(report: PaperReport, folder: Path) -> list[Path]:
     contents = {folder / TABLES / f"{table.name}.csv": as_csv(table).encode() for table in found}
     contents[folder / "tables.json"] = _as_json(found, judged)
     contents[folder / "report.md"] = page(report, found, _pictures(folder)).encode()
-    try:
-        (folder / TABLES).mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ConfigError(f"cannot write {shortened(folder)}: {error.strerror}; name another folder") from None
+    made_folder(folder / TABLES)
     for path, content in contents.items():
         write_whole(path, content)
     return list(contents)

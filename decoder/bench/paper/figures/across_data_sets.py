@@ -80,7 +80,8 @@ def _speeds(report: PaperReport, first: Axes, second: Axes, groups: Groups) -> N
     name_axes(first, title="(a) throughput", x="", y="speed (tokens/s)")
     name_axes(second, title="(b) speed-up", x="", y="speed (x ar)")
     level(second, 1)
-    first.legend(loc="upper left", ncols=4)
+    # Titles of data sets are long: over the panels, so that no panel makes room for them.
+    first.figure.legend(*first.get_legend_handles_labels(), loc="outside upper center", ncols=4)
 
 
 def _grouped(report: PaperReport, axes: Axes, groups: Groups, key: str, written: str) -> None:

@@ -10,15 +10,21 @@ from decoder.append_only import TokenLog
 from decoder.bench.contenders import Contender, own
 from decoder.bench.outside import baselines
 from decoder.bench.paper.cuts import cut
-from decoder.config import DynaTree, Fixed, Linear, RunConfig
+from decoder.config import DynaTree, Fixed, Linear, Rules, RunConfig
 from decoder.engine import Engine
 from tests.decoder.makers import TinyModels
 
 PROMPT = [5, 9, 17, 40, 3, 8, 61, 22]
 T = 24
 TIMES = ("prefill_s", "first_round_s", "decode_s", "draft_s", "verify_s", "commit_s")
-RULES = {"ar": {}, "linear": {"linear": Linear(3)}, "fixed": {"fixed": Fixed(3, 2)}}
-TREES = {"dynatree": {"dynatree": DynaTree(d0=3, d_max=5)}, "alg1": {"dynatree": DynaTree(d0=3, d_max=5)}}
+TREE = DynaTree(d0=3, d_max=5)
+RULES: dict[str, dict[str, Rules]] = {
+    "ar": {},
+    "linear": {"linear": Linear(3)},
+    "fixed": {"fixed": Fixed(3, 2)},
+    "dynatree": {"dynatree": TREE},
+    "alg1": {"dynatree": TREE},
+}
 
 
 def counts(tally: Tally) -> dict[str, object]:
@@ -39,12 +45,12 @@ def same_as_shorter_runs(engine: Engine, of_length: Callable[[int], Contender]) 
         assert counts(cut(after, length)) == counts(shorter), length
 
 
-@pytest.mark.parametrize("method", [*RULES, *TREES])
+@pytest.mark.parametrize("method", RULES)
 def test_a_cut_has_the_rounds_and_tokens_of_a_run_that_ends_there(method: str, engine: Engine) -> None:
-    parameters = (RULES | TREES)[method]
-    same_as_shorter_runs(
-        engine, lambda length: own(method, method, method, RunConfig(max_new_tokens=length, **parameters))
-    )
+    def of_length(length: int) -> Contender:
+        return own(method, method, method, RunConfig(max_new_tokens=length, parameters=RULES[method]))
+
+    same_as_shorter_runs(engine, of_length)
 
 
 def test_so_has_one_of_transformers_own_generation(engine: Engine) -> None:

@@ -54,7 +54,7 @@ def test_without_matplotlib_one_line_says_what_to_install(tmp_path: Path) -> Non
 
 def test_a_folder_that_cannot_be_made_is_a_clear_error(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(ConfigError, match=r"^cannot write .*prompt_length_sensitivity\.png: .*; let --output name"):
+    with pytest.raises(ConfigError, match=r"^cannot write .*file/figures: Not a directory; name another"):
         draw(SMALL, tmp_path / "file" / "figures")
 
 

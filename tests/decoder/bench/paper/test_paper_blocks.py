@@ -1,0 +1,76 @@
+"""What is kept of the turns on one prompt: every text beside ar's, near ties judged."""
+
+from dataclasses import replace
+
+import pytest
+from msgspec import structs
+
+from decoder.analysis.metrics import Tally
+from decoder.append_only import TokenLog
+from decoder.bench.contenders import Trial, decoded
+from decoder.bench.paper.asked import Asked, Lane
+from decoder.bench.paper.blocks import Took, turns
+from decoder.config import RunConfig
+from decoder.engine import Engine
+from tests.decoder.bench.paper.beginnings import begun
+from tests.decoder.makers import TinyModels
+
+PROMPT = [5, 9, 17, 40]
+LENGTHS = (2, 6, 8)
+OTHER = Lane(name="generate dynamic", method="generate", family="hf", parameters={})
+ASKED: Asked = structs.replace(begun().asked, lanes=(Lane(name="ar", method="ar", family="ar", parameters={}), OTHER))
+
+
+@pytest.fixture(scope="module")
+def engine(tiny_models: TinyModels) -> Engine:
+    return tiny_models.loaded(tiny_models.pair("neox"), "float32")
+
+
+@pytest.fixture(scope="module")
+def plain(engine: Engine) -> Trial:
+    return decoded(engine, PROMPT, "ar", RunConfig(max_new_tokens=8))
+
+
+def with_another(plain: Trial, index: int, token: int) -> Trial:
+    """The same rounds, but for one token."""
+    text = [*plain.tally.tokens[:index], token, *plain.tally.tokens[index + 1 :]]
+    after = tuple(
+        structs.replace(each, log=TokenLog().plus(text[: number + 1])) for number, each in enumerate(plain.after)
+    )
+    return replace(plain, tally=after[-1], after=after)
+
+
+def took(trial: Trial) -> Took:
+    return Took.of(trial, 0.0, LENGTHS)
+
+
+def test_the_same_text_is_told_as_such(engine: Engine, plain: Trial) -> None:
+    ar, other = turns(engine, ASKED, PROMPT, {"ar": took(plain), OTHER.name: took(plain)})
+    assert [each.identical_to_ar for each in other.at] == [True] * 3
+    assert [each.speedup for each in (*ar.at, *other.at)] == [1.0] * 6
+    assert {each.near_tie for each in other.at} == {None}
+
+
+def test_a_difference_is_judged_where_it_is_seen(engine: Engine, plain: Trial) -> None:
+    right = plain.tally.tokens[4]
+    wrong = with_another(plain, 4, (right + 1) % 200)
+    _, other = turns(engine, ASKED, PROMPT, {"ar": took(plain), OTHER.name: took(wrong)})
+    assert [each.first_difference for each in other.at] == [None, 4, 4]
+    assert [each.near_tie for each in other.at] == [None, False, False]
+    gap = other.at[-1].first_difference_gap
+    assert gap is not None
+    assert gap > 0
+
+
+def test_a_difference_by_design_is_none(engine: Engine, plain: Trial) -> None:
+    wrong = with_another(plain, 4, (plain.tally.tokens[4] + 1) % 200)
+    asked = structs.replace(ASKED, lanes=(ASKED.lanes[0], structs.replace(OTHER, own_text=True)))
+    _, other = turns(engine, asked, PROMPT, {"ar": took(plain), OTHER.name: took(wrong)})
+    assert {(each.identical_to_ar, each.first_difference, each.near_tie) for each in other.at} == {(None, None, None)}
+    assert other.at[-1].speedup == 1.0
+
+
+def test_the_peak_of_memory_is_of_the_whole_turn() -> None:
+    tally = Tally(rounds=1, log=TokenLog().plus(range(8)))
+    found = Took.of(Trial(structs.replace(tally, peak_bytes=7), (tally,)), None, LENGTHS)
+    assert [each.peak_bytes for each in found.at] == [None, None, 7]

@@ -1,0 +1,184 @@
+"""`dynatui bench paper` from the command line: what it refuses, writes and prints."""
+
+import json
+import os
+import signal
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from decoder.bench.paper import job
+from decoder.bench.paper.asked import TextSet
+from decoder.bench.paper.records import RoundCosts
+from decoder.bench.paper.report import PaperReport
+from decoder.errors import ConfigError, require
+from dynatui.cli import bench_paper
+from dynatui.cli.bench_files import Parts, write_all
+from dynatui.cli.main import main
+from tests import tiny
+
+BRIEF = ("--quick", "--max-new-tokens", "6", "--prompts", "1", "--device", "cpu", "--dtype", "float32")
+MAIN = (*BRIEF, "--experiments", "main", "--lanes", "linear K=4,phase 3")
+SETS = {
+    name: TextSet(name=name, title=name, prompts=("The tree grows", "A model"))
+    for name in ("wikitext", "books", "pg19")
+}
+
+
+def text_sets(names: Sequence[str], *, folder: Path | None, prompts: int) -> tuple[TextSet, ...]:
+    del folder
+    require(
+        all(name in SETS for name in names), f"there is no data set {names[0]!r}; choose from wikitext, books, pg19"
+    )
+    return tuple(msgspec.structs.replace(SETS[name], prompts=SETS[name].prompts[:prompts]) for name in names)
+
+
+def write(report: PaperReport, folder: Path) -> list[Path]:
+    (folder / "main.md").write_text(f"{len(report.cells)} cells", encoding="utf-8")
+    return [folder / "main.md"]
+
+
+@pytest.fixture(autouse=True)
+def _surroundings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("DYNATUI_CONFIG", str(tmp_path / "none.toml"))
+    monkeypatch.delenv("DYNATUI_DATA", raising=False)
+    (tmp_path / "none.toml").touch()
+    costs = RoundCosts(rows=(1,), verify_s=(1.0,), draft_s=(1.0,))
+    monkeypatch.setattr(job, "round_costs", lambda *_: costs)  # which takes seconds
+    monkeypatch.setattr(bench_paper, "parts", lambda: Parts(text_sets, (write,), lambda _: "THE TABLE\n"))
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    pair = tiny.kindred_pair("neox", tmp_path_factory.mktemp("pair"))
+    return ["--target", str(pair.target), "--draft", str(pair.draft)]
+
+
+def run(*arguments: str) -> int:
+    return main(["bench", "paper", *arguments])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (
+            ["--output", "x", "--prompt-chars", "5", "--prompt-tokens", "5"],
+            "give --prompt-chars or --prompt-tokens, not",
+        ),
+        (
+            ["--output", "OUT", "--data", "x", "--data-sets", "news"],
+            "there is no data set 'news'; choose from wikitext",
+        ),
+        (["--output", "OUT", "--data", "x", "--experiments", "best"], "--experiments names 'best'; choose from main, "),
+        (["--output", "OUT", "--data", "x", "--lanes", "best"], "--lanes names 'best'; choose from ar, linear K=4, "),
+        (["--output", "OUT", "--data", "x", "--temperature", "-1"], "temperature is -1; give 0 (greedy) to 2"),
+        (["--output", "OUT", "--data", "x", "--target", "x"], "a target needs a draft and a draft a target; give both"),
+        (["--output", "/proc/none", "--data", "x"], "cannot write /proc/none: No such file or directory; let --output"),
+    ],
+)
+def test_a_request_that_cannot_be_met_is_one_line(
+    arguments: list[str], line: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(*(str(tmp_path / "out") if word == "OUT" else word for word in arguments)) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.startswith(f"dynatui: {line}")
+    assert captured.err.count("\n") == 1
+
+
+def test_another_s_log_is_not_touched(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    letter = tmp_path / "log.jsonl"
+    letter.write_text("Dear reader", encoding="utf-8")
+    assert run("--output", str(tmp_path), "--data", "x") == 2
+    assert "holds no measurement of this version; let --output name another folder" in capsys.readouterr().err
+    assert letter.read_text(encoding="utf-8") == "Dear reader"
+
+
+@pytest.mark.slow
+def test_a_measurement_is_written_and_printed_and_goes_on_where_it_was(
+    models: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "a" / "b"
+    arguments = [*MAIN, "--data", "x", *models, "--output", str(out)]
+    assert run(*arguments) == 0
+    captured = capsys.readouterr()
+    assert captured.out == "THE TABLE\n"
+    assert f"wrote 2 files to {out}" in captured.err
+    assert sorted(path.name for path in out.iterdir()) == ["log.jsonl", "main.md", "report.json"]
+    report = msgspec.json.decode((out / "report.json").read_bytes(), type=PaperReport)
+    assert (report.complete, len(report.blocks)) == (True, 2)
+    assert {cell.lane for cell in report.cells} == {"ar", "linear K=4", "phase 3"}
+    measured = (out / "log.jsonl").read_bytes()
+    assert run(*arguments) == 0
+    assert (out / "log.jsonl").read_bytes() == measured
+
+
+@pytest.mark.slow
+def test_options_are_what_is_asked_for(models: list[str], tmp_path: Path) -> None:
+    given = ["--eos", "--seed", "7", "--warm-up", "0", "--repeats", "2", "--prompt-tokens", "4", "--data-sets", "books"]
+    assert run(*MAIN, *given, "--data", "x", *models, "--output", str(tmp_path)) == 0
+    begun = json.loads((tmp_path / "log.jsonl").read_bytes().splitlines()[0])
+    asked = begun["asked"]
+    assert (asked["stops_at_eos"], asked["seed"], asked["warm_up"]) == (True, 7, 0)
+    (experiment,) = asked["experiments"]
+    assert (experiment["most"], experiment["unit"], experiment["repeats"]) == (4, "tokens", 2)
+    assert (experiment["data_set"], experiment["lengths"]) == ("books", [6])
+
+
+@pytest.mark.slow
+def test_an_interruption_reports_what_is_complete(
+    models: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    honest = job._block
+
+    def interrupting(*given: Any) -> Any:
+        os.kill(os.getpid(), signal.SIGINT) if given[2].prompt else None
+        return honest(*given)
+
+    monkeypatch.setattr(job, "_block", interrupting)
+    arguments = [*MAIN, "--prompts", "2", "--data-sets", "wikitext", *models, "--output", str(tmp_path)]
+    assert run(*arguments) == 130
+    assert capsys.readouterr().out == "THE TABLE\n"
+    report = msgspec.json.decode((tmp_path / "report.json").read_bytes(), type=PaperReport)
+    assert (report.complete, len(report.blocks)) == (False, 1)
+
+
+@pytest.mark.slow
+def test_an_interruption_before_the_first_block_reports_nothing(
+    models: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(job, "_block", lambda *_: os.kill(os.getpid(), signal.SIGINT))
+    assert run(*MAIN, *models, "--output", str(tmp_path)) == 130
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert "interrupted before everyone had a turn" in captured.err
+    assert not (tmp_path / "report.json").exists()
+
+
+@pytest.mark.slow
+def test_more_tokens_than_fit_are_refused(
+    models: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = [*MAIN, *models, "--output", str(tmp_path)]
+    assert run(*arguments, "--max-new-tokens", "500") == 2
+    assert "--max-new-tokens is 500, but the longest prompt leaves room for" in capsys.readouterr().err
+
+
+def test_a_file_that_cannot_be_written_is_named_and_nothing_of_it_is_left(tmp_path: Path) -> None:
+    report: Any = {"is": "no report"}
+    (tmp_path / "report.json").mkdir()
+    with pytest.raises(ConfigError, match=r"cannot write .*/report.json: Is a directory; let --output name another"):
+        write_all(report, tmp_path, Parts(text_sets, (write,), str))
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["none.toml", "report.json"]
+
+
+def test_what_a_writer_cannot_write_is_one_line(tmp_path: Path) -> None:
+    def full(_report: PaperReport, folder: Path) -> list[Path]:
+        raise OSError(28, os.strerror(28), str(folder / "figure.png"))
+
+    report: Any = {"is": "no report"}
+    with pytest.raises(ConfigError, match=r"cannot write .*figure.png: No space left on device; let --output name"):
+        write_all(report, tmp_path, Parts(text_sets, (full,), str))
