@@ -66,7 +66,7 @@ FIGURES = (
     Figure("commit_s", "commit s", "time spent accepting and moving keys and values"),
     Figure("host_s", "host s", "decode_s - draft_s - verify_s - commit_s"),
     Figure("speedup", "speed-up", "tokens_per_second / that of ar in the same run"),
-    Figure("identical_to_ar", "same as ar", "tokens equal those of ar on the common length; null where they need not"),
+    Figure("identical_to_ar", "same as ar", "tokens equal those of ar on the common length"),
     Figure("first_difference", "first difference", "index of the first token that differs from ar"),
     Figure(
         "near_tie",

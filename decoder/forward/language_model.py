@@ -202,7 +202,7 @@ class LanguageModel:
             PairError: Its positions are not rotary.
         """
         frequencies = self._frequencies
-        turn = None if frequencies is None else key_turn(self._forward, frequencies, self.context)
+        turn = None if frequencies is None else key_turn(self._forward, frequencies, self.context, self.dtype)
         if turn is None:
             raise PairError(
                 f"the positions of {self.name} are not rotary, so streaming cannot move its attention sinks; leave out "

@@ -19,6 +19,7 @@ from jaxtyping import Float
 from numpy.typing import NDArray
 from torch import Tensor
 
+from decoder.forward.cpu.packed import HALF
 from decoder.forward.kv_cache import KvCache
 from decoder.forward.protocol import Forward
 
@@ -35,7 +36,7 @@ class KeyTurn:
     """How rotary keys change with their position."""
 
     frequencies: Float[Tensor, "R"]
-    """By how much each pair of dimensions turns from one position to the next."""
+    """By how much each pair of dimensions turns from one position to the next; on the host."""
     first: slice
     second: slice
     """Where the two of each pair lie."""
@@ -43,7 +44,7 @@ class KeyTurn:
     def __call__(self, keys: Float[Tensor, "L H S D"], by: Sequence[int]) -> Float[Tensor, "L H BS D"]:
         """The keys as they are so many positions further on: all of them for the first number, then for the next."""
         wide = torch.promote_types(keys.dtype, torch.float32)
-        angles = torch.tensor(by, dtype=torch.float64)[:, None, None] * self.frequencies.cpu().double()
+        angles = torch.tensor(by, dtype=torch.float64)[:, None, None] * self.frequencies.double()
         cosine, sine = (part.to(keys.device, wide) for part in (angles.cos(), angles.sin()))
         found = keys[:, :, None].to(wide).repeat(1, 1, len(by), 1, 1)
         one, other = found[..., self.first].clone(), found[..., self.second].clone()
@@ -53,17 +54,24 @@ class KeyTurn:
 
 
 @torch.inference_mode()
-def key_turn(forward: Forward, frequencies: Float[Tensor, "R"], context: int) -> KeyTurn | None:
-    """How a model's keys change with their position, found by trial; None where they do not turn by the frequencies."""
+def key_turn(forward: Forward, frequencies: Float[Tensor, "R"], context: int, dtype: torch.dtype) -> KeyTurn | None:
+    """How keys of a model of this dtype change with their position, found by trial.
+
+    None where those of some layer do not turn by the frequencies.
+    """
     far, count = min(FAR, context - len(TRIED_TOKENS)), len(frequencies)
     near, there = _keys(forward, 0), _keys(forward, far)
     halves, neighbours = (
         (slice(0, count), slice(count, 2 * count)),
         (slice(0, 2 * count, 2), slice(1, 2 * count, 2)),
     )
-    turns = (KeyTurn(frequencies, *pair) for pair in (halves, neighbours))
-    tolerance = float(there.abs().max()) * (0.1 if there.dtype in (torch.bfloat16, torch.float16) else 1e-3)
-    return next((turn for turn in turns if float((turn(near, [far]) - there).abs().max()) <= tolerance), None)
+    turns = (KeyTurn(frequencies.cpu(), *pair) for pair in (halves, neighbours))
+    allowed = (0.1 if dtype in HALF else 1e-3) * _largest(there)
+    return next((turn for turn in turns if bool((_largest(turn(near, [far]) - there) <= allowed).all())), None)
+
+
+def _largest(keys: Float[Tensor, "L H S D"]) -> Float[Tensor, "L"]:
+    return keys.abs().flatten(1).amax(1)
 
 
 def _keys(forward: Forward, start: int) -> Float[Tensor, "L H S D"]:

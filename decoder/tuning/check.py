@@ -5,22 +5,20 @@ The gain that is reported comes from here alone. All take turns on every text; r
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import count
 from random import Random
 from typing import Protocol
 
-from decoder.bench.contenders import BASELINE, Contender
+from decoder.bench.contenders import Contender
 from decoder.bench.protocol import Sample
 from decoder.bench.samples import Samples, tokens_per_second
-from decoder.bench.statistics import Estimate, estimate
+from decoder.bench.statistics import estimate
 from decoder.tuning.passages import FEWEST
 from decoder.tuning.search import Setting
+from decoder.tuning.verdict import Checked
 
 MOST_REPEATS = 6
 """Times that everyone decodes a text."""
-FOUND, SHIPPED, AUTO, CHAIN, PLAIN = "found", "shipped", "auto", "linear", BASELINE
-"""Who takes part; `FOUND` only where the search has found anything."""
 
 Take = Callable[[Mapping[str, Setting], int, int], list[Sample]]
 """(settings by name, number of the text, repeat) -> a sample of each, and of plain decoding."""
@@ -31,24 +29,6 @@ class IsNearTie(Protocol):
 
     def __call__(self, text_number: int, text: Sequence[int], plain: Sequence[int], /) -> bool:
         """Whether it became another one where two tokens were as good as equal."""
-
-
-@dataclass(frozen=True)
-class Checked:
-    """How fast everyone was on texts that the search has not seen."""
-
-    texts: int
-    speeds: Mapping[str, Estimate | None]
-    """Tokens a second, by name; None: no text was plain decoding's."""
-    ratios: Mapping[tuple[str, str], Estimate | None]
-    """(one, other) -> how much faster one is than the other."""
-    wrong: frozenset[str]
-    """Who wrote a text that is not plain decoding's, and not by a near tie."""
-
-    def faster(self, one: str, other: str) -> bool:
-        """Whether one is faster than the other beyond noise."""
-        found = self.ratios.get((one, other))
-        return found is not None and found.low is not None and found.low > 1
 
 
 def rounds(

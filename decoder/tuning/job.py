@@ -16,17 +16,18 @@ from decoder.errors import PromptError, require
 from decoder.loading import load_pair
 from decoder.models.pair import Pair
 from decoder.models.text import as_chat, encode_prompt, without_surrogates
-from decoder.sampling.settings import Sampling, Schedule
+from decoder.sampling.settings import Schedule
 from decoder.tuning import check
-from decoder.tuning.check import AUTO, CHAIN, FOUND, PLAIN, SHIPPED, Checked
+from decoder.tuning.outcome import Progress, Tuned, Where
 from decoder.tuning.passages import FEWEST, Passages, split
 from decoder.tuning.search import INITIAL, Block, Search, Setting, State
 from decoder.tuning.space import CHAIN as CHAINS
 from decoder.tuning.space import TREE as TREES
 from decoder.tuning.study import Study, require_optuna
 from decoder.tuning.turns import Turns, contender
-from decoder.tuning.verdict import Verdict, verdict
+from decoder.tuning.verdict import AUTO, CHAIN, FOUND, PLAIN, SHIPPED, Checked, verdict
 
+MOST_MINUTES = 24 * 60
 CHECK_SHARE = 0.3
 """Of the time."""
 SEARCHED = 3
@@ -54,58 +55,6 @@ class OnPrompts:
     """A database of Optuna's, where trials are kept and from which a search goes on."""
 
 
-@dataclass(frozen=True)
-class Where:
-    """What was measured on."""
-
-    target: str
-    draft: str
-    device: str
-    dtype: str
-    sampling: Sampling
-    seed: int
-    max_new_tokens: int
-    searched: int
-    """Texts of the search."""
-
-
-@dataclass(frozen=True)
-class Progress:
-    """How far it has come."""
-
-    where: Where
-    state: State
-    checking: bool
-    """Whether the search is over."""
-    left_s: float
-    """Until the end of the search, or of the check."""
-    check_s: float
-    """What the check will take."""
-    checked: int = 0
-    """Texts of the check that are done."""
-
-
-@dataclass(frozen=True)
-class Tuned:
-    """What came of it."""
-
-    where: Where
-    found: DynaTree | None
-    """What the search found; None: nothing better than what is shipped."""
-    chain: Linear
-    """The best of linear."""
-    state: State
-    checked: Checked
-    verdict: Verdict
-    finished_at: str
-    """UTC, ISO 8601."""
-
-    @property
-    def run(self) -> RunConfig:
-        """A run with what was found."""
-        return RunConfig(dynatree=self.found or TREES.shipped, linear=self.chain)
-
-
 def tuned(job: OnPrompts, note: Note, watch: Callable[[Progress], None], stopped: Callable[[], bool]) -> Tuned:
     """Tunes; `stopped` ends the search early, not the check.
 
@@ -113,7 +62,8 @@ def tuned(job: OnPrompts, note: Note, watch: Callable[[Progress], None], stopped
         DecoderError: Prompts are too few or do not fit, Optuna or its database cannot be used, or models or device
             fail.
     """
-    require(job.minutes > 0, f"--minutes is {job.minutes:g}; give more than 0")
+    within = f"give more than 0 and at most {MOST_MINUTES}, a day"
+    require(0 < job.minutes <= MOST_MINUTES, f"--minutes is {job.minutes:g}; {within}")
     require_optuna()
     engine = _loaded(job, note)
     passages = split(_encoded(engine.pair, job))

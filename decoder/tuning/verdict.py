@@ -1,9 +1,33 @@
-"""What the check says: whether the search brought anything, and what to decode with. Pure; words are the screen's."""
+"""What the check found, and what follows: whether the search brought anything, and what to decode with.
 
+Pure; words are the screen's.
+"""
+
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from decoder.bench.statistics import Estimate
-from decoder.tuning.check import AUTO, CHAIN, FOUND, PLAIN, SHIPPED, Checked
+
+FOUND, SHIPPED, AUTO, CHAIN, PLAIN = "found", "shipped", "auto", "linear", "ar"
+"""Who takes part; `FOUND` only where the search has found anything."""
+
+
+@dataclass(frozen=True)
+class Checked:
+    """How fast everyone was on texts that the search has not seen."""
+
+    texts: int
+    speeds: Mapping[str, Estimate | None]
+    """Tokens a second, by name; None: no text was plain decoding's."""
+    ratios: Mapping[tuple[str, str], Estimate | None]
+    """(one, other) -> how much faster one is than the other."""
+    wrong: frozenset[str]
+    """Who wrote a text that is not plain decoding's, and not by a near tie."""
+
+    def faster(self, one: str, other: str) -> bool:
+        """Whether one is faster than the other beyond noise."""
+        found = self.ratios.get((one, other))
+        return found is not None and found.low is not None and found.low > 1
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,8 @@ from dynatui.terminal import streams
 from dynatui.terminal.shutdown import handled
 
 if TYPE_CHECKING:
-    from decoder.tuning.job import OnPrompts, Progress
+    from decoder.tuning.job import OnPrompts
+    from decoder.tuning.outcome import Progress
 
 LENGTH = 64
 _tuning = partial(Option, rich_help_panel="Tuning")

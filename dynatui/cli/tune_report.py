@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from textwrap import wrap
 
 from decoder.bench.statistics import Estimate
-from decoder.tuning.check import AUTO, CHAIN, FOUND, PLAIN, SHIPPED
-from decoder.tuning.job import Tuned, Where
+from decoder.tuning.outcome import Tuned, Where
 from decoder.tuning.space import SHIPPED as PRESET
+from decoder.tuning.verdict import AUTO, CHAIN, FOUND, PLAIN, SHIPPED
 from decoder.version import VERSION
 from dynatui.clean import clean_line
 from dynatui.record.command_line import rule_options

@@ -14,7 +14,7 @@ from rich.live import Live
 from rich.text import Text
 
 from decoder.config import RunConfig
-from decoder.tuning.job import Progress
+from decoder.tuning.outcome import Progress
 from decoder.tuning.race import Ratio, ratio
 from decoder.tuning.search import INITIAL, Leader, Setting
 from decoder.tuning.space import SHIPPED, TREE

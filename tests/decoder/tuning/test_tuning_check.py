@@ -7,9 +7,10 @@ from decoder.analysis.metrics import Tally
 from decoder.append_only import TokenLog
 from decoder.bench.contenders import Contender, Trial
 from decoder.bench.protocol import Sample
-from decoder.tuning.check import FOUND, MOST_REPEATS, PLAIN, SHIPPED, Checked, checked, rounds
+from decoder.tuning.check import MOST_REPEATS, checked, rounds
 from decoder.tuning.passages import FEWEST
 from decoder.tuning.search import Setting
+from decoder.tuning.verdict import FOUND, PLAIN, SHIPPED, Checked
 
 SETTINGS = {FOUND: Setting("dynatree"), SHIPPED: Setting("dynatree")}
 SPEEDS = {PLAIN: 100.0, FOUND: 240.0, SHIPPED: 200.0}

@@ -7,12 +7,13 @@ import pytest
 
 from decoder.config import DynaTree, Linear, RunConfig
 from decoder.errors import ConfigError, PromptError
-from decoder.tuning.check import AUTO, CHAIN, PLAIN, SHIPPED
-from decoder.tuning.job import CHECK_SHARE, OnPrompts, Progress, Tuned, reserve_s, tuned
+from decoder.tuning.job import CHECK_SHARE, OnPrompts, reserve_s, tuned
+from decoder.tuning.outcome import Progress, Tuned
 from decoder.tuning.passages import FEWEST
 from decoder.tuning.search import Setting
 from decoder.tuning.space import TREE
 from decoder.tuning.turns import Turns
+from decoder.tuning.verdict import AUTO, CHAIN, PLAIN, SHIPPED
 from tests.decoder.makers import TinyModels
 
 PROMPTS = tuple(f"{number} The tree grows where the draft is sure" for number in range(2 * FEWEST))

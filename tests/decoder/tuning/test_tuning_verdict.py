@@ -3,8 +3,7 @@
 import pytest
 
 from decoder.bench.statistics import Estimate
-from decoder.tuning.check import AUTO, CHAIN, FOUND, PLAIN, SHIPPED, Checked
-from decoder.tuning.verdict import verdict
+from decoder.tuning.verdict import AUTO, CHAIN, FOUND, PLAIN, SHIPPED, Checked, verdict
 
 Interval = tuple[float, float, float]
 CLEAR: Interval = (1.2, 1.1, 1.3)

@@ -11,7 +11,7 @@ from torch import Tensor
 from decoder.forward.hf import ModuleForward, frequencies_of
 from decoder.forward.kv_cache import KvCache
 from decoder.forward.language_model import LanguageModel
-from decoder.forward.streaming import SLACK, KeyTurn, RollingCache, key_turn
+from decoder.forward.streaming import SLACK, KeyTurn, RollingCache, Streaming, key_turn
 from tests import tiny
 from tests.decoder.forward import streaming_reference
 from tests.decoder.makers import TinyModels
@@ -81,11 +81,23 @@ def test_how_keys_turn_is_found_by_trial(tiny_models: TinyModels, name: str, nei
     frequencies = frequencies_of(module)
     assert frequencies is not None
     assert model.runs_by is not None
-    native, by_module = (key_turn(form, frequencies, 192) for form in (model.runs_by, ModuleForward(module)))
+    native, by_module = (
+        key_turn(form, frequencies, 192, torch.float32) for form in (model.runs_by, ModuleForward(module))
+    )
     assert native is not None
     assert by_module is not None
     assert (native.first.step == 2, by_module.first.step) == (neighbours, None)
-    assert key_turn(model.runs_by, frequencies * 1.1, 192) is None
+    assert key_turn(model.runs_by, frequencies * 1.1, 192, torch.float32) is None
+
+
+@pytest.mark.parametrize("name", ["neox", "llama", "qwen3"])
+@pytest.mark.parametrize("dtype", ["bfloat16", "float64"])
+def test_it_is_found_in_every_dtype(tiny_models: TinyModels, name: str, dtype: str) -> None:
+    target = tiny_models.loaded(tiny_models.pair(name), dtype).pair.target
+    by_module = LanguageModel(target.module, "tiny")
+    by_module.run_by_module()
+    for model in (target, by_module):
+        assert isinstance(model.streaming(SINKS, WINDOW).runs_by, Streaming)
 
 
 def test_a_turn_of_keys_is_that_of_their_distance() -> None:

@@ -1,0 +1,51 @@
+"""A made-up tuning, as far as it has come and at its end."""
+
+from typing import Any
+
+from decoder.bench.statistics import Estimate
+from decoder.config import DynaTree, Linear, Sampling
+from decoder.tuning.outcome import Progress, Tuned, Where
+from decoder.tuning.race import Ratio
+from decoder.tuning.search import Current, Leader, Setting, State
+from decoder.tuning.space import TREE
+from decoder.tuning.verdict import AUTO, CHAIN, FOUND, PLAIN, SHIPPED, Checked, verdict
+
+WHERE = Where("org/large", "org/small", "cpu", "float32", Sampling(), 0, 64, 16)
+TREE_FOUND = DynaTree(d0=3.0, tau_l=0.2, rho_stop=0.01, rho_deep=0.2, tau=0, history=False, n_max=6, selection="best")
+SHARES = {"n_max": 0.5, "rho_stop": 0.2, "tau_h": 0.1, "d0": 0.08, "tau_l": 0.05, "d_max": 0.04, "rho_deep": 0.03}
+SHIPPED_ONES = {
+    "dynatree": Leader(Setting("dynatree", TREE.shipped)),
+    "linear": Leader(Setting("linear", Linear())),
+}
+FOUND_ONES = {
+    "dynatree": Leader(Setting("dynatree", TREE_FOUND), 23, 0.1, Ratio(1.08, 1.01, 1.15), (0.2, 0.21, 0.19)),
+    "linear": Leader(Setting("linear", Linear(4)), 8, 0.1, Ratio(1.1, 1.02, 1.2), (0.1,)),
+}
+CURRENT = Current(Setting("dynatree", TREE_FOUND), 4, 16, Ratio(0.97, 0.93, 1.02))
+
+
+def progress(*, checking: bool = False, **changes: Any) -> Progress:
+    given: dict[str, Any] = {"leaders": FOUND_ONES, "trials": 37, "pruned": 29, "current": CURRENT}
+    state = State(**given | {"importance": SHARES | {"branching": 0.0, "history": 0.0}} | changes)
+    return Progress(WHERE, state, checking, left_s=80.0, check_s=90.0, checked=12 if checking else 0)
+
+
+def estimate(median: float, *, sure: bool) -> Estimate:
+    return Estimate(median, median - (0.01 if sure else 0.3), median + 0.05)
+
+
+def tuned(gain: float | None, *, sure: bool = True, wrong: frozenset[str] = frozenset(), **over_ar: float) -> Tuned:
+    """What was found, if anything, so much faster than what is shipped; all others as fast as ar unless given."""
+    speeds = {PLAIN: 1.0, SHIPPED: 1.0, AUTO: 1.0, CHAIN: 1.0, **over_ar}
+    if gain is not None:
+        speeds[FOUND] = gain * speeds[SHIPPED]
+    ratios = {
+        (one, other): estimate(speeds[one] / speeds[other], sure=sure and speeds[one] != speeds[other])
+        for one in speeds
+        for other in speeds
+        if one != other
+    }
+    checked = Checked(20, {name: Estimate(100 * speed, 90, 210) for name, speed in speeds.items()}, ratios, wrong)
+    state = progress().state
+    found = None if gain is None else TREE_FOUND
+    return Tuned(WHERE, found, Linear(4), state, checked, verdict(checked), "2030-01-02T03:04:05Z")

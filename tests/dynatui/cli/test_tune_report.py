@@ -1,0 +1,87 @@
+"""What tuning brought, in words that do not promise more than was measured."""
+
+from dataclasses import replace
+
+import pytest
+
+from decoder.bench.statistics import Estimate
+from decoder.config import Sampling
+from dynatui.cli.tune_report import comments, how, text, times
+from tests.dynatui.cli.made_tuning import WHERE, tuned
+
+
+def verdict(**given: object) -> str:
+    """The last paragraph, on one line."""
+    found = tuned(**given)  # type: ignore[arg-type]  # as the maker takes them
+    return " ".join(text(found, "mine").rstrip().split("\n\n")[-1].split())
+
+
+def test_a_gain_beyond_noise_is_told_with_its_interval() -> None:
+    assert verdict(gain=1.2) == (
+        "mine is faster than the preset tuned: 1.20 (1.19-1.25) times. "
+        "Fastest beyond noise: --methods dynatree --preset mine."
+    )
+
+
+def test_a_gain_within_noise_is_none() -> None:
+    assert verdict(gain=1.02, sure=False) == (
+        "mine is not faster than the preset tuned beyond noise: 1.02 (0.72-1.07) times. "
+        "Nothing beats plain decoding beyond noise: --methods ar."
+    )
+
+
+def test_what_is_slower_on_other_texts_is_not_written() -> None:
+    assert verdict(gain=0.9, shipped=1.5) == (
+        "What the search found is not faster than the preset tuned on other texts: 0.90 (0.89-0.95) times; nothing was "
+        "written. Fastest beyond noise: --methods dynatree --preset tuned."
+    )
+
+
+def test_nothing_found_is_said() -> None:
+    assert verdict(gain=None, linear=1.5) == (
+        "The search found nothing faster than the preset tuned; nothing was written. "
+        "Fastest beyond noise: --methods linear --k 4."
+    )
+
+
+def test_auto_is_advised_where_nothing_beats_it() -> None:
+    assert verdict(gain=1.1, auto=1.5).endswith("Nothing beats auto beyond noise: --methods auto.")
+
+
+def test_another_text_is_called_a_fault() -> None:
+    assert verdict(gain=1.2, wrong=frozenset({"found"})).startswith(
+        "mine wrote a text that is not plain decoding's: a fault, please report it. What the search found"
+    )
+
+
+@pytest.mark.parametrize("name", ["mine", "x" * 64])
+def test_the_table_has_a_row_for_everyone_and_fits_80_columns(name: str) -> None:
+    shown = text(tuned(1.2, auto=1.5), name)
+    assert max(map(len, shown.split("\n\n")[1].splitlines())) <= 80
+    rows = {row.split()[0] for row in shown.split("\n\n")[1].splitlines()[1:]}
+    assert rows == {name if len(name) < 14 else f"{name[:12]}…", "tuned", "auto", "linear", "ar"}
+    assert "1.20 (1.19-1.25)" in shown
+
+
+def test_the_options_of_what_was_found_are_told_in_case_it_cannot_be_kept() -> None:
+    assert "mine: --tau-l 0.2 --d0 3 --rho-stop 0.01 --rho-deep 0.2 --n-max 6 --k 4" in text(tuned(1.2), "mine")
+    assert "mine: " not in text(tuned(None), "mine")
+
+
+def test_the_file_says_where_it_comes_from_and_what_it_is_worth() -> None:
+    first, second, third = comments(tuned(1.2))
+    assert first.startswith("Found by dynatui tune ")
+    assert first.endswith(", 2030-01-02T03:04:05Z.")
+    assert second == "org/large with org/small on cpu in float32, greedy, 64 tokens a text, seed 0."
+    assert third == "On 20 texts that the search had not seen: 1.20 (1.19-1.25) times as fast as the preset tuned."
+    assert comments(tuned(1.02, sure=False))[2].endswith("preset tuned, which is within noise.")
+
+
+def test_how_texts_were_sampled_is_told() -> None:
+    assert how(replace(WHERE, sampling=Sampling(0.6, 40, 0.9))).startswith("T 0.6, top-k 40, top-p 0.9, 64 tokens")
+    assert how(replace(WHERE, sampling=Sampling(1.0))).startswith("T 1, 64 tokens")
+
+
+def test_what_is_not_known_is_a_dash() -> None:
+    assert times(None) == "-"
+    assert times(Estimate(1.5, None, None)) == "1.50"

@@ -1,0 +1,230 @@
+"""Presets of the user's own: named like the built-in ones, written whole or not at all, and never over another."""
+
+import errno
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from decoder.config import PRESETS, DynaTree, Linear, RunConfig
+from decoder.errors import ConfigError
+from dynatui.cli import main as cli
+from dynatui.cli import options, presets
+from dynatui.record.command_line import command_line
+from tests.dynatui.cli.fake_screen import FakeScreen
+
+OWN = DynaTree(d0=3.0, d_max=6, branching=(1, 1, 2), tau_h=0.8, tau_l=0.2, rho_stop=0.01, rho_deep=0.2, tau=0, n_max=7)
+RUN = RunConfig(dynatree=OWN, linear=Linear(4))
+
+
+@pytest.fixture(autouse=True)
+def _config(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("DYNATUI_CONFIG", str(tmp_path / "config.toml"))
+    (tmp_path / "config.toml").touch()
+
+
+def write(name: str = "mine", *, force: bool = False, run: RunConfig = RUN) -> Path:
+    presets.prepare(name, force=force)
+    return presets.write(name, run, ["Found somewhere\nd0 = 9"], force=force)
+
+
+def by_hand(text: str, name: str = "mine") -> Path:
+    presets.folder().mkdir(exist_ok=True)
+    path = presets.folder() / f"{name}.toml"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def config_of(screen: FakeScreen, *arguments: str) -> RunConfig:
+    assert cli.main(arguments) == 0
+    return screen.sessions[-1].config
+
+
+def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    """The one line that a refused command prints."""
+    assert cli.main(arguments) == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err.count("\n") == 1
+    return printed.err.removeprefix("dynatui: ").rstrip("\n")
+
+
+def test_a_preset_that_was_written_is_named_like_any_other(screen: FakeScreen) -> None:
+    write()
+    found = config_of(screen, "--preset", "mine")
+    assert found.of(DynaTree) == OWN
+    assert found.of(Linear) == Linear(4)
+
+
+def test_options_that_are_given_come_before_those_of_the_preset(screen: FakeScreen) -> None:
+    write()
+    found = config_of(screen, "--preset", "mine", "--n-max", "30", "--no-history", "--k", "9")
+    assert (found.of(DynaTree).n_max, found.of(DynaTree).history, found.of(Linear).k) == (30, False, 9)
+    assert found.of(DynaTree).d0 == OWN.d0
+
+
+def test_a_file_may_name_a_preset_of_the_user_s_for_good(screen: FakeScreen, tmp_path: Path) -> None:
+    write()
+    (tmp_path / "config.toml").write_text('preset = "mine"\n', encoding="utf-8")
+    assert config_of(screen).of(DynaTree) == OWN
+    assert config_of(screen, "--preset", "paper").of(DynaTree) == PRESETS["paper"]
+
+
+def test_what_a_preset_leaves_open_is_as_usual(screen: FakeScreen) -> None:
+    by_hand("d0 = 4\n")
+    assert config_of(screen, "--preset", "mine").of(DynaTree) == PRESETS["tuned"].turned("d0", 4)
+
+
+def test_settings_in_force_show_what_the_preset_sets(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    write()
+    (tmp_path / "config.toml").write_text('preset = "mine"\n', encoding="utf-8")
+    assert cli.main(["config"]) == 0
+    shown = capsys.readouterr().out
+    assert 'preset = "mine"' in shown
+    assert "n_max = 7" in shown
+
+
+def test_a_command_line_writes_the_parameters_out_and_not_the_name(screen: FakeScreen) -> None:
+    write()
+    assert cli.main(["--preset", "mine", "--methods", "dynatree,linear"]) == 0
+    line = command_line(screen.sessions[-1])
+    assert "mine" not in line
+    for path in presets.folder().iterdir():
+        path.unlink()
+    again = config_of(screen, *line.split()[1:])
+    assert (again.of(DynaTree), again.of(Linear)) == (OWN, Linear(4))
+
+
+def test_an_unknown_name_lists_all_that_there_are(capsys: pytest.CaptureFixture[str]) -> None:
+    write("night")
+    write("day")
+    assert refused(capsys, "--preset", "noon") == ("--preset is 'noon'; give one of tuned, paper, sampled, day, night")
+
+
+@pytest.mark.parametrize("name", ["../config", "day.toml", "", "/etc/passwd"])
+def test_a_name_is_no_path(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    write("day")
+    assert refused(capsys, "--preset", name) == f"--preset is {name!r}; give one of tuned, paper, sampled, day"
+
+
+def test_shells_complete_the_user_s_presets_too() -> None:
+    write("night")
+    (option,) = [each for each in options.rules(presets.completing) if each.name == "preset"]
+    complete = option.annotation.__metadata__[0].autocompletion
+    assert complete() == ["tuned", "paper", "sampled", "night"]
+
+
+def test_a_file_with_the_name_of_a_built_in_preset_is_none(screen: FakeScreen) -> None:
+    by_hand("d0 = 4\n", "paper")
+    assert presets.names() == []
+    assert config_of(screen, "--preset", "paper").of(DynaTree) == PRESETS["paper"]
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("d0 = \n", "{path}: Invalid value (at line 1, column 6); correct it, or write it anew with dynatui tune"),
+        ("\nd0 = deep", '{path}: Invalid value (at line 2, column 6); text stands in quotes: d0 = "deep"'),
+        ('\nd0 = "deep"', "{path}: line 2: d0 is 'deep'; give a number"),
+        ("n_max = 1.5", "{path}: line 1: n_max is 1.5; give a whole number"),
+        (
+            "n_maxx = 1",
+            "{path}: line 1: n_maxx is nothing that a preset sets; did you mean n_max? a preset holds tau_h",
+        ),
+        ("temperature = 1", "{path}: line 1: temperature is nothing that a preset sets; a preset holds tau_h"),
+        ("[d0]\nx = 1", "{path}: line 1: d0 is {{'x': 1}}; give a number"),
+        ("preset = 'paper'", "{path}: line 1: preset is nothing that a preset sets; "),
+        ("d0 = 1\ntau_h = 3.0", "tau_l is 0.05 and tau_h 3; give 0 < tau_l < tau_h <= 1 (tau_h from {path}: line 2)"),
+        (
+            "branching = '3,2,1'",
+            "branching is 3,2,1; give three rising numbers from 1 up (branching from {path}: line 1)",
+        ),
+        (
+            "branching = '3'",
+            "--branching is '3'; give 3 whole numbers, for example 1,2,3 (branching from {path}: line 1)",
+        ),
+        ("k = 0", "K is 0; give 1 or more (k from {path}: line 1)"),
+    ],
+)
+def test_a_broken_file_is_one_line_with_file_line_and_remedy(
+    text: str, line: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = by_hand(text)
+    assert refused(capsys, "--preset", "mine").startswith(line.format(path=path))
+
+
+@pytest.mark.parametrize(
+    ("content", "line"),
+    [(b"\xff", "{path} is not UTF-8 text (byte 1)"), (b"#" * (2**20 + 1), "{path} is larger than 1 MiB")],
+)
+def test_a_file_that_holds_no_preset_is_one_line(content: bytes, line: str, capsys: pytest.CaptureFixture[str]) -> None:
+    path = by_hand("")
+    path.write_bytes(content)
+    assert refused(capsys, "--preset", "mine").startswith(line.format(path=path))
+
+
+def test_a_folder_in_the_place_of_a_file_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    (presets.folder() / "mine.toml").mkdir(parents=True)
+    assert refused(capsys, "--preset", "mine").endswith("Is a directory; make it readable or remove it")
+
+
+def test_a_comment_cannot_become_a_setting() -> None:
+    assert write().read_text(encoding="utf-8").splitlines()[0] == "# Found somewhere␊d0 = 9"
+
+
+def test_another_preset_is_not_written_over_unless_that_is_asked_for() -> None:
+    path = write()
+    before = path.read_bytes()
+    with pytest.raises(ConfigError, match=r"there is a preset mine already; give another --name, or --force"):
+        presets.prepare("mine", force=False)
+    with pytest.raises(ConfigError, match=r"there is a preset mine already"):
+        presets.write("mine", RunConfig(), [], force=False)
+    assert path.read_bytes() == before
+    write(force=True, run=RunConfig())
+    assert path.read_bytes() != before
+    assert os.listdir(presets.folder()) == ["mine.toml"]  # noqa: PTH208 - hidden files count
+
+
+@pytest.mark.parametrize("name", ["a/b", "..", ".hidden", "a b", "", "x" * 65, "a,b", "ü", "a\nb"])
+def test_what_is_no_name_is_refused(name: str) -> None:
+    with pytest.raises(ConfigError, match=r"^--name is .*; give up to 64 letters, digits, - and _, for example mine$"):
+        presets.prepare(name, force=True)
+    assert not presets.folder().exists()
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_a_built_in_name_is_refused(name: str) -> None:
+    with pytest.raises(ConfigError, match=rf"--name is {name}, a preset that comes with dynatui; give another name"):
+        presets.prepare(name, force=True)
+
+
+def test_a_place_that_cannot_be_written_to_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DYNATUI_CONFIG", "/dev/null/config.toml")
+    with pytest.raises(
+        ConfigError, match=r"^cannot write /dev/null/presets: Not a directory; make room or let DYNATUI"
+    ):
+        presets.prepare("mine", force=False)
+
+
+def test_a_full_disk_is_one_line_and_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write()
+    before = path.read_bytes()
+
+    def full(_descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    for name in ("mine", "other"):
+        with pytest.raises(ConfigError, match=rf"cannot write .*{name}\.toml: No space left on device; make room"):
+            presets.write(name, RunConfig(), [], force=True)
+    assert path.read_bytes() == before
+    assert os.listdir(presets.folder()) == ["mine.toml"]  # noqa: PTH208 - hidden files count
+
+
+def test_a_preset_has_the_rights_of_any_file() -> None:
+    umask = os.umask(0o022)
+    try:
+        assert stat.S_IMODE(write().stat().st_mode) == 0o644
+    finally:
+        os.umask(umask)
