@@ -5,7 +5,8 @@ measured in turns with plain decoding. Both stand beside each other, with what l
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import partial
 from statistics import fmean
 
 import msgspec
@@ -19,10 +20,10 @@ from decoder.bench.samples import Samples
 from decoder.bench.statistics import Estimate
 from decoder.config import Linear, RunConfig
 from decoder.engine import Engine
-from decoder.errors import ConfigError, DecoderError, ModelError, PairError
+from decoder.errors import ConfigError, DecoderError, ModelError, PairError, require
 from decoder.loading import load_pair, with_draft
 from decoder.models.pair import Pair
-from decoder.models.text import encode_prompt, without_surrogates
+from decoder.tuning.prompts import encoded
 
 LONGEST_CHAIN = 16
 METHODS = ("linear", "auto")
@@ -70,9 +71,8 @@ class OnDrafts:
     target: str
     drafts: tuple[str, ...]
     prompts: tuple[str, ...]
-    max_new_tokens: int = 128
-    repeats: int = 1
-    seed: int = 0
+    config: RunConfig = field(default_factory=partial(RunConfig, max_new_tokens=128))
+    """Length of texts and seed; texts are greedy."""
     device: str = "auto"
     dtype: str = "auto"
     draft_dtype: str = "auto"
@@ -82,16 +82,13 @@ def rank(job: OnDrafts, note: Note) -> Ranking:
     """Loads every draft beside one target, and measures them in turns.
 
     Raises:
-        DecoderError: No draft can be used with this target, or a prompt does not fit.
+        DecoderError: Texts are not greedy, no draft can be used with this target, or a prompt does not fit.
     """
+    require(job.config.sampling.greedy, "drafts are ranked on greedy texts; leave --temperature out")
     engines, refused = _loaded(job, note)
     first = next(iter(engines.values())).pair
-    context = min(engine.pair.context for engine in engines.values())
-    prompts = [
-        encode_prompt(first.tokenizer, without_surrogates(text), job.max_new_tokens, context, special=True)
-        for text in job.prompts
-    ]
-    config = RunConfig(METHODS, job.max_new_tokens, job.seed)
+    shortest = replace(first, context=min(engine.pair.context for engine in engines.values()))
+    prompts, config = encoded(shortest, job.prompts, job.config), job.config
     ratios = {name: cost_ratio(engine) for name, engine in engines.items()}
     note("decoding plainly, to see where each draft agrees")
     base = own(BASELINE, BASELINE, BASELINE, config)
@@ -110,7 +107,7 @@ def rank(job: OnDrafts, note: Note) -> Ranking:
     ]
     samples = _measured(next(iter(engines.values())), lanes, prompts, job, note)
     found = [
-        _draft(name, samples, job.seed, agreement=agreements[name], ratio=ratios[name], chain=chains[name])
+        _draft(name, samples, config.seed, agreement=agreements[name], ratio=ratios[name], chain=chains[name])
         for name in engines
     ]
     return Ranking(
@@ -118,7 +115,7 @@ def rank(job: OnDrafts, note: Note) -> Ranking:
         device=first.device,
         dtype=first.dtype,
         prompts=len(prompts),
-        max_new_tokens=job.max_new_tokens,
+        max_new_tokens=config.max_new_tokens,
         drafts=sorted(found, key=lambda draft: -_speed(draft.measured[draft.fastest])),
         refused=refused,
     )
@@ -205,11 +202,11 @@ def _measured(
 ) -> Samples:
     warmed_up(engine, lanes, prompts[:1], note)
     found: list[Sample] = []
-    turns = schedule(len(lanes), len(prompts), job.repeats, job.seed)
+    turns = schedule(len(lanes), len(prompts), 1, job.config.seed)
     for number, sample in enumerate(measured(engine, lanes, prompts, turns), 1):
         found.append(sample)
         if number % len(lanes) == 0:
-            note(f"{number // len(lanes)} of {len(prompts) * job.repeats} prompts measured")
+            note(f"{number // len(lanes)} of {len(prompts)} prompts measured")
     return Samples(found, lanes)
 
 

@@ -12,14 +12,13 @@ from statistics import median
 
 from decoder.config import DynaTree, Linear, RunConfig
 from decoder.engine import Engine
-from decoder.errors import PromptError, require
+from decoder.errors import require
 from decoder.loading import load_pair
-from decoder.models.pair import Pair
-from decoder.models.text import as_chat, encode_prompt, without_surrogates
 from decoder.sampling.settings import Schedule
 from decoder.tuning import check
 from decoder.tuning.outcome import Progress, Tuned, Where
 from decoder.tuning.passages import FEWEST, Passages, split
+from decoder.tuning.prompts import encoded
 from decoder.tuning.search import INITIAL, Block, Search, Setting, State
 from decoder.tuning.space import CHAIN as CHAINS
 from decoder.tuning.space import TREE as TREES
@@ -66,7 +65,7 @@ def tuned(job: OnPrompts, note: Note, watch: Callable[[Progress], None], stopped
     require(0 < job.minutes <= MOST_MINUTES, f"--minutes is {job.minutes:g}; {within}")
     require_optuna()
     engine = _loaded(job, note)
-    passages = split(_encoded(engine.pair, job))
+    passages = split(encoded(engine.pair, job.prompts, job.config))
     pair = engine.pair
     how = (job.config.sampling, job.config.seed, job.config.max_new_tokens, len(passages.search))
     where = Where(pair.target_name, pair.draft_name, pair.device, pair.dtype, *how)
@@ -173,19 +172,6 @@ def _loaded(job: OnPrompts, note: Note) -> Engine:
         report=note,
     )
     return engine.sampled(job.config.seed, Schedule(job.config.sampling))
-
-
-def _encoded(pair: Pair, job: OnPrompts) -> list[list[int]]:
-    """Token ids of each prompt; where there are several, an error says which."""
-    found, chat, length = [], job.config.chat, job.config.max_new_tokens
-    for number, prompt in enumerate(job.prompts, 1):
-        text = as_chat(pair.tokenizer, prompt) if chat else without_surrogates(prompt)
-        try:
-            found.append(encode_prompt(pair.tokenizer, text, length, pair.context, special=not chat))
-        except PromptError as error:
-            several = len(job.prompts) > 1
-            raise PromptError(f"prompt {number} of {len(job.prompts)}: {error}" if several else str(error)) from None
-    return found
 
 
 def _name(where: Where) -> str:

@@ -17,7 +17,7 @@ from dynatui.cli.paper_tables import text
 from dynatui.terminal import streams
 
 if TYPE_CHECKING:
-    from decoder.bench.paper.asked import TextSet
+    from decoder.bench.data_sets.text_set import TextSet
     from decoder.bench.paper.report import PaperReport
 
 WITHOUT_FIGURES = "figures cannot be drawn without matplotlib: pip install 'dynatui[bench]'; all else is measured"

@@ -17,6 +17,7 @@ from decoder.sampling.settings import SAMPLING
 from dynatui.cli import options, presets, request, settings
 from dynatui.cli.headless import INTERRUPTED, INTERRUPTING
 from dynatui.cli.options import Given, expanded
+from dynatui.cli.tune_drafts import ranked
 from dynatui.session import Models
 from dynatui.terminal import streams
 from dynatui.terminal.shutdown import handled
@@ -35,6 +36,13 @@ Storage = Annotated[
     str | None,
     _tuning(
         metavar="URL", help="A database of Optuna's, such as sqlite:///tuning.db, from which a later search goes on."
+    ),
+]
+Drafts = Annotated[
+    str | None,
+    _tuning(
+        metavar="ID|DIR,..",
+        help="Instead of searching knobs, rank these drafts of the target: agreement, cost, speed, what limits each.",
     ),
 ]
 MaxNewTokens = Annotated[int, _tuning("--max-new-tokens", metavar="N", min=1, help="Tokens of each text.")]
@@ -68,6 +76,7 @@ def tune(
     prompt_files: options.PromptFiles = None,
     prompt_texts: options.PromptTexts = None,
     chat: options.Chat = None,
+    drafts: Drafts = None,
     minutes: Minutes = 5.0,
     max_new_tokens: MaxNewTokens = LENGTH,
     name: Name = "mine",
@@ -81,9 +90,10 @@ def tune(
     Candidates race the best so far, text by text. What was found is then checked on texts that the search has not seen,
     against the shipped preset, auto, linear and plain decoding. Ctrl-C ends the search early, twice all of it.
     """
-    del context
     texts = request.prompts(request.prompt_files(prompt_files), prompt_texts)
     run = request.run_config(methods=None, max_new_tokens=max_new_tokens, seed=seed, chat=chat, rules=sampling)
+    if drafts is not None:
+        return ranked(context, drafts, Models(**models), texts, run)
     presets.prepare(name, force=force)
     from decoder.tuning.job import OnPrompts  # noqa: PLC0415 - imports torch
 

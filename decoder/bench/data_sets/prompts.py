@@ -8,8 +8,8 @@ from pathlib import Path
 from decoder.bench.data_sets.catalogue import CATALOGUE, NAMES, DataSet, Rows
 from decoder.bench.data_sets.hub import local_files
 from decoder.bench.data_sets.parquet import column
+from decoder.bench.data_sets.text_set import TextSet
 from decoder.bench.data_sets.texts import matching
-from decoder.bench.paper.asked import TextSet
 from decoder.errors import PromptError, quoted, require, shortened
 
 

@@ -4,20 +4,10 @@ from typing import Any, Literal
 
 import msgspec
 
+from decoder.bench.data_sets.text_set import TextSet
+
 Unit = Literal["characters", "tokens"]
 """What a prompt's length is counted in; the paper's L_max counts characters."""
-
-
-class TextSet(msgspec.Struct, frozen=True, kw_only=True):
-    """Prompts of one data set, uncut."""
-
-    name: str
-    """As it is named on the command line: wikitext, books, pg19, spec_bench/coding."""
-    title: str
-    """As tables call it, with where it comes from: "PG-19-style (books_test)"."""
-    stands_for: str | None = None
-    """The paper's data set whose figures stand beside it: WikiText-2 or PG-19."""
-    prompts: tuple[str, ...]
 
 
 class Lane(msgspec.Struct, frozen=True, kw_only=True):

@@ -6,7 +6,8 @@ Knows no models: which lengths fit is settled before.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from decoder.bench.paper.asked import Experiment, Lane, TextSet, Unit
+from decoder.bench.data_sets.text_set import TextSet
+from decoder.bench.paper.asked import Experiment, Lane, Unit
 from decoder.bench.paper.lanes import (
     AR,
     ASSISTANT,

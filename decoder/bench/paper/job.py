@@ -10,8 +10,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from decoder.bench.contenders import Contender
+from decoder.bench.data_sets.text_set import TextSet
 from decoder.bench.machine import examined, source_commit
-from decoder.bench.paper.asked import Asked, Experiment, TextSet
+from decoder.bench.paper.asked import Asked, Experiment
 from decoder.bench.paper.blocks import Took, turns
 from decoder.bench.paper.contenders import contenders
 from decoder.bench.paper.costs import round_costs

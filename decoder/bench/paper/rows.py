@@ -3,9 +3,10 @@
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
+from decoder.bench.data_sets.text_set import TextSet
 from decoder.bench.paper import anchors
 from decoder.bench.paper.anchors import Anchor
-from decoder.bench.paper.asked import Experiment, Lane, TextSet
+from decoder.bench.paper.asked import Experiment, Lane
 from decoder.bench.paper.cells import Cell, Column, Table, marked
 from decoder.bench.paper.report import Cell as Measured
 from decoder.bench.paper.report import PaperReport, Stat

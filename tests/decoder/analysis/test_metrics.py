@@ -305,8 +305,8 @@ def test_knob_events_change_no_figure() -> None:
 
 
 def test_the_totals_of_texts_are_those_of_one_text_with_all_their_rounds() -> None:
-    tree = {"tokens": [0, 1, 2], "parents": [-1, 0, 1], "accepted": [1], "committed": [1, 5]}
-    texts = [tally_round(Tally(prefill_s=0.5), a_round(**tree)), tally_round(Tally(prefill_s=0.25), a_round())]
+    tree = a_round(tokens=[0, 1, 2], parents=[-1, 0, 1], accepted=[1], committed=[1, 5])
+    texts = [tally_round(Tally(prefill_s=0.5), tree), tally_round(Tally(prefill_s=0.25), a_round())]
     both = together(texts)
     assert (both.rounds, both.drafted, both.accepted, both.levels) == (2, 2, 1, 2)
     assert (both.decode_s, both.draft_s, both.prefill_s) == (2.0, 0.5, 0.75)

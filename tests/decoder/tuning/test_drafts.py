@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from decoder.config import RunConfig
 from decoder.errors import ConfigError, DecoderError
 from decoder.tuning.drafts import (
     OnDrafts,
@@ -27,7 +28,7 @@ def ranked(tiny_models: TinyModels) -> Ranking:
         str(pair.target),
         (str(pair.draft), str(pair.target), "/nowhere"),
         PROMPTS,
-        max_new_tokens=NEW_TOKENS,
+        RunConfig(max_new_tokens=NEW_TOKENS),
         device="cpu",
         dtype="float32",
     )
@@ -85,6 +86,12 @@ def test_where_no_draft_can_be_used_the_first_error_says_why(tiny_models: TinyMo
     pair = tiny_models.pair("neox")
     with pytest.raises(DecoderError, match="/nowhere"):
         rank(OnDrafts(str(pair.target), ("/nowhere", "/nor/here"), PROMPTS, device="cpu"), lambda _: None)
+
+
+def test_sampled_texts_are_refused(tiny_models: TinyModels) -> None:
+    pair, sampled = tiny_models.pair("neox"), RunConfig(temperature=0.7)
+    with pytest.raises(ConfigError, match="greedy"):
+        rank(OnDrafts(str(pair.target), (str(pair.draft),), PROMPTS, sampled), lambda _: None)
 
 
 def test_drafts_must_be_named(tiny_models: TinyModels) -> None:

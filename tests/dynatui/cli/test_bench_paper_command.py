@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from decoder.bench.data_sets.text_set import TextSet
 from decoder.bench.paper import job
-from decoder.bench.paper.asked import TextSet
 from decoder.bench.paper.records import RoundCosts
 from decoder.bench.paper.report import PaperReport
 from decoder.errors import ConfigError, require

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
-from decoder.bench.paper.asked import TextSet
+from decoder.bench.data_sets.text_set import TextSet
 from decoder.bench.paper.claims import claims
 from decoder.bench.paper.corrections import CORRECTIONS
 from decoder.bench.paper.report import PaperReport

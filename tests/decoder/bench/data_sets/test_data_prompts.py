@@ -12,7 +12,7 @@ from decoder.bench.data_sets.hub import HubFiles
 from decoder.bench.data_sets.prompts import text_sets
 from decoder.bench.data_sets.rules import OPENING
 from decoder.bench.data_sets.spec_bench import TASKS
-from decoder.bench.paper.asked import TextSet
+from decoder.bench.data_sets.text_set import TextSet
 from decoder.errors import ConfigError, PromptError
 from tests.decoder.bench.data_sets.makers import BOOK, ROWS, parquet, questions, written
 

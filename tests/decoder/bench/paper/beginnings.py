@@ -2,8 +2,9 @@
 
 from typing import Any
 
+from decoder.bench.data_sets.text_set import TextSet
 from decoder.bench.machine import Machine
-from decoder.bench.paper.asked import Asked, Experiment, Lane, TextSet
+from decoder.bench.paper.asked import Asked, Experiment, Lane
 from decoder.bench.paper.records import Begun, RoundCosts
 
 MACHINE = Machine(

@@ -7,8 +7,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from msgspec import structs
 
+from decoder.bench.data_sets.text_set import TextSet
 from decoder.bench.machine import Machine
-from decoder.bench.paper.asked import Asked, Experiment, Lane, TextSet
+from decoder.bench.paper.asked import Asked, Experiment, Lane
 from decoder.bench.paper.records import Begun, Block, RoundCosts, Turn
 from decoder.bench.paper.report import Cell, PaperReport, Stat
 from decoder.events import Figures

@@ -13,8 +13,8 @@ import msgspec
 import pytest
 
 from decoder.bench import outside
+from decoder.bench.data_sets.text_set import TextSet
 from decoder.bench.paper import job as paper_job
-from decoder.bench.paper.asked import TextSet
 from decoder.bench.paper.job import Prepared, measure, prepared
 from decoder.bench.paper.lanes import ASSISTANT
 from decoder.bench.paper.log import paper_log

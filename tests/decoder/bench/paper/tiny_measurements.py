@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from decoder.bench.paper.asked import TextSet
+from decoder.bench.data_sets.text_set import TextSet
 from decoder.bench.paper.experiments import Extent
 from decoder.bench.paper.job import OnPaper, Prepared, measure, prepared
 from tests import tiny

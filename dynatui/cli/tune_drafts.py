@@ -1,0 +1,44 @@
+"""`dynatui tune --drafts`: ranks drafts instead of searching knobs."""
+
+import typer
+
+from decoder.config import RunConfig
+from decoder.errors import require
+from dynatui.cli import settings
+from dynatui.cli.headless import INTERRUPTED
+from dynatui.session import Models
+from dynatui.terminal import streams
+
+OF_THE_SEARCH = ("draft", "exact", "compiled", "minutes", "name", "force", "storage")
+"""Parameters that say nothing where drafts are ranked."""
+
+
+def ranked(context: typer.Context, names: str, models: Models, prompts: tuple[str, ...], run: RunConfig) -> int:
+    """Ranks the drafts of these names, with commas between them, and prints what was found.
+
+    Raises:
+        DecoderError: There is no target, something else was asked for that has no effect, or nothing can be ranked.
+    """
+    for name, option in settings.typed(context).items():
+        require(name not in OF_THE_SEARCH, f"{option.opts[0]} has no effect beside --drafts; leave it out")
+    require(models.target is not None, "--drafts ranks drafts of a target; give --target too")
+    from decoder.tuning.drafts import OnDrafts, rank  # noqa: PLC0415 - imports torch
+    from dynatui.cli.draft_ranking import ranking  # noqa: PLC0415
+
+    job = OnDrafts(
+        str(models.target),
+        tuple(name.strip() for name in names.split(",") if name.strip()),
+        prompts,
+        run,
+        models.device,
+        models.dtype,
+        models.draft_dtype,
+    )
+    out, _ = streams.for_printing()
+    try:
+        found = rank(job, streams.say)
+    except KeyboardInterrupt:
+        streams.say("interrupted before everyone had a turn; nothing can be compared")
+        return INTERRUPTED
+    streams.show(ranking(found), out)
+    return 0
