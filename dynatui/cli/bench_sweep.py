@@ -134,31 +134,22 @@ def sweep(
 
 
 def _measured(job: OnSettings, url: "URL", study: str | None, workers: int) -> Measured:
-    from decoder.bench.sweep.database import read_only  # noqa: PLC0415 - imports optuna
-    from decoder.bench.sweep.processes import Joined, Task, working  # noqa: PLC0415
-    from decoder.bench.sweep.report import read  # noqa: PLC0415
-    from decoder.bench.sweep.table import on_sweep  # noqa: PLC0415
-    from decoder.bench.sweep.trials import Sweep, found  # noqa: PLC0415
+    from decoder.bench.sweep.processes import Task  # noqa: PLC0415 - imports optuna
+    from decoder.bench.sweep.watching import watched  # noqa: PLC0415
     from dynatui.cli.sweep_progress import Progress  # noqa: PLC0415
 
-    swept: Sweep | None = None
-    interrupted, progress = False, Progress()
+    name, interrupted, progress = None, False, Progress()
+    task = Task(partial(_prepared, job), url, study)
     try:
-        task = Task(partial(_prepared, job), url, study)
-        with progress.shown(), closing(working(task, workers, EVERY_S)) as said:
-            for each in said:
-                if isinstance(each, str):
-                    streams.say(each)
-                if isinstance(each, Joined) and swept is None:
-                    swept = found(read_only(url), each.study)
-                if swept is not None:
-                    progress.update(read(swept))
+        with progress.shown(), closing(watched(task, workers, EVERY_S, streams.say)) as reports:
+            for report in reports:
+                progress.update(report)
+                name = report.study
     except KeyboardInterrupt:
         interrupted = True
-    if swept is None:
+    if name is None:
         raise KeyboardInterrupt
-    report = read(swept)
-    return Measured(on_sweep(report), report, interrupted)
+    return _shown(url, name, interrupted=interrupted)
 
 
 def _prepared(job: OnSettings, note: Callable[[str], None]) -> "Ready":
@@ -168,14 +159,12 @@ def _prepared(job: OnSettings, note: Callable[[str], None]) -> "Ready":
     return ready(job, note)
 
 
-def _shown(url: "URL", study: str | None) -> Measured:
-    from decoder.bench.sweep.database import read_only  # noqa: PLC0415 - imports optuna
-    from decoder.bench.sweep.report import read  # noqa: PLC0415
-    from decoder.bench.sweep.table import on_sweep  # noqa: PLC0415
-    from decoder.bench.sweep.trials import found  # noqa: PLC0415
+def _shown(url: "URL", study: str | None, *, interrupted: bool = False) -> Measured:
+    from decoder.bench.sweep.table import on_sweep  # noqa: PLC0415 - imports optuna
+    from decoder.bench.sweep.watching import looked_up  # noqa: PLC0415
 
-    report = read(found(read_only(url), study))
-    return Measured(on_sweep(report), report, interrupted=False)
+    report = looked_up(url, study)
+    return Measured(on_sweep(report), report, interrupted)
 
 
 def _prompts(files: list[str] | None, texts: list[str] | None, chars: int | None) -> tuple[str, ...]:

@@ -30,8 +30,8 @@ from sqlalchemy.exc import (
 
 from decoder.errors import ConfigError, DatabaseError, first_line, quoted, require, shortened
 
-PATIENCE_S = 60
-"""How long one worker waits for the transaction of another."""
+PATIENCE_S = 30
+"""How long one worker waits for the transaction of another: less than others wait until they think it dead."""
 CONNECT_S = 10
 """How long a server may take to answer."""
 LOCK = 0x64796E617475
@@ -62,17 +62,19 @@ def understood(text: str) -> URL:
     if driver is None:
         raise ConfigError(f"--storage is a database of {quoted(url.drivername)}; give {EXAMPLES}")
     in_memory = driver == "sqlite" and url.database in (None, "", ":memory:")
-    require(not in_memory, f"--storage {shown(url)} keeps nothing; give sqlite:///FILE")
+    require(not in_memory, f"--storage is {quoted(text)}, which keeps nothing; give sqlite:///FILE")
     return url.set(drivername=driver)
 
 
 def shown(url: URL) -> str:
     """For people: without the password."""
-    return shortened(url.render_as_string(hide_password=True))
+    whole = f"sqlite:///{url.database}" if url.drivername == "sqlite" else url.render_as_string(hide_password=True)
+    return shortened(whole)
 
 
-def opened(url: URL, heartbeat_s: int, grace_s: int) -> RDBStorage:
-    """A database to read and write; its tables are made where there are none.
+@contextmanager
+def opened(url: URL, heartbeat_s: int, grace_s: int) -> Iterator[RDBStorage]:
+    """A database to read and write, closed at the end; its tables are made where there are none.
 
     Args:
         url: See `understood`.
@@ -89,11 +91,13 @@ def opened(url: URL, heartbeat_s: int, grace_s: int) -> RDBStorage:
             event.listen(storage.engine, "connect", _leave_transactions_to_us)
             event.listen(storage.engine, "begin", _lock_at_once)
             storage.engine.dispose()
-    return storage
+    with _closed(storage):
+        yield storage
 
 
-def read_only(url: URL) -> RDBStorage:
-    """A database that is there already, for looking at it.
+@contextmanager
+def read_only(url: URL) -> Iterator[RDBStorage]:
+    """A database that is there already, for looking at it, closed at the end.
 
     Raises:
         DatabaseError: It cannot be reached, or holds no study.
@@ -110,7 +114,9 @@ def read_only(url: URL) -> RDBStorage:
         raise DatabaseError(f"{shown(url)} holds no sweep; run one first, or name its --storage")
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     with reported(url):
-        return _storage(url)
+        storage = _storage(url)
+    with _closed(storage):
+        yield storage
 
 
 @contextmanager
@@ -157,6 +163,15 @@ def unwarned() -> Iterator[None]:
         warnings.simplefilter("ignore", ExperimentalWarning)
         warnings.filterwarnings("ignore", message="Heartbeat of storage is supposed to be used")
         yield
+
+
+@contextmanager
+def _closed(storage: RDBStorage) -> Iterator[None]:
+    try:
+        yield
+    finally:
+        storage.remove_session()
+        storage.engine.dispose()
 
 
 def _made(url: URL, heartbeat_s: int, grace_s: int) -> RDBStorage:
@@ -210,10 +225,13 @@ def _bind(storage: RDBStorage, to: Any, join: str) -> None:
 
 
 def _reason(error: BaseException) -> str:
-    """What the driver says, without the statement and the links that SQLAlchemy adds."""
-    if isinstance(error, StorageInternalError) and error.__cause__ is not None:
-        return _reason(error.__cause__)
-    said = error.orig if isinstance(error, DBAPIError) and error.orig is not None else error
+    """What the driver said first, without the statement and the links that SQLAlchemy adds."""
+    found = first = error
+    chain: BaseException | None = error
+    while chain is not None:  # a full disk ends SQLite's transaction, so that to roll it back fails too
+        found = chain if isinstance(chain, DBAPIError) else found
+        chain = chain.__cause__ or chain.__context__
+    said = found.orig if isinstance(found, DBAPIError) and found.orig is not None else first
     return first_line(said if isinstance(said, Exception) else RuntimeError(str(said)))
 
 

@@ -86,9 +86,11 @@ def working(task: Task, workers: int, every_s: float) -> Generator[Said, None, N
             for pipe in wait(list(running), every_s):
                 assert isinstance(pipe, Connection)  # noqa: S101 - nothing else is waited for
                 try:
-                    yield _heard(pipe)
+                    said = _heard(pipe)
                 except EOFError:
-                    _ended_well(running.pop(pipe))
+                    _require_success(running.pop(pipe))
+                else:
+                    yield said
             yield None
     finally:
         _end(list(pipes.values()))
@@ -101,7 +103,7 @@ def _heard(pipe: Connection) -> Said:
     return said
 
 
-def _ended_well(process: SpawnProcess) -> None:
+def _require_success(process: SpawnProcess) -> None:
     process.join()
     if process.exitcode:
         how = f"was ended by signal {-process.exitcode}" if process.exitcode < 0 else "failed"
@@ -126,12 +128,12 @@ def _worker(task: Task, pipe: Connection) -> None:
     signal.signal(signal.SIGTERM, _leave)
     threading.Thread(target=_end_with_parent, daemon=True).start()
     try:
-        storage = opened(task.storage, task.heartbeat_s, task.grace_s)
-        ready = task.prepare(pipe.send)
-        sweep = joined(storage, ready.asked, task.study)
-        noted(sweep, ready.machine)
-        pipe.send(Joined(sweep.study.study_name))
-        work(sweep, ready.measure)
+        with opened(task.storage, task.heartbeat_s, task.grace_s) as storage:
+            ready = task.prepare(pipe.send)
+            sweep = joined(storage, ready.asked, task.study)
+            noted(sweep, ready.machine)
+            pipe.send(Joined(sweep.study.study_name))
+            work(sweep, ready.measure)
     except DecoderError as error:
         pipe.send(error)
     except KeyboardInterrupt:

@@ -49,11 +49,9 @@ def best(report: SweepReport) -> str:
     if not found:
         return ""
     width = max(len(trial.setting.key) for trial in found)
-    head = f"{'':{width}}{'x ar':>17}{'x ref.':>7}{'L-bar':>7}{'acc. %':>7}{'nodes':>7}{'ms':>7}{'rounds':>7}"
-    return (
-        "\n".join([head, *(_best(trial, width) for trial in found)])
-        + "\nnodes and ms are a round's; medians over prompts"
-    )
+    head = f"{'':{width}}{'x ar':>15}{'x ref.':>7}{'L-bar':>6}{'acc. %':>7}{'nodes':>6}{'ms':>7}{'rounds':>7}"
+    foot = "medians over prompts; nodes and ms are those of a round, rounds those of a text"
+    return "\n".join([head, *(_best(trial, width) for trial in found), foot])
 
 
 def refused(report: SweepReport) -> str:
@@ -69,7 +67,7 @@ def summary(trial: Trial) -> str:
     """One setting in a line."""
     if trial.outcome is None:
         return f"{trial.setting.key}: {trial.reason or trial.state}"
-    return f"{trial.setting.key}: {_interval(trial.outcome.speed)} x ar"
+    return f"{trial.setting.key}: x ar {_interval(trial.outcome.speed)}"
 
 
 def _machine(name: str, about: dict[str, object]) -> str:
@@ -86,7 +84,7 @@ def _figures(found: Outcome) -> str:
     acceptance = UNKNOWN if found.acceptance_rate is None else f"{100 * found.acceptance_rate:.1f}"
     return (
         f"{_interval(found.speed):>15}{reference:>7}{found.tokens_per_round:>6.2f}{acceptance:>7}"
-        f"{found.nodes_per_round:>6.1f}{found.round_ms:>7.2f}{found.rounds:>6.0f}"
+        f"{found.nodes_per_round:>6.1f}{found.round_ms:>7.2f}{found.rounds:>7.0f}"
     )
 
 
