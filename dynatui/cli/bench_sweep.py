@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
     from decoder.bench.sweep.measuring import Ready
 
-EVERY_S = 1.0
-"""How often what is shown is read from the database."""
+EVERY_S = 5.0
+"""How often what is shown is read from the database: seldom, since it takes time from what is measured."""
 MOST_WORKERS = 64
 FILE = "sweeps.db"
 MODELS = options.MODEL_OPTIONS[:5]

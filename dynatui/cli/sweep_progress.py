@@ -86,7 +86,8 @@ def _best(report: SweepReport) -> list[str]:
 
 
 def _table(found: HeatMap, ends: tuple[float, float]) -> Table:
-    table = Table(title=f"{found.title}, {found.columns} across", box=None, padding=(0, 1), title_justify="left")
+    title = f"{found.title}, {found.columns} across"
+    table = Table(title=title, title_justify="left", min_width=len(title), box=None, padding=(0, 1))
     table.add_column(found.rows)
     for head in found.heads:
         table.add_column(head, justify="right", no_wrap=True)

@@ -43,5 +43,5 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
 
     def differing(self, other: "Asked") -> list[str]:
         """The names of what was asked differently."""
-        mine, theirs = msgspec.to_builtins(self), msgspec.to_builtins(other)
+        mine, theirs = (msgspec.json.decode(msgspec.json.encode(each)) for each in (self, other))
         return [name for name, value in mine.items() if theirs[name] != value]

@@ -128,16 +128,23 @@ def _worker(task: Task, pipe: Connection) -> None:
     signal.signal(signal.SIGTERM, _leave)
     threading.Thread(target=_end_with_parent, daemon=True).start()
     try:
-        with opened(task.storage, task.heartbeat_s, task.grace_s) as storage:
-            ready = task.prepare(pipe.send)
-            sweep = joined(storage, ready.asked, task.study)
-            noted(sweep, ready.machine)
-            pipe.send(Joined(sweep.study.study_name))
-            work(sweep, ready.measure)
+        try:
+            _work(task, pipe)
+        finally:  # what ends by itself need not be asked to leave
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
     except DecoderError as error:
         pipe.send(error)
     except KeyboardInterrupt:
         return
+
+
+def _work(task: Task, pipe: Connection) -> None:
+    with opened(task.storage, task.heartbeat_s, task.grace_s) as storage:
+        ready = task.prepare(pipe.send)
+        sweep = joined(storage, ready.asked, task.study)
+        noted(sweep, ready.machine)
+        pipe.send(Joined(sweep.study.study_name))
+        work(sweep, ready.measure)
 
 
 def _leave(_signal: int, _frame: FrameType | None) -> None:

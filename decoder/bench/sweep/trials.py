@@ -105,8 +105,7 @@ def noted(sweep: Sweep, machine: Mapping[str, Any]) -> None:
 def claimed(sweep: Sweep) -> Claim | None:
     """The next setting that nobody measures, or None where others hold all that are left."""
     with alone(sweep.storage):
-        _enqueue_missing(sweep)
-        if not sweep.study.get_trials(deepcopy=False, states=(TrialState.WAITING,)):
+        if not _enqueue_missing(sweep):
             return None
         with unwarned():
             trial = sweep.study.ask()
@@ -172,23 +171,28 @@ def result_of(trial: FrozenTrial) -> Result | None:
     return msgspec.convert(trial.user_attrs, Refused)
 
 
-def _enqueue_missing(sweep: Sweep) -> None:
-    """A trial for every setting that has none: at the beginning for all, later for those whose worker died."""
+def _enqueue_missing(sweep: Sweep) -> bool:
+    """A trial for every setting that has none: at the beginning for all, later for those whose worker died.
+
+    Returns:
+        Whether any waits to be taken.
+    """
     with unwarned():
         fail_stale_trials(sweep.study)
     trials = sweep.study.get_trials(deepcopy=False)
     taken = {trial.user_attrs[KEY] for trial in trials if trial.state != TrialState.FAIL or has_result(trial)}
     lost, axes = deaths(trials), _distributions(sweep.asked)
-    for setting in _mixed(sweep.asked):
-        if setting.key not in taken and lost[setting.key] < LIVES:
-            sweep.study.add_trial(
-                optuna.create_trial(
-                    state=TrialState.WAITING,
-                    params=dict(setting.values),
-                    distributions=axes,
-                    user_attrs={KEY: setting.key},
-                )
+    missing = [each for each in _mixed(sweep.asked) if each.key not in taken and lost[each.key] < LIVES]
+    for setting in missing:
+        sweep.study.add_trial(
+            optuna.create_trial(
+                state=TrialState.WAITING,
+                params=dict(setting.values),
+                distributions=axes,
+                user_attrs={KEY: setting.key},
             )
+        )
+    return bool(missing) or any(trial.state == TrialState.WAITING for trial in trials)
 
 
 def _mixed(asked: Asked) -> list[Setting]:

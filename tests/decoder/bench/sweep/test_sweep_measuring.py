@@ -51,11 +51,12 @@ def test_a_setting_is_measured_beside_ar_and_the_reference(tiny_models: TinyMode
 
 def test_texts_are_as_long_as_a_setting_says(tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch) -> None:
     lengths = []
-    monkeypatch.setattr(
-        measuring, "own", lambda name, group, method, config: (
-            lengths.append((name, config.max_new_tokens)), own(name, group, method, config)
-        )[1]
-    )  # fmt: skip
+
+    def noted(name: str, group: str, method: str, config: Any) -> Any:
+        lengths.append((name, config.max_new_tokens))
+        return own(name, group, method, config)
+
+    monkeypatch.setattr(measuring, "own", noted)
     worker = ready(job(tiny_models), nothing_said)
     for setting in worker.asked.settings[:2]:
         worker.measure(setting)
@@ -95,7 +96,7 @@ def test_a_prompt_that_does_not_fit_beside_the_longest_text_is_refused(tiny_mode
 
 
 def test_a_value_out_of_bounds_is_refused_before_models_are_loaded() -> None:
-    with pytest.raises(ConfigError, match="tau_l is 0.2 and tau_h 7"):
+    with pytest.raises(ConfigError, match=r"tau_l is 0\.2 and tau_h 7"):
         OnSettings("thresholds", {**AXES, "tau_h": (7.0,)}, ("x",)).asked()
     with pytest.raises(ConfigError, match="max_new_tokens is 0; give 1 or more"):
         OnSettings("thresholds", {**AXES, "T": (0,)}, ("x",)).asked()
