@@ -27,6 +27,10 @@ class RecordingError(DecoderError):
     """A recording cannot be read or written."""
 
 
+class DatabaseError(DecoderError):
+    """A database cannot be reached, read or written, or holds something else."""
+
+
 class ModelError(DecoderError):
     """A model cannot be loaded or run."""
 

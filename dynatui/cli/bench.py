@@ -15,11 +15,11 @@ import typer
 from typer import Option
 
 from decoder.config import RunConfig
-from decoder.errors import ConfigError, PromptError, quoted, require
+from decoder.errors import ConfigError, quoted, require
 from decoder.knobs import Turnable
 from decoder.methods import METHODS, options_of
 from decoder.sampling.settings import SAMPLING
-from dynatui.cli import bench_paper, bench_sampling, options, request, settings
+from dynatui.cli import bench_paper, bench_sampling, bench_sweep, options, request, settings
 from dynatui.cli.bench_result import Measured, run_and_report
 from dynatui.cli.options import Given, expanded
 from dynatui.session import Models
@@ -47,10 +47,6 @@ Shapes = Annotated[
         rich_help_panel=options.MODELS,
         help="Random weights of these shapes instead, for example pythia-2.8b:pythia-70m, or a config.json each.",
     ),
-]
-PromptChars = Annotated[
-    int | None,
-    Option(metavar="N", min=1, rich_help_panel=options.PROMPTS, help="Only the first N characters of each prompt."),
 ]
 Sizes = Annotated[
     str, _measure("--trees", metavar="DxN,..", help="With --context or --shapes: levels and verified rows of trees.")
@@ -102,6 +98,7 @@ def commands() -> typer.Typer:
     app.command()(settings.configured(measured))
     app.command()(bench_sampling.command())
     app.command()(bench_paper.command())
+    app.command()(bench_sweep.command())
     return app
 
 
@@ -117,7 +114,7 @@ def speed(
     arithmetic: Given,
     prompt_files: options.PromptFiles = None,
     prompt_texts: options.PromptTexts = None,
-    prompt_chars: PromptChars = None,
+    prompt_chars: options.PromptChars = None,
     methods: str,
     sweeps: Given,
     trees: Sizes = "1x2,2x4,4x8,4x16,8x32,8x64",
@@ -156,7 +153,7 @@ def speed(
             repeats=repeats or ROUND_REPEATS,
         )
     else:
-        texts = _cut(request.prompts(request.prompt_files(prompt_files), prompt_texts), prompt_chars)
+        texts = request.cut(request.prompts(request.prompt_files(prompt_files), prompt_texts), prompt_chars)
         measure = partial(
             _on_texts,
             prompts=texts,
@@ -280,16 +277,6 @@ def _methods(names: str) -> tuple[str, ...]:
     for name in found:
         require(not METHODS[name].by_module, f"{name} is measured as the baseline assisted; leave it out of --methods")
     return tuple(dict.fromkeys(found))
-
-
-def _cut(prompts: tuple[str, ...], length: int | None) -> tuple[str, ...]:
-    """The beginning of each, without the blanks around the whole: as the DynaTree paper cuts its texts."""
-    if length is None:
-        return prompts
-    beginnings = tuple(prompt.strip()[:length] for prompt in prompts)
-    if not all(beginnings):
-        raise PromptError("a prompt is empty but for blanks; give one with words")
-    return beginnings
 
 
 def _contexts(text: str) -> tuple[int, ...]:

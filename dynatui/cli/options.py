@@ -71,6 +71,7 @@ PromptFiles = Annotated[
 PromptTexts = Annotated[
     list[str] | None, _prompt("--prompt", metavar="TEXT", help="The prompt itself. May be repeated.")
 ]
+PromptChars = Annotated[int | None, _prompt(metavar="N", min=1, help="Only the first N characters of each prompt.")]
 Chat = Annotated[
     bool | None,
     _prompt(

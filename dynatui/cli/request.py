@@ -11,7 +11,7 @@ from itertools import chain
 from typing import Any
 
 from decoder.config import RunConfig
-from decoder.errors import ConfigError, shortened
+from decoder.errors import ConfigError, PromptError, shortened
 from decoder.knobs import Turnable
 from decoder.methods import chosen, options_of
 from decoder.methods.option import LARGEST_WHOLE, Option
@@ -30,6 +30,16 @@ def prompts(files: tuple[tuple[str, tuple[str, ...]], ...], texts: list[str] | N
     """The prompts of files and of the command line, in this order; with neither, our own."""
     given = tuple(chain.from_iterable(held for _, held in files))
     return given + tuple(map(load.from_text, texts or ())) or load.embedded()
+
+
+def cut(prompts: tuple[str, ...], length: int | None) -> tuple[str, ...]:
+    """The beginning of each, without the blanks around the whole: as the DynaTree paper cuts its texts."""
+    if length is None:
+        return prompts
+    beginnings = tuple(prompt.strip()[:length] for prompt in prompts)
+    if not all(beginnings):
+        raise PromptError("a prompt is empty but for blanks; give one with words")
+    return beginnings
 
 
 def method_names(names: str) -> tuple[str, ...]:

@@ -1,0 +1,59 @@
+"""What is to be swept, as it travels to the processes that do it. Imports no torch: they do."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from decoder.bench.sweep.asked import Asked
+from decoder.bench.sweep.spaces import Axes, base_named, space_named
+from decoder.knobs import Turnable
+
+if TYPE_CHECKING:
+    from decoder.models.pair import Pair
+
+
+@dataclass(frozen=True)
+class OnSettings:
+    """What is to be swept; see `Asked`, to which the loaded pair adds its names."""
+
+    space: str
+    axes: Axes
+    prompts: tuple[str, ...]
+    preset: str | None = None
+    """Of the parameters off the axes; None: the paper's."""
+    target: str | None = None
+    draft: str | None = None
+    device: str = "auto"
+    dtype: str = "auto"
+    draft_dtype: str = "auto"
+    repeats: int = 1
+    seed: int = 0
+
+    @property
+    def base(self) -> Turnable:
+        """The parameters off the axes."""
+        return base_named(space_named(self.space), self.preset)
+
+    def asked(self, pair: "Pair | None" = None) -> Asked:
+        """The same with a loaded pair; without, it is only checked.
+
+        Raises:
+            ConfigError: A setting is out of bounds.
+        """
+        asked = Asked(
+            space=self.space,
+            axes=self.axes,
+            reference=msgspec.to_builtins(self.base),
+            target=pair.target_name if pair else "",
+            draft=pair.draft_name if pair else "",
+            device=pair.device if pair else "",
+            dtype=pair.dtype if pair else "",
+            draft_dtype=pair.draft_dtype if pair else "",
+            prompts=self.prompts,
+            repeats=self.repeats,
+            seed=self.seed,
+        )
+        for setting in asked.settings:
+            space_named(self.space).config(self.base, setting)
+        return asked

@@ -1,0 +1,127 @@
+"""One setting beside plain decoding and the reference, turn by turn on the same prompts. Knows no database."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import msgspec
+
+from decoder.bench.contenders import BASELINE, own
+from decoder.bench.machine import examined
+from decoder.bench.protocol import DISTURBED, measured, schedule, warmed_up
+from decoder.bench.samples import Measure as Figure
+from decoder.bench.samples import Samples
+from decoder.bench.statistics import estimate
+from decoder.bench.summary import Difference, differences, per_round, rows
+from decoder.bench.sweep.asked import Asked
+from decoder.bench.sweep.job import OnSettings
+from decoder.bench.sweep.outcome import Outcome, Refused, Result
+from decoder.bench.sweep.spaces import Setting, space_named
+from decoder.bench.sweep.worker import Measure
+from decoder.engine import Engine
+from decoder.errors import DeviceError, PromptError
+from decoder.forward.near_tie import Judge, Verdict
+from decoder.knobs import Turnable
+from decoder.loading import load_pair
+from decoder.models.pair import Pair
+from decoder.models.text import encode_prompt, without_surrogates
+
+SETTING, REFERENCE = "setting", "reference"
+Prompts = Sequence[Sequence[int]]
+
+
+@dataclass(frozen=True)
+class Ready:
+    """A worker with its models loaded."""
+
+    asked: Asked
+    machine: dict[str, Any]
+    """What it measures on."""
+    measure: Measure
+
+
+def ready(job: OnSettings, note: Callable[[str], None]) -> Ready:
+    """Loads the pair and checks that the longest text fits.
+
+    Raises:
+        DecoderError: A prompt does not fit, or models or device fail.
+    """
+    engine = load_pair(
+        job.target, job.draft, device=job.device, dtype=job.dtype, draft_dtype=job.draft_dtype, report=note
+    )
+    engine = replace(engine, pair=replace(engine.pair, eos=frozenset()))  # every text is as long as its setting says
+    asked = job.asked(engine.pair)
+    prompts = _encoded(engine.pair, asked)
+
+    def measure(setting: Setting) -> Result:
+        return compared(engine, asked, job.base, prompts, setting)
+
+    return Ready(asked, msgspec.to_builtins(examined(engine.pair.target.device)), measure)
+
+
+def compared(engine: Engine, asked: Asked, base: Turnable, prompts: Prompts, setting: Setting) -> Result:
+    """Measures one setting; refused where its texts are not ar's, or where the device has no room for its trees."""
+    space = space_named(asked.space)
+    config, plain = space.config(base, setting), space.plain_config(base, setting)
+    contenders = [
+        own(BASELINE, BASELINE, BASELINE, config),
+        own(REFERENCE, REFERENCE, space.method, plain),
+        own(SETTING, SETTING, space.method, config),
+    ]
+    turns = list(schedule(len(contenders), len(prompts), asked.repeats, asked.seed))
+    try:
+        warmed_up(engine, contenders, prompts[:1], lambda _: None)
+        samples = Samples(measured(engine, contenders, prompts, turns), contenders)
+    except DeviceError as error:
+        return Refused(reason=str(error))
+    differing = [each for each in differences(samples, _judge(engine, prompts)) if each.name == SETTING]
+    return Refused(reason=_why(differing[0])) if differing else _outcome(samples, asked.seed)
+
+
+def _outcome(samples: Samples, seed: int) -> Result:
+    row = next(row for row in rows(samples, seed, None) if row.name == SETTING)
+    nodes, rounds = (_middle(samples, figure) for figure in (per_round("drafted"), lambda found: found.rounds))
+    waits = [turn.waited for turn in samples.all() if turn.waited is not None]
+    if row.over_ar is None or row.tokens_per_second is None or row.tokens_per_round is None or row.round_ms is None:
+        return Refused(reason="its texts are too short to be timed")
+    return Outcome(
+        speed=row.over_ar,
+        over_reference=samples.ratio(SETTING, REFERENCE, seed),
+        tokens_per_second=row.tokens_per_second.median,
+        tokens_per_round=row.tokens_per_round,
+        acceptance_rate=_middle(samples, lambda found: found.acceptance_rate),
+        nodes_per_round=nodes or 0.0,
+        rounds=rounds or 0.0,
+        round_ms=row.round_ms,
+        disturbed=sum(waited > DISTURBED for waited in waits),
+    )
+
+
+def _middle(samples: Samples, figure: Figure) -> float | None:
+    found = estimate(samples.values(SETTING, figure, samples.prompts), 0)
+    return found.median if found else None
+
+
+def _judge(engine: Engine, prompts: Prompts) -> Callable[[int, Sequence[int], tuple[int, int], bool], Verdict]:
+    def judge(prompt: int, before: Sequence[int], rivals: tuple[int, int], by_module: bool) -> Verdict:  # noqa: FBT001 - a `Judge`
+        score = Judge(engine.pair.target, engine.perturbation())
+        return score([*prompts[prompt], *before], rivals, by_module=by_module)
+
+    return judge
+
+
+def _why(found: Difference) -> str:
+    tie = {None: "one is shorter", True: "a near tie", False: "no tie"}[found.near_tie]
+    return f"the text of prompt {found.prompt + 1} differs from ar's from token {found.index} on: {tie}"
+
+
+def _encoded(pair: Pair, asked: Asked) -> list[list[int]]:
+    """Token ids of each prompt; an error says which does not fit beside the longest text."""
+    longest = max(setting.length for setting in asked.settings)
+    found = []
+    for number, text in enumerate(map(without_surrogates, asked.prompts), 1):
+        try:
+            found.append(encode_prompt(pair.tokenizer, text, longest, pair.context, special=True))
+        except PromptError as error:
+            raise PromptError(f"prompt {number} of {len(asked.prompts)}: {error}") from None
+    return found

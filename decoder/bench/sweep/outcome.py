@@ -1,0 +1,36 @@
+"""What came of measuring one setting. Knows neither how it was measured nor where it is kept."""
+
+from typing import TypeAlias
+
+import msgspec
+
+from decoder.bench.statistics import Estimate
+
+
+class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+    """A setting whose texts all equal ar's: medians over prompts."""
+
+    speed: Estimate
+    """Over ar's, turn by turn; the median is what is maximised."""
+    over_reference: Estimate | None
+    """The same over the reference's; None: the reference wrote another text than ar."""
+    tokens_per_second: float
+    tokens_per_round: float
+    """L-bar."""
+    acceptance_rate: float | None
+    """Accepted over drafted nodes; None: nothing was drafted."""
+    nodes_per_round: float
+    rounds: float
+    """A text."""
+    round_ms: float
+    disturbed: int
+    """Turns in which threads waited too long for a processor."""
+
+
+class Refused(msgspec.Struct, frozen=True, kw_only=True):
+    """A setting that has no speed."""
+
+    reason: str
+
+
+Result: TypeAlias = Outcome | Refused

@@ -1,0 +1,159 @@
+"""Workers as processes of their own, so that whoever shows their progress takes no time from what they measure.
+
+They end with the process that started them, whatever ends it. Knows neither models nor screens.
+"""
+
+import multiprocessing
+import os
+import signal
+import threading
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
+from multiprocessing.connection import Connection, wait
+from multiprocessing.context import SpawnProcess
+from types import FrameType
+from typing import Protocol, TypeAlias
+
+from sqlalchemy import URL
+
+from decoder.bench.sweep.asked import Asked
+from decoder.bench.sweep.database import opened
+from decoder.bench.sweep.trials import joined, noted
+from decoder.bench.sweep.worker import GRACE_S, HEARTBEAT_S, Measure, work
+from decoder.errors import DecoderError, ModelError
+
+LEAVING_S = 20.0
+"""How long a worker may take to give its setting back."""
+
+
+class ReadyWorker(Protocol):
+    """A worker with its models loaded."""
+
+    @property
+    def asked(self) -> Asked:
+        """What is swept."""
+
+    @property
+    def machine(self) -> dict[str, object]:
+        """What it measures on."""
+
+    @property
+    def measure(self) -> Measure:
+        """Measures a setting."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """What every worker does; it is sent to other processes."""
+
+    prepare: Callable[[Callable[[str], None]], ReadyWorker]
+    """(note) -> what is ready."""
+    storage: URL
+    study: str | None = None
+    """None: named by what is asked."""
+    heartbeat_s: int = HEARTBEAT_S
+    grace_s: int = GRACE_S
+
+
+@dataclass(frozen=True)
+class Joined:
+    """A worker has begun with the settings of this study."""
+
+    study: str
+
+
+Said: TypeAlias = str | Joined | None
+"""A note, the study, or nothing for a while."""
+
+
+def working(task: Task, workers: int, every_s: float) -> Generator[Said, None, None]:
+    """What workers say, and None every now and then, until all have ended; ends them when it is closed.
+
+    Raises:
+        DecoderError: One of them failed; the others then leave too.
+    """
+    context = multiprocessing.get_context("spawn")
+    pipes: dict[Connection, SpawnProcess] = {}
+    try:
+        for _ in range(workers):
+            mine, theirs = context.Pipe(duplex=False)
+            process = context.Process(target=_worker, args=(task, theirs), daemon=True)
+            process.start()
+            theirs.close()
+            pipes[mine] = process
+        running = dict(pipes)
+        while running:
+            for pipe in wait(list(running), every_s):
+                assert isinstance(pipe, Connection)  # noqa: S101 - nothing else is waited for
+                try:
+                    said = _heard(pipe)
+                except EOFError:
+                    _require_success(running.pop(pipe))
+                else:
+                    yield said
+            yield None
+    finally:
+        _end(list(pipes.values()))
+
+
+def _heard(pipe: Connection) -> Said:
+    said: Said | DecoderError = pipe.recv()
+    if isinstance(said, DecoderError):
+        raise said
+    return said
+
+
+def _require_success(process: SpawnProcess) -> None:
+    process.join()
+    if process.exitcode:
+        how = f"was ended by signal {-process.exitcode}" if process.exitcode < 0 else "failed"
+        raise ModelError(
+            f"a worker {how}; what was measured is kept: run the same command again, with fewer --workers if memory "
+            "was short"
+        )
+
+
+def _end(processes: list[SpawnProcess]) -> None:
+    for process in processes:
+        process.terminate()
+    for process in processes:
+        process.join(LEAVING_S)
+        process.kill()
+        process.join()
+
+
+def _worker(task: Task, pipe: Connection) -> None:
+    """What runs in a process of its own."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # of a whole terminal; the parent says when to leave
+    signal.signal(signal.SIGTERM, _leave)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    try:
+        try:
+            _work(task, pipe)
+        finally:  # what ends by itself need not be asked to leave
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    except DecoderError as error:
+        pipe.send(error)
+    except KeyboardInterrupt:
+        return
+
+
+def _work(task: Task, pipe: Connection) -> None:
+    with opened(task.storage, task.heartbeat_s, task.grace_s) as storage:
+        ready = task.prepare(pipe.send)
+        sweep = joined(storage, ready.asked, task.study)
+        noted(sweep, ready.machine)
+        pipe.send(Joined(sweep.study.study_name))
+        work(sweep, ready.measure)
+
+
+def _leave(_signal: int, _frame: FrameType | None) -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a setting is being given back
+    raise KeyboardInterrupt
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)

@@ -1,0 +1,121 @@
+"""A sweep as plain text of at most 80 columns, where the axes let it. Only words and numbers."""
+
+from collections.abc import Sequence
+from itertools import zip_longest
+
+from decoder.bench.statistics import Estimate
+from decoder.bench.sweep.heat_map import LEGEND, HeatMap, heat_maps
+from decoder.bench.sweep.outcome import Outcome
+from decoder.bench.sweep.report import SweepReport, Trial
+
+WIDTH = 80
+BEST = 10
+REASONS = 5
+"""So many settings without a speed are named."""
+CELL, GAP = 7, 3
+UNKNOWN = "-"
+
+
+def on_sweep(report: SweepReport) -> str:
+    """The whole report."""
+    parts = ["\n".join(heading(report)), maps(report), best(report), refused(report)]
+    return "\n\n".join(filter(None, parts)) + "\n"
+
+
+def heading(report: SweepReport) -> list[str]:
+    """What was swept, where, and how far it has come."""
+    asked = report.asked
+    reference = ", ".join(f"{name} {value}" for name, value in asked.reference.items())
+    lines = [
+        f"{report.study}: {report.settled} of {len(report.trials)} settings of {asked.space}, {report.storage}",
+        f"{asked.target} with {asked.draft} on {asked.device} in {asked.dtype}, greedy, without end of text",
+        f"{len(asked.prompts)} prompts, {asked.repeats} repeats; seed {asked.seed}",
+        *(_machine(name, about) for name, about in report.machines.items()),
+        f"reference: {reference}",
+        "each setting beside ar and the reference, turn by turn; 95 % bootstrap intervals",
+    ]
+    return [line if len(line) <= WIDTH else f"{line[: WIDTH - 3]}..." for line in lines]
+
+
+def maps(report: SweepReport) -> str:
+    """The heat maps, as many beside each other as fit."""
+    blocks = [_block(each) for each in heat_maps(report)]
+    return "\n\n".join("\n".join(_beside(row)) for row in _rows(blocks)) + f"\n{LEGEND}"
+
+
+def best(report: SweepReport) -> str:
+    """The fastest settings with all their figures."""
+    found = report.best(BEST)
+    if not found:
+        return ""
+    width = max(len(trial.setting.key) for trial in found)
+    head = f"{'':{width}}{'x ar':>15}{'x ref.':>7}{'L-bar':>6}{'acc. %':>7}{'nodes':>6}{'ms':>7}{'rounds':>7}"
+    foot = "medians over prompts; nodes and ms are those of a round, rounds those of a text"
+    return "\n".join([head, *(_best(trial, width) for trial in found), foot])
+
+
+def refused(report: SweepReport) -> str:
+    """Settings that have no speed, and why."""
+    found = [trial for trial in report.trials if trial.state == "refused"]
+    lines = [f"{trial.setting.key}: {trial.reason}" for trial in found[:REASONS]]
+    if len(found) > REASONS:
+        lines.append(f"and {len(found) - REASONS} more")
+    return "\n".join(["Without a speed:", *lines]) if found else ""
+
+
+def summary(trial: Trial) -> str:
+    """One setting in a line."""
+    if trial.outcome is None:
+        return f"{trial.setting.key}: {trial.reason or trial.state}"
+    return f"{trial.setting.key}: x ar {_interval(trial.outcome.speed)}"
+
+
+def _machine(name: str, about: dict[str, object]) -> str:
+    return f"{name}: {about.get('accelerator') or about.get('processor')}, {about.get('cores')} cores"
+
+
+def _best(trial: Trial, width: int) -> str:
+    found = trial.outcome
+    return f"{trial.setting.key:{width}}" + ("" if found is None else _figures(found))
+
+
+def _figures(found: Outcome) -> str:
+    reference = UNKNOWN if found.over_reference is None else f"{found.over_reference.median:.2f}"
+    acceptance = UNKNOWN if found.acceptance_rate is None else f"{100 * found.acceptance_rate:.1f}"
+    return (
+        f"{_interval(found.speed):>15}{reference:>7}{found.tokens_per_round:>6.2f}{acceptance:>7}"
+        f"{found.nodes_per_round:>6.1f}{found.round_ms:>7.2f}{found.rounds:>7.0f}"
+    )
+
+
+def _interval(found: Estimate) -> str:
+    ends = "" if found.low is None or found.high is None else f" {found.low:.2f}-{found.high:.2f}"
+    return f"{found.median:.2f}{ends}"
+
+
+def _block(found: HeatMap) -> list[str]:
+    """A map as lines of one width."""
+    label = max(len(found.rows), *(len(row) for row, _ in found.lines)) + 1
+    lines = [f"{found.title}, {found.columns} across"]
+    lines.append(f"{found.rows:<{label}}" + "".join(f"{head:>{CELL}}" for head in found.heads))
+    lines += [f"{row:<{label}}" + "".join(f"{cell.text:>{CELL}}" for cell in cells) for row, cells in found.lines]
+    width = max(map(len, lines))
+    return [line.ljust(width) for line in lines]
+
+
+def _rows(blocks: Sequence[list[str]]) -> list[list[list[str]]]:
+    """Blocks in rows that are no wider than the page, unless one alone is."""
+    found: list[list[list[str]]] = []
+    used = 0
+    for block in blocks:
+        width = len(block[0]) + GAP
+        if not found or used + width - GAP > WIDTH:
+            found.append([])
+            used = 0
+        found[-1].append(block)
+        used += width
+    return found
+
+
+def _beside(blocks: Sequence[list[str]]) -> list[str]:
+    return [(" " * GAP).join(line or "" for line in lines).rstrip() for lines in zip_longest(*blocks, fillvalue="")]

@@ -1,0 +1,68 @@
+"""One worker: takes a setting, measures it, keeps the result, until every setting has one.
+
+Knows neither models nor how many workers there are.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import TypeAlias
+
+from decoder.bench.sweep.database import reported
+from decoder.bench.sweep.outcome import Result
+from decoder.bench.sweep.spaces import Setting
+from decoder.bench.sweep.trials import Claim, Sweep, claimed, kept, returned, settled
+from decoder.errors import DatabaseError
+
+HEARTBEAT_S, GRACE_S = 10, 60
+"""The same for all workers: each judges by its own whether another is dead."""
+Measure: TypeAlias = Callable[[Setting], Result]
+
+
+def work(sweep: Sweep, measure: Measure) -> None:
+    """Measures until every setting has its result, also those that dead workers held.
+
+    Raises:
+        DatabaseError: The database cannot be used any more; what was measured last is not in it.
+    """
+    while True:
+        claim = claimed(sweep)
+        if claim is None and settled(sweep):
+            return
+        if claim is None:
+            time.sleep(_heartbeat_s(sweep))
+            continue
+        try:
+            with _alive(sweep, claim):
+                result = measure(claim.setting)
+        except BaseException:
+            returned(sweep, claim)
+            raise
+        kept(sweep, claim, result)
+
+
+@contextmanager
+def _alive(sweep: Sweep, claim: Claim) -> Iterator[None]:
+    """Within, the database is told every now and then that this trial's worker lives."""
+    stop = threading.Event()
+    thread = threading.Thread(target=_beat, args=(sweep, claim, stop), daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+
+
+def _beat(sweep: Sweep, claim: Claim, stop: threading.Event) -> None:
+    storage = sweep.storage
+    while not stop.wait(_heartbeat_s(sweep)):
+        # A database may be away for a moment; if it stays away, keeping the result says so.
+        with suppress(DatabaseError), reported(storage.engine.url):
+            storage.record_heartbeat(claim.trial_id)
+    storage.remove_session()
+
+
+def _heartbeat_s(sweep: Sweep) -> int:
+    return sweep.storage.get_heartbeat_interval() or HEARTBEAT_S

@@ -1,0 +1,210 @@
+"""`dynatui bench sweep`: turns options into a grid of settings and a database, and shows how far it has come."""
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
+from functools import partial
+from importlib.util import find_spec
+from inspect import Parameter
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from typer import Argument, Option
+
+from decoder.bench.sweep.job import OnSettings
+from decoder.bench.sweep.spaces import SPACES, Axes, Space, axes_with, axis_values, space_named
+from decoder.errors import ConfigError, quoted, require, shortened
+from dynatui.cli import options, request, settings
+from dynatui.cli.bench_result import Measured, run_and_report
+from dynatui.cli.options import Given, expanded
+from dynatui.terminal import streams
+
+if TYPE_CHECKING:
+    from sqlalchemy import URL
+
+    from decoder.bench.sweep.measuring import Ready
+
+EVERY_S = 5.0
+"""How often what is shown is read from the database: seldom, since it takes time from what is measured."""
+MOST_WORKERS = 64
+FILE = "sweeps.db"
+MODELS = options.MODEL_OPTIONS[:5]
+"""Which pair runs where; neither exactness nor compiled passes play a part."""
+BESIDE_SHOW = frozenset({"show", "storage", "study", "output", "json_file"})
+"""Parameters that say something where nothing is measured."""
+
+_prompt, _swept, _kept = (
+    partial(Option, rich_help_panel=panel) for panel in (options.PROMPTS, "What is swept", "Measurement")
+)
+
+SpaceName = Annotated[
+    str | None, Argument(metavar="SPACE", show_default=False, help=f"What is varied: {', '.join(SPACES)}.")
+]
+AxisValues = Annotated[
+    list[str] | None,
+    _swept(
+        "--axis",
+        metavar="NAME=V,V,..",
+        help="Other values of an axis. "
+        + "; ".join(f"{name}: {', '.join(space.axes)}" for name, space in SPACES.items())
+        + ". T: new tokens. May be repeated.",
+    ),
+]
+Preset = Annotated[
+    str | None,
+    _swept(metavar="NAME", show_default="paper", help="DynaTree's knobs off the axes, by which the reference decodes."),
+]
+Repeats = Annotated[int, _kept(metavar="R", min=1, max=1000, help="Times that each prompt is decoded in a trial.")]
+Workers = Annotated[
+    int,
+    _kept(
+        metavar="N",
+        min=1,
+        max=MOST_WORKERS,
+        help="Processes that measure here. The same command elsewhere with the same --storage joins in.",
+    ),
+]
+Storage = Annotated[
+    str | None,
+    _kept(
+        metavar="URL",
+        show_default=f"{FILE} in --output",
+        help="The database of trials: sqlite:///FILE, or postgresql://USER@HOST/DATABASE for several machines.",
+    ),
+]
+Study = Annotated[
+    str | None, _kept(metavar="NAME", show_default="made from what is asked", help="The study's name in the database.")
+]
+Output = Annotated[Path, _kept(metavar="DIR", help="Folder of the database, where --storage names none.")]
+Show = Annotated[bool, _kept("--show", help="Show what the database holds, and measure nothing.")]
+JsonFile = Annotated[
+    Path | None, _kept("--json", metavar="FILE", help="Add a line to FILE with every trial, as one object.")
+]
+
+
+def command() -> Callable[..., int]:
+    """The command, with the options of models."""
+    places: dict[str, Sequence[Parameter]] = {"models": MODELS}
+    return settings.configured(expanded(sweep, places))
+
+
+def sweep(
+    context: typer.Context,
+    space: SpaceName = None,
+    *,
+    models: Given,
+    axis: AxisValues = None,
+    preset: Preset = None,
+    prompt_files: options.PromptFiles = None,
+    prompt_texts: options.PromptTexts = None,
+    prompt_chars: options.PromptChars = None,
+    repeats: Repeats = 1,
+    seed: options.Seed = 0,
+    workers: Workers = 1,
+    storage: Storage = None,
+    study: Study = None,
+    output: Output = Path(),
+    show: Show = False,
+    json_file: JsonFile = None,
+) -> int:
+    """Measure a grid of settings beside plain decoding, as trials in a database; goes on where it was stopped.
+
+    Every trial decodes the prompts by one setting, by ar and by a reference, turn by turn. Texts are as long as T
+    says, whatever ends them. A text that differs from ar's has no speed.
+    """
+    _require_optuna()
+    typed = settings.typed(context)
+    require(not {"storage", "output"} <= typed.keys(), "--output has no effect beside --storage; leave it out")
+    if show:
+        _refuse_beside_show(typed)
+        return run_and_report(lambda: _shown(_url(storage, output), study), json_file)
+    require(space is not None, f"no space was named; give one of {', '.join(SPACES)}")
+    swept = space_named(space or "")
+    job = OnSettings(
+        space=swept.name,
+        axes=_axes(swept, axis or ()),
+        preset=preset,
+        prompts=_prompts(prompt_files, prompt_texts, prompt_chars),
+        repeats=repeats,
+        seed=seed,
+        **models,
+    )
+    job.asked()
+    return run_and_report(lambda: _measured(job, _made(_url(storage, output)), study, workers), json_file)
+
+
+def _measured(job: OnSettings, url: "URL", study: str | None, workers: int) -> Measured:
+    from decoder.bench.sweep.processes import Task  # noqa: PLC0415 - imports optuna
+    from decoder.bench.sweep.watching import watched  # noqa: PLC0415
+    from dynatui.cli.sweep_progress import Progress  # noqa: PLC0415
+
+    name, interrupted, progress = None, False, Progress()
+    task = Task(partial(_prepared, job), url, study)
+    try:
+        with progress.shown(), closing(watched(task, workers, EVERY_S, streams.say)) as reports:
+            for report in reports:
+                progress.update(report)
+                name = report.study
+    except KeyboardInterrupt:
+        interrupted = True
+    if name is None:
+        raise KeyboardInterrupt
+    return _shown(url, name, interrupted=interrupted)
+
+
+def _prepared(job: OnSettings, note: Callable[[str], None]) -> "Ready":
+    """What every worker does first, in its own process."""
+    from decoder.bench.sweep.measuring import ready  # noqa: PLC0415 - imports torch
+
+    return ready(job, note)
+
+
+def _shown(url: "URL", study: str | None, *, interrupted: bool = False) -> Measured:
+    from decoder.bench.sweep.table import on_sweep  # noqa: PLC0415 - imports optuna
+    from decoder.bench.sweep.watching import looked_up  # noqa: PLC0415
+
+    report = looked_up(url, study)
+    return Measured(on_sweep(report), report, interrupted)
+
+
+def _prompts(files: list[str] | None, texts: list[str] | None, chars: int | None) -> tuple[str, ...]:
+    """Every text that a sweep decodes comes from here."""
+    return request.cut(request.prompts(request.prompt_files(files), texts), chars)
+
+
+def _axes(space: Space, given: Sequence[str]) -> Axes:
+    found = {}
+    for text in given:
+        name, equals, values = text.partition("=")
+        require(bool(equals), f"--axis is {quoted(text)}; give NAME=V,V,.., for example T=100,200")
+        found[name.strip()] = axis_values(space, name.strip(), values)
+    return axes_with(space, found)
+
+
+def _url(storage: str | None, output: Path) -> "URL":
+    from decoder.bench.sweep.database import of_file, understood  # noqa: PLC0415 - imports optuna
+
+    return understood(of_file(output / FILE) if storage is None else storage)
+
+
+def _made(url: "URL") -> "URL":
+    """The same, once there is a folder for its file."""
+    if url.drivername == "sqlite" and url.database is not None:
+        folder = Path(url.database).parent
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise ConfigError(
+                f"cannot make the folder {shortened(folder)}: {error.strerror}; let --output or --storage name another"
+            ) from None
+    return url
+
+
+def _require_optuna() -> None:
+    if find_spec("optuna") is None:
+        raise ConfigError("a sweep needs optuna, which is not installed; run pip install 'dynatui[bench]'")
+
+
+def _refuse_beside_show(typed: Mapping[str, Any]) -> None:
+    for name, option in typed.items():
+        require(name in BESIDE_SHOW, f"{option.opts[0]} has no effect beside --show; leave it out")

@@ -1,0 +1,30 @@
+"""The databases that sweeps are kept in."""
+
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from tests.decoder.bench.sweep.sweeps import sqlite_in
+from tests.postgres import Server, binaries, served
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    """A PostgreSQL server of the test's own."""
+    if binaries() is None:
+        pytest.skip("there is no PostgreSQL server here: apt-get install postgresql")
+    if find_spec("psycopg") is None:
+        pytest.skip("there is no driver for PostgreSQL here: pip install 'dynatui[postgres]'")
+    with served() as found:
+        yield found
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)])
+def database(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The URL of an empty database of each kind."""
+    if request.param == "sqlite":
+        return sqlite_in(tmp_path)
+    found: Server = request.getfixturevalue("server")
+    return found.url

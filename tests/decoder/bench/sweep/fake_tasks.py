@@ -1,0 +1,56 @@
+"""What workers without models do; here, so that their processes can import it."""
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from decoder.bench.sweep.asked import Asked
+from decoder.bench.sweep.database import understood
+from decoder.bench.sweep.processes import Joined, Task, working
+from decoder.bench.sweep.spaces import Setting
+from decoder.bench.sweep.worker import Measure
+from decoder.errors import ConfigError
+from tests.decoder.bench.sweep.sweeps import asked, fake_result, sqlite_in
+
+
+@dataclass(frozen=True)
+class FakeReady:
+    measure: Measure
+    asked: Asked = field(default_factory=asked)
+    machine: dict[str, object] = field(default_factory=dict)
+
+
+def task(folder: Path, measure: Measure = fake_result) -> Task:
+    return Task(partial(prepared, measure), understood(sqlite_in(folder)), heartbeat_s=1, grace_s=100)
+
+
+def prepared(measure: Measure, note: Callable[[str], None]) -> FakeReady:
+    note("loading nothing")
+    return FakeReady(measure)
+
+
+def unprepared(_note: Callable[[str], None]) -> FakeReady:
+    raise ConfigError("the draft does not fit")
+
+
+def slow(setting: Setting) -> Any:
+    time.sleep(0.2)
+    return fake_result(setting)
+
+
+def killed(_setting: Setting) -> Any:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def main(folder: str) -> None:
+    """A program that has a worker."""
+    for said in working(task(Path(folder), slow), 1, 0.1):
+        if isinstance(said, Joined):
+            sys.stdout.write(f"{said}\n")
+            sys.stdout.flush()

@@ -1,0 +1,31 @@
+"""A worker without models, as a program: database URL, a log of what it began, seconds of a measurement, grace."""
+
+import sys
+import time
+from pathlib import Path
+
+from decoder.bench.sweep.outcome import Outcome
+from decoder.bench.sweep.spaces import Setting
+from decoder.bench.sweep.worker import work
+from decoder.errors import DecoderError
+from tests.decoder.bench.sweep.sweeps import fake_result, sweep_in
+
+
+def main(url: str, log: str, measure_s: str, grace_s: str) -> int:
+    def measure(setting: Setting) -> Outcome:
+        with Path(log).open("a", encoding="utf-8") as file:
+            file.write(f"{setting.key}\n")
+        time.sleep(float(measure_s))
+        return fake_result(setting)
+
+    try:
+        with sweep_in(url, grace_s=int(grace_s)) as sweep:
+            work(sweep, measure)
+    except DecoderError as error:
+        sys.stderr.write(f"dynatui: {error}\n")
+        return error.exit_code
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

@@ -1,0 +1,123 @@
+"""What tests of sweeps share: a question of forty settings, results without models, and workers to be killed."""
+
+import hashlib
+import os
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from optuna.trial import FrozenTrial, TrialState
+
+from decoder.bench.statistics import Estimate
+from decoder.bench.sweep.asked import Asked
+from decoder.bench.sweep.database import opened, understood
+from decoder.bench.sweep.outcome import Outcome
+from decoder.bench.sweep.spaces import Setting
+from decoder.bench.sweep.trials import KEY, Sweep, joined
+
+PROGRAM = Path(__file__).with_name("fake_worker.py")
+ROOT = Path(__file__).parents[4]
+AXES = {"D": (3, 4, 5, 6, 7), "B": (2, 3), "tau": (0.01, 0.05), "T": (100, 200)}
+HEARTBEAT_S, GRACE_S = 1, 4
+NEVER_S = 1000
+"""A grace in which no worker is thought dead, however long it waits for its turn."""
+
+
+def asked(**changes: Any) -> Asked:
+    given: dict[str, Any] = {
+        "space": "fixed",
+        "axes": AXES,
+        "reference": {"depth": 5},
+        "target": "books-16m",
+        "draft": "books-1m",
+        "device": "cpu",
+        "dtype": "float32",
+        "draft_dtype": "float32",
+        "prompts": ("The tree grows",),
+        "repeats": 1,
+        "seed": 0,
+    }
+    return Asked(**given | changes)
+
+
+def outcome(speed: float = 1.5, **changes: Any) -> Outcome:
+    given: dict[str, Any] = {
+        "speed": Estimate(speed, speed - 0.1, speed + 0.1),
+        "over_reference": Estimate(1.0, None, None),
+        "tokens_per_second": 200.0,
+        "tokens_per_round": 3.0,
+        "acceptance_rate": 0.5,
+        "nodes_per_round": 4.0,
+        "rounds": 30.0,
+        "round_ms": 5.0,
+        "disturbed": 0,
+    }
+    return Outcome(**given | changes)
+
+
+def fake_result(setting: Setting) -> Outcome:
+    """The same for the same setting, in every process."""
+    return outcome(1 + hashlib.sha256(setting.key.encode()).digest()[0] / 256)
+
+
+@contextmanager
+def sweep_in(
+    url: str, question: Asked | None = None, name: str | None = None, grace_s: int = NEVER_S
+) -> Iterator[Sweep]:
+    """A study as one worker sees it."""
+    with opened(understood(url), HEARTBEAT_S, grace_s) as storage:
+        yield joined(storage, question or asked(), name)
+
+
+def sqlite_in(folder: Path) -> str:
+    return f"sqlite:///{folder / 'sweeps.db'}"
+
+
+class FakeWorker:
+    """A process that works as every worker does, but for what it measures."""
+
+    def __init__(self, url: str, log: Path, measure_s: float = 0.02, grace_s: int = GRACE_S) -> None:
+        self._log = log
+        self.process = subprocess.Popen(
+            [sys.executable, str(PROGRAM), url, str(log), str(measure_s), str(grace_s)],
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def wait_for_measurements(self, count: int) -> None:
+        """Until so many more were begun, by whoever writes the same log."""
+        before, deadline = len(begun(self._log)), time.monotonic() + 60
+        while len(begun(self._log)) < before + count and self.process.poll() is None:
+            assert time.monotonic() < deadline
+            time.sleep(0.005)
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.communicate()
+
+    def ended(self) -> tuple[int, str]:
+        """Exit code and what it said."""
+        _, said = self.process.communicate(timeout=120)
+        return self.process.returncode, said
+
+
+def begun(log: Path) -> list[str]:
+    """The keys of all measurements that were begun, with repetitions."""
+    return log.read_text(encoding="utf-8").splitlines() if log.exists() else []
+
+
+def results(url: str) -> list[FrozenTrial]:
+    """All trials with a result."""
+    with sweep_in(url) as sweep:
+        return sweep.study.get_trials(states=(TrialState.COMPLETE,))
+
+
+def finished(url: str) -> Counter[str]:
+    """How often each setting has a result."""
+    return Counter(trial.user_attrs[KEY] for trial in results(url))

@@ -1,0 +1,42 @@
+"""One question is one study."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from decoder.bench.sweep.asked import Asked
+from decoder.errors import ConfigError
+from tests.decoder.bench.sweep.sweeps import AXES, asked
+
+
+def test_the_same_question_has_the_same_study_in_every_process() -> None:
+    question = asked(reference={"branching": (1, 2, 3)})
+    again = msgspec.json.decode(msgspec.json.encode(question), type=Asked)
+    assert again.study == question.study
+    assert again.differing(question) == []
+    assert again.study.startswith("fixed-")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"target": "other"},
+        {"device": "cuda"},
+        {"dtype": "bfloat16"},
+        {"prompts": ("The tree", "grows")},
+        {"axes": AXES | {"T": (100,)}},
+        {"reference": {"depth": 6}},
+        {"repeats": 2},
+        {"seed": 1},
+    ],
+)
+def test_another_question_is_another_study(change: dict[str, Any]) -> None:
+    other = asked(**change)
+    assert other.study != asked().study
+    assert asked().differing(other) == list(change)
+
+
+def test_no_repeats_are_refused() -> None:
+    with pytest.raises(ConfigError, match="--repeats is 0; give 1 or more"):
+        asked(repeats=0)

@@ -1,0 +1,105 @@
+"""Workers in processes of their own, and the one that started them."""
+
+import os
+import subprocess
+import sys
+import time
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from decoder.bench.sweep.database import understood
+from decoder.bench.sweep.processes import Joined, Task, working
+from decoder.bench.sweep.report import SweepReport
+from decoder.bench.sweep.watching import looked_up, watched
+from decoder.errors import ConfigError, DatabaseError, ModelError
+from tests.decoder.bench.sweep.fake_tasks import killed, slow, task, unprepared
+from tests.decoder.bench.sweep.sweeps import ROOT, asked, finished, sqlite_in
+
+SETTINGS = [setting.key for setting in asked().settings]
+
+
+def held(report: SweepReport) -> list[str]:
+    return [trial.setting.key for trial in report.trials if trial.state == "running"]
+
+
+@pytest.mark.slow
+def test_workers_say_what_they_do_and_end_when_all_is_measured(tmp_path: Path) -> None:
+    said = list(working(task(tmp_path), 2, 10))
+    assert said.count("loading nothing") == 2
+    assert said.count(Joined(asked().study)) == 2
+    assert finished(sqlite_in(tmp_path)) == dict.fromkeys(SETTINGS, 1)
+
+
+@pytest.mark.slow
+def test_who_watches_sees_more_and_more_until_it_is_complete(tmp_path: Path) -> None:
+    notes: list[str] = []
+    seen = [report.settled for report in watched(task(tmp_path), 1, 0.1, notes.append)]
+    assert notes == ["loading nothing"]
+    assert seen == sorted(seen)
+    assert seen[0] < seen[-1] == len(SETTINGS)
+
+
+@pytest.mark.slow
+def test_workers_that_are_ended_early_give_their_settings_back(tmp_path: Path) -> None:
+    with closing(watched(task(tmp_path, slow), 1, 0.1, print)) as reports:
+        report = next(report for report in reports if report.settled and held(report))
+    after = looked_up(understood(sqlite_in(tmp_path)), report.study)
+    assert not held(after)
+    assert report.settled <= after.settled < len(SETTINGS)
+
+
+@pytest.mark.slow
+def test_an_error_of_a_worker_is_raised_here(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="the draft does not fit"):
+        list(working(Task(unprepared, understood(sqlite_in(tmp_path))), 1, 10))
+
+
+@pytest.mark.slow
+def test_a_database_that_cannot_be_used_is_found_before_anything_is_loaded() -> None:
+    with pytest.raises(DatabaseError, match="unable to open database file"):
+        list(working(Task(unprepared, understood("sqlite:////nonesuch/x.db")), 1, 10))
+
+
+@pytest.mark.slow
+def test_a_worker_that_is_killed_is_one_line(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match="a worker was ended by signal 9; what was measured is kept"):
+        list(working(task(tmp_path, killed), 1, 10))
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks for processes in /proc")
+def test_workers_end_with_a_parent_that_is_killed(tmp_path: Path) -> None:
+    program = "import sys; from tests.decoder.bench.sweep.fake_tasks import main; main(sys.argv[1])"
+    parent = subprocess.Popen(
+        [sys.executable, "-c", program, str(tmp_path)],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+    )
+    assert parent.stdout
+    assert b"Joined" in parent.stdout.readline()
+    worker = _worker(tmp_path)
+    assert _runs(worker)
+    parent.kill()
+    parent.communicate()
+    deadline = time.monotonic() + 20
+    while _runs(worker):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def _worker(folder: Path) -> int:
+    """The process that holds a setting."""
+    while True:
+        report = looked_up(understood(sqlite_in(folder)), None)
+        for trial in report.trials:
+            if trial.state == "running":
+                return int((trial.worker or "").rpartition(":")[2])
+
+
+def _runs(process: int) -> bool:
+    try:
+        return Path(f"/proc/{process}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False

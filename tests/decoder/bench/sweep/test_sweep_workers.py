@@ -1,0 +1,127 @@
+"""Workers in processes of their own on one database: killed, resumed, at once, and with the database going away."""
+
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from decoder.bench.sweep.trials import KEY
+from tests.decoder.bench.sweep.sweeps import (
+    NEVER_S,
+    FakeWorker,
+    asked,
+    begun,
+    fake_result,
+    finished,
+    results,
+    sqlite_in,
+    sweep_in,
+)
+from tests.postgres import Server
+
+KILLS = 3
+SETTINGS = [setting.key for setting in asked().settings]
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    return tmp_path / "begun"
+
+
+def times_of_results(database: str) -> dict[str, object]:
+    return {trial.user_attrs[KEY]: trial.datetime_complete for trial in results(database)}
+
+
+@pytest.mark.slow
+def test_a_sweep_killed_three_times_loses_and_repeats_nothing(database: str, log: Path) -> None:
+    random = Random(database.partition(":")[0])
+    before: dict[str, object] = {}
+    for _ in range(KILLS):
+        worker = FakeWorker(database, log)
+        worker.wait_for_measurements(random.randint(3, 9))
+        worker.kill()
+        known = times_of_results(database)
+        assert before.items() <= known.items()
+        before = known
+    assert 0 < len(before) < len(SETTINGS)
+    assert FakeWorker(database, log).ended() == (0, "")
+    assert finished(database) == dict.fromkeys(SETTINGS, 1)
+    assert before.items() <= times_of_results(database).items()
+    assert len(begun(log)) <= len(SETTINGS) + KILLS
+    assert {trial.user_attrs[KEY]: trial.value for trial in results(database)} == {
+        setting.key: fake_result(setting).speed.median for setting in asked().settings
+    }
+
+
+@pytest.mark.slow
+def test_two_workers_share_one_database(database: str, log: Path, tmp_path: Path) -> None:
+    other = tmp_path / "others"
+    workers = [FakeWorker(database, log, 0.1, NEVER_S), FakeWorker(database, other, 0.1, NEVER_S)]
+    assert [worker.ended() for worker in workers] == [(0, "")] * 2
+    assert finished(database) == dict.fromkeys(SETTINGS, 1)
+    assert sorted(begun(log) + begun(other)) == sorted(SETTINGS)
+    assert begun(log)
+    assert begun(other)
+
+
+@pytest.mark.slow
+def test_workers_that_start_at_the_same_moment_enqueue_each_setting_once(database: str, log: Path) -> None:
+    workers = [FakeWorker(database, log, 0.01, NEVER_S) for _ in range(4)]
+    assert [worker.ended() for worker in workers] == [(0, "")] * 4
+    with sweep_in(database) as sweep:
+        assert len(sweep.study.get_trials()) == len(SETTINGS)
+    assert sorted(begun(log)) == sorted(SETTINGS)
+
+
+@pytest.mark.slow
+def test_what_a_killed_worker_held_is_measured_once_more_while_another_works(database: str, log: Path) -> None:
+    held = FakeWorker(database, log, 60)
+    held.wait_for_measurements(1)
+    other = FakeWorker(database, log)
+    other.wait_for_measurements(3)
+    held.kill()
+    assert other.ended() == (0, "")
+    (again,) = [key for key in SETTINGS if begun(log).count(key) == 2]
+    assert again == begun(log)[0]
+    assert finished(database) == dict.fromkeys(SETTINGS, 1)
+
+
+@pytest.mark.slow
+def test_a_server_that_goes_away_is_one_line_and_no_result_is_kept_by_half(server: Server, log: Path) -> None:
+    worker = FakeWorker(server.url, log, 0.3)
+    worker.wait_for_measurements(3)
+    server.stop()
+    code, said = worker.ended()
+    assert code == 2
+    assert said.startswith("dynatui: cannot use the database postgresql+psycopg://")
+    assert said.count("\n") == 1
+    server.start()
+    assert FakeWorker(server.url, log).ended() == (0, "")
+    assert finished(server.url) == dict.fromkeys(SETTINGS, 1)
+
+
+@pytest.mark.slow
+def test_a_server_that_is_away_for_a_moment_costs_nothing(server: Server, log: Path) -> None:
+    worker = FakeWorker(server.url, log, 4)
+    worker.wait_for_measurements(1)
+    server.stop()
+    server.start()
+    worker.wait_for_measurements(1)
+    worker.kill()
+    assert finished(server.url).total() == 1
+
+
+@pytest.mark.slow
+def test_a_file_that_goes_away_is_one_line(tmp_path: Path, log: Path) -> None:
+    worker = FakeWorker(sqlite_in(tmp_path), log, 0.3)
+    worker.wait_for_measurements(2)
+    (tmp_path / "sweeps.db").unlink()
+    code, said = worker.ended()
+    assert code == 2
+    assert said.startswith(f"dynatui: cannot use the database sqlite:///{tmp_path}")
+    assert said.count("\n") == 1
+    assert not (tmp_path / "sweeps.db").exists()
+
+
+def test_the_grid_of_these_tests_has_forty_settings() -> None:
+    assert len(set(SETTINGS)) == 40

@@ -1,0 +1,169 @@
+"""`dynatui bench sweep` from the command line: what it refuses, shows and keeps."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from dynatui.cli.main import main
+from tests import tiny
+
+ROOT = Path(__file__).parents[3]
+SMALL = ("--axis", "tau_h=.7,.9", "--axis", "tau_l=.3", "--axis", "T=6,8", "--prompt", "The tree grows")
+
+
+@pytest.fixture(autouse=True)
+def _no_settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("DYNATUI_CONFIG", str(tmp_path / "none.toml"))
+    (tmp_path / "none.toml").touch()
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    pair = tiny.kindred_pair("neox", tmp_path_factory.mktemp("pair"))
+    return ["--target", str(pair.target), "--draft", str(pair.draft), "--dtype", "float32", "--device", "cpu"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        ([], "no space was named; give one of thresholds, breadth, depth, fixed"),
+        (["wide"], "there is no space 'wide'; choose from thresholds, breadth, depth, fixed"),
+        (["fixed", "--axis", "tau"], "--axis is 'tau'; give NAME=V,V,.., for example T=100,200"),
+        (["fixed", "--axis", "tau_h=.9"], "fixed has no axis 'tau_h'; it has D, B, tau, T"),
+        (["fixed", "--axis", "D=deep"], "the axis D is 'deep'; give whole numbers with commas between them"),
+        (["fixed", "--axis", "D=0"], "the fixed tree's depth is 0; give 1 or more"),
+        (["fixed", "--preset", "paper"], "--preset has no effect on fixed; leave it out"),
+        (["depth", "--preset", "mine"], "--preset is 'mine'; give one of tuned, paper, sampled"),
+        (["depth", "--axis", "T=0"], "max_new_tokens is 0; give 1 or more"),
+        (["fixed", "--storage", "sweeps.db"], "--storage is 'sweeps.db', which is no database URL; give sqlite:///"),
+        (["fixed", "--storage", "sqlite:///x", "--output", "y"], "--output has no effect beside --storage; leave"),
+        (["fixed", "--output", "/proc/nonesuch"], "cannot make the folder /proc/nonesuch: No such file or directory"),
+        (["fixed", "--show"], "space has no effect beside --show; leave it out"),
+        (["--show", "--seed", "1"], "--seed has no effect beside --show; leave it out"),
+        (["--show", "--output", "/nonesuch"], "there is no database /nonesuch/sweeps.db; run a sweep first, or name"),
+        (["fixed", "--json", "/nonesuch/x"], "cannot write /nonesuch/x: No such file or directory; let --json name"),
+    ],
+)
+def test_a_request_that_cannot_be_met_is_one_line(
+    arguments: list[str], line: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["bench", "sweep", *arguments]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.startswith(f"dynatui: {line}")
+    assert captured.err.count("\n") == 1
+
+
+def test_without_optuna_it_is_said_what_to_install(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "optuna", None)
+    assert main(["bench", "sweep", "fixed"]) == 2
+    said = "dynatui: a sweep needs optuna, which is not installed; run pip install 'dynatui[bench]'\n"
+    assert capsys.readouterr().err == said
+
+
+@pytest.mark.slow
+def test_a_server_that_cannot_be_reached_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("psycopg")
+    assert main(["bench", "sweep", "fixed", "--storage", "postgresql://ada:secret@127.0.0.1:1/x"]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("dynatui: cannot use the database postgresql+psycopg://ada:***@127.0.0.1:1/x: connection")
+    assert said.count("\n") == 1
+    assert "secret" not in said
+
+
+@pytest.mark.slow
+def test_a_grid_is_measured_kept_and_shown_again(
+    models: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kept = ["--output", str(tmp_path / "new" / "folder"), "--json", str(tmp_path / "report")]
+    assert main(["bench", "sweep", "thresholds", *SMALL, *models, *kept]) == 0
+    printed = capsys.readouterr()
+    assert "T=6, tau_l across" in printed.out
+    assert "4 of 4 settings of thresholds" in printed.out
+    assert "4 of 4: tau_h=" in printed.err
+    assert "Warning" not in printed.err
+    assert "[I " not in printed.err
+    report = json.loads((tmp_path / "report").read_text(encoding="utf-8"))
+    assert [trial["state"] for trial in report["trials"]] == ["done"] * 4
+    (machine,) = report["machines"].values()
+    assert machine["versions"]["torch"]
+    assert main(["bench", "sweep", "--show", *kept]) == 0
+    assert capsys.readouterr().out == printed.out
+    assert main(["bench", "sweep", "thresholds", *SMALL, *models, *kept]) == 0
+    again = capsys.readouterr()
+    assert again.out == printed.out
+    assert "4 of 4 settings are measured" in again.err
+    assert main(["bench", "sweep", "thresholds", *SMALL, "--repeats", "2", *models, *kept]) == 0
+    capsys.readouterr()
+    assert main(["bench", "sweep", "--show", *kept]) == 2
+    assert "let --study name one" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_a_study_that_was_asked_otherwise_is_refused(
+    models: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kept = ["--output", str(tmp_path), "--study", "mine"]
+    assert main(["bench", "sweep", "thresholds", *SMALL, *models, *kept]) == 0
+    assert main(["bench", "sweep", "thresholds", *SMALL, "--seed", "1", *models, *kept]) == 2
+    assert "dynatui: the study 'mine' was begun with other seed; ask for the same" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_a_prompt_that_does_not_fit_ends_it_with_one_more_line(
+    models: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    long = ["--axis", "T=100000", "--prompt", "The tree grows", "--output", str(tmp_path)]
+    assert main(["bench", "sweep", "thresholds", *models, *long]) == 2
+    assert capsys.readouterr().err.splitlines()[-1].startswith("dynatui: prompt 1 of 1: ")
+
+
+class Started:
+    """The program in a process of its own, on a sweep that takes long."""
+
+    def __init__(self, models: Sequence[str], output: Path) -> None:
+        grid = ["--axis", "tau_h=.5,.6,.7,.8,.9", "--axis", "T=100", "--repeats", "20", "--prompt", "The tree grows"]
+        command = ["bench", "sweep", "thresholds", *grid, *models, "--output", str(output)]
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "dynatui", *command],
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def wait_for(self, words: str) -> None:
+        """Until it has said so."""
+        assert self.process.stderr
+        while words not in (line := self.process.stderr.readline()):
+            assert line
+
+
+@pytest.mark.slow
+def test_an_interrupted_sweep_shows_what_it_has(models: list[str], tmp_path: Path) -> None:
+    started = Started(models, tmp_path)
+    started.wait_for("1 of ")
+    started.process.terminate()
+    out, _ = started.process.communicate(timeout=60)
+    assert started.process.returncode == 130
+    assert "settings of thresholds" in out
+    assert "being measured" in out
+
+
+@pytest.mark.slow
+def test_a_database_that_is_removed_ends_it_with_one_line(models: list[str], tmp_path: Path) -> None:
+    started = Started(models, tmp_path)
+    started.wait_for("0 of ")
+    (tmp_path / "sweeps.db").unlink()
+    out, said = started.process.communicate(timeout=120)
+    assert started.process.returncode == 2
+    assert out == ""
+    assert said.splitlines()[-1].startswith("dynatui: cannot use the database sqlite:///")
+    assert "Traceback" not in said

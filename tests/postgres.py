@@ -1,0 +1,98 @@
+"""A PostgreSQL server of a test's own: in a temporary folder, on a socket in it, stopped at the end.
+
+Its binaries refuse to run as root, so a test that is root runs them as another user, who owns the folder.
+"""
+
+import getpass
+import os
+import pwd
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+OTHER_USERS = ("postgres", "nobody")
+"""Who runs the server where the test is root, the first that there is."""
+
+
+@dataclass(frozen=True)
+class Server:
+    """A server, and how to reach it."""
+
+    binaries: Path
+    folder: Path
+    user: str
+
+    @property
+    def url(self) -> str:
+        return f"postgresql+psycopg://{self.user}@/postgres?host={self.folder}"
+
+    def start(self) -> None:
+        """Nobody reaches it over a network."""
+        self._control("start", "-w", "-l", str(self.folder / "log"), "-o", f"-k {self.folder} -h ''")
+
+    def stop(self) -> None:
+        self._control("stop", "-m", "immediate")
+
+    def make(self) -> None:
+        self._run("initdb", "-D", self._data, "-U", self.user, "-A", "trust", "--no-sync")
+
+    @property
+    def running(self) -> bool:
+        return (self.folder / "data" / "postmaster.pid").exists()
+
+    def _control(self, action: str, *how: str) -> None:
+        self._run("pg_ctl", action, "-D", self._data, *how)
+
+    @property
+    def _data(self) -> str:
+        return str(self.folder / "data")
+
+    def _run(self, program: str, *arguments: str) -> None:
+        subprocess.run(
+            [str(self.binaries / program), *arguments],
+            check=True,
+            cwd=self.folder,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            user=self.user if os.geteuid() == 0 else None,
+        )
+
+
+def binaries() -> Path | None:
+    """The folder of the server's programs; None: there are none."""
+    on_path = shutil.which("pg_ctl")
+    debian = sorted(Path("/usr/lib/postgresql").glob("*/bin/pg_ctl"))
+    found = Path(on_path).resolve() if on_path else debian[-1] if debian else None
+    return found.parent if found else None
+
+
+@contextmanager
+def served() -> Iterator[Server]:
+    """A running server with an empty database."""
+    where = binaries()
+    assert where is not None
+    # Not in pytest's folder, which other users cannot enter; and a socket's path must be short.
+    folder = Path(tempfile.mkdtemp(prefix="pg-"))
+    server = Server(where, folder, _user())
+    if os.geteuid() == 0:
+        shutil.chown(folder, server.user)
+    try:
+        server.make()
+        server.start()
+        yield server
+    finally:
+        if server.running:
+            server.stop()
+        shutil.rmtree(folder)
+
+
+def _user() -> str:
+    if os.geteuid() != 0:
+        return getpass.getuser()
+    there = {entry.pw_name for entry in pwd.getpwall()}
+    return next(name for name in OTHER_USERS if name in there)
