@@ -1,5 +1,6 @@
 """The search on a made-up machine: what it finds, what it gives up, and what does not mislead it."""
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from itertools import count, pairwise
 from random import Random
@@ -69,7 +70,7 @@ def searched(machine: Machine, blocks: int) -> tuple[Search, list[State]]:
 @pytest.fixture(scope="module")
 def long() -> tuple[Machine, Search, list[State]]:
     machine = Machine(few_nodes)
-    return machine, *searched(machine, 600)
+    return machine, *searched(machine, 400)
 
 
 def found(state: State) -> tuple[int, int]:
@@ -155,7 +156,7 @@ def test_a_setting_that_writes_another_text_is_no_candidate_and_named() -> None:
 def test_a_text_that_differs_by_a_near_tie_does_not_count() -> None:
     machine = Machine(few_nodes)
     machine.tied = set(range(TEXTS - 8))
-    search, _ = searched(machine, 600)
+    search, _ = searched(machine, 300)
     assert not search.state.wrong
     assert abs(found(search.state)[0] - 6) <= 1
 
@@ -193,4 +194,44 @@ def test_a_longer_search_is_no_worse() -> None:
         search, _ = searched(Machine(few_nodes), blocks)
         yield few_nodes(search.state.leaders["dynatree"].setting.rules)
 
-    assert next(worth(20)) <= next(worth(100)) <= next(worth(400))
+    assert next(worth(20)) <= next(worth(80)) <= next(worth(200))
+
+
+class Scripted(Study):
+    """Suggests chains of these lengths, and notes what they are told to be worth."""
+
+    def __init__(self, *lengths: int) -> None:
+        self.space = CHAIN
+        self.lengths = list(lengths)
+        self.told: list[float | None] = []
+
+    def ask(self) -> Rules:
+        return Linear(self.lengths.pop(0) if self.lengths else 5)
+
+    def tell(self, value: float | None) -> None:
+        self.told.append(value)
+
+    def importance(self) -> dict[str, float]:
+        return {}
+
+
+def chain_speed(settings: Sequence[Setting], text: int) -> Block:
+    """Each token of a chain makes it a tenth faster; chains of seven write some other texts."""
+    chains = [each.rules for each in settings if isinstance(each.rules, Linear)]
+    return Block(50, [Turned(100 * 1.1**each.k, right=each.k != 7 or text > 3) for each in chains])
+
+
+def test_what_a_setting_is_worth_is_told_over_the_shipped_one_whoever_leads_by_then() -> None:
+    study = Scripted(6, 8, 4)
+    list(Search([study], chain_speed, TEXTS, 0).run(lambda: False))
+    gains = [math.exp(value) for value in study.told[:3] if value is not None]
+    assert gains == pytest.approx([1.1, 1.1**3, 1.1**-1])
+
+
+def test_a_setting_that_writes_another_text_is_worth_nothing_known() -> None:
+    study = Scripted(7, 6)
+    search = Search([study], chain_speed, TEXTS, 0)
+    list(search.run(lambda: False))
+    assert study.told[0] is None
+    assert study.told[1] is not None
+    assert search.state.wrong == (Setting("linear", Linear(7)),)

@@ -67,3 +67,8 @@ def test_one_value_without_an_interval_proves_nothing() -> None:
     ratios = {(FOUND, SHIPPED): Estimate(1.5, None, None), (AUTO, PLAIN): Estimate(1.5, None, None)}
     found = verdict(Checked(1, {}, ratios, frozenset()))
     assert (found.better, found.fastest) == (False, PLAIN)
+
+
+def test_whoever_writes_another_text_is_not_advised() -> None:
+    found = verdict(checked(frozenset({AUTO}), auto_ar=CLEAR, shipped_ar=CLEAR))
+    assert found.fastest == SHIPPED
