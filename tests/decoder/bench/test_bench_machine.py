@@ -8,12 +8,13 @@ import torch
 
 from decoder.bench import machine
 from decoder.bench.machine import ComputingClock, source_commit
+from decoder.device import Stopwatch
 
 
 def test_a_wait_between_the_two_readings_of_a_clock_takes_another_pair(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = ComputingClock(torch.device("cpu"))
     times, waits = iter((10.0, 13.0, 20.0)), iter((1.0, 3.0, 3.0, 3.0, 3.0))
-    monkeypatch.setattr(machine.Stopwatch, "now", lambda _: next(times))
+    monkeypatch.setattr(Stopwatch, "now", lambda _: next(times))
     monkeypatch.setattr(machine, "_waited_here", lambda: next(waits))
     assert clock.now() == 10.0
     assert clock.now() == 17.0
