@@ -92,10 +92,19 @@ class ComputingClock:
 
     def now(self) -> float:
         """Seconds since some moment, when the device has done its work."""
-        now = self._clock.now()
-        with suppress(OSError, ValueError, IndexError):
-            return now - int(Path("/proc/thread-self/schedstat").read_text(encoding="ascii").split()[1]) / 1e9
-        return now
+        waited = _waited_here()
+        while True:
+            before, now = waited, self._clock.now()
+            waited = _waited_here()
+            if waited == before:  # else it waited between the two readings, and one knows of it and the other does not
+                return now - waited
+
+
+def _waited_here() -> float:
+    """Seconds that this thread has waited for a processor; 0 where the system does not say."""
+    with suppress(OSError, ValueError, IndexError):
+        return int(Path("/proc/thread-self/schedstat").read_text(encoding="ascii").split()[1]) / 1e9
+    return 0.0
 
 
 def copy_bandwidth(device: torch.device, size: int = COPIED_BYTES) -> float:

@@ -49,8 +49,8 @@ Lanes = Annotated[
     _compared(
         metavar="NAMES",
         show_default="the paper's, and some besides",
-        help="Rows of main and prompt_length beside ar, for example 'linear K=6,fixed D6 B2'; any other name lists "
-        "them all.",
+        help="Rows of main and prompt_length beside ar, for example 'linear K=6,fixed D6 B2'; a name that is "
+        "not there lists them all.",
     ),
 ]
 Data = Annotated[
@@ -87,7 +87,7 @@ TopP = Annotated[float, _run(metavar="P", help="Smallest set of tokens of this p
 WarmUp = Annotated[
     int | None,
     _measure(
-        metavar="N", min=0, show_default="2", help="Prompts that every lane decodes for nothing before an experiment."
+        metavar="N", min=1, show_default="2", help="Prompts that every lane decodes for nothing before an experiment."
     ),
 ]
 Repeats = Annotated[int | None, _measure(metavar="R", min=1, max=1000, help="Times that each prompt is decoded.")]

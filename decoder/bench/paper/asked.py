@@ -63,6 +63,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     warm_up: int
     """Prompts that every lane decodes for nothing before each experiment."""
     text_sets: tuple[TextSet, ...]
+    """As much of them as is read."""
     lanes: tuple[Lane, ...]
     experiments: tuple[Experiment, ...]
 

@@ -28,7 +28,7 @@ class Begun(msgspec.Struct, frozen=True, kw_only=True, tag="begun"):
     started_at: str
     """UTC, ISO 8601."""
     commit: str | None
-    """Of the source tree, where dynatui runs from one."""
+    """Of the source tree, where dynatui runs from one; with -dirty where that was changed since."""
     machine: Machine
     asked: Asked
     costs: RoundCosts
@@ -41,7 +41,8 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True):
 
     lane: str
     at: tuple[Figures, ...]
-    """Its figures by `Experiment.lengths`; compared with ar's of the same block, near ties judged."""
+    """Its figures by `Experiment.lengths`; compared with ar's of the same block, near ties judged. Only the last tells
+    the peak of memory, which is of the whole turn."""
     kv_bytes: int | None
     """Keys and values of both models as allocated, where it is known."""
     waited: float | None

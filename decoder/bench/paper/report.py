@@ -52,7 +52,7 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True):
     lane: str
     prompts: int
     same: int
-    """Prompts whose text equals ar's; the others have no speed."""
+    """Prompts whose text equals ar's, or is another by design; the others have no speed."""
     stats: dict[str, Stat]
     """By `FIGURE_KEYS`; a figure that is not known is missing."""
 

@@ -118,11 +118,11 @@ def test_a_measurement_is_written_and_printed_and_goes_on_where_it_was(
 
 @pytest.mark.slow
 def test_options_are_what_is_asked_for(models: list[str], tmp_path: Path) -> None:
-    given = ["--eos", "--seed", "7", "--warm-up", "0", "--repeats", "2", "--prompt-tokens", "4", "--data-sets", "books"]
+    given = ["--eos", "--seed", "7", "--warm-up", "3", "--repeats", "2", "--prompt-tokens", "4", "--data-sets", "books"]
     assert run(*MAIN, *given, "--data", "x", *models, "--output", str(tmp_path)) == 0
     begun = json.loads((tmp_path / "log.jsonl").read_bytes().splitlines()[0])
     asked = begun["asked"]
-    assert (asked["stops_at_eos"], asked["seed"], asked["warm_up"]) == (True, 7, 0)
+    assert (asked["stops_at_eos"], asked["seed"], asked["warm_up"]) == (True, 7, 3)
     (experiment,) = asked["experiments"]
     assert (experiment["most"], experiment["unit"], experiment["repeats"]) == (4, "tokens", 2)
     assert (experiment["data_set"], experiment["lengths"]) == ("books", [6])

@@ -8,10 +8,12 @@ from msgspec import structs
 from decoder.analysis.metrics import Tally
 from decoder.append_only import TokenLog
 from decoder.bench.contenders import Trial, decoded
+from decoder.bench.paper import blocks
 from decoder.bench.paper.asked import Asked, Lane
 from decoder.bench.paper.blocks import Took, turns
 from decoder.config import RunConfig
 from decoder.engine import Engine
+from decoder.forward.near_tie import Verdict
 from tests.decoder.bench.paper.beginnings import begun
 from tests.decoder.makers import TinyModels
 
@@ -60,6 +62,28 @@ def test_a_difference_is_judged_where_it_is_seen(engine: Engine, plain: Trial) -
     gap = other.at[-1].first_difference_gap
     assert gap is not None
     assert gap > 0
+
+
+@pytest.mark.parametrize(("method", "by_module"), [("generate", True), ("linear", False)])
+def test_what_transformers_wrote_is_judged_by_the_module_too(
+    method: str,
+    by_module: bool,  # noqa: FBT001 - a parameter of the test
+    engine: Engine,
+    plain: Trial,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[tuple[list[int], bool]] = []
+
+    def judge(prefix: list[int], _rivals: tuple[int, int], *, by_module: bool) -> Verdict:
+        asked.append((prefix, by_module))
+        return Verdict(near_tie=True, gap=0.0)
+
+    monkeypatch.setattr(blocks, "Judge", lambda *_: judge)
+    wrong = with_another(plain, 4, (plain.tally.tokens[4] + 1) % 200)
+    those = structs.replace(ASKED, lanes=(ASKED.lanes[0], structs.replace(OTHER, method=method)))
+    _, other = turns(engine, those, PROMPT, {"ar": took(plain), OTHER.name: took(wrong)})
+    assert asked == [([*PROMPT, *plain.tally.tokens[:4]], by_module)]
+    assert other.at[-1].near_tie
 
 
 def test_a_difference_by_design_is_none(engine: Engine, plain: Trial) -> None:
