@@ -77,7 +77,7 @@ def _heading(found: Tuned) -> Iterator[str]:
     if state.wrong:
         wrong = counted(len(state.wrong), "setting")
         yield from wrap(
-            f"{wrong} that wrote a text other than plain decoding's left out: a fault of the decoder, please report it.",
+            f"{wrong} left out for a text other than plain decoding's: a fault of the decoder, please report it.",
             WIDTH,
         )
 

@@ -93,4 +93,4 @@ def test_settings_that_wrote_another_text_are_told_as_a_fault() -> None:
     state = replace(found.state, wrong=(Setting("dynatree", TREE_FOUND),), trials=1)
     heading = " ".join(text(replace(found, state=state), "mine").partition("\n\n")[0].split())
     assert "1 setting tried on 16 texts, 29 of them given up early." in heading
-    assert "1 setting that wrote a text other than plain decoding's left out: a fault of the decoder" in heading
+    assert "1 setting left out for a text other than plain decoding's: a fault of the decoder" in heading
