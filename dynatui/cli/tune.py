@@ -3,8 +3,9 @@
 What is searched, and how it is judged, is decided in `decoder.tuning`. Imports no torch before it is known what to do.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
+from pathlib import Path
 from signal import SIGINT
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated
@@ -24,7 +25,7 @@ from dynatui.terminal.shutdown import handled
 
 if TYPE_CHECKING:
     from decoder.tuning.job import OnPrompts
-    from decoder.tuning.outcome import Progress
+    from decoder.tuning.outcome import Progress, Tuned
 
 LENGTH = 64
 _tuning = partial(Option, rich_help_panel="Tuning")
@@ -119,12 +120,19 @@ def _searched(job: "OnPrompts", name: str, *, force: bool) -> int:
     except KeyboardInterrupt:
         streams.say("interrupted; nothing was written")
         return INTERRUPTED
-    with handled(INTERRUPTING, lambda *_: None):  # a file is written, or it is not
-        out, _ = streams.for_printing()
-        try:
-            streams.show(report.text(found, name), out)
-        finally:  # where one cannot take the result, the other still does
-            if found.verdict.keeps:
-                path = presets.write(name, found.run, report.comments(found), force=force)
-                streams.say(f"{path} is written; dynatui --preset {name} uses it")
+    out, _ = streams.for_printing()
+    try:
+        kept = _kept(found, name, report.comments(found), force=force)
+    finally:  # where it cannot be kept, it is still said
+        streams.show(report.text(found, name), out)
+    if kept:
+        streams.say(f"{kept} is written; dynatui --preset {name} uses it")
     return 0
+
+
+def _kept(found: "Tuned", name: str, comments: Sequence[str], *, force: bool) -> Path | None:
+    """The file that what was found is kept in; None where it is not worth that."""
+    if not found.verdict.keeps:
+        return None
+    with handled(INTERRUPTING, lambda *_: None):  # written or not, but never half
+        return presets.write(name, found.run, comments, force=force)

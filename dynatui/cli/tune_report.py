@@ -55,6 +55,11 @@ def how(where: Where) -> str:
     return f"{chosen}, {where.max_new_tokens} tokens a text, seed {where.seed}"
 
 
+def counted(count: int, thing: str) -> str:
+    """So many things."""
+    return f"{count} {thing}{'' if count == 1 else 's'}"
+
+
 def pair(where: Where) -> str:
     """What was measured on."""
     return clean_line(f"{where.target} with {where.draft} on {where.device} in {where.dtype}")
@@ -63,15 +68,16 @@ def pair(where: Where) -> str:
 def _heading(found: Tuned) -> Iterator[str]:
     state = found.state
     yield from wrap(f"{pair(found.where)}, {how(found.where)}", WIDTH)
+    tried, other = counted(state.trials, "setting"), counted(found.checked.texts, "other text")
     yield from wrap(
-        f"{state.trials} settings tried on {found.where.searched} texts, {state.pruned} of them given up early. "
-        f"What follows was measured on {found.checked.texts} other texts; medians with 95 % bootstrap intervals.",
+        f"{tried} tried on {found.where.searched} texts, {state.pruned} of them given up early. What follows was "
+        f"measured on {other}; medians with 95 % bootstrap intervals.",
         WIDTH,
     )
     if state.wrong:
+        wrong = counted(len(state.wrong), "setting")
         yield from wrap(
-            f"{len(state.wrong)} of the settings wrote a text that is not plain decoding's and were left out; that is "
-            "a fault of the decoder, please report it.",
+            f"{wrong} left out for a text other than plain decoding's: a fault of the decoder, please report it.",
             WIDTH,
         )
 

@@ -19,7 +19,7 @@ from decoder.tuning.race import Ratio, ratio
 from decoder.tuning.search import INITIAL, Leader, Setting
 from decoder.tuning.space import SHIPPED, TREE
 from dynatui.cli.time_left import SELDOM_S, words
-from dynatui.cli.tune_report import pair
+from dynatui.cli.tune_report import counted, pair
 from dynatui.record.command_line import rule_options
 from dynatui.terminal import streams
 
@@ -106,7 +106,7 @@ def _phase(progress: Progress) -> list[str]:
 def _trials(progress: Progress) -> str:
     state = progress.state
     wrong = f", {len(state.wrong)} wrote another text" if state.wrong else ""
-    return f"{state.trials} settings tried, {state.pruned} given up early{wrong}"
+    return f"{counted(state.trials, 'setting')} tried, {state.pruned} given up early{wrong}"
 
 
 def _origin(leader: Leader) -> str:

@@ -6,8 +6,9 @@ import pytest
 
 from decoder.bench.statistics import Estimate
 from decoder.config import Sampling
+from decoder.tuning.search import Setting
 from dynatui.cli.tune_report import comments, how, text, times
-from tests.dynatui.cli.made_tuning import WHERE, tuned
+from tests.dynatui.cli.made_tuning import TREE_FOUND, WHERE, tuned
 
 
 def verdict(**given: object) -> str:
@@ -85,3 +86,11 @@ def test_how_texts_were_sampled_is_told() -> None:
 def test_what_is_not_known_is_a_dash() -> None:
     assert times(None) == "-"
     assert times(Estimate(1.5, None, None)) == "1.50"
+
+
+def test_settings_that_wrote_another_text_are_told_as_a_fault() -> None:
+    found = tuned(1.2)
+    state = replace(found.state, wrong=(Setting("dynatree", TREE_FOUND),), trials=1)
+    heading = " ".join(text(replace(found, state=state), "mine").partition("\n\n")[0].split())
+    assert "1 setting tried on 16 texts, 29 of them given up early." in heading
+    assert "1 setting left out for a text other than plain decoding's: a fault of the decoder" in heading
