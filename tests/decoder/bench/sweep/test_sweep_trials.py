@@ -9,7 +9,19 @@ from optuna.trial import TrialState
 
 from decoder.bench.sweep.database import opened, understood
 from decoder.bench.sweep.outcome import Refused
-from decoder.bench.sweep.trials import LIVES, Sweep, claimed, found, joined, kept, result_of, returned, settled
+from decoder.bench.sweep.trials import (
+    LIVES,
+    Sweep,
+    claimed,
+    found,
+    given_back,
+    joined,
+    kept,
+    result_of,
+    returned,
+    settled,
+    worker_name,
+)
 from decoder.errors import ConfigError, DatabaseError
 from tests.decoder.bench.sweep.sweeps import NEVER_S, asked, outcome, sweep_in
 
@@ -76,6 +88,16 @@ def test_what_is_given_back_is_there_for_the_next_and_costs_no_life(sweep: Sweep
         assert claim
         returned(sweep, claim)
     assert states(sweep).count("WAITING") == 2
+
+
+def test_what_ended_workers_held_is_given_back_and_nothing_else(sweep: Sweep) -> None:
+    claim = claimed(sweep)
+    assert claim
+    given_back(sweep, ["elsewhere:1"])
+    assert states(sweep) == ["RUNNING", "WAITING"]
+    given_back(sweep, [worker_name()])
+    assert states(sweep) == ["FAIL", "WAITING", "WAITING"]
+    assert not kept(sweep, claim, outcome())
 
 
 def test_a_dead_worker_s_setting_is_enqueued_anew_and_its_late_result_does_not_count(database: str) -> None:
