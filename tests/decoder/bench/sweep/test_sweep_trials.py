@@ -139,6 +139,12 @@ def test_a_study_of_something_else_is_refused(database: str) -> None:
             joined(storage, FEW, "birds")
 
 
+def test_a_study_that_somebody_deletes_is_one_line(sweep: Sweep) -> None:
+    optuna.delete_study(study_name=sweep.study.study_name, storage=sweep.storage)
+    with pytest.raises(DatabaseError, match="the study is gone from "):
+        claimed(sweep)
+
+
 def test_the_only_study_needs_no_name(sweep: Sweep) -> None:
     assert found(sweep.storage, None).asked == FEW
     joined(sweep.storage, FEW, "other")
