@@ -38,6 +38,8 @@ LOCK = 0x64796E617475
 """Names the lock that transactions in PostgreSQL hold: "dynatu"."""
 ATTEMPTS = 8
 """Of workers that make the tables of a new database at the same moment, all but one fail, and find them then."""
+NO_ROW = "Record does not exist."
+"""What Optuna says, as a KeyError, where a study or a trial was deleted."""
 EXAMPLES = "sqlite:///FILE or postgresql://USER@HOST/DATABASE"
 _POSTGRES = "postgresql+psycopg"
 _DRIVERS = {"postgres": _POSTGRES, "postgresql": _POSTGRES, _POSTGRES: _POSTGRES, "sqlite": "sqlite"}
@@ -154,6 +156,10 @@ def reported(url: URL) -> Iterator[None]:
         raise DatabaseError(
             "PostgreSQL needs psycopg, which cannot be imported here; run pip install 'dynatui[postgres]'"
         ) from error
+    except KeyError as error:
+        if error.args != (NO_ROW,):
+            raise
+        raise DatabaseError(f"the study is gone from {shown(url)}; run the same command again to begin anew") from error
 
 
 @contextmanager

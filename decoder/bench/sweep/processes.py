@@ -11,19 +11,15 @@ from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
-from types import FrameType
 from typing import Protocol, TypeAlias
 
 from sqlalchemy import URL
 
 from decoder.bench.sweep.asked import Asked
 from decoder.bench.sweep.database import opened
-from decoder.bench.sweep.trials import joined, noted
+from decoder.bench.sweep.trials import joined, noted, worker_name
 from decoder.bench.sweep.worker import GRACE_S, HEARTBEAT_S, Measure, work
 from decoder.errors import DecoderError, ModelError
-
-LEAVING_S = 20.0
-"""How long a worker may take to give its setting back."""
 
 
 class ReadyWorker(Protocol):
@@ -60,6 +56,8 @@ class Joined:
     """A worker has begun with the settings of this study."""
 
     study: str
+    worker: str
+    """By what name it takes settings."""
 
 
 Said: TypeAlias = str | Joined | None
@@ -67,7 +65,7 @@ Said: TypeAlias = str | Joined | None
 
 
 def working(task: Task, workers: int, every_s: float) -> Generator[Said, None, None]:
-    """What workers say, and None every now and then, until all have ended; ends them when it is closed.
+    """What workers say, and None every now and then, until all have ended; kills them when it is closed.
 
     Raises:
         DecoderError: One of them failed; the others then leave too.
@@ -115,41 +113,24 @@ def _require_success(process: SpawnProcess) -> None:
 
 def _end(processes: list[SpawnProcess]) -> None:
     for process in processes:
-        process.terminate()
-    for process in processes:
-        process.join(LEAVING_S)
         process.kill()
+    for process in processes:
         process.join()
 
 
 def _worker(task: Task, pipe: Connection) -> None:
     """What runs in a process of its own."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # of a whole terminal; the parent says when to leave
-    signal.signal(signal.SIGTERM, _leave)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # of a whole terminal; the parent ends its workers itself
     threading.Thread(target=_end_with_parent, daemon=True).start()
     try:
-        try:
-            _work(task, pipe)
-        finally:  # what ends by itself need not be asked to leave
-            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        with opened(task.storage, task.heartbeat_s, task.grace_s) as storage:
+            ready = task.prepare(pipe.send)
+            sweep = joined(storage, ready.asked, task.study)
+            noted(sweep, ready.machine)
+            pipe.send(Joined(sweep.study.study_name, worker_name()))
+            work(sweep, ready.measure)
     except DecoderError as error:
         pipe.send(error)
-    except KeyboardInterrupt:
-        return
-
-
-def _work(task: Task, pipe: Connection) -> None:
-    with opened(task.storage, task.heartbeat_s, task.grace_s) as storage:
-        ready = task.prepare(pipe.send)
-        sweep = joined(storage, ready.asked, task.study)
-        noted(sweep, ready.machine)
-        pipe.send(Joined(sweep.study.study_name))
-        work(sweep, ready.measure)
-
-
-def _leave(_signal: int, _frame: FrameType | None) -> None:
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a setting is being given back
-    raise KeyboardInterrupt
 
 
 def _end_with_parent() -> None:

@@ -7,7 +7,7 @@ with its first heartbeat, and to keep a result together with all its figures. Kn
 import os
 import platform
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from random import Random
 from typing import Any
@@ -102,6 +102,11 @@ def noted(sweep: Sweep, machine: Mapping[str, Any]) -> None:
         sweep.study.set_user_attr(MACHINE + platform.node(), machine)
 
 
+def worker_name() -> str:
+    """This process among all workers."""
+    return f"{platform.node()}:{os.getpid()}"
+
+
 def claimed(sweep: Sweep) -> Claim | None:
     """The next setting that nobody measures, or None where others hold all that are left."""
     with alone(sweep.storage):
@@ -109,12 +114,11 @@ def claimed(sweep: Sweep) -> Claim | None:
             return None
         with unwarned():
             trial = sweep.study.ask()
-        trial.set_user_attr(WORKER, f"{platform.node()}:{os.getpid()}")
-        study_id = sweep.storage.get_study_id_from_name(sweep.study.study_name)
-        trial_id = sweep.storage.get_trial_id_from_study_id_trial_number(study_id, trial.number)
-        sweep.storage.record_heartbeat(trial_id)  # without one, nobody would ever see that its worker died
+        trial.set_user_attr(WORKER, worker_name())
+        known_as = trial_id(sweep, trial.number)
+        sweep.storage.record_heartbeat(known_as)  # without one, nobody would ever see that its worker died
         key = trial.user_attrs[KEY]
-    return Claim(next(setting for setting in sweep.asked.settings if setting.key == key), trial, trial_id)
+    return Claim(next(setting for setting in sweep.asked.settings if setting.key == key), trial, known_as)
 
 
 def kept(sweep: Sweep, claim: Claim, result: Result) -> bool:
@@ -138,6 +142,22 @@ def returned(sweep: Sweep, claim: Claim) -> None:
             claim.trial.set_user_attr(RETURNED, True)
             sweep.study.tell(claim.trial, state=TrialState.FAIL)
             _enqueue_missing(sweep)
+
+
+def given_back(sweep: Sweep, workers: Collection[str]) -> None:
+    """The same for all that workers held which somebody else has ended."""
+    with alone(sweep.storage):
+        for trial in sweep.study.get_trials(states=(TrialState.RUNNING,)):
+            if trial.user_attrs[WORKER] in workers:
+                sweep.storage.set_trial_user_attr(trial_id(sweep, trial.number), RETURNED, True)
+                sweep.study.tell(trial.number, state=TrialState.FAIL)
+        _enqueue_missing(sweep)
+
+
+def trial_id(sweep: Sweep, number: int) -> int:
+    """By what a storage knows a trial of a study."""
+    study_id = sweep.storage.get_study_id_from_name(sweep.study.study_name)
+    return sweep.storage.get_trial_id_from_study_id_trial_number(study_id, number)
 
 
 def settled(sweep: Sweep) -> bool:

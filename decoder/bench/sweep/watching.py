@@ -5,10 +5,10 @@ from contextlib import ExitStack, closing
 
 from sqlalchemy import URL
 
-from decoder.bench.sweep.database import read_only
+from decoder.bench.sweep.database import opened, read_only
 from decoder.bench.sweep.processes import Joined, Task, working
 from decoder.bench.sweep.report import SweepReport, read
-from decoder.bench.sweep.trials import Sweep, found
+from decoder.bench.sweep.trials import Sweep, found, given_back
 
 
 def looked_up(url: URL, study: str | None) -> SweepReport:
@@ -25,17 +25,34 @@ def looked_up(url: URL, study: str | None) -> SweepReport:
 def watched(
     task: Task, workers: int, every_s: float, note: Callable[[str], None]
 ) -> Generator[SweepReport, None, None]:
-    """What is known, every now and then, until all is measured; ends the workers when it is closed.
+    """What is known, every now and then, until all is measured.
+
+    Closed or interrupted before, it ends the workers and gives their settings back.
 
     Raises:
         DecoderError: A worker failed, or the database did.
     """
+    known: list[Joined] = []
+    try:
+        yield from _reports(task, workers, every_s, note, known)
+    except (GeneratorExit, KeyboardInterrupt):
+        if known:
+            with opened(task.storage, task.heartbeat_s, task.grace_s) as storage:
+                given_back(found(storage, known[0].study), [each.worker for each in known])
+        raise
+
+
+def _reports(
+    task: Task, workers: int, every_s: float, note: Callable[[str], None], known: list[Joined]
+) -> Generator[SweepReport, None, None]:
+    """The same, without giving back; adds who has joined to what is known."""
     with ExitStack() as held:
         sweep: Sweep | None = None
         for said in held.enter_context(closing(working(task, workers, every_s))):
             if isinstance(said, str):
                 note(said)
-            elif isinstance(said, Joined) and sweep is None:
-                sweep = found(held.enter_context(read_only(task.storage)), said.study)
+            elif isinstance(said, Joined):
+                known.append(said)
+                sweep = sweep or found(held.enter_context(read_only(task.storage)), said.study)
             if sweep is not None:
                 yield read(sweep)

@@ -9,7 +9,19 @@ from optuna.trial import TrialState
 
 from decoder.bench.sweep.database import opened, understood
 from decoder.bench.sweep.outcome import Refused
-from decoder.bench.sweep.trials import LIVES, Sweep, claimed, found, joined, kept, result_of, returned, settled
+from decoder.bench.sweep.trials import (
+    LIVES,
+    Sweep,
+    claimed,
+    found,
+    given_back,
+    joined,
+    kept,
+    result_of,
+    returned,
+    settled,
+    worker_name,
+)
 from decoder.errors import ConfigError, DatabaseError
 from tests.decoder.bench.sweep.sweeps import NEVER_S, asked, outcome, sweep_in
 
@@ -78,6 +90,16 @@ def test_what_is_given_back_is_there_for_the_next_and_costs_no_life(sweep: Sweep
     assert states(sweep).count("WAITING") == 2
 
 
+def test_what_ended_workers_held_is_given_back_and_nothing_else(sweep: Sweep) -> None:
+    claim = claimed(sweep)
+    assert claim
+    given_back(sweep, ["elsewhere:1"])
+    assert states(sweep) == ["RUNNING", "WAITING"]
+    given_back(sweep, [worker_name()])
+    assert states(sweep) == ["FAIL", "WAITING", "WAITING"]
+    assert not kept(sweep, claim, outcome())
+
+
 def test_a_dead_worker_s_setting_is_enqueued_anew_and_its_late_result_does_not_count(database: str) -> None:
     with sweep_in(database, FEW, grace_s=AT_ONCE_S) as sweep:
         late = claimed(sweep)
@@ -115,6 +137,12 @@ def test_a_study_of_something_else_is_refused(database: str) -> None:
         optuna.create_study(storage=storage, study_name="birds")
         with pytest.raises(DatabaseError, match="the study 'birds' is no sweep of this version"):
             joined(storage, FEW, "birds")
+
+
+def test_a_study_that_somebody_deletes_is_one_line(sweep: Sweep) -> None:
+    optuna.delete_study(study_name=sweep.study.study_name, storage=sweep.storage)
+    with pytest.raises(DatabaseError, match="the study is gone from "):
+        claimed(sweep)
 
 
 def test_the_only_study_needs_no_name(sweep: Sweep) -> None:
