@@ -6,7 +6,7 @@ from decoder.draft.tree_size.cost_profile import measured
 from decoder.models.pair import Pair
 
 ROWS = (1, 2, 4, 8, 16, 32, 64)
-SERIES = 2
+SERIES = 4
 """Times that passes are measured, up to two seconds each; the least counts, since disturbances only add."""
 
 
