@@ -28,7 +28,13 @@ class Server:
 
     @property
     def url(self) -> str:
-        return f"postgresql+psycopg://{self.user}@/postgres?host={self.folder}"
+        """The database that every server has."""
+        return self._url("postgres")
+
+    def new_database(self, name: str) -> str:
+        """The URL of one more, which is empty."""
+        self._run("createdb", "-h", str(self.folder), "-U", self.user, name)
+        return self._url(name)
 
     def start(self) -> None:
         """Nobody reaches it over a network."""
@@ -46,6 +52,9 @@ class Server:
 
     def _control(self, action: str, *how: str) -> None:
         self._run("pg_ctl", action, "-D", self._data, *how)
+
+    def _url(self, database: str) -> str:
+        return f"postgresql+psycopg://{self.user}@/{database}?host={self.folder}"
 
     @property
     def _data(self) -> str:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from importlib.util import find_spec
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -9,14 +10,21 @@ import pytest
 from tests.decoder.bench.sweep.sweeps import sqlite_in
 from tests.postgres import Server, binaries, served
 
+NUMBERS = count()
+
 
 @pytest.fixture
 def server() -> Iterator[Server]:
-    """A PostgreSQL server of the test's own."""
-    if binaries() is None:
-        pytest.skip("there is no PostgreSQL server here: apt-get install postgresql")
-    if find_spec("psycopg") is None:
-        pytest.skip("there is no driver for PostgreSQL here: pip install 'dynatui[postgres]'")
+    """A PostgreSQL server of the test's own, which it may stop."""
+    _skip_without_server()
+    with served() as found:
+        yield found
+
+
+@pytest.fixture(scope="session")
+def common_server() -> Iterator[Server]:
+    """A PostgreSQL server that runs all the time."""
+    _skip_without_server()
     with served() as found:
         yield found
 
@@ -26,5 +34,12 @@ def database(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """The URL of an empty database of each kind."""
     if request.param == "sqlite":
         return sqlite_in(tmp_path)
-    found: Server = request.getfixturevalue("server")
-    return found.url
+    found: Server = request.getfixturevalue("common_server")
+    return found.new_database(f"sweep{next(NUMBERS)}")
+
+
+def _skip_without_server() -> None:
+    if binaries() is None:
+        pytest.skip("there is no PostgreSQL server here: apt-get install postgresql")
+    if find_spec("psycopg") is None:
+        pytest.skip("there is no driver for PostgreSQL here: pip install 'dynatui[postgres]'")
