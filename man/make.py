@@ -35,7 +35,7 @@ _EXAMPLES = (
 _VARIABLES = (
     ("DYNATUI_*", "Sets an option: DYNATUI_TAU_H=0.8 is as --tau-h 0.8. One value, also where an option repeats."),
     ("DYNATUI_CONFIG", "Names another settings file."),
-    ("DYNATUI_DATA", "Names the folder of texts, as --data of dynatui bench sampling does."),
+    ("DYNATUI_DATA", "Names the folder of texts, as --data of dynatui bench paper and bench sampling does."),
     ("NO_COLOR", "When it is not empty, there are no colours."),
     ("SSH_CONNECTION", "When it is set, there are 5 frames a second instead of 10."),
     ("XDG_CONFIG_HOME, XDG_STATE_HOME", "Where the folders named under FILES are, when they are set."),

@@ -155,7 +155,7 @@ def cost_ratio(engine: Engine) -> float:
 def expected_speedup(agreement: float, ratio: float, chain: int) -> float:
     """Of a chain over plain decoding, where each guess holds with the same chance and rows cost a target nothing.
 
-    The mean number of tokens a round over its cost in target passes: (1 - a^(K+1)) / (1 - a) / (1 + K c), equation 7
+    The mean number of tokens a round over its cost in target passes: (1 - a^(K+1)) / (1 - a) / (1 + K c), theorem 3.8
     of Leviathan et al. 2023. Guesses of one text are not independent, so it is a guide and no bound.
     """
     tokens = sum(agreement**level for level in range(chain + 1))
