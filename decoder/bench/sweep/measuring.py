@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from decoder.bench.contenders import BASELINE, own
-from decoder.bench.machine import examined
+from decoder.bench.machine import examined, source_commit
 from decoder.bench.protocol import DISTURBED, measured, schedule, warmed_up
 from decoder.bench.samples import Measure as Figure
 from decoder.bench.samples import Samples
@@ -56,7 +56,8 @@ def ready(job: OnSettings, note: Callable[[str], None]) -> Ready:
     def measure(setting: Setting) -> Result:
         return compared(engine, asked, job.base, prompts, setting)
 
-    return Ready(asked, msgspec.to_builtins(examined(engine.pair.target.device)), measure)
+    machine = msgspec.to_builtins(examined(engine.pair.target.device)) | {"commit": source_commit()}
+    return Ready(asked, machine, measure)
 
 
 def compared(engine: Engine, asked: Asked, base: Turnable, prompts: Prompts, setting: Setting) -> Result:
