@@ -12,6 +12,8 @@ from dynatui.terminal import streams
 
 SELDOM_S = 30.0
 _OVER = "\r\x1b[K"
+_BAR = 20
+"""Cells of the bar on a terminal; ASCII, since nothing is known of its font."""
 
 
 class Step(Protocol):
@@ -41,6 +43,12 @@ def left_s(first: float, share: float, elapsed_s: float) -> float | None:
     return elapsed_s * (1 - share) / (share - first) if share > first else None
 
 
+def bar(share: float) -> str:
+    """A share of 1 as a bar and in percent."""
+    full = round(_BAR * share)
+    return f"[{'#' * full}{'.' * (_BAR - full)}] {share:.0%}"
+
+
 def said(line: str) -> None:
     """A line that stays, while steps are told."""
     if sys.stderr is not None and sys.stderr.isatty():
@@ -59,7 +67,7 @@ def shown(steps: Iterable[S]) -> Iterator[S]:
             left = left_s(first, step.share, now - began)
             line = step.line if left is None or step.share >= 1 else f"{step.line}, {words(left)} left"
             if on_terminal:
-                sys.stderr.write(f"{_OVER}dynatui: {line}")
+                sys.stderr.write(f"{_OVER}dynatui: {bar(step.share)} {line}")
                 sys.stderr.flush()
             elif now - told >= SELDOM_S or step.share >= 1:
                 told = now
