@@ -172,6 +172,12 @@ def test_claims_without_their_lanes_are_left_out() -> None:
     assert claims(paper_report(blocks=[], cells=[])) == []
 
 
+def test_a_claim_over_several_kinds_is_left_out_where_one_of_them_was_not_measured() -> None:
+    found = by_name(paper_report(asked(lanes=("ar", "linear K=5", "phase 3"), sets=("wikitext",))))
+    assert said.BEATS_LINEAR.name in found
+    assert not {said.LOWEST_TPOT.name, said.FEWER_ROUNDS.name, said.BEATS_FIXED.name} & found.keys()
+
+
 def test_the_paper_s_quotients_are_of_its_own_numbers() -> None:
     def at(row: str, data_set: str, figure: str) -> float:
         found = anchors.usual(row, data_set, figure)
