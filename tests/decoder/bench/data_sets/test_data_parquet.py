@@ -1,6 +1,8 @@
 """Reading a column of a parquet file: rows as they are asked for, and damaged files as one line."""
 
 import logging
+import subprocess
+import sys
 from contextlib import closing
 from pathlib import Path
 
@@ -70,3 +72,20 @@ def test_a_missing_folder_for_temporary_files_is_not_blamed_on_the_file(
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "none"))
     with pytest.raises(PromptError, match=r"No such file or directory: .*; check who may read it, and the disk of TM"):
         list(column(written(tmp_path / "a.parquet", GOOD)))
+
+
+def test_a_damaged_file_is_one_line_in_a_process_that_has_read_none_before(tmp_path: Path) -> None:
+    path = written(tmp_path / "a.parquet", GOOD[: len(GOOD) // 2])
+    code = f"""if True:
+        from pathlib import Path
+        from decoder.bench.data_sets.parquet import column
+        from decoder.errors import PromptError
+        try:
+            next(column(Path({str(path)!r})))
+        except PromptError as error:
+            print(error)
+    """
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout.startswith("cannot read ")
+    assert done.stdout.count("\n") == 1
+    assert done.stderr == ""
