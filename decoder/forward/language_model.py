@@ -215,7 +215,10 @@ class LanguageModel:
         """Of its rotary positions, if it has any."""
         if self._native:
             return self._native.rotation.frequencies
-        found: Tensor | None = self._source.frequencies if self._source else _hf().frequencies_of(self.module)
+        if self._source:
+            return self._source.frequencies
+        found: Tensor | None = _hf().frequencies_of(self.module)
+        self.slim()  # where passes run without the module, it was loaded for this alone
         return found
 
     @property

@@ -5,7 +5,7 @@ from textwrap import wrap
 
 from decoder.analysis.bottleneck import verdict
 from decoder.bench.statistics import Estimate
-from decoder.tuning.drafts import METHODS, Draft, Ranking
+from decoder.tuning.ranking import METHODS, Draft, Ranking
 from dynatui.clean import clean_line
 
 WIDTH = 80

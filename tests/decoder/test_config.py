@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from decoder.config import PRESETS, Auto, Delayed, DynaTree, Fixed, Linear, RunConfig, Sampling
+from decoder.config import PRESETS, Auto, BestFirst, Delayed, DynaTree, Fixed, Linear, RunConfig, Sampling
 from decoder.errors import ConfigError, DecoderError
 from decoder.knobs import KNOB_GAP, MOST, KnobName, Turnable, bounds
 from decoder.methods import all_knobs
@@ -148,6 +148,7 @@ LOWEST_AND_HIGHEST: dict[KnobName, tuple[float, float]] = {
     "fixed_depth": (1, 32),
     "fixed_branching": (1, 16),
     "fixed_tau": (0, 1),
+    "best_depth": (1, 32),
     "rollouts": (1, 16),
     "l1": (0, 32),
     "l2": (0, 32),
@@ -159,7 +160,11 @@ LOWEST_AND_HIGHEST: dict[KnobName, tuple[float, float]] = {
 
 
 def _with_knob(name: KnobName) -> Turnable:
-    return next(rules for rules in (DynaTree(), Linear(), Fixed(), Delayed().drawn(), Sampling()) if rules.has(name))
+    return next(
+        rules
+        for rules in (DynaTree(), Linear(), Fixed(), BestFirst(), Delayed().drawn(), Sampling())
+        if rules.has(name)
+    )
 
 
 @pytest.mark.parametrize("name", KNOBS)
@@ -291,6 +296,7 @@ def test_every_knob_belongs_to_some_parameters_and_has_a_value_in_a_run() -> Non
         "fixed_depth": 5,
         "fixed_branching": 2,
         "fixed_tau": 0.05,
+        "best_depth": 5,
         "rollouts": 2,
         "l1": 2,
         "l2": 2,

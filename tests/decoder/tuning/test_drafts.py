@@ -7,13 +7,13 @@ from decoder.config import RunConfig
 from decoder.errors import ConfigError, DecoderError
 from decoder.tuning.drafts import (
     OnDrafts,
-    Ranking,
     _guesses,
     agreement,
     best_chain,
     expected_speedup,
     rank,
 )
+from decoder.tuning.ranking import Ranking
 from dynatui.cli.draft_ranking import ranking
 from tests.decoder.makers import TinyModels
 

@@ -124,10 +124,11 @@ def test_a_measurement_prints_tables_and_adds_a_line_to_the_file(
     assert "tokens/s" in captured.out
     assert "dynatree over linear (" in captured.out
     assert "on cpu in float32, draft bfloat16" in captured.out
-    assert "8 of 8 turns" in captured.err
+    assert "10 of 10 turns" in captured.err
     first, second = map(json.loads, kept.read_text().splitlines())
     names = [row["name"] for row in second["rows"]]
-    assert names == ["ar", "dynatree", "auto", "linear 2", "linear 3", "fixed 2x2", "delayed", "alg1"]
+    trees = ["dynatree", "auto", "linear 2", "linear 3", "fixed 2x2", "bestfirst 8x5", "delayed"]
+    assert names == ["ar", *trees, "streaming 4x1020x5", "alg1"]
     assert first["setup"]["contenders"]["dynatree"]["d0"] == 2
     assert first["texts"] == second["texts"]
     tokenizer = tiny.train_tokenizer()

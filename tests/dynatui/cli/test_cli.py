@@ -352,7 +352,7 @@ def test_help_on_a_full_disk_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys
     ("words", "offered"),
     [
         ("dynatui --pres", ["--preset"]),
-        ("dynatui re", ["replay"]),
+        ("dynatui re", ["replay", "report"]),
         ("dynatui --device c", ["cpu", "cuda"]),
         ("dynatui --methods ar,l", ["ar,linear"]),
     ],

@@ -39,7 +39,7 @@ def test_all_methods_race_and_write_the_same_text(tiny_models: TinyModels, rules
     for method in METHODS:
         assert played.tokens(method) == expected
         assert played.figures(method).identical_to_ar
-    assert len(graph_slots(loaded)._free) == 5
+    assert len(graph_slots(loaded)._free) == 6
 
 
 @pytest.mark.usefixtures("_on_the_device")
