@@ -48,22 +48,26 @@ def work(scene: Scene, width: int, height: int) -> Rows:
     room -= len(told)
     if inner < _SIDE_BY_SIDE:
         guesses = depths(tally.by_depth, inner, max(2, room - _TIMES))
-        others = [*times(state, tally, inner), *kinds(state.lane.tokens, inner)]
-        return frame(title, [*told, *guesses, *others, *why(state, inner)], size)
+        rows = [*guesses, *times(state, tally, inner), *kinds(state.lane.tokens, inner)]
+        return frame(title, [*told, *rows, *why(state, inner, room - len(rows))], size)
     left = (inner - _GAP) // 2
     right = inner - _GAP - left
     guesses = depths(tally.by_depth, left, room)
     others = [*times(state, tally, right), *kinds(state.lane.tokens, right)]
-    pairs = zip_longest(guesses, others, fillvalue=())
-    return frame(title, [*told, *((*fit(a, left + _GAP), *b) for a, b in pairs), *why(state, inner)], size)
+    rows = [(*fit(a, left + _GAP), *b) for a, b in zip_longest(guesses, others, fillvalue=())]
+    return frame(title, [*told, *rows, *why(state, inner, room - len(rows))], size)
 
 
-def why(state: RunState, width: int) -> Rows:
-    """What limits the method, in sentences; nothing where too little is known."""
+def why(state: RunState, width: int, room: int) -> Rows:
+    """What limits the method, in as many whole sentences as there is room for; nothing where too little is known."""
     found = of_method(state.race, state.watched)
-    if found is None:
-        return []
-    return [(), *(row for said in verdict(found, state.watched) for row in wrapped([(said, "plain")], width))]
+    rows: Rows = [()]
+    for said in verdict(found, state.watched) if found else ():
+        sentence = wrapped([(said, "plain")], width)
+        if len(rows) + len(sentence) > room:
+            break
+        rows += sentence
+    return rows if len(rows) > 1 else []
 
 
 def summaries(method: str, tally: Tally) -> tuple[str, ...]:

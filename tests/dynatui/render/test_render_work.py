@@ -138,3 +138,9 @@ def test_a_panel_with_room_says_what_limits_the_method() -> None:
     told = " ".join(line.strip("│ ") for line in lines(work(running(), 76, 24)))
     assert "What limits it most" in told
     assert "What would help" in told
+
+
+@pytest.mark.parametrize("height", range(10, 26))
+def test_what_limits_the_method_is_told_in_whole_sentences(height: int) -> None:
+    told = [line.strip("│ ") for line in lines(work(running(), 76, height))[1:-1]]
+    assert next((line for line in reversed(told) if line), ".").endswith((".", "%", "██"))
