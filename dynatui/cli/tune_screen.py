@@ -136,7 +136,7 @@ def _now(progress: Progress) -> str:
 def _importance(shares: Mapping[str, float]) -> list[str]:
     """A bar a knob."""
     if not shares:
-        return [_about("what matters", "-"), ""]
+        return [_about("what matters", "not known yet: too few settings were tried"), ""]
     shown = list(shares.items())[:MOST_KNOBS]
     bars = [f"{name:10}{share:>5.0%} {'#' * round(BAR * share)}" for name, share in shown]
     return [_about("" if number else "what matters", bar) for number, bar in enumerate(bars)] + [""]

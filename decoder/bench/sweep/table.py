@@ -29,7 +29,7 @@ def heading(report: SweepReport) -> list[str]:
     lines = [
         f"{report.study}: {report.settled} of {len(report.trials)} settings of {asked.space}, {report.storage}",
         f"{asked.target} with {asked.draft} on {asked.device} in {asked.dtype}, greedy, without end of text",
-        f"{len(asked.prompts)} prompts, {asked.repeats} repeats; seed {asked.seed}",
+        f"prompts: {len(asked.prompts)}; repeats: {asked.repeats}; seed: {asked.seed}",
         *(_machine(name, about) for name, about in report.machines.items()),
         f"reference: {reference}",
         "each setting beside ar and the reference, turn by turn; 95 % bootstrap intervals",
