@@ -79,14 +79,15 @@ def prepare(name: str, *, force: bool) -> None:
         raise ConfigError(f"--name is {quoted(name)}; give up to 64 letters, digits, - and _, for example mine")
     if name in PRESETS:
         raise ConfigError(f"--name is {name}, a preset that comes with dynatui; give another name")
-    if _path(name).exists() and not force:
-        raise _taken(name)
     try:
+        taken = _path(name).exists()
         folder().mkdir(parents=True, exist_ok=True)
         with NamedTemporaryFile(dir=folder(), prefix=".", suffix=".new"):
             pass
     except OSError as error:
         raise _not_written(folder(), error) from None
+    if taken and not force:
+        raise _taken(name)
 
 
 def write(name: str, run: RunConfig, comments: Sequence[str], *, force: bool) -> Path:
@@ -113,7 +114,8 @@ def write(name: str, run: RunConfig, comments: Sequence[str], *, force: bool) ->
     except OSError as error:
         raise _not_written(path, error) from None
     finally:
-        new.unlink(missing_ok=True)
+        with suppress(OSError):  # the folder may not be writable by now either
+            new.unlink(missing_ok=True)
     return path
 
 
