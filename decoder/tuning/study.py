@@ -99,6 +99,6 @@ def _storage_faults() -> Iterator[None]:
 
     try:
         yield
-    except (OptunaError, SQLAlchemyError, ModuleNotFoundError) as error:
+    except (OptunaError, SQLAlchemyError, ImportError) as error:
         remedy = "give --storage a database that can be reached, such as sqlite:///tuning.db, or leave it out"
         raise ConfigError(f"the database of --storage cannot be used: {first_line(error)}; {remedy}") from None
