@@ -87,7 +87,7 @@ def screen(progress: Progress, width: int) -> list[str]:
         _about("now", _now(progress)),
         "",
         *_importance(state.importance),
-        "Ctrl-C: no more search, only the check. Twice: quit, nothing is written.",
+        _stopping(progress),
     ]
     return [each if len(each) <= width else f"{each[: max(0, width - 1)]}…" for each in lines]
 
@@ -101,6 +101,12 @@ def _phase(progress: Progress) -> list[str]:
     if progress.checking:
         return [_about("checking", f"{left} left, {progress.checked} texts done that the search has not seen")]
     return [_about("searching", f"{left} left, then {then} to check what was found on other texts")]
+
+
+def _stopping(progress: Progress) -> str:
+    if progress.checking:
+        return "Ctrl-C: quit, nothing is written."
+    return "Ctrl-C: no more search, only the check. Twice: quit, nothing is written."
 
 
 def _trials(progress: Progress) -> str:
