@@ -117,6 +117,8 @@ def _gain(found: Tuned, name: str) -> str:
         return f"{name} is faster than the preset {PRESET}: {measured} times."
     if verdict.keeps:
         return f"{name} is not faster than the preset {PRESET} beyond noise: {measured} times."
+    if FOUND in found.checked.wrong:
+        return "What the search found cannot be used; nothing was written."
     return (
         f"What the search found is not faster than the preset {PRESET} on other texts: {measured} times; nothing was "
         "written."
