@@ -20,7 +20,7 @@ def ranking(found: Ranking) -> str:
 
 def _heading(found: Ranking) -> Iterator[str]:
     yield from wrap(f"{clean_line(found.target)} on {found.device} in {found.dtype}, greedy", WIDTH)
-    yield f"{found.prompts} prompts, {found.max_new_tokens} tokens each; medians with 95 % bootstrap intervals"
+    yield f"prompts: {found.prompts}; new tokens: {found.max_new_tokens}; medians with 95 % bootstrap intervals"
 
 
 def _rows(found: Ranking) -> Iterator[str]:
