@@ -50,8 +50,7 @@ def checked(samples: Iterable[Sample], contenders: Sequence[Contender], seed: in
     """What samples tell of these contenders, plain decoding among them."""
     known = Samples(samples, contenders)
     names = [contender.name for contender in contenders]
-    different = [(name, text, tokens) for name, text, tokens in known.differing()]
-    wrong = frozenset(name for name, text, tokens in different if not near_tie(text, tokens, known.texts[text]))
+    wrong = frozenset(name for name, text, tokens in known.differing() if not near_tie(text, tokens, known.texts[text]))
     return Checked(
         len(known.prompts),
         {name: estimate(known.values(name, tokens_per_second, known.same(name)), seed) for name in names},

@@ -17,7 +17,7 @@ COVERAGE = 0.95
 LOSING = 0.8
 """Of the interval by which it loses: a good one that is given up is found again nearby, and time is short."""
 ENOUGH = 6
-"""Texts that a candidate must have won on."""
+"""Texts that a candidate must be measured on before it can win."""
 FAR_BELOW = 0.9
 """A mean ratio that two texts suffice to give up on."""
 
