@@ -18,11 +18,10 @@ from decoder.bench.shapes import loaded_pair, random_prompt
 from decoder.bench.sizes import Size
 from decoder.config import RunConfig
 from decoder.engine import Engine
-from decoder.errors import PromptError
 from decoder.knobs import Turnable
 from decoder.loading import load_pair
 from decoder.models.pair import Pair
-from decoder.models.text import encode_prompt, without_surrogates
+from decoder.models.text import encode_prompts
 from decoder.sampling.settings import Schedule
 from decoder.session.cuda_graph.static_shapes import passes
 from decoder.tree_rules import tree_rule
@@ -111,8 +110,8 @@ def measure_texts(job: OnTexts, note: Note) -> Done[report.Report]:
     engine = engine.sampled(
         job.config.seed, Schedule(job.config.sampling), draft_knows_noise=job.config.draft_knows_noise
     )
-    length = job.config.max_new_tokens
-    pair, prompts = engine.pair, _encoded(engine.pair, job.prompts, length)
+    pair = engine.pair
+    prompts = encode_prompts(pair.tokenizer, job.prompts, job.config.max_new_tokens, pair.context)
     contenders = sweep(job.methods, job.config, job.settings)
     if job.exact:
         contenders += inexact(contenders, engine.fastest())
@@ -140,17 +139,6 @@ def measure_rounds(job: OnRounds, note: Note) -> Done[report.RoundsReport]:
     plan = Plan(contenders, prompts, _longest_first(prompts), mixed, job.repeats)
     setup, samples, interrupted = _measured(engine, plan, job.config, note)
     return Done(report.of_rounds(setup, pair, samples), interrupted)
-
-
-def _encoded(pair: Pair, texts: Sequence[str], length: int) -> list[list[int]]:
-    """Token ids of each prompt; where there are several, an error says which."""
-    found = []
-    for number, text in enumerate(map(without_surrogates, texts), 1):
-        try:
-            found.append(encode_prompt(pair.tokenizer, text, length, pair.context, special=True))
-        except PromptError as error:
-            raise PromptError(f"prompt {number} of {len(texts)}: {error}" if len(texts) > 1 else str(error)) from None
-    return found
 
 
 def _warm_up(pair: Pair, prompts: Sequence[Sequence[int]]) -> Sequence[Sequence[int]]:

@@ -61,6 +61,26 @@ def encode_prompt(
     return ids
 
 
+def encode_prompts(
+    tokenizer: TextTokenizer, prompts: Sequence[str], max_new_tokens: int, context: int, *, chat: bool = False
+) -> list[list[int]]:
+    """Token ids of each prompt, as text or as a user's message.
+
+    Raises:
+        ConfigError: The tokenizer has no chat template, and one was asked for.
+        PromptError: One does not fit; where there are several, it says which.
+    """
+    found = []
+    for number, prompt in enumerate(prompts, 1):
+        text = as_chat(tokenizer, prompt) if chat else without_surrogates(prompt)
+        try:
+            found.append(encode_prompt(tokenizer, text, max_new_tokens, context, special=not chat))
+        except PromptError as error:
+            several = len(prompts) > 1
+            raise PromptError(f"prompt {number} of {len(prompts)}: {error}" if several else str(error)) from None
+    return found
+
+
 def decoded(tokenizer: TextTokenizer, ids: list[int], *, special: bool = False) -> str:
     """The text of these tokens as it is, with special tokens written out or left out."""
     text = tokenizer.decode(ids, skip_special_tokens=not special, clean_up_tokenization_spaces=False)

@@ -22,7 +22,7 @@ from decoder.engine import Engine
 from decoder.errors import ConfigError, DecoderError, ModelError, PairError, require
 from decoder.loading import load_pair, with_draft
 from decoder.models.pair import Pair
-from decoder.tuning.prompts import encoded
+from decoder.models.text import encode_prompts
 from decoder.tuning.ranking import METHODS, Draft, Ranking
 
 LONGEST_CHAIN = 16
@@ -52,8 +52,8 @@ def rank(job: OnDrafts, note: Note) -> Ranking:
     require(job.config.sampling.greedy, "drafts are ranked on greedy texts; leave --temperature out")
     engines, refused = _loaded(job, note)
     first = next(iter(engines.values())).pair
-    shortest = replace(first, context=min(engine.pair.context for engine in engines.values()))
-    prompts, config = encoded(shortest, job.prompts, job.config), job.config
+    config, context = job.config, min(engine.pair.context for engine in engines.values())
+    prompts = encode_prompts(first.tokenizer, job.prompts, config.max_new_tokens, context, chat=config.chat)
     ratios = {name: cost_ratio(engine) for name, engine in engines.items()}
     note("decoding plainly, to see where each draft agrees")
     base = own(BASELINE, BASELINE, BASELINE, config)

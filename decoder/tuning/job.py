@@ -14,11 +14,11 @@ from decoder.config import DynaTree, Linear, RunConfig
 from decoder.engine import Engine
 from decoder.errors import require
 from decoder.loading import load_pair
+from decoder.models.text import encode_prompts
 from decoder.sampling.settings import Schedule
 from decoder.tuning import check
 from decoder.tuning.outcome import Progress, Tuned, Where
 from decoder.tuning.passages import FEWEST, Passages, split
-from decoder.tuning.prompts import encoded
 from decoder.tuning.search import INITIAL, Block, Search, Setting, State
 from decoder.tuning.space import CHAIN as CHAINS
 from decoder.tuning.space import TREE as TREES
@@ -65,12 +65,13 @@ def tuned(job: OnPrompts, note: Note, watch: Callable[[Progress], None], stopped
     require(0 < job.minutes <= MOST_MINUTES, f"--minutes is {job.minutes:g}; {within}")
     require_optuna()
     engine = _loaded(job, note)
-    passages = split(encoded(engine.pair, job.prompts, job.config))
-    pair = engine.pair
-    how = (job.config.sampling, job.config.seed, job.config.max_new_tokens, len(passages.search))
+    pair, config = engine.pair, job.config
+    prompts = encode_prompts(pair.tokenizer, job.prompts, config.max_new_tokens, pair.context, chat=config.chat)
+    passages = split(prompts)
+    how = (config.sampling, config.seed, config.max_new_tokens, len(passages.search))
     where = Where(pair.target_name, pair.draft_name, pair.device, pair.dtype, *how)
-    studies = [Study(space, job.config.seed, job.storage, _name(where)) for space in (TREES, CHAINS)]
-    turns = Turns(engine, job.config, [*passages.search, *passages.check])
+    studies = [Study(space, config.seed, job.storage, _name(where)) for space in (TREES, CHAINS)]
+    turns = Turns(engine, config, [*passages.search, *passages.check])
     try:
         return _Tuning(job, where, passages, turns, watch).run(studies, stopped)
     finally:

@@ -19,12 +19,11 @@ from decoder.bench.sweep.outcome import Outcome, Refused, Result
 from decoder.bench.sweep.spaces import Setting, space_named
 from decoder.bench.sweep.worker import Measure
 from decoder.engine import Engine
-from decoder.errors import DeviceError, PromptError
+from decoder.errors import DeviceError
 from decoder.forward.near_tie import Judge, Verdict
 from decoder.knobs import Turnable
 from decoder.loading import load_pair
-from decoder.models.pair import Pair
-from decoder.models.text import encode_prompt, without_surrogates
+from decoder.models.text import encode_prompts
 
 SETTING, REFERENCE = "setting", "reference"
 Prompts = Sequence[Sequence[int]]
@@ -51,7 +50,8 @@ def ready(job: OnSettings, note: Callable[[str], None]) -> Ready:
     )
     engine = replace(engine, pair=replace(engine.pair, eos=frozenset()))  # every text is as long as its setting says
     asked = job.asked(engine.pair)
-    prompts = _encoded(engine.pair, asked)
+    longest = max(setting.length for setting in asked.settings)
+    prompts = encode_prompts(engine.pair.tokenizer, asked.prompts, longest, engine.pair.context)
 
     def measure(setting: Setting) -> Result:
         return compared(engine, asked, job.base, prompts, setting)
@@ -114,15 +114,3 @@ def _judge(engine: Engine, prompts: Prompts) -> Callable[[int, Sequence[int], tu
 def _why(found: Difference) -> str:
     tie = {None: "one is shorter", True: "a near tie", False: "no tie"}[found.near_tie]
     return f"the text of prompt {found.prompt + 1} differs from ar's from token {found.index} on: {tie}"
-
-
-def _encoded(pair: Pair, asked: Asked) -> list[list[int]]:
-    """Token ids of each prompt; an error says which does not fit beside the longest text."""
-    longest = max(setting.length for setting in asked.settings)
-    found = []
-    for number, text in enumerate(map(without_surrogates, asked.prompts), 1):
-        try:
-            found.append(encode_prompt(pair.tokenizer, text, longest, pair.context, special=True))
-        except PromptError as error:
-            raise PromptError(f"prompt {number} of {len(asked.prompts)}: {error}") from None
-    return found

@@ -8,7 +8,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
 from decoder.errors import PromptError
-from decoder.models.text import Pieces, TextStream, encode_prompt, without_surrogates
+from decoder.models.text import Pieces, TextStream, encode_prompt, encode_prompts, without_surrogates
 
 
 @pytest.fixture(scope="module")
@@ -47,6 +47,13 @@ def test_a_prompt_that_fits_is_read_however_long_its_tokens_are() -> None:
     backend = Tokenizer(models.BPE({blank: index for index, blank in enumerate(blanks)}, merges))
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend)
     assert len(encode_prompt(tokenizer, " " * 32 * 120, 8, 128, special=True)) == 120
+
+
+def test_of_several_prompts_the_one_that_does_not_fit_is_named(tokenizer: PreTrainedTokenizerFast) -> None:
+    with pytest.raises(PromptError, match="^prompt 2 of 2: the prompt is empty"):
+        encode_prompts(tokenizer, ["a", ""], 8, 128)
+    with pytest.raises(PromptError, match="^the prompt is empty"):
+        encode_prompts(tokenizer, [""], 8, 128)
 
 
 @pytest.mark.parametrize("burst", [1, 2, 3, 5, 7, 100])

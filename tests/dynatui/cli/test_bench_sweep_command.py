@@ -122,7 +122,7 @@ def test_a_prompt_that_does_not_fit_ends_it_with_one_more_line(
 ) -> None:
     long = ["--axis", "T=100000", "--prompt", "The tree grows", "--output", str(tmp_path)]
     assert main(["bench", "sweep", "thresholds", *models, *long]) == 2
-    assert capsys.readouterr().err.splitlines()[-1].startswith("dynatui: prompt 1 of 1: ")
+    assert capsys.readouterr().err.splitlines()[-1].startswith("dynatui: the prompt has ")
 
 
 class Started:
