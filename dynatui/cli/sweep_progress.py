@@ -65,12 +65,12 @@ class Progress:
 
 
 def drawn(report: SweepReport, left: str) -> RenderableType:
-    """The heat maps with what is measured now and what was best so far."""
+    """What is measured now, what was best so far, and the heat maps: a terminal that is too short cuts off its end."""
     maps = heat_maps(report)
     ends = extremes(maps) or (0.0, 0.0)
     state = f"{report.study}: {report.settled} of {len(report.trials)} settings{left}"
     lines = [Text(line) for line in (state, *map(_held, _running(report)), *_best(report), LEGEND)]
-    return Group(Columns([_table(each, ends) for each in maps], padding=(0, 2)), *lines)
+    return Group(*lines, Columns([_table(each, ends) for each in maps], padding=(0, 2)))
 
 
 def _running(report: SweepReport) -> list[Trial]:
