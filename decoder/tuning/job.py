@@ -4,11 +4,15 @@ Time is split too: the check gets its share, and more where that would be too fe
 texts and never while one decodes, since drawing would take the processor from what is measured.
 """
 
+import platform
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
+from hashlib import sha256
 from statistics import median
+
+import msgspec
 
 from decoder.config import DynaTree, Linear, RunConfig
 from decoder.engine import Engine
@@ -18,19 +22,24 @@ from decoder.models.text import encode_prompts
 from decoder.sampling.settings import Schedule
 from decoder.tuning import check
 from decoder.tuning.outcome import Progress, Tuned, Where
-from decoder.tuning.passages import FEWEST, Passages, split
+from decoder.tuning.passages import FEWEST, Passages, split, whole
 from decoder.tuning.search import INITIAL, Block, Search, Setting, State
+from decoder.tuning.space import BRANCHINGS, DEEPEST, LONGEST_CHAIN, MOST_NODES
 from decoder.tuning.space import CHAIN as CHAINS
 from decoder.tuning.space import TREE as TREES
-from decoder.tuning.study import Study, require_optuna
+from decoder.tuning.study import Study, database
 from decoder.tuning.turns import Turns, contender
-from decoder.tuning.verdict import AUTO, CHAIN, FOUND, PLAIN, SHIPPED, Checked, verdict
+from decoder.tuning.verdict import AUTO, CHAIN, FOUND, PLAIN, SHIPPED, SHIPPED_CHAIN, Checked, verdict
 
 MOST_MINUTES = 24 * 60
 CHECK_SHARE = 0.3
 """Of the time."""
 SEARCHED = 3
 """Contenders of a text in the search: candidate, leader, ar."""
+TRIED = BRANCHINGS, DEEPEST, LONGEST_CHAIN, MOST_NODES
+"""Bounds of what is searched; a study of others could not go on."""
+DIGITS = 12
+"""Hexadecimal digits that tell studies of one pair apart."""
 Note = Callable[[str], None]
 
 
@@ -63,19 +72,21 @@ def tuned(job: OnPrompts, note: Note, watch: Callable[[Progress], None], stopped
     """
     within = f"give more than 0 and at most {MOST_MINUTES}, a day"
     require(0 < job.minutes <= MOST_MINUTES, f"--minutes is {job.minutes:g}; {within}")
-    require_optuna()
-    engine = _loaded(job, note)
-    pair, config = engine.pair, job.config
-    prompts = encode_prompts(pair.tokenizer, job.prompts, config.max_new_tokens, pair.context, chat=config.chat)
-    passages = split(prompts)
-    how = (config.sampling, config.seed, config.max_new_tokens, len(passages.search))
-    where = Where(pair.target_name, pair.draft_name, pair.device, pair.dtype, *how)
-    studies = [Study(space, config.seed, job.storage, _name(where)) for space in (TREES, CHAINS)]
-    turns = Turns(engine, config, [*passages.search, *passages.check])
-    try:
-        return _Tuning(job, where, passages, turns, watch).run(studies, stopped)
-    finally:
-        turns.close()
+    with database(job.storage) as storage:
+        engine = _loaded(job, note)
+        pair, config = engine.pair, job.config
+        length = config.max_new_tokens
+        prompts = encode_prompts(pair.tokenizer, job.prompts, length, pair.context, chat=config.chat)
+        passages = whole(prompts) if config.chat else split(prompts, length)
+        how = (config.sampling, config.seed, length, len(passages.search), passages.prompts)
+        where = Where(pair.target_name, pair.draft_name, pair.device, pair.dtype, *how)
+        name = _name(job, where, pair.draft_dtype)
+        studies = [Study(space, config.seed, storage, name) for space in (TREES, CHAINS)]
+        turns = Turns(engine, config, [*passages.search, *passages.check])
+        try:
+            return _Tuning(job, where, passages, turns, watch).run(studies, stopped)
+        finally:
+            turns.close()
 
 
 def reserve_s(whole_s: float, blocks_s: Sequence[float]) -> float:
@@ -85,7 +96,7 @@ def reserve_s(whole_s: float, blocks_s: Sequence[float]) -> float:
         whole_s: The time for both.
         blocks_s: What each text of the search took.
     """
-    everyone = len((FOUND, SHIPPED, AUTO, CHAIN, PLAIN))
+    everyone = len((FOUND, SHIPPED, AUTO, CHAIN, SHIPPED_CHAIN, PLAIN))
     # The first few texts are slower: everything happens for the first time.
     text_s = median(blocks_s) * everyone / SEARCHED if len(blocks_s) >= FEWEST else 0.0
     return max(CHECK_SHARE * whole_s, FEWEST * text_s)
@@ -118,9 +129,12 @@ class _Tuning:
             SHIPPED: Setting(TREES.method, TREES.shipped),
             AUTO: Setting(AUTO),
             CHAIN: chain.setting,
+            SHIPPED_CHAIN: Setting(CHAINS.method, CHAINS.shipped),
         }
         if found.trial == INITIAL:
             del settings[FOUND]
+        if chain.trial == INITIAL:
+            del settings[SHIPPED_CHAIN]
         checked = self._check(settings, search.state)
         return Tuned(
             self._where,
@@ -146,7 +160,7 @@ class _Tuning:
         everyone = [contender(name, one, config) for name, one in {PLAIN: Setting(PLAIN), **settings}.items()]
         return check.checked(samples, everyone, config.seed, self._turns.near_tie)
 
-    def _block(self, settings: Sequence[Setting], passage: int) -> Block:
+    def _block(self, settings: Sequence[Setting], passage: int) -> Block | None:
         began = time.monotonic()
         found = self._turns.block(settings, passage)
         self._blocks_s.append(time.monotonic() - began)
@@ -175,8 +189,8 @@ def _loaded(job: OnPrompts, note: Note) -> Engine:
     return engine.sampled(job.config.seed, Schedule(job.config.sampling))
 
 
-def _name(where: Where) -> str:
-    """What a study is called in a database: one of other models, another device or other sampling is another."""
-    chosen = where.sampling
-    drawn = f"T {chosen.temperature:g}, top-k {chosen.top_k}, top-p {chosen.top_p:g}"
-    return f"dynatui tune {where.target}, {where.draft}, {where.device}, {where.dtype}, {drawn}"
+def _name(job: OnPrompts, where: Where, draft_dtype: str) -> str:
+    """What a study is called in a database: what was learnt of another question or on another machine is of no use."""
+    about = (asdict(where), draft_dtype, job.prompts, job.config.chat, job.exact, job.compiled, platform.node(), TRIED)
+    digest = sha256(msgspec.json.encode(about, order="deterministic")).hexdigest()
+    return f"dynatui tune {where.target}, {where.draft}, {digest[:DIGITS]}"

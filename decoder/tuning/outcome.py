@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from decoder.config import DynaTree, Linear, RunConfig
 from decoder.sampling.settings import Sampling
 from decoder.tuning.search import State
-from decoder.tuning.space import TREE
+from decoder.tuning.space import CHAIN, TREE
 from decoder.tuning.verdict import Checked, Verdict
 
 
@@ -22,6 +22,8 @@ class Where:
     max_new_tokens: int
     searched: int
     """Texts of the search."""
+    prompts: int
+    """Different prompts that these texts and those of the check begin."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +50,7 @@ class Tuned:
     found: DynaTree | None
     """What the search found; None: nothing better than what is shipped."""
     chain: Linear
-    """The best of linear."""
+    """The best of linear in the search."""
     state: State
     checked: Checked
     verdict: Verdict
@@ -57,5 +59,6 @@ class Tuned:
 
     @property
     def run(self) -> RunConfig:
-        """A run with what was found."""
-        return RunConfig(dynatree=self.found or TREE.shipped, linear=self.chain)
+        """A run with what was found, as far as it was kept."""
+        chain = self.chain if self.verdict.keeps_chain else CHAIN.shipped
+        return RunConfig(dynatree=self.found or TREE.shipped).with_rules(CHAIN.method, chain)

@@ -56,8 +56,8 @@ class Block:
     """In the order of the settings."""
 
 
-Measure = Callable[[Sequence[Setting], int], Block]
-"""(settings, number of the text) -> what came of their turns."""
+Measure = Callable[[Sequence[Setting], int], Block | None]
+"""(settings, number of the text) -> what came of their turns; None: the device has no room for one of them."""
 
 
 @dataclass(frozen=True)
@@ -68,8 +68,6 @@ class Leader:
     trial: int = INITIAL
     worth: float = 0.0
     """Logarithm of its speed over the shipped setting's, as the search believes, which flatters."""
-    before: Ratio | None = None
-    """Its speed over that of the leader before it."""
     over_plain: tuple[float, ...] = ()
     """Logarithms of its speed over ar's, a text each."""
 
@@ -97,6 +95,8 @@ class State:
     """Given up after few texts."""
     wrong: tuple[Setting, ...] = ()
     """Whose text was not ar's: they are no candidates."""
+    too_large: tuple[Setting, ...] = ()
+    """For which the device had no room."""
     current: Current | None = None
     importance: Mapping[str, float] = field(default_factory=dict)
     """Of the first method's knobs."""
@@ -156,6 +156,10 @@ class Search:
         for number, text in enumerate(texts, 1):
             leader = self.state.leaders[candidate.method]
             block = self._measure((candidate, leader.setting), text)
+            if block is None:
+                self.state = replace(self.state, too_large=(*self.state.too_large, candidate))
+                found = _Measured()
+                break
             found.add(block)
             leader = replace(leader, over_plain=(*leader.over_plain, *_logs(block.turned[1], block.plain)))
             current = Current(candidate, number, len(texts), ratio(found.over_leader))
@@ -175,13 +179,14 @@ class Search:
         study.tell(value)
         trials, leaders = self.state.trials + 1, self.state.leaders
         if value is not None and decision is Decision.BETTER:
-            ahead = ratio(found.over_leader)
-            leaders = self._with(Leader(candidate, trials, value, ahead, tuple(found.over_plain)))
-        self.state = State(
-            leaders,
-            trials,
-            self.state.pruned + (found.right and decision is Decision.HOPELESS),
-            self.state.wrong if found.right else (*self.state.wrong, candidate),
+            leaders = self._with(Leader(candidate, trials, value, tuple(found.over_plain)))
+        self.state = replace(
+            self.state,
+            leaders=leaders,
+            trials=trials,
+            pruned=self.state.pruned + (found.right and decision is Decision.HOPELESS),
+            wrong=self.state.wrong if found.right else (*self.state.wrong, candidate),
+            current=None,
             importance=self._importance(trials),
         )
 

@@ -3,16 +3,18 @@
 The one module that knows Optuna, which is an extra and imported when it is needed.
 """
 
+from collections import deque
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from decoder.config import Rules
-from decoder.errors import ConfigError, first_line
+from decoder.errors import ConfigError
 from decoder.tuning.space import Space
 
 if TYPE_CHECKING:
+    from optuna.storages import RDBStorage
     from optuna.trial import Trial
 
 STARTUP = 12
@@ -30,21 +32,43 @@ def require_optuna() -> None:
             raise ConfigError(f"tuning needs {name}, which is not installed; pip install 'dynatui[bench]'")
 
 
-class Study:
-    """Suggests settings of one space; each is told once how it did."""
+@contextmanager
+def database(url: str | None) -> Iterator["RDBStorage | None"]:
+    """The database of a URL, open within; None where none is named.
 
-    def __init__(self, space: Space, seed: int, storage: str | None = None, name: str = "") -> None:
-        """Begins anew in memory, or goes on with what a database holds under a name.
+    Raises:
+        ConfigError: It is no URL of a database, or Optuna is not installed.
+        DatabaseError: The database cannot be used.
+    """
+    require_optuna()
+    if url is None:
+        yield None
+        return
+    from decoder.bench.sweep.database import opened, understood  # noqa: PLC0415 - imports an extra
+
+    with opened(understood(url)) as storage:
+        yield storage
+
+
+class Study:
+    """Suggests settings of one space; each is told once how it did.
+
+    Where it keeps them in a database, all that it does raises DatabaseError once that cannot be used.
+    """
+
+    def __init__(self, space: Space, seed: int, storage: "RDBStorage | None" = None, name: str = "") -> None:
+        """Begins anew in memory, or goes on with what a database holds under a name: with its best setting.
 
         Raises:
-            ConfigError: Optuna is not installed, or the database cannot be used.
+            ConfigError: Optuna is not installed.
         """
         require_optuna()
         import optuna  # noqa: PLC0415 - an extra
 
         optuna.logging.set_verbosity(optuna.logging.WARNING)
         self.space = space
-        with _storage_faults():
+        self._storage = storage
+        with self._reported():
             self._study = optuna.create_study(
                 storage=storage,
                 sampler=optuna.samplers.TPESampler(seed=seed, n_startup_trials=STARTUP),
@@ -52,16 +76,16 @@ class Study:
                 study_name=f"{name}: {space.method}" if storage else None,
                 load_if_exists=True,
             )
-            starts = list(space.starts)
-            if any(trial.value is not None for trial in self._study.get_trials(deepcopy=False)):
-                starts.insert(1, self._study.best_params)
-            for start in starts:
-                self._study.enqueue_trial(dict(start))
+            known = any(trial.value is not None for trial in self._study.get_trials(deepcopy=False))
+            # Not all enqueued at once: what a search that ends early leaves there would come first in the next one.
+            self._starts = deque([space.starts[0], self._study.best_params] if known else space.starts)
         self._open: Trial | None = None
 
     def ask(self) -> Rules:
-        """The next setting; raises ConfigError where the database cannot be used, as the next ones do."""
-        with _storage_faults():
+        """The next setting."""
+        with self._reported():
+            if self._starts:
+                self._study.enqueue_trial(dict(self._starts.popleft()))
             self._open = self._study.ask()
             return self.space.rules(self._open)
 
@@ -70,7 +94,7 @@ class Study:
         from optuna.trial import TrialState  # noqa: PLC0415
 
         assert self._open is not None, "nothing was asked for"  # noqa: S101 - a programmer's mistake
-        with _storage_faults():
+        with self._reported():
             if value is None:
                 self._study.tell(self._open, state=TrialState.FAIL)
             else:
@@ -83,22 +107,17 @@ class Study:
         """
         from optuna.importance import FanovaImportanceEvaluator, get_param_importances  # noqa: PLC0415
 
-        with _storage_faults():
+        with self._reported():
             known = sum(trial.value is not None for trial in self._study.get_trials(deepcopy=False))
             if known < FEWEST:
                 return {}
             found = get_param_importances(self._study, evaluator=FanovaImportanceEvaluator(n_trees=TREES, seed=0))
         return {name: float(share) for name, share in found.items()}
 
+    def _reported(self) -> AbstractContextManager[None]:
+        """Within, what the database says becomes one line."""
+        if self._storage is None:
+            return nullcontext()
+        from decoder.bench.sweep.database import reported  # noqa: PLC0415 - imports an extra
 
-@contextmanager
-def _storage_faults() -> Iterator[None]:
-    """Within, what a database says becomes a user's error; its address may hold a password and is not repeated."""
-    from optuna.exceptions import OptunaError  # noqa: PLC0415
-    from sqlalchemy.exc import SQLAlchemyError  # noqa: PLC0415
-
-    try:
-        yield
-    except (OptunaError, SQLAlchemyError, ImportError) as error:
-        remedy = "give --storage a database that can be reached, such as sqlite:///tuning.db, or leave it out"
-        raise ConfigError(f"the database of --storage cannot be used: {first_line(error)}; {remedy}") from None
+        return reported(self._storage.engine.url)

@@ -12,6 +12,7 @@ from decoder.bench.contenders import BASELINE, Contender, own
 from decoder.bench.protocol import Sample, Turn, measured, warmed_up
 from decoder.config import RunConfig
 from decoder.engine import Engine
+from decoder.errors import DeviceError
 from decoder.forward.near_tie import Judge
 from decoder.tuning.search import Block, Setting, Turned
 
@@ -34,15 +35,21 @@ class Turns:
         self._judge = Judge(engine.pair.target, engine.perturbation())
         self._random = Random(config.seed)
         self._warm: set[Setting] = set()
+        self._attempts = attempts
         self._contenders: list[Contender] = []
         self._due: deque[Turn] = deque()
         self._open = True
-        self._samples = measured(engine, self._contenders, passages, self._turns(), attempts)
+        self._samples = self._begun()
 
-    def block(self, settings: Sequence[Setting], passage: int) -> Block:
+    def block(self, settings: Sequence[Setting], passage: int) -> Block | None:
         """Settings and plain decoding on one passage, in an order that is drawn anew; a `Measure`."""
         numbered = {str(number): setting for number, setting in enumerate(settings)}
-        samples = {sample.contender: sample for sample in self.samples(numbered, passage, 0)}
+        try:
+            samples = {sample.contender: sample for sample in self.samples(numbered, passage, 0)}
+        except DeviceError:  # of a few nodes more than there is room for; smaller trees are tried on
+            self._due.clear()
+            self._samples = self._begun()
+            return None
         plain = samples.pop(BASELINE)
         turned = [self._turned(samples[number], plain, passage) for number in numbered]
         return Block(_speed(plain), turned)
@@ -71,6 +78,9 @@ class Turns:
         """No turn is taken any more."""
         self._open = False
         next(self._samples, None)
+
+    def _begun(self) -> Iterator[Sample]:
+        return measured(self._engine, self._contenders, self._passages, self._turns(), self._attempts)
 
     def _turns(self) -> Iterator[Turn]:
         while self._open:

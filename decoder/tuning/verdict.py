@@ -8,8 +8,10 @@ from dataclasses import dataclass
 
 from decoder.bench.statistics import Estimate
 
-FOUND, SHIPPED, AUTO, CHAIN, PLAIN = "found", "shipped", "auto", "linear", "ar"
-"""Who takes part; `FOUND` only where the search has found anything."""
+FOUND, SHIPPED, AUTO, CHAIN, SHIPPED_CHAIN, PLAIN = "found", "shipped", "auto", "linear", "linear as shipped", "ar"
+"""Who takes part; `FOUND` only where the search has found anything, `SHIPPED_CHAIN` where `CHAIN` is another."""
+NOT_SLOWER = 0.97
+"""The least that the lower end of a gain's interval may be for a setting to be kept that is not faster beyond noise."""
 
 
 @dataclass(frozen=True)
@@ -39,24 +41,33 @@ class Verdict:
     better: bool
     """Whether it is faster beyond noise."""
     keeps: bool
-    """Whether it is worth keeping: at least as fast as what is shipped, as far as is known, and lossless."""
+    """Whether it is worth keeping: lossless, and not slower than what is shipped."""
+    keeps_chain: bool
+    """The same of the chain, beside the shipped one."""
     fastest: str
     """What to decode with."""
 
 
 def verdict(checked: Checked) -> Verdict:
     """The verdict; what is simpler is preferred to what is not faster beyond noise."""
-    gain = checked.ratios.get((FOUND, SHIPPED))
-    lossless = FOUND not in checked.wrong
-    better = lossless and checked.faster(FOUND, SHIPPED)
-    keeps = better or (lossless and gain is not None and gain.median >= 1)
-    return Verdict(gain, better, keeps, _fastest(checked, FOUND if keeps else SHIPPED))
+    keeps = _keeps(checked, FOUND, SHIPPED)
+    better = keeps and checked.faster(FOUND, SHIPPED)
+    keeps_chain = _keeps(checked, CHAIN, SHIPPED_CHAIN)
+    fastest = _fastest(checked, FOUND if keeps else SHIPPED)
+    return Verdict(checked.ratios.get((FOUND, SHIPPED)), better, keeps, keeps_chain, fastest)
+
+
+def _keeps(checked: Checked, found: str, shipped: str) -> bool:
+    gain = checked.ratios.get((found, shipped))
+    if gain is None or gain.low is None or found in checked.wrong:
+        return False
+    return gain.median >= 1 and gain.low >= NOT_SLOWER
 
 
 def _fastest(checked: Checked, tree: str) -> str:
     """Plain decoding, unless one that needs no tuning is faster; that, unless a tuned one is faster still."""
     best = PLAIN
-    for name in (AUTO, tree, CHAIN):
+    for name in (AUTO, tree, SHIPPED_CHAIN, CHAIN):
         if name not in checked.wrong and checked.faster(name, best):
             best = name
     return best

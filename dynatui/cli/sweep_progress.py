@@ -13,7 +13,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from decoder.bench.sweep.heat_map import LEGEND, Cell, HeatMap, extremes, heat_maps
+from decoder.bench.sweep.heat_map import Cell, HeatMap, extremes, heat_maps, legend
 from decoder.bench.sweep.report import SweepReport, Trial
 from decoder.bench.sweep.table import summary
 from dynatui.cli.time_left import left_s, words
@@ -69,7 +69,7 @@ def drawn(report: SweepReport, left: str) -> RenderableType:
     maps = heat_maps(report)
     ends = extremes(maps) or (0.0, 0.0)
     state = f"{report.study}: {report.settled} of {len(report.trials)} settings{left}"
-    lines = [Text(line) for line in (state, *map(_held, _running(report)), *_best(report), LEGEND)]
+    lines = [Text(line) for line in (state, *map(_held, _running(report)), *_best(report), legend(report))]
     return Group(*lines, Columns([_table(each, ends) for each in maps], padding=(0, 2)))
 
 

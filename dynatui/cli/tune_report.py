@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from textwrap import wrap
 
 from decoder.bench.statistics import Estimate
+from decoder.config import Linear
 from decoder.tuning.outcome import Tuned, Where
 from decoder.tuning.space import SHIPPED as PRESET
-from decoder.tuning.verdict import AUTO, CHAIN, FOUND, PLAIN, SHIPPED
+from decoder.tuning.verdict import AUTO, CHAIN, FOUND, PLAIN, SHIPPED, SHIPPED_CHAIN
 from decoder.version import VERSION
 from dynatui.clean import clean_line
 from dynatui.record.command_line import rule_options
@@ -71,9 +72,12 @@ def _heading(found: Tuned) -> Iterator[str]:
     tried, other = counted(state.trials, "setting"), counted(found.checked.texts, "other text")
     yield from wrap(
         f"{tried} tried on {found.where.searched} texts, {state.pruned} of them given up early. What follows was "
-        f"measured on {other}; medians with 95 % bootstrap intervals.",
+        f"measured on {other}, all of them beginnings of {counted(found.where.prompts, 'prompt')}; medians with 95 % "
+        "bootstrap intervals.",
         WIDTH,
     )
+    if state.too_large:
+        yield from wrap(f"{counted(len(state.too_large), 'setting')} left out: no room on the device.", WIDTH)
     if state.wrong:
         wrong = counted(len(state.wrong), "setting")
         yield from wrap(
@@ -85,7 +89,7 @@ def _heading(found: Tuned) -> Iterator[str]:
 def _table(found: Tuned, name: str) -> Iterator[str]:
     checked = found.checked
     yield f"{'':{NAME}}{'tokens/s':>9}" + "".join(f"{f'x {other}':>19}" for other in (PRESET, AUTO, PLAIN))
-    for key in (each for each in (FOUND, SHIPPED, AUTO, CHAIN, PLAIN) if each in checked.speeds):
+    for key in (each for each in (FOUND, SHIPPED, AUTO, CHAIN, SHIPPED_CHAIN, PLAIN) if each in checked.speeds):
         speed = checked.speeds[key]
         ratios = (UNKNOWN if key == other else times(checked.ratios[key, other]) for other in (SHIPPED, AUTO, PLAIN))
         label = _label(key, found, name)
@@ -94,7 +98,8 @@ def _table(found: Tuned, name: str) -> Iterator[str]:
 
 
 def _label(key: str, found: Tuned, name: str) -> str:
-    return {FOUND: name, SHIPPED: PRESET, CHAIN: f"linear {found.chain.k}"}.get(key, key)
+    chains = {CHAIN: f"linear {found.chain.k}", SHIPPED_CHAIN: f"linear {Linear().k}"}
+    return {FOUND: name, SHIPPED: PRESET, **chains}.get(key, key)
 
 
 def _options(found: Tuned, name: str) -> list[str]:
@@ -133,6 +138,8 @@ def _advice(found: Tuned, name: str) -> str:
             return "Nothing beats auto beyond noise: --methods auto."
         case "linear":
             return f"Fastest beyond noise: --methods linear --k {found.chain.k}."
+        case "linear as shipped":
+            return f"Fastest beyond noise: --methods linear --k {Linear().k}."
         case "found":
             return f"Fastest beyond noise: --methods dynatree --preset {name}."
         case _:

@@ -3,6 +3,7 @@
 Nothing is drawn but when progress is told, which is never while a text is decoded. Lines are a pure function of that.
 """
 
+import math
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -118,11 +119,13 @@ def _trials(progress: Progress) -> str:
 def _origin(leader: Leader) -> str:
     if leader.trial == INITIAL:
         return f"the preset {SHIPPED}"
-    return f"setting {leader.trial}, {_ratio(leader.before)} times the one before"
+    return f"setting {leader.trial}, {math.exp(leader.worth):.2f} times the preset {SHIPPED}, on the search's texts"
 
 
 def _over_plain(leader: Leader) -> str:
-    return f"{_ratio(ratio(leader.over_plain))} times plain decoding"
+    # Without an interval: texts come again and again, and would make it narrower each time.
+    found = ratio(leader.over_plain)
+    return f"{f'{found.mean:.2f}' if found else '?'} times plain decoding"
 
 
 def _knobs(setting: Setting) -> str:

@@ -75,12 +75,12 @@ def shown(url: URL) -> str:
 
 
 @contextmanager
-def opened(url: URL, heartbeat_s: int, grace_s: int) -> Iterator[RDBStorage]:
+def opened(url: URL, heartbeat_s: int | None = None, grace_s: int | None = None) -> Iterator[RDBStorage]:
     """A database to read and write, closed at the end; its tables are made where there are none.
 
     Args:
         url: See `understood`.
-        heartbeat_s: Seconds between the signs of life of a trial.
+        heartbeat_s: Seconds between the signs of life of a trial; None: it gives none.
         grace_s: Seconds without one after which its worker counts as dead.
 
     Raises:
@@ -180,7 +180,7 @@ def _closed(storage: RDBStorage) -> Iterator[None]:
         storage.engine.dispose()
 
 
-def _made(url: URL, heartbeat_s: int, grace_s: int) -> RDBStorage:
+def _made(url: URL, heartbeat_s: int | None, grace_s: int | None) -> RDBStorage:
     for attempt in range(ATTEMPTS):
         try:
             return _storage(url, heartbeat_s, grace_s)
@@ -213,7 +213,9 @@ def _how(url: URL) -> dict[str, Any]:
     if url.drivername == "sqlite":
         return {"connect_args": {"timeout": PATIENCE_S}}
     settings = f"-c timezone=utc -c lock_timeout={PATIENCE_S}s"
-    return {"pool_pre_ping": True, "connect_args": {"connect_timeout": CONNECT_S, "options": settings}}
+    # A host that vanishes would otherwise be waited for until the kernel gives up, many minutes.
+    gone = {"keepalives_idle": CONNECT_S, "keepalives_interval": 5, "tcp_user_timeout": 1000 * PATIENCE_S}
+    return {"pool_pre_ping": True, "connect_args": {"connect_timeout": CONNECT_S, "options": settings, **gone}}
 
 
 def _leave_transactions_to_us(connection: sqlite3.Connection, _record: object) -> None:

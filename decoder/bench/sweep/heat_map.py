@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from decoder.bench.sweep.report import SweepReport, Trial
 from decoder.bench.sweep.spaces import LENGTH, Number
 
-LEGEND = "speeds over ar's; * the best, + being measured, ! without a speed, . to come"
+_MARKS = "speeds over ar's; * the best, + being measured, ! without a speed, . to come"
 
 
 @dataclass(frozen=True)
@@ -47,6 +47,12 @@ class HeatMap:
     heads: tuple[str, ...]
     lines: tuple[tuple[str, tuple[Cell, ...]], ...]
     """Each row's value, and its cells."""
+
+
+def legend(report: SweepReport) -> str:
+    """What the cells mean."""
+    hidden = [name for name in tuple(report.asked.axes)[2:] if name != LENGTH]
+    return f"{_MARKS}; each cell the best of {' and '.join(hidden)}" if hidden else _MARKS
 
 
 def heat_maps(report: SweepReport) -> list[HeatMap]:

@@ -61,7 +61,9 @@ def ready(job: OnSettings, note: Callable[[str], None]) -> Ready:
 
 
 def compared(engine: Engine, asked: Asked, base: Turnable, prompts: Prompts, setting: Setting) -> Result:
-    """Measures one setting; refused where its texts are not ar's, or where the device has no room for its trees."""
+    """Measures one setting; refused where the device has no room for its trees, or where a text is not ar's for
+    another reason than a near tie, or none is.
+    """
     space = space_named(asked.space)
     config, plain = space.config(base, setting), space.plain_config(base, setting)
     contenders = [
@@ -76,10 +78,13 @@ def compared(engine: Engine, asked: Asked, base: Turnable, prompts: Prompts, set
     except DeviceError as error:
         return Refused(reason=str(error))
     differing = [each for each in differences(samples, _judge(engine, prompts)) if each.name == SETTING]
-    return Refused(reason=_why(differing[0])) if differing else _outcome(samples, asked.seed)
+    faults = [each for each in differing if not each.near_tie]
+    if faults or len(differing) == len(prompts):
+        return Refused(reason=_why((faults or differing)[0]))
+    return _outcome(samples, asked.seed, len(differing))
 
 
-def _outcome(samples: Samples, seed: int) -> Result:
+def _outcome(samples: Samples, seed: int, near_ties: int) -> Result:
     row = next(row for row in rows(samples, seed, None) if row.name == SETTING)
     nodes, rounds = (_middle(samples, figure) for figure in (per_round("drafted"), lambda found: found.rounds))
     waits = [turn.waited for turn in samples.all() if turn.waited is not None]
@@ -95,6 +100,7 @@ def _outcome(samples: Samples, seed: int) -> Result:
         rounds=rounds or 0.0,
         round_ms=row.round_ms,
         disturbed=sum(waited > DISTURBED for waited in waits),
+        near_ties=near_ties,
     )
 
 

@@ -8,7 +8,7 @@ from decoder.bench.statistics import Estimate
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
-    """A setting whose texts all equal ar's: medians over prompts."""
+    """A setting whose texts equal ar's, but for near ties: medians over prompts, speeds over those of equal texts."""
 
     speed: Estimate
     """Over ar's, turn by turn; the median is what is maximised."""
@@ -25,6 +25,8 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     round_ms: float
     disturbed: int
     """Turns in which threads waited too long for a processor."""
+    near_ties: int = 0
+    """Prompts whose text became another one where two tokens were as good as equal."""
 
 
 class Refused(msgspec.Struct, frozen=True, kw_only=True):

@@ -6,7 +6,9 @@ They end with the process that started them, whatever ends it. Knows neither mod
 import multiprocessing
 import os
 import signal
+import sys
 import threading
+import time
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
@@ -20,6 +22,9 @@ from decoder.bench.sweep.database import opened
 from decoder.bench.sweep.trials import joined, noted, worker_name
 from decoder.bench.sweep.worker import GRACE_S, HEARTBEAT_S, Measure, work
 from decoder.errors import DecoderError, ModelError
+
+END_S = 3
+"""How long workers may take to end when they are asked to."""
 
 
 class ReadyWorker(Protocol):
@@ -112,7 +117,12 @@ def _require_success(process: SpawnProcess) -> None:
 
 
 def _end(processes: list[SpawnProcess]) -> None:
+    """Asks for the end, so that settings are given back, and does not wait long for it."""
     for process in processes:
+        process.terminate()
+    until = time.monotonic() + END_S
+    for process in processes:
+        process.join(max(0.0, until - time.monotonic()))
         process.kill()
     for process in processes:
         process.join()
@@ -121,6 +131,7 @@ def _end(processes: list[SpawnProcess]) -> None:
 def _worker(task: Task, pipe: Connection) -> None:
     """What runs in a process of its own."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # of a whole terminal; the parent ends its workers itself
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     threading.Thread(target=_end_with_parent, daemon=True).start()
     try:
         with opened(task.storage, task.heartbeat_s, task.grace_s) as storage:

@@ -1,10 +1,10 @@
 """A sweep as plain text of at most 80 columns, where the axes let it. Only words and numbers."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import zip_longest
 
 from decoder.bench.statistics import Estimate
-from decoder.bench.sweep.heat_map import LEGEND, HeatMap, heat_maps
+from decoder.bench.sweep.heat_map import HeatMap, heat_maps, legend
 from decoder.bench.sweep.outcome import Outcome
 from decoder.bench.sweep.report import SweepReport, Trial
 
@@ -40,7 +40,7 @@ def heading(report: SweepReport) -> list[str]:
 def maps(report: SweepReport) -> str:
     """The heat maps, as many beside each other as fit."""
     blocks = [_block(each) for each in heat_maps(report)]
-    return "\n\n".join("\n".join(_beside(row)) for row in _rows(blocks)) + f"\n{LEGEND}"
+    return "\n\n".join("\n".join(_beside(row)) for row in _rows(blocks)) + f"\n{legend(report)}"
 
 
 def best(report: SweepReport) -> str:
@@ -51,7 +51,17 @@ def best(report: SweepReport) -> str:
     width = max(len(trial.setting.key) for trial in found)
     head = f"{'':{width}}{'x ar':>15}{'x ref.':>7}{'L-bar':>6}{'acc. %':>7}{'nodes':>6}{'ms':>7}{'rounds':>7}"
     foot = "medians over prompts; nodes and ms are those of a round, rounds those of a text"
-    return "\n".join([head, *(_best(trial, width) for trial in found), foot])
+    flatters = "the best of many looks better than it is: measure it again before it is used"
+    return "\n".join([head, *(_best(trial, width) for trial in found), foot, flatters, *_doubts(report)])
+
+
+def _doubts(report: SweepReport) -> Iterator[str]:
+    """What else the figures must be read with."""
+    done = [trial.outcome for trial in report.trials if trial.outcome]
+    if disturbed := sum(outcome.disturbed for outcome in done):
+        yield f"{disturbed} turns were disturbed by other processes, other workers among them"
+    if tied := sum(outcome.near_ties for outcome in done):
+        yield f"{tied} texts differ from ar's by a near tie and have no speed"
 
 
 def refused(report: SweepReport) -> str:

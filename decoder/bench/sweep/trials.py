@@ -31,6 +31,8 @@ KEY, WORKER, REASON, RETURNED = "key", "worker", "reason", "returned"
 """User attributes of a trial, beside the fields of an `Outcome`."""
 LIVES = 5
 """A setting that so many workers died of is not tried again."""
+MOST_WAITING = 64
+"""Settings that have their trials before anybody takes them; more would take long to add in one transaction."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +54,7 @@ class Claim:
 
 
 def joined(storage: RDBStorage, asked: Asked, name: str | None = None) -> Sweep:
-    """The study that answers a question, with a trial for every setting; begun, if nobody has.
+    """The study that answers a question, with trials for the first settings; begun, if nobody has.
 
     Raises:
         ConfigError: The study of that name answers another question.
@@ -192,7 +194,7 @@ def result_of(trial: FrozenTrial) -> Result | None:
 
 
 def _enqueue_missing(sweep: Sweep) -> bool:
-    """A trial for every setting that has none: at the beginning for all, later for those whose worker died.
+    """Trials for settings that have none, a part of them at a time: others wait while they are added.
 
     Returns:
         Whether any waits to be taken.
@@ -200,10 +202,11 @@ def _enqueue_missing(sweep: Sweep) -> bool:
     with unwarned():
         fail_stale_trials(sweep.study)
     trials = sweep.study.get_trials(deepcopy=False)
+    waiting = sum(trial.state == TrialState.WAITING for trial in trials)
     taken = {trial.user_attrs[KEY] for trial in trials if trial.state != TrialState.FAIL or has_result(trial)}
     lost, axes = deaths(trials), _distributions(sweep.asked)
-    missing = [each for each in _mixed(sweep.asked) if each.key not in taken and lost[each.key] < LIVES]
-    for setting in missing:
+    missing = [each for each in mixed(sweep.asked) if each.key not in taken and lost[each.key] < LIVES]
+    for setting in missing[: max(0, MOST_WAITING - waiting)]:
         sweep.study.add_trial(
             optuna.create_trial(
                 state=TrialState.WAITING,
@@ -212,10 +215,10 @@ def _enqueue_missing(sweep: Sweep) -> bool:
                 user_attrs={KEY: setting.key},
             )
         )
-    return bool(missing) or any(trial.state == TrialState.WAITING for trial in trials)
+    return bool(missing or waiting)
 
 
-def _mixed(asked: Asked) -> list[Setting]:
+def mixed(asked: Asked) -> list[Setting]:
     """All settings in the order in which they are measured: the time left then follows from the time that it took."""
     settings = asked.settings
     return Random(asked.seed).sample(settings, len(settings))

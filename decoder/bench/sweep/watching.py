@@ -1,7 +1,7 @@
 """A sweep as others see it: what the database holds, now and again and again while workers measure."""
 
 from collections.abc import Callable, Generator
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, suppress
 
 from sqlalchemy import URL
 
@@ -9,6 +9,7 @@ from decoder.bench.sweep.database import opened, read_only
 from decoder.bench.sweep.processes import Joined, Task, working
 from decoder.bench.sweep.report import SweepReport, read
 from decoder.bench.sweep.trials import Sweep, found, given_back
+from decoder.errors import DatabaseError
 
 
 def looked_up(url: URL, study: str | None) -> SweepReport:
@@ -55,4 +56,9 @@ def _reports(
                 known.append(said)
                 sweep = sweep or found(held.enter_context(read_only(task.storage)), said.study)
             if sweep is not None:
-                yield read(sweep)
+                # A database may be away for a moment; if it stays away, a worker says so.
+                report = None
+                with suppress(DatabaseError):
+                    report = read(sweep)
+                if report is not None:
+                    yield report

@@ -17,6 +17,8 @@ from decoder.errors import DatabaseError
 
 HEARTBEAT_S, GRACE_S = 10, 60
 """The same for all workers: each judges by its own whether another is dead."""
+KEPT_ATTEMPTS = 4
+"""Times that a result is offered to a database, a heartbeat apart: together less than `GRACE_S`."""
 Measure: TypeAlias = Callable[[Setting], Result]
 
 
@@ -39,7 +41,17 @@ def work(sweep: Sweep, measure: Measure) -> None:
         except BaseException:
             returned(sweep, claim)
             raise
-        kept(sweep, claim, result)
+        _kept(sweep, claim, result)
+
+
+def _kept(sweep: Sweep, claim: Claim, result: Result) -> None:
+    """Keeps a result, and waits for a database that is away for a moment: a measurement may have taken long."""
+    for _ in range(KEPT_ATTEMPTS - 1):
+        with suppress(DatabaseError):
+            kept(sweep, claim, result)
+            return
+        time.sleep(_heartbeat_s(sweep))
+    kept(sweep, claim, result)
 
 
 @contextmanager

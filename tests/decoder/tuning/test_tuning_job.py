@@ -6,7 +6,9 @@ from typing import Any
 import pytest
 
 from decoder.config import DynaTree, Linear, RunConfig
-from decoder.errors import ConfigError, PromptError
+from decoder.errors import ConfigError, DeviceError, PromptError
+from decoder.session.host import HostSession
+from decoder.tuning import job as module
 from decoder.tuning.job import CHECK_SHARE, OnPrompts, reserve_s, tuned
 from decoder.tuning.outcome import Progress, Tuned
 from decoder.tuning.passages import FEWEST
@@ -87,10 +89,47 @@ def test_turns_are_taken_of_settings_that_come_one_after_the_other(tiny_models: 
     turns = Turns(engine, SHORT, [[5, 6, 7, 8], [9, 10, 11]])
     for k in (1, 2, 3):
         block = turns.block([Setting("linear", Linear(k)), Setting(TREE.method, TREE.shipped)], k % 2)
+        assert block is not None
         assert block.plain > 0
         assert all(each.speed and each.right for each in block.turned)
     turns.close()
     turns.close()
+
+
+@pytest.mark.slow
+def test_a_tree_that_the_device_has_no_room_for_tells_nothing_and_others_go_on(
+    tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = tiny_models.loaded(tiny_models.pair("neox"), "float32")
+    turns = Turns(engine, SHORT, [[5, 6, 7, 8], [9, 10, 11]])
+    tree, chain = Setting(TREE.method, TREE.shipped), Setting("linear", Linear(2))
+
+    def full(*_given: object) -> None:
+        raise DeviceError("the memory of cpu is full")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(HostSession, "step", full)
+        assert turns.block([tree, chain], 0) is None
+    for passage in (0, 1):
+        block = turns.block([chain, tree], passage)
+        assert block is not None
+        assert all(each.speed and each.right for each in block.turned)
+    turns.close()
+
+
+@pytest.mark.slow
+def test_chat_prompts_are_searched_on_whole(tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = list[object]()
+
+    def noted(prompts: object) -> None:
+        seen.append(prompts)
+        raise PromptError("enough")
+
+    monkeypatch.setattr(module, "whole", noted)
+    monkeypatch.setattr(module, "encode_prompts", lambda *_, **given: [[1, 2, 3]] if given["chat"] else [])
+    with pytest.raises(PromptError, match="enough"):
+        run(on(tiny_models, config=RunConfig(max_new_tokens=6, chat=True)))
+    assert seen == [[[1, 2, 3]]]
 
 
 def test_the_check_has_its_share_of_the_time_and_enough_for_a_few_texts() -> None:

@@ -182,9 +182,7 @@ def test_a_leader_is_shown_with_what_it_brought_and_its_speed_over_plain_decodin
     search, states = searched(Machine(few_nodes), 200)
     leader = search.state.leaders["dynatree"]
     assert leader.trial > INITIAL
-    assert leader.before is not None
-    assert leader.before.low is not None
-    assert leader.before.low > 1
+    assert leader.worth > 0
     assert len(leader.over_plain) > 6
     assert [state.trials for state in states] == sorted(state.trials for state in states)
 
@@ -219,6 +217,19 @@ def chain_speed(settings: Sequence[Setting], text: int) -> Block:
     """Each token of a chain makes it a tenth faster; chains of seven write some other texts."""
     chains = [each.rules for each in settings if isinstance(each.rules, Linear)]
     return Block(50, [Turned(100 * 1.1**each.k, right=each.k != 7 or text > 3) for each in chains])
+
+
+def test_a_setting_that_the_device_has_no_room_for_is_left_out_and_the_search_goes_on() -> None:
+    def full(settings: Sequence[Setting], text: int) -> Block | None:
+        chain = settings[0].rules
+        return None if isinstance(chain, Linear) and chain.k > 6 else chain_speed(settings, text)
+
+    study = Scripted(6, 8, 4)
+    search = Search([study], full, TEXTS, 0)
+    list(search.run(lambda: False))
+    assert [value is None for value in study.told[:3]] == [False, True, False]
+    assert search.state.too_large == (Setting("linear", Linear(8)),)
+    assert not search.state.wrong
 
 
 def test_what_a_setting_is_worth_is_told_over_the_shipped_one_whoever_leads_by_then() -> None:

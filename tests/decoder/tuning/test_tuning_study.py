@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from decoder.config import DynaTree
-from decoder.errors import ConfigError
+from decoder.errors import ConfigError, DatabaseError
 from decoder.tuning import study as module
 from decoder.tuning.space import CHAIN, TREE
-from decoder.tuning.study import FEWEST, Study
+from decoder.tuning.study import FEWEST, Study, database
 
 
 def played(study: Study, trials: int) -> list[Any]:
@@ -57,29 +57,54 @@ def test_a_setting_of_unknown_worth_is_no_lesson() -> None:
 
 def test_a_database_keeps_what_was_found(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'tuning.db'}"
-    best = max(played(Study(TREE, 0, url, "pair"), 25), key=lambda rules: -abs(rules.n_max - 12))
-    again = Study(TREE, 1, url, "pair")
-    assert played(again, 2)[1].n_max == best.n_max
-    assert played(Study(TREE, 0, url, "another pair"), 2)[1].n_max != best.n_max
+    with database(url) as storage:
+        best = max(played(Study(TREE, 0, storage, "pair"), 25), key=lambda rules: -abs(rules.n_max - 12))
+    with database(url) as storage:
+        again = Study(TREE, 1, storage, "pair")
+        assert played(again, 2)[1].n_max == best.n_max
+        assert played(Study(TREE, 0, storage, "another pair"), 2)[1].n_max != best.n_max
 
 
-@pytest.mark.parametrize("url", ["nonsense", "sqlite:////nonesuch/x.db", "oracle+none://host/x"])
-def test_a_database_that_cannot_be_used_is_one_line(url: str) -> None:
-    with pytest.raises(ConfigError) as refused:
-        Study(TREE, 0, url, "pair")
-    message = str(refused.value)
-    assert message.startswith("the database of --storage cannot be used: ")
-    assert message.endswith("such as sqlite:///tuning.db, or leave it out")
-    assert "\n" not in message
+def test_a_search_that_ended_early_leaves_nothing_that_comes_before_the_best(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'tuning.db'}"
+    with database(url) as storage:
+        best = max(played(Study(TREE, 0, storage, "pair"), 4), key=lambda rules: -abs(rules.n_max - 12))
+    with database(url) as storage:
+        played(Study(TREE, 1, storage, "pair"), 1)
+    with database(url) as storage:
+        assert [rules.n_max for rules in played(Study(TREE, 2, storage, "pair"), 2)] == [TREE.shipped.n_max, best.n_max]
+
+
+@pytest.mark.parametrize(
+    ("url", "kind", "said"),
+    [
+        ("nonsense", ConfigError, "which is no database URL"),
+        ("sqlite:////nonesuch/x.db", DatabaseError, "unable to open database file"),
+        ("oracle+none://host/x", ConfigError, "a database of 'oracle+none'"),
+        ("postgresql://host:port/x", ConfigError, "which is no database URL"),
+        ("redis://host/x", ConfigError, "a database of 'redis'"),
+    ],
+)
+def test_a_database_that_cannot_be_used_is_one_line(url: str, kind: type[Exception], said: str) -> None:
+    with pytest.raises(kind) as refused, database(url):
+        pass
+    assert said in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def test_braces_in_the_name_of_a_database_are_part_of_it(tmp_path: Path) -> None:
+    with database(f"sqlite:///{tmp_path}/{{a}}.db"):
+        assert (tmp_path / "{a}.db").exists()
 
 
 def test_a_database_that_goes_away_is_one_line(tmp_path: Path) -> None:
     file = tmp_path / "tuning.db"
-    study = Study(TREE, 0, f"sqlite:///{file}", "pair")
-    study.ask()
-    file.write_bytes(b"no database any more" * 1000)
-    with pytest.raises(ConfigError, match=r"the database of --storage cannot be used"):
-        study.tell(1.0)
+    with database(f"sqlite:///{file}") as storage:
+        study = Study(TREE, 0, storage, "pair")
+        study.ask()
+        file.write_bytes(b"no database any more" * 1000)
+        with pytest.raises(DatabaseError, match=r"^cannot use the database sqlite:///.*not a database"):
+            study.tell(1.0)
 
 
 def test_without_optuna_one_line_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:

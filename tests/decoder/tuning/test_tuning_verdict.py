@@ -3,11 +3,11 @@
 import pytest
 
 from decoder.bench.statistics import Estimate
-from decoder.tuning.verdict import AUTO, CHAIN, FOUND, PLAIN, SHIPPED, Checked, verdict
+from decoder.tuning.verdict import AUTO, CHAIN, FOUND, PLAIN, SHIPPED, SHIPPED_CHAIN, Checked, verdict
 
 Interval = tuple[float, float, float]
 CLEAR: Interval = (1.2, 1.1, 1.3)
-NOISE: Interval = (1.02, 0.9, 1.1)
+NOISE: Interval = (1.02, 0.98, 1.1)
 SLOWER: Interval = (0.8, 0.7, 0.9)
 
 
@@ -28,8 +28,8 @@ def test_a_gain_within_noise_is_kept_but_not_called_better() -> None:
     assert (found.better, found.keeps) == (False, True)
 
 
-@pytest.mark.parametrize("gain", [SLOWER, (0.98, 0.9, 1.1)])
-def test_what_is_not_even_as_fast_is_not_kept(gain: Interval) -> None:
+@pytest.mark.parametrize("gain", [SLOWER, (0.98, 0.9, 1.1), (0.99, 0.98, 1.1), (1.02, 0.9, 1.1)])
+def test_what_may_be_slower_is_not_kept(gain: Interval) -> None:
     found = verdict(checked(found_shipped=gain, found_ar=CLEAR))
     assert (found.better, found.keeps, found.fastest) == (False, False, PLAIN)
 
@@ -61,6 +61,17 @@ def test_whoever_beats_auto_is_advised() -> None:
 
     assert fastest(NOISE) == FOUND
     assert fastest(CLEAR) == CHAIN
+
+
+@pytest.mark.parametrize(("gain", "keeps"), [(CLEAR, True), (NOISE, True), (SLOWER, False)])
+def test_a_chain_is_kept_unless_it_may_be_slower_than_the_shipped_one(gain: Interval, keeps: bool) -> None:  # noqa: FBT001 - a parameter of the test
+    ratios = {(CHAIN, SHIPPED_CHAIN): Estimate(*gain)}
+    assert verdict(Checked(20, {}, ratios, frozenset())).keeps_chain is keeps
+    assert not verdict(Checked(20, {}, ratios, frozenset({CHAIN}))).keeps_chain
+
+
+def test_a_chain_that_nothing_was_found_for_is_nothing_to_keep() -> None:
+    assert not verdict(checked(found_shipped=CLEAR, linear_ar=CLEAR)).keeps_chain
 
 
 def test_one_value_without_an_interval_proves_nothing() -> None:

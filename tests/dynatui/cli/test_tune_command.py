@@ -200,5 +200,25 @@ def test_a_tiny_pair_is_tuned_from_the_command_line(tmp_path: Path, capsys: pyte
     assert main(["tune", *models, *prompts, *storage, "--minutes", "0.03", "--max-new-tokens", "6"]) == 0
     captured = capsys.readouterr()
     assert "x tuned" in captured.out
-    assert "other texts; medians with 95 % bootstrap intervals" in " ".join(captured.out.split())
+    assert "other texts, all of them beginnings of 12 prompts; medians with 95 % bootstrap intervals" in " ".join(
+        captured.out.split()
+    )
     assert (tmp_path / "tuning.db").exists()
+
+
+@pytest.mark.parametrize(
+    ("url", "line"),
+    [
+        ("postgresql://host:port/x", "--storage is 'postgresql://host:port/x', which is no database URL; give"),
+        ("redis://x", "--storage is a database of 'redis'; give"),
+        ("sqlite:////nonesuch/x.db", "cannot use the database sqlite:////nonesuch/x.db: unable to open database file"),
+    ],
+)
+def test_a_database_that_cannot_be_used_is_one_line_before_models_are_loaded(
+    url: str, line: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(module, "load_pair", lambda *_, **__: pytest.fail("loaded"))
+    assert main(["tune", "--storage", url]) == 2
+    captured = capsys.readouterr()
+    assert captured.err.startswith(f"dynatui: {line}")
+    assert captured.err.count("\n") == 1

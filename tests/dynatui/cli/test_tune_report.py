@@ -5,8 +5,9 @@ from dataclasses import replace
 import pytest
 
 from decoder.bench.statistics import Estimate
-from decoder.config import Sampling
+from decoder.config import Linear, Sampling
 from decoder.tuning.search import Setting
+from decoder.tuning.verdict import SHIPPED_CHAIN
 from dynatui.cli.tune_report import comments, how, text, times
 from tests.dynatui.cli.made_tuning import TREE_FOUND, WHERE, tuned
 
@@ -26,8 +27,11 @@ def test_a_gain_beyond_noise_is_told_with_its_interval() -> None:
 
 def test_a_gain_within_noise_is_none() -> None:
     assert verdict(gain=1.02, sure=False) == (
-        "mine is not faster than the preset tuned beyond noise: 1.02 (0.72-1.07) times. "
-        "Nothing beats plain decoding beyond noise: --methods ar."
+        "What the search found is not faster than the preset tuned on other texts: 1.02 (0.72-1.07) times; nothing was "
+        "written. Nothing beats plain decoding beyond noise: --methods ar."
+    )
+    assert verdict(gain=1.005).startswith(
+        "mine is not faster than the preset tuned beyond noise: 1.00 (0.99-1.05) times."
     )
 
 
@@ -67,6 +71,25 @@ def test_the_table_has_a_row_for_everyone_and_fits_80_columns(name: str) -> None
 def test_the_options_of_what_was_found_are_told_in_case_it_cannot_be_kept() -> None:
     assert "mine: --tau-l 0.2 --d0 3 --rho-stop 0.01 --rho-deep 0.2 --n-max 6 --k 4" in text(tuned(1.2), "mine")
     assert "mine: " not in text(tuned(None), "mine")
+
+
+def test_a_chain_that_may_be_slower_than_the_shipped_one_is_shown_but_not_kept() -> None:
+    found = tuned(1.2, **{SHIPPED_CHAIN: 1.1})
+    assert "--k" not in next(each for each in text(found, "mine").splitlines() if each.startswith("mine: "))
+    rows = [row.split()[:2] for row in text(found, "mine").split("\n\n")[1].splitlines()]
+    assert ["linear", "4"] in rows
+    assert ["linear", "5"] in rows
+    assert found.run.of(Linear) == Linear()
+
+
+def test_the_shipped_chain_is_advised_where_it_is_fastest() -> None:
+    assert verdict(gain=None, **{SHIPPED_CHAIN: 1.5}).endswith("Fastest beyond noise: --methods linear --k 5.")
+
+
+def test_settings_without_room_are_counted() -> None:
+    found = tuned(1.2)
+    full = replace(found, state=replace(found.state, too_large=(Setting("dynatree", TREE_FOUND),)))
+    assert "1 setting left out: no room on the device." in text(full, "mine")
 
 
 def test_the_file_says_where_it_comes_from_and_what_it_is_worth() -> None:

@@ -14,6 +14,7 @@ from decoder.bench.sweep.asked import Asked
 from decoder.bench.sweep.database import understood
 from decoder.bench.sweep.processes import Joined, Task, working
 from decoder.bench.sweep.spaces import Setting
+from decoder.bench.sweep.trials import mixed
 from decoder.bench.sweep.worker import Measure
 from decoder.errors import ConfigError
 from tests.decoder.bench.sweep.sweeps import asked, fake_result, sqlite_in
@@ -46,6 +47,14 @@ def slow(setting: Setting) -> Any:
 
 def killed(_setting: Setting) -> Any:
     os.kill(os.getpid(), signal.SIGKILL)
+
+
+def first_is_killed(setting: Setting) -> Any:
+    """The worker of the first setting is killed once another measures."""
+    time.sleep(2)
+    if setting == mixed(asked())[0]:
+        os.kill(os.getpid(), signal.SIGKILL)
+    time.sleep(60)
 
 
 def main(folder: str) -> None:

@@ -5,6 +5,8 @@ from typing import Any
 import pytest
 
 from decoder.bench.contenders import own
+from decoder.bench.samples import Samples
+from decoder.bench.summary import Difference
 from decoder.bench.sweep import measuring
 from decoder.bench.sweep.job import OnSettings
 from decoder.bench.sweep.measuring import ready
@@ -75,6 +77,46 @@ def test_a_text_that_differs_has_no_speed_but_a_reason(
     assert worker.measure(worker.asked.settings[0]) == Refused(
         reason="the text of prompt 1 differs from ar's from token 7 on: one is shorter"
     )
+
+
+def differing_on(monkeypatch: pytest.MonkeyPatch, *ties: bool | None) -> None:
+    """Lets the texts of so many first prompts differ from ar's."""
+
+    def same(samples: Samples, name: str) -> list[int]:
+        return samples.prompts[len(ties) :] if name == "setting" else samples.prompts
+
+    def found(*_given: object) -> list[Difference]:
+        return [
+            Difference(name="setting", prompt=prompt, index=3, near_tie=tie, gap=0.1) for prompt, tie in enumerate(ties)
+        ]
+
+    monkeypatch.setattr(Samples, "same", same)
+    monkeypatch.setattr(measuring, "differences", found)
+
+
+def test_a_text_that_differs_by_a_near_tie_has_no_speed_and_the_others_have(
+    tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    differing_on(monkeypatch, True)
+    worker = ready(job(tiny_models), nothing_said)
+    found = worker.measure(worker.asked.settings[0])
+    assert isinstance(found, Outcome)
+    assert found.near_ties == 1
+
+
+@pytest.mark.parametrize(
+    ("ties", "said"),
+    [
+        ((True, True), "prompt 1 differs from ar's from token 3 on: a near tie"),
+        ((True, False), "prompt 2 differs from ar's from token 3 on: no tie"),
+    ],
+)
+def test_a_setting_of_other_texts_is_refused(
+    tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch, ties: tuple[bool, ...], said: str
+) -> None:
+    differing_on(monkeypatch, *ties)
+    worker = ready(job(tiny_models), nothing_said)
+    assert worker.measure(worker.asked.settings[0]) == Refused(reason=f"the text of {said}")
 
 
 def test_a_setting_without_room_is_refused_and_the_others_go_on(

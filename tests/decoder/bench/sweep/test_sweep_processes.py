@@ -14,7 +14,7 @@ from decoder.bench.sweep.processes import Joined, Task, working
 from decoder.bench.sweep.report import SweepReport
 from decoder.bench.sweep.watching import looked_up, watched
 from decoder.errors import ConfigError, DatabaseError, ModelError
-from tests.decoder.bench.sweep.fake_tasks import killed, slow, task, unprepared
+from tests.decoder.bench.sweep.fake_tasks import first_is_killed, killed, slow, task, unprepared
 from tests.decoder.bench.sweep.sweeps import ROOT, asked, finished, sqlite_in
 
 SETTINGS = [setting.key for setting in asked().settings]
@@ -50,6 +50,16 @@ def test_settings_of_workers_that_are_ended_early_are_given_back(tmp_path: Path)
     assert not held(after)
     assert sum(trial.deaths for trial in after.trials) == 0
     assert report.settled <= after.settled < len(SETTINGS)
+
+
+@pytest.mark.slow
+def test_settings_of_others_are_given_back_when_a_worker_fails(tmp_path: Path) -> None:
+    url = understood(sqlite_in(tmp_path))
+    with pytest.raises(ModelError, match="signal 9"):
+        list(watched(task(tmp_path, first_is_killed), 2, 0.1, print))
+    after = looked_up(url, None)
+    assert sum(trial.deaths for trial in after.trials) == 0
+    assert len(held(after)) == 1, "that of the killed worker, until its heartbeat is missed"
 
 
 @pytest.mark.slow

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from decoder.bench.sweep.asked import Asked
-from decoder.bench.sweep.heat_map import Cell, extremes, heat_maps
+from decoder.bench.sweep.heat_map import Cell, extremes, heat_maps, legend
 from decoder.bench.sweep.outcome import Refused
 from decoder.bench.sweep.report import SweepReport, Trial, read
 from decoder.bench.sweep.table import WIDTH, on_sweep
@@ -100,6 +100,21 @@ def test_the_best_ten_stand_below_the_maps_the_fastest_first() -> None:
     assert [re.findall(r" (\d\.\d\d) \d", line)[0] for line in lines[:2]] == ["2.10", "2.00"]
     assert "fixed-0123: 12 of 16 settings of fixed" in text
     assert "box: Quick, 2 cores" in text
+
+
+def test_what_figures_must_be_read_with_is_told() -> None:
+    doubtful = Trial(setting=SMALL.settings[0], state="done", outcome=outcome(1.5, disturbed=3, near_ties=2))
+    text = on_sweep(report([doubtful, done(1, 1.4)]))
+    assert "the best of many looks better than it is" in text
+    assert "3 turns were disturbed by other processes" in text
+    assert "2 texts differ from ar's by a near tie" in text
+    assert "disturbed" not in on_sweep(report([done(1, 1.4)]))
+
+
+def test_a_map_says_which_axis_it_does_not_show() -> None:
+    assert legend(report()).endswith("; each cell the best of tau")
+    two = asked(space="thresholds", axes={"tau_h": (0.4, 0.9), "tau_l": (0.3, 0.5), "T": (9,)})
+    assert legend(report(question=two)).endswith("! without a speed, . to come")
 
 
 def test_what_has_no_speed_is_named_with_the_reason() -> None:

@@ -7,6 +7,7 @@ import optuna
 import pytest
 from optuna.trial import TrialState
 
+from decoder.bench.sweep import trials
 from decoder.bench.sweep.database import opened, understood
 from decoder.bench.sweep.outcome import Refused
 from decoder.bench.sweep.trials import (
@@ -45,6 +46,21 @@ def test_each_setting_is_enqueued_once_however_many_join(sweep: Sweep, database:
         with sweep_in(database, FEW) as other:
             assert states(other) == ["WAITING", "WAITING"]
     assert {trial.params["D"] for trial in sweep.study.get_trials()} == {3, 4}
+
+
+def test_a_large_grid_is_enqueued_a_part_at_a_time_and_measured_whole(
+    database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trials, "MOST_WAITING", 3)
+    with sweep_in(database) as sweep:
+        assert states(sweep) == ["WAITING"] * 3
+        taken = []
+        while claim := claimed(sweep):
+            taken.append(claim.setting)
+            assert states(sweep).count("WAITING") <= 3
+            kept(sweep, claim, outcome())
+        assert settled(sweep)
+    assert sorted(each.key for each in taken) == sorted(each.key for each in asked().settings)
 
 
 def test_a_setting_is_taken_by_one_worker(sweep: Sweep, database: str) -> None:

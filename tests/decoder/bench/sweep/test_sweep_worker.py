@@ -1,14 +1,17 @@
 """One worker in this process: what it measures, and what it leaves behind when it is stopped."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from optuna.trial import TrialState
 
+from decoder.bench.sweep import trials, worker
 from decoder.bench.sweep.outcome import Outcome
 from decoder.bench.sweep.spaces import Setting
 from decoder.bench.sweep.trials import settled
-from decoder.bench.sweep.worker import work
+from decoder.bench.sweep.worker import KEPT_ATTEMPTS, work
+from decoder.errors import DatabaseError
 from tests.decoder.bench.sweep.sweeps import asked, fake_result, sqlite_in, sweep_in
 
 FEW = asked(axes={"D": (3, 4, 5), "B": (2,), "tau": (0.01, 0.05), "T": (9,)})
@@ -42,6 +45,34 @@ def test_a_worker_that_is_stopped_gives_its_setting_back(how: type[BaseException
         waiting = sweep.study.get_trials(states=(TrialState.WAITING,))
         assert sorted(trial.user_attrs["key"] for trial in waiting) == sorted(SETTINGS)
         assert not sweep.study.get_trials(states=(TrialState.RUNNING,))
+
+
+def test_a_result_is_kept_though_the_database_is_away_for_a_moment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    away = [DatabaseError("cannot use the database")] * (KEPT_ATTEMPTS - 1)
+
+    def kept(*given: Any) -> bool:
+        if away:
+            raise away.pop()
+        return trials.kept(*given)
+
+    monkeypatch.setattr(worker, "kept", kept)
+    with sweep_in(sqlite_in(tmp_path), FEW) as sweep:
+        monkeypatch.setattr(sweep.storage, "heartbeat_interval", 0.01)
+        work(sweep, fake_result)
+        assert len(sweep.study.get_trials(states=(TrialState.COMPLETE,))) == len(SETTINGS)
+
+
+def test_a_database_that_stays_away_ends_the_worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def kept(*_given: Any) -> bool:
+        raise DatabaseError("cannot use the database")
+
+    monkeypatch.setattr(worker, "kept", kept)
+    with sweep_in(sqlite_in(tmp_path), FEW) as sweep:
+        monkeypatch.setattr(sweep.storage, "heartbeat_interval", 0.01)
+        with pytest.raises(DatabaseError):
+            work(sweep, fake_result)
 
 
 def test_a_worker_tells_that_it_lives_while_it_measures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
