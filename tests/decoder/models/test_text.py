@@ -50,9 +50,9 @@ def test_a_prompt_that_fits_is_read_however_long_its_tokens_are() -> None:
 
 
 def test_of_several_prompts_the_one_that_does_not_fit_is_named(tokenizer: PreTrainedTokenizerFast) -> None:
-    with pytest.raises(PromptError, match="^prompt 2 of 2: the prompt is empty"):
+    with pytest.raises(PromptError, match=r"^prompt 2 of 2: the prompt is empty"):
         encode_prompts(tokenizer, ["a", ""], 8, 128)
-    with pytest.raises(PromptError, match="^the prompt is empty"):
+    with pytest.raises(PromptError, match=r"^the prompt is empty"):
         encode_prompts(tokenizer, [""], 8, 128)
 
 

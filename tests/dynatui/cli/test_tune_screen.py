@@ -88,8 +88,8 @@ def test_without_a_terminal_a_line_says_what_is_new() -> None:
         said[2]
         == line(progress())
         == (
-            "searching: 37 settings tried, 29 given up early; best so far setting 23, 1.11 times the preset tuned, on the "
-            "search's texts; 80 s left, then the check"
+            "searching: 37 settings tried, 29 given up early; best so far setting 23, 1.11 times the preset tuned, on "
+            "the search's texts; 80 s left, then the check"
         )
     )
 
