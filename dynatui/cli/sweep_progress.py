@@ -69,7 +69,7 @@ def drawn(report: SweepReport, left: str) -> RenderableType:
     maps = heat_maps(report)
     ends = extremes(maps) or (0.0, 0.0)
     state = f"{report.study}: {report.settled} of {len(report.trials)} settings{left}"
-    lines = [Text(line) for line in (state, *map(_held, _running(report)), *_best(report), legend(report))]
+    lines = [Text(line) for line in (state, *map(_held, _running(report)), *_best(report), *legend(report))]
     return Group(*lines, Columns([_table(each, ends) for each in maps], padding=(0, 2)))
 
 

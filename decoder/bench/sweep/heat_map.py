@@ -49,10 +49,10 @@ class HeatMap:
     """Each row's value, and its cells."""
 
 
-def legend(report: SweepReport) -> str:
-    """What the cells mean."""
+def legend(report: SweepReport) -> list[str]:
+    """What the cells mean, in lines."""
     hidden = [name for name in tuple(report.asked.axes)[2:] if name != LENGTH]
-    return f"{_MARKS}; each cell the best of {' and '.join(hidden)}" if hidden else _MARKS
+    return [_MARKS, f"each cell has the best of {' and '.join(hidden)}"] if hidden else [_MARKS]
 
 
 def heat_maps(report: SweepReport) -> list[HeatMap]:

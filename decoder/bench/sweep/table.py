@@ -40,7 +40,7 @@ def heading(report: SweepReport) -> list[str]:
 def maps(report: SweepReport) -> str:
     """The heat maps, as many beside each other as fit."""
     blocks = [_block(each) for each in heat_maps(report)]
-    return "\n\n".join("\n".join(_beside(row)) for row in _rows(blocks)) + f"\n{legend(report)}"
+    return "\n\n".join("\n".join(_beside(row)) for row in _rows(blocks)) + "\n" + "\n".join(legend(report))
 
 
 def best(report: SweepReport) -> str:
