@@ -69,13 +69,14 @@ def bottleneck(tally: Tally, plain: Tally | None) -> Bottleneck | None:
     """What limits a method, compared with plain decoding of the same text where that is known.
 
     Returns:
-        None for a method that drafts nothing or does not show its trees, and of fewer than `FEWEST_ROUNDS` rounds.
+        None for a method that drafts nothing, writes nothing or does not show its trees, and of fewer than
+        `FEWEST_ROUNDS` rounds.
     """
-    if tally.rounds < FEWEST_ROUNDS or not tally.knows_tree or not tally.drafted or not tally.decode_s:
+    if tally.rounds < FEWEST_ROUNDS or not (tally.knows_tree and tally.drafted and tally.tokens and tally.decode_s):
         return None
     rounds = tally.rounds
     round_s = tally.decode_s / rounds
-    known_plain = plain if plain and plain.rounds >= FEWEST_ROUNDS and plain.decode_s else None
+    known_plain = plain if plain and plain.rounds >= FEWEST_ROUNDS and plain.timed_tokens else None
     plain_s = known_plain.decode_s / known_plain.timed_tokens if known_plain else None
     plain_pass_s = known_plain.verify_s / known_plain.rounds if known_plain and known_plain.verify_s else None
     verify_s = None if tally.verify_s is None else tally.verify_s / rounds

@@ -106,3 +106,9 @@ def test_a_text_that_repeats_itself_is_said_to_mislead() -> None:
     )
     assert found(looping).repeats
     assert "repeats itself" in verdict(found(looping), "linear")[-1]
+
+
+def test_nothing_is_said_of_rounds_that_wrote_nothing() -> None:
+    of = tally(tokens=2, draft_ms=1, verify_ms=1, host_ms=1)
+    assert bottleneck(structs.replace(of, log=TokenLog(), timed_tokens=0), PLAIN) is None
+    assert found(of, structs.replace(PLAIN, timed_tokens=0)).speedup is None
