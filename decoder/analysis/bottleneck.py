@@ -158,6 +158,8 @@ def _speed(found: Bottleneck, method: str) -> str:
 
 def _limit(found: Bottleneck) -> str:
     bound = found.bounds[0]
+    if bound.gain < FULL_SPEED:
+        return "Nothing that is known here limits it."
     match bound.limit:
         case "agreement":
             right = (found.tokens_per_round - 1) / found.levels

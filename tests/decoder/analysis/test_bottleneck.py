@@ -112,3 +112,10 @@ def test_nothing_is_said_of_rounds_that_wrote_nothing() -> None:
     of = tally(tokens=2, draft_ms=1, verify_ms=1, host_ms=1)
     assert bottleneck(structs.replace(of, log=TokenLog(), timed_tokens=0), PLAIN) is None
     assert found(of, structs.replace(PLAIN, timed_tokens=0)).speedup is None
+
+
+def test_a_draft_whose_guesses_all_hold_is_not_said_to_disagree() -> None:
+    graphs = structs.replace(
+        tally(tokens=5, draft_ms=1, verify_ms=4, host_ms=1, levels=4), draft_s=None, verify_s=None, commit_s=None
+    )
+    assert verdict(found(graphs), "linear")[1] == "Nothing that is known here limits it."
