@@ -188,7 +188,7 @@ def _remedy(found: Bottleneck) -> str:
         "less",
         "draft": "a smaller draft, one in half precision (--draft-dtype), or shallower trees, since each level is one "
         "pass of it",
-        "verification": "fewer nodes a round (--n-max)",
+        "verification": "smaller trees, with fewer nodes a round",
         "host": "a GPU with graphs, or larger models, beside which this time is small",
     }
     others = [bound.limit for bound in found.bounds[:2] if bound.gain >= FULL_SPEED]
