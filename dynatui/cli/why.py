@@ -8,8 +8,8 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from decoder.analysis.bottleneck import FEWEST_ROUNDS, of_method, verdict
-from decoder.analysis.metrics import Race, fold
+from decoder.analysis.bottleneck import FEWEST_ROUNDS, Bottleneck, of_method, verdict
+from decoder.analysis.metrics import Race, differs_by_design, fold
 from decoder.methods import METHODS
 from dynatui.clean import clean_line
 from dynatui.cli import options
@@ -40,7 +40,16 @@ def _told(race: Race, number: int) -> Iterator[str]:
 
 def _verdicts(race: Race) -> Mapping[str, tuple[str, ...]]:
     found = {name: of_method(race, name) for name in race.tallies}
-    return {name: verdict(each, clean_line(name)) if each else (_silent(name),) for name, each in found.items()}
+    return {name: _sentences(race, name, each) if each else (_silent(name),) for name, each in found.items()}
+
+
+def _sentences(race: Race, method: str, found: Bottleneck) -> tuple[str, ...]:
+    """The verdict, and that the speeds which it compares are those of two texts, where they are."""
+    said, figures = verdict(found, clean_line(method)), race.figures()[method]
+    if figures.first_difference is None:
+        return said
+    how = " by design" if differs_by_design(figures) else ""
+    return (*said, f"Its text differs from ar's{how} from token {figures.first_difference} on.")
 
 
 def _silent(method: str) -> str:
@@ -53,7 +62,7 @@ def _silent(method: str) -> str:
 
 def _json(race: Race) -> str:
     methods: dict[str, Any] = {
-        name: asdict(found) | {"speedup": found.speedup, "verdict": verdict(found, name)} if found else None
+        name: asdict(found) | {"speedup": found.speedup, "verdict": _sentences(race, name, found)} if found else None
         for name in race.tallies
         for found in (of_method(race, name),)
     }
