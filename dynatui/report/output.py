@@ -10,9 +10,11 @@ from decoder.errors import ConfigError, shortened
 
 def require_free(path: Path, *, force: bool) -> None:
     """Raises a ConfigError where something is in the way of a page, before the work of making it is done."""
-    if os.path.lexists(path) and not path.is_file():
+    if not os.path.lexists(path):  # or it cannot be known, which writing tells
+        return
+    if not path.is_file():
         raise ConfigError(f"{shortened(path)} is no file that a page could replace; let --output name another")
-    if path.exists() and not force:
+    if not force:
         raise ConfigError(
             f"{shortened(path)} exists already, so it stays as it is; let --output name another, or add --force"
         )

@@ -92,3 +92,7 @@ def test_an_interrupt_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.
     with pytest.raises(KeyboardInterrupt):
         write("page", tmp_path / "a.html", force=False)
     assert not list(tmp_path.iterdir())
+
+
+def test_a_name_that_is_too_long_is_refused(tmp_path: Path) -> None:
+    assert "File name too long" in refusal(tmp_path / f"{'a' * 300}.html")
