@@ -6,7 +6,7 @@ Runs are folded by the code that the screen uses. Knows no files.
 from collections.abc import Iterable, Mapping, Sequence
 from functools import reduce
 
-from decoder.analysis.metrics import FIGURES, Figure
+from decoder.analysis.metrics import FIGURES, Figure, differs_by_design
 from decoder.events import Event, Figures, Run
 from dynatui.report.markup import Markup, details, element, joined, table
 from dynatui.report.page import Page, asset
@@ -91,7 +91,8 @@ def _named(figure: Figure) -> Markup:
 def _cell(figure: Figure, found: Figures) -> str:
     match getattr(found, figure.key):
         case None:
-            return _UNKNOWN
+            by_design = figure.key == "identical_to_ar" and differs_by_design(found)
+            return "no, by design" if by_design else _UNKNOWN
         case bool(value):
             return "yes" if value else "no"
         case value if figure.key.endswith("_bytes"):

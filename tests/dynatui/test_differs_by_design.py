@@ -14,6 +14,7 @@ from dynatui.render.prompts import prompts
 from dynatui.render.race import race
 from dynatui.render.scene import Scene
 from dynatui.render.words import BY_DESIGN, WHY_BY_DESIGN, badge
+from dynatui.report.replay import figures_table
 from dynatui.screen.exit_summary import lines as exit_lines
 from dynatui.sources.breakpoints import Conditions, Watch, met
 from dynatui.state.run_state import Prompt, RunState, apply
@@ -92,3 +93,8 @@ def test_the_decoder_is_not_stopped_there() -> None:
 
     assert stops("streaming") == []
     assert stops("linear") == ["ar, round 1: linear differs from ar at token 1"]
+
+
+def test_the_page_of_a_recording_says_so() -> None:
+    assert "no, by design" in figures_table("All methods", state_of(OTHER).figures())
+    assert "by design" not in figures_table("All methods", state_of(played("linear")).figures())
