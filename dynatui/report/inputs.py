@@ -126,11 +126,12 @@ def _of_paper(path: Path) -> Page:
 
 
 def _figures(folder: Path) -> Iterator[tuple[str, bytes]]:
-    """The figures of a folder, by name."""
-    for path in sorted(folder.glob("*.svg")):
-        if path.is_file():
-            _require_moderate(path)
-            yield path.stem, path.read_bytes()
+    """The figures of a folder, by name: of PNG and SVG the smaller file."""
+    found = [path for kind in ("png", "svg") for path in folder.glob(f"*.{kind}") if path.is_file()]
+    smallest = {path.stem: path for path in sorted(found, key=lambda path: path.stat().st_size, reverse=True)}
+    for name, path in sorted(smallest.items()):
+        _require_moderate(path)
+        yield name, path.read_bytes()
 
 
 def _decoded(content: bytes, kind: type[T], where: str) -> T:

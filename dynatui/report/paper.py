@@ -27,6 +27,7 @@ _ABOUT = (
     "bootstrap intervals of the mean below them."
 )
 _KINDS: Mapping["Verdict", VerdictKind] = {"holds": "holds", "does not hold": "fails", "cannot tell here": "open"}
+_PNG = b"\x89PNG"
 _CLAIMS = ("the paper says", "verdict", "here", "limit", "paper", "tested on", "how")
 
 
@@ -36,7 +37,7 @@ def paper_page(name: str, report: "PaperReport", figures: Sequence[tuple[str, by
     Args:
         name: Of its folder.
         report: All that was measured.
-        figures: SVG by name.
+        figures: PNG or SVG, by name.
     """
     from decoder.bench.paper.claims import claims  # noqa: PLC0415 - imports torch
     from decoder.bench.paper.tables import conditions, tables  # noqa: PLC0415
@@ -135,7 +136,8 @@ def _cell(cell: "Cell", column: "Column") -> Markup:
     return joined((whole, *(element("small", line) for line in more)))
 
 
-def _figure(name: str, svg: bytes) -> Markup:
+def _figure(name: str, picture: bytes) -> Markup:
     title = name.replace("_", " ").capitalize()
-    source = f"data:image/svg+xml;base64,{b64encode(svg).decode()}"
+    kind = "png" if picture.startswith(_PNG) else "svg+xml"
+    source = f"data:image/{kind};base64,{b64encode(picture).decode()}"
     return element("figure", element("img", src=source, alt=title), element("figcaption", title))

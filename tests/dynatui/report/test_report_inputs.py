@@ -76,6 +76,15 @@ def test_a_folder_and_the_report_within_are_the_same(tmp_path: Path) -> None:
     assert page.body.count("data:image/svg+xml") == 1
 
 
+def test_of_two_files_of_a_figure_the_smaller_is_shown(tmp_path: Path) -> None:
+    put(tmp_path / "report.json", paper_bytes())
+    (tmp_path / "figures").mkdir()
+    put(tmp_path / "figures" / "speed.svg", b"<svg/>" + b" " * 100)
+    put(tmp_path / "figures" / "speed.png", b"\x89PNG\r\n")
+    body = page_of(tmp_path).body
+    assert (body.count("data:image/png"), body.count("data:image/svg+xml")) == (1, 0)
+
+
 def test_a_report_without_figures_is_shown_without(tmp_path: Path) -> None:
     put(tmp_path / "report.json", paper_bytes())
     assert "<figure>" not in page_of(tmp_path).body
