@@ -84,12 +84,15 @@ def _chosen(asked: Asked) -> str:
 
 
 def _claims(found: "Sequence[Claim]") -> Markup:
-    what = "Each is a quotient of two lanes on the same prompts; it holds where its whole interval is beyond the limit."
+    what = (
+        "Each is a quotient of two lanes on the same prompts and holds where its whole interval is beyond the limit, "
+        "except losslessness: that is the share of texts that equal ar's."
+    )
     return table(what, _CLAIMS, map(_claim, found)) if found else Markup()
 
 
 def _claim(claim: "Claim") -> list[str]:
-    limit = f"{'below' if claim.below else 'above'} {claim.limit:g}"
+    limit = f"{'below' if claim.below else 'above'} {claim.limit:g}" if claim.by_quotient else f"{claim.limit:g}"
     return [
         joined((claim.says, " ", element("small", claim.source))),
         verdict(claim.verdict, _KINDS[claim.verdict]),
