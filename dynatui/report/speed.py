@@ -104,7 +104,7 @@ def _speed(row: "Row") -> list[str]:
 
 def _same(row: "Row") -> str:
     if row.same is None:
-        return "may differ by design" if row.by_design else UNKNOWN
+        return "differs by design" if row.by_design else UNKNOWN
     return f"{row.same} of {row.prompts}"
 
 

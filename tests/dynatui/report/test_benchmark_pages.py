@@ -56,11 +56,11 @@ def test_a_text_that_differs_says_whether_it_may() -> None:
         assert expected in body
 
 
-def test_a_text_that_may_differ_by_design_is_told_from_one_that_is_not_compared() -> None:
+def test_a_text_that_differs_by_design_is_told_from_one_that_is_not_compared() -> None:
     report = speed_report()
     rows = [structs.replace(row, same=None, by_design=row.name == "tree") for row in report.rows]
     body = speed_page("x", [structs.replace(report, rows=rows)]).body
-    assert [cells(body, name)[-1] for name in ("ar", "tree")] == ["-", "may differ by design"]
+    assert [cells(body, name)[-1] for name in ("ar", "tree")] == ["-", "differs by design"]
 
 
 def test_a_measurement_that_was_stopped_or_disturbed_says_so_first() -> None:
