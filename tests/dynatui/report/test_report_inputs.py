@@ -1,5 +1,8 @@
 """Files and folders are told apart by what they hold; what is neither is refused in one line that says what to give."""
 
+import functools
+import json
+import operator
 import os
 import threading
 from pathlib import Path
@@ -138,3 +141,23 @@ def test_what_no_page_can_hold_is_refused(tmp_path: Path, monkeypatch: pytest.Mo
 
 def test_a_run_of_what_is_no_recording_cannot_be_asked_for(tmp_path: Path) -> None:
     assert "--run has no effect" in refusal(put(tmp_path / "x", SPEED), 1)
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "reason"),
+    [
+        (("begun", "asked", "experiments", 0, "lanes"), ["nobody"], "main has a lane that is none of all"),
+        (("begun", "asked", "experiments", 0, "data_set"), "none", "main is on a data set that is none of all"),
+        (("begun", "asked", "experiments", 0, "lengths"), [], "main has no length"),
+        (("blocks", 0, "experiment"), 99, "a block is of no experiment"),
+        (("blocks", 0, "turns", 0, "at"), [], "a turn has not as many figures as its experiment has lengths"),
+    ],
+)
+def test_a_report_whose_parts_do_not_belong_together_is_refused(
+    tmp_path: Path, place: tuple[str | int, ...], value: object, reason: str
+) -> None:
+    report = json.loads(paper_bytes())
+    *way, last = place
+    functools.reduce(operator.getitem, way, report)[last] = value
+    put(tmp_path / "report.json", json.dumps(report).encode())
+    assert reason in refusal(tmp_path)
