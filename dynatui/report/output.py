@@ -1,6 +1,7 @@
 """Puts a page on disk: whole, or not at all. Knows nothing of what it holds."""
 
 import os
+import stat
 from contextlib import suppress
 from pathlib import Path
 from tempfile import NamedTemporaryFile
@@ -21,7 +22,7 @@ def require_free(path: Path, *, force: bool) -> None:
 
 
 def write(text: str, path: Path, *, force: bool) -> None:
-    """Writes a page that its owner alone can read, under its name only once it is whole.
+    """Writes a page under its name only once it is whole, readable for its owner and for all who could read the last.
 
     Raises:
         ConfigError: It cannot be written, or something is in the way; then everything is as before.
@@ -34,6 +35,8 @@ def write(text: str, path: Path, *, force: bool) -> None:
                 file.write(text.encode())
                 file.flush()
                 os.fsync(file.fileno())
+                if place.exists():
+                    Path(file.name).chmod(stat.S_IMODE(place.stat().st_mode))
                 Path(file.name).replace(place)
             except BaseException:
                 with suppress(OSError):

@@ -22,18 +22,19 @@ _ABOUT = (
 )
 
 
-def replay_page(name: str, runs: Iterable[Sequence[Event]]) -> Page:
+def replay_page(name: str, runs: Iterable[Sequence[Event]], *, first: int = 1) -> Page:
     """The page of a recording.
 
     Args:
         name: Of its file.
         runs: Its runs, each with all its events.
+        first: Number of the first of them in the recording.
     """
     states = [reduce(apply, events, RunState()) for events in runs]
     return Page(
         title=f"{name} - dynatui",
-        body=joined((_head(name, states), Markup(asset("replay.html")), *_figures(states))),
-        data=replay_data(states),
+        body=joined((_head(name, states), Markup(asset("replay.html")), *_figures(states, first))),
+        data=replay_data(states, first),
         scripts=SCRIPTS,
     )
 
@@ -44,8 +45,8 @@ def _head(name: str, states: Sequence[RunState]) -> Markup:
     return element("header", element("h1", f"Replay of {name}{pair}"), element("p", _ABOUT))
 
 
-def _figures(states: Sequence[RunState]) -> list[Markup]:
-    return [_of_run(number, state, state.run) for number, state in enumerate(states, 1) if state.run]
+def _figures(states: Sequence[RunState], first: int) -> list[Markup]:
+    return [_of_run(number, state, state.run) for number, state in enumerate(states, first) if state.run]
 
 
 def _of_run(number: int, state: RunState, run: Run) -> Markup:

@@ -52,7 +52,7 @@ def test_one_run_of_several_can_be_asked_for(tmp_path: Path) -> None:
     path = put(tmp_path / "x", RECORDING + encode(run(prompt="Another")))
     assert "Another" in page_of(path, 2).body
     assert "Another" not in page_of(path, 1).body
-    assert "holds 2 runs; let --run be 1 to 2" in refusal(path, 3)
+    assert "has no run 3; let --run be at most 2" in refusal(path, 3)
 
 
 def test_a_recording_comes_through_a_pipe_too(tmp_path: Path) -> None:
@@ -86,6 +86,14 @@ def test_of_two_files_of_a_figure_the_smaller_is_shown(tmp_path: Path) -> None:
     put(tmp_path / "figures" / "speed.png", b"\x89PNG\r\n")
     body = page_of(tmp_path).body
     assert (body.count("data:image/png"), body.count("data:image/svg+xml")) == (1, 0)
+
+
+def test_a_figure_that_has_two_names_is_shown_once(tmp_path: Path) -> None:
+    put(tmp_path / "report.json", paper_bytes())
+    (tmp_path / "figures").mkdir()
+    for name, content in (("a.svg", b"<svg/>"), ("b.svg", b"<svg></svg>"), ("c.svg", b"<svg/>")):
+        put(tmp_path / "figures" / name, content)
+    assert page_of(tmp_path).body.count("<figure>") == 2
 
 
 def test_a_report_without_figures_is_shown_without(tmp_path: Path) -> None:
