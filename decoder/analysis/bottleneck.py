@@ -209,8 +209,8 @@ def _remedy(found: Bottleneck) -> str:
         "less",
         "draft": "a smaller draft, or shallower trees, since each level is one pass of it",
         "verification": "smaller trees, with fewer nodes a round",
-        "host": "a faster path of rounds where there is one (see dynatui doctor), or larger models, beside which this time "
-        "is small",
+        "host": "a faster path of rounds where there is one (see dynatui doctor), or larger models, beside which this "
+        "time is small",
     }
     others = [bound.limit for bound in found.bounds[:2] if bound.gain >= FULL_SPEED]
     return f"What would help: {'; then '.join(remedies[limit] for limit in others) or 'nothing that is known here'}."
