@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from decoder.analysis.metrics import Race, Tally
+from decoder.analysis.metrics import Race, Tally, differs_by_design
 
 Limit: TypeAlias = Literal["agreement", "draft", "verification", "host"]
 FEWEST_ROUNDS = 5
@@ -69,13 +69,14 @@ def bottleneck(tally: Tally, plain: Tally | None) -> Bottleneck | None:
     """What limits a method, compared with plain decoding of the same text where that is known.
 
     Returns:
-        None for a method that drafts nothing or does not show its trees, and of fewer than `FEWEST_ROUNDS` rounds.
+        None for a method that drafts nothing, writes nothing or does not show its trees, and of fewer than
+        `FEWEST_ROUNDS` rounds.
     """
-    if tally.rounds < FEWEST_ROUNDS or not tally.knows_tree or not tally.drafted or not tally.decode_s:
+    if tally.rounds < FEWEST_ROUNDS or not (tally.knows_tree and tally.drafted and tally.tokens and tally.decode_s):
         return None
     rounds = tally.rounds
     round_s = tally.decode_s / rounds
-    known_plain = plain if plain and plain.rounds >= FEWEST_ROUNDS and plain.decode_s else None
+    known_plain = plain if plain and plain.rounds >= FEWEST_ROUNDS and plain.timed_tokens else None
     plain_s = known_plain.decode_s / known_plain.timed_tokens if known_plain else None
     plain_pass_s = known_plain.verify_s / known_plain.rounds if known_plain and known_plain.verify_s else None
     verify_s = None if tally.verify_s is None else tally.verify_s / rounds
@@ -139,11 +140,32 @@ def verdict(found: Bottleneck, method: str) -> tuple[str, ...]:
     return tuple(sentences)
 
 
+def explained(race: Race, method: str, name: str) -> tuple[str, ...]:
+    """The verdict on a method of a run, and that the speeds which it compares are those of two texts, where they are.
+
+    Args:
+        race: The run.
+        method: One of its methods.
+        name: What the sentences call it.
+
+    Returns:
+        Nothing where nothing can be said.
+    """
+    found, figures = of_method(race, method), race.figures().get(method)
+    if found is None or figures is None:
+        return ()
+    speed, *others = verdict(found, name)
+    if figures.first_difference is None:
+        return (speed, *others)
+    how = " by design" if differs_by_design(figures) else ""
+    return (speed, f"Its text differs from ar's{how} from token {figures.first_difference} on.", *others)
+
+
 def _speed(found: Bottleneck, method: str) -> str:
     if found.break_even is None or found.speedup is None:
         return (
-            f"{method} commits {found.tokens_per_round:.2f} tokens a round of {1000 * found.round_s:.2f} ms; add ar to "
-            "the methods to see whether that is faster than plain decoding."
+            f"{method} commits {found.tokens_per_round:.2f} tokens a round of {1000 * found.round_s:.2f} ms; "
+            f"beside {FEWEST_ROUNDS} rounds of ar or more, it would show whether that is faster than plain decoding."
         )
     cost = (
         f"a round commits {found.tokens_per_round:.2f} tokens and takes the time of {found.break_even:.2f} plain ones"
@@ -157,6 +179,8 @@ def _speed(found: Bottleneck, method: str) -> str:
 
 def _limit(found: Bottleneck) -> str:
     bound = found.bounds[0]
+    if bound.gain < FULL_SPEED:
+        return "Nothing that is known here limits it."
     match bound.limit:
         case "agreement":
             right = (found.tokens_per_round - 1) / found.levels
@@ -183,10 +207,10 @@ def _remedy(found: Bottleneck) -> str:
     remedies: dict[Limit, str] = {
         "agreement": "a draft that agrees more (dynatui tune --drafts ranks candidates), or smaller trees, which waste "
         "less",
-        "draft": "a smaller draft, one in half precision (--draft-dtype), or shallower trees, since each level is one "
-        "pass of it",
-        "verification": "fewer nodes a round (--n-max)",
-        "host": "a GPU with graphs, or larger models, beside which this time is small",
+        "draft": "a smaller draft, or shallower trees, since each level is one pass of it",
+        "verification": "smaller trees, with fewer nodes a round",
+        "host": "a faster path of rounds where there is one (see dynatui doctor), or larger models, beside which this "
+        "time is small",
     }
     others = [bound.limit for bound in found.bounds[:2] if bound.gain >= FULL_SPEED]
     return f"What would help: {'; then '.join(remedies[limit] for limit in others) or 'nothing that is known here'}."

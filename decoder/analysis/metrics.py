@@ -16,7 +16,7 @@ from msgspec import structs
 
 from decoder.append_only import TokenLog
 from decoder.events import End, Event, Figures, Knob, Round, Run, Start
-from decoder.methods import draws_alone, has_own_text, root_is_drafted
+from decoder.methods import WHOLE, draws_alone, root_is_drafted, same_until
 from decoder.tree import depths
 
 Count = TypeVar("Count", int, float)
@@ -169,16 +169,17 @@ def _joined(one: Tally, other: Tally) -> Tally:
     )
 
 
-def figures(tally: Tally, ar: Tally | None, *, same_text: bool = True, own_text: bool = False) -> Figures:
+def figures(tally: Tally, ar: Tally | None, *, same_until: int | None = WHOLE) -> Figures:
     """All figures of a method, compared with ar's if given; `near_tie` and its gap need models and stay None.
 
-    Tokens are compared where they should be the `same_text`. Where they may be an `own_text` by design, a difference is
-    told, but does not count against the method.
+    The first `same_until` tokens must be ar's: a later difference is told, but does not count against the method. None:
+    texts are not compared.
     """
     rate = _ratio(tally.timed_tokens, tally.decode_s)
     ar_rate = _ratio(ar.timed_tokens, ar.decode_s) if ar else None
-    text = ar if same_text else None
+    text = ar if same_until is not None else None
     difference = first_difference(tally.tokens, text.tokens) if text else None
+    by_design = difference is not None and same_until is not None and difference >= same_until
     drafted, accepted = (tally.drafted, tally.accepted) if tally.knows_tree else (None, None)
     parts = (tally.draft_s, tally.verify_s, tally.commit_s)
     return Figures(
@@ -202,11 +203,24 @@ def figures(tally: Tally, ar: Tally | None, *, same_text: bool = True, own_text:
         commit_s=tally.commit_s,
         host_s=None if None in parts else tally.decode_s - math.fsum(part for part in parts if part is not None),
         speedup=_ratio(rate, ar_rate),
-        identical_to_ar=None if text is None or (own_text and difference is not None) else difference is None,
+        identical_to_ar=None if text is None or by_design else difference is None,
         first_difference=difference,
         peak_bytes=tally.peak_bytes,
         distinct_8grams=_ratio(tally.log.distinct, tally.log.runs),
     )
+
+
+def compared_until(run: Run, method: str, *, sampled: bool) -> int | None:
+    """How many first tokens of a method's text must be ar's; None: the two cannot be compared.
+
+    Args:
+        run: With the parameters of its methods.
+        method: One of them.
+        sampled: Whether any token was not chosen greedily.
+    """
+    if sampled and draws_alone(method):
+        return None
+    return same_until(method, run.methods.get(method, {}), len(run.prompt_tokens))
 
 
 def differs_by_design(found: Figures) -> bool:
@@ -254,9 +268,9 @@ class Race:
     @cached_property
     def _figures(self) -> dict[str, Figures]:
         # A screen asks several times a frame, and whole texts are compared.
-        ar = self.tallies.get("ar")
+        ar, run = self.tallies.get("ar"), self.run
         return {
-            name: figures(tally, ar, same_text=not (self.sampled and draws_alone(name)), own_text=has_own_text(name))
+            name: figures(tally, ar, same_until=compared_until(run, name, sampled=self.sampled) if run else WHOLE)
             for name, tally in self.tallies.items()
         }
 

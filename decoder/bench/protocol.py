@@ -21,6 +21,7 @@ from decoder.bench.watched import Seen
 from decoder.device import memory_is_full
 from decoder.engine import Engine
 from decoder.errors import DeviceError, PairError
+from decoder.methods import WHOLE, same_until
 
 DISTURBED = 0.03
 """A turn whose threads waited longer for a processor, as a share of its time, is taken again."""
@@ -51,6 +52,8 @@ class Sample:
     waits: int | None = None
     waited: float | None = None
     """Time that threads waited for a processor, over the turn's; None where the system does not say."""
+    same_until: int | None = WHOLE
+    """So many first tokens of the text must be ar's; None: nothing is known of that."""
 
 
 def schedule(contenders: int, prompts: int, repeats: int, seed: int) -> Iterator[Turn]:
@@ -107,6 +110,7 @@ def measured(
             kv_bytes=trial.kv_bytes,
             waits=trial.waits,
             waited=waited,
+            same_until=same_until(contender.group, contender.settings, len(prompts[turn.prompt])),
         )
 
 

@@ -20,7 +20,6 @@ from decoder.decoding_path import decoding_path
 from decoder.engine import Engine
 from decoder.events import Figures
 from decoder.forward.near_tie import Judge, Verdict
-from decoder.methods import has_own_text
 from decoder.models.pair import Pair
 
 SCHEMA = 1
@@ -180,8 +179,7 @@ def _records(samples: Samples) -> list[Record]:
             figures(
                 turn.tally,
                 plain[turn.repeat, turn.prompt],
-                same_text=turn.contender not in samples.draws_alone,
-                own_text=has_own_text(turn.group),
+                same_until=None if turn.contender in samples.draws_alone else turn.same_until,
             ),
         )
         for turn in samples.all()

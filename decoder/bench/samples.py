@@ -11,7 +11,6 @@ from decoder.bench.contenders import BASELINE, Contender
 from decoder.bench.protocol import Sample
 from decoder.bench.statistics import Estimate, Groups, estimate, ratios
 from decoder.events import Figures
-from decoder.methods import has_own_text
 from decoder.sampling.settings import Sampling
 
 Measure = Callable[[Figures], float | None]
@@ -29,9 +28,6 @@ class Samples:
         self.foreign = {contender.name for contender in contenders if contender.foreign}
         self.draws_alone = self.foreign if sampling and not sampling.greedy else frozenset[str]()
         """Those, if they do."""
-        self.by_design = {name for name, group in self.groups.items() if has_own_text(group)}
-        self.own_text = self.draws_alone | self.by_design
-        """Whose texts need not be ar's."""
         blocks: defaultdict[tuple[int, int], dict[str, Sample]] = defaultdict(dict)
         for sample in samples:
             blocks[sample.repeat, sample.prompt][sample.contender] = sample
@@ -39,15 +35,18 @@ class Samples:
         self.prompts = sorted({prompt for _, prompt in self._blocks})
         self.texts = {prompt: self.turns(BASELINE, prompt)[0].tally.tokens for prompt in self.prompts}
         """ar's, which is the right one."""
+        compared = (turn for turn in self.all() if turn.contender not in self.draws_alone and self._is_right(turn))
+        self.by_design = {turn.contender for turn in compared if turn.tally.tokens != self.texts[turn.prompt]}
+        """Who has written another text where they may."""
 
     def same(self, name: str) -> list[int]:
-        """Prompts on which every text of a contender equals ar's, if it should."""
-        return [
-            prompt
-            for prompt in self.prompts
-            if name in self.own_text
-            or all(sample.tally.tokens == self.texts[prompt] for sample in self.turns(name, prompt))
-        ]
+        """Prompts on which every text of a contender is ar's, as far as it should be."""
+        return [prompt for prompt in self.prompts if all(map(self._is_right, self.turns(name, prompt)))]
+
+    def both(self, one: str, other: str) -> list[int]:
+        """Prompts on which two contenders have such texts, and so a speed."""
+        others = set(self.same(other))
+        return [prompt for prompt in self.same(one) if prompt in others]
 
     def values(self, name: str, measure: Measure, prompts: Sequence[int]) -> Groups:
         """One figure of a contender, prompt by prompt and repeat by repeat."""
@@ -55,8 +54,7 @@ class Samples:
 
     def ratio(self, name: str, than: str, seed: int) -> Estimate | None:
         """How much faster one contender is than another, on the prompts where both have a speed."""
-        others = set(self.same(than))
-        both = [prompt for prompt in self.same(name) if prompt in others]
+        both = self.both(name, than)
         over, under = (self.values(contender, tokens_per_second, both) for contender in (name, than))
         return estimate(ratios(over, under), seed)
 
@@ -67,11 +65,11 @@ class Samples:
         return max(known, key=lambda name: known[name]) if known else None
 
     def differing(self) -> Iterable[tuple[str, int, Sequence[int]]]:
-        """(contender, prompt, its first text that is not ar's)."""
-        for name in (each for each in self.groups if each not in self.own_text):
+        """(contender, prompt, its first text that is not ar's and should be)."""
+        for name in self.groups:
             for prompt in self.prompts:
-                texts = (turn.tally.tokens for turn in self.turns(name, prompt))
-                if other := next((text for text in texts if text != self.texts[prompt]), None):
+                wrong = (turn.tally.tokens for turn in self.turns(name, prompt) if not self._is_right(turn))
+                if other := next(wrong, None):
                     yield name, prompt, other
 
     def all(self) -> list[Sample]:
@@ -81,6 +79,11 @@ class Samples:
     def turns(self, name: str, prompt: int) -> list[Sample]:
         """A contender's samples of one prompt, repeat by repeat."""
         return [block[name] for (_, which), block in sorted(self._blocks.items()) if which == prompt]
+
+    def _is_right(self, turn: Sample) -> bool:
+        """Whether a text is ar's as far as it should be."""
+        until = None if turn.contender in self.draws_alone else turn.same_until
+        return until is None or turn.tally.tokens[:until] == self.texts[turn.prompt][:until]
 
 
 def tokens_per_second(found: Figures) -> float | None:

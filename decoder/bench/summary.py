@@ -1,7 +1,7 @@
 """From samples to what is reported: one row a contender, and how the best of one kind compares with that of another.
 
-A text that differs from ar's has no speed: that contender's figures leave this prompt out, and the difference is named
-with float32's verdict on it. Pure, but for the judge that it is handed.
+A text that differs from ar's, and not by design, has no speed: that contender's figures leave this prompt out, and the
+difference is named with float32's verdict on it. Pure, but for the judge that it is handed.
 """
 
 from collections.abc import Callable, Sequence
@@ -22,15 +22,15 @@ Judge = Callable[[int, Sequence[int], tuple[int, int], bool], Verdict]
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
-    """One contender over all prompts whose text equals ar's: medians over prompts, of the median over repeats."""
+    """One contender on all prompts whose text is as it should be: medians over prompts, of the median over repeats."""
 
     name: str
     group: str
     prompts: int
     same: int | None
-    """Prompts whose text equals ar's in every repeat; None where it need not."""
+    """Prompts whose text equals ar's in every repeat; None where not all need to."""
     by_design: bool = False
-    """Whether it need not as the method computes something else."""
+    """Whether some differ by design, as the method computes something else."""
     tokens_per_second: Estimate | None
     over_ar: Estimate | None
     over_generate: Estimate | None
@@ -107,7 +107,7 @@ def comparisons(samples: Samples, seed: int) -> list[Comparison]:
     others = tuple(
         name
         for name, method in METHODS.items()
-        if method.sweep is not None and not (method.own_text or is_adaptive(name))
+        if method.sweep is not None and method.same_until is None and not is_adaptive(name)
     )
     kinds = ((BASELINE,), ("generate",), ("assisted",), *((name,) for name in others), others)
     pairs += [(name, kind) for name in trees for kind in kinds]
@@ -192,7 +192,7 @@ def _row(samples: Samples, name: str, seed: int, bandwidth: Bandwidth | None) ->
         name=name,
         group=samples.groups[name],
         prompts=len(samples.prompts),
-        same=None if name in samples.own_text else len(same),
+        same=None if name in samples.draws_alone | samples.by_design else len(same),
         by_design=name in samples.by_design,
         tokens_per_second=estimate(samples.values(name, tokens_per_second, same), seed),
         over_ar=samples.ratio(name, BASELINE, seed),

@@ -91,7 +91,7 @@ def speeds(rows: Sequence[Row], best_generate: str | None) -> str:
     if best_generate:
         lines.append(f"x generate: over {best_generate}, transformers' plain decoding at its best.")
     if any(row.by_design for row in rows):
-        lines.append("own: a text that differs from ar's by design; its speed counts on all prompts.")
+        lines.append("own: a text that differs from ar's by design; its speed counts.")
     if any(row.group == INEXACT for row in rows):
         lines.append("~: the same without exactness; its text may be another by a near tie.")
     if limits:

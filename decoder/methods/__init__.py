@@ -3,7 +3,9 @@
 A method is one file of this folder. Importing the registry imports no torch.
 """
 
+import sys
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from decoder.errors import ConfigError, require, shortened
 from decoder.knobs import KnobInfo, KnobName, RulesName, Turnable
@@ -14,6 +16,8 @@ from decoder.sampling.settings import Sampling
 
 METHODS: dict[str, Method] = {}
 """In the order of help texts; `register` adds one."""
+WHOLE = sys.maxsize
+"""Of a text of which every token must be ar's: more tokens than any has."""
 
 
 def register(method: Method) -> None:
@@ -77,9 +81,13 @@ def draws_alone(method: str) -> bool:
     return method in METHODS and METHODS[method].own_noise
 
 
-def has_own_text(method: str) -> bool:
-    """Whether a method's text may differ from ar's by design, however tokens are chosen; not of an unknown one."""
-    return method in METHODS and METHODS[method].own_text
+def same_until(method: str, parameters: Mapping[str, Any], prompt_tokens: int) -> int | None:
+    """How many first tokens of a method's text must be ar's where tokens are chosen alike; all of an unknown method's.
+
+    None where its parameters do not tell.
+    """
+    rule = METHODS[method].same_until if method in METHODS else None
+    return rule(parameters, prompt_tokens) if rule else WHOLE
 
 
 for _module in (dynatree, auto, ar, linear, fixed, bestfirst, delayed, streaming, alg1, hf):

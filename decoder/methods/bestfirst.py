@@ -1,7 +1,8 @@
 """bestfirst: the nodes of highest path probability, as OPT-Tree, DDTree and TALON choose them.
 
-Path probabilities add up to the expected number of accepted nodes, so of all trees of as many nodes and levels no other
-is expected to be accepted as far. Nodes are found level by level, one draft pass each, and not one by one.
+Path probabilities add up to the number of accepted nodes that the draft expects. So, by the draft's own probabilities,
+no other tree of as many nodes and levels is expected to be accepted as far. Nodes are found level by level, one draft
+pass each, and not one by one.
 """
 
 from collections.abc import Mapping

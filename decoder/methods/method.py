@@ -75,8 +75,9 @@ class Method:
     """Whether node 0 of its trees is a drafted token; else it is the last committed one."""
     own_noise: bool = False
     """Whether it samples with noise of its own, so that its text is another one than ar's."""
-    own_text: bool = False
-    """Whether its text may be another one than ar's by design, as it computes something else."""
+    same_until: Callable[[Mapping[str, Any], int], int | None] | None = None
+    """(parameters, tokens of the prompt) -> how many first tokens of its text must be ar's; later ones may be others by
+    design. None where the parameters, which a recording may hold, do not tell. Without this function all must."""
     by_module: bool = False
     """Whether transformers decodes, through the models' own modules and in a thread of its own."""
     sweep: Sweep | None = None

@@ -62,6 +62,15 @@ def _opened(engine: "Engine", prompt_ids: Sequence[int], max_new_tokens: int, ru
     return streaming.host_session(prompt_ids, max_new_tokens, KnobState(rules))
 
 
+def _same_until(parameters: Mapping[str, Any], prompt_tokens: int) -> int | None:
+    """Token i is chosen by the row at prompt_tokens + i - 1; the first row that has lost one is at sinks + window."""
+    match parameters:
+        case {"sinks": int(sinks), "window": int(window)}:
+            return max(0, sinks + window - prompt_tokens + 1)
+        case _:
+            return None
+
+
 def _read(given: str) -> Mapping[str, Any]:
     return dict(zip(("sinks", "window", "k"), whole_numbers("--streaming", given, example="4,1020,5"), strict=True))
 
@@ -71,7 +80,7 @@ METHOD = Method(
     "a chain of K drafted tokens, on a cache of first and latest tokens",
     Streaming(),
     opened=_opened,
-    own_text=True,
+    same_until=_same_until,
     options=(
         Option(
             "streaming",

@@ -180,6 +180,8 @@ def _draft(
 ) -> Draft:
     speeds = {method: samples.ratio(lane_name(name, method), BASELINE, seed) for method in METHODS}
     fastest = max(METHODS, key=lambda method: _speed(speeds[method]))
+    lane = lane_name(name, fastest)
+    timed = samples.both(lane, BASELINE)
     return Draft(
         name=name,
         agreement=agreement,
@@ -187,14 +189,14 @@ def _draft(
         chain=chain[0],
         expected=chain[1],
         measured=speeds,
-        limits=bottleneck(_all(samples, lane_name(name, fastest)), _all(samples, BASELINE)),
+        limits=bottleneck(_whole(samples, lane, timed), _whole(samples, BASELINE, timed)),
         fastest=fastest,
     )
 
 
-def _all(samples: Samples, lane: str) -> Tally:
-    """A lane's totals over all prompts and repeats."""
-    return together(turn.tally for prompt in samples.prompts for turn in samples.turns(lane, prompt))
+def _whole(samples: Samples, lane: str, prompts: Sequence[int]) -> Tally:
+    """A lane's totals over prompts."""
+    return together(turn.tally for prompt in prompts for turn in samples.turns(lane, prompt))
 
 
 def _speed(found: Estimate | None) -> float:

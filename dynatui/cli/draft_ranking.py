@@ -41,7 +41,8 @@ def _rows(found: Ranking) -> Iterator[str]:
 def _verdicts(found: Ranking) -> Iterator[str]:
     for draft in found.drafts:
         subject = f"{clean_line(draft.name)} by {draft.fastest}"
-        said = " ".join(verdict(draft.limits, subject)) if draft.limits else _unlimited(draft, subject)
+        known = draft.limits if draft.measured[draft.fastest] else None
+        said = " ".join(verdict(known, subject)) if known else _unlimited(draft, subject)
         yield from wrap(said, WIDTH, subsequent_indent="  ")
     for name, why in found.refused.items():
         yield from wrap(f"{clean_line(name)} cannot be used: {clean_line(why)}", WIDTH, subsequent_indent="  ")

@@ -30,11 +30,12 @@ def report(source: Source, output: Output = None, run: RunNumber = None, *, forc
     A recording becomes a replay with text, tree, curves and race, steered by the keyboard. The page holds the prompts
     and texts of the recording.
     """
-    from dynatui.report.inputs import page_of  # noqa: PLC0415 - help needs none of it
+    from dynatui.report.inputs import page_name, page_of, require_kept  # noqa: PLC0415 - help needs none of it
     from dynatui.report.output import require_free, write  # noqa: PLC0415
     from dynatui.report.page import written  # noqa: PLC0415
 
-    place = output or Path(f"{source.resolve().stem}.html")
+    place = output or page_name(source)
+    require_kept(source, place)
     require_free(place, force=force)
     text = written(page_of(source, run))
     write(text, place, force=force)

@@ -1,6 +1,6 @@
 """`dynatui why`: what limits the methods of recorded runs, from their own figures. Loads no models."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import asdict
 from textwrap import shorten, wrap
 from typing import Annotated, Any
@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from decoder.analysis.bottleneck import FEWEST_ROUNDS, of_method, verdict
+from decoder.analysis.bottleneck import FEWEST_ROUNDS, explained, of_method
 from decoder.analysis.metrics import Race, fold
 from decoder.methods import METHODS
 from dynatui.clean import clean_line
@@ -34,13 +34,13 @@ def why(path: options.RecordingFile, *, as_json: AsJson = False) -> int:
 
 def _told(race: Race, number: int) -> Iterator[str]:
     yield shorten(clean_line(f"run {number}: {race.run.prompt if race.run else ''}"), WIDTH, placeholder=" ...")
-    for sentences in _verdicts(race).values():
+    for sentences in _verdicts(race):
         yield from wrap(" ".join(sentences), WIDTH, initial_indent="  ", subsequent_indent="    ")
 
 
-def _verdicts(race: Race) -> Mapping[str, tuple[str, ...]]:
-    found = {name: of_method(race, name) for name in race.tallies}
-    return {name: verdict(each, clean_line(name)) if each else (_silent(name),) for name, each in found.items()}
+def _verdicts(race: Race) -> Iterator[tuple[str, ...]]:
+    for name in race.tallies:
+        yield explained(race, name, clean_line(name)) or (_silent(name),)
 
 
 def _silent(method: str) -> str:
@@ -53,7 +53,9 @@ def _silent(method: str) -> str:
 
 def _json(race: Race) -> str:
     methods: dict[str, Any] = {
-        name: asdict(found) | {"speedup": found.speedup, "verdict": verdict(found, name)} if found else None
+        name: asdict(found) | {"speedup": found.speedup, "verdict": explained(race, name, clean_line(name))}
+        if found
+        else None
         for name in race.tallies
         for found in (of_method(race, name),)
     }

@@ -6,7 +6,7 @@ The less room, the fewer facts; the order is what a reader asks first.
 import math
 from collections.abc import Mapping, Sequence
 
-from decoder.analysis.metrics import Tally, differs_by_design, drafted_nodes, first_difference
+from decoder.analysis.metrics import Tally, drafted_nodes, first_difference
 from decoder.events import Round
 from decoder.methods import root_is_drafted
 from dynatui.knobs import info
@@ -218,7 +218,7 @@ def _compared(state: RunState, event: Round, token: Token, said: str) -> list[Ro
     if mine is None or ar is None or state.watched == "ar":
         return [_said(said)]
     differs, figures = first_difference(mine.tokens, ar.tokens), state.figures()[state.watched]
-    ink: Ink = "dim" if differs_by_design(figures) else "warn"
+    ink: Ink = "warn" if figures.identical_to_ar is False else "dim"
     if differs is not None and first > differs:
         return [_said(said), (("not ar's text: ", ink), (f"they part at token {differs}", "plain"))]
     if differs is not None and differs <= last:

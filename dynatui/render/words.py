@@ -114,15 +114,15 @@ def _used(d0: float) -> str:
 
 
 def badge(state: RunState) -> tuple[Row, ...]:
-    """Whether the text is ar's, the longest wording first; nothing without ar, or while ar itself is watched."""
+    """Whether the text is ar's, the longest wording first; nothing where that is not known, and of ar itself."""
     figures = state.figures()
     entry, ar = figures.get(state.watched), figures.get("ar")
     if entry is None or ar is None or state.watched == "ar" or not entry.committed:
         return ()
-    if is_alone(state, state.watched):
-        return (((ALONE, "dim"),),)
     if entry.identical_to_ar is False or differs_by_design(entry):
         return _difference(entry)
+    if entry.identical_to_ar is None:
+        return (((ALONE, "dim"),),) if is_alone(state, state.watched) else ()
     compared = f"{min(entry.committed, ar.committed)}/{entry.committed}"
     if not ar.committed:
         return ((("ar behind", "dim"),),)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from itertools import zip_longest
 
-from decoder.analysis.bottleneck import of_method, verdict
+from decoder.analysis.bottleneck import explained
 from decoder.analysis.metrics import Levels, Tally
 from dynatui.number_format import percent, short
 from dynatui.render.ink import Row, Rows, best, fit, frame, inside, joined, share, trend
@@ -60,9 +60,8 @@ def work(scene: Scene, width: int, height: int) -> Rows:
 
 def why(state: RunState, width: int, room: int) -> Rows:
     """What limits the method, in as many whole sentences as there is room for; nothing where too little is known."""
-    found = of_method(state.race, state.watched)
     rows: Rows = [()]
-    for said in verdict(found, state.watched) if found else ():
+    for said in explained(state.race, state.watched, state.watched):
         sentence = wrapped([(said, "plain")], width)
         if len(rows) + len(sentence) > room:
             break

@@ -4,6 +4,7 @@ A recording begins with a run, a measurement of `bench speed` with its setup, an
 with what was begun. Knows no HTML.
 """
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeVar
@@ -68,7 +69,42 @@ def page_of(path: Path, run: int | None = None) -> Page:
             raise ConfigError(f"--run has no effect on {shortened(path)}, which is no recording; leave it out")
         return _of_speed(found) if kind == "speed" else _of_paper(found)
     except OSError as error:
-        raise InputError(f"cannot read {shortened(path)}: {error.strerror}; {_REMEDY}") from None
+        raise _unreadable(path, error) from None
+
+
+def name_of(path: Path) -> str:
+    """What a file or folder is called, however it is reached: through links, or as `.` or `..`."""
+    return Path(os.path.realpath(path)).name
+
+
+def page_name(source: Path) -> Path:
+    """Where its page goes unless another place is asked for: this folder, under the name of what it shows.
+
+    Raises:
+        DecoderError: It cannot be looked at.
+    """
+    name = name_of(source)
+    try:
+        return Path(f"{name if source.is_dir() else Path(name).stem}.html")
+    except OSError as error:
+        raise _unreadable(source, error) from None
+
+
+def require_kept(source: Path, page: Path) -> None:
+    """Raises a ConfigError where a page would replace what it is made from."""
+    if any(_is_same(page, each) for each in (source, source / REPORT)):
+        raise ConfigError(f"{shortened(page)} is what the page is made from; let --output name another file")
+
+
+def _is_same(one: Path, other: Path) -> bool:
+    try:
+        return one.samefile(other)
+    except OSError:  # one is not there, or why it cannot be looked at is said where it is read or written
+        return False
+
+
+def _unreadable(path: Path, error: OSError) -> InputError:
+    return InputError(f"cannot read {shortened(path)}: {error.strerror}; {_REMEDY}")
 
 
 def _kind(path: Path) -> Literal["recording", "speed", "paper"]:
@@ -92,8 +128,10 @@ def _kind(path: Path) -> Literal["recording", "speed", "paper"]:
 def _of_recording(path: Path, number: int | None) -> Page:
     runs = Runs(path)
     if number is not None and number > len(runs):
-        raise ConfigError(f"{shortened(path)} holds {len(runs)} runs; let --run be 1 to {len(runs)}")
-    return replay_page(path.name, runs if number is None else [runs[number - 1]])
+        raise ConfigError(f"{shortened(path)} has no run {number}; let --run be at most {len(runs)}")
+    if number is None:
+        return replay_page(path.name, runs)
+    return replay_page(path.name, [runs[number - 1]], first=number)
 
 
 def _of_speed(path: Path) -> Page:
@@ -122,15 +160,20 @@ def _of_paper(path: Path) -> Page:
     content = path.read_bytes()
     _require_readable(_decoded(content, _Opening, shortened(path)).begun or _Schema(), SCHEMA, shortened(path))
     report = _decoded(content, PaperReport, shortened(path))
-    return paper_page(path.absolute().parent.name, report, list(_figures(path.parent / FIGURES)))
+    return paper_page(name_of(path.parent), report, list(_figures(path.parent / FIGURES)))
 
 
 def _figures(folder: Path) -> Iterator[tuple[str, bytes]]:
-    """The figures of a folder, by name."""
-    for path in sorted(folder.glob("*.svg")):
-        if path.is_file():
-            _require_moderate(path)
-            yield path.stem, path.read_bytes()
+    """The figures of a folder, by name, each once: of PNG and SVG the smaller file."""
+    found = [path for kind in ("png", "svg") for path in folder.glob(f"*.{kind}") if path.is_file()]
+    smallest = {path.stem: path for path in sorted(found, key=lambda path: path.stat().st_size, reverse=True)}
+    seen = set[bytes]()
+    for name, path in sorted(smallest.items()):
+        _require_moderate(path)
+        content = path.read_bytes()
+        if content not in seen:
+            seen.add(content)
+            yield name, content
 
 
 def _decoded(content: bytes, kind: type[T], where: str) -> T:

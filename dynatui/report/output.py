@@ -1,6 +1,7 @@
 """Puts a page on disk: whole, or not at all. Knows nothing of what it holds."""
 
 import os
+import stat
 from contextlib import suppress
 from pathlib import Path
 from tempfile import NamedTemporaryFile
@@ -10,16 +11,18 @@ from decoder.errors import ConfigError, shortened
 
 def require_free(path: Path, *, force: bool) -> None:
     """Raises a ConfigError where something is in the way of a page, before the work of making it is done."""
-    if os.path.lexists(path) and not path.is_file():
+    if not os.path.lexists(path):  # or it cannot be known, which writing tells
+        return
+    if not path.is_file():
         raise ConfigError(f"{shortened(path)} is no file that a page could replace; let --output name another")
-    if path.exists() and not force:
+    if not force:
         raise ConfigError(
             f"{shortened(path)} exists already, so it stays as it is; let --output name another, or add --force"
         )
 
 
 def write(text: str, path: Path, *, force: bool) -> None:
-    """Writes a page that its owner alone can read, under its name only once it is whole.
+    """Writes a page under its name only once it is whole, readable for its owner and for all who could read the last.
 
     Raises:
         ConfigError: It cannot be written, or something is in the way; then everything is as before.
@@ -32,6 +35,8 @@ def write(text: str, path: Path, *, force: bool) -> None:
                 file.write(text.encode())
                 file.flush()
                 os.fsync(file.fileno())
+                if place.exists():
+                    Path(file.name).chmod(stat.S_IMODE(place.stat().st_mode))
                 Path(file.name).replace(place)
             except BaseException:
                 with suppress(OSError):

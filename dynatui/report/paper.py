@@ -12,22 +12,21 @@ from decoder.bench.paper.asked import Asked
 from decoder.bench.paper.corrections import CORRECTIONS, Correction
 from decoder.events import arithmetic
 from dynatui.report.markup import Markup, details, element, joined, table
-from dynatui.report.measured import UNKNOWN, VerdictKind, machine_entries, notice, number, verdict
+from dynatui.report.measured import UNKNOWN, VerdictKind, machine_entries, notice, verdict
 from dynatui.report.page import Page
 
 if TYPE_CHECKING:  # which import torch
     from decoder.bench.paper.cells import Cell, Column, Table
-    from decoder.bench.paper.claims import Claim, Verdict
+    from decoder.bench.paper.claims import Claim
     from decoder.bench.paper.report import PaperReport
-    from decoder.bench.sampling.averages import Mean
 
 _ABOUT = (
     "The DynaTree paper's experiments, measured here: what it reports stands beside what was found. All lanes decoded "
     "the same prompts in one process, in turns. Numbers are means over prompts ± standard deviation, with 95 % "
     "bootstrap intervals of the mean below them."
 )
-_KINDS: Mapping["Verdict", VerdictKind] = {"holds": "holds", "does not hold": "fails", "cannot tell here": "open"}
-_CLAIMS = ("the paper says", "verdict", "here", "limit", "paper", "tested on", "how")
+_KINDS: Mapping[str, VerdictKind] = {"holds": "holds", "does not hold": "fails", "cannot tell here": "open"}
+_PNG = b"\x89PNG"
 
 
 def paper_page(name: str, report: "PaperReport", figures: Sequence[tuple[str, bytes]]) -> Page:
@@ -36,7 +35,7 @@ def paper_page(name: str, report: "PaperReport", figures: Sequence[tuple[str, by
     Args:
         name: Of its folder.
         report: All that was measured.
-        figures: SVG by name.
+        figures: PNG or SVG, by name.
     """
     from decoder.bench.paper.claims import claims  # noqa: PLC0415 - imports torch
     from decoder.bench.paper.tables import conditions, tables  # noqa: PLC0415
@@ -83,27 +82,9 @@ def _chosen(asked: Asked) -> str:
 
 
 def _claims(found: "Sequence[Claim]") -> Markup:
-    what = "Each is a quotient of two lanes on the same prompts; it holds where its whole interval is beyond the limit."
-    return table(what, _CLAIMS, map(_claim, found)) if found else Markup()
+    from decoder.bench.paper.claims import as_table  # noqa: PLC0415 - imports torch
 
-
-def _claim(claim: "Claim") -> list[str]:
-    limit = f"{'below' if claim.below else 'above'} {claim.limit:g}"
-    return [
-        joined((claim.says, " ", element("small", claim.source))),
-        verdict(claim.verdict, _KINDS[claim.verdict]),
-        _mean(claim.here),
-        limit,
-        number(claim.paper, 3),
-        claim.data_set,
-        claim.tested,
-    ]
-
-
-def _mean(found: "Mean | None") -> Markup:
-    if found is None or found.low is None or found.high is None:
-        return element("span", number(found.mean if found else None, 3))
-    return joined((number(found.mean, 3), element("small", f"{found.low:.3f} to {found.high:.3f}")))
+    return _grid(as_table(found, ())) if found else Markup()
 
 
 def _correction(found: Correction) -> Markup:
@@ -120,22 +101,28 @@ def _tables(found: "Sequence[Table]", said: Collection[str]) -> Markup:
 
 def _table(place: str, found: "Table", said: Collection[str]) -> Markup:
     """A table with its notes, but for those that are said once for all."""
+    notes = (element("li", note) for note in found.notes if note not in said)
+    return element("div", element("h3", found.title), _grid(found), element("ul", *notes, class_="notes"), id=place)
+
+
+def _grid(found: "Table") -> Markup:
     head = (column.title for column in found.columns)
     rows = (map(_cell, row, found.columns) for row in found.rows)
-    notes = (element("li", note) for note in found.notes if note not in said)
-    shown = table(found.what, head, rows, label=found.title)
-    return element("div", element("h3", found.title), shown, element("ul", *notes, class_="notes"), id=place)
+    return table(found.what, head, rows, label=found.title)
 
 
 def _cell(cell: "Cell", column: "Column") -> Markup:
     from decoder.bench.paper.cells import lines  # noqa: PLC0415 - imports torch
 
+    if column.title == "verdict" and isinstance(cell, str):
+        return verdict(cell, _KINDS[cell])
     first, *more = lines(cell, column.digits)
     whole = first if column.kind == "words" else element("span", first, class_="whole")
     return joined((whole, *(element("small", line) for line in more)))
 
 
-def _figure(name: str, svg: bytes) -> Markup:
+def _figure(name: str, picture: bytes) -> Markup:
     title = name.replace("_", " ").capitalize()
-    source = f"data:image/svg+xml;base64,{b64encode(svg).decode()}"
+    kind = "png" if picture.startswith(_PNG) else "svg+xml"
+    source = f"data:image/{kind};base64,{b64encode(picture).decode()}"
     return element("figure", element("img", src=source, alt=title), element("figcaption", title))

@@ -6,7 +6,7 @@ Runs are folded by the code that the screen uses. Knows no files.
 from collections.abc import Iterable, Mapping, Sequence
 from functools import reduce
 
-from decoder.analysis.metrics import FIGURES, Figure
+from decoder.analysis.metrics import FIGURES, Figure, differs_by_design
 from decoder.events import Event, Figures, Run
 from dynatui.report.markup import Markup, details, element, joined, table
 from dynatui.report.page import Page, asset
@@ -22,18 +22,19 @@ _ABOUT = (
 )
 
 
-def replay_page(name: str, runs: Iterable[Sequence[Event]]) -> Page:
+def replay_page(name: str, runs: Iterable[Sequence[Event]], *, first: int = 1) -> Page:
     """The page of a recording.
 
     Args:
         name: Of its file.
         runs: Its runs, each with all its events.
+        first: Number of the first of them in the recording.
     """
     states = [reduce(apply, events, RunState()) for events in runs]
     return Page(
         title=f"{name} - dynatui",
-        body=joined((_head(name, states), Markup(asset("replay.html")), *_figures(states))),
-        data=replay_data(states),
+        body=joined((_head(name, states), Markup(asset("replay.html")), *_figures(states, first))),
+        data=replay_data(states, first),
         scripts=SCRIPTS,
     )
 
@@ -44,8 +45,8 @@ def _head(name: str, states: Sequence[RunState]) -> Markup:
     return element("header", element("h1", f"Replay of {name}{pair}"), element("p", _ABOUT))
 
 
-def _figures(states: Sequence[RunState]) -> list[Markup]:
-    return [_of_run(number, state, state.run) for number, state in enumerate(states, 1) if state.run]
+def _figures(states: Sequence[RunState], first: int) -> list[Markup]:
+    return [_of_run(number, state, state.run) for number, state in enumerate(states, first) if state.run]
 
 
 def _of_run(number: int, state: RunState, run: Run) -> Markup:
@@ -91,7 +92,8 @@ def _named(figure: Figure) -> Markup:
 def _cell(figure: Figure, found: Figures) -> str:
     match getattr(found, figure.key):
         case None:
-            return _UNKNOWN
+            by_design = figure.key == "identical_to_ar" and differs_by_design(found)
+            return "no, by design" if by_design else _UNKNOWN
         case bool(value):
             return "yes" if value else "no"
         case value if figure.key.endswith("_bytes"):

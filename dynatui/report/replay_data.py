@@ -115,10 +115,10 @@ class Texts:
         return list(self._numbers)
 
 
-def replay_data(states: Iterable[RunState]) -> ReplayData:
-    """What the scripts read of runs that are folded to their ends."""
+def replay_data(states: Iterable[RunState], first: int = 1) -> ReplayData:
+    """What the scripts read of runs that are folded to their ends; `first` is the number of the first."""
     texts = Texts()
-    runs = [_run(state, number, texts) for number, state in enumerate(states, 1)]
+    runs = [_run(state, number, texts) for number, state in enumerate(states, first)]
     return ReplayData(texts=texts.all(), keys=KEYS, runs=runs)
 
 

@@ -18,7 +18,8 @@ if TYPE_CHECKING:  # which import torch
 
 _ABOUT = (
     "All contenders decoded in one process, turn by turn on the same prompts, after a warm-up. Numbers are medians, "
-    "with 95 % bootstrap intervals behind them. A text that differs from ar's (decoding without a draft) has no speed."
+    "with 95 % bootstrap intervals behind them. A text that differs from ar's (decoding without a draft), and not by "
+    "design, has no speed."
 )
 _SPEED = ("method", "tokens/s", "tokens a round (L-bar)", "x ar", "x generate", "same text as ar")
 _PARTS = ("ms", "round", "draft", "verify", "commit", "host", "target passes", "draft passes", "peak MB")
@@ -97,8 +98,14 @@ def _speed(row: "Row") -> list[str]:
         number(row.tokens_per_round),
         interval(row.over_ar),
         interval(row.over_generate),
-        UNKNOWN if row.same is None else f"{row.same} of {row.prompts}",
+        _same(row),
     ]
+
+
+def _same(row: "Row") -> str:
+    if row.same is None:
+        return "differs by design" if row.by_design else UNKNOWN
+    return f"{row.same} of {row.prompts}"
 
 
 def _parts(row: "Row") -> list[str]:

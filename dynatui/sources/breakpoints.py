@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias, get_args
 
-from decoder.analysis.metrics import by_depth, drafted_nodes
+from decoder.analysis.metrics import by_depth, compared_until, drafted_nodes
 from decoder.events import Event, Knob, Round, Run
-from decoder.methods import draws_alone, has_own_text
+from decoder.methods import WHOLE, draws_alone
 from decoder.methods.adaptive import AdaptiveTree
 from decoder.tree import share_of_depth
 from decoder.tree_rules import used_depth
@@ -75,6 +75,8 @@ class Watch:
     d0: float | None = None
     raced: bool = False
     """Whether ar takes part, so that there is a text to compare with."""
+    same_until: int = WHOLE
+    """So many first tokens must be ar's."""
     ahead: tuple[int, ...] = ()
     """Tokens of the method that is ahead of the other and that the other has not reached yet."""
     leader: str = ""
@@ -128,7 +130,7 @@ class Watch:
         if event.method == self.leader or not self.ahead:
             return replace(self, leader=event.method, ahead=(*self.ahead, *event.committed))
         pairs = enumerate(zip(self.ahead, event.committed, strict=False), self.common)
-        different = next((index for index, (one, other) in pairs if one != other), None)
+        different = next((index for index, (one, other) in pairs if one != other and index < self.same_until), None)
         met = min(len(self.ahead), len(event.committed))
         overtaken = event.committed[met:]
         return replace(
@@ -178,18 +180,16 @@ def _begun(run: Run, chosen: str) -> Watch:
     watched = chosen if chosen in run.methods else next(iter(run.methods), "")
     own = run.methods.get(watched, {})
     window = _whole(own.get("window"))
+    until = compared_until(run, watched, sampled=run.temperature > 0)
     return Watch(
         chosen=chosen,
         watched=watched,
-        raced="ar" in run.methods and watched != "ar" and not _need_not_be_ars(watched, run),
+        raced="ar" in run.methods and watched != "ar" and until is not None,
+        same_until=WHOLE if until is None else until,
         n_max=_whole(own.get("n_max")),
         d_max=_whole(own.get("d_max")),
         window=max(1, window) if window is not None else AdaptiveTree.window,
     )
-
-
-def _need_not_be_ars(method: str, run: Run) -> bool:
-    return has_own_text(method) or (run.temperature > 0 and draws_alone(method))
 
 
 def _whole(value: Any) -> int | None:

@@ -14,6 +14,7 @@ from dynatui.render.prompts import prompts
 from dynatui.render.race import race
 from dynatui.render.scene import Scene
 from dynatui.render.words import BY_DESIGN, WHY_BY_DESIGN, badge
+from dynatui.report.replay import figures_table
 from dynatui.screen.exit_summary import lines as exit_lines
 from dynatui.sources.breakpoints import Conditions, Watch, met
 from dynatui.state.run_state import Prompt, RunState, apply
@@ -25,13 +26,18 @@ def other_token(method: str, number: int) -> Round:
     return structs.replace(plain_round(method, number), committed=[99])
 
 
-def played(method: str) -> list[Event]:
+def played(method: str, **parameters: int) -> list[Event]:
     """A method and ar, which differ from token 1 on."""
     same, other = [plain_round(method, 0), plain_round("ar", 0)], [other_token(method, 1), plain_round("ar", 1)]
-    return [run((method, "ar")), *same, *other]
+    begun = structs.replace(run((method, "ar")), methods={method: parameters, "ar": {}})
+    return [begun, *same, *other]
 
 
-OTHER = played("streaming")
+OTHER = played("streaming", sinks=0, window=2)
+"""The prompt of two tokens fills the cache."""
+TOO_EARLY = played("streaming", sinks=0, window=3)
+"""Token 1 is chosen before any is lost."""
+UNKNOWN = played("streaming")
 
 
 def inks(rows: Rows) -> set[Ink]:
@@ -42,6 +48,18 @@ def test_the_badge_says_so_from_the_first_other_token_on() -> None:
     assert badge(state_of(OTHER[:3])) == ((("= ar 1/1", "good"),),)
     assert badge(state_of(OTHER)) == ((("differs by design from token 1", "dim"),), (("differs by design", "dim"),))
     assert badge(state_of(played("linear")))[0][0][1] == "warn"
+
+
+def test_a_difference_before_any_token_was_lost_is_one_like_any_other() -> None:
+    assert badge(state_of(TOO_EARLY)) == badge(state_of(played("linear")))
+    assert state_of(TOO_EARLY).figures()["streaming"].identical_to_ar is False
+
+
+def test_nothing_is_said_of_a_text_where_the_recording_does_not_tell_what_was_lost() -> None:
+    state = state_of(UNKNOWN)
+    assert badge(state) == ()
+    assert (state.figures()["streaming"].identical_to_ar, state.figures()["streaming"].first_difference) == (None, None)
+    assert "by design" not in figures_table("All methods", state.figures())
 
 
 def test_the_race_says_so_and_gives_long_names_their_room() -> None:
@@ -83,12 +101,18 @@ def test_a_run_without_a_screen_says_so() -> None:
 
 
 def test_the_decoder_is_not_stopped_there() -> None:
-    def stops(method: str) -> list[str]:
-        watch, found = Watch(), []
-        for event in played(method):
+    def stops(events: list[Event]) -> list[str]:
+        watch, found = Watch(), list[str]()
+        for event in events:
             found += [reason] if (reason := met(Conditions(frozenset(["difference"]), 0.3), watch, event)) else []
             watch = watch.after(event)
         return found
 
-    assert stops("streaming") == []
-    assert stops("linear") == ["ar, round 1: linear differs from ar at token 1"]
+    assert stops(OTHER) == stops(UNKNOWN) == []
+    assert stops(TOO_EARLY) == ["ar, round 1: streaming differs from ar at token 1"]
+    assert stops(played("linear")) == ["ar, round 1: linear differs from ar at token 1"]
+
+
+def test_the_page_of_a_recording_says_so() -> None:
+    assert "no, by design" in figures_table("All methods", state_of(OTHER).figures())
+    assert "by design" not in figures_table("All methods", state_of(played("linear")).figures())

@@ -24,7 +24,7 @@ class Lane(msgspec.Struct, frozen=True, kw_only=True):
     paper_name: str | None = None
     """The row of the paper that it stands beside, where there is one: see `anchors`."""
     own_text: bool = False
-    """Whether its text differs from ar's by design."""
+    """Whether its text may differ from ar's by design; then they are not compared."""
 
 
 class Experiment(msgspec.Struct, frozen=True, kw_only=True):

@@ -17,7 +17,7 @@ from decoder.bench.paper.records import Turn
 from decoder.engine import Engine
 from decoder.events import Figures
 from decoder.forward.near_tie import Judge
-from decoder.methods import METHODS
+from decoder.methods import METHODS, WHOLE
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,8 @@ def _judged(
     judge: Judge, lane: Lane, prompt: Sequence[int], at: Sequence[Tally], ar: Sequence[Tally]
 ) -> tuple[Figures, ...]:
     """The figures at each length; all that hold a difference hold the same."""
-    found = [figures(tally, plain, same_text=not lane.own_text) for tally, plain in zip(at, ar, strict=True)]
+    until = None if lane.own_text else WHOLE
+    found = [figures(tally, plain, same_until=until) for tally, plain in zip(at, ar, strict=True)]
     index = found[-1].first_difference
     if index is None:
         return tuple(found)

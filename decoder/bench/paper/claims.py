@@ -144,7 +144,10 @@ def as_table(found: Sequence[Claim], notes: Sequence[str]) -> Table:
         Column("tested by"),
         Column("source"),
     )
-    what = "Each is a quotient on the same prompts with its 95 % interval, which decides where it lies on one side."
+    what = (
+        "Each but losslessness, which is a share of texts, is a quotient on the same prompts with its 95 % interval, "
+        "which decides where it lies on one side."
+    )
     return Table(name="claims", title="The paper's claims", what=what, columns=columns, rows=rows, notes=tuple(notes))
 
 

@@ -140,7 +140,7 @@ def _of_the_registry() -> Iterator[Lane]:
     """Methods that are measured as they usually are, where there are such methods."""
     for name, paper_name in (("bestfirst", None), ("streaming", "Streaming"), ("auto", None)):
         if (method := METHODS.get(name)) and method.own is not None:
-            yield _own(name, name, name, method.own, paper_name, own_text=method.own_text)
+            yield _own(name, name, name, method.own, paper_name, own_text=method.same_until is not None)
 
 
 def _of_transformers(*, sampled: bool) -> Iterator[Lane]:

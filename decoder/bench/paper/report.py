@@ -69,6 +69,20 @@ class PaperReport(msgspec.Struct, frozen=True, kw_only=True):
     blocks: list[Block]
     cells: list[Cell]
 
+    def __post_init__(self) -> None:
+        """Raises ValueError where parts do not belong together, as in a file that was changed."""
+        asked = self.begun.asked
+        lanes, data_sets = {lane.name for lane in asked.lanes}, {texts.name for texts in asked.text_sets}
+        for experiment in asked.experiments:
+            _require(lanes.issuperset(experiment.lanes), f"{experiment.name} has a lane that is none of all")
+            _require(experiment.data_set in data_sets, f"{experiment.name} is on a data set that is none of all")
+            _require(bool(experiment.lengths), f"{experiment.name} has no length")
+        lengths = [len(experiment.lengths) for experiment in asked.experiments]
+        for block in self.blocks:
+            _require(0 <= block.experiment < len(lengths), "a block is of no experiment")
+            whole = all(len(turn.at) == lengths[block.experiment] for turn in block.turns)
+            _require(whole, "a turn has not as many figures as its experiment has lengths")
+
     def cell(
         self, experiment: str, data_set: str, lane: str, *, length: int | None = None, most: int | None = None
     ) -> Cell | None:
@@ -81,3 +95,8 @@ class PaperReport(msgspec.Struct, frozen=True, kw_only=True):
             and most in (None, cell.most)
         ]
         return max(found, key=lambda cell: (cell.length, cell.most), default=None)
+
+
+def _require(holds: bool, otherwise: str) -> None:  # noqa: FBT001 - what must hold
+    if not holds:
+        raise ValueError(otherwise)

@@ -113,7 +113,7 @@ def printed(take: Callable[[Row], Anchor | None], digits: int, scale: float = 1,
 def status(row: Row) -> str:
     """Whether the lane wrote what ar wrote, in words."""
     if row.lane.own_text:
-        return "differs by design"
+        return "may differ by design"
     different = row.cell.prompts - row.cell.same
     return f"differs on {different} of {row.cell.prompts}" if different else f"{AR}'s"
 

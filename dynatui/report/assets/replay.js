@@ -195,9 +195,11 @@ const ACTIONS = {
 
 const actionOf = new Map(data.keys.flatMap(({ names, action }) => names.map((name) => [name, action])));
 
-// Keys that a control needs for itself, while it has the focus.
+// Keys that a control needs for itself, while it has the focus; arrows move what is wider than its place.
 const own = (target, key) =>
-  (key === " " && target.closest("button, select, summary")) || (key !== "?" && target.closest("select"));
+  (key === " " && target.closest("button, select, summary")) ||
+  (key !== "?" && target.closest("select")) ||
+  (key.startsWith("Arrow") && target.matches(".scrolls, .tree") && target.scrollWidth > target.clientWidth);
 
 function pressed(event) {
   const key = `${event.shiftKey && event.key.length > 1 ? "Shift+" : ""}${event.key}`;

@@ -3,8 +3,8 @@
 import pytest
 from msgspec import structs
 
-from decoder.analysis.bottleneck import FEWEST_ROUNDS, Bottleneck, bottleneck, verdict
-from decoder.analysis.metrics import Tally
+from decoder.analysis.bottleneck import FEWEST_ROUNDS, Bottleneck, bottleneck, explained, verdict
+from decoder.analysis.metrics import Race, Tally
 from decoder.append_only import TokenLog
 
 ROUNDS = 10
@@ -69,7 +69,7 @@ def test_without_plain_decoding_beside_it_there_is_no_speed_up() -> None:
     limits = found(tally(tokens=4, draft_ms=1, verify_ms=4, host_ms=1), plain=None)
     assert limits.speedup is None
     assert limits.bound("verification") is None
-    assert "add ar" in verdict(limits, "linear")[0]
+    assert "beside 5 rounds of ar or more, it would show" in verdict(limits, "linear")[0]
 
 
 def test_parts_that_are_not_known_bound_nothing() -> None:
@@ -106,3 +106,40 @@ def test_a_text_that_repeats_itself_is_said_to_mislead() -> None:
     )
     assert found(looping).repeats
     assert "repeats itself" in verdict(found(looping), "linear")[-1]
+
+
+def test_nothing_is_said_of_rounds_that_wrote_nothing() -> None:
+    of = tally(tokens=2, draft_ms=1, verify_ms=1, host_ms=1)
+    assert bottleneck(structs.replace(of, log=TokenLog(), timed_tokens=0), PLAIN) is None
+    assert found(of, structs.replace(PLAIN, timed_tokens=0)).speedup is None
+
+
+def test_a_draft_whose_guesses_all_hold_is_not_said_to_disagree() -> None:
+    graphs = structs.replace(
+        tally(tokens=5, draft_ms=1, verify_ms=4, host_ms=1, levels=4), draft_s=None, verify_s=None, commit_s=None
+    )
+    assert verdict(found(graphs), "linear")[1] == "Nothing that is known here limits it."
+
+
+def test_plain_decoding_that_has_just_begun_is_not_asked_for_again() -> None:
+    few = structs.replace(PLAIN, rounds=FEWEST_ROUNDS - 1)
+    told = verdict(found(tally(tokens=4, draft_ms=1, verify_ms=4, host_ms=1), few), "linear")[0]
+    assert "add ar" not in told
+    assert "beside 5 rounds of ar or more" in told
+
+
+@pytest.mark.parametrize("part", ["draft", "host"])
+def test_no_remedy_names_what_a_run_may_have_already(part: str) -> None:
+    times = {"draft_ms": 1, "host_ms": 1} | {f"{part}_ms": 15}
+    remedy = verdict(found(tally(tokens=4, verify_ms=4, **times)), "linear")[2]
+    assert "half precision" not in remedy
+    assert "a GPU with graphs" not in remedy
+
+
+def test_a_method_is_explained_with_where_its_text_parts_from_that_of_plain_decoding() -> None:
+    linear = tally(tokens=4, draft_ms=1, verify_ms=4, host_ms=1)
+    same = Race(tallies={"linear": linear, "ar": PLAIN})
+    assert explained(same, "linear", "L") == verdict(found(linear), "L")
+    other = Race(tallies={"linear": linear, "ar": structs.replace(PLAIN, log=TokenLog().plus([0, 1, 99]))})
+    assert explained(other, "linear", "L")[1] == "Its text differs from ar's from token 2 on."
+    assert explained(same, "ar", "ar") == ()

@@ -23,6 +23,7 @@ from decoder.analysis.metrics import (
 from decoder.analysis.metrics import figures as of_tally
 from decoder.append_only import TokenLog
 from decoder.events import End, Event, Figures, Knob, Round, Run, Start
+from decoder.methods import WHOLE
 from decoder.tree import share_of_depth
 
 RUN = Run(
@@ -148,10 +149,24 @@ def test_a_different_token_is_found_on_the_common_length() -> None:
 def test_a_text_of_its_own_is_told_to_differ_and_not_to_be_wrong() -> None:
     tallies = fold([*DYNATREE, *AR]).tallies
     other = msgspec.structs.replace(tallies["ar"], log=TokenLog().plus([8, 8]))
-    found = of_tally(other, tallies["ar"], own_text=True)
+    found = of_tally(other, tallies["ar"], same_until=0)
     assert (found.identical_to_ar, found.first_difference, differs_by_design(found)) == (None, 0, True)
-    same = of_tally(tallies["ar"], tallies["ar"], own_text=True)
+    same = of_tally(tallies["ar"], tallies["ar"], same_until=0)
     assert (same.identical_to_ar, same.first_difference, differs_by_design(same)) == (True, None, False)
+
+
+@pytest.mark.parametrize(("same_until", "identical"), [(0, None), (2, None), (3, False), (WHOLE, False)])
+def test_a_difference_counts_only_among_the_tokens_that_must_be_ars(same_until: int, identical: bool | None) -> None:  # noqa: FBT001 - a parameter of the test
+    ar = fold([*DYNATREE, *AR]).tallies["ar"]
+    other = msgspec.structs.replace(ar, log=TokenLog().plus([*ar.tokens[:2], 99]))
+    found = of_tally(other, ar, same_until=same_until)
+    assert (found.identical_to_ar, found.first_difference) == (identical, 2)
+
+
+def test_texts_that_cannot_be_compared_are_not() -> None:
+    ar = fold([*DYNATREE, *AR]).tallies["ar"]
+    found = of_tally(msgspec.structs.replace(ar, log=TokenLog().plus([99])), ar, same_until=None)
+    assert (found.identical_to_ar, found.first_difference, found.speedup) == (None, None, 1)
 
 
 def test_a_longer_text_is_no_difference() -> None:

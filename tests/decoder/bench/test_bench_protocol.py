@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any
@@ -15,6 +16,7 @@ from decoder.bench.contenders import Contender, Trial
 from decoder.bench.protocol import Sample, Turn, measured, mixed, schedule, warmed_up
 from decoder.bench.samples import Samples
 from decoder.errors import DeviceError, PairError
+from decoder.methods import WHOLE
 
 pytestmark = pytest.mark.slow
 
@@ -182,3 +184,11 @@ def test_where_there_is_no_quiet_the_least_disturbed_turn_counts(monkeypatch: py
 def test_where_the_system_tells_no_waits_every_turn_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     (sample,) = waits(monkeypatch, None)
     assert (sample.tally.decode_s, sample.waited) == (1.0, None)
+
+
+def test_a_sample_knows_how_much_of_its_text_must_be_ars() -> None:
+    ar = contender("ar", lambda _: took(1.0))
+    streaming = replace(contender("streaming", lambda _: took(1.0)), settings={"sinks": 1, "window": 4})
+    found = measured(ENGINE, [ar, streaming], [[1], [1, 2, 3]], schedule(2, 2, repeats=1, seed=0))
+    expected = {("ar", 0): WHOLE, ("ar", 1): WHOLE, ("streaming", 0): 5, ("streaming", 1): 3}
+    assert {(sample.contender, sample.prompt): sample.same_until for sample in found} == expected

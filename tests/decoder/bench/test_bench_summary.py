@@ -14,6 +14,7 @@ from decoder.bench.summary import Bandwidth, Row, comparisons, differences, rows
 from decoder.bench.table import speeds
 from decoder.bench.watched import Seen
 from decoder.forward.near_tie import Verdict
+from decoder.methods import WHOLE
 
 TEXT = (5, 6, 7, 8)
 
@@ -23,7 +24,14 @@ def contenders(**groups: str) -> list[Contender]:
 
 
 def sample(
-    name: str, decode_s: float, *, prompt: int = 0, repeat: int = 0, tokens: Sequence[int] = TEXT, group: str = ""
+    name: str,
+    decode_s: float,
+    *,
+    prompt: int = 0,
+    repeat: int = 0,
+    tokens: Sequence[int] = TEXT,
+    group: str = "",
+    same_until: int = WHOLE,
 ) -> Sample:
     """A text in two rounds, half of whose time is verification."""
     tally = Tally(
@@ -38,7 +46,8 @@ def sample(
         draft_forwards=6,
         peak_bytes=1000,
     )
-    return Sample(name, group or name, prompt, repeat, tally, seen=Seen(0.7 * decode_s, Work(), Work()))
+    seen = Seen(0.7 * decode_s, Work(), Work())
+    return Sample(name, group or name, prompt, repeat, tally, seen=seen, same_until=same_until)
 
 
 def row(samples: Samples, name: str, bandwidth: Bandwidth | None = None) -> Row:
@@ -176,8 +185,7 @@ def test_what_exactness_costs_is_told_by_rounds_whatever_the_texts() -> None:
 
 
 def test_a_text_that_differs_by_design_has_a_speed_and_is_no_fault() -> None:
-    names = contenders(ar="ar", streaming="streaming")
-    samples = Samples([sample("ar", 4.0), sample("streaming", 2.0, tokens=(5, 6, 9, 8))], names)
+    samples = Samples([sample("ar", 4.0), sample("streaming", 2.0, tokens=(5, 6, 9, 8), same_until=2)], OWN)
     found = row(samples, "streaming")
     assert (found.same, found.by_design, row(samples, "ar").by_design) == (None, True, False)
     assert found.over_ar is not None
@@ -186,3 +194,21 @@ def test_a_text_that_differs_by_design_has_a_speed_and_is_no_fault() -> None:
     told = speeds(rows(samples, seed=0, bandwidth=None), None)
     assert told.splitlines()[2].endswith("own")
     assert "own: a text that differs from ar's by design" in told
+
+
+def test_a_text_that_differs_before_it_may_has_no_speed_and_is_judged() -> None:
+    samples = Samples([sample("ar", 4.0), sample("streaming", 2.0, tokens=(5, 6, 9, 8), same_until=3)], OWN)
+    found = row(samples, "streaming")
+    assert (found.same, found.by_design, found.over_ar) == (0, False, None)
+    (difference,) = differences(samples, lambda *_: Verdict(near_tie=False, gap=2.0))
+    assert (difference.name, difference.index, difference.near_tie) == ("streaming", 2, False)
+
+
+def test_a_text_that_might_differ_and_does_not_is_told_to_be_the_same() -> None:
+    samples = Samples([sample("ar", 4.0), sample("streaming", 2.0, same_until=2)], OWN)
+    found = row(samples, "streaming")
+    assert (found.same, found.by_design) == (1, False)
+    assert "own" not in speeds(rows(samples, seed=0, bandwidth=None), None)
+
+
+OWN = contenders(ar="ar", streaming="streaming")

@@ -1,7 +1,8 @@
 """streaming's text is that of one token a round with the same cache, and ar's as long as nothing has left the cache."""
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
+from typing import Any
 
 import pytest
 import torch
@@ -12,7 +13,7 @@ from decoder.draft.model_drafter import ModelDrafter
 from decoder.engine import Engine
 from decoder.errors import ConfigError, PairError
 from decoder.events import Event, Round
-from decoder.methods import METHODS
+from decoder.methods import METHODS, same_until
 from decoder.session.host import HostSession
 from tests import tiny
 from tests.decoder.forward import streaming_reference
@@ -49,6 +50,13 @@ def assert_chosen(
             noise = [gumbel(7, position, each) for each in range(len(row))]
             row = row + temperature * torch.tensor(noise)  # noqa: PLW2901 - the scores under the noise
         assert row.max() - row[token] < TIE
+
+
+def must_be_ars(rules: Streaming, prompt_tokens: int) -> int:
+    """How many first tokens of its text."""
+    found = same_until("streaming", asdict(rules), prompt_tokens)
+    assert found is not None
+    return found
 
 
 def one_by_one(engine: Engine, prompt: Sequence[int], count: int, rules: Streaming) -> list[int]:
@@ -98,11 +106,52 @@ def test_its_text_is_that_of_plain_decoding_until_it_outgrows_the_cache_and_anot
     tiny_models: TinyModels,
 ) -> None:
     pair = tiny_models.pair("neox")
-    common = SMALL.sinks + SMALL.window - len(tiny_models.prompt_tokens(pair, SHORT))
+    common = must_be_ars(SMALL, len(tiny_models.prompt_tokens(pair, SHORT)))
     plain = tiny_models.generate(pair, "float32", SHORT, TEXT)
     text = streamed(tiny_models, "neox", SHORT, SMALL).tokens("streaming")
-    assert text[: common + 1] == plain[: common + 1]
+    assert text[:common] == plain[:common]
     assert text != plain
+
+
+@pytest.mark.parametrize("name", ["neox", "llama", "qwen3"])
+@pytest.mark.parametrize("prompt_tokens", [1, 9, 37, 38])
+@torch.inference_mode()
+def test_the_first_token_that_may_be_another_is_that_of_the_first_row_that_has_lost_one(
+    tiny_models: TinyModels, name: str, prompt_tokens: int
+) -> None:
+    pair = tiny_models.loaded(tiny_models.pair(name), "float32").pair
+    text = [(7 * place * place + 3) % tiny.VOCABULARY for place in range(60)]
+    plain, own = pair.target, pair.streaming(SMALL.sinks, SMALL.window).target
+    caches = plain.new_cache(len(text)), own.new_cache(len(text))
+    apart = [float((plain.read(caches[0], [token]) - own.read(caches[1], [token])).abs().max()) for token in text]
+    first = next(row for row, distance in enumerate(apart) if distance > TIE)
+    assert max(apart[:first]) < TIE / 100
+    assert must_be_ars(SMALL, prompt_tokens) == first - prompt_tokens + 1
+
+
+def test_of_a_prompt_that_outgrows_the_cache_no_token_must_be_ars() -> None:
+    assert [must_be_ars(SMALL, tokens) for tokens in (36, 37, 38, 39, 500)] == [2, 1, 0, 0, 0]
+
+
+@pytest.mark.parametrize("parameters", [{}, {"sinks": 4}, {"sinks": 4, "window": "x"}, {"sinks": None, "window": 33}])
+def test_of_parameters_that_do_not_tell_nothing_is_known(parameters: dict[str, Any]) -> None:
+    assert same_until("streaming", parameters, 9) is None
+
+
+def test_a_difference_is_by_design_once_tokens_were_lost_and_a_fault_before(
+    tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = tiny_models.loaded(tiny_models.pair("neox"), "float32")
+    config = RunConfig(("streaming", "ar"), TEXT, streaming=SMALL)
+    found = Played(list(decode(engine, SHORT, config))).figures("streaming")
+    first = found.first_difference
+    assert first is not None
+    assert first >= must_be_ars(SMALL, len(tiny_models.prompt_tokens(tiny_models.pair("neox"), SHORT)))
+    assert (found.identical_to_ar, found.near_tie) == (None, None)
+    later = replace(METHODS["streaming"], same_until=lambda *_: first + 1)
+    monkeypatch.setitem(METHODS, "streaming", later)
+    early = Played(list(decode(engine, SHORT, config))).figures("streaming")
+    assert (early.identical_to_ar, early.first_difference, early.near_tie) == (False, first, False)
 
 
 @pytest.mark.parametrize("name", ["neox", "llama", "qwen3"])

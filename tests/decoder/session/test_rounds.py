@@ -22,7 +22,7 @@ from decoder.errors import ConfigError, DeviceError, ModelError, PromptError
 from decoder.events import End, Event, Round, Run, Start, Summary, decode_line, encode
 from decoder.forward.near_tie import Judge
 from decoder.knobs import MOST, KnobName
-from decoder.methods import has_own_text
+from decoder.methods import WHOLE, same_until
 from decoder.session.host import HostSession
 from decoder.tree import depths
 from tests.decoder.makers import METHODS, Played, TinyModels, host_session, methods_of
@@ -622,7 +622,7 @@ def test_models_that_transformers_refuses_are_refused_in_one_line(
 @pytest.mark.parametrize("name", ["neox", "llama", "qwen3", "gpt2", "neox-strange"])
 @pytest.mark.parametrize("prompt", ["The tree grows", "T", "A small model guesses; "])
 def test_in_bfloat16_whatever_differs_is_a_near_tie(tiny_models: TinyModels, name: str, prompt: str) -> None:
-    methods = tuple(method for method in methods_of(name) if not has_own_text(method))
+    methods = tuple(method for method in methods_of(name) if same_until(method, {}, 0) == WHOLE)
     played = tiny_models.play(tiny_models.pair(name), "bfloat16", prompt, RunConfig(methods, 48, dynatree=DynaTree()))
     for method in methods:
         figures = played.figures(method)

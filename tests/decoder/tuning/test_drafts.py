@@ -2,18 +2,26 @@
 
 import pytest
 import torch
+from msgspec import structs
 
+from decoder.analysis.metrics import Tally
+from decoder.append_only import TokenLog
+from decoder.bench.contenders import Contender, Trial
+from decoder.bench.protocol import Sample
+from decoder.bench.samples import Samples
 from decoder.config import RunConfig
 from decoder.errors import ConfigError, DecoderError
 from decoder.tuning.drafts import (
     OnDrafts,
+    _draft,
     _guesses,
     agreement,
     best_chain,
     expected_speedup,
+    lane_name,
     rank,
 )
-from decoder.tuning.ranking import Ranking
+from decoder.tuning.ranking import METHODS, Ranking
 from dynatui.cli.draft_ranking import ranking
 from tests.decoder.makers import TinyModels
 
@@ -105,3 +113,27 @@ def test_the_report_has_a_row_a_draft_and_a_sentence_on_each(ranked: Ranking) ->
     flat = " ".join(told.split())
     assert flat.count(" by ") >= len(ranked.drafts)
     assert "/nowhere cannot be used" in flat
+
+
+def test_a_draft_whose_texts_are_others_has_no_verdict_on_its_speed(ranked: Ranking) -> None:
+    others = [structs.replace(draft, measured=dict.fromkeys(draft.measured)) for draft in ranked.drafts]
+    told = " ".join(ranking(structs.replace(ranked, drafts=others)).split())
+    assert told.count("its texts are not the target's") == len(others)
+    assert "plain decoding:" not in told
+
+
+def test_what_limits_a_draft_is_told_of_the_prompts_that_have_its_speed() -> None:
+    def sample(lane: str, prompt: int, decode_s: float, text: list[int]) -> Sample:
+        times = Tally(rounds=8, drafted=16, levels=16, timed_tokens=16, decode_s=decode_s, draft_s=1, verify_s=1)
+        return Sample(lane, lane, prompt, 0, structs.replace(times, log=TokenLog().plus(text)))
+
+    right, wrong = list(range(16)), [99] * 16
+    lanes = ["ar", *(lane_name("small", method) for method in METHODS)]
+    found = [sample(lane, 0, 4.0, right) for lane in lanes] + [sample("ar", 1, 4.0, right)]
+    found += [sample(lane, 1, 400.0, wrong) for lane in lanes[1:]]
+    contenders = [Contender(lane, lane, lambda *_: Trial(Tally()), {}) for lane in lanes]
+    draft = _draft("small", Samples(found, contenders), 0, agreement=0.5, ratio=0.1, chain=(2, 1.5))
+    estimate = draft.measured[draft.fastest]
+    assert draft.limits is not None
+    assert estimate is not None
+    assert draft.limits.speedup == pytest.approx(estimate.median) == pytest.approx(1.0)

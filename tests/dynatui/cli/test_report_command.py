@@ -4,10 +4,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from decoder.events import encode
 from dynatui.cli.main import main
+from tests.decoder.bench.paper.reports import paper_report
 from tests.dynatui.fake_engine import FakeEngine, story
 
 
@@ -62,6 +64,39 @@ def test_one_run_of_a_recording(recorded: Path) -> None:
     page = Path("run.html").read_text(encoding="utf-8")
     assert "Second" in page
     assert "First" not in page
+    assert "Figures of prompt 2: Second" in page
+    assert '"label":"2: Second"' in page
+
+
+def test_a_page_of_a_folder_is_named_after_it_with_what_stands_behind_a_point() -> None:
+    Path("paper-0.5").mkdir()
+    Path("paper-0.5/report.json").write_bytes(msgspec.json.encode(paper_report(), enc_hook=float))
+    assert main(["report", "paper-0.5"]) == 0
+    assert "DynaTree benchmark: paper-0.5<" in Path("paper-0.5.html").read_text(encoding="utf-8")
+
+
+def test_a_folder_that_is_named_by_points_has_its_own_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    Path("paper/figures").mkdir(parents=True)
+    Path("paper/report.json").write_bytes(msgspec.json.encode(paper_report(), enc_hook=float))
+    monkeypatch.chdir("paper/figures")
+    assert main(["report", ".."]) == 0
+    assert "DynaTree benchmark: paper<" in Path("paper.html").read_text(encoding="utf-8")
+
+
+def test_a_link_that_leads_to_itself_is_refused_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("loop").symlink_to("loop")
+    assert main(["report", "loop"]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("dynatui: cannot read loop")
+
+
+def test_what_a_page_is_made_from_is_never_replaced(recorded: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = recorded.read_bytes()
+    Path("link.html").symlink_to(recorded)
+    for name in (str(recorded), "link.html"):
+        assert main(["report", str(recorded), "--output", name, "--force"]) == 2
+        assert "is what the page is made from; let --output name another file" in capsys.readouterr().err
+    assert recorded.read_bytes() == before
 
 
 def test_what_a_headless_run_has_recorded_becomes_a_page(engine: FakeEngine) -> None:

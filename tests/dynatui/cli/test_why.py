@@ -48,3 +48,13 @@ def test_a_file_that_is_no_recording_is_refused_in_a_line(tmp_path: Path, capsys
     path.write_text("Once upon a time", encoding="utf-8")
     assert main(["why", str(path)]) == 2
     assert len(capsys.readouterr().err.splitlines()) == 1
+
+
+def test_a_text_that_is_not_that_of_plain_decoding_is_told_beside_its_speed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = (TRACES / "lighthouse.jsonl").read_text(encoding="utf-8")
+    path = tmp_path / "other.jsonl"
+    path.write_text(text.replace('"committed":[236,2263]', '"committed":[236,9]', 1), encoding="utf-8")
+    assert main(["why", str(path)]) == 0
+    assert "Its text differs from ar's from token 1 on." in " ".join(capsys.readouterr().out.split())

@@ -144,3 +144,14 @@ def test_a_panel_with_room_says_what_limits_the_method() -> None:
 def test_what_limits_the_method_is_told_in_whole_sentences(height: int) -> None:
     told = [line.strip("│ ") for line in lines(work(running(), 76, height))[1:-1]]
     assert next((line for line in reversed(told) if line), ".").endswith((".", "%", "██"))
+
+
+def test_the_panel_says_that_a_text_is_not_that_of_plain_decoding() -> None:
+    def told(token: int) -> str:
+        rounds = [tree_round(number) for number in range(6)]
+        plain = structs.replace(plain_round("ar", 0), committed=[11, token])
+        state = state_of([run(), *rounds, plain])
+        return " ".join(line.strip("│ ") for line in lines(work(Scene(state), 76, 30)))
+
+    assert "Its text differs from ar's from token 1 on." in told(99)
+    assert "differs" not in told(13)

@@ -8,7 +8,7 @@ import pytest
 from msgspec import structs
 
 from decoder.bench.data_sets.text_set import TextSet
-from decoder.bench.paper.claims import claims
+from decoder.bench.paper.claims import as_table, claims
 from decoder.bench.paper.corrections import CORRECTIONS
 from decoder.bench.paper.report import PaperReport
 from decoder.bench.paper.tables import conditions, tables
@@ -56,6 +56,13 @@ def test_a_text_that_differs_says_whether_it_may() -> None:
         assert expected in body
 
 
+def test_a_text_that_differs_by_design_is_told_from_one_that_is_not_compared() -> None:
+    report = speed_report()
+    rows = [structs.replace(row, same=None, by_design=row.name == "tree") for row in report.rows]
+    body = speed_page("x", [structs.replace(report, rows=rows)]).body
+    assert [cells(body, name)[-1] for name in ("ar", "tree")] == ["-", "differs by design"]
+
+
 def test_a_measurement_that_was_stopped_or_disturbed_says_so_first() -> None:
     body = plain(speed_page("x", [speed_report(turns=3, waited=0.9)]).body)
     assert "Interrupted: this rests on 3 of 4 turns." in body
@@ -83,6 +90,18 @@ def test_every_claim_has_its_verdict() -> None:
     body = paper_page("out", report, []).body
     found = re.findall(r'<span class="verdict \w+">([^<]*)</span>', body)
     assert found == [claim.verdict for claim in claims(report)]
+
+
+def test_claims_read_as_in_the_report_that_is_written() -> None:
+    found = claims(paper_report())
+    body = plain(paper_page("out", paper_report(), []).body)
+    expected = as_table(found, ())
+    assert expected.what in body
+    assert all(column.title in body for column in expected.columns)
+    first = found[1]
+    row = cells(paper_page("out", paper_report(), []).body, first.says)
+    assert row[:2] == [first.data_set, first.verdict]
+    assert row[3] == f"over {first.limit:g}"
 
 
 def test_what_is_wrong_with_the_papers_own_numbers_is_told() -> None:

@@ -82,6 +82,17 @@ def test_arrows_go_one_round_also_while_the_scrubber_has_the_focus(tab: Tab) -> 
     assert place(tab) == f"round {ROUNDS - 1} of {ROUNDS}"
 
 
+def test_arrows_move_a_table_that_is_wider_than_its_place_while_it_has_the_focus(browser: Browser, demo: str) -> None:
+    tab = browser.open(demo, width=390)
+    tab.value("document.querySelector('.run .scrolls').focus()")
+    tab.press("ArrowLeft")
+    assert place(tab) == f"round {ROUNDS} of {ROUNDS}"
+    tab.value("document.querySelector('#text').focus()")
+    tab.press("ArrowLeft")
+    assert place(tab) == f"round {ROUNDS - 1} of {ROUNDS}"
+    tab.close()
+
+
 def test_the_text_is_that_of_the_round_whichever_way_it_is_reached(tab: Tab) -> None:
     whole = shown(tab)
     tab.press("Home")

@@ -1,5 +1,8 @@
 """Files and folders are told apart by what they hold; what is neither is refused in one line that says what to give."""
 
+import functools
+import json
+import operator
 import os
 import threading
 from pathlib import Path
@@ -49,7 +52,7 @@ def test_one_run_of_several_can_be_asked_for(tmp_path: Path) -> None:
     path = put(tmp_path / "x", RECORDING + encode(run(prompt="Another")))
     assert "Another" in page_of(path, 2).body
     assert "Another" not in page_of(path, 1).body
-    assert "holds 2 runs; let --run be 1 to 2" in refusal(path, 3)
+    assert "has no run 3; let --run be at most 2" in refusal(path, 3)
 
 
 def test_a_recording_comes_through_a_pipe_too(tmp_path: Path) -> None:
@@ -74,6 +77,23 @@ def test_a_folder_and_the_report_within_are_the_same(tmp_path: Path) -> None:
     page = page_of(tmp_path)
     assert page == page_of(report)
     assert page.body.count("data:image/svg+xml") == 1
+
+
+def test_of_two_files_of_a_figure_the_smaller_is_shown(tmp_path: Path) -> None:
+    put(tmp_path / "report.json", paper_bytes())
+    (tmp_path / "figures").mkdir()
+    put(tmp_path / "figures" / "speed.svg", b"<svg/>" + b" " * 100)
+    put(tmp_path / "figures" / "speed.png", b"\x89PNG\r\n")
+    body = page_of(tmp_path).body
+    assert (body.count("data:image/png"), body.count("data:image/svg+xml")) == (1, 0)
+
+
+def test_a_figure_that_has_two_names_is_shown_once(tmp_path: Path) -> None:
+    put(tmp_path / "report.json", paper_bytes())
+    (tmp_path / "figures").mkdir()
+    for name, content in (("a.svg", b"<svg/>"), ("b.svg", b"<svg></svg>"), ("c.svg", b"<svg/>")):
+        put(tmp_path / "figures" / name, content)
+    assert page_of(tmp_path).body.count("<figure>") == 2
 
 
 def test_a_report_without_figures_is_shown_without(tmp_path: Path) -> None:
@@ -129,3 +149,23 @@ def test_what_no_page_can_hold_is_refused(tmp_path: Path, monkeypatch: pytest.Mo
 
 def test_a_run_of_what_is_no_recording_cannot_be_asked_for(tmp_path: Path) -> None:
     assert "--run has no effect" in refusal(put(tmp_path / "x", SPEED), 1)
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "reason"),
+    [
+        (("begun", "asked", "experiments", 0, "lanes"), ["nobody"], "main has a lane that is none of all"),
+        (("begun", "asked", "experiments", 0, "data_set"), "none", "main is on a data set that is none of all"),
+        (("begun", "asked", "experiments", 0, "lengths"), [], "main has no length"),
+        (("blocks", 0, "experiment"), 99, "a block is of no experiment"),
+        (("blocks", 0, "turns", 0, "at"), [], "a turn has not as many figures as its experiment has lengths"),
+    ],
+)
+def test_a_report_whose_parts_do_not_belong_together_is_refused(
+    tmp_path: Path, place: tuple[str | int, ...], value: object, reason: str
+) -> None:
+    report = json.loads(paper_bytes())
+    *way, last = place
+    functools.reduce(operator.getitem, way, report)[last] = value
+    put(tmp_path / "report.json", json.dumps(report).encode())
+    assert reason in refusal(tmp_path)

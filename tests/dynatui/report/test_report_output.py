@@ -37,6 +37,14 @@ def test_what_is_there_stays_unless_force_is_given(tmp_path: Path) -> None:
     assert page.read_text() == "new"
 
 
+def test_a_page_that_others_may_read_stays_readable(tmp_path: Path) -> None:
+    page = tmp_path / "a.html"
+    page.write_text("old")
+    page.chmod(0o644)
+    write("new", page, force=True)
+    assert (page.read_text(), stat.S_IMODE(page.stat().st_mode)) == ("new", 0o644)
+
+
 def test_what_is_in_the_way_shows_before_the_page_is_made(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="no file that a page could replace"):
         require_free(tmp_path, force=True)
@@ -92,3 +100,7 @@ def test_an_interrupt_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.
     with pytest.raises(KeyboardInterrupt):
         write("page", tmp_path / "a.html", force=False)
     assert not list(tmp_path.iterdir())
+
+
+def test_a_name_that_is_too_long_is_refused(tmp_path: Path) -> None:
+    assert "File name too long" in refusal(tmp_path / f"{'a' * 300}.html")

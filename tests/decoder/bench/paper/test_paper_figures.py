@@ -109,7 +109,9 @@ def with_lanes(lanes: Sequence[Lane], speeds: Sequence[float], experiment: str) 
         with_stat(replace(pattern, lane=lane.name), tokens_per_second=100 * speed, speedup=speed)
         for lane, speed in zip(lanes, speeds, strict=True)
     ]
-    begun = replace(WHOLE.begun, asked=replace(WHOLE.begun.asked, lanes=tuple(lanes)))
+    asked = WHOLE.begun.asked
+    experiments = tuple(replace(each, lanes=tuple(lane.name for lane in lanes)) for each in asked.experiments)
+    begun = replace(WHOLE.begun, asked=replace(asked, lanes=tuple(lanes), experiments=experiments))
     return replace(WHOLE, begun=begun, cells=cells)
 
 
