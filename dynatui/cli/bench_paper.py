@@ -11,7 +11,6 @@ import typer
 from typer import Option
 
 from decoder.errors import require
-from decoder.whole_files import made_folder
 from dynatui.cli import options, settings
 from dynatui.cli.bench_files import Parts, parts, write_all
 from dynatui.cli.bench_result import Measured, run_and_report
@@ -162,7 +161,7 @@ def paper(
             temperature=temperature,
             top_p=top_p,
             seed=seed,
-            log=made_folder(folder) / "log.jsonl",
+            log=folder / "log.jsonl",
             **models,
         )
         return _measured(job.prepared(asked, streams.say), made, folder)

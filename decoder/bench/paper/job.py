@@ -26,6 +26,7 @@ from decoder.errors import ConfigError
 from decoder.loading import load_pair
 from decoder.models.pair import Pair
 from decoder.sampling.settings import Sampling, Schedule
+from decoder.whole_files import made_folder
 
 Note = Callable[[str], None]
 
@@ -81,12 +82,14 @@ def prepared(job: OnPaper, note: Note) -> Prepared:
     """Loads the pair, reads the log and encodes the prompts.
 
     Raises:
-        DecoderError: What is asked for is not possible, a text does not fit, the log is another measurement's, or
-            models or device fail.
+        DecoderError: What is asked for is not possible, a text does not fit, the log is another measurement's or cannot
+            be written, or models or device fail.
     """
     experiments = job.plan(job.extent).experiments
-    log = paper_log(job.log)
     sampling = Sampling(job.temperature, 0, job.top_p)
+    log = paper_log(job.log)
+    if job.log is not None:
+        made_folder(job.log.parent)  # before models are loaded, which takes long
     engine = _engine(job, sampling, note)
     pair, sets = engine.pair, {texts.name: texts for texts in job.text_sets}
     prompts = tuple(encoded(pair, sets[each.data_set], each) for each in experiments)

@@ -89,6 +89,12 @@ def test_a_request_that_cannot_be_met_is_one_line(
     assert captured.err.count("\n") == 1
 
 
+@pytest.mark.parametrize("arguments", [("--data-sets", "news"), ("--lanes", "best"), ("--temperature", "-1")])
+def test_a_request_that_names_nothing_measurable_makes_no_folder(arguments: tuple[str, ...], tmp_path: Path) -> None:
+    assert run("--output", str(tmp_path / "out"), "--data", "x", *arguments) == 2
+    assert not (tmp_path / "out").exists()
+
+
 def test_another_s_log_is_not_touched(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     letter = tmp_path / "log.jsonl"
     letter.write_text("Dear reader", encoding="utf-8")
