@@ -1,7 +1,8 @@
 """The paper's claims one by one: what it says, what the same comparison gives here, and whether that settles it. Pure.
 
 Every claim but the first is a quotient of two lanes on the same prompts. It holds, or does not, where the whole
-interval lies on one side of its limit; a claim about several rivals holds where it holds against each.
+interval lies on one side of its limit; a claim about several rivals holds where it holds against each, and does not
+hold where it fails against one.
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -148,13 +149,13 @@ def as_table(found: Sequence[Claim], notes: Sequence[str]) -> Table:
     return Table(name="claims", title="The paper's claims", what=what, columns=columns, rows=rows, notes=tuple(notes))
 
 
-def judged(found: Mean | None, prompts: int, said_limit: float = 1.0, *, below: bool = False) -> Verdict:
+def judged(found: Mean | None, prompts: int, limit: float = 1.0, *, below: bool = False) -> Verdict:
     """Of a quotient that must exceed its limit, or stay below."""
     if found is None or found.low is None or found.high is None or prompts < FEWEST:
         return "cannot tell here"
-    if found.low <= said_limit <= found.high:
+    if found.low <= limit <= found.high:
         return "cannot tell here"
-    return "holds" if (found.high < said_limit) is below else "does not hold"
+    return "holds" if (found.high < limit) is below else "does not hold"
 
 
 def _on(report: PaperReport, course: Course) -> Iterator[Claim]:
@@ -214,12 +215,14 @@ def _against(on: _On, said: Said, own: str, rivals: Sequence[str], figure: _Figu
     means = {rival: each for rival in rivals if (each := mean(found[rival], on.course.seed))}
     if not means:
         return on.claim(said, None, "cannot tell here", f"{own} and {', '.join(rivals)} have no text in common.")
-    verdicts = {rival: judged(each, len(found[rival])) for rival, each in means.items()}
-    best = min(means, key=lambda rival: means[rival].mean)
-    sure = verdicts[best] != "holds" or all(one == "holds" for one in verdicts.values())
-    among = f", the best of {len(rivals)} rivals" if len(rivals) > 1 else ""
+    verdicts = {rival: judged(each, len(found[rival]), said.limit) for rival, each in means.items()}
+    better = [rival for rival, one in verdicts.items() if one == "does not hold"]
+    shown = better or list(means)
+    best = min(shown, key=lambda rival: means[rival].mean)
+    verdict: Verdict = "holds" if all(one == "holds" for one in verdicts.values()) else "cannot tell here"
+    among = f", the best of {len(shown)} rivals{' that are better' * bool(better)}" if len(shown) > 1 else ""
     tested = f"{figure.name} of {' over that of '.join(pairs[best])}{among}, on {_count(found[best])}."
-    return on.claim(said, means[best], verdicts[best] if sure else "cannot tell here", tested)
+    return on.claim(said, means[best], "does not hold" if better else verdict, tested)
 
 
 def _against_plain(on: _On, own: str, plain: str, device: str) -> Iterator[Claim]:

@@ -6,6 +6,7 @@ from msgspec import structs
 from decoder.bench.paper import anchors, said
 from decoder.bench.paper.claims import Claim, Verdict, as_table, claims, judged
 from decoder.bench.paper.corrections import CORRECTIONS
+from decoder.bench.paper.records import Turn
 from decoder.bench.paper.report import PaperReport
 from decoder.bench.sampling.averages import Mean
 from tests.decoder.bench.paper.reports import asked, paper_report
@@ -90,6 +91,23 @@ def test_a_claim_about_rivals_holds_only_against_all_of_them() -> None:
     found = by_name(structs.replace(report, blocks=blocks))["beats_linear"]
     assert found.tested.startswith("Tokens/s of phase 3 over that of linear K=8")
     assert found.verdict == "cannot tell here"
+
+
+def test_a_rival_that_is_better_decides_though_one_that_is_uncertain_is_better_in_the_mean() -> None:
+    report = paper_report(TEN)
+
+    def timed(turn: Turn, prompt: int) -> Turn:
+        uncertain = 0.5 if prompt % 2 else 1.3
+        speed = 100 / {"linear K=5": 0.95, "linear K=8": uncertain}.get(turn.lane, 1.0)
+        return structs.replace(turn, at=tuple(structs.replace(each, tokens_per_second=speed) for each in turn.at))
+
+    blocks = [
+        structs.replace(block, turns=tuple(timed(turn, block.prompt) for turn in block.turns))
+        for block in report.blocks
+    ]
+    found = by_name(structs.replace(report, blocks=blocks))["beats_linear"]
+    assert found.verdict == "does not hold"
+    assert found.tested.startswith("Tokens/s of phase 3 over that of linear K=5")
 
 
 def test_assisted_generation_can_win() -> None:
