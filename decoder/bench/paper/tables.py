@@ -4,11 +4,12 @@ Speeds are of texts that equal ar's; how many did not stands in every row.
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
 
 from msgspec import structs
 
 from decoder.bench.paper import anchors
-from decoder.bench.paper.anchors import HARDWARE, LENGTH, Anchor
+from decoder.bench.paper.anchors import FIXED_BACKBONE, HARDWARE, LENGTH, Anchor
 from decoder.bench.paper.asked import Asked, Experiment
 from decoder.bench.paper.cells import Cell, Column, Table
 from decoder.bench.paper.paired import Course, courses, speed, stat
@@ -37,7 +38,7 @@ from decoder.bench.paper.setup_table import device, noise
 from decoder.bench.paper.sweep_tables import fixed_trees, prompt_length, sensitivity
 from decoder.events import arithmetic
 
-ABLATION = (anchors.FIXED_BACKBONE, anchors.PHASE_1, anchors.PHASE_2, anchors.DYNATREE)
+ABLATION = (FIXED_BACKBONE, anchors.PHASE_1, anchors.PHASE_2, anchors.DYNATREE)
 """The steps from the fixed tree to DynaTree, one more rule each."""
 
 
@@ -183,7 +184,7 @@ def _ablation(report: PaperReport, experiment: Experiment, notes: Sequence[str])
     by_name = {row.lane.paper_name: row for row in reversed(_of(report, experiment))}
     found = [by_name[name] for name in ABLATION if name in by_name]
     course = next((each for each in courses(report, "main") if each.experiment == experiment), None)
-    if len(found) < 2 or course is None:
+    if FIXED_BACKBONE not in by_name or len(found) < 2 or course is None:
         return
     before = {row.lane.name: found[max(0, place - 1)].lane.name for place, row in enumerate(found)}
 
@@ -208,7 +209,7 @@ def _ablation(report: PaperReport, experiment: Experiment, notes: Sequence[str])
             printed(usual("rounds"), 0),
             same_text(),
         ],
-        notes=notes,
+        notes=(*_other_setting(experiment, found), *notes),
         usual_length=LENGTH,
     )
 
@@ -254,7 +255,8 @@ def _data_sets(report: PaperReport, notes: Sequence[str]) -> Iterator[Table]:
     by_set = {name: {row.lane.name: row for row in longest(list(rows(report, "main", name)))} for name in names}
     if len(by_set) < 2:
         return
-    first = next(iter(by_set.values()))
+    every = {name: row for each in by_set.values() for name, row in each.items()}
+    others = [_other_setting(next(iter(each.values())).experiment, [*each.values()]) for each in by_set.values()]
 
     def there(name: str, take: Callable[[Row], Cell | Anchor]) -> Callable[[Row], Cell | Anchor]:
         return lambda row: take(by_set[name][row.lane.name]) if row.lane.name in by_set[name] else None
@@ -272,8 +274,8 @@ def _data_sets(report: PaperReport, notes: Sequence[str]) -> Iterator[Table]:
         "data_sets",
         f"Data sets: x {AR} on each",
         "Speed over plain decoding of the same prompts, by data set.",
-        list(first.values()),
+        list(every.values()),
         [lane_name(), *(spec for name in by_set for spec in columns(name)), words("text", texts)],
-        notes=notes,
+        notes=(*dict.fromkeys(chain.from_iterable(others)), *notes),
         usual_length=LENGTH,
     )
