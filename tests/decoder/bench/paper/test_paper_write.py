@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
+from decoder.bench.paper.setup_table import setup
 from decoder.bench.paper.write import escaped, write
 from decoder.errors import ConfigError
 from tests.decoder.bench.paper.reports import asked, paper_report
@@ -79,6 +80,17 @@ def test_names_cannot_become_markup(tmp_path: Path) -> None:
 
 def test_text_is_escaped_for_tables() -> None:
     assert escaped("a|b\n<i>_c_") == r"a\|b \<i\>\_c\_"
+
+
+def test_a_lane_that_could_not_decode_is_named() -> None:
+    report = paper_report(FEW)
+    blocks = [
+        structs.replace(block, turns=tuple(turn for turn in block.turns if turn.lane != "alg1"))
+        for block in report.blocks
+    ]
+    rows = {row[0]: row[1] for row in setup(structs.replace(report, blocks=blocks)).rows}
+    assert rows["left out"] == "alg1: could not decode here"
+    assert "left out" not in {row[0] for row in setup(report).rows}
 
 
 def test_a_full_disk_is_one_line_and_leaves_what_was_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
