@@ -86,7 +86,10 @@ TopP = Annotated[float, _run(metavar="P", help="Smallest set of tokens of this p
 WarmUp = Annotated[
     int | None,
     _measure(
-        metavar="N", min=1, show_default="2", help="Prompts that every lane decodes for nothing before an experiment."
+        metavar="N",
+        min=1,
+        show_default="2",
+        help="Prompts that every lane decodes without counting before an experiment.",
     ),
 ]
 Repeats = Annotated[int | None, _measure(metavar="R", min=1, max=1000, help="Times that each prompt is decoded.")]
@@ -164,7 +167,8 @@ def paper(
             log=folder / "log.jsonl",
             **models,
         )
-        return _measured(job.prepared(asked, streams.say), made, folder)
+        with job.prepared(asked, streams.say) as ready:
+            return _measured(ready, made, folder)
 
     return run_and_report(measure, None)
 
@@ -181,9 +185,9 @@ def _measured(ready: "Prepared", made: Parts, output: Path) -> Measured:
             pass
     except KeyboardInterrupt:
         interrupted = True
-    if not ready.log.records:
+    if not ready.log.blocks:
         raise KeyboardInterrupt
-    found = report(ready.begun, ready.log.records, load())
+    found = report(ready.begun, ready.log.blocks, load(), ready.log.resumed)
     return Measured(made.on_terminal(found), found, interrupted, partial(write_all, found, output, made))
 
 

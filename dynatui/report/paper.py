@@ -73,6 +73,7 @@ def _setup(report: "PaperReport") -> list[tuple[str, str]]:
         ("Texts", "; ".join(f"{each.title}, {len(each.prompts)} prompts" for each in asked.text_sets)),
         ("Experiments", "; ".join(dict.fromkeys(each.name.replace("_", " ") for each in asked.experiments))),
         ("Begun", f"{begun.started_at}, source {begun.commit or UNKNOWN}"),
+        *(("Resumed", f"{each.at}, source {each.commit or UNKNOWN}") for each in report.resumed),
         *machine_entries(begun.machine, report.load_after),
     ]
 

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from decoder.bench.paper.records import Begun, Block
+from decoder.bench.paper.records import Begun, Block, Resumed
 
 FIGURE_KEYS: dict[str, str] = {
     "tokens_per_second": "tokens/s",
@@ -68,6 +68,8 @@ class PaperReport(msgspec.Struct, frozen=True, kw_only=True):
     """Turns with threads that waited too long for a processor."""
     blocks: list[Block]
     cells: list[Cell]
+    resumed: list[Resumed] = []
+    """Where it went on by another commit."""
 
     def cell(
         self, experiment: str, data_set: str, lane: str, *, length: int | None = None, most: int | None = None

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from decoder.bench.data_sets.text_set import TextSet
-from decoder.bench.paper import job
+from decoder.bench.paper import beginning, job
 from decoder.bench.paper.records import RoundCosts
 from decoder.bench.paper.report import PaperReport
 from decoder.errors import ConfigError, require
@@ -47,7 +47,7 @@ def _surroundings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("DYNATUI_DATA", raising=False)
     (tmp_path / "none.toml").touch()
     costs = RoundCosts(rows=(1,), verify_s=(1.0,), draft_s=(1.0,))
-    monkeypatch.setattr(job, "round_costs", lambda *_: costs)  # which takes seconds
+    monkeypatch.setattr(beginning, "round_costs", lambda *_: costs)  # which takes seconds
     monkeypatch.setattr(bench_paper, "parts", lambda: Parts(text_sets, (write,), lambda _: "THE TABLE\n"))
 
 

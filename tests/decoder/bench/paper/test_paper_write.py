@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
+from decoder.bench.paper.records import Resumed
 from decoder.bench.paper.setup_table import setup
 from decoder.bench.paper.write import escaped, write
 from decoder.errors import ConfigError
@@ -122,3 +123,9 @@ def test_no_permission_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(Path, "mkdir", refused)
     with pytest.raises(ConfigError, match=r"^cannot write .*: Permission denied; name another folder$"):
         write(paper_report(FEW), tmp_path / "new")
+
+
+def test_the_setup_names_the_commits_that_went_on() -> None:
+    resumed = [Resumed(at="2026-01-02T00:00:00Z", commit="abc"), Resumed(at="2026-01-03T00:00:00Z", commit=None)]
+    rows = [row[1] for row in setup(paper_report(FEW, resumed=resumed)).rows if row[0] == "resumed"]
+    assert rows == ["2026-01-02T00:00:00Z, by commit abc", "2026-01-03T00:00:00Z, by commit unknown"]
