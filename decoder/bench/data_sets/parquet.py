@@ -50,4 +50,6 @@ def _require_texts(path: Path, features: dict[str, Any]) -> None:
             "folder"
         )
     if (kind := features[COLUMN].dtype) not in ("string", "large_string"):
-        raise PromptError(f"the column {COLUMN} of {shortened(path)} holds {kind}, no texts; let --data name another")
+        raise PromptError(
+            f"the column {COLUMN} of {shortened(path)} holds {kind}, no texts; let --data name another folder"
+        )
