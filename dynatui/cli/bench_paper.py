@@ -142,6 +142,7 @@ def paper(
 
     def measure() -> Measured:
         from decoder.bench.paper import job  # noqa: PLC0415 - imports torch
+        from decoder.bench.paper.experiments import require_names  # noqa: PLC0415
 
         made = parts()
         extent = _extent(
@@ -155,6 +156,7 @@ def paper(
             warm_up=warm_up,
             repeats=repeats,
         )
+        require_names(extent)  # before data sets are read, or downloaded
         names = _names(data_sets) or _names(FROM_FOLDER if data else FROM_HUB) or ()
         asked = job.OnPaper(
             text_sets=made.text_sets(names, folder=data, prompts=extent.prompts),

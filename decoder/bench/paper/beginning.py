@@ -47,9 +47,11 @@ def begun(pair: Pair, asked: Asked, log: PaperLog, tokens: int, note: Note) -> B
 
 
 def _go_on(log: PaperLog, before: Begun, now: Begun) -> None:
-    """Refuses another machine, and takes note of another commit."""
+    """Refuses another machine, and takes note of another state of dynatui."""
     if others := unlike(before.machine, now.machine):
         raise log.refused(f"was begun on another machine: {'; '.join(map(shortened, others))}")
-    last = log.resumed[-1].commit if log.resumed else before.commit
-    if now.commit != last:
-        log.add(Resumed(at=now.started_at, commit=now.commit))
+    first, this = ((each.commit, each.machine.versions["dynatui"]) for each in (before, now))
+    last = [first, *((each.commit, each.version) for each in log.resumed)][-1]
+    if this != last:
+        commit, version = this
+        log.add(Resumed(at=now.started_at, commit=commit, version=version))

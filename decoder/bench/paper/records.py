@@ -59,12 +59,14 @@ class Block(msgspec.Struct, frozen=True, kw_only=True, tag="block"):
 
 
 class Resumed(msgspec.Struct, frozen=True, kw_only=True, tag="resumed"):
-    """From here on another commit measured."""
+    """From here on another state of dynatui measured."""
 
     at: str
     """UTC, ISO 8601."""
     commit: str | None
     """See `Begun`."""
+    version: str
+    """Of dynatui."""
 
 
 def has_text_of(found: Figures, plain: Figures) -> bool:

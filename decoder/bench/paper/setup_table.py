@@ -68,7 +68,9 @@ def _rows(report: PaperReport) -> Iterator[tuple[str, Cell]]:
     yield "versions", ", ".join(f"{name} {version}" for name, version in begun.machine.versions.items())
     yield "commit", begun.commit
     yield "begun", begun.started_at
-    yield from (("resumed", f"{each.at}, by commit {each.commit or 'unknown'}") for each in report.resumed)
+    yield from (
+        ("resumed", f"{each.at}, dynatui {each.version}, commit {each.commit or 'unknown'}") for each in report.resumed
+    )
     yield "noise", noise(report)
     if report.complete and (failed := _never_measured(report)):
         yield "left out", f"{', '.join(failed)}: could not decode here"

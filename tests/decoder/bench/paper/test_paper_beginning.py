@@ -80,6 +80,11 @@ def test_load_and_threads_are_no_other_machine(
     assert went_on(monkeypatch, half, "a", structs.replace(MACHINE, **changes)).machine == MACHINE
 
 
+def test_another_version_that_went_on_is_kept(half: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    went_on(monkeypatch, half, "a", structs.replace(MACHINE, versions={"dynatui": "1"}))
+    assert [(each.commit, each.version) for each in PaperLog(half).resumed] == [("a", "1")]
+
+
 def test_each_commit_that_went_on_is_kept_once(half: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for commit in ("a", "b", "b", None, "a"):
         went_on(monkeypatch, half, commit)

@@ -133,6 +133,6 @@ def test_a_block_that_two_processes_took_counts_once(tmp_path: Path) -> None:
 def test_a_log_without_any_resumption_is_read_and_one_with_it_too(tmp_path: Path) -> None:
     log = kept(tmp_path / "log")
     assert log.resumed == []
-    log.add(Resumed(at="2026-01-02T00:00:00Z", commit="abc"))
+    log.add(Resumed(at="2026-01-02T00:00:00Z", commit="abc", version="1"))
     again = PaperLog(tmp_path / "log")
     assert (again.blocks, [each.commit for each in again.resumed]) == ([block(0), block(1)], ["abc"])
