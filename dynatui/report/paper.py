@@ -38,12 +38,12 @@ def paper_page(name: str, report: "PaperReport", figures: Sequence[tuple[str, by
         report: All that was measured.
         figures: SVG by name.
     """
-    from decoder.bench.paper.claims import claims  # noqa: PLC0415 - imports torch
+    from decoder.bench.paper.claims import claims, left_out  # noqa: PLC0415 - imports torch
     from decoder.bench.paper.tables import conditions, tables  # noqa: PLC0415
 
     parts = [
         ("setup", "Setup", element("div", notice(_warnings(report)), details(_setup(report)))),
-        ("claims", "Claims of the paper", _claims(claims(report))),
+        ("claims", "Claims of the paper", _claims(claims(report), left_out(report))),
         ("corrections", "Where the paper's own numbers do not hold", joined(map(_correction, CORRECTIONS))),
         ("tables", "Tables", _tables(tables(report), conditions(report))),
         ("figures", "Figures", joined(_figure(*each) for each in figures)),
@@ -73,7 +73,10 @@ def _setup(report: "PaperReport") -> list[tuple[str, str]]:
         ("Texts", "; ".join(f"{each.title}, {len(each.prompts)} prompts" for each in asked.text_sets)),
         ("Experiments", "; ".join(dict.fromkeys(each.name.replace("_", " ") for each in asked.experiments))),
         ("Begun", f"{begun.started_at}, source {begun.commit or UNKNOWN}"),
-        *(("Resumed", f"{each.at}, source {each.commit or UNKNOWN}") for each in report.resumed),
+        *(
+            ("Resumed", f"{each.at}, dynatui {each.version}, source {each.commit or UNKNOWN}")
+            for each in report.resumed
+        ),
         *machine_entries(begun.machine, report.load_after),
     ]
 
@@ -83,7 +86,9 @@ def _chosen(asked: Asked) -> str:
     return f"{how}, seed {asked.seed}, {'to' if asked.stops_at_eos else 'on behind'} the end of text"
 
 
-def _claims(found: "Sequence[Claim]") -> Markup:
+def _claims(found: "Sequence[Claim]", left_out: str | None) -> Markup:
+    if left_out:
+        return element("p", left_out)
     what = "Each is a quotient of two lanes on the same prompts; it holds where its whole interval is beyond the limit."
     return table(what, _CLAIMS, map(_claim, found)) if found else Markup()
 
@@ -95,7 +100,7 @@ def _claim(claim: "Claim") -> list[str]:
         verdict(claim.verdict, _KINDS[claim.verdict]),
         _mean(claim.here),
         limit,
-        number(claim.paper, 3),
+        joined((number(claim.paper, 3), *([element("small", claim.doubt)] if claim.doubt else []))),
         claim.data_set,
         claim.tested,
     ]

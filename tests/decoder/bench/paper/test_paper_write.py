@@ -126,6 +126,17 @@ def test_no_permission_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_the_setup_names_the_commits_that_went_on() -> None:
-    resumed = [Resumed(at="2026-01-02T00:00:00Z", commit="abc"), Resumed(at="2026-01-03T00:00:00Z", commit=None)]
+    resumed = [
+        Resumed(at="2026-01-02T00:00:00Z", commit="abc", version="1"),
+        Resumed(at="2026-01-03T00:00:00Z", commit=None, version="1"),
+    ]
     rows = [row[1] for row in setup(paper_report(FEW, resumed=resumed)).rows if row[0] == "resumed"]
-    assert rows == ["2026-01-02T00:00:00Z, by commit abc", "2026-01-03T00:00:00Z, by commit unknown"]
+    assert rows == ["2026-01-02T00:00:00Z, dynatui 1, commit abc", "2026-01-03T00:00:00Z, dynatui 1, commit unknown"]
+
+
+def test_of_sampled_texts_the_page_says_why_there_are_no_claims(tmp_path: Path) -> None:
+    write(paper_report(structs.replace(FEW, temperature=0.6)), tmp_path)
+    text = (tmp_path / "report.md").read_text("utf-8")
+    section = text.partition("## The paper's claims")[2].partition("##")[0]
+    assert "is of greedy decoding; here tokens were sampled" in section
+    assert "|" not in section
