@@ -82,7 +82,7 @@ class Plan:
     contenders: Sequence[Contender]
     prompts: Sequence[Sequence[int]]
     warm_up: Sequence[Sequence[int]]
-    """Prompts that everyone decodes for nothing before."""
+    """Prompts that everyone decodes without counting before."""
     order: Callable[[int, int, int, int], Iterable[Turn]]
     """(contenders, prompts, repeats, seed) -> all turns."""
     repeats: int

@@ -58,6 +58,19 @@ def examined(device: torch.device) -> Machine:
     )
 
 
+def unlike(one: Machine, other: Machine) -> list[str]:
+    """What makes times of two machines incomparable, in words: "cores 2, here 4".
+
+    Threads, which are chosen anew for every text, and loads do not.
+    """
+    first, second = (
+        {"processor": each.processor, "cores": each.cores, "accelerator": each.accelerator}
+        | {name: each.versions.get(name) for name in ("torch", "transformers")}
+        for each in (one, other)
+    )
+    return [f"{name} {was}, here {second[name]}" for name, was in first.items() if was != second[name]]
+
+
 def source_commit() -> str | None:
     """The commit of the source tree that this runs from, with -dirty where it was changed since; None elsewhere."""
     root = Path(__file__).parents[2]

@@ -2,8 +2,8 @@
 
 A machine's speed drifts over minutes, so nothing is compared that was not measured side by side: all contenders take
 their turns on a prompt before the next prompt, in an order that is drawn anew each time, so that none always follows
-the same one. Before, each decodes one prompt for nothing, which warms it up. A turn that other processes disturbed is
-taken again.
+the same one. Before, each decodes one prompt without counting, which warms it up. A turn that other processes
+disturbed is taken again.
 """
 
 import gc
@@ -78,7 +78,7 @@ def mixed(contenders: int, prompts: int, repeats: int, seed: int) -> Iterator[Tu
 def warmed_up(
     engine: Engine, contenders: Sequence[Contender], prompts: Sequence[Sequence[int]], report: Callable[[str], None]
 ) -> list[Contender]:
-    """Lets every contender decode these prompts for nothing.
+    """Lets every contender decode these prompts without counting.
 
     A foreign one that fails is reported and left out, and so is a method that cannot decode with this pair.
 

@@ -1,11 +1,11 @@
 """A file that keeps what was measured, a line at a time: a stopped measurement goes on from it, whatever stopped it.
 
-The first line says what is measured, every other one is a record. A line that was cut off by a kill or a full disk is
-dropped, and what it held is measured again. Knows nothing of what is measured.
+The first line says what is measured, every other one is a record. Lines that a kill, a full disk or a loss of power has
+damaged at the end are dropped, and what they held is measured again. One process at a time may hold such a file: see
+`alone`. Knows nothing of what is measured.
 """
 
 import os
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -78,6 +78,10 @@ class RecordLog(Generic[B, R]):
         """
         self._write(record)
 
+    def refused(self, why: str) -> ConfigError:
+        """What is wrong with the file, and what to do."""
+        return ConfigError(f"{self._shown} {why}; {self._remedy}, or remove it")
+
     @property
     def _shown(self) -> str:
         return shortened(self._path)
@@ -98,33 +102,47 @@ class RecordLog(Generic[B, R]):
         self._take(line)
 
     def _lines(self, schema: int) -> list[B | R]:
-        """The lines that are whole; what is left of one that is not is cut off the file."""
+        """The lines; what is damaged at their end, as by a loss of power, is cut off the file."""
         if self._path is None:
             return []
-        content = b""
-        try:
-            with suppress(FileNotFoundError):
-                content = self._path.read_bytes()
-        except OSError as error:
-            raise self._unusable("read", error) from None
-        whole = content[: content.rfind(b"\n") + 1]
-        if not content.startswith(_BEGINNING[: len(content)]):
+        content = self._content(self._path)
+        *ended, _ = content.split(b"\n")
+        decoded = [self._decoded(line) for line in ended]
+        while decoded and decoded[-1] is None:
+            decoded.pop()
+        found = [line for line in decoded if line is not None]
+        begins = bool(found) and isinstance(found[0], self._first) and found[0].schema == schema
+        if not content.startswith(_BEGINNING[: len(content)]) or (ended and not begins):
             raise self._foreign()
-        found = [self._decoded(line) for line in whole.splitlines()]
-        if found and not (isinstance(found[0], self._first) and found[0].schema == schema):
-            raise self._foreign()
-        if whole != content:
-            try:
-                os.truncate(self._path, len(whole))
-            except OSError as error:
-                raise self._unusable("write", error) from None
+        if len(found) < len(decoded):
+            raise self.refused(f"is damaged in line {decoded.index(None) + 1}")
+        whole = sum(len(line) + 1 for line in ended[: len(found)])
+        if whole < len(content):
+            self._truncate(self._path, whole)
         return found
 
-    def _decoded(self, line: bytes) -> B | R:
+    def _content(self, path: Path) -> bytes:
+        try:
+            return path.read_bytes()
+        except FileNotFoundError:
+            return b""
+        except OSError as error:
+            raise self._unusable("read", error) from None
+
+    def _truncate(self, path: Path, size: int) -> None:
+        try:
+            os.truncate(path, size)
+        except OSError as error:
+            raise self._unusable("write", error) from None
+
+    def _decoded(self, line: bytes) -> B | R | None:
+        """None: it is damaged."""
         try:
             return self._decoder.decode(line)
-        except msgspec.DecodeError:
+        except msgspec.ValidationError:
             raise self._foreign() from None
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            return None
 
     def _foreign(self) -> ConfigError:
         return ConfigError(f"{self._shown} holds no measurement of this version; {self._remedy}")

@@ -30,7 +30,7 @@ class Parts:
     text_sets: "Callable[..., tuple[TextSet, ...]]"
     """(names, folder=..., prompts=...) -> data sets."""
     writers: "tuple[Callable[[PaperReport, Path], list[Path]], ...]"
-    """(report, folder) -> the files that they wrote there."""
+    """(report, folder) -> the files that they wrote there; one after the other."""
     on_terminal: "Callable[[PaperReport], str]"
 
 
@@ -46,8 +46,8 @@ def parts() -> Parts:
     drawable = find_spec("matplotlib") is not None
     if not drawable:
         streams.say(WITHOUT_FIGURES)
-    # The page, which links the figures that there are, comes last.
-    return Parts(text_sets, (drawn, write) if drawable else (write,), on_terminal)
+    # Figures come after all else, so that one that fails takes nothing with it; then the page is written with links.
+    return Parts(text_sets, (write, drawn, write) if drawable else (write,), on_terminal)
 
 
 def on_terminal(report: "PaperReport") -> str:
@@ -62,5 +62,5 @@ def write_all(report: "PaperReport", folder: Path, made: Parts) -> None:
         ConfigError: Something cannot be written; what was written before is whole.
     """
     write_whole(folder / "report.json", msgspec.json.encode(report))
-    count = 1 + sum(len(write(report, folder)) for write in made.writers)
-    streams.say(f"wrote {count} files to {folder}")
+    written = {path for write in made.writers for path in write(report, folder)}
+    streams.say(f"wrote {1 + len(written)} files to {folder}")

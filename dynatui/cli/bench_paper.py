@@ -11,7 +11,6 @@ import typer
 from typer import Option
 
 from decoder.errors import require
-from decoder.whole_files import made_folder
 from dynatui.cli import options, settings
 from dynatui.cli.bench_files import Parts, parts, write_all
 from dynatui.cli.bench_result import Measured, run_and_report
@@ -87,7 +86,10 @@ TopP = Annotated[float, _run(metavar="P", help="Smallest set of tokens of this p
 WarmUp = Annotated[
     int | None,
     _measure(
-        metavar="N", min=1, show_default="2", help="Prompts that every lane decodes for nothing before an experiment."
+        metavar="N",
+        min=1,
+        show_default="2",
+        help="Prompts that every lane decodes without counting before an experiment.",
     ),
 ]
 Repeats = Annotated[int | None, _measure(metavar="R", min=1, max=1000, help="Times that each prompt is decoded.")]
@@ -140,6 +142,7 @@ def paper(
 
     def measure() -> Measured:
         from decoder.bench.paper import job  # noqa: PLC0415 - imports torch
+        from decoder.bench.paper.experiments import require_names  # noqa: PLC0415
 
         made = parts()
         extent = _extent(
@@ -153,6 +156,7 @@ def paper(
             warm_up=warm_up,
             repeats=repeats,
         )
+        require_names(extent)  # before data sets are read, or downloaded
         names = _names(data_sets) or _names(FROM_FOLDER if data else FROM_HUB) or ()
         asked = job.OnPaper(
             text_sets=made.text_sets(names, folder=data, prompts=extent.prompts),
@@ -162,10 +166,11 @@ def paper(
             temperature=temperature,
             top_p=top_p,
             seed=seed,
-            log=made_folder(folder) / "log.jsonl",
+            log=folder / "log.jsonl",
             **models,
         )
-        return _measured(job.prepared(asked, streams.say), made, folder)
+        with job.prepared(asked, streams.say) as ready:
+            return _measured(ready, made, folder)
 
     return run_and_report(measure, None)
 
@@ -182,9 +187,9 @@ def _measured(ready: "Prepared", made: Parts, output: Path) -> Measured:
             pass
     except KeyboardInterrupt:
         interrupted = True
-    if not ready.log.records:
+    if not ready.log.blocks:
         raise KeyboardInterrupt
-    found = report(ready.begun, ready.log.records, load())
+    found = report(ready.begun, ready.log.blocks, load(), ready.log.resumed)
     return Measured(made.on_terminal(found), found, interrupted, partial(write_all, found, output, made))
 
 

@@ -60,6 +60,8 @@ def text(report: "PaperReport", width: int) -> str:
     for data_set in dict.fromkeys(claim.data_set for claim in judged):
         these = (_judged(claim) for claim in judged if claim.data_set == data_set)
         found += _section(f"The paper's claims: {data_set}", noise, _listed(these))
+    if why := claims.left_out(report):
+        found += _section("The paper's claims", why)
     return _rendered(found, shown)
 
 
@@ -167,7 +169,8 @@ def _judged(claim: "Claim") -> tuple[str, str]:
     """The verdict; what the paper says, what there is here, and how it was tested."""
     from decoder.bench.paper.cells import lines  # noqa: PLC0415 - imports torch
 
-    paper = "" if claim.paper is None else f"; paper {claim.paper:.3f}"
+    doubt = f" ({claim.doubt})" if claim.doubt else ""
+    paper = "" if claim.paper is None else f"; paper {claim.paper:.3f}{doubt}"
     must = f", must be {'under' if claim.below else 'over'} {claim.limit:g}" if claim.by_quotient else ""
     mean, *interval = lines(claim.here, 3)
     here = f"{mean} ({interval[0]})" if interval else mean

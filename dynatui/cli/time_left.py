@@ -6,6 +6,7 @@ Where standard error is no terminal, a line every now and then.
 import sys
 import time
 from collections.abc import Iterable, Iterator
+from shutil import get_terminal_size
 from typing import Protocol, TypeVar
 
 from dynatui.terminal import streams
@@ -65,9 +66,11 @@ def shown(steps: Iterable[S]) -> Iterator[S]:
             now = time.monotonic()
             first = step.share if first is None else first
             left = left_s(first, step.share, now - began)
-            line = step.line if left is None or step.share >= 1 else f"{step.line}, {words(left)} left"
+            line = step.line if left is None or step.share >= 1 else f"{words(left)} left, {step.line}"
             if on_terminal:
-                sys.stderr.write(f"{_OVER}dynatui: {bar(step.share)} {line}")
+                # What is wider than the terminal would wrap, and only its last line would be written over.
+                whole = f"dynatui: {bar(step.share)} {line}"
+                sys.stderr.write(_OVER + whole[: get_terminal_size().columns - 1])
                 sys.stderr.flush()
             elif now - told >= SELDOM_S or step.share >= 1:
                 told = now

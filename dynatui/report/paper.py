@@ -37,12 +37,12 @@ def paper_page(name: str, report: "PaperReport", figures: Sequence[tuple[str, by
         report: All that was measured.
         figures: PNG or SVG, by name.
     """
-    from decoder.bench.paper.claims import claims  # noqa: PLC0415 - imports torch
+    from decoder.bench.paper.claims import claims, left_out  # noqa: PLC0415 - imports torch
     from decoder.bench.paper.tables import conditions, tables  # noqa: PLC0415
 
     parts = [
         ("setup", "Setup", element("div", notice(_warnings(report)), details(_setup(report)))),
-        ("claims", "Claims of the paper", _claims(claims(report))),
+        ("claims", "Claims of the paper", _claims(claims(report), left_out(report))),
         ("corrections", "Where the paper's own numbers do not hold", joined(map(_correction, CORRECTIONS))),
         ("tables", "Tables", _tables(tables(report), conditions(report))),
         ("figures", "Figures", joined(_figure(*each) for each in figures)),
@@ -72,6 +72,10 @@ def _setup(report: "PaperReport") -> list[tuple[str, str]]:
         ("Texts", "; ".join(f"{each.title}, {len(each.prompts)} prompts" for each in asked.text_sets)),
         ("Experiments", "; ".join(dict.fromkeys(each.name.replace("_", " ") for each in asked.experiments))),
         ("Begun", f"{begun.started_at}, source {begun.commit or UNKNOWN}"),
+        *(
+            ("Resumed", f"{each.at}, dynatui {each.version}, source {each.commit or UNKNOWN}")
+            for each in report.resumed
+        ),
         *machine_entries(begun.machine, report.load_after),
     ]
 
@@ -81,10 +85,13 @@ def _chosen(asked: Asked) -> str:
     return f"{how}, seed {asked.seed}, {'to' if asked.stops_at_eos else 'on behind'} the end of text"
 
 
-def _claims(found: "Sequence[Claim]") -> Markup:
-    from decoder.bench.paper.claims import as_table  # noqa: PLC0415 - imports torch
+def _claims(found: "Sequence[Claim]", left_out: str | None) -> Markup:
+    from decoder.bench.paper.claims_table import claims_table  # noqa: PLC0415 - imports torch
 
-    return _grid(as_table(found, ())) if found else Markup()
+    if left_out:
+        return element("p", left_out)
+    made = claims_table(found, ())
+    return joined((_grid(made), _notes(made.notes))) if found else Markup()
 
 
 def _correction(found: Correction) -> Markup:
@@ -101,8 +108,12 @@ def _tables(found: "Sequence[Table]", said: Collection[str]) -> Markup:
 
 def _table(place: str, found: "Table", said: Collection[str]) -> Markup:
     """A table with its notes, but for those that are said once for all."""
-    notes = (element("li", note) for note in found.notes if note not in said)
-    return element("div", element("h3", found.title), _grid(found), element("ul", *notes, class_="notes"), id=place)
+    notes = [note for note in found.notes if note not in said]
+    return element("div", element("h3", found.title), _grid(found), _notes(notes), id=place)
+
+
+def _notes(notes: "Sequence[str]") -> Markup:
+    return element("ul", *(element("li", note) for note in notes), class_="notes")
 
 
 def _grid(found: "Table") -> Markup:

@@ -25,7 +25,7 @@ def column(path: Path) -> Generator[str, None, None]:
         with TemporaryDirectory() as scratch, quiet("datasets"):
             rows = _rows(path, scratch)
             _require_texts(path, rows.features)
-            yield from (row[COLUMN] for row in rows if row[COLUMN])
+            yield from (row[COLUMN] for row in rows if row[COLUMN] is not None)
     except PromptError:
         raise
     except Exception as error:  # noqa: BLE001 - damaged files fail in many ways
@@ -50,4 +50,6 @@ def _require_texts(path: Path, features: dict[str, Any]) -> None:
             "folder"
         )
     if (kind := features[COLUMN].dtype) not in ("string", "large_string"):
-        raise PromptError(f"the column {COLUMN} of {shortened(path)} holds {kind}, no texts; let --data name another")
+        raise PromptError(
+            f"the column {COLUMN} of {shortened(path)} holds {kind}, no texts; let --data name another folder"
+        )

@@ -61,11 +61,16 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     stops_at_eos: bool
     """False, as in the paper: texts go on behind the end-of-text token."""
     warm_up: int
-    """Prompts that every lane decodes for nothing before each experiment."""
+    """Prompts that every lane decodes without counting before each experiment."""
     text_sets: tuple[TextSet, ...]
     """As much of them as is read."""
     lanes: tuple[Lane, ...]
     experiments: tuple[Experiment, ...]
+
+    @property
+    def block_count(self) -> int:
+        """How many blocks of turns all experiments have."""
+        return sum(each.prompts * each.repeats for each in self.experiments)
 
     def lane(self, name: str) -> Lane:
         """The lane of a name."""

@@ -3,7 +3,7 @@
 Knows neither what is measured nor where a table is shown.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from string import ascii_lowercase
 from typing import Literal, TypeAlias
 
@@ -54,6 +54,17 @@ class Table(msgspec.Struct, frozen=True, kw_only=True):
     notes: tuple[str, ...]
 
 
+def marks(remarks: Iterable[str]) -> dict[str, str]:
+    """A mark for each remark: letters, then numbers; for the empty one none."""
+    found = list(dict.fromkeys(filter(None, remarks)))
+    return dict(zip(found, (*ascii_lowercase, *map(str, range(len(found)))), strict=False)) | {"": ""}
+
+
+def explained(known: Mapping[str, str]) -> tuple[str, ...]:
+    """Notes on what the marks mean."""
+    return tuple(f"[{mark}] {remark}." for remark, mark in known.items() if mark)
+
+
 def marked(
     rows: Sequence[Sequence[Cell | Anchor]], usual_length: int | None
 ) -> tuple[tuple[tuple[Cell, ...], ...], tuple[str, ...]]:
@@ -64,15 +75,14 @@ def marked(
         usual_length: T that needs no note; None: each number has the T of its row.
     """
     shown = [cell for row in rows for cell in row if isinstance(cell, Anchor)]
-    remarks = list(dict.fromkeys(filter(None, (_remark(anchor, usual_length) for anchor in shown))))
-    marks = dict(zip(remarks, (*ascii_lowercase, *map(str, range(len(remarks)))), strict=False)) | {"": ""}
+    known = marks(_remark(anchor, usual_length) for anchor in shown)
     found = tuple(
-        tuple(_printed(cell, marks[_remark(cell, usual_length)]) if isinstance(cell, Anchor) else cell for cell in row)
+        tuple(_printed(cell, known[_remark(cell, usual_length)]) if isinstance(cell, Anchor) else cell for cell in row)
         for row in rows
     )
     sources = sorted({anchor.source for anchor in shown})
     notes = [f"Paper: {', '.join(sources)}."] * bool(sources) + [AGAIN] * any(anchor.again for anchor in shown)
-    return found, (*notes, *(f"[{marks[remark]}] {remark}." for remark in remarks))
+    return found, (*notes, *explained(known))
 
 
 def lines(cell: Cell, digits: int) -> tuple[str, ...]:

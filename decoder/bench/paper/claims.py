@@ -1,7 +1,8 @@
 """The paper's claims one by one: what it says, what the same comparison gives here, and whether that settles it. Pure.
 
 Every claim but the first is a quotient of two lanes on the same prompts. It holds, or does not, where the whole
-interval lies on one side of its limit; a claim about several rivals holds where it holds against each.
+interval lies on one side of its limit; a claim about several rivals holds where it holds against each, and does not
+hold where it fails against one.
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -21,8 +22,7 @@ from decoder.bench.paper.anchors import (
     PHASE_2,
 )
 from decoder.bench.paper.asked import Lane
-from decoder.bench.paper.cells import Column, Table
-from decoder.bench.paper.paired import Course, Measure, courses, mean, speed, spread_quotient
+from decoder.bench.paper.paired import SPREAD_COVERAGE, Course, Measure, courses, mean, speed, spread_quotient
 from decoder.bench.paper.report import PaperReport
 from decoder.bench.paper.said import (
     BEATS_FIXED,
@@ -45,6 +45,7 @@ from decoder.bench.sampling.averages import Mean, Values
 Verdict: TypeAlias = Literal["holds", "does not hold", "cannot tell here"]
 FEWEST = 5
 """Prompts under which an interval over prompts says nothing."""
+SAMPLED = "What the paper claims is of greedy decoding; here tokens were sampled, so that none of it is judged."
 
 
 class Claim(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,6 +59,8 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
     """Where it was tested, as tables call it."""
     paper: float | None
     """The same quotient there, of numbers that the paper prints; None where it gives none."""
+    doubt: str = ""
+    """What must be known of that number."""
     here: Mean | None
     """The quotient; None: it could not be measured."""
     limit: float
@@ -100,12 +103,16 @@ class _On(NamedTuple):
         return [lane.name for lane in self.lanes if lane.paper_name in rows and not lane.own_text]
 
     def claim(self, said: Said, here: Mean | None, verdict: Verdict, tested: str) -> Claim:
+        there = self.stands_for or ""
+        other = f"at T={said.length}" if said.length != self.course.experiment.lengths[-1] else None
+        doubts = [doubt for doubt in (other, said.doubt.get(there)) if doubt and there in said.paper]
         return Claim(
             name=said.name,
             says=said.says,
             source=said.source,
             data_set=self.title,
-            paper=said.paper.get(self.stands_for or ""),
+            paper=said.paper.get(there),
+            doubt="; ".join(doubts),
             here=here,
             limit=said.limit,
             below=said.below,
@@ -116,48 +123,23 @@ class _On(NamedTuple):
 
 def claims(report: PaperReport) -> list[Claim]:
     """All of them, on every data set of the main experiment; those without their lanes are left out."""
+    if left_out(report):
+        return []
     return [claim for course in courses(report, "main") for claim in _on(report, course)]
 
 
-def as_table(found: Sequence[Claim], notes: Sequence[str]) -> Table:
-    """The claims beside what they come to here, with what stands under them."""
-    rows = tuple(
-        (
-            claim.says,
-            claim.data_set,
-            claim.verdict,
-            claim.here,
-            f"{'under' if claim.below else 'over'} {claim.limit:g}" if claim.by_quotient else "1",
-            claim.paper,
-            claim.tested,
-            claim.source,
-        )
-        for claim in found
-    )
-    columns = (
-        Column("the paper says"),
-        Column("data"),
-        Column("verdict"),
-        Column("here", "measured", 3),
-        Column("must be"),
-        Column("paper", "number", 3),
-        Column("tested by"),
-        Column("source"),
-    )
-    what = (
-        "Each but losslessness, which is a share of texts, is a quotient on the same prompts with its 95 % interval, "
-        "which decides where it lies on one side."
-    )
-    return Table(name="claims", title="The paper's claims", what=what, columns=columns, rows=rows, notes=tuple(notes))
+def left_out(report: PaperReport) -> str | None:
+    """Why none of them is judged; None: they are."""
+    return SAMPLED if report.begun.asked.temperature > 0 else None
 
 
-def judged(found: Mean | None, prompts: int, said_limit: float = 1.0, *, below: bool = False) -> Verdict:
+def judged(found: Mean | None, prompts: int, limit: float = 1.0, *, below: bool = False) -> Verdict:
     """Of a quotient that must exceed its limit, or stay below."""
     if found is None or found.low is None or found.high is None or prompts < FEWEST:
         return "cannot tell here"
-    if found.low <= said_limit <= found.high:
+    if found.low <= limit <= found.high:
         return "cannot tell here"
-    return "holds" if (found.high < said_limit) is below else "does not hold"
+    return "holds" if (found.high < limit) is below else "does not hold"
 
 
 def _on(report: PaperReport, course: Course) -> Iterator[Claim]:
@@ -180,9 +162,9 @@ def _on(report: PaperReport, course: Course) -> Iterator[Claim]:
 
 def _lossless(on: _On) -> Claim:
     lanes = [lane.name for lane in on.lanes if not lane.own_text and lane.family not in ("hf", "ar")]
-    turns = [turn for block in on.course.blocks for turn in block.turns if turn.lane in lanes]
-    compared = [turn for turn in turns if turn.at[-1].identical_to_ar is not None]
-    different = [turn for turn in compared if not turn.at[-1].identical_to_ar]
+    turns = [(block, turn) for block in on.course.blocks for turn in block.turns if turn.lane in lanes]
+    compared = [each for each in turns if each[1].at[-1].identical_to_ar is not None]
+    different = [turn for block, turn in compared if on.course.figures(turn.lane, block) is None]
     beyond = [turn.lane for turn in different if not turn.at[-1].near_tie]
     verdict: Verdict = "does not hold" if beyond else "holds" if compared and not different else "cannot tell here"
     parts = [f"{len(compared) - len(different)} of {len(compared)} texts of {len(lanes)} lanes equal ar's"]
@@ -217,12 +199,14 @@ def _against(on: _On, said: Said, own: str, rivals: Sequence[str], figure: _Figu
     means = {rival: each for rival in rivals if (each := mean(found[rival], on.course.seed))}
     if not means:
         return on.claim(said, None, "cannot tell here", f"{own} and {', '.join(rivals)} have no text in common.")
-    verdicts = {rival: judged(each, len(found[rival])) for rival, each in means.items()}
-    best = min(means, key=lambda rival: means[rival].mean)
-    sure = verdicts[best] != "holds" or all(one == "holds" for one in verdicts.values())
-    among = f", the best of {len(rivals)} rivals" if len(rivals) > 1 else ""
+    verdicts = {rival: judged(each, len(found[rival]), said.limit) for rival, each in means.items()}
+    better = [rival for rival, one in verdicts.items() if one == "does not hold"]
+    shown = better or list(means)
+    best = min(shown, key=lambda rival: means[rival].mean)
+    verdict: Verdict = "holds" if all(one == "holds" for one in verdicts.values()) else "cannot tell here"
+    among = f", the best of {len(shown)} rivals{' that are better' * bool(better)}" if len(shown) > 1 else ""
     tested = f"{figure.name} of {' over that of '.join(pairs[best])}{among}, on {_count(found[best])}."
-    return on.claim(said, means[best], verdicts[best] if sure else "cannot tell here", tested)
+    return on.claim(said, means[best], "does not hold" if better else verdict, tested)
 
 
 def _against_plain(on: _On, own: str, plain: str, device: str) -> Iterator[Claim]:
@@ -266,7 +250,8 @@ def _history(on: _On, own: str, before: str) -> Iterator[Claim]:
     found = spread_quotient(without, with_it, on.course.seed)
     prompts = with_it.keys() & without.keys()
     tested = (
-        f"Standard deviation of tokens/s of {before} over that of {own}, over {_count(prompts)}; a narrow interval."
+        f"Standard deviation of tokens/s of {before} over that of {own}, on {_count(prompts)}; "
+        f"by an interval of {SPREAD_COVERAGE:.0%}, since one of 95 % is too narrow."
     )
     yield on.claim(HISTORY_STABILISES, found, judged(found, len(prompts)), tested)
 

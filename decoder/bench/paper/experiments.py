@@ -131,6 +131,18 @@ class Plan:
     experiments: tuple[Experiment, ...]
 
 
+def require_names(extent: Extent) -> None:
+    """Raises ConfigError where there is no such experiment or lane, or a number of prompts or tokens is too small."""
+    unknown = [name for name in extent.experiments if name not in NAMES]
+    require(
+        bool(extent.experiments) and not unknown,
+        f"--experiments names {quoted(', '.join(unknown))}; choose from {', '.join(NAMES)}",
+    )
+    _rows(extent.lanes or (), catalogue(sampled=False))
+    for flag, number in (("--prompts", extent.prompts), ("--max-new-tokens", extent.length)):
+        require(number >= 1, f"{flag} is {number}; give 1 or more")
+
+
 def plan(extent: Extent, text_sets: Sequence[TextSet], *, sampled: bool) -> Plan:
     """All experiments with their lanes.
 
@@ -142,7 +154,7 @@ def plan(extent: Extent, text_sets: Sequence[TextSet], *, sampled: bool) -> Plan
     Raises:
         ConfigError: There is no such experiment or lane, or a number of prompts or tokens is too small.
     """
-    _check(extent)
+    require_names(extent)
     rows = catalogue(sampled=sampled)
     first = next((each for each in text_sets if each.name == WIKITEXT), text_sets[0])
     made = {
@@ -171,7 +183,8 @@ def _prompt_length(extent: Extent, texts: TextSet, rows: Mapping[str, Lane]) -> 
     lanes = _rows(extent.lanes or extent.by_prompt_length, rows)
     of_length = replace(extent, unit="characters")
     experiments = [
-        _experiment("prompt_length", replace(of_length, most=most), texts, lanes) for most in extent.prompt_lengths
+        _experiment("prompt_length", replace(of_length, most=most), texts, lanes, lengths=_lengths(extent))
+        for most in extent.prompt_lengths
     ]
     return Plan(tuple(lanes), tuple(experiments))
 
@@ -220,13 +233,3 @@ def _for_texts(texts: TextSet, lanes: Sequence[Lane], rows: Mapping[str, Lane]) 
     """The authors let DynaTree's trees grow one level deeper on PG-19, which their paper does not say."""
     found = [(lane, rows[DEEPER]) if lane.name == DYNATREE and texts.stands_for == PG19 else (lane,) for lane in lanes]
     return list({lane.name: lane for these in found for lane in these}.values())
-
-
-def _check(extent: Extent) -> None:
-    unknown = [name for name in extent.experiments if name not in NAMES]
-    require(
-        bool(extent.experiments) and not unknown,
-        f"--experiments names {quoted(', '.join(unknown))}; choose from {', '.join(NAMES)}",
-    )
-    for flag, number in (("--prompts", extent.prompts), ("--max-new-tokens", extent.length)):
-        require(number >= 1, f"{flag} is {number}; give 1 or more")

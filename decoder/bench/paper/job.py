@@ -4,20 +4,20 @@ A block is one prompt, decoded by all lanes side by side in an order that is dra
 not measured again.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from pathlib import Path
 
+from decoder.bench.alone import alone
 from decoder.bench.contenders import Contender
 from decoder.bench.data_sets.text_set import TextSet
-from decoder.bench.machine import examined, source_commit
 from decoder.bench.paper.asked import Asked, Experiment
+from decoder.bench.paper.beginning import Note, begun
 from decoder.bench.paper.blocks import Took, turns
 from decoder.bench.paper.contenders import contenders
-from decoder.bench.paper.costs import round_costs
 from decoder.bench.paper.experiments import Extent, Plan, plan
-from decoder.bench.paper.log import PaperLog, paper_log
+from decoder.bench.paper.log import REMEDY, PaperLog
 from decoder.bench.paper.prompts import encoded, needed
 from decoder.bench.paper.records import Begun, Block
 from decoder.bench.protocol import Turn, schedule, taken, warmed_up
@@ -26,8 +26,7 @@ from decoder.errors import ConfigError
 from decoder.loading import load_pair
 from decoder.models.pair import Pair
 from decoder.sampling.settings import Sampling, Schedule
-
-Note = Callable[[str], None]
+from decoder.whole_files import made_folder
 
 
 @dataclass(frozen=True)
@@ -77,23 +76,27 @@ class Progress:
     """Of all tokens that are decoded, warm-ups included."""
 
 
-def prepared(job: OnPaper, note: Note) -> Prepared:
-    """Loads the pair, reads the log and encodes the prompts.
+@contextmanager
+def prepared(job: OnPaper, note: Note) -> Iterator[Prepared]:
+    """Loads the pair, reads the log and encodes the prompts; within, no other process measures into the log.
 
     Raises:
-        DecoderError: What is asked for is not possible, a text does not fit, the log is another measurement's, or
-            models or device fail.
+        DecoderError: What is asked for is not possible, a text does not fit, the log is another measurement's, another
+            machine's or held by another process or cannot be written, or models or device fail.
     """
     experiments = job.plan(job.extent).experiments
-    log = paper_log(job.log)
     sampling = Sampling(job.temperature, 0, job.top_p)
-    engine = _engine(job, sampling, note)
-    pair, sets = engine.pair, {texts.name: texts for texts in job.text_sets}
-    prompts = tuple(encoded(pair, sets[each.data_set], each) for each in experiments)
-    longest = max(len(ids) for these in prompts for ids in these)
-    extent = _fitting(job, pair.context - longest, note)
-    begun = _begun(pair, _asked(job, pair, extent), log, longest + extent.length, note)
-    return Prepared(engine, log, begun, prompts, extent.attempts)
+    if job.log is not None:
+        made_folder(job.log.parent)  # before models are loaded, which takes long
+    with alone(job.log, REMEDY):
+        log = PaperLog(job.log)
+        engine = _engine(job, sampling, note)
+        pair, sets = engine.pair, {texts.name: texts for texts in job.text_sets}
+        prompts = tuple(encoded(pair, sets[each.data_set], each) for each in experiments)
+        longest = max(len(ids) for these in prompts for ids in these)
+        extent = _fitting(job, pair.context - longest, note)
+        first = begun(pair, _asked(job, pair, extent), log, longest + extent.length, note)
+        yield Prepared(engine, log, first, prompts, extent.attempts)
 
 
 def measure(ready: Prepared, note: Note) -> Iterator[Progress]:
@@ -114,7 +117,7 @@ def measure(ready: Prepared, note: Note) -> Iterator[Progress]:
 def _experiment(ready: Prepared, number: int, note: Note) -> Iterator[tuple[int, str]]:
     """(turns of an experiment that are behind, the latest in words); nothing where all are."""
     asked, experiment, prompts = ready.begun.asked, ready.begun.asked.experiments[number], ready.prompts[number]
-    done = {(each.repeat, each.prompt) for each in ready.log.records if each.experiment == number}
+    done = {(each.repeat, each.prompt) for each in ready.log.blocks if each.experiment == number}
     if len(done) == experiment.prompts * experiment.repeats:
         return
     behind = len(done) * len(experiment.lanes)
@@ -195,20 +198,4 @@ def _asked(job: OnPaper, pair: Pair, extent: Extent) -> Asked:
         text_sets=tuple(needed(texts, found.experiments) for texts in job.text_sets),
         lanes=found.lanes,
         experiments=found.experiments,
-    )
-
-
-def _begun(pair: Pair, asked: Asked, log: PaperLog, tokens: int, note: Note) -> Begun:
-    """The log's first line, which is written now if there is none."""
-    before = log.begun
-    note("measuring forward passes" if before is None else f"going on: {len(log.records)} blocks are measured already")
-    return log.begin(
-        Begun(
-            started_at=datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z"),
-            commit=source_commit(),
-            machine=examined(pair.target.device),
-            asked=asked,
-            costs=before.costs if before else round_costs(pair, tokens),
-            context=pair.context,
-        )
     )

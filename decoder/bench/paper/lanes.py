@@ -102,8 +102,9 @@ def rules(lane: Lane) -> tuple[RulesName, Turnable] | None:
 def paper_depth(lane: Lane) -> int | None:
     """The most tokens that the paper's acceptance takes a round of a lane to commit; None: it has no such depth.
 
-    Of a chain K, without the bonus token; of a tree D + 2, with its drafted root and the bonus token. D is the base
-    depth, or where depth does not adapt, that of the tree.
+    Of a chain K, without the bonus token; of a tree D + 2, with its drafted root and the bonus token, though fixed
+    trees and phase 1 here, unlike the authors', draft D levels and commit D + 1. D is the base depth, or where depth
+    does not adapt, that of the tree.
     """
     match lane:
         case Lane(method="linear" | "streaming", parameters={"k": int(length)}):

@@ -5,17 +5,35 @@ from typing import TypeAlias
 
 import msgspec
 
-from decoder.bench.paper.records import SCHEMA, Begun, Block
+from decoder.bench.paper.records import SCHEMA, Begun, Block, Resumed
 from decoder.bench.record_log import RecordLog
 
-PaperLog: TypeAlias = RecordLog[Begun, Block]
-_LINES: msgspec.json.Decoder[Begun | Block] = msgspec.json.Decoder(Begun | Block)
+REMEDY = "let --output name another folder"
+Record: TypeAlias = Block | Resumed
+_LINES: msgspec.json.Decoder[Begun | Record] = msgspec.json.Decoder(Begun | Record)
 
 
-def paper_log(path: Path | None) -> PaperLog:
-    """What was measured so far, to which blocks are added.
+class PaperLog(RecordLog[Begun, Record]):
+    """What was measured so far, to which blocks are added; in a file, where one is named."""
 
-    Raises:
-        ConfigError: The file cannot be read, or is another one's.
-    """
-    return RecordLog(path, _LINES, Begun, SCHEMA, "let --output name another folder")
+    def __init__(self, path: Path | None) -> None:
+        """Reads what is there.
+
+        Raises:
+            ConfigError: The file cannot be read, is damaged, or is another one's.
+        """
+        super().__init__(path, _LINES, Begun, SCHEMA, REMEDY)
+
+    @property
+    def blocks(self) -> list[Block]:
+        """Each block once, though it was taken twice."""
+        found: dict[tuple[int, int, int], Block] = {}
+        for record in self.records:
+            if isinstance(record, Block):
+                found.setdefault((record.experiment, record.prompt, record.repeat), record)
+        return list(found.values())
+
+    @property
+    def resumed(self) -> list[Resumed]:
+        """Where it went on by another commit."""
+        return [record for record in self.records if isinstance(record, Resumed)]

@@ -1,7 +1,5 @@
 """What is kept of a measurement, a line of a file each: its beginning, then every block of turns. Knows no models."""
 
-from typing import TypeAlias
-
 import msgspec
 
 from decoder.bench.machine import Machine
@@ -60,4 +58,20 @@ class Block(msgspec.Struct, frozen=True, kw_only=True, tag="block"):
     turns: tuple[Turn, ...]
 
 
-Line: TypeAlias = Begun | Block
+class Resumed(msgspec.Struct, frozen=True, kw_only=True, tag="resumed"):
+    """From here on another state of dynatui measured."""
+
+    at: str
+    """UTC, ISO 8601."""
+    commit: str | None
+    """See `Begun`."""
+    version: str
+    """Of dynatui."""
+
+
+def has_text_of(found: Figures, plain: Figures) -> bool:
+    """Whether a lane's text is that of plain decoding; one of another length is another text.
+
+    A text that was not compared, since it may be another one, is told apart by its length alone.
+    """
+    return found.identical_to_ar is not False and found.committed == plain.committed

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from decoder.bench.paper.records import Begun, Block
+from decoder.bench.paper.records import Begun, Block, Resumed
 
 FIGURE_KEYS: dict[str, str] = {
     "tokens_per_second": "tokens/s",
@@ -68,6 +68,8 @@ class PaperReport(msgspec.Struct, frozen=True, kw_only=True):
     """Turns with threads that waited too long for a processor."""
     blocks: list[Block]
     cells: list[Cell]
+    resumed: list[Resumed] = []
+    """Where it went on by another commit."""
 
     def __post_init__(self) -> None:
         """Raises ValueError where parts do not belong together, as in a file that was changed."""

@@ -68,8 +68,20 @@ def _rows(report: PaperReport) -> Iterator[tuple[str, Cell]]:
     yield "versions", ", ".join(f"{name} {version}" for name, version in begun.machine.versions.items())
     yield "commit", begun.commit
     yield "begun", begun.started_at
+    yield from (
+        ("resumed", f"{each.at}, dynatui {each.version}, commit {each.commit or 'unknown'}") for each in report.resumed
+    )
     yield "noise", noise(report)
+    if report.complete and (failed := _never_measured(report)):
+        yield "left out", f"{', '.join(failed)}: could not decode here"
     yield "finished", "yes" if report.complete else "NO: a part of what was asked for is missing"
+
+
+def _never_measured(report: PaperReport) -> list[str]:
+    """Lanes without a turn in any block."""
+    measured = {turn.lane for block in report.blocks for turn in block.turns}
+    asked = (name for experiment in report.begun.asked.experiments for name in experiment.lanes)
+    return [name for name in dict.fromkeys(asked) if name not in measured]
 
 
 def _experiment(asked: Asked, experiment: Experiment) -> str:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from decoder.bench.contenders import BASELINE
 from decoder.bench.paper.asked import Asked, Lane
 from decoder.bench.paper.lanes import paper_depth
-from decoder.bench.paper.records import Begun, Block
+from decoder.bench.paper.records import Begun, Block, Resumed, has_text_of
 from decoder.bench.paper.report import Cell, PaperReport, Stat
 from decoder.bench.protocol import DISTURBED
 from decoder.bench.statistics import COVERAGE, DRAWS
@@ -96,17 +96,20 @@ POOLED = "tokens_per_round"
 """The figure that is a quotient of sums over all prompts."""
 
 
-def report(begun: Begun, blocks: Sequence[Block], load_after: float | None) -> PaperReport:
+def report(
+    begun: Begun, blocks: Sequence[Block], load_after: float | None, resumed: Sequence[Resumed] = ()
+) -> PaperReport:
     """What was measured so far, and what follows from it."""
     asked = begun.asked
     waits = [turn.waited for each in blocks for turn in each.turns]
     return PaperReport(
         begun=begun,
         load_after=load_after,
-        complete=len(blocks) == sum(each.prompts * each.repeats for each in asked.experiments),
+        complete=len(blocks) == asked.block_count,
         disturbed=sum(waited > DISTURBED for waited in waits if waited is not None),
         blocks=list(blocks),
         cells=[cell for number in range(len(asked.experiments)) for cell in _cells(asked, number, blocks)],
+        resumed=list(resumed),
     )
 
 
@@ -158,13 +161,12 @@ def _texts(blocks: Sequence[Block], lane: Lane, place: int) -> Iterator[Text]:
         by_lane = {turn.lane: turn for turn in block.turns}
         if turn := by_lane.get(lane.name):
             found, plain = turn.at[place], by_lane[BASELINE].at[place]
-            differs = found.identical_to_ar is False or found.committed != plain.committed
             last = place == len(turn.at) - 1
             yield Text(
                 block.prompt,
                 found,
                 turn.kv_bytes if last else None,
-                same=lane.own_text or not differs,
+                same=lane.own_text or has_text_of(found, plain),
                 depth=paper_depth(lane),
             )
 

@@ -28,7 +28,7 @@ def prompt_length(report: PaperReport, notes: Sequence[str]) -> Iterator[Table]:
     units = {row.experiment.unit for row in found}
     yield from table(
         "prompt_length",
-        "Prompt length" + "".join(f": {title}" for title in dict.fromkeys(row.text_set.title for row in found)),
+        _titled("Prompt length", found),
         f"Speed by the length of the longest prompt, in {' or '.join(sorted(units))}.",
         found,
         [
@@ -51,11 +51,12 @@ def fixed_trees(report: PaperReport, notes: Sequence[str]) -> Iterator[Table]:
         given = row.lane.parameters
         return row.of(anchors.fixed_row(given["depth"], given["branching"], given["tau"]), "tokens_per_second")
 
+    found = [row for row in longest(list(rows(report, "fixed_trees"))) if row.lane.method == "fixed"]
     yield from table(
         "fixed_trees",
-        "Sweep of fixed trees",
+        _titled("Sweep of fixed trees", found),
         "Fixed trees by depth D, branching B and threshold tau.",
-        [row for row in longest(list(rows(report, "fixed_trees"))) if row.lane.method == "fixed"],
+        found,
         [
             parameter("D", "depth"),
             parameter("B", "branching"),
@@ -68,16 +69,18 @@ def fixed_trees(report: PaperReport, notes: Sequence[str]) -> Iterator[Table]:
             same_text(),
         ],
         notes=notes,
+        usual_length=max((row.cell.length for row in found), default=None),
     )
 
 
 def sensitivity(report: PaperReport, notes: Sequence[str]) -> Iterator[Table]:
     """DynaTree with other thresholds, breadths and depths."""
+    found = [row for row in longest(list(rows(report, "sensitivity"))) if row.lane.method == "dynatree"]
     yield from table(
         "sensitivity",
-        "Sensitivity of DynaTree to its thresholds, breadth and depth",
+        _titled("Sensitivity of DynaTree to its thresholds, breadth and depth", found),
         "One pair of parameters is varied at a time.",
-        [row for row in longest(list(rows(report, "sensitivity"))) if row.lane.method == "dynatree"],
+        found,
         [
             parameter("tau_h", "tau_h", 2),
             parameter("tau_l", "tau_l", 2),
@@ -93,15 +96,21 @@ def sensitivity(report: PaperReport, notes: Sequence[str]) -> Iterator[Table]:
             same_text(),
         ],
         notes=notes,
+        usual_length=max((row.cell.length for row in found), default=None),
     )
 
 
+def _titled(title: str, found: Sequence[Row]) -> str:
+    """A heading with the data set and the length of its texts."""
+    return title + "".join(dict.fromkeys(f": {row.text_set.title}, T={row.cell.length}" for row in found))
+
+
 def _varied(row: Row) -> str:
-    """The setting of the paper's sweeps that a lane stands beside: its breadth or depth, where these are not usual."""
+    """The setting of the paper's sweeps that a lane stands beside; by name, because one setting is in all three."""
     given = row.lane.parameters
-    b_min, _, b_max = given["branching"]
-    if (b_min, b_max) != (1, 3):
+    if row.lane.name.startswith("branching"):
+        b_min, _, b_max = given["branching"]
         return anchors.breadth_row(b_min, b_max)
-    if (given["d0"], given["d_max"]) != (5, 8):
+    if row.lane.name.startswith("d0"):
         return anchors.depth_row(given["d0"], given["d_max"])
     return anchors.thresholds_row(given["tau_h"], given["tau_l"])

@@ -4,11 +4,12 @@ Speeds are of texts that equal ar's; how many did not stands in every row.
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
 
 from msgspec import structs
 
 from decoder.bench.paper import anchors
-from decoder.bench.paper.anchors import HARDWARE, LENGTH, Anchor
+from decoder.bench.paper.anchors import FIXED_BACKBONE, HARDWARE, LENGTH, Anchor
 from decoder.bench.paper.asked import Asked, Experiment
 from decoder.bench.paper.cells import Cell, Column, Table
 from decoder.bench.paper.paired import Course, courses, speed, stat
@@ -37,8 +38,14 @@ from decoder.bench.paper.setup_table import device, noise
 from decoder.bench.paper.sweep_tables import fixed_trees, prompt_length, sensitivity
 from decoder.events import arithmetic
 
-ABLATION = (anchors.FIXED_BACKBONE, anchors.PHASE_1, anchors.PHASE_2, anchors.DYNATREE)
+ABLATION = (FIXED_BACKBONE, anchors.PHASE_1, anchors.PHASE_2, anchors.DYNATREE)
 """The steps from the fixed tree to DynaTree, one more rule each."""
+SPEEDS = ("Tokens/s here leave the reading of the prompt out; the paper's count it.",)
+DEPTHS = (
+    "The authors' fixed trees and phase 1 draft a root and D levels below it, and commit at most D + 2 tokens a round; "
+    "here they draft D levels, and commit at most D + 1.",
+)
+"""What makes the paper's figures others than ours."""
 
 
 def tables(report: PaperReport) -> list[Table]:
@@ -77,7 +84,7 @@ def _name(name: str, experiment: Experiment) -> str:
 
 
 def _per_lane(
-    name: str, title: str, what: str, specs: Sequence[Spec]
+    name: str, title: str, what: str, specs: Sequence[Spec], remarks: Sequence[str] = ()
 ) -> Callable[[PaperReport, Experiment, Sequence[str]], Iterator[Table]]:
     """A table of all lanes of one data set, beside the paper's usual setting."""
 
@@ -86,7 +93,7 @@ def _per_lane(
         found = _of(report, experiment)
         other = _other_setting(experiment, found)
         yield from table(
-            _name(name, experiment), heading, what, found, specs, notes=(*other, *notes), usual_length=LENGTH
+            _name(name, experiment), heading, what, found, specs, notes=(*remarks, *other, *notes), usual_length=LENGTH
         )
 
     return make
@@ -114,6 +121,7 @@ _main = _per_lane(
         printed(usual("speedup"), 2),
         same_text(),
     ],
+    SPEEDS,
 )
 _latency = _per_lane(
     "latency",
@@ -151,6 +159,7 @@ _verification = _per_lane(
         measured("distinct_8grams", "distinct 8-grams %", 0, 100),
         same_text(),
     ],
+    DEPTHS,
 )
 
 
@@ -183,7 +192,7 @@ def _ablation(report: PaperReport, experiment: Experiment, notes: Sequence[str])
     by_name = {row.lane.paper_name: row for row in reversed(_of(report, experiment))}
     found = [by_name[name] for name in ABLATION if name in by_name]
     course = next((each for each in courses(report, "main") if each.experiment == experiment), None)
-    if len(found) < 2 or course is None:
+    if FIXED_BACKBONE not in by_name or len(found) < 2 or course is None:
         return
     before = {row.lane.name: found[max(0, place - 1)].lane.name for place, row in enumerate(found)}
 
@@ -208,7 +217,7 @@ def _ablation(report: PaperReport, experiment: Experiment, notes: Sequence[str])
             printed(usual("rounds"), 0),
             same_text(),
         ],
-        notes=notes,
+        notes=(*DEPTHS, *_other_setting(experiment, found), *notes),
         usual_length=LENGTH,
     )
 
@@ -245,7 +254,7 @@ def _length(report: PaperReport, experiment: Experiment, notes: Sequence[str]) -
             printed(exact("paper_acceptance"), 1, 100),
             same_text(),
         ],
-        notes=notes,
+        notes=(*SPEEDS, *notes),
     )
 
 
@@ -254,7 +263,8 @@ def _data_sets(report: PaperReport, notes: Sequence[str]) -> Iterator[Table]:
     by_set = {name: {row.lane.name: row for row in longest(list(rows(report, "main", name)))} for name in names}
     if len(by_set) < 2:
         return
-    first = next(iter(by_set.values()))
+    every = {name: row for each in by_set.values() for name, row in each.items()}
+    others = [_other_setting(next(iter(each.values())).experiment, [*each.values()]) for each in by_set.values()]
 
     def there(name: str, take: Callable[[Row], Cell | Anchor]) -> Callable[[Row], Cell | Anchor]:
         return lambda row: take(by_set[name][row.lane.name]) if row.lane.name in by_set[name] else None
@@ -272,8 +282,8 @@ def _data_sets(report: PaperReport, notes: Sequence[str]) -> Iterator[Table]:
         "data_sets",
         f"Data sets: x {AR} on each",
         "Speed over plain decoding of the same prompts, by data set.",
-        list(first.values()),
+        list(every.values()),
         [lane_name(), *(spec for name in by_set for spec in columns(name)), words("text", texts)],
-        notes=notes,
+        notes=(*dict.fromkeys(chain.from_iterable(others)), *notes),
         usual_length=LENGTH,
     )

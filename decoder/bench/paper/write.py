@@ -10,6 +10,7 @@ import msgspec
 
 from decoder.bench.paper import claims
 from decoder.bench.paper.cells import Cell, Column, Printed, Table, lines
+from decoder.bench.paper.claims_table import claims_table
 from decoder.bench.paper.corrections import CORRECTIONS
 from decoder.bench.paper.report import PaperReport, Stat
 from decoder.bench.paper.setup_table import setup
@@ -29,7 +30,7 @@ def write(report: PaperReport, folder: Path) -> list[Path]:
         ConfigError: A file cannot be written.
     """
     judged = claims.claims(report)
-    found = [setup(report), claims.as_table(judged, conditions(report)), *tables(report)]
+    found = [setup(report), claims_table(judged, conditions(report), claims.left_out(report)), *tables(report)]
     contents = {folder / TABLES / f"{table.name}.csv": as_csv(table).encode() for table in found}
     contents[folder / "tables.json"] = _as_json(found, judged)
     contents[folder / "report.md"] = page(report, found, _pictures(folder)).encode()
@@ -92,7 +93,8 @@ def _section(table: Table) -> Iterator[str]:
         [escaped(", ".join(lines(cell, column.digits))) for cell, column in zip(row, table.columns, strict=True)]
         for row in table.rows
     ]
-    yield "\n".join(f"| {' | '.join(cells)} |" for cells in (heads, rules, *rows))
+    if rows:
+        yield "\n".join(f"| {' | '.join(cells)} |" for cells in (heads, rules, *rows))
     if table.notes:
         yield "\n".join(f"- {escaped(note)}" for note in table.notes)
 

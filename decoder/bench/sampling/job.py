@@ -12,13 +12,14 @@ from hashlib import sha256
 from pathlib import Path
 from types import MappingProxyType
 
+from decoder.bench.alone import alone
 from decoder.bench.contenders import BASELINE, decoded
 from decoder.bench.machine import ComputingClock, examined, load
 from decoder.bench.protocol import DISTURBED
 from decoder.bench.sampling.asked import Asked, Place, label
 from decoder.bench.sampling.costs import round_costs
 from decoder.bench.sampling.expected import expected
-from decoder.bench.sampling.log import Begun, Log
+from decoder.bench.sampling.log import REMEDY, Begun, Log
 from decoder.bench.sampling.realised import chosen, contenders, realised, seeded
 from decoder.bench.sampling.report import SamplingReport, for_speed, report
 from decoder.bench.sampling.tasks import Task
@@ -91,15 +92,20 @@ def measure_samplings(job: OnSamplings, note: Note) -> tuple[SamplingReport, boo
     """Measures; returns the report, and whether it was interrupted.
 
     Raises:
-        DecoderError: What is asked for is out of bounds, a prompt does not fit, the log is another measurement's, or
-            models or device fail.
+        DecoderError: What is asked for is out of bounds, a prompt does not fit, the log is another measurement's or
+            held by another process, or models or device fail.
         KeyboardInterrupt: Nothing was complete yet when it came.
     """
     job.asked()
     if job.selector != SHIPPED:
         # What is no selector at all is refused before models are loaded.
         about(Path(job.selector))
-    log = Log(job.log)
+    with alone(job.log, REMEDY):
+        return _measured(job, Log(job.log), note)
+
+
+def _measured(job: OnSamplings, log: Log, note: Note) -> tuple[SamplingReport, bool]:
+    """The report of a log to which all is added that is left."""
     engine = load_pair(
         job.target, job.draft, device=job.device, dtype=job.dtype, draft_dtype=job.draft_dtype, report=note
     )

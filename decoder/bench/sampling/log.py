@@ -11,6 +11,7 @@ from decoder.bench.sampling.asked import Asked, Place
 from decoder.bench.sampling.costs import RoundCosts
 
 SCHEMA = 2
+REMEDY = "let --output name another file"
 
 
 class Begun(msgspec.Struct, frozen=True, kw_only=True, tag="begun"):
@@ -73,7 +74,7 @@ class Log(RecordLog[Begun, Record]):
         Raises:
             ConfigError: The file cannot be read, or is another one's.
         """
-        super().__init__(path, _LINES, Begun, SCHEMA, "let --output name another file")
+        super().__init__(path, _LINES, Begun, SCHEMA, REMEDY)
 
     @property
     def expected(self) -> list[Expected]:

@@ -11,14 +11,15 @@ import msgspec
 import pytest
 
 from decoder.bench.data_sets.text_set import TextSet
-from decoder.bench.paper import job
+from decoder.bench.paper import beginning, figures, job
 from decoder.bench.paper.records import RoundCosts
 from decoder.bench.paper.report import PaperReport
 from decoder.errors import ConfigError, require
-from dynatui.cli import bench_paper
+from dynatui.cli import bench_files, bench_paper
 from dynatui.cli.bench_files import Parts, write_all
 from dynatui.cli.main import main
 from tests import tiny
+from tests.decoder.bench.paper.reports import asked, paper_report
 
 BRIEF = ("--quick", "--max-new-tokens", "6", "--prompts", "1", "--device", "cpu", "--dtype", "float32")
 MAIN = (*BRIEF, "--experiments", "main", "--lanes", "linear K=4,phase 3")
@@ -47,7 +48,7 @@ def _surroundings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("DYNATUI_DATA", raising=False)
     (tmp_path / "none.toml").touch()
     costs = RoundCosts(rows=(1,), verify_s=(1.0,), draft_s=(1.0,))
-    monkeypatch.setattr(job, "round_costs", lambda *_: costs)  # which takes seconds
+    monkeypatch.setattr(beginning, "round_costs", lambda *_: costs)  # which takes seconds
     monkeypatch.setattr(bench_paper, "parts", lambda: Parts(text_sets, (write,), lambda _: "THE TABLE\n"))
 
 
@@ -87,6 +88,12 @@ def test_a_request_that_cannot_be_met_is_one_line(
     assert captured.out == ""
     assert captured.err.startswith(f"dynatui: {line}")
     assert captured.err.count("\n") == 1
+
+
+@pytest.mark.parametrize("arguments", [("--data-sets", "news"), ("--lanes", "best"), ("--temperature", "-1")])
+def test_a_request_that_names_nothing_measurable_makes_no_folder(arguments: tuple[str, ...], tmp_path: Path) -> None:
+    assert run("--output", str(tmp_path / "out"), "--data", "x", *arguments) == 2
+    assert not (tmp_path / "out").exists()
 
 
 def test_another_s_log_is_not_touched(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -173,3 +180,40 @@ def test_a_file_that_cannot_be_written_is_named_and_nothing_of_it_is_left(tmp_pa
     with pytest.raises(ConfigError, match=r"cannot write .*/report.json: Is a directory; name another"):
         write_all(report, tmp_path, Parts(text_sets, (write,), str))
     assert sorted(path.name for path in tmp_path.iterdir()) == ["none.toml", "report.json"]
+
+
+@pytest.mark.parametrize("arguments", [("--experiments", "best"), ("--lanes", "best")])
+def test_names_are_checked_before_data_sets_are_read(
+    arguments: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    unread = Parts(lambda *_, **__: pytest.fail("read"), (write,), lambda _: "")
+    monkeypatch.setattr(bench_paper, "parts", lambda: unread)
+    assert run("--output", str(tmp_path / "out"), "--data", "x", *arguments) == 2
+    assert "names 'best'; choose from" in capsys.readouterr().err
+
+
+def test_a_figure_that_fails_takes_neither_page_nor_tables_with_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing(_report: PaperReport, _folder: Path) -> list[Path]:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(figures, "draw", failing)
+    with pytest.raises(ZeroDivisionError):
+        write_all(paper_report(asked(prompts=1, sets=("wikitext",))), tmp_path, bench_files.parts())
+    assert {"report.json", "report.md", "tables", "tables.json"} <= {path.name for path in tmp_path.iterdir()}
+
+
+def test_the_page_links_the_figures_that_were_drawn_after_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def drawing(_report: PaperReport, folder: Path) -> list[Path]:
+        folder.mkdir()
+        (folder / "speed.svg").write_text("<svg/>")
+        return [folder / "speed.svg"]
+
+    monkeypatch.setattr(figures, "draw", drawing)
+    write_all(paper_report(asked(prompts=1, sets=("wikitext",))), tmp_path, bench_files.parts())
+    assert "](figures/speed.svg)" in (tmp_path / "report.md").read_text("utf-8")
+    count = sum(path.is_file() for path in tmp_path.rglob("*") if path.name != "none.toml")
+    assert f"wrote {count} files to" in capsys.readouterr().err

@@ -8,15 +8,17 @@ import pytest
 from msgspec import structs
 
 from decoder.bench.data_sets.text_set import TextSet
-from decoder.bench.paper.claims import as_table, claims
+from decoder.bench.paper.claims import claims
+from decoder.bench.paper.claims_table import claims_table
 from decoder.bench.paper.corrections import CORRECTIONS
+from decoder.bench.paper.records import Resumed
 from decoder.bench.paper.report import PaperReport
 from decoder.bench.paper.tables import conditions, tables
 from dynatui.report.markup import Markup
 from dynatui.report.page import written
 from dynatui.report.paper import paper_page
 from dynatui.report.speed import speed_page
-from tests.decoder.bench.paper.reports import paper_report
+from tests.decoder.bench.paper.reports import asked, paper_report
 from tests.dynatui.report.chromium import Browser
 from tests.dynatui.report.hostile_markup import HOSTILE
 from tests.dynatui.report.measurements import rounds_report, speed_report
@@ -95,13 +97,13 @@ def test_every_claim_has_its_verdict() -> None:
 def test_claims_read_as_in_the_report_that_is_written() -> None:
     found = claims(paper_report())
     body = plain(paper_page("out", paper_report(), []).body)
-    expected = as_table(found, ())
+    expected = claims_table(found, ())
     assert expected.what in body
     assert all(column.title in body for column in expected.columns)
     first = found[1]
     row = cells(paper_page("out", paper_report(), []).body, first.says)
     assert row[:2] == [first.data_set, first.verdict]
-    assert row[3] == f"over {first.limit:g}"
+    assert row[4] == f"over {first.limit:g}"
 
 
 def test_what_is_wrong_with_the_papers_own_numbers_is_told() -> None:
@@ -155,3 +157,15 @@ def test_nothing_of_a_hostile_benchmark_runs_and_pages_fit_their_window(
         assert tab.faults() == []
         assert tab.requests() == [path.as_uri()]
         tab.close()
+
+
+def test_what_must_be_known_of_a_claim_s_number_is_told_and_why_there_are_no_claims() -> None:
+    body = plain(paper_page("out", paper_report(), []).body)
+    assert "undisturbed it is 1.44" in body
+    sampled = plain(paper_page("out", paper_report(asked(prompts=2, temperature=0.6)), []).body)
+    assert "is of greedy decoding; here tokens were sampled" in sampled
+
+
+def test_commits_that_went_on_are_named() -> None:
+    report = paper_report(resumed=[Resumed(at="2026-01-02T00:00:00Z", commit="abc", version="1")])
+    assert "2026-01-02T00:00:00Z, dynatui 1, source abc" in plain(paper_page("out", report, []).body)

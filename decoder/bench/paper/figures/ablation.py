@@ -37,7 +37,7 @@ def ablation_progression(report: PaperReport) -> Figure | None:
     """Speed with rounds a text, and tokens a round with acceptance, from the fixed tree to the whole method."""
     cells = longest(longest_prompts(cells_of(report, "main")))
     stages = _stages(report, cells)
-    if not any(SPEED in stage.cell.stats for stage in stages):
+    if len(stages) < 2 or not any(SPEED in stage.cell.stats for stage in stages):
         return None
     figure, ((left, right),) = sheet(1, 2, width=10, height=4.2)
     _speed(left, stages)
@@ -50,12 +50,15 @@ def ablation_progression(report: PaperReport) -> Figure | None:
 
 
 def _stages(report: PaperReport, cells: list[Cell]) -> list[Stage]:
+    """As far as none is missing: each is named by what it adds to the one before."""
     lanes = {lane.paper_name: lane for lane in reversed(lanes_of(report, cells))}
     found = []
     for (row, adds), colour in zip(STAGES.items(), COLOURS, strict=True):
-        if lane := lanes.get(row):
-            name = f"{label(lane)}\n{adds}".strip()
-            found.append(Stage(name, colour, next(cell for cell in cells if cell.lane == lane.name)))
+        if row not in lanes:
+            break
+        lane = lanes[row]
+        name = f"{label(lane)}\n{adds}".strip()
+        found.append(Stage(name, colour, next(cell for cell in cells if cell.lane == lane.name)))
     return found
 
 

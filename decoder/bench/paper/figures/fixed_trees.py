@@ -21,7 +21,6 @@ from decoder.bench.paper.figures.tree_grid import (
 from decoder.bench.paper.report import PaperReport
 
 FIXED = look("fixed")
-TAU = "threshold τ (probability)"
 SIDES: dict[Side, str] = {
     "depth": "depth D (levels)",
     "branching": "branching B (children)",
@@ -98,7 +97,7 @@ def _acceptance(axes: Axes, trees: Grid) -> None:
     curve(axes, cut(trees, "paper_acceptance", "tau", top), FIXED, "", scale=100)
     scale(axes, trees, "tau")
     axes.margins(y=0.25)
-    name_axes(axes, title="(f) acceptance over threshold τ", x=TAU, y="the paper's formula (%)")
+    name_axes(axes, title="(f) acceptance over threshold τ", x=SIDES["tau"], y="the paper's formula (%)")
 
 
 def _fastest_by_length(axes: Axes, report: PaperReport) -> None:

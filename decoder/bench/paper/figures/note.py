@@ -8,6 +8,7 @@ from matplotlib.figure import Figure
 from decoder.bench.paper.figures.cells import SPEED, label, lanes_of, without
 from decoder.bench.paper.figures.style import DARK, printable
 from decoder.bench.paper.report import Cell, PaperReport
+from decoder.bench.paper.setup_table import device
 from decoder.errors import shortened
 
 SIZE = 7
@@ -35,11 +36,10 @@ def sign(figure: Figure, report: PaperReport, cells: Sequence[Cell], *remarks: s
 
 def _machine(report: PaperReport) -> str:
     """Pair, device, date."""
-    asked, machine = report.begun.asked, report.begun.machine
+    asked = report.begun.asked
     dtypes = " + ".join(dict.fromkeys((asked.dtype, asked.draft_dtype)))
-    device = machine.accelerator or f"{machine.processor}, {machine.threads} of {machine.cores} cores"
     day = report.begun.started_at.partition("T")[0]
-    return f"target {shortened(asked.target)}, draft {shortened(asked.draft)} · {device}, {dtypes} · {day}"
+    return f"target {shortened(asked.target)}, draft {shortened(asked.draft)} · {device(report)}, {dtypes} · {day}"
 
 
 def _texts(report: PaperReport, cells: Sequence[Cell]) -> str:

@@ -244,7 +244,7 @@ def _blocks(
 def _figures(name: str, experiment: Experiment, prompt: int, length: int, slower: float) -> Figures:
     """Easy prompts bring more tokens a round, and so do long texts; longer prompts cost time."""
     law = LAWS[name]
-    luck = np.random.default_rng([prompt, len(name), ord(name[0]), ord(name[-1])]).normal(1, 0.01, 2)
+    luck = np.random.default_rng([prompt, len(name), ord(name[0]), ord(name[-1])]).normal(1, 0.01, 2).tolist()
     ease = 1 + 0.1 * math.sin(2.4 * prompt)
     tokens = 1 + (law.tokens - 1) * ease * luck[0] * length / (length + 150)
     rounds = math.ceil(length / tokens)

@@ -4,8 +4,11 @@ import pytest
 from msgspec import structs
 
 from decoder.bench.paper import anchors, said
-from decoder.bench.paper.claims import Claim, Verdict, as_table, claims, judged
+from decoder.bench.paper.cells import Printed
+from decoder.bench.paper.claims import Claim, Verdict, claims, judged, left_out
+from decoder.bench.paper.claims_table import claims_table
 from decoder.bench.paper.corrections import CORRECTIONS
+from decoder.bench.paper.records import Turn
 from decoder.bench.paper.report import PaperReport
 from decoder.bench.sampling.averages import Mean
 from tests.decoder.bench.paper.reports import asked, paper_report
@@ -90,6 +93,23 @@ def test_a_claim_about_rivals_holds_only_against_all_of_them() -> None:
     found = by_name(structs.replace(report, blocks=blocks))["beats_linear"]
     assert found.tested.startswith("Tokens/s of phase 3 over that of linear K=8")
     assert found.verdict == "cannot tell here"
+
+
+def test_a_rival_that_is_better_decides_though_one_that_is_uncertain_is_better_in_the_mean() -> None:
+    report = paper_report(TEN)
+
+    def timed(turn: Turn, prompt: int) -> Turn:
+        uncertain = 0.5 if prompt % 2 else 1.3
+        speed = 100 / {"linear K=5": 0.95, "linear K=8": uncertain}.get(turn.lane, 1.0)
+        return structs.replace(turn, at=tuple(structs.replace(each, tokens_per_second=speed) for each in turn.at))
+
+    blocks = [
+        structs.replace(block, turns=tuple(timed(turn, block.prompt) for turn in block.turns))
+        for block in report.blocks
+    ]
+    found = by_name(structs.replace(report, blocks=blocks))["beats_linear"]
+    assert found.verdict == "does not hold"
+    assert found.tested.startswith("Tokens/s of phase 3 over that of linear K=5")
 
 
 def test_assisted_generation_can_win() -> None:
@@ -198,9 +218,9 @@ def test_the_paper_s_quotients_are_of_its_own_numbers() -> None:
 
 
 def test_the_table_has_a_row_a_claim(usual: dict[str, Claim]) -> None:
-    table = as_table(list(usual.values()), ["a note"])
+    table = claims_table(list(usual.values()), ["a note"])
     assert len(table.rows) == len(usual)
-    assert table.notes == ("a note",)
+    assert table.notes[-1] == "a note"
     verdicts = [row[2] for row in table.rows]
     assert verdicts == [claim.verdict for claim in usual.values()]
 
@@ -209,3 +229,80 @@ def test_every_correction_names_its_source_and_ends_as_a_sentence() -> None:
     for correction in CORRECTIONS:
         assert correction.says.endswith(".")
         assert any(name in correction.source for name in ("v1", "v2", "v4", "code", "logs"))
+
+
+def test_a_doubtful_number_of_the_paper_has_a_mark_and_its_note() -> None:
+    found = claims(paper_report(asked(prompts=6)))
+    table = claims_table(found, [])
+    cells = {(row[0], row[1]): row[4] for row in table.rows}
+
+    def note(what: said.Said, data_set: str) -> str:
+        printed = cells[what.says, data_set]
+        assert isinstance(printed, Printed)
+        return next((each for each in table.notes if printed.mark and each.startswith(f"[{printed.mark}]")), "")
+
+    assert "127.9" in note(said.GROWS, "WikiText-2")
+    assert "others used the GPU; undisturbed it is 1.44" in note(said.FASTER, "PG-19-style (books_test)")
+    assert "D_max=9" in note(said.BEATS_LINEAR, "PG-19-style (books_test)")
+    assert note(said.FASTER, "WikiText-2") == ""
+    assert cells[said.LOSSLESS.says, "WikiText-2"] is None
+
+
+def test_a_claim_that_was_tested_at_another_length_than_the_paper_s_says_so(usual: dict[str, Claim]) -> None:
+    assert (usual["faster_than_ar"].doubt, usual["beats_hf"].doubt[:8]) == ("", "at T=500")
+    short = by_name(paper_report(asked(prompts=6, lengths=(64, 128), sets=("wikitext",))))
+    assert short["faster_than_ar"].doubt == "at T=1500"
+    assert short["depth_dominates"].doubt.startswith("at T=1500; phase 1 is from the authors' logs")
+    assert short["lossless"].doubt == ""
+
+
+def test_every_doubt_is_about_a_number_that_the_paper_has() -> None:
+    for each in vars(said).values():
+        if isinstance(each, said.Said):
+            assert each.doubt.keys() <= each.paper.keys()
+
+
+def test_sampled_texts_settle_nothing_of_what_is_claimed_of_greedy_ones() -> None:
+    report = paper_report(asked(prompts=6, temperature=0.6))
+    assert claims(report) == []
+    assert (
+        left_out(report) == "What the paper claims is of greedy decoding; here tokens were sampled, so that none of "
+        "it is judged."
+    )
+    assert left_out(paper_report(TEN)) is None
+
+
+def test_a_text_of_another_length_is_not_lossless() -> None:
+    report = paper_report(TEN)
+
+    def shorter(turn: Turn) -> Turn:
+        return structs.replace(turn, at=tuple(structs.replace(each, committed=each.committed - 1) for each in turn.at))
+
+    first, *rest = report.blocks
+    turns = tuple(shorter(turn) if turn.lane == "alg1" else turn for turn in first.turns)
+    found = by_name(structs.replace(report, blocks=[structs.replace(first, turns=turns), *rest]))["lossless"]
+    assert found.verdict == "does not hold"
+    assert "1 of alg1" in found.tested
+
+
+def with_speeds(prompts: int, before: float, own: float) -> PaperReport:
+    """Phases 2 and 3 whose speeds lie so far from their mean, in turns above and below."""
+    report = paper_report(asked(prompts=prompts, sets=("wikitext",)))
+
+    def timed(turn: Turn, prompt: int) -> Turn:
+        far = {"phase 2": before * (1 + prompt / 10), "phase 3": own * (2 - prompt / 10)}
+        speed = 1000 + far.get(turn.lane, 0) * (-1) ** prompt
+        return structs.replace(turn, at=tuple(structs.replace(each, tokens_per_second=speed) for each in turn.at))
+
+    blocks = [
+        structs.replace(block, turns=tuple(timed(turn, block.prompt) for turn in block.turns))
+        for block in report.blocks
+    ]
+    return structs.replace(report, blocks=blocks)
+
+
+def test_a_spread_decides_only_where_it_is_clear() -> None:
+    clear, unclear = (by_name(with_speeds(10, before, 10))["history_stabilises"] for before in (100, 11))
+    assert clear.verdict == "holds"
+    assert "by an interval of 99%" in clear.tested
+    assert unclear.verdict == "cannot tell here"

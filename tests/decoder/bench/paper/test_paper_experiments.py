@@ -7,7 +7,7 @@ import pytest
 
 from decoder.bench.data_sets.text_set import TextSet
 from decoder.bench.paper.asked import Experiment
-from decoder.bench.paper.experiments import NAMES, QUICK, Extent, Plan, plan
+from decoder.bench.paper.experiments import NAMES, QUICK, Extent, Plan, plan, require_names
 from decoder.errors import ConfigError
 from decoder.methods import METHODS
 
@@ -29,6 +29,7 @@ def test_the_usual_extent_is_the_paper_s() -> None:
     assert (texts.prompts, texts.most, texts.unit, books.most) == (10, 800, "characters", 1000)
     assert texts.lengths == (100, 200, 300, 500, 750, 1000, 1200, 1500)
     assert [each.most for each in named(planned(), "prompt_length")] == [100, 200, 300, 500, 750, 1000]
+    assert {each.lengths for each in named(planned(), "prompt_length")} == {texts.lengths}
     (grid,) = named(planned(), "fixed_trees")
     assert (len(grid.lanes), grid.prompts, grid.lengths) == (91, 2, texts.lengths)
     (varied,) = named(planned(), "sensitivity")
@@ -105,3 +106,9 @@ def test_methods_that_are_there_are_measured_and_others_are_not_missed() -> None
 def test_what_there_is_not_is_refused(changes: dict[str, Any], why: str) -> None:
     with pytest.raises(ConfigError, match=why):
         planned(**changes)
+
+
+def test_names_are_checked_without_any_text() -> None:
+    require_names(Extent(lanes=("linear K=6",)))
+    with pytest.raises(ConfigError, match="--lanes names 'best'"):
+        require_names(Extent(experiments=("sensitivity",), lanes=("best",)))

@@ -384,3 +384,13 @@ def test_names_of_points_do_not_cover_each_other() -> None:
     figure.draw_without_rendering()
     boxes = [Text.get_window_extent(text) for text in figure.axes[0].texts]  # without the line to the point
     assert not [one for place, one in enumerate(boxes) if one.count_overlaps(boxes[place + 1 :])]
+
+
+@pytest.mark.parametrize(
+    ("missing", "stages"),
+    [("fixed D5 B2", 0), ("phase 1", 0), ("phase 2", 2), ("phase 3", 3)],
+)
+def test_ablation_ends_where_a_step_is_missing(missing: str, stages: int) -> None:
+    report = changed(WHOLE, lambda cell: None if cell.lane == missing else cell)
+    figure = FIGURES["ablation_progression"](report)
+    assert (len(names(panels(figure)[0])) if figure else 0) == stages

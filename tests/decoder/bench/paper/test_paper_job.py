@@ -14,16 +14,17 @@ import pytest
 
 from decoder.bench import outside
 from decoder.bench.data_sets.text_set import TextSet
+from decoder.bench.paper import beginning
 from decoder.bench.paper import job as paper_job
 from decoder.bench.paper.job import Prepared, measure, prepared
 from decoder.bench.paper.lanes import ASSISTANT
-from decoder.bench.paper.log import paper_log
+from decoder.bench.paper.log import PaperLog
 from decoder.bench.paper.records import Block, RoundCosts
 from decoder.bench.paper.report import PaperReport
 from decoder.bench.paper.summary import report
 from decoder.errors import ConfigError, PromptError
 from tests import tiny
-from tests.decoder.bench.paper.tiny_measurements import BOOKS, EXTENT, TEXTS, WIKITEXT, done, job
+from tests.decoder.bench.paper.tiny_measurements import BOOKS, EXTENT, TEXTS, WIKITEXT, done, job, readied
 from tests.decoder.makers import TinyModels
 
 ONE = replace(EXTENT, experiments=("main",), lanes=("linear K=4",), warm_up=0)
@@ -42,7 +43,7 @@ def unheard(_line: str) -> None:
 def _known_costs(monkeypatch: pytest.MonkeyPatch) -> None:
     """Passes are measured for one measurement alone, which is made before: it takes seconds."""
     costs = RoundCosts(rows=(1,), verify_s=(1.0,), draft_s=(1.0,))
-    monkeypatch.setattr(paper_job, "round_costs", lambda *_: costs)
+    monkeypatch.setattr(beginning, "round_costs", lambda *_: costs)
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +58,7 @@ def whole(tiny_models: TinyModels, log: Path) -> Prepared:
 
 @pytest.fixture(scope="module")
 def found(whole: Prepared) -> PaperReport:
-    return report(whole.begun, whole.log.records, 0.5)
+    return report(whole.begun, whole.log.blocks, 0.5)
 
 
 def test_every_lane_of_every_experiment_decodes_every_prompt(whole: Prepared) -> None:
@@ -68,8 +69,8 @@ def test_every_lane_of_every_experiment_decodes_every_prompt(whole: Prepared) ->
         for prompt in range(each.prompts)
         for repeat in range(2)
     ]
-    assert sorted(places(whole.log.records)) == asked
-    for block in whole.log.records:
+    assert sorted(places(whole.log.blocks)) == asked
+    for block in whole.log.blocks:
         each = experiments[block.experiment]
         assert sorted(turn.lane for turn in block.turns) == sorted(each.lanes)
         assert all(len(turn.at) == len(each.lengths) for turn in block.turns)
@@ -91,7 +92,7 @@ def test_figures_at_a_length_are_of_so_many_tokens(found: PaperReport) -> None:
 
 
 def test_prompts_are_cut_to_the_length_of_the_experiment(whole: Prepared) -> None:
-    tokens = {(block.experiment, block.prompt): block.prompt_tokens for block in whole.log.records}
+    tokens = {(block.experiment, block.prompt): block.prompt_tokens for block in whole.log.blocks}
     names = [each.name for each in whole.begun.asked.experiments]
     short, long = (number for number, name in enumerate(names) if name == "prompt_length")
     assert tokens[short, 0] < tokens[long, 0] < tokens[0, 0]
@@ -112,27 +113,27 @@ def test_the_beginning_says_where_and_by_what_it_was_measured(found: PaperReport
 def test_a_measurement_that_was_cut_off_goes_on_and_measures_nothing_twice(
     tiny_models: TinyModels, whole: Prepared, log: Path, tmp_path: Path
 ) -> None:
-    assert whole.log.records
+    assert whole.log.blocks
     lines = log.read_bytes().splitlines(keepends=True)
     half = tmp_path / "half.jsonl"
     half.write_bytes(b"".join(lines[:4]) + lines[4][:50])
     told: list[str] = []
     again = done(job(tiny_models.pair("neox"), replace(EXTENT, repeats=2), log=half), told.append)
     assert half.read_bytes().splitlines(keepends=True)[:4] == lines[:4]
-    assert sorted(places(again.log.records)) == sorted(places(whole.log.records))
+    assert sorted(places(again.log.blocks)) == sorted(places(whole.log.blocks))
     assert "going on: 3 blocks are measured already" in told
 
 
 def test_what_is_complete_is_not_measured_again(tiny_models: TinyModels, whole: Prepared, log: Path) -> None:
-    assert whole.log.records
+    assert whole.log.blocks
     before = log.read_bytes()
-    again = prepared(job(tiny_models.pair("neox"), replace(EXTENT, repeats=2), log=log), unheard)
+    again = readied(job(tiny_models.pair("neox"), replace(EXTENT, repeats=2), log=log), unheard)
     assert [each.share for each in measure(again, pytest.fail)] == [1.0]
     assert log.read_bytes() == before
 
 
 def test_progress_rises_to_the_end(tiny_models: TinyModels) -> None:
-    ready = prepared(job(tiny_models.pair("neox"), EXTENT), unheard)
+    ready = readied(job(tiny_models.pair("neox"), EXTENT), unheard)
     shares = [each.share for each in measure(ready, unheard)]
     assert shares == sorted(shares)
     assert 0 < shares[0] < 0.1
@@ -141,14 +142,14 @@ def test_progress_rises_to_the_end(tiny_models: TinyModels) -> None:
 
 def test_the_turns_of_a_block_stand_in_the_order_of_the_lanes(whole: Prepared) -> None:
     order = [lane.name for lane in whole.begun.asked.lanes]
-    for block in whole.log.records:
+    for block in whole.log.blocks:
         assert [turn.lane for turn in block.turns] == [name for name in order if name in {t.lane for t in block.turns}]
 
 
 def test_a_measurement_of_something_else_is_refused(tiny_models: TinyModels, whole: Prepared, log: Path) -> None:
-    assert whole.log.records
+    assert whole.log.blocks
     with pytest.raises(ConfigError, match="holds a measurement with other seed, experiments; ask for the same, or let"):
-        prepared(job(tiny_models.pair("neox"), EXTENT, log=log, seed=1), unheard)
+        readied(job(tiny_models.pair("neox"), EXTENT, log=log, seed=1), unheard)
 
 
 def after_a_kill(arguments: list[str], log: Path, blocks: int, delay_s: float) -> int:
@@ -172,7 +173,7 @@ def test_kills_at_any_time_lose_and_repeat_nothing(tiny_models: TinyModels, tmp_
     for blocks in (1, 4, 1000):
         code = after_a_kill([*arguments, str(log)], log, len(kept) + blocks, random.uniform(0, 0.05))
         assert code == (0 if blocks == 1000 else -signal.SIGKILL)
-        again = paper_log(log).records
+        again = PaperLog(log).blocks
         assert again[: len(kept)] == kept
         kept = again
     asked = [(number, prompt, repeat) for number in range(2) for prompt in range(3) for repeat in range(3)]
@@ -185,16 +186,16 @@ def test_texts_go_on_behind_the_end_of_text(tiny_models: TinyModels) -> None:
     pair = tiny_models.ending("neox", eos_token_id=end)
     lanes = ("linear K=4", "alg1", "generate dynamic", ASSISTANT)
     extent = replace(ONE, lanes=lanes, prompts=1)
-    (on,) = done(job(pair, extent, text_sets=(WIKITEXT,))).log.records
+    (on,) = done(job(pair, extent, text_sets=(WIKITEXT,))).log.blocks
     assert {turn.at[-1].committed for turn in on.turns} == {12}
     assert len(on.turns) == 5
-    (off,) = done(job(pair, extent, text_sets=(WIKITEXT,), stops_at_eos=True)).log.records
+    (off,) = done(job(pair, extent, text_sets=(WIKITEXT,), stops_at_eos=True)).log.blocks
     assert {turn.at[-1].committed for turn in off.turns} == {ids.index(end) + 1}
 
 
 def test_sampled_texts_are_ar_s_or_transformers_own(tiny_models: TinyModels) -> None:
     extent = replace(ONE, lanes=("phase 2", "generate dynamic"), prompts=1)
-    (block,) = done(job(tiny_models.pair("neox"), extent, text_sets=(WIKITEXT,), temperature=1.0)).log.records
+    (block,) = done(job(tiny_models.pair("neox"), extent, text_sets=(WIKITEXT,), temperature=1.0)).log.blocks
     same = {turn.lane: turn.at[-1].identical_to_ar for turn in block.turns}
     assert same == {"ar": True, "phase 2": True, "generate dynamic": None}
 
@@ -210,22 +211,22 @@ def test_a_foreign_lane_that_fails_is_left_out_with_a_note(
     extent = replace(ONE, lanes=("linear K=4", ASSISTANT), warm_up=1)
     ready = done(job(tiny_models.pair("neox"), extent, text_sets=(WIKITEXT,)), told.append)
     assert f"{ASSISTANT} is left out: no such cache" in told
-    assert {turn.lane for block in ready.log.records for turn in block.turns} == {"ar", "linear K=4"}
-    assert report(ready.begun, ready.log.records, None).complete
+    assert {turn.lane for block in ready.log.blocks for turn in block.turns} == {"ar", "linear K=4"}
+    assert report(ready.begun, ready.log.blocks, None).complete
 
 
 def test_an_interruption_leaves_the_blocks_that_are_complete(tiny_models: TinyModels) -> None:
-    ready = prepared(job(tiny_models.pair("neox"), ONE), unheard)
+    ready = readied(job(tiny_models.pair("neox"), ONE), unheard)
     for step in measure(ready, unheard):
         if step.line == "main, wikitext: prompt 2 of 2":
             break
-    assert places(ready.log.records) == [(0, 0, 0)]
-    assert not report(ready.begun, ready.log.records, None).complete
+    assert places(ready.log.blocks) == [(0, 0, 0)]
+    assert not report(ready.begun, ready.log.blocks, None).complete
 
 
 def test_as_many_tokens_as_fit_are_decoded_where_no_number_was_asked_for(tiny_models: TinyModels) -> None:
     told: list[str] = []
-    ready = prepared(job(tiny_models.pair("neox"), replace(ONE, length=1500)), told.append)
+    ready = readied(job(tiny_models.pair("neox"), replace(ONE, length=1500)), told.append)
     longest = max(len(ids) for these in ready.prompts for ids in these)
     room = tiny.CONTEXT - longest
     assert {each.lengths[-1] for each in ready.begun.asked.experiments} == {room}
@@ -236,7 +237,7 @@ def test_as_many_tokens_as_fit_are_decoded_where_no_number_was_asked_for(tiny_mo
 
 def test_a_number_that_does_not_fit_is_refused_with_the_largest_that_does(tiny_models: TinyModels) -> None:
     with pytest.raises(ConfigError, match=r"--max-new-tokens is 1500, but .* room for (\d+) new .*; give \1 or less"):
-        prepared(job(tiny_models.pair("neox"), replace(ONE, length=1500), must_fit=True), unheard)
+        readied(job(tiny_models.pair("neox"), replace(ONE, length=1500), must_fit=True), unheard)
 
 
 @pytest.mark.parametrize(
@@ -256,18 +257,18 @@ def test_a_prompt_that_cannot_be_is_refused(
 ) -> None:
     texts = TextSet(name="wikitext", title="", prompts=prompts)
     with pytest.raises(PromptError, match=why):
-        prepared(job(tiny_models.pair("neox"), extent, text_sets=(texts,)), unheard)
+        readied(job(tiny_models.pair("neox"), extent, text_sets=(texts,)), unheard)
 
 
 def test_a_prompt_can_be_so_many_tokens_long(tiny_models: TinyModels) -> None:
-    ready = prepared(job(tiny_models.pair("neox"), replace(ONE, most=5, unit="tokens")), unheard)
+    ready = readied(job(tiny_models.pair("neox"), replace(ONE, most=5, unit="tokens")), unheard)
     assert {len(ids) for these in ready.prompts for ids in these} == {5}
 
 
 def test_of_long_texts_only_what_is_read_is_kept(tiny_models: TinyModels) -> None:
     books = msgspec.structs.replace(BOOKS, prompts=("a book " * 1000,) * 5)
     extent = replace(ONE, most=30)
-    ready = prepared(job(tiny_models.pair("neox"), extent, text_sets=(books,)), unheard)
+    ready = readied(job(tiny_models.pair("neox"), extent, text_sets=(books,)), unheard)
     (kept,) = ready.begun.asked.text_sets
     assert [len(prompt) for prompt in kept.prompts] == [30, 30]
 
@@ -277,4 +278,14 @@ def test_what_is_not_possible_is_refused_before_models_are_loaded(monkeypatch: p
     nobody = tiny.TinyPair(Path("none"), Path("none"))
     for changes in ({"extent": replace(ONE, lanes=("best",))}, {"temperature": -1.0}, {"top_p": 0.0}):
         with pytest.raises(ConfigError):
-            prepared(job(nobody, **{"extent": ONE} | changes), unheard)
+            readied(job(nobody, **{"extent": ONE} | changes), unheard)
+
+
+def test_a_log_into_which_another_measures_is_refused(tiny_models: TinyModels, tmp_path: Path) -> None:
+    asked = job(tiny_models.pair("neox"), ONE, log=tmp_path / "log.jsonl")
+    with (
+        prepared(asked, unheard),
+        pytest.raises(ConfigError, match=r"another process measures into .*log.jsonl; wait for it, or let --output"),
+    ):
+        readied(asked, unheard)
+    assert not readied(asked, unheard).log.blocks

@@ -1,9 +1,11 @@
 """Quotients are taken within blocks, of texts that are the same."""
 
+import numpy as np
 import pytest
 from msgspec import structs
 
 from decoder.bench.paper.paired import Course, courses, mean, speed, spread_quotient, stat
+from decoder.bench.paper.records import Turn
 from decoder.bench.paper.report import PaperReport
 from decoder.bench.sampling.asked import Place
 from tests.decoder.bench.paper.reports import asked, paper_report
@@ -63,3 +65,41 @@ def test_texts_without_any_spread_have_no_quotient_of_spreads() -> None:
     flat = {Place(0, "x", number): 1.0 for number in range(5)}
     assert spread_quotient(flat, flat, 0) is None
     assert spread_quotient({}, flat, 0) is None
+
+
+def test_a_text_of_another_length_is_another_text() -> None:
+    report = paper_report(asked(prompts=2))
+
+    def shorter(turn: Turn) -> Turn:
+        return structs.replace(turn, at=tuple(structs.replace(each, committed=each.committed - 1) for each in turn.at))
+
+    first, *rest = report.blocks
+    turns = tuple(shorter(turn) if turn.lane == "phase 3" else turn for turn in first.turns)
+    found = course(structs.replace(report, blocks=[structs.replace(first, turns=turns), *rest]))
+    assert [place.prompt for place in found.quotients("phase 3", "ar", speed)] == [1]
+
+
+def test_a_spread_is_taken_anew_in_every_sample() -> None:
+    """One prompt far from all others is a spread by itself, and samples without it have next to none."""
+    far = {Place(0, "x", number): 100.0 if number == 0 else number % 3 for number in range(30)}
+    near = {Place(0, "x", number): float((number * 7) % 5) for number in range(30)}
+    found = spread_quotient(far, near, 0)
+    assert found is not None
+    assert found.low is not None
+    assert found.low < 1 < found.mean
+
+
+@pytest.mark.parametrize("prompts", [5, 10, 20])
+def test_the_interval_of_a_spread_holds_the_truth_in_95_of_100_cases(prompts: int) -> None:
+    draw = np.random.default_rng(1)
+    held = 0
+    for _ in range(200):
+        over, under = (
+            {Place(0, "x", n): float(value) for n, value in enumerate(draw.normal(size=prompts))} for _ in "ab"
+        )
+        found = spread_quotient(over, under, 0)
+        assert found is not None
+        assert found.low is not None
+        assert found.high is not None
+        held += found.low <= 1 <= found.high
+    assert held >= 0.94 * 200

@@ -87,6 +87,12 @@ def test_the_ablation_has_gains_over_the_fixed_tree_and_over_each_step(usual: di
     assert isinstance(row(table, "phase 1")["over fixed %, paper"], Printed)
 
 
+def test_without_the_fixed_tree_there_is_no_ablation() -> None:
+    found = by_name(paper_report(asked(lanes=("ar", "phase 1", "phase 2", "phase 3"))))
+    assert "main_wikitext" in found
+    assert "ablation_wikitext" not in found
+
+
 def test_lengths_stand_beside_the_paper_s_at_the_same_length_alone(usual: dict[str, Table]) -> None:
     table = usual["length_wikitext"]
     at_500 = next(cells for cells in table.rows if cells[:2] == (500, "phase 3"))
@@ -96,8 +102,12 @@ def test_lengths_stand_beside_the_paper_s_at_the_same_length_alone(usual: dict[s
 
 
 def test_other_lengths_than_the_paper_s_are_said() -> None:
-    notes = by_name(paper_report(asked(lengths=(64, 128))))["main_wikitext"].notes
-    assert "The paper's figures: WikiText-2, T=1500, at most 800 characters." in notes
+    found = by_name(paper_report(asked(lengths=(64, 128))))
+    for name in ("main_wikitext", "ablation_wikitext", "data_sets"):
+        assert "The paper's figures: WikiText-2, T=1500, at most 800 characters." in found[name].notes
+    for name in ("fixed_trees", "sensitivity"):
+        assert found[name].title.endswith(": WikiText-2, T=128")
+        assert any("at T=1500" in note for note in found[name].notes)
 
 
 def test_prompts_that_are_cut_by_tokens_have_no_numbers_of_the_paper_beside_them() -> None:
@@ -155,3 +165,10 @@ def test_nothing_measured_is_no_table() -> None:
 )
 def test_a_cell_is_written_with_what_is_known_of_it(cell: Cell, text: tuple[str, ...]) -> None:
     assert lines(cell, 2) == text
+
+
+def test_what_is_defined_otherwise_than_in_the_paper_is_said_below(usual: dict[str, Table]) -> None:
+    for name in ("main_wikitext", "length_books"):
+        assert any("leave the reading of the prompt out; the paper's count it" in note for note in usual[name].notes)
+    for name in ("verification_books", "ablation_wikitext"):
+        assert any("here they draft D levels, and commit at most D + 1" in note for note in usual[name].notes)

@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
+from decoder.bench.paper.records import Resumed
+from decoder.bench.paper.setup_table import setup
 from decoder.bench.paper.write import escaped, write
 from decoder.errors import ConfigError
 from tests.decoder.bench.paper.reports import asked, paper_report
@@ -81,6 +83,17 @@ def test_text_is_escaped_for_tables() -> None:
     assert escaped("a|b\n<i>_c_") == r"a\|b \<i\>\_c\_"
 
 
+def test_a_lane_that_could_not_decode_is_named() -> None:
+    report = paper_report(FEW)
+    blocks = [
+        structs.replace(block, turns=tuple(turn for turn in block.turns if turn.lane != "alg1"))
+        for block in report.blocks
+    ]
+    rows = {row[0]: row[1] for row in setup(structs.replace(report, blocks=blocks)).rows}
+    assert rows["left out"] == "alg1: could not decode here"
+    assert "left out" not in {row[0] for row in setup(report).rows}
+
+
 def test_a_full_disk_is_one_line_and_leaves_what_was_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(paper_report(FEW), tmp_path)
     before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
@@ -110,3 +123,20 @@ def test_no_permission_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(Path, "mkdir", refused)
     with pytest.raises(ConfigError, match=r"^cannot write .*: Permission denied; name another folder$"):
         write(paper_report(FEW), tmp_path / "new")
+
+
+def test_the_setup_names_the_commits_that_went_on() -> None:
+    resumed = [
+        Resumed(at="2026-01-02T00:00:00Z", commit="abc", version="1"),
+        Resumed(at="2026-01-03T00:00:00Z", commit=None, version="1"),
+    ]
+    rows = [row[1] for row in setup(paper_report(FEW, resumed=resumed)).rows if row[0] == "resumed"]
+    assert rows == ["2026-01-02T00:00:00Z, dynatui 1, commit abc", "2026-01-03T00:00:00Z, dynatui 1, commit unknown"]
+
+
+def test_of_sampled_texts_the_page_says_why_there_are_no_claims(tmp_path: Path) -> None:
+    write(paper_report(structs.replace(FEW, temperature=0.6)), tmp_path)
+    text = (tmp_path / "report.md").read_text("utf-8")
+    section = text.partition("## The paper's claims")[2].partition("##")[0]
+    assert "is of greedy decoding; here tokens were sampled" in section
+    assert "|" not in section

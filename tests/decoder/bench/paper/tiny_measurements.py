@@ -43,11 +43,17 @@ def job(pair: tiny.TinyPair, extent: Extent = EXTENT, **changes: Any) -> OnPaper
     return OnPaper(extent=extent, **given | changes)
 
 
+def readied(asked: OnPaper, note: Callable[[str], None]) -> Prepared:
+    """A measurement before its first turn, whose log nobody holds."""
+    with prepared(asked, note) as ready:
+        return ready
+
+
 def done(asked: OnPaper, note: Callable[[str], None] = lambda _: None) -> Prepared:
     """A measurement after its last turn."""
-    ready = prepared(asked, note)
-    list(measure(ready, note))
-    return ready
+    with prepared(asked, note) as ready:
+        list(measure(ready, note))
+        return ready
 
 
 def main() -> None:

@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from decoder.bench.alone import alone
 from decoder.bench.sampling.asked import Place, samplings
 from decoder.bench.sampling.expected import expected
 from decoder.bench.sampling.job import OnSamplings, measure_samplings
@@ -184,3 +185,11 @@ def test_a_selector_that_does_not_fit_is_refused(tiny_models: TinyModels) -> Non
     shipped = next(SHIPPED.glob("*.safetensors"))
     with pytest.raises(ConfigError, match="was trained for books-16m with books-1m"):
         measure_samplings(job(tiny_models, selector=str(shipped)), lambda _: None)
+
+
+def test_a_log_into_which_another_measures_is_refused(tiny_models: TinyModels, tmp_path: Path) -> None:
+    with (
+        alone(tmp_path / "log", ""),
+        pytest.raises(ConfigError, match=r"another process measures into .*; wait for it, or let --output name"),
+    ):
+        measure_samplings(job(tiny_models, log=tmp_path / "log"), lambda _: None)

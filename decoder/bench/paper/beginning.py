@@ -1,0 +1,57 @@
+"""How a measurement begins, or goes on: on such a machine as it began on, whichever commit measures by now.
+
+Times of two machines cannot stand side by side. A log in which nothing is missing is shown anywhere.
+"""
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+from decoder.bench.machine import examined, source_commit, unlike
+from decoder.bench.paper.asked import Asked
+from decoder.bench.paper.costs import round_costs
+from decoder.bench.paper.log import PaperLog
+from decoder.bench.paper.records import Begun, Resumed
+from decoder.errors import shortened
+from decoder.models.pair import Pair
+
+Note = Callable[[str], None]
+
+
+def begun(pair: Pair, asked: Asked, log: PaperLog, tokens: int, note: Note) -> Begun:
+    """The log's first line, which is written now if there is none.
+
+    Args:
+        pair: What decodes.
+        asked: What is measured.
+        log: What was measured before.
+        tokens: Of the longest text, after which passes are timed.
+        note: Hears what takes long.
+
+    Raises:
+        ConfigError: The log is of something else or of another machine, or cannot be written.
+    """
+    before = log.begun
+    note("measuring forward passes" if before is None else f"going on: {len(log.blocks)} blocks are measured already")
+    now = Begun(
+        started_at=datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z"),
+        commit=source_commit(),
+        machine=examined(pair.target.device),
+        asked=asked,
+        costs=before.costs if before else round_costs(pair, tokens),
+        context=pair.context,
+    )
+    first = log.begin(now)
+    if before and len(log.blocks) < asked.block_count:
+        _go_on(log, before, now)
+    return first
+
+
+def _go_on(log: PaperLog, before: Begun, now: Begun) -> None:
+    """Refuses another machine, and takes note of another state of dynatui."""
+    if others := unlike(before.machine, now.machine):
+        raise log.refused(f"was begun on another machine: {'; '.join(map(shortened, others))}")
+    first, this = ((each.commit, each.machine.versions["dynatui"]) for each in (before, now))
+    last = [first, *((each.commit, each.version) for each in log.resumed)][-1]
+    if this != last:
+        commit, version = this
+        log.add(Resumed(at=now.started_at, commit=commit, version=version))

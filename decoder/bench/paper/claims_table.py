@@ -1,0 +1,46 @@
+"""The paper's claims as a table: what each comes to here, beside the paper's own quotient and what to know of it."""
+
+from collections.abc import Sequence
+
+from decoder.bench.paper.cells import Cell, Column, Printed, Table, explained, marks
+from decoder.bench.paper.claims import Claim
+
+COLUMNS = (
+    Column("the paper says"),
+    Column("data"),
+    Column("verdict"),
+    Column("here", "measured", 3),
+    Column("paper", "paper", 3),
+    Column("must be"),
+    Column("tested by"),
+    Column("source"),
+)
+WHAT = (
+    "Each but losslessness, which is a share of texts, is a quotient on the same prompts with its 95 % interval, which "
+    "decides where it lies on one side."
+)
+
+
+def claims_table(found: Sequence[Claim], notes: Sequence[str], left_out: str | None = None) -> Table:
+    """The table.
+
+    Args:
+        found: A row each.
+        notes: What stands under it, behind what must be known of the paper's numbers.
+        left_out: Why there are none.
+    """
+    known = marks(claim.doubt for claim in found)
+    return Table(
+        name="claims",
+        title="The paper's claims",
+        what=left_out or WHAT,
+        columns=COLUMNS,
+        rows=tuple(_row(claim, known[claim.doubt]) for claim in found),
+        notes=(*explained(known), *notes),
+    )
+
+
+def _row(claim: Claim, mark: str) -> tuple[Cell, ...]:
+    paper = None if claim.paper is None else Printed(value=claim.paper, source=claim.source, mark=mark)
+    limit = f"{'under' if claim.below else 'over'} {claim.limit:g}" if claim.by_quotient else "1"
+    return claim.says, claim.data_set, claim.verdict, claim.here, paper, limit, claim.tested, claim.source

@@ -1,0 +1,92 @@
+"""A stopped measurement goes on where it can be compared with what there is, and says by which commit."""
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from msgspec import structs
+
+from decoder.bench.machine import Machine
+from decoder.bench.paper import beginning
+from decoder.bench.paper.log import PaperLog
+from decoder.bench.paper.records import Begun
+from decoder.errors import ConfigError
+from tests.decoder.bench.paper.beginnings import MACHINE
+from tests.decoder.bench.paper.beginnings import begun as first_line
+from tests.decoder.bench.paper.test_paper_log import block
+
+PAIR: Any = SimpleNamespace(target=SimpleNamespace(device=torch.device("cpu")), context=64)
+
+
+def went_on(monkeypatch: pytest.MonkeyPatch, path: Path, commit: str | None, machine: Machine = MACHINE) -> Begun:
+    """What a measurement on this machine, by this commit, begins with."""
+    monkeypatch.setattr(beginning, "examined", lambda _: machine)
+    monkeypatch.setattr(beginning, "source_commit", lambda: commit)
+    monkeypatch.setattr(beginning, "round_costs", lambda *_: first_line().costs)
+    return beginning.begun(PAIR, first_line().asked, PaperLog(path), 8, lambda _: None)
+
+
+@pytest.fixture
+def half(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A log in which one of two blocks is missing, by commit a."""
+    went_on(monkeypatch, tmp_path / "log", "a")
+    PaperLog(tmp_path / "log").add(block(0))
+    return tmp_path / "log"
+
+
+@pytest.fixture
+def whole(half: Path) -> Path:
+    PaperLog(half).add(block(1))
+    return half
+
+
+OTHERS = [
+    ({"processor": "another"}, "processor a processor, here another"),
+    ({"cores": 4}, "cores 2, here 4"),
+    ({"accelerator": "a GPU"}, "accelerator None, here a GPU"),
+    ({"versions": {"dynatui": "0", "torch": "3"}}, "torch None, here 3"),
+]
+
+
+@pytest.mark.parametrize(("changes", "why"), OTHERS)
+def test_another_machine_is_refused_by_what_differs(
+    changes: dict[str, Any], why: str, half: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = half.read_bytes()
+    line = f"log was begun on another machine: {why}; let --output name another folder, or remove it$"
+    with pytest.raises(ConfigError, match=line):
+        went_on(monkeypatch, half, "a", structs.replace(MACHINE, **changes))
+    assert half.read_bytes() == before
+
+
+@pytest.mark.parametrize(("changes", "_why"), OTHERS)
+def test_where_nothing_is_missing_any_machine_and_commit_may_show_it(
+    changes: dict[str, Any], _why: str, whole: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = whole.read_bytes()
+    found = went_on(monkeypatch, whole, "b", structs.replace(MACHINE, **changes))
+    assert (found.commit, found.machine) == ("a", MACHINE)
+    assert whole.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    "changes", [{"load_before": 9.0}, {"threads": 2}, {"system": "Linux 7"}, {"versions": {"dynatui": "1"}}]
+)
+def test_load_and_threads_are_no_other_machine(
+    changes: dict[str, Any], half: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert went_on(monkeypatch, half, "a", structs.replace(MACHINE, **changes)).machine == MACHINE
+
+
+def test_another_version_that_went_on_is_kept(half: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    went_on(monkeypatch, half, "a", structs.replace(MACHINE, versions={"dynatui": "1"}))
+    assert [(each.commit, each.version) for each in PaperLog(half).resumed] == [("a", "1")]
+
+
+def test_each_commit_that_went_on_is_kept_once(half: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for commit in ("a", "b", "b", None, "a"):
+        went_on(monkeypatch, half, commit)
+    assert [each.commit for each in PaperLog(half).resumed] == ["b", None, "a"]
+    assert PaperLog(half).blocks == [block(0)]
