@@ -177,7 +177,6 @@ def paper(
 
 def _measured(ready: "Prepared", made: Parts, output: Path) -> Measured:
     """All turns that are left, and what they and earlier ones bring; raises KeyboardInterrupt where that is nothing."""
-    from decoder.bench.machine import load  # noqa: PLC0415 - imports torch
     from decoder.bench.paper.job import measure  # noqa: PLC0415
     from decoder.bench.paper.summary import report  # noqa: PLC0415
 
@@ -189,7 +188,7 @@ def _measured(ready: "Prepared", made: Parts, output: Path) -> Measured:
         interrupted = True
     if not ready.log.blocks:
         raise KeyboardInterrupt
-    found = report(ready.begun, ready.log.blocks, load(), ready.log.resumed)
+    found = report(ready.begun, ready.log.blocks, ready.log.resumed)
     return Measured(made.on_terminal(found), found, interrupted, partial(write_all, found, output, made))
 
 

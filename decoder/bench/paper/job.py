@@ -12,6 +12,7 @@ from pathlib import Path
 from decoder.bench.alone import alone
 from decoder.bench.contenders import Contender
 from decoder.bench.data_sets.text_set import TextSet
+from decoder.bench.machine import load
 from decoder.bench.paper.asked import Asked, Experiment
 from decoder.bench.paper.beginning import Note, begun
 from decoder.bench.paper.blocks import Took, turns
@@ -153,6 +154,7 @@ def _block(ready: Prepared, number: int, turn: Turn, took: Mapping[str, Took]) -
         repeat=turn.repeat,
         prompt_tokens=len(ids),
         turns=turns(ready.engine, ready.begun.asked, ids, took),
+        load=load(),
     )
 
 

@@ -56,6 +56,8 @@ class Block(msgspec.Struct, frozen=True, kw_only=True, tag="block"):
     repeat: int
     prompt_tokens: int
     turns: tuple[Turn, ...]
+    load: float | None = None
+    """Processes that wanted a processor, over the last minute; None where it is not known."""
 
 
 class Resumed(msgspec.Struct, frozen=True, kw_only=True, tag="resumed"):

@@ -96,15 +96,13 @@ POOLED = "tokens_per_round"
 """The figure that is a quotient of sums over all prompts."""
 
 
-def report(
-    begun: Begun, blocks: Sequence[Block], load_after: float | None, resumed: Sequence[Resumed] = ()
-) -> PaperReport:
+def report(begun: Begun, blocks: Sequence[Block], resumed: Sequence[Resumed] = ()) -> PaperReport:
     """What was measured so far, and what follows from it."""
     asked = begun.asked
     waits = [turn.waited for each in blocks for turn in each.turns]
     return PaperReport(
         begun=begun,
-        load_after=load_after,
+        load_after=blocks[-1].load if blocks else None,
         complete=len(blocks) == asked.block_count,
         disturbed=sum(waited > DISTURBED for waited in waits if waited is not None),
         blocks=list(blocks),

@@ -58,7 +58,7 @@ def whole(tiny_models: TinyModels, log: Path) -> Prepared:
 
 @pytest.fixture(scope="module")
 def found(whole: Prepared) -> PaperReport:
-    return report(whole.begun, whole.log.blocks, 0.5)
+    return report(whole.begun, whole.log.blocks)
 
 
 def test_every_lane_of_every_experiment_decodes_every_prompt(whole: Prepared) -> None:
