@@ -43,8 +43,8 @@ def split(prompts: Sequence[Sequence[int]], length: int) -> Passages:
     """
     distinct = _distinct(prompts)
     if len(distinct) >= 2 * FEWEST:
-        purposes = distinct[::2], distinct[1::2]
-        return Passages(*(_beginnings_of(each, WANTED, length) for each in purposes), len(distinct))
+        search, check = (_beginnings_of(each, WANTED, length) for each in (distinct[::2], distinct[1::2]))
+        return Passages(search, check, len(distinct))
     wanted = max(2 * FEWEST, -(-2 * WANTED // len(distinct)))
     cut = [_beginnings(prompt, wanted, length) for prompt in distinct]
     if min(map(len, _halves(cut))) < FEWEST:

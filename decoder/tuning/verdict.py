@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from decoder.bench.statistics import Estimate
 
-FOUND, SHIPPED, AUTO, CHAIN, SHIPPED_CHAIN, PLAIN = "found", "shipped", "auto", "linear", "linear as shipped", "ar"
+FOUND, SHIPPED, AUTO, CHAIN, SHIPPED_CHAIN, PLAIN = "found", "shipped", "auto", "linear", "shipped_chain", "ar"
 """Who takes part; `FOUND` only where the search has found anything, `SHIPPED_CHAIN` where `CHAIN` is another."""
 NOT_SLOWER = 0.97
 """The least that the lower end of a gain's interval may be for a setting to be kept that is not faster beyond noise."""

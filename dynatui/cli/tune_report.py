@@ -138,7 +138,7 @@ def _advice(found: Tuned, name: str) -> str:
             return "Nothing beats auto beyond noise: --methods auto."
         case "linear":
             return f"Fastest beyond noise: --methods linear --k {found.chain.k}."
-        case "linear as shipped":
+        case "shipped_chain":
             return f"Fastest beyond noise: --methods linear --k {Linear().k}."
         case "found":
             return f"Fastest beyond noise: --methods dynatree --preset {name}."

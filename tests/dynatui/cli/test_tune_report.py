@@ -7,7 +7,6 @@ import pytest
 from decoder.bench.statistics import Estimate
 from decoder.config import Linear, Sampling
 from decoder.tuning.search import Setting
-from decoder.tuning.verdict import SHIPPED_CHAIN
 from dynatui.cli.tune_report import comments, how, text, times
 from tests.dynatui.cli.made_tuning import TREE_FOUND, WHERE, tuned
 
@@ -74,7 +73,7 @@ def test_the_options_of_what_was_found_are_told_in_case_it_cannot_be_kept() -> N
 
 
 def test_a_chain_that_may_be_slower_than_the_shipped_one_is_shown_but_not_kept() -> None:
-    found = tuned(1.2, **{SHIPPED_CHAIN: 1.1})
+    found = tuned(1.2, shipped_chain=1.1)
     assert "--k" not in next(each for each in text(found, "mine").splitlines() if each.startswith("mine: "))
     rows = [row.split()[:2] for row in text(found, "mine").split("\n\n")[1].splitlines()]
     assert ["linear", "4"] in rows
@@ -83,7 +82,7 @@ def test_a_chain_that_may_be_slower_than_the_shipped_one_is_shown_but_not_kept()
 
 
 def test_the_shipped_chain_is_advised_where_it_is_fastest() -> None:
-    assert verdict(gain=None, **{SHIPPED_CHAIN: 1.5}).endswith("Fastest beyond noise: --methods linear --k 5.")
+    assert verdict(gain=None, shipped_chain=1.5).endswith("Fastest beyond noise: --methods linear --k 5.")
 
 
 def test_settings_without_room_are_counted() -> None:

@@ -212,7 +212,7 @@ def test_a_foreign_lane_that_fails_is_left_out_with_a_note(
     ready = done(job(tiny_models.pair("neox"), extent, text_sets=(WIKITEXT,)), told.append)
     assert f"{ASSISTANT} is left out: no such cache" in told
     assert {turn.lane for block in ready.log.blocks for turn in block.turns} == {"ar", "linear K=4"}
-    assert report(ready.begun, ready.log.blocks, None).complete
+    assert report(ready.begun, ready.log.blocks).complete
 
 
 def test_an_interruption_leaves_the_blocks_that_are_complete(tiny_models: TinyModels) -> None:
@@ -221,7 +221,7 @@ def test_an_interruption_leaves_the_blocks_that_are_complete(tiny_models: TinyMo
         if step.line == "main, wikitext: prompt 2 of 2":
             break
     assert places(ready.log.blocks) == [(0, 0, 0)]
-    assert not report(ready.begun, ready.log.blocks, None).complete
+    assert not report(ready.begun, ready.log.blocks).complete
 
 
 def test_as_many_tokens_as_fit_are_decoded_where_no_number_was_asked_for(tiny_models: TinyModels) -> None:
