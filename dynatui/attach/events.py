@@ -107,6 +107,8 @@ class Answer(Base, tag="answer", frozen=True, kw_only=True):
     rounds: Count | None = None
     drafted: Count | None = None
     accepted: Count | None = None
+    tokens_per_round: Figure | None = None
+    acceptance_rate: Share | None = None
     drafted_by_round: Annotated[tuple[Count, ...], Meta(max_length=MOST_ROUNDS)] = ()
     """Empty where the server does not tell rounds one by one."""
     accepted_by_round: Annotated[tuple[Count, ...], Meta(max_length=MOST_ROUNDS)] = ()

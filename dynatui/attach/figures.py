@@ -48,8 +48,8 @@ def figures(kind: Kind, counts: Counts, seconds: float, now: Gauges | None = Non
         accepted=counts.accepted,
         generated=counts.generated,
         tokens_per_round=_first(shown.length, _length(kind, counts)),
-        acceptance_rate=_first(_share(counts.accepted, counts.drafted), shown.rate),
-        acceptance_by_position=[_share(accepted, counts.drafts) for accepted in counts.accepted_at],
+        acceptance_rate=_first(share(counts.accepted, counts.drafted), shown.rate),
+        acceptance_by_position=[share(accepted, counts.drafts) for accepted in counts.accepted_at],
         drafted_per_second=_ratio(counts.drafted, seconds),
         accepted_per_second=_ratio(counts.accepted, seconds),
         tokens_per_second=_first(shown.speed, _ratio(counts.generated, seconds)),
@@ -60,11 +60,16 @@ def _length(kind: Kind, counts: Counts) -> float | None:
     if kind.rounds_generate:
         return _ratio(counts.generated, counts.drafts)
     accepted = sum(counts.accepted_at) if kind.drafted_at else counts.accepted  # of the rounds that are counted
-    more = _ratio(accepted, counts.drafts)
+    return length(accepted, counts.drafts)
+
+
+def length(accepted: float | None, drafts: float | None) -> float | None:
+    """L-bar: each round brings what was accepted and a token of the target's own."""
+    more = _ratio(accepted, drafts)
     return None if more is None else min(LARGEST, 1 + more)
 
 
-def _share(part: float | None, whole: float | None) -> float | None:
+def share(part: float | None, whole: float | None) -> float | None:
     """At most 1: a page may be read while its counters change."""
     ratio = _ratio(part, whole)
     return None if ratio is None else min(1.0, ratio)

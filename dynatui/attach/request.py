@@ -12,12 +12,12 @@ import msgspec
 
 from decoder.errors import first_line, quoted
 from dynatui.attach.events import LONGEST_NAME, LONGEST_TEXT, MOST_ROUNDS, Answer
-from dynatui.attach.exposition import PageError
+from dynatui.attach.exposition import LARGEST, PageError
+from dynatui.attach.figures import length, share
 from dynatui.attach.servers import Kind
 
 PATIENCE_S = 600.0
 """Within which a whole answer has to be there."""
-_LARGEST = 2**53
 
 T = TypeVar("T")
 Ask: TypeAlias = Callable[[str, Mapping[str, Any] | None], str]
@@ -103,8 +103,10 @@ def answer(text: str, request: Request, model: str, *, t: float, seconds: float)
     found = _decoded(text, _Completion, "completion")
     vllm = found.metrics.speculative_decoding if found.metrics else None
     sglang = found.sglext.spec_tokens_details if found.sglext else None
-    drafted, accepted = _rounds(vllm)
-    rounds, all_drafted, all_accepted = _totals(vllm, sglang, found.timings)
+    drafted, accepted = _by_round(vllm)
+    totals = _totals(vllm, sglang, found.timings)
+    if drafted:
+        totals = len(drafted), sum(drafted), sum(accepted)
     return Answer(
         t=t,
         seconds=seconds,
@@ -112,9 +114,11 @@ def answer(text: str, request: Request, model: str, *, t: float, seconds: float)
         prompt=request.prompt[:LONGEST_TEXT],
         text="".join(choice.text for choice in found.choices)[:LONGEST_TEXT],
         generated=_count(found.usage.completion_tokens if found.usage else None),
-        rounds=rounds,
-        drafted=all_drafted,
-        accepted=all_accepted,
+        rounds=totals[0],
+        drafted=totals[1],
+        accepted=totals[2],
+        tokens_per_round=length(totals[2], totals[0]),
+        acceptance_rate=share(totals[2], totals[1]),
         drafted_by_round=tuple(drafted),
         accepted_by_round=tuple(accepted),
     )
@@ -137,11 +141,11 @@ def sent(request: Request, base: str, kind: Kind | None, ask: Ask, clock: Callab
         )
 
 
-def _rounds(vllm: _Vllm | None) -> tuple[list[int], list[int]]:
+def _by_round(vllm: _Vllm | None) -> tuple[list[int], list[int]]:
     """Drafted and accepted tokens of each round; nothing where they are not told, or cannot be."""
     drafted, accepted = (vllm.per_step_drafted or [], vllm.per_step_accepted or []) if vllm else ([], [])
     sound = len(drafted) == len(accepted) <= MOST_ROUNDS and all(
-        0 <= some <= whole <= _LARGEST for some, whole in zip(accepted, drafted, strict=False)
+        0 <= some <= whole <= LARGEST // MOST_ROUNDS for some, whole in zip(accepted, drafted, strict=False)
     )
     return (drafted, accepted) if sound else ([], [])
 
@@ -162,7 +166,7 @@ def _totals(
 
 
 def _count(number: int | None) -> int | None:
-    return number if number is not None and 0 <= number <= _LARGEST else None
+    return number if number is not None and 0 <= number <= LARGEST else None
 
 
 def _decoded(text: str, kind: type[T], name: str) -> T:

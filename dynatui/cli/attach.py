@@ -22,6 +22,7 @@ from dynatui.attach.events import Event
 from dynatui.cli import options, request, settings
 from dynatui.cli.headless import INTERRUPTED, INTERRUPTING
 from dynatui.cli.options import Given, expanded
+from dynatui.prompts.load import from_text
 from dynatui.record.recording import Recorder
 from dynatui.record.server_recording import SERVERS, events
 from dynatui.session import View
@@ -45,6 +46,13 @@ Url = Annotated[
 ]
 Interval = Annotated[float, _server(metavar="S", help="Seconds from one reading of the metrics to the next.")]
 Polls = Annotated[int | None, _server(metavar="N", min=1, help="End after N readings, instead of never.")]
+Prompt = Annotated[
+    str | None,
+    _server(
+        metavar="TEXT", help="Send this to the server, once, and show the rounds of its answer where it tells them."
+    ),
+]
+MaxNewTokens = Annotated[int, _server("--max-new-tokens", metavar="N", min=1, help="Most tokens of that answer.")]
 Record = Annotated[Path | None, _server(metavar="FILE", help="Write what is seen to FILE, for dynatui replay FILE.")]
 Headless = Annotated[
     bool,
@@ -66,6 +74,8 @@ def attach(
     *,
     interval: Interval = 1.0,
     polls: Polls = None,
+    prompt: Prompt = None,
+    max_new_tokens: MaxNewTokens = 128,
     record: Record = None,
     no_screen: Headless = False,
     view: Given,
@@ -82,12 +92,14 @@ def attach(
     shown = request.view(view, settings.keymap())
     on_screen = not no_screen and streams.can_show_screen()
     from dynatui.attach.client import token  # noqa: PLC0415 - imports an HTTP client, as the next does
+    from dynatui.attach.request import Request  # noqa: PLC0415
     from dynatui.attach.session import Plan  # noqa: PLC0415
     from dynatui.sources.server import LiveServer, asked  # noqa: PLC0415
 
     secret = token()
+    request_of_ours = None if prompt is None else Request(from_text(prompt), max_new_tokens)
     recorder = Recorder(record, form=SERVERS) if record else None
-    source = LiveServer(asked(Plan(where, interval, polls), secret), recorder)
+    source = LiveServer(asked(Plan(where, interval, polls), secret, request_of_ours), recorder)
     return _shown(source, shown) if on_screen else _printed(source)
 
 

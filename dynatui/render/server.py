@@ -11,11 +11,27 @@ from itertools import zip_longest
 from typing import TypeAlias
 
 from decoder.append_only import SharedList
-from dynatui.attach.events import Figures, Gap
+from dynatui.attach.events import Answer, Figures, Gap
 from dynatui.clean import clean_line
 from dynatui.number_format import percent, short
 from dynatui.render.chart import Axis, Line, chart
-from dynatui.render.ink import Ink, Row, Rows, bar, best, column, fit, fitting, frame, inside, joined
+from dynatui.render.ink import (
+    Ink,
+    Row,
+    Rows,
+    Span,
+    bar,
+    best,
+    column,
+    fit,
+    fitting,
+    frame,
+    inside,
+    joined,
+    merged,
+    trend,
+    width_of,
+)
 from dynatui.render.wrap import wrapped
 from dynatui.session import Symbols
 from dynatui.state.lane import Curve
@@ -27,6 +43,8 @@ _LEAST_LENGTH, _LEAST_SPEED = 4.0, 10.0
 """Tokens a round and tokens a second that the scales reach at least."""
 _LONGEST_BAR, _LONGEST_NAME = 40, 64
 _CARD_ROWS = 3
+_TOTAL_NAME = len("generated tokens")
+NOT_TOLD = "the server does not tell the rounds; vLLM does with --per-request-spec-decode-metrics detailed"
 
 Figure: TypeAlias = Callable[[Figures], float | None]
 Size: TypeAlias = tuple[int, int]
@@ -63,16 +81,22 @@ _CARDS = (
 
 def status(state: ServerState, look: Look, width: int) -> Row:
     """The state, what the server is, its models and its URL; what stands last gives way first."""
+    return fitting([*_head(state, look), *_names(state)], width)
+
+
+def _head(state: ServerState, look: Look) -> list[Row]:
+    recording: list[Row] = [(("● REC  ", "bad"),)] if look.recording else []
+    title = state.kind.title if state.kind else state.server.kind if state.server else ""
+    named: Row = ((clean_line(title), "strong"), ("  ", "plain"))
+    return [((" dynatui ", "logo"), ("  ", "plain")), (_doing(state, look), ("  ", "plain")), *recording, named]
+
+
+def _names(state: ServerState) -> list[Row]:
+    """The models and the URL, as far as names go."""
     server, opening = state.server, state.opening
     url = server.url if server else opening.url if opening else ""
-    title = state.kind.title if state.kind else server.kind if server else ""
-    models = ", ".join(server.models) if server else ""
-    parts: list[Row] = [((" dynatui ", "logo"), ("  ", "plain")), (_doing(state, look), ("  ", "plain"))]
-    if look.recording:
-        parts.append((("● REC  ", "bad"),))
-    named: tuple[tuple[str, Ink], ...] = ((title, "strong"), (models, "plain"), (url, "dim"))
-    parts += [((best(_LONGEST_NAME, clean_line(text)), ink), ("  ", "plain")) for text, ink in named if text]
-    return fitting(parts, width)
+    named: tuple[tuple[str, Ink], ...] = ((", ".join(server.models) if server else "", "plain"), (url, "dim"))
+    return [((best(_LONGEST_NAME, clean_line(text)), ink), ("  ", "plain")) for text, ink in named if text]
 
 
 def _doing(state: ServerState, look: Look) -> tuple[str, Ink]:
@@ -87,10 +111,15 @@ def _doing(state: ServerState, look: Look) -> tuple[str, Ink]:
     return "replaying" if look.replaying else "connected", "good"
 
 
-def note(state: ServerState, width: int, height: int) -> Rows:
-    """Why nothing comes, or what to know of the figures, in as many rows as there are."""
-    ink: Ink = "warn" if state.gap else "dim"
-    rows = wrapped([(clean_line(remark(state)), ink)], max(1, width - 2))[:height]
+def note(state: ServerState, look: Look, size: Size) -> Rows:
+    """Why nothing comes, or what to know of the figures; else what the first line had no room for."""
+    width, height = size
+    said, ink = clean_line(remark(state)), "warn" if state.gap else "dim"
+    names = _names(state)
+    told: Row = ((said, ink),) if said else joined(names, ())
+    if not said and width_of(joined([*_head(state, look), *names], ())) <= width:
+        told = ()
+    rows = wrapped(told, max(1, width - 2))[:height]
     return [fit(((" ", "plain"), *row), width) for row in [*rows, *[()] * (height - len(rows))]]
 
 
@@ -105,13 +134,17 @@ def cards(state: ServerState, width: int, height: int) -> Rows:
         return [fitting(parts, width)]
     session = [_written(card, state.reading.session if state.reading else None) for card in _CARDS]
     room = max(1, width // len(_CARDS) - 1)
-    edge: Row = (("▏", "frame"),)
-    rows = (
-        [(best(room, *card.titles), "dim") for card in _CARDS],
-        [(value, "first") for value in now],
-        [(best(room, f"session {value}", value), "dim") for value in session],
+    rows: tuple[tuple[Ink, list[str]], ...] = (
+        ("dim", [best(room, *card.titles) for card in _CARDS]),
+        ("first", now),
+        ("dim", [best(room, f"session {value}", value) for value in session]),
     )
-    return [fit(joined((((column(text, room), ink),) for text, ink in row), edge), width) for row in rows]
+    return [fit(_side_by_side([column(text, room) for text in texts], ink), width) for ink, texts in rows]
+
+
+def _side_by_side(texts: Sequence[str], ink: Ink) -> Row:
+    parts: list[Row] = [((text, ink),) for text in texts]
+    return joined(parts, (("▏", "frame"),))
 
 
 def _written(card: _Card, figures: Figures | None) -> str:
@@ -201,13 +234,44 @@ def totals(state: ServerState, size: Size) -> Rows:
         ("accepted tokens", lambda figures: figures.accepted),
         ("generated tokens", lambda figures: figures.generated),
     )
-    rows: Rows = [((f"{'':<16}{'session':>14}{'interval':>12}", "dim"),)]
+    width = inside(size)[0]
+    room = min(14, max(9, (width - _TOTAL_NAME) // 2))
+    rows: Rows = [((f"{'':<{_TOTAL_NAME}}{'session':>{room}}{'interval':>{room}}", "dim"),)]
     for name, figure in counted:
         session, now = (_count(figure(figures) if figures else None) for figures in both)
-        rows.append(((f"{name:<16}", "plain"), (f"{session:>14}", "strong"), (f"{now:>12}", "dim")))
-    watched = f"watched for {time_text(state.t)}, {state.readings} pages read"
-    missed = f"{state.missed} polls without an answer, in {state.gaps} gaps; {state.restarts} restarts"
+        rows.append(((f"{name:<{_TOTAL_NAME}}", "plain"), (f"{session:>{room}}", "strong"), (f"{now:>{room}}", "dim")))
+    watched = best(width, f"watched for {time_text(state.t)}, {state.readings} pages read", f"for {time_text(state.t)}")
+    missed = f"missed: {state.missed}, gaps: {state.gaps}, restarts: {state.restarts}"
     return frame((("Totals", "title"),), [*rows, ((watched, "dim"),), ((missed, "dim"),)], size)
+
+
+def answer(state: ServerState, size: Size) -> Rows:
+    """What a request of ours has brought: its rounds, a column each as high as its share of accepted tokens."""
+    found, (width, room) = state.answer, inside(size)
+    title: Row = (("Our request", "title"), (" ─ accepted of drafted, by round", "dim"))
+    if found is None:
+        return frame(title, [], size)
+    if found.error:
+        return frame(title, wrapped([(clean_line(found.error), "warn")], max(1, width)), size)
+    told = wrapped([(_summary(found), "strong")], max(1, width))
+    rounds = _rounds(found, max(1, width)) or wrapped([(NOT_TOLD, "dim")], max(1, width))
+    text = wrapped([(clean_line(found.text), "plain")], max(1, width))
+    return frame(title, [*told, *rounds[: max(1, room - len(told) - 1)], *text][: max(0, room)], size)
+
+
+def _summary(found: Answer) -> str:
+    length, rate = short(found.tokens_per_round), percent(found.acceptance_rate)
+    tokens = f"{_count(found.generated)} tokens in {short(found.seconds, 1)} s"
+    return f"{_count(found.rounds)} rounds, L-bar {length}, {rate} accepted, {tokens}"
+
+
+def _rounds(found: Answer, width: int) -> Rows:
+    most = max((1, *found.drafted_by_round))
+    cells: list[Span] = [
+        (trend([accepted], 1, 0.0, most) if accepted else "·", "accepted" if accepted == drafted else "bar")
+        for accepted, drafted in zip(found.accepted_by_round, found.drafted_by_round, strict=True)
+    ]
+    return [merged(cells[start : start + width]) for start in range(0, len(cells), width)]
 
 
 def _count(number: float | None) -> str:

@@ -39,6 +39,11 @@ _NARROW = 60
 DrawSized: TypeAlias = Callable[[ServerState, Look, Size], Rows]
 
 
+def _totals(state: ServerState, _look: Look, size: Size) -> Rows:
+    """What was counted, unless a request of ours was answered."""
+    return panels.answer(state, size) if state.answer else panels.totals(state, size)
+
+
 class ServerApp(TerminalApp, inherit_bindings=False):
     """A server, or a recording of one."""
 
@@ -77,14 +82,14 @@ class ServerApp(TerminalApp, inherit_bindings=False):
     def compose(self) -> ComposeResult:
         """All panels; `_arrange` hides what has no room."""
         yield Canvas(lambda _, width, __: [panels.status(self.shown, self.look, width)], panel="status")
-        yield Canvas(lambda _, width, height: panels.note(self.shown, width, height), panel="note")
+        yield self._sized("note", panels.note)
         yield Canvas(lambda _, width, height: panels.cards(self.shown, width, height), panel="cards")
         with Container(id="charts"):
             yield self._sized("lengths", panels.lengths)
             yield self._sized("speeds", panels.speeds)
         with Container(id="below"):
             yield self._sized("positions", lambda state, _, size: panels.positions(state, size))
-            yield self._sized("totals", lambda state, _, size: panels.totals(state, size))
+            yield self._sized("totals", _totals)
         yield Canvas(self._keys, panel="keys")
 
     @property

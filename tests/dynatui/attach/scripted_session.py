@@ -1,6 +1,6 @@
 """Events of sessions for tests that need no server: readings, a gap, a restart."""
 
-from dynatui.attach.events import Event, Figures, Gap, Opening, Reading, Server
+from dynatui.attach.events import Answer, Event, Figures, Gap, Opening, Reading, Server
 
 OPENING = Opening(version="0.1.0", started_at="2026-01-02T03:04:05Z", url="http://host:8000", interval_s=1.0)
 SERVER = Server(t=0.0, kind="vllm", url="http://host:8000/metrics", models=["meta-llama/Llama-3.1-8B-Instruct"])
@@ -32,6 +32,21 @@ def reading(t: float, accepted: int = 170, *, restarted: bool = False) -> Readin
 
 
 FIRST = Reading(t=0.0, interval=Figures(seconds=0.0), session=Figures(seconds=0.0))
+ANSWER = Answer(
+    t=2.0,
+    seconds=0.5,
+    model="meta-llama/Llama-3.1-8B-Instruct",
+    prompt="The door opened",
+    text=" and the light fell on the floor",
+    generated=8,
+    rounds=4,
+    drafted=10,
+    accepted=4,
+    tokens_per_round=2.0,
+    acceptance_rate=0.4,
+    drafted_by_round=(3, 3, 3, 1),
+    accepted_by_round=(2, 0, 3, 1),
+)
 GAP = Gap(t=61.0, reason="cannot reach host:8000: Connection refused")
 
 

@@ -8,12 +8,13 @@ from hypothesis import strategies as st
 
 from dynatui.attach.counters import Counts, counted, increase, restarted
 from dynatui.attach.events import MOST_POSITIONS
-from dynatui.attach.exposition import LARGEST, Page, Series
+from dynatui.attach.exposition import LARGEST, Labels, Page, Series
 from dynatui.attach.figures import figures
 from dynatui.attach.servers import KINDS
 
 VLLM = KINDS["vllm"]
-A, B = (("engine", "0"),), (("engine", "1"),)
+A: Labels = (("engine", "0"),)
+B: Labels = (("engine", "1"),)
 
 
 def page(drafts: float, drafted: float = 0.0, accepted: float = 0.0, positions: tuple[float, ...] = ()) -> Page:
@@ -58,10 +59,14 @@ def test_increases_add_up_whatever_restarts_lie_between(steps: list[int], restar
     assert sum(increase({A: before}, {A: after}) for before, after in pairwise(values)) == expected
 
 
+def one_series(named: tuple[str, int]) -> tuple[Labels, float]:
+    return ((named[0], ""),), float(named[1])
+
+
 @given(st.lists(st.dictionaries(st.sampled_from("abcdef"), st.integers(0, 10**6)), min_size=2, max_size=6))
 def test_an_increase_is_never_negative_and_never_more_than_what_is_there(pages: list[dict[str, int]]) -> None:
     for before, after in pairwise(pages):
-        then, now = ({((name, ""),): float(value) for name, value in each.items()} for each in (before, after))
+        then, now = (dict(map(one_series, each.items())) for each in (before, after))
         assert 0 <= increase(then, now) <= sum(now.values())
 
 
@@ -84,7 +89,7 @@ def test_positions_are_counted_one_by_one() -> None:
 
 @pytest.mark.parametrize("position", ["-1", "1.5", "x", "", "9" * 400, str(MOST_POSITIONS), "١٢٣٤"])
 def test_what_is_no_position_is_passed_over(position: str) -> None:
-    series = {(*A, ("position", position)): 3.0, (*A, ("position", "0")): 2.0}
+    series: Series = {(*A, ("position", position)): 3.0, (*A, ("position", "0")): 2.0}
     assert counted(VLLM, {}, {"vllm:spec_decode_num_accepted_tokens_per_pos": series}).accepted_at[0] == 2
 
 

@@ -13,9 +13,10 @@ from typing import Any
 import pytest
 
 from decoder.events import encode
+from dynatui.attach.events import Answer
 from dynatui.cli import main as cli
 from dynatui.record.server_recording import events
-from tests.dynatui.attach.page_server import PageServer, page, serving, text
+from tests.dynatui.attach.page_server import PageServer, by_path, page, serving, text
 from tests.dynatui.attach.scripted_session import session
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(sys.platform == "win32", reason="needs signals and pipes")]
@@ -143,6 +144,36 @@ def test_a_reader_that_leaves_ends_it_quietly(server: PageServer) -> None:
         assert "Traceback" not in running.stderr.read()
 
 
+def test_a_request_is_sent_once_and_its_rounds_are_told(server: PageServer, tmp_path: Path) -> None:
+    step = {"per_step_accepted": [2, 0], "per_step_drafted": [3, 3]}
+    answered = {
+        "choices": [{"text": "there"}],
+        "usage": {"completion_tokens": 4},
+        "metrics": {"speculative_decoding": step},
+    }
+    answers = {
+        "/metrics": text(page("vllm-1")),
+        "/v1/models": text('{"data": [{"id": "big"}]}'),
+        "/v1/completions": text(json.dumps(answered)),
+    }
+    server.answer = by_path(answers)
+    path = tmp_path / "server.jsonl"
+    arguments = ("attach", server.url, "--prompt", "Hello", "--max-new-tokens", "4", "--interval", "0.1")
+    with started(*arguments, "--record", str(path), **{TOKEN: SECRET}) as running:
+        assert running.stdout is not None
+        lines = [json.loads(running.stdout.readline())]
+        while lines[-1]["type"] != "answer":
+            lines.append(json.loads(running.stdout.readline()))
+        running.send_signal(signal.SIGINT)
+        _, said = running.communicate(timeout=PATIENCE_S)
+    assert (lines[-1]["accepted_by_round"], lines[-1]["text"], lines[-1]["tokens_per_round"]) == ([2, 0], "there", 2.0)
+    ((_, headers, sent),) = [each for each in server.requests if each[0] == "/v1/completions"]
+    assert json.loads(sent) == {"model": "big", "prompt": "Hello", "max_tokens": 4, "temperature": 0}
+    assert headers["Authorization"] == f"Bearer {SECRET}"
+    assert SECRET not in path.read_text() + said
+    assert any(isinstance(event, Answer) for event in events(path))
+
+
 def test_a_server_that_is_not_there_is_waited_for() -> None:
     with serving() as gone:
         port = gone.port
@@ -161,6 +192,7 @@ def test_a_server_that_is_not_there_is_waited_for() -> None:
         (("host:8000", "--interval", "0"), "--interval is 0.0; give 0.1 to 3600 seconds"),
         (("host:8000", "--interval", "nan"), "--interval is nan"),
         (("host:8000", "--polls", "0"), "--polls"),
+        (("host:8000", "--prompt", ""), "the prompt is empty"),
         ((), "URL"),
         (("host:8000", "--record", "/"), "cannot write /"),
     ],
