@@ -1,5 +1,7 @@
 """What can go wrong between here and a server, each in one line: what happened, and what to do where that is known."""
 
+import os
+import socket
 import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -34,7 +36,7 @@ def as_page_errors(url: str, patience_s: float) -> Iterator[None]:
             f"see whether it is another port, or {_other_scheme(url)}"
         ) from None
     except (httpx2.HTTPError, httpx2.InvalidURL, OSError) as error:
-        raise PageError(_of_tls(error, host) or f"cannot reach {host}: {first_line(error)}") from None
+        raise PageError(_of_tls(error, host) or f"cannot reach {host}: {_reason(error)}") from None
 
 
 def require_page(status: int, url: str, remedy: str) -> None:
@@ -56,10 +58,10 @@ def require_success(status: int, url: str, remedy: str) -> None:
 
 def _of_tls(error: BaseException, host: str) -> str:
     """What is wrong about a certificate or encryption; nothing where it is something else."""
-    cause = _cause(error)
+    cause = next((each for each in _causes(error) if isinstance(each, ssl.SSLError)), None)
     if isinstance(cause, ssl.SSLCertVerificationError):
         remedy = "let SSL_CERT_FILE name a file with the certificate of its authority"
-        return f"the certificate of {host} is not trusted: {cause.verify_message}; {remedy}"
+        return f"the certificate of {host} is not trusted: {cause.verify_message.rstrip('.')}; {remedy}"
     if cause is not None:
         return (
             f"{host} does not speak TLS as asked: {cause.reason or first_line(cause)}; see whether it is http://{host}"
@@ -67,11 +69,21 @@ def _of_tls(error: BaseException, host: str) -> str:
     return ""
 
 
-def _cause(error: BaseException | None) -> ssl.SSLError | None:
-    """The error of encryption behind another."""
-    while error is not None and not isinstance(error, ssl.SSLError):
-        error = error.__cause__ or error.__context__
-    return error
+def _reason(error: BaseException) -> str:
+    """What the system says, behind all that libraries make of it."""
+    numbered = (each for each in _causes(error) if isinstance(each, OSError) and each.errno is not None)
+    found = next(numbered, None)
+    if found is None:
+        return first_line(Exception(*error.args))
+    return str(found.strerror) if isinstance(found, socket.gaierror) else os.strerror(found.errno or 0)
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    """An error and those behind it; of several at once, the first."""
+    while error is not None:
+        yield error
+        behind = error.exceptions[0] if isinstance(error, BaseExceptionGroup) else None
+        error = behind or error.__cause__ or error.__context__
 
 
 def _other_scheme(url: str) -> str:

@@ -278,6 +278,16 @@ def _count(number: float | None) -> str:
     return "-" if number is None else f"{number:,.0f}" if number < 1e10 else f"{number:.3g}"
 
 
+def summary(state: ServerState) -> str:
+    """What there is to say of a session that is over, in a line; nothing where no page was read."""
+    if state.reading is None or state.server is None:
+        return ""
+    found, title = state.reading.session, state.kind.title if state.kind else state.server.kind
+    figures = f"L-bar {short(found.tokens_per_round)}, acceptance rate {short(found.acceptance_rate)}"
+    speed = f"{short(found.tokens_per_second, 1)} tokens/s"
+    return clean_line(f"{title} at {state.server.url}, for {time_text(state.t)}: {figures}, {speed}")
+
+
 def time_text(seconds: float) -> str:
     """A time in its two largest units: 12 s, 3 min 4 s, 5 h 6 min."""
     whole = int(min(seconds, 1e9))

@@ -18,6 +18,7 @@ from textual.app import App
 from decoder.events import Event
 from dynatui.record.command_line import command_line
 from dynatui.record.recording import Recorder
+from dynatui.render.server import summary
 from dynatui.screen.app import DynaApp
 from dynatui.screen.compare import CompareApp
 from dynatui.screen.exit_summary import lines
@@ -81,6 +82,11 @@ def attach(source: ServerSource, view: View) -> int:
             streams.say(f"it stopped because of a fault of its own; please report what {log} says")
         if app.failure is not None:
             raise app.failure
+        if (told := summary(app.state)) and code != _FAULT:
+            out, _ = streams.for_printing()
+            with suppress(OSError):  # a closed terminal takes no summary
+                out.write(f"{told}\n")
+                out.flush()
         return code
 
 

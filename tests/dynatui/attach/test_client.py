@@ -184,7 +184,8 @@ def test_a_server_that_is_not_there_is_named(client: Client) -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    assert f"cannot reach 127.0.0.1:{port}" in failure(client, f"http://127.0.0.1:{port}/metrics")
+    said = failure(client, f"http://127.0.0.1:{port}/metrics")
+    assert said == f"cannot reach 127.0.0.1:{port}: Connection refused"
 
 
 def test_a_host_that_has_no_address_is_named(client: Client) -> None:
