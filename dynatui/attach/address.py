@@ -49,6 +49,12 @@ def origin(url: str) -> tuple[str, str | None, int]:
     return parts.scheme, parts.hostname, parts.port or (443 if parts.scheme == "https" else 80)
 
 
+def is_here(url: str) -> bool:
+    """Whether a URL is of this machine, so that nobody is on the way."""
+    host = urlsplit(url).hostname or ""
+    return host in ("localhost", "::1") or host.startswith("127.")
+
+
 def host_of(url: str) -> str:
     """Host and port as they are written."""
     return urlsplit(url).netloc.rpartition("@")[2]

@@ -17,7 +17,7 @@ from typer import Argument, Option
 
 from decoder.errors import ConfigError, quoted
 from decoder.events import encode
-from dynatui.attach.address import address
+from dynatui.attach.address import address, is_here
 from dynatui.attach.events import Event
 from dynatui.cli import options, request, settings
 from dynatui.cli.headless import INTERRUPTED, INTERRUPTING
@@ -97,6 +97,8 @@ def attach(
     from dynatui.sources.server import LiveServer, asked  # noqa: PLC0415
 
     secret = token()
+    if secret and where.base.startswith("http:") and not is_here(where.base):
+        streams.say(f"the token goes to {where.shown} unencrypted; with https:// nobody on the way could read it")
     request_of_ours = None if prompt is None else Request(from_text(prompt), max_new_tokens)
     recorder = Recorder(record, form=SERVERS) if record else None
     source = LiveServer(asked(Plan(where, interval, polls), secret, request_of_ours), recorder)

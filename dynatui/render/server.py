@@ -113,12 +113,10 @@ def _doing(state: ServerState, look: Look) -> tuple[str, Ink]:
 
 def note(state: ServerState, look: Look, size: Size) -> Rows:
     """Why nothing comes, or what to know of the figures; else what the first line had no room for."""
-    width, height = size
-    said, ink = clean_line(remark(state)), "warn" if state.gap else "dim"
-    names = _names(state)
-    told: Row = ((said, ink),) if said else joined(names, ())
-    if not said and width_of(joined([*_head(state, look), *names], ())) <= width:
-        told = ()
+    (width, height), said, names = size, clean_line(remark(state)), _names(state)
+    ink: Ink = "warn" if state.gap else "dim"
+    fits = width_of(joined([*_head(state, look), *names], ())) <= width
+    told: Row = ((said, ink),) if said else () if fits else joined(names, ())
     rows = wrapped(told, max(1, width - 2))[:height]
     return [fit(((" ", "plain"), *row), width) for row in [*rows, *[()] * (height - len(rows))]]
 

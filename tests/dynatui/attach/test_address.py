@@ -3,7 +3,7 @@
 import pytest
 
 from decoder.errors import ConfigError
-from dynatui.attach.address import address, origin, without_query
+from dynatui.attach.address import address, is_here, origin, without_query
 
 
 @pytest.mark.parametrize(
@@ -67,6 +67,14 @@ def test_what_is_no_address_is_refused_with_an_example(typed: str, why: str) -> 
         address(typed)
     assert "\n" not in str(refused.value)
     assert "\x1b" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("url", "here"),
+    [("http://localhost:1", True), ("http://127.0.0.9", True), ("http://[::1]:1", True), ("http://10.0.0.1", False)],
+)
+def test_this_machine_is_known(url: str, here: bool) -> None:  # noqa: FBT001 - a case
+    assert is_here(url) is here
 
 
 def test_a_query_is_not_told() -> None:

@@ -20,7 +20,7 @@ from dynatui.state.server_state import KEPT, ServerState, applied
 from tests.dynatui.attach.page_server import Answer, dripping, page, raw, serving, text
 
 MINUTES = float(os.environ.get("DYNATUI_SOAK_MINUTES", "10"))
-INTERVAL_S = 0.1
+INTERVAL_S = 0.05
 POLLS = 100
 MOST_GROWTH = 2**20
 """Bytes, of which the newest polls that are kept for curves take most."""
@@ -33,7 +33,7 @@ def misbehaving(stopped: threading.Event) -> Answer:
 
     def answer(handler: Any) -> None:
         number = next(numbers)
-        told = pages.replace("} 4800.0", f"}} {number % 1000 * 7}.0").replace("} 14400.0", f"}} {number % 1000 * 21}.0")
+        told = pages.replace("} 4800.0", f"}} {number % 150 * 7}.0").replace("} 14400.0", f"}} {number % 150 * 21}.0")
         odd: dict[int, Answer] = {
             3: text("", 503),
             5: text("<html></html>"),
@@ -57,7 +57,7 @@ def open_files() -> int:
 @pytest.mark.soak
 def test_neither_memory_nor_open_files_grow() -> None:
     stopped = threading.Event()
-    with serving(misbehaving(stopped)) as server, Client(patience_s=0.2) as client:
+    with serving(misbehaving(stopped)) as server, Client(patience_s=1.0) as client:
         state, until, growth = ServerState(), time.monotonic() + 60 * MINUTES, list[tuple[int, int]]()
         plan = Plan(address(f"{server.url}/metrics"), INTERVAL_S)
         tracemalloc.start()

@@ -217,6 +217,13 @@ def test_a_token_that_cannot_be_sent_is_refused(
     assert "two words" not in said
 
 
+def test_a_token_that_others_could_read_on_its_way_is_said_to_be() -> None:
+    arguments = ("attach", "http://no-such-host.invalid:8000", "--polls", "1")
+    _, _, said = ran(*arguments, **{TOKEN: SECRET})
+    assert "the token goes to http://no-such-host.invalid:8000 unencrypted" in said
+    assert SECRET not in said
+
+
 def test_a_full_disk_ends_it_in_one_line(server: PageServer) -> None:
     code, _, said = ran("attach", server.url, "--record", "/dev/full")
     assert code == 2
