@@ -177,8 +177,10 @@ def series(state: ServerState, figure: Figure) -> Curve:
 
 
 def _axis(state: ServerState) -> Axis:
+    """The window of time; once it is full it moves on by a tenth of itself, so that most readings redraw little."""
     span = round(WINDOW * max(1.0, state.opening.interval_s if state.opening else 1.0))
-    return Axis(max(0, round(state.t) - span), span, unit="second")
+    step = span // 10
+    return Axis(max(0, math.ceil((state.t - span) / step) * step), span, unit="second")
 
 
 def _finite(curve: Curve) -> list[float]:

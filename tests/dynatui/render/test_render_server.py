@@ -133,6 +133,12 @@ def test_a_gap_leaves_its_columns_empty() -> None:
     assert all(filled[2 * third + 2 : -2])
 
 
+def test_the_window_moves_in_steps_and_always_holds_the_newest_reading() -> None:
+    ends = {seconds: panels._axis(fold(session(seconds))) for seconds in (10, 300, 301, 329, 330, 331, 3600)}
+    assert [axis.first for axis in ends.values()] == [0, 0, 30, 30, 30, 60, 3300]
+    assert all(axis.first <= seconds <= axis.first + axis.span for seconds, axis in ends.items())
+
+
 def test_positions_are_bars_of_the_session_with_the_share_of_now() -> None:
     told = shown(fold(session()), "positions")
     assert "position" in told.splitlines()[1]
