@@ -21,6 +21,8 @@ Page: TypeAlias = Mapping[str, Series]
 
 LARGEST = 2**53
 """What is beyond it is no count any more."""
+MOST_LINES = 20_000
+"""Of metrics that are read: more take longer than a reading may."""
 _TOTAL, _CREATED = "_total", "_created"
 _JUDGED = 1000
 """Lines by which it is judged whether a page holds metrics at all."""
@@ -55,8 +57,12 @@ def parsed(lines: Sequence[str], names: tuple[str, ...]) -> Page:
 
     The times when counters began, and what is no number or no count, are left out.
     """
-    page = dict[str, dict[Labels, float]]()
-    for family in _families([line for line in lines if line.startswith(names)]):
+    page, wanted = dict[str, dict[Labels, float]](), [line for line in lines if line.startswith(names)]
+    if len(wanted) > MOST_LINES:
+        raise NotMetricsError(
+            f"the page has {len(wanted)} lines of these metrics, of which at most {MOST_LINES} are read"
+        )
+    for family in _families(wanted):
         for sample in family.samples:
             if not sample.name.endswith(_CREATED) and 0 <= sample.value <= LARGEST:
                 series = page.setdefault(sample.name.removesuffix(_TOTAL), {})

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 from typer import Argument, Option
@@ -26,12 +26,10 @@ from dynatui.prompts.load import from_text
 from dynatui.record.recording import Recorder
 from dynatui.record.server_recording import SERVERS, events
 from dynatui.session import View
+from dynatui.sources.server import LiveServer, RecordedServer, ServerSource, asked
 from dynatui.state.server_state import ServerState, applied, remark
 from dynatui.terminal import streams
 from dynatui.terminal.shutdown import handled
-
-if TYPE_CHECKING:
-    from dynatui.sources.server import ServerSource
 
 _SHORTEST_S, _LONGEST_S = 0.1, 3600.0
 _LOOK_UP_S = 0.05
@@ -91,10 +89,9 @@ def attach(
     where = address(url)
     shown = request.view(view, settings.keymap())
     on_screen = not no_screen and streams.can_show_screen()
-    from dynatui.attach.client import token  # noqa: PLC0415 - imports an HTTP client, as the next does
+    from dynatui.attach.client import token  # noqa: PLC0415 - imports an HTTP client, as the next two do
     from dynatui.attach.request import Request  # noqa: PLC0415
     from dynatui.attach.session import Plan  # noqa: PLC0415
-    from dynatui.sources.server import LiveServer, asked  # noqa: PLC0415
 
     secret = token()
     if secret and where.base.startswith("http:") and not is_here(where.base):
@@ -108,8 +105,6 @@ def attach(
 def replay(path: Path, view: View, *, on_screen: bool) -> int:
     """Plays a recording of a server, or prints it as it was printed."""
     if on_screen:
-        from dynatui.sources.server import RecordedServer  # noqa: PLC0415 - imports an HTTP client
-
         return _shown(RecordedServer(events(path), view.speed or 1.0), view)
     out, _ = streams.for_printing()
     for event in events(path):
@@ -117,13 +112,13 @@ def replay(path: Path, view: View, *, on_screen: bool) -> int:
     return 0
 
 
-def _shown(source: "ServerSource", view: View) -> int:
+def _shown(source: ServerSource, view: View) -> int:
     from dynatui.screen.run import attach as attach_on_screen  # noqa: PLC0415 - imports textual
 
     return attach_on_screen(source, view)
 
 
-def _printed(source: "ServerSource") -> int:
+def _printed(source: ServerSource) -> int:
     """Prints every event until the source ends or a signal comes; the exit code."""
     out, _ = streams.for_printing()
     state = ServerState()
@@ -142,7 +137,7 @@ def _printed(source: "ServerSource") -> int:
     return INTERRUPTED if stop.asked else 0
 
 
-def _taken(source: "ServerSource", stop: "Stop") -> Iterator[Event]:
+def _taken(source: ServerSource, stop: "Stop") -> Iterator[Event]:
     """What comes of a source, until it ends or is to stop."""
     while not stop.asked:
         over = source.ended

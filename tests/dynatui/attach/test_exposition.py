@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dynatui.attach.exposition import NotMetricsError, Page, lines_of, parsed, require_metrics
+from dynatui.attach.exposition import MOST_LINES, NotMetricsError, Page, lines_of, parsed, require_metrics
 from tests.dynatui.attach.page_server import page
 
 NAMES = ("vllm:generation_tokens", "vllm:spec_decode")
@@ -54,6 +54,13 @@ def test_a_line_that_cannot_be_parsed_is_quoted(line: str) -> None:
     with pytest.raises(NotMetricsError, match="no format of Prometheus") as refused:
         parsed(lines_of(f"{line}\n"), ("a",))
     assert "\n" not in str(refused.value)
+
+
+def test_a_page_of_more_series_than_can_be_read_in_time_is_refused() -> None:
+    lines = [f'a{{b="{number}"}} 1' for number in range(MOST_LINES + 1)]
+    assert len(parsed(lines[:-1], ("a",))["a"]) == MOST_LINES
+    with pytest.raises(NotMetricsError, match="has 20001 lines"):
+        parsed(lines, ("a",))
 
 
 def outcome(text: str, name: str) -> Page | str:

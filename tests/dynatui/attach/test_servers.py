@@ -1,6 +1,9 @@
 """Figures of each server from two of its pages, a second apart, beside what was counted by hand."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from prometheus_client import CollectorRegistry, Counter, generate_latest
 
 from dynatui.attach.events import Figures, Reading, Server
 from dynatui.attach.exposition import lines_of
@@ -141,3 +144,30 @@ def test_a_page_that_only_announces_metrics_is_recognised() -> None:
 
 def test_a_page_of_another_program_is_not() -> None:
     assert recognised(lines_of("# TYPE up gauge\nup 1\n")) is None
+
+
+def exported(drafts: int, accepted: int, model: str) -> str:
+    """A page as prometheus_client writes it, which vLLM, SGLang and TensorRT-LLM use."""
+    registry = CollectorRegistry()
+    for name, value in (("num_drafts", drafts), ("num_accepted_tokens", accepted), ("num_draft_tokens", 3 * drafts)):
+        counter = Counter(f"vllm:spec_decode_{name}", "Some.", ["model_name", "engine"], registry=registry)
+        counter.labels(model, "0").inc(value)
+        counter.labels(model, "1").inc(value)
+    return generate_latest(registry).decode()
+
+
+@given(st.text(max_size=40), st.integers(0, 10**9), st.integers(1, 10**6), st.data())
+def test_what_an_exporter_writes_is_read_back_whatever_its_labels_hold(
+    model: str, start: int, rounds: int, data: st.DataObject
+) -> None:
+    accepted = data.draw(st.integers(0, 3 * rounds))
+    history, kind = History(), KINDS["vllm"]
+    first = lines_of(exported(start, start, model))
+    second = lines_of(exported(start + rounds, start + accepted, model))
+    server, _ = history.read("u", kind, first, 0.0)
+    (reading,) = history.read("u", kind, second, 1.0)
+    assert isinstance(server, Server)
+    assert isinstance(reading, Reading)
+    assert server.models == ([model] if model else [])
+    assert (reading.interval.drafts, reading.interval.accepted) == (2 * rounds, 2 * accepted)
+    assert reading.interval.tokens_per_round == pytest.approx(1 + accepted / rounds)

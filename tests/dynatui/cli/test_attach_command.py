@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -132,6 +133,27 @@ def test_a_signal_ends_it_though_the_server_does_not_answer(server: PageServer) 
         running.communicate(timeout=PATIENCE_S)
     assert running.returncode == 130
     assert time.monotonic() - began < SOON_S
+
+
+def test_a_signal_ends_it_though_nobody_takes_what_it_prints(server: PageServer, tmp_path: Path) -> None:
+    numbers = count()
+
+    def talkative(handler: Any) -> None:
+        names = (f"m{next(numbers)}-{'x' * 1000}" for _ in range(32))
+        told = "".join(f'vllm:generation_tokens_total{{model_name="{name}"}} 1.0\n' for name in names)
+        text(told)(handler)
+
+    server.answer = talkative
+    path = tmp_path / "server.jsonl"
+    with started("attach", server.url, "--interval", "0.1", "--record", str(path)) as running:
+        until = time.monotonic() + PATIENCE_S
+        while time.monotonic() < until and not (path.exists() and path.stat().st_size > 2**18):
+            time.sleep(0.05)  # far more than a pipe holds
+        began = time.monotonic()
+        running.send_signal(signal.SIGTERM)
+        assert running.wait(PATIENCE_S) == 130
+        assert time.monotonic() - began < SOON_S
+    assert list(events(path))
 
 
 def test_a_reader_that_leaves_ends_it_quietly(server: PageServer) -> None:
