@@ -12,7 +12,7 @@ from dynatui.keymap import KEYMAP
 from dynatui.screen.server_app import ServerApp
 from dynatui.screen.widgets.canvas import Canvas
 from dynatui.session import View
-from tests.dynatui.attach.scripted_session import GAP, OPENING, reading, session
+from tests.dynatui.attach.scripted_session import ANSWER, GAP, OPENING, reading, session
 from tests.dynatui.hostile_text import hostile
 
 SIZES = [(80, 24), (120, 40), (200, 60)]
@@ -71,6 +71,16 @@ async def test_everything_that_matters_is_seen_at_every_usual_size(size: tuple[i
             *("Acceptance by position", "Totals", "generated tokens", "watched for 1 min 0 s", "pause", "quit", "help"),
         ):
             assert words in told, words
+
+
+@pytest.mark.parametrize("size", SIZES, ids=str)
+async def test_the_answer_to_a_request_of_ours_takes_the_place_of_the_totals(size: tuple[int, int]) -> None:
+    async with watched([*session(), ANSWER], size) as (app, _, _pilot):
+        told = screen_text(app)
+        assert "Our request" in told
+        assert "4 rounds, L-bar 2.00" in told
+        assert "▆·█▃" in told
+        assert "Totals" not in told
 
 
 async def test_a_small_terminal_keeps_state_figures_and_curves() -> None:
