@@ -263,7 +263,7 @@ _STEERING = re.compile("[\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]"
 """What JSON leaves as it is, and a terminal that the file is printed on would obey."""
 
 
-def encode(event: Event) -> bytes:
+def encode(event: Base) -> bytes:
     """One line of JSON, newline included, that is safe to print."""
     line = _encoder.encode(event).decode()
     return _STEERING.sub(lambda found: f"\\u{ord(found[0]):04x}", line).encode() + b"\n"

@@ -13,8 +13,8 @@ from typing import Literal, TypeAlias, get_args
 from decoder.errors import ConfigError, quoted
 from decoder.methods import METHODS
 
-Mode: TypeAlias = Literal["watch", "inspect", "search", "knobs", "compare"]
-"""What the keys act on: the run, a token of the text, a hit of a search, a slider, or two recordings side by side."""
+Mode: TypeAlias = Literal["watch", "inspect", "search", "knobs", "compare", "attach"]
+"""What the keys act on: the run, a token of the text, a hit of a search, a slider, two recordings, or a server."""
 LEFT_OUT = 999
 """The rank of a key that the footer leaves to the help."""
 _ALWAYS_QUITS = "ctrl+c"
@@ -103,16 +103,19 @@ class Keymap:
     groups: tuple[Group, ...]
     side_by_side: Group
     """The keys where two recordings are compared."""
+    attached: Group
+    """The keys where a server is watched."""
 
     @property
     def keys(self) -> tuple[Key, ...]:
-        """All but those of the comparison, in the order of the help."""
+        """Those of the monitor, in the order of the help."""
         return tuple(key for group in self.groups for key in group.keys)
 
     @property
     def every(self) -> Iterator[Key]:
         """All."""
         yield from self.keys
+        yield from self.attached.keys
         yield from self.side_by_side.keys
 
     def action_for(self, cap: str, mode: Mode) -> str | None:
@@ -150,7 +153,8 @@ class Keymap:
             for cap in caps:
                 _check(name, cap)
         groups = tuple(replace(group, keys=_rebound(group.keys, changes)) for group in self.groups)
-        found = Keymap(groups, replace(self.side_by_side, keys=_rebound(self.side_by_side.keys, changes)))
+        others = (replace(group, keys=_rebound(group.keys, changes)) for group in (self.side_by_side, self.attached))
+        found = Keymap(groups, *others)
         found._refuse_double_meaning(changes)
         return found
 
@@ -212,6 +216,7 @@ CURSOR: tuple[Mode, ...] = ("inspect", "search")
 """Modes with a cursor in the text."""
 _NOT_SEARCHING: tuple[Mode, ...] = ("watch", "inspect", "knobs")
 _COMPARE: tuple[Mode, ...] = ("compare",)
+_ATTACH: tuple[Mode, ...] = ("attach",)
 _DIGITS = tuple("0123456789")
 _BACK_ON, _FIRST_LAST, _ABOVE_BELOW = ("back", "on"), ("first", "last"), ("above", "below")
 
@@ -336,5 +341,15 @@ SIDE_BY_SIDE = Group(
     ),
 )  # fmt: skip
 
-KEYMAP = Keymap(GROUPS, SIDE_BY_SIDE)
+ATTACHED = Group(
+    "A server that is watched",
+    (
+        Key(("space", "p", "P"), ("pause", "pause", "pause"), "pause", "hold what is shown; it is watched and recorded on", _ATTACH, 3, names=("pause",)),
+        Key(("v",), ("symbols",), "symbols", "braille, blocks or ASCII", _ATTACH, 4),
+        Key(("?",), ("help",), "help", "this page", _ATTACH, 1),
+        Key(("q", "ctrl+c"), ("leave", "leave"), "quit", "quit", _ATTACH, 2),
+    ),
+)  # fmt: skip
+
+KEYMAP = Keymap(GROUPS, SIDE_BY_SIDE, ATTACHED)
 """What the keys mean unless the settings say otherwise."""

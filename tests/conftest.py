@@ -28,10 +28,9 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leaves out what takes hours, unless -m asks for it."""
-    if "statistical" in config.option.markexpr:
-        return
-    left_out = [item for item in items if item.get_closest_marker("statistical")]
+    """Leaves out what takes minutes or hours, unless -m asks for it."""
+    unasked = [name for name in ("statistical", "soak") if name not in config.option.markexpr]
+    left_out = [item for item in items if any(map(item.get_closest_marker, unasked))]
     if left_out:
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if item not in left_out]

@@ -18,13 +18,14 @@ from typer.main import get_command
 import decoder
 from decoder.errors import ConfigError, DecoderError, lacks_temporary_folder, not_importable, with_short_quotes
 from decoder.methods.delayed import NONE
-from dynatui.cli import bench, headless, options, presets, request, selector, settings, tune
+from dynatui.cli import attach, bench, headless, options, presets, request, selector, settings, tune
 from dynatui.cli.config import config
 from dynatui.cli.doctor import doctor
 from dynatui.cli.options import Given, expanded
 from dynatui.cli.report import report
 from dynatui.cli.why import why
 from dynatui.record.reader import Runs
+from dynatui.record.server_recording import is_of_server
 from dynatui.record.transcript import Transcript
 from dynatui.session import EMBEDDED_TEMPERATURE, Models, Session, View
 from dynatui.terminal import streams
@@ -75,6 +76,7 @@ def command() -> TyperGroup:
     app.add_typer(bench.commands(), name="bench")
     app.add_typer(selector.commands(), name="selector")
     app.command()(tune.command())
+    app.command()(attach.command())
     return cast("TyperGroup", get_command(app))
 
 
@@ -169,6 +171,9 @@ def replay(
 ) -> int:
     """Show a recording again, without models, or two side by side."""
     del context
+    if other is None and is_of_server(path):
+        on_screen = not (no_screen or as_json) and streams.can_show_screen()
+        return attach.replay(path, request.view(view, settings.keymap()), on_screen=on_screen)
     runs = Runs(path)
     others = Runs(other) if other else ()
     if no_screen or as_json or not streams.can_show_screen():

@@ -23,7 +23,7 @@ from dynatui.keymap import KEYMAP, Keymap
 
 PREFIX = "DYNATUI_"
 FILE_VARIABLE = "DYNATUI_CONFIG"
-OTHER_VARIABLES = frozenset({FILE_VARIABLE, "DYNATUI_DATA"})
+OTHER_VARIABLES = frozenset({FILE_VARIABLE, "DYNATUI_DATA", "DYNATUI_ATTACH_TOKEN"})
 """Variables that begin like a setting and are none."""
 KEYS = "keys"
 """The table of keys in the file."""

@@ -13,6 +13,7 @@ from msgspec import structs
 from decoder.errors import RecordingError
 from decoder.events import OTHER_LIMITS, End, Event, Knob, Round, Run, Start, Summary, Upgrade, decode_line
 from decoder.methods import METHODS, all_knobs, root_is_drafted
+from dynatui.attach.events import is_opening
 
 MOST_METHODS = 64
 MOST_NODES = 2**16
@@ -47,6 +48,10 @@ class Checker:
 
     def event(self, line: bytes, number: int) -> Event:
         """The event on line `number`, in today's schema; raises a RecordingError if no run could have written it."""
+        if self._lanes is None and is_opening(line):
+            raise RecordingError(
+                f"line {number}: this is a recording of a server; dynatui replay shows it, from a file"
+            )
         event = self._upgrade.event(decode_line(line, number))
         if isinstance(event, Run):
             fault = _fault_of_run(event)

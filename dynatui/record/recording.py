@@ -10,6 +10,7 @@ import os
 import stat
 import threading
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from io import FileIO
@@ -20,11 +21,33 @@ from typing import Self
 from msgspec import structs
 
 from decoder.errors import DecoderError, RecordingError, shortened
-from decoder.events import Event, Run, decode_line, encode
+from decoder.events import Base, Event, Run, decode_line, encode
 
 LONGEST_LINE = 64 * 2**20
 """Bytes; no event comes near it, and a file without line ends must not fill the memory."""
 _PATIENCE_S = 0.5
+
+
+def event_on(line: bytes) -> Event | None:
+    """The event on a line, whatever comes before it; None where the line holds no whole one."""
+    try:
+        return decode_line(line, 0)
+    except RecordingError:
+        return None
+
+
+@dataclass(frozen=True)
+class Form:
+    """What a recording consists of."""
+
+    name: str
+    opening: type[Base]
+    """The event that it begins with."""
+    event_on: Callable[[bytes], Base | None]
+    """The event on a line; None where the line holds no whole one."""
+
+
+RUNS = Form("recording", Run, event_on)
 
 
 class Recorder:
@@ -36,8 +59,9 @@ class Recorder:
         RecordingError: The file cannot be written, is locked or is something else; from `write` too: the disk is full.
     """
 
-    def __init__(self, path: Path, so_far: Iterable[Event] = ()) -> None:
+    def __init__(self, path: Path, so_far: Iterable[Base] = (), form: Form = RUNS) -> None:
         self.path = path
+        self._form = form
         self._ended = False
         self._writing = threading.Lock()
         try:
@@ -54,7 +78,7 @@ class Recorder:
         except OSError as error:
             raise _unwritable(path, error) from None
 
-    def write(self, event: Event) -> None:
+    def write(self, event: Base) -> None:
         """Adds one line, which is out of this process when the call returns; nothing to a recording that has ended."""
         with self._writing:
             try:
@@ -92,14 +116,15 @@ class Recorder:
             opening = file.readline(LONGEST_LINE)
             if not opening:
                 return
-            if not opening.endswith(b"\n") or not isinstance(event_on(opening), Run):
+            if not opening.endswith(b"\n") or not isinstance(self._form.event_on(opening), self._form.opening):
                 raise RecordingError(
-                    f"{shortened(self.path)} exists and is no recording, so it stays as it is; give --record a new name"
+                    f"{shortened(self.path)} exists and is no {self._form.name}, so it stays as it is; "
+                    "give --record a new name"
                 )
             size = file.seek(0, os.SEEK_END)
             file.seek(max(0, size - LONGEST_LINE))
             torn = file.read().rpartition(b"\n")[2]
-        if torn and event_on(torn):
+        if torn and self._form.event_on(torn):
             self._file.write(b"\n")
         elif torn:
             self._file.truncate(size - len(torn))
@@ -142,14 +167,6 @@ def first_free(
             raise fault(path, error) from None
         return path
     raise AssertionError("names never run out")
-
-
-def event_on(line: bytes) -> Event | None:
-    """The event on a line, whatever comes before it; None where the line holds no whole one."""
-    try:
-        return decode_line(line, 0)
-    except RecordingError:
-        return None
 
 
 def _lock(descriptor: int, path: Path) -> None:

@@ -4,6 +4,7 @@ The x axis counts tokens of the text. Its window has one size for a whole run, a
 changes only the rows at the pen, unless the text has outgrown the window, which then rolls.
 """
 
+import math
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -73,6 +74,8 @@ class Axis:
     span: int
     flags: Sequence[Flag] = ()
     cursor: int | None = None
+    unit: str = "token"
+    """What is counted along the axis."""
 
 
 def window(longest: int, newest: int) -> tuple[int, int]:
@@ -132,13 +135,16 @@ def _draw(lines: Sequence[Line], axis: Axis, plot: tuple[int, int], symbols: Sym
 
 
 def _pen(line: Line, axis: Axis, columns: int, rows: int) -> list[tuple[int, int]]:
-    """Every dot of a series, neighbours joined by upright strokes."""
+    """Every dot of a series, neighbours joined by upright strokes; none where a point is no number."""
     points, ends = line.curve.points[:], line.curve.ends[:]
     dots, last, drawn = list[tuple[int, int]](), -1, _DRAWN[line.stroke]
     for x in range(columns):
         index = bisect_right(ends, axis.first + x * axis.span / columns)
         if index >= len(points):
             break
+        if math.isnan(points[index]):
+            last = -1
+            continue
         y = round((1 - share(points[index] - line.low, line.high - line.low)) * (rows - 1))
         low, high = (y, y) if last < 0 else (min(y, last + (y > last)), max(y, last - (y < last)))
         last = y
@@ -160,7 +166,7 @@ def _flags(axis: Axis, width: int) -> Row:
             text = text[:1]
         marked[x : x + len(text)] = text
     cells: list[tuple[str, Ink]] = [(mark, "warn") for mark in marked[:width]]
-    last = f"token {axis.first + axis.span}"
+    last = f"{axis.unit} {axis.first + axis.span}"
     for label, x in ((str(axis.first), _AXIS), (last, _AXIS + plot - len(last))):
         if x >= 0 and all(mark == " " for mark in marked[max(0, x - 1) : x + len(label) + 1]):
             cells[x : x + len(label)] = [(character, "dim") for character in label]

@@ -18,13 +18,16 @@ from textual.app import App
 from decoder.events import Event
 from dynatui.record.command_line import command_line
 from dynatui.record.recording import Recorder
+from dynatui.render.server import summary
 from dynatui.screen.app import DynaApp
 from dynatui.screen.compare import CompareApp
 from dynatui.screen.exit_summary import lines
+from dynatui.screen.server_app import ServerApp
 from dynatui.session import Session, View
 from dynatui.sources.engine import EngineSource, load_engine
 from dynatui.sources.follow import FollowSource
 from dynatui.sources.playback import Lockstep, Side, TraceSource
+from dynatui.sources.server import ServerSource
 from dynatui.sources.source import Source
 from dynatui.terminal import guard, streams
 from dynatui.terminal.shutdown import Shutdown
@@ -66,6 +69,24 @@ def compare(left: Recording, right: Recording, view: View) -> int:
     with _ran(partial(CompareApp, lockstep, view), view, mouse=False) as (_, code, _, gone):
         if gone:
             os._exit(code)  # the terminal is closed, and a flush could block
+        return code
+
+
+def attach(source: ServerSource, view: View) -> int:
+    """Watches a server, or plays a recording of one; the exit code, or the DecoderError that ended the work."""
+    with _ran(partial(ServerApp, source, view), view, mouse=False) as (app, code, log, gone):
+        source.close(_WAIT_S)
+        if gone:
+            os._exit(code)  # the terminal is closed, and a flush could block
+        if code == _FAULT:
+            streams.say(f"it stopped because of a fault of its own; please report what {log} says")
+        if app.failure is not None:
+            raise app.failure
+        if (told := summary(app.state)) and code != _FAULT:
+            out, _ = streams.for_printing()
+            with suppress(OSError):  # a closed terminal takes no summary
+                out.write(f"{told}\n")
+                out.flush()
         return code
 
 

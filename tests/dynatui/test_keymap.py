@@ -9,6 +9,7 @@ from dynatui.keymap import KEYMAP, LEFT_OUT, PANELS, Keymap, Mode
 from dynatui.screen import commands
 from dynatui.screen.app import DynaApp
 from dynatui.screen.compare import CompareApp
+from dynatui.screen.server_app import ServerApp
 
 MODES: tuple[Mode, ...] = get_args(Mode)
 
@@ -25,11 +26,13 @@ def test_every_key_has_a_command_or_an_action_of_its_app() -> None:
         assert all(commands.find(action) or callable(getattr(DynaApp, f"action_{action}")) for action in key.actions)
     for key in KEYMAP.side_by_side.keys:
         assert all(hasattr(CompareApp, f"action_{action.partition('(')[0]}") for action in key.actions)
+    for key in KEYMAP.attached.keys:
+        assert all(hasattr(ServerApp, f"action_{action}") for action in key.actions)
 
 
 def test_every_key_explains_itself() -> None:
     assert all(key.label and key.help for key in KEYMAP.every)
-    assert all(group.title and group.keys for group in (*KEYMAP.groups, KEYMAP.side_by_side))
+    assert all(group.title and group.keys for group in (*KEYMAP.groups, KEYMAP.side_by_side, KEYMAP.attached))
 
 
 @pytest.mark.parametrize("mode", MODES)

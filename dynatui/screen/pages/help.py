@@ -19,6 +19,8 @@ _KEYS = 15
 _TERMS = 16
 """Cells for what is explained."""
 _STRONG, _FAINT, _HEADING = Style(bold=True), Style(dim=True), Style(bold=True, underline=True)
+_MAIN: frozenset[Mode] = frozenset(("watch", "compare", "attach"))
+"""The first mode of each screen."""
 _DOING: dict[Mode, str] = {
     "watch": "watching",
     "inspect": "inspecting",
@@ -29,6 +31,13 @@ _COMPARED = (
     "Both are shown after the same decode time of their watched method, the first of the run: neither pauses, nor the "
     "speed of the show, nor other methods of the race count. So the one with more text is the faster one. Runs are "
     "paired in the order of the files: first with first, second with second."
+)
+
+_ATTACHED = (
+    "Figures are those of the server, over all that it does meanwhile. L-bar, the mean acceptance length, is 1 + "
+    "accepted / rounds; the acceptance rate is accepted / drafted; at a position it is the share of rounds in which "
+    "the token there was accepted. Upper figures and curves are of the last interval, those below of the session. A "
+    "dash is what the server does not tell; where it did not answer, curves have a gap."
 )
 
 
@@ -42,6 +51,11 @@ class HelpScreen(Page):
 def compare_help(keys: Keymap) -> Page:
     """The keys of two recordings side by side, and what is compared."""
     return Page(keys, "help", lambda: Lines(keys_of(keys.side_by_side), Text(f"\n{_COMPARED}")), "compare")
+
+
+def server_help(keys: Keymap) -> Page:
+    """The keys where a server is watched, and what its figures are."""
+    return Page(keys, "help", lambda: Lines(keys_of(keys.attached), Text(f"\n{_ATTACHED}")), "attach")
 
 
 def help_page(keys: Keymap) -> Lines:
@@ -85,5 +99,5 @@ def _meaning(figure: Figure) -> Text:
 
 def _does(key: Key) -> Text:
     """What a key does, and the modes in which it means this, where these are few."""
-    where = "" if "watch" in key.modes or "compare" in key.modes else " or ".join(_DOING[mode] for mode in key.modes)
+    where = "" if _MAIN.intersection(key.modes) else " or ".join(_DOING[mode] for mode in key.modes)
     return Text.assemble(key.help, (f"  (while {where})" if where else "", _FAINT))

@@ -1,0 +1,96 @@
+"""Counters that only grow, as what they grew by: summed over labels, also where a server begins anew or labels change.
+
+A counter that fell counts from 0 again, as Prometheus' `increase` does, and so does a series that was not there before.
+A counter that is not on the page is unknown, None. Knows no time and no figures.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from dynatui.attach.events import MOST_POSITIONS
+from dynatui.attach.exposition import LARGEST, Labels, Page, Series
+from dynatui.attach.servers import Kind, Names
+
+
+@dataclass(frozen=True)
+class Counts:
+    """What was counted in some time; None where the server does not tell."""
+
+    drafts: int | None = None
+    drafted: int | None = None
+    accepted: int | None = None
+    generated: int | None = None
+    accepted_at: tuple[int, ...] = ()
+    """By position; empty where the server does not tell."""
+
+    def plus(self, other: "Counts") -> "Counts":
+        """Both together; what only one of them knows is that one's."""
+        places = max(len(self.accepted_at), len(other.accepted_at))
+        ours, theirs = ((*each, *(0,) * (places - len(each))) for each in (self.accepted_at, other.accepted_at))
+        return Counts(
+            _sum(self.drafts, other.drafts),
+            _sum(self.drafted, other.drafted),
+            _sum(self.accepted, other.accepted),
+            _sum(self.generated, other.generated),
+            tuple(_count(a + b) for a, b in zip(ours, theirs, strict=True)),
+        )
+
+
+def restarted(kind: Kind, before: Page, after: Page) -> bool:
+    """Whether any counter is lower than it was: the server has begun anew."""
+    pairs = ((before.get(name, {}), after.get(name, {})) for name in kind.counters)
+    return any(value < then[labels] for then, now in pairs for labels, value in now.items() if labels in then)
+
+
+def counted(kind: Kind, before: Page, after: Page) -> Counts:
+    """What a server's counters grew by between two pages."""
+
+    def grown(names: Names) -> int | None:
+        if not names or any(name not in after for name in names):
+            return None
+        return _count(sum(increase(before.get(name, {}), after[name]) for name in names))
+
+    first_drafted = by_position(kind.drafted_at, kind.position, before, after)[:1]
+    return Counts(
+        drafts=grown(kind.drafts) if kind.drafts else next(iter(first_drafted), None),
+        drafted=grown(kind.drafted),
+        accepted=grown(kind.accepted),
+        generated=grown(kind.generated),
+        accepted_at=by_position(kind.accepted_at, kind.position, before, after),
+    )
+
+
+def by_position(name: str, label: str, before: Page, after: Page) -> tuple[int, ...]:
+    """What a counter with positions grew by, one by one; empty where it is not on the page."""
+    then, now = (_split(page.get(name, {}), label) for page in (before, after))
+    return tuple(_count(increase(then.get(place, {}), now.get(place, {}))) for place in range(max(now, default=-1) + 1))
+
+
+def increase(before: Series, after: Series) -> float:
+    """What the sum of a counter's series grew by; series whose labels changed go on where they were."""
+    stayed = sum(_step(before[labels], value) for labels, value in after.items() if labels in before)
+    gone = sum(value for labels, value in before.items() if labels not in after)
+    come = sum(value for labels, value in after.items() if labels not in before)
+    return stayed + _step(gone, come)
+
+
+def _step(before: float, after: float) -> float:
+    return after - before if after >= before else after
+
+
+def _split(series: Series, label: str) -> Mapping[int, Series]:
+    """The series of each position."""
+    places = dict[int, dict[Labels, float]]()
+    for labels, value in series.items():
+        text = dict(labels).get(label, "")
+        if text.isdecimal() and len(text) <= len(str(MOST_POSITIONS)) and int(text) < MOST_POSITIONS:
+            places.setdefault(int(text), {})[labels] = value
+    return places
+
+
+def _sum(one: int | None, other: int | None) -> int | None:
+    return other if one is None else one if other is None else _count(one + other)
+
+
+def _count(number: float) -> int:
+    return min(round(number), LARGEST)

@@ -1,0 +1,90 @@
+"""A page of metrics in Prometheus' text format, as numbers by name and labels.
+
+Pages come from anybody: one that is something else, breaks off or cannot be parsed is an error of one line. Only the
+lines that are asked for are parsed: a page has thousands, and is read every second. Knows no server and no network.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import TypeAlias
+
+from prometheus_client import Metric
+from prometheus_client.parser import text_string_to_metric_families
+
+from decoder.errors import first_line, quoted
+
+Labels: TypeAlias = tuple[tuple[str, str], ...]
+"""Names and values, sorted."""
+Series: TypeAlias = Mapping[Labels, float]
+Page: TypeAlias = Mapping[str, Series]
+"""By the metric's name without `_total`, which some exporters append and others do not."""
+
+LARGEST = 2**53
+"""What is beyond it is no count any more."""
+MOST_LINES = 20_000
+"""Of metrics that are read: more take longer than a reading may."""
+_TOTAL, _CREATED = "_total", "_created"
+_JUDGED = 1000
+"""Lines by which it is judged whether a page holds metrics at all."""
+_UNREADABLE = (ValueError, IndexError, KeyError)
+"""What the parser raises for lines that it cannot read."""
+
+
+class PageError(Exception):
+    """No figures can be read; the message says why and what to do, in one line."""
+
+
+class NotMetricsError(PageError):
+    """The server answered with something else than metrics: its page may be at another place."""
+
+
+def lines_of(text: str) -> Sequence[str]:
+    """The lines of a page; raises a NotMetricsError where it is empty, of another format or not whole."""
+    opening = text.lstrip()[:1]
+    if not opening:
+        raise NotMetricsError("the page is empty, as that of some servers is before their first request")
+    if opening == "<":
+        raise NotMetricsError("the page is HTML, no metrics; give the address of the server itself")
+    if opening in "{[" and _is_json(text):
+        raise NotMetricsError("the page is JSON, no metrics; give the address of the server's metrics")
+    if not text.endswith("\n"):
+        raise NotMetricsError("the page breaks off in its last line")
+    return text.split("\n")
+
+
+def parsed(lines: Sequence[str], names: tuple[str, ...]) -> Page:
+    """The metrics whose names begin so; raises a NotMetricsError where one of their lines cannot be read.
+
+    The times when counters began, and what is no number or no count, are left out.
+    """
+    page, wanted = dict[str, dict[Labels, float]](), [line for line in lines if line.startswith(names)]
+    if len(wanted) > MOST_LINES:
+        raise NotMetricsError(
+            f"the page has {len(wanted)} lines of these metrics, of which at most {MOST_LINES} are read"
+        )
+    for family in _families(wanted):
+        for sample in family.samples:
+            if not sample.name.endswith(_CREATED) and 0 <= sample.value <= LARGEST:
+                series = page.setdefault(sample.name.removesuffix(_TOTAL), {})
+                series[tuple(sorted(sample.labels.items()))] = float(sample.value)
+    return page
+
+
+def require_metrics(lines: Sequence[str]) -> None:
+    """Raises a NotMetricsError where a page does not begin with metrics of any kind."""
+    _families(lines[:_JUDGED])
+
+
+def _families(lines: Sequence[str]) -> list[Metric]:
+    try:
+        return list(text_string_to_metric_families("\n".join(lines)))
+    except _UNREADABLE as error:
+        raise NotMetricsError(f"the page is in no format of Prometheus: {quoted(first_line(error))}") from None
+
+
+def _is_json(text: str) -> bool:
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return True

@@ -1,0 +1,96 @@
+"""What can go wrong between here and a server, each in one line: what happened, and what to do where that is known."""
+
+import os
+import socket
+import ssl
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http import HTTPStatus
+from urllib.parse import urlsplit
+
+import httpx2
+
+from decoder.errors import first_line, quoted
+from dynatui.attach.address import host_of, without_query
+from dynatui.attach.exposition import NotMetricsError, PageError
+from dynatui.attach.servers import KINDS
+
+TOKEN = "DYNATUI_ATTACH_TOKEN"  # noqa: S105 - the name of a variable
+"""The variable that holds what is sent as `Authorization: Bearer`."""
+_NO_PAGE = frozenset({HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED, HTTPStatus.NOT_IMPLEMENTED})
+_REFUSED = frozenset({HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN})
+
+
+@contextmanager
+def as_page_errors(url: str, patience_s: float) -> Iterator[None]:
+    """Within, whatever the network raises is a PageError."""
+    host = host_of(url)
+    try:
+        yield
+    except (TimeoutError, httpx2.TimeoutException):
+        raise PageError(f"{host} has not answered in full within {patience_s:g} s") from None
+    except (httpx2.RemoteProtocolError, httpx2.ReadError) as error:
+        answered = quoted(first_line(error)) if str(error) else "it hangs up"
+        raise PageError(
+            f"{host} does not answer as an HTTP server does: {answered}; "
+            f"see whether it is another port, or {_other_scheme(url)}"
+        ) from None
+    except (httpx2.HTTPError, httpx2.InvalidURL, OSError) as error:
+        raise PageError(_of_tls(error, host) or f"cannot reach {host}: {_reason(error)}") from None
+
+
+def require_page(status: int, url: str, remedy: str) -> None:
+    """Raises a PageError for a response that holds no page, a NotMetricsError where another address may hold one."""
+    if status in _NO_PAGE:
+        started = ", ".join(kind.page for kind in KINDS.values() if kind.page)
+        raise NotMetricsError(f"no metrics at {without_query(url)} ({_named(status)}); start {started}")
+    require_success(status, url, remedy)
+
+
+def require_success(status: int, url: str, remedy: str) -> None:
+    """Raises a PageError for a response of failure, with what to do where a token is wanted."""
+    if HTTPStatus.OK <= status < HTTPStatus.MULTIPLE_CHOICES:
+        return
+    if status in _REFUSED:
+        raise PageError(f"{host_of(url)} refuses to answer ({_named(status)}); {remedy}")
+    raise PageError(f"{host_of(url)} answers {_named(status)} to {urlsplit(url).path or '/'}")
+
+
+def _of_tls(error: BaseException, host: str) -> str:
+    """What is wrong about a certificate or encryption; nothing where it is something else."""
+    cause = next((each for each in _causes(error) if isinstance(each, ssl.SSLError)), None)
+    if isinstance(cause, ssl.SSLCertVerificationError):
+        remedy = "let SSL_CERT_FILE name a file with the certificate of its authority"
+        return f"the certificate of {host} is not trusted: {cause.verify_message.rstrip('.')}; {remedy}"
+    if cause is not None:
+        return (
+            f"{host} does not speak TLS as asked: {cause.reason or first_line(cause)}; see whether it is http://{host}"
+        )
+    return ""
+
+
+def _reason(error: BaseException) -> str:
+    """What the system says, behind all that libraries make of it."""
+    numbered = (each for each in _causes(error) if isinstance(each, OSError) and each.errno is not None)
+    found = next(numbered, None)
+    if found is None:
+        return first_line(Exception(*error.args))
+    return str(found.strerror) if isinstance(found, socket.gaierror) else os.strerror(found.errno or 0)
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    """An error and those behind it; of several at once, the first."""
+    while error is not None:
+        yield error
+        behind = error.exceptions[0] if isinstance(error, BaseExceptionGroup) else None
+        error = behind or error.__cause__ or error.__context__
+
+
+def _other_scheme(url: str) -> str:
+    return f"{'https' if url.startswith('http:') else 'http'}://{host_of(url)}"
+
+
+def _named(status: int) -> str:
+    """A status by its number, and by its name where it has one."""
+    known = {each.value: each.phrase for each in HTTPStatus}
+    return f"{status} {known[status]}" if status in known else str(status)

@@ -1,0 +1,53 @@
+"""What one page says beside those before it, as events. Knows no network and asks for no time."""
+
+from collections.abc import Iterator, Sequence
+
+from dynatui.attach.address import without_query
+from dynatui.attach.counters import Counts, counted, restarted
+from dynatui.attach.events import LONGEST_NAME, MOST_MODELS, Reading, Server
+from dynatui.attach.exposition import Page, parsed
+from dynatui.attach.figures import figures, gauges
+from dynatui.attach.servers import Kind
+
+
+class History:
+    """The last page of a session and what was counted since its first."""
+
+    def __init__(self) -> None:
+        self._kind: Kind | None = None
+        self._server: Server | None = None
+        self._page: Page = {}
+        """Every metric as it was seen last: one that is missing for a while goes on where it was."""
+        self._read_at: float | None = None
+        self._total, self._began = Counts(), 0.0
+
+    def read(self, url: str, kind: Kind, lines: Sequence[str], t: float) -> Iterator[Server | Reading]:
+        """The events of a page that was read at `t` seconds; raises a NotMetricsError where it cannot be understood."""
+        page = parsed(lines, kind.names)
+        if kind != self._kind:
+            self._kind, self._page, self._read_at = kind, {}, None
+            self._total, self._began = Counts(), t
+        yield from self._introduced(kind, url, page, t)
+        first = self._read_at is None
+        anew = restarted(kind, self._page, page)
+        counts = Counts() if first else counted(kind, self._page, page)
+        self._total = self._total.plus(counts)
+        seconds = 0.0 if self._read_at is None else t - self._read_at
+        self._page, self._read_at = page if anew else {**self._page, **page}, t
+        yield Reading(
+            t=t,
+            restarted=anew,
+            interval=figures(kind, counts, seconds, gauges(kind, page)),
+            session=figures(kind, self._total, t - self._began),
+        )
+
+    def _introduced(self, kind: Kind, url: str, page: Page, t: float) -> Iterator[Server]:
+        """The server, where it is another or serves other models than before."""
+        labels = (dict(each) for series in page.values() for each in series)
+        names = {each[kind.model][:LONGEST_NAME] for each in labels if kind.model in each}
+        models = sorted(names - {""})[:MOST_MODELS]
+        server = Server(t=t, kind=kind.name, url=without_query(url)[:LONGEST_NAME], models=models)
+        known = self._server
+        if known is None or (known.kind, known.url, known.models) != (server.kind, server.url, server.models):
+            self._server = server
+            yield server

@@ -1,0 +1,176 @@
+"""One request to a server's OpenAI-compatible API, and what its answer tells of the rounds that made it.
+
+What is told differs: vLLM lists every round where it was started so, SGLang and llama.cpp count them together. What a
+server does not tell stays unknown. Who sends the request is handed in.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias, TypeVar
+
+import msgspec
+
+from decoder.errors import first_line, quoted
+from dynatui.attach.events import LONGEST_NAME, LONGEST_TEXT, MOST_ROUNDS, Answer
+from dynatui.attach.exposition import LARGEST, PageError
+from dynatui.attach.figures import length, share
+from dynatui.attach.servers import Kind
+
+PATIENCE_S = 600.0
+"""Within which a whole answer has to be there."""
+
+T = TypeVar("T")
+Ask: TypeAlias = Callable[[str, Mapping[str, Any] | None], str]
+"""The text at a URL, which is sent JSON where there is any; raises a PageError."""
+
+
+class _Vllm(msgspec.Struct):
+    per_step_accepted: list[int] | None = None
+    per_step_drafted: list[int] | None = None
+    num_spec_steps: int | None = None
+    num_accepted_draft_tokens: int | None = None
+    num_draft_tokens: int | None = None
+
+
+class _Metrics(msgspec.Struct):
+    speculative_decoding: _Vllm | None = None
+
+
+class _Timings(msgspec.Struct):
+    draft_n: int | None = None
+    draft_n_accepted: int | None = None
+
+
+class _Sglang(msgspec.Struct):
+    spec_verify_ct: int | None = None
+    spec_num_correct_drafts: int | None = None
+    spec_num_proposed_drafts: int | None = None
+
+
+class _Extension(msgspec.Struct):
+    spec_tokens_details: _Sglang | None = None
+
+
+class _Choice(msgspec.Struct):
+    text: str = ""
+
+
+class _Usage(msgspec.Struct):
+    completion_tokens: int | None = None
+
+
+class _Completion(msgspec.Struct):
+    choices: list[_Choice]
+    usage: _Usage | None = None
+    metrics: _Metrics | None = None
+    timings: _Timings | None = None
+    sglext: _Extension | None = None
+
+
+class _Model(msgspec.Struct):
+    id: str
+
+
+class _Models(msgspec.Struct):
+    data: list[_Model]
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a server is asked to continue."""
+
+    prompt: str
+    max_new_tokens: int = 128
+
+
+def body(request: Request, model: str, kind: Kind | None) -> Mapping[str, Any]:
+    """The request as the API takes it, greedy, with what makes this kind of server tell more."""
+    more = {"return_spec_tokens_details": True} if kind is not None and kind.name == "sglang" else {}
+    asked = {"model": model, "prompt": request.prompt, "max_tokens": request.max_new_tokens, "temperature": 0}
+    return asked | more
+
+
+def model_of(text: str) -> str:
+    """The first model that a server lists; raises a PageError."""
+    models = _decoded(text, _Models, "list of models").data
+    if not models:
+        raise PageError("the server lists no model")
+    return models[0].id
+
+
+def answer(text: str, request: Request, model: str, *, t: float, seconds: float) -> Answer:
+    """What a completion tells; raises a PageError where the text is none."""
+    found = _decoded(text, _Completion, "completion")
+    vllm = found.metrics.speculative_decoding if found.metrics else None
+    sglang = found.sglext.spec_tokens_details if found.sglext else None
+    drafted, accepted = _by_round(vllm)
+    totals = _totals(vllm, sglang, found.timings)
+    if drafted:
+        totals = len(drafted), sum(drafted), sum(accepted)
+    return Answer(
+        t=t,
+        seconds=seconds,
+        model=model[:LONGEST_NAME],
+        prompt=request.prompt[:LONGEST_TEXT],
+        text="".join(choice.text for choice in found.choices)[:LONGEST_TEXT],
+        generated=_count(found.usage.completion_tokens if found.usage else None),
+        rounds=totals[0],
+        drafted=totals[1],
+        accepted=totals[2],
+        tokens_per_round=length(totals[2], totals[0]),
+        acceptance_rate=share(totals[2], totals[1]),
+        drafted_by_round=tuple(drafted),
+        accepted_by_round=tuple(accepted),
+    )
+
+
+def sent(request: Request, base: str, kind: Kind | None, ask: Ask, clock: Callable[[], float]) -> Answer:
+    """The answer of a server, or why there is none; its time is for whoever puts it among other events."""
+    began, model = clock(), ""
+    try:
+        model = model_of(ask(f"{base}/v1/models", None))
+        text = ask(f"{base}/v1/completions", body(request, model, kind))
+        return answer(text, request, model, t=0.0, seconds=clock() - began)
+    except PageError as error:
+        return Answer(
+            t=0.0,
+            seconds=clock() - began,
+            model=model[:LONGEST_NAME],
+            prompt=request.prompt[:LONGEST_TEXT],
+            error=str(error)[:LONGEST_TEXT],
+        )
+
+
+def _by_round(vllm: _Vllm | None) -> tuple[list[int], list[int]]:
+    """Drafted and accepted tokens of each round; nothing where they are not told, or cannot be."""
+    drafted, accepted = (vllm.per_step_drafted or [], vllm.per_step_accepted or []) if vllm else ([], [])
+    sound = len(drafted) == len(accepted) <= MOST_ROUNDS and all(
+        0 <= some <= whole <= LARGEST // MOST_ROUNDS for some, whole in zip(accepted, drafted, strict=False)
+    )
+    return (drafted, accepted) if sound else ([], [])
+
+
+def _totals(
+    vllm: _Vllm | None, sglang: _Sglang | None, timings: _Timings | None
+) -> tuple[int | None, int | None, int | None]:
+    """Rounds, drafted and accepted tokens of the whole answer."""
+    if vllm:
+        told = vllm.num_spec_steps, vllm.num_draft_tokens, vllm.num_accepted_draft_tokens
+    elif sglang:
+        told = sglang.spec_verify_ct, sglang.spec_num_proposed_drafts, sglang.spec_num_correct_drafts
+    elif timings:
+        told = None, timings.draft_n, timings.draft_n_accepted
+    else:
+        told = None, None, None
+    return _count(told[0]), _count(told[1]), _count(told[2])
+
+
+def _count(number: int | None) -> int | None:
+    return number if number is not None and 0 <= number <= LARGEST else None
+
+
+def _decoded(text: str, kind: type[T], name: str) -> T:
+    try:
+        return msgspec.json.decode(text, type=kind)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise PageError(f"the answer is no {name}: {quoted(first_line(error))}") from None

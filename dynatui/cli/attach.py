@@ -1,0 +1,182 @@
+"""`dynatui attach`: watches a server of somebody else's, on a screen or as a line of JSON a poll, and replays that.
+
+Whom to ask is settled here, once; imports no HTTP client before that is known to be needed.
+"""
+
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from types import FrameType
+from typing import Annotated
+
+import typer
+from typer import Argument, Option
+
+from decoder.errors import ConfigError, quoted
+from decoder.events import encode
+from dynatui.attach.address import address, is_here
+from dynatui.attach.events import Event
+from dynatui.cli import options, request, settings
+from dynatui.cli.headless import INTERRUPTED, INTERRUPTING
+from dynatui.cli.options import Given, expanded
+from dynatui.prompts.load import from_text
+from dynatui.record.recording import Recorder
+from dynatui.record.server_recording import SERVERS, events
+from dynatui.session import View
+from dynatui.sources.server import LiveServer, RecordedServer, ServerSource, asked
+from dynatui.state.server_state import ServerState, applied, remark
+from dynatui.terminal import streams
+from dynatui.terminal.shutdown import handled
+
+_SHORTEST_S, _LONGEST_S = 0.1, 3600.0
+_LOOK_UP_S = 0.05
+_PATIENCE_S, _AGAIN_S = 1.0, 0.2
+"""How long a signal lets a line be written that nobody takes."""
+_WAIT_S = 0.5
+_server = partial(Option, rich_help_panel="Watching")
+
+Url = Annotated[
+    str,
+    Argument(metavar="URL", help="The server: HOST:PORT, http://HOST:PORT or https://HOST, with or without /metrics."),
+]
+Interval = Annotated[float, _server(metavar="S", help="Seconds from one reading of the metrics to the next.")]
+Polls = Annotated[int | None, _server(metavar="N", min=1, help="End after N readings, instead of never.")]
+Prompt = Annotated[
+    str | None,
+    _server(
+        metavar="TEXT", help="Send this to the server, once, and show the rounds of its answer where it tells them."
+    ),
+]
+MaxNewTokens = Annotated[int, _server("--max-new-tokens", metavar="N", min=1, help="Most tokens of that answer.")]
+Record = Annotated[Path | None, _server(metavar="FILE", help="Write what is seen to FILE, for dynatui replay FILE.")]
+Headless = Annotated[
+    bool,
+    Option(
+        "--headless", rich_help_panel=options.OUTPUT, help="No screen: a line of JSON a reading on standard output."
+    ),
+]
+_VIEW = tuple(each for each in options.view(options.LIVE_SPEED) if each.name not in ("speed", "mouse"))
+
+
+def command() -> Callable[..., int]:
+    """The command, with the options of the screen that it has."""
+    return settings.configured(expanded(attach, {"view": _VIEW}))
+
+
+def attach(
+    context: typer.Context,
+    url: Url,
+    *,
+    interval: Interval = 1.0,
+    polls: Polls = None,
+    prompt: Prompt = None,
+    max_new_tokens: MaxNewTokens = 128,
+    record: Record = None,
+    no_screen: Headless = False,
+    view: Given,
+) -> int:
+    """Watch the speculative decoding of a running server: vLLM, SGLang, llama.cpp, TensorRT-LLM or TGI.
+
+    Reads its metrics every second. A token for it is taken from the variable DYNATUI_ATTACH_TOKEN. Where there is no
+    terminal, each reading is a line of JSON on standard output.
+    """
+    del context
+    if not _SHORTEST_S <= interval <= _LONGEST_S:
+        raise ConfigError(f"--interval is {quoted(interval)}; give {_SHORTEST_S:g} to {_LONGEST_S:g} seconds")
+    where = address(url)
+    shown = request.view(view, settings.keymap())
+    on_screen = not no_screen and streams.can_show_screen()
+    from dynatui.attach.client import token  # noqa: PLC0415 - imports an HTTP client, as the next two do
+    from dynatui.attach.request import Request  # noqa: PLC0415
+    from dynatui.attach.session import Plan  # noqa: PLC0415
+
+    secret = token()
+    if secret and where.base.startswith("http:") and not is_here(where.base):
+        streams.say(f"the token goes to {where.shown} unencrypted; with https:// nobody on the way could read it")
+    request_of_ours = None if prompt is None else Request(from_text(prompt), max_new_tokens)
+    recorder = Recorder(record, form=SERVERS) if record else None
+    source = LiveServer(asked(Plan(where, interval, polls), secret, request_of_ours), recorder)
+    return _shown(source, shown) if on_screen else _printed(source)
+
+
+def replay(path: Path, view: View, *, on_screen: bool) -> int:
+    """Plays a recording of a server, or prints it as it was printed."""
+    if on_screen:
+        return _shown(RecordedServer(events(path), view.speed or 1.0), view)
+    out, _ = streams.for_printing()
+    for event in events(path):
+        streams.show(encode(event).decode(), out)
+    return 0
+
+
+def _shown(source: ServerSource, view: View) -> int:
+    from dynatui.screen.run import attach as attach_on_screen  # noqa: PLC0415 - imports textual
+
+    return attach_on_screen(source, view)
+
+
+def _printed(source: ServerSource) -> int:
+    """Prints every event until the source ends or a signal comes; the exit code."""
+    out, _ = streams.for_printing()
+    state = ServerState()
+    with _stoppable() as stop:
+        source.start()
+        try:
+            for event in _taken(source, stop):
+                streams.show(encode(event).decode(), out)
+                before, state = state, applied(state, event)
+                for line in _news(before, state):
+                    streams.say(line)
+        finally:
+            source.close(_WAIT_S)
+    if stop.asked:
+        streams.say("interrupted")
+    return INTERRUPTED if stop.asked else 0
+
+
+def _taken(source: ServerSource, stop: "Stop") -> Iterator[Event]:
+    """What comes of a source, until it ends or is to stop."""
+    while not stop.asked:
+        over = source.ended
+        yield from source.take()
+        if over:
+            return
+        time.sleep(_LOOK_UP_S)
+
+
+def _news(before: ServerState, after: ServerState) -> Iterator[str]:
+    """What has changed that figures do not say, in lines; a lasting gap is told once."""
+    if after.server is not None and after.server is not before.server:
+        title = after.kind.title if after.kind else after.server.kind
+        yield f"{title} at {after.server.url} {', '.join(after.server.models)}".rstrip()
+    if before.gap is not None and after.gap is None:
+        yield "it answers again"
+    if (said := remark(after)) and said != remark(before):
+        yield said
+
+
+class Stop:
+    """Whether a signal has asked to end."""
+
+    asked = False
+
+
+@contextmanager
+def _stoppable() -> Iterator[Stop]:
+    """Within, the first signal asks to end; a line that nobody takes is given up soon after, or at the next signal."""
+    stop = Stop()
+
+    def asked(_number: int, _frame: FrameType | None) -> None:
+        if stop.asked:
+            raise KeyboardInterrupt
+        stop.asked = True
+        signal.setitimer(signal.ITIMER_REAL, _PATIENCE_S, _AGAIN_S)
+
+    with handled(INTERRUPTING, asked):
+        try:
+            yield stop
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)

@@ -1,0 +1,69 @@
+"""Recordings of servers on disk: what `dynatui attach --record` has written, or what it printed.
+
+Read line by line, since a session may last for days; what a crash tore off at the end is passed over. Knows no screen.
+"""
+
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+from decoder.errors import RecordingError, shortened
+from dynatui.attach.events import Event, Opening, decode_line, is_opening
+from dynatui.files import opened
+from dynatui.record.recording import LONGEST_LINE, Form
+
+
+def event_on(line: bytes) -> Event | None:
+    """The event on a line; None where the line holds no whole one."""
+    try:
+        return decode_line(line, 0)
+    except RecordingError:
+        return None
+
+
+SERVERS = Form("recording of a server", Opening, event_on)
+
+
+def is_of_server(path: Path) -> bool:
+    """Whether a file is a recording of a server; a pipe, which can be read only once, is never looked into."""
+    try:
+        if not path.is_file():
+            return False
+        with path.open("rb") as file:
+            return is_opening(file.readline(LONGEST_LINE))
+    except OSError:
+        return False
+
+
+def events(path: Path) -> Iterator[Event]:
+    """The events of a recording, up to its last complete line.
+
+    Raises:
+        RecordingError: The file cannot be read, or holds what no session has written; the message names the line.
+    """
+    name, newest = shortened(path), None
+    try:
+        with opened(path) as file:
+            for number, line in enumerate(iter(partial(file.readline, LONGEST_LINE), b""), 1):
+                if not line.endswith(b"\n") and not event_on(line):
+                    return
+                event = decode_line(line, number)
+                newest = _in_turn(event, newest, number)
+                yield event
+    except OSError as error:
+        raise RecordingError(
+            f"cannot read {name}: {error.strerror}; give a file that dynatui attach --record has written"
+        ) from None
+    except RecordingError as error:
+        raise RecordingError(f"{name}: {error}") from None
+
+
+def _in_turn(event: Event, newest: float | None, number: int) -> float:
+    """The event's time; raises a RecordingError where it cannot stand after what is of time `newest`."""
+    if isinstance(event, Opening):
+        return 0.0
+    if newest is None:
+        raise RecordingError(f"line {number}: an event before any session; the beginning of the file is gone")
+    if event.t < newest:
+        raise RecordingError(f"line {number}: it is of {event.t:g} s, after one of {newest:g} s")
+    return event.t

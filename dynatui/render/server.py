@@ -1,0 +1,298 @@
+"""A server that is watched: who it is and whether it answers, its figures as cards, curves and bars, and totals.
+
+Pure functions from its state to rows. A figure that the server does not tell is a dash; a time without answers is a gap
+in every curve. Foreign text passes `clean_line` here.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import zip_longest
+from typing import TypeAlias
+
+from decoder.append_only import SharedList
+from dynatui.attach.events import Answer, Figures, Gap
+from dynatui.clean import clean_line
+from dynatui.number_format import percent, short
+from dynatui.render.chart import Axis, Line, chart
+from dynatui.render.ink import (
+    Ink,
+    Row,
+    Rows,
+    Span,
+    bar,
+    best,
+    column,
+    fit,
+    fitting,
+    frame,
+    inside,
+    joined,
+    merged,
+    trend,
+    width_of,
+)
+from dynatui.render.wrap import wrapped
+from dynatui.session import Symbols
+from dynatui.state.lane import Curve
+from dynatui.state.server_state import ServerState, remark
+
+WINDOW = 300
+"""Polls that the curves show."""
+_LEAST_LENGTH, _LEAST_SPEED = 4.0, 10.0
+"""Tokens a round and tokens a second that the scales reach at least."""
+_LONGEST_BAR, _LONGEST_NAME = 40, 64
+_CARD_ROWS = 3
+_TOTAL_NAME = len("generated tokens")
+NOT_TOLD = "the server does not tell the rounds; vLLM does with --per-request-spec-decode-metrics detailed"
+
+Figure: TypeAlias = Callable[[Figures], float | None]
+Size: TypeAlias = tuple[int, int]
+"""Columns and lines."""
+
+
+@dataclass(frozen=True)
+class Look:
+    """How a user looks at a server."""
+
+    paused: bool = False
+    recording: bool = False
+    replaying: bool = False
+    ended: bool = False
+    symbols: Symbols = "braille"
+
+
+@dataclass(frozen=True)
+class _Card:
+    titles: tuple[str, ...]
+    """Wordings, the longest first."""
+    figure: Figure
+    digits: int = 2
+
+
+_CARDS = (
+    _Card(("L-bar, tokens a round", "L-bar"), lambda figures: figures.tokens_per_round),
+    _Card(("acceptance rate", "acc. rate"), lambda figures: figures.acceptance_rate),
+    _Card(("generated tokens/s", "generated/s", "tok/s"), lambda figures: figures.tokens_per_second, 1),
+    _Card(("drafted tokens/s", "drafted/s", "draft/s"), lambda figures: figures.drafted_per_second, 1),
+    _Card(("accepted tokens/s", "accepted/s", "acc./s"), lambda figures: figures.accepted_per_second, 1),
+)
+
+
+def status(state: ServerState, look: Look, width: int) -> Row:
+    """The state, what the server is, its models and its URL; what stands last gives way first."""
+    return fitting([*_head(state, look), *_names(state)], width)
+
+
+def _head(state: ServerState, look: Look) -> list[Row]:
+    recording: list[Row] = [(("● REC  ", "bad"),)] if look.recording else []
+    title = state.kind.title if state.kind else state.server.kind if state.server else ""
+    named: Row = ((clean_line(title), "strong"), ("  ", "plain"))
+    return [((" dynatui ", "logo"), ("  ", "plain")), (_doing(state, look), ("  ", "plain")), *recording, named]
+
+
+def _names(state: ServerState) -> list[Row]:
+    """The models and the URL, as far as names go."""
+    server, opening = state.server, state.opening
+    url = server.url if server else opening.url if opening else ""
+    named: tuple[tuple[str, Ink], ...] = ((", ".join(server.models) if server else "", "plain"), (url, "dim"))
+    return [((best(_LONGEST_NAME, clean_line(text)), ink), ("  ", "plain")) for text, ink in named if text]
+
+
+def _doing(state: ServerState, look: Look) -> tuple[str, Ink]:
+    if look.paused:
+        return "PAUSED", "warn"
+    if state.missing_since is not None:
+        return f"NO ANSWER for {time_text(state.t - state.missing_since)}", "bad"
+    if look.ended:
+        return "replay ended" if look.replaying else "ended", "good"
+    if state.reading is None:
+        return "connecting", "warn"
+    return "replaying" if look.replaying else "connected", "good"
+
+
+def note(state: ServerState, look: Look, size: Size) -> Rows:
+    """Why nothing comes, or what to know of the figures; else what the first line had no room for."""
+    (width, height), said, names = size, clean_line(remark(state)), _names(state)
+    ink: Ink = "warn" if state.gap else "dim"
+    fits = width_of(joined([*_head(state, look), *names], ())) <= width
+    told: Row = ((said, ink),) if said else () if fits else joined(names, ())
+    rows = wrapped(told, max(1, width - 2))[:height]
+    return [fit(((" ", "plain"), *row), width) for row in [*rows, *[()] * (height - len(rows))]]
+
+
+def cards(state: ServerState, width: int, height: int) -> Rows:
+    """The figures of the last interval over those of the session, side by side; the former alone on a single line."""
+    reading = None if state.gap else state.reading
+    now = [_written(card, reading.interval if reading else None) for card in _CARDS]
+    if height < _CARD_ROWS:
+        parts: list[Row] = [
+            ((f" {card.titles[-1]} ", "dim"), (value, "first")) for card, value in zip(_CARDS, now, strict=True)
+        ]
+        return [fitting(parts, width)]
+    session = [_written(card, state.reading.session if state.reading else None) for card in _CARDS]
+    room = max(1, width // len(_CARDS) - 1)
+    rows: tuple[tuple[Ink, list[str]], ...] = (
+        ("dim", [best(room, *card.titles) for card in _CARDS]),
+        ("first", now),
+        ("dim", [best(room, f"session {value}", value) for value in session]),
+    )
+    return [fit(_side_by_side([column(text, room) for text in texts], ink), width) for ink, texts in rows]
+
+
+def _side_by_side(texts: Sequence[str], ink: Ink) -> Row:
+    parts: list[Row] = [((text, ink),) for text in texts]
+    return joined(parts, (("▏", "frame"),))
+
+
+def _written(card: _Card, figures: Figures | None) -> str:
+    return short(card.figure(figures) if figures else None, card.digits)
+
+
+def lengths(state: ServerState, look: Look, size: Size) -> Rows:
+    """L-bar and the acceptance rate over time."""
+    length, rate = (series(state, card.figure) for card in _CARDS[:2])
+    left = Line(length, 1.0, _top(_finite(length), _LEAST_LENGTH), "first")
+    right = Line(rate, 0.0, 1.0, "second", "dotted")
+    title: Row = (("L-bar", "title"), (" ━━", "first"), ("  acceptance", "title"), (" ┅┅", "second"))
+    return frame(title, chart(left, right, (), _axis(state), inside(size), look.symbols), size)
+
+
+def speeds(state: ServerState, look: Look, size: Size) -> Rows:
+    """Generated and accepted tokens a second over time, on one scale."""
+    generated, accepted = (series(state, card.figure) for card in (_CARDS[2], _CARDS[4]))
+    top = _top([*_finite(generated), *_finite(accepted)], _LEAST_SPEED)
+    left = Line(generated, 0.0, top, "first", digits=0)
+    right = Line(accepted, 0.0, top, "second", "dotted", digits=0)
+    title: Row = (("tokens/s", "title"), (" ━━", "first"), ("  accepted/s", "title"), (" ┅┅", "second"))
+    return frame(title, chart(left, right, (), _axis(state), inside(size), look.symbols), size)
+
+
+def series(state: ServerState, figure: Figure) -> Curve:
+    """A figure by the second in which its interval ended; no number where it is not known."""
+    shown = state.past[-WINDOW:]
+    values = [None if isinstance(poll, Gap) else figure(poll.interval) for poll in shown]
+    points = SharedList(math.nan if value is None else value for value in values)
+    return Curve(points, SharedList(round(poll.t) for poll in shown))
+
+
+def _axis(state: ServerState) -> Axis:
+    """The window of time; once it is full it moves on by a tenth of itself, so that most readings redraw little."""
+    span = round(WINDOW * max(1.0, state.opening.interval_s if state.opening else 1.0))
+    step = span // 10
+    return Axis(max(0, math.ceil((state.t - span) / step) * step), span, unit="second")
+
+
+def _finite(curve: Curve) -> list[float]:
+    return [point for point in curve.points if math.isfinite(point)]
+
+
+def _top(values: Sequence[float], least: float) -> float:
+    """The end of a scale: the next of 1, 2, 5 times a power of ten, so that it seldom moves."""
+    most = max((least, *values))
+    power = 10.0 ** math.floor(math.log10(most))
+    return next(step * power for step in (1, 2, 4, 5, 10) if step * power >= most)
+
+
+def positions(state: ServerState, size: Size) -> Rows:
+    """A bar for each place of the draft: the share of rounds in which the token there was accepted."""
+    title: Row = (("Acceptance by position", "title"), (" ─ share of rounds", "dim"))
+    width, room = inside(size)
+    reading = state.reading
+    whole = reading.session.acceptance_by_position if reading else []
+    if reading is None or not whole:
+        hint: Row = (("the server does not tell it, or has drafted nothing since it is watched", "dim"),)
+        return frame(title, wrapped(hint, max(1, width)), size)
+    newest = () if state.gap else reading.interval.acceptance_by_position
+    length = max(1, min(_LONGEST_BAR, width - len("position  session    now")))
+    heading: Row = ((f"position {'':{length}} session    now", "dim"),)
+    rows = [
+        _position(number, share, now, length)
+        for number, (share, now) in enumerate(zip_longest(whole, newest[: len(whole)]), 1)
+    ]
+    more = len(rows) - (room - 1)
+    shown = rows if more <= 0 else [*rows[: max(0, room - 2)], ((f"{more + 1} more", "dim"),)]
+    return frame(title, [heading, *shown], size)
+
+
+def _position(number: int, share: float | None, now: float | None, length: int) -> Row:
+    return (
+        (f"{number:>8} ", "dim"),
+        (bar(share or 0.0, length), "accepted"),
+        (f" {percent(share):>7}", "strong"),
+        (f" {percent(now):>6}", "dim"),
+    )
+
+
+def totals(state: ServerState, size: Size) -> Rows:
+    """What was counted since the server is watched, and in the last interval; how long, with which gaps."""
+    reading = state.reading
+    both = (reading.session, reading.interval) if reading else (None, None)
+    counted: tuple[tuple[str, Figure], ...] = (
+        ("rounds", lambda figures: figures.drafts),
+        ("drafted tokens", lambda figures: figures.drafted),
+        ("accepted tokens", lambda figures: figures.accepted),
+        ("generated tokens", lambda figures: figures.generated),
+    )
+    width = inside(size)[0]
+    room = min(14, max(9, (width - _TOTAL_NAME) // 2))
+    rows: Rows = [((f"{'':<{_TOTAL_NAME}}{'session':>{room}}{'interval':>{room}}", "dim"),)]
+    for name, figure in counted:
+        session, now = (_count(figure(figures) if figures else None) for figures in both)
+        rows.append(((f"{name:<{_TOTAL_NAME}}", "plain"), (f"{session:>{room}}", "strong"), (f"{now:>{room}}", "dim")))
+    watched = best(width, f"watched for {time_text(state.t)}, {state.readings} pages read", f"for {time_text(state.t)}")
+    missed = f"missed: {state.missed}, gaps: {state.gaps}, restarts: {state.restarts}"
+    return frame((("Totals", "title"),), [*rows, ((watched, "dim"),), ((missed, "dim"),)], size)
+
+
+def answer(state: ServerState, size: Size) -> Rows:
+    """What a request of ours has brought: its rounds, a column each as high as its share of accepted tokens."""
+    found, (width, room) = state.answer, inside(size)
+    title: Row = (("Our request", "title"), (" ─ accepted of drafted, by round", "dim"))
+    if found is None:
+        return frame(title, [], size)
+    if found.error:
+        return frame(title, wrapped([(clean_line(found.error), "warn")], max(1, width)), size)
+    told = wrapped([(_summary(found), "strong")], max(1, width))
+    rounds = _rounds(found, max(1, width)) or wrapped([(NOT_TOLD, "dim")], max(1, width))
+    text = wrapped([(clean_line(found.text), "plain")], max(1, width))
+    return frame(title, [*told, *rounds[: max(1, room - len(told) - 1)], *text][: max(0, room)], size)
+
+
+def _summary(found: Answer) -> str:
+    length, rate = short(found.tokens_per_round), percent(found.acceptance_rate)
+    tokens = f"{_count(found.generated)} tokens in {short(found.seconds, 1)} s"
+    return f"{_count(found.rounds)} rounds, L-bar {length}, {rate} accepted, {tokens}"
+
+
+def _rounds(found: Answer, width: int) -> Rows:
+    most = max((1, *found.drafted_by_round))
+    cells: list[Span] = [
+        (trend([accepted], 1, 0.0, most) if accepted else "·", "accepted" if accepted == drafted else "bar")
+        for accepted, drafted in zip(found.accepted_by_round, found.drafted_by_round, strict=True)
+    ]
+    return [merged(cells[start : start + width]) for start in range(0, len(cells), width)]
+
+
+def _count(number: float | None) -> str:
+    return "-" if number is None else f"{number:,.0f}" if number < 1e10 else f"{number:.3g}"
+
+
+def summary(state: ServerState) -> str:
+    """What there is to say of a session that is over, in a line; nothing where no page was read."""
+    if state.reading is None or state.server is None:
+        return ""
+    found, title = state.reading.session, state.kind.title if state.kind else state.server.kind
+    figures = f"L-bar {short(found.tokens_per_round)}, acceptance rate {short(found.acceptance_rate)}"
+    speed = f"{short(found.tokens_per_second, 1)} tokens/s"
+    return clean_line(f"{title} at {state.server.url}, for {time_text(state.t)}: {figures}, {speed}")
+
+
+def time_text(seconds: float) -> str:
+    """A time in its two largest units: 12 s, 3 min 4 s, 5 h 6 min."""
+    whole = int(min(seconds, 1e9))
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60} s"
+    return f"{whole // 3600} h {whole % 3600 // 60} min"

@@ -1,0 +1,205 @@
+"""Where a server's events come from: the server itself, asked by a thread of its own, or a recording of it.
+
+Both hand out what is new whenever they are asked, and never block who asks.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Generator, Iterable
+from contextlib import closing, suppress
+from functools import partial
+from queue import Empty, SimpleQueue
+from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar
+
+from dynatui.attach.events import Answer, Event, Opening
+from dynatui.record.recording import Recorder
+
+if TYPE_CHECKING:
+    from dynatui.attach.request import Request
+    from dynatui.attach.session import Plan
+
+T = TypeVar("T")
+_AT_ONCE = 10_000
+"""Events of a recording that are taken in one go: a frame must not wait for a day of them."""
+
+
+Pause: TypeAlias = Callable[[float], bool]
+"""Waits so many seconds; whether to stop."""
+
+
+def asked(plan: "Plan", secret: str | None, request: "Request | None" = None) -> Callable[[Pause], Generator[Event]]:
+    """What makes the events of a server, in the thread that calls it; a request is answered in one of its own."""
+
+    def events(pause: Pause) -> Generator[Event]:
+        from dynatui.attach.client import Client  # noqa: PLC0415 - an HTTP client, which recordings need not
+        from dynatui.attach.session import watch  # noqa: PLC0415
+
+        answers: SimpleQueue[Answer] = SimpleQueue()
+        if request is not None:
+            arguments = (plan, secret, request, answers.put)
+            threading.Thread(target=_request, args=arguments, name="request", daemon=True).start()
+        with Client(secret) as client:
+            yield from watch(plan, client.page, pause, time.monotonic, lambda: _drained(answers))
+
+    return events
+
+
+def _request(plan: "Plan", secret: str | None, request: "Request", put: Callable[[Answer], None]) -> None:
+    """Sends a request once it is known what the server is, or cannot be."""
+    from dynatui.attach.client import Client  # noqa: PLC0415 - as above
+    from dynatui.attach.request import PATIENCE_S, sent  # noqa: PLC0415
+    from dynatui.attach.session import kind_of  # noqa: PLC0415
+
+    with Client(secret) as client:
+        kind = kind_of(client.page, plan.address.pages)
+        put(sent(request, plan.address.base, kind, partial(client.answer, patience_s=PATIENCE_S), time.monotonic))
+
+
+def _drained(queue: "SimpleQueue[T]") -> list[T]:
+    """All that a queue holds."""
+    taken = list[T]()
+    with suppress(Empty):
+        while True:
+            taken.append(queue.get_nowait())
+    return taken
+
+
+class ServerSource(Protocol):
+    """What a screen and a run without one read from."""
+
+    paused: bool
+    """Whether the show of a recording stands still; who asks a server asks on."""
+    recording: bool
+    live: bool
+
+    def start(self) -> None:
+        """Begins."""
+
+    def take(self) -> list[Event]:
+        """What is new since the last call; raises what ended the work, once everything before it was taken."""
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing will come any more."""
+
+    def stop(self) -> None:
+        """Asks the work to end."""
+
+    def close(self, timeout_s: float) -> bool:
+        """Ends the recording and waits for the work; whether that has ended."""
+
+
+class LiveServer:
+    """Asks a server in a thread, and records every event before it is handed out."""
+
+    live = True
+
+    def __init__(self, watch: Callable[[Pause], Generator[Event]], recorder: Recorder | None = None) -> None:
+        self.paused = False
+        self.recording = recorder is not None
+        self._watch = watch
+        self._recorder = recorder
+        self._stop = threading.Event()
+        self._events: SimpleQueue[Event] = SimpleQueue()
+        self._fault: Exception | None = None
+        self._thread = threading.Thread(target=self._run, name="attach", daemon=True)
+
+    def start(self) -> None:
+        """Starts the thread."""
+        self._thread.start()
+
+    def take(self) -> list[Event]:
+        """What is new; raises what ended the thread, once everything before it was taken."""
+        fault, taken = self._fault, _drained(self._events)
+        if fault is not None and not taken:
+            raise fault
+        return taken
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing will come any more."""
+        return not self._thread.is_alive() and self._events.empty()
+
+    def stop(self) -> None:
+        """Asks the thread to end; one that waits for an answer does so within some seconds."""
+        self._stop.set()
+
+    def close(self, timeout_s: float) -> bool:
+        """Ends the recording and waits for the thread."""
+        self.stop()
+        if self._recorder is not None:
+            self._recorder.close()
+        if self._thread.ident is not None:
+            self._thread.join(timeout_s)
+        return not self._thread.is_alive()
+
+    def _run(self) -> None:
+        try:
+            with closing(self._watch(self._stop.wait)) as events:
+                self._take_in(events)
+        except Exception as error:  # noqa: BLE001 - `take` raises it to whoever reads
+            self._fault = error
+
+    def _take_in(self, events: Iterable[Event]) -> None:
+        for event in events:
+            if self._stop.is_set():
+                return
+            if self._recorder is not None:
+                self._recorder.write(event)
+            self._events.put(event)
+
+
+class RecordedServer:
+    """Plays a recording as fast as it was made, times `speed`; one session follows another at once."""
+
+    live = False
+    recording = False
+
+    def __init__(
+        self, events: Iterable[Event], speed: float = 1.0, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.paused = False
+        self._events = iter(events)
+        self._speed = speed
+        self._clock = clock
+        self._asked = clock()
+        self._played = 0.0
+        """Seconds of the present session that were played."""
+        self._next: Event | None = None
+        self._ended = False
+
+    def start(self) -> None:
+        """Nothing: `take` does the work."""
+
+    def take(self) -> list[Event]:
+        """What has happened by now, at the recording's pace; raises a RecordingError at a wrong line."""
+        now = self._clock()
+        self._played += 0.0 if self.paused else (now - self._asked) * self._speed
+        self._asked, taken = now, list[Event]()
+        while not self.paused and len(taken) < _AT_ONCE and (event := self._upcoming()) is not None:
+            if isinstance(event, Opening):
+                self._played = 0.0
+            elif event.t > self._played:
+                break
+            taken.append(event)
+            self._next = None
+        return taken
+
+    @property
+    def ended(self) -> bool:
+        """Whether all was played."""
+        return self._ended
+
+    def stop(self) -> None:
+        """Nothing runs by itself."""
+
+    def close(self, timeout_s: float) -> bool:
+        """Nothing to wait for."""
+        del timeout_s
+        return True
+
+    def _upcoming(self) -> Event | None:
+        if self._next is None and not self._ended:
+            self._next = next(self._events, None)
+            self._ended = self._next is None
+        return self._next

@@ -1,0 +1,55 @@
+"""Events of sessions for tests that need no server: readings, a gap, a restart."""
+
+from dynatui.attach.events import Answer, Event, Figures, Gap, Opening, Reading, Server
+
+OPENING = Opening(version="0.1.0", started_at="2026-01-02T03:04:05Z", url="http://host:8000", interval_s=1.0)
+SERVER = Server(t=0.0, kind="vllm", url="http://host:8000/metrics", models=["meta-llama/Llama-3.1-8B-Instruct"])
+
+
+def figures(seconds: float, rounds: int = 100, accepted: int = 170) -> Figures:
+    """Those of rounds that drafted 3 tokens each."""
+    share = accepted / (3 * rounds)
+    return Figures(
+        seconds=seconds,
+        drafts=rounds,
+        drafted=3 * rounds,
+        accepted=accepted,
+        generated=rounds + accepted,
+        tokens_per_round=1 + accepted / rounds,
+        acceptance_rate=share,
+        acceptance_by_position=[min(1.0, 1.4 * share), share, 0.6 * share],
+        drafted_per_second=3 * rounds / seconds,
+        accepted_per_second=accepted / seconds,
+        tokens_per_second=(rounds + accepted) / seconds,
+    )
+
+
+def reading(t: float, accepted: int = 170, *, restarted: bool = False) -> Reading:
+    """A second of 100 rounds, in a session of such seconds."""
+    return Reading(
+        t=t, restarted=restarted, interval=figures(1.0, accepted=accepted), session=figures(max(1.0, t), 500, 850)
+    )
+
+
+FIRST = Reading(t=0.0, interval=Figures(seconds=0.0), session=Figures(seconds=0.0))
+ANSWER = Answer(
+    t=2.0,
+    seconds=0.5,
+    model="meta-llama/Llama-3.1-8B-Instruct",
+    prompt="The door opened",
+    text=" and the light fell on the floor",
+    generated=8,
+    rounds=4,
+    drafted=10,
+    accepted=4,
+    tokens_per_round=2.0,
+    acceptance_rate=0.4,
+    drafted_by_round=(3, 3, 3, 1),
+    accepted_by_round=(2, 0, 3, 1),
+)
+GAP = Gap(t=61.0, reason="cannot reach host:8000: Connection refused")
+
+
+def session(seconds: int = 60) -> list[Event]:
+    """A session whose acceptance goes up and down."""
+    return [OPENING, SERVER, FIRST, *(reading(float(t), 100 + t % 40 * 4) for t in range(1, seconds + 1))]

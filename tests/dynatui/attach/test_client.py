@@ -1,0 +1,277 @@
+"""Requests to a server on this machine: bounded in time and size, to nobody else, and every failure one line."""
+
+import socket
+import ssl
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from decoder.errors import ConfigError
+from dynatui.attach import client as client_module
+from dynatui.attach.client import Client, token
+from dynatui.attach.exposition import NotMetricsError, PageError
+from dynatui.attach.failures import TOKEN
+from tests.dynatui.attach.page_server import PageServer, by_path, dripping, page, raw, serving, text
+
+pytestmark = pytest.mark.slow
+
+SECRET = "sk-very-secret-token"  # noqa: S105 - nobody's
+SOON_S = 0.4
+
+
+@pytest.fixture
+def server() -> Iterator[PageServer]:
+    with serving(text(page("vllm-1"))) as found:
+        yield found
+
+
+@pytest.fixture
+def client() -> Iterator[Client]:
+    with Client(SECRET, patience_s=SOON_S) as found:
+        yield found
+
+
+def failure(client: Client, url: str) -> str:
+    with pytest.raises(PageError) as caught:
+        client.page(url)
+    said = str(caught.value)
+    assert "\n" not in said
+    assert SECRET not in said
+    return said
+
+
+def test_a_page_is_its_text(server: PageServer, client: Client) -> None:
+    assert client.page(f"{server.url}/metrics") == page("vllm-1")
+
+
+def test_the_format_that_is_read_is_asked_for_unpacked_and_with_the_token(server: PageServer, client: Client) -> None:
+    client.page(f"{server.url}/metrics")
+    ((path, headers, _),) = server.requests
+    assert path == "/metrics"
+    assert headers["Accept"].startswith("text/plain;version=0.0.4")
+    assert headers["Accept-Encoding"] == "identity"
+    assert headers["Authorization"] == f"Bearer {SECRET}"
+
+
+def test_without_a_token_none_is_sent(server: PageServer) -> None:
+    with Client() as plain:
+        plain.page(f"{server.url}/metrics")
+    assert "Authorization" not in server.requests[0][1]
+
+
+def test_one_connection_serves_many_polls(server: PageServer, client: Client) -> None:
+    ports = set[int]()
+    answer = text("a 1\n")
+
+    def noting(handler: object) -> None:
+        ports.add(handler.client_address[1])  # type: ignore[attr-defined]
+        answer(handler)  # type: ignore[arg-type]
+
+    server.answer = noting
+    for _ in range(5):
+        client.page(f"{server.url}/metrics")
+    assert len(ports) == 1
+
+
+def test_a_token_that_a_server_sends_back_is_not_told(server: PageServer, client: Client) -> None:
+    server.answer = text(f'a{{b="{SECRET}"}} 1\n')
+    assert SECRET not in client.page(f"{server.url}/metrics")
+
+
+@pytest.mark.parametrize(
+    ("status", "why"),
+    [
+        (401, f"401 Unauthorized); the token in {TOKEN} is not taken"),
+        (403, "403 Forbidden"),
+        (404, "no metrics at http://127.0.0.1:PORT/metrics (404 Not Found); start SGLang with --enable-metrics"),
+        (501, "llama-server with --metrics"),
+        (500, "127.0.0.1:PORT answers 500 Internal Server Error"),
+        (503, "answers 503"),
+        (599, "answers 599"),
+        (304, "answers 304"),
+    ],
+)
+def test_a_status_that_is_no_success_is_named_with_the_remedy(
+    server: PageServer, client: Client, status: int, why: str
+) -> None:
+    server.answer = text("", status)
+    assert why.replace("PORT", str(server.port)) in failure(client, f"{server.url}/metrics?key={SECRET}")
+
+
+def test_a_server_that_wants_a_token_is_told_so(server: PageServer) -> None:
+    server.answer = text("", 401)
+    with Client() as plain, pytest.raises(PageError, match=f"set {TOKEN} to its token"):
+        plain.page(f"{server.url}/metrics")
+
+
+def test_a_redirect_on_the_same_server_is_followed(server: PageServer, client: Client) -> None:
+    server.answer = by_path({"/metrics": text("", 307, Location="/metrics/"), "/metrics/": text("a 1\n")})
+    assert client.page(f"{server.url}/metrics") == "a 1\n"
+
+
+@pytest.mark.parametrize("elsewhere", ["http://example.com/metrics", "https://127.0.0.1:1/metrics", "//other/metrics"])
+def test_a_redirect_to_another_server_is_not(server: PageServer, client: Client, elsewhere: str) -> None:
+    server.answer = text("", 302, Location=elsewhere)
+    assert "which is not followed" in failure(client, f"{server.url}/metrics")
+
+
+def test_a_token_never_follows_a_redirect_to_another_port(server: PageServer, client: Client) -> None:
+    with serving(text("a 1\n")) as other:
+        server.answer = text("", 302, Location=f"{other.url}/metrics")
+        failure(client, f"{server.url}/metrics")
+        assert other.requests == []
+
+
+def test_redirects_that_never_end_do(server: PageServer, client: Client) -> None:
+    server.answer = text("", 302, Location="/metrics")
+    assert "again and again" in failure(client, f"{server.url}/metrics")
+
+
+def test_a_page_that_is_too_large_is_not_read_to_its_end(
+    server: PageServer, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client_module, "LARGEST_PAGE", 2**20)
+    server.answer = text("a 1\n" * 2**19)
+    assert "larger than 1 MiB" in failure(client, f"{server.url}/metrics")
+
+
+def test_a_compressed_page_is_refused_before_it_can_grow(server: PageServer, client: Client) -> None:
+    server.answer = text(b"\x1f\x8b", Content_Encoding="gzip")
+    assert "compressed" in failure(client, f"{server.url}/metrics")
+
+
+def test_a_page_that_is_no_text_is_refused(server: PageServer, client: Client) -> None:
+    server.answer = text(b"a 1\n\xff\xfe\n")
+    assert "no text in UTF-8" in failure(client, f"{server.url}/metrics")
+
+
+HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 100000\r\n"
+
+
+@pytest.mark.wall_time
+@pytest.mark.parametrize(
+    "begins", [b"", b"HTTP/1.1 200 OK\r\nX-Long: ", HEAD + b"\r\n"], ids=["nothing", "head", "body"]
+)
+def test_an_answer_that_never_ends_is_given_up_however_it_drips(
+    server: PageServer, client: Client, begins: bytes
+) -> None:
+    stopped = threading.Event()
+    server.answer = dripping(begins, SOON_S / 8, stopped)
+    began = time.monotonic()
+    said = failure(client, f"{server.url}/metrics")
+    stopped.set()
+    assert "has not answered in full within 0.4 s" in said or "does not answer as an HTTP server" in said
+    assert time.monotonic() - began < 10 * SOON_S
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"SSH-2.0-OpenSSH_9.2\r\n", b"\x00\x01\x02\x03" * 9, HEAD + b"\r\nbroken off", b"HTTP/1.1 abc\r\n\r\n"],
+    ids=["hangs up", "ssh", "binary", "broken off", "status"],
+)
+def test_what_is_no_http_is_named(server: PageServer, client: Client, content: bytes) -> None:
+    server.answer = raw(content)
+    said = failure(client, f"{server.url}/metrics")
+    assert "does not answer as an HTTP server does" in said
+    assert f"https://127.0.0.1:{server.port}" in said
+
+
+def test_a_server_that_is_not_there_is_named(client: Client) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    said = failure(client, f"http://127.0.0.1:{port}/metrics")
+    assert said == f"cannot reach 127.0.0.1:{port}: Connection refused"
+
+
+def test_a_host_that_has_no_address_is_named(client: Client) -> None:
+    said = failure(client, "http://no-such-host.invalid:8000/metrics")
+    assert "no-such-host.invalid:8000" in said
+
+
+def test_https_to_a_server_without_tls_is_named(server: PageServer, client: Client) -> None:
+    said = failure(client, f"https://127.0.0.1:{server.port}/metrics")
+    assert f"see whether it is http://127.0.0.1:{server.port}" in said
+
+
+@pytest.fixture
+def certificate(tmp_path: Path) -> Path:
+    """A certificate for this machine by nobody's authority, and its key."""
+    path = tmp_path / "own.pem"
+    own = ["-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost"]
+    own += ["-addext", "subjectAltName=IP:127.0.0.1"]
+    subprocess.run(
+        ["openssl", "req", *own, "-keyout", path.with_suffix(".key"), "-out", path], check=True, capture_output=True
+    )
+    return path
+
+
+@pytest.fixture
+def encrypted(server: PageServer, certificate: Path) -> PageServer:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, certificate.with_suffix(".key"))
+    server._server.socket = context.wrap_socket(server._server.socket, server_side=True)
+    return server
+
+
+def test_a_certificate_of_nobody_known_is_refused(encrypted: PageServer, client: Client) -> None:
+    said = failure(client, f"https://127.0.0.1:{encrypted.port}/metrics")
+    assert f"the certificate of 127.0.0.1:{encrypted.port} is not trusted: self" in said
+    assert "SSL_CERT_FILE" in said
+
+
+def test_a_certificate_that_the_user_trusts_is_taken(
+    encrypted: PageServer, certificate: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+    with Client() as trusting:
+        assert trusting.page(f"https://127.0.0.1:{encrypted.port}/metrics") == page("vllm-1")
+
+
+def test_http_to_a_server_with_tls_is_named(encrypted: PageServer, client: Client) -> None:
+    said = failure(client, f"http://127.0.0.1:{encrypted.port}/metrics")
+    assert f"https://127.0.0.1:{encrypted.port}" in said
+
+
+def test_a_file_of_certificates_that_is_none_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "none"))
+    with pytest.raises(ConfigError, match="SSL_CERT_FILE"):
+        Client()
+
+
+@pytest.mark.parametrize("value", ["two words", "line\nend", "t\u00fcr", "\x1b[2J"])
+def test_a_token_that_cannot_be_sent_is_refused_and_not_shown(value: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(TOKEN, value)
+    with pytest.raises(ConfigError, match=TOKEN) as refused:
+        token()
+    assert value not in str(refused.value)
+
+
+def test_a_token_comes_from_its_variable_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(TOKEN, raising=False)
+    assert token() is None
+    monkeypatch.setenv(TOKEN, f" {SECRET}\n")
+    assert token() == SECRET
+
+
+def test_a_server_that_sends_cookies_gets_none_back(server: PageServer, client: Client) -> None:
+    server.answer = text("a 1\n", Set_Cookie="id=1")
+    for _ in range(2):
+        client.page(f"{server.url}/metrics")
+    assert "Cookie" not in server.requests[1][1]
+
+
+def test_json_is_sent_and_its_answer_read(server: PageServer, client: Client) -> None:
+    server.answer = text('{"ok": true}')
+    assert client.answer(f"{server.url}/v1/completions", {"prompt": "x"}, 5.0) == '{"ok": true}'
+    assert server.requests[0][2] in (b'{"prompt":"x"}', b'{"prompt": "x"}')
+
+
+def test_another_page_is_worth_a_try_where_this_one_holds_no_metrics(server: PageServer, client: Client) -> None:
+    server.answer = text("", 404)
+    with pytest.raises(NotMetricsError):
+        client.page(f"{server.url}/metrics")

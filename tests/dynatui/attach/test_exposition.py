@@ -1,0 +1,91 @@
+"""Pages are parsed by name and labels; whatever else a server sends is one clear error."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dynatui.attach.exposition import MOST_LINES, NotMetricsError, Page, lines_of, parsed, require_metrics
+from tests.dynatui.attach.page_server import page
+
+NAMES = ("vllm:generation_tokens", "vllm:spec_decode")
+
+
+def test_metrics_come_by_name_without_total_and_by_labels() -> None:
+    found = parsed(lines_of(page("vllm-1")), NAMES)
+    drafts = found["vllm:spec_decode_num_drafts"]
+    assert sorted(drafts.values()) == [1200.0, 4800.0]
+    assert all(dict(labels)["model_name"] == "meta-llama/Llama-3.1-8B-Instruct" for labels in drafts)
+    assert "vllm:num_requests_running" not in found
+
+
+@pytest.mark.parametrize("name", ["a", "a_total"])
+def test_a_name_is_the_same_with_and_without_total(name: str) -> None:
+    assert parsed(lines_of(f"# TYPE {name} counter\n{name} 3\n"), ("a",)) == {"a": {(): 3.0}}
+
+
+def test_when_a_counter_began_is_no_count() -> None:
+    assert parsed(lines_of("a_created 1.7e9\na_total 2\n"), ("a",)) == {"a": {(): 2.0}}
+
+
+@pytest.mark.parametrize("value", ["NaN", "+Inf", "-Inf", "-1", "1e300"])
+def test_what_is_no_count_is_left_out(value: str) -> None:
+    assert parsed(lines_of(f"a_total {value}\n"), ("a",)) == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("", "is empty"),
+        ("\n \n", "is empty"),
+        ("<!DOCTYPE html><html></html>\n", "is HTML"),
+        ('{"detail": "Not Found"}\n', "is JSON"),
+        ("[]", "is JSON"),
+        ("a_total 1\nb_total", "breaks off"),
+        ("a_total 1\nb_total 2", "breaks off"),
+    ],
+)
+def test_what_is_no_page_is_named(text: str, why: str) -> None:
+    with pytest.raises(NotMetricsError, match=why):
+        lines_of(text)
+
+
+@pytest.mark.parametrize("line", ["a_total", "a_total x", 'a{b="c 1', 'a{b="c"} ', "a{ 1", "a{b} 1", 'a{="c"} 1'])
+def test_a_line_that_cannot_be_parsed_is_quoted(line: str) -> None:
+    with pytest.raises(NotMetricsError, match="no format of Prometheus") as refused:
+        parsed(lines_of(f"{line}\n"), ("a",))
+    assert "\n" not in str(refused.value)
+
+
+def test_a_page_of_more_series_than_can_be_read_in_time_is_refused() -> None:
+    lines = [f'a{{b="{number}"}} 1' for number in range(MOST_LINES + 1)]
+    assert len(parsed(lines[:-1], ("a",))["a"]) == MOST_LINES
+    with pytest.raises(NotMetricsError, match="has 20001 lines"):
+        parsed(lines, ("a",))
+
+
+def outcome(text: str, name: str) -> Page | str:
+    """The page, or why it is none."""
+    try:
+        lines = lines_of(text)
+        require_metrics(lines)
+        return parsed(lines, (name,))
+    except NotMetricsError as error:
+        return str(error)
+
+
+@given(st.text(max_size=200))
+def test_no_text_is_more_than_a_page_or_a_line_of_error(text: str) -> None:
+    found = outcome(f"a{text}\n", "a")
+    assert "\n" not in found if isinstance(found, str) else all(min(series.values()) >= 0 for series in found.values())
+
+
+@given(st.text(alphabet='a_total{}",= \\1e9.+-NaInf\t#TYPEHLcounterga\n', max_size=80))
+def test_no_text_that_looks_like_metrics_is_more_than_that(text: str) -> None:
+    found = outcome(f"a{text}\n", "a")
+    assert isinstance(found, dict) or "\n" not in found
+
+
+def test_other_metrics_are_metrics_and_garbage_is_not() -> None:
+    require_metrics(lines_of("# HELP up Whether it is up.\n# TYPE up gauge\nup 1\n"))
+    with pytest.raises(NotMetricsError, match="no format"):
+        require_metrics(lines_of("hello world, nice to meet you\n"))

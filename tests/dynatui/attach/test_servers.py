@@ -1,0 +1,173 @@
+"""Figures of each server from two of its pages, a second apart, beside what was counted by hand."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from prometheus_client import CollectorRegistry, Counter, generate_latest
+
+from dynatui.attach.events import Figures, Reading, Server
+from dynatui.attach.exposition import lines_of
+from dynatui.attach.history import History
+from dynatui.attach.servers import KINDS, recognised
+from tests.dynatui.attach.page_server import page
+
+SECONDS = 2.0
+
+
+def read(*names: str) -> list[Server | Reading]:
+    history, found = History(), list[Server | Reading]()
+    for number, name in enumerate(names):
+        lines = lines_of(page(name))
+        kind = recognised(lines)
+        assert kind is not None
+        found += history.read("http://host/metrics", kind, lines, number * SECONDS)
+    return found
+
+
+def figures(*names: str) -> tuple[Figures, Figures]:
+    """Of the last interval, and of the session."""
+    last = read(*names)[-1]
+    assert isinstance(last, Reading)
+    return last.interval, last.session
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_every_server_is_recognised_by_its_page(name: str) -> None:
+    server = read(f"{name}-1")[0]
+    assert isinstance(server, Server)
+    assert server.kind == name
+
+
+def test_models_are_those_that_labels_name() -> None:
+    server = read("vllm-1")[0]
+    assert isinstance(server, Server)
+    assert server.models == ["meta-llama/Llama-3.1-8B-Instruct"]
+
+
+def test_a_server_is_told_of_once() -> None:
+    assert [type(event) for event in read("vllm-1", "vllm-2", "vllm-2")] == [Server, Reading, Reading, Reading]
+
+
+def test_vllm() -> None:
+    interval, session = figures("vllm-1", "vllm-2")
+    assert interval == session
+    assert (interval.drafts, interval.drafted, interval.accepted, interval.generated) == (100, 300, 170, 270)
+    assert interval.tokens_per_round == pytest.approx(2.7)
+    assert interval.acceptance_rate == pytest.approx(170 / 300)
+    assert interval.acceptance_by_position == pytest.approx([0.80, 0.55, 0.35])
+    assert (interval.drafted_per_second, interval.accepted_per_second, interval.tokens_per_second) == (150, 85, 135)
+
+
+def test_llama_cpp() -> None:
+    interval, _ = figures("llamacpp-1", "llamacpp-2")
+    assert (interval.drafts, interval.drafted, interval.accepted, interval.generated) == (10, 30, 20, 30)
+    assert interval.tokens_per_round == pytest.approx(3.0)
+    assert interval.acceptance_by_position == pytest.approx([0.9, 0.7, 0.4])
+
+
+def test_sglang_shows_gauges_now_and_counts_the_session() -> None:
+    interval, session = figures("sglang-1", "sglang-2")
+    assert (interval.tokens_per_round, interval.acceptance_rate, interval.tokens_per_second) == (2.6, 0.54, 388.0)
+    assert (session.drafts, session.generated) == (200, 520)
+    assert session.tokens_per_round == pytest.approx(2.6)
+    assert session.tokens_per_second == pytest.approx(520 / SECONDS)
+    assert (session.acceptance_rate, session.drafted, session.accepted) == (None, None, None)
+
+
+def test_tensorrt_llm_shows_its_gauge_now_and_counts_the_session_by_positions() -> None:
+    interval, session = figures("tensorrt_llm-1", "tensorrt_llm-2")
+    assert interval.tokens_per_round == 2.4
+    assert (session.drafts, session.drafted, session.accepted, session.generated) == (50, 240, 120, 130)
+    assert session.tokens_per_round == pytest.approx(1 + 75 / 50)
+    assert session.acceptance_rate == pytest.approx(0.5)
+    assert session.acceptance_by_position == pytest.approx([0.8, 0.5, 0.2])
+
+
+def test_tgi() -> None:
+    interval, _ = figures("tgi-1", "tgi-2")
+    assert (interval.drafts, interval.accepted, interval.generated) == (100, 60, 160)
+    assert interval.tokens_per_round == pytest.approx(1.6)
+    assert (interval.drafted, interval.acceptance_rate) == (None, None)
+
+
+def test_the_first_page_tells_no_differences() -> None:
+    interval, session = figures("vllm-1")
+    assert (interval.seconds, session.seconds) == (0.0, 0.0)
+    assert (interval.drafts, interval.tokens_per_round, interval.tokens_per_second) == (None, None, None)
+
+
+@pytest.mark.parametrize("name", ["vllm-plain", "llamacpp-plain"])
+def test_without_speculative_decoding_tokens_are_counted_all_the_same(name: str) -> None:
+    interval, _ = figures(name, name)
+    assert (interval.generated, interval.tokens_per_second) == (0, 0.0)
+    assert (interval.drafts, interval.drafted, interval.accepted, interval.tokens_per_round) == (None,) * 4
+    assert interval.acceptance_by_position == []
+
+
+def test_vllm_before_its_version_1_counts_no_drafts_so_its_length_is_unknown() -> None:
+    interval, _ = figures("vllm-v0", "vllm-v0")
+    assert (interval.drafted, interval.accepted, interval.drafts, interval.tokens_per_round) == (0, 0, None, None)
+
+
+def test_an_idle_server_has_no_length_and_no_rate() -> None:
+    interval, _ = figures("vllm-1", "vllm-1")
+    assert (interval.drafts, interval.drafted) == (0, 0)
+    assert (interval.tokens_per_round, interval.acceptance_rate) == (None, None)
+    assert interval.acceptance_by_position == [None, None, None]
+
+
+def test_a_gauge_of_0_is_none_yet() -> None:
+    idle = page("sglang-1").replace("} 2.75", "} 0.0").replace("} 0.58", "} 0.0")
+    kind = recognised(lines_of(idle))
+    assert kind is not None
+    *_, reading = History().read("u", kind, lines_of(idle), 0.0)
+    assert isinstance(reading, Reading)
+    assert (reading.interval.tokens_per_round, reading.interval.acceptance_rate) == (None, None)
+
+
+def test_names_without_total_are_the_same_metrics() -> None:
+    pages = [lines_of(page(name).replace("_total{", "{")) for name in ("vllm-1", "vllm-2")]
+    history, kind = History(), KINDS["vllm"]
+    *_, reading = [event for t, lines in enumerate(pages) for event in history.read("u", kind, lines, float(t))]
+    assert isinstance(reading, Reading)
+    assert reading.interval.tokens_per_round == pytest.approx(2.7)
+
+
+def test_of_two_servers_on_a_page_the_one_that_drafts_is_watched() -> None:
+    both = lines_of(page("vllm-plain") + page("llamacpp-1"))
+    assert recognised(both) == KINDS["llamacpp"]
+
+
+def test_a_page_that_only_announces_metrics_is_recognised() -> None:
+    assert recognised(lines_of("# HELP sglang:num_running_reqs Requests.\n")) == KINDS["sglang"]
+
+
+def test_a_page_of_another_program_is_not() -> None:
+    assert recognised(lines_of("# TYPE up gauge\nup 1\n")) is None
+
+
+def exported(drafts: int, accepted: int, model: str) -> str:
+    """A page as prometheus_client writes it, which vLLM, SGLang and TensorRT-LLM use."""
+    registry = CollectorRegistry()
+    for name, value in (("num_drafts", drafts), ("num_accepted_tokens", accepted), ("num_draft_tokens", 3 * drafts)):
+        counter = Counter(f"vllm:spec_decode_{name}", "Some.", ["model_name", "engine"], registry=registry)
+        counter.labels(model, "0").inc(value)
+        counter.labels(model, "1").inc(value)
+    return generate_latest(registry).decode()
+
+
+@given(st.text(max_size=40), st.integers(0, 10**9), st.integers(1, 10**6), st.data())
+def test_what_an_exporter_writes_is_read_back_whatever_its_labels_hold(
+    model: str, start: int, rounds: int, data: st.DataObject
+) -> None:
+    accepted = data.draw(st.integers(0, 3 * rounds))
+    history, kind = History(), KINDS["vllm"]
+    first = lines_of(exported(start, start, model))
+    second = lines_of(exported(start + rounds, start + accepted, model))
+    server, _ = history.read("u", kind, first, 0.0)
+    (reading,) = history.read("u", kind, second, 1.0)
+    assert isinstance(server, Server)
+    assert isinstance(reading, Reading)
+    assert server.models == ([model] if model else [])
+    assert (reading.interval.drafts, reading.interval.accepted) == (2 * rounds, 2 * accepted)
+    assert reading.interval.tokens_per_round == pytest.approx(1 + accepted / rounds)

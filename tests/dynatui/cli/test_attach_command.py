@@ -1,0 +1,271 @@
+"""`dynatui attach` and the replay of what it has seen: lines of JSON, notes, signals, pipes and bad input."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from decoder.events import encode
+from dynatui.attach.events import Answer
+from dynatui.cli import main as cli
+from dynatui.record.server_recording import events
+from tests.dynatui.attach.page_server import PageServer, by_path, page, serving, text
+from tests.dynatui.attach.scripted_session import session
+
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(sys.platform == "win32", reason="needs signals and pipes")]
+
+ROOT = Path(__file__).parents[3]
+TOKEN = "DYNATUI_ATTACH_TOKEN"  # noqa: S105 - the name of a variable
+SECRET = "sk-nobody-may-see-this"  # noqa: S105 - nobody's
+PATIENCE_S = 60.0
+SOON_S = 5.0
+
+
+@pytest.fixture
+def server() -> Iterator[PageServer]:
+    with serving(text(page("vllm-1"))) as found:
+        yield found
+
+
+def started(*arguments: str, **environment: str) -> "subprocess.Popen[str]":
+    return subprocess.Popen(
+        [sys.executable, "-m", "dynatui", *arguments],
+        env={**os.environ, "PYTHONPATH": str(ROOT), "DYNATUI_CONFIG": os.devnull, **environment},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def ran(*arguments: str, **environment: str) -> tuple[int, list[dict[str, Any]], str]:
+    """Exit code, the lines of JSON and what was said."""
+    with started(*arguments, **environment) as running:
+        out, said = running.communicate(timeout=PATIENCE_S)
+    return running.returncode, [json.loads(line) for line in out.splitlines()], said
+
+
+def test_each_reading_is_a_line_of_json(server: PageServer) -> None:
+    code, lines, said = ran("attach", server.url, "--polls", "3", "--interval", "0.1")
+    assert code == 0
+    assert [line["type"] for line in lines] == ["attach", "server", "reading", "reading", "reading"]
+    assert lines[1]["kind"] == "vllm"
+    assert lines[-1]["session"]["drafts"] == 0
+    assert said.splitlines()[0].startswith(f"dynatui: vLLM at {server.url}/metrics meta-llama")
+
+
+def test_a_server_that_goes_away_is_noted_once_and_again_when_it_answers(server: PageServer) -> None:
+    answers = iter(["vllm-1", None, None, "vllm-2", "vllm-2"])
+
+    def answer(handler: Any) -> None:
+        name = next(answers)
+        (text(page(name)) if name else text("", 503))(handler)
+
+    server.answer = answer
+    code, lines, said = ran("attach", server.url, "--polls", "5", "--interval", "0.1")
+    assert code == 0
+    assert [line["type"] for line in lines[2:]] == ["reading", "gap", "gap", "reading", "reading"]
+    assert lines[5]["interval"]["drafts"] == 100
+    notes = said.splitlines()[1:]
+    assert notes == [
+        f"dynatui: 127.0.0.1:{server.port} answers 503 Service Unavailable to /metrics; it is asked again",
+        "dynatui: it answers again",
+    ]
+
+
+def test_what_is_printed_is_a_recording_and_what_is_recorded_is_printed_again(
+    server: PageServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "server.jsonl"
+    _, lines, _ = ran("attach", server.url, "--polls", "2", "--interval", "0.1", "--record", str(path))
+    assert len(list(events(path))) == len(lines) == 4
+    assert cli.main(["replay", str(path)]) == 0
+    printed = capsys.readouterr().out
+    assert [json.loads(line) for line in printed.splitlines()] == lines
+    copy = tmp_path / "copy.jsonl"
+    copy.write_text(printed)
+    assert list(events(copy)) == list(events(path))
+
+
+def test_a_token_is_sent_and_neither_shown_nor_recorded(server: PageServer, tmp_path: Path) -> None:
+    path = tmp_path / "server.jsonl"
+    server.answer = text(page("vllm-1").replace("meta-llama", SECRET))
+    arguments = ("attach", f"{server.url}?key={SECRET}", "--polls", "2", "--interval", "0.1", "--record", str(path))
+    code, lines, said = ran(*arguments, **{TOKEN: SECRET})
+    assert code == 0
+    assert server.requests[0][1]["Authorization"] == f"Bearer {SECRET}"
+    assert SECRET not in json.dumps(lines) + said + path.read_text()
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 130), (signal.SIGHUP, 130)])
+def test_a_signal_ends_it_soon_and_the_recording_is_whole(
+    server: PageServer, tmp_path: Path, number: signal.Signals, code: int
+) -> None:
+    path = tmp_path / "server.jsonl"
+    with started("attach", server.url, "--interval", "0.1", "--record", str(path)) as running:
+        assert running.stdout is not None
+        for _ in range(4):
+            running.stdout.readline()
+        began = time.monotonic()
+        running.send_signal(number)
+        _, said = running.communicate(timeout=PATIENCE_S)
+    assert running.returncode == code
+    assert time.monotonic() - began < SOON_S
+    assert said.splitlines()[-1] == "dynatui: interrupted"
+    assert "Traceback" not in said
+    assert len(list(events(path))) >= 3
+
+
+def test_a_signal_ends_it_though_the_server_does_not_answer(server: PageServer) -> None:
+    server.answer = lambda _: time.sleep(2.0)
+    with started("attach", server.url) as running:
+        assert running.stdout is not None
+        running.stdout.readline()
+        began = time.monotonic()
+        running.send_signal(signal.SIGINT)
+        running.communicate(timeout=PATIENCE_S)
+    assert running.returncode == 130
+    assert time.monotonic() - began < SOON_S
+
+
+def test_a_signal_ends_it_though_nobody_takes_what_it_prints(server: PageServer, tmp_path: Path) -> None:
+    numbers = count()
+
+    def talkative(handler: Any) -> None:
+        names = (f"m{next(numbers)}-{'x' * 1000}" for _ in range(32))
+        told = "".join(f'vllm:generation_tokens_total{{model_name="{name}"}} 1.0\n' for name in names)
+        text(told)(handler)
+
+    server.answer = talkative
+    path = tmp_path / "server.jsonl"
+    with started("attach", server.url, "--interval", "0.1", "--record", str(path)) as running:
+        until = time.monotonic() + PATIENCE_S
+        while time.monotonic() < until and not (path.exists() and path.stat().st_size > 2**18):
+            time.sleep(0.05)  # far more than a pipe holds
+        began = time.monotonic()
+        running.send_signal(signal.SIGTERM)
+        assert running.wait(PATIENCE_S) == 130
+        assert time.monotonic() - began < SOON_S
+    assert list(events(path))
+
+
+def test_a_reader_that_leaves_ends_it_quietly(server: PageServer) -> None:
+    with started("attach", server.url, "--interval", "0.1") as running:
+        assert running.stdout is not None
+        assert running.stderr is not None
+        running.stdout.readline()
+        running.stdout.close()
+        assert running.wait(PATIENCE_S) == 0
+        assert "Traceback" not in running.stderr.read()
+
+
+def test_a_request_is_sent_once_and_its_rounds_are_told(server: PageServer, tmp_path: Path) -> None:
+    step = {"per_step_accepted": [2, 0], "per_step_drafted": [3, 3]}
+    answered = {
+        "choices": [{"text": "there"}],
+        "usage": {"completion_tokens": 4},
+        "metrics": {"speculative_decoding": step},
+    }
+    answers = {
+        "/metrics": text(page("vllm-1")),
+        "/v1/models": text('{"data": [{"id": "big"}]}'),
+        "/v1/completions": text(json.dumps(answered)),
+    }
+    server.answer = by_path(answers)
+    path = tmp_path / "server.jsonl"
+    arguments = ("attach", server.url, "--prompt", "Hello", "--max-new-tokens", "4", "--interval", "0.1")
+    with started(*arguments, "--record", str(path), **{TOKEN: SECRET}) as running:
+        assert running.stdout is not None
+        lines = [json.loads(running.stdout.readline())]
+        while lines[-1]["type"] != "answer":
+            lines.append(json.loads(running.stdout.readline()))
+        running.send_signal(signal.SIGINT)
+        _, said = running.communicate(timeout=PATIENCE_S)
+    assert (lines[-1]["accepted_by_round"], lines[-1]["text"], lines[-1]["tokens_per_round"]) == ([2, 0], "there", 2.0)
+    ((_, headers, sent),) = [each for each in server.requests if each[0] == "/v1/completions"]
+    assert json.loads(sent) == {"model": "big", "prompt": "Hello", "max_tokens": 4, "temperature": 0}
+    assert headers["Authorization"] == f"Bearer {SECRET}"
+    assert SECRET not in path.read_text() + said
+    assert any(isinstance(event, Answer) for event in events(path))
+
+
+def test_a_server_that_is_not_there_is_waited_for() -> None:
+    with serving() as gone:
+        port = gone.port
+    code, lines, said = ran("attach", f"localhost:{port}", "--polls", "2", "--interval", "0.1")
+    assert (code, [line["type"] for line in lines]) == (0, ["attach", "gap", "gap"])
+    assert said.count("\n") == 1
+    assert f"cannot reach localhost:{port}" in said
+    assert "it is asked again" in said
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        (("http://me:hunter2@host:8000",), "holds a user or a password"),
+        (("ftp://host",), "give one of http or https"),
+        (("host:8000", "--interval", "0"), "--interval is 0.0; give 0.1 to 3600 seconds"),
+        (("host:8000", "--interval", "nan"), "--interval is nan"),
+        (("host:8000", "--polls", "0"), "--polls"),
+        (("host:8000", "--prompt", ""), "the prompt is empty"),
+        ((), "URL"),
+        (("host:8000", "--record", "/"), "cannot write /"),
+    ],
+)
+def test_bad_input_is_one_line_and_exit_code_2(
+    arguments: tuple[str, ...], why: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["attach", *arguments]) == 2
+    said = capsys.readouterr().err
+    assert why in said
+    assert said.count("\n") == 1
+    assert "hunter2" not in said
+
+
+def test_a_token_that_cannot_be_sent_is_refused(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv(TOKEN, "two words")
+    assert cli.main(["attach", "host:8000"]) == 2
+    said = capsys.readouterr().err
+    assert TOKEN in said
+    assert "two words" not in said
+
+
+def test_a_token_that_others_could_read_on_its_way_is_said_to_be() -> None:
+    arguments = ("attach", "http://no-such-host.invalid:8000", "--polls", "1")
+    _, _, said = ran(*arguments, **{TOKEN: SECRET})
+    assert "the token goes to http://no-such-host.invalid:8000 unencrypted" in said
+    assert SECRET not in said
+
+
+def test_a_full_disk_ends_it_in_one_line(server: PageServer) -> None:
+    code, _, said = ran("attach", server.url, "--record", "/dev/full")
+    assert code == 2
+    assert "cannot write /dev/full: No space left on device" in said
+    assert "Traceback" not in said
+
+
+def test_a_file_of_something_else_is_not_touched(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "notes.txt"
+    path.write_text("mine\n")
+    assert cli.main(["attach", "host:8000", "--record", str(path)]) == 2
+    assert "is no recording of a server, so it stays as it is" in capsys.readouterr().err
+    assert path.read_text() == "mine\n"
+
+
+@pytest.mark.parametrize("command", [["why"], ["--follow"], ["replay", "same"]])
+def test_commands_for_runs_say_what_a_recording_of_a_server_is(
+    command: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "server.jsonl"
+    path.write_bytes(b"".join(map(encode, session(3))))
+    assert cli.main([str(path) if word == "same" else word for word in command] + [str(path)]) == 2
+    assert "dynatui replay shows it" in capsys.readouterr().err

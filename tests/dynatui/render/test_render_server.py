@@ -1,0 +1,196 @@
+"""What a user sees of a server: at every size, with gaps, unknown figures and hostile names."""
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec import structs
+from rich.cells import cell_len
+
+from dynatui.attach.events import Event, Figures, Gap, Reading
+from dynatui.render import server as panels
+from dynatui.render.ink import Rows
+from dynatui.render.server import Look, series, time_text
+from dynatui.state.server_state import ServerState, fold
+from tests.dynatui.attach.scripted_session import ANSWER, FIRST, GAP, OPENING, SERVER, figures, reading, session
+from tests.dynatui.hostile_text import ACTS, hostile
+from tests.dynatui.scripted_runs import lines
+
+LOOK = Look()
+HUGE = Figures(
+    seconds=1e15,
+    drafts=2**53,
+    drafted=2**53,
+    accepted=2**53,
+    generated=2**53,
+    tokens_per_round=1e15,
+    acceptance_rate=1.0,
+    acceptance_by_position=[None, *[1.0] * 255],
+    drafted_per_second=1e15,
+    accepted_per_second=1e15,
+    tokens_per_second=1e15,
+)
+HOSTILE = structs.replace(SERVER, url=hostile("URL")[:1000], models=[hostile("MODEL")[:1000]] * 32, kind="x\x1b[2J")
+STORIES: dict[str, list[Event]] = {
+    "nothing": [],
+    "opened": [OPENING],
+    "unreachable": [OPENING, GAP],
+    "first page": [OPENING, SERVER, FIRST],
+    "an hour": session(3600),
+    "a gap now": [*session(60), GAP, Gap(t=75.0, reason="x" * 5000)],
+    "a gap before": [*session(60), GAP, reading(80.0)],
+    "restarted": [*session(60), reading(61.0, restarted=True)],
+    "huge": [OPENING, SERVER, FIRST, Reading(t=1e9, interval=HUGE, session=HUGE)],
+    "answered": [OPENING, SERVER, FIRST, ANSWER],
+    "answered at length": [
+        OPENING,
+        structs.replace(ANSWER, drafted_by_round=(9,) * 5000, accepted_by_round=(4,) * 5000, text="x" * 5000),
+    ],
+    "not answered": [OPENING, structs.replace(ANSWER, error=hostile("ERROR"))],
+    "hostile": [OPENING, HOSTILE, Gap(t=1.0, reason=hostile("REASON"))],
+}
+
+
+def drawn(state: ServerState, look: Look, width: int, height: int) -> dict[str, Rows]:
+    return {
+        "status": [panels.status(state, look, width)],
+        "note": panels.note(state, look, (width, height)),
+        "cards": panels.cards(state, width, height),
+        "lengths": panels.lengths(state, look, (width, height)),
+        "speeds": panels.speeds(state, look, (width, height)),
+        "positions": panels.positions(state, (width, height)),
+        "totals": panels.totals(state, (width, height)),
+        "answer": panels.answer(state, (width, height)),
+    }
+
+
+@pytest.mark.parametrize("size", [(1, 1), (3, 2), (20, 5), (40, 9), (80, 24), (200, 60)], ids=str)
+@pytest.mark.parametrize("name", STORIES)
+def test_every_panel_fits_every_size(name: str, size: tuple[int, int]) -> None:
+    state, (width, height) = fold(STORIES[name]), size
+    for look in (LOOK, Look(paused=True, recording=True, replaying=True, ended=True, symbols="ascii")):
+        for panel, rows in drawn(state, look, width, height).items():
+            told = lines(rows)
+            assert all(cell_len(line) <= width for line in told), panel
+            assert len(told) <= max(height, 3 if panel == "cards" else 1), panel
+
+
+def test_foreign_text_steers_nothing() -> None:
+    told = "".join(line for rows in drawn(fold(STORIES["hostile"]), LOOK, 300, 9).values() for line in lines(rows))
+    assert "URL" in told
+    assert "REASON" in told
+    assert not set("".join(ACTS)) & set(told) & set("\x1b\x07\x08\x9b\x9d\x90\u202e\u2066\r\x7f\x0b\x0c\u2028\ufeff")
+
+
+def shown(state: ServerState, panel: str, width: int = 80, height: int = 9, look: Look = LOOK) -> str:
+    return "\n".join(lines(drawn(state, look, width, height)[panel]))
+
+
+def test_the_first_line_says_what_is_watched_and_whether_it_answers() -> None:
+    line = shown(fold(session()), "status", 120)
+    assert " dynatui   connected  vLLM  meta-llama/Llama-3.1-8B-Instruct  http://host:8000/metrics" in line
+    assert "NO ANSWER for 14 s" in shown(fold(STORIES["a gap now"]), "status")
+    assert "connecting" in shown(fold([OPENING]), "status")
+    assert "PAUSED" in shown(fold(session()), "status", look=Look(paused=True))
+    assert "● REC" in shown(fold(session()), "status", look=Look(recording=True))
+    assert "replay ended" in shown(fold(session()), "status", look=Look(replaying=True, ended=True))
+
+
+def test_a_gap_is_shown_with_its_reason() -> None:
+    assert "cannot reach host:8000: Connection refused; it is asked again" in shown(fold([OPENING, GAP]), "note")
+
+
+def test_cards_hold_the_last_interval_over_the_session() -> None:
+    state = fold([OPENING, SERVER, FIRST, structs.replace(reading(1.0), session=figures(1.0, 100, 100))])
+    titles, now, whole = shown(state, "cards", 120, 3).splitlines()
+    assert titles.split("▏")[0].startswith("L-bar, tokens a round")
+    assert [card.strip() for card in now.split("▏")] == ["2.70", ".57", "270", "300", "170"]
+    assert [card.split()[-1] for card in whole.split("▏")] == ["2.00", ".33", "200", "300", "100"]
+
+
+def test_in_a_gap_there_are_no_figures_of_now() -> None:
+    _, now, whole = shown(fold([*session(60), GAP]), "cards", 120, 3).splitlines()
+    assert {card.strip() for card in now.split("▏")} == {"-"}
+    assert "2.70" in whole
+
+
+def test_a_curve_has_a_gap_where_nothing_is_known() -> None:
+    points = series(fold([*session(3), GAP, reading(62.0)]), lambda found: found.tokens_per_round).points
+    assert [math.isnan(point) for point in points] == [True, False, False, False, True, False]
+
+
+def test_a_gap_leaves_its_columns_empty() -> None:
+    steady = [reading(float(t)) for t in range(1, 101)]
+    gaps = [Gap(t=float(t), reason="x") for t in range(101, 201)]
+    state = fold([OPENING, SERVER, FIRST, *steady, *gaps, *(reading(float(t)) for t in range(201, 301))])
+    rows = shown(state, "lengths", 110, 12).splitlines()[1:-2]
+    plot = [row[7:-7] for row in rows]
+    filled = [any(row[column] != " " for row in plot) for column in range(len(plot[0]))]
+    third = len(filled) // 3
+    assert all(filled[2 : third - 2])
+    assert not any(filled[third + 2 : 2 * third - 2])
+    assert all(filled[2 * third + 2 : -2])
+
+
+def test_the_window_moves_in_steps_and_always_holds_the_newest_reading() -> None:
+    ends = {seconds: panels._axis(fold(session(seconds))) for seconds in (10, 300, 301, 329, 330, 331, 3600)}
+    assert [axis.first for axis in ends.values()] == [0, 0, 30, 30, 30, 60, 3300]
+    assert all(axis.first <= seconds <= axis.first + axis.span for seconds, axis in ends.items())
+
+
+def test_positions_are_bars_of_the_session_with_the_share_of_now() -> None:
+    told = shown(fold(session()), "positions")
+    assert "position" in told.splitlines()[1]
+    first = told.splitlines()[2].split()
+    assert (first[1], first[3]) == ("1", "79%")
+
+
+def test_more_positions_than_rows_are_counted() -> None:
+    state = fold([OPENING, SERVER, FIRST, Reading(t=1.0, interval=HUGE, session=HUGE)])
+    assert "251 more" in shown(state, "positions", 80, 9)
+
+
+def test_totals_tell_what_was_counted_and_what_was_missed() -> None:
+    told = shown(fold([*session(60), GAP, reading(63.0)]), "totals", 80, 9)
+    assert "1,500" in told
+    assert "watched for 1 min 3 s, 62 pages read" in told
+    assert "missed: 1, gaps: 1, restarts: 0" in told
+
+
+def test_the_rounds_of_a_request_are_columns_under_what_they_come_to() -> None:
+    told = shown(fold([OPENING, SERVER, FIRST, ANSWER]), "answer")
+    assert "4 rounds, L-bar 2.00, 40% accepted, 8 tokens in .5 s" in told
+    assert "▆·█▃" in told
+    assert "and the light fell on the floor" in told
+
+
+def test_a_server_that_does_not_tell_rounds_is_said_not_to() -> None:
+    silent = structs.replace(ANSWER, drafted_by_round=(), accepted_by_round=(), rounds=None, tokens_per_round=None)
+    told = shown(fold([OPENING, SERVER, FIRST, silent]), "answer", 100)
+    assert "the server does not tell the rounds" in told
+    assert "- rounds, L-bar -, 40% accepted" in told
+
+
+def test_why_there_is_no_answer_is_shown_and_steers_nothing() -> None:
+    told = shown(fold([OPENING, structs.replace(ANSWER, error=hostile("ERROR"))]), "answer")
+    assert "ERROR" in told
+    assert not set("\x1b\x07\x9b\u202e") & set(told)
+
+
+def test_names_that_the_first_line_has_no_room_for_follow_in_the_next() -> None:
+    assert "http://host:8000/metrics" in shown(fold(session()), "note", 80)
+    assert not shown(fold(session()), "note", 200).strip()
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0.0, "0 s"), (59.9, "59 s"), (61.0, "1 min 1 s"), (3725.0, "1 h 2 min"), (1e300, "277777 h 46 min")],
+)
+def test_times_have_their_two_largest_units(seconds: float, text: str) -> None:
+    assert time_text(seconds) == text
+
+
+@given(st.floats(0, 1e15), st.floats(1, 1e3))
+def test_scales_reach_what_they_show(most: float, least: float) -> None:
+    assert panels._top([most], least) >= max(most, least)

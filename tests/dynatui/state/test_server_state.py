@@ -1,0 +1,59 @@
+"""What is known of a server after its events, and what is said of it in words."""
+
+import pytest
+
+from dynatui.attach.events import Figures, Gap, Reading
+from dynatui.state.server_state import KEPT, applied, fold, remark
+from tests.dynatui.attach.scripted_session import FIRST, GAP, OPENING, SERVER, reading, session
+
+
+def test_readings_gaps_and_restarts_are_counted() -> None:
+    state = fold([*session(60), GAP, Gap(t=62.0, reason="x"), reading(63.0, restarted=True), Gap(t=64.0, reason="y")])
+    assert (state.readings, state.missed, state.gaps, state.restarts) == (62, 3, 2, 1)
+    assert (state.t, state.missing_since) == (64.0, 64.0)
+
+
+def test_a_gap_lasts_from_its_first_poll_to_the_next_page() -> None:
+    state = fold([*session(60), GAP, Gap(t=70.0, reason="x")])
+    assert (state.missing_since, state.t) == (61.0, 70.0)
+    assert state.gap == Gap(t=70.0, reason="x")
+    assert applied(state, reading(71.0)).gap is None
+
+
+def test_it_keeps_so_many_polls_and_no_more() -> None:
+    state = fold(session(KEPT * 3))
+    assert len(state.past) == KEPT
+    assert state.readings == KEPT * 3 + 1
+
+
+def test_a_new_session_begins_with_nothing() -> None:
+    assert fold([*session(5), OPENING]) == fold([OPENING])
+
+
+@pytest.mark.parametrize(
+    ("told", "said"),
+    [
+        ([OPENING, GAP], "cannot reach host:8000: Connection refused; it is asked again"),
+        ([OPENING, SERVER, FIRST], ""),
+        (session(60), ""),
+        ([*session(60), reading(61.0, restarted=True)], "the server has restarted"),
+        ([*session(60), reading(61.0, restarted=True), reading(72.0)], ""),
+    ],
+)
+def test_what_is_odd_is_said(told: list[object], said: str) -> None:
+    found = remark(fold(told))  # type: ignore[arg-type]
+    assert said in found if said else not found
+
+
+def test_a_server_without_speculative_decoding_is_told_by_the_metric_that_is_missing() -> None:
+    plain = Figures(seconds=1.0, generated=5, tokens_per_second=5.0)
+    state = fold([OPENING, SERVER, FIRST, Reading(t=1.0, interval=plain, session=plain)])
+    assert "vLLM tells nothing of speculative decoding (vllm:spec_decode_num_drafts is not on its page)" in remark(
+        state
+    )
+
+
+def test_a_server_that_has_drafted_nothing_is_told_so() -> None:
+    idle = Figures(seconds=1.0, drafts=0, drafted=0, accepted=0, generated=0)
+    state = fold([OPENING, SERVER, FIRST, Reading(t=1.0, interval=idle, session=idle)])
+    assert remark(state) == "nothing was drafted since it is watched"
