@@ -6,7 +6,7 @@ millisecond or so; once a second is often enough. Knows nothing of torch, which 
 
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
@@ -38,12 +38,12 @@ class Gpu:
     capability: tuple[int, int] | None
 
 
-def open_meters(devices: str) -> Callable[[], Mapping[int, GpuLoad]]:
-    """Meters for devices of torch, `cuda` or `cuda:N`, several with commas between; any other device has none.
+def open_meters(devices: Iterable[str]) -> Callable[[], Mapping[int, GpuLoad]]:
+    """Meters for devices of torch: `cuda`, `cuda:N`; any other has none.
 
-    A reading has the number of each GPU that answers, in the order given.
+    A reading has the number of each GPU of this machine that answers, in the order given.
     """
-    found = [_CUDA.fullmatch(device.strip()) for device in devices.split(",")]
+    found = [_CUDA.fullmatch(device) for device in devices]
     meters = {number: _meter(number) for number in (int(each[1] or 0) for each in found if each)}
 
     def read() -> Mapping[int, GpuLoad]:

@@ -80,11 +80,11 @@ def install(monkeypatch: pytest.MonkeyPatch) -> Callable[[Any], Any]:
 
 
 def read(index: int) -> GpuLoad | None:
-    return open_meters(f"cuda:{index}")().get(index)
+    return open_meters([f"cuda:{index}"])().get(index)
 
 
 def used(device: str) -> list[int | None]:
-    return [reading.used_bytes for reading in open_meters(device)().values()]
+    return [reading.used_bytes for reading in open_meters([device])().values()]
 
 
 def test_a_reading_has_load_memory_power_and_temperature(install: Callable[[Any], Any]) -> None:
@@ -94,18 +94,16 @@ def test_a_reading_has_load_memory_power_and_temperature(install: Callable[[Any]
 
 def test_the_library_is_opened_at_the_first_reading_and_only_then(install: Callable[[Any], Any]) -> None:
     library = install(FakeNvml())
-    read_again = open_meters("cuda:1")
+    read_again = open_meters(["cuda:1"])
     assert library.calls == []
     assert read_again() == read_again() != {1: read(0)}
     assert library.calls == ["init", "init"]
 
 
-@pytest.mark.parametrize(
-    "device", ["cpu", "auto", "mps", "cuda:x", "cuda:²", "cuda:1000", "cuda:0 1", "", ",", "cpu,cpu"]
-)
+@pytest.mark.parametrize("device", ["cpu", "auto", "mps", "cuda:x", "cuda:²", "cuda:1000", "cuda:0,cuda:1", ""])
 def test_what_is_no_cuda_device_has_no_reading_and_needs_no_library(install: Callable[[Any], Any], device: str) -> None:
     library = install(FakeNvml())
-    assert open_meters(device)() == {}
+    assert open_meters([device])() == {}
     assert library.calls == []
 
 
@@ -128,7 +126,7 @@ def test_a_figure_that_nvml_does_not_answer_is_absent_alone(install: Callable[[A
 
 def test_a_gpu_that_was_lost_has_no_reading_any_more(install: Callable[[Any], Any]) -> None:
     library = install(FakeNvml())
-    read_again = open_meters("cuda")
+    read_again = open_meters(["cuda"])
     assert read_again()
     for name in ("UtilizationRates", "MemoryInfo", "PowerUsage", "Temperature"):
         setattr(library, f"nvmlDeviceGet{name}", silent)
@@ -156,15 +154,18 @@ def test_the_gpu_is_the_one_that_cuda_sees_under_this_number(
     assert used(device) == expected
 
 
-@pytest.mark.parametrize("devices", ["cuda:0,cuda:1", "cuda:0, cuda:1", "cuda,cpu,cuda:1,cuda:0"])
+@pytest.mark.parametrize("devices", ["cuda:0 cuda:1", "cuda cpu cuda:1 cuda:0"])
 def test_several_devices_are_read_each_under_its_number(install: Callable[[Any], Any], devices: str) -> None:
     install(FakeNvml())
-    assert {number: reading.used_bytes for number, reading in open_meters(devices)().items()} == {0: 1000, 1: 2000}
+    assert {number: reading.used_bytes for number, reading in open_meters(devices.split())().items()} == {
+        0: 1000,
+        1: 2000,
+    }
 
 
 def test_of_several_devices_one_that_does_not_answer_is_left_out(install: Callable[[Any], Any]) -> None:
     install(FakeNvml())
-    assert list(open_meters("cuda:0,cuda:7,cuda:1")()) == [0, 1]
+    assert list(open_meters(["cuda:0", "cuda:7", "cuda:1"])()) == [0, 1]
 
 
 def test_where_cuda_may_number_unlike_gpus_otherwise_there_is_no_reading(
