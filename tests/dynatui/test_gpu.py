@@ -157,10 +157,8 @@ def test_the_gpu_is_the_one_that_cuda_sees_under_this_number(
 @pytest.mark.parametrize("devices", ["cuda:0 cuda:1", "cuda cpu cuda:1 cuda:0"])
 def test_several_devices_are_read_each_under_its_number(install: Callable[[Any], Any], devices: str) -> None:
     install(FakeNvml())
-    assert {number: reading.used_bytes for number, reading in open_meters(devices.split())().items()} == {
-        0: 1000,
-        1: 2000,
-    }
+    readings = open_meters(devices.split())()
+    assert {number: reading.used_bytes for number, reading in readings.items()} == {0: 1000, 1: 2000}
 
 
 def test_of_several_devices_one_that_does_not_answer_is_left_out(install: Callable[[Any], Any]) -> None:
