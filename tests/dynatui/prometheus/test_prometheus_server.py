@@ -19,9 +19,11 @@ from decoder.errors import ConfigError
 from decoder.events import Event, Summary
 from dynatui.prometheus.exporter import Exporter, exporting
 from dynatui.prometheus.totals import Totals, after
-from dynatui.session import Models, Session
+from dynatui.screen import run
+from dynatui.session import Models, Session, View
 from dynatui.sources.engine import EngineSource
 from dynatui.state.run_state import Loading
+from dynatui.terminal import guard
 from tests.dynatui.fake_engine import FakeEngine, story
 from tests.dynatui.prometheus.scraping import PATIENCE_S, address, answer, generated
 
@@ -119,6 +121,12 @@ def test_a_request_that_makes_no_sense_is_the_clients_own_loss(
     assert answer(exporter.url).status == 200
     assert capfd.readouterr() == ("", "")
     assert not caplog.records
+
+
+@pytest.mark.parametrize(("headers", "served"), [(70, True), (90, False)])
+def test_a_request_of_more_than_8_kib_is_not_answered(exporter: Exporter, headers: int, *, served: bool) -> None:
+    request = b"GET /metrics HTTP/1.0\r\n" + (b"X: " + b"x" * 95 + b"\r\n") * headers + b"\r\n"
+    assert bool(sent(exporter, request)) is served
 
 
 @pytest.mark.wall_time
@@ -288,3 +296,25 @@ def test_on_the_screen_every_event_counts_over_prompts_and_restarts(exporter: Ex
         totals = after(totals, event)
     assert exporter.totals == totals
     assert generated(answer(exporter.url).page) == {name: own.generated for name, own in totals.methods.items()}
+
+
+def test_the_screen_serves_while_it_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    engine, session = FakeEngine(), Session(("one",), Models("big", "small"), metrics_port=0)
+    pages: list[bytes] = []
+
+    def show(source: EngineSource, _view: View, _command: object) -> int:
+        (told,) = source.records
+        assert isinstance(told, Loading)
+        source.start()
+        url, until = told.step.removeprefix("serving metrics at "), time.monotonic() + PATIENCE_S
+        while not (pages and generated(pages[-1])) and time.monotonic() < until:
+            pages.append(answer(url).page)
+        assert source.close(PATIENCE_S)
+        return 0
+
+    monkeypatch.setattr(run, "_show", show)
+    monkeypatch.setattr(run, "load_engine", engine.loader)
+    monkeypatch.setattr(guard, "silence_libraries", lambda: None)
+    assert run.watch(session) == 0
+    assert generated(pages[-1])
+    assert not server_threads()
