@@ -31,7 +31,7 @@ _PATIENCE_S = 0.2
 _LARGEST_REQUEST = 8192
 """Bytes; one of Prometheus has a few hundred."""
 _POLL_S = 0.1
-_SHARE = 0.02
+_SHARE = 0.01
 """Of a core, at most."""
 _REASONS = {errno.EADDRINUSE: "another program uses it", errno.EACCES: "only an administrator may open it"}
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from socketserver import TCPServer
 
 import pytest
+from prometheus_client.openmetrics import parser as openmetrics
 
 from decoder.errors import ConfigError
 from decoder.events import Event, Summary
@@ -56,8 +57,10 @@ def server_threads() -> list[threading.Thread]:
 
 
 def test_a_page_tells_the_totals_of_the_moment(exporter: Exporter) -> None:
-    for event in story():
+    for number, event in enumerate(story()):
         exporter.take(event)
+        if number % 4:
+            continue
         status, kind, page = answer(exporter.url)
         assert status == 200
         assert kind.startswith("text/plain; version=")
@@ -71,9 +74,12 @@ def test_a_page_has_nothing_of_the_process_or_of_pythons_own_metrics(exporter: E
 
 
 def test_a_client_chooses_format_and_compression(exporter: Exporter) -> None:
+    for event in story():
+        exporter.take(event)
     _, kind, page = answer(exporter.url, Accept="application/openmetrics-text; version=1.0.0")
     assert kind.startswith("application/openmetrics-text")
     assert page.endswith(b"# EOF\n")
+    assert len(list(openmetrics.text_string_to_metric_families(page.decode()))) == 8
     *_, packed = answer(exporter.url, Accept_Encoding="gzip")
     assert b"vllm:prompt_tokens" in gzip.decompress(packed)
 
@@ -169,7 +175,7 @@ def test_clients_that_leave_before_they_are_answered_are_no_fault(
     assert capfd.readouterr() == ("", "")
 
 
-def test_a_crowd_of_clients_gets_a_fiftieth_of_a_core_at_most(exporter: Exporter) -> None:
+def test_a_crowd_of_clients_gets_a_hundredth_of_a_core_at_most(exporter: Exporter) -> None:
     for event in story():
         exporter.take(event)
     (thread,) = server_threads()
@@ -190,7 +196,7 @@ def test_a_crowd_of_clients_gets_a_fiftieth_of_a_core_at_most(exporter: Exporter
     for one in crowd:
         one.join()
     shared = (time.clock_gettime(clock) - used) / (time.monotonic() - began)
-    assert shared < 0.03
+    assert shared < 0.015
 
 
 def test_a_fault_of_ours_is_logged_and_the_next_request_answered(
