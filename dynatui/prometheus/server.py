@@ -97,7 +97,8 @@ class _Handler(MetricsHandler):
         super().handle()
 
     def do_GET(self) -> None:  # noqa: N802 - the name that the library calls
-        """The metrics, in the format that the client asks for."""
+        """The metrics as plain text, whatever format is preferred."""
+        del self.headers["Accept"]  # OpenMetrics as the library writes it may lack the names' colons: its issue 1177
         if self.path.partition("?")[0] == _PATH:
             super().do_GET()
         else:

@@ -14,7 +14,6 @@ from pathlib import Path
 from socketserver import TCPServer
 
 import pytest
-from prometheus_client.openmetrics import parser as openmetrics
 
 from decoder.errors import ConfigError
 from decoder.events import Event, Summary
@@ -73,13 +72,23 @@ def test_a_page_has_nothing_of_the_process_or_of_pythons_own_metrics(exporter: E
     assert all(line.split()[2].startswith("vllm:") for line in page.decode().splitlines() if line.startswith("#"))
 
 
-def test_a_client_chooses_format_and_compression(exporter: Exporter) -> None:
+@pytest.mark.parametrize(
+    "accepted",
+    [
+        "application/openmetrics-text;version=1.0.0;q=0.5,text/plain;version=0.0.4;q=0.3,*/*;q=0.2",
+        "application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.6,text/plain;version=1.0.0;q=0.5,*/*;q=0.2",
+        "text/html",
+    ],
+)
+def test_names_are_vllms_whatever_format_a_client_prefers(exporter: Exporter, accepted: str) -> None:
     for event in story():
         exporter.take(event)
-    _, kind, page = answer(exporter.url, Accept="application/openmetrics-text; version=1.0.0")
-    assert kind.startswith("application/openmetrics-text")
-    assert page.endswith(b"# EOF\n")
-    assert len(list(openmetrics.text_string_to_metric_families(page.decode()))) == 8
+    _, kind, page = answer(exporter.url, Accept=accepted)
+    assert kind.startswith("text/plain; version=0.0.4")
+    assert generated(page) == {"dynatree": 8, "ar": 8}
+
+
+def test_a_client_may_ask_for_a_compressed_page(exporter: Exporter) -> None:
     *_, packed = answer(exporter.url, Accept_Encoding="gzip")
     assert b"vllm:prompt_tokens" in gzip.decompress(packed)
 
