@@ -5,11 +5,14 @@ millisecond or so; once a second is often enough. Knows nothing of torch, which 
 """
 
 import os
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
+
+_CUDA = re.compile("cuda(?::([0-9]{1,3}))?")
 
 
 @dataclass(frozen=True)
@@ -35,18 +38,19 @@ class Gpu:
     capability: tuple[int, int] | None
 
 
-def open_meter(device: str) -> Callable[[], GpuLoad | None]:
-    """A meter for a device of torch, `cuda` or `cuda:N`; for any other it always says None."""
-    kind, _, number = device.partition(":")
-    if kind != "cuda" or not (number or "0").isdecimal():
-        return lambda: None
-    find = cache(lambda: _find(int(number or 0)))
+def open_meters(devices: Iterable[str]) -> Callable[[], Mapping[int, GpuLoad]]:
+    """Meters for devices of torch: `cuda`, `cuda:N`; any other has none.
 
-    def meter() -> GpuLoad | None:
-        nvml, handle = find()
-        return None if handle is None else _reading(nvml, handle)
+    A reading has the number of each GPU of this machine that answers, in the order given.
+    """
+    found = [_CUDA.fullmatch(device) for device in devices]
+    meters = {number: _meter(number) for number in (int(each[1] or 0) for each in found if each)}
 
-    return meter
+    def read() -> Mapping[int, GpuLoad]:
+        readings = {number: meter() for number, meter in meters.items()}
+        return {number: reading for number, reading in readings.items() if reading is not None}
+
+    return read
 
 
 def gpus() -> list[Gpu]:
@@ -55,6 +59,17 @@ def gpus() -> list[Gpu]:
     if nvml is None:
         return []
     return [_described(nvml, handle) for handle in _handles(nvml)]
+
+
+def _meter(number: int) -> Callable[[], GpuLoad | None]:
+    """What `cuda:number` says; the library is opened at the first question."""
+    find = cache(lambda: _find(number))
+
+    def meter() -> GpuLoad | None:
+        nvml, handle = find()
+        return None if handle is None else _reading(nvml, handle)
+
+    return meter
 
 
 def _library() -> Any:

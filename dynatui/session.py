@@ -59,6 +59,8 @@ class Session:
     config: RunConfig = field(default_factory=RunConfig)
     record: Path | None = None
     """Where the events are written as they happen."""
+    metrics_port: int | None = None
+    """Where its totals are served to Prometheus; 0: any free port."""
     view: View = field(default_factory=View)
     files: tuple[tuple[str, tuple[str, ...]], ...] = ()
     """Names of the files that the first prompts were read from, each with its prompts."""

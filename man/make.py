@@ -15,7 +15,7 @@ from typer.core import TyperArgument, TyperOption
 import decoder
 from dynatui.cli import config
 from dynatui.cli.main import command
-from dynatui.keymap import CURSOR, GROUPS, SIDE_BY_SIDE, Mode
+from dynatui.keymap import ATTACHED, CURSOR, GROUPS, SIDE_BY_SIDE, Mode
 
 PAGE = Path(__file__).with_name("dynatui.1")
 
@@ -35,6 +35,7 @@ _EXAMPLES = (
 _VARIABLES = (
     ("DYNATUI_*", "Sets an option: DYNATUI_TAU_H=0.8 is as --tau-h 0.8. One value, also where an option repeats."),
     ("DYNATUI_CONFIG", "Names another settings file."),
+    ("DYNATUI_ATTACH_TOKEN", "The token that dynatui attach sends; never shown, never recorded."),
     ("DYNATUI_DATA", "Names the folder of texts, as --data of dynatui bench paper and bench sampling does."),
     ("NO_COLOR", "When it is not empty, there are no colours."),
     ("SSH_CONNECTION", "When it is set, there are 5 frames a second instead of 10."),
@@ -71,7 +72,7 @@ def page() -> str:
     for name, sub in _commands(live):
         lines += [f".SS {_text(f'dynatui {name}')}", *_paragraphs(sub.help or ""), *_described(sub.params)]
     lines += [".SH KEYS"]
-    for group in (*GROUPS, SIDE_BY_SIDE):
+    for group in (*GROUPS, SIDE_BY_SIDE, ATTACHED):
         lines += [f".SS {_text(group.title)}"]
         lines += [line for key in group.keys for line in _item(", ".join(map(_bold, key.caps)), key.help)]
     lines += [".SH SETTINGS", *_paragraphs(_SETTINGS)]
@@ -170,7 +171,7 @@ def table_of_keys() -> list[str]:
         ("knobs",): "all knobs",
     }
     rows = ["| Keys | Where | What they do |", "|---|---|---|"]
-    for group in (*GROUPS, SIDE_BY_SIDE):
+    for group in (*GROUPS, SIDE_BY_SIDE, ATTACHED):
         rows.append(f"| **{group.title}** | | |")
         for key in group.keys:
             caps = " ".join(f"`{cap}`" for cap in key.shown)

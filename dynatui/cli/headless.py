@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from decoder.errors import DecoderError, ModelError
 from decoder.events import Event
 from decoder.session.steering import Steering
+from dynatui.prometheus.exporter import exporting
 from dynatui.record.recording import Recorder, numbered_run
 from dynatui.record.transcript import Transcript
 from dynatui.session import Session
@@ -31,8 +32,13 @@ _PATIENCE_S, _AGAIN_S = 2.0, 0.2
 def run(session: Session, transcript: Transcript, load: "Load") -> int:
     """Decodes every prompt once; returns the exit code, or raises a DecoderError after what was printed so far."""
     steering = Steering(speed=session.view.speed or 1.0)
-    recording = Recorder(session.record) if session.record else nullcontext()
-    with recording as recorder, _interruptible(steering, transcript) as begin:
+    with (
+        exporting(session.metrics_port) as exporter,
+        Recorder(session.record) if session.record else nullcontext() as recorder,
+        _interruptible(steering, transcript) as begin,
+    ):
+        if exporter:
+            transcript.note(f"metrics at {exporter.url}")
         decode = load(transcript.note, lambda _: None)
         begin()
         count = len(session.prompts)
@@ -44,6 +50,8 @@ def run(session: Session, transcript: Transcript, load: "Load") -> int:
                 event = numbered_run(decoded, number, count)
                 if recorder:
                     recorder.write(event)
+                if exporter:
+                    exporter.take(event)
                 transcript.feed(event)
     if not steering.stopped:
         return ModelError.exit_code if transcript.failed else 0

@@ -89,6 +89,17 @@ Record = Annotated[
     Path | None,
     _run(metavar="FILE", help="Write all events to FILE as they happen, after those that are in it already."),
 ]
+MetricsPort = Annotated[
+    int | None,
+    _run(
+        "--metrics-port",
+        metavar="PORT",
+        min=0,
+        max=65535,
+        help="Serve the counts of the run to Prometheus at http://127.0.0.1:PORT/metrics, under the names of vLLM's "
+        "metrics. 0: any free port.",
+    ),
+]
 Follow = Annotated[
     Path | None, _run(metavar="FILE", help="Watch a recording that another process is writing, instead of decoding.")
 ]

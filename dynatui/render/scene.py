@@ -105,8 +105,8 @@ class Scene:
     """Axes that are settled for all charts; None: those of the watched method."""
     whatif: WhatIf | None = None
     """What other knobs would have done, when that is shown."""
-    gpu: GpuLoad | None = None
-    """How busy the device is, where it says so."""
+    gpus: Mapping[int, GpuLoad] = field(default_factory=dict)
+    """How busy each device is, by its number, where it says so."""
     note: str = ""
     """What the last key did, where nothing else shows it; cleaned."""
 

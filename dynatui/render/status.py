@@ -10,10 +10,10 @@ from decoder.errors import shortened
 from decoder.events import arithmetic
 from decoder.session.steering import StageName
 from dynatui.clean import clean_line
-from dynatui.gpu import GpuLoad
 from dynatui.keymap import LEFT_OUT, PANELS, Key, PanelName
-from dynatui.number_format import percent, short
+from dynatui.number_format import short
 from dynatui.render.drawn import drawing_words
+from dynatui.render.gpu_words import gpu_wordings
 from dynatui.render.ink import Ink, Row, Rows, fit, fitting, joined, width_of
 from dynatui.render.layout import least
 from dynatui.render.sampling import light_words
@@ -148,8 +148,8 @@ def _right(scene: Scene) -> Iterator[_Part]:
         slow = run.device.startswith("cuda") and run.path != "cuda graphs"
         reason = (f"path: {run.path}, {run.path_reason}",) if run.path_reason else ()
         yield _at_right(5 if slow else 8, "warn" if slow else "dim", *reason, f"path: {run.path}")
-    if scene.gpu is not None:
-        yield _at_right(7, "dim", *gpu_wordings(scene.gpu))
+    if scene.gpus:
+        yield _at_right(7, "dim", *gpu_wordings(scene.gpus))
     if meters.fps > 0 and meters.slow_line:
         yield _at_right(4, "warn", f"{meters.fps:.0f} fps, slow line", "slow line")
     elif meters.fps > 0:
@@ -162,19 +162,6 @@ def _right(scene: Scene) -> Iterator[_Part]:
 
 def _at_right(rank: int, ink: Ink, *wordings: str) -> _Part:
     return _Part(rank, tuple(((words, ink),) for words in wordings), right=True)
-
-
-def gpu_wordings(gpu: GpuLoad) -> tuple[str, ...]:
-    """Load, memory and power as far as the driver tells, from the longest wording to the shortest."""
-    known = ["GPU"] if gpu.load is None else [f"GPU {percent(gpu.load)}"]
-    if gpu.used_bytes is not None:
-        total = "" if gpu.total_bytes is None else f"/{gpu.total_bytes / 1e9:.0f}"
-        known.append(f"{gpu.used_bytes / 1e9:.1f}{total} GB")
-    if gpu.power_w is not None:
-        known.append(f"{gpu.power_w:.0f} W")
-    if gpu.temperature_c is not None:
-        known.append(f"{gpu.temperature_c} C")
-    return tuple(" ".join(known[:count]) for count in range(len(known), 0, -1))
 
 
 def essentials(scene: Scene, width: int, _height: int) -> Rows:

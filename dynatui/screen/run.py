@@ -16,6 +16,7 @@ from typing import Any, TypeAlias, TypeVar
 from textual.app import App
 
 from decoder.events import Event
+from dynatui.prometheus.exporter import exporting
 from dynatui.record.command_line import command_line
 from dynatui.record.recording import Recorder
 from dynatui.render.server import summary
@@ -45,9 +46,10 @@ _HUNG_UP = 128 + signal.SIGHUP
 def watch(session: Session) -> int:
     """Runs the live app; the exit code."""
     guard.silence_libraries()
-    recorder = Recorder(session.record) if session.record else None
-    source = EngineSource(session, load_engine(session), recorder)
-    return _show(source, session.view, lambda: _command(source))
+    with exporting(session.metrics_port) as exporter:
+        recorder = Recorder(session.record) if session.record else None
+        source = EngineSource(session, load_engine(session), recorder, exporter)
+        return _show(source, session.view, lambda: _command(source))
 
 
 def replay(runs: Sequence[Sequence[Event]], view: View) -> int:

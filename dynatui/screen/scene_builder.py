@@ -1,9 +1,9 @@
 """Builds the scene that the panels are drawn from: state, viewpoint, knobs, pause, estimates.
 
-The GPU load and the what-if estimate are expensive and cached for a while. Knows no widget.
+The load of GPUs and the what-if estimate are expensive and cached for a while. Knows no widget.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import lru_cache
 
@@ -11,7 +11,7 @@ from decoder.analysis.what_if import WhatIf, what_if
 from decoder.knobs import KnobName
 from decoder.methods.adaptive import AdaptiveTree
 from decoder.session.steering import Stage
-from dynatui.gpu import GpuLoad, open_meter
+from dynatui.gpu import GpuLoad, open_meters
 from dynatui.knobs import rules_in_force
 from dynatui.render.scene import Scene
 from dynatui.screen.event_reader import EventReader
@@ -32,8 +32,8 @@ class SceneBuilder:
         self._source = source
         self._event_reader = event_reader
         self._began: float | None = None
-        self._meter: Callable[[], GpuLoad | None] | None = None
-        self._gpu = lru_cache(maxsize=1)(lambda _period: self._read_gpu())
+        self._meters: Callable[[], Mapping[int, GpuLoad]] | None = None
+        self._gpus = lru_cache(maxsize=1)(lambda _period: self._read_gpus())
         self._estimate = lru_cache(maxsize=1)(lambda _period: self._what_if())
 
     def scene(self, before: Scene, now: float, *, estimate: bool) -> Scene:
@@ -59,15 +59,15 @@ class SceneBuilder:
             broke=controls.broke if controls else "",
             pinned=None if pin is not None and pin.follows(state) else pin,
             results=self._event_reader.results,
-            gpu=self._gpu(now // _GPU_S),
+            gpus=self._gpus(now // _GPU_S),
             whatif=self._estimate(now // _WHATIF_S) if estimate else None,
         )
 
-    def _read_gpu(self) -> GpuLoad | None:
+    def _read_gpus(self) -> Mapping[int, GpuLoad]:
         run = self._event_reader.viewpoint.work.state.run
-        if self._meter is None and run is not None:
-            self._meter = open_meter(run.device)
-        return self._meter() if self._meter else None
+        if self._meters is None and run is not None:
+            self._meters = open_meters([run.device])
+        return self._meters() if self._meters else {}
 
     def _what_if(self) -> WhatIf | None:
         state = self._event_reader.viewpoint.state

@@ -13,6 +13,7 @@ from decoder.errors import DecoderError, RecordingError, not_importable
 from decoder.events import Event, Round
 from decoder.knobs import KnobName, RulesName
 from decoder.session.steering import Stage, Steering
+from dynatui.prometheus.exporter import Exporter
 from dynatui.record.recording import Recorder, numbered_run
 from dynatui.session import Session
 from dynatui.sources.breakpoints import Conditions, Watch, met
@@ -52,9 +53,15 @@ class EngineSource:
     """Decodes prompt after prompt, round and round, in a daemon thread until it is stopped."""
 
     def __init__(
-        self, session: Session, load: Load, recorder: Recorder | None = None, *, rest_s: float = REST_S
+        self,
+        session: Session,
+        load: Load,
+        recorder: Recorder | None = None,
+        exporter: Exporter | None = None,
+        *,
+        rest_s: float = REST_S,
     ) -> None:
-        self.records: list[Record] = []
+        self.records: list[Record] = [Loading(f"serving metrics at {exporter.url}")] if exporter else []
         self.controls = self
         self.playback = None
         self.conditions = Conditions()
@@ -63,6 +70,7 @@ class EngineSource:
         self._load = load
         self._rest_s = rest_s
         self._recorder = recorder
+        self._exporter = exporter
         self.config = session.config
         """The parameters with all turns."""
         embedded = session.models.embedded
@@ -258,6 +266,8 @@ class EngineSource:
             if reason:
                 self.broke = reason
                 self._steering.paused = True
+        if self._exporter is not None:
+            self._exporter.take(event)
         if recorder is not None:
             self._write(recorder, event)
 

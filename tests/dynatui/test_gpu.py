@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 import pynvml
 import pytest
 
-from dynatui.gpu import Gpu, GpuLoad, gpus, open_meter
+from dynatui.gpu import Gpu, GpuLoad, gpus, open_meters
 
 
 class SilentError(Exception):
@@ -80,12 +80,11 @@ def install(monkeypatch: pytest.MonkeyPatch) -> Callable[[Any], Any]:
 
 
 def read(index: int) -> GpuLoad | None:
-    return open_meter(f"cuda:{index}")()
+    return open_meters([f"cuda:{index}"])().get(index)
 
 
-def used(device: str) -> int | None:
-    reading = open_meter(device)()
-    return reading.used_bytes if reading else None
+def used(device: str) -> list[int | None]:
+    return [reading.used_bytes for reading in open_meters([device])().values()]
 
 
 def test_a_reading_has_load_memory_power_and_temperature(install: Callable[[Any], Any]) -> None:
@@ -95,16 +94,16 @@ def test_a_reading_has_load_memory_power_and_temperature(install: Callable[[Any]
 
 def test_the_library_is_opened_at_the_first_reading_and_only_then(install: Callable[[Any], Any]) -> None:
     library = install(FakeNvml())
-    meter = open_meter("cuda:1")
+    read_again = open_meters(["cuda:1"])
     assert library.calls == []
-    assert meter() == meter() != read(0)
+    assert read_again() == read_again() != {1: read(0)}
     assert library.calls == ["init", "init"]
 
 
-@pytest.mark.parametrize("device", ["cpu", "auto", "mps", "cuda:x", ""])
+@pytest.mark.parametrize("device", ["cpu", "auto", "mps", "cuda:x", "cuda:²", "cuda:1000", "cuda:0,cuda:1", ""])
 def test_what_is_no_cuda_device_has_no_reading_and_needs_no_library(install: Callable[[Any], Any], device: str) -> None:
     library = install(FakeNvml())
-    assert open_meter(device)() is None
+    assert open_meters([device])() == {}
     assert library.calls == []
 
 
@@ -127,32 +126,44 @@ def test_a_figure_that_nvml_does_not_answer_is_absent_alone(install: Callable[[A
 
 def test_a_gpu_that_was_lost_has_no_reading_any_more(install: Callable[[Any], Any]) -> None:
     library = install(FakeNvml())
-    meter = open_meter("cuda")
-    assert meter() is not None
+    read_again = open_meters(["cuda"])
+    assert read_again()
     for name in ("UtilizationRates", "MemoryInfo", "PowerUsage", "Temperature"):
         setattr(library, f"nvmlDeviceGet{name}", silent)
-    assert meter() is None
+    assert read_again() == {}
 
 
 @pytest.mark.parametrize(
     ("visible", "device", "expected"),
     [
-        ("1", "cuda:0", 2000),
-        ("1,0", "cuda:1", 1000),
-        ("GPU-abc", "cuda", 7),
-        ("MIG-abc", "cuda", 7),
-        ("0", "cuda:1", None),
-        ("", "cuda", None),
-        ("-1", "cuda", None),
-        ("8", "cuda", None),
+        ("1", "cuda:0", [2000]),
+        ("1,0", "cuda:1", [1000]),
+        ("GPU-abc", "cuda", [7]),
+        ("MIG-abc", "cuda", [7]),
+        ("0", "cuda:1", []),
+        ("", "cuda", []),
+        ("-1", "cuda", []),
+        ("8", "cuda", []),
     ],
 )
 def test_the_gpu_is_the_one_that_cuda_sees_under_this_number(
-    install: Callable[[Any], Any], monkeypatch: pytest.MonkeyPatch, visible: str, device: str, expected: int | None
+    install: Callable[[Any], Any], monkeypatch: pytest.MonkeyPatch, visible: str, device: str, expected: list[int]
 ) -> None:
     install(FakeNvml())
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
     assert used(device) == expected
+
+
+@pytest.mark.parametrize("devices", ["cuda:0 cuda:1", "cuda cpu cuda:1 cuda:0"])
+def test_several_devices_are_read_each_under_its_number(install: Callable[[Any], Any], devices: str) -> None:
+    install(FakeNvml())
+    readings = open_meters(devices.split())()
+    assert {number: reading.used_bytes for number, reading in readings.items()} == {0: 1000, 1: 2000}
+
+
+def test_of_several_devices_one_that_does_not_answer_is_left_out(install: Callable[[Any], Any]) -> None:
+    install(FakeNvml())
+    assert list(open_meters(["cuda:0", "cuda:7", "cuda:1"])()) == [0, 1]
 
 
 def test_where_cuda_may_number_unlike_gpus_otherwise_there_is_no_reading(
@@ -161,7 +172,7 @@ def test_where_cuda_may_number_unlike_gpus_otherwise_there_is_no_reading(
     install(FakeNvml(names=("T4", "H200")))
     assert read(0) is None
     monkeypatch.setenv("CUDA_DEVICE_ORDER", "PCI_BUS_ID")
-    assert used("cuda:1") == 2000
+    assert used("cuda:1") == [2000]
 
 
 def test_a_gpu_in_shares_has_no_reading_as_a_whole(install: Callable[[Any], Any]) -> None:

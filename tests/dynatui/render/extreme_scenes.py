@@ -1,6 +1,7 @@
 """Scenes that no good run would make, for painters that must survive them."""
 
 import math
+from dataclasses import replace
 from typing import Any
 
 from msgspec import structs
@@ -123,6 +124,7 @@ def _crowded() -> Scene:
     state = state_of([Prompt(3, 9), *story()[:-1], End(method="ar", reason="error", error=HOSTILE)])
     state = structs.replace(state, summary=state.figures())
     event = tree_round(7)
+    gpu = GpuLoad(load=0.87, used_bytes=12 * 10**9, total_bytes=None, power_w=HUGE, temperature_c=61)
     return Scene(
         state,
         panel="prompts",
@@ -140,6 +142,6 @@ def _crowded() -> Scene:
         stage=Stage("drafted", event),
         broke="depth acceptance .12 < .30",
         pinned=Pin.of(state, state.watched),
-        gpu=GpuLoad(load=0.87, used_bytes=12 * 10**9, total_bytes=None, power_w=HUGE, temperature_c=61),
+        gpus={0: gpu, 1: replace(gpu, used_bytes=10**30)},
         note="saved to x",
     )

@@ -21,6 +21,7 @@ from dynatui.record.reader import read
 from dynatui.render.cards import cards
 from dynatui.render.curves import acceptance, depth, trends
 from dynatui.render.drawer import drawer
+from dynatui.render.gpu_words import gpu_wordings
 from dynatui.render.guide import GUIDE, explained, guide, led_by
 from dynatui.render.ink import Ink, in_ascii, width_of
 from dynatui.render.layout import layout
@@ -31,7 +32,7 @@ from dynatui.render.race import race
 from dynatui.render.sampling import sampling
 from dynatui.render.scene import Meters, Scene
 from dynatui.render.sliders import history_line, knobs
-from dynatui.render.status import essentials, footer, gpu_wordings, speed_text, status, tab_at, tabs
+from dynatui.render.status import essentials, footer, speed_text, status, tab_at, tabs
 from dynatui.render.timeline import timeline
 from dynatui.render.words import badge
 from dynatui.screen.pages.help import help_page
@@ -320,9 +321,26 @@ def test_the_key_that_goes_on_stays_in_a_narrow_terminal() -> None:
 
 def test_the_gpu_is_told_as_far_as_the_driver_knows_it() -> None:
     full = GpuLoad(0.87, int(12.3e9), int(139e9), 250.3, 61)
-    assert "GPU 87% 12.3/139 GB 250 W 61 C" in lines(status(replace(running(), gpu=full), 200, 1))[0]
-    assert gpu_wordings(full)[-1] == "GPU 87%"
-    assert gpu_wordings(GpuLoad(None, 10**9, None, None, None)) == ("GPU 1.0 GB", "GPU")
+    assert "GPU 87% 12.3/139 GB 250 W 61 C" in lines(status(replace(running(), gpus={0: full}), 200, 1))[0]
+    assert gpu_wordings({0: full})[-1] == "GPU 87%"
+    assert gpu_wordings({3: GpuLoad(None, 10**9, None, None, None)}) == ("GPU 1.0 GB", "GPU")
+
+
+def test_of_several_gpus_each_has_its_load_and_memory_where_there_is_room() -> None:
+    first = GpuLoad(0.87, int(12.3e9), int(139e9), 250.3, 61)
+    gpus = {0: first, 2: replace(first, load=0.634, used_bytes=int(11.9e9))}
+    each, *ranges = gpu_wordings(gpus)
+    assert each == "GPU 0: 87% 12.3/139 GB, 2: 63% 11.9/139 GB"
+    assert ranges == ["2 GPUs 63-87% 11.9-12.3 GB", "2 GPUs 63-87%"]
+    assert each in lines(status(replace(running(), gpus=gpus), 200, 1))[0]
+    assert "2 GPUs 63-87%" in lines(status(replace(running(), gpus=gpus), 120, 1))[0]
+
+
+def test_several_gpus_that_are_alike_or_tell_nothing_are_told_in_fewer_words() -> None:
+    alike, silent = GpuLoad(0.5, 2 * 10**9, None, None, None), GpuLoad(None, None, None, 90.0, 40)
+    assert gpu_wordings({0: alike, 1: alike}) == ("GPU 0: 50% 2.0 GB, 1: 50% 2.0 GB", "2 GPUs 50% 2.0 GB", "2 GPUs 50%")
+    assert gpu_wordings({0: silent, 1: alike})[0] == "GPU 0: -, 1: 50% 2.0 GB"
+    assert gpu_wordings({0: silent, 1: silent})[1:] == ("2 GPUs",)
 
 
 @pytest.mark.parametrize("width", [30, 60, 80, 200])

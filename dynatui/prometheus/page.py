@@ -1,0 +1,85 @@
+"""Totals as families of metrics under vLLM's names, so that what reads a vLLM server reads a run too.
+
+The label `method` is our own, in the place of vLLM's `engine`: methods of a race are servers side by side. Pure; knows
+no HTTP.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+
+from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
+
+from dynatui.prometheus.totals import BOUNDS_S, Drafts, Latencies, MethodTotals, Totals
+
+_LABELS = ("model_name", "method")
+
+_OF_TEXTS: tuple[tuple[str, str, Callable[[MethodTotals], int]], ...] = (
+    ("vllm:prompt_tokens", "Tokens of prompts, once they are continued.", lambda own: own.prompt_tokens),
+    ("vllm:generation_tokens", "Generated tokens.", lambda own: own.generated),
+)
+_OF_DRAFTS: tuple[tuple[str, str, Callable[[Drafts], int]], ...] = (
+    ("vllm:spec_decode_num_drafts", "Rounds in which anything was drafted.", lambda own: own.rounds),
+    ("vllm:spec_decode_num_draft_tokens", "Drafted tokens, all nodes of the trees.", lambda own: own.tokens),
+    ("vllm:spec_decode_num_accepted_tokens", "Accepted drafted tokens.", lambda own: sum(own.accepted)),
+)
+_BY_POSITION = ("vllm:spec_decode_num_accepted_tokens_per_pos", "Accepted drafted tokens by their depth, from 0.")
+_LATENCIES: tuple[tuple[str, str, Callable[[MethodTotals], Latencies]], ...] = (
+    (
+        "vllm:time_to_first_token_seconds",
+        "Reading the prompt and the first round, by the method's own clock.",
+        lambda own: own.to_first,
+    ),
+    (
+        "vllm:inter_token_latency_seconds",
+        "From round to round, whose tokens come at once, by the method's own clock.",
+        lambda own: own.between,
+    ),
+)
+
+
+def families(totals: Totals) -> Iterator[Metric]:
+    """All metrics; what a method does not tell has no series of it."""
+    methods = [((totals.target, name), own) for name, own in totals.methods.items()]
+    drafting = [(labels, own.drafts) for labels, own in methods if own.drafts is not None]
+    for name, told, count in _OF_TEXTS:
+        yield _counter(name, told, _LABELS, ((labels, count(own)) for labels, own in methods))
+    for name, told, count_drafts in _OF_DRAFTS:
+        yield _counter(name, told, _LABELS, ((labels, count_drafts(drafts)) for labels, drafts in drafting))
+    positions = (
+        ((*labels, str(position)), accepted)
+        for labels, drafts in drafting
+        for position, accepted in enumerate(drafts.accepted)
+    )
+    yield _counter(*_BY_POSITION, (*_LABELS, "position"), positions)
+    for name, told, latencies in _LATENCIES:
+        histogram = HistogramMetricFamily(name, told, labels=_LABELS)
+        for labels, own in methods:
+            histogram.add_metric(labels, _buckets(latencies(own)), latencies(own).total_s)
+        yield histogram
+
+
+def _counter(name: str, told: str, labels: Sequence[str], series: Iterable[tuple[Sequence[str], int]]) -> Metric:
+    family = CounterMetricFamily(name, told, labels=labels)
+    for values, count in series:
+        family.add_metric(values, count)
+    return family
+
+
+def _buckets(latencies: Latencies) -> list[tuple[str, float]]:
+    """How many took at most so long."""
+    bounds = (*map(str, BOUNDS_S), "+Inf")
+    return list(zip(bounds, accumulate(latencies.counts), strict=True))
+
+
+@dataclass(frozen=True)
+class TotalsCollector(Collector):
+    """Tells the totals of the moment in which it is asked."""
+
+    read: Callable[[], Totals]
+
+    def collect(self) -> Iterator[Metric]:
+        """All metrics of one look at the totals."""
+        return families(self.read())

@@ -1,0 +1,51 @@
+"""GPUs in words, as far as the driver tells of them: one in full, each of several by load and memory.
+
+Pure; from the longest wording to the shortest, for lines with more room or less.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from dynatui.gpu import GpuLoad
+from dynatui.number_format import percent
+
+
+def gpu_wordings(gpus: Mapping[int, GpuLoad]) -> tuple[str, ...]:
+    """What is known of GPUs by their numbers; of several in few words, the least and the most of all."""
+    if len(gpus) == 1:
+        (gpu,) = gpus.values()
+        return _shortened(" ".join(["GPU", *_load(gpu)]), *_memory(gpu), *_power(gpu))
+    each = (" ".join([f"{number}:", *([*_load(gpu), *_memory(gpu)] or "-")]) for number, gpu in gpus.items())
+    loads = [100 * gpu.load for gpu in gpus.values() if gpu.load is not None]
+    used = [gpu.used_bytes / 1e9 for gpu in gpus.values() if gpu.used_bytes is not None]
+    head = " ".join([f"{len(gpus)} GPUs", *_range(loads, "%", digits=0)])
+    return (f"GPU {', '.join(each)}", *_shortened(head, *_range(used, " GB", digits=1)))
+
+
+def _shortened(*parts: str) -> tuple[str, ...]:
+    """All parts, then without the last, and so on to the first alone."""
+    return tuple(" ".join(parts[:count]) for count in range(len(parts), 0, -1))
+
+
+def _load(gpu: GpuLoad) -> list[str]:
+    return [] if gpu.load is None else [percent(gpu.load)]
+
+
+def _memory(gpu: GpuLoad) -> list[str]:
+    if gpu.used_bytes is None:
+        return []
+    total = "" if gpu.total_bytes is None else f"/{gpu.total_bytes / 1e9:.0f}"
+    return [f"{gpu.used_bytes / 1e9:.1f}{total} GB"]
+
+
+def _power(gpu: GpuLoad) -> list[str]:
+    """What it draws, and how hot it is."""
+    watts = [] if gpu.power_w is None else [f"{gpu.power_w:.0f} W"]
+    return watts if gpu.temperature_c is None else [*watts, f"{gpu.temperature_c} C"]
+
+
+def _range(values: Sequence[float], unit: str, *, digits: int) -> list[str]:
+    """The least and the most; nothing where there is no value."""
+    if not values:
+        return []
+    least, most = (f"{value:.{digits}f}" for value in (min(values), max(values)))
+    return [f"{most}{unit}" if least == most else f"{least}-{most}{unit}"]

@@ -1,0 +1,49 @@
+"""Reads served metrics as Prometheus does."""
+
+import http.client
+from contextlib import closing
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+from prometheus_client.parser import text_string_to_metric_families
+
+PATIENCE_S = 60.0
+
+
+class Answer(NamedTuple):
+    """What a server sent back."""
+
+    status: int
+    kind: str
+    page: bytes
+
+
+def address(url: str) -> tuple[str, int]:
+    """Where a URL leads."""
+    found = urlsplit(url)
+    assert found.hostname is not None
+    assert found.port is not None
+    return found.hostname, found.port
+
+
+def answer(url: str, path: str = "/metrics", method: str = "GET", **headers: str) -> Answer:
+    """The answer of the server behind a URL; headers have `_` for `-`."""
+    with closing(http.client.HTTPConnection(*address(url), timeout=PATIENCE_S)) as connection:
+        connection.request(method, path, headers={name.replace("_", "-"): value for name, value in headers.items()})
+        response = connection.getresponse()
+        return Answer(response.status, response.getheader("Content-Type", ""), response.read())
+
+
+def by_method(page: bytes, sample: str) -> dict[str, float]:
+    """The sum of a sample's series, by method."""
+    found: dict[str, float] = {}
+    for family in text_string_to_metric_families(page.decode()):
+        for each in family.samples:
+            if each.name == sample:
+                found[each.labels["method"]] = found.get(each.labels["method"], 0.0) + each.value
+    return found
+
+
+def generated(page: bytes) -> dict[str, float]:
+    """Generated tokens by method."""
+    return by_method(page, "vllm:generation_tokens_total")

@@ -1,0 +1,335 @@
+"""The server answers this machine's programs, survives what any of them sends, and ends with the run."""
+
+import errno
+import gzip
+import json
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from socketserver import TCPServer
+
+import pytest
+
+from decoder.errors import ConfigError
+from decoder.events import Event, Summary
+from dynatui.prometheus.exporter import Exporter, exporting
+from dynatui.prometheus.totals import Totals, after
+from dynatui.screen import run
+from dynatui.session import Models, Session, View
+from dynatui.sources.engine import EngineSource
+from dynatui.state.run_state import Loading
+from dynatui.terminal import guard
+from tests.dynatui.fake_engine import FakeEngine, story
+from tests.dynatui.prometheus.scraping import PATIENCE_S, address, answer, generated
+
+MOST_S = 1.0
+"""Within which a server ends."""
+
+
+@pytest.fixture
+def exporter() -> Iterator[Exporter]:
+    with exporting(0) as found:
+        assert found is not None
+        yield found
+
+
+def sent(exporter: Exporter, data: bytes) -> bytes:
+    """What comes back for these bytes, until the server hangs up."""
+    with socket.create_connection(address(exporter.url), timeout=PATIENCE_S) as connection:
+        received = b""
+        try:
+            connection.sendall(data)
+            while part := connection.recv(65536):
+                received += part
+        except ConnectionError:
+            pass
+        return received
+
+
+def server_threads() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name == "dynatui-metrics"]
+
+
+def test_a_page_tells_the_totals_of_the_moment(exporter: Exporter) -> None:
+    for number, event in enumerate(story()):
+        exporter.take(event)
+        if number % 4:
+            continue
+        status, kind, page = answer(exporter.url)
+        assert status == 200
+        assert kind.startswith("text/plain; version=")
+        assert generated(page) == {name: own.generated for name, own in exporter.totals.methods.items()}
+    assert generated(page) == {"dynatree": 8, "ar": 8}
+
+
+def test_a_page_has_nothing_of_the_process_or_of_pythons_own_metrics(exporter: Exporter) -> None:
+    _, _, page = answer(exporter.url)
+    assert all(line.split()[2].startswith("vllm:") for line in page.decode().splitlines() if line.startswith("#"))
+
+
+@pytest.mark.parametrize(
+    "accepted",
+    [
+        "application/openmetrics-text;version=1.0.0;q=0.5,text/plain;version=0.0.4;q=0.3,*/*;q=0.2",
+        "application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.6,text/plain;version=1.0.0;q=0.5,*/*;q=0.2",
+        "text/html",
+    ],
+)
+def test_names_are_vllms_whatever_format_a_client_prefers(exporter: Exporter, accepted: str) -> None:
+    for event in story():
+        exporter.take(event)
+    _, kind, page = answer(exporter.url, Accept=accepted)
+    assert kind.startswith("text/plain; version=0.0.4")
+    assert generated(page) == {"dynatree": 8, "ar": 8}
+
+
+def test_a_client_may_ask_for_a_compressed_page(exporter: Exporter) -> None:
+    *_, packed = answer(exporter.url, Accept_Encoding="gzip")
+    assert b"vllm:prompt_tokens" in gzip.decompress(packed)
+
+
+def test_a_client_may_ask_for_some_of_the_metrics(exporter: Exporter) -> None:
+    for event in story():
+        exporter.take(event)
+    *_, page = answer(exporter.url, "/metrics?name[]=vllm:generation_tokens_total")
+    assert generated(page) == {"dynatree": 8, "ar": 8}
+    assert b"vllm:prompt_tokens" not in page
+
+
+def test_only_this_machine_is_served(exporter: Exporter) -> None:
+    assert address(exporter.url)[0] == "127.0.0.1"
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [("GET", "/", 404), ("GET", "/metrics/../secret", 404), ("POST", "/metrics", 501), ("GET", "//[", 404)],
+)
+def test_whatever_else_is_asked_for_is_refused(exporter: Exporter, method: str, path: str, status: int) -> None:
+    assert answer(exporter.url, path, method).status == status
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"\r\n\r\n",
+        b"\x00\xff\x16\x03\x01\r\n\r\n",
+        b"GET /metrics HTTP/9.9\r\n\r\n",
+        b"GET /metrics HTTP/1.0\r\n" + b"A: b\r\n" * 150 + b"\r\n",
+        b"GET /metrics HTTP/1.0\r\nX: " + b"x" * 10**6 + b"\r\n\r\n",
+        b"GET /" + b"x" * 10**6,
+        b"x" * 10**6,
+        b"GET /metrics?" + b"name[]=%ff&" * 300 + b" HTTP/1.0\r\n\r\n",
+        b"GET /metrics HTTP/1.0\r\nAccept: " + b"," * 5000 + b"\r\n\r\n",
+    ],
+    ids=lambda data: repr(data[:24]),
+)
+def test_a_request_that_makes_no_sense_is_the_clients_own_loss(
+    exporter: Exporter, data: bytes, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    sent(exporter, data)
+    assert answer(exporter.url).status == 200
+    assert capfd.readouterr() == ("", "")
+    assert not caplog.records
+
+
+@pytest.mark.parametrize(("headers", "served"), [(70, True), (90, False)])
+def test_a_request_of_more_than_8_kib_is_not_answered(exporter: Exporter, headers: int, *, served: bool) -> None:
+    request = b"GET /metrics HTTP/1.0\r\n" + (b"X: " + b"x" * 95 + b"\r\n") * headers + b"\r\n"
+    assert bool(sent(exporter, request)) is served
+
+
+@pytest.mark.wall_time
+def test_slow_and_silent_clients_are_hung_up_and_others_served(exporter: Exporter) -> None:
+    with ExitStack() as open_until_the_end:
+        idle = [
+            open_until_the_end.enter_context(socket.create_connection(address(exporter.url), timeout=PATIENCE_S))
+            for _ in range(4)
+        ]
+        began = time.monotonic()
+        assert answer(exporter.url).status == 200
+        assert time.monotonic() - began < 5 * MOST_S
+        assert [connection.recv(1) for connection in idle] == [b""] * 4
+
+
+@pytest.mark.wall_time
+def test_a_client_that_sends_byte_by_byte_is_hung_up_too(exporter: Exporter) -> None:
+    def drip(connection: socket.socket) -> None:
+        until = time.monotonic() + PATIENCE_S
+        while time.monotonic() < until:
+            connection.sendall(b"x")
+            time.sleep(0.01)
+
+    began = time.monotonic()
+    with socket.create_connection(address(exporter.url), timeout=PATIENCE_S) as one, pytest.raises(ConnectionError):
+        drip(one)
+    assert time.monotonic() - began < 5 * MOST_S
+    assert answer(exporter.url).status == 200
+
+
+def test_clients_that_leave_before_they_are_answered_are_no_fault(
+    exporter: Exporter, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+) -> None:
+    for _ in range(20):
+        with socket.create_connection(address(exporter.url)) as connection:
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\x01\0\0\0\0\0\0\0")  # resets
+            connection.sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
+    assert answer(exporter.url).status == 200
+    assert not caplog.records
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_crowd_of_clients_gets_a_hundredth_of_a_core_at_most(exporter: Exporter) -> None:
+    for event in story():
+        exporter.take(event)
+    (thread,) = server_threads()
+    assert thread.ident is not None
+    clock = time.pthread_getcpuclockid(thread.ident)
+    answer(exporter.url)
+    ending, began, used = threading.Event(), time.monotonic(), time.clock_gettime(clock)
+
+    def ask() -> None:
+        while not ending.is_set():
+            answer(exporter.url)
+
+    crowd = [threading.Thread(target=ask) for _ in range(4)]
+    for one in crowd:
+        one.start()
+    time.sleep(1.5)
+    ending.set()
+    for one in crowd:
+        one.join()
+    shared = (time.clock_gettime(clock) - used) / (time.monotonic() - began)
+    assert shared < 0.015
+
+
+def test_a_fault_of_ours_is_logged_and_the_next_request_answered(
+    exporter: Exporter, caplog: pytest.LogCaptureFixture
+) -> None:
+    exporter.totals = None  # type: ignore[assignment]
+    sent(exporter, b"GET /metrics HTTP/1.0\r\n\r\n")
+    exporter.totals = Totals()
+    assert answer(exporter.url).status == 200
+    assert [record.message for record in caplog.records] == ["metrics were not served"]
+
+
+@pytest.mark.wall_time
+@pytest.mark.parametrize("busy", [False, True])
+def test_the_server_ends_within_a_second_and_leaves_nothing(*, busy: bool) -> None:
+    with ExitStack() as open_until_the_end:
+        with exporting(0) as exporter:
+            assert exporter is not None
+            place = address(exporter.url)
+            if busy:
+                for _ in range(3):
+                    connection = socket.create_connection(place)
+                    open_until_the_end.enter_context(connection)
+                    connection.sendall(b"GET /met")
+                time.sleep(0.05)
+            assert len(server_threads()) == 1
+            began = time.monotonic()
+        assert time.monotonic() - began < MOST_S
+    assert not server_threads()
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(place)
+
+
+def test_the_server_ends_with_a_run_that_fails() -> None:
+    with pytest.raises(RuntimeError, match="out of memory"), exporting(0):
+        raise RuntimeError("out of memory")
+    assert not server_threads()
+
+
+def test_a_port_can_be_used_again_at_once() -> None:
+    with exporting(0) as exporter:
+        assert exporter is not None
+        _, port = address(exporter.url)
+        answer(exporter.url)
+    with exporting(port) as again:
+        assert again is not None
+        assert address(again.url)[1] == port
+        assert answer(again.url).status == 200
+
+
+def test_a_port_that_is_taken_is_refused(exporter: Exporter) -> None:
+    _, port = address(exporter.url)
+    refused = pytest.raises(ConfigError, match=rf"^metrics_port is {port}, .*another program uses it; give another")
+    with refused, exporting(port):
+        pass
+    assert len(server_threads()) == 1
+
+
+@pytest.mark.parametrize(
+    ("error", "why"),
+    [
+        (PermissionError(errno.EACCES, "Permission denied"), "only an administrator may open it"),
+        (OSError(errno.EADDRNOTAVAIL, "Cannot assign requested address"), "Cannot assign requested address"),
+    ],
+)
+def test_a_port_that_cannot_be_opened_is_refused_with_the_reason(
+    monkeypatch: pytest.MonkeyPatch, error: OSError, why: str
+) -> None:
+    def fail(_server: TCPServer) -> None:
+        raise error
+
+    monkeypatch.setattr(TCPServer, "server_bind", fail)
+    refused = pytest.raises(ConfigError, match=f"^metrics_port is 80, which cannot be served: {why}; give another")
+    with refused, exporting(80):
+        pass
+
+
+def test_without_a_port_nothing_of_prometheus_is_imported(tmp_path: Path) -> None:
+    code = (
+        "import json, sys, threading, dynatui.cli.main, dynatui.cli.headless, dynatui.screen.run\n"
+        "from dynatui.prometheus.exporter import exporting\n"
+        "with exporting(None) as exporter: found = [exporter, threading.active_count()]\n"
+        "print(json.dumps([*found, [name for name in sys.modules if name.startswith('prometheus_client')]]))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout) == [None, 1, []]
+
+
+def test_on_the_screen_every_event_counts_over_prompts_and_restarts(exporter: Exporter) -> None:
+    engine, session = FakeEngine(), Session(("one", "two"), Models("big", "small"))
+    source = EngineSource(session, engine.loader(session), exporter=exporter, rest_s=0.0)
+    assert source.records == [Loading(f"serving metrics at {exporter.url}")]
+    source.start()
+    until = time.monotonic() + PATIENCE_S
+    while len(engine.prompts) < 5 and time.monotonic() < until:
+        source.go(0)
+        time.sleep(0.005)
+    assert source.close(PATIENCE_S)
+    told = [record for record in source.records if isinstance(record, Event)]
+    assert sum(isinstance(event, Summary) for event in told) >= 4
+    totals = Totals()
+    for event in told:
+        totals = after(totals, event)
+    assert exporter.totals == totals
+    assert generated(answer(exporter.url).page) == {name: own.generated for name, own in totals.methods.items()}
+
+
+def test_the_screen_serves_while_it_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    engine, session = FakeEngine(), Session(("one",), Models("big", "small"), metrics_port=0)
+    pages: list[bytes] = []
+
+    def show(source: EngineSource, _view: View, _command: object) -> int:
+        (told,) = source.records
+        assert isinstance(told, Loading)
+        source.start()
+        url, until = told.step.removeprefix("serving metrics at "), time.monotonic() + PATIENCE_S
+        while not (pages and generated(pages[-1])) and time.monotonic() < until:
+            pages.append(answer(url).page)
+        assert source.close(PATIENCE_S)
+        return 0
+
+    monkeypatch.setattr(run, "_show", show)
+    monkeypatch.setattr(run, "load_engine", engine.loader)
+    monkeypatch.setattr(guard, "silence_libraries", lambda: None)
+    assert run.watch(session) == 0
+    assert generated(pages[-1])
+    assert not server_threads()
