@@ -21,7 +21,8 @@ GRAPHS: Literal["cuda graphs"] = "cuda graphs"
 STATIC: Literal["static module"] = "static module"
 HOST: Literal["host"] = "host"
 EXACT = "--exact has its own passes, which are not captured"
-NATIVE, MODULE = "native CPU kernels", "Hugging Face module"
+NATIVE, MODULE, HEAD = "native CPU kernels", "Hugging Face module", "EAGLE-3 head"
+UNCAPTURED_HEAD = "an EAGLE-3 draft has no graphs"
 
 
 @dataclass(frozen=True)
@@ -37,11 +38,12 @@ class DecodingPath:
 def decoding_path(engine: Engine) -> DecodingPath:
     """How this pair's rounds are decoded."""
     pair = engine.pair
-    models = {"target": pair.target, "draft": pair.draft}
+    models = pair.models
     if not has_graphs(pair.target.device):
-        return DecodingPath(
-            HOST, _together({role: NATIVE if model.runs_without_module else MODULE for role, model in models.items()})
-        )
+        kinds = {role: NATIVE if model.runs_without_module else MODULE for role, model in models.items()}
+        return DecodingPath(HOST, _together(kinds | ({"draft": HEAD} if pair.head else {})))
+    if pair.head:
+        return DecodingPath(HOST, UNCAPTURED_HEAD)
     if engine.exact:
         return DecodingPath(HOST, EXACT)
     if engine.slots is None or engine.slots.refused:

@@ -7,16 +7,30 @@ Stands above all that decodes, because it tries it; nothing that decodes may imp
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+import torch
+
 from decoder.config import PRESETS, Auto, Fixed, Linear, Rules, RunConfig, tree_rule
 from decoder.decoding_path import STATIC, decoding_path
 from decoder.device import choose_device, choose_draft_dtype, choose_dtype, has_graphs, require_compilable, set_up
 from decoder.engine import Engine
-from decoder.errors import ConfigError, ModelError, quoted
+from decoder.errors import ConfigError, ModelError, quoted, require
 from decoder.forward.batch_invariant.pass_sizes import refuse_float64
 from decoder.forward.cpu.packed import bfloat16_pays
+from decoder.forward.eagle3.head import Head
+from decoder.forward.eagle3.shape import HeadShape
 from decoder.forward.language_model import LanguageModel
-from decoder.models.checkpoints import EMBEDDED_DRAFT, EMBEDDED_TARGET, display_name, load_config, load_model
+from decoder.methods import require_model_free
+from decoder.models.checkpoints import (
+    EMBEDDED_DRAFT,
+    EMBEDDED_TARGET,
+    display_name,
+    load_config,
+    load_model,
+    load_tokenizer,
+)
 from decoder.models.compatibility import check_config, common_tokenizer, probe
+from decoder.models.eagle3.checkpoint import load_head
+from decoder.models.eagle3.config import head_shape
 from decoder.models.pair import Pair
 from decoder.models.tokenizer import TextTokenizer
 
@@ -46,7 +60,7 @@ def load_pair(
 
     Args:
         target: Hub id or folder.
-        draft: Hub id or folder.
+        draft: Hub id or folder, of a model or of an EAGLE-3 head that was made for the target.
         device: auto, cpu, cuda or cuda:N.
         dtype: auto, or a dtype's name.
         draft_dtype: The draft's; auto: the target's. The target still decides every token.
@@ -70,7 +84,11 @@ def load_pair(
     chosen_device = choose_device(device)
     if compiled:
         require_compilable(chosen_device, exact=exact)
-    configs = {name: load_config(name) for name in (target, draft)}
+    shape = head_shape(draft)
+    if shape:
+        require_model_free(run.methods if run else ())
+        require(not compiled, f"--compile has no effect with {display_name(draft)}, an EAGLE-3 head; leave it out")
+    configs = {name: load_config(name) for name in ((target,) if shape else (target, draft))}
     for name, found in configs.items():
         check_config(display_name(name), found)
     chosen_dtype = choose_dtype(dtype, chosen_device, getattr(configs[target], "dtype", None), bfloat16_pays)
@@ -79,17 +97,28 @@ def load_pair(
         if exact:
             refuse_float64(each)
         set_up(chosen_device, each)
-    tokenizer = common_tokenizer(target, draft)
-    models = []
-    for role, name, kind in (("target", target, chosen_dtype), ("draft", draft, chosen_draft_dtype)):
-        report(f"loading {role} {display_name(name)}")
-        models.append(load_model(name, chosen_device, kind, progress))
-    engine = make_engine(make_pair(models[0], models[1], tokenizer), exact=exact, report=report)
+    tokenizer = load_tokenizer(target) if shape else common_tokenizer(target, draft)
+    report(f"loading target {display_name(target)}")
+    model = load_model(target, chosen_device, chosen_dtype, progress)
+    report(f"loading draft {display_name(draft)}")
+    drafting = (
+        _head_for(model, draft, shape, chosen_draft_dtype)
+        if shape
+        else load_model(draft, chosen_device, chosen_draft_dtype, progress)
+    )
+    engine = make_engine(make_pair(model, drafting, tokenizer), exact=exact, report=report)
     if compiled:
         compile_rounds(engine, report, passes, run)
-    for model in (engine.pair.target, engine.pair.draft):
-        model.slim()
+    for loaded in engine.pair.models.values():
+        loaded.slim()
     return engine
+
+
+def _head_for(target: LanguageModel, name: str, shape: HeadShape, dtype: torch.dtype) -> Head:
+    """An EAGLE-3 head, and its target in a form that shows what enters its layers."""
+    if target.device.type != "cpu":
+        target.run_by_module()
+    return load_head(name, shape, target, dtype)
 
 
 def with_draft(engine: Engine, target: str, draft: str, *, draft_dtype: str = "auto", report: Report) -> Engine:
@@ -105,21 +134,24 @@ def with_draft(engine: Engine, target: str, draft: str, *, draft_dtype: str = "a
     Raises:
         DecoderError: As `load_pair`.
     """
+    if head_shape(draft):
+        raise ConfigError(f"{display_name(draft)} is an EAGLE-3 head, and only whole models are ranked; leave it out")
     check_config(display_name(draft), load_config(draft))
     loaded = engine.pair.target
     dtype = choose_draft_dtype(draft_dtype, loaded.dtype)
     set_up(loaded.device, dtype)
     tokenizer = common_tokenizer(target, draft)
     report(f"loading draft {display_name(draft)}")
-    found = make_engine(make_pair(loaded, load_model(draft, loaded.device, dtype, report), tokenizer), report=report)
-    found.pair.draft.slim()
+    model = load_model(draft, loaded.device, dtype, report)
+    found = make_engine(make_pair(loaded, model, tokenizer), report=report)
+    model.slim()
     return found
 
 
 def make_engine(pair: Pair, *, exact: bool = False, report: Report = lambda _: None) -> Engine:
     """A pair, ready to decode with as many threads as pay, and tried on its accelerator unless it is to be exact."""
     slots = None
-    if has_graphs(pair.target.device):
+    if has_graphs(pair.target.device) and pair.draft:
         from decoder.session.cuda_graph.slots import GraphSlots
 
         slots = GraphSlots()
@@ -166,21 +198,24 @@ def passes_of(run: RunConfig) -> "Passes":
     return passes(tree_rule(run.parameters.get(name)) for name in run.methods)
 
 
-def make_pair(target: LanguageModel, draft: LanguageModel, tokenizer: TextTokenizer) -> Pair:
-    """A pair of two loaded models, after the tree probe of both."""
-    for model in (target, draft):
+def make_pair(target: LanguageModel, draft: LanguageModel | Head, tokenizer: TextTokenizer) -> Pair:
+    """A pair of a loaded target and what drafts for it, after the tree probe of all whole models."""
+    own, head = (None, draft) if isinstance(draft, Head) else (draft, None)
+    models = [target, own] if own else [target]
+    for model in models:
         probe(model)
     ids = _ends(target)
-    for model in (target, draft):
+    for model in models:
         # Penalties, bans and sampling settings that a checkpoint brings along are off for every method.
         model.end_with(target.eos if ids else None, pad=ids[0] if ids else None)
     return Pair(
         target=target,
-        draft=draft,
+        draft=own,
         tokenizer=tokenizer,
-        vocabulary=min(target.width, draft.width),
+        vocabulary=min(model.width for model in models),
         eos=frozenset(ids),
-        context=min(target.context, draft.context),
+        context=min(model.context for model in models),
+        head=head,
     )
 
 

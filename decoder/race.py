@@ -23,7 +23,7 @@ from decoder.errors import DeviceError
 from decoder.events import End, Event, Figures, Knob, Limit, Round, Run, Start, Summary
 from decoder.forward.cpu_threads import WarmThreads, quick_switches
 from decoder.forward.near_tie import Judge
-from decoder.methods import METHODS, chosen, require_knobs
+from decoder.methods import METHODS, chosen, require_knobs, require_model_free
 from decoder.methods.method import Method
 from decoder.models.text import Pieces, TextStream, as_chat, encode_prompt, without_surrogates
 from decoder.sampling.settings import SAMPLING, Schedule
@@ -92,11 +92,14 @@ def decode(
 
     Raises:
         PromptError: The prompt is empty or does not fit.
-        ConfigError: A method's name is unknown, or there is no chat template to wrap the prompt in.
+        ConfigError: A method's name is unknown, there is no chat template to wrap the prompt in, or a method needs a
+            draft model where there is none.
         DeviceError: The device's memory is full.
     """
     config, pair = config or RunConfig(), engine.pair
     methods = chosen(config.methods)
+    if pair.draft is None:
+        require_model_free(config.methods)
     text = as_chat(pair.tokenizer, prompt) if config.chat else without_surrogates(prompt)
     prompt_ids = encode_prompt(pair.tokenizer, text, config.max_new_tokens, pair.context, special=not config.chat)
     engine = engine.sampled(config.seed, Schedule(config.sampling), draft_knows_noise=config.draft_knows_noise)

@@ -50,7 +50,7 @@ class _Bursts(BaseStreamer):
 
 def baselines(pair: Pair, config: RunConfig) -> list[Contender]:
     """Both baselines in all their settings; what they sample, they sample with noise of their own."""
-    assistant = as_wide_as(pair.draft, pair.target.width)
+    assistant = as_wide_as(pair.draft_model, pair.target.width)
     plain = [
         Contender(
             f"generate {cache}",
@@ -78,7 +78,7 @@ def baselines(pair: Pair, config: RunConfig) -> list[Contender]:
 def _generated(engine: Engine, prompt_ids: Sequence[int], *, config: RunConfig, **settings: Any) -> Trial:
     """What generate does with these settings on top of plain greedy search or sampling."""
     pair = engine.pair
-    unused = list(range(pair.vocabulary, max(pair.target.width, pair.draft.width)))
+    unused = list(range(pair.vocabulary, max(model.width for model in pair.models.values())))
     ids = torch.tensor([list(prompt_ids)], device=pair.target.device)
     clock, streamer = Stopwatch(pair.target.device), _Bursts()
     started = clock.now()

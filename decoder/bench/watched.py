@@ -86,7 +86,7 @@ class WatchedEngine:
         self._models: tuple[_Watched, ...] = ()
         self.engine, pair = engine, engine.pair
         if pair.target.device.type == "cpu":
-            self._models = _Watched(pair.target), _Watched(pair.draft)
+            self._models = _Watched(pair.target), _Watched(pair.draft_model)
             target, draft = cast("tuple[LanguageModel, LanguageModel]", self._models)
             self.engine = replace(engine, pair=replace(pair, target=target, draft=draft))
 

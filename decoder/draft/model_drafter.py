@@ -7,16 +7,16 @@ section 3.1).
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from decoder.draft.draft_passes import DraftPasses
 from decoder.draft.proposer import Proposal
 from decoder.draft.tree_size.controller import TreeSizeController
-from decoder.forward.language_model import LanguageModel
+from decoder.forward.kv_cache import KvCache
 from decoder.sampling.chances import DraftChances
 from decoder.tree import TokenTree
 from decoder.tree_rules import TreeRule, breadth, least_probability
@@ -40,21 +40,51 @@ class Children:
         return math.exp(self.logprobs[0])
 
 
+class Passes(Protocol):
+    """Forward passes of what drafts, over one text; logits are over the ids that target and draft know."""
+
+    cache: KvCache
+    count: int
+    """Passes so far, but for those over the prompt."""
+
+    def read(self, tokens: Sequence[int]) -> None:
+        """Takes in the prompt but for its last token."""
+
+    def reserve(self, rows: int) -> None:
+        """Makes room for a text and a tree."""
+
+    def behind(self, text: Sequence[int]) -> int:
+        """Rows of a text that were not read; 0 where there is nothing to guess from."""
+
+    def after_text(self, text: Sequence[int]) -> Float[Tensor, "1 V"]:
+        """Reads what it lacks of a text; the logits after its last token."""
+
+    def after_latest(self, text: Sequence[int], latest: int) -> tuple[Float[Tensor, "N V"], list[int]]:
+        """The same after each of the `latest` tokens at most that it lacked, and the positions of the next tokens."""
+
+    def begin_tree(self) -> None:
+        """Forgets the nodes of the tree before."""
+
+    def after_level(self, tree: TokenTree, nodes: Sequence[int]) -> tuple[Float[Tensor, "N V"], list[int]]:
+        """Forwards nodes of one level, whose parents were; logits after them, and the positions of the next tokens."""
+
+    def renumber(self, kept: Sequence[int]) -> None:
+        """Takes note that only these nodes stay, numbered in their order."""
+
+    def commit(self, path: Sequence[int]) -> None:
+        """Keeps what belongs to the nodes that became text, and drops the others."""
+
+
 class ModelDrafter:
-    """A `Proposer` of one text; `sizes` decides how many nodes pay, without it the rule alone does.
+    """A `Proposer` of one text by passes over it; `sizes` decides how many nodes pay, without it the rule alone does.
 
     It guesses what the target chooses by what it takes for chances, or greedily.
     """
 
     def __init__(
-        self,
-        model: LanguageModel,
-        vocabulary: int,
-        capacity: int,
-        sizes: TreeSizeController | None = None,
-        chances: DraftChances | None = None,
+        self, passes: Passes, sizes: TreeSizeController | None = None, chances: DraftChances | None = None
     ) -> None:
-        self.passes = DraftPasses(model, vocabulary, capacity)
+        self.passes = passes
         self._sizes = sizes
         self._chances = chances
 
@@ -70,7 +100,7 @@ class ModelDrafter:
         """See `Proposer`."""
         tree, behind, before = TokenTree([text[-1]]), self.passes.behind(text), self.passes.count
         pays = self._sizes is None or self._sizes.drafts(behind)
-        if room >= 1 and pays:
+        if room >= 1 and behind and pays:
             tree = self.grow(tree, rule, self._after_text(text, behind, int(rule.wide)), deepest=room)
         return Proposal(tree, self.passes.count - before)
 

@@ -79,6 +79,8 @@ class Method:
     """Whether its text may be another one than ar's by design, as it computes something else."""
     by_module: bool = False
     """Whether transformers decodes, through the models' own modules and in a thread of its own."""
+    needs_model: bool = False
+    """Whether it cannot do without a draft model."""
     sweep: Sweep | None = None
 
     @property

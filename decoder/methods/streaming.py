@@ -72,6 +72,7 @@ METHOD = Method(
     Streaming(),
     opened=_opened,
     own_text=True,
+    needs_model=True,
     options=(
         Option(
             "streaming",

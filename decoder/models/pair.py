@@ -1,10 +1,13 @@
 """A target and a draft that share one tokenizer. What is learnt about them stands in `decoder.engine`."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from jaxtyping import Float
 from torch import Tensor
 
+from decoder.errors import ConfigError
+from decoder.forward.eagle3.head import Head
 from decoder.forward.language_model import LanguageModel
 from decoder.models.tokenizer import TextTokenizer
 
@@ -14,13 +17,30 @@ class Pair:
     """A target and a draft that share one tokenizer."""
 
     target: LanguageModel
-    draft: LanguageModel
+    draft: LanguageModel | None
+    """The draft model; None where `head` drafts."""
     tokenizer: TextTokenizer
     vocabulary: int
     """Ids below this are used: the smaller of the two logits widths."""
     eos: frozenset[int]
     context: int
     """Tokens that both models can hold."""
+    head: Head | None = None
+    """What drafts from the target's own states, in place of a draft model."""
+
+    @property
+    def models(self) -> Mapping[str, LanguageModel]:
+        """Its whole models, by role."""
+        return {"target": self.target} | ({"draft": self.draft} if self.draft else {})
+
+    @property
+    def draft_model(self) -> LanguageModel:
+        """The draft model, for what cannot do without one; raises ConfigError where there is none."""
+        if self.draft is None:
+            raise ConfigError(
+                f"this needs a whole model as draft, and {self.draft_name} is an EAGLE-3 head; name a model by --draft"
+            )
+        return self.draft
 
     def known(self, logits: Float[Tensor, "N W"]) -> Float[Tensor, "N V"]:
         """Logits without the ids that only one of the models has."""
@@ -28,7 +48,7 @@ class Pair:
 
     def observed(self) -> "Pair":
         """The same with hidden rows, where its models can show them."""
-        return replace(self, target=self.target.observed(), draft=self.draft.observed())
+        return replace(self, target=self.target.observed(), draft=self.draft_model.observed())
 
     def streaming(self, sinks: int, window: int) -> "Pair":
         """The same with models of which each token sees `sinks` first tokens of a text and `window` latest ones.
@@ -36,7 +56,8 @@ class Pair:
         Raises:
             PairError: The positions of one are not rotary.
         """
-        return replace(self, target=self.target.streaming(sinks, window), draft=self.draft.streaming(sinks, window))
+        target, draft = (model.streaming(sinks, window) for model in (self.target, self.draft_model))
+        return replace(self, target=target, draft=draft)
 
     @property
     def target_name(self) -> str:
@@ -46,7 +67,7 @@ class Pair:
     @property
     def draft_name(self) -> str:
         """Hub id or folder name of the draft."""
-        return self.draft.name
+        return self._drafting.name
 
     @property
     def device(self) -> str:
@@ -61,4 +82,10 @@ class Pair:
     @property
     def draft_dtype(self) -> str:
         """The draft's."""
-        return str(self.draft.dtype).removeprefix("torch.")
+        return str(self._drafting.dtype).removeprefix("torch.")
+
+    @property
+    def _drafting(self) -> LanguageModel | Head:
+        drafting = self.draft or self.head
+        assert drafting is not None, "one of them drafts"  # noqa: S101 - a programmer's mistake
+        return drafting

@@ -274,7 +274,7 @@ def test_an_absent_device_is_refused(tiny_models: TinyModels) -> None:
 def test_weights_that_run_natively_are_held_once(tiny_models: TinyModels) -> None:
     pair = tiny_models.pair("neox")
     loaded = load_pair(str(pair.target), str(pair.draft), device="cpu", dtype="float32")
-    assert (loaded.pair.target._module, loaded.pair.draft._module) == (None, None)
+    assert (loaded.pair.target._module, loaded.pair.draft_model._module) == (None, None)
 
 
 def test_a_module_that_comes_back_goes_by_the_settings_of_its_pair(tiny_models: TinyModels) -> None:

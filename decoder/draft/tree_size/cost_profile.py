@@ -14,7 +14,8 @@ from torch import Tensor
 
 from decoder.device import Stopwatch
 from decoder.draft.tree_size.cost_model import SELDOM_STEP, Costs, Curve
-from decoder.forward.language_model import LanguageModel
+from decoder.forward.eagle3.unguided import Unguided
+from decoder.forward.protocol import Forward
 from decoder.models.pair import Pair
 
 VERIFIED_ROWS = (2, 3, 5, 9, 17, 33, 65, 4, 6, 7, 8, 11, 13)
@@ -41,7 +42,7 @@ def measured(pair: Pair, rows: int, clock: Clock | None = None) -> Costs:
     """What rounds cost on a text of about so many tokens, by a clock, that of the device where none is given."""
     rows = max(0, min(rows, pair.context - max(VERIFIED_ROWS)))
     clock = clock or Stopwatch(pair.target.device)
-    target, draft = _Calls(pair.target, rows, clock), _Calls(pair.draft, rows, clock)
+    target, draft = _Calls(pair.target, rows, clock), _Calls(_drafting(pair), rows, clock)
     started = clock.now()
     plain: list[float] = []
     caught, drafted, verified = (defaultdict[int, list[float]](list) for _ in range(3))
@@ -67,6 +68,11 @@ def measured(pair: Pair, rows: int, clock: Clock | None = None) -> Costs:
     )
 
 
+def _drafting(pair: Pair) -> Forward:
+    """What drafts, as what takes as long."""
+    return Unguided(pair.head) if pair.head else pair.draft_model
+
+
 def _usual(times: Sequence[float]) -> float:
     """What a call takes when nothing else is in its way: the second best, since disturbances only ever add."""
     return sorted(times)[:2][-1]
@@ -75,7 +81,7 @@ def _usual(times: Sequence[float]) -> float:
 class _Calls:
     """Timed forward passes after a text of so many tokens, whatever they are."""
 
-    def __init__(self, model: LanguageModel, rows: int, clock: Clock) -> None:
+    def __init__(self, model: Forward, rows: int, clock: Clock) -> None:
         self._model, self._clock, self._rows = model, clock, rows
         self._cache: Any = model.new_cache(rows + max(VERIFIED_ROWS))
         # Keys and values of zeros take as long to read as any others; the first pass makes room for them.

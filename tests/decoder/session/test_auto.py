@@ -9,6 +9,7 @@ import pytest
 
 from decoder import RunConfig, decode
 from decoder.config import Auto
+from decoder.draft.draft_passes import DraftPasses
 from decoder.draft.model_drafter import PROBED_ROWS, ModelDrafter
 from decoder.draft.tree_size.acceptance_model import AcceptanceModel
 from decoder.draft.tree_size.controller import TreeSizeController
@@ -175,7 +176,7 @@ def test_a_draft_that_caught_up_in_two_passes_guesses_as_in_one(tiny_models: Tin
     engine = tiny_models.loaded(tiny_models.pair("neox"), "float64")
     text, found = [5, 9, 2, 7, 7, 3, 8, 1], list[list[list[int]]]()
     for latest in (3, 8):
-        drafter = ModelDrafter(engine.pair.draft, engine.pair.vocabulary, 20)
+        drafter = ModelDrafter(DraftPasses(engine.pair.draft_model, engine.pair.vocabulary, 20))
         drafter.read(text[:2])
         found.append([guess.tokens for guess in drafter.catch_up_with_logits(text, 2, latest)])
         assert drafter.passes.cache.length == len(text)
