@@ -13,7 +13,7 @@ from torch import Tensor
 
 from decoder.errors import ModelError, PairError
 from decoder.forward.eagle3.head import Head
-from decoder.forward.eagle3.shape import usual_layers
+from decoder.forward.eagle3.shape import shapes, usual_layers
 from decoder.forward.language_model import LanguageModel
 from decoder.models.checkpoints import EMBEDDED_DRAFT
 from decoder.models.eagle3.checkpoint import load_head
@@ -90,6 +90,83 @@ def test_d2t_holds_what_is_added_to_a_token_s_own_number(folder: Path, llama: La
 def test_a_head_is_known_by_its_architecture(folder: Path, named: list[str]) -> None:
     reconfigure(folder, {"architectures": named})
     assert head_shape(str(folder))
+
+
+PUBLISHED: dict[str, dict[str, Any]] = {
+    "nested, of Llama 3.1 8B": {
+        "architectures": ["Eagle3Speculator"],
+        "auto_map": {"": "eagle3.Eagle3SpeculatorConfig"},
+        "draft_vocab_size": 32000,
+        "has_no_defaults_at_init": False,
+        "norm_before_residual": False,
+        "speculators_model_type": "eagle3",
+        "target_hidden_size": None,
+        "torch_dtype": "float32",
+        "transformer_layer_config": {
+            "attention_bias": False,
+            "attention_dropout": 0.0,
+            "head_dim": 128,
+            "hidden_act": "silu",
+            "hidden_size": 4096,
+            "intermediate_size": 14336,
+            "max_position_embeddings": 2048,
+            "mlp_bias": False,
+            "model_type": "llama",
+            "num_attention_heads": 32,
+            "num_hidden_layers": 1,
+            "num_key_value_heads": 8,
+            "pretraining_tp": 1,
+            "rms_norm_eps": 1e-05,
+            "rope_scaling": None,
+            "rope_theta": 10000.0,
+            "use_cache": True,
+            "vocab_size": 128256,
+        },
+    },
+    "nested, with all that is newer": {
+        "architectures": ["Eagle3DraftModel"],
+        "base_model_ep_plan": None,
+        "draft_vocab_size": 32000,
+        "dtype": "bfloat16",
+        "eagle_aux_hidden_state_layer_ids": None,
+        "embed_requires_grad": False,
+        "norm_before_fc": False,
+        "norm_before_residual": True,
+        "speculators_model_type": "eagle3",
+        "target_hidden_size": None,
+        "tie_word_embeddings": False,
+        "transformer_layer_config": {
+            "dtype": "bfloat16",
+            "head_dim": 192,
+            "hidden_size": 7168,
+            "intermediate_size": 14336,
+            "model_type": "llama",
+            "num_attention_heads": 32,
+            "num_key_value_heads": 8,
+            "rms_norm_eps": 1e-06,
+            "rope_parameters": {"rope_theta": 10000.0, "rope_type": "default"},
+            "vocab_size": 131072,
+        },
+    },
+}
+"""Configurations as they stand on the hub, but for fields that say whose they are."""
+
+
+@pytest.mark.parametrize(
+    ("named", "width", "queries", "residual"),
+    [("nested, of Llama 3.1 8B", 4096, 4096, False), ("nested, with all that is newer", 7168, 6144, True)],
+)
+def test_published_configurations_are_understood(
+    tmp_path: Path, named: str, width: int, queries: int, *, residual: bool
+) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(PUBLISHED[named]))
+    shape = head_shape(str(tmp_path))
+    assert shape is not None
+    assert shape.norm_before_residual == residual
+    wanted = shapes(shape)
+    assert wanted["fc.weight"] == (width, 3 * width)
+    assert wanted["layers.0.self_attn.q_proj.weight"] == (queries, 2 * width)
+    assert wanted["d2t"] == (32000,)
 
 
 def test_other_checkpoints_are_no_heads(folder: Path, tmp_path: Path) -> None:

@@ -54,9 +54,9 @@ def compare(tiny_models: TinyModels, pair: str, dtype: str, config: RunConfig) -
     return assert_same_rounds(rounds, steps)
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("layout", ["flat", "EAGLE-3.1"])
 @pytest.mark.parametrize("tree", TREES)
-def test_every_layout_grows_the_reference_s_trees(tiny_models: TinyModels, layout: str, tree: str) -> None:
+def test_every_tree_is_the_reference_s(tiny_models: TinyModels, layout: str, tree: str) -> None:
     assert compare(tiny_models, name("llama", layout), "float64", TREES[tree]).rounds
 
 
@@ -74,13 +74,14 @@ def test_sampled_rounds_are_the_reference_s(tiny_models: TinyModels, layout: str
     assert compare(tiny_models, name("llama", layout), "float64", config).rounds
 
 
-def test_accepted_paths_are_deep_enough_to_matter(tiny_models: TinyModels) -> None:
-    """Otherwise the tests above would not test what is kept of an accepted path."""
+def test_every_layout_grows_the_reference_s_trees(tiny_models: TinyModels) -> None:
+    """Some paths are accepted deeply: what is kept of them is tested too."""
     score = Score()
     for layout in LAYOUTS:
         score.add(compare(tiny_models, name("llama", layout), "float64", TREES["dynatree"]))
     assert score.rounds > 10 * score.discarded
     assert score.deep > 3
+    assert score.rounds > 60
 
 
 @examples(20)
