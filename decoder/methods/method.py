@@ -51,6 +51,8 @@ class Sweep:
     """One group: numbers with x between them."""
     changes: Callable[..., Mapping[str, Any]]
     """The numbers of a group -> the parameters that they set."""
+    label: Callable[..., str] = lambda *group: "x".join(map(str, group))
+    """The numbers of a group -> what tells that setting apart."""
 
 
 @dataclass(frozen=True)
@@ -79,6 +81,8 @@ class Method:
     """Whether its text may be another one than ar's by design, as it computes something else."""
     by_module: bool = False
     """Whether transformers decodes, through the models' own modules and in a thread of its own."""
+    needs_model: bool = False
+    """Whether it cannot do without a draft model."""
     sweep: Sweep | None = None
 
     @property

@@ -38,7 +38,7 @@ class Algorithm1Session(HostRounds):
     ) -> None:
         self._parameters = KnobState(rules)
         super().__init__(pair, prompt_ids, max_new_tokens, self._parameters, Coupled(perturbation))
-        self.drafter = ModelDrafter(pair.draft, pair.vocabulary, self._longest, chances=chances)
+        self.drafter = ModelDrafter(pair.draft_model, pair.vocabulary, self._longest, chances=chances)
         self._reserve()
         self._next_choice = -1
         """The target's own token after the text."""

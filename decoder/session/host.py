@@ -13,6 +13,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from decoder.device import Stopwatch
+from decoder.draft.auto_drafter import AutoDrafter
+from decoder.draft.lookup_drafter import LookupDrafter
 from decoder.draft.model_drafter import ModelDrafter
 from decoder.draft.proposer import Proposal, Proposer
 from decoder.draft.tree_size.controller import TreeSizeController
@@ -37,16 +39,20 @@ def model_session(
     perturbation: Perturbation | None = None,
     chances: DraftChances | None = None,
 ) -> "HostSession":
-    """A text that the pair's draft model drafts for; without knobs nothing is drafted, without sizes rules decide.
+    """A text that the pair's draft drafts for; without knobs nothing is drafted, without sizes rules decide.
 
     Greedy, or sampled under a perturbation, which the draft knows unless it goes by other chances.
     """
     longest = len(prompt_ids) + max_new_tokens
-    proposer = None
-    if knobs:
-        proposer = ModelDrafter(pair.draft, pair.vocabulary, longest, sizes, chances or perturbation)
+    proposer = _proposer(pair, longest, sizes, chances or perturbation) if knobs else None
     verifier = Coupled(perturbation) if perturbation else Greedy()
     return HostSession(pair, prompt_ids, max_new_tokens, knobs, proposer, verifier)
+
+
+def _proposer(pair: Pair, longest: int, sizes: TreeSizeController | None, chances: DraftChances | None) -> Proposer:
+    """What drafts for a text of so many tokens at most: the draft model, the text's own past, or both."""
+    model = ModelDrafter(pair.draft, pair.vocabulary, longest, chances) if pair.draft else None
+    return AutoDrafter(sizes, model) if sizes else model or LookupDrafter()
 
 
 class HostRounds(ABC):

@@ -223,10 +223,10 @@ def test_a_draft_of_another_width_is_measured_all_the_same(tiny_models: TinyMode
 
 def test_assistants_settings_stay_as_they_were(tiny_models: TinyModels) -> None:
     engine: Engine = tiny_models.loaded(tiny_models.pair("neox"), "float32")
-    before = engine.pair.draft.module.generation_config
+    before = engine.pair.draft_model.module.generation_config
     for contender in baselines(engine.pair, RunConfig(max_new_tokens=4)):
         contender.run(engine, [1, 2, 3])
-    assert engine.pair.draft.module.generation_config is before
+    assert engine.pair.draft_model.module.generation_config is before
     assert before.num_assistant_tokens is None
 
 

@@ -92,7 +92,7 @@ def priced(engine: Engine, world: World) -> Engine:
     """The pair in this world, which knows what calls cost and nothing of its draft."""
     known = Costs(Curve({1: 1.0}), Curve(READING), Curve(LEVEL), Curve(TARGET), Curve({1: DRAFTED_ROUND}))
     target = cast("LanguageModel", Priced(engine.pair.target, world, TARGET, READING))
-    draft = cast("LanguageModel", Priced(engine.pair.draft, world, LEVEL, READING))
+    draft = cast("LanguageModel", Priced(engine.pair.draft_model, world, LEVEL, READING))
     costs = {1 << power: known for power in range(13)}
     fresh = replace(engine, costs=costs, acceptance=AcceptanceModel())
     return with_pair(fresh, target=target, draft=draft, eos=frozenset())
