@@ -139,8 +139,8 @@ class Verification(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit
 class Round(Base, tag="round", omit_defaults=True, frozen=True, kw_only=True):
     """One target verification and what it committed.
 
-    Nodes are numbered level by level, parents in order, siblings by falling draft probability, those that were looked up last; node 0 is the root. A
-    method without a tree writes the root alone.
+    Nodes are numbered level by level, parents in order, siblings by falling draft probability, those that were looked
+    up last; node 0 is the root. A method without a tree writes the root alone.
     """
 
     method: str

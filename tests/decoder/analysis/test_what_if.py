@@ -110,12 +110,13 @@ def _rules(generator: random.Random, **settings: Any) -> DynaTree:
 
 def _auto(rules: DynaTree) -> Auto:
     """The same bounds without a number of nodes."""
-    return Auto(**{each.name: getattr(rules, each.name) for each in fields(Auto)})
+    return Auto(**{each.name: getattr(rules, each.name) for each in fields(Auto) if each.name != "lookup"})
 
 
 def _unbounded(rules: Auto) -> DynaTree:
     """The same rules where neither cost nor number cuts a tree."""
-    return DynaTree(**asdict(rules), n_max=2000)
+    bounds = {name: value for name, value in asdict(rules).items() if name != "lookup"}
+    return DynaTree(**bounds, n_max=2000)
 
 
 def _turned(generator: random.Random, rules: Tree) -> Tree:
