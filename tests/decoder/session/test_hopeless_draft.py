@@ -114,7 +114,7 @@ def rates(engine: Engine, world: World, *, lookup: bool = False) -> Iterator[flo
 
 @pytest.mark.parametrize("lookup", [False, True])
 def test_a_draft_that_disagrees_everywhere_costs_at_most_three_per_cent(
-    loaded: Engine, world: World, lookup: bool
+    loaded: Engine, world: World, *, lookup: bool
 ) -> None:
     assert min(rates(priced(with_random_draft(loaded), world), world, lookup=lookup)) > BAR
 
