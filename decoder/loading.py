@@ -20,17 +20,11 @@ from decoder.forward.eagle3.head import Head
 from decoder.forward.eagle3.shape import HeadShape
 from decoder.forward.language_model import LanguageModel
 from decoder.methods import require_model_free
-from decoder.models.checkpoints import (
-    EMBEDDED_DRAFT,
-    EMBEDDED_TARGET,
-    display_name,
-    load_config,
-    load_model,
-    load_tokenizer,
-)
+from decoder.models.checkpoints import EMBEDDED_DRAFT, EMBEDDED_TARGET, display_name, load_config, load_model
 from decoder.models.compatibility import check_config, common_tokenizer, probe
 from decoder.models.eagle3.checkpoint import load_head
 from decoder.models.eagle3.config import head_shape
+from decoder.models.names import LOOKUP, require_both
 from decoder.models.pair import Pair
 from decoder.models.tokenizer import TextTokenizer
 
@@ -58,9 +52,12 @@ def load_pair(
 ) -> Engine:
     """Loads two models from hub ids or local folders, ready to decode; with neither, the embedded pair.
 
+    A target alone is drafted for by lookups in the text's own past.
+
     Args:
         target: Hub id or folder.
-        draft: Hub id or folder, of a model or of an EAGLE-3 head that was made for the target.
+        draft: Hub id or folder, of a model or of an EAGLE-3 head made for the target; or lookup, with no target too:
+            that of the embedded pair.
         device: auto, cpu, cuda or cuda:N.
         dtype: auto, or a dtype's name.
         draft_dtype: The draft's; auto: the target's. The target still decides every token.
@@ -72,45 +69,44 @@ def load_pair(
         progress: Told how far that has come, where it takes long.
 
     Raises:
-        ConfigError: Only one model was named, device or dtype is unknown, the dtype leaves no room to be exact,
-            or nothing can be compiled.
+        ConfigError: A draft was named without a target, a method of the run needs one, device or dtype is unknown,
+            the dtype leaves no room to be exact, or nothing can be compiled.
         DeviceError: There is no such device.
         ModelError: A model cannot be loaded.
         PairError: The two do not fit each other, or the engine cannot run one exactly.
     """
-    if (target is None) != (draft is None):
-        raise ConfigError("a target needs a draft and a draft a target; give both --target and --draft, or neither")
-    target, draft = target or str(EMBEDDED_TARGET), draft or str(EMBEDDED_DRAFT)
+    names = _named(target, draft)
+    shape = head_shape(names["draft"]) if "draft" in names else None
+    if shape or "draft" not in names:
+        require_model_free(run.methods if run else ())
+        require(not compiled, "--compile is for rounds on the device, which only two models have; leave it out")
+        asked = shape or draft_dtype == "auto"
+        require(bool(asked), "--draft-dtype has no effect without a draft model; leave it out")
     chosen_device = choose_device(device)
     if compiled:
         require_compilable(chosen_device, exact=exact)
-    shape = head_shape(draft)
-    if shape:
-        require_model_free(run.methods if run else ())
-        require(not compiled, f"--compile has no effect with {display_name(draft)}, an EAGLE-3 head; leave it out")
-    configs = {name: load_config(name) for name in ((target,) if shape else (target, draft))}
-    for name, found in configs.items():
-        check_config(display_name(name), found)
-    chosen_dtype = choose_dtype(dtype, chosen_device, getattr(configs[target], "dtype", None), bfloat16_pays)
+    whole = {"target": names["target"]} if shape else names
+    configs = {role: load_config(name) for role, name in whole.items()}
+    for role, found in configs.items():
+        check_config(display_name(names[role]), found)
+    chosen_dtype = choose_dtype(dtype, chosen_device, getattr(configs["target"], "dtype", None), bfloat16_pays)
     chosen_draft_dtype = choose_draft_dtype(draft_dtype, chosen_dtype)
     for each in (chosen_dtype, chosen_draft_dtype):
         if exact:
             refuse_float64(each)
         set_up(chosen_device, each)
-    tokenizer = load_tokenizer(target) if shape else common_tokenizer(target, draft)
-    report(f"loading target {display_name(target)}")
-    model = load_model(target, chosen_device, chosen_dtype, progress)
-    report(f"loading draft {display_name(draft)}")
-    drafting = (
-        _head_for(model, draft, shape, chosen_draft_dtype)
-        if shape
-        else load_model(draft, chosen_device, chosen_draft_dtype, progress)
-    )
-    engine = make_engine(make_pair(model, drafting, tokenizer), exact=exact, report=report)
+    tokenizer = common_tokenizer(*whole.values())
+    models = {}
+    for (role, name), kind in zip(whole.items(), (chosen_dtype, chosen_draft_dtype), strict=False):
+        report(f"loading {role} {display_name(name)}")
+        models[role] = load_model(name, chosen_device, kind, progress)
+    head = _head_for(models["target"], names["draft"], shape, chosen_draft_dtype) if shape else None
+    pair = make_pair(models["target"], head or models.get("draft"), tokenizer)
+    engine = make_engine(pair, exact=exact, report=report)
     if compiled:
         compile_rounds(engine, report, passes, run)
-    for loaded in engine.pair.models.values():
-        loaded.slim()
+    for model in engine.pair.models.values():
+        model.slim()
     return engine
 
 
@@ -119,6 +115,15 @@ def _head_for(target: LanguageModel, name: str, shape: HeadShape, dtype: torch.d
     if target.device.type != "cpu":
         target.run_by_module()
     return load_head(name, shape, target, dtype)
+
+
+def _named(target: str | None, draft: str | None) -> dict[str, str]:
+    """What is loaded, by its role; without a draft the text's own past drafts."""
+    if target is None and draft is None:
+        return {"target": str(EMBEDDED_TARGET), "draft": str(EMBEDDED_DRAFT)}
+    require_both(target, draft or LOOKUP)
+    alone = {"target": target or str(EMBEDDED_TARGET)}
+    return alone if draft in (None, LOOKUP) else {**alone, "draft": str(draft)}
 
 
 def with_draft(engine: Engine, target: str, draft: str, *, draft_dtype: str = "auto", report: Report) -> Engine:
@@ -142,16 +147,15 @@ def with_draft(engine: Engine, target: str, draft: str, *, draft_dtype: str = "a
     set_up(loaded.device, dtype)
     tokenizer = common_tokenizer(target, draft)
     report(f"loading draft {display_name(draft)}")
-    model = load_model(draft, loaded.device, dtype, report)
-    found = make_engine(make_pair(loaded, model, tokenizer), report=report)
-    model.slim()
+    found = make_engine(make_pair(loaded, load_model(draft, loaded.device, dtype, report), tokenizer), report=report)
+    found.pair.draft_model.slim()
     return found
 
 
 def make_engine(pair: Pair, *, exact: bool = False, report: Report = lambda _: None) -> Engine:
     """A pair, ready to decode with as many threads as pay, and tried on its accelerator unless it is to be exact."""
     slots = None
-    if has_graphs(pair.target.device) and pair.draft:
+    if pair.draft and has_graphs(pair.target.device):
         from decoder.session.cuda_graph.slots import GraphSlots
 
         slots = GraphSlots()
@@ -198,8 +202,8 @@ def passes_of(run: RunConfig) -> "Passes":
     return passes(tree_rule(run.parameters.get(name)) for name in run.methods)
 
 
-def make_pair(target: LanguageModel, draft: LanguageModel | Head, tokenizer: TextTokenizer) -> Pair:
-    """A pair of a loaded target and what drafts for it, after the tree probe of all whole models."""
+def make_pair(target: LanguageModel, draft: LanguageModel | Head | None, tokenizer: TextTokenizer) -> Pair:
+    """A pair of a target and what drafts for it, if anything, after the tree probe of all whole models."""
     own, head = (None, draft) if isinstance(draft, Head) else (draft, None)
     models = [target, own] if own else [target]
     for model in models:

@@ -92,8 +92,8 @@ def decode(
 
     Raises:
         PromptError: The prompt is empty or does not fit.
-        ConfigError: A method's name is unknown, there is no chat template to wrap the prompt in, or a method needs a
-            draft model where there is none.
+        ConfigError: A method's name is unknown, it needs a draft model and there is none, or there is no chat template
+            to wrap the prompt in.
         DeviceError: The device's memory is full.
     """
     config, pair = config or RunConfig(), engine.pair
@@ -258,6 +258,7 @@ def _round(lane: Lane, outcome: Outcome, pieces: Pieces, started: float, text: s
         text=text,
         shape=(outcome.shape.k, outcome.shape.l1, outcome.shape.l2) if outcome.shape else None,
         drawn=_drawn(outcome.tree),
+        origins=outcome.tree.origins or [],
         verification=outcome.statistics() if outcome.committed else None,
         limited_by=limited_by(outcome.rules, outcome.tree, outcome.room) if outcome.rules else None,
     )
@@ -278,7 +279,11 @@ def limited_by(rules: Rules, tree: TokenTree, room: int) -> Limit:
     parents = set(tree.parents)
     leaf = max((node for node in range(len(tree)) if node not in parents), key=tree.path_logprobs.__getitem__)
     depth = tree.depths[leaf]
-    return "context" if depth >= room else rules.limit(depth, tree.path_probability(leaf))
+    if depth >= room:
+        return "context"
+    if tree.origins and tree.origins[leaf] == "lookup":
+        return "cost"
+    return rules.limit(depth, tree.path_probability(leaf))
 
 
 def _after(lane: Lane, outcome: Outcome, device: torch.device) -> Iterator[Event]:

@@ -21,6 +21,8 @@ from decoder.engine import Engine
 from decoder.errors import PromptError
 from decoder.knobs import Turnable
 from decoder.loading import load_pair
+from decoder.methods import require_model_free
+from decoder.models.names import LOOKUP
 from decoder.models.pair import Pair
 from decoder.models.text import encode_prompt, without_surrogates
 from decoder.sampling.settings import Schedule
@@ -96,6 +98,8 @@ def measure_texts(job: OnTexts, note: Note) -> Done[report.Report]:
         DecoderError: A prompt does not fit, or models or device fail.
         KeyboardInterrupt: Nothing was complete yet when it came.
     """
+    if job.draft == LOOKUP:
+        require_model_free(job.methods)
     load = loaded_pair if job.random_draft else load_pair
     engine = load(
         job.target,

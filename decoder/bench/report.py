@@ -169,7 +169,11 @@ def of_rounds(setup: Setup, pair: Pair, samples: Samples) -> RoundsReport:
 
 def _bandwidth(setup: Setup, pair: Pair) -> Bandwidth | None:
     copied = setup.machine.copy_bytes_per_s
-    return None if copied is None else Bandwidth(read_bytes(pair.target), read_bytes(pair.draft_model), copied)
+    return (
+        None
+        if copied is None
+        else Bandwidth(read_bytes(pair.target), read_bytes(pair.draft) if pair.draft else 0, copied)
+    )
 
 
 def _records(samples: Samples) -> list[Record]:

@@ -44,8 +44,8 @@ def require_model_free(names: Sequence[str]) -> None:
     needing = [method.name for method in chosen(names) if method.needs_model]
     require(
         not needing,
-        f"{shortened(', '.join(needing))} needs a whole model as draft, which an EAGLE-3 head is not; leave that out "
-        "of --methods, or name a model by --draft",
+        f"{', '.join(needing)} cannot do without a draft model, which neither lookup nor an EAGLE-3 head is; "
+        "leave that out of --methods, or name a model by --draft",
     )
 
 

@@ -51,6 +51,8 @@ class Sweep:
     """One group: numbers with x between them."""
     changes: Callable[..., Mapping[str, Any]]
     """The numbers of a group -> the parameters that they set."""
+    label: Callable[..., str] = lambda *group: "x".join(map(str, group))
+    """The numbers of a group -> what tells that setting apart."""
 
 
 @dataclass(frozen=True)

@@ -39,8 +39,7 @@ class Algorithm1Session(HostRounds):
     ) -> None:
         self._parameters = KnobState(rules)
         super().__init__(pair, prompt_ids, max_new_tokens, self._parameters, Coupled(perturbation))
-        passes = DraftPasses(pair.draft_model, pair.vocabulary, self._longest)
-        self.drafter = ModelDrafter(passes, chances=chances)
+        self.drafter = ModelDrafter(DraftPasses(pair.draft_model, pair.vocabulary, self._longest), chances)
         self._reserve()
         self._next_choice = -1
         """The target's own token after the text."""

@@ -147,7 +147,7 @@ class AssistedSession:
 
     def _run(self) -> None:
         pair = self._pair
-        unused = list(range(pair.vocabulary, max(model.width for model in pair.models.values())))
+        unused = list(range(pair.vocabulary, max(pair.target.width, pair.draft_model.width)))
         ids = torch.tensor([self.text], device=pair.target.device)
         try:
             pair.target.module.generate(

@@ -14,8 +14,10 @@ from jaxtyping import Float
 from torch import Tensor
 
 from decoder.device import Stopwatch
+from decoder.draft.auto_drafter import AutoDrafter
 from decoder.draft.draft_passes import DraftPasses
 from decoder.draft.eagle3_passes import Eagle3Passes
+from decoder.draft.lookup_drafter import LookupDrafter
 from decoder.draft.model_drafter import ModelDrafter, Passes
 from decoder.draft.proposer import Proposal, Proposer
 from decoder.draft.tree_size.controller import TreeSizeController
@@ -45,20 +47,21 @@ def model_session(
 
     Greedy, or sampled under a perturbation, which the draft knows unless it goes by other chances.
     """
-    proposer = None
+    proposer: Proposer | None = None
     if knobs:
         pair, passes = _drafting(pair, len(prompt_ids) + max_new_tokens)
-        proposer = ModelDrafter(passes, sizes, chances or perturbation)
+        model = ModelDrafter(passes, chances or perturbation) if passes else None
+        proposer = AutoDrafter(sizes, model) if sizes else model or LookupDrafter()
     verifier = Coupled(perturbation) if perturbation else Greedy()
     return HostSession(pair, prompt_ids, max_new_tokens, knobs, proposer, verifier)
 
 
-def _drafting(pair: Pair, longest: int) -> tuple[Pair, Passes]:
-    """What drafts for a text of so many tokens, and the pair whose target shows it what it must see."""
-    if pair.head is None:
-        return pair, DraftPasses(pair.draft_model, pair.vocabulary, longest)
-    states = LayerStates(pair.head.layers)
-    return replace(pair, target=pair.target.tapped(states)), Eagle3Passes(pair.head, longest, states)
+def _drafting(pair: Pair, longest: int) -> tuple[Pair, Passes | None]:
+    """What drafts beside the past of a text of so many tokens, and the pair whose target shows it what it must see."""
+    if pair.head:
+        states = LayerStates(pair.head.layers)
+        return replace(pair, target=pair.target.tapped(states)), Eagle3Passes(pair.head, longest, states)
+    return pair, DraftPasses(pair.draft, pair.vocabulary, longest) if pair.draft else None
 
 
 class HostRounds(ABC):

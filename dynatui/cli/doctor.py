@@ -20,6 +20,7 @@ import typer
 
 from decoder.errors import DecoderError, ModelError
 from decoder.events import arithmetic
+from decoder.models.names import LOOKUP
 from dynatui.clean import clean_line
 from dynatui.cli import config, options
 from dynatui.cli.options import Given
@@ -216,8 +217,10 @@ def devices(case: Case) -> Iterator[Finding]:
 def models(case: Case) -> Iterator[Finding]:
     """What would be loaded, as far as it is here already."""
     asked = case.models
-    if (asked.target is None) != (asked.draft is None):
-        yield Finding("problem", "only one model was named", "give both --target and --draft, or neither")
+    if _lacks_one(asked):
+        yield Finding(
+            "problem", "only one model was named", "give both --target and --draft, or neither, or --draft lookup"
+        )
         return
     forbidden = bool(os.environ.get("HF_HUB_OFFLINE"))
     os.environ["HF_HUB_OFFLINE"] = "1"  # a look, no download
@@ -236,7 +239,8 @@ def models(case: Case) -> Iterator[Finding]:
             yield Finding("note", f"{role} {name} is not on this machine yet; it is downloaded when dynatui starts")
     if not absent and not head_shape(names["draft"]):
         checks.common_tokenizer(*names.values())
-        yield Finding("ok", "both share a tokenizer")
+        alone = "drafts are looked up in the text, by no model"
+        yield Finding("ok", "both share a tokenizer" if "draft" in names else alone)
 
 
 def rounds(case: Case) -> Iterator[Finding]:
@@ -248,9 +252,9 @@ def rounds(case: Case) -> Iterator[Finding]:
     from decoder.models.eagle3.config import head_shape  # noqa: PLC0415
 
     asked, device = case.models, choose_device(case.models.device)
-    if (asked.target is None) != (asked.draft is None):
+    if _lacks_one(asked):
         return
-    if has_graphs(device) and not asked.exact:
+    if has_graphs(device) and not asked.exact and asked.draft != LOOKUP:
         tried = decoding_path.decoding_path(
             load_pair(device=asked.device, dtype=asked.dtype, draft_dtype=asked.draft_dtype)
         )
@@ -269,11 +273,16 @@ def rounds(case: Case) -> Iterator[Finding]:
         yield Finding("ok", f"models would be decoded by: {found.name}, {found.reason}")
 
 
+def _lacks_one(asked: Models) -> bool:
+    return (asked.target is None) != (asked.draft is None) and asked.draft != LOOKUP
+
+
 def _names(asked: Models) -> dict[str, str]:
-    """Both models by their roles, those of the embedded pair where none are named."""
+    """The models by their roles, those of the embedded pair where none are named."""
     from decoder.models.checkpoints import EMBEDDED_DRAFT, EMBEDDED_TARGET  # noqa: PLC0415 - as above
 
-    return {"target": asked.target or str(EMBEDDED_TARGET), "draft": asked.draft or str(EMBEDDED_DRAFT)}
+    target = {"target": asked.target or str(EMBEDDED_TARGET)}
+    return target if asked.draft == LOOKUP else {**target, "draft": asked.draft or str(EMBEDDED_DRAFT)}
 
 
 def _model(role: str, name: str) -> Iterator[Finding]:

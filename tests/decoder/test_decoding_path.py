@@ -38,7 +38,7 @@ def unlike(tiny_models: TinyModels) -> Engine:
     """Only the target's family is known."""
     neox: Engine = tiny_models.loaded(tiny_models.pair("neox"), "float32")
     qwen: Engine = tiny_models.loaded(tiny_models.pair("qwen3"), "float32")
-    return replace(with_pair(neox, draft=qwen.pair.draft), slots=GraphSlots())
+    return replace(with_pair(neox, draft=qwen.pair.draft_model), slots=GraphSlots())
 
 
 # On a CPU

@@ -55,7 +55,7 @@ def test_a_head_has_a_dtype_of_its_own(tiny_models: TinyModels, dtype: str) -> N
 
 @pytest.mark.parametrize("method", WHOLE)
 def test_methods_that_need_a_whole_draft_are_refused_by_name(engine: Engine, method: str) -> None:
-    with pytest.raises(ConfigError, match=f"^{method} needs a whole model as draft") as refusal:
+    with pytest.raises(ConfigError, match=f"^{method} cannot do without a draft model") as refusal:
         next(decode(engine, "The tree", RunConfig(("ar", method), 4, temperature=0.5)))
     assert "\n" not in str(refusal.value)
     assert refusal.value.exit_code == 2
@@ -69,9 +69,9 @@ def test_no_other_method_needs_one(engine: Engine) -> None:
 
 
 def test_a_selector_needs_a_whole_draft(engine: Engine) -> None:
-    with pytest.raises(ConfigError, match="this needs a whole model"):
+    with pytest.raises(ConfigError, match="this needs a whole model as draft"):
         fingerprint(engine.pair)
-    with pytest.raises(ConfigError, match="delayed needs a whole model"):
+    with pytest.raises(ConfigError, match="delayed cannot do without"):
         list(decode(engine, "a b", RunConfig(("delayed",), 4, delayed=Delayed("traversal", Drafting.DELAYED))))
 
 
@@ -123,7 +123,7 @@ def test_the_command_line_decodes_with_a_head(
     capsys.readouterr()
     assert main([*models, *asked[:-2], "--methods", "ar,hf"]) == 2
     said = capsys.readouterr().err.splitlines()
-    assert "hf needs a whole model as draft" in said[-1]
+    assert "hf cannot do without a draft model" in said[-1]
 
 
 def test_the_command_line_refuses_a_broken_head_in_one_line(

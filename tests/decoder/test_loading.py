@@ -246,9 +246,11 @@ def test_what_an_error_says_is_told_in_one_line(said: str, told: str) -> None:
     assert first_line(ValueError(said)) == told
 
 
-def test_a_target_without_a_draft_is_refused(tiny_models: TinyModels) -> None:
-    with pytest.raises(ConfigError):
-        load(tiny_models.pair("neox").target, None)
+def test_a_target_without_a_draft_is_drafted_for_by_lookups(tiny_models: TinyModels) -> None:
+    target = tiny_models.pair("neox").target
+    for draft in (None, "lookup"):
+        pair = load_pair(str(target), draft, device="cpu", dtype="float32").pair
+        assert (pair.draft, pair.draft_name, pair.vocabulary) == (None, "lookup", pair.target.width)
 
 
 def test_an_unknown_dtype_is_refused(tiny_models: TinyModels) -> None:

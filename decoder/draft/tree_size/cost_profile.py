@@ -28,6 +28,8 @@ LATEST_S = 1.5
 """No further size begins after this."""
 HOST_SHARE = 0.03
 """Of a plain round: what the rest of a round is thought to take until rounds have told."""
+NOTHING = {1: 0.0}
+"""What passes take that nobody makes."""
 
 
 class Clock(Protocol):
@@ -39,10 +41,15 @@ class Clock(Protocol):
 
 @torch.inference_mode()
 def measured(pair: Pair, rows: int, clock: Clock | None = None) -> Costs:
-    """What rounds cost on a text of about so many tokens, by a clock, that of the device where none is given."""
+    """What rounds cost on a text of about so many tokens, by a clock, that of the device where none is given.
+
+    Without a draft model its passes cost nothing.
+    """
     rows = max(0, min(rows, pair.context - max(VERIFIED_ROWS)))
     clock = clock or Stopwatch(pair.target.device)
-    target, draft = _Calls(pair.target, rows, clock), _Calls(_drafting(pair), rows, clock)
+    target = _Calls(pair.target, rows, clock)
+    drafting = Unguided(pair.head) if pair.head else pair.draft
+    draft = _Calls(drafting, rows, clock) if drafting else None
     started = clock.now()
     plain: list[float] = []
     caught, drafted, verified = (defaultdict[int, list[float]](list) for _ in range(3))
@@ -55,22 +62,18 @@ def measured(pair: Pair, rows: int, clock: Clock | None = None) -> Costs:
                 break
             if many > pair.context:
                 continue
-            caught[few].append(draft.reading_seconds(few))
-            drafted[few].append(draft.seconds(few))
+            if draft:
+                caught[few].append(draft.reading_seconds(few))
+                drafted[few].append(draft.seconds(few))
             verified[many].append(target.seconds(many))
     first = _usual(plain[1:])
     return Costs(
         plain=Curve({1: first}, SELDOM_STEP),
-        catch_up=Curve({rows: _usual(times) for rows, times in caught.items()}),
-        draft=Curve({rows: _usual(times) for rows, times in drafted.items()}),
+        catch_up=Curve({rows: _usual(times) for rows, times in caught.items()} or NOTHING),
+        draft=Curve({rows: _usual(times) for rows, times in drafted.items()} or NOTHING),
         verify=Curve({1: first} | {rows: _usual(times) for rows, times in verified.items()}),
         host=Curve({1: first * HOST_SHARE}),
     )
-
-
-def _drafting(pair: Pair) -> Forward:
-    """What drafts, as what takes as long."""
-    return Unguided(pair.head) if pair.head else pair.draft_model
 
 
 def _usual(times: Sequence[float]) -> float:
