@@ -21,7 +21,9 @@ GRAPHS: Literal["cuda graphs"] = "cuda graphs"
 STATIC: Literal["static module"] = "static module"
 HOST: Literal["host"] = "host"
 EXACT = "--exact has its own passes, which are not captured"
-NATIVE, MODULE = "native CPU kernels", "Hugging Face module"
+LOOKED_UP = "lookups are made on the host"
+NATIVE, MODULE, HEAD = "native CPU kernels", "Hugging Face module", "EAGLE-3 head"
+UNCAPTURED_HEAD = "an EAGLE-3 draft has no graphs"
 
 
 @dataclass(frozen=True)
@@ -37,13 +39,14 @@ class DecodingPath:
 def decoding_path(engine: Engine) -> DecodingPath:
     """How this pair's rounds are decoded."""
     pair = engine.pair
-    models = {"target": pair.target, "draft": pair.draft}
+    models = pair.models
     if not has_graphs(pair.target.device):
-        return DecodingPath(
-            HOST, _together({role: NATIVE if model.runs_without_module else MODULE for role, model in models.items()})
-        )
-    if engine.exact:
-        return DecodingPath(HOST, EXACT)
+        kinds = {role: NATIVE if model.runs_without_module else MODULE for role, model in models.items()}
+        return DecodingPath(HOST, _together(kinds | ({"draft": HEAD} if pair.head else {})))
+    if pair.head:
+        return DecodingPath(HOST, UNCAPTURED_HEAD)
+    if engine.exact or pair.draft is None:
+        return DecodingPath(HOST, EXACT if engine.exact else LOOKED_UP)
     if engine.slots is None or engine.slots.refused:
         return DecodingPath(HOST, engine.slots.refused or "" if engine.slots else "not tried yet")
     return _on_device({role: engine.slots.form(model) for role, model in models.items()})
@@ -72,8 +75,8 @@ def expected_path(
     unknown = {role: arch if isinstance(arch, str) else "" for role, arch in archs.items()}
     if not has_graphs(device):
         return DecodingPath(HOST, _together({role: MODULE if name else NATIVE for role, name in unknown.items()}))
-    if exact:
-        return DecodingPath(HOST, EXACT)
+    if exact or "draft" not in configs:
+        return DecodingPath(HOST, EXACT if exact else LOOKED_UP)
     slow = [f"{role}: {name} has no native implementation" for role, name in unknown.items() if name]
     if slow:
         return DecodingPath(STATIC, "; ".join(slow))

@@ -20,6 +20,9 @@ Limit: TypeAlias = str
 OTHER_LIMITS: frozenset[Limit] = frozenset(("cost", "context"))
 """The cost of more nodes, and the models' context."""
 
+Origin: TypeAlias = Literal["root", "draft", "lookup"]
+"""What a node of a tree comes from: the text, the draft model, or what followed in the text before."""
+
 Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=1 << 53)]
 Seconds: TypeAlias = Annotated[float, msgspec.Meta(ge=0)]
 
@@ -136,8 +139,8 @@ class Verification(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit
 class Round(Base, tag="round", omit_defaults=True, frozen=True, kw_only=True):
     """One target verification and what it committed.
 
-    Nodes are numbered level by level, parents in order, siblings by falling draft probability; node 0 is the root. A
-    method without a tree writes the root alone.
+    Nodes are numbered level by level, parents in order, siblings by falling draft probability, those that were looked
+    up last; node 0 is the root. A method without a tree writes the root alone.
     """
 
     method: str
@@ -173,6 +176,9 @@ class Round(Base, tag="round", omit_defaults=True, frozen=True, kw_only=True):
     """Drawn trees: (K, L1, L2) as drafted."""
     drawn: list[Count] = []
     """Drawn trees: how often each node was drawn; 1 for the root."""
+    origins: list[Origin] = []
+    """Trees with lookups beside a draft: what each node comes from; empty where all but the root come from the draft
+    that the run names."""
     verification: Verification | None = None
     """Where tokens are sampled, and rounds are decoded from the host."""
     limited_by: Limit | None = None
@@ -184,6 +190,8 @@ class Round(Base, tag="round", omit_defaults=True, frozen=True, kw_only=True):
             raise ValueError("tokens, parents, logprobs and pieces must have one entry a node, the root included")
         if self.draft_logprobs and len(self.draft_logprobs) != nodes:
             raise ValueError("draft_logprobs must have one entry a node, the root included")
+        if self.origins and len(self.origins) != nodes:
+            raise ValueError("origins must have one entry a node, the root included")
         if self.parents[0] != -1 or any(not 0 <= p < i for i, p in enumerate(self.parents[1:], 1)):
             raise ValueError("parents must be -1 for the root and an earlier node for every other")
         if any(not 0 <= node < nodes for node in self.accepted):

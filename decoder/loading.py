@@ -7,16 +7,24 @@ Stands above all that decodes, because it tries it; nothing that decodes may imp
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+import torch
+
 from decoder.config import PRESETS, Auto, Fixed, Linear, Rules, RunConfig, tree_rule
 from decoder.decoding_path import STATIC, decoding_path
 from decoder.device import choose_device, choose_draft_dtype, choose_dtype, has_graphs, require_compilable, set_up
 from decoder.engine import Engine
-from decoder.errors import ConfigError, ModelError, quoted
+from decoder.errors import ConfigError, ModelError, quoted, require
 from decoder.forward.batch_invariant.pass_sizes import refuse_float64
 from decoder.forward.cpu.packed import bfloat16_pays
+from decoder.forward.eagle3.head import Head
+from decoder.forward.eagle3.shape import HeadShape
 from decoder.forward.language_model import LanguageModel
+from decoder.methods import require_model_free
 from decoder.models.checkpoints import EMBEDDED_DRAFT, EMBEDDED_TARGET, display_name, load_config, load_model
 from decoder.models.compatibility import check_config, common_tokenizer, probe
+from decoder.models.eagle3.checkpoint import load_head
+from decoder.models.eagle3.config import head_shape
+from decoder.models.names import LOOKUP, require_both
 from decoder.models.pair import Pair
 from decoder.models.tokenizer import TextTokenizer
 
@@ -44,9 +52,12 @@ def load_pair(
 ) -> Engine:
     """Loads two models from hub ids or local folders, ready to decode; with neither, the embedded pair.
 
+    A target alone is drafted for by lookups in the text's own past.
+
     Args:
         target: Hub id or folder.
-        draft: Hub id or folder.
+        draft: Hub id or folder, of a model or of an EAGLE-3 head made for the target; or lookup, with no target too:
+            that of the embedded pair.
         device: auto, cpu, cuda or cuda:N.
         dtype: auto, or a dtype's name.
         draft_dtype: The draft's; auto: the target's. The target still decides every token.
@@ -58,38 +69,61 @@ def load_pair(
         progress: Told how far that has come, where it takes long.
 
     Raises:
-        ConfigError: Only one model was named, device or dtype is unknown, the dtype leaves no room to be exact,
-            or nothing can be compiled.
+        ConfigError: A draft was named without a target, a method of the run needs one, device or dtype is unknown,
+            the dtype leaves no room to be exact, or nothing can be compiled.
         DeviceError: There is no such device.
         ModelError: A model cannot be loaded.
         PairError: The two do not fit each other, or the engine cannot run one exactly.
     """
-    if (target is None) != (draft is None):
-        raise ConfigError("a target needs a draft and a draft a target; give both --target and --draft, or neither")
-    target, draft = target or str(EMBEDDED_TARGET), draft or str(EMBEDDED_DRAFT)
+    names = _named(target, draft)
+    shape = head_shape(names["draft"]) if "draft" in names else None
+    if shape or "draft" not in names:
+        require_model_free(run.methods if run else ())
+        require(not compiled, "--compile is for rounds on the device, which only two models have; leave it out")
+        asked = shape or draft_dtype == "auto"
+        require(bool(asked), "--draft-dtype has no effect without a draft model; leave it out")
     chosen_device = choose_device(device)
     if compiled:
         require_compilable(chosen_device, exact=exact)
-    configs = {name: load_config(name) for name in (target, draft)}
-    for name, found in configs.items():
-        check_config(display_name(name), found)
-    chosen_dtype = choose_dtype(dtype, chosen_device, getattr(configs[target], "dtype", None), bfloat16_pays)
+    whole = {"target": names["target"]} if shape else names
+    configs = {role: load_config(name) for role, name in whole.items()}
+    for role, found in configs.items():
+        check_config(display_name(names[role]), found)
+    chosen_dtype = choose_dtype(dtype, chosen_device, getattr(configs["target"], "dtype", None), bfloat16_pays)
     chosen_draft_dtype = choose_draft_dtype(draft_dtype, chosen_dtype)
     for each in (chosen_dtype, chosen_draft_dtype):
         if exact:
             refuse_float64(each)
         set_up(chosen_device, each)
-    tokenizer = common_tokenizer(target, draft)
-    models = []
-    for role, name, kind in (("target", target, chosen_dtype), ("draft", draft, chosen_draft_dtype)):
+    tokenizer = common_tokenizer(*whole.values())
+    models = {}
+    for (role, name), kind in zip(whole.items(), (chosen_dtype, chosen_draft_dtype), strict=False):
         report(f"loading {role} {display_name(name)}")
-        models.append(load_model(name, chosen_device, kind, progress))
-    engine = make_engine(make_pair(models[0], models[1], tokenizer), exact=exact, report=report)
+        models[role] = load_model(name, chosen_device, kind, progress)
+    head = _head_for(models["target"], names["draft"], shape, chosen_draft_dtype) if shape else None
+    pair = make_pair(models["target"], head or models.get("draft"), tokenizer)
+    engine = make_engine(pair, exact=exact, report=report)
     if compiled:
         compile_rounds(engine, report, passes, run)
-    for model in (engine.pair.target, engine.pair.draft):
+    for model in engine.pair.models.values():
         model.slim()
     return engine
+
+
+def _head_for(target: LanguageModel, name: str, shape: HeadShape, dtype: torch.dtype) -> Head:
+    """An EAGLE-3 head, and its target in a form that shows what enters its layers."""
+    if target.device.type != "cpu":
+        target.run_by_module()
+    return load_head(name, shape, target, dtype)
+
+
+def _named(target: str | None, draft: str | None) -> dict[str, str]:
+    """What is loaded, by its role; without a draft the text's own past drafts."""
+    if target is None and draft is None:
+        return {"target": str(EMBEDDED_TARGET), "draft": str(EMBEDDED_DRAFT)}
+    require_both(target, draft or LOOKUP)
+    alone = {"target": target or str(EMBEDDED_TARGET)}
+    return alone if draft in (None, LOOKUP) else {**alone, "draft": str(draft)}
 
 
 def with_draft(engine: Engine, target: str, draft: str, *, draft_dtype: str = "auto", report: Report) -> Engine:
@@ -105,6 +139,8 @@ def with_draft(engine: Engine, target: str, draft: str, *, draft_dtype: str = "a
     Raises:
         DecoderError: As `load_pair`.
     """
+    if head_shape(draft):
+        raise ConfigError(f"{display_name(draft)} is an EAGLE-3 head, and only whole models are ranked; leave it out")
     check_config(display_name(draft), load_config(draft))
     loaded = engine.pair.target
     dtype = choose_draft_dtype(draft_dtype, loaded.dtype)
@@ -112,14 +148,14 @@ def with_draft(engine: Engine, target: str, draft: str, *, draft_dtype: str = "a
     tokenizer = common_tokenizer(target, draft)
     report(f"loading draft {display_name(draft)}")
     found = make_engine(make_pair(loaded, load_model(draft, loaded.device, dtype, report), tokenizer), report=report)
-    found.pair.draft.slim()
+    found.pair.draft_model.slim()
     return found
 
 
 def make_engine(pair: Pair, *, exact: bool = False, report: Report = lambda _: None) -> Engine:
     """A pair, ready to decode with as many threads as pay, and tried on its accelerator unless it is to be exact."""
     slots = None
-    if has_graphs(pair.target.device):
+    if pair.draft and has_graphs(pair.target.device):
         from decoder.session.cuda_graph.slots import GraphSlots
 
         slots = GraphSlots()
@@ -166,21 +202,24 @@ def passes_of(run: RunConfig) -> "Passes":
     return passes(tree_rule(run.parameters.get(name)) for name in run.methods)
 
 
-def make_pair(target: LanguageModel, draft: LanguageModel, tokenizer: TextTokenizer) -> Pair:
-    """A pair of two loaded models, after the tree probe of both."""
-    for model in (target, draft):
+def make_pair(target: LanguageModel, draft: LanguageModel | Head | None, tokenizer: TextTokenizer) -> Pair:
+    """A pair of a target and what drafts for it, if anything, after the tree probe of all whole models."""
+    own, head = (None, draft) if isinstance(draft, Head) else (draft, None)
+    models = [target, own] if own else [target]
+    for model in models:
         probe(model)
     ids = _ends(target)
-    for model in (target, draft):
+    for model in models:
         # Penalties, bans and sampling settings that a checkpoint brings along are off for every method.
         model.end_with(target.eos if ids else None, pad=ids[0] if ids else None)
     return Pair(
         target=target,
-        draft=draft,
+        draft=own,
         tokenizer=tokenizer,
-        vocabulary=min(target.width, draft.width),
+        vocabulary=min(model.width for model in models),
         eos=frozenset(ids),
-        context=min(target.context, draft.context),
+        context=min(model.context for model in models),
+        head=head,
     )
 
 

@@ -23,7 +23,7 @@ from decoder.errors import DeviceError
 from decoder.events import End, Event, Figures, Knob, Limit, Round, Run, Start, Summary
 from decoder.forward.cpu_threads import WarmThreads, quick_switches
 from decoder.forward.near_tie import Judge
-from decoder.methods import METHODS, chosen, require_knobs
+from decoder.methods import METHODS, chosen, require_knobs, require_model_free
 from decoder.methods.method import Method
 from decoder.models.text import Pieces, TextStream, as_chat, encode_prompt, without_surrogates
 from decoder.sampling.settings import SAMPLING, Schedule
@@ -92,11 +92,14 @@ def decode(
 
     Raises:
         PromptError: The prompt is empty or does not fit.
-        ConfigError: A method's name is unknown, or there is no chat template to wrap the prompt in.
+        ConfigError: A method's name is unknown, it needs a draft model and there is none, or there is no chat template
+            to wrap the prompt in.
         DeviceError: The device's memory is full.
     """
     config, pair = config or RunConfig(), engine.pair
     methods = chosen(config.methods)
+    if pair.draft is None:
+        require_model_free(config.methods)
     text = as_chat(pair.tokenizer, prompt) if config.chat else without_surrogates(prompt)
     prompt_ids = encode_prompt(pair.tokenizer, text, config.max_new_tokens, pair.context, special=not config.chat)
     engine = engine.sampled(config.seed, Schedule(config.sampling), draft_knows_noise=config.draft_knows_noise)
@@ -255,6 +258,7 @@ def _round(lane: Lane, outcome: Outcome, pieces: Pieces, started: float, text: s
         text=text,
         shape=(outcome.shape.k, outcome.shape.l1, outcome.shape.l2) if outcome.shape else None,
         drawn=_drawn(outcome.tree),
+        origins=outcome.tree.origins or [],
         verification=outcome.statistics() if outcome.committed else None,
         limited_by=limited_by(outcome.rules, outcome.tree, outcome.room) if outcome.rules else None,
     )
@@ -275,7 +279,11 @@ def limited_by(rules: Rules, tree: TokenTree, room: int) -> Limit:
     parents = set(tree.parents)
     leaf = max((node for node in range(len(tree)) if node not in parents), key=tree.path_logprobs.__getitem__)
     depth = tree.depths[leaf]
-    return "context" if depth >= room else rules.limit(depth, tree.path_probability(leaf))
+    if depth >= room:
+        return "context"
+    if tree.origins and tree.origins[leaf] == "lookup":
+        return "cost"
+    return rules.limit(depth, tree.path_probability(leaf))
 
 
 def _after(lane: Lane, outcome: Outcome, device: torch.device) -> Iterator[Event]:

@@ -7,13 +7,17 @@ siblings by falling draft probability (in a sampled tree, in draw order), so a p
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+
+Origin: TypeAlias = Literal["root", "draft", "lookup"]
+"""What a node comes from: the text, the draft model, or what followed in the text before; as events have it."""
 
 
 @dataclass
@@ -42,6 +46,8 @@ class TokenTree:
     """The draft's own log-probabilities, where `logprobs` are the chances under the noise of coupled sampling."""
     draws: dict[int, Draws] | None = None
     """By node with children, in a tree that was sampled; None in all others."""
+    origins: list[Origin] | None = None
+    """What each node comes from, in a tree of several origins; None where all but the root come from one."""
 
     def __len__(self) -> int:
         return len(self.tokens)
@@ -134,6 +140,7 @@ class TokenTree:
             depths=[self.depths[node] for node in kept],
             path_logprobs=[self.path_logprobs[node] for node in kept],
             draft_logprobs=[self.draft_logprobs[node] for node in kept] if self.draft_logprobs else None,
+            origins=[self.origins[node] for node in kept] if self.origins else None,
         )
 
     def _renumbered_draws(self, renumbered: dict[int, int]) -> dict[int, Draws]:

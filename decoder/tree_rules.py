@@ -78,6 +78,8 @@ class TreeRule(Generic[N]):
     """Depth acceptance that history steers towards."""
     eta_d: N
     eta_h: N
+    lookup: N
+    """1 where the text's own past drafts too, which costs decide."""
 
 
 def fixed_rule(deepest: int, stop: float, width: int, n_max: int) -> TreeRule[float]:
@@ -100,6 +102,7 @@ def fixed_rule(deepest: int, stop: float, width: int, n_max: int) -> TreeRule[fl
         target=0,
         eta_d=0,
         eta_h=0,
+        lookup=0,
     )
 
 

@@ -47,10 +47,14 @@ class Oracle:
         scores: list[float] = self._scores("target", text).float().tolist()
         return scores
 
-    def draft_logprobs(self, text: Path) -> list[float]:
-        """Log-probabilities of the draft after `text`, softmax in float32."""
-        logprobs: list[float] = torch.log_softmax(self._scores("draft", text).float(), -1).tolist()
+    def draft_logprobs(self, text: Path, drafted: int = 0) -> list[float]:
+        """Log-probabilities of the draft after `text`, softmax in float32; its `drafted` last tokens are guesses."""
+        logprobs: list[float] = torch.log_softmax(self._draft_scores(text, drafted).float(), -1).tolist()
         return logprobs
+
+    def _draft_scores(self, text: Path, drafted: int) -> torch.Tensor:
+        del drafted  # which a draft model does not tell from text
+        return self._scores("draft", text)
 
     def _scores(self, which: str, text: Path) -> torch.Tensor:
         if (which, text) not in self._seen:
@@ -183,7 +187,7 @@ def grow(
         depth, position = len(node) - len(root), len(prefix) - 1 + len(node)
         if depth >= rules.deepest or position + 1 >= oracle.context or not rules.expands(node, logp[node]):
             return
-        logprobs = oracle.draft_logprobs(prefix + node)
+        logprobs = oracle.draft_logprobs(prefix + node, len(node))
         for token in ranked(logprobs, rules.breadth(logprobs), margin):
             child = (*node, token)
             logp[child] = logp[node] + logprobs[token]

@@ -65,9 +65,9 @@ class SampledOracle(Oracle):
         found: list[float] = scores.tolist()
         return found
 
-    def draft_logprobs(self, text: Path) -> list[float]:
+    def draft_logprobs(self, text: Path, drafted: int = 0) -> list[float]:
         """Logarithms of the chances that draft tokens are chosen."""
-        logits = self._scores("draft", text).float()
+        logits = self._draft_scores(text, drafted).float()
         scores = logits.double() + self._noise(text)
         if self.sampling.temperature:
             scores[~kept(logits, self.sampling)] -= OUTSIDE

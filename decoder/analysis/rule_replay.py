@@ -1,7 +1,8 @@
 """The growth rule replayed on recorded trees, for all nodes of many rounds at once.
 
 Says for each round what these rules would have accepted, committed and drafted; what is not known is a lower bound. In
-rounds of `auto`, what costs cut of the recorded trees is taken to be cut under other rules too. Knows only arrays.
+rounds of `auto`, what costs cut of the recorded trees is taken to be cut under other rules too, and what was looked up,
+which goes by none of these rules, to stay. Knows only arrays.
 """
 
 import math
@@ -54,7 +55,12 @@ class Record:
             left = left[~reached[self.parent[left]]]
             reached[level] = True
         self.p: Floats = np.exp(path)
-        self._children(np.exp(logprobs), ~is_root)
+        looked_up = [
+            [origin == "lookup" for origin in event.origins] or [False] * len(event.tokens) for event in rounds
+        ]
+        self.looked_up: Bools = np.concatenate(looked_up)
+        """Nodes that no rule has drafted."""
+        self._children(np.exp(logprobs), ~is_root & ~self.looked_up)
         self.paths = self._paths(rounds)
         self.steps: Ints = np.array([len(event.accepted) for event in rounds])
         """Accepted nodes of each round."""
@@ -68,7 +74,7 @@ class Record:
         nodes = np.arange(len(q))
         below, above = nodes[drafted], self.parent[drafted]
         self.child_count: Ints = np.bincount(above, minlength=len(q))
-        """Recorded children of each node."""
+        """Recorded children of each node that rules have drafted."""
         first = np.zeros(len(q), dtype=np.int64)
         first[above[::-1]] = below[::-1]
         self.rank: Ints = np.where(drafted, nodes - first[self.parent], 0)
@@ -166,7 +172,7 @@ def _grown(record: Record, rule: Rule) -> _Growth:
     expandable = _expandable(rule, record.depth, record.p)
     width: Ints = breadth(rule, record.c, np)
     recorded = record.child_count > 0
-    follows = expandable[record.parent] & (record.rank < width[record.parent])
+    follows = record.looked_up | (expandable[record.parent] & (record.rank < width[record.parent]))
     alive = np.zeros(len(follows), dtype=np.bool_)
     alive[record.starts] = True
     for level in record.levels:

@@ -28,6 +28,8 @@ BASELINE = "ar"
 """What every other contender's text and speed are compared with."""
 INEXACT = "not exact"
 """The group of those that show what exactness costs."""
+PROMPT_LOOKUP = "prompt lookup"
+"""The group of transformers' own lookups."""
 
 
 @dataclass(frozen=True)

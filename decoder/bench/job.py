@@ -20,6 +20,8 @@ from decoder.config import RunConfig
 from decoder.engine import Engine
 from decoder.knobs import Turnable
 from decoder.loading import load_pair
+from decoder.methods import require_model_free
+from decoder.models.names import LOOKUP
 from decoder.models.pair import Pair
 from decoder.models.text import encode_prompts
 from decoder.sampling.settings import Schedule
@@ -95,6 +97,8 @@ def measure_texts(job: OnTexts, note: Note) -> Done[report.Report]:
         DecoderError: A prompt does not fit, or models or device fail.
         KeyboardInterrupt: Nothing was complete yet when it came.
     """
+    if job.draft == LOOKUP:
+        require_model_free(job.methods)
     load = loaded_pair if job.random_draft else load_pair
     engine = load(
         job.target,

@@ -1,6 +1,7 @@
-"""The two baselines from outside: transformers' greedy generate and its assisted generation, each in several settings.
+"""The baselines from outside: transformers' greedy generate, its assisted generation and its prompt lookup, in several
+settings each.
 
-Both run on the pair's own modules, on the caller's thread. Which setting is best depends on models and machine, so all
+All run on the pair's own modules, on the caller's thread. Which setting is best depends on models and machine, so all
 are measured and the table names the best. The prompt's time ends with the first tokens; they leave the rates.
 """
 
@@ -13,7 +14,7 @@ from typing import Any
 import torch
 from transformers.generation.streamers import BaseStreamer
 
-from decoder.bench.contenders import Contender, Trial, running
+from decoder.bench.contenders import PROMPT_LOOKUP, Contender, Trial, running
 from decoder.config import RunConfig
 from decoder.device import Stopwatch
 from decoder.engine import Engine
@@ -29,6 +30,10 @@ ASSISTED: dict[str, dict[str, float]] = {
     "5/.4": {"num_assistant_tokens": 5, "assistant_confidence_threshold": 0.4},
 }
 """Drafted tokens / confidence under which drafting stops. The first is what transformers starts with."""
+LOOKED_UP = (5, 10)
+"""Tokens that it copies at most, after ends of one or two tokens."""
+_HIDDEN = frozenset({"assistant_model", "prompt_lookup_num_tokens"})
+"""Arguments of generate with which it drafts and does not show what."""
 
 
 class _Bursts(BaseStreamer):
@@ -49,8 +54,8 @@ class _Bursts(BaseStreamer):
 
 
 def baselines(pair: Pair, config: RunConfig) -> list[Contender]:
-    """Both baselines in all their settings; what they sample, they sample with noise of their own."""
-    assistant = as_wide_as(pair.draft, pair.target.width)
+    """All baselines in all their settings; what they sample, they sample with noise of their own."""
+    assistant = as_wide_as(pair.draft, pair.target.width) if pair.draft else None
     plain = [
         Contender(
             f"generate {cache}",
@@ -70,15 +75,26 @@ def baselines(pair: Pair, config: RunConfig) -> list[Contender]:
             foreign=True,
         )
         for name, settings in ASSISTED.items()
+        if assistant is not None
     ]
-    return [*plain, *assisted]
+    looked_up = [
+        Contender(
+            f"{PROMPT_LOOKUP} {count}",
+            PROMPT_LOOKUP,
+            partial(_generated, config=config, prompt_lookup_num_tokens=count),
+            {"prompt_lookup_num_tokens": count},
+            foreign=True,
+        )
+        for count in LOOKED_UP
+    ]
+    return [*plain, *assisted, *looked_up]
 
 
 @torch.inference_mode()
 def _generated(engine: Engine, prompt_ids: Sequence[int], *, config: RunConfig, **settings: Any) -> Trial:
     """What generate does with these settings on top of plain greedy search or sampling."""
     pair = engine.pair
-    unused = list(range(pair.vocabulary, max(pair.target.width, pair.draft.width)))
+    unused = list(range(pair.vocabulary, max(model.width for model in pair.models.values())))
     ids = torch.tensor([list(prompt_ids)], device=pair.target.device)
     clock, streamer = Stopwatch(pair.target.device), _Bursts()
     started = clock.now()
@@ -95,7 +111,7 @@ def _generated(engine: Engine, prompt_ids: Sequence[int], *, config: RunConfig, 
     ended = clock.now()
     first = streamer.bursts[0][1]
     ends = [*(at - first for _, at in streamer.bursts[:-1]), ended - first if len(streamer.bursts) > 1 else 0.0]
-    drafts, root = None if "assistant_model" in settings else 0, TokenTree([prompt_ids[-1]])
+    drafts, root = None if _HIDDEN & settings.keys() else 0, TokenTree([prompt_ids[-1]])
     outcomes = [
         (Outcome(root, committed=tokens, target_forwards=1, draft_forwards=drafts), t)
         for (tokens, _), t in zip(streamer.bursts, ends, strict=True)

@@ -155,7 +155,7 @@ def of_texts(setup: Setup, engine: Engine, samples: Samples) -> Report:
 def of_rounds(setup: Setup, pair: Pair, samples: Samples) -> RoundsReport:
     """What samples on random tokens tell."""
     contexts = [len(prompt) for prompt in setup.prompts]
-    arithmetic = Arithmetic(shape(pair.target.skeleton), shape(pair.draft.skeleton))
+    arithmetic = Arithmetic(shape(pair.target.skeleton), shape(pair.draft_model.skeleton))
     return RoundsReport(
         setup=setup,
         load_after=load(),
@@ -168,7 +168,11 @@ def of_rounds(setup: Setup, pair: Pair, samples: Samples) -> RoundsReport:
 
 def _bandwidth(setup: Setup, pair: Pair) -> Bandwidth | None:
     copied = setup.machine.copy_bytes_per_s
-    return None if copied is None else Bandwidth(read_bytes(pair.target), read_bytes(pair.draft), copied)
+    return (
+        None
+        if copied is None
+        else Bandwidth(read_bytes(pair.target), read_bytes(pair.draft) if pair.draft else 0, copied)
+    )
 
 
 def _records(samples: Samples) -> list[Record]:

@@ -125,7 +125,7 @@ def with_random_draft(engine: Engine) -> Engine:
     What was compiled is not compiled here.
     """
     pair, slots = engine.pair, engine.slots and engine.slots.anew(engine.pair.target)
-    held, name = pair.draft, f"{pair.draft.name} (random head)"
+    held, name = pair.draft_model, f"{pair.draft_name} (random head)"
     if held.can_load:
         make = _made_on(held.device, lambda device: _with_random_head(held.loaded(device)))
         draft = LanguageModel(make(held.device), name, make)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from decoder.bench.contenders import BASELINE, INEXACT, is_adaptive
+from decoder.bench.contenders import BASELINE, INEXACT, PROMPT_LOOKUP, is_adaptive
 from decoder.bench.protocol import Sample
 from decoder.bench.samples import Measure, Samples, tokens_per_second
 from decoder.bench.statistics import Estimate, estimate, ratios
@@ -109,7 +109,7 @@ def comparisons(samples: Samples, seed: int) -> list[Comparison]:
         for name, method in METHODS.items()
         if method.sweep is not None and method.same_until is None and not is_adaptive(name)
     )
-    kinds = ((BASELINE,), ("generate",), ("assisted",), *((name,) for name in others), others)
+    kinds = ((BASELINE,), ("generate",), ("assisted",), (PROMPT_LOOKUP,), *((name,) for name in others), others)
     pairs += [(name, kind) for name in trees for kind in kinds]
     found = []
     for name, kind in pairs:
@@ -119,7 +119,16 @@ def comparisons(samples: Samples, seed: int) -> list[Comparison]:
             groups = [group for group in samples.groups.values() if group in kind]
             kinds_of = " and ".join(dict.fromkeys(groups))
             found.append(Comparison(name=name, than=best, of=len(groups), kind=kinds_of, ratio=ratio))
-    return found + costs_of_exactness(samples, seed)
+    return found + parts_of_methods(samples, seed) + costs_of_exactness(samples, seed)
+
+
+def parts_of_methods(samples: Samples, seed: int) -> list[Comparison]:
+    """What a method's usual setting, which has its name, brings over the same without a part of it."""
+    found = []
+    for name, group in samples.groups.items():
+        if name != group and group in samples.groups and (ratio := samples.ratio(group, name, seed)):
+            found.append(Comparison(name=group, than=name, of=1, kind=name, ratio=ratio))
+    return found
 
 
 def costs_of_exactness(samples: Samples, seed: int) -> list[Comparison]:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol, cast, runtime_checkable
 
 from decoder.bench.arithmetic import Work
+from decoder.draft.auto_drafter import AutoDrafter
 from decoder.draft.drawn_drafter import DrawnDrafter
 from decoder.draft.model_drafter import ModelDrafter
 from decoder.engine import Engine
@@ -83,19 +84,18 @@ class WatchedEngine:
     """An engine whose models are watched, on a CPU; elsewhere the engine as it is."""
 
     def __init__(self, engine: Engine) -> None:
-        self._models: tuple[_Watched, ...] = ()
+        self._models: dict[str, _Watched] = {}
         self.engine, pair = engine, engine.pair
         if pair.target.device.type == "cpu":
-            self._models = _Watched(pair.target), _Watched(pair.draft)
-            target, draft = cast("tuple[LanguageModel, LanguageModel]", self._models)
-            self.engine = replace(engine, pair=replace(pair, target=target, draft=draft))
+            self._models = {role: _Watched(model) for role, model in pair.models.items()}
+            self.engine = replace(engine, pair=replace(pair, **cast("dict[str, Any]", self._models)))
 
     def seen(self) -> Seen | None:
         """What both models have done so far; None where it cannot be known."""
         if not self._models:
             return None
-        target, draft = self._models
-        return Seen(target.seconds + draft.seconds, target.work, draft.work)
+        work = {role: model.work for role, model in self._models.items()}
+        return Seen(sum(model.seconds for model in self._models.values()), work["target"], work.get("draft", Work()))
 
 
 @runtime_checkable
@@ -108,7 +108,9 @@ class TellsMemory(Protocol):
 def kv_bytes(session: Session) -> int | None:
     """Bytes of a session's keys and values as allocated, unused rows included; None where it does not show them."""
     if isinstance(session, HostSession):
-        drafting = [session.proposer.passes.cache] if isinstance(session.proposer, ModelDrafter | DrawnDrafter) else []
+        proposer = session.proposer
+        model = proposer.model if isinstance(proposer, AutoDrafter) else proposer
+        drafting = [model.passes.cache] if isinstance(model, ModelDrafter | DrawnDrafter) else []
         return sum(map(allocated_bytes, [session.target_cache, *drafting]))
     return session.kv_bytes if isinstance(session, TellsMemory) else None
 

@@ -4,58 +4,65 @@ Knows nothing of the target. One forward pass brings the next-token distribution
 section 3.1).
 """
 
-import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from typing import Protocol
 
 import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from decoder.draft.draft_passes import DraftPasses
+from decoder.draft.growth import Children, grow
 from decoder.draft.proposer import Proposal
-from decoder.draft.tree_size.controller import TreeSizeController
-from decoder.forward.language_model import LanguageModel
+from decoder.forward.kv_cache import KvCache
 from decoder.sampling.chances import DraftChances
 from decoder.tree import TokenTree
-from decoder.tree_rules import TreeRule, breadth, least_probability
-
-PROBED_FROM, PROBED_ROWS = 4, 32
-"""Rows; a draft that lags behind by more has missed rounds, and is tested on so many of the latest."""
+from decoder.tree_rules import TreeRule
 
 
-@dataclass(slots=True)
-class Children:
-    """The best next tokens after one node."""
+class Passes(Protocol):
+    """Forward passes of what drafts, over one text; logits are over the ids that target and draft know."""
 
-    tokens: list[int]
-    logprobs: list[float]
-    draft_logprobs: list[float] = field(default_factory=list)
-    """The draft's own, where `logprobs` are chances under the noise of coupled sampling."""
+    cache: KvCache
+    count: int
+    """Passes so far, but for those over the prompt."""
 
-    @property
-    def confidence(self) -> float:
-        """Largest next-token probability."""
-        return math.exp(self.logprobs[0])
+    def read(self, tokens: Sequence[int]) -> None:
+        """Takes in the prompt but for its last token."""
+
+    def reserve(self, rows: int) -> None:
+        """Makes room for a text and a tree."""
+
+    def behind(self, text: Sequence[int]) -> int:
+        """Rows of a text that were not read; 0 where there is nothing to guess from."""
+
+    def after_text(self, text: Sequence[int]) -> Float[Tensor, "1 V"]:
+        """Reads what it lacks of a text; the logits after its last token."""
+
+    def after_latest(self, text: Sequence[int], latest: int) -> tuple[Float[Tensor, "N V"], list[int]]:
+        """The same after each of the `latest` tokens at most that it lacked, and the positions of the next tokens."""
+
+    def begin_tree(self) -> None:
+        """Forgets the nodes of the tree before."""
+
+    def after_level(self, tree: TokenTree, nodes: Sequence[int]) -> tuple[Float[Tensor, "N V"], list[int]]:
+        """Forwards nodes of one level, whose parents were; logits after them, and the positions of the next tokens."""
+
+    def renumber(self, kept: Sequence[int]) -> None:
+        """Takes note that only these nodes stay, numbered in their order."""
+
+    def commit(self, path: Sequence[int]) -> None:
+        """Keeps what belongs to the nodes that became text, and drops the others."""
 
 
 class ModelDrafter:
-    """A `Proposer` of one text; `sizes` decides how many nodes pay, without it the rule alone does.
+    """A `Proposer` of one text, whose trees grow by rules alone.
 
     It guesses what the target chooses by what it takes for chances, or greedily.
     """
 
-    def __init__(
-        self,
-        model: LanguageModel,
-        vocabulary: int,
-        capacity: int,
-        sizes: TreeSizeController | None = None,
-        chances: DraftChances | None = None,
-    ) -> None:
-        self.passes = DraftPasses(model, vocabulary, capacity)
-        self._sizes = sizes
+    def __init__(self, passes: Passes, chances: DraftChances | None = None) -> None:
+        self.passes = passes
         self._chances = chances
 
     def read(self, tokens: Sequence[int]) -> None:
@@ -68,25 +75,20 @@ class ModelDrafter:
 
     def propose(self, text: Sequence[int], rule: TreeRule[float], room: int) -> Proposal:
         """See `Proposer`."""
-        tree, behind, before = TokenTree([text[-1]]), self.passes.behind(text), self.passes.count
-        pays = self._sizes is None or self._sizes.drafts(behind)
-        if room >= 1 and pays:
-            tree = self.grow(tree, rule, self._after_text(text, behind, int(rule.wide)), deepest=room)
+        tree, before = TokenTree([text[-1]]), self.passes.count
+        if room >= 1 and self.passes.behind(text):
+            tree = self.grow(tree, rule, self.catch_up(text, int(rule.wide)), deepest=room)
         return Proposal(tree, self.passes.count - before)
 
     def chosen(self, burst: Sequence[int]) -> None:
-        """See `Proposer`."""
-        if self._sizes:
-            self._sizes.learn(burst)
+        """See `Proposer`; nothing is learnt."""
 
     def commit(self, path: Sequence[int]) -> None:
         """See `Proposer`."""
         self.passes.commit(path)
 
     def timed(self, draft_s: float, verify_s: float, round_s: float) -> None:
-        """See `Proposer`."""
-        if self._sizes:
-            self._sizes.timed(draft_s, verify_s, round_s)
+        """See `Proposer`; nothing is learnt."""
 
     def catch_up(self, text: Sequence[int], count: int) -> Children:
         """Forwards what the cache lacks of `text`; returns the `count` best tokens after it."""
@@ -100,46 +102,25 @@ class ModelDrafter:
         """The tree that is to be verified, grown from one that holds its root alone.
 
         `children` are the best tokens after a root that belongs to the text; None: the root must be forwarded. The
-        context has room for `deepest` levels. Sizes decide, after the rule, which nodes are worth their time.
+        context has room for `deepest` levels.
         """
+
+        def source(tree: TokenTree, nodes: Sequence[int], count: int) -> list[Children]:
+            return [children] if children and nodes == [0] else self.forward_level(tree, nodes, count)
+
         self.passes.begin_tree()
-        budget = self._sizes
-        n_max, widest = int(rule.n_max), int(rule.wide)
-        level = [0]
-        while level and tree.depths[level[0]] < deepest and (rule.best or len(tree) <= n_max):
-            parents = _parents(tree, level if budget else _staying(tree, level, rule), rule)
-            if budget and not children:
-                parents = budget.worth_growing(parents)
-            if not parents:
-                break
-            found = [children] if children else self._forward_level(tree, parents, widest)
-            children = None
-            level = []
-            for parent, options in zip(parents, found, strict=True):
-                width: int = breadth(rule, options.confidence)
-                if budget:
-                    budget.grown(parent, options.tokens, options.logprobs, width)
-                room = width if rule.best else min(width, max(0, n_max + 1 - len(tree)))
-                level += tree.grow(
-                    parent, options.tokens[:room], options.logprobs[:room], options.draft_logprobs[:room]
-                )
-        if budget:
-            return self._select(tree, budget.keep())
-        return self._select(tree, tree.most_probable(n_max)) if rule.best else tree
+        return self.keep(tree, grow(tree, rule, source, deepest))
 
-    def _after_text(self, text: Sequence[int], behind: int, count: int) -> Children:
-        """The best tokens after the text; after rounds without a draft, the sizes learn what it would have guessed."""
-        if self._sizes is None or behind <= PROBED_FROM:
-            return self.catch_up(text, count)
-        *missed, last = self.catch_up_with_logits(text, count, PROBED_ROWS)
-        self._sizes.probe_draft([(guess.tokens, guess.logprobs) for guess in missed], text[-len(missed) :])
-        return last
-
-    def _select(self, tree: TokenTree, kept: Sequence[int]) -> TokenTree:
+    def keep(self, tree: TokenTree, kept: Sequence[int]) -> TokenTree:
+        """These nodes of a tree that has grown, alone."""
         if len(kept) == len(tree):
             return tree
         self.passes.renumber(kept)
         return tree.subtree(kept)
+
+    def forward_level(self, tree: TokenTree, nodes: Sequence[int], count: int) -> list[Children]:
+        """Forwards these nodes, all of one level, and returns the `count` best tokens after each."""
+        return self._best(*self.passes.after_level(tree, nodes), count)
 
     def _best(self, logits: Float[Tensor, "N V"], positions: Sequence[int], count: int) -> list[Children]:
         """The `count` best tokens for each of these positions."""
@@ -147,25 +128,6 @@ class ModelDrafter:
             return best_children(logits, count)
         chances = self._chances.chances(logits, positions)
         return best_children(chances, count, logits if self._chances.noisy else None)
-
-    def _forward_level(self, tree: TokenTree, nodes: Sequence[int], count: int) -> list[Children]:
-        """Forwards these nodes, all of one level, and returns the `count` best tokens after each."""
-        return self._best(*self.passes.after_level(tree, nodes), count)
-
-
-def _staying(tree: TokenTree, level: list[int], rule: TreeRule[float]) -> list[int]:
-    """The nodes of a level that may stay: where the best are chosen, none beyond `n_max` can come back in later."""
-    if not rule.best or len(tree) - 1 <= rule.n_max:
-        return level
-    return [node for node in tree.most_probable(int(rule.n_max)) if node >= level[0]]
-
-
-def _parents(tree: TokenTree, level: Sequence[int], rule: TreeRule[float]) -> list[int]:
-    """The nodes of a level that the rule gives children."""
-    if rule.best and len(level) > rule.n_max:
-        level = sorted(sorted(level, key=lambda node: -tree.path_logprobs[node])[: int(rule.n_max)])
-    least = least_probability(rule, tree.depths[level[0]]) if level else math.inf
-    return [node for node in level if tree.path_probability(node) >= least]
 
 
 def best_children(

@@ -22,6 +22,7 @@ from decoder.device import DTYPES
 from decoder.forward.families.architecture import Architecture, Source, Traits, longest_text
 from decoder.forward.families.registry import FAMILIES, runs
 from decoder.forward.kv_cache import KvCache
+from decoder.forward.layer_states import LayerStates
 
 PARTS = frozenset({nn.ModuleList, nn.Linear, nn.Embedding, nn.LayerNorm, nn.Dropout})
 META = torch.device("meta")
@@ -83,23 +84,36 @@ def logits_of(
     layers: Layers,
 ) -> Float[Tensor, "N V"]:
     """One pass of a module; `bias` is added to the scores of what each row looks at."""
-    output = module(
+    logits: Tensor = _output_of(module, tokens, positions, bias, layers).logits[0]
+    return logits
+
+
+def _output_of(
+    module: Any,
+    tokens: Int[Tensor, "N"],
+    positions: Int[Tensor, "N"],
+    bias: Float[Tensor, "N S"],
+    layers: Layers,
+    **asked: Any,
+) -> Any:
+    return module(
         input_ids=tokens[None],
         position_ids=positions[None],
         attention_mask=bias[None, None],
         past_key_values=layers,
         use_cache=True,
+        **asked,
     )
-    logits: Tensor = output.logits[0]
-    return logits
 
 
 class ModuleForward:
     """A Hugging Face module, with a mask and positions of its caller's."""
 
-    def __init__(self, module: Any) -> None:
+    def __init__(self, module: Any, states: LayerStates | None = None) -> None:
+        """Takes the module, and what its passes leave their states in, if anything."""
         weight = next(module.parameters())
         self._module = module
+        self._states = states
         self._layers: int = module.config.get_text_config().num_hidden_layers
         self._device, self._dtype = weight.device, weight.dtype
 
@@ -116,8 +130,12 @@ class ModuleForward:
         bias = torch.zeros((rows, end), dtype=self._dtype)
         bias[:, end - recent :].masked_fill_(torch.from_numpy(~visible), torch.finfo(self._dtype).min)
         given, places = (torch.tensor(ids, device=self._device) for ids in (tokens, positions))
-        logits = logits_of(self._module, given, places, bias.to(self._device), appending(cache))
+        asked = {"output_hidden_states": True} if self._states else {}
+        output = _output_of(self._module, given, places, bias.to(self._device), appending(cache), **asked)
+        if self._states:
+            self._states.put(cache.used, [output.hidden_states[layer][0] for layer in self._states.layers])
         cache.used = end
+        logits: Tensor = output.logits[0]
         return logits
 
     def read(self, cache: KvCache, tokens: Sequence[int]) -> Float[Tensor, "V"]:
@@ -126,6 +144,10 @@ class ModuleForward:
         logits = self.forward(cache, tokens, positions, np.tri(len(tokens), dtype=np.bool_))[-1]
         cache.keep(positions)
         return logits
+
+    def tapped(self, states: LayerStates) -> "ModuleForward":
+        """See `Tappable`."""
+        return ModuleForward(self._module, states)
 
 
 @torch.inference_mode()

@@ -19,9 +19,11 @@ from decoder.forward.batch_invariant.pass_sizes import exactly
 from decoder.forward.families.architecture import Source, Traits
 from decoder.forward.families.registry import Arithmetic, native_model
 from decoder.forward.kv_cache import KvCache
+from decoder.forward.layer_states import LayerStates
 from decoder.forward.observed import Observed
 from decoder.forward.protocol import Forward
 from decoder.forward.streaming import Streaming, key_turn
+from decoder.forward.tapped import tapped
 
 Load = Callable[[torch.device], Any]
 """Loads a Hugging Face module."""
@@ -195,6 +197,14 @@ class LanguageModel:
         native = self._native
         return self._run_by(Observed(native)) if native is not None and self._forward is native else self
 
+    def tapped(self, states: LayerStates) -> "LanguageModel":
+        """The same weights and bits, whose passes leave there what enters some layers.
+
+        Raises:
+            PairError: It runs in a form that does not show it.
+        """
+        return self._run_by(tapped(self._forward, states))
+
     def streaming(self, sinks: int, window: int) -> "LanguageModel":
         """The same weights, each token of which sees `sinks` first tokens of a text and `window` latest ones.
 
@@ -209,6 +219,14 @@ class LanguageModel:
                 "streaming, or choose models of another family"
             )
         return self._run_by(Streaming(self._forward, turn, sinks, window))
+
+    @property
+    def embedding(self) -> Float[Tensor, "V X"]:
+        """The rows that tokens enter its first layer as."""
+        if self._native:
+            return self._native.embedding
+        found: Tensor = self.module.get_input_embeddings().weight.detach()
+        return found
 
     @property
     def _frequencies(self) -> Float[Tensor, "R"] | None:

@@ -43,6 +43,16 @@ def chosen(names: Sequence[str]) -> list[Method]:
     return [METHODS[name] for name in names]
 
 
+def require_model_free(names: Sequence[str]) -> None:
+    """Raises ConfigError where a method of these names cannot do without a draft model."""
+    needing = [method.name for method in chosen(names) if method.needs_model]
+    require(
+        not needing,
+        f"{', '.join(needing)} cannot do without a draft model, which neither lookup nor an EAGLE-3 head is; "
+        "leave that out of --methods, or name a model by --draft",
+    )
+
+
 def racing() -> tuple[str, ...]:
     """The methods that race where none are named."""
     return tuple(name for name, method in METHODS.items() if method.races)

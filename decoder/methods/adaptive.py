@@ -100,7 +100,7 @@ class AdaptiveTree(Rules):
         vars(found).update(vars(self), d0=d0, tau_h=tau_h)
         return found
 
-    def _rule(self, n_max: int, *, best: bool, by_cost: bool = False) -> TreeRule[float]:
+    def _rule(self, n_max: int, *, best: bool, by_cost: bool = False, lookup: bool = False) -> TreeRule[float]:
         return TreeRule(
             deepest=self.d_max,
             stop=max(self.rho_stop, self.tau),
@@ -119,6 +119,7 @@ class AdaptiveTree(Rules):
             target=self.target_acceptance,
             eta_d=self.eta_d,
             eta_h=self.eta_h,
+            lookup=lookup,
         )
 
     def _limit(self, depth: int, chance: float) -> Limit | None:

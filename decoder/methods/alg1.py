@@ -24,4 +24,5 @@ METHOD = Method(
     obeys="dynatree",
     opened=_opened,
     root_is_drafted=True,
+    needs_model=True,
 )

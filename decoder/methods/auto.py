@@ -1,10 +1,12 @@
 """auto: an adaptive tree of as many nodes as pay, by what a round was measured to cost."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from decoder.events import Limit
+from decoder.knobs import KnobInfo
 from decoder.methods.adaptive import AdaptiveTree
-from decoder.methods.method import Method
+from decoder.methods.method import Method, Sweep
 from decoder.methods.option import any_knobs
 from decoder.tree_rules import MOST_NODES, TreeRule
 
@@ -17,10 +19,18 @@ class Auto(AdaptiveTree):
     d_max: int = 12
     rho_stop: float = 0.0
     tau: float = 0.0
+    lookup: bool = True
+    """Whether what followed in the text before is drafted beside the model's guesses, where that pays."""
+
+    knobs: ClassVar[tuple[KnobInfo, ...]] = (
+        *AdaptiveTree.knobs,
+        KnobInfo("lookup", "lookup", "the text's own past drafts too", "switch", lambda _: (0.0, 1.0), coarse=1,
+                 values={"off": False, "on": True}),
+    )  # fmt: skip
 
     def rule(self) -> TreeRule[float]:
         """How trees grow, as far as costs allow."""
-        return self._rule(MOST_NODES, best=True, by_cost=True)
+        return self._rule(MOST_NODES, best=True, by_cost=True, lookup=self.lookup)
 
     def limit(self, depth: int, chance: float) -> Limit:
         """Which of these rules refused children to a leaf of this depth and path probability."""
@@ -41,5 +51,13 @@ METHOD = Method(
             example="d0=6",
             rank=1,
         ),
+    ),
+    sweep=Sweep(
+        "0|1,..",
+        "Whether auto looks up in the text, too: 1, 0, or both beside each other.",
+        "1",
+        "1",
+        lambda on: {"lookup": bool(on)},
+        lambda on: "" if on else "no lookup",
     ),
 )

@@ -142,7 +142,7 @@ def _opened(engine: "Engine", prompt_ids: Sequence[int], max_new_tokens: int, ru
         return chosen or ShapeChoice(now().shape)
 
     drafter = DrawnDrafter(
-        DraftPasses(pair.draft, pair.vocabulary, len(prompt_ids) + max_new_tokens),
+        DraftPasses(pair.draft_model, pair.vocabulary, len(prompt_ids) + max_new_tokens),
         choose,
         engine.sampling,
         PhiloxCoins(engine.seed, DRAFT_STREAM),
@@ -183,6 +183,7 @@ METHOD = Method(
     Delayed(),
     opened=_opened,
     own_noise=True,
+    needs_model=True,
     options=(
         Option("verifier", str, "NAME", "What decides which drafted tokens stay when sampling. coupled, or nss: the "
                "text of ar, whatever drafts. The others take drawn trees: " + ", ".join(VERIFIER_NAMES[1:]) + ".",

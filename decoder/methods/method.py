@@ -51,6 +51,8 @@ class Sweep:
     """One group: numbers with x between them."""
     changes: Callable[..., Mapping[str, Any]]
     """The numbers of a group -> the parameters that they set."""
+    label: Callable[..., str] = lambda *group: "x".join(map(str, group))
+    """The numbers of a group -> what tells that setting apart."""
 
 
 @dataclass(frozen=True)
@@ -80,6 +82,8 @@ class Method:
     design. None where the parameters, which a recording may hold, do not tell. Without this function all must."""
     by_module: bool = False
     """Whether transformers decodes, through the models' own modules and in a thread of its own."""
+    needs_model: bool = False
+    """Whether it cannot do without a draft model."""
     sweep: Sweep | None = None
 
     @property

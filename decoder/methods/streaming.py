@@ -81,6 +81,7 @@ METHOD = Method(
     Streaming(),
     opened=_opened,
     same_until=_same_until,
+    needs_model=True,
     options=(
         Option(
             "streaming",

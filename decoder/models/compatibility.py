@@ -102,9 +102,12 @@ def _check_sizes(name: str, config: Any) -> None:
                 )
 
 
-def common_tokenizer(target: str, draft: str) -> TextTokenizer:
-    """The tokenizer that both share; raises PairError where they do not."""
-    first, second = load_tokenizer(target), load_tokenizer(draft)
+def common_tokenizer(target: str, draft: str | None = None) -> TextTokenizer:
+    """The tokenizer that both share, the target's where it is alone; raises PairError where they share none."""
+    first = load_tokenizer(target)
+    if draft is None:
+        return first
+    second = load_tokenizer(draft)
     if first.get_vocab() != second.get_vocab() or first(SAMPLE).input_ids != second(SAMPLE).input_ids:
         raise PairError(f"{target} and {draft} have different tokenizers; choose two models of one family")
     return first

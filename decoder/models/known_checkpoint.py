@@ -62,14 +62,14 @@ class Index(msgspec.Struct, frozen=True):
 def known_architecture(name: str) -> Architecture | None:
     """What the configuration of a hub id or folder says."""
     # Beside an adapter, weights are not all there is of a model.
-    return None if _file(name, "adapter_config.json") else architecture(_content(name, "config.json") or b"")
+    return None if _file(name, "adapter_config.json") else architecture(content_of(name, "config.json") or b"")
 
 
 def known_ends(name: str) -> Ends | None:
     """What generation_config.json says of them, or where there is none, config.json."""
-    content = _content(name, "generation_config.json")
+    content = content_of(name, "generation_config.json")
     if content is None:
-        return Ends(decoded(_content(name, "config.json") or b"", Ends).eos_token_id)
+        return Ends(decoded(content_of(name, "config.json") or b"", Ends).eos_token_id)
     found: Generation | None = decoded(content, Generation)
     more = found is None or found.output_attentions or found.output_hidden_states
     return None if found is None or more else Ends(found.eos_token_id)
@@ -107,7 +107,7 @@ def known_weights(
     """The weights of a hub id or folder: exactly those that its configuration says, in the sizes that it says."""
     wanted = shapes(arch)
     try:
-        found = [(own, (path, there)) for path in _files(name) for own, there in _names(path, arch, wanted)]
+        found = [(own, (path, there)) for path in weight_files(name) for own, there in _names(path, arch, wanted)]
     except (_UnknownError, SafetensorError, OSError):
         return None
     places = dict(found)
@@ -134,20 +134,18 @@ def _names(path: Path, arch: Architecture, wanted: Mapping[str, tuple[int, ...]]
             yield own, there
 
 
-def _files(name: str) -> list[Path]:
-    """The files of weights, one or several."""
+def weight_files(name: str) -> list[Path]:
+    """The files of weights, one or several; none where some are missing."""
     if single := _file(name, "model.safetensors"):
         return [single]
-    index: Index | None = decoded(_content(name, "model.safetensors.index.json") or b"", Index)
+    index: Index | None = decoded(content_of(name, "model.safetensors.index.json") or b"", Index)
     if index is None or any("/" in part for part in index.weight_map.values()):
-        raise _UnknownError
+        return []
     found = [_file(name, part) for part in sorted(set(index.weight_map.values()))]
-    if not found or not all(found):
-        raise _UnknownError
-    return [path for path in found if path]
+    return [path for path in found if path] if all(found) else []
 
 
-def _content(name: str, part: str) -> bytes | None:
+def content_of(name: str, part: str) -> bytes | None:
     """What a file says; None where there is none."""
     path = _file(name, part)
     return path.read_bytes() if path else None

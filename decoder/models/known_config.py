@@ -142,7 +142,7 @@ def architecture(content: bytes) -> Architecture | None:
     config: Any = decoded(content, NeoX | Llama | Mistral | Qwen2)
     if config is None or any(getattr(config, name, False) for name in OFF) or not _fits(config):
         return None
-    rope, dtype = _rotary(config), config.dtype or config.torch_dtype
+    rope, dtype = rotary(config), config.dtype or config.torch_dtype
     if rope is None:
         return None
     arch = replace(
@@ -171,7 +171,7 @@ def _fits(config: Any) -> bool:
     )
 
 
-def _rotary(config: Any) -> Mapping[str, Any] | None:
+def rotary(config: Any) -> Mapping[str, Any] | None:
     """Rotary positions as transformers keeps them, however they are written; None where they are not understood."""
     theta = getattr(config, "rotary_emb_base", None) or getattr(config, "rope_theta", None)
     share = getattr(config, "rotary_pct", None)

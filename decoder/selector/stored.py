@@ -49,7 +49,7 @@ class Trained(msgspec.Struct, frozen=True):
 
 def fingerprint(pair: Pair) -> Fingerprint:
     """Of a pair, which should be observed."""
-    widths = pair.target.hidden_width, pair.draft.hidden_width
+    widths = pair.target.hidden_width, pair.draft_model.hidden_width
     hidden = (widths[0], widths[1], widths[1]) if all(widths) else ()
     return Fingerprint(pair.target_name, pair.draft_name, pair.vocabulary, hidden)
 

@@ -56,7 +56,7 @@ class TextRoots:
         self._pair, self._sampling, self._most, self._coins = pair, sampling, most, coins
         shared = most.depth + (most.l1 + 1) * (most.k - 1) * most.l2
         self._cache = pair.target.new_cache(most_tokens + 1 + shared)
-        self._draft = DraftPasses(pair.draft, pair.vocabulary, most_tokens)
+        self._draft = DraftPasses(pair.draft_model, pair.vocabulary, most_tokens)
         self._text: Sequence[int] = ()
 
     @torch.inference_mode()

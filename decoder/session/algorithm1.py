@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from decoder.draft.draft_passes import DraftPasses
 from decoder.draft.model_drafter import ModelDrafter
 from decoder.draft.proposer import Proposal
 from decoder.models.pair import Pair
@@ -38,7 +39,7 @@ class Algorithm1Session(HostRounds):
     ) -> None:
         self._parameters = KnobState(rules)
         super().__init__(pair, prompt_ids, max_new_tokens, self._parameters, Coupled(perturbation))
-        self.drafter = ModelDrafter(pair.draft, pair.vocabulary, self._longest, chances=chances)
+        self.drafter = ModelDrafter(DraftPasses(pair.draft_model, pair.vocabulary, self._longest), chances)
         self._reserve()
         self._next_choice = -1
         """The target's own token after the text."""

@@ -102,7 +102,7 @@ class AssistedSession:
         self._stopwatch = Stopwatch(pair.target.device)
         self._bursts = _Bursts()
         self._first: list[int] | None = None
-        self._assistant = as_wide_as(pair.draft, pair.target.width)
+        self._assistant = as_wide_as(pair.draft_model, pair.target.width)
         self._thread = threading.Thread(target=self._generate, name="hf-assisted", daemon=True)
 
     def prefill(self) -> float:
@@ -147,7 +147,7 @@ class AssistedSession:
 
     def _run(self) -> None:
         pair = self._pair
-        unused = list(range(pair.vocabulary, max(pair.target.width, pair.draft.width)))
+        unused = list(range(pair.vocabulary, max(pair.target.width, pair.draft_model.width)))
         ids = torch.tensor([self.text], device=pair.target.device)
         try:
             pair.target.module.generate(

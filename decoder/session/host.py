@@ -6,6 +6,7 @@ target lacks: one pass over both checks the tree and brings the next distributio
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 
 import torch
@@ -13,9 +14,14 @@ from jaxtyping import Float
 from torch import Tensor
 
 from decoder.device import Stopwatch
-from decoder.draft.model_drafter import ModelDrafter
+from decoder.draft.auto_drafter import AutoDrafter
+from decoder.draft.draft_passes import DraftPasses
+from decoder.draft.eagle3_passes import Eagle3Passes
+from decoder.draft.lookup_drafter import LookupDrafter
+from decoder.draft.model_drafter import ModelDrafter, Passes
 from decoder.draft.proposer import Proposal, Proposer
 from decoder.draft.tree_size.controller import TreeSizeController
+from decoder.forward.layer_states import LayerStates
 from decoder.models.pair import Pair
 from decoder.sampling.chances import DraftChances
 from decoder.sampling.perturbation import Perturbation
@@ -37,16 +43,25 @@ def model_session(
     perturbation: Perturbation | None = None,
     chances: DraftChances | None = None,
 ) -> "HostSession":
-    """A text that the pair's draft model drafts for; without knobs nothing is drafted, without sizes rules decide.
+    """A text that the pair's draft drafts for; without knobs nothing is drafted, without sizes rules decide.
 
     Greedy, or sampled under a perturbation, which the draft knows unless it goes by other chances.
     """
-    longest = len(prompt_ids) + max_new_tokens
-    proposer = None
+    proposer: Proposer | None = None
     if knobs:
-        proposer = ModelDrafter(pair.draft, pair.vocabulary, longest, sizes, chances or perturbation)
+        pair, passes = _drafting(pair, len(prompt_ids) + max_new_tokens)
+        model = ModelDrafter(passes, chances or perturbation) if passes else None
+        proposer = AutoDrafter(sizes, model) if sizes else model or LookupDrafter()
     verifier = Coupled(perturbation) if perturbation else Greedy()
     return HostSession(pair, prompt_ids, max_new_tokens, knobs, proposer, verifier)
+
+
+def _drafting(pair: Pair, longest: int) -> tuple[Pair, Passes | None]:
+    """What drafts beside the past of a text of so many tokens, and the pair whose target shows it what it must see."""
+    if pair.head:
+        states = LayerStates(pair.head.layers)
+        return replace(pair, target=pair.target.tapped(states)), Eagle3Passes(pair.head, longest, states)
+    return pair, DraftPasses(pair.draft, pair.vocabulary, longest) if pair.draft else None
 
 
 class HostRounds(ABC):

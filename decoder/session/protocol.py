@@ -76,9 +76,16 @@ class Prepares(Protocol):
 
 
 def learnt(knobs: KnobState | None, outcome: Outcome, root_depth: int = 0) -> list[Turned]:
-    """Lets history act on the rules after a round that drafted so many levels more than its tree has."""
-    levels = root_depth + max(outcome.tree.depths)
-    return knobs.learn(share_of_depth(outcome.accepted, levels)) if knobs and levels else []
+    """Lets history act on the rules after a round that drafted so many levels more than its tree has.
+
+    In a tree of several origins it is the model's nodes that rules have drafted.
+    """
+    tree, accepted = outcome.tree, outcome.accepted
+    levels = root_depth + max(tree.depths)
+    if tree.origins:
+        levels = max(depth for depth, origin in zip(tree.depths, tree.origins, strict=True) if origin != "lookup")
+        accepted = [node for node in accepted if tree.origins[node] == "draft"]
+    return knobs.learn(share_of_depth(accepted, levels)) if knobs and levels else []
 
 
 class TokenLimit:

@@ -103,10 +103,10 @@ def agreement(pair: Pair, prompts: Sequence[Sequence[int]], texts: Sequence[Sequ
 @torch.inference_mode()
 def _guesses(pair: Pair, prompt: Sequence[int], text: Sequence[int]) -> list[int]:
     """The draft's likeliest token in place of every one of a text."""
-    cache = pair.draft.new_cache(len(prompt) + len(text))
+    cache = pair.draft_model.new_cache(len(prompt) + len(text))
     if len(prompt) > 1:
-        pair.draft.read(cache, prompt[:-1])
-    logits = [pair.draft.read(cache, [token])[None] for token in (prompt[-1], *text[:-1])]
+        pair.draft_model.read(cache, prompt[:-1])
+    logits = [pair.draft_model.read(cache, [token])[None] for token in (prompt[-1], *text[:-1])]
     best: list[int] = pair.known(torch.cat(logits)).argmax(-1).tolist()
     return best
 

@@ -18,6 +18,7 @@ from decoder.config import RunConfig
 from decoder.errors import ConfigError, quoted, require
 from decoder.knobs import Turnable
 from decoder.methods import METHODS, options_of
+from decoder.models.names import LOOKUP, require_both, require_model
 from decoder.sampling.settings import SAMPLING
 from dynatui.cli import bench_paper, bench_sampling, bench_sweep, options, request, settings
 from dynatui.cli.bench_result import Measured, run_and_report
@@ -79,7 +80,8 @@ Hostile = Annotated[
 Baselines = Annotated[
     bool,
     _measure(
-        "--baselines/--no-baselines", help="Whether transformers' greedy and assisted generation are measured as well."
+        "--baselines/--no-baselines",
+        help="Whether transformers' greedy and assisted generation and its prompt lookup are measured.",
     ),
 ]
 JsonFile = Annotated[
@@ -141,6 +143,9 @@ def speed(
     runs = _runs(preset, rules, max_new_tokens=length, seed=seed)
     config = next(iter(runs.values()))
     models = Models(**names, **arithmetic)
+    require_both(models.target, models.draft)
+    if on_rounds or hostile:
+        require_model("--hostile" if hostile else "a measurement of rounds", models.target, models.draft)
     measure: Callable[[], Measured]
     if on_rounds:
         measure = partial(
@@ -158,7 +163,7 @@ def speed(
             _on_texts,
             prompts=texts,
             config=config,
-            methods=_methods(methods),
+            methods=_methods(methods, models),
             settings=_settings(runs, sweeps),
             **asdict(models),
             with_baselines=baselines,
@@ -268,12 +273,15 @@ def _settings(runs: Mapping[str, RunConfig], sweeps: Given) -> dict[str, dict[st
         if method.sweep:
             groups = _lists(f"--{name}", sweeps[name], example=method.sweep.example)
             rules, changes = config.rules(name), method.sweep.changes
-            found[name] = {"x".join(map(str, group)): replace(rules, **changes(*group)) for group in groups}
+            found[name] = {method.sweep.label(*group): replace(rules, **changes(*group)) for group in groups}
     return found
 
 
-def _methods(names: str) -> tuple[str, ...]:
+def _methods(names: str, models: Models | None = None) -> tuple[str, ...]:
+    """Those that were named; of all, those that these models can do."""
     found = request.method_names(names)
+    if models and models.draft == LOOKUP and names == all_methods():
+        found = tuple(name for name in found if not METHODS[name].needs_model)
     for name in found:
         require(not METHODS[name].by_module, f"{name} is measured as the baseline assisted; leave it out of --methods")
     return tuple(dict.fromkeys(found))

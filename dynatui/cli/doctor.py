@@ -20,6 +20,7 @@ import typer
 
 from decoder.errors import DecoderError, ModelError
 from decoder.events import arithmetic
+from decoder.models.names import LOOKUP
 from dynatui.clean import clean_line
 from dynatui.cli import config, options
 from dynatui.cli.options import Given
@@ -216,13 +217,16 @@ def devices(case: Case) -> Iterator[Finding]:
 def models(case: Case) -> Iterator[Finding]:
     """What would be loaded, as far as it is here already."""
     asked = case.models
-    if (asked.target is None) != (asked.draft is None):
-        yield Finding("problem", "only one model was named", "give both --target and --draft, or neither")
+    if _lacks_one(asked):
+        yield Finding(
+            "problem", "only one model was named", "give both --target and --draft, or neither, or --draft lookup"
+        )
         return
     forbidden = bool(os.environ.get("HF_HUB_OFFLINE"))
     os.environ["HF_HUB_OFFLINE"] = "1"  # a look, no download
     from decoder.models import checkpoints  # noqa: PLC0415 - they import torch and transformers
     from decoder.models import compatibility as checks  # noqa: PLC0415 - as above
+    from decoder.models.eagle3.config import head_shape  # noqa: PLC0415 - as above
 
     names = _names(asked)
     absent = [name for name in names.values() if _folder(name) is None and not checkpoints.looks_like_a_path(name)]
@@ -233,9 +237,10 @@ def models(case: Case) -> Iterator[Finding]:
             yield Finding("problem", f"{role} {name} is not on this machine", "unset HF_HUB_OFFLINE to download it")
         else:
             yield Finding("note", f"{role} {name} is not on this machine yet; it is downloaded when dynatui starts")
-    if not absent:
+    if not absent and not head_shape(names["draft"]):
         checks.common_tokenizer(*names.values())
-        yield Finding("ok", "both share a tokenizer")
+        alone = "drafts are looked up in the text, by no model"
+        yield Finding("ok", "both share a tokenizer" if "draft" in names else alone)
 
 
 def rounds(case: Case) -> Iterator[Finding]:
@@ -244,11 +249,12 @@ def rounds(case: Case) -> Iterator[Finding]:
     from decoder import decoding_path, load_pair  # noqa: PLC0415 - they import torch and transformers
     from decoder.device import DTYPES, choose_device, has_graphs  # noqa: PLC0415
     from decoder.models import checkpoints  # noqa: PLC0415 - they import torch and transformers
+    from decoder.models.eagle3.config import head_shape  # noqa: PLC0415
 
     asked, device = case.models, choose_device(case.models.device)
-    if (asked.target is None) != (asked.draft is None):
+    if _lacks_one(asked):
         return
-    if has_graphs(device) and not asked.exact:
+    if has_graphs(device) and not asked.exact and asked.draft != LOOKUP:
         tried = decoding_path.decoding_path(
             load_pair(device=asked.device, dtype=asked.dtype, draft_dtype=asked.draft_dtype)
         )
@@ -259,35 +265,54 @@ def rounds(case: Case) -> Iterator[Finding]:
         yield Finding("ok", f"the embedded pair was tried on {device}: {tried.name}, {tried.reason}")
     names = _names(asked)
     if all(_folder(name) for name in names.values()):
-        configs = {role: checkpoints.load_config(name) for role, name in names.items()}
+        whole = {role: name for role, name in names.items() if role == "target" or not head_shape(name)}
+        configs = {role: checkpoints.load_config(name) for role, name in whole.items()}
         found = decoding_path.expected_path(configs, device, exact=asked.exact, dtype=DTYPES.get(asked.dtype))
+        if len(whole) < len(names) and has_graphs(device):
+            found = decoding_path.DecodingPath(decoding_path.HOST, decoding_path.UNCAPTURED_HEAD)
         yield Finding("ok", f"models would be decoded by: {found.name}, {found.reason}")
 
 
+def _lacks_one(asked: Models) -> bool:
+    return (asked.target is None) != (asked.draft is None) and asked.draft != LOOKUP
+
+
 def _names(asked: Models) -> dict[str, str]:
-    """Both models by their roles, those of the embedded pair where none are named."""
+    """The models by their roles, those of the embedded pair where none are named."""
     from decoder.models.checkpoints import EMBEDDED_DRAFT, EMBEDDED_TARGET  # noqa: PLC0415 - as above
 
-    return {"target": asked.target or str(EMBEDDED_TARGET), "draft": asked.draft or str(EMBEDDED_DRAFT)}
+    target = {"target": asked.target or str(EMBEDDED_TARGET)}
+    return target if asked.draft == LOOKUP else {**target, "draft": asked.draft or str(EMBEDDED_DRAFT)}
 
 
 def _model(role: str, name: str) -> Iterator[Finding]:
     """A model that is on this machine: its kind and its weights."""
     from decoder.models import checkpoints  # noqa: PLC0415 - as above
-    from decoder.models import compatibility as checks  # noqa: PLC0415 - as above
 
     try:
-        config = checkpoints.load_config(name)
-        checks.check_config(checkpoints.display_name(name), config)
+        kind = _kind(role, name)
     except DecoderError as error:
         yield Finding("problem", f"{role}: {error}")
         return
     weights = sum(path.stat().st_size for path in (_folder(name) or Path(name)).glob("*.safetensors"))
     if weights:
         shown = checkpoints.display_name(name)
-        yield Finding("ok", f"{role} {shown}: {config.model_type}, weights of {_bytes(weights)}")
+        yield Finding("ok", f"{role} {shown}: {kind}, weights of {_bytes(weights)}")
     else:
         yield Finding("problem", f"{role} {name} has no safetensors weights", "choose a model that has, or convert it")
+
+
+def _kind(role: str, name: str) -> str:
+    """What a checkpoint holds; raises a DecoderError where nothing can be decoded with it in its role."""
+    from decoder.models import checkpoints  # noqa: PLC0415 - as above
+    from decoder.models import compatibility as checks  # noqa: PLC0415 - as above
+    from decoder.models.eagle3.config import head_shape  # noqa: PLC0415 - as above
+
+    if role == "draft" and head_shape(name):
+        return "an EAGLE-3 head"
+    config = checkpoints.load_config(name)
+    checks.check_config(checkpoints.display_name(name), config)
+    return str(config.model_type)
 
 
 def settings(case: Case) -> Iterator[Finding]:

@@ -17,7 +17,9 @@ from typer.main import get_command
 
 import decoder
 from decoder.errors import ConfigError, DecoderError, lacks_temporary_folder, not_importable, with_short_quotes
+from decoder.methods import require_model_free
 from decoder.methods.delayed import NONE
+from decoder.models.names import LOOKUP, require_both
 from dynatui.cli import attach, bench, headless, options, presets, request, selector, settings, tune
 from dynatui.cli.config import config
 from dynatui.cli.doctor import doctor
@@ -139,6 +141,7 @@ def watch(
         _refuse_options_beside_follow(context)
         return _follow(follow, shown, Transcript(*streams.for_printing(), as_json=as_json), on_screen=on_screen)
     files, pair = request.prompt_files(prompt_files), Models(**models)
+    require_both(pair.target, pair.draft)
     if on_screen and pair.embedded and rules["temperature"] is None:
         rules = {**rules, "temperature": EMBEDDED_TEMPERATURE}
     if on_screen and not pair.embedded and rules["selector"] is None and rules["drafting"] is None:
@@ -153,6 +156,8 @@ def watch(
         files=files,
         set_for_good=frozenset(settings.read(context.command)),
     )
+    if pair.draft == LOOKUP:
+        require_model_free(session.config.methods)
     if not on_screen:
         from dynatui.sources.engine import load_engine  # noqa: PLC0415 - help and replay need none
 

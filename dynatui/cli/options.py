@@ -125,7 +125,14 @@ OtherRecordingFile = Annotated[
 
 MODEL_OPTIONS = (
     parameter("target", str | None, _model(metavar="ID|DIR", help="Target model: a Hugging Face id or a folder.")),
-    parameter("draft", str | None, _model(metavar="ID|DIR", help="Draft model with the target's tokenizer.")),
+    parameter(
+        "draft",
+        str | None,
+        _model(
+            metavar="ID|DIR|lookup",
+            help="Draft model with the target's tokenizer; lookup: none, drafts are what followed in the text before.",
+        ),
+    ),
     parameter(
         "device",
         str,

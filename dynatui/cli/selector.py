@@ -14,6 +14,7 @@ import typer
 from typer import Option
 
 from decoder.errors import ConfigError, PromptError, quoted, require
+from decoder.models.names import require_model
 from dynatui.cli import options, request
 from dynatui.cli.options import Given, expanded
 from dynatui.cli.time_left import shown
@@ -220,6 +221,7 @@ def _engine(models: Given) -> "Engine":
 
     load: Callable[..., Engine] = load_pair
     given = {**asdict(Models()), **models}
+    require_model("dynatui selector", given["target"], given["draft"])
     return load(**given, report=streams.say)
 
 

@@ -14,6 +14,7 @@ import typer
 from typer import Option
 
 from decoder.methods import options_of
+from decoder.models.names import LOOKUP, require_both
 from decoder.sampling.settings import SAMPLING
 from dynatui.cli import options, presets, request, settings
 from dynatui.cli.headless import INTERRUPTED, INTERRUPTING
@@ -91,6 +92,7 @@ def tune(
     Candidates race the best so far, text by text. What was found is then checked on texts that the search has not seen,
     against the shipped preset, auto, linear and plain decoding. Ctrl-C ends the search early, twice all of it.
     """
+    require_both(models["target"], models["draft"] if drafts is None else LOOKUP)
     texts = request.prompts(request.prompt_files(prompt_files), prompt_texts)
     run = request.run_config(methods=None, max_new_tokens=max_new_tokens, seed=seed, chat=chat, rules=sampling)
     if drafts is not None:

@@ -4,6 +4,7 @@ import typer
 
 from decoder.config import RunConfig
 from decoder.errors import require
+from decoder.models.names import LOOKUP
 from dynatui.cli import settings
 from dynatui.cli.headless import INTERRUPTED
 from dynatui.session import Models
@@ -22,12 +23,14 @@ def ranked(context: typer.Context, names: str, models: Models, prompts: tuple[st
     for name, option in settings.typed(context).items():
         require(name not in OF_THE_SEARCH, f"{option.opts[0]} has no effect beside --drafts; leave it out")
     require(models.target is not None, "--drafts ranks drafts of a target; give --target too")
+    drafts = tuple(name.strip() for name in names.split(",") if name.strip())
+    require(LOOKUP not in drafts, "--drafts ranks draft models, which lookup is not; leave it out")
     from decoder.tuning.drafts import OnDrafts, rank  # noqa: PLC0415 - imports torch
     from dynatui.cli.draft_ranking import ranking  # noqa: PLC0415
 
     job = OnDrafts(
         str(models.target),
-        tuple(name.strip() for name in names.split(",") if name.strip()),
+        drafts,
         prompts,
         run,
         models.device,

@@ -42,11 +42,13 @@ GUIDE: tuple[tuple[str, str], ...] = (
     ("Limited by", "Which rule refused the likeliest guess that was not made: D0, rho_stop, D_max, N_max, cost or the "
      "context. Turning another knob changes little."),
     ("auto", "A method of its own, beside dynatree, which obeys its knobs alone: as many guesses as pay, by what "
-     "drafting and checking were measured to take here and by how the draft has guessed so far; none where none pays."),
+     "drafting and checking were measured to take here and by how the draft has guessed so far; none where none pays. "
+     "What followed in the text before is guessed too, without a pass of the draft."),
     ("= ar", "The text is the one of plain decoding, as far as both are. ~ it differs, and where; a near tie is a "
      "difference within rounding. ! it differs by more than rounding."),
     ("Tree", "Each guess with its probability, then that of its whole path, as the draft sees them. repeats 12 tokens: "
-     "so many tokens up to the end of the path stand earlier in the text; the target often agrees, even at 0 %."),
+     "so many tokens up to the end of the path stand earlier in the text; the target often agrees, even at 0 %. "
+     "● ○: a guess of the draft, accepted or rejected; ◆ ◇: one that was looked up in the text."),
     ("Curves", "▲ you turned a knob. ┊ the round that is looked at. ┄ A, as it was pinned."),
     ("A/B", "What the settings before your turn of a knob, or those that you pinned, have yielded (A), and what those "
      f"in force now yield (B). {ASSUMPTION}."),

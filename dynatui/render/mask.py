@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from decoder.events import Round
 from dynatui.render.ink import Ink, Row, Rows, column, frame, inside, merged
-from dynatui.render.rounds import chosen, is_drafted, path_logprobs, path_to, piece_text, shown_round
+from dynatui.render.rounds import chosen, mark, path_logprobs, path_to, piece_text, shown_round
 from dynatui.render.scene import Scene
 from dynatui.render.wrap import wrapped
 
@@ -84,7 +84,7 @@ def _matrix(scene: Scene, event: Round, count: int, width: int, *, halves: bool)
 
 def _heading(matrix: _Matrix) -> Row:
     """Which columns are accepted."""
-    marks = [(_mark(matrix.event, node).ljust(matrix.wide), _ink(matrix, node)) for node in matrix.shown]
+    marks = [(mark(matrix.event, node).ljust(matrix.wide), _ink(matrix, node)) for node in matrix.shown]
     return ((" " * (matrix.name + (matrix.name > 0)), "plain"), *merged(marks))
 
 
@@ -116,14 +116,10 @@ def _halved(matrix: _Matrix) -> Rows:
 def _label(matrix: _Matrix, nodes: Sequence[int], room: int) -> Row:
     if matrix.name == 0:
         return ()
-    texts = [f"{_mark(matrix.event, node)} {piece_text(matrix.event.pieces[node])}" for node in nodes]
+    texts = [f"{mark(matrix.event, node) or ' '} {piece_text(matrix.event.pieces[node])}" for node in nodes]
     cells = [(column(text, room), _ink(matrix, node)) for text, node in zip(texts, nodes, strict=True)]
     blank = matrix.name + 1 - room * len(nodes)
     return (*cells, (" " * blank, "plain"))
-
-
-def _mark(event: Round, node: int) -> str:
-    return " " if not is_drafted(event, node) else "●" if node in event.accepted else "○"
 
 
 def _ink(matrix: _Matrix, node: int) -> Ink:

@@ -114,6 +114,19 @@ def is_drafted(event: Round, node: int) -> bool:
     return node > 0 or root_is_drafted(event.method)
 
 
+def looked_up(event: Round, node: int) -> bool:
+    """Whether the node is a guess of the text's own past in a tree of several origins."""
+    return bool(event.origins) and event.origins[node] == "lookup"
+
+
+def mark(event: Round, node: int) -> str:
+    """What stands before a guess: whether it was accepted, and whether it was looked up; nothing before others."""
+    if not is_drafted(event, node):
+        return ""
+    accepted, rejected = ("◆", "◇") if looked_up(event, node) else ("●", "○")
+    return accepted if node in event.accepted else rejected
+
+
 def probability(logprob: float) -> float:
     """The probability, whatever a recording claims."""
     return math.exp(min(0.0, logprob))

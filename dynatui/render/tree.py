@@ -115,9 +115,9 @@ def walk(parents: Sequence[int], shown: set[int]) -> list[tuple[int, str]]:
 def _node(event: Round, node: int, guide: str, path: float, width: int, copy: int, *, marked: bool) -> Row:
     accepted = node in event.accepted
     drafted = rounds.is_drafted(event, node)
-    mark = ("● " if accepted else "○ ") if drafted else ""
+    mark = rounds.mark(event, node)
     ink: Ink = "caret" if marked else "accepted" if accepted else "plain" if drafted else "strong"
-    name = f"{mark}{rounds.piece_text(event.pieces[node])}"
+    name = f"{mark}{' ' * drafted}{rounds.piece_text(event.pieces[node])}"
     if width < 3 * _BAR:
         return fit(((guide, "frame"), (name, ink)), width)
     length = max(_BAR, min(3 * _BAR, width // 4))
@@ -226,6 +226,8 @@ def _ending(scene: Scene, event: Round) -> Row:
     if stage is not None and stage.name == "drafted":
         return (("○ a guess", "plain"), ("  the target has not looked at it yet", "dim"))
     legend: Row = (("● accepted", "accepted"), ("  ○ rejected", "plain")) if drafted_nodes(event) else ()
+    if any(origin == "lookup" for origin in event.origins):
+        legend = (*legend, ("  ◆◇ looked up", "plain"))
     bonus = rounds.bonus_of(scene, event)
     sign = "  + target: " if legend else "+ target: "
     return legend if bonus is None else (*legend, (sign, "dim"), (rounds.piece_text(bonus.text), "bonus"))

@@ -143,6 +143,7 @@ LOWEST_AND_HIGHEST: dict[KnobName, tuple[float, float]] = {
     "rho_deep": (0.1, 1),
     "tau": (0, 1),
     "n_max": (1, 1024),
+    "lookup": (0, 1),
     "selection": (0, 1),
     "k": (1, 32),
     "fixed_depth": (1, 32),
@@ -162,7 +163,7 @@ LOWEST_AND_HIGHEST: dict[KnobName, tuple[float, float]] = {
 def _with_knob(name: KnobName) -> Turnable:
     return next(
         rules
-        for rules in (DynaTree(), Linear(), Fixed(), BestFirst(), Delayed().drawn(), Sampling())
+        for rules in (DynaTree(), Auto(), Linear(), Fixed(), BestFirst(), Delayed().drawn(), Sampling())
         if rules.has(name)
     )
 
@@ -291,6 +292,7 @@ def test_every_knob_belongs_to_some_parameters_and_has_a_value_in_a_run() -> Non
         "rho_deep": 0.5,
         "tau": 0.05,
         "n_max": 256,
+        "lookup": 1,
         "selection": 0,
         "k": 5,
         "fixed_depth": 5,

@@ -38,7 +38,7 @@ def unlike(tiny_models: TinyModels) -> Engine:
     """Only the target's family is known."""
     neox: Engine = tiny_models.loaded(tiny_models.pair("neox"), "float32")
     qwen: Engine = tiny_models.loaded(tiny_models.pair("qwen3"), "float32")
-    return replace(with_pair(neox, draft=qwen.pair.draft), slots=GraphSlots())
+    return replace(with_pair(neox, draft=qwen.pair.draft_model), slots=GraphSlots())
 
 
 # On a CPU
@@ -72,7 +72,7 @@ def test_models_that_are_unlike_are_told_one_by_one(tiny_models: TinyModels) -> 
 def settled(tiny_models: TinyModels, family: str, form: Callable[[LanguageModel], Any] = static_forward) -> Engine:
     loaded: Engine = tiny_models.loaded(tiny_models.pair(family), "float32")
     engine = replace(loaded, slots=GraphSlots())
-    for model in (engine.pair.target, engine.pair.draft):
+    for model in (engine.pair.target, engine.pair.draft_model):
         graph_slots(engine).run(model, form(model))
     return engine
 
@@ -85,7 +85,9 @@ def test_graphs_of_native_models_are_the_fastest_way(tiny_models: TinyModels) ->
 @pytest.mark.usefixtures("_graphs")
 def test_what_was_compiled_is_told(tiny_models: TinyModels) -> None:
     engine = settled(tiny_models, "neox")
-    graph_slots(engine).run(engine.pair.draft, Compiled(static_forward(engine.pair.draft), lambda function: function))
+    graph_slots(engine).run(
+        engine.pair.draft_model, Compiled(static_forward(engine.pair.draft_model), lambda function: function)
+    )
     assert decoding_path(engine) == DecodingPath("cuda graphs", "target: native model; draft: compiled")
 
 
@@ -96,9 +98,9 @@ def test_graphs_of_modules_are_told_with_the_reason_of_each(tiny_models: TinyMod
     ) == DecodingPath("static module", f"target: {UNKNOWN}; draft: {UNKNOWN}")
     engine = settled(tiny_models, "neox")
     form = ModuleStatic(
-        engine.pair.draft.module, "44.0 GiB more memory would be needed to make the native model of draft"
+        engine.pair.draft_model.module, "44.0 GiB more memory would be needed to make the native model of draft"
     )
-    graph_slots(engine).run(engine.pair.draft, Compiled(form, lambda function: function))
+    graph_slots(engine).run(engine.pair.draft_model, Compiled(form, lambda function: function))
     assert decoding_path(engine) == DecodingPath("static module", f"draft: {form.reason}")
 
 
@@ -143,7 +145,7 @@ def test_memory_that_does_not_suffice_is_foreseen(tiny_models: TinyModels, monke
     assert found == DecodingPath(
         "static module", "native models of both would need 0.0 GiB of memory, more than is free"
     )
-    modules = [loaded.pair.target.module, loaded.pair.draft.module]
+    modules = [loaded.pair.target.module, loaded.pair.draft_model.module]
     held = sum(weight.nbytes for module in modules for weight in module.parameters())
     sources = [source_of(module) for module in modules]
     assert asked == [held + max(reading_bytes(source.architecture, torch.bfloat16) for source in sources if source)]

@@ -63,14 +63,14 @@ def test_rounds_on_the_device_are_those_of_the_host(
 
 def test_each_model_computes_in_its_own_and_the_run_names_both(tiny_models: TinyModels) -> None:
     engine = mixed(tiny_models.pair("neox"))
-    assert (engine.pair.target.dtype, engine.pair.draft.dtype) == (torch.float32, torch.bfloat16)
+    assert (engine.pair.target.dtype, engine.pair.draft_model.dtype) == (torch.float32, torch.bfloat16)
     run = next(event for event in decode(engine, PROMPT, RunConfig(("ar",), 1)) if isinstance(event, Run))
     assert (run.dtype, run.draft_dtype) == ("float32", "bfloat16")
     assert run.arithmetic == "float32, draft bfloat16"
 
 
 def test_by_default_it_is_that_of_the_target(tiny_models: TinyModels) -> None:
-    assert mixed(tiny_models.pair("neox"), draft_dtype="auto").pair.draft.dtype is torch.float32
+    assert mixed(tiny_models.pair("neox"), draft_dtype="auto").pair.draft_model.dtype is torch.float32
 
 
 def test_the_words_name_the_draft_only_where_it_differs() -> None:

@@ -246,9 +246,11 @@ def test_what_an_error_says_is_told_in_one_line(said: str, told: str) -> None:
     assert first_line(ValueError(said)) == told
 
 
-def test_a_target_without_a_draft_is_refused(tiny_models: TinyModels) -> None:
-    with pytest.raises(ConfigError):
-        load(tiny_models.pair("neox").target, None)
+def test_a_target_without_a_draft_is_drafted_for_by_lookups(tiny_models: TinyModels) -> None:
+    target = tiny_models.pair("neox").target
+    for draft in (None, "lookup"):
+        pair = load_pair(str(target), draft, device="cpu", dtype="float32").pair
+        assert (pair.draft, pair.draft_name, pair.vocabulary) == (None, "lookup", pair.target.width)
 
 
 def test_an_unknown_dtype_is_refused(tiny_models: TinyModels) -> None:
@@ -274,7 +276,7 @@ def test_an_absent_device_is_refused(tiny_models: TinyModels) -> None:
 def test_weights_that_run_natively_are_held_once(tiny_models: TinyModels) -> None:
     pair = tiny_models.pair("neox")
     loaded = load_pair(str(pair.target), str(pair.draft), device="cpu", dtype="float32")
-    assert (loaded.pair.target._module, loaded.pair.draft._module) == (None, None)
+    assert (loaded.pair.target._module, loaded.pair.draft_model._module) == (None, None)
 
 
 def test_a_module_that_comes_back_goes_by_the_settings_of_its_pair(tiny_models: TinyModels) -> None:

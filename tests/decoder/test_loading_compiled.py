@@ -69,7 +69,7 @@ def test_the_passes_of_a_random_draft_are_compiled_and_not_those_of_the_one_that
     engine = with_random_draft(tiny_models)
     assert len(contests) == 1
     assert contests[0] is engine.pair
-    assert engine.pair.draft.name.endswith("(random head)")
+    assert engine.pair.draft_model.name.endswith("(random head)")
 
 
 def test_the_passes_of_random_weights_are_compiled(tmp_path: Path, contests: list[Pair]) -> None:

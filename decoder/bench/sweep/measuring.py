@@ -23,6 +23,8 @@ from decoder.errors import DeviceError
 from decoder.forward.near_tie import Judge, Verdict
 from decoder.knobs import Turnable
 from decoder.loading import load_pair
+from decoder.models.names import require_model
+from decoder.models.pair import Pair
 from decoder.models.text import encode_prompts
 
 SETTING, REFERENCE = "setting", "reference"
@@ -45,6 +47,7 @@ def ready(job: OnSettings, note: Callable[[str], None]) -> Ready:
     Raises:
         DecoderError: A prompt does not fit, or models or device fail.
     """
+    require_model("dynatui bench sweep", job.target, job.draft)
     engine = load_pair(
         job.target, job.draft, device=job.device, dtype=job.dtype, draft_dtype=job.draft_dtype, report=note
     )

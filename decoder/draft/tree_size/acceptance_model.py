@@ -38,10 +38,10 @@ _HEAVIEST, _LIGHTEST = 20.0, -40.0
 class AcceptanceModel:
     """What is known of one pair's guesses so far."""
 
-    def __init__(self, sharpness: float = SHARPNESS) -> None:
-        """Begins with an exponent."""
+    def __init__(self, sharpness: float = SHARPNESS, others: float = OTHERS) -> None:
+        """Begins with an exponent, and with the logarithm of the weight of all other tokens."""
         self.sharpness = sharpness
-        self.others = OTHERS
+        self.others = others
         self._heavier = [math.exp(FAMILIAR * familiarity) for familiarity in range(FAMILIARITIES)]
         """How many times as much a token weighs, by its familiarity."""
         self._seen = SEEN_BEFORE

@@ -1,20 +1,28 @@
-"""How much a round drafts, so that most tokens a second are committed: the method `auto`.
+"""How much a round drafts, and from what, so that most tokens a second are committed: the method `auto`.
 
 Time has a price: the tokens that the run commits a second. A level is drafted and a node kept only where it is expected
-to bring more than its time is worth, and no round may lose more than the text has credit for (`loss_limit`). DynaTree's
-rules have cut the tree before. Knows chances and costs, and neither models nor clocks.
+to bring more than its time is worth, and no round may lose more than the text has credit for (`loss_limit`). Guesses
+come from a draft model and from the text's own past (`lookup_guess`), which costs no draft pass. DynaTree's rules have
+cut the model's tree before. Knows chances and costs, and neither models nor clocks.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from itertools import chain, repeat
+from typing import Literal, TypeAlias
 
-from decoder.draft.suffix_automaton import Place, SuffixAutomaton
+from decoder.draft.suffix_automaton import SuffixAutomaton
 from decoder.draft.tree_size.acceptance_model import AcceptanceModel
 from decoder.draft.tree_size.cost_model import HIGHEST_ROWS, Costs
-from decoder.draft.tree_size.loss_limit import LossLimit
+from decoder.draft.tree_size.drafted_round import DraftedRound, Grown, LookedUp, most_worth
+from decoder.draft.tree_size.lookup_guess import LookupGuess, acceptance_of_lookups, chain_gain, draft_adds
+from decoder.draft.tree_size.loss_limit import LONGEST_CHAIN, LossLimit
 
+Way: TypeAlias = Literal["plain", "lookup", "draft"]
+"""How a round drafts: not at all, by lookups alone, or by the draft model and lookups."""
 MOST_NODES = HIGHEST_ROWS - 1
 """No round keeps more nodes."""
+MOST_TRIED = 4 * MOST_NODES
+"""Lookups add to no tree that has more nodes; the best are kept."""
 FORESIGHT = 0.9
 """A level costs as if time were cheaper by this: it opens the way to further levels."""
 REMEMBERED = 4096
@@ -22,98 +30,98 @@ REMEMBERED = 4096
 _SLOPE_ROWS = 8
 
 
-@dataclass(slots=True)
-class _Grown:
-    """The best next tokens after a node, and where its children are."""
-
-    tokens: Sequence[int]
-    logprobs: Sequence[float]
-    familiar: Sequence[int]
-    """How familiar each of them is, and then the likeliest of all others."""
-    shares: Sequence[float]
-    """Their chances, and then that of all others."""
-    first: int
-    """Node of the most probable child."""
-    count: int
-    """Children in the tree."""
-
-
-@dataclass
-class _Round:
-    """What one round has drafted so far; lists by node."""
-
-    places: list[Place]
-    """Where in the text each path has been before."""
-    chances: list[float] = field(default_factory=lambda: [1.0])
-    """Of the path to be right."""
-    grown: dict[int, _Grown] = field(default_factory=dict)
-    calls: list[int] = field(default_factory=list)
-    """Rows of the draft's forward passes; of text in the first."""
-    draft_s: float = 0.0
-    """Expected time of these passes."""
-    kept: list[int] = field(default_factory=lambda: [0])
-    limit_s: float = 0.0
-    """How long its models may take if all guesses may fail."""
-    price: float = 0.0
-    """Tokens that a second is worth in this round."""
-    row_price: float = 0.0
-    """Tokens that the verification of one more node is worth, on average."""
-
-
-def most_worth(gains: Sequence[float], price: float, seconds: Sequence[float]) -> list[int]:
-    """The things to take so that their gains exceed the price of their time by most, rising; ties by their order.
-
-    Args:
-        gains: What each is expected to bring, in tokens.
-        price: Tokens that a second is worth.
-        seconds: How long it takes with none, one, two, ... of them; as many may be taken as have a time.
-    """
-    ranked = sorted(range(len(gains)), key=lambda index: -gains[index])
-    best, count, tokens = -price * seconds[0], 0, 0.0
-    for taken, index in enumerate(ranked[: len(seconds) - 1], 1):
-        tokens += gains[index]
-        if (net := tokens - price * seconds[taken]) > best:
-            best, count = net, taken
-    return sorted(ranked[:count])
-
-
 class TreeSizeController:
     """Decides for one text, round by round; learns from each round. A path's chance is that of all its nodes."""
 
-    def __init__(self, costs: Costs, acceptance: AcceptanceModel, text: Sequence[int] = ()) -> None:
-        """Begins a text, which adds to the costs and to what is known of the draft's guesses.
+    def __init__(
+        self,
+        costs: Costs,
+        acceptance: AcceptanceModel,
+        text: Sequence[int] = (),
+        lookups: AcceptanceModel | None = None,
+    ) -> None:
+        """Begins a text, which adds to the costs and to what is known of the draft's guesses and of those of lookups.
 
         Of the text that is there already the latest `REMEMBERED` tokens count.
         """
         self.acceptance = acceptance
+        self.lookups = lookups or acceptance_of_lookups()
         self.credit = LossLimit(costs, acceptance)
+        self.lookup_credit = LossLimit(costs, self.lookups)
+        """What rounds may lose that draft by lookups alone."""
         self.costs = costs
         self._repeats = SuffixAutomaton(text[-REMEMBERED:])
         self._unread: list[int] = []
         """Committed tokens that repeats do not hold yet."""
-        self._round = _Round([self._repeats.here])
+        self._skipped = 0
+        """Tokens that lookups alone have brought since the draft ran."""
+        self._round = DraftedRound([self._repeats.here])
+
+    def way(self, behind: int | None, guess: LookupGuess | None) -> Way:
+        """How the next round drafts; called once a round.
+
+        Args:
+            behind: Rows that the draft has to catch up; None: there is no draft.
+            guess: What the past guesses after the text; None: nothing.
+        """
+        if guess is not None and self._pays_alone(behind, guess):
+            return "lookup"
+        if behind is not None and self.drafts(behind):
+            return "draft"
+        self._round = DraftedRound([self._repeats.here])
+        if guess is not None:
+            self._round.looked_up[0] = LookedUp(guess, 1, ())
+        return "plain"
 
     def drafts(self, behind: int) -> bool:
-        """Whether the next round drafts at all; called once a round, with the rows that the draft has to catch up."""
-        probes = self.credit.probe_due(behind)
+        """Whether the next round drafts by the draft model, with these rows to catch up; called once a round."""
+        missed = behind - self._skipped
+        probes = self.credit.probe_due(missed)
         if probes or self.credit.may_draft:
-            self._begin(behind)
+            # Not round by round: without a draft, a round must cost no more than one of `ar`.
+            self._repeats.extend(self._unread)
+            self._unread.clear()
+            self._begin(self.credit)
+            self._round.calls, self._round.missed = [behind], missed
+            self._round.draft_s = self.costs.catch_up.seconds(behind)
             if probes or self._affordable(2):
+                self._skipped = 0
                 return True
-        self._round.calls.clear()
+        self._round = DraftedRound([self._repeats.here])
         return False
 
-    def _begin(self, behind: int) -> None:
+    def _pays_alone(self, behind: int | None, guess: LookupGuess) -> bool:
+        """Whether the next round drafts by lookups alone, which is begun then."""
+        if self.credit.plain_due:
+            return False
+        costs, before = self.costs, self._round
+        self._begin(self.lookup_credit)
+        drafted = self._round
+        chances = guess.chain(drafted.row_price)
+        added_s = costs.host.seconds(1) - costs.plain_s()
+        more_s = [
+            seconds + added_s for seconds in costs.verify.by_rows(1 + len(chances))[2:] if seconds <= drafted.limit_s
+        ]
+        drafted.alone = chain_gain(chances, drafted.price, more_s) > 0 and not self._draft_adds(behind, chances)
+        if not drafted.alone:
+            self._round = before
+        return drafted.alone
+
+    def _draft_adds(self, behind: int | None, chances: Sequence[float]) -> bool:
+        """Whether the draft is worth its time beside lookups of these chances."""
+        if behind is None or not self.credit.may_draft:
+            return False
+        levels_s = chain([self.costs.catch_up.seconds(behind)], repeat(self.costs.draft.seconds(1), LONGEST_CHAIN - 1))
+        first, _ = self.acceptance.usual
+        return draft_adds(chances, first, self._round.price, self._round.row_price, levels_s)
+
+    def _begin(self, credit: LossLimit) -> None:
+        """A round that risks this credit."""
         costs, price = self.costs, self.credit.price
-        # Not round by round: without a draft, a round must cost no more than one of `ar`.
-        self._repeats.extend(self._unread)
-        self._unread.clear()
         slope_s = costs.verify.seconds(1 + _SLOPE_ROWS) - costs.verify.seconds(1)
-        self._round = _Round(
+        self._round = DraftedRound(
             [self._repeats.here],
-            calls=[behind],
-            draft_s=costs.catch_up.seconds(behind),
-            limit_s=(1 + self.credit.stake) * costs.plain_s() - costs.host.seconds(1),
+            limit_s=(1 + credit.stake) * costs.plain_s() - costs.host.seconds(1),
             price=price,
             row_price=price * slope_s / _SLOPE_ROWS,
         )
@@ -122,6 +130,11 @@ class TreeSizeController:
     def chances(self) -> Sequence[float]:
         """The chance of each of the round's nodes to be right."""
         return self._round.chances
+
+    @property
+    def missed(self) -> int:
+        """Tokens that have come by plain rounds since the draft ran, and one; of a round that the draft drafts."""
+        return self._round.missed
 
     def _affordable(self, rows: int, level_s: float = 0.0) -> bool:
         """Whether a verification of so many rows is, after the draft's calls so far and one that takes `level_s`."""
@@ -141,15 +154,19 @@ class TreeSizeController:
         paid = self.costs.catch_up.seconds(self._round.calls[0]) / self.costs.plain_s()
         self.credit.probed(hits / len(text), paid)
 
-    def worth_growing(self, parents: Sequence[int]) -> list[int]:
-        """Those of a level's nodes that are to be forwarded and get children; none where that does not pay."""
+    def worth_growing(self, parents: Sequence[int], covered: Sequence[float] | None = None) -> list[int]:
+        """Those of a level's nodes that the draft gives children; none where that does not pay.
+
+        `covered`: of each, how likely lookups bring the right child without it; None: not at all.
+        """
         drafted, draft = self._round, self.costs.draft
         price, row_price = drafted.price * FORESIGHT, drafted.row_price * FORESIGHT
         first, second = self.acceptance.usual
-        gains = [
-            max(0.0, drafted.chances[node] * first - row_price) + max(0.0, drafted.chances[node] * second - row_price)
-            for node in parents
+        chances = [
+            drafted.chances[node] * (1 - known)
+            for node, known in zip(parents, covered or [0.0] * len(parents), strict=True)
         ]
+        gains = [max(0.0, chance * first - row_price) + max(0.0, chance * second - row_price) for chance in chances]
         forwarded = [parents[index] for index in most_worth(gains, price, draft.by_rows(len(gains)))]
         level_s = draft.seconds(len(forwarded))
         if not forwarded or not self._affordable(len(drafted.calls) + 2, level_s):
@@ -163,11 +180,31 @@ class TreeSizeController:
         drafted, count = self._round, min(count, len(tokens))
         places, familiar = self._repeats.ahead(drafted.places[parent], tokens)
         shares = self.acceptance.shares(logprobs, familiar)
-        drafted.grown[parent] = _Grown(tokens, logprobs, familiar, shares, len(drafted.chances), count)
+        drafted.grown[parent] = Grown(tokens, logprobs, familiar, shares, len(drafted.chances), count)
         chance = drafted.chances[parent]
         drafted.places += places[:count]
         drafted.chances += [chance * share for share in shares[:count]]
         self.acceptance.see(shares, count)
+
+    def looked_up(self, parent: int, guess: LookupGuess) -> tuple[list[int], list[float]]:
+        """A node gets those of the past's guesses as children that it does not have and that may pay.
+
+        They are the newest nodes. Returns their tokens, and the chance of each after the node.
+        """
+        drafted, tokens, shares = self._round, list[int](), list[float]()
+        grown, above, first = drafted.grown.get(parent), drafted.chances[parent], len(drafted.chances)
+        for token, chance in zip(guess.tokens, guess.shares, strict=False):
+            share = grown.chance_of(token, chance) if grown else chance
+            there = grown is not None and token in grown.tokens[: grown.count]
+            if not there and above * share >= drafted.row_price and first <= MOST_TRIED:
+                tokens.append(token)
+                shares.append(share)
+        drafted.looked_up[parent] = LookedUp(guess, first, tokens)
+        # The draft may go on only after nodes whose parents it was asked about.
+        place = drafted.places[parent]
+        drafted.places += self._repeats.ahead(place, tokens)[0] if grown else [place] * len(tokens)
+        drafted.chances += [above * share for share in shares]
+        return tokens, shares
 
     def keep(self) -> list[int]:
         """The root and the nodes that are worth verifying, in their order; parents are among them."""
@@ -181,38 +218,52 @@ class TreeSizeController:
     def learn(self, burst: Sequence[int]) -> None:
         """Takes note of what the target chose from the root on: the accepted tokens and one more."""
         self._unread += burst
-        if not self._round.calls:
-            self.credit.wait(len(burst))
-            return
-        node = 0
-        for token in burst:
-            grown = self._round.grown.get(node)
-            if grown is None:
-                break
-            chosen = grown.tokens.index(token) if token in grown.tokens else None
-            self.acceptance.learn(grown.logprobs, grown.shares, chosen, grown.familiar)
-            if chosen is None or chosen >= grown.count:
-                break
-            node = grown.first + chosen
-        # By expected times, which no single slow call upsets.
+        self._learn_guesses(burst)
         costs, drafted = self.costs, self._round
+        # By expected times, which no single slow call upsets.
         round_s = drafted.draft_s + costs.host.seconds(1) + costs.verify.seconds(len(drafted.kept))
-        self.credit.earn(len(burst), round_s)
+        if drafted.calls:
+            self.credit.earn(len(burst), round_s)
+        elif drafted.alone:
+            self._skipped += len(burst)
+            self.credit.go_without(len(burst), round_s)
+            self.lookup_credit.earn(len(burst), round_s)
+        else:
+            self.credit.wait(len(burst))
+            self.lookup_credit.wait(len(burst))
+
+    def _learn_guesses(self, burst: Sequence[int]) -> None:
+        drafted, node = self._round, 0
+        for token in burst:
+            following: int | None = None
+            if found := drafted.looked_up.get(node):
+                guess = found.guess
+                self.lookups.learn(guess.logprobs, guess.shares, _place(token, guess.tokens), guess.familiar)
+                following = found.first + found.tokens.index(token) if token in found.tokens else None
+            if grown := drafted.grown.get(node):
+                chosen = _place(token, grown.tokens)
+                self.acceptance.learn(grown.logprobs, grown.shares, chosen, grown.familiar)
+                following = grown.first + chosen if chosen is not None and chosen < grown.count else following
+            if following is None:
+                break
+            node = following
 
     def timed(self, draft_s: float, verify_s: float, round_s: float) -> None:
         """Takes note of what the round took."""
-        costs = self.costs
-        if not self._round.calls:
+        costs, drafted = self.costs, self._round
+        if not drafted.calls and not drafted.alone:
             costs.plain.learn([1], round_s)
-        elif max(self._round.calls) <= HIGHEST_ROWS:
-            self._learn_draft(draft_s)
+        elif max(drafted.calls, default=0) <= HIGHEST_ROWS:
+            passes_s = draft_s if drafted.calls else 0.0
+            if drafted.calls:
+                self._learn_draft(draft_s)
             settled = costs.verify.settled
-            factor = costs.verify.learn([len(self._round.kept)], verify_s)
+            factor = costs.verify.learn([len(drafted.kept)], verify_s)
             # The same model on the same text: what slows the one down slows the other down. At first, though, what was
             # measured beforehand is put right, and that says nothing of the other.
             if settled:
                 costs.plain.scale(factor)
-            costs.host.learn([1], round_s - draft_s - verify_s)
+            costs.host.learn([1], round_s - passes_s - verify_s)
 
     def _learn_draft(self, draft_s: float) -> None:
         """Only their time together is known: what takes longer than expected does so in both kinds of passes."""
@@ -220,3 +271,8 @@ class TreeSizeController:
         ratio, first_s = draft_s / self._round.draft_s, costs.catch_up.seconds(behind)
         costs.draft.learn(levels, ratio * (self._round.draft_s - first_s))
         costs.catch_up.learn([behind], ratio * first_s)
+
+
+def _place(token: int, tokens: Sequence[int]) -> int | None:
+    """Where a token is among these; None where it is not."""
+    return tokens.index(token) if token in tokens else None

@@ -48,7 +48,7 @@ class Curve:
     """Seconds of a call by its rows: measured sizes, straight lines between them, the last line beyond them."""
 
     def __init__(self, measured: Mapping[int, float], pace_step: float = PACE_STEP) -> None:
-        """Takes over seconds by rows, above zero and of one size at least; see `PACE_STEP`."""
+        """Takes over seconds by rows, of one size at least, zero where nothing is done; see `PACE_STEP`."""
         self._pace_step = pace_step
         self._rows = sorted(measured)
         self._seconds = [measured[rows] for rows in self._rows]

@@ -14,7 +14,8 @@ from torch import Tensor
 
 from decoder.device import Stopwatch
 from decoder.draft.tree_size.cost_model import SELDOM_STEP, Costs, Curve
-from decoder.forward.language_model import LanguageModel
+from decoder.forward.eagle3.unguided import Unguided
+from decoder.forward.protocol import Forward
 from decoder.models.pair import Pair
 
 VERIFIED_ROWS = (2, 3, 5, 9, 17, 33, 65, 4, 6, 7, 8, 11, 13)
@@ -27,6 +28,8 @@ LATEST_S = 1.5
 """No further size begins after this."""
 HOST_SHARE = 0.03
 """Of a plain round: what the rest of a round is thought to take until rounds have told."""
+NOTHING = {1: 0.0}
+"""What passes take that nobody makes."""
 
 
 class Clock(Protocol):
@@ -38,10 +41,15 @@ class Clock(Protocol):
 
 @torch.inference_mode()
 def measured(pair: Pair, rows: int, clock: Clock | None = None) -> Costs:
-    """What rounds cost on a text of about so many tokens, by a clock, that of the device where none is given."""
+    """What rounds cost on a text of about so many tokens, by a clock, that of the device where none is given.
+
+    Without a draft model its passes cost nothing.
+    """
     rows = max(0, min(rows, pair.context - max(VERIFIED_ROWS)))
     clock = clock or Stopwatch(pair.target.device)
-    target, draft = _Calls(pair.target, rows, clock), _Calls(pair.draft, rows, clock)
+    target = _Calls(pair.target, rows, clock)
+    drafting = Unguided(pair.head) if pair.head else pair.draft
+    draft = _Calls(drafting, rows, clock) if drafting else None
     started = clock.now()
     plain: list[float] = []
     caught, drafted, verified = (defaultdict[int, list[float]](list) for _ in range(3))
@@ -54,14 +62,15 @@ def measured(pair: Pair, rows: int, clock: Clock | None = None) -> Costs:
                 break
             if many > pair.context:
                 continue
-            caught[few].append(draft.reading_seconds(few))
-            drafted[few].append(draft.seconds(few))
+            if draft:
+                caught[few].append(draft.reading_seconds(few))
+                drafted[few].append(draft.seconds(few))
             verified[many].append(target.seconds(many))
     first = _usual(plain[1:])
     return Costs(
         plain=Curve({1: first}, SELDOM_STEP),
-        catch_up=Curve({rows: _usual(times) for rows, times in caught.items()}),
-        draft=Curve({rows: _usual(times) for rows, times in drafted.items()}),
+        catch_up=Curve({rows: _usual(times) for rows, times in caught.items()} or NOTHING),
+        draft=Curve({rows: _usual(times) for rows, times in drafted.items()} or NOTHING),
         verify=Curve({1: first} | {rows: _usual(times) for rows, times in verified.items()}),
         host=Curve({1: first * HOST_SHARE}),
     )
@@ -75,7 +84,7 @@ def _usual(times: Sequence[float]) -> float:
 class _Calls:
     """Timed forward passes after a text of so many tokens, whatever they are."""
 
-    def __init__(self, model: LanguageModel, rows: int, clock: Clock) -> None:
+    def __init__(self, model: Forward, rows: int, clock: Clock) -> None:
         self._model, self._clock, self._rows = model, clock, rows
         self._cache: Any = model.new_cache(rows + max(VERIFIED_ROWS))
         # Keys and values of zeros take as long to read as any others; the first pass makes room for them.

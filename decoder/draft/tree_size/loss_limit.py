@@ -69,7 +69,12 @@ class LossLimit:
     @property
     def may_draft(self) -> bool:
         """Whether the next round may draft though no probe is due."""
-        return self.may_pay and self._since_plain + 1 < PLAIN_EVERY
+        return self.may_pay and not self.plain_due
+
+    @property
+    def plain_due(self) -> bool:
+        """Whether the next round is a plain one unless the draft is tested, to know what that costs."""
+        return self._since_plain + 1 >= PLAIN_EVERY
 
     @property
     def could_pay(self) -> bool:
@@ -85,6 +90,11 @@ class LossLimit:
         self._since_plain = 0
         self._count(tokens, self._costs.plain_s())
         self.tokens = min(MOST_CREDIT, self.tokens + CREDIT_A_TOKEN * tokens)
+
+    def go_without(self, tokens: int, round_s: float) -> None:
+        """A round that drafted otherwise, at no risk of this credit, has brought so many tokens in this time."""
+        self._since_plain += 1
+        self._count(tokens, round_s)
 
     def earn(self, tokens: int, round_s: float) -> None:
         """A round with a draft has brought so many tokens in this time, by what it was expected to take."""

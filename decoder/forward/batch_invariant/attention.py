@@ -23,6 +23,7 @@ from decoder.forward.families.attention import gathered
 from decoder.forward.families.model import NativeModel
 from decoder.forward.hf import ModuleForward
 from decoder.forward.kv_cache import KvCache
+from decoder.forward.layer_states import LayerStates
 
 NAME = "dynatui_float64"
 """Of this attention, as transformers knows it."""
@@ -38,10 +39,10 @@ def exact_native(model: NativeModel, dtype: torch.dtype) -> NativeModel:
 class ExactModule:
     """A Hugging Face module as a `Forward` with attention in float64; for everybody else it attends as before."""
 
-    def __init__(self, module: Any) -> None:
-        """Raises PairError where the module's attention cannot be replaced."""
+    def __init__(self, module: Any, states: LayerStates | None = None) -> None:
+        """Raises PairError where the module's attention cannot be replaced; for `states`, see `ModuleForward`."""
         self._module = module
-        self._inner = ModuleForward(module)
+        self._inner = ModuleForward(module, states)
         AttentionInterface.register(NAME, _of_module)
         with self._attending():
             if _attention(module) != NAME:
@@ -64,6 +65,10 @@ class ExactModule:
     def read(self, cache: KvCache, tokens: Sequence[int]) -> Float[Tensor, "V"]:
         """See `Forward`."""
         return self._inner.read(cache, tokens)
+
+    def tapped(self, states: LayerStates) -> "ExactModule":
+        """See `Tappable`."""
+        return ExactModule(self._module, states)
 
     @contextmanager
     def _attending(self) -> Iterator[None]:

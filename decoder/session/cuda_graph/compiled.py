@@ -141,8 +141,8 @@ def compile_pair(
     Of each model's passes, the smallest and the largest are tried, and the others compiled where that pays. Where
     rounds of the compiled forms write another text than the host's, both are as before.
     """
-    before = {model: graph_slots.forward(model) for model in (pair.draft, pair.target)}
-    _compile("draft", pair.draft, graph_slots, passes.draft, report, compile_pass)
+    before = {model: graph_slots.forward(model) for model in (pair.draft_model, pair.target)}
+    _compile("draft", pair.draft_model, graph_slots, passes.draft, report, compile_pass)
     _compile("target", pair.target, graph_slots, passes.target, report, compile_pass)
     if all(graph_slots.forward(model) is form for model, form in before.items()):
         return

@@ -78,7 +78,7 @@ def prepare_rounds(pair: Pair, graph_slots: GraphSlots, tried: Sequence[Rules | 
     """
     try:
         right = references(pair)
-        for model in (pair.target, pair.draft):
+        for model in pair.models.values():
             if graph_slots.form(model) is None:
                 graph_slots.run(model, static_in_place(model))
         refused = refusal(pair, graph_slots, tried, right)
@@ -87,10 +87,10 @@ def prepare_rounds(pair: Pair, graph_slots: GraphSlots, tried: Sequence[Rules | 
     if refused:
         # What was made must be gone before modules come back.
         graph_slots.forget()
-        for model in (pair.target, pair.draft):
+        for model in pair.models.values():
             model.drop_forward()
         release_memory(pair.target.device)
-        for model in (pair.target, pair.draft):
+        for model in pair.models.values():
             model.run_by_module()
     return refused
 
@@ -104,7 +104,7 @@ def references(pair: Pair) -> list[Reference]:
 def _reference(pair: Pair, prompt: Sequence[int], sampling: Sampling) -> Reference:
     noise = Perturbation(SEED, Schedule(sampling), pair.vocabulary, pair.target.device)
     text = _text(model_session(pair, prompt, TOKENS, None, perturbation=noise))
-    target, draft = (_logits(model, [*prompt, *text[:-1]], pair.vocabulary) for model in (pair.target, pair.draft))
+    target, draft = (_logits(model, [*prompt, *text[:-1]], pair.vocabulary) for model in pair.models.values())
     return Reference(prompt, text, target, draft, sampling)
 
 
@@ -118,7 +118,7 @@ def refusal(
     try:
         right = right or references(pair)
         errors = {}
-        for role, model in (("target", pair.target), ("draft", pair.draft)):
+        for role, model in pair.models.items():
             wanted = [getattr(reference, role) for reference in right]
             errors[role], largest = _error(pair, graph_slots, model, right, wanted)
             allowed = largest * (FAR_IN_HALF if model.dtype in HALF else FAR)

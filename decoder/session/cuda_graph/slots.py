@@ -209,7 +209,7 @@ class GraphSlots:
     @without_gradients()
     def take(self, pair: Pair, longest: int) -> GraphSlot:
         """A free slot for a text of so many tokens, or a new one."""
-        models = self.forward(pair.target), self.forward(pair.draft)
+        models = self.forward(pair.target), self.forward(pair.draft_model)
         # One that is too small is not kept: its memory is needed for a larger one.
         self._free = [slot for slot in self._free if slot.fits(models, longest, graphs=self.graphs)]
         if self._free:

@@ -14,7 +14,8 @@ import pytest
 
 from decoder.analysis.what_if import Cell, Grid, WhatIf, what_if
 from decoder.config import AdaptiveTree, Auto, DynaTree
-from decoder.draft.model_drafter import Children, ModelDrafter
+from decoder.draft.growth import Children
+from decoder.draft.model_drafter import ModelDrafter
 from decoder.events import Knobs, Round, Run, decode_line
 from decoder.tree import TokenTree
 from decoder.verify.greedy import accept
@@ -33,7 +34,6 @@ class World(ModelDrafter):
     def __init__(self, seed: int) -> None:
         self._seed = seed
         self.passes = Mock()
-        self._sizes = None
 
     def children(self, path: Sequence[int], count: int) -> Children:
         """The draft's best tokens after a path."""
@@ -48,7 +48,7 @@ class World(ModelDrafter):
         rank = random.Random(f"target {self._seed} {list(path)}").choice((0, 0, 0, 0, 0, 1, 1, 2, 3, 5))
         return self.children(path, VOCABULARY).tokens[rank]
 
-    def _forward_level(self, tree: TokenTree, nodes: Sequence[int], count: int) -> list[Children]:
+    def forward_level(self, tree: TokenTree, nodes: Sequence[int], count: int) -> list[Children]:
         return [self.children(_path(tree, node), count) for node in nodes]
 
     def round(self, rules: DynaTree, left: int = 99, room: int = 99) -> Round:
@@ -110,12 +110,13 @@ def _rules(generator: random.Random, **settings: Any) -> DynaTree:
 
 def _auto(rules: DynaTree) -> Auto:
     """The same bounds without a number of nodes."""
-    return Auto(**{each.name: getattr(rules, each.name) for each in fields(Auto)})
+    return Auto(**{each.name: getattr(rules, each.name) for each in fields(Auto) if each.name != "lookup"})
 
 
 def _unbounded(rules: Auto) -> DynaTree:
     """The same rules where neither cost nor number cuts a tree."""
-    return DynaTree(**asdict(rules), n_max=2000)
+    bounds = {name: value for name, value in asdict(rules).items() if name != "lookup"}
+    return DynaTree(**bounds, n_max=2000)
 
 
 def _turned(generator: random.Random, rules: Tree) -> Tree:

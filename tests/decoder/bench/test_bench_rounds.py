@@ -174,7 +174,7 @@ def test_a_plain_module_is_counted_as_well(tiny_models: TinyModels) -> None:
 
 def test_a_text_that_is_read_needs_the_logits_of_its_last_row_alone(tiny_models: TinyModels) -> None:
     watched = WatchedEngine(tiny_models.loaded(tiny_models.pair("neox"), "float32"))
-    watched.engine.pair.draft.read(watched.engine.pair.draft.new_cache(8), [1, 2, 3])
+    watched.engine.pair.draft_model.read(watched.engine.pair.draft_model.new_cache(8), [1, 2, 3])
     seen = watched.seen()
     assert seen is not None
     assert (seen.target, seen.draft) == (Work(), Work(calls=1, rows=3, looks=9, scored=1))

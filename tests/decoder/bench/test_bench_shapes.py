@@ -151,7 +151,7 @@ def test_threads_are_chosen_for_random_weights_as_for_any_pair(
 def test_random_weights_have_biases_as_trained_ones_do(tiny_shapes: tuple[str, str], name: str) -> None:
     """A layer without one is a shorter pass: the sum with the residual is then part of a product."""
     engine = shapes.random_pair(*tiny_shapes, device="cpu", dtype="float32")
-    model = engine.pair.target if name == "target" else engine.pair.draft
+    model = engine.pair.target if name == "target" else engine.pair.draft_model
     biases = [weight.detach() for name, weight in model.module.named_parameters() if name.endswith("bias")]
     assert len(biases) >= 7
     assert all(0.001 < float(bias.abs().max()) < 0.2 for bias in biases)
@@ -181,7 +181,9 @@ def test_a_random_draft_is_sure_of_itself_and_right_by_chance_alone(tiny_models:
     tally = decoded(engine, [1, 2, 3], "dynatree", run).tally
     assert tally.accepted <= 0.02 * tally.drafted
     assert tally.drafted > 40
-    logits = engine.pair.draft.forward(engine.pair.draft.new_cache(4), [1, 2, 3], [0, 1, 2], np.tri(3, dtype=np.bool_))
+    logits = engine.pair.draft_model.forward(
+        engine.pair.draft_model.new_cache(4), [1, 2, 3], [0, 1, 2], np.tri(3, dtype=np.bool_)
+    )
     assert float(logits.detach().softmax(-1).amax(-1).median()) > 0.9
 
 

@@ -16,15 +16,15 @@ import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from decoder.bench import job, machine, table
-from decoder.bench.contenders import Trial, decoded, own, sweep
+from decoder.bench.contenders import PROMPT_LOOKUP, Trial, decoded, own, sweep
 from decoder.bench.job import Done, OnTexts, measure_texts
-from decoder.bench.outside import ASSISTED, CACHES, baselines
+from decoder.bench.outside import ASSISTED, CACHES, LOOKED_UP, baselines
 from decoder.bench.protocol import Sample
 from decoder.bench.report import Report
 from decoder.bench.samples import Samples
 from decoder.bench.statistics import Estimate
 from decoder.bench.summary import Difference, rows
-from decoder.config import DynaTree, Fixed, Linear, RunConfig
+from decoder.config import Auto, DynaTree, Fixed, Linear, RunConfig
 from decoder.device import device_name
 from decoder.engine import Engine
 from decoder.errors import PromptError
@@ -64,9 +64,10 @@ def done(tiny_models: TinyModels) -> Done[Report]:
     return measure_texts(on_texts(tiny_models.pair("neox")), lambda _: None)
 
 
-def test_every_method_and_both_baselines_are_measured_on_every_prompt(done: Done[Report]) -> None:
+def test_every_method_and_all_baselines_are_measured_on_every_prompt(done: Done[Report]) -> None:
     names = ["ar", "dynatree", "linear 2", "linear 3", "fixed 2x2", "alg1", "generate dynamic", "generate static"]
     names += [f"assisted {name}" for name in ASSISTED]
+    names += [f"prompt lookup {count}" for count in LOOKED_UP]
     assert [row.name for row in done.report.rows] == names
     assert len(done.report.samples) == len(names) * 2 * 2
     assert not done.interrupted
@@ -85,7 +86,7 @@ def test_rates_count_every_token_but_those_that_came_with_the_prompt(done: Done[
         assert found.committed == 12
         assert found.tokens_per_second is not None
         timed = found.tokens_per_second * found.decode_s
-        if record.group == "assisted":
+        if record.group in ("assisted", PROMPT_LOOKUP):
             assert 0 < timed < 12
         else:
             assert timed == pytest.approx(11 if record.group == "generate" else 12)
@@ -93,7 +94,7 @@ def test_rates_count_every_token_but_those_that_came_with_the_prompt(done: Done[
 
 def test_the_parts_of_a_round_add_up_to_the_time_outside_of_it(done: Done[Report]) -> None:
     for row in done.report.rows:
-        if row.group in ("generate", "assisted"):
+        if row.group in ("generate", "assisted", PROMPT_LOOKUP):
             assert (row.draft_ms, row.host_ms, row.host_share) == (None, None, None)
             continue
         parts = (row.draft_ms, row.verify_ms, row.commit_ms, row.host_ms)
@@ -103,7 +104,7 @@ def test_the_parts_of_a_round_add_up_to_the_time_outside_of_it(done: Done[Report
 
 def test_what_is_outside_of_the_models_is_less_than_all_and_more_than_the_host(done: Done[Report]) -> None:
     for row in done.report.rows:
-        if row.group in ("generate", "assisted"):
+        if row.group in ("generate", "assisted", PROMPT_LOOKUP):
             assert row.rest_share is None
             continue
         assert row.rest_share is not None
@@ -208,7 +209,12 @@ def test_sampled_texts_of_own_methods_are_ar_s_and_the_baselines_are_their_own(t
     report = measure_texts(on_texts(tiny_models.pair("neox"), repeats=1, config=config), lambda _: None).report
     found = {row.name: row.same for row in report.rows}
     assert {name: same for name, same in found.items() if same is None} == dict.fromkeys(
-        (f"{kind} {name}" for kind, names in (("generate", CACHES), ("assisted", ASSISTED)) for name in names), None
+        (
+            f"{kind} {name}"
+            for kind, names in (("generate", CACHES), ("assisted", ASSISTED), (PROMPT_LOOKUP, LOOKED_UP))
+            for name in names
+        ),
+        None,
     )
     assert all(same == 2 for name, same in found.items() if same is not None)
     assert all(row.tokens_per_second for row in report.rows)
@@ -223,10 +229,10 @@ def test_a_draft_of_another_width_is_measured_all_the_same(tiny_models: TinyMode
 
 def test_assistants_settings_stay_as_they_were(tiny_models: TinyModels) -> None:
     engine: Engine = tiny_models.loaded(tiny_models.pair("neox"), "float32")
-    before = engine.pair.draft.module.generation_config
+    before = engine.pair.draft_model.module.generation_config
     for contender in baselines(engine.pair, RunConfig(max_new_tokens=4)):
         contender.run(engine, [1, 2, 3])
-    assert engine.pair.draft.module.generation_config is before
+    assert engine.pair.draft_model.module.generation_config is before
     assert before.num_assistant_tokens is None
 
 
@@ -439,3 +445,30 @@ def test_exactness_is_measured_beside_the_same_without_it(tiny_models: TinyModel
     assert "on cpu in bfloat16 exact, greedy" in page
     assert "~: the same without exactness" in page
     assert max(map(len, page.splitlines())) <= 80
+
+
+def test_lookups_are_measured_beside_those_of_transformers(tiny_models: TinyModels) -> None:
+    pair = tiny_models.pair("neox")
+    job = on_texts(pair, draft="lookup", methods=("linear",), settings={"linear": {"3": Linear(3)}}, repeats=1)
+    report = measure_texts(job, lambda _: None).report
+    found = {row.name: row for row in report.rows}
+    assert list(found) == [
+        "ar",
+        "linear 3",
+        "generate dynamic",
+        "generate static",
+        "prompt lookup 5",
+        "prompt lookup 10",
+    ]
+    assert {row.same for row in report.rows} == {2}
+    assert (found["linear 3"].draft_forwards, report.setup.draft) == (0, "lookup")
+    assert max(map(len, table.on_texts(report).splitlines())) <= 80
+
+
+def test_what_lookups_bring_to_auto_is_told(tiny_models: TinyModels) -> None:
+    settings = {"auto": {"": Auto(), "no lookup": Auto(lookup=False)}}
+    job = on_texts(tiny_models.pair("neox"), methods=("auto",), settings=settings, with_baselines=False, repeats=1)
+    report = measure_texts(job, lambda _: None).report
+    assert [row.name for row in report.rows] == ["ar", "auto", "auto no lookup"]
+    assert ("auto", "auto no lookup") in [(found.name, found.than) for found in report.comparisons]
+    assert "auto over auto no lookup" in table.on_texts(report)

@@ -64,7 +64,7 @@ def test_committed_keys_and_values_are_those_of_a_fresh_forward(
         assert largest_error(keys_values(session.target_cache, engine.pair.target._forward), right) < TOLERANCE[dtype]
         if method.name == "alg1" or session.proposer:
             drafter = session.drafter if method.name == "alg1" else session.proposer
-            kept = keys_values(drafter.passes.cache, engine.pair.draft._forward)
+            kept = keys_values(drafter.passes.cache, engine.pair.draft_model._forward)
             assert kept.shape[3] in (len(text) - 1, len(text) - 2) or finished
             right = fresh(tiny_models.plain(pair.draft, dtype), text[: kept.shape[3]])
             assert largest_error(kept, right) < TOLERANCE[dtype]

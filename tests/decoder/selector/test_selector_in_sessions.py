@@ -131,7 +131,7 @@ def test_a_shape_is_chosen_before_anything_is_drawn(engine: Engine) -> None:
         used.append(coins.used)
         return ShapeChoice(CHOSEN)
 
-    draft = DraftPasses(engine.pair.draft, engine.pair.vocabulary, 64)
+    draft = DraftPasses(engine.pair.draft_model, engine.pair.vocabulary, 64)
     drafter = DrawnDrafter(draft, choose, Schedule(Sampling(1.0)), coins)
     for _ in range(2):
         drafter.propose([1, 2, 3, *used], Delayed().rule(), 32)

@@ -61,7 +61,7 @@ def pair(tiny_models: TinyModels) -> Pair:
 
 def plain(pair: Pair, text: Sequence[int], *, draft: bool = False) -> torch.Tensor:
     """What a model says after a text, by one pass over the whole of it."""
-    model = pair.draft if draft else pair.target
+    model = pair.draft_model if draft else pair.target
     logits = model.read(model.new_cache(40), text)
     return (pair.known(logits[None])[0].double() / WARM.temperature).softmax(-1)
 

@@ -9,55 +9,21 @@ import pytest
 
 from decoder import RunConfig, decode
 from decoder.config import Auto
-from decoder.draft.model_drafter import PROBED_ROWS, ModelDrafter
-from decoder.draft.tree_size.acceptance_model import AcceptanceModel
+from decoder.draft.auto_drafter import PROBED_ROWS
+from decoder.draft.draft_passes import DraftPasses
+from decoder.draft.model_drafter import ModelDrafter
 from decoder.draft.tree_size.controller import TreeSizeController
-from decoder.draft.tree_size.cost_model import Costs, Curve
 from decoder.draft.tree_size.cost_profile import measured
 from decoder.draft.tree_size.loss_limit import PATIENCE, PLAIN_EVERY
 from decoder.engine import Engine
 from decoder.tree import depths
 from tests.decoder.makers import Played, TinyModels, with_pair
+from tests.decoder.session.made_costs import DEAR, FREE, WIDE, priced, some_costs, some_rules
 from tests.tiny import FAMILIES
 
 pytestmark = pytest.mark.slow
 
 PROMPT = "The tree grows"
-WIDE = Auto()
-FREE = Costs(Curve({1: 1.0}), Curve({1: 1e-6}), Curve({1: 1e-6}), Curve({1: 1.0, 64: 1.0}), Curve({1: 1e-6}))
-"""Drafting costs nothing."""
-DEAR = Costs(Curve({1: 1e-9}), Curve({1: 1.0}), Curve({1: 1.0}), Curve({1: 1.0, 64: 64.0}), Curve({1: 1.0}))
-"""Drafting costs more than anything can bring."""
-
-
-def priced(engine: Engine, costs: Costs) -> Engine:
-    """The pair as if these costs had been measured; learnt from by this test alone."""
-    own = Costs(*(Curve(dict(enumerate(curve.by_rows()[1:], 1))) for curve in vars(costs).values()))
-    return replace(engine, costs={1 << power: own for power in range(12)}, acceptance=AcceptanceModel())
-
-
-def some_costs(luck: random.Random) -> Costs:
-    """Anything from a draft for nothing to one that is dearer than the target, and any shape over the rows."""
-    plain = 10 ** luck.uniform(-5, -1)
-
-    def curve(least: float, most: float) -> Curve:
-        return Curve({rows: plain * 10 ** luck.uniform(least, most) for rows in (1, 2, 4, 8, 16, 32, 64)})
-
-    return Costs(Curve({1: plain}), curve(-3, 0.5), curve(-3, 0.5), curve(-0.2, 0.6), curve(-3, 0))
-
-
-def some_rules(luck: random.Random) -> Auto:
-    low, mid, high = sorted(luck.choices((1, 2, 3, 5), k=3))
-    stop = luck.choice((0.0, 0.0, 0.05))
-    d_max = luck.randint(2, 9)
-    return replace(
-        WIDE,
-        d_max=d_max,
-        d0=luck.randint(1, d_max - 1),
-        branching=(low, mid, high),
-        rho_stop=stop,
-        rho_deep=max(stop, luck.choice((0.0, 0.5))),
-    )
 
 
 def play(engine: Engine, rules: Auto, limit: int = 32) -> Played:
@@ -121,6 +87,8 @@ def test_where_drafting_costs_nothing_every_round_drafts(tiny_models: TinyModels
     ids=["D_max", "branching", "rho_stop", "D0"],
 )
 def test_what_a_knob_cuts_stays_cut(tiny_models: TinyModels, rules: Auto, deepest: int, widest: int) -> None:
+    """Knobs cut the model's branches; lookups are on or off."""
+    rules = replace(rules, lookup=False)
     rounds = play(priced(tiny_models.loaded(tiny_models.pair("neox"), "float32"), FREE), rules).rounds("auto")
     assert max(max(depths(event.parents)) for event in rounds) == deepest
     assert max(event.parents.count(node) for event in rounds for node in event.parents) == widest
@@ -175,7 +143,7 @@ def test_a_draft_that_caught_up_in_two_passes_guesses_as_in_one(tiny_models: Tin
     engine = tiny_models.loaded(tiny_models.pair("neox"), "float64")
     text, found = [5, 9, 2, 7, 7, 3, 8, 1], list[list[list[int]]]()
     for latest in (3, 8):
-        drafter = ModelDrafter(engine.pair.draft, engine.pair.vocabulary, 20)
+        drafter = ModelDrafter(DraftPasses(engine.pair.draft_model, engine.pair.vocabulary, 20))
         drafter.read(text[:2])
         found.append([guess.tokens for guess in drafter.catch_up_with_logits(text, 2, latest)])
         assert drafter.passes.cache.length == len(text)

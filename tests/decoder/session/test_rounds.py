@@ -153,7 +153,7 @@ def test_the_target_runs_once_a_round_and_twice_in_algorithm_1(played: Played, m
 @pytest.mark.parametrize("method", ["ar", *TREES])
 def test_the_forward_passes_told_are_those_that_were_run(tiny_models: TinyModels, method: str) -> None:
     engine = tiny_models.loaded(tiny_models.pair("llama"), "float32")
-    with counted(engine.pair.target) as target, counted(engine.pair.draft) as draft:
+    with counted(engine.pair.target) as target, counted(engine.pair.draft_model) as draft:
         seen = (0, 0)
         for event in decode(engine, PROMPT, replace(CONFIG, methods=(method,))):
             if isinstance(event, Start):

@@ -68,7 +68,10 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
         (["--data", "/nonesuch"], "cannot read /nonesuch/spec_bench/question.jsonl: No such file or directory; let"),
         (["--prompt", "x", "--tasks", "math"], "--tasks has no effect beside prompts; leave it out"),
         (["--prompt", "x", "--data", "/nonesuch"], "--data has no effect beside prompts; leave it out"),
-        (["--target", "x"], "a target needs a draft and a draft a target; give both --target and --draft, or neither"),
+        (
+            ["--target", "x"],
+            "a target needs a draft; give --draft too: a model, or lookup, which drafts from the text's own past",
+        ),
         (["--json", "/nonesuch/x"], "cannot write /nonesuch/x: No such file or directory; let --json name another"),
     ],
 )

@@ -21,6 +21,7 @@ from dynatui.cli import main as cli
 from dynatui.cli.doctor import Case, Finding, examine, page
 from dynatui.gpu import Gpu
 from dynatui.session import Models
+from tests import eagle3_checkpoints
 
 pytestmark = pytest.mark.slow
 
@@ -324,6 +325,18 @@ def test_a_folder_without_weights_is_a_problem(tmp_path: Path, monkeypatch: pyte
     text = said(found("models", models=Models(str(tmp_path), str(EMBEDDED_DRAFT))))
     assert f"problem: target {tmp_path} has no safetensors weights" in text
     assert "ok: draft books-1m: gpt_neox, weights of " in text
+
+
+def test_a_head_is_told_as_what_it_is(tmp_path: Path, on_a_gpu: list[dict[str, str]]) -> None:
+    saved = eagle3_checkpoints.pair("llama", "nested", tmp_path)
+    given = Models(str(saved.target), str(saved.draft))
+    text = said(found("models", models=given))
+    assert "ok: draft head: an EAGLE-3 head, weights of " in text
+    assert "problem" not in text
+    assert "tokenizer" not in text
+    on_host = replace(given, exact=True)
+    assert "decoded by: host, an EAGLE-3 draft has no graphs" in said(found("rounds", models=on_host))
+    assert not on_a_gpu
 
 
 def test_a_device_that_is_not_there_is_a_problem() -> None:

@@ -77,7 +77,10 @@ def ctrl_c() -> None:
         (["--prompt", ""], "the prompt is empty; give --prompt at least one character"),
         (["--prompt-file", "/nonesuch"], "cannot read /nonesuch: No such file or directory; give a text or .jsonl"),
         (["--temperature", "3"], "temperature is 3; give 0 (greedy) to 2"),
-        (["--target", "x"], "a target needs a draft and a draft a target; give both --target and --draft, or neither"),
+        (
+            ["--target", "x"],
+            "a target needs a draft; give --draft too: a model, or lookup, which drafts from the text's own past",
+        ),
     ],
 )
 def test_a_request_that_cannot_be_met_is_one_line(

@@ -91,9 +91,8 @@ def _configs(draw: st.DrawFn) -> RunConfig:
         st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1), max_size=3
     ),
     models=st.builds(
-        Models,
-        target=st.none() | st.sampled_from(["org/name", "./a folder", "it's", "~/m"]),
-        draft=st.none() | st.just("-d"),
+        lambda pair, **others: Models(*pair, **others),
+        pair=st.just(()) | st.tuples(st.sampled_from(["org/name", "./a folder", "it's", "~/m"]), st.just("-d")),
         device=st.sampled_from(["auto", "cuda:1"]),
         dtype=st.sampled_from(["auto", "float32"]),
         exact=st.booleans(),
@@ -214,3 +213,9 @@ def test_a_shell_reads_back_what_no_terminal_should_be_sent(word: str) -> None:
 
 def test_half_a_character_that_no_file_name_has_is_lost_and_not_fatal() -> None:
     assert quoted("a\ud800") == "$'a\\xef\\xbf\\xbd'"
+
+
+def test_a_session_of_lookups_names_them_instead_of_a_draft(started: list[Session]) -> None:
+    session = Session(OWN, Models("org/name", "lookup"))
+    assert "--target org/name --draft lookup" in command_line(session)
+    assert _again(command_line(session), started).models == session.models

@@ -278,3 +278,16 @@ def test_a_held_tree_and_an_inspected_one_say_what_they_repeat() -> None:
     later = structs.replace(tree_round(2), position=3)
     inspected = Scene(state_of([begun, first, chain, later]), cursor=2)
     assert all("repeats 6" in "".join(lines(tree(scene, 46, 9))) for scene in (held, inspected))
+
+
+def test_what_was_looked_up_has_marks_of_its_own() -> None:
+    event = structs.replace(tree_round(0), origins=["root", "draft", "lookup", "lookup", "draft", "lookup"])
+    shown = lines(tree(Scene(state_of([run(), event])), 60, 10))
+    marks = [next((sign for sign in "●○◆◇" if sign in line), "") for line in shown[2:7]]
+    assert set(marks) <= set("●○◆◇")
+    assert ("◆" in marks) or ("◇" in marks)
+    assert "◆◇ looked up" in shown[-2]
+
+
+def test_a_tree_of_the_draft_alone_does_not_speak_of_lookups() -> None:
+    assert "looked up" not in "".join(lines(tree(running(), 60, 10)))

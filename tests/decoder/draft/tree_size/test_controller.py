@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from decoder.draft.tree_size.acceptance_model import MOST_GAINED, AcceptanceModel
-from decoder.draft.tree_size.controller import MOST_NODES, REMEMBERED, TreeSizeController, most_worth
+from decoder.draft.tree_size.controller import MOST_NODES, REMEMBERED, TreeSizeController
 from decoder.draft.tree_size.cost_model import SETTLED, Costs, Curve
+from decoder.draft.tree_size.drafted_round import most_worth
 from decoder.draft.tree_size.loss_limit import CREDIT, MUCH, PATIENCE, PLAIN_EVERY
 
 pytestmark = pytest.mark.slow

@@ -66,7 +66,7 @@ def test_logits_have_the_bits_of_a_form_that_was_read_from_its_module(
 
 def test_graphs_run_by_the_form_that_a_model_was_loaded_in(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(LanguageModel, "loaded", lambda *_: pytest.fail("no module is needed"))
-    for model in (pair.target, pair.draft):
+    for model in (pair.target, pair.draft_model):
         loaded = model.runs_by
         assert isinstance(loaded, NativeStatic)
         assert static_in_place(model) is loaded

@@ -41,7 +41,9 @@ def with_slots(engine: Engine, *, by_module: bool = False) -> Engine:
     """The engine with no slots yet; where asked for, all its models run as Hugging Face modules."""
     graph_slots = GraphSlots(graphs=False)
     if by_module:
-        graph_slots._forwards = {model: ModuleStatic(model.module) for model in (engine.pair.target, engine.pair.draft)}
+        graph_slots._forwards = {
+            model: ModuleStatic(model.module) for model in (engine.pair.target, engine.pair.draft_model)
+        }
     return replace(engine, slots=graph_slots)
 
 

@@ -62,7 +62,7 @@ def told(engine: Engine, compile_pass: Compile) -> list[str]:
 
 
 def forms(engine: Engine) -> list[type]:
-    return [type(graph_slots(engine).forward(model)) for model in (engine.pair.draft, engine.pair.target)]
+    return [type(graph_slots(engine).forward(model)) for model in (engine.pair.draft_model, engine.pair.target)]
 
 
 @pytest.fixture
@@ -189,7 +189,7 @@ def test_rounds_of_compiled_forms_are_repeated_from_records(tiny_models: TinyMod
 @pytest.mark.skipif(shutil.which("c++") is None, reason="needs a C++ compiler, which torch compiles for a CPU with")
 @pytest.mark.filterwarnings("ignore")
 def test_torch_s_own_compiler_computes_the_same(tiny_models: TinyModels) -> None:
-    plain = static_forward(tiny_models.loaded(tiny_models.pair("neox-strange"), "bfloat16").pair.draft)
+    plain = static_forward(tiny_models.loaded(tiny_models.pair("neox-strange"), "bfloat16").pair.draft_model)
     form = Compiled(plain, by_torch)
     form.compile([2])
     found = compared(plain, form, [2], GraphSlots(graphs=False))
@@ -218,7 +218,7 @@ def quick(function: Any) -> Pass:
 @pytest.fixture
 def slow(tiny_models: TinyModels) -> Engine:
     engine = with_slots(tiny_models.loaded(tiny_models.pair("neox"), "float64"))
-    for model in (engine.pair.draft, engine.pair.target):
+    for model in (engine.pair.draft_model, engine.pair.target):
         graph_slots(engine).run(model, Slow(static_forward(model)))
     return engine
 
@@ -293,7 +293,7 @@ def test_the_smallest_and_the_largest_are_tried_and_all_are_compiled_where_that_
         patch.setattr(contest, "compared", noted)
         compiled(slow, lambda _: None, Passes((2, 3, 5), (1, 4, 8, 16)), quick)
     assert tried == [(2, 5), (1, 16)]
-    kept: list[Any] = [graph_slots(slow).forward(model) for model in (slow.pair.draft, slow.pair.target)]
+    kept: list[Any] = [graph_slots(slow).forward(model) for model in (slow.pair.draft_model, slow.pair.target)]
     assert [form._sizes for form in kept] == [{2, 3, 5}, {1, 4, 8, 16}]
 
 

@@ -38,7 +38,7 @@ def played(
 
 def numbered(nodes: int, d0: int, d_max: int) -> DynaTree:
     """The bounds of `WIDE` with a number of nodes, of which the most probable stay."""
-    given = {each.name: getattr(WIDE, each.name) for each in fields(WIDE)}
+    given = {each.name: getattr(WIDE, each.name) for each in fields(WIDE) if each.name != "lookup"}
     return DynaTree(**given | {"d0": d0, "d_max": d_max}, n_max=nodes, selection="best")
 
 

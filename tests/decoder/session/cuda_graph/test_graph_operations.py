@@ -224,7 +224,7 @@ def qwen2(tiny_models: TinyModels) -> Engine:
 def test_no_work_touches_the_host_s_memory(tiny_models: TinyModels, family: str, dtype: str, by_module: bool) -> None:  # noqa: FBT001 - a parameter
     engine: Engine = tiny_models.loaded(tiny_models.pair(family), dtype)
     target, draft = (
-        moved(side(model, engine, by_module=by_module)) for model in (engine.pair.target, engine.pair.draft)
+        moved(side(model, engine, by_module=by_module)) for model in (engine.pair.target, engine.pair.draft_model)
     )
     state = DeviceState(META, 512)
     sizes = shape(Linear(2).rule()), shape(DynaTree(d_max=4, d0=3).rule()), beam(Auto().rule(), 4)

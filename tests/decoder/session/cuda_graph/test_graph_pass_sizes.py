@@ -40,7 +40,7 @@ def test_all_passes_of_a_text_s_rounds_are_listed(
     sizes = RandomSizes(3, plain=0.0) if EVERY[name] is WIDE else None
     session = graph_session(engine, tiny_models.prompt_tokens(tiny_models.pair("neox"), PROMPT), 60, EVERY[name], sizes)
     forms: dict[Any, set[int]] = {
-        graph_slots(engine).forward(model): set() for model in (engine.pair.draft, engine.pair.target)
+        graph_slots(engine).forward(model): set() for model in (engine.pair.draft_model, engine.pair.target)
     }
     draft, target = forms.values()
     session.prefill()

@@ -92,7 +92,7 @@ TIED = METHODS.keys() - {"ar"}
 
 def with_head(engine: Engine, factor: float) -> Engine:
     """The engine whose draft's logits are multiplied."""
-    module = copy.deepcopy(engine.pair.draft.module)
+    module = copy.deepcopy(engine.pair.draft_model.module)
     with torch.no_grad():
         module.get_output_embeddings().weight.mul_(factor)
     return with_pair(engine, draft=LanguageModel(module, "of another head"))

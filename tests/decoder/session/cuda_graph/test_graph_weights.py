@@ -66,7 +66,7 @@ def reading_bytes(module: Any) -> int:
 
 
 def models(engine: Engine) -> Iterator[LanguageModel]:
-    return iter((engine.pair.target, engine.pair.draft))
+    return iter((engine.pair.target, engine.pair.draft_model))
 
 
 def texts(engine: Engine, methods: tuple[str, ...] = METHODS) -> dict[str, list[int]]:
@@ -363,7 +363,7 @@ def test_forms_whose_logits_are_far_off_are_refused_whatever_they_write(
 ) -> None:
     right, form = (
         NativeStatic.computed,
-        graph_slots(half).forward(half.pair.target if role == "target" else half.pair.draft),
+        graph_slots(half).forward(half.pair.target if role == "target" else half.pair.draft_model),
     )
 
     def off(self: NativeStatic, *given: Any) -> Tensor:

@@ -23,7 +23,7 @@ PROMPT = "The tree grows"
 
 
 def host(engine: Engine, *, draft: bool = False) -> NativeStatic:
-    form = static_forward(engine.pair.draft if draft else engine.pair.target)
+    form = static_forward(engine.pair.draft_model if draft else engine.pair.target)
     assert isinstance(form, NativeStatic)
     return form
 
@@ -76,11 +76,11 @@ def test_rounds_of_the_host_are_those_of_modules(tiny_models: TinyModels, rules:
     engine: Engine = tiny_models.loaded(tiny_models.pair("neox"), "float64")
     prompt, rounds = tiny_models.prompt_tokens(tiny_models.pair("neox"), PROMPT), list[list[Any]]()
     for forwards in (
-        (ModuleForward(engine.pair.target.module), ModuleForward(engine.pair.draft.module)),
+        (ModuleForward(engine.pair.target.module), ModuleForward(engine.pair.draft_model.module)),
         (host(engine), host(engine, draft=True)),
     ):
         with pytest.MonkeyPatch.context() as patch:
-            for model, forward in zip((engine.pair.target, engine.pair.draft), forwards, strict=True):
+            for model, forward in zip((engine.pair.target, engine.pair.draft_model), forwards, strict=True):
                 patch.setattr(model, "_forward", forward)
             session, played = host_session(engine, prompt, 40, rules), list[Any]()
             session.prefill()

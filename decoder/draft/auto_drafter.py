@@ -1,0 +1,155 @@
+"""The proposer of `auto`: a tree of a draft model's guesses and of the text's own past, as large as pays.
+
+Both grow one tree level by level; a guess that both have is one node, the model's. Where lookups alone pay better, the
+model is not asked at all and reads later what it has missed. Knows nothing of the target and of what rounds cost: sizes
+decide.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+
+from decoder.draft.growth import Children, may_grow
+from decoder.draft.lookup import Past
+from decoder.draft.model_drafter import ModelDrafter
+from decoder.draft.proposer import Proposal
+from decoder.draft.tree_size.controller import TreeSizeController
+from decoder.draft.tree_size.lookup_guess import LookupGuess
+from decoder.tree import Origin, TokenTree
+from decoder.tree_rules import TreeRule, breadth
+
+PROBED_FROM, PROBED_ROWS = 4, 32
+"""Rows; a draft that was left out of more plain rounds is tested on so many of the latest."""
+
+
+class AutoDrafter:
+    """A `Proposer` of one text; without a model it goes by lookups alone."""
+
+    def __init__(self, sizes: TreeSizeController, model: ModelDrafter | None) -> None:
+        self.model = model
+        self._sizes = sizes
+        self._past = Past()
+
+    def read(self, tokens: Sequence[int]) -> None:
+        """See `Proposer`."""
+        self._past.extend(tokens)
+        if self.model:
+            self.model.read(tokens)
+
+    def reserve(self, rows: int) -> None:
+        """See `Proposer`."""
+        if self.model:
+            self.model.reserve(rows)
+
+    def propose(self, text: Sequence[int], rule: TreeRule[float], room: int) -> Proposal:
+        """See `Proposer`."""
+        tree, guess = TokenTree([text[-1]]), self._looked_up(text) if rule.lookup else None
+        passes = self.model.passes if self.model else None
+        before, behind = (passes.count, passes.behind(text) or None) if passes else (0, None)
+        way = self._sizes.way(behind, guess)
+        if room >= 1 and way != "plain":
+            first = self._after_text(self.model, text, rule) if self.model and way == "draft" else None
+            kept = _MixedTree(tree, rule, self._sizes).grow(self.model, first, guess, room)
+            tree = self.model.keep(tree, kept) if self.model else tree.subtree(kept)
+        return Proposal(tree, passes.count - before if passes else 0)
+
+    def chosen(self, burst: Sequence[int]) -> None:
+        """See `Proposer`."""
+        self._sizes.learn(burst)
+
+    def commit(self, path: Sequence[int]) -> None:
+        """See `Proposer`."""
+        if self.model:
+            self.model.commit(path)
+
+    def timed(self, draft_s: float, verify_s: float, round_s: float) -> None:
+        """See `Proposer`."""
+        self._sizes.timed(draft_s, verify_s, round_s)
+
+    def _looked_up(self, text: Sequence[int]) -> LookupGuess | None:
+        self._past.extend(text[len(self._past) :])
+        found = self._past.continuation()
+        return LookupGuess(found, self._sizes.lookups) if found else None
+
+    def _after_text(self, model: ModelDrafter, text: Sequence[int], rule: TreeRule[float]) -> Children:
+        """The model's best tokens; after rounds without a draft, the sizes learn what it would have guessed."""
+        count = int(rule.wide)
+        model.passes.begin_tree()
+        if self._sizes.missed <= PROBED_FROM:
+            return model.catch_up(text, count)
+        *missed, last = model.catch_up_with_logits(text, count, PROBED_ROWS)
+        self._sizes.probe_draft([(guess.tokens, guess.logprobs) for guess in missed], text[-len(missed) :])
+        return last
+
+
+class _MixedTree:
+    """A tree while it grows, from a model's guesses and lookups."""
+
+    def __init__(self, tree: TokenTree, rule: TreeRule[float], sizes: TreeSizeController) -> None:
+        """Begins with a root alone."""
+        self.tree = tree
+        self._rule, self._sizes = rule, sizes
+        self._origins: list[Origin] = ["root"]
+
+    def grow(
+        self, model: ModelDrafter | None, first: Children | None, guess: LookupGuess | None, deepest: int
+    ) -> list[int]:
+        """Grows level by level; returns the nodes that stay.
+
+        Args:
+            model: Whose guesses these are; None: lookups alone.
+            first: Its best tokens after the root; None: it is not asked at all.
+            guess: What the past guesses there; None: nothing.
+            deepest: Levels that the context has room for.
+        """
+        found, guesses = {0: first} if first else {}, {0: guess} if guess else {}
+        level = [0]
+        while found or guesses:
+            level = [child for node in level for child in self._branch(node, found.get(node), guesses.get(node))]
+            if not level or self.tree.depths[level[0]] >= deepest:
+                break
+            guesses = self._after(level, guesses)
+            found = self._asked(model, level, found, guesses) if model and found else {}
+        if "lookup" in self._origins:
+            self.tree.origins = self._origins
+        return self._sizes.keep()
+
+    def _branch(self, node: int, options: Children | None, guess: LookupGuess | None) -> list[int]:
+        """A node's new children: the model's, then those of the past alone."""
+        tree, children = self.tree, list[int]()
+        if options:
+            width: int = breadth(self._rule, options.confidence)
+            self._sizes.grown(node, options.tokens, options.logprobs, width)
+            children += tree.grow(
+                node, options.tokens[:width], options.logprobs[:width], options.draft_logprobs[:width]
+            )
+            self._origins += ["draft"] * len(children)
+        if guess:
+            tokens, chances = self._sizes.looked_up(node, guess)
+            children += tree.grow(node, tokens, [math.log(chance) for chance in chances])
+            self._origins += ["lookup"] * len(tokens)
+        return children
+
+    def _after(self, level: Sequence[int], guesses: Mapping[int, LookupGuess]) -> dict[int, LookupGuess]:
+        """What the past guesses after each of these nodes, as far as it has gone on so."""
+        tree, found = self.tree, dict[int, LookupGuess]()
+        for node in level:
+            above = guesses.get(tree.parents[node])
+            if above and (guess := above.after(tree.tokens[node])):
+                found[node] = guess
+        return found
+
+    def _asked(
+        self,
+        model: ModelDrafter,
+        level: Sequence[int],
+        before: Mapping[int, Children],
+        guesses: Mapping[int, LookupGuess],
+    ) -> dict[int, Children]:
+        """The model's best tokens after those nodes of a level that are worth a pass; it has seen their parents."""
+        seen = [node for node in level if self.tree.parents[node] in before]
+        parents = may_grow(self.tree, seen, self._rule)
+        covered = [1 - guesses[node].shares[-1] if node in guesses else 0.0 for node in parents]
+        parents = self._sizes.worth_growing(parents, covered)
+        if not parents:
+            return {}
+        return dict(zip(parents, model.forward_level(self.tree, parents, int(self._rule.wide)), strict=True))

@@ -1,0 +1,112 @@
+"""Passes of an EAGLE-3 head: over one text, and level by level over the trees that grow on it (EAGLE-3, section 3.1).
+
+Row i of a text stands for its token i + 1 and for what the target has computed up to token i, so a text's last token is
+read as soon as the target has read those before it. A drafted row stands for a node and for the head's own output at
+its parent. Keys and values of drafted rows are dropped after each round: where nodes became text, the target has
+computed what they were guessed from. Knows nothing of what is made of its logits.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from decoder.draft.draft_passes import MORE_ROWS
+from decoder.forward.eagle3.head import Head
+from decoder.forward.layer_states import LayerStates
+from decoder.tree import TokenTree, visibility
+
+AT_ONCE = 512
+"""Most rows of a text in one pass."""
+
+
+class Eagle3Passes:
+    """`Passes` of one text; logits are over the ids that the target has."""
+
+    def __init__(self, head: Head, capacity: int, states: LayerStates) -> None:
+        """Takes what the passes of the text's target leave in `states`: the inputs of the head's layers."""
+        self.cache = head.new_cache(capacity)
+        self.count = 0
+        self._head = head
+        self._capacity = capacity
+        self._states = states
+        self._unread: list[Float[Tensor, "N Y"]] = []
+        """States of rows that the head has not read."""
+        self._carried: dict[int, Float[Tensor, X]] = {}
+        """By node of the tree, what its children are computed from; the root is the last row of the text."""
+        self._seen: dict[int, list[int]] = {}
+        """The rows of a drafted node and its ancestors, counted from the first that does not belong to the text."""
+
+    def read(self, tokens: Sequence[int]) -> None:
+        """See `Passes`; the target has read these just now."""
+        self._unread.append(self._states.take(range(len(tokens))))
+        if len(tokens) > 1:
+            # What the target knows after the last of them waits for the token behind.
+            self._outputs(tokens[1:], 1)
+
+    def reserve(self, rows: int) -> None:
+        """See `Passes`."""
+        self._capacity = max(self._capacity, rows)
+        self.cache.reserve(rows)
+
+    def behind(self, text: Sequence[int]) -> int:
+        """See `Passes`; 0 where the target has read nothing."""
+        return len(text) - 1 - self.cache.length
+
+    def after_text(self, text: Sequence[int]) -> Float[Tensor, "1 V"]:
+        """See `Passes`."""
+        return self.after_latest(text, 1)[0]
+
+    def after_latest(self, text: Sequence[int], latest: int) -> tuple[Float[Tensor, "N V"], list[int]]:
+        """See `Passes`."""
+        outputs = self._outputs(text[self.cache.length + 1 :], latest)
+        self.count += 1
+        self._carried[0] = self._head.carried(outputs[-1:])[0]
+        return self._head.logits(outputs), [*range(len(text) - len(outputs) + 1, len(text) + 1)]
+
+    def begin_tree(self) -> None:
+        """See `Passes`."""
+        self._carried = {node: row for node, row in self._carried.items() if node == 0}
+        self._seen = {}
+
+    def after_level(self, tree: TokenTree, nodes: Sequence[int]) -> tuple[Float[Tensor, "N V"], list[int]]:
+        """See `Passes`; the root is the last token of a text that was read."""
+        drafted = self.cache.used - self.cache.length
+        if self.cache.used + len(nodes) > self._capacity:
+            self.reserve(self.cache.used + len(nodes) + MORE_ROWS)
+        for row, node in enumerate(nodes, drafted):
+            self._seen[node] = [*self._seen.get(tree.parents[node], ()), row]
+        positions = [self.cache.length - 1 + tree.depths[node] for node in nodes]
+        outputs = self._head.forward(
+            self.cache,
+            [tree.tokens[node] for node in nodes],
+            torch.stack([self._carried[tree.parents[node]] for node in nodes]),
+            positions,
+            visibility([self._seen[node] for node in nodes], drafted + len(nodes)),
+        )
+        self.count += 1
+        self._carried.update(zip(nodes, self._head.carried(outputs), strict=True))
+        # Of the token after a row's own, which is itself one after the row's position.
+        return self._head.logits(outputs), [position + 2 for position in positions]
+
+    def renumber(self, kept: Sequence[int]) -> None:
+        """See `Passes`; nothing of a tree stays."""
+
+    def commit(self, path: Sequence[int]) -> None:
+        """See `Passes`; the target has verified a tree with these nodes just now."""
+        self.cache.keep([])
+        self._unread.append(self._states.take([0, *path]))
+
+    def _outputs(self, tokens: Sequence[int], latest: int) -> Float[Tensor, "N X"]:
+        """Reads the next tokens of a text; the outputs of the `latest` of them at most."""
+        states, count = torch.cat(self._unread), len(tokens)
+        self._unread, found = [states[count:]], list[Tensor]()
+        for start in range(0, count, AT_ONCE):
+            part = tokens[start : start + AT_ONCE]
+            hidden = self._head.fused(states[start : min(count, start + AT_ONCE)])
+            positions = range(self.cache.length, self.cache.length + len(part))
+            found.append(self._head.forward(self.cache, part, hidden, positions, np.tri(len(part), dtype=np.bool_)))
+            self.cache.keep(positions)
+        return torch.cat(found)[-latest:]

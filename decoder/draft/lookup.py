@@ -1,0 +1,117 @@
+"""How a text may go on by its own past: what followed wherever it ended before as it ends now.
+
+What prompt lookup decoding copies, and SuffixDecoding (arXiv:2411.04975) weighs by how often it followed. The places
+are found in the text itself, one comparison of the whole text a round: counts in a suffix tree or automaton would have
+to be raised along all suffixes with every token, which is quadratic in a text such as "aaaa". Knows tokens as numbers,
+and neither models nor trees.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from decoder.draft.suffix_automaton import LONGEST
+
+COUNTED = 64
+"""Of the places where an end has been before, the latest that count."""
+SEARCHED = 4096
+"""Of those where its last token has been, the latest that are compared further."""
+FORESEEN = 8
+"""Tokens ahead by which ends of different lengths are compared."""
+_ROOM = 1024
+
+
+@dataclass(slots=True)
+class Continuation:
+    """What follows where an end of the text, or of the text and a path, has been before."""
+
+    text: Sequence[int]
+    length: int
+    """Tokens of that end, path included."""
+    places: Sequence[int]
+    """Of the tokens that followed, the latest first; one at least."""
+
+    def following(self, most: int) -> list[tuple[int, float]]:
+        """The `most` most frequent next tokens, each with its share of all occurrences; ties by the latest.
+
+        The share is SuffixDecoding's C(child) / C(parent), where what the text ends with does not count.
+        """
+        text, places = self.text, self.places
+        if len(places) == 1:
+            return [(text[places[0]], 1.0)]
+        counts = Counter(text[place] for place in places)
+        return [(token, count / len(places)) for token, count in counts.most_common(most)]
+
+    def after(self, token: int) -> "Continuation | None":
+        """What follows this next token; None where nothing does yet."""
+        text, end = self.text, len(self.text) - 1
+        places = [place + 1 for place in self.places if place < end and text[place] == token]
+        return Continuation(text, self.length + 1, places) if places else None
+
+    def expected_tokens(self) -> float:
+        """Of the next `FORESEEN` tokens those that are expected to be right, if shares are chances.
+
+        Only the most frequent ones are drafted.
+        """
+        chance, total = 1.0, 0.0
+        ahead: Continuation | None = self
+        for _ in range(FORESEEN):
+            if ahead is None:
+                break
+            ((token, share),) = ahead.following(1)
+            chance *= share
+            total += chance
+            ahead = ahead.after(token)
+        return total
+
+
+class Past:
+    """A text that grows, in which its own end is looked for."""
+
+    def __init__(self, text: Iterable[int] = ()) -> None:
+        self._text: list[int] = []
+        self._array = np.empty(_ROOM, dtype=np.int32)
+        self.extend(text)
+
+    def __len__(self) -> int:
+        return len(self._text)
+
+    def extend(self, tokens: Iterable[int]) -> None:
+        """The text grows."""
+        before = len(self._text)
+        self._text.extend(tokens)
+        if len(self._text) > len(self._array):
+            self._array = np.resize(self._array, 2 * len(self._text))
+        self._array[before : len(self._text)] = self._text[before:]
+
+    def endings(self) -> list[Continuation]:
+        """What followed the ends of the text, the longest first; of those that were at the same places, the longest.
+
+        Ends of more than `LONGEST` tokens are not told apart: no chance depends on more.
+        """
+        last, tokens = len(self._text) - 1, self._array
+        if last < 1:
+            return []
+        found = list[Continuation]()
+        places = np.flatnonzero(tokens[:last] == tokens[last])[-SEARCHED:]
+        for length in range(1, LONGEST + 1):
+            if not len(places):
+                break
+            longer = places[places >= length]
+            longer = longer[tokens[longer - length] == tokens[last - length]]
+            if len(longer) < len(places) or length == LONGEST:
+                found.append(Continuation(self._text, length, (places[: -COUNTED - 1 : -1] + 1).tolist()))
+            places = longer
+        return found[::-1]
+
+    def continuation(self) -> Continuation | None:
+        """That of the end which is expected to bring most tokens, ties by the longest; None where there is none."""
+        best, most = None, 0.0
+        for ending in self.endings():
+            if (expected := ending.expected_tokens()) > most:
+                best, most = ending, expected
+            if most == FORESEEN:
+                break
+        return best

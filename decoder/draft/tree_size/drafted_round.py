@@ -1,0 +1,80 @@
+"""What one round of `auto` has drafted so far, and the choice of what is worth its time. Decides nothing else."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from decoder.draft.suffix_automaton import Place
+from decoder.draft.tree_size.lookup_guess import LookupGuess
+
+
+@dataclass(slots=True)
+class Grown:
+    """The best next tokens after a node, and where its children are."""
+
+    tokens: Sequence[int]
+    logprobs: Sequence[float]
+    familiar: Sequence[int]
+    """How familiar each of them is, and then the likeliest of all others."""
+    shares: Sequence[float]
+    """Their chances, and then that of all others."""
+    first: int
+    """Node of the most probable child."""
+    count: int
+    """Children in the tree."""
+
+    def chance_of(self, token: int, chance: float) -> float:
+        """What a token's chance is beside the draft's: the draft's own, or no more than it leaves to all others."""
+        return self.shares[self.tokens.index(token)] if token in self.tokens else min(chance, self.shares[-1])
+
+
+@dataclass(slots=True)
+class LookedUp:
+    """What the past guesses after a node, and where the children are that it alone has brought."""
+
+    guess: LookupGuess
+    first: int
+    tokens: Sequence[int]
+
+
+@dataclass
+class DraftedRound:
+    """What one round has drafted so far; lists by node."""
+
+    places: list[Place]
+    """Where in the text each path has been before."""
+    chances: list[float] = field(default_factory=lambda: [1.0])
+    """Of the path to be right."""
+    grown: dict[int, Grown] = field(default_factory=dict)
+    looked_up: dict[int, LookedUp] = field(default_factory=dict)
+    calls: list[int] = field(default_factory=list)
+    """Rows of the draft's forward passes; of text in the first."""
+    alone: bool = False
+    """Whether it drafts by lookups alone."""
+    missed: int = 0
+    """Tokens that have come by plain rounds since the draft ran, and one."""
+    draft_s: float = 0.0
+    """Expected time of these passes."""
+    kept: list[int] = field(default_factory=lambda: [0])
+    limit_s: float = 0.0
+    """How long its models may take if all guesses may fail."""
+    price: float = 0.0
+    """Tokens that a second is worth in this round."""
+    row_price: float = 0.0
+    """Tokens that the verification of one more node is worth, on average."""
+
+
+def most_worth(gains: Sequence[float], price: float, seconds: Sequence[float]) -> list[int]:
+    """The things to take so that their gains exceed the price of their time by most, rising; ties by their order.
+
+    Args:
+        gains: What each is expected to bring, in tokens.
+        price: Tokens that a second is worth.
+        seconds: How long it takes with none, one, two, ... of them; as many may be taken as have a time.
+    """
+    ranked = sorted(range(len(gains)), key=lambda index: -gains[index])
+    best, count, tokens = -price * seconds[0], 0, 0.0
+    for taken, index in enumerate(ranked[: len(seconds) - 1], 1):
+        tokens += gains[index]
+        if (net := tokens - price * seconds[taken]) > best:
+            best, count = net, taken
+    return sorted(ranked[:count])

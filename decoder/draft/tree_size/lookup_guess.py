@@ -1,0 +1,102 @@
+"""What a text's own past guesses, with the chances that such guesses have lately had, and when a draft adds to them.
+
+A guess that follows a long end of the text, and has followed it each time, is likelier right; how much so is learnt
+from what the target chose. Knows neither trees nor models.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+
+from decoder.draft.lookup import Continuation
+from decoder.draft.suffix_automaton import KINDS, LONGEST
+from decoder.draft.tree_size.acceptance_model import AcceptanceModel
+
+SIBLINGS = 4
+"""Next tokens that are guessed after one node."""
+DEEPEST = 64
+"""Levels that are looked ahead."""
+SHARPNESS, OTHERS = 1.0, 1.5
+"""What learning begins with: shares are taken as chances, and other tokens weigh as much as two of the least familiar
+guesses."""
+
+
+def acceptance_of_lookups() -> AcceptanceModel:
+    """What is known of such guesses before any was verified."""
+    return AcceptanceModel(SHARPNESS, OTHERS)
+
+
+class LookupGuess:
+    """The next tokens after one place, as the past has them."""
+
+    __slots__ = ("_acceptance", "_after", "_ahead", "familiar", "logprobs", "shares", "tokens")
+
+    def __init__(self, ahead: Continuation, acceptance: AcceptanceModel) -> None:
+        following = ahead.following(SIBLINGS)
+        self.tokens = [token for token, _ in following]
+        self.logprobs = [math.log(share) for _, share in following]
+        """Of their shares among all that followed."""
+        self.familiar = [KINDS[min(ahead.length + 1, LONGEST)]] * len(following) + [0]
+        """As `AcceptanceModel` takes it: how long a piece of the past each token would lengthen."""
+        self.shares = acceptance.shares(self.logprobs, self.familiar)
+        """Their chances, and then that of all others."""
+        self._ahead, self._acceptance = ahead, acceptance
+        self._after = dict[int, LookupGuess | None]()
+
+    def after(self, token: int) -> "LookupGuess | None":
+        """What is guessed after one of these tokens; None where the past ends, or has not gone on so."""
+        if token not in self._after:
+            ahead = self._ahead.after(token)
+            self._after[token] = LookupGuess(ahead, self._acceptance) if ahead else None
+        return self._after[token]
+
+    def chain(self, least: float) -> list[float]:
+        """Chances of the path of the likeliest tokens, level by level, as long as they are `least` or more."""
+        found, chance = list[float](), 1.0
+        guess: LookupGuess | None = self
+        while guess is not None and len(found) < DEEPEST:
+            chance *= guess.shares[0]
+            if chance < least:
+                break
+            found.append(chance)
+            guess = guess.after(guess.tokens[0])
+        return found
+
+
+def chain_gain(chances: Sequence[float], price: float, seconds: Iterable[float]) -> float:
+    """Most tokens that a chain of some length brings beyond the worth of its time; 0 where none pays.
+
+    Args:
+        chances: Of the path, level by level.
+        price: Tokens that a second is worth.
+        seconds: How much longer than a plain round takes one with 1, 2, ... of these nodes.
+    """
+    best = tokens = 0.0
+    for chance, more_s in zip(chances, seconds, strict=False):
+        tokens += chance
+        best = max(best, tokens - price * more_s)
+    return best
+
+
+def draft_adds(
+    chances: Sequence[float], first: float, price: float, row_price: float, levels_s: Iterable[float]
+) -> bool:
+    """Whether a draft is expected to bring more, where such a chain is wrong, than its passes and nodes are worth.
+
+    Args:
+        chances: Of the chain, level by level.
+        first: How likely a draft's first guess is right.
+        price: Tokens that a second is worth.
+        row_price: Tokens that the verification of one more node is worth.
+        levels_s: Seconds of the draft's first pass, its second and so on.
+    """
+    above, following, tokens, worth = 1.0, 0.0, 0.0, 0.0
+    for level, level_s in enumerate(levels_s):
+        chance = chances[level] if level < len(chances) else 0.0
+        # The draft goes on wherever the chain has come to its end, here or at a level before.
+        following = first * (following + above - chance)
+        above = chance
+        tokens += following
+        worth += price * level_s + row_price
+        if tokens > worth:
+            return True
+    return False

@@ -1,0 +1,153 @@
+"""The network of an EAGLE-3 head in plain torch, on any device, in its own dtype.
+
+A row stands for a token and what was computed before it: by the target, for the tokens of a text, and by the head
+itself, for drafted ones. Rows of a text and of a tree share one KV cache and one kind of mask, as those of models do.
+Source: EAGLE-3 (arXiv 2503.01840), section 3.1. Knows no text and no tree.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, Int
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn import functional
+
+from decoder.forward.eagle3.shape import LAYER, HeadShape
+from decoder.forward.kv_cache import KvCache
+
+NEVER = -1e4
+"""Logit of tokens that the head cannot guess: no chance, but a number, since recordings hold log-probabilities."""
+
+
+@dataclass(frozen=True, eq=False)
+class Head:
+    """A head with its weights, all on one device and in one dtype."""
+
+    name: str
+    """Hub id or folder name."""
+    shape: HeadShape
+    layers: tuple[int, ...]
+    """The layers of the target whose inputs it reads, rising."""
+    weights: Mapping[str, Tensor] = field(repr=False)
+    """By the names of `shapes`."""
+    embedding: Float[Tensor, "V X"] = field(repr=False)
+    """Its own, or the target's."""
+    tokens: Int[Tensor, "D"] | None = field(repr=False)
+    """The target's number of each token that it guesses; None where they are numbered alike."""
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Of its passes."""
+        return self.embedding.dtype
+
+    def new_cache(self, capacity: int) -> KvCache:
+        """An empty cache of `capacity` rows."""
+        arch = self.shape.layer
+        size = (1, 2, arch.num_key_value_heads, capacity, arch.head_dim)
+        return KvCache(torch.zeros(size, dtype=self.dtype, device=self.embedding.device))
+
+    def fused(self, states: Float[Tensor, "N Y"]) -> Float[Tensor, "N X"]:
+        """The hidden rows of a text: one of all states of the target, side by side."""
+        states = states.to(self.embedding)
+        if self.shape.fc_norm:
+            each = states.chunk(self.shape.states, -1)
+            states = torch.cat([self._normed(part, f"fc_norm.{place}") for place, part in enumerate(each)], -1)
+        if self.shape.norm_before_fc:
+            states = self._normed(states, "input_norm")
+        return self._times(states, "fc")
+
+    def forward(
+        self,
+        cache: KvCache,
+        tokens: Sequence[int],
+        hidden: Float[Tensor, "N X"],
+        positions: Sequence[int],
+        visible: NDArray[np.bool_],
+    ) -> Float[Tensor, "N X"]:
+        """Output rows of N new rows, which are appended to the cache.
+
+        Args:
+            cache: All its committed rows are visible to every new row.
+            tokens: Token ids of the new rows, N of them.
+            hidden: What was computed before each: `fused` states of the target, or `carried` rows of the head.
+            positions: Of the rows before, in the text; siblings share one.
+            visible: Shape (N, M): which of the last M rows, drafted and new, each new row attends to.
+        """
+        embedded = self.embedding[torch.tensor(tokens, device=self.embedding.device)]
+        normed = self._normed(hidden, f"{LAYER}.hidden_norm")
+        rows = normed if self.shape.norm_before_residual else hidden
+        given = torch.cat([self._normed(embedded, f"{LAYER}.input_layernorm"), normed], -1)
+        rows = rows + self._attended(given, cache, positions, visible)
+        return rows + self._mlp(self._normed(rows, f"{LAYER}.post_attention_layernorm"))
+
+    def carried(self, outputs: Float[Tensor, "N X"]) -> Float[Tensor, "N X"]:
+        """What drafted rows are computed from that follow rows with these outputs."""
+        return self._normed(outputs, "norm") if self.shape.norm_output else outputs
+
+    def logits(self, outputs: Float[Tensor, "N X"]) -> Float[Tensor, "N V"]:
+        """Of the tokens after rows with these outputs, numbered as the target numbers them."""
+        own = self._times(self._normed(outputs, "norm"), "lm_head")
+        if self.tokens is None:
+            return own
+        return own.new_full((len(own), self.shape.layer.vocab_size), NEVER).index_copy_(1, self.tokens, own)
+
+    def _attended(
+        self, rows: Float[Tensor, "N 2X"], cache: KvCache, positions: Sequence[int], visible: NDArray[np.bool_]
+    ) -> Float[Tensor, "N X"]:
+        arch = self.shape.layer
+        queries = self._turned(self._heads(rows, "q", arch.num_attention_heads), positions)
+        keys = self._turned(self._heads(rows, "k", arch.num_key_value_heads), positions)
+        first, end = cache.used, cache.used + len(rows)
+        held = cache.store[0]
+        held[0, :, first:end] = keys
+        held[1, :, first:end] = self._heads(rows, "v", arch.num_key_value_heads)
+        cache.used = end
+        found = functional.scaled_dot_product_attention(
+            queries[None],
+            held[0, None, :, :end],
+            held[1, None, :, :end],
+            attn_mask=_seen(visible, end).to(rows.device),
+            enable_gqa=True,
+        )
+        return self._times(found[0].transpose(0, 1).flatten(1), f"{LAYER}.self_attn.o_proj")
+
+    def _heads(self, rows: Float[Tensor, "N 2X"], part: str, heads: int) -> Float[Tensor, "H N D"]:
+        found = self._times(rows, f"{LAYER}.self_attn.{part}_proj").unflatten(-1, (heads, -1)).transpose(0, 1)
+        normed = self.shape.normed_heads and part != "v"
+        return self._normed(found, f"{LAYER}.self_attn.{part}_norm") if normed else found
+
+    def _turned(self, heads: Float[Tensor, "H N D"], positions: Sequence[int]) -> Float[Tensor, "H N D"]:
+        """With rotary positions; a head's two halves hold the pairs."""
+        places = torch.tensor(positions, dtype=torch.float, device=heads.device)
+        angles = places[:, None] * self._frequencies
+        cosine, sine = (part.to(heads.dtype) for part in (angles.cos(), angles.sin()))
+        one, other = heads.chunk(2, -1)
+        return torch.cat([one * cosine - other * sine, other * cosine + one * sine], -1)
+
+    @cached_property
+    def _frequencies(self) -> Float[Tensor, "R"]:
+        return self.shape.layer.frequencies.to(self.embedding.device)
+
+    def _mlp(self, rows: Float[Tensor, "N X"]) -> Float[Tensor, "N X"]:
+        gate, up = (self._times(rows, f"{LAYER}.mlp.{part}_proj") for part in ("gate", "up"))
+        return self._times(functional.silu(gate) * up, f"{LAYER}.mlp.down_proj")
+
+    def _times(self, rows: Float[Tensor, "N A"], name: str) -> Float[Tensor, "N B"]:
+        return functional.linear(rows, self.weights[f"{name}.weight"])
+
+    def _normed(self, rows: Float[Tensor, "*N X"], name: str) -> Float[Tensor, "*N X"]:
+        wide = rows.float() if rows.dtype.itemsize < torch.float32.itemsize else rows
+        scaled = wide * torch.rsqrt(wide.square().mean(-1, keepdim=True) + self.shape.layer.norm_eps)
+        return scaled.to(rows.dtype) * self.weights[f"{name}.weight"]
+
+
+def _seen(visible: NDArray[np.bool_], width: int) -> Bool[Tensor, "N S"]:
+    """Which of all rows each new row attends to, where it is said of the last ones only."""
+    rows, recent = visible.shape
+    seen = torch.ones((rows, width), dtype=torch.bool)
+    seen[:, width - recent :] = torch.from_numpy(visible)
+    return seen

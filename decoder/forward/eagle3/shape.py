@@ -1,0 +1,89 @@
+"""What is known of an EAGLE-3 head before its weights are read: sizes, switches, and the shape of every weight.
+
+Names of weights are those of published checkpoints. Source: EAGLE-3 (arXiv 2503.01840), section 3; later switches are
+those of EAGLE-3.1. Knows no files.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from decoder.forward.families.architecture import Architecture
+
+LAYER = "layers.0"
+"""Before the names of the layer's weights."""
+USUAL_STATES = 3
+"""States of the target that a head reads where it names no layers."""
+
+
+@dataclass(frozen=True)
+class HeadShape:
+    """The configuration of a head."""
+
+    layer: Architecture
+    """Of its one layer; the vocabulary is the target's."""
+    draft_vocabulary: int
+    """Tokens that it guesses among."""
+    target_width: int
+    """Of a hidden row of the target."""
+    target_layers: tuple[int, ...] | None = None
+    """The layers of the target whose inputs it reads, rising; None: `usual_layers`."""
+    norm_before_residual: bool = False
+    """Whether the layer adds to the normalised hidden row, and not to the row as it came."""
+    norm_before_fc: bool = False
+    """Whether the target's states are normalised together before they become one row."""
+    fc_norm: bool = False
+    """Whether each is normalised by itself."""
+    norm_output: bool = False
+    """Whether the next drafted row is computed from the normalised output of the one before."""
+    normed_heads: bool = False
+    """Whether queries and keys are normalised head by head, as in Qwen3."""
+
+    @property
+    def states(self) -> int:
+        """States of the target that become one row."""
+        return USUAL_STATES if self.target_layers is None else len(self.target_layers)
+
+    @property
+    def maps_tokens(self) -> bool:
+        """Whether it numbers tokens otherwise than the target."""
+        return self.draft_vocabulary != self.layer.vocab_size
+
+
+def usual_layers(layers: int) -> tuple[int, ...]:
+    """The layers of a target of so many whose inputs heads read that name none: a low, a middle and a high one."""
+    return 2, layers // 2, layers - 3
+
+
+def shapes(shape: HeadShape) -> Mapping[str, tuple[int, ...]]:
+    """All weights that a checkpoint must have, by name."""
+    arch, seen = shape.layer, shape.states * shape.target_width
+    width, inner = arch.hidden_size, arch.intermediate_size
+    queries, keys = (heads * arch.head_dim for heads in (arch.num_attention_heads, arch.num_key_value_heads))
+    layer: dict[str, tuple[int, ...]] = {
+        "input_layernorm": (width,),
+        "hidden_norm": (width,),
+        "self_attn.q_proj": (queries, 2 * width),
+        "self_attn.k_proj": (keys, 2 * width),
+        "self_attn.v_proj": (keys, 2 * width),
+        "self_attn.o_proj": (width, queries),
+        "post_attention_layernorm": (width,),
+        "mlp.gate_proj": (inner, width),
+        "mlp.up_proj": (inner, width),
+        "mlp.down_proj": (width, inner),
+    }
+    if shape.normed_heads:
+        layer |= {"self_attn.q_norm": (arch.head_dim,), "self_attn.k_norm": (arch.head_dim,)}
+    found: dict[str, tuple[int, ...]] = {"fc.weight": (width, seen)}
+    if shape.norm_before_fc:
+        found["input_norm.weight"] = (seen,)
+    if shape.fc_norm:
+        found |= {f"fc_norm.{state}.weight": (shape.target_width,) for state in range(shape.states)}
+    found |= {f"{LAYER}.{name}.weight": size for name, size in layer.items()}
+    found |= {"norm.weight": (width,), "lm_head.weight": (shape.draft_vocabulary, width)}
+    return found | ({"d2t": (shape.draft_vocabulary,)} if shape.maps_tokens else {})
+
+
+def optional_shapes(shape: HeadShape) -> Mapping[str, tuple[int, ...]]:
+    """Weights that it may have besides: tokens as rows, where they are not the target's, and the tokens it guesses."""
+    words = shape.layer.vocab_size
+    return {"embed_tokens.weight": (words, shape.layer.hidden_size), "t2d": (words,), "d2t": (shape.draft_vocabulary,)}

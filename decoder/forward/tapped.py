@@ -1,0 +1,89 @@
+"""Models that leave `LayerStates` of every pass, computing the same bits as without.
+
+The rows are those that a pass computes anyway; keeping them costs a copy. Knows nothing of who reads them.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+from jaxtyping import Float
+from numpy.typing import NDArray
+from torch import Tensor
+
+from decoder.errors import PairError
+from decoder.forward.batch_invariant.pass_sizes import Exact
+from decoder.forward.families.attention import Pass
+from decoder.forward.families.model import Layer, NativeModel
+from decoder.forward.kv_cache import KvCache
+from decoder.forward.layer_states import LayerStates
+from decoder.forward.protocol import Forward
+
+
+@runtime_checkable
+class Tappable(Protocol):
+    """A `Forward` that has a way of its own."""
+
+    def tapped(self, states: LayerStates) -> Forward:
+        """The same, which leaves the states of its passes there."""
+
+
+def tapped(forward: Forward, states: LayerStates) -> Forward:
+    """The same passes, which leave the states of some layers behind; raises PairError where they cannot be had."""
+    if isinstance(forward, Exact):
+        # Within: its passes are padded, and overwrite what the padding left.
+        return replace(forward, inner=tapped(forward.inner, states))
+    if isinstance(forward, NativeModel):
+        return TappedNative(forward, states)
+    if isinstance(forward, Tappable):
+        return forward.tapped(states)
+    raise PairError(
+        "the target runs in a form that does not show what enters its layers, which an EAGLE-3 draft reads; "
+        "give a whole model as --draft"
+    )
+
+
+class TappedNative:
+    """A native model as a `Forward` that leaves states."""
+
+    def __init__(self, model: NativeModel, states: LayerStates) -> None:
+        self._entered: list[Tensor] = []
+        """Of the pass in progress."""
+        self._states = states
+        layers = list(model.layers)
+        for index in states.layers:
+            layers[index] = self._noting(layers[index])
+        self._model = replace(model, layers=layers)
+
+    def new_cache(self, capacity: int) -> KvCache:
+        """See `Forward`."""
+        return self._model.new_cache(capacity)
+
+    def forward(
+        self, cache: KvCache, tokens: Sequence[int], positions: Sequence[int], visible: NDArray[np.bool_]
+    ) -> Float[Tensor, "N V"]:
+        """See `Forward`."""
+        first = cache.used
+        logits = self._model.forward(cache, tokens, positions, visible)
+        self._leave(first)
+        return logits
+
+    def read(self, cache: KvCache, tokens: Sequence[int]) -> Float[Tensor, "V"]:
+        """See `Forward`."""
+        first = cache.used
+        logits = self._model.read(cache, tokens)
+        self._leave(first)
+        return logits
+
+    def _leave(self, first: int) -> None:
+        self._states.put(first, self._entered)
+        self._entered.clear()
+
+    def _noting(self, layer: Layer) -> Layer:
+        def noting(rows: Tensor, given: Pass, index: int) -> Tensor:
+            # A layer may overwrite the rows that it is given.
+            self._entered.append(rows.clone())
+            return layer(rows, given, index)
+
+        return noting

@@ -1,0 +1,141 @@
+"""Weights of EAGLE-3 heads: safetensors alone, each tensor known by its name and of the shape that is expected.
+
+Pickled weights are never opened, and no code of a checkpoint is run. What is wrong is said with the tensor's name, the
+shape found and the shape wanted.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from itertools import chain
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError, safe_open
+from torch import Tensor
+
+from decoder.errors import ModelError, PairError, first_line
+from decoder.forward.eagle3.head import Head
+from decoder.forward.eagle3.shape import LAYER, HeadShape, optional_shapes, shapes, usual_layers
+from decoder.forward.language_model import LanguageModel
+from decoder.models.checkpoints import display_name
+from decoder.models.known_checkpoint import weight_files
+
+UNUSED = re.compile(r"(^verifier_(norm|lm_head)\.weight|rotary_emb\.inv_freq)$")
+"""What training has left beside the weights."""
+EMBEDDING = "embed_tokens.weight"
+NUMBERS = "d2t", "t2d"
+"""All others hold real numbers."""
+AGAIN = "download it again, or choose another --draft"
+
+
+def load_head(name: str, shape: HeadShape, target: LanguageModel, dtype: torch.dtype) -> Head:
+    """The head of a hub id or folder, on the device of the target that it was made for.
+
+    Raises:
+        ModelError: Its weights cannot be read, or are not those that its configuration says.
+        PairError: It was made for another target.
+    """
+    shown = display_name(name)
+    layers = _fitting_layers(shown, shape, target)
+    tensors = _tensors(name, shown, shape)
+    tokens = _tokens(shown, shape, tensors)
+    rows = tensors.pop(EMBEDDING, None)
+    own = {key: tensor.to(target.device, dtype) for key, tensor in tensors.items() if tensor.is_floating_point()}
+    return Head(
+        name=shown,
+        shape=shape,
+        layers=layers,
+        weights=own,
+        embedding=(target.embedding if rows is None else rows).to(target.device, dtype),
+        tokens=None if tokens is None else tokens.to(target.device),
+    )
+
+
+def _fitting_layers(shown: str, shape: HeadShape, target: LanguageModel) -> tuple[int, ...]:
+    """The layers of the target that the head reads; raises PairError where the two do not fit."""
+    arch, width = shape.layer, target.embedding.shape[1]
+    if arch.vocab_size != target.width:
+        raise PairError(
+            f"{shown} was made for a target of {arch.vocab_size} tokens, and {target.name} has {target.width}; "
+            "choose the head that was made for this target"
+        )
+    if shape.target_width != width:
+        raise PairError(
+            f"{shown} was made for hidden rows of width {shape.target_width}, and those of {target.name} have {width}; "
+            "choose the head that was made for this target"
+        )
+    layers = shape.target_layers or usual_layers(target.layers)
+    if not all(low < high for low, high in zip((-1, *layers), (*layers, target.layers), strict=True)):
+        raise PairError(
+            f"{shown} reads what enters the layers {', '.join(map(str, layers))}, and {target.name} has "
+            f"{target.layers}, counted from 0; choose the head that was made for this target"
+        )
+    return layers
+
+
+def _tensors(name: str, shown: str, shape: HeadShape) -> dict[str, Tensor]:
+    """All weights by the names of `shapes`."""
+    wanted = shapes(shape)
+    known, found = {**optional_shapes(shape), **wanted}, dict[str, Tensor]()
+    files = weight_files(name)
+    if not files:
+        raise ModelError(
+            f"{shown} has no weights in safetensors, and pickled ones are not opened; convert them, or choose another "
+            "--draft"
+        )
+    for key, tensor in chain.from_iterable(_read(path, shown) for path in files):
+        _check(shown, key, tensor, known.get(key))
+        found[key] = tensor
+    if lacking := [key for key in wanted if key not in found]:
+        key = lacking[0]
+        raise ModelError(f"{shown} lacks {key}, which has shape {_written(wanted[key])}; {AGAIN}")
+    if EMBEDDING not in found and shape.layer.hidden_size != shape.target_width:
+        raise ModelError(
+            f"{shown} lacks {EMBEDDING}, which has shape {_written(known[EMBEDDING])}: the target's rows have width "
+            f"{shape.target_width}; {AGAIN}"
+        )
+    return found
+
+
+def _check(shown: str, key: str, tensor: Tensor, size: tuple[int, ...] | None) -> None:
+    """Refuses a weight that is not known or, where it is known, not of the size and kind that it must be."""
+    if size is None:
+        raise ModelError(
+            f"{shown} has a weight {key} of shape {_written(tensor.shape)}, which no EAGLE-3 head with its "
+            f"configuration has; {AGAIN}"
+        )
+    if tensor.is_floating_point() == (key in NUMBERS):
+        raise ModelError(f"{key} of {shown} has dtype {tensor.dtype}, which is not read; {AGAIN}")
+    if tuple(tensor.shape) != size:
+        raise ModelError(
+            f"{key} of {shown} has shape {_written(tensor.shape)}, where its configuration says {_written(size)}; "
+            f"{AGAIN}"
+        )
+
+
+def _read(path: Path, shown: str) -> Iterator[tuple[str, Tensor]]:
+    """The weights in a file that are used, by their names without what libraries put before them."""
+    try:
+        with safe_open(path, "pt") as file:
+            for there in file.keys():  # noqa: SIM118 - it is no mapping
+                key = there.removeprefix("model.").replace("midlayer.", f"{LAYER}.")
+                if not UNUSED.search(key):
+                    # A copy: what is read lies in the file, which somebody may change.
+                    yield key, file.get_tensor(there).clone()
+    except (SafetensorError, OSError) as error:
+        raise ModelError(f"cannot read {path.name} of {shown}: {first_line(error)}; {AGAIN}") from error
+
+
+def _tokens(shown: str, shape: HeadShape, tensors: Mapping[str, Tensor]) -> Tensor | None:
+    """The target's number of each token of the head, from the differences that `d2t` holds; shape (D,)."""
+    if (offsets := tensors.get("d2t")) is None:
+        return None
+    words = shape.layer.vocab_size
+    tokens = offsets.long() + torch.arange(len(offsets))
+    if len(tokens.unique()) < len(tokens) or not ((tokens >= 0) & (tokens < words)).all():
+        raise ModelError(f"d2t of {shown} does not name {len(tokens)} different tokens below {words}; {AGAIN}")
+    return tokens
+
+
+def _written(shape: tuple[int, ...]) -> str:
+    return f"({', '.join(map(str, shape))})"

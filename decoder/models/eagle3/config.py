@@ -1,0 +1,151 @@
+"""config.json of EAGLE-3 heads, in both published layouts, as a `HeadShape`.
+
+Flat, as the authors and SGLang write it: the layer's fields beside the head's. Nested, as the speculators library
+writes it: the layer's within `transformer_layer_config`. Fields that change nothing here are passed over, `auto_map`
+and the code that it names among them. Knows no weights.
+"""
+
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any, Literal
+
+import msgspec
+
+from decoder.errors import ModelError, first_line, quoted
+from decoder.forward.eagle3.shape import HeadShape
+from decoder.forward.families.architecture import Architecture
+from decoder.models.checkpoints import display_name
+from decoder.models.known_checkpoint import content_of
+from decoder.models.known_config import Count, Dtype, Number, Rope, Token, rotary
+
+QWEN3_HEAD = 128
+"""Width of a head of a Qwen3 layer whose configuration does not say it."""
+REMEDY = "choose another --draft"
+
+
+class Kind(msgspec.Struct, frozen=True):
+    """What tells an EAGLE-3 head from other checkpoints."""
+
+    architectures: list[str] | None = None
+    speculators_model_type: str | None = None
+
+
+class Layer(msgspec.Struct, frozen=True, kw_only=True):
+    """The head's one layer; what is left out means what it means to transformers."""
+
+    vocab_size: Count
+    hidden_size: Count
+    num_attention_heads: Count
+    intermediate_size: Count
+    model_type: Literal["llama", "qwen3"] = "llama"
+    num_hidden_layers: Literal[1] = 1
+    num_key_value_heads: Count | None = None
+    head_dim: Count | None = None
+    hidden_act: Literal["silu"] = "silu"
+    max_position_embeddings: Count = 2048
+    rms_norm_eps: Number = 1e-6
+    rope_theta: Number | None = None
+    rope_scaling: Rope | None = None
+    rope_parameters: Rope | None = None
+    layer_types: list[Literal["full_attention"]] | None = None
+    dtype: Dtype | None = None
+
+
+class Nested(msgspec.Struct, frozen=True, kw_only=True):
+    """Fields of the head that flat configurations may keep in `eagle_config`."""
+
+    eagle_aux_hidden_state_layer_ids: list[Token] | None = None
+    use_aux_hidden_state: bool = True
+    norm_before_fc: bool = False
+
+
+class Fields(msgspec.Struct, frozen=True, kw_only=True):
+    """Fields of the head."""
+
+    speculators_model_type: str | None = None
+    transformer_layer_config: Layer | None = None
+    draft_vocab_size: Count | None = None
+    target_hidden_size: Count | None = None
+    eagle_aux_hidden_state_layer_ids: list[Token] | None = None
+    norm_before_residual: bool | None = None
+    norm_before_fc: bool = False
+    fc_norm: bool = False
+    norm_output: bool = False
+    eagle_config: Nested | None = None
+
+
+def head_shape(name: str) -> HeadShape | None:
+    """The head that a hub id or folder holds; None where it holds none.
+
+    Raises:
+        ModelError: Its configuration is not understood.
+    """
+    content, shown = content_of(name, "config.json"), display_name(name)
+    if content is None or not _is_head(content):
+        return None
+    try:
+        fields = msgspec.json.decode(content, type=Fields)
+        layer = fields.transformer_layer_config or msgspec.json.decode(content, type=Layer)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise ModelError(
+            f"the configuration of {shown} is not that of an EAGLE-3 head as it is read here: {first_line(error)}; "
+            f"{REMEDY}"
+        ) from error
+    return _shape(shown, fields, layer)
+
+
+def _is_head(content: bytes) -> bool:
+    try:
+        kind = msgspec.json.decode(content, type=Kind)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return False
+    named = any("eagle3" in architecture.lower() for architecture in kind.architectures or ())
+    return named or kind.speculators_model_type == "eagle3"
+
+
+def _shape(name: str, fields: Fields, layer: Layer) -> HeadShape:
+    nested = fields.eagle_config or Nested()
+    if not nested.use_aux_hidden_state:
+        raise ModelError(f"{name} reads the last layer of its target alone, as EAGLE heads before the third; {REMEDY}")
+    # What vLLM takes where the nested layout says nothing; the flat one means the opposite.
+    by_default = fields.speculators_model_type is not None
+    return HeadShape(
+        layer=_architecture(name, layer),
+        draft_vocabulary=fields.draft_vocab_size or layer.vocab_size,
+        target_width=fields.target_hidden_size or layer.hidden_size,
+        target_layers=_target_layers(name, fields, nested),
+        norm_before_residual=by_default if fields.norm_before_residual is None else fields.norm_before_residual,
+        norm_before_fc=fields.norm_before_fc or nested.norm_before_fc,
+        fc_norm=fields.fc_norm,
+        norm_output=fields.norm_output,
+        normed_heads=layer.model_type == "qwen3",
+    )
+
+
+def _architecture(name: str, layer: Layer) -> Architecture:
+    rope = rotary(layer)
+    if rope is None:
+        given = layer.rope_parameters or layer.rope_scaling
+        raise ModelError(f"{name} has rotary positions that are not computed here: {quoted(given)}; {REMEDY}")
+    qwen3: dict[str, Any] = {"head_dim": layer.head_dim or QWEN3_HEAD} if layer.model_type == "qwen3" else {}
+    arch = replace(Architecture.of(layer), rope_parameters=rope, dtype=None, **qwen3)
+    if arch.num_attention_heads % arch.num_key_value_heads or arch.head_dim % 2:
+        raise ModelError(
+            f"the configuration of {name} has {arch.num_attention_heads} attention heads, "
+            f"{arch.num_key_value_heads} key-value heads and heads of width {arch.head_dim}, which do not fit each "
+            f"other; download it again"
+        )
+    return arch
+
+
+def _target_layers(name: str, fields: Fields, nested: Nested) -> tuple[int, ...] | None:
+    """The layers whose inputs are read: `eagle_config` names those whose outputs are, each one layer before."""
+    found = fields.eagle_aux_hidden_state_layer_ids
+    if not found:
+        found = [layer + 1 for layer in nested.eagle_aux_hidden_state_layer_ids or ()]
+    if any(low >= high for low, high in pairwise(found)):
+        raise ModelError(
+            f"the configuration of {name} says that eagle_aux_hidden_state_layer_ids is {quoted(found)}, which must "
+            "rise; download it again"
+        )
+    return tuple(found) or None

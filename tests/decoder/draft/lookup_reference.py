@@ -1,0 +1,79 @@
+"""Lookups as slowly and as plainly as they can be written: every place of the text is compared with its end.
+
+Shares nothing with the engine but the numbers that bound it.
+"""
+
+import math
+from collections.abc import Sequence
+from itertools import accumulate
+
+from decoder.draft.lookup import COUNTED, FORESEEN
+from decoder.draft.suffix_automaton import LONGEST
+from tests.reference import Margin, Path, Rules, most_probable
+
+Follower = tuple[int, float]
+"""A next token, and its share of all that followed."""
+
+
+def places(text: Sequence[int], length: int) -> list[int]:
+    """Of the tokens that followed the text's end of so many tokens where that was before, the latest first."""
+    end = list(text[len(text) - length :])
+    found = [place for place in range(length, len(text)) if list(text[place - length : place]) == end]
+    return found[::-1][:COUNTED]
+
+
+def followers(text: Sequence[int], length: int, path: Sequence[int]) -> list[Follower]:
+    """What followed that end and a path, the most frequent first, ties by the latest."""
+    seen = list[int]()
+    for place in places(text, length):
+        end = place + len(path)
+        if end < len(text) and list(text[place:end]) == list(path):
+            seen.append(text[end])
+    distinct = list(dict.fromkeys(seen))
+    ranked = sorted(distinct, key=lambda token: (-seen.count(token), distinct.index(token)))
+    return [(token, seen.count(token) / len(seen)) for token in ranked]
+
+
+def expected_tokens(text: Sequence[int], length: int) -> float:
+    """Tokens that are expected to be right of the most frequent ones ahead."""
+    path, shares = list[int](), list[float]()
+    while len(path) < FORESEEN and (found := followers(text, length, path)):
+        path.append(found[0][0])
+        shares.append(found[0][1])
+    return sum(accumulate(shares, lambda one, other: one * other))
+
+
+def ending(text: Sequence[int]) -> int:
+    """Tokens of the end that is looked up: that which is expected to bring most, ties by the longest; 0: none."""
+    lengths = [length for length in range(1, min(LONGEST, len(text) - 1) + 1) if places(text, length)]
+    return max(lengths, key=lambda length: (expected_tokens(text, length), length), default=0)
+
+
+def tree(text: Sequence[int], rules: Rules, room: int) -> dict[Path, float]:
+    """The drafted nodes in breadth-first order, each with the logarithm of its path's probability; the root first."""
+    length = ending(text)
+
+    def children(node: Path, logp: float) -> dict[Path, float]:
+        if not length or len(node) >= min(rules.deepest, room) or not rules.expands(node, logp):
+            return {}
+        found = followers(text, length, node)
+        width = rules.breadth([math.log(share) for _, share in found]) if found else 0
+        return {(*node, token): logp + math.log(share) for token, share in found[:width]}
+
+    grown: dict[Path, float] = {(): 0.0}
+    level = dict(grown)
+    while level and (rules.best or len(grown) <= rules.n_max):
+        below = dict[Path, float]()
+        for node, logp in level.items():
+            free = len(grown) + len(below)
+            found = list(children(node, logp).items())
+            below |= dict(found if rules.best else found[: max(0, rules.n_max + 1 - free)])
+        level = _best(below, rules.n_max) if rules.best else below
+        grown |= level
+    del grown[()]
+    return {(): 0.0} | (_best(grown, rules.n_max) if rules.best else grown)
+
+
+def _best(nodes: dict[Path, float], count: int) -> dict[Path, float]:
+    kept = most_probable(list(nodes), nodes, count, Margin())
+    return {node: nodes[node] for node in kept}

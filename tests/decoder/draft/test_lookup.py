@@ -1,0 +1,127 @@
+"""What is looked up is what a search through the whole text finds, tree by tree."""
+
+import math
+from collections.abc import Callable, Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from decoder.config import BestFirst, DynaTree, Fixed, Linear
+from decoder.draft import lookup
+from decoder.draft.lookup import Past
+from decoder.draft.lookup_drafter import LookupDrafter
+from decoder.tree_rules import Rules
+from tests import reference
+from tests.decoder.draft import lookup_reference as searched
+from tests.decoder.property_settings import examples
+
+TEXTS = st.lists(st.integers(0, 2), min_size=1, max_size=40)
+MARGIN = reference.Margin()
+NARROW = DynaTree(d0=2, d_max=4, tau_h=0.8, tau_l=0.5, rho_stop=0.2, rho_deep=0.6, n_max=9)
+BY_RULES: list[tuple[Rules, Callable[[], reference.Rules]]] = [
+    (Linear(4), lambda: reference.linear_rules(Linear(4))),
+    (Fixed(4, 3, 0.2, 12), lambda: reference.fixed_rules(Fixed(4, 3, 0.2, 12), MARGIN)),
+    (NARROW, lambda: reference.dynatree_rules(NARROW, MARGIN)),
+    (DynaTree(d_max=6, selection="best", n_max=7), lambda: reference.dynatree_rules(
+        DynaTree(d_max=6, selection="best", n_max=7), MARGIN)),
+    (BestFirst(6, 4), lambda: reference.Rules(4, lambda _node, _logp: True, lambda _: 6, 6, best=True)),
+]  # fmt: skip
+
+
+def chain(text: Sequence[int], count: int) -> list[int]:
+    """What a chain of so many tokens drafts after a text."""
+    return LookupDrafter().propose(text, Linear(count).rule(), 100).tree.tokens[1:]
+
+
+@examples(60)
+@given(text=TEXTS)
+def test_the_ends_that_are_found_are_those_of_a_search(text: list[int]) -> None:
+    found = {ending.length: list(ending.places) for ending in Past(text).endings()}
+    lengths = range(1, len(text))
+    assert found == {
+        length: searched.places(text, length)
+        for length in lengths
+        if searched.places(text, length) and searched.places(text, length) != searched.places(text, length + 1)
+    }
+
+
+@examples(60)
+@given(text=TEXTS)
+def test_the_end_that_is_looked_up_is_expected_to_bring_most(text: list[int]) -> None:
+    found = Past(text).continuation()
+    assert (found.length if found else 0) == searched.ending(text)
+
+
+@pytest.mark.parametrize(("rules", "plain"), BY_RULES, ids=lambda given: type(given).__name__)
+@examples(60)
+@given(text=TEXTS, room=st.integers(0, 6))
+def test_a_tree_is_that_of_a_search_under_every_rule(
+    rules: Rules, plain: Callable[[], reference.Rules], text: list[int], room: int
+) -> None:
+    tree = LookupDrafter().propose(text, rules.rule(), room).tree
+    paths = [tuple(tree.tokens[above] for above in reversed(tree.ancestors(node)[:-1])) for node in range(len(tree))]
+    expected = searched.tree(text, plain(), room)
+    assert paths == list(expected)
+    assert tree.path_logprobs == list(expected.values())
+
+
+@examples(60)
+@given(first=TEXTS, then=st.lists(TEXTS, max_size=4))
+def test_a_text_that_grows_is_looked_up_as_one_that_was_there_at_once(first: list[int], then: list[list[int]]) -> None:
+    drafter, text, rule = LookupDrafter(), list(first), Fixed(3, 2).rule()
+    drafter.read(text[:-1])
+    for more in then:
+        text += more
+        assert drafter.propose(text, rule, 9).tree == LookupDrafter().propose(text, rule, 9).tree
+
+
+def test_what_followed_most_often_is_the_likeliest() -> None:
+    text = [7, 1, 7, 2, 7, 1, 7, 3, 7]
+    tree = LookupDrafter().propose(text, Fixed(1, 3, 0.0).rule(), 9).tree
+    assert tree.tokens == [7, 1, 3, 2]
+    assert [round(math.exp(logprob), 3) for logprob in tree.logprobs] == [1, 0.5, 0.25, 0.25]
+
+
+def test_a_longer_end_that_agrees_is_worth_more_than_a_shorter_one_that_does_not() -> None:
+    assert chain([5, 1, 2, 9, 1, 2, 8, 5, 1, 2], 1) == [9]
+
+
+def test_a_shorter_end_counts_where_the_longer_one_is_at_its_end() -> None:
+    """The longest end, 1 1 1, was followed by one token only."""
+    assert len(chain([1, 1, 1, 1], 3)) == 3
+
+
+def test_lookups_go_as_far_as_the_text_went() -> None:
+    assert chain([1, 2, 3, 4, 5, 6, 1, 2], 10) == [3, 4, 5, 6, 1, 2]
+
+
+def test_a_token_that_never_was_there_is_followed_by_nothing() -> None:
+    assert chain([1, 2, 3], 4) == []
+    assert chain([1], 4) == []
+
+
+def test_a_lookup_costs_no_pass_of_a_draft() -> None:
+    assert LookupDrafter().propose([1, 2, 1], Linear(2).rule(), 9).forwards == 0
+
+
+def test_only_the_latest_places_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lookup, "COUNTED", 2)
+    assert chain([9, 1, 9, 1, 9, 1, 9, 2, 9, 2, 9], 1) == [2]
+
+
+def test_only_the_latest_places_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = [4, 5, 6, 5, 7, 5, 8, 4, 5]
+    assert chain(text, 1) == [6]
+    monkeypatch.setattr(lookup, "SEARCHED", 2)
+    assert chain(text, 1) == [8]
+
+
+def test_a_text_of_one_token_over_and_over_is_looked_up_at_once() -> None:
+    """Counts that were raised along all suffixes would take a minute."""
+    past = Past()
+    for _ in range(2_000):
+        past.extend([1] * 10)
+    found = past.continuation()
+    assert found is not None
+    assert found.following(1) == [(1, 1.0)]

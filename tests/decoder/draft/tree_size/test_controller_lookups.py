@@ -1,0 +1,179 @@
+"""When a round goes by lookups, alone or beside the draft. Time is only counted here, so no test depends on it."""
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import pytest
+
+from decoder.draft.lookup import Past
+from decoder.draft.tree_size.acceptance_model import AcceptanceModel
+from decoder.draft.tree_size.controller import TreeSizeController, Way
+from decoder.draft.tree_size.cost_model import Costs, Curve
+from decoder.draft.tree_size.lookup_guess import LookupGuess
+from decoder.draft.tree_size.loss_limit import PLAIN_EVERY
+
+VERIFY = {1: 1.0, 2: 1.1, 4: 1.27, 8: 1.5, 16: 1.95, 32: 3.1, 64: 5.5}
+"""Seconds of a verification, in plain rounds."""
+LOOP = [5, 3, 8, 1, 9, 2, 7, 4]
+Next = Callable[[random.Random, Sequence[int]], int]
+
+
+def costs(level_s: float) -> Costs:
+    level = Curve({1: level_s})
+    return Costs(Curve({1: 1.0}), level, level, Curve(VERIFY), Curve({1: 0.02}))
+
+
+def looping(_: random.Random, text: Sequence[int]) -> int:
+    """A text that is one loop."""
+    return LOOP[len(text) % len(LOOP)]
+
+
+def random_text(luck: random.Random, _: Sequence[int]) -> int:
+    """A text in which nothing follows from what was before."""
+    return luck.randrange(12)
+
+
+@dataclass
+class Text:
+    """A text that lookups guess at, and a draft that is always wrong; time passes only as the costs say."""
+
+    following: Next
+    level_s: float = 0.2
+    text: list[int] = field(default_factory=lambda: [0])
+    seconds: float = 0.0
+    ways: list[Way] = field(default_factory=list)
+    behind: int | None = None
+    """Rows that the draft has to catch up; None: there is none."""
+
+    def __post_init__(self) -> None:
+        self.luck = random.Random(0)
+        self.sizes = TreeSizeController(costs(self.level_s), AcceptanceModel())
+        self.truth = costs(self.level_s)
+
+    def decode(self, count: int) -> "Text":
+        ends = len(self.text) + count
+        while len(self.text) < ends:
+            self._round()
+        return self
+
+    def _round(self) -> None:
+        found = Past(self.text).continuation()
+        guess = LookupGuess(found, self.sizes.lookups) if found else None
+        way = self.sizes.way(self.behind, guess)
+        self.ways.append(way)
+        nodes = [(-1, self.text[-1], guess)]
+        if way == "draft":
+            missed = min(self.sizes.missed, len(self.text)) - 1
+            if missed:
+                self.sizes.probe_draft([([50], [-0.5])] * missed, self.text[-missed:])
+            self.sizes.grown(0, [50, 51, 52], [-0.5, -2.0, -3.0], 3)
+            nodes += [(0, token, None) for token in (50, 51, 52)]
+        if way != "plain":
+            self._look_up(nodes)
+            kept = self.sizes.keep()
+        else:
+            kept = [0]
+        self._verify(nodes, kept, way)
+
+    def _look_up(self, nodes: list[tuple[int, int, LookupGuess | None]]) -> None:
+        level = [0]
+        while level:
+            below = list[int]()
+            for node in level:
+                guess = nodes[node][2]
+                if guess is None:
+                    continue
+                tokens, chances = self.sizes.looked_up(node, guess)
+                assert all(0 < chance <= 1 for chance in chances)
+                below += range(len(nodes), len(nodes) + len(tokens))
+                nodes += [(node, token, guess.after(token)) for token in tokens]
+            level = below
+
+    def _verify(self, nodes: list[tuple[int, int, LookupGuess | None]], kept: Sequence[int], way: Way) -> None:
+        assert all(nodes[node][0] in kept for node in kept[1:])
+        node, burst = 0, list[int]()
+        while True:
+            token = self.following(self.luck, [*self.text, *burst])
+            burst.append(token)
+            child = next((other for other in kept if nodes[other][:2] == (node, token)), None)
+            if child is None:
+                break
+            node = child
+        self.sizes.learn(burst)
+        self.text += burst
+        drafts_s = 0.0 if way != "draft" else self.truth.catch_up.seconds(self.behind or 0)
+        self.seconds += drafts_s + (1.0 if way == "plain" else 0.02 + self.truth.verify.seconds(len(kept)))
+        if self.behind is not None:
+            self.behind = 1 if way == "draft" else self.behind + len(burst)
+
+    @property
+    def rate(self) -> float:
+        """Tokens a second; that of plain decoding is 1."""
+        return (len(self.text) - 1) / self.seconds
+
+
+def test_a_text_that_repeats_itself_goes_by_lookups_alone() -> None:
+    text = Text(looping, behind=1).decode(600)
+    assert set(text.ways[-10:]) == {"lookup"}
+    assert text.rate > 4
+
+
+def test_without_a_draft_it_goes_by_lookups_too() -> None:
+    text = Text(looping).decode(600)
+    assert "draft" not in text.ways
+    assert text.rate > 4
+
+
+@pytest.mark.parametrize(("behind", "least"), [(None, 0.98), (1, 0.94)])
+def test_a_text_of_chance_is_hardly_slower_than_plain_decoding(behind: int | None, least: float) -> None:
+    """A draft that is always wrong, and costs a fifth of a plain round, takes some of it by itself."""
+    text = Text(random_text, behind=behind).decode(3000)
+    assert text.rate > least
+    assert text.ways.count("plain") > 2000
+
+
+def test_now_and_then_a_round_is_plain_so_that_its_cost_is_known() -> None:
+    ways = Text(looping).decode(40 * PLAIN_EVERY).ways
+    alone = "".join("l" if way == "lookup" else "p" for way in ways)
+    assert max(map(len, alone.split("p"))) < PLAIN_EVERY
+
+
+def test_a_draft_that_costs_nothing_and_guesses_well_drafts_beside_lookups() -> None:
+    sizes = TreeSizeController(costs(1e-6), AcceptanceModel())
+    found = Past([1, 2, 3, 4, 1]).continuation()
+    assert found is not None
+    assert sizes.way(1, LookupGuess(found, sizes.lookups)) == "draft"
+
+
+def test_a_token_that_the_draft_knows_has_the_chance_that_the_draft_gives_it() -> None:
+    sizes = TreeSizeController(costs(1e-6), AcceptanceModel(), [1, 2, 3, 4, 1])
+    found = Past([1, 2, 3, 4, 1]).continuation()
+    assert found is not None
+    guess = LookupGuess(found, sizes.lookups)
+    assert sizes.way(1, guess) == "draft"
+    sizes.grown(0, [9, 2, 8], [-0.3, -1.5, -3.0], 3)
+    assert sizes.looked_up(0, guess) == ([], [])
+    assert sizes.way(1, guess) == "draft"
+    sizes.grown(0, [9, 2, 8], [-0.3, -1.5, -3.0], 1)
+    tokens, chances = sizes.looked_up(0, guess)
+    assert tokens == [2]
+    assert chances[0] == pytest.approx(sizes.acceptance.shares([-0.3, -1.5, -3.0], [0, 1, 0, 0])[1])
+
+
+def test_beside_a_draft_that_is_sure_a_lookup_has_no_more_chance_than_is_left() -> None:
+    sizes = TreeSizeController(costs(1e-6), AcceptanceModel())
+    found = Past([1, 2, 3, 4, 1]).continuation()
+    assert found is not None
+    guess = LookupGuess(found, sizes.lookups)
+    sizes.way(1, guess)
+    sizes.grown(0, [9], [-0.001], 1)
+    _, chances = sizes.looked_up(0, guess)
+    assert all(chance < 0.1 for chance in chances)
+
+
+def test_a_draft_that_lookups_have_left_behind_is_not_tested_for_that() -> None:
+    text = Text(looping, level_s=30.0, behind=1).decode(400)
+    assert text.behind is not None
+    assert text.behind > 300
+    assert "draft" not in text.ways[20:]

@@ -1,0 +1,368 @@
+"""EAGLE-3 checkpoints: both layouts are read to the last weight, and what is wrong is said in one line."""
+
+import json
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from decoder.errors import ModelError, PairError
+from decoder.forward.eagle3.head import Head
+from decoder.forward.eagle3.shape import shapes, usual_layers
+from decoder.forward.language_model import LanguageModel
+from decoder.models.checkpoints import EMBEDDED_DRAFT
+from decoder.models.eagle3.checkpoint import load_head
+from decoder.models.eagle3.config import head_shape
+from tests import tiny
+from tests.eagle3_checkpoints import FAVOURITES, LAYOUTS, WIDTH, Layout, configuration, save_head, target, weights
+
+EMBEDDED = "embed_tokens.weight"
+
+
+@pytest.fixture(scope="module")
+def llama() -> LanguageModel:
+    return LanguageModel(target("llama"), "the-target")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return save_head(tmp_path / "head", Layout())
+
+
+def load(folder: Path, model: LanguageModel, dtype: torch.dtype = torch.float32) -> Head:
+    shape = head_shape(str(folder))
+    assert shape is not None
+    return load_head(str(folder), shape, model, dtype)
+
+
+def rewrite(folder: Path, changes: Mapping[str, Tensor | None]) -> None:
+    """Changes the weights in a folder; None: it has that no longer."""
+    held: dict[str, Tensor | None] = {**load_file(folder / "model.safetensors"), **changes}
+    save_file(
+        {key: tensor for key, tensor in held.items() if tensor is not None},
+        folder / "model.safetensors",
+        metadata={"format": "pt"},
+    )
+
+
+def reconfigure(folder: Path, changes: Mapping[str, Any]) -> None:
+    path = folder / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+
+
+def one_line(refusal: pytest.ExceptionInfo[ModelError], *said: str) -> bool:
+    message = str(refusal.value)
+    return "\n" not in message and len(message.split()) > 6 and all(part in message for part in said)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_every_layout_is_read(tmp_path: Path, llama: LanguageModel, layout: str) -> None:
+    given = LAYOUTS[layout]
+    head = load(save_head(tmp_path / "head", given), llama)
+    held = weights(given)
+    assert torch.equal(head.weights["fc.weight"], held["fc.weight"])
+    assert torch.equal(head.weights["layers.0.mlp.up_proj.weight"], held[_published(given, "mlp.up_proj.weight")])
+    assert torch.equal(head.embedding, held[EMBEDDED] if given.embeds else llama.embedding)
+    assert (head.tokens is None) == (not given.maps_tokens)
+    assert head.layers == (given.target_layers or (2, 4, 5) if not given.extras else (1, 5, 7))
+
+
+def _published(layout: Layout, name: str) -> str:
+    return f"{'layers.0' if layout.nested else 'midlayer'}.{name}"
+
+
+def test_d2t_holds_what_is_added_to_a_token_s_own_number(folder: Path, llama: LanguageModel) -> None:
+    tokens = load(folder, llama).tokens
+    assert tokens is not None
+    assert tuple(tokens.tolist()) == FAVOURITES
+
+
+@pytest.mark.parametrize(
+    "named",
+    [["LlamaForCausalLMEagle3"], ["Eagle3LlamaForCausalLM"], ["Eagle3Speculator"], ["Eagle3DraftModel"]],
+    ids=str,
+)
+def test_a_head_is_known_by_its_architecture(folder: Path, named: list[str]) -> None:
+    reconfigure(folder, {"architectures": named})
+    assert head_shape(str(folder))
+
+
+PUBLISHED: dict[str, dict[str, Any]] = {
+    "nested, of Llama 3.1 8B": {
+        "architectures": ["Eagle3Speculator"],
+        "auto_map": {"": "eagle3.Eagle3SpeculatorConfig"},
+        "draft_vocab_size": 32000,
+        "has_no_defaults_at_init": False,
+        "norm_before_residual": False,
+        "speculators_model_type": "eagle3",
+        "target_hidden_size": None,
+        "torch_dtype": "float32",
+        "transformer_layer_config": {
+            "attention_bias": False,
+            "attention_dropout": 0.0,
+            "head_dim": 128,
+            "hidden_act": "silu",
+            "hidden_size": 4096,
+            "intermediate_size": 14336,
+            "max_position_embeddings": 2048,
+            "mlp_bias": False,
+            "model_type": "llama",
+            "num_attention_heads": 32,
+            "num_hidden_layers": 1,
+            "num_key_value_heads": 8,
+            "pretraining_tp": 1,
+            "rms_norm_eps": 1e-05,
+            "rope_scaling": None,
+            "rope_theta": 10000.0,
+            "use_cache": True,
+            "vocab_size": 128256,
+        },
+    },
+    "nested, with all that is newer": {
+        "architectures": ["Eagle3DraftModel"],
+        "base_model_ep_plan": None,
+        "draft_vocab_size": 32000,
+        "dtype": "bfloat16",
+        "eagle_aux_hidden_state_layer_ids": None,
+        "embed_requires_grad": False,
+        "norm_before_fc": False,
+        "norm_before_residual": True,
+        "speculators_model_type": "eagle3",
+        "target_hidden_size": None,
+        "tie_word_embeddings": False,
+        "transformer_layer_config": {
+            "dtype": "bfloat16",
+            "head_dim": 192,
+            "hidden_size": 7168,
+            "intermediate_size": 14336,
+            "model_type": "llama",
+            "num_attention_heads": 32,
+            "num_key_value_heads": 8,
+            "rms_norm_eps": 1e-06,
+            "rope_parameters": {"rope_theta": 10000.0, "rope_type": "default"},
+            "vocab_size": 131072,
+        },
+    },
+}
+"""Configurations as they stand on the hub, but for fields that say whose they are."""
+
+
+@pytest.mark.parametrize(
+    ("named", "width", "queries", "residual"),
+    [("nested, of Llama 3.1 8B", 4096, 4096, False), ("nested, with all that is newer", 7168, 6144, True)],
+)
+def test_published_configurations_are_understood(
+    tmp_path: Path, named: str, width: int, queries: int, *, residual: bool
+) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(PUBLISHED[named]))
+    shape = head_shape(str(tmp_path))
+    assert shape is not None
+    assert shape.norm_before_residual == residual
+    wanted = shapes(shape)
+    assert wanted["fc.weight"] == (width, 3 * width)
+    assert wanted["layers.0.self_attn.q_proj.weight"] == (queries, 2 * width)
+    assert wanted["d2t"] == (32000,)
+
+
+def test_other_checkpoints_are_no_heads(folder: Path, tmp_path: Path) -> None:
+    reconfigure(folder, {"architectures": ["LlamaForCausalLM"]})
+    (tmp_path / "broken").mkdir()
+    (tmp_path / "broken" / "config.json").write_text("{")
+    for other in (folder, EMBEDDED_DRAFT, tmp_path, tmp_path / "broken", tmp_path / "nowhere"):
+        assert head_shape(str(other)) is None
+
+
+def test_the_usual_layers_are_a_low_a_middle_and_a_high_one() -> None:
+    assert [usual_layers(layers) for layers in (16, 28, 32, 36)] == [(2, 8, 13), (2, 14, 25), (2, 16, 29), (2, 18, 33)]
+
+
+def test_what_the_nested_layout_leaves_out_is_what_vllm_takes_for_it(tmp_path: Path) -> None:
+    found = save_head(tmp_path / "head", Layout(nested=True))
+    config = configuration(Layout(nested=True))
+    del config["norm_before_residual"]
+    (found / "config.json").write_text(json.dumps(config))
+    nested = head_shape(str(found))
+    flat = head_shape(str(save_head(tmp_path / "flat", Layout())))
+    assert nested is not None
+    assert flat is not None
+    assert (nested.norm_before_residual, flat.norm_before_residual) == (True, False)
+
+
+def test_code_that_a_checkpoint_names_is_not_run(folder: Path, llama: LanguageModel) -> None:
+    (folder / "eagle3.py").write_text("raise SystemExit('code of a checkpoint was run')")
+    reconfigure(folder, {"auto_map": {"AutoConfig": "eagle3.Code", "AutoModel": "eagle3.Code"}})
+    assert load(folder, llama).shape.draft_vocabulary == len(FAVOURITES)
+
+
+def test_weights_in_several_files_are_read(folder: Path, llama: LanguageModel) -> None:
+    whole = load(folder, llama)
+    held = load_file(folder / "model.safetensors")
+    (folder / "model.safetensors").unlink()
+    parts = {f"model-{part}-of-2.safetensors": dict([*held.items()][part::2]) for part in range(2)}
+    for name, part in parts.items():
+        save_file(part, folder / name, metadata={"format": "pt"})
+    places = {key: name for name, part in parts.items() for key in part}
+    (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": places}))
+    again = load(folder, llama)
+    assert all(torch.equal(again.weights[key], whole.weights[key]) for key in whole.weights)
+    (folder / "model-1-of-2.safetensors").unlink()
+    with pytest.raises(ModelError) as refusal:
+        load(folder, llama)
+    assert one_line(refusal, "safetensors")
+
+
+def test_names_may_begin_with_model(folder: Path, llama: LanguageModel) -> None:
+    whole = load(folder, llama)
+    held = load_file(folder / "model.safetensors")
+    rewrite(folder, dict.fromkeys(held) | {f"model.{key}": tensor for key, tensor in held.items()})
+    assert load(folder, llama).weights.keys() == whole.weights.keys()
+
+
+def test_what_training_left_beside_the_weights_is_passed_over(folder: Path, llama: LanguageModel) -> None:
+    rewrite(folder, {"verifier_norm.weight": torch.ones(3), "verifier_lm_head.weight": torch.ones(3)})
+    assert "verifier_norm.weight" not in load(folder, llama).weights
+
+
+@pytest.mark.parametrize("layout", ["flat", "nested, layers of Qwen3", "EAGLE-3.1", "EAGLE-3.1, norms one by one"])
+def test_every_weight_that_is_missing_is_named_with_its_shape(
+    tmp_path: Path, llama: LanguageModel, layout: str
+) -> None:
+    given = LAYOUTS[layout]
+    for number, (key, tensor) in enumerate(weights(given).items()):
+        if key == "t2d":
+            continue
+        broken = save_head(tmp_path / str(number), given)
+        rewrite(broken, {key: None})
+        with pytest.raises(ModelError) as refusal:
+            load(broken, llama)
+        assert one_line(refusal, key.replace("midlayer", "layers.0"), f"({', '.join(map(str, tensor.shape))})")
+
+
+@pytest.mark.parametrize("layout", ["flat, all tokens", "nested, layers of Qwen3", "EAGLE-3.1"])
+def test_every_weight_of_another_shape_is_named_with_both(tmp_path: Path, llama: LanguageModel, layout: str) -> None:
+    given = LAYOUTS[layout]
+    for number, (key, tensor) in enumerate(weights(given).items()):
+        broken = save_head(tmp_path / str(number), given)
+        shape = (*tensor.shape[:-1], tensor.shape[-1] + 1)
+        rewrite(broken, {key: torch.ones(shape).to(tensor.dtype)})
+        with pytest.raises(ModelError) as refusal:
+            load(broken, llama)
+        written = [f"({', '.join(map(str, size))})" for size in (tensor.shape, shape)]
+        assert one_line(refusal, key.replace("midlayer", "layers.0"), *written)
+
+
+@pytest.mark.parametrize(
+    "key", ["fc.bias", "layers.1.mlp.up_proj.weight", "midlayer.self_attn.q_norm.weight", "mask_hidden"]
+)
+def test_a_weight_that_is_not_understood_is_not_passed_over(folder: Path, llama: LanguageModel, key: str) -> None:
+    rewrite(folder, {key: torch.ones(8)})
+    with pytest.raises(ModelError) as refusal:
+        load(folder, llama)
+    assert one_line(refusal, key.replace("midlayer", "layers.0"), "(8)")
+
+
+@pytest.mark.parametrize(("key", "dtype"), [("d2t", torch.float32), ("fc.weight", torch.int8)])
+def test_a_weight_of_a_wrong_kind_is_named(folder: Path, llama: LanguageModel, key: str, dtype: torch.dtype) -> None:
+    rewrite(folder, {key: weights(Layout())[key].to(dtype)})
+    with pytest.raises(ModelError) as refusal:
+        load(folder, llama)
+    assert one_line(refusal, key, str(dtype))
+
+
+@pytest.mark.parametrize("offsets", [[0, 0, 0, 0, -1], [0, 0, 0, 0, tiny.VOCABULARY], [-1, 0, 0, 0, 0]])
+def test_tokens_that_the_target_has_not_or_twice_are_refused(
+    folder: Path, llama: LanguageModel, offsets: list[int]
+) -> None:
+    rewrite(folder, {"d2t": torch.tensor(offsets)})
+    with pytest.raises(ModelError) as refusal:
+        load(folder, llama)
+    assert one_line(refusal, "d2t", str(tiny.VOCABULARY))
+
+
+@pytest.mark.parametrize("length", [0, 4, 1000, 20_000])
+def test_a_file_that_broke_off_is_named(folder: Path, llama: LanguageModel, length: int) -> None:
+    path = folder / "model.safetensors"
+    path.write_bytes(path.read_bytes()[:length])
+    with pytest.raises(ModelError) as refusal:
+        load(folder, llama)
+    assert one_line(refusal, "model.safetensors")
+
+
+def test_pickled_weights_are_not_opened(folder: Path, llama: LanguageModel) -> None:
+    torch.save(load_file(folder / "model.safetensors"), folder / "pytorch_model.bin")
+    (folder / "model.safetensors").unlink()
+    with pytest.raises(ModelError) as refusal:
+        load(folder, llama)
+    assert one_line(refusal, "pickled")
+
+
+WRONG: dict[str, dict[str, Any]] = {
+    "hidden_size": {"hidden_size": "32"},
+    "sliding_attention": {"layer_types": ["sliding_attention"]},
+    "model_type": {"model_type": "deepseek_v3"},
+    "num_hidden_layers": {"num_hidden_layers": 2},
+    "hidden_act": {"hidden_act": "gelu"},
+    "yarn": {"rope_scaling": {"rope_type": "yarn", "factor": 4.0}},
+    "does not rise|must rise": {"eagle_aux_hidden_state_layer_ids": [5, 2, 1]},
+    "last layer": {"eagle_config": {"use_aux_hidden_state": False}},
+    "key-value heads": {"num_key_value_heads": 3},
+}
+
+
+@pytest.mark.parametrize("said", WRONG)
+def test_a_configuration_that_is_not_understood_is_refused(folder: Path, said: str) -> None:
+    reconfigure(folder, WRONG[said])
+    with pytest.raises(ModelError, match=said) as refusal:
+        head_shape(str(folder))
+    assert one_line(refusal)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"vocab_size": 300}, ("300", "288")),
+        ({"target_hidden_size": 48}, ("48", "32")),
+        ({"eagle_aux_hidden_state_layer_ids": [2, 4, 8]}, ("2, 4, 8", "8")),
+    ],
+    ids=str,
+)
+def test_a_head_of_another_target_is_refused(
+    folder: Path, llama: LanguageModel, changes: dict[str, Any], said: tuple[str, ...]
+) -> None:
+    reconfigure(folder, changes)
+    with pytest.raises(PairError) as refusal:
+        load(folder, llama)
+    assert one_line(refusal, "the-target", *said)
+
+
+def test_a_target_of_few_layers_has_not_the_usual_ones(folder: Path) -> None:
+    shallow = LanguageModel(tiny.build(tiny.FAMILIES["llama"](), seed=1), "shallow")
+    with pytest.raises(PairError) as refusal:
+        load(folder, shallow)
+    assert one_line(refusal, "shallow", "2, 1, -1")
+
+
+def test_rows_of_another_width_need_an_embedding_of_their_own(tmp_path: Path, llama: LanguageModel) -> None:
+    broken = save_head(tmp_path / "head", Layout(width=24))
+    with pytest.raises(ModelError) as refusal:
+        load(broken, llama)
+    assert one_line(refusal, EMBEDDED, f"({tiny.VOCABULARY}, 24)", str(WIDTH))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
+def test_all_weights_have_the_dtype_that_is_asked_for(folder: Path, llama: LanguageModel, dtype: torch.dtype) -> None:
+    head = load(folder, llama, dtype)
+    assert {tensor.dtype for tensor in head.weights.values()} == {dtype} == {head.embedding.dtype}
+
+
+def test_the_file_may_change_once_it_was_read(folder: Path, llama: LanguageModel) -> None:
+    head, before = load(folder, llama), weights(Layout())["fc.weight"]
+    path = folder / "model.safetensors"
+    path.write_bytes(bytes(len(path.read_bytes())))
+    shutil.rmtree(folder)
+    assert torch.equal(head.weights["fc.weight"], before)

@@ -1,0 +1,51 @@
+"""Costs that rounds of `auto` are told, and its rules, for tests in which no time is measured."""
+
+import random
+from dataclasses import replace
+
+from decoder.config import Auto
+from decoder.draft.tree_size.acceptance_model import AcceptanceModel
+from decoder.draft.tree_size.cost_model import Costs, Curve
+from decoder.draft.tree_size.lookup_guess import acceptance_of_lookups
+from decoder.engine import Engine
+
+WIDE = Auto()
+FREE = Costs(Curve({1: 1.0}), Curve({1: 1e-6}), Curve({1: 1e-6}), Curve({1: 1.0, 64: 1.0}), Curve({1: 1e-6}))
+"""Drafting costs nothing."""
+DEAR = Costs(Curve({1: 1e-9}), Curve({1: 1.0}), Curve({1: 1.0}), Curve({1: 1.0, 64: 64.0}), Curve({1: 1.0}))
+"""Drafting costs more than anything can bring."""
+
+
+def priced(engine: Engine, costs: Costs) -> Engine:
+    """The pair as if these costs had been measured; learnt from by this test alone."""
+    own = Costs(*(Curve(dict(enumerate(curve.by_rows()[1:], 1))) for curve in vars(costs).values()))
+    return replace(
+        engine,
+        costs={1 << power: own for power in range(12)},
+        acceptance=AcceptanceModel(),
+        lookup_acceptance=acceptance_of_lookups(),
+    )
+
+
+def some_costs(luck: random.Random) -> Costs:
+    """Anything from a draft for nothing to one that is dearer than the target, and any shape over the rows."""
+    plain = 10 ** luck.uniform(-5, -1)
+
+    def curve(least: float, most: float) -> Curve:
+        return Curve({rows: plain * 10 ** luck.uniform(least, most) for rows in (1, 2, 4, 8, 16, 32, 64)})
+
+    return Costs(Curve({1: plain}), curve(-3, 0.5), curve(-3, 0.5), curve(-0.2, 0.6), curve(-3, 0))
+
+
+def some_rules(luck: random.Random) -> Auto:
+    low, mid, high = sorted(luck.choices((1, 2, 3, 5), k=3))
+    stop = luck.choice((0.0, 0.0, 0.05))
+    d_max = luck.randint(2, 9)
+    return replace(
+        WIDE,
+        d_max=d_max,
+        d0=luck.randint(1, d_max - 1),
+        branching=(low, mid, high),
+        rho_stop=stop,
+        rho_deep=max(stop, luck.choice((0.0, 0.5))),
+    )

@@ -1,0 +1,201 @@
+"""With an EAGLE-3 head every round is the reference's, and every method writes what plain decoding does."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from decoder import DynaTree, Fixed, Linear, RunConfig, decode
+from decoder.config import Auto, BestFirst, Sampling
+from decoder.draft import eagle3_passes
+from decoder.draft.eagle3_passes import Eagle3Passes
+from decoder.draft.model_drafter import ModelDrafter
+from decoder.events import Round
+from decoder.sampling.settings import SAMPLING
+from tests import tiny
+from tests.decoder.makers import Played, TinyModels, host_session, with_pair
+from tests.decoder.property_settings import examples
+from tests.decoder.session.round_comparison import Score, assert_same_rounds
+from tests.eagle3_checkpoints import LAYOUTS, name
+from tests.eagle3_reference import Eagle3Oracle
+from tests.reference import greedy, simulate
+from tests.tiny import FAMILIES
+
+pytestmark = pytest.mark.slow
+
+PROMPT = "A small model guesses; "
+METHODS = ("ar", "linear", "fixed", "bestfirst", "dynatree", "auto")
+TEXT = 24
+BUSHY = DynaTree(branching=(2, 3, 4), rho_stop=0, rho_deep=0, tau=0, d0=4, d_max=5, n_max=60)
+TREES = {
+    "dynatree": RunConfig(("dynatree",), TEXT, dynatree=BUSHY),
+    "dynatree with history": RunConfig(("dynatree",), TEXT, dynatree=replace(BUSHY, window=1, eta_d=2)),
+    "best of a wide tree": RunConfig(("dynatree",), TEXT, dynatree=replace(BUSHY, n_max=14, selection="best")),
+    "fixed": RunConfig(("fixed",), TEXT, fixed=Fixed(depth=3, branching=3, tau=0, n_max=30)),
+    "linear": RunConfig(("linear",), TEXT, linear=Linear(4)),
+}
+
+
+def oracle(tiny_models: TinyModels, pair: str, dtype: str, config: RunConfig) -> Eagle3Oracle:
+    saved = tiny_models.pair(pair)
+    module = tiny_models.plain(saved.target, dtype)
+    return Eagle3Oracle(module, module, tiny.CONTEXT, sampling=config.sampling, seed=config.seed, folder=saved.draft)
+
+
+def compare(tiny_models: TinyModels, pair: str, dtype: str, config: RunConfig) -> Score:
+    """Runs engine and reference on one method; tells what was compared."""
+    saved, (method,) = tiny_models.pair(pair), config.methods
+    rounds = [event for event in decode(tiny_models.loaded(saved, dtype), PROMPT, config) if isinstance(event, Round)]
+    rules: Any = {"dynatree": config.of(DynaTree), "fixed": config.of(Fixed), "linear": config.of(Linear)}[method]
+    prompt = tiny_models.prompt_tokens(saved, PROMPT)
+    steps = simulate(oracle(tiny_models, pair, dtype, config), prompt, method, rules, config.max_new_tokens)
+    return assert_same_rounds(rounds, steps)
+
+
+@pytest.mark.parametrize("layout", ["flat", "EAGLE-3.1"])
+@pytest.mark.parametrize("tree", TREES)
+def test_every_tree_is_the_reference_s(tiny_models: TinyModels, layout: str, tree: str) -> None:
+    assert compare(tiny_models, name("llama", layout), "float64", TREES[tree]).rounds
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_heads_of_every_family_of_targets_grow_the_reference_s_trees(tiny_models: TinyModels, family: str) -> None:
+    score = compare(tiny_models, name(family, "flat"), "float64", TREES["dynatree"])
+    assert score.rounds
+    assert score.nodes > 5 * score.rounds
+
+
+@pytest.mark.parametrize("sampling", [Sampling(0.7), Sampling(1.0, 20, 0.9)], ids=str)
+@pytest.mark.parametrize("layout", ["flat", "nested", "flat, all tokens"])
+def test_sampled_rounds_are_the_reference_s(tiny_models: TinyModels, layout: str, sampling: Sampling) -> None:
+    config = replace(TREES["dynatree"], seed=3, parameters={**TREES["dynatree"].parameters, SAMPLING: sampling})
+    assert compare(tiny_models, name("llama", layout), "float64", config).rounds
+
+
+def test_every_layout_grows_the_reference_s_trees(tiny_models: TinyModels) -> None:
+    """Some paths are accepted deeply: what is kept of them is tested too."""
+    score = Score()
+    for layout in LAYOUTS:
+        score.add(compare(tiny_models, name("llama", layout), "float64", TREES["dynatree"]))
+    assert score.rounds > 10 * score.discarded
+    assert score.deep > 3
+    assert score.rounds > 60
+
+
+@examples(20)
+@given(
+    layout=st.sampled_from([*LAYOUTS]),
+    branching=st.sampled_from([(1, 1, 1), (1, 2, 3), (2, 3, 4), (4, 4, 4)]),
+    n_max=st.sampled_from([3, 9, 30]),
+    d_max=st.integers(2, 6),
+    selection=st.sampled_from(["bfs", "best"]),
+)
+def compare_any(
+    tiny_models: TinyModels, score: Score, layout: str, branching: Any, n_max: int, d_max: int, selection: Any
+) -> None:
+    tree = DynaTree(
+        branching=branching, n_max=n_max, d_max=d_max, d0=d_max - 1.0, rho_stop=0.01, tau=0, selection=selection
+    )
+    score.add(compare(tiny_models, name("llama", layout), "float64", RunConfig(("dynatree",), 16, dynatree=tree)))
+
+
+def test_any_tree_is_the_reference_s(tiny_models: TinyModels) -> None:
+    score = Score()
+    compare_any(tiny_models, score)
+    assert score.rounds > 10 * score.discarded
+    assert score.nodes > 3 * score.rounds
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_every_method_writes_what_plain_greedy_decoding_does(tiny_models: TinyModels, family: str, dtype: str) -> None:
+    pair, config = name(family, "flat"), RunConfig(METHODS, 60, dynatree=BUSHY, bestfirst=BestFirst(12, 4))
+    expected = greedy(oracle(tiny_models, pair, dtype, config), prompt_of(tiny_models, pair), 60)
+    played = Played(list(decode(tiny_models.loaded(tiny_models.pair(pair), dtype), PROMPT, config)))
+    assert {method: played.tokens(method) for method in METHODS} == dict.fromkeys(METHODS, expected)
+
+
+@pytest.mark.parametrize("seed", [0, 3])
+@pytest.mark.parametrize("sampling", [Sampling(0.6), Sampling(1.2, 30, 0.9)], ids=str)
+@pytest.mark.parametrize("layout", ["flat", "nested, layers of Qwen3"])
+def test_every_method_writes_what_plain_sampling_does(
+    tiny_models: TinyModels, layout: str, sampling: Sampling, seed: int
+) -> None:
+    pair, config = name("llama", layout), RunConfig(METHODS, 40, seed, parameters={SAMPLING: sampling})
+    expected = greedy(oracle(tiny_models, pair, "float32", config), prompt_of(tiny_models, pair), 40)
+    played = Played(list(decode(tiny_models.loaded(tiny_models.pair(pair), "float32"), PROMPT, config)))
+    assert {method: played.tokens(method) for method in METHODS} == dict.fromkeys(METHODS, expected)
+
+
+def prompt_of(tiny_models: TinyModels, pair: str) -> list[int]:
+    return tiny_models.prompt_tokens(tiny_models.pair(pair), PROMPT)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_exact_passes_write_the_bits_of_ar_with_a_head_too(tiny_models: TinyModels, family: str, dtype: str) -> None:
+    engine = tiny_models.loaded(tiny_models.pair(name(family, "nested")), dtype).batch_invariant()
+    played = Played(list(decode(engine, PROMPT, RunConfig(METHODS, 40, dynatree=BUSHY))))
+    assert {tuple(played.tokens(method)) for method in METHODS} == {tuple(played.tokens("ar"))}
+    assert played.figures("dynatree").accepted
+
+
+def test_a_prompt_of_one_token_is_drafted_for_from_the_second_round_on(tiny_models: TinyModels) -> None:
+    """Before the target has read anything there is nothing to guess from."""
+    engine = tiny_models.loaded(tiny_models.pair(name("llama", "flat")), "float32")
+    session = host_session(engine, [7], 12, BUSHY)
+    session.prefill()
+    sizes = [len(session.step(()).tree) for _ in range(3)]
+    assert sizes[0] == 1
+    assert min(sizes[1:]) > 1
+
+
+def test_rounds_without_a_tree_leave_nothing_out(tiny_models: TinyModels) -> None:
+    """The context has no room for a level in the last of them; before, knobs that never draft are turned on and off."""
+    engine = tiny_models.loaded(tiny_models.pair(name("llama", "flat")), "float32")
+    prompt = prompt_of(tiny_models, name("llama", "flat"))
+    short = with_pair(engine, context=len(prompt) + 6)
+    text = []
+    for rules in (BUSHY, None):
+        session = host_session(short, prompt, 6, rules)
+        session.prefill()
+        while not session.step(()).finished:
+            pass
+        text.append(session.text)
+    assert text[0] == text[1]
+
+
+def test_a_head_that_reads_a_text_in_parts_guesses_as_in_one(
+    tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = []
+    for at_once in (512, 3):
+        monkeypatch.setattr(eagle3_passes, "AT_ONCE", at_once)
+        engine = tiny_models.loaded(tiny_models.pair(name("llama", "nested")), "float64")
+        session = host_session(engine, prompt_of(tiny_models, name("llama", "nested")), 12, BUSHY)
+        session.prefill()
+        found.append([session.step(()).tree.tokens for _ in range(3)])
+    assert found[0] == found[1]
+
+
+def test_nothing_is_kept_of_drafted_rows(tiny_models: TinyModels) -> None:
+    engine = tiny_models.loaded(tiny_models.pair(name("llama", "flat")), "float32")
+    session = host_session(engine, prompt_of(tiny_models, name("llama", "flat")), 40, BUSHY)
+    session.prefill()
+    for _ in range(6):
+        session.step(())
+        assert isinstance(session.proposer, ModelDrafter)
+        passes = session.proposer.passes
+        assert isinstance(passes, Eagle3Passes)
+        assert passes.cache.used == passes.cache.length
+        assert passes.behind(session.text) == sum(len(rows) for rows in passes._unread)
+
+
+def test_auto_measures_what_a_head_costs_and_drafts_where_that_pays(tiny_models: TinyModels) -> None:
+    engine = replace(tiny_models.loaded(tiny_models.pair(name("llama", "flat")), "float32"), costs={})
+    played = Played(list(decode(engine, PROMPT, RunConfig(("ar", "auto"), 60, auto=Auto()))))
+    assert played.tokens("auto") == played.tokens("ar")
+    (costs,) = engine.costs.values()
+    assert costs.draft.seconds(1) > 0

@@ -1,0 +1,205 @@
+"""Drafts from the text's own past, alone and beside a model: the text is that of plain decoding, whatever drafts."""
+
+import random
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from decoder import RunConfig, decode, load_pair
+from decoder.config import Auto
+from decoder.draft.tree_size.cost_model import Costs, Curve
+from decoder.engine import Engine
+from decoder.errors import ConfigError
+from decoder.events import Event, Round, Run, decode_line, encode
+from decoder.methods import METHODS
+from decoder.tree import depths
+from tests.decoder.makers import Played, TinyModels, methods_of
+from tests.decoder.session.made_costs import FREE, priced, some_costs, some_rules
+from tests.tiny import FAMILIES, SENTENCES
+
+pytestmark = pytest.mark.slow
+
+PROMPT = SENTENCES[2] + " " + SENTENCES[2]
+WITHOUT_MODEL = tuple(name for name, method in METHODS.items() if not method.needs_model)
+EXACT = tuple(name for name in WITHOUT_MODEL if not METHODS[name].own_text)
+LIMIT = 60
+DEAR_DRAFT = Costs(Curve({1: 1.0}), Curve({1: 1e3}), Curve({1: 1e3}), Curve({1: 1.0, 64: 1.5}), Curve({1: 1e-6}))
+"""A pass of the draft costs more than anything can bring, a verified node next to nothing."""
+
+
+def alone(tiny_models: TinyModels, name: str, dtype: str = "float32") -> Engine:
+    """The target of a pair, without a draft model."""
+    return load_pair(str(tiny_models.pair(name).target), None, device="cpu", dtype=dtype)
+
+
+def play(engine: Engine, config: RunConfig, prompt: str = PROMPT) -> Played:
+    return Played(list(decode(engine, prompt, config)))
+
+
+def lookups(rounds: Sequence[Round]) -> list[Round]:
+    """The rounds with a node that was looked up."""
+    return [event for event in rounds if "lookup" in event.origins]
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_every_method_writes_what_plain_greedy_search_writes(tiny_models: TinyModels, family: str) -> None:
+    methods = tuple(name for name in methods_of(family) if name in EXACT)
+    played = play(alone(tiny_models, family), RunConfig(methods, LIMIT))
+    expected = tiny_models.generate(tiny_models.pair(family), "float32", PROMPT, LIMIT)
+    assert {name: played.tokens(name) for name in methods} == dict.fromkeys(methods, expected)
+
+
+@pytest.mark.parametrize(("temperature", "top_p"), [(0.7, 1.0), (1.0, 0.9)])
+def test_every_method_writes_what_plain_sampling_writes(
+    tiny_models: TinyModels, temperature: float, top_p: float
+) -> None:
+    for seed in range(3):
+        config = RunConfig(EXACT, LIMIT, seed, temperature=temperature, top_p=top_p)
+        played = play(alone(tiny_models, "neox"), config)
+        assert {name: played.tokens(name) for name in EXACT} == dict.fromkeys(EXACT, played.tokens("ar"))
+
+
+def test_some_of_these_trees_were_accepted(tiny_models: TinyModels) -> None:
+    """Otherwise the tests above would not test much."""
+    played = play(alone(tiny_models, "neox"), RunConfig(EXACT, LIMIT))
+    for name in set(EXACT) - {"ar"}:
+        assert sum(len(event.accepted) for event in played.rounds(name)) > 0, name
+
+
+@pytest.mark.parametrize("temperature", [0.0, 0.7])
+def test_the_embedded_target_alone_writes_its_own_text(temperature: float) -> None:
+    engine = load_pair(None, "lookup", device="cpu", dtype="float32")
+    played = play(engine, RunConfig(EXACT, 48, temperature=temperature), "Once upon a time, once upon a time, once")
+    assert {name: played.tokens(name) for name in EXACT} == dict.fromkeys(EXACT, played.tokens("ar"))
+
+
+def test_nothing_is_drafted_by_a_model_and_the_run_says_so(tiny_models: TinyModels) -> None:
+    played = play(alone(tiny_models, "neox"), RunConfig(WITHOUT_MODEL, LIMIT))
+    (run,) = [event for event in played.events if isinstance(event, Run)]
+    assert (run.draft, run.draft_dtype, run.path) == ("lookup", "float32", "host")
+    for name in WITHOUT_MODEL:
+        assert all(event.draft_forwards == 0 for event in played.rounds(name))
+        assert not any("draft" in event.origins for event in played.rounds(name))
+
+
+def test_nss_takes_trees_that_were_looked_up(tiny_models: TinyModels) -> None:
+    config = RunConfig(("linear", "ar"), LIMIT, temperature=0.7, verifier="nss")
+    played = play(alone(tiny_models, "neox"), config)
+    assert played.tokens("linear") == played.tokens("ar")
+
+
+@pytest.mark.parametrize("name", [name for name, method in METHODS.items() if method.needs_model])
+def test_what_needs_a_draft_model_is_refused_by_name(tiny_models: TinyModels, name: str) -> None:
+    with pytest.raises(ConfigError, match=f"{name} cannot do without a draft model"):
+        next(decode(alone(tiny_models, "neox"), PROMPT, RunConfig((name, "ar"), 4)))
+
+
+def test_it_is_refused_before_anything_is_loaded() -> None:
+    with pytest.raises(ConfigError, match="alg1 cannot do without"):
+        load_pair("no-such-model", "lookup", run=RunConfig(("alg1",)))
+
+
+def test_a_draft_model_without_a_target_is_refused() -> None:
+    with pytest.raises(ConfigError, match="--draft lookup"):
+        load_pair(None, "some-draft")
+
+
+# Trees of both origins
+
+
+@pytest.mark.parametrize("temperature", [0.0, 0.7])
+@pytest.mark.parametrize("kinship", ["", "-strange"])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_mixed_trees_write_the_text_of_plain_decoding_whatever_rounds_cost(
+    tiny_models: TinyModels, family: str, kinship: str, temperature: float
+) -> None:
+    luck = random.Random(f"{family} {kinship} {temperature}")
+    loaded = tiny_models.loaded(tiny_models.pair(family + kinship), "float64")
+    for seed in range(4):
+        config = RunConfig(("ar", "auto"), LIMIT, seed, temperature=temperature, auto=some_rules(luck))
+        played = play(priced(loaded, some_costs(luck)), config)
+        assert played.tokens("auto") == played.tokens("ar")
+
+
+def test_where_the_model_is_cheap_trees_have_nodes_of_both_origins(tiny_models: TinyModels) -> None:
+    loaded = tiny_models.loaded(tiny_models.pair("neox-strange"), "float32")
+    rounds = play(priced(loaded, FREE), RunConfig(("auto",), LIMIT)).rounds("auto")
+    assert any({"draft", "lookup"} <= set(event.origins) for event in rounds)
+
+
+def test_where_the_model_is_dear_rounds_go_by_lookups_alone(tiny_models: TinyModels) -> None:
+    loaded = tiny_models.loaded(tiny_models.pair("neox"), "float32")
+    rounds = lookups(play(priced(loaded, DEAR_DRAFT), RunConfig(("auto",), LIMIT)).rounds("auto"))
+    assert rounds
+    assert all(event.draft_forwards == 0 and "draft" not in event.origins for event in rounds)
+    assert max(len(event.accepted) for event in rounds) > 0
+
+
+def test_lookups_go_deeper_than_the_model_may(tiny_models: TinyModels) -> None:
+    loaded = tiny_models.loaded(tiny_models.pair("neox"), "float32")
+    rules = Auto(d0=1, d_max=2)
+    rounds = play(priced(loaded, FREE), RunConfig(("auto",), LIMIT, auto=rules)).rounds("auto")
+    found = [
+        (origin, depth)
+        for event in lookups(rounds)
+        for origin, depth in zip(event.origins, depths(event.parents), strict=True)
+    ]
+    deepest = {origin: max(depth for other, depth in found if other == origin) for origin, _ in found}
+    assert deepest["draft"] <= 2 < deepest["lookup"]
+
+
+def test_no_token_stands_twice_after_a_node(tiny_models: TinyModels) -> None:
+    loaded = tiny_models.loaded(tiny_models.pair("neox"), "float32")
+    for event in play(priced(loaded, FREE), RunConfig(("auto",), LIMIT)).rounds("auto"):
+        children = list(zip(event.parents, event.tokens, strict=True))
+        assert len(set(children)) == len(children)
+
+
+def test_a_knob_turns_lookups_off(tiny_models: TinyModels) -> None:
+    loaded = tiny_models.loaded(tiny_models.pair("neox"), "float32")
+    config = RunConfig(("auto",), LIMIT, auto=Auto(lookup=False))
+    assert not lookups(play(priced(loaded, FREE), config).rounds("auto"))
+    assert config.turned("lookup", 1, "auto").of(Auto).lookup
+
+
+def test_origins_survive_the_way_to_a_file(tiny_models: TinyModels) -> None:
+    loaded = tiny_models.loaded(tiny_models.pair("neox"), "float32")
+    rounds = lookups(play(priced(loaded, FREE), RunConfig(("auto",), LIMIT)).rounds("auto"))
+    for event in rounds:
+        assert event.origins[0] == "root"
+        assert len(event.origins) == len(event.tokens)
+        assert decode_line(encode(event), 1) == event
+
+
+def test_a_round_without_origins_is_read_as_one_of_the_draft_alone(tiny_models: TinyModels) -> None:
+    loaded = tiny_models.loaded(tiny_models.pair("neox"), "float32")
+    (*_, event) = lookups(play(priced(loaded, FREE), RunConfig(("auto",), LIMIT)).rounds("auto"))
+    line = encode(event)
+    start = line.index(b',"origins":[')
+    older: Event = decode_line(line[:start] + line[line.index(b"]", start) + 1 :], 1)
+    assert isinstance(older, Round)
+    assert older.origins == []
+
+
+def test_a_pair_whose_draft_lags_behind_catches_up(tiny_models: TinyModels) -> None:
+    """Rounds by lookups alone and rounds of the model take turns in one text."""
+    luck, seen = random.Random(5), set[tuple[bool, bool]]()
+    loaded = tiny_models.loaded(tiny_models.pair("neox"), "float64")
+    for _ in range(12):
+        config = RunConfig(("ar", "auto"), 72)
+        played = play(priced(loaded, some_costs(luck)), config)
+        assert played.tokens("auto") == played.tokens("ar")
+        ways = [(bool(event.draft_forwards), len(event.tokens) > 1) for event in played.rounds("auto")]
+        seen |= set(ways)
+        if {(True, True), (False, True)} <= set(ways):
+            break
+    else:
+        pytest.fail(f"no text had rounds of both ways, but {seen}")
+
+
+def test_what_a_text_has_shown_of_lookups_serves_the_next(tiny_models: TinyModels) -> None:
+    engine = replace(alone(tiny_models, "neox"))
+    before = engine.lookup_acceptance.others
+    play(engine, RunConfig(("auto",), LIMIT))
+    assert engine.lookup_acceptance.others != before

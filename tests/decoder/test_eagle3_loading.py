@@ -1,0 +1,138 @@
+"""A pair with an EAGLE-3 head is loaded, decodes and is shown as any other; what needs a whole draft is refused."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+
+from decoder import RunConfig, decode, load_pair
+from decoder.decoding_path import decoding_path
+from decoder.engine import Engine
+from decoder.errors import ConfigError, ModelError, PairError
+from decoder.events import Run
+from decoder.loading import with_draft
+from decoder.methods import METHODS
+from decoder.methods.delayed import Delayed
+from decoder.selector.stored import fingerprint
+from decoder.tuning.drafts import cost_ratio
+from decoder.verify.names import Drafting
+from dynatui.cli.main import main
+from tests.decoder.makers import Played, TinyModels
+from tests.eagle3_checkpoints import FAVOURITES, LAYOUTS, name
+
+pytestmark = pytest.mark.slow
+
+WHOLE = ("hf", "alg1", "delayed", "streaming")
+"""Methods that need a whole draft."""
+
+
+@pytest.fixture
+def engine(tiny_models: TinyModels) -> Engine:
+    return tiny_models.loaded(tiny_models.pair(name("llama", "flat")), "float32")
+
+
+def test_a_head_stands_in_the_draft_s_place(engine: Engine) -> None:
+    pair = engine.pair
+    assert pair.draft is None
+    assert pair.head is not None
+    assert (pair.draft_name, pair.draft_dtype, pair.vocabulary) == ("head", "float32", 288)
+    assert decoding_path(engine).reason == "target: native CPU kernels; draft: EAGLE-3 head"
+    assert engine.slots is None
+    (run,) = [event for event in decode(engine, "The tree", RunConfig(("ar",), 2)) if isinstance(event, Run)]
+    assert run.draft == "head"
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_a_head_has_a_dtype_of_its_own(tiny_models: TinyModels, dtype: str) -> None:
+    saved = tiny_models.pair(name("llama", "nested"))
+    engine = load_pair(str(saved.target), str(saved.draft), device="cpu", dtype="float32", draft_dtype=dtype)
+    assert (engine.pair.dtype, engine.pair.draft_dtype) == ("float32", dtype)
+    played = Played(list(decode(engine, "The tree grows", RunConfig(("ar", "dynatree"), 40))))
+    assert played.tokens("dynatree") == played.tokens("ar")
+
+
+@pytest.mark.parametrize("method", WHOLE)
+def test_methods_that_need_a_whole_draft_are_refused_by_name(engine: Engine, method: str) -> None:
+    with pytest.raises(ConfigError, match=f"^{method} cannot do without a draft model") as refusal:
+        next(decode(engine, "The tree", RunConfig(("ar", method), 4, temperature=0.5)))
+    assert "\n" not in str(refusal.value)
+    assert refusal.value.exit_code == 2
+
+
+def test_no_other_method_needs_one(engine: Engine) -> None:
+    others = tuple(method for method in METHODS if method not in WHOLE)
+    assert {method for method in METHODS if METHODS[method].needs_model} == set(WHOLE)
+    played = Played(list(decode(engine, "The tree grows", RunConfig(others, 12))))
+    assert {tuple(played.tokens(method)) for method in others} == {tuple(played.tokens("ar"))}
+
+
+def test_a_selector_needs_a_whole_draft(engine: Engine) -> None:
+    with pytest.raises(ConfigError, match="this needs a whole model as draft"):
+        fingerprint(engine.pair)
+    with pytest.raises(ConfigError, match="delayed cannot do without"):
+        list(decode(engine, "a b", RunConfig(("delayed",), 4, delayed=Delayed("traversal", Drafting.DELAYED))))
+
+
+def test_heads_are_not_ranked_beside_drafts(tiny_models: TinyModels) -> None:
+    saved = tiny_models.pair("llama")
+    other = tiny_models.loaded(saved, "float32")
+    head = tiny_models.pair(name("llama", "flat")).draft
+    with pytest.raises(ConfigError, match="only whole models are ranked"):
+        with_draft(other, str(saved.target), str(head), report=lambda _: None)
+
+
+def test_what_a_head_costs_is_measured(engine: Engine) -> None:
+    assert cost_ratio(engine) > 0
+
+
+def test_a_head_and_a_target_that_do_not_fit_are_refused_in_one_line(tiny_models: TinyModels) -> None:
+    head = tiny_models.pair(name("llama", "flat")).draft
+    with pytest.raises(PairError, match="counted from 0") as refusal:
+        load_pair(str(tiny_models.pair("llama").target), str(head), device="cpu", dtype="float32")
+    assert "\n" not in str(refusal.value)
+
+
+def test_a_head_is_no_target(tiny_models: TinyModels) -> None:
+    saved = tiny_models.pair(name("llama", "nested"))
+    with pytest.raises(ModelError) as refusal:
+        load_pair(str(saved.draft), str(saved.target), device="cpu", dtype="float32")
+    assert "\n" not in str(refusal.value)
+
+
+def test_a_target_of_a_wider_head_matrix_is_read_with_its_own_embedding(tiny_models: TinyModels) -> None:
+    head = tiny_models.loaded(tiny_models.pair(name("llama", "nested, of another width")), "float32").pair.head
+    assert head is not None
+    assert head.embedding.shape == (288, LAYOUTS["nested, of another width"].width)
+    assert head.tokens is not None
+    assert head.tokens.dtype is torch.int64
+    assert len(head.tokens) == len(FAVOURITES)
+
+
+def test_the_command_line_decodes_with_a_head(
+    tiny_models: TinyModels, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    saved, kept = tiny_models.pair(name("neox", "nested")), tmp_path / "run.jsonl"
+    models = ["--target", str(saved.target), "--draft", str(saved.draft), "--device", "cpu", "--dtype", "float32"]
+    asked = ["--prompt", "The tree grows", "--max-new-tokens", "24", "--headless", "--record", str(kept)]
+    assert main([*models, *asked, "--methods", "ar,linear,fixed,bestfirst,dynatree,auto"]) == 0
+    summary = json.loads(kept.read_text().splitlines()[-1])
+    assert all(figures["identical_to_ar"] in (True, None) for figures in summary["methods"].values())
+    assert summary["methods"]["fixed"]["drafted"] > 0
+    capsys.readouterr()
+    assert main([*models, *asked[:-2], "--methods", "ar,hf"]) == 2
+    said = capsys.readouterr().err.splitlines()
+    assert "hf cannot do without a draft model" in said[-1]
+
+
+def test_the_command_line_refuses_a_broken_head_in_one_line(
+    tiny_models: TinyModels, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    saved = tiny_models.pair(name("neox", "nested"))
+    broken = tmp_path / "broken"
+    shutil.copytree(saved.draft, broken)
+    (broken / "model.safetensors").unlink()
+    models = ["--target", str(saved.target), "--draft", str(broken), "--device", "cpu", "--dtype", "float32"]
+    assert main([*models, "--prompt", "a b", "--headless"]) == 3
+    assert "pickled" in capsys.readouterr().err.splitlines()[-1]

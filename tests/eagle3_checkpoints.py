@@ -1,0 +1,172 @@
+"""Tiny random EAGLE-3 heads in the published layouts, beside targets that they sometimes guess right.
+
+A random head knows nothing. But of the target's tokens a few are its favourites, and the head guesses among these.
+"""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import save_file
+from torch import Tensor
+
+from tests import tiny
+
+LAYERS = 8
+"""Of a target: then the usual layers are three different ones."""
+WIDTH = 32
+"""Of a hidden row of the tiny targets."""
+FAVOURITES = (7, 41, 99, 150, 250)
+"""Tokens that the targets choose nearly always."""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How a head is published, and what it computes."""
+
+    nested: bool = False
+    """As speculators writes it; else flat."""
+    kind: str = "llama"
+    switches: tuple[str, ...] = ()
+    """Flags that are on."""
+    width: int = WIDTH
+    """Of its rows; where it is not the target's, the head embeds tokens itself."""
+    embeds: bool = False
+    maps_tokens: bool = True
+    target_layers: tuple[int, ...] | None = None
+    extras: dict[str, Any] = field(default_factory=dict)
+    """Further fields of the configuration."""
+
+
+LAYOUTS = {
+    "flat": Layout(),
+    "flat, for outputs of layers": Layout(extras={"eagle_config": {"eagle_aux_hidden_state_layer_ids": [0, 4, 6]}}),
+    "flat, all tokens": Layout(maps_tokens=False, embeds=True),
+    "nested": Layout(nested=True, switches=("norm_before_residual",)),
+    "nested, of another width": Layout(nested=True, width=24, embeds=True, target_layers=(1, 3, 7)),
+    "nested, layers of Qwen3": Layout(nested=True, kind="qwen3", target_layers=(0, 5)),
+    "EAGLE-3.1": Layout(nested=True, switches=("norm_before_residual", "norm_before_fc", "norm_output")),
+    "EAGLE-3.1, norms one by one": Layout(switches=("fc_norm", "norm_output")),
+}
+"""By what is peculiar of each."""
+
+
+def target(family: str) -> Any:
+    """A tiny target of eight layers that nearly always chooses one of its favourites."""
+    depth = "n_layer" if family == "gpt2" else "num_hidden_layers"
+    model = tiny.build(tiny.FAMILIES[family](**{depth: LAYERS}), seed=1, spread=0.2)
+    others = [token for token in range(tiny.VOCABULARY) if token not in FAVOURITES]
+    with torch.no_grad():
+        model.get_output_embeddings().weight[others] *= 0.05
+    return model
+
+
+def save_head(folder: Path, layout: Layout) -> Path:
+    """Writes a random head."""
+    folder.mkdir(parents=True)
+    (folder / "config.json").write_text(json.dumps(configuration(layout)))
+    save_file(weights(layout), folder / "model.safetensors", metadata={"format": "pt"})
+    return folder
+
+
+def configuration(layout: Layout) -> dict[str, Any]:
+    """config.json as it is published, with fields that mean nothing to the engine."""
+    guessed = len(FAVOURITES) if layout.maps_tokens else tiny.VOCABULARY
+    layer = {
+        "model_type": layout.kind,
+        "vocab_size": tiny.VOCABULARY,
+        "hidden_size": layout.width,
+        "num_hidden_layers": 1,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "head_dim": 8,
+        "intermediate_size": 40,
+        "hidden_act": "silu",
+        "rms_norm_eps": 1e-5,
+        "rope_theta": 10000.0,
+        "rope_scaling": None,
+        "max_position_embeddings": 2048,
+        "attention_bias": False,
+        "initializer_range": 0.02,
+    }
+    own: dict[str, Any] = {
+        "draft_vocab_size": guessed,
+        **dict.fromkeys(layout.switches, True),
+        "auto_map": {"": "eagle3.Code"},
+        **({"target_hidden_size": WIDTH} if layout.width != WIDTH else {}),
+        **({"eagle_aux_hidden_state_layer_ids": layout.target_layers} if layout.target_layers else {}),
+        **layout.extras,
+    }
+    if not layout.nested:
+        return {"architectures": ["LlamaForCausalLMEagle3"], **layer, **own}
+    return {
+        "architectures": ["Eagle3DraftModel"],
+        "speculators_model_type": "eagle3",
+        "speculators_config": {"algorithm": "eagle3", "proposal_methods": [{"speculative_tokens": 3}]},
+        "norm_before_residual": False,
+        **own,
+        "transformer_layer_config": layer,
+    }
+
+
+def weights(layout: Layout, seed: int = 5) -> dict[str, Tensor]:
+    """All tensors by their published names."""
+    generator = torch.Generator().manual_seed(seed)
+    states = 3 if layout.target_layers is None else len(layout.target_layers)
+    width, seen = layout.width, states * WIDTH
+    layer = "layers.0" if layout.nested else "midlayer"
+    guessed = FAVOURITES if layout.maps_tokens else range(tiny.VOCABULARY)
+    shapes: dict[str, tuple[int, ...]] = {
+        "fc": (width, seen),
+        f"{layer}.input_layernorm": (width,),
+        f"{layer}.hidden_norm": (width,),
+        f"{layer}.self_attn.q_proj": (32, 2 * width),
+        f"{layer}.self_attn.k_proj": (16, 2 * width),
+        f"{layer}.self_attn.v_proj": (16, 2 * width),
+        f"{layer}.self_attn.o_proj": (width, 32),
+        f"{layer}.post_attention_layernorm": (width,),
+        f"{layer}.mlp.gate_proj": (40, width),
+        f"{layer}.mlp.up_proj": (40, width),
+        f"{layer}.mlp.down_proj": (width, 40),
+        "norm": (width,),
+        "lm_head": (len(guessed), width),
+    }
+    if layout.kind == "qwen3":
+        shapes |= {f"{layer}.self_attn.{part}_norm": (8,) for part in "qk"}
+    if "norm_before_fc" in layout.switches:
+        shapes["input_norm"] = (seen,)
+    if "fc_norm" in layout.switches:
+        shapes |= {f"fc_norm.{state}": (WIDTH,) for state in range(states)}
+    if layout.embeds:
+        shapes["embed_tokens"] = (tiny.VOCABULARY, width)
+    found = {f"{name}.weight": _random(shape, generator) for name, shape in shapes.items()}
+    if layout.maps_tokens:
+        found["d2t"] = torch.tensor([token - index for index, token in enumerate(FAVOURITES)])
+        found["t2d"] = torch.tensor([token in FAVOURITES for token in range(tiny.VOCABULARY)])
+    return found
+
+
+def _random(shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
+    drawn = torch.randn(shape, generator=generator)
+    return 1 + 0.2 * drawn if len(shape) == 1 else 0.35 * drawn
+
+
+def pair(family: str, layout: str, home: Path) -> tiny.TinyPair:
+    """A target and a head that was made for it."""
+    made = tiny.save(home / "target", target(family), tiny.train_tokenizer())
+    return tiny.TinyPair(made, save_head(home / "head", LAYOUTS[layout]))
+
+
+def name(family: str, layout: str) -> str:
+    """What `TinyModels` calls such a pair."""
+    return f"eagle3 {family} {layout}"
+
+
+PAIRS: dict[str, Callable[[Path], tiny.TinyPair]] = {
+    name(family, layout): partial(pair, family, layout) for family in tiny.FAMILIES for layout in LAYOUTS
+}
+"""Every head with every target."""

@@ -1,0 +1,149 @@
+"""An EAGLE-3 head as slowly and as plainly as it can be written, from the paper and the published layout alone.
+
+In numpy and float64, head by head, without a cache or a tree: each question goes over the whole text once more. The
+target's states are read by hooks on a plain module. Nothing here is shared with the engine.
+"""
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from safetensors.numpy import load_file
+
+from tests import reference
+from tests.sampled_reference import SampledOracle
+
+Rows: TypeAlias = NDArray[np.float64]
+NEVER = -1e4
+
+
+class Checkpoint:
+    """What lies in a folder, in either layout."""
+
+    def __init__(self, folder: Path) -> None:
+        config = json.loads((folder / "config.json").read_text())
+        self.layer = config.get("transformer_layer_config", config)
+        self.config = config
+        self.weights = {
+            name.replace("midlayer.", "layers.0."): tensor
+            for name, tensor in load_file(folder / "model.safetensors").items()
+        }
+
+    def flag(self, name: str) -> bool:
+        return bool(self.config.get(name, False))
+
+    def norm(self, rows: Rows, name: str) -> Rows:
+        scale = np.sqrt((rows**2).mean(-1, keepdims=True) + self.layer["rms_norm_eps"])
+        found: Rows = rows / scale * self.weights[f"{name}.weight"].astype(np.float64)
+        return found
+
+    def times(self, rows: Rows, name: str) -> Rows:
+        return rows @ self.weights[f"{name}.weight"].astype(np.float64).T
+
+    def fused(self, states: list[Rows]) -> Rows:
+        if self.flag("fc_norm"):
+            states = [self.norm(state, f"fc_norm.{place}") for place, state in enumerate(states)]
+        side_by_side = np.concatenate(states, -1)
+        if self.flag("norm_before_fc"):
+            side_by_side = self.norm(side_by_side, "input_norm")
+        return self.times(side_by_side, "fc")
+
+    def outputs(self, embedded: Rows, hidden: Rows) -> Rows:
+        """The layer over the rows of one text, each of which sees itself and those before it."""
+        normed = self.norm(hidden, "layers.0.hidden_norm")
+        residual = normed if self.flag("norm_before_residual") else hidden
+        given = np.concatenate([self.norm(embedded, "layers.0.input_layernorm"), normed], -1)
+        residual = residual + self.times(self.attention(given), "layers.0.self_attn.o_proj")
+        inner = self.norm(residual, "layers.0.post_attention_layernorm")
+        gate = self.times(inner, "layers.0.mlp.gate_proj")
+        up = self.times(inner, "layers.0.mlp.up_proj")
+        return residual + self.times(gate / (1 + np.exp(-gate)) * up, "layers.0.mlp.down_proj")
+
+    def attention(self, given: Rows) -> Rows:
+        heads, kept = self.layer["num_attention_heads"], self.layer["num_key_value_heads"]
+        queries, keys, values = (self.times(given, f"layers.0.self_attn.{part}_proj") for part in "qkv")
+        width, found = queries.shape[1] // heads, []
+        for head in range(heads):
+            shared = head * kept // heads
+            query = self.placed(queries[:, head * width : (head + 1) * width], "q")
+            key = self.placed(keys[:, shared * width : (shared + 1) * width], "k")
+            value = values[:, shared * width : (shared + 1) * width]
+            scores = np.where(np.tri(len(given)) > 0, query @ key.T / np.sqrt(width), -np.inf)
+            weights = np.exp(scores - scores.max(-1, keepdims=True))
+            found.append(weights @ value / weights.sum(-1, keepdims=True))
+        return np.concatenate(found, -1)
+
+    def placed(self, rows: Rows, part: str) -> Rows:
+        if self.layer.get("model_type") == "qwen3":
+            rows = self.norm(rows, f"layers.0.self_attn.{part}_norm")
+        half = rows.shape[1] // 2
+        angles = np.outer(np.arange(len(rows)), self.layer["rope_theta"] ** -(np.arange(half) / half))
+        turned = (rows[:, :half] + 1j * rows[:, half:]) * np.exp(1j * angles)
+        return np.concatenate([turned.real, turned.imag], -1)
+
+    def logits(self, outputs: Rows) -> Rows:
+        """Over the target's vocabulary."""
+        own = self.times(self.norm(outputs, "norm"), "lm_head")
+        if "d2t" not in self.weights:
+            return own
+        found = np.full((len(own), self.layer["vocab_size"]), NEVER)
+        for index, offset in enumerate(self.weights["d2t"]):
+            found[:, index + offset] = own[:, index]
+        return found
+
+
+@dataclass
+class Eagle3Oracle(SampledOracle):
+    """The reference's view of a target, and of a head in place of a draft: give the target as `draft` too."""
+
+    folder: Path = Path()
+    _states: dict[reference.Path, list[Rows]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.checkpoint = Checkpoint(self.folder)
+        config, layers = self.checkpoint.config, self.target.config.num_hidden_layers
+        nested = config.get("eagle_config", {}).get("eagle_aux_hidden_state_layer_ids") or []
+        named = config.get("eagle_aux_hidden_state_layer_ids") or [layer + 1 for layer in nested]
+        self.layers = named or [2, layers // 2, layers - 3]
+
+    def _draft_scores(self, text: reference.Path, drafted: int) -> torch.Tensor:
+        known = text[: len(text) - drafted]
+        hidden = self.checkpoint.fused(self.states(known[:-1]))
+        tokens = list(known[1:])
+        for token in text[len(known) :]:
+            output = self.checkpoint.outputs(self.embedded(tokens), hidden)[-1:]
+            carried = self.checkpoint.norm(output, "norm") if self.checkpoint.flag("norm_output") else output
+            tokens.append(token)
+            hidden = np.concatenate([hidden, carried])
+        outputs = self.checkpoint.outputs(self.embedded(tokens), hidden)
+        return torch.from_numpy(self.checkpoint.logits(outputs[-1:])[0])
+
+    def embedded(self, tokens: list[int]) -> Rows:
+        own = self.checkpoint.weights.get("embed_tokens.weight")
+        rows = self.target.get_input_embeddings().weight.detach().numpy() if own is None else own
+        return rows.astype(np.float64)[tokens]
+
+    def states(self, text: reference.Path) -> list[Rows]:
+        """What enters each of the head's layers of the target, as a plain module computes it."""
+        if text not in self._states:
+            self._states[text] = self._run(text)
+        return self._states[text]
+
+    def _run(self, text: reference.Path) -> list[Rows]:
+        body = self.target.base_model
+        parts = body.h if hasattr(body, "h") else body.layers
+        found: list[Rows] = []
+
+        def remember(_part: Any, given: Any) -> None:
+            found.append(given[0][0].double().numpy())
+
+        hooks = [parts[layer].register_forward_pre_hook(remember) for layer in self.layers]
+        with torch.inference_mode():
+            self.target(torch.tensor([text]), use_cache=False)
+        for hook in hooks:
+            hook.remove()
+        return found
