@@ -3,17 +3,19 @@
 import random
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from decoder import RunConfig, decode, load_pair
 from decoder.config import Auto
+from decoder.draft.draft_passes import DraftPasses
 from decoder.draft.tree_size.cost_model import Costs, Curve
 from decoder.engine import Engine
 from decoder.errors import ConfigError
 from decoder.events import Event, Round, Run, decode_line, encode
 from decoder.methods import METHODS
-from decoder.tree import depths
+from decoder.tree import TokenTree, depths
 from tests.decoder.makers import Played, TinyModels, methods_of
 from tests.decoder.session.made_costs import FREE, priced, some_costs, some_rules
 from tests.tiny import FAMILIES, SENTENCES
@@ -203,3 +205,23 @@ def test_what_a_text_has_shown_of_lookups_serves_the_next(tiny_models: TinyModel
     before = engine.lookup_acceptance.others
     play(engine, RunConfig(("auto",), LIMIT))
     assert engine.lookup_acceptance.others != before
+
+
+def test_the_model_is_asked_only_where_it_has_seen_the_path(
+    tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a looked up node that it has not read it would know nothing but the token."""
+    plain, asked = DraftPasses.after_level, list[bool]()
+
+    def after_level(passes: DraftPasses, tree: TokenTree, nodes: Sequence[int]) -> Any:
+        asked.extend(tree.parents[node] == 0 or tree.parents[node] in passes._rows for node in nodes)
+        return plain(passes, tree, nodes)
+
+    monkeypatch.setattr(DraftPasses, "after_level", after_level)
+    luck = random.Random(3)
+    for name in ("neox", "neox-strange"):
+        loaded = tiny_models.loaded(tiny_models.pair(name), "float32")
+        for costs in (FREE, *(some_costs(luck) for _ in range(4))):
+            play(priced(loaded, costs), RunConfig(("auto",), LIMIT))
+    assert len(asked) > 20
+    assert all(asked)
