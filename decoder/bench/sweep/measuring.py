@@ -24,7 +24,6 @@ from decoder.forward.near_tie import Judge, Verdict
 from decoder.knobs import Turnable
 from decoder.loading import load_pair
 from decoder.models.names import require_model
-from decoder.models.pair import Pair
 from decoder.models.text import encode_prompts
 
 SETTING, REFERENCE = "setting", "reference"

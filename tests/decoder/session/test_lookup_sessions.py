@@ -24,7 +24,7 @@ pytestmark = pytest.mark.slow
 
 PROMPT = SENTENCES[2] + " " + SENTENCES[2]
 WITHOUT_MODEL = tuple(name for name, method in METHODS.items() if not method.needs_model)
-EXACT = tuple(name for name in WITHOUT_MODEL if not METHODS[name].own_text)
+EXACT = tuple(name for name in WITHOUT_MODEL if METHODS[name].same_until is None)
 LIMIT = 60
 DEAR_DRAFT = Costs(Curve({1: 1.0}), Curve({1: 1e3}), Curve({1: 1e3}), Curve({1: 1.0, 64: 1.5}), Curve({1: 1e-6}))
 """A pass of the draft costs more than anything can bring, a verified node next to nothing."""
