@@ -4,7 +4,9 @@ rounds tried.
 Stands above all that decodes, because it tries it; nothing that decodes may import it.
 """
 
+import os
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from decoder.config import PRESETS, Auto, Fixed, Linear, Rules, RunConfig, tree_rule
@@ -15,10 +17,14 @@ from decoder.errors import ConfigError, ModelError, quoted
 from decoder.forward.batch_invariant.pass_sizes import refuse_float64
 from decoder.forward.cpu.packed import bfloat16_pays
 from decoder.forward.language_model import LanguageModel
+from decoder.methods import chosen
 from decoder.models.checkpoints import EMBEDDED_DRAFT, EMBEDDED_TARGET, display_name, load_config, load_model
 from decoder.models.compatibility import check_config, common_tokenizer, probe
 from decoder.models.pair import Pair
 from decoder.models.tokenizer import TextTokenizer
+from decoder.tensor_parallel.check import require_packages, require_spread, require_whole_passes
+from decoder.tensor_parallel.ranks import Ranks, ranks_of
+from decoder.tensor_parallel.target import load_over, rank_device
 
 if TYPE_CHECKING:
     from decoder.session.cuda_graph.static_shapes import Passes
@@ -37,6 +43,7 @@ def load_pair(
     draft_dtype: str = "auto",
     exact: bool = False,
     compiled: bool = False,
+    tensor_parallel: int = 1,
     run: RunConfig | None = None,
     passes: "Passes | None" = None,
     report: Report = lambda _: None,
@@ -52,6 +59,8 @@ def load_pair(
         draft_dtype: The draft's; auto: the target's. The target still decides every token.
         exact: Whether every method must write the text of `ar` bit for bit, in half precision too; takes longer.
         compiled: Whether torch.compile is tried on the passes of both, and kept where it is faster; for CUDA.
+        tensor_parallel: Processes that the target is spread over, this one, which leads them, among them; see
+            `docs/tensor-parallel.md`.
         run: What is going to be decoded by, where that is compiled; None: `RunConfig()`.
         passes: What is compiled; None: what `run` decodes by.
         report: Told in a few words what is under way.
@@ -59,7 +68,7 @@ def load_pair(
 
     Raises:
         ConfigError: Only one model was named, device or dtype is unknown, the dtype leaves no room to be exact,
-            or nothing can be compiled.
+            nothing can be compiled, or the target cannot be spread.
         DeviceError: There is no such device.
         ModelError: A model cannot be loaded.
         PairError: The two do not fit each other, or the engine cannot run one exactly.
@@ -67,7 +76,8 @@ def load_pair(
     if (target is None) != (draft is None):
         raise ConfigError("a target needs a draft and a draft a target; give both --target and --draft, or neither")
     target, draft = target or str(EMBEDDED_TARGET), draft or str(EMBEDDED_DRAFT)
-    chosen_device = choose_device(device)
+    ranks = _ranks(tensor_parallel, run or RunConfig(), exact=exact, compiled=compiled)
+    chosen_device = rank_device(ranks, device) if ranks else choose_device(device)
     if compiled:
         require_compilable(chosen_device, exact=exact)
     configs = {name: load_config(name) for name in (target, draft)}
@@ -81,9 +91,13 @@ def load_pair(
         set_up(chosen_device, each)
     tokenizer = common_tokenizer(target, draft)
     models = []
-    for role, name, kind in (("target", target, chosen_dtype), ("draft", draft, chosen_draft_dtype)):
+    load_target = partial(load_over, ranks) if ranks else load_model
+    for role, load, name, kind in (
+        ("target", load_target, target, chosen_dtype),
+        ("draft", load_model, draft, chosen_draft_dtype),
+    ):
         report(f"loading {role} {display_name(name)}")
-        models.append(load_model(name, chosen_device, kind, progress))
+        models.append(load(name, chosen_device, kind, progress))
     engine = make_engine(make_pair(models[0], models[1], tokenizer), exact=exact, report=report)
     if compiled:
         compile_rounds(engine, report, passes, run)
@@ -119,7 +133,7 @@ def with_draft(engine: Engine, target: str, draft: str, *, draft_dtype: str = "a
 def make_engine(pair: Pair, *, exact: bool = False, report: Report = lambda _: None) -> Engine:
     """A pair, ready to decode with as many threads as pay, and tried on its accelerator unless it is to be exact."""
     slots = None
-    if has_graphs(pair.target.device):
+    if has_graphs(pair.target.device) and not pair.target.ranks:
         from decoder.session.cuda_graph.slots import GraphSlots
 
         slots = GraphSlots()
@@ -182,6 +196,16 @@ def make_pair(target: LanguageModel, draft: LanguageModel, tokenizer: TextTokeni
         eos=frozenset(ids),
         context=min(target.context, draft.context),
     )
+
+
+def _ranks(asked: int, run: RunConfig, *, exact: bool, compiled: bool) -> Ranks | None:
+    """The processes that a target is spread over, if such a run can be; None: this one loads it alone."""
+    if asked == 1:
+        return None
+    require_packages()
+    require_whole_passes(exact=exact, compiled=compiled)
+    require_spread(chosen(run.methods))
+    return ranks_of(asked, os.environ)
 
 
 def _ends(target: LanguageModel) -> list[int]:

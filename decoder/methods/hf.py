@@ -16,4 +16,6 @@ def _opened(engine: "Engine", prompt_ids: Sequence[int], max_new_tokens: int, _r
     return AssistedSession(engine.pair, prompt_ids, max_new_tokens, engine.sampling.latest, engine.seed)
 
 
-METHOD = Method("hf", "transformers' assisted generation", opened=_opened, own_noise=True, by_module=True)
+METHOD = Method(
+    "hf", "transformers' assisted generation", opened=_opened, own_noise=True, by_module=True, whole_target=True
+)

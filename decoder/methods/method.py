@@ -79,6 +79,8 @@ class Method:
     """Whether its text may be another one than ar's by design, as it computes something else."""
     by_module: bool = False
     """Whether transformers decodes, through the models' own modules and in a thread of its own."""
+    whole_target: bool = False
+    """Whether it needs the whole target in one process, as it reaches into its module or its keys and values."""
     sweep: Sweep | None = None
 
     @property

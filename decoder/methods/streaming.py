@@ -72,6 +72,7 @@ METHOD = Method(
     Streaming(),
     opened=_opened,
     own_text=True,
+    whole_target=True,
     options=(
         Option(
             "streaming",

@@ -18,7 +18,7 @@ from typer.main import get_command
 import decoder
 from decoder.errors import ConfigError, DecoderError, lacks_temporary_folder, not_importable, with_short_quotes
 from decoder.methods.delayed import NONE
-from dynatui.cli import bench, headless, options, presets, request, selector, settings, tune
+from dynatui.cli import bench, headless, options, presets, ranks, request, selector, settings, tune
 from dynatui.cli.config import config
 from dynatui.cli.doctor import doctor
 from dynatui.cli.options import Given, expanded
@@ -106,6 +106,7 @@ def watch(
     context: typer.Context,
     *,
     models: Given,
+    tensor_parallel: options.TensorParallel = 1,
     prompt_files: options.PromptFiles = None,
     prompt_texts: options.PromptTexts = None,
     chat: options.Chat = None,
@@ -131,7 +132,10 @@ def watch(
         _refuse_options_before(context)
         return 0
     shown = request.view(view, settings.keymap())
-    on_screen = not (no_screen or as_json) and streams.can_show_screen()
+    wants_screen = not (no_screen or as_json)
+    if follow is None and (code := ranks.spread(tensor_parallel, models, wants_screen=wants_screen)) is not None:
+        return code
+    on_screen = wants_screen and streams.can_show_screen()
     if follow is not None:
         _refuse_options_beside_follow(context)
         return _follow(follow, shown, Transcript(*streams.for_printing(), as_json=as_json), on_screen=on_screen)
@@ -148,6 +152,7 @@ def watch(
         view=shown,
         files=files,
         set_for_good=frozenset(settings.read(context.command)),
+        tensor_parallel=tensor_parallel,
     )
     if not on_screen:
         from dynatui.sources.engine import load_engine  # noqa: PLC0415 - help and replay need none

@@ -112,6 +112,16 @@ OtherRecordingFile = Annotated[
     Path | None, Argument(metavar="OTHER", help="Another one, to be shown beside it.", show_default=False)
 ]
 
+TensorParallel = Annotated[
+    int,
+    _model(
+        "--tensor-parallel",
+        metavar="N",
+        min=1,
+        help="Spread the target over N processes, each with a GPU of its own; torchrun may have started them.",
+    ),
+]
+
 MODEL_OPTIONS = (
     parameter("target", str | None, _model(metavar="ID|DIR", help="Target model: a Hugging Face id or a folder.")),
     parameter("draft", str | None, _model(metavar="ID|DIR", help="Draft model with the target's tokenizer.")),
