@@ -105,8 +105,8 @@ class Scene:
     """Axes that are settled for all charts; None: those of the watched method."""
     whatif: WhatIf | None = None
     """What other knobs would have done, when that is shown."""
-    gpu: GpuLoad | None = None
-    """How busy the device is, where it says so."""
+    gpus: tuple[GpuLoad, ...] = ()
+    """How busy the devices are, where they say so."""
     note: str = ""
     """What the last key did, where nothing else shows it; cleaned."""
 

@@ -148,8 +148,8 @@ def _right(scene: Scene) -> Iterator[_Part]:
         slow = run.device.startswith("cuda") and run.path != "cuda graphs"
         reason = (f"path: {run.path}, {run.path_reason}",) if run.path_reason else ()
         yield _at_right(5 if slow else 8, "warn" if slow else "dim", *reason, f"path: {run.path}")
-    if scene.gpu is not None:
-        yield _at_right(7, "dim", *gpu_wordings(scene.gpu))
+    if scene.gpus:
+        yield _at_right(7, "dim", *gpus_wordings(scene.gpus))
     if meters.fps > 0 and meters.slow_line:
         yield _at_right(4, "warn", f"{meters.fps:.0f} fps, slow line", "slow line")
     elif meters.fps > 0:
@@ -162,6 +162,14 @@ def _right(scene: Scene) -> Iterator[_Part]:
 
 def _at_right(rank: int, ink: Ink, *wordings: str) -> _Part:
     return _Part(rank, tuple(((words, ink),) for words in wordings), right=True)
+
+
+def gpus_wordings(gpus: Sequence[GpuLoad]) -> tuple[str, ...]:
+    """Of one, all that is known; of several, the load and the memory of each, or the load alone."""
+    if len(gpus) == 1:
+        return gpu_wordings(gpus[0])
+    each = [[words.removeprefix("GPU ") for words in gpu_wordings(gpu)[-2:]] for gpu in gpus]
+    return tuple(f"GPUs {', '.join(words[place] for words in each)}" for place in (0, -1))
 
 
 def gpu_wordings(gpu: GpuLoad) -> tuple[str, ...]:

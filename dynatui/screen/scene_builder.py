@@ -3,7 +3,7 @@
 The GPU load and the what-if estimate are expensive and cached for a while. Knows no widget.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import lru_cache
 
@@ -32,8 +32,8 @@ class SceneBuilder:
         self._source = source
         self._event_reader = event_reader
         self._began: float | None = None
-        self._meter: Callable[[], GpuLoad | None] | None = None
-        self._gpu = lru_cache(maxsize=1)(lambda _period: self._read_gpu())
+        self._meters: Sequence[Callable[[], GpuLoad | None]] = ()
+        self._gpus = lru_cache(maxsize=1)(lambda _period: self._read_gpus())
         self._estimate = lru_cache(maxsize=1)(lambda _period: self._what_if())
 
     def scene(self, before: Scene, now: float, *, estimate: bool) -> Scene:
@@ -59,15 +59,15 @@ class SceneBuilder:
             broke=controls.broke if controls else "",
             pinned=None if pin is not None and pin.follows(state) else pin,
             results=self._event_reader.results,
-            gpu=self._gpu(now // _GPU_S),
+            gpus=self._gpus(now // _GPU_S),
             whatif=self._estimate(now // _WHATIF_S) if estimate else None,
         )
 
-    def _read_gpu(self) -> GpuLoad | None:
+    def _read_gpus(self) -> tuple[GpuLoad, ...]:
         run = self._event_reader.viewpoint.work.state.run
-        if self._meter is None and run is not None:
-            self._meter = open_meter(run.device)
-        return self._meter() if self._meter else None
+        if not self._meters and run is not None:
+            self._meters = [open_meter(device) for device in dict.fromkeys(run.ranks or (run.device,))]
+        return tuple(load for meter in self._meters if (load := meter()) is not None)
 
     def _what_if(self) -> WhatIf | None:
         state = self._event_reader.viewpoint.state

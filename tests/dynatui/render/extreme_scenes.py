@@ -140,6 +140,6 @@ def _crowded() -> Scene:
         stage=Stage("drafted", event),
         broke="depth acceptance .12 < .30",
         pinned=Pin.of(state, state.watched),
-        gpu=GpuLoad(load=0.87, used_bytes=12 * 10**9, total_bytes=None, power_w=HUGE, temperature_c=61),
+        gpus=(GpuLoad(load=0.87, used_bytes=12 * 10**9, total_bytes=None, power_w=HUGE, temperature_c=61),),
         note="saved to x",
     )

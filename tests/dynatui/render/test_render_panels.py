@@ -31,7 +31,7 @@ from dynatui.render.race import race
 from dynatui.render.sampling import sampling
 from dynatui.render.scene import Meters, Scene
 from dynatui.render.sliders import history_line, knobs
-from dynatui.render.status import essentials, footer, gpu_wordings, speed_text, status, tab_at, tabs
+from dynatui.render.status import essentials, footer, gpu_wordings, gpus_wordings, speed_text, status, tab_at, tabs
 from dynatui.render.timeline import timeline
 from dynatui.render.words import badge
 from dynatui.screen.pages.help import help_page
@@ -320,9 +320,15 @@ def test_the_key_that_goes_on_stays_in_a_narrow_terminal() -> None:
 
 def test_the_gpu_is_told_as_far_as_the_driver_knows_it() -> None:
     full = GpuLoad(0.87, int(12.3e9), int(139e9), 250.3, 61)
-    assert "GPU 87% 12.3/139 GB 250 W 61 C" in lines(status(replace(running(), gpu=full), 200, 1))[0]
+    assert "GPU 87% 12.3/139 GB 250 W 61 C" in lines(status(replace(running(), gpus=(full,)), 200, 1))[0]
     assert gpu_wordings(full)[-1] == "GPU 87%"
     assert gpu_wordings(GpuLoad(None, 10**9, None, None, None)) == ("GPU 1.0 GB", "GPU")
+
+
+def test_of_several_gpus_load_and_memory_are_told_each() -> None:
+    gpus = tuple(GpuLoad(load, int(12.3e9), int(139e9), 250.3, 61) for load in (0.87, 0.5))
+    assert gpus_wordings(gpus) == ("GPUs 87% 12.3/139 GB, 50% 12.3/139 GB", "GPUs 87%, 50%")
+    assert "GPUs 87% 12.3/139 GB, 50%" in lines(status(replace(running(), gpus=gpus), 200, 1))[0]
 
 
 @pytest.mark.parametrize("width", [30, 60, 80, 200])
