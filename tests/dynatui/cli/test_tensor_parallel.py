@@ -28,8 +28,9 @@ pytestmark = [
 
 SPREAD = ",".join(name for name, method in METHODS.items() if not method.whole_target)
 FLOAT32 = ("--device", "cpu", "--dtype", "float32")
-ENDLESS = ("--methods", "dynatree,ar", "--prompt", "The tree", "--max-new-tokens", "150", "--speed", "0.01")
-"""So slow that it ends by what is done to it."""
+LONG = ("--headless", *FLOAT32, "--methods", "dynatree,ar", "--prompt", "The tree", "--max-new-tokens", "1500")
+SLOWLY = ("--speed", "0.02")
+"""So that it ends by what is done to it."""
 
 
 @pytest.fixture(scope="session")
@@ -139,9 +140,9 @@ def running(
 ) -> Iterator[tuple[subprocess.Popen[bytes], dict[int, int]]]:
     """A run without a screen, once it has recorded rounds; and its ranks."""
     recording = cwd / "run.jsonl"
-    command = [sys.executable, *arguments, "--tensor-parallel", str(count), "--record", str(recording), *ENDLESS]
+    command = [sys.executable, *program, *LONG, "--tensor-parallel", str(count), "--record", str(recording), *further]
     with subprocess.Popen(
-        [*command, "--headless"],
+        command,
         env=environment(),
         cwd=cwd,
         stdin=subprocess.DEVNULL,
@@ -181,7 +182,7 @@ def assert_readable(recording: Path) -> None:
 @pytest.mark.wall_time
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_ends_all_and_the_recording_is_whole(tmp_path: Path, number: signal.Signals) -> None:
-    with running(["-m", "dynatui", *FLOAT32], 2, tmp_path) as (launcher, ranks):
+    with running(["-m", "dynatui"], 2, tmp_path, *SLOWLY) as (launcher, ranks):
         launcher.send_signal(number)
         assert ended(launcher, ranks) == 130
     assert isinstance(read(tmp_path / "run.jsonl")[-1], Summary)
@@ -194,7 +195,7 @@ def test_a_signal_ends_all_and_the_recording_is_whole(tmp_path: Path, number: si
     [(0, 137, "the leading process was ended by SIGKILL"), (2, 3, "process 2 of the target was ended by SIGKILL")],
 )
 def test_a_rank_that_is_killed_ends_all(tmp_path: Path, rank: int, code: int, said: str) -> None:
-    with running(["-m", "dynatui", *FLOAT32], 3, tmp_path) as (launcher, ranks):
+    with running(["-m", "dynatui"], 3, tmp_path, *SLOWLY) as (launcher, ranks):
         os.kill(ranks[rank], signal.SIGKILL)
         assert ended(launcher, ranks) == code
     assert (tmp_path / "errors").read_text().splitlines()[-1] == f"dynatui: {said}"
@@ -203,7 +204,7 @@ def test_a_rank_that_is_killed_ends_all(tmp_path: Path, rank: int, code: int, sa
 
 @pytest.mark.wall_time
 def test_a_launcher_that_is_killed_ends_all(tmp_path: Path) -> None:
-    with running(["-m", "dynatui", *FLOAT32], 2, tmp_path) as (launcher, ranks):
+    with running(["-m", "dynatui"], 2, tmp_path, *SLOWLY) as (launcher, ranks):
         launcher.kill()
         ended(launcher, ranks)
     assert_readable(tmp_path / "run.jsonl")
@@ -229,7 +230,7 @@ sys.exit(main())
 def test_an_exception_in_a_rank_ends_all_and_is_told(tmp_path: Path, rank: int) -> None:
     script = tmp_path / "failing.py"
     script.write_text(FAILING.format(rank=str(rank)))
-    with running([str(script), *FLOAT32, "--speed", "1"], 2, tmp_path) as (launcher, ranks):
+    with running([str(script)], 2, tmp_path) as (launcher, ranks):
         assert ended(launcher, ranks) in (1, 3)
     assert "an error of its own" in (tmp_path / "errors").read_text()
     assert_readable(tmp_path / "run.jsonl")
