@@ -18,7 +18,7 @@ from decoder.events import Round, Run, Summary
 from decoder.methods import METHODS
 from dynatui.record.reader import read
 from tests.dynatui.pty_terminal import ENTER, ROOT, Start, assert_left_clean, terminals
-from tests.dynatui.rank_processes import GONE_WITHIN_S, ranks_below, seconds_until_gone, wait_for_ranks
+from tests.dynatui.rank_processes import GONE_WITHIN_S, seconds_until_gone, wait_for_ranks
 from tests.tiny import TinyPair, kindred_pair
 
 pytestmark = [
@@ -136,26 +136,24 @@ def test_a_target_whose_heads_do_not_divide_is_refused_in_one_line(tmp_path: Pat
 
 @contextmanager
 def running(
-    arguments: Sequence[str], count: int, cwd: Path
+    program: Sequence[str], count: int, cwd: Path, *further: str
 ) -> Iterator[tuple[subprocess.Popen[bytes], dict[int, int]]]:
     """A run without a screen, once it has recorded rounds; and its ranks."""
     recording = cwd / "run.jsonl"
     command = [sys.executable, *program, *LONG, "--tensor-parallel", str(count), "--record", str(recording), *further]
-    with subprocess.Popen(
-        command,
-        env=environment(),
-        cwd=cwd,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=(cwd / "errors").open("wb"),
-    ) as launcher:
+    nowhere = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL}
+    with (
+        (cwd / "errors").open("wb") as errors,
+        subprocess.Popen(command, env=environment(), cwd=cwd, stderr=errors, **nowhere) as launcher,
+    ):
+        ranks = dict[int, int]()
         try:
             ranks = wait_for_ranks(launcher.pid, count)
             wait_for_rounds(recording, launcher)
             yield launcher, ranks
         finally:
             launcher.kill()
-            seconds_until_gone([*ranks_below(launcher.pid).values()])
+            seconds_until_gone(list(ranks.values()))
 
 
 def wait_for_rounds(recording: Path, launcher: subprocess.Popen[bytes]) -> None:
