@@ -8,6 +8,8 @@ from decoder.errors import ConfigError, quoted
 VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
 """What torchrun tells each process; and where they meet, which torch reads by itself."""
 
+LIFELINE = "TENSOR_PARALLEL_LIFELINE"
+"""Variable with the number of a pipe that is closed when the process that started the ranks ends, if it has one."""
 LOST = 4
 """Exit code of a follower whose leader is gone without a word."""
 

@@ -18,14 +18,12 @@ from subprocess import DEVNULL, Popen
 from typing import IO, Any
 
 from decoder.errors import ModelError
-from decoder.tensor_parallel.ranks import LOST, Ranks
+from decoder.tensor_parallel.ranks import LIFELINE, LOST, Ranks
 from dynatui.clean import clean
 from dynatui.terminal import streams
 from dynatui.terminal.output import give_back, modes_of
 from dynatui.terminal.shutdown import STOP_SIGNALS
 
-LIFELINE = "TENSOR_PARALLEL_LIFELINE"
-"""Variable with the number of a pipe that is closed when the launcher ends."""
 GRACE_S = 3.5
 """How long the leader may take to end in its own way."""
 _TURN_S = 3600.0

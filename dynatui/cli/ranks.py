@@ -14,8 +14,7 @@ from collections.abc import Mapping
 from typing import Any, NoReturn
 
 from decoder.errors import DecoderError, not_importable
-from decoder.tensor_parallel.ranks import Ranks, ranks_of, told
-from dynatui.cli.launcher import LIFELINE, launch
+from decoder.tensor_parallel.ranks import LIFELINE, Ranks, ranks_of, told
 from dynatui.terminal import streams
 from dynatui.terminal.shutdown import STOP_SIGNALS
 
@@ -43,6 +42,8 @@ def spread(count: int, models: Mapping[str, Any], *, wants_screen: bool) -> int 
     if count == 1:
         return None
     if not told(os.environ):
+        from dynatui.cli.launcher import launch  # noqa: PLC0415 - few runs need it
+
         return launch(count, drawn=wants_screen and streams.can_draw())
     ranks = ranks_of(count, os.environ)
     if not ranks.leads:
@@ -65,11 +66,13 @@ def _leave_signals_to_the_leader() -> None:
 
 
 def _end_with_the_launcher(pipe: int) -> None:
-    """Asks this process to end, as a signal does, when the one that launched it is gone."""
+    """Asks this process to end, as a signal does, when the one that launched it is gone; in the end, ends it."""
 
     def wait() -> None:
         os.read(pipe, 1)
         os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(PATIENCE_S)
+        os._exit(128 + signal.SIGTERM)
 
     threading.Thread(target=wait, name="launcher", daemon=True).start()
 
