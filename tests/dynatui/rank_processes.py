@@ -15,10 +15,11 @@ def ranks_below(launcher: int) -> dict[int, int]:
     """The processes that a launcher has started, by rank."""
     found = dict[int, int]()
     for pid in _processes():
-        with suppress(OSError, IndexError, ValueError):
+        with suppress(OSError, IndexError):
             if int(_status(pid)[1]) == launcher:
                 variables = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
-                found[next(int(each[5:]) for each in variables if each.startswith(b"RANK="))] = pid
+                # Until it runs the program, a process has the variables of its parent.
+                found |= {int(each[5:]): pid for each in variables if each.startswith(b"RANK=")}
     return found
 
 

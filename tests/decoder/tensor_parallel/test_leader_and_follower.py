@@ -92,7 +92,7 @@ def led(models: TinyModels, family: str) -> Led:
     engine, module = models.loaded(pair, "float32"), models.plain(pair.target, "float32")
     channel = Replaying(ModuleForward(module))
     compared = Compared(ModuleForward(module), channel)
-    leader = Leader(compared, channel, ("cpu", "cpu"))  # type: ignore[arg-type] - as much of a channel as it needs
+    leader = Leader(compared, channel, ("cpu", "cpu"))  # type: ignore[arg-type]  # as much of a channel as it needs
     target = LanguageModel(replace(traits_of(module), source=None), "tiny")
     target.run_by(leader)
     target.ranks = leader
