@@ -42,7 +42,7 @@ class Leader:
     def new_cache(self, capacity: int) -> KvCache:
         """See `Forward`."""
         cache = ToldCache(self._own.new_cache(capacity).store, next(self._numbers))
-        weakref.finalize(cache, self._gone.append, cache.number).atexit = False
+        weakref.finalize(cache, self._gone.append, cache.number)
         return cache
 
     def forward(

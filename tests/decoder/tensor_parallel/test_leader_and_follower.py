@@ -166,7 +166,9 @@ def test_a_pass_that_fails_is_told_in_a_sentence_and_none_follows_it(tiny_models
     assert len(found.channel.told) == count
 
 
-def test_a_difference_from_ar_is_told_without_a_verdict(tiny_models: TinyModels) -> None:
+def test_a_difference_from_ar_is_told_without_a_verdict(
+    tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Near ties are judged by the whole module, which nobody has here."""
     found = led(tiny_models, "llama")
     assert not found.engine.pair.target.has_module
@@ -179,7 +181,7 @@ def test_a_difference_from_ar_is_told_without_a_verdict(tiny_models: TinyModels)
         logits = usual(*given)
         return -logits if rounds == 9 else logits
 
-    found.leader.forward = astray  # type: ignore[method-assign]
+    monkeypatch.setattr(found.leader, "forward", astray)
     with torch.inference_mode():
         *_, summary = decode(found.engine, PROMPT, RunConfig(("linear", "ar"), 24))
     assert isinstance(summary, Summary)

@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+import torch
 
 from decoder import RunConfig, load_pair
 from decoder.errors import ConfigError
@@ -71,7 +72,7 @@ def test_more_processes_than_devices_are_refused(monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_cpu_beside_accelerators_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(check.torch.accelerator, "is_available", lambda: True)
+    monkeypatch.setattr(torch.accelerator, "is_available", lambda: True)
     with pytest.raises(ConfigError, match="set CUDA_VISIBLE_DEVICES to nothing"):
         check.require_devices("cpu", TWO)
 

@@ -141,10 +141,10 @@ def running(
     """A run without a screen, once it has recorded rounds; and its ranks."""
     recording = cwd / "run.jsonl"
     command = [sys.executable, *program, *LONG, "--tensor-parallel", str(count), "--record", str(recording), *further]
-    nowhere = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL}
     with (
+        Path(os.devnull).open("r+b") as nowhere,
         (cwd / "errors").open("wb") as errors,
-        subprocess.Popen(command, env=environment(), cwd=cwd, stderr=errors, **nowhere) as launcher,
+        subprocess.Popen(command, env=environment(), cwd=cwd, stdin=nowhere, stdout=nowhere, stderr=errors) as launcher,
     ):
         ranks = dict[int, int]()
         try:
