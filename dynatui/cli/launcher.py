@@ -1,4 +1,4 @@
-"""Runs this very command as several ranks of one machine, and sees to it that all of them end together.
+"""Runs a command line as several ranks of one machine, and sees to it that all of them end together.
 
 What torchrun does for several machines, with two things more: all are gone within seconds, whichever of them ends and
 however; and the terminal is given back, though the one that drew on it was killed. Knows nothing of models.
@@ -14,22 +14,27 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from subprocess import DEVNULL, Popen
 from typing import IO, Any
 
-from decoder.errors import ModelError
+import dynatui
+from decoder.errors import ModelError, require
 from decoder.tensor_parallel.ranks import LIFELINE, LOST, Ranks
 from dynatui.clean import clean
 from dynatui.terminal import streams
 from dynatui.terminal.output import give_back, modes_of
 from dynatui.terminal.shutdown import STOP_SIGNALS
 
+MOST = 16
+"""Ranks; no machine has more GPUs."""
 GRACE_S = 3.5
 """How long the leader may take to end in its own way."""
 _TURN_S = 3600.0
 _MOST_SAID = 4096
 """Characters, the last, that are told of a follower's errors."""
 _HERE = "127.0.0.1"
+_SOURCE = Path(dynatui.__file__).parents[1]
 
 
 @dataclass(frozen=True)
@@ -44,16 +49,25 @@ class _Follower:
         return self.process.poll() not in (None, 0, LOST)
 
 
-def launch(count: int, *, drawn: bool) -> int:
-    """Runs the command as so many ranks; returns the exit code.
+def launch(count: int, arguments: Sequence[str], *, drawn: bool) -> int:
+    """Runs a command line as so many ranks; returns the exit code.
 
     Args:
         count: Ranks.
+        arguments: What stands behind the program's name.
         drawn: Whether the leader draws on the terminal.
+
+    Raises:
+        ConfigError: They are more than one machine has use for.
     """
+    require(
+        count <= MOST,
+        f"--tensor-parallel {count} would start more than {MOST} processes on this machine; start those of several "
+        "machines by torchrun",
+    )
     modes = modes_of(sys.stderr.fileno()) if drawn else None
     with ExitStack() as ending:
-        leader, followers = _started(count, ending)
+        leader, followers = _started(count, arguments, ending)
         with _signals_pending():
             fallen, forced = _until_the_end(leader, followers)
         if drawn and leader.returncode < 0:
@@ -66,18 +80,20 @@ def launch(count: int, *, drawn: bool) -> int:
     return leader.returncode
 
 
-def _started(count: int, ending: ExitStack) -> tuple[Popen[bytes], list[_Follower]]:
+def _started(count: int, arguments: Sequence[str], ending: ExitStack) -> tuple[Popen[bytes], list[_Follower]]:
     """The leader and its followers, which end with this context at the latest."""
     lifeline, held = os.pipe()
     ending.callback(os.close, held)
     common = {**os.environ, "MASTER_ADDR": _HERE, "MASTER_PORT": str(_free_port()), LIFELINE: str(lifeline)}
+    # Found where this process has found it, and nothing else of the folder that it was started in.
+    common["PYTHONPATH"] = os.pathsep.join(filter(None, (os.environ.get("PYTHONPATH"), str(_SOURCE))))
     if "OMP_NUM_THREADS" not in common:
         common["OMP_NUM_THREADS"] = str(_cores_each(count))
-    command = [sys.executable, *sys.orig_argv[1:]]
+    command = [sys.executable, "-P", "-m", "dynatui", *arguments]
 
     def start(rank: int, **further: Any) -> Popen[bytes]:
         variables = common | Ranks(rank, count, local=rank, local_count=count).variables()
-        process = Popen(command, env=variables, pass_fds=(lifeline,), **further)  # noqa: S603 - this very command
+        process = Popen(command, env=variables, pass_fds=(lifeline,), **further)  # noqa: S603 - the program itself
         ending.callback(_end, process)
         return process
 

@@ -5,6 +5,7 @@ place that catches DecoderError for good.
 """
 
 import errno
+import sys
 from collections.abc import Sequence
 from itertools import chain
 from pathlib import Path
@@ -82,7 +83,8 @@ def _invoked(arguments: Sequence[str] | None) -> int:
     try:
         if any("\0" in argument for argument in arguments or ()):  # the system itself hands on none
             raise ConfigError("an argument holds a null character; leave that out")
-        return int(command().main(args=arguments, prog_name="dynatui", standalone_mode=False) or 0)
+        given = sys.argv[1:] if arguments is None else list(arguments)
+        return int(command().main(args=given, prog_name="dynatui", standalone_mode=False, obj=given) or 0)
     except ImportError as error:
         raise not_importable(error) from error
     except FileNotFoundError as error:
@@ -133,8 +135,10 @@ def watch(
         return 0
     shown = request.view(view, settings.keymap())
     wants_screen = not (no_screen or as_json)
-    if follow is None and (code := ranks.spread(tensor_parallel, models, wants_screen=wants_screen)) is not None:
-        return code
+    if tensor_parallel > 1 and follow is None:
+        code = ranks.spread(tensor_parallel, models, context.obj, wants_screen=wants_screen)
+        if code is not None:
+            return code
     on_screen = wants_screen and streams.can_show_screen()
     if follow is not None:
         _refuse_options_beside_follow(context)

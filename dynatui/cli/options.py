@@ -118,6 +118,7 @@ TensorParallel = Annotated[
         "--tensor-parallel",
         metavar="N",
         min=1,
+        max=1024,
         help="Spread the target over N processes, each with a GPU of its own; torchrun may have started them.",
     ),
 ]

@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
 from decoder.errors import DecoderError, not_importable
@@ -25,26 +25,25 @@ _SOON_S = 0.3
 """After which a follower whose pass or connection failed would have ended by its leader's end, if that was why."""
 
 
-def spread(count: int, models: Mapping[str, Any], *, wants_screen: bool) -> int | None:
+def spread(count: int, models: Mapping[str, Any], arguments: Sequence[str], *, wants_screen: bool) -> int | None:
     """Launches so many ranks, or is one of those that were launched.
 
     Args:
-        count: Ranks; 1 is this process alone.
+        count: Ranks, two or more.
         models: Options that say which models run where.
+        arguments: The command line.
         wants_screen: Whether the program shows a screen where there is a terminal.
 
     Returns:
         The exit code of ranks that were launched here; None: this process decodes. A follower does not return.
 
     Raises:
-        ConfigError: This process was started as one of another number.
+        ConfigError: This process was started as one of another number, or cannot launch so many.
     """
-    if count == 1:
-        return None
     if not told(os.environ):
         from dynatui.cli.launcher import launch  # noqa: PLC0415 - few runs need it
 
-        return launch(count, drawn=wants_screen and streams.can_draw())
+        return launch(count, arguments, drawn=wants_screen and streams.can_draw())
     ranks = ranks_of(count, os.environ)
     if not ranks.leads:
         _leave_signals_to_the_leader()

@@ -19,7 +19,8 @@ def launched(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The numbers of ranks that were launched, without any process."""
     counts: list[int] = []
 
-    def launch(count: int, **_: Any) -> int:
+    def launch(count: int, arguments: list[str], **_: Any) -> int:
+        assert arguments == ["--tensor-parallel", str(count)]
         counts.append(count)
         return 7
 
@@ -35,6 +36,12 @@ def told(monkeypatch: pytest.MonkeyPatch, found: Ranks) -> None:
 def test_one_process_launches_as_many_as_asked_for_and_decodes_nothing(screen: FakeScreen, launched: list[int]) -> None:
     assert cli.main(["--tensor-parallel", "3"]) == 7
     assert (launched, screen.sessions) == ([3], [])
+
+
+def test_more_than_a_machine_has_use_for_are_not_launched(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["--tensor-parallel", "17"]) == 2
+    assert "more than 16 processes on this machine" in capsys.readouterr().err
+    assert cli.main(["--tensor-parallel", "4000"]) == 2
 
 
 def test_without_the_option_nothing_is_launched(screen: FakeScreen, launched: list[int]) -> None:

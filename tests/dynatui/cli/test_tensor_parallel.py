@@ -47,7 +47,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
 
 
 def environment() -> dict[str, str]:
-    return {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
+    return {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.environ.get("PYTHONPATH", str(ROOT))}
 
 
 def models(pair: TinyPair | None) -> list[str]:
@@ -135,12 +135,20 @@ def test_a_target_whose_heads_do_not_divide_is_refused_in_one_line(tmp_path: Pat
 
 
 @contextmanager
-def running(
-    program: Sequence[str], count: int, cwd: Path, *further: str
-) -> Iterator[tuple[subprocess.Popen[bytes], dict[int, int]]]:
+def running(count: int, cwd: Path, *further: str) -> Iterator[tuple[subprocess.Popen[bytes], dict[int, int]]]:
     """A run without a screen, once it has recorded rounds; and its ranks."""
     recording = cwd / "run.jsonl"
-    command = [sys.executable, *program, *LONG, "--tensor-parallel", str(count), "--record", str(recording), *further]
+    command = [
+        sys.executable,
+        "-m",
+        "dynatui",
+        *LONG,
+        "--tensor-parallel",
+        str(count),
+        "--record",
+        str(recording),
+        *further,
+    ]
     with (
         Path(os.devnull).open("r+b") as nowhere,
         (cwd / "errors").open("wb") as errors,
@@ -180,7 +188,7 @@ def assert_readable(recording: Path) -> None:
 @pytest.mark.wall_time
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_ends_all_and_the_recording_is_whole(tmp_path: Path, number: signal.Signals) -> None:
-    with running(["-m", "dynatui"], 2, tmp_path, *SLOWLY) as (launcher, ranks):
+    with running(2, tmp_path, *SLOWLY) as (launcher, ranks):
         launcher.send_signal(number)
         assert ended(launcher, ranks) == 130
     assert isinstance(read(tmp_path / "run.jsonl")[-1], Summary)
@@ -193,7 +201,7 @@ def test_a_signal_ends_all_and_the_recording_is_whole(tmp_path: Path, number: si
     [(0, 137, "the leading process was ended by SIGKILL"), (2, 3, "process 2 of the target was ended by SIGKILL")],
 )
 def test_a_rank_that_is_killed_ends_all(tmp_path: Path, rank: int, code: int, said: str) -> None:
-    with running(["-m", "dynatui"], 3, tmp_path, *SLOWLY) as (launcher, ranks):
+    with running(3, tmp_path, *SLOWLY) as (launcher, ranks):
         os.kill(ranks[rank], signal.SIGKILL)
         assert ended(launcher, ranks) == code
     assert (tmp_path / "errors").read_text().splitlines()[-1] == f"dynatui: {said}"
@@ -202,16 +210,15 @@ def test_a_rank_that_is_killed_ends_all(tmp_path: Path, rank: int, code: int, sa
 
 @pytest.mark.wall_time
 def test_a_launcher_that_is_killed_ends_all(tmp_path: Path) -> None:
-    with running(["-m", "dynatui"], 2, tmp_path, *SLOWLY) as (launcher, ranks):
+    with running(2, tmp_path, *SLOWLY) as (launcher, ranks):
         launcher.kill()
         ended(launcher, ranks)
     assert_readable(tmp_path / "run.jsonl")
 
 
 FAILING = """
-import os, sys
+import os
 from pathlib import Path
-from dynatui.cli.main import main
 if os.environ.get("RANK") == {rank!r}:
     from decoder.forward.hf import ModuleForward
     usual, passes = ModuleForward.forward, iter(range(60))
@@ -221,16 +228,17 @@ if os.environ.get("RANK") == {rank!r}:
             raise ValueError("an error of its own")
         return usual(*given)
     ModuleForward.forward = forward
-sys.exit(main())
 """
 
 
 @pytest.mark.wall_time
 @pytest.mark.parametrize("rank", [0, 1])
-def test_an_exception_in_a_rank_ends_all_and_is_told(tmp_path: Path, rank: int) -> None:
-    script = tmp_path / "failing.py"
-    script.write_text(FAILING.format(rank=str(rank)))
-    with running([str(script)], 2, tmp_path) as (launcher, ranks):
+def test_an_exception_in_a_rank_ends_all_and_is_told(
+    tmp_path: Path, rank: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{ROOT}")
+    (tmp_path / "sitecustomize.py").write_text(FAILING.format(rank=str(rank)))
+    with running(2, tmp_path) as (launcher, ranks):
         while not (tmp_path / "failing").exists():
             time.sleep(0.02)
         assert ended(launcher, ranks) in (1, 3)
