@@ -85,11 +85,6 @@ def test_two_processes_write_what_one_writes(pairs: dict[str, TinyPair], tmp_pat
     assert min(found["peak_bytes_by_rank"]) > 2**20
 
 
-def test_three_processes_write_what_one_writes_when_sampled(tmp_path: Path) -> None:
-    further = ["--methods", "dynatree,linear,ar", "--max-new-tokens", "64", "--temperature", "0.7"]
-    assert_spread_as_whole(None, 3, further, tmp_path)
-
-
 @pytest.mark.soak
 @pytest.mark.parametrize("temperature", ["0", "0.7"])
 @pytest.mark.parametrize(
@@ -186,7 +181,7 @@ def assert_readable(recording: Path) -> None:
 
 
 @pytest.mark.wall_time
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.soak)])
 def test_a_signal_ends_all_and_the_recording_is_whole(tmp_path: Path, number: signal.Signals) -> None:
     with running(2, tmp_path, *SLOWLY) as (launcher, ranks):
         launcher.send_signal(number)
@@ -198,7 +193,10 @@ def test_a_signal_ends_all_and_the_recording_is_whole(tmp_path: Path, number: si
 @pytest.mark.wall_time
 @pytest.mark.parametrize(
     ("rank", "code", "said"),
-    [(0, 137, "the leading process was ended by SIGKILL"), (2, 3, "process 2 of the target was ended by SIGKILL")],
+    [
+        pytest.param(0, 137, "the leading process was ended by SIGKILL", marks=pytest.mark.soak),
+        (2, 3, "process 2 of the target was ended by SIGKILL"),
+    ],
 )
 def test_a_rank_that_is_killed_ends_all(tmp_path: Path, rank: int, code: int, said: str) -> None:
     with running(3, tmp_path, *SLOWLY) as (launcher, ranks):
@@ -232,7 +230,7 @@ if os.environ.get("RANK") == {rank!r}:
 
 
 @pytest.mark.wall_time
-@pytest.mark.parametrize("rank", [0, 1])
+@pytest.mark.parametrize("rank", [pytest.param(0, marks=pytest.mark.soak), 1])
 def test_an_exception_in_a_rank_ends_all_and_is_told(
     tmp_path: Path, rank: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -264,7 +262,7 @@ def test_a_key_ends_all_and_leaves_a_clean_terminal(start: Start) -> None:
 
 
 @pytest.mark.wall_time
-@pytest.mark.parametrize("rank", [0, 1])
+@pytest.mark.parametrize("rank", [0, pytest.param(1, marks=pytest.mark.soak)])
 def test_a_rank_that_is_killed_leaves_a_clean_terminal(start: Start, rank: int) -> None:
     terminal, ranks = on_screen(start)
     os.kill(ranks[rank], signal.SIGKILL)
