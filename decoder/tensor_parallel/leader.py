@@ -6,7 +6,8 @@ Whoever decodes sees one model. Knows nothing of drafts and texts.
 import itertools
 import weakref
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -21,6 +22,8 @@ from decoder.forward.protocol import Forward
 from decoder.tensor_parallel.channel import Channel
 from decoder.tensor_parallel.messages import Pass, Peak, encoded
 from decoder.tensor_parallel.rows import ToldCache
+
+Result = TypeVar("Result")
 
 
 class Leader:
@@ -53,16 +56,12 @@ class Leader:
         Raises:
             DeviceError: Another rank is gone, or this one or another has failed.
         """
-        if self._fault:
-            raise self._fault
-        try:
+
+        def run() -> Tensor:
             self._tell(cache, tokens, positions, visible)
             return self._own.forward(cache, tokens, positions, visible)
-        except Exception as error:
-            self._fault = self._failed(error)
-            if isinstance(error, RuntimeError) and not memory_is_full(error):
-                raise self._fault from error
-            raise
+
+        return self._together(run)
 
     def read(self, cache: KvCache, tokens: Sequence[int]) -> Float[Tensor, "V"]:
         """See `Forward`."""
@@ -72,11 +71,29 @@ class Leader:
         return logits
 
     def peak_bytes(self) -> list[int]:
-        """Most memory in use so far, by rank; of none after a pass that has failed."""
+        """Most memory in use so far, by rank.
+
+        Raises:
+            DeviceError: As `forward`.
+        """
+
+        def ask() -> list[int]:
+            self._channel.send(encoded(Peak()))
+            return self._channel.gathered(peak_bytes(torch.device(self.devices[0])))
+
+        return self._together(ask)
+
+    def _together(self, work: Callable[[], Result]) -> Result:
+        """Does what every rank takes part in; nothing more where that has failed once."""
         if self._fault:
-            return []
-        self._channel.send(encoded(Peak()))
-        return self._channel.gathered(peak_bytes(torch.device(self.devices[0])))
+            raise self._fault
+        try:
+            return work()
+        except Exception as error:
+            self._fault = self._failed(error)
+            if isinstance(error, RuntimeError) and not memory_is_full(error):
+                raise self._fault from error
+            raise
 
     def _tell(
         self, cache: KvCache, tokens: Sequence[int], positions: Sequence[int], visible: NDArray[np.bool_]
@@ -97,6 +114,6 @@ class Leader:
 
     def _failed(self, error: Exception) -> DeviceError:
         return DeviceError(
-            f"a pass over {len(self.devices)} processes failed: {first_line(error)}; another of them may have ended, "
-            "so start again"
+            f"the {len(self.devices)} processes of the target cannot go on: {first_line(error)}; one of them may have "
+            "ended, so start again"
         )

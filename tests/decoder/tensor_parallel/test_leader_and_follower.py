@@ -156,7 +156,10 @@ def test_a_pass_that_fails_is_told_in_a_sentence_and_none_follows_it(tiny_models
 
     found.channel.before = break_off
     events: list[Event] = []
-    with torch.inference_mode(), pytest.raises(DeviceError, match="2 processes failed: Connection closed by peer"):
+    with (
+        torch.inference_mode(),
+        pytest.raises(DeviceError, match="2 processes of the target cannot go on: Connection closed by peer"),
+    ):
         events.extend(decode(found.engine, PROMPT, RunConfig(("ar",), 24)))
     assert isinstance(events[-1], End)
     assert events[-1].reason == "error"
@@ -164,6 +167,17 @@ def test_a_pass_that_fails_is_told_in_a_sentence_and_none_follows_it(tiny_models
     with torch.inference_mode(), pytest.raises(DeviceError, match="start again"):
         list(decode(found.engine, PROMPT, RunConfig(("ar",), 24)))
     assert len(found.channel.told) == count
+
+
+def test_a_follower_that_is_gone_when_memory_is_asked_for_is_told_in_a_sentence(tiny_models: TinyModels) -> None:
+    found = led(tiny_models, "llama")
+
+    def break_off(_passes: int) -> None:
+        raise RuntimeError("Connection closed by peer")
+
+    found.channel.before = break_off
+    with pytest.raises(DeviceError, match="cannot go on: Connection closed by peer"):
+        found.leader.peak_bytes()
 
 
 def test_a_difference_from_ar_is_told_without_a_verdict(
