@@ -5,8 +5,10 @@ nothing of what they say.
 """
 
 import os
+import re
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import timedelta
 
 import torch
@@ -16,6 +18,7 @@ from decoder.errors import DeviceError, first_line
 from decoder.tensor_parallel.messages import FRAME, Words, framed, left_over, unframed
 from decoder.tensor_parallel.ranks import Ranks
 
+_SOURCE_LINE = re.compile(r"^\[\S+:\d+\] ")
 ENDLESS = timedelta(days=3650)
 """A paused leader says nothing; that it is gone is told by its closed connection."""
 
@@ -39,7 +42,7 @@ class Channel:
             self._words, self._ends = (dist.new_group(backend="gloo", timeout=ENDLESS) for _ in range(2))
         except (RuntimeError, ValueError) as error:
             raise DeviceError(
-                f"the {ranks.count} processes of the target do not find each other: {first_line(error)}; let torchrun "
+                f"the {ranks.count} processes of the target do not find each other: {reason(error)}; let torchrun "
                 "set MASTER_ADDR and MASTER_PORT, or choose another port"
             ) from error
 
@@ -63,7 +66,8 @@ class Channel:
     def release(self) -> None:
         """Lets the followers end, whatever they are doing; called by the leader alone."""
         for rank in range(1, self._ranks.count):
-            dist.send(torch.ones(1), rank, group=self._ends)
+            with suppress(RuntimeError):  # one that is gone needs no word
+                dist.send(torch.ones(1), rank, group=self._ends)
 
     def watch_leader(self, ended: Callable[[bool], object]) -> None:
         """Has a thread call `ended` when the leader lets go of this process; with False where it is gone without."""
@@ -84,6 +88,11 @@ class Channel:
             dist.broadcast(words, 0, group=self._words)
         found: Words = words.numpy()
         return found
+
+
+def reason(error: Exception) -> str:
+    """Why processes cannot reach each other, without the place in the library's source and its advice."""
+    return _SOURCE_LINE.sub("", first_line(error)).partition(". ")[0]
 
 
 def leave(code: int) -> None:

@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from decoder.device import memory_is_full, peak_bytes
-from decoder.errors import DeviceError, first_line
+from decoder.errors import DeviceError
 from decoder.forward.kv_cache import KvCache
 from decoder.forward.protocol import Forward
-from decoder.tensor_parallel.channel import Channel
+from decoder.tensor_parallel.channel import Channel, reason
 from decoder.tensor_parallel.messages import Pass, Peak, encoded
 from decoder.tensor_parallel.rows import ToldCache
 
@@ -114,6 +114,6 @@ class Leader:
 
     def _failed(self, error: Exception) -> DeviceError:
         return DeviceError(
-            f"the {len(self.devices)} processes of the target cannot go on: {first_line(error)}; one of them may have "
+            f"the {len(self.devices)} processes of the target cannot go on: {reason(error)}; one of them may have "
             "ended, so start again"
         )

@@ -152,13 +152,15 @@ def test_a_pass_that_fails_is_told_in_a_sentence_and_none_follows_it(tiny_models
 
     def break_off(passes: int) -> None:
         if passes == 5:
-            raise RuntimeError("Connection closed by peer [127.0.0.1]:1")
+            raise RuntimeError("[/src/pair.cc:553] Connection closed by peer [::1]:1. Check the logs of the worker.")
 
     found.channel.before = break_off
     events: list[Event] = []
     with (
         torch.inference_mode(),
-        pytest.raises(DeviceError, match="2 processes of the target cannot go on: Connection closed by peer"),
+        pytest.raises(
+            DeviceError, match=r"^the 2 processes of the target cannot go on: Connection closed by peer \[::1\]:1; one"
+        ),
     ):
         events.extend(decode(found.engine, PROMPT, RunConfig(("ar",), 24)))
     assert isinstance(events[-1], End)
