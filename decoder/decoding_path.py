@@ -16,6 +16,7 @@ from decoder.device import has_graphs, has_room
 from decoder.engine import Engine
 from decoder.forward.families.architecture import Architecture
 from decoder.forward.families.registry import reading_bytes, weight_bytes
+from decoder.forward.language_model import LanguageModel
 
 GRAPHS: Literal["cuda graphs"] = "cuda graphs"
 STATIC: Literal["static module"] = "static module"
@@ -40,8 +41,8 @@ def decoding_path(engine: Engine) -> DecodingPath:
     """How this pair's rounds are decoded."""
     pair = engine.pair
     models = pair.models
-    if not has_graphs(pair.target.device):
-        kinds = {role: NATIVE if model.runs_without_module else MODULE for role, model in models.items()}
+    if pair.target.ranks or not has_graphs(pair.target.device):
+        kinds = {role: _computing(model) for role, model in models.items()}
         return DecodingPath(HOST, _together(kinds | ({"draft": HEAD} if pair.head else {})))
     if pair.head:
         return DecodingPath(HOST, UNCAPTURED_HEAD)
@@ -50,6 +51,13 @@ def decoding_path(engine: Engine) -> DecodingPath:
     if engine.slots is None or engine.slots.refused:
         return DecodingPath(HOST, engine.slots.refused or "" if engine.slots else "not tried yet")
     return _on_device({role: engine.slots.form(model) for role, model in models.items()})
+
+
+def _computing(model: LanguageModel) -> str:
+    if model.ranks:
+        return f"{MODULE} over {len(model.ranks.devices)} processes"
+    native = NATIVE if model.device.type == "cpu" else "native model"
+    return native if model.runs_without_module else MODULE
 
 
 def _on_device(forms: Mapping[str, Any]) -> DecodingPath:

@@ -228,6 +228,11 @@ class Graphs:
         return replay
 
 
+def device_count() -> int:
+    """CUDA devices that torch sees."""
+    return torch.cuda.device_count()
+
+
 def has_graphs(device: torch.device) -> bool:
     """Whether a device may repeat work by itself."""
     return device.type == "cuda"

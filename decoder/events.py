@@ -51,6 +51,8 @@ class Run(Base, tag="run", frozen=True, kw_only=True):
     """How rounds are decoded: cuda graphs, static module or host; empty in older recordings."""
     path_reason: str = ""
     """Why not in a faster way; where there is none, what computes."""
+    ranks: list[str] = []
+    """The device of each process that runs the target; empty where one does."""
     seed: int
     temperature: float = 0.0
     """Tokens are sampled at this temperature; 0 is greedy."""
@@ -69,6 +71,12 @@ class Run(Base, tag="run", frozen=True, kw_only=True):
     max_new_tokens: Count
     methods: dict[str, dict[str, Any]]
     """Method name to all its parameters, in the order of the race."""
+
+    @property
+    def place(self) -> str:
+        """The device, or the processes of the target and theirs."""
+        devices = dict.fromkeys(self.ranks)
+        return f"{len(self.ranks)} processes on {', '.join(devices)}" if self.ranks else self.device
 
     @property
     def arithmetic(self) -> str:
@@ -249,10 +257,12 @@ class Figures(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     distinct_8grams: float | None = None
 
 
-class Summary(Base, tag="summary", frozen=True, kw_only=True):
+class Summary(Base, tag="summary", omit_defaults=True, frozen=True, kw_only=True):
     """The prompt is done; all figures of all methods."""
 
     methods: dict[str, Figures]
+    peak_bytes_by_rank: list[Count] = []
+    """Most memory in use so far, where several processes run the target: of each."""
 
 
 Event: TypeAlias = Run | Start | Round | Knob | End | Summary

@@ -4,7 +4,9 @@ rounds tried.
 Stands above all that decodes, because it tries it; nothing that decodes may import it.
 """
 
+import os
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 import torch
@@ -19,7 +21,7 @@ from decoder.forward.cpu.packed import bfloat16_pays
 from decoder.forward.eagle3.head import Head
 from decoder.forward.eagle3.shape import HeadShape
 from decoder.forward.language_model import LanguageModel
-from decoder.methods import require_model_free
+from decoder.methods import chosen, require_model_free
 from decoder.models.checkpoints import EMBEDDED_DRAFT, EMBEDDED_TARGET, display_name, load_config, load_model
 from decoder.models.compatibility import check_config, common_tokenizer, probe
 from decoder.models.eagle3.checkpoint import load_head
@@ -27,11 +29,18 @@ from decoder.models.eagle3.config import head_shape
 from decoder.models.names import LOOKUP, require_both
 from decoder.models.pair import Pair
 from decoder.models.tokenizer import TextTokenizer
+from decoder.tensor_parallel.check import require_packages, require_spread, require_whole_passes
+from decoder.tensor_parallel.ranks import Ranks, ranks_of
+from decoder.tensor_parallel.target import load_over, rank_device
 
 if TYPE_CHECKING:
     from decoder.session.cuda_graph.static_shapes import Passes
 
 Report = Callable[[str], None]
+SPREAD_HEAD = (
+    "an EAGLE-3 head reads what enters some layers of the target, which --tensor-parallel does not hand out; give a "
+    "draft model or --draft lookup, or leave out --tensor-parallel"
+)
 TRIED: Sequence[Rules | None] = (None, Linear(2), Fixed(depth=2, branching=2), *PRESETS.values(), Auto())
 """The parameters of rounds that are tried on a device."""
 
@@ -45,6 +54,7 @@ def load_pair(
     draft_dtype: str = "auto",
     exact: bool = False,
     compiled: bool = False,
+    tensor_parallel: int = 1,
     run: RunConfig | None = None,
     passes: "Passes | None" = None,
     report: Report = lambda _: None,
@@ -63,6 +73,8 @@ def load_pair(
         draft_dtype: The draft's; auto: the target's. The target still decides every token.
         exact: Whether every method must write the text of `ar` bit for bit, in half precision too; takes longer.
         compiled: Whether torch.compile is tried on the passes of both, and kept where it is faster; for CUDA.
+        tensor_parallel: Processes that the target is spread over, this one, which leads them, among them; see
+            `docs/tensor-parallel.md`.
         run: What is going to be decoded by, where that is compiled; None: `RunConfig()`.
         passes: What is compiled; None: what `run` decodes by.
         report: Told in a few words what is under way.
@@ -70,7 +82,7 @@ def load_pair(
 
     Raises:
         ConfigError: A draft was named without a target, a method of the run needs one, device or dtype is unknown,
-            the dtype leaves no room to be exact, or nothing can be compiled.
+            the dtype leaves no room to be exact, nothing can be compiled, or the target cannot be spread.
         DeviceError: There is no such device.
         ModelError: A model cannot be loaded.
         PairError: The two do not fit each other, or the engine cannot run one exactly.
@@ -82,7 +94,9 @@ def load_pair(
         require(not compiled, "--compile is for rounds on the device, which only two models have; leave it out")
         asked = shape or draft_dtype == "auto"
         require(bool(asked), "--draft-dtype has no effect without a draft model; leave it out")
-    chosen_device = choose_device(device)
+    ranks = _ranks(tensor_parallel, run or RunConfig(), exact=exact, compiled=compiled)
+    require(not (ranks and shape), SPREAD_HEAD)
+    chosen_device = rank_device(ranks, device) if ranks else choose_device(device)
     if compiled:
         require_compilable(chosen_device, exact=exact)
     whole = {"target": names["target"]} if shape else names
@@ -97,9 +111,11 @@ def load_pair(
         set_up(chosen_device, each)
     tokenizer = common_tokenizer(*whole.values())
     models = {}
-    for (role, name), kind in zip(whole.items(), (chosen_dtype, chosen_draft_dtype), strict=False):
-        report(f"loading {role} {display_name(name)}")
-        models[role] = load_model(name, chosen_device, kind, progress)
+    load_target = partial(load_over, ranks) if ranks else load_model
+    for role, load, kind in (("target", load_target, chosen_dtype), ("draft", load_model, chosen_draft_dtype)):
+        if role in whole:
+            report(f"loading {role} {display_name(whole[role])}")
+            models[role] = load(whole[role], chosen_device, kind, progress)
     head = _head_for(models["target"], names["draft"], shape, chosen_draft_dtype) if shape else None
     pair = make_pair(models["target"], head or models.get("draft"), tokenizer)
     engine = make_engine(pair, exact=exact, report=report)
@@ -155,7 +171,7 @@ def with_draft(engine: Engine, target: str, draft: str, *, draft_dtype: str = "a
 def make_engine(pair: Pair, *, exact: bool = False, report: Report = lambda _: None) -> Engine:
     """A pair, ready to decode with as many threads as pay, and tried on its accelerator unless it is to be exact."""
     slots = None
-    if pair.draft and has_graphs(pair.target.device):
+    if pair.draft and has_graphs(pair.target.device) and not pair.target.ranks:
         from decoder.session.cuda_graph.slots import GraphSlots
 
         slots = GraphSlots()
@@ -221,6 +237,16 @@ def make_pair(target: LanguageModel, draft: LanguageModel | Head | None, tokeniz
         context=min(model.context for model in models),
         head=head,
     )
+
+
+def _ranks(asked: int, run: RunConfig, *, exact: bool, compiled: bool) -> Ranks | None:
+    """The processes that a target is spread over, if such a run can be; None: this one loads it alone."""
+    if asked == 1:
+        return None
+    require_packages()
+    require_whole_passes(exact=exact, compiled=compiled)
+    require_spread(chosen(run.methods))
+    return ranks_of(asked, os.environ)
 
 
 def _ends(target: LanguageModel) -> list[int]:

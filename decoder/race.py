@@ -30,6 +30,7 @@ from decoder.sampling.settings import SAMPLING, Schedule
 from decoder.session.knob_state import Turned
 from decoder.session.protocol import AtStage, Outcome, Prepares, Session
 from decoder.session.steering import SlowMotion, Stage, StageName, Steering, Turn, hold, takes_step
+from decoder.tensor_parallel.check import require_spread
 from decoder.tree import TokenTree
 from decoder.tree_rules import MOST_NODES, Rules
 from decoder.version import VERSION
@@ -97,9 +98,11 @@ def decode(
         DeviceError: The device's memory is full.
     """
     config, pair = config or RunConfig(), engine.pair
-    methods = chosen(config.methods)
+    methods, ranks = chosen(config.methods), pair.target.ranks
     if pair.draft is None:
         require_model_free(config.methods)
+    if ranks:
+        require_spread(methods)
     text = as_chat(pair.tokenizer, prompt) if config.chat else without_surrogates(prompt)
     prompt_ids = encode_prompt(pair.tokenizer, text, config.max_new_tokens, pair.context, special=not config.chat)
     engine = engine.sampled(config.seed, Schedule(config.sampling), draft_knows_noise=config.draft_knows_noise)
@@ -111,7 +114,7 @@ def decode(
         for event in _events(engine, text, prompt_ids, config, methods, steering or Steering(), started):
             race = race.apply(event)
             yield event
-    yield Summary(methods=_judged(engine, prompt_ids, race))
+    yield Summary(methods=_judged(engine, prompt_ids, race), peak_bytes_by_rank=ranks.peak_bytes() if ranks else [])
 
 
 def _events(
@@ -187,6 +190,7 @@ def _run_event(engine: Engine, prompt: str, prompt_ids: list[int], config: RunCo
         exact=engine.exact,
         path=path.name,
         path_reason=path.reason,
+        ranks=list(pair.target.ranks.devices) if pair.target.ranks else [],
         seed=config.seed,
         temperature=config.sampling.temperature,
         top_k=config.sampling.top_k,
@@ -313,7 +317,7 @@ def _judged(engine: Engine, prompt_ids: list[int], race: Race) -> dict[str, Figu
     final, judge = race.figures(), Judge(engine.pair.target, engine.perturbation())
     for name, found in final.items():
         index = found.first_difference
-        if index is not None and not differs_by_design(found):
+        if index is not None and engine.pair.target.has_module and not differs_by_design(found):
             prefix = [*prompt_ids, *race.tallies["ar"].tokens[:index]]
             rivals = (race.tallies["ar"].tokens[index], race.tallies[name].tokens[index])
             verdict = judge(prefix, rivals, by_module=METHODS[name].by_module)

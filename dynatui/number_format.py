@@ -1,6 +1,7 @@
 """Figures as the screen and the exit summary write them. Knows no unit and no width."""
 
 import math
+from collections.abc import Sequence
 
 
 def short(value: float | None, digits: int = 2) -> str:
@@ -16,3 +17,8 @@ def short(value: float | None, digits: int = 2) -> str:
 def percent(value: float | None) -> str:
     """A share as a percentage."""
     return "-" if value is None else f"{100 * value:.0f}%"
+
+
+def memory_by_rank(peaks: Sequence[int]) -> str:
+    """The most memory that each process of a target had in use, of bytes."""
+    return f"most memory in use by process: {', '.join(f'{peak / 1e9:.2f}' for peak in peaks)} GB"

@@ -66,3 +66,5 @@ class Session:
     """Names of the files that the first prompts were read from, each with its prompts."""
     set_for_good: frozenset[str] = frozenset()
     """Options that a settings file or a variable sets: a command line for this session has to write them all out."""
+    tensor_parallel: int = 1
+    """Processes that the target is spread over."""

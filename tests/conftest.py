@@ -27,10 +27,14 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     return loky.cpu_count() if all(path.is_dir() for path in named) else 0
 
 
+TAKE_LONG = ("statistical", "soak")
+"""Marks of what is left out unless -m asks for it."""
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leaves out what takes minutes or hours, unless -m asks for it."""
-    unasked = [name for name in ("statistical", "soak") if name not in config.option.markexpr]
-    left_out = [item for item in items if any(map(item.get_closest_marker, unasked))]
+    marks = [mark for mark in TAKE_LONG if mark not in config.option.markexpr]
+    left_out = [item for item in items if any(map(item.get_closest_marker, marks))]
     if left_out:
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if item not in left_out]

@@ -40,9 +40,13 @@ class KvCache:
         # Rows at the beginning that are in place already need no move.
         moved = next((index for index, row in enumerate(rows, self.length) if row != index), end)
         if moved < end:
-            index = torch.tensor(rows[moved - self.length :], device=self.store.device)
-            self.store.narrow(3, moved, end - moved).copy_(self.store.index_select(3, index))
+            self.place(moved, rows[moved - self.length :])
         self.length = self.used = end
+
+    def place(self, first: int, rows: Sequence[int]) -> None:
+        """Copies these rows to `first` and behind it: the only way in which rows move."""
+        index = torch.tensor(rows, dtype=torch.long, device=self.store.device)
+        self.store.narrow(3, first, len(rows)).copy_(self.store.index_select(3, index))
 
     @property
     def rows(self) -> int:
@@ -51,8 +55,7 @@ class KvCache:
 
     def drop(self, first: int, count: int) -> None:
         """Lets go of so many rows from `first` on, committed ones or drafted ones; those behind them move there."""
-        rest = self.used - first - count
-        self.store.narrow(3, first, rest).copy_(self.store.narrow(3, first + count, rest).clone())
+        self.place(first, range(first + count, self.used))
         self.length -= max(0, min(count, self.length - first))
         self.used -= count
 

@@ -21,7 +21,7 @@ from decoder.forward.families.registry import Arithmetic, native_model
 from decoder.forward.kv_cache import KvCache
 from decoder.forward.layer_states import LayerStates
 from decoder.forward.observed import Observed
-from decoder.forward.protocol import Forward
+from decoder.forward.protocol import Forward, Spread
 from decoder.forward.streaming import Streaming, key_turn
 from decoder.forward.tapped import tapped
 
@@ -55,6 +55,8 @@ class LanguageModel:
         self.device: torch.device = traits.device
         self.dtype: torch.dtype = traits.dtype
         self.eos: Any = traits.eos
+        self.ranks: Spread | None = None
+        """The processes that run it together; None: this one does alone."""
         self._skeleton = traits.skeleton
         # What is told of a module is not kept: it would hold the weights.
         self._source = traits.source if self._module is None else None
@@ -78,6 +80,11 @@ class LanguageModel:
     def held(self) -> Any:
         """The Hugging Face module; None where it was not loaded, or let go of."""
         return self._module
+
+    @property
+    def has_module(self) -> bool:
+        """Whether the whole module is held or can be."""
+        return self._module is not None or self.can_load
 
     @property
     def can_load(self) -> bool:

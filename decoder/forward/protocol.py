@@ -24,3 +24,13 @@ class Forward(Protocol):
 
     def read(self, cache: KvCache, tokens: Sequence[int]) -> Float[Tensor, "V"]:
         """Appends and commits plain text, and returns the logits after its last token."""
+
+
+class Spread(Protocol):
+    """Processes that run one model together, each with a part of its weights."""
+
+    devices: Sequence[str]
+    """Of each, for example cuda:0."""
+
+    def peak_bytes(self) -> list[int]:
+        """Most memory in use so far, of each."""

@@ -17,5 +17,11 @@ def _opened(engine: "Engine", prompt_ids: Sequence[int], max_new_tokens: int, _r
 
 
 METHOD = Method(
-    "hf", "transformers' assisted generation", opened=_opened, own_noise=True, by_module=True, needs_model=True
+    "hf",
+    "transformers' assisted generation",
+    opened=_opened,
+    own_noise=True,
+    by_module=True,
+    needs_model=True,
+    whole_target=True,
 )

@@ -84,6 +84,8 @@ class Method:
     """Whether transformers decodes, through the models' own modules and in a thread of its own."""
     needs_model: bool = False
     """Whether it cannot do without a draft model."""
+    whole_target: bool = False
+    """Whether it needs the whole target in one process, as it reaches into its module or its keys and values."""
     sweep: Sweep | None = None
 
     @property

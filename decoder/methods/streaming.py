@@ -82,6 +82,7 @@ METHOD = Method(
     opened=_opened,
     same_until=_same_until,
     needs_model=True,
+    whole_target=True,
     options=(
         Option(
             "streaming",

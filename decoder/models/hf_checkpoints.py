@@ -16,6 +16,7 @@ from transformers import (
     AutoTokenizer,
     PreTrainedTokenizerBase,
 )
+from transformers.distributed import DistributedConfig
 from transformers.utils import logging as transformers_logging
 
 from decoder.errors import DeviceError, ModelError, first_line, shortened
@@ -37,8 +38,12 @@ def writes_text(config: Any) -> bool:
     return type(config) in MODEL_FOR_CAUSAL_LM_MAPPING
 
 
-def load_module(name: str, dtype: torch.dtype, device: torch.device, tell: Tell = lambda _: None) -> Any:
+def load_module(
+    name: str, dtype: torch.dtype, device: torch.device, tell: Tell = lambda _: None, ranks: int = 1
+) -> Any:
     """The module of a hub id or folder in evaluation mode; `tell` learns how many of its weights are read.
+
+    Over several ranks it is this one's part, and all of them load at once.
 
     Raises:
         ModelError: There is none in safetensors, or its weights are not what the configuration says.
@@ -55,6 +60,7 @@ def load_module(name: str, dtype: torch.dtype, device: torch.device, tell: Tell 
                 trust_remote_code=False,
                 output_loading_info=True,
                 ignore_mismatched_sizes=True,  # or a traceback refers to a report that nobody is shown
+                distributed_config=DistributedConfig(tp_size=ranks) if ranks > 1 else None,
             ),
         )
     mismatched = [key for key, *_ in info["mismatched_keys"]]

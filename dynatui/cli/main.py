@@ -5,6 +5,7 @@ place that catches DecoderError for good.
 """
 
 import errno
+import sys
 from collections.abc import Sequence
 from itertools import chain
 from pathlib import Path
@@ -20,7 +21,7 @@ from decoder.errors import ConfigError, DecoderError, lacks_temporary_folder, no
 from decoder.methods import require_model_free
 from decoder.methods.delayed import NONE
 from decoder.models.names import LOOKUP, require_both
-from dynatui.cli import attach, bench, headless, options, presets, request, selector, settings, tune
+from dynatui.cli import attach, bench, headless, options, presets, ranks, request, selector, settings, tune
 from dynatui.cli.config import config
 from dynatui.cli.doctor import doctor
 from dynatui.cli.options import Given, expanded
@@ -86,7 +87,8 @@ def _invoked(arguments: Sequence[str] | None) -> int:
     try:
         if any("\0" in argument for argument in arguments or ()):  # the system itself hands on none
             raise ConfigError("an argument holds a null character; leave that out")
-        return int(command().main(args=arguments, prog_name="dynatui", standalone_mode=False) or 0)
+        given = sys.argv[1:] if arguments is None else list(arguments)
+        return int(command().main(args=given, prog_name="dynatui", standalone_mode=False, obj=given) or 0)
     except ImportError as error:
         raise not_importable(error) from error
     except FileNotFoundError as error:
@@ -110,6 +112,7 @@ def watch(
     context: typer.Context,
     *,
     models: Given,
+    tensor_parallel: options.TensorParallel = 1,
     prompt_files: options.PromptFiles = None,
     prompt_texts: options.PromptTexts = None,
     chat: options.Chat = None,
@@ -136,7 +139,12 @@ def watch(
         _refuse_options_before(context)
         return 0
     shown = request.view(view, settings.keymap())
-    on_screen = not (no_screen or as_json) and streams.can_show_screen()
+    wants_screen = not (no_screen or as_json)
+    if tensor_parallel > 1 and follow is None:
+        code = ranks.spread(tensor_parallel, models, context.obj, wants_screen=wants_screen)
+        if code is not None:
+            return code
+    on_screen = wants_screen and streams.can_show_screen()
     if follow is not None:
         _refuse_options_beside_follow(context)
         return _follow(follow, shown, Transcript(*streams.for_printing(), as_json=as_json), on_screen=on_screen)
@@ -155,6 +163,7 @@ def watch(
         view=shown,
         files=files,
         set_for_good=frozenset(settings.read(context.command)),
+        tensor_parallel=tensor_parallel,
     )
     if pair.draft == LOOKUP:
         require_model_free(session.config.methods)

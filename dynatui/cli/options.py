@@ -123,6 +123,17 @@ OtherRecordingFile = Annotated[
     Path | None, Argument(metavar="OTHER", help="Another one, to be shown beside it.", show_default=False)
 ]
 
+TensorParallel = Annotated[
+    int,
+    _model(
+        "--tensor-parallel",
+        metavar="N",
+        min=1,
+        max=1024,
+        help="Spread the target over N processes, each with a GPU of its own; torchrun may have started them.",
+    ),
+]
+
 MODEL_OPTIONS = (
     parameter("target", str | None, _model(metavar="ID|DIR", help="Target model: a Hugging Face id or a folder.")),
     parameter(

@@ -4,7 +4,7 @@
 hostile file could overflow a sum, fill the memory or draw for minutes. Knows no files and no screen.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import assert_never
 
@@ -16,6 +16,7 @@ from decoder.methods import METHODS, all_knobs, root_is_drafted
 from dynatui.attach.events import is_opening
 
 MOST_METHODS = 64
+MOST_RANKS = 2**12
 MOST_NODES = 2**16
 LONGEST_PROMPT = 2**22
 """Characters, here and below."""
@@ -75,7 +76,9 @@ class Checker:
                 return _fault_of_round(event, lanes[event.method])
             case Summary():
                 figures = (value for found in event.methods.values() for value in structs.astuple(found))
-                return _beyond("a figure", figures, -_LARGEST_FIGURE, _LARGEST_FIGURE)
+                return _too_many(event.peak_bytes_by_rank) or _beyond(
+                    "a figure", figures, -_LARGEST_FIGURE, _LARGEST_FIGURE
+                )
             case Start():
                 return _beyond("prefill_s", (event.prefill_s,), 0, _LARGEST)
             case Knob():
@@ -94,11 +97,13 @@ def _fault_of_run(run: Run) -> str:
     names = (
         *(run.target, run.draft, run.device, run.dtype, run.draft_dtype, run.path, run.version, run.started_at),
         *run.methods,
+        *run.ranks,
     )
     return (
         _beyond("temperature", (run.temperature,), 0, _LARGEST)
         or _beyond("top_p", (run.top_p,), 0, 1)
         or _too_long("a name", max(names, key=len), LONGEST_NAME)
+        or _too_many(run.ranks)
         or _too_long("path_reason", run.path_reason, LONGEST_TEXT)
         or _too_long("prompt", run.prompt, LONGEST_PROMPT)
     )
@@ -158,6 +163,10 @@ def _no_knob(method: str, name: str) -> str:
     if method in METHODS and name not in all_knobs():
         return f"{name[:LONGEST_NAME]} is no knob"
     return _too_long("a name", name, LONGEST_NAME)
+
+
+def _too_many(ranks: Sequence[object]) -> str:
+    return f"{len(ranks)} processes, where {MOST_RANKS} are possible" if len(ranks) > MOST_RANKS else ""
 
 
 def _beyond(name: str, values: Iterable[float | None], low: float, high: float) -> str:

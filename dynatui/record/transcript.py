@@ -4,6 +4,7 @@ A live run and a replay feed the same transcript, so they cannot print different
 all else to standard error. Knows nothing of models, and nothing of where the events come from.
 """
 
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import TextIO
 
@@ -13,6 +14,7 @@ from decoder.analysis.metrics import FIGURES, Race, differs_by_design
 from decoder.events import End, Event, Figures, Round, Run, Summary
 from decoder.methods import draws_alone
 from dynatui.clean import clean_line
+from dynatui.number_format import memory_by_rank
 from dynatui.terminal import streams
 
 COLUMNS = (
@@ -35,7 +37,7 @@ class MethodReport(Figures, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     tokens: list[int]
 
 
-class Report(msgspec.Struct, frozen=True, kw_only=True):
+class Report(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """What `--json` prints for each prompt."""
 
     prompt: str
@@ -54,6 +56,9 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     """As the run began; turns of it are in a recording."""
     top_k: int
     top_p: float
+    ranks: list[str] = []
+    """The device of each process that ran the target, where several did."""
+    peak_bytes_by_rank: list[int] = []
     methods: dict[str, MethodReport]
 
 
@@ -77,7 +82,7 @@ class Transcript:
         match event:
             case Run():
                 self.note(
-                    f"{event.target} with {event.draft} on {event.device} in {event.arithmetic}: "
+                    f"{event.target} with {event.draft} on {event.place} in {event.arithmetic}: "
                     f"{len(event.prompt_tokens)} prompt tokens, at most {event.max_new_tokens} new"
                 )
                 if event.path:
@@ -91,8 +96,8 @@ class Transcript:
             case End(method=method, error=str(error)):
                 self.failed = True
                 self.note(f"{method} broke off: {error}")
-            case Summary(methods=figures) if self._race.run:
-                self._close(self._race.run, figures)
+            case Summary(methods=figures, peak_bytes_by_rank=peaks) if self._race.run:
+                self._close(self._race.run, figures, peaks)
             case _:
                 pass
 
@@ -110,25 +115,28 @@ class Transcript:
     def _first(self) -> str | None:
         return next(iter(self._race.run.methods), None) if self._race.run else None
 
-    def _close(self, run: Run, figures: dict[str, Figures]) -> None:
+    def _close(self, run: Run, figures: dict[str, Figures], peaks: Sequence[int] = ()) -> None:
         if self._as_json:
-            streams.show(msgspec.json.encode(self._report(run, figures)).decode(), self._out)
+            streams.show(msgspec.json.encode(self._report(run, figures, peaks)).decode(), self._out)
         streams.show("\n", self._out)
         for line in table(figures):
             self.note(line)
+        if peaks:
+            self.note(memory_by_rank(peaks))
         if self._race.sampled and "ar" in figures and (alone := [name for name in figures if draws_alone(name)]):
             self.note(f"{', '.join(alone)}: sampled with other random numbers than the rest; not compared with ar")
         if own := [name for name, found in figures.items() if differs_by_design(found)]:
             self.note(f"{', '.join(own)}: the text differs from that of ar by design")
         self._race, self._texts = Race(), []
 
-    def _report(self, run: Run, figures: dict[str, Figures]) -> Report:
-        told = {name: getattr(run, name) for name in Report.__struct_fields__ if name not in ("text", "methods")}
+    def _report(self, run: Run, figures: dict[str, Figures], peaks: Sequence[int]) -> Report:
+        own = ("text", "methods", "peak_bytes_by_rank")
+        told = {name: getattr(run, name) for name in Report.__struct_fields__ if name not in own}
         methods = {
             name: MethodReport(**msgspec.structs.asdict(found), tokens=list(self._race.tallies[name].tokens))
             for name, found in figures.items()
         }
-        return Report(**told, text="".join(self._texts), methods=methods)
+        return Report(**told, text="".join(self._texts), methods=methods, peak_bytes_by_rank=list(peaks))
 
 
 def _sampled(run: Run) -> str:

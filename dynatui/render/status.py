@@ -137,7 +137,7 @@ def _right(scene: Scene) -> Iterator[_Part]:
         long: Row = ((run.target, "strong"), (" ← drafted by ", "dim"), (run.draft, "strong"))
         yield _Part(5, (long, ((f"{run.target} ← {run.draft}", "dim"),), ((run.target, "dim"),)), right=True)
         targets = arithmetic(run.dtype, "", exact=run.exact)
-        yield _at_right(8, "dim", f"{run.device} {run.arithmetic}", f"{run.device} {targets}", run.device)
+        yield _at_right(8, "dim", f"{run.place} {run.arithmetic}", f"{run.place} {targets}", run.place)
         sampled = sampling_words(scene.state, scene.wanted)
         for words in sampled:
             yield _at_right(4 if len(sampled) > 1 else 8, "warn" if "→" in words else "dim", words)

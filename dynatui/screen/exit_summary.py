@@ -11,7 +11,7 @@ from decoder.config import RunConfig
 from decoder.events import Figures
 from dynatui.clean import clean_line
 from dynatui.knobs import owner, rules_of
-from dynatui.number_format import percent, short
+from dynatui.number_format import memory_by_rank, percent, short
 from dynatui.record.command_line import rule_options
 from dynatui.render.ink import best, column
 from dynatui.render.words import ALONE, BY_DESIGN, WHY_ALONE, WHY_BY_DESIGN, same_as_ar
@@ -30,6 +30,7 @@ def lines(log: SessionLog, written: Sequence[Path] = (), command: str = "", widt
     return [
         *_table(log, width),
         *_best(log),
+        *((memory_by_rank(log.peak_bytes_by_rank)[:width],) if log.peak_bytes_by_rank else ()),
         *(f"written: {clean_line(str(path))}" for path in written),
         *(("these settings again:", f"  {clean_line(command)}") if command else ()),
     ]

@@ -66,7 +66,7 @@ class SceneBuilder:
     def _read_gpus(self) -> Mapping[int, GpuLoad]:
         run = self._event_reader.viewpoint.work.state.run
         if self._meters is None and run is not None:
-            self._meters = open_meters([run.device])
+            self._meters = open_meters(run.ranks or [run.device])
         return self._meters() if self._meters else {}
 
     def _what_if(self) -> WhatIf | None:

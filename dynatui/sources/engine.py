@@ -43,7 +43,13 @@ def load_engine(session: Session) -> Load:
         except (ImportError, OSError) as error:
             raise not_importable(error) from error
 
-        ready = load_pair(**asdict(session.models), run=session.config, report=report, progress=progress)
+        ready = load_pair(
+            **asdict(session.models),
+            tensor_parallel=session.tensor_parallel,
+            run=session.config,
+            report=report,
+            progress=progress,
+        )
         return lambda prompt, config, steering: decode(ready, prompt, config, steering)
 
     return load

@@ -139,7 +139,8 @@ def _with_step(steps: tuple[Loading, ...], told: Loading) -> tuple[Loading, ...]
 def _begin(state: RunState, told: Run) -> RunState:
     methods = {clean_line(name): parameters for name, parameters in told.methods.items()}
     lines = {name: clean_line(getattr(told, name)) for name in _LINES}
-    run = structs.replace(told, prompt=clean(told.prompt), methods=methods, **lines)
+    ranks = [clean_line(device) for device in told.ranks]
+    run = structs.replace(told, prompt=clean(told.prompt), methods=methods, ranks=ranks, **lines)
     lanes = {name: begun(name, run) for name in methods}
     return RunState(
         race=Race().apply(run), lanes=lanes, chosen=state.chosen, prompt=state.prompt, loading=state.loading

@@ -85,6 +85,8 @@ class SessionLog:
     race: Race = field(default_factory=Race)
     """The run in progress."""
     summary: Mapping[str, Figures] | None = None
+    peak_bytes_by_rank: tuple[int, ...] = ()
+    """Of the newest run that several processes have summed up."""
     number: int = 1
     """Which prompt it is of."""
     upcoming: int = 1
@@ -114,7 +116,7 @@ class SessionLog:
             case Run():
                 return self._begin(record, race)
             case Summary():
-                return replace(self, summary=record.methods)
+                return replace(self, summary=record.methods, peak_bytes_by_rank=tuple(record.peak_bytes_by_rank))
             case Start() | Round() | Knob() | End() if record.method in (self.watched, "ar"):
                 return self._advance(record, race)
             case _:
@@ -142,6 +144,7 @@ class SessionLog:
             runs=runs[-_MOST_LINES:],
             dropped=self.dropped + len(runs[:-_MOST_LINES]),
             tried=self.tried,
+            peak_bytes_by_rank=self.peak_bytes_by_rank,
             knobs=begun(method, run).settings,
         )
         empty = fresh._line(rounds=0)

@@ -31,7 +31,7 @@ class Output:
         self.busy = False
         """Whether something written has not been taken yet."""
         self._descriptor = None if terminal is None else _own(terminal)
-        self._modes = None if self._descriptor is None else _modes(self._descriptor)
+        self._modes = None if self._descriptor is None else modes_of(self._descriptor)
         self._entered = False
         """Whether the terminal shows its other screen."""
         self._lost = False
@@ -67,13 +67,7 @@ class Output:
         self._lost = True
         if self._descriptor is None or not self._entered:
             return
-        if select.select([], [self._descriptor], [], _LOOK_UP_S)[1]:
-            with suppress(OSError):
-                os.write(self._descriptor, _GIVE_BACK.encode())
-        if self._modes is not None:
-            with suppress(termios.error):
-                termios.tcflush(self._descriptor, termios.TCIFLUSH)
-                termios.tcsetattr(self._descriptor, termios.TCSANOW, self._modes)
+        give_back(self._descriptor, self._modes)
 
     def flush(self) -> None:
         """Nothing is buffered."""
@@ -110,7 +104,18 @@ class Output:
         return sent
 
 
-def _modes(terminal: int) -> list[Any] | None:
+def give_back(terminal: int, modes: list[Any] | None) -> None:
+    """Leaves the screen of an app on a terminal, and sets its modes as they were before."""
+    if select.select([], [terminal], [], _LOOK_UP_S)[1]:
+        with suppress(OSError):
+            os.write(terminal, _GIVE_BACK.encode())
+    if modes is not None:
+        with suppress(termios.error):
+            termios.tcflush(terminal, termios.TCIFLUSH)
+            termios.tcsetattr(terminal, termios.TCSANOW, modes)
+
+
+def modes_of(terminal: int) -> list[Any] | None:
     """Its termios modes; None where they cannot be read."""
     try:
         return termios.tcgetattr(terminal)

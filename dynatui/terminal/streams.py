@@ -27,10 +27,15 @@ def can_show_screen() -> bool:
 
     Where standard input brought the prompt, or nothing, it becomes the terminal itself.
     """
-    drawn_on = all(stream is not None and stream.isatty() for stream in (sys.stdout, sys.stderr))
-    if not drawn_on or sys.stdin is None or os.environ.get("TERM") == "dumb":
+    if not can_draw() or sys.stdin is None:
         return False
     return sys.stdin.isatty() or read_keyboard(sys.stdin.fileno())
+
+
+def can_draw() -> bool:
+    """Whether standard output and error are a terminal that a screen can be drawn on."""
+    drawn_on = all(stream is not None and stream.isatty() for stream in (sys.stdout, sys.stderr))
+    return drawn_on and os.environ.get("TERM") != "dumb"
 
 
 def read_keyboard(descriptor: int) -> bool:

@@ -92,11 +92,13 @@ class FakeEngine:
         draft_dtype: str,
         exact: bool,
         compiled: bool,
+        tensor_parallel: int = 1,
         run: RunConfig,
         report: Callable[[str], None],
         progress: Callable[[str], None] = lambda _: None,
     ) -> str:
         """Loads nothing."""
+        del tensor_parallel
         self.pairs.append((target, draft, device, dtype, draft_dtype, exact, compiled))
         self.runs.append(run)
         report("loading nothing")

@@ -1,0 +1,87 @@
+"""What a target over several processes cannot be or do, refused in one sentence before anything is loaded."""
+
+from collections.abc import Sequence
+from importlib.util import find_spec
+from typing import Any
+
+import torch
+
+from decoder.device import device_count
+from decoder.errors import ConfigError, require
+from decoder.methods.method import Method
+from decoder.tensor_parallel.ranks import Ranks
+
+
+def require_packages() -> None:
+    """Raises ConfigError where transformers lacks what it needs to spread a model."""
+    require(
+        find_spec("accelerate") is not None,
+        "--tensor-parallel needs the package accelerate, by which transformers loads a model onto several devices; "
+        "install dynatui[tensor-parallel]",
+    )
+
+
+def require_whole_passes(*, exact: bool, compiled: bool) -> None:
+    """Refuses passes that are made of a target's weights, which lie in parts."""
+    for option, asked, what in (("--exact", exact, "computes by layers of"), ("--compile", compiled, "compiles")):
+        require(
+            not asked,
+            f"{option} {what} the whole target, which --tensor-parallel spreads over processes; leave out one of them",
+        )
+
+
+def require_spread(methods: Sequence[Method]) -> None:
+    """Refuses methods that need the whole target in one process."""
+    if whole := [method.name for method in methods if method.whole_target]:
+        names = ", ".join(whole)
+        raise ConfigError(
+            f"{names} {'needs' if len(whole) == 1 else 'need'} the whole target in one process, and --tensor-parallel "
+            f"spreads it over several; leave {names} out of --methods"
+        )
+
+
+def require_plan(name: str, config: Any, count: int) -> None:
+    """Refuses a target that transformers cannot spread over so many processes.
+
+    Args:
+        name: Of the target.
+        config: transformers' configuration.
+        count: Processes.
+
+    Raises:
+        ConfigError: Its family has no plan, or its heads do not divide.
+    """
+    config = config.get_text_config()
+    if not getattr(config, "base_model_tp_plan", None):
+        raise ConfigError(
+            f"{name} is of the family {config.model_type}, for which transformers has no tensor-parallel plan; leave "
+            "out --tensor-parallel, or choose a model of a family such as llama, qwen3 or gpt_neox"
+        )
+    heads = config.num_attention_heads
+    groups = getattr(config, "num_key_value_heads", None) or heads
+    for what, number in (("attention heads", heads), ("key and value heads", groups)):
+        require(
+            isinstance(number, int) and number % count == 0,
+            f"{name} has {number} {what}, which {count} processes cannot share equally; give --tensor-parallel a "
+            "number that divides them",
+        )
+
+
+def require_devices(kind: str, ranks: Ranks) -> None:
+    """Refuses more processes of this machine than it has devices of a kind; those on a CPU share it.
+
+    transformers spreads a target over the accelerators that torch sees, whatever is asked for.
+    """
+    if kind == "cpu":
+        require(
+            not torch.accelerator.is_available(),
+            "--device cpu beside --tensor-parallel, and transformers would take the devices that torch sees; set "
+            "CUDA_VISIBLE_DEVICES to nothing",
+        )
+        return
+    present = device_count()
+    require(
+        ranks.local_count <= present,
+        f"{ranks.local_count} processes of --tensor-parallel are on this machine, which has {present} CUDA devices; "
+        "give each process one of its own",
+    )

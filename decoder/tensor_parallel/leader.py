@@ -1,0 +1,119 @@
+"""The leader's `Forward`: tells each pass to the followers, then runs this rank's part of it.
+
+Whoever decodes sees one model. Knows nothing of drafts and texts.
+"""
+
+import itertools
+import weakref
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from numpy.typing import NDArray
+from torch import Tensor
+
+from decoder.device import memory_is_full, peak_bytes
+from decoder.errors import DeviceError
+from decoder.forward.kv_cache import KvCache
+from decoder.forward.protocol import Forward
+from decoder.tensor_parallel.channel import Channel, reason
+from decoder.tensor_parallel.messages import Pass, Peak, encoded
+from decoder.tensor_parallel.rows import ToldCache
+
+Result = TypeVar("Result")
+
+
+class Leader:
+    """A `Forward` over several processes; each computes by an `own` of its own.
+
+    After a pass that has failed the ranks are in different places, so there is no further one.
+    """
+
+    def __init__(self, own: Forward, channel: Channel, devices: Sequence[str]) -> None:
+        self.devices = devices
+        """Of each rank."""
+        self._own = own
+        self._channel = channel
+        self._numbers = itertools.count()
+        self._gone: deque[int] = deque()
+        """Caches that nobody holds any more."""
+        self._fault: DeviceError | None = None
+
+    def new_cache(self, capacity: int) -> KvCache:
+        """See `Forward`."""
+        cache = ToldCache(self._own.new_cache(capacity).store, next(self._numbers))
+        weakref.finalize(cache, self._gone.append, cache.number)
+        return cache
+
+    def forward(
+        self, cache: KvCache, tokens: Sequence[int], positions: Sequence[int], visible: NDArray[np.bool_]
+    ) -> Float[Tensor, "N V"]:
+        """See `Forward`.
+
+        Raises:
+            DeviceError: Another rank is gone, or this one or another has failed.
+        """
+
+        def run() -> Tensor:
+            self._tell(cache, tokens, positions, visible)
+            return self._own.forward(cache, tokens, positions, visible)
+
+        return self._together(run)
+
+    def read(self, cache: KvCache, tokens: Sequence[int]) -> Float[Tensor, "V"]:
+        """See `Forward`."""
+        positions = range(cache.length, cache.length + len(tokens))
+        logits = self.forward(cache, tokens, positions, np.tri(len(tokens), dtype=np.bool_))[-1]
+        cache.keep(positions)
+        return logits
+
+    def peak_bytes(self) -> list[int]:
+        """Most memory in use so far, by rank.
+
+        Raises:
+            DeviceError: As `forward`.
+        """
+
+        def ask() -> list[int]:
+            self._channel.send(encoded(Peak()))
+            return self._channel.gathered(peak_bytes(torch.device(self.devices[0])))
+
+        return self._together(ask)
+
+    def _together(self, work: Callable[[], Result]) -> Result:
+        """Does what every rank takes part in; nothing more where that has failed once."""
+        if self._fault:
+            raise self._fault
+        try:
+            return work()
+        except Exception as error:
+            self._fault = self._failed(error)
+            if isinstance(error, RuntimeError) and not memory_is_full(error):
+                raise self._fault from error
+            raise
+
+    def _tell(
+        self, cache: KvCache, tokens: Sequence[int], positions: Sequence[int], visible: NDArray[np.bool_]
+    ) -> None:
+        assert isinstance(cache, ToldCache), "a cache is used by the one that made it"  # noqa: S101 - a programmer's mistake
+        gone = [self._gone.popleft() for _ in range(len(self._gone))]
+        told = Pass(
+            cache.number,
+            cache.store.shape[3],
+            cache.used,
+            moved=cache.take_moves(),
+            gone=gone,
+            tokens=tokens,
+            positions=positions,
+            visible=visible,
+        )
+        self._channel.send(encoded(told))
+
+    def _failed(self, error: Exception) -> DeviceError:
+        return DeviceError(
+            f"the {len(self.devices)} processes of the target cannot go on: {reason(error)}; one of them may have "
+            "ended, so start again"
+        )

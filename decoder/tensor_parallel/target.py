@@ -1,0 +1,79 @@
+"""A rank's part of the target, which transformers spreads by the plan of the model's family; and the whole of it."""
+
+import atexit
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from decoder.deferred import imported
+from decoder.device import DTYPES, choose_device, set_up
+from decoder.errors import ConfigError
+from decoder.forward.language_model import LanguageModel
+from decoder.models.checkpoints import display_name
+from decoder.models.load_progress import Tell, downloading
+from decoder.tensor_parallel.channel import Channel
+from decoder.tensor_parallel.check import require_devices, require_plan
+from decoder.tensor_parallel.leader import Leader
+from decoder.tensor_parallel.messages import Begin, encoded
+from decoder.tensor_parallel.ranks import Ranks
+
+ON_CPU = -1
+"""Stands for a CPU among the numbers of devices."""
+
+
+def rank_device(ranks: Ranks, name: str) -> torch.device:
+    """The device of this rank that `auto`, `cpu` or `cuda` means.
+
+    Raises:
+        ConfigError: The name is none of these, or this machine has fewer devices than ranks.
+        DeviceError: There is no such device.
+    """
+    if name.startswith("cuda:"):
+        raise ConfigError(
+            f"--device {name} is one, and --tensor-parallel takes one for each process; give --device cuda"
+        )
+    kind = choose_device(name).type
+    require_devices(kind, ranks)
+    return torch.device(kind, ranks.local) if kind == "cuda" else torch.device(kind)
+
+
+def devices_of(channel: Channel, own: torch.device) -> list[str]:
+    """The device of each rank, by rank; called by all."""
+    numbers = channel.gathered(ON_CPU if own.index is None else own.index)
+    return [own.type if number == ON_CPU else f"{own.type}:{number}" for number in numbers]
+
+
+def part_of(ranks: Ranks, name: str, device: torch.device, dtype: torch.dtype, tell: Tell = lambda _: None) -> Any:
+    """This rank's module; its logits are those of the whole target, once all ranks run it.
+
+    Raises:
+        ModelError: It cannot be had.
+        DeviceError: It does not fit in the device's memory.
+    """
+    set_up(device, dtype)
+    return imported("decoder.models.hf_checkpoints").load_module(name, dtype, device, tell, ranks=ranks.count)
+
+
+def load_over(ranks: Ranks, name: str, device: torch.device, dtype: torch.dtype, tell: Tell) -> LanguageModel:
+    """The target as the leader sees it, loaded by all ranks; its followers end when this process does.
+
+    Raises:
+        ConfigError: transformers cannot spread it over so many.
+        ModelError: It cannot be had.
+        DeviceError: It does not fit in a device's memory, or the others are not there.
+    """
+    require_plan(display_name(name), imported("decoder.models.hf_checkpoints").load_config(name), ranks.count)
+    channel = Channel(ranks, device)
+    atexit.register(channel.release)
+    devices = devices_of(channel, device)
+    channel.send(encoded(Begin(list(DTYPES.values()).index(dtype))))
+    hf = imported("decoder.forward.hf")
+    with downloading(name, tell):
+        module = part_of(ranks, name, device, dtype, tell)
+    leader = Leader(hf.ModuleForward(module), channel, devices)
+    # A rank holds parts of the weights: nothing may be made of them but passes.
+    model = LanguageModel(replace(hf.traits_of(module), source=None), display_name(name))
+    model.run_by(leader)
+    model.ranks = leader
+    return model

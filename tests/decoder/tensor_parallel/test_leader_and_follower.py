@@ -1,0 +1,205 @@
+"""Through the leader every method decodes as before, and a follower that hears only its words has the same caches.
+
+Both sides are one process here, and each has the whole of the model: what is tried is what they tell each other.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from decoder import RunConfig, decode
+from decoder.config import DynaTree, Fixed
+from decoder.engine import Engine
+from decoder.errors import ConfigError, DeviceError
+from decoder.events import End, Event, Round, Run, Summary
+from decoder.forward.hf import ModuleForward, traits_of
+from decoder.forward.kv_cache import KvCache
+from decoder.forward.language_model import LanguageModel
+from decoder.methods import METHODS
+from decoder.tensor_parallel.follower import replayed
+from decoder.tensor_parallel.leader import Leader
+from decoder.tensor_parallel.messages import Message, Pass, Peak, Words, decoded
+from tests.decoder.makers import TinyModels
+
+PROMPT = "The tree grows"
+SPREAD = tuple(name for name, method in METHODS.items() if not method.whole_target)
+BUSHY = DynaTree(branching=(3, 3, 3), rho_stop=0, rho_deep=0, tau=0, d0=4, d_max=5, n_max=30)
+
+
+@dataclass
+class Replaying:
+    """Stands for the channel: a follower that replays at once, and remembers what it computed."""
+
+    own: ModuleForward
+    caches: dict[int, KvCache] = field(default_factory=dict)
+    told: list[Message] = field(default_factory=list)
+    before: Callable[[int], None] = lambda _passes: None
+
+    def send(self, words: Words) -> None:
+        message = decoded(words)
+        self.told.append(message)
+        self.before(len(self.told))
+        if isinstance(message, Pass):
+            replayed(self.caches, self.own, message)
+
+    def gathered(self, number: int) -> list[int]:
+        return [number, number + 1]
+
+
+class Compared:
+    """The leader's part, which compares its cache with the follower's after each pass."""
+
+    def __init__(self, own: ModuleForward, follower: Replaying) -> None:
+        self._own, self._follower = own, follower
+        self.passes = 0
+
+    def new_cache(self, capacity: int) -> KvCache:
+        return self._own.new_cache(capacity)
+
+    def read(self, *_: object) -> Tensor:
+        raise AssertionError("the leader makes a pass of it")
+
+    def forward(
+        self, cache: KvCache, tokens: Sequence[int], positions: Sequence[int], visible: NDArray[np.bool_]
+    ) -> Tensor:
+        logits = self._own.forward(cache, tokens, positions, visible)
+        mine: Any = cache
+        theirs = self._follower.caches[mine.number]
+        self.passes += 1
+        assert (theirs.used, theirs.store.shape) == (cache.used, cache.store.shape)
+        assert torch.equal(theirs.store[..., : cache.used, :], cache.store[..., : cache.used, :])
+        return logits
+
+
+@dataclass(frozen=True)
+class Led:
+    """An engine whose target is led."""
+
+    engine: Engine
+    leader: Leader
+    channel: Replaying
+    compared: Compared
+
+
+def led(models: TinyModels, family: str) -> Led:
+    pair = models.pair(family)
+    engine, module = models.loaded(pair, "float32"), models.plain(pair.target, "float32")
+    channel = Replaying(ModuleForward(module))
+    compared = Compared(ModuleForward(module), channel)
+    leader = Leader(compared, channel, ("cpu", "cpu"))  # type: ignore[arg-type]  # as much of a channel as it needs
+    target = LanguageModel(replace(traits_of(module), source=None), "tiny")
+    target.run_by(leader)
+    target.ranks = leader
+    return Led(replace(engine, pair=replace(engine.pair, target=target), costs={}), leader, channel, compared)
+
+
+def tokens_of(events: list[Any], method: str) -> list[int]:
+    return [token for one in events if isinstance(one, Round) and one.method == method for token in one.committed]
+
+
+@pytest.mark.parametrize("temperature", [0.0, 0.7])
+@pytest.mark.parametrize("family", ["llama", "neox", "qwen3"])
+def test_all_methods_that_can_be_spread_write_what_ar_writes_and_the_follower_keeps_up(
+    tiny_models: TinyModels, family: str, temperature: float
+) -> None:
+    run = RunConfig(SPREAD, 64, temperature=temperature, dynatree=BUSHY, fixed=Fixed(tau=0.01, n_max=40))
+    found = led(tiny_models, family)
+    with torch.inference_mode():
+        events = list(decode(found.engine, PROMPT, run))
+    whole = tiny_models.play(tiny_models.pair(family), "float32", PROMPT, run)
+    for method in SPREAD:
+        assert tokens_of(events, method) == whole.tokens(method), method
+    assert found.compared.passes == sum(isinstance(told, Pass) for told in found.channel.told) > 64
+
+
+def test_followers_let_go_of_caches_that_the_leader_has_let_go_of(tiny_models: TinyModels) -> None:
+    found = led(tiny_models, "llama")
+    with torch.inference_mode():
+        for _ in range(4):
+            list(decode(found.engine, PROMPT, RunConfig(("linear", "ar"), 4)))
+    assert len(found.channel.caches) < 8
+
+
+def test_a_run_tells_its_ranks_and_their_memory(tiny_models: TinyModels) -> None:
+    found = led(tiny_models, "llama")
+    with torch.inference_mode():
+        events = list(decode(found.engine, PROMPT, RunConfig(("ar",), 4)))
+    run, summary = events[0], events[-1]
+    assert isinstance(run, Run)
+    assert isinstance(summary, Summary)
+    assert run.ranks == ["cpu", "cpu"]
+    assert run.place == "2 processes on cpu"
+    assert "over 2 processes" in run.path_reason
+    least, most = summary.peak_bytes_by_rank
+    assert most == least + 1 > 1
+    assert found.channel.told[-1] == Peak()
+
+
+@pytest.mark.parametrize("method", [name for name, found in METHODS.items() if found.whole_target])
+def test_methods_that_need_the_whole_target_are_refused_by_name(tiny_models: TinyModels, method: str) -> None:
+    with pytest.raises(ConfigError, match=f"^{method} needs the whole target"):
+        list(decode(led(tiny_models, "llama").engine, PROMPT, RunConfig((method, "ar"), 4)))
+
+
+def test_a_pass_that_fails_is_told_in_a_sentence_and_none_follows_it(tiny_models: TinyModels) -> None:
+    found = led(tiny_models, "llama")
+
+    def break_off(passes: int) -> None:
+        if passes == 5:
+            raise RuntimeError("[/src/pair.cc:553] Connection closed by peer [::1]:1. Check the logs of the worker.")
+
+    found.channel.before = break_off
+    events: list[Event] = []
+    with (
+        torch.inference_mode(),
+        pytest.raises(
+            DeviceError, match=r"^the 2 processes of the target cannot go on: Connection closed by peer \[::1\]:1; one"
+        ),
+    ):
+        events.extend(decode(found.engine, PROMPT, RunConfig(("ar",), 24)))
+    assert isinstance(events[-1], End)
+    assert events[-1].reason == "error"
+    count = len(found.channel.told)
+    with torch.inference_mode(), pytest.raises(DeviceError, match="start again"):
+        list(decode(found.engine, PROMPT, RunConfig(("ar",), 24)))
+    assert len(found.channel.told) == count
+
+
+def test_a_follower_that_is_gone_when_memory_is_asked_for_is_told_in_a_sentence(tiny_models: TinyModels) -> None:
+    found = led(tiny_models, "llama")
+
+    def break_off(_passes: int) -> None:
+        raise RuntimeError("Connection closed by peer")
+
+    found.channel.before = break_off
+    with pytest.raises(DeviceError, match="cannot go on: Connection closed by peer"):
+        found.leader.peak_bytes()
+
+
+def test_a_difference_from_ar_is_told_without_a_verdict(
+    tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Near ties are judged by the whole module, which nobody has here."""
+    found = led(tiny_models, "llama")
+    assert not found.engine.pair.target.has_module
+    usual = found.leader.forward
+    rounds = 0
+
+    def astray(*given: Any) -> Tensor:
+        nonlocal rounds
+        rounds += 1
+        logits = usual(*given)
+        return -logits if rounds == 9 else logits
+
+    monkeypatch.setattr(found.leader, "forward", astray)
+    with torch.inference_mode():
+        *_, summary = decode(found.engine, PROMPT, RunConfig(("linear", "ar"), 24))
+    assert isinstance(summary, Summary)
+    figures = summary.methods["linear"]
+    assert (figures.identical_to_ar, figures.near_tie, figures.first_difference_gap) == (False, None, None)

@@ -1,0 +1,296 @@
+"""A target over several processes writes what one process writes; whatever ends one of them ends all."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from decoder.events import Round, Run, Summary
+from decoder.methods import METHODS
+from dynatui.record.reader import read
+from tests.dynatui.pty_terminal import ENTER, ROOT, Start, assert_left_clean, terminals
+from tests.dynatui.rank_processes import GONE_WITHIN_S, seconds_until_gone, wait_for_ranks
+from tests.tiny import TinyPair, kindred_pair
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(sys.platform != "linux", reason="needs signals and /proc"),
+]
+
+SPREAD = ",".join(name for name, method in METHODS.items() if not method.whole_target)
+FLOAT32 = ("--device", "cpu", "--dtype", "float32")
+LONG = ("--headless", *FLOAT32, "--methods", "dynatree,ar", "--prompt", "The tree", "--max-new-tokens", "1500")
+SLOWLY = ("--speed", "0.02")
+"""So that it ends by what is done to it."""
+
+
+@pytest.fixture(scope="session")
+def pairs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, TinyPair]:
+    home = tmp_path_factory.mktemp("pairs")
+    return {family: kindred_pair(family, home / family) for family in ("llama", "neox", "qwen3")}
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    """Starts Python with arguments in a terminal."""
+    with terminals(tmp_path) as begin:
+        yield begin
+
+
+def environment() -> dict[str, str]:
+    return {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.environ.get("PYTHONPATH", str(ROOT))}
+
+
+def models(pair: TinyPair | None) -> list[str]:
+    """Of a tiny pair, or of the embedded one."""
+    return [*FLOAT32, *(("--target", str(pair.target), "--draft", str(pair.draft)) if pair else ())]
+
+
+def decoded(command: Sequence[str], cwd: Path) -> dict[str, Any]:
+    """What a run without a screen prints as JSON, and nothing else."""
+    done = subprocess.run(
+        [sys.executable, *command, "--json"], env=environment(), cwd=cwd, capture_output=True, check=False, timeout=300
+    )
+    assert done.returncode == 0, done.stderr.decode()
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def tokens(found: dict[str, Any]) -> dict[str, list[int]]:
+    return {name: figures["tokens"] for name, figures in found["methods"].items()}
+
+
+def assert_spread_as_whole(pair: TinyPair | None, count: int, further: Sequence[str], cwd: Path) -> dict[str, Any]:
+    """Runs both; the run over several processes."""
+    asked = ["-m", "dynatui", *models(pair), "--prompt", "The tree grows", *further]
+    spread, whole = decoded([*asked, "--tensor-parallel", str(count)], cwd), decoded(asked, cwd)
+    assert tokens(spread) == tokens(whole)
+    assert all(figures["identical_to_ar"] is not False for figures in spread["methods"].values())
+    return spread
+
+
+def test_two_processes_write_what_one_writes(pairs: dict[str, TinyPair], tmp_path: Path) -> None:
+    found = assert_spread_as_whole(pairs["llama"], 2, ["--methods", SPREAD, "--max-new-tokens", "100"], tmp_path)
+    assert found["ranks"] == ["cpu", "cpu"]
+    assert len(found["peak_bytes_by_rank"]) == 2
+    assert min(found["peak_bytes_by_rank"]) > 2**20
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("temperature", ["0", "0.7"])
+@pytest.mark.parametrize(
+    ("family", "count"), [("llama", 2), ("neox", 2), ("qwen3", 2), ("embedded", 2), ("embedded", 3)]
+)
+def test_all_families_and_methods_write_what_one_process_writes(
+    pairs: dict[str, TinyPair], family: str, count: int, temperature: str, tmp_path: Path
+) -> None:
+    length = "200" if family == "embedded" else "150"  # as much as their contexts hold
+    further = ["--methods", SPREAD, "--max-new-tokens", length, "--temperature", temperature]
+    found = assert_spread_as_whole(pairs.get(family), count, further, tmp_path)
+    assert {len(written) for written in tokens(found).values()} == {int(length)}
+
+
+def test_processes_that_torchrun_has_started_do_the_same(pairs: dict[str, TinyPair], tmp_path: Path) -> None:
+    asked = ["-m", "dynatui", *models(pairs["llama"]), "--prompt", "x", "--max-new-tokens", "24", "--methods", "ar"]
+    by_hand = ["-m", "torch.distributed.run", "--nproc-per-node", "2", *asked, "--tensor-parallel", "2"]
+    assert tokens(decoded(by_hand, tmp_path)) == tokens(decoded(asked, tmp_path))
+
+
+def refused(*asked: str, cwd: Path) -> str:
+    """The one line of an error, from a run that ends with the code of a usage error."""
+    done = subprocess.run(
+        [sys.executable, "-m", "dynatui", "--headless", "--tensor-parallel", "2", "--prompt", "x", *asked],
+        env=environment(),
+        cwd=cwd,
+        capture_output=True,
+        check=False,
+        timeout=120,
+    )
+    *progress, said = done.stderr.decode().splitlines()
+    assert (done.returncode, done.stdout) == (2, b"")
+    assert not any("dynatui: " in line for line in progress)
+    return said
+
+
+def test_what_needs_the_whole_target_is_refused_in_one_line(tmp_path: Path) -> None:
+    assert "hf needs the whole target" in refused("--methods", "hf,ar", cwd=tmp_path)
+
+
+def test_a_target_whose_heads_do_not_divide_is_refused_in_one_line(tmp_path: Path) -> None:
+    assert "6 attention heads, which 4 processes" in refused("--device", "cpu", "--tensor-parallel", "4", cwd=tmp_path)
+
+
+@contextmanager
+def running(count: int, cwd: Path, *further: str) -> Iterator[tuple[subprocess.Popen[bytes], dict[int, int]]]:
+    """A run without a screen, once it has recorded rounds; and its ranks."""
+    recording = cwd / "run.jsonl"
+    command = [
+        sys.executable,
+        "-m",
+        "dynatui",
+        *LONG,
+        "--tensor-parallel",
+        str(count),
+        "--record",
+        str(recording),
+        *further,
+    ]
+    with (
+        Path(os.devnull).open("r+b") as nowhere,
+        (cwd / "errors").open("wb") as errors,
+        subprocess.Popen(command, env=environment(), cwd=cwd, stdin=nowhere, stdout=nowhere, stderr=errors) as launcher,
+    ):
+        ranks = dict[int, int]()
+        try:
+            ranks = wait_for_ranks(launcher.pid, count)
+            wait_for_rounds(recording, launcher)
+            yield launcher, ranks
+        finally:
+            launcher.kill()
+            seconds_until_gone(list(ranks.values()))
+
+
+def wait_for_rounds(recording: Path, launcher: subprocess.Popen[bytes]) -> None:
+    while not (recording.exists() and b'"type":"round"' in recording.read_bytes()):
+        assert launcher.poll() is None, (recording.parent / "errors").read_text()
+        time.sleep(0.02)
+
+
+def ended(launcher: subprocess.Popen[bytes], ranks: dict[int, int]) -> int:
+    """The exit code, after all have ended in time."""
+    began = time.monotonic()
+    code = launcher.wait(4 * GONE_WITHIN_S)
+    seconds_until_gone(list(ranks.values()))
+    assert time.monotonic() - began < GONE_WITHIN_S
+    return code
+
+
+def assert_readable(recording: Path) -> None:
+    events = read(recording)
+    assert isinstance(events[0], Run)
+    assert any(isinstance(event, Round) for event in events)
+
+
+@pytest.mark.wall_time
+@pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.soak)])
+def test_a_signal_ends_all_and_the_recording_is_whole(tmp_path: Path, number: signal.Signals) -> None:
+    with running(2, tmp_path, *SLOWLY) as (launcher, ranks):
+        launcher.send_signal(number)
+        assert ended(launcher, ranks) == 130
+    assert isinstance(read(tmp_path / "run.jsonl")[-1], Summary)
+    assert "Traceback" not in (tmp_path / "errors").read_text()
+
+
+@pytest.mark.wall_time
+@pytest.mark.parametrize(
+    ("rank", "code", "said"),
+    [
+        pytest.param(0, 137, "the leading process was ended by SIGKILL", marks=pytest.mark.soak),
+        (2, 3, "process 2 of the target was ended by SIGKILL"),
+    ],
+)
+def test_a_rank_that_is_killed_ends_all(tmp_path: Path, rank: int, code: int, said: str) -> None:
+    with running(3, tmp_path, *SLOWLY) as (launcher, ranks):
+        os.kill(ranks[rank], signal.SIGKILL)
+        assert ended(launcher, ranks) == code
+    errors = (tmp_path / "errors").read_text()
+    assert errors.splitlines()[-1] == f"dynatui: {said}"
+    assert "Traceback" not in errors
+    assert_readable(tmp_path / "run.jsonl")
+
+
+@pytest.mark.wall_time
+def test_a_launcher_that_is_killed_ends_all(tmp_path: Path) -> None:
+    with running(2, tmp_path, *SLOWLY) as (launcher, ranks):
+        launcher.kill()
+        ended(launcher, ranks)
+    assert_readable(tmp_path / "run.jsonl")
+
+
+FAILING = """
+import os
+from pathlib import Path
+if os.environ.get("RANK") == {rank!r}:
+    from decoder.forward.hf import ModuleForward
+    usual, passes = ModuleForward.forward, iter(range(60))
+    def forward(*given):
+        if next(passes, None) is None:
+            Path("failing").touch()
+            raise ValueError("an error of its own")
+        return usual(*given)
+    ModuleForward.forward = forward
+"""
+
+
+@pytest.mark.wall_time
+@pytest.mark.parametrize("rank", [pytest.param(0, marks=pytest.mark.soak), 1])
+def test_an_exception_in_a_rank_ends_all_and_is_told(
+    tmp_path: Path, rank: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{ROOT}")
+    (tmp_path / "sitecustomize.py").write_text(FAILING.format(rank=str(rank)))
+    with running(2, tmp_path) as (launcher, ranks):
+        while not (tmp_path / "failing").exists():
+            time.sleep(0.02)
+        assert ended(launcher, ranks) in (1, 3)
+    assert "an error of its own" in (tmp_path / "errors").read_text()
+    assert_readable(tmp_path / "run.jsonl")
+
+
+def on_screen(start: Start, *further: str) -> tuple[Any, dict[int, int]]:
+    terminal = start("-m", "dynatui", "--tensor-parallel", "2", *FLOAT32, *further, size=(140, 40))
+    ranks = wait_for_ranks(terminal.child.pid, 2)
+    terminal.wait_for("2 processes on cpu")
+    return terminal, ranks
+
+
+@pytest.mark.wall_time
+def test_a_key_ends_all_and_leaves_a_clean_terminal(start: Start) -> None:
+    terminal, ranks = on_screen(start)
+    terminal.send("q")
+    assert terminal.end(GONE_WITHIN_S) == 0
+    assert seconds_until_gone(list(ranks.values())) < GONE_WITHIN_S
+    assert_left_clean(terminal)
+    assert "--tensor-parallel 2" in terminal.afterwards
+
+
+@pytest.mark.wall_time
+@pytest.mark.parametrize("rank", [0, pytest.param(1, marks=pytest.mark.soak)])
+def test_a_rank_that_is_killed_leaves_a_clean_terminal(start: Start, rank: int) -> None:
+    terminal, ranks = on_screen(start)
+    os.kill(ranks[rank], signal.SIGKILL)
+    assert terminal.end(GONE_WITHIN_S) == (137 if rank == 0 else 3)
+    assert seconds_until_gone(list(ranks.values())) < GONE_WITHIN_S
+    assert_left_clean(terminal)
+    assert "was ended by SIGKILL" in terminal.afterwards
+
+
+@pytest.mark.soak
+def test_fifty_kills_at_random_times_leave_no_process_a_whole_recording_and_a_clean_terminal(
+    start: Start, tmp_path: Path
+) -> None:
+    chance = random.Random(0)
+    for kill in range(50):
+        recording, count = tmp_path / f"{kill}.jsonl", chance.choice((2, 3))
+        terminal = start("-m", "dynatui", "--tensor-parallel", str(count), *FLOAT32, "--record", str(recording))
+        ranks = wait_for_ranks(terminal.child.pid, count)
+        terminal.read(chance.uniform(0, 12))
+        with suppress(ProcessLookupError):
+            os.kill(ranks[chance.randrange(count)], signal.SIGKILL)
+        began = time.monotonic()
+        terminal.end(2 * GONE_WITHIN_S)
+        seconds_until_gone(list(ranks.values()))
+        assert time.monotonic() - began < GONE_WITHIN_S, kill
+        if ENTER in terminal.written:
+            assert_left_clean(terminal)
+        if recording.exists() and recording.read_bytes():
+            assert read(recording)

@@ -1,0 +1,60 @@
+"""The processes of a target that is spread: which there are, and that none is left."""
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+PATIENCE_S = 120.0
+GONE_WITHIN_S = 5.0
+
+
+def ranks_below(launcher: int) -> dict[int, int]:
+    """The processes that a launcher has started, by rank."""
+    found = dict[int, int]()
+    for pid in _processes():
+        with suppress(OSError, IndexError):
+            if int(_status(pid)[1]) == launcher:
+                variables = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+                # Until it runs the program, a process has the variables of its parent.
+                found |= {int(each[5:]): pid for each in variables if each.startswith(b"RANK=")}
+    return found
+
+
+def wait_for_ranks(launcher: int, count: int) -> dict[int, int]:
+    """All of them, once they are there."""
+    end = time.monotonic() + PATIENCE_S
+    while len(found := ranks_below(launcher)) < count:
+        assert time.monotonic() < end, f"only {found} of {count} ranks came"
+        time.sleep(0.02)
+    return found
+
+
+def alive(pid: int) -> bool:
+    """Whether a process runs; one that nobody has asked about yet after its end does not."""
+    try:
+        return _status(pid)[0] not in "ZX"
+    except OSError:
+        return False
+
+
+def seconds_until_gone(pids: list[int]) -> float:
+    """How long it takes until none of them runs; those that do not end are ended."""
+    began = time.monotonic()
+    while (left := [pid for pid in pids if alive(pid)]) and time.monotonic() < began + 4 * GONE_WITHIN_S:
+        time.sleep(0.02)
+    for pid in left:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    return time.monotonic() - began
+
+
+def _processes() -> Iterator[int]:
+    return (int(path.name) for path in Path("/proc").iterdir() if path.name.isdecimal())
+
+
+def _status(pid: int) -> list[str]:
+    """State, parent and so on: what follows the name, which may hold anything."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
