@@ -16,7 +16,6 @@ from transformers import (
     AutoTokenizer,
     PreTrainedTokenizerBase,
 )
-from transformers.distributed import DistributedConfig
 from transformers.utils import logging as transformers_logging
 
 from decoder.errors import DeviceError, ModelError, first_line, shortened
@@ -60,7 +59,7 @@ def load_module(
                 trust_remote_code=False,
                 output_loading_info=True,
                 ignore_mismatched_sizes=True,  # or a traceback refers to a report that nobody is shown
-                distributed_config=DistributedConfig(tp_size=ranks) if ranks > 1 else None,
+                **(_spread(ranks) if ranks > 1 else {}),
             ),
         )
     mismatched = [key for key, *_ in info["mismatched_keys"]]
@@ -78,6 +77,13 @@ def load_module(
         raise DeviceError(
             f"{shortened(name)} does not fit in the memory of {device}; choose a smaller model or dtype"
         ) from error
+
+
+def _spread(ranks: int) -> dict[str, Any]:
+    """How a module is loaded by several processes, each of which holds its part."""
+    from transformers.distributed.configuration_utils import DistributedConfig  # noqa: PLC0415 - of newer releases
+
+    return {"distributed_config": DistributedConfig(tp_size=ranks)}
 
 
 def skeleton(name: str, dtype: torch.dtype) -> Any:
