@@ -1,11 +1,12 @@
-"""The first line of a measurement that nobody made."""
+"""The first line of a measurement that nobody made, and its blocks."""
 
 from typing import Any
 
 from decoder.bench.data_sets.text_set import TextSet
 from decoder.bench.machine import Machine
 from decoder.bench.paper.asked import Asked, Experiment, Lane
-from decoder.bench.paper.records import Begun, RoundCosts
+from decoder.bench.paper.records import Begun, Block, RoundCosts, Turn
+from decoder.events import Figures
 
 MACHINE = Machine(
     system="Linux",
@@ -45,3 +46,8 @@ def begun(**changes: Any) -> Begun:
         costs=RoundCosts(rows=(1,), verify_s=(2.0,), draft_s=(1.0,)),
         context=64,
     )
+
+
+def block(prompt: int) -> Block:
+    turn = Turn(lane="ar", at=(Figures(rounds=4, committed=4),), kv_bytes=None, waited=0.0)
+    return Block(experiment=0, prompt=prompt, repeat=0, prompt_tokens=3, turns=(turn,))

@@ -13,9 +13,8 @@ from decoder.bench.paper import beginning
 from decoder.bench.paper.log import PaperLog
 from decoder.bench.paper.records import Begun
 from decoder.errors import ConfigError
-from tests.decoder.bench.paper.beginnings import MACHINE
+from tests.decoder.bench.paper.beginnings import MACHINE, block
 from tests.decoder.bench.paper.beginnings import begun as first_line
-from tests.decoder.bench.paper.test_paper_log import block
 
 PAIR: Any = SimpleNamespace(target=SimpleNamespace(device=torch.device("cpu")), context=64)
 

@@ -9,15 +9,9 @@ import pytest
 from msgspec import structs
 
 from decoder.bench.paper.log import PaperLog
-from decoder.bench.paper.records import Block, Resumed, Turn
+from decoder.bench.paper.records import Resumed
 from decoder.errors import ConfigError
-from decoder.events import Figures
-from tests.decoder.bench.paper.beginnings import begun
-
-
-def block(prompt: int) -> Block:
-    turn = Turn(lane="ar", at=(Figures(rounds=4, committed=4),), kv_bytes=None, waited=0.0)
-    return Block(experiment=0, prompt=prompt, repeat=0, prompt_tokens=3, turns=(turn,))
+from tests.decoder.bench.paper.beginnings import begun, block
 
 
 def kept(path: Path) -> PaperLog:
