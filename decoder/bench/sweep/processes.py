@@ -142,6 +142,8 @@ def _worker(task: Task, pipe: Connection) -> None:
             work(sweep, ready.measure)
     except DecoderError as error:
         pipe.send(error)
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # it ends by itself from here on
 
 
 def _end_with_parent() -> None:

@@ -54,7 +54,8 @@ def test_a_download_is_told_by_what_has_come_since_it_began(tmp_path: Path, monk
     with reading.downloading(HUB_ID, tell):
         for size in (3_000_000, 5_000_000):
             heard.clear()
-            (blobs / "abc.incomplete").write_bytes(bytes(size))
+            (tmp_path / "written").write_bytes(bytes(size))
+            (tmp_path / "written").replace(blobs / "abc.incomplete")  # at once, or a part of it is told
             assert heard.wait(10)
     assert told[-1] == "5 MB downloaded"
 
